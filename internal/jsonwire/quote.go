@@ -1,0 +1,210 @@
+package jsonwire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+)
+
+// AppendQuote appends s as a JSON string with its quotes. It escapes the quote,
+// the backslash and control characters and nothing else (not <, >, & nor
+// U+2028), the common ones in the short form. A byte that is not part of valid
+// UTF-8 becomes U+FFFD. s must not overlap dst's free capacity, which
+// AppendQuote may write to beyond the end of its result.
+func AppendQuote[T ~string | ~[]byte](dst []byte, s T) []byte {
+	return appendQuote(dst, []byte(s)) // no copy: appendQuote neither keeps nor changes it
+}
+
+// appendQuote copies src as if there were nothing to escape, which is mostly
+// so, and looks at the copy. A string that is clean costs no more room than its
+// length and two quotes.
+func appendQuote(dst, src []byte) []byte {
+	dst = append(slices.Grow(dst, len(src)+2), '"')
+	n := len(dst)
+	dst = append(dst, src...)
+	if k := cleanEnd(dst, n); k < len(dst) {
+		dst = appendEscaped(dst[:k], src[k-n:])
+	}
+	return append(dst, '"')
+}
+
+// cleanEnd returns the index of the first byte from i on that a JSON string
+// cannot just contain, be it special or invalid UTF-8, or len(b).
+func cleanEnd(b []byte, i int) int {
+	mark := i
+	for i >= 0 && i <= len(b)-16 {
+		m, n := special(load64(b, i)), special(load64(b, i+8))
+		if m|n == 0 {
+			i += 16
+			if i-mark >= longRun {
+				return longCleanEnd(b, i)
+			}
+			continue
+		}
+		if m == 0 {
+			m = n
+			i += 8
+		}
+		i += firstByte(m)
+		if b[i] < 0x80 {
+			return i
+		}
+		if i = utf8End(b, i); i < 0 {
+			return ^i
+		}
+		mark = i
+	}
+	for i < len(b) {
+		switch c := b[i]; {
+		case c >= 0x80:
+			if i = utf8End(b, i); i < 0 {
+				return ^i
+			}
+		case c < 0x20 || c == '"' || c == '\\':
+			return i
+		default:
+			i++
+		}
+	}
+	return i
+}
+
+// longCleanEnd is cleanEnd for long plain text: it asks bytes.IndexByte for the
+// first quote and backslash and looks only for the rest itself.
+func longCleanEnd(b []byte, i int) int {
+	if k := bytes.IndexByte(b[i:], '"'); k >= 0 {
+		b = b[:i+k]
+	}
+	if k := bytes.IndexByte(b[i:], '\\'); k >= 0 {
+		b = b[:i+k]
+	}
+	for {
+		i = plainEnd(b, i)
+		if i == len(b) || b[i] < 0x20 {
+			return i
+		}
+		if i = utf8End(b, i); i < 0 {
+			return ^i
+		}
+	}
+}
+
+// appendEscaped appends the content of a JSON string, without quotes. Behind a
+// run of plain bytes, as many as it was long are copied at once, then looked
+// at, so that little is copied in vain.
+func appendEscaped(dst, src []byte) []byte {
+	i, mark := 0, 0 // mark: start of the run of plain bytes
+	for i <= len(src)-16 {
+		dst, i, mark = appendWords(dst, src, i, mark)
+		if run := i - mark; run >= longRun {
+			n := len(dst)
+			dst = append(dst, src[i:min(i+run, len(src))]...)
+			end := cleanEnd(dst, n)
+			i += end - n
+			if end < len(dst) {
+				dst = dst[:end]
+				mark = i
+			}
+		} else if i < len(src) && src[i] >= 0x80 {
+			dst, i = appendRunes(dst, src, i)
+			mark = i
+		}
+	}
+	for i < len(src) {
+		c := src[i]
+		if c >= 0x80 {
+			dst, i = appendRunes(dst, src, i)
+			continue
+		}
+		if e := escapes[c]; e != 0 {
+			var buf [8]byte
+			binary.LittleEndian.PutUint64(buf[:], e)
+			dst = append(dst, buf[:e>>56]...)
+		} else {
+			dst = append(dst, c)
+		}
+		i++
+	}
+	return dst
+}
+
+// appendWords appends src from i on until there is a long run of plain bytes, a
+// byte that is not ASCII, too little room in dst or too little left of src. It
+// returns how far it came and where the last plain run started. Eight bytes are
+// copied at a time, before it is known how many of them are right; what follows
+// overwrites the others.
+func appendWords(dst, src []byte, i, mark int) ([]byte, int, int) {
+	const slack = 24 // up to 15 plain bytes, then 8 of which some stay
+	if cap(dst)-len(dst) < slack {
+		dst = slices.Grow(dst, len(src)-i+(len(src)-i)>>3+slack)
+	}
+	out, n := dst[:cap(dst)], len(dst)
+	for i >= 0 && i <= len(src)-16 && n >= 0 && n <= len(out)-slack {
+		w := load64(src, i)
+		binary.LittleEndian.PutUint64(out[n:], w)
+		m := special(w)
+		if m == 0 {
+			w = load64(src, i+8)
+			binary.LittleEndian.PutUint64(out[n+8:], w)
+			i += 8
+			n += 8
+			if m = special(w); m == 0 {
+				i += 8
+				n += 8
+				if i-mark >= longRun {
+					break
+				}
+				continue
+			}
+		}
+		k := firstByte(m)
+		i += k
+		n += k
+		if src[i] >= 0x80 {
+			break
+		}
+		e := escapes[src[i]]
+		for e != 0 && n <= len(out)-8 { // they tend to come in groups
+			binary.LittleEndian.PutUint64(out[n:], e)
+			n += int(e >> 56)
+			if i++; i >= len(src) || src[i] >= 0x80 {
+				break
+			}
+			e = escapes[src[i]]
+		}
+		mark = i
+	}
+	return out[:n], i, mark
+}
+
+// appendRunes appends the non-ASCII bytes that start at src[i], up to the first
+// that is not UTF-8 and is replaced. It returns the index behind them.
+func appendRunes(dst, src []byte, i int) ([]byte, int) {
+	end := utf8End(src, i)
+	if end >= 0 {
+		return append(dst, src[i:end]...), end
+	}
+	dst = append(dst, src[i:^end]...)
+	return append(dst, "\ufffd"...), ^end + 1
+}
+
+// Escapes as words: up to six characters, the first lowest, and their number
+// in the top byte.
+const (
+	short = '\\' | 2<<56
+	long0 = '\\' | 'u'<<8 | '0'<<16 | '0'<<24 | '0'<<32 | 6<<56
+	long1 = '\\' | 'u'<<8 | '0'<<16 | '0'<<24 | '1'<<32 | 6<<56
+)
+
+// escapes is the escape of each ASCII character, 0 if it needs none.
+var escapes = [128]uint64{
+	0x00: long0 | '0'<<40, 0x01: long0 | '1'<<40, 0x02: long0 | '2'<<40, 0x03: long0 | '3'<<40,
+	0x04: long0 | '4'<<40, 0x05: long0 | '5'<<40, 0x06: long0 | '6'<<40, 0x07: long0 | '7'<<40,
+	'\b': short | 'b'<<8, '\t': short | 't'<<8, '\n': short | 'n'<<8, 0x0b: long0 | 'b'<<40,
+	'\f': short | 'f'<<8, '\r': short | 'r'<<8, 0x0e: long0 | 'e'<<40, 0x0f: long0 | 'f'<<40,
+	0x10: long1 | '0'<<40, 0x11: long1 | '1'<<40, 0x12: long1 | '2'<<40, 0x13: long1 | '3'<<40,
+	0x14: long1 | '4'<<40, 0x15: long1 | '5'<<40, 0x16: long1 | '6'<<40, 0x17: long1 | '7'<<40,
+	0x18: long1 | '8'<<40, 0x19: long1 | '9'<<40, 0x1a: long1 | 'a'<<40, 0x1b: long1 | 'b'<<40,
+	0x1c: long1 | 'c'<<40, 0x1d: long1 | 'd'<<40, 0x1e: long1 | 'e'<<40, 0x1f: long1 | 'f'<<40,
+	'"': short | '"'<<8, '\\': short | '\\'<<8,
+}

@@ -1,0 +1,100 @@
+package jsonwire
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// oddStrings are Go strings that are hard to quote.
+var oddStrings = []string{
+	"", "a", `"`, `\`, `\"`, "\n", "\x00", "\x1f", "\x7f", "\u0080", "\b\f\n\r\t", "a/b", "<script>&amp;</script>",
+	"\u2028\u2029\u0085", "\ufeff", "é", "汉", "😀", "\ufffd", "\ufffe\uffff\U0010ffff",
+	"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\xf0\x9f\x98", "a\xffb\xfec", "汉\xe6", "\xe6\xb1汉",
+	"1234567", "12345678", "123456789", "1234567\n", "12345678\n", "123456789\n", "\n\n\n\n\n\n\n\n\n\n\n\n",
+	"plain text long enough for a whole word or three", "tail of a rune at the end of sixteen by\xe6\xb1",
+}
+
+// referenceQuote is the specification of AppendQuote for valid UTF-8, one rune
+// at a time.
+func referenceQuote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case strings.ContainsRune("\b\f\n\r\t", r):
+			b.WriteByte('\\')
+			b.WriteByte("btn.fr"[r-'\b'])
+		case r < 0x20:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+func TestAppendQuote(t *testing.T) {
+	tests := []struct{ in, want string }{
+		{"", `""`},
+		{"hello", `"hello"`},
+		{`say "hi" \ bye`, `"say \"hi\" \\ bye"`},
+		{"\b\t\n\f\r", `"\b\t\n\f\r"`},
+		{"\x00\x01\x0b\x1e\x1f", `"\u0000\u0001\u000b\u001e\u001f"`},
+		{"\x7f/<>&'\u2028", "\"\x7f/<>&'\u2028\""},
+		{"\xff\xfe", "\"\ufffd\ufffd\""},
+		{"a\xed\xa0\x80b", "\"a\ufffd\ufffd\ufffdb\""},
+		{"汉字😀é", `"汉字😀é"`},
+	}
+	for _, tt := range tests {
+		if got := string(AppendQuote(nil, tt.in)); got != tt.want {
+			t.Errorf("AppendQuote(%q) = %s, want %s", tt.in, got, tt.want)
+		}
+	}
+	for _, s := range oddStrings {
+		checkQuote(t, s)
+	}
+}
+
+// Every odd piece at every place of plain text, short and long.
+func TestQuoteEverywhere(t *testing.T) {
+	plain := strings.Repeat("abcdefghijklmnopqrstuvwxyz", 12)
+	for _, odd := range oddStrings {
+		for at := range 40 {
+			for _, after := range []int{0, 1, 3, 7, 8, 20, 200} {
+				checkQuote(t, plain[:at]+odd+plain[:after])
+			}
+		}
+		checkQuote(t, plain[:250]+odd+plain+odd+"汉字"+plain[:1]+odd)
+	}
+}
+
+// Every rune and every first byte survives.
+func TestQuoteRunes(t *testing.T) {
+	var all []byte
+	for r := rune(0); r <= utf8.MaxRune; r += 1 + r>>9 {
+		all = utf8.AppendRune(all, r)
+	}
+	checkQuote(t, string(all))
+	for c := range 256 {
+		checkQuote(t, string([]byte{byte(c)}))
+		checkQuote(t, string([]byte{byte(c), 0x80, 0xbf, 'a', byte(c)}))
+	}
+}
+
+// AppendQuote writes into free capacity and leaves the rest of it alone when
+// there is nothing to escape.
+func TestQuoteCapacity(t *testing.T) {
+	for n := range 100 {
+		s := strings.Repeat("x", n)
+		dst := make([]byte, 5, 5+n+2)
+		if got := AppendQuote(dst, s); cap(got) != cap(dst) || &got[0] != &dst[0] {
+			t.Fatalf("%d bytes: dst with enough capacity was replaced", n)
+		}
+	}
+}

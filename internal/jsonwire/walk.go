@@ -1,0 +1,224 @@
+package jsonwire
+
+import "bytes"
+
+// SkipValue returns the index behind the value that starts at or, after white
+// space, behind b[i].
+//
+// b must have passed a [Scanner]: SkipValue only looks for the end. For other
+// input the result is meaningless, but it is never less than i nor more than
+// len(b), and nothing panics. 0 <= i <= len(b).
+func SkipValue(b []byte, i int) int {
+	i = space(b, i)
+	if i >= len(b) {
+		return i
+	}
+	switch b[i] {
+	case '"':
+		return quotedEnd(b, i+1)
+	case '{', '[':
+		return closeEnd(b, i+1)
+	}
+	// A scalar: up to the next delimiter, but at least one byte.
+	for i++; i < len(b) && b[i] > ' ' && b[i] != ',' && b[i]|0x20 != '}'; i++ {
+	}
+	return i
+}
+
+// quotedEnd returns the index behind the quote that closes the string whose
+// content starts at i, or len(b).
+func quotedEnd(b []byte, i int) int {
+	start := i
+	for i >= 0 && i <= len(b)-8 {
+		m := equals(load64(b, i), '"'*ones)
+		if m == 0 {
+			if i += 8; i-start >= longRun {
+				break
+			}
+			continue
+		}
+		i += firstByte(m) + 1
+		if !escapedQuote(b, start, i-1) {
+			return i
+		}
+	}
+	for i < len(b) {
+		k := bytes.IndexByte(b[i:], '"')
+		if k < 0 {
+			break
+		}
+		i += k + 1
+		if !escapedQuote(b, start, i-1) {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// escapedQuote reports whether the quote at b[i], in a string whose content
+// starts at start, has an odd number of backslashes before it. None of them is
+// counted for two quotes, as there is a quote between.
+func escapedQuote(b []byte, start, i int) bool {
+	k := i - 1
+	for k >= start && b[k] == '\\' {
+		k--
+	}
+	return (i-k)&1 == 0
+}
+
+// nameQuote returns the index of the quote that closes the member name whose
+// content starts at i, and whether the name has escapes. The result is never
+// less than i nor more than len(b).
+func nameQuote(b []byte, i int) (end int, escaped bool) {
+	start := i
+	for i >= 0 && i <= len(b)-8 {
+		w := load64(b, i)
+		m := equals(w, '"'*ones) | equals(w, '\\'*ones)
+		if m != 0 {
+			if i += firstByte(m); b[i] == '"' {
+				return i, false
+			}
+			break
+		}
+		i += 8
+	}
+	end = max(quotedEnd(b, start)-1, start)
+	return end, bytes.IndexByte(b[start:end], '\\') >= 0
+}
+
+// closeEnd returns the index behind the bracket that closes the container whose
+// content starts at i, or len(b).
+func closeEnd(b []byte, i int) int {
+	for level := 1; i < len(b); {
+		switch b[i] {
+		case '"':
+			i = quotedEnd(b, i+1)
+			continue
+		case '{', '[':
+			level++
+		case '}', ']':
+			if level--; level == 0 {
+				return i + 1
+			}
+		}
+		i++
+	}
+	return i
+}
+
+// Members walks the members of an object in order. See [ObjectMembers].
+type Members struct {
+	obj              []byte
+	next             int // where Next goes on
+	keyStart, keyEnd int // the name between its quotes
+	valStart, valEnd int
+	escaped          bool
+}
+
+// ObjectMembers walks the object obj, which must have passed a [Scanner] and
+// may have white space around it. Members aliases obj. For any other text what
+// it yields is meaningless, but it ends and does not panic.
+func ObjectMembers(obj []byte) Members {
+	i := space(obj, 0)
+	if i >= len(obj) || obj[i] != '{' {
+		return Members{obj: obj, next: len(obj)}
+	}
+	return Members{obj: obj, next: i + 1}
+}
+
+// Next moves to the next member and reports whether there is one.
+func (m *Members) Next() bool {
+	b := m.obj
+	i := space(b, m.next)
+	if i < len(b) && b[i] == ',' {
+		i = space(b, i+1)
+	}
+	if i >= len(b) || b[i] != '"' {
+		m.stop()
+		return false
+	}
+	m.keyStart = i + 1
+	m.keyEnd, m.escaped = nameQuote(b, i+1)
+	i = space(b, m.keyEnd+1)
+	if i >= len(b) || b[i] != ':' {
+		m.stop()
+		return false
+	}
+	m.valStart = space(b, i+1)
+	m.valEnd = SkipValue(b, m.valStart)
+	m.next = m.valEnd
+	return true
+}
+
+// stop makes every further Next return false. (Assigning a new Members would be
+// shorter, but then obj escapes.)
+func (m *Members) stop() {
+	m.next = len(m.obj)
+	m.keyStart, m.keyEnd, m.valStart, m.valEnd, m.escaped = 0, 0, 0, 0, false
+}
+
+// RawKey is the member's name as it stands between the quotes, aliasing the
+// object.
+func (m *Members) RawKey() []byte { return m.obj[m.keyStart:m.keyEnd] }
+
+// KeyIs reports whether the member's name, its escapes decoded, is name.
+func (m *Members) KeyIs(name string) bool {
+	if m.escaped {
+		return m.escapedKeyIs(name)
+	}
+	return string(m.RawKey()) == name
+}
+
+//go:noinline
+func (m *Members) escapedKeyIs(name string) bool { return RawEqual(m.RawKey(), name) }
+
+// KeyString is the member's name with its escapes decoded. It allocates.
+func (m *Members) KeyString() string {
+	if m.escaped {
+		return UnquoteString(m.RawKey())
+	}
+	return string(m.RawKey())
+}
+
+// Value is the text of the member's value without white space around it,
+// aliasing the object.
+func (m *Members) Value() []byte { return m.obj[m.valStart:m.valEnd] }
+
+// Elements walks the elements of an array in order. See [ArrayElements].
+type Elements struct {
+	arr              []byte
+	next             int
+	valStart, valEnd int
+}
+
+// ArrayElements walks the array arr, which must have passed a [Scanner] and may
+// have white space around it. Elements aliases arr. For any other text what it
+// yields is meaningless, but it ends and does not panic.
+func ArrayElements(arr []byte) Elements {
+	i := space(arr, 0)
+	if i >= len(arr) || arr[i] != '[' {
+		return Elements{arr: arr, next: len(arr)}
+	}
+	return Elements{arr: arr, next: i + 1}
+}
+
+// Next moves to the next element and reports whether there is one.
+func (e *Elements) Next() bool {
+	b := e.arr
+	i := space(b, e.next)
+	if i < len(b) && b[i] == ',' {
+		i = space(b, i+1)
+	}
+	if i >= len(b) || b[i] == ']' {
+		e.next, e.valStart, e.valEnd = len(b), 0, 0
+		return false
+	}
+	e.valStart = i
+	e.valEnd = SkipValue(b, i)
+	e.next = e.valEnd
+	return true
+}
+
+// Value is the text of the element without white space around it, aliasing the
+// array.
+func (e *Elements) Value() []byte { return e.arr[e.valStart:e.valEnd] }
