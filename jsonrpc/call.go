@@ -1,0 +1,230 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// A callTable matches responses to the calls of this side.
+type callTable struct {
+	count atomic.Int32
+
+	mu   sync.Mutex
+	next int64
+	open map[int64]*call
+	err  error // why no call can be made any more
+}
+
+type call struct {
+	done   chan struct{}
+	result []byte
+	err    error
+}
+
+func (t *callTable) init() { t.open = make(map[int64]*call) }
+
+func (t *callTable) add() (int64, *call, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
+		return 0, nil, t.err
+	}
+	t.next++
+	k := &call{done: make(chan struct{})}
+	t.open[t.next] = k
+	t.count.Add(1)
+	return t.next, k, nil
+}
+
+// remove takes a call out, so that it belongs to the caller alone; nil if it was taken out already.
+func (t *callTable) remove(id int64) *call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.open[id]
+	if k != nil {
+		delete(t.open, id)
+		t.count.Add(-1)
+	}
+	return k
+}
+
+// deliver wakes the caller whose answer m is. It reports whether there was one.
+func (t *callTable) deliver(m *Message, log *slog.Logger) bool {
+	var k *call
+	if id, ok := jsonwire.ParseInt(m.ID); ok {
+		k = t.remove(id)
+	}
+	if k == nil {
+		log.Warn("response to no request that is in flight", "id", clip(m.ID), "kind", m.Kind.String())
+		return false
+	}
+	if e := m.Err(); e != nil {
+		k.err = e
+	} else {
+		k.result = append(make([]byte, 0, len(m.Result)), m.Result...)
+	}
+	close(k.done)
+	return true
+}
+
+// reject makes the call that a malformed response belongs to fail.
+func (t *callTable) reject(id ID, e *Error) bool {
+	n, ok := jsonwire.ParseInt(id)
+	if !ok {
+		return false
+	}
+	k := t.remove(n)
+	if k == nil {
+		return false
+	}
+	k.err = fmt.Errorf("peer sent a malformed response: %s", e.Message)
+	close(k.done)
+	return true
+}
+
+// fail makes all calls fail, those to come as well.
+func (t *callTable) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.err = err
+	}
+	for id, k := range t.open {
+		k.err = t.err
+		close(k.done)
+		delete(t.open, id)
+	}
+	t.count.Store(0)
+}
+
+// Call sends a request and waits for its answer. params is JSON text, an object or an array, or nil. The result is JSON text and the caller's.
+//
+// The error is an *[Error] if the peer answered one; it wraps [ErrClosed] if the connection ended first, and says why. When ctx ends, the peer is told
+// that the request is cancelled, the error is the context's, and a late answer is dropped. A trace in ctx goes along (see [WithTrace]).
+func (c *Conn) Call(ctx context.Context, method string, params []byte) (result []byte, err error) {
+	if _, ok := ctx.Deadline(); !ok && c.opts.CallTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.opts.CallTimeout)
+		defer cancel()
+	}
+	if params, err = outgoing(ctx, params); err != nil {
+		return nil, fmt.Errorf("call %s: %w", method, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("call %s: %w", method, err)
+	}
+	id, k, err := c.calls.add()
+	if err != nil {
+		return nil, fmt.Errorf("call %s: %w", method, err)
+	}
+	yield(ctx)
+	began := time.Now()
+	buf := c.src.begin(nil)
+	start := len(buf)
+	buf = AppendRequest(buf, IntID(id), method, params)
+	if c.opts.Trace != nil {
+		c.opts.Trace(Outgoing, buf[start:])
+	}
+	buf = c.src.finish(buf, 0)
+	if err := c.w.await(ctx); err != nil {
+		c.calls.remove(id)
+		return nil, fmt.Errorf("call %s: not sent: the peer does not read: %w", method, err)
+	}
+	if err := c.w.post(&buf, &c.wg); err != nil {
+		c.calls.remove(id)
+		return nil, fmt.Errorf("call %s: %w: %w", method, ErrClosed, err)
+	}
+	select {
+	case <-k.done:
+	case <-ctx.Done():
+		if c.calls.remove(id) != nil {
+			c.cancelCall(id, method, context.Cause(ctx))
+			return nil, fmt.Errorf("call %s: no answer after %v: %w", method, time.Since(began).Round(time.Millisecond), ctx.Err())
+		}
+		<-k.done // the answer was first, by a hair
+	}
+	if k.err != nil {
+		return nil, fmt.Errorf("call %s: %w", method, k.err)
+	}
+	return k.result, nil
+}
+
+func (c *Conn) cancelCall(id int64, method string, cause error) {
+	name, params := c.opts.Cancellation.Notice(IntID(id), method, cause.Error())
+	if name == "" {
+		return
+	}
+	buf := c.notification(name, params)
+	if err := c.w.post(&buf, &c.wg); err != nil { // no more of these than there were calls, so they need not wait for room
+		c.log.Debug("cancellation not sent", "id", id, "error", err)
+	}
+}
+
+// Notify sends a notification. params is JSON text, or nil. A trace in ctx goes along. Notifications that belong to a request that is being
+// handled are sent with [Context.Notify].
+func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
+	params, err := outgoing(ctx, params)
+	if err != nil {
+		return fmt.Errorf("notify %s: %w", method, err)
+	}
+	return c.notify(method, params, nil)
+}
+
+func (c *Conn) notify(method string, params []byte, allowed func() bool) error {
+	select {
+	case <-c.done:
+		return fmt.Errorf("notify %s: %w", method, ErrClosed)
+	default:
+	}
+	buf := c.notification(method, params)
+	if err := c.w.send(&buf, allowed); err != nil {
+		return fmt.Errorf("notify %s: %w", method, err)
+	}
+	return nil
+}
+
+// notification returns a framed notification.
+func (c *Conn) notification(method string, params []byte) []byte {
+	buf := c.src.begin(nil)
+	start := len(buf)
+	buf = AppendNotification(buf, method, params)
+	if c.opts.Trace != nil {
+		c.opts.Trace(Outgoing, buf[start:])
+	}
+	return c.src.finish(buf, 0)
+}
+
+// outgoing checks parameters that come from outside this package and gives them the trace of ctx.
+func outgoing(ctx context.Context, params []byte) ([]byte, error) {
+	params, err := checkParams(params)
+	if err != nil {
+		return nil, err
+	}
+	return TraceFrom(ctx).appendTo(params), nil
+}
+
+// checkParams makes sure that params can go on the wire: JSON, on one line, an object or an array or nothing.
+func checkParams(params []byte) ([]byte, error) {
+	if params == nil {
+		return nil, nil
+	}
+	if err := jsonwire.Valid(params, 0); err != nil {
+		return nil, fmt.Errorf("params: %w", err)
+	}
+	params = OneLine(bytes.TrimSpace(params))
+	switch params[0] {
+	case '{', '[':
+		return params, nil
+	case 'n':
+		return nil, nil // null
+	}
+	return nil, errors.New("params must be an object or an array")
+}

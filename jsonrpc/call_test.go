@@ -1,0 +1,440 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// An outcome is what a call came to.
+type outcome struct {
+	result string
+	err    error
+}
+
+// call makes a call on a goroutine of its own.
+func (p *peer) call(ctx context.Context, method string, params ...string) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		var text []byte
+		if len(params) > 0 {
+			text = []byte(params[0])
+		}
+		r, err := p.conn.Call(ctx, method, text)
+		done <- outcome{string(r), err}
+	}()
+	return done
+}
+
+// greet makes the connection know the peer's framing, so that it calls in it.
+func (p *peer) greet() {
+	p.send(request(0, "ping!"))
+	p.want(result(0, "{}"))
+}
+
+func TestCallsAnsweredInAnyOrder(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.greet()
+		var calls []<-chan outcome
+		for i := range 10 {
+			calls = append(calls, p.call(t.Context(), "m", fmt.Sprintf("[%d]", i)))
+			synctest.Wait()
+		}
+		var want []string
+		for i := range 10 {
+			want = append(want, request(i+1, "m", fmt.Sprintf("[%d]", i)))
+		}
+		p.want(want...)
+		for i := 9; i >= 0; i -= 2 {
+			p.send(result(i+1, fmt.Sprintf(`{"call": %d}`, i)), failure(i, Code(i), "no", `[1]`))
+		}
+		for i, done := range calls {
+			got := <-done
+			if i%2 == 1 {
+				if got.err != nil || got.result != fmt.Sprintf(`{"call": %d}`, i) {
+					t.Errorf("call %d: %+v", i, got)
+				}
+				continue
+			}
+			var e *Error
+			if !errors.As(got.err, &e) {
+				t.Fatalf("call %d: %v", i, got.err)
+			}
+			if diff := cmp.Diff(&Error{Code(i + 1), "no", []byte("[1]")}, e); diff != "" {
+				t.Errorf("call %d (-want +got):\n%s", i, diff)
+			}
+		}
+		p.want()
+	}, Options{}, nil)
+}
+
+// Responses that nobody waits for do no harm.
+func TestStrayResponses(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.greet()
+		done := p.call(t.Context(), "m")
+		p.want(request(1, "m"))
+		p.send(
+			result(2, "{}"), result(`"1"`, "{}"), result(-1, "{}"), result("18446744073709551617", "{}"), failure("null", 1, "x", ""),
+			`{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}`, `{"jsonrpc":"2.0","id":1.0,"result":{}}`, "["+result(3, "{}")+"]",
+		)
+		p.want()
+		select {
+		case got := <-done:
+			t.Errorf("the call ended with %+v", got)
+		default:
+		}
+		p.send(result(1, "1"), result(1, "2"), failure(1, 1, "x", ""))
+		if got := <-done; got.result != "1" || got.err != nil {
+			t.Errorf("got %+v", got)
+		}
+		p.want()
+		p.logged("response to no request")
+	}, Options{}, nil)
+}
+
+func TestMalformedResponses(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.greet()
+		for i, response := range []string{
+			`{"jsonrpc":"2.0","id":%d,"result":1,"error":{"code":1,"message":"x"}}`,
+			`{"id":%d,"result":1}`,
+			`{"jsonrpc":"1.0","id":%d,"result":1}`,
+			`{"jsonrpc":"2.0","id":%d,"result":1,"result":2}`,
+			`{"jsonrpc":"2.0","id":%d,"method":"m","result":2}`,
+			`[{"jsonrpc":"1.0","id":%d,"result":1}]`,
+		} {
+			done := p.call(t.Context(), "m")
+			p.want(request(i+1, "m"))
+			p.send(fmt.Sprintf(response, i+1))
+			var e *Error
+			if got := <-done; got.err == nil || errors.As(got.err, &e) || !strings.Contains(got.err.Error(), "malformed response") {
+				t.Errorf("%s: got %+v", response, got)
+			}
+		}
+		done := p.call(t.Context(), "m")
+		p.received()
+		p.send(`{"jsonrpc":"2.0","id":7,"error":null}`)
+		if got := <-done; !errors.Is(got.err, &Error{Code: CodeInternalError}) {
+			t.Errorf("error null: got %+v", got)
+		}
+		p.want()
+	}, Options{}, nil)
+}
+
+func TestCallTimeout(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.greet()
+		began := time.Now()
+		done := p.call(t.Context(), "m") // has the default of the connection
+		p.want(request(1, "m"))
+		got := <-done
+		if d := time.Since(began); !errors.Is(got.err, context.DeadlineExceeded) || d != time.Minute {
+			t.Errorf("after %v: %+v", d, got)
+		}
+		p.want(cancelOf(1))
+		p.send(result(1, "{}")) // too late
+		p.want()
+
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		done = p.call(ctx, "m")
+		p.want(request(2, "m"))
+		if got := <-done; !errors.Is(got.err, context.DeadlineExceeded) || time.Since(began) != 3*time.Minute {
+			t.Errorf("own deadline, after %v: %+v", time.Since(began), got)
+		}
+		p.want(cancelOf(2))
+
+		ctx, stop := context.WithCancelCause(t.Context())
+		done = p.call(ctx, "m")
+		p.want(request(3, "m"))
+		stop(errors.New("no longer wanted"))
+		if got := <-done; !errors.Is(got.err, context.Canceled) {
+			t.Errorf("cancelled: %+v", got)
+		}
+		p.want(cancelOf(3))
+
+		if got := <-p.call(ctx, "m"); !errors.Is(got.err, context.Canceled) {
+			t.Errorf("cancelled before: %+v", got)
+		}
+		p.want()
+		p.logged("response to no request")
+	}, Options{CallTimeout: time.Minute}, nil)
+}
+
+// shyCancellation cancels by another notification, and some methods not at all.
+type shyCancellation struct{ CancelRequest }
+
+func (shyCancellation) Notice(id ID, method, reason string) (string, []byte) {
+	if method == "never" {
+		return "", nil
+	}
+	return "cancelled", fmt.Appendf(nil, "[%s,%q]", id, reason)
+}
+
+func TestCancellationNotice(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.greet()
+		for i, method := range []string{"never", "m"} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			done := p.call(ctx, method)
+			p.want(request(i+1, method))
+			cancel(errors.New("why"))
+			if got := <-done; !errors.Is(got.err, context.Canceled) {
+				t.Errorf("%s: %+v", method, got)
+			}
+		}
+		p.want(notification("cancelled", `[2,"why"]`))
+	}, Options{Cancellation: shyCancellation{}}, nil)
+}
+
+// A call's answer and the end of its context at the same time: one of the two.
+func TestCallAnsweredAtTimeout(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.greet()
+		for i := range 50 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			done := p.call(ctx, "m")
+			synctest.Wait()
+			time.Sleep(time.Second)
+			p.send(result(i+1, "1"))
+			if got := <-done; got.result != "1" && !errors.Is(got.err, context.DeadlineExceeded) {
+				t.Fatalf("got %+v", got)
+			}
+			cancel()
+		}
+	}, Options{}, nil)
+}
+
+// While a handler waits for the peer, the peer's answer is read, whoever runs the handler; and so is what else comes.
+func TestCallFromHandler(t *testing.T) {
+	m := methods{
+		"ask": func(ctx context.Context, r *Request) (string, error) {
+			got, err := r.Conn().Call(ctx, "question", r.Params)
+			return string(got), err
+		},
+		"ask with another context": func(_ context.Context, r *Request) (string, error) {
+			got, err := r.Conn().Call(context.Background(), "question", r.Params)
+			return string(got), err
+		},
+		"ask with a derived context": func(ctx context.Context, r *Request) (string, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			got, err := r.Conn().Call(ctx, "question", r.Params)
+			return string(got), err
+		},
+	}
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.greet()
+		id := 0
+		for method := range m {
+			for range 6 { // a learning pace takes the handler for a fast one by then
+				id++
+				p.send(request(id, method, "[5]"), request(`"x"`, "ping!"))
+				p.pause()
+				p.wantAnyOrder(request(id, "question", "[5]"), result(`"x"`, "{}"))
+				p.send(request(`"y"`, "ping!"), result(id, `"answer"`))
+				p.wantAnyOrder(result(`"y"`, "{}"), result(id, `"answer"`))
+			}
+		}
+		// Several at once, answered the other way round.
+		for i := range 5 {
+			p.send(request(fmt.Sprintf(`"%d"`, i), "ask"))
+			p.pause()
+		}
+		p.received()
+		for i := 4; i >= 0; i-- {
+			p.send(result(id+1+i, strconv.Itoa(i)))
+		}
+		p.wantAnyOrder(result(`"0"`, "0"), result(`"1"`, "1"), result(`"2"`, "2"), result(`"3"`, "3"), result(`"4"`, "4"))
+		// And one that is cancelled: the question is given up.
+		p.send(request(`"z"`, "ask"))
+		p.pause()
+		p.want(request(id+6, "question"))
+		p.send(cancelOf(`"z"`))
+		p.want(cancelOf(id + 6))
+	}, Options{}, m)
+}
+
+// A pair is two connections that talk to each other.
+type pair struct{ a, b *Conn }
+
+// newPair runs two connections with the same methods.
+func newPair(t *testing.T, way way, o Options, m methods, limit int) *pair {
+	x, y := memoryPipe(limit)
+	o.Handler, o.Goroutines = &mux{way, m}, way.threads
+	p := &pair{NewConn(NewFramer(x, nil), &o), NewConn(NewFramer(y, nil), &o)}
+	go p.a.Run(context.Background())
+	go p.b.Run(context.Background())
+	t.Cleanup(func() {
+		p.a.Close()
+		p.b.Close()
+	})
+	return p
+}
+
+// everyPair runs a test in a bubble in each way.
+func everyPair(t *testing.T, test func(t *testing.T, way way)) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, way) })
+		})
+	}
+}
+
+// Both sides call each other from within handlers, to any depth, many at once.
+func TestReentrancy(t *testing.T) {
+	bounce := func(ctx context.Context, r *Request) (string, error) {
+		n, err := strconv.Atoi(strings.Trim(string(r.Params), "[]"))
+		if err != nil || n == 0 {
+			return "0", err
+		}
+		got, err := r.Conn().Call(ctx, "bounce", fmt.Appendf(nil, "[%d]", n-1))
+		if err != nil {
+			return "", err
+		}
+		depth, err := strconv.Atoi(string(got))
+		return strconv.Itoa(depth + 1), err
+	}
+	everyPair(t, func(t *testing.T, way way) {
+		p := newPair(t, way, Options{}, methods{"bounce": bounce}, 1000)
+		var wg sync.WaitGroup
+		for i := range 8 {
+			for _, c := range []*Conn{p.a, p.b} {
+				wg.Go(func() {
+					for depth := range 15 {
+						got, err := c.Call(t.Context(), "bounce", fmt.Appendf(nil, "[%d]", depth))
+						if err != nil || string(got) != strconv.Itoa(depth) {
+							t.Errorf("caller %d, depth %d: got %s, %v", i, depth, got, err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+	})
+}
+
+// A handler that the leader runs may wait for another connection than its own, which may wait for the first.
+func TestCallAcrossConnections(t *testing.T) {
+	everyPair(t, func(t *testing.T, way way) {
+		m := methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}
+		back := newPair(t, way, Options{}, m, 0)
+		var front *pair
+		m2 := methods{
+			"echo": m["echo"],
+			"forward": func(ctx context.Context, r *Request) (string, error) {
+				got, err := back.a.Call(ctx, "ask", r.Params)
+				return string(got), err
+			},
+		}
+		front = newPair(t, way, Options{}, m2, 0)
+		m["ask"] = func(ctx context.Context, r *Request) (string, error) { // by way of the connection whose handler waits for this
+			got, err := front.a.Call(ctx, "echo", r.Params)
+			return string(got), err
+		}
+		began := time.Now()
+		for i := range 10 {
+			params := fmt.Sprintf("[%d]", i)
+			if got, err := front.a.Call(t.Context(), "forward", []byte(params)); err != nil || string(got) != params {
+				t.Fatalf("got %s, %v", got, err)
+			}
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("it took %v: somebody waited for a watchdog", d)
+		}
+	})
+}
+
+// One trace follows the work from hop to hop.
+func TestTracePropagation(t *testing.T) {
+	m := methods{"hop": func(ctx context.Context, r *Request) (string, error) {
+		if TraceOf(r.Params).Parent != traceA || TraceFrom(ctx).Parent != traceA {
+			return "", errors.New("the trace is lost")
+		}
+		if strings.Contains(string(r.Params), `"last":true`) {
+			return string(r.Params), nil
+		}
+		got, err := r.Conn().Call(ctx, "hop", []byte(`{"last":true}`))
+		return string(got), err
+	}}
+	everyPair(t, func(t *testing.T, way way) {
+		p := newPair(t, way, Options{}, m, 0)
+		ctx := WithTrace(t.Context(), Trace{Parent: traceA, State: "a=b"})
+		got, err := p.a.Call(ctx, "hop", nil)
+		if want := `{"_meta":{"traceparent":"` + traceA + `","tracestate":"a=b"},"last":true}`; err != nil || string(got) != want {
+			t.Errorf("got %s, %v\nwant %s", got, err, want)
+		}
+		kept := `{"_meta":{"x":1,"traceparent":"` + traceA + `"},"last":true}`
+		got, err = p.a.Call(WithTrace(t.Context(), Trace{Parent: traceB}), "hop", []byte(kept))
+		if err != nil || string(got) != kept {
+			t.Errorf("got %s, %v\nwant %s", got, err, kept)
+		}
+	})
+}
+
+// What the caller gets is the caller's: neither later frames nor the caller change it.
+func TestCallResultIsOwned(t *testing.T) {
+	everyPair(t, func(t *testing.T, way way) {
+		p := newPair(t, way, Options{}, methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}, 0)
+		var results [][]byte
+		for i := range 100 {
+			params := fmt.Appendf(nil, `["%s"]`, strings.Repeat(string(rune('a'+i%26)), i*700))
+			got, err := p.a.Call(t.Context(), "echo", params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			results = append(results, got)
+		}
+		for i, got := range results {
+			if want := fmt.Sprintf(`["%s"]`, strings.Repeat(string(rune('a'+i%26)), i*700)); string(got) != want {
+				t.Errorf("result %d changed", i)
+			}
+		}
+	})
+}
+
+// A peer that does not read cannot keep a caller beyond its context.
+func TestCallToPeerThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := memoryPipe(100)
+		c := NewConn(NewFramer(near, nil), &Options{MaxPendingBytes: 1000, CallTimeout: time.Second})
+		go c.Run(context.Background())
+		params := []byte(`["` + strings.Repeat("x", 400) + `"]`)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				for range 10 {
+					if _, err := c.Call(t.Context(), "m", params); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("got %v", err)
+					}
+				}
+			})
+		}
+		began := time.Now()
+		wg.Wait()
+		if d := time.Since(began); d != 10*time.Second {
+			t.Errorf("10 calls of a second took %v", d)
+		}
+		if n := c.w.queued(); n > 10000 {
+			t.Errorf("%d bytes are pending", n)
+		}
+		// What was sent comes out whole once the peer reads.
+		go io.Copy(io.Discard, far)
+		time.Sleep(time.Second)
+		if n := c.w.queued(); n != 0 {
+			t.Errorf("%d bytes are pending with a peer that reads", n)
+		}
+		c.Close()
+		far.Close()
+	})
+}

@@ -1,0 +1,186 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestCancelRunning(t *testing.T) {
+	var ended atomic.Int32
+	m := methods{"note the end": func(ctx context.Context, r *Request) (string, error) {
+		<-ctx.Done()
+		if !errors.Is(ctx.Err(), context.Canceled) || !errors.Is(context.Cause(ctx), context.Canceled) {
+			return "", errors.New("not cancelled")
+		}
+		ended.Add(1)
+		return `"answered all the same"`, nil
+	}}
+	everyWay(t, func(t *testing.T, p *peer) {
+		ended.Store(0)
+		p.send(request(1, "note the end"), request(`"b\u0063"`, "note the end"), request(3, "wait"))
+		p.pause()
+		p.send(cancelOf(1), cancelOf(`"\u0062c"`), cancelOf(`"1"`), cancelOf(4))
+		p.want()
+		if n := ended.Load(); n != 2 {
+			t.Errorf("%d handlers saw the cancellation, want 2", n)
+		}
+		p.send(cancelOf(1), request(1, "echo", `["the id is free"]`)) // the second cancellation finds nothing
+		p.pause()
+		p.want(result(1, `["the id is free"]`))
+		p.open()
+		p.want(result(3, `"waited"`))
+		p.send(cancelOf(3), request(3, "ping!")) // cancelling what is finished does nothing
+		p.want(result(3, "{}"))
+	}, Options{}, m)
+}
+
+// The cancellation may come while the handler is about to end; then there is one answer or none.
+func TestCancelOfWhatEndsJustNow(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		for i := range 20 {
+			p.send(request(i, "slow"))
+			time.Sleep(time.Second - time.Duration(i-10)*time.Nanosecond)
+			p.send(cancelOf(i))
+			time.Sleep(time.Second)
+			switch got := p.received(); {
+			case len(got) > 1, len(got) == 1 && got[0] != result(i, `"slow"`):
+				t.Fatalf("got %q", got)
+			}
+		}
+	}, Options{}, nil)
+}
+
+// A handler that ignores its cancellation keeps its place among those in flight, but is not answered.
+func TestCancelDeaf(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.send(request(1, "deaf"))
+		p.pause()
+		p.send(cancelOf(1), request(1, "wait"), request(2, "ping!")) // the same id again, while the old request still runs
+		p.pause()
+		p.want(result(2, "{}"))
+		p.send(cancelOf(1), request(1, "deaf"))
+		p.pause()
+		p.open()
+		p.want(result(1, `"deaf"`))
+	}, Options{}, nil)
+}
+
+func TestCancelQueued(t *testing.T) {
+	var ran atomic.Int32
+	m := methods{"count": func(context.Context, *Request) (string, error) {
+		ran.Add(1)
+		return "1", nil
+	}}
+	everyWay(t, func(t *testing.T, p *peer) {
+		ran.Store(0)
+		p.send(request(1, "deaf"), request(2, "deaf"))
+		p.pause()
+		p.send(request(3, "count"), request(4, "count"), request(5, "count"), request(6, "ping!"), cancelOf(4), cancelOf(5), cancelOf(5))
+		p.pause()
+		if p.conn.handler.(*mux).way.name == "inline" {
+			return // a leader runs what is fast even though all places are taken
+		}
+		p.want(result(6, "{}"))
+		p.send(request(3, "echo", "[]"), request(5, "echo", "[]")) // 3 is still in flight, 5 is free
+		p.want(failure(3, CodeInvalidRequest, errDuplicateID.Message, ""))
+		p.open()
+		p.wantAnyOrder(result(1, `"deaf"`), result(2, `"deaf"`), result(3, "1"), result(5, "[]"))
+		if n := ran.Load(); n != 1 {
+			t.Errorf("%d of the queued requests ran, want 1", n)
+		}
+	}, Options{MaxInFlight: 2}, m)
+}
+
+func TestRequestTimeout(t *testing.T) {
+	exceeded := `{"exception":"context.deadlineExceededError"}`
+	m := methods{
+		"timer":    func(ctx context.Context, _ *Request) (string, error) { <-ctx.Done(); return "", ctx.Err() },
+		"too late": func(ctx context.Context, _ *Request) (string, error) { <-ctx.Done(); return `"but there"`, nil },
+		"tells": func(ctx context.Context, _ *Request) (string, error) {
+			<-ctx.Done() // the request is still owed its answer, so it may still speak
+			return "1", RequestContext(ctx).Notify("late", nil)
+		},
+		"deadline": func(ctx context.Context, _ *Request) (string, error) {
+			d, ok := ctx.Deadline()
+			return fmt.Sprint(ok && time.Until(d) == time.Minute), nil
+		},
+		"derived": func(ctx context.Context, _ *Request) (string, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Hour)
+			defer cancel()
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		},
+	}
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.send(request(1, "deadline"))
+		p.want(result(1, "true"))
+		p.send(request(1, "timer"), request(2, "too late"), request(3, "tells"), request(4, "derived"), request(5, "ping!"))
+		time.Sleep(time.Minute - time.Second)
+		p.want(result(5, "{}"))
+		time.Sleep(2 * time.Second)
+		p.wantAnyOrder(
+			failure(1, CodeInternalError, "request timed out", exceeded), result(2, `"but there"`),
+			notification("late"), result(3, "1"), failure(4, CodeInternalError, "request timed out", exceeded),
+		)
+	}, Options{RequestTimeout: time.Minute}, m)
+}
+
+// A timeout that is over before the context is ready.
+func TestRequestTimeoutAtOnce(t *testing.T) {
+	c := NewConn(NewFramer(duplex{newHalf(0), newHalf(0)}, nil), &Options{RequestTimeout: 1})
+	defer c.Close()
+	for range 1000 {
+		ctx := new(Context)
+		(&Request{conn: c}).InitContext(ctx, Trace{})
+		<-ctx.Done()
+		ctx.end()
+	}
+}
+
+func TestContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Conn{base: context.WithValue(context.Background(), traceKey{}, Trace{Parent: traceB})}
+		r := &Request{conn: c}
+		ctx := new(Context)
+		r.InitContext(ctx, Trace{Parent: traceA})
+		if _, ok := ctx.Deadline(); ok || ctx.Err() != nil || ctx.Conn() != c || RequestContext(ctx) != ctx || RequestContext(context.Background()) != nil {
+			t.Error("a new context is not as it should be")
+		}
+		var ran atomic.Int32
+		stop := ctx.AfterFunc(func() { ran.Add(1) })
+		ctx.AfterFunc(func() { ran.Add(10) })
+		derived, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if !stop() || stop() {
+			t.Error("stop")
+		}
+		r.cancel()
+		synctest.Wait()
+		ctx.AfterFunc(func() { ran.Add(100) })
+		synctest.Wait()
+		if n := ran.Load(); n != 110 {
+			t.Errorf("AfterFuncs: %d", n)
+		}
+		<-ctx.Done()
+		if ctx.Err() != context.Canceled || derived.Err() != context.Canceled || ctx.live() {
+			t.Errorf("after the end: %v, derived %v", ctx.Err(), derived.Err())
+		}
+		ctx.expire()
+		if ctx.Err() != context.Canceled {
+			t.Error("it ended twice")
+		}
+
+		early := &Request{conn: c}
+		early.cancel() // before there is a context
+		ctx = new(Context)
+		early.InitContext(ctx, Trace{})
+		if ctx.Err() != context.Canceled {
+			t.Error("the context missed the cancellation that came before it")
+		}
+	})
+}

@@ -1,0 +1,283 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options are the options of NewConn. The zero value is ready to use, and what nil means.
+type Options struct {
+	Handler      Handler      // of what the peer sends; nil answers method not found
+	Cancellation Cancellation // nil is CancelRequest
+	Policy       Policy       // to begin with
+
+	MaxDepth         int // levels of nesting in a frame; 0 is 512
+	MaxInFlight      int // requests being handled at once; 0 is 256. Further ones are queued, and can be cancelled there
+	MaxInFlightBytes int // frames of these requests, and 512 for each; 0 is 256 MiB. One is handled however large it is
+	MaxQueueBytes    int // the same of queued requests; 0 is 16 MiB. Requests beyond it are refused, so that responses and cancellations still get through
+	MaxPendingBytes  int // output that the peer has not taken; 0 is 8 MiB. Senders wait beyond it, and at twice that much reading stops
+
+	DrainTimeout   time.Duration // how long handlers may go on after the end of input; 0 is 10 s
+	RequestTimeout time.Duration // after which a handler's context expires; 0 is never
+	CallTimeout    time.Duration // for calls whose context has no deadline; 0 is none
+
+	// Goroutines runs each request that is not Immediate on a goroutine of its own, whatever its Pace has learnt: simpler, and several times slower
+	// for quick handlers.
+	Goroutines bool
+
+	Logger *slog.Logger                        // nil discards
+	Trace  func(dir Direction, message []byte) // sees each message, may be nil; must not keep the slice. May be called by many goroutines at once
+}
+
+// Direction tells which way a message went.
+type Direction uint8
+
+// The directions.
+const (
+	Incoming Direction = iota
+	Outgoing
+)
+
+// A Conn is a connection on which either side calls, answers and notifies, with many requests in flight in both directions. Make one with
+// [NewConn] and start it with [Conn.Run]. Its methods may be called by many goroutines at once.
+type Conn struct {
+	src     source
+	handler Handler
+	opts    Options
+	log     *slog.Logger
+	policy  atomic.Uint32
+	w       writer
+	base    context.Context // of the requests; set by Run
+
+	leaderState
+	table
+	calls callTable
+
+	wg sync.WaitGroup
+
+	inputEnd  chan error // why reading ended; has room for one
+	stopping  atomic.Bool
+	ending    chan struct{} // closed when stopping is set
+	closing   chan struct{}
+	closeOnce sync.Once
+	closeErr  error // why closing was closed
+	started   atomic.Bool
+	done      chan struct{}
+	err       error // of Run; set before done is closed
+}
+
+// NewConn returns a connection over f, which it closes in the end. Nothing is read before [Conn.Run].
+func NewConn(f Framer, opts *Options) *Conn {
+	c := &Conn{
+		src:      sourceOf(f),
+		inputEnd: make(chan error, 1),
+		closing:  make(chan struct{}),
+		ending:   make(chan struct{}),
+		done:     make(chan struct{}),
+	}
+	if opts != nil {
+		c.opts = *opts
+	}
+	o := &c.opts
+	setDefault(&o.MaxInFlight, 256)
+	setDefault(&o.MaxInFlightBytes, 256<<20)
+	setDefault(&o.MaxQueueBytes, 16<<20)
+	setDefault(&o.MaxPendingBytes, 8<<20)
+	setDefault(&o.DrainTimeout, 10*time.Second)
+	if c.handler = o.Handler; c.handler == nil {
+		c.handler = noHandler{}
+	}
+	if o.Cancellation == nil {
+		o.Cancellation = CancelRequest{}
+	}
+	if c.log = o.Logger; c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	c.base = context.Background()
+	c.SetPolicy(o.Policy)
+	c.table.init()
+	c.calls.init()
+	c.w.init(c.src, o.MaxPendingBytes, c.stop)
+	c.timer = time.AfterFunc(time.Hour, c.watch)
+	c.timer.Stop()
+	return c
+}
+
+func setDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// Done is closed when Run has returned, or when the connection was closed before it ran.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Ending is closed when nothing more will be read: what still goes on is being drained. Requests that would go on for as long as the peer
+// listens should end then.
+func (c *Conn) Ending() <-chan struct{} { return c.ending }
+
+// Err returns what Run returned, once Done is closed.
+func (c *Conn) Err() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return nil
+	}
+}
+
+// Close ends the connection at once: it cancels the requests being handled, makes calls fail with [ErrClosed], closes the framer, and waits
+// for Run to return, which waits for handlers no longer than the drain timeout. It may be called more than once. A handler that calls it
+// waits for itself until then.
+func (c *Conn) Close() error {
+	c.stop(nil)
+	if !c.started.Swap(true) {
+		c.calls.fail(ErrClosed)
+		c.err = c.src.Close()
+		close(c.ending)
+		close(c.done)
+	}
+	<-c.done
+	return nil
+}
+
+// stop makes Run end without draining. Only the first cause counts.
+func (c *Conn) stop(cause error) {
+	c.closeOnce.Do(func() {
+		c.closeErr = cause
+		close(c.closing)
+	})
+}
+
+// Run reads and answers until the input ends, ctx ends or Close is called. At the end of input, and when ctx ends, requests that were accepted are
+// still finished and answered, for as long as the drain timeout lets them; then everything is cancelled and closed. Calls of this side that
+// are under way fail at once, since no answer can come any more.
+//
+// It returns nil at the end of input and after Close, the context's cause when ctx ended, and otherwise the error that reading or writing
+// met. It must be called once.
+func (c *Conn) Run(ctx context.Context) error {
+	if c.started.Swap(true) {
+		<-c.done
+		return c.err
+	}
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	c.base = base
+	c.led.Store(true)
+	c.wg.Go(func() { c.lead(0, false) })
+
+	var cause error
+	drain := true
+	select {
+	case cause = <-c.inputEnd:
+	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	case <-c.closing:
+		cause, drain = c.closeErr, false
+	}
+	c.stopping.Store(true)
+	close(c.ending)
+	if !errors.Is(cause, io.EOF) {
+		c.settle()
+	}
+	defer c.timer.Stop()
+	ended := ErrClosed
+	if cause != nil && !errors.Is(cause, io.EOF) {
+		ended = fmt.Errorf("%w: %w", ErrClosed, cause)
+	}
+	if !drain {
+		c.table.cancelAll() // first, so that nobody is told of what the calls below fail with
+	}
+	c.calls.fail(ended)
+	if errors.Is(cause, io.EOF) {
+		cause = nil
+	}
+	if err := c.wind(drain); cause == nil {
+		cause = err
+	}
+	c.err = cause
+	close(c.done)
+	return cause
+}
+
+// wind brings the connection to its end once nothing new is accepted.
+func (c *Conn) wind(drain bool) error {
+	var late error
+	timer := time.NewTimer(c.opts.DrainTimeout)
+	defer timer.Stop()
+	idle := c.table.whenIdle()
+	if drain {
+		select {
+		case <-idle:
+		case <-timer.C:
+			late = fmt.Errorf("%d requests were cut off %v after the end of input", c.table.cancelAll(), c.opts.DrainTimeout)
+			c.log.Warn("drain timeout", "error", late)
+		case <-c.closing:
+		}
+	}
+	c.table.cancelAll()
+	if drain && late == nil {
+		c.flushFor(c.opts.DrainTimeout)
+	}
+	if err := c.src.Close(); err != nil && !drain {
+		c.log.Debug("close", "error", err)
+	}
+	c.w.shut()
+	c.waitFor(c.opts.DrainTimeout)
+	return late
+}
+
+// flushFor waits until the peer has taken what was written, but no longer than d.
+func (c *Conn) flushFor(d time.Duration) {
+	var late atomic.Bool
+	t := time.AfterFunc(d, func() {
+		late.Store(true)
+		c.w.wake()
+	})
+	defer t.Stop()
+	c.w.start(&c.wg)
+	c.w.wait(late.Load)
+}
+
+// waitFor waits for the connection's goroutines. Handlers that ignore the end of their context for longer than d are left behind.
+func (c *Conn) waitFor(d time.Duration) {
+	gone := make(chan struct{})
+	go func() {
+		c.wg.Wait()
+		close(gone)
+	}()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-gone:
+	case <-timer.C:
+		if c.led.Load() {
+			c.log.Error("the carrier was closed but its reader does not return, and is left behind")
+		}
+		if methods := c.table.methods(); len(methods) > 0 {
+			c.log.Error("handlers ignore that their context has ended, and are left behind", "methods", methods)
+		}
+	}
+}
+
+func (c *Conn) logError(r *Request, err error) {
+	var p *PanicError
+	attrs := []any{"id", clip(r.ID), "method", clip(r.Method)}
+	if d, ok := c.handler.(Describer); ok {
+		attrs = append(attrs, d.Describe(r)...)
+	}
+	if !r.began.IsZero() {
+		attrs = append(attrs, "duration", time.Since(r.began))
+	}
+	attrs = append(attrs, "error", err)
+	if errors.As(err, &p) {
+		attrs = append(attrs, "stack", string(p.Stack))
+	}
+	c.log.Error("request failed", attrs...)
+}

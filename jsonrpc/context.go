@@ -1,0 +1,138 @@
+package jsonrpc
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Context is the context of one incoming request. It ends when the peer cancels the request, when it has run for too long, when the connection
+// ends, and when it has been answered. It makes its channel only if somebody asks for it, so that a request that nobody waits in costs
+// one small object; layers above embed it in an object of their own. It may be used by many goroutines at once.
+type Context struct {
+	conn  *Conn
+	base  context.Context
+	turn  uint64 // of the reader that runs the handler itself; 0 on other goroutines
+	trace Trace
+	ended atomic.Bool // answered or cancelled: nothing may be sent for it any more
+
+	mu       sync.Mutex
+	done     chan struct{}
+	err      error
+	deadline time.Time
+	timer    *time.Timer
+	after    map[*func()]struct{}
+}
+
+type contextKey struct{}
+
+// RequestContext returns the Context of the incoming request that ctx stems from, or nil.
+func RequestContext(ctx context.Context) *Context {
+	c, _ := ctx.Value(contextKey{}).(*Context)
+	return c
+}
+
+// Conn returns the connection that the request came in on.
+func (c *Context) Conn() *Conn { return c.conn }
+
+// Deadline implements [context.Context].
+func (c *Context) Deadline() (time.Time, bool) {
+	if c.deadline.IsZero() {
+		return c.base.Deadline()
+	}
+	return c.deadline, true
+}
+
+// Done implements [context.Context].
+func (c *Context) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.err != nil {
+			close(c.done)
+		}
+	}
+	return c.done
+}
+
+// Err implements [context.Context].
+func (c *Context) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Value implements [context.Context].
+func (c *Context) Value(key any) any {
+	if key == (contextKey{}) {
+		return c
+	}
+	return c.base.Value(key)
+}
+
+// AfterFunc calls f on a goroutine of its own once the context has ended, unless stop is called first. The package context uses it to derive
+// contexts without a goroutine.
+func (c *Context) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		go f()
+		return func() bool { return false }
+	}
+	if c.after == nil {
+		c.after = make(map[*func()]struct{})
+	}
+	c.after[&f] = struct{}{}
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_, waiting := c.after[&f]
+		delete(c.after, &f)
+		return waiting
+	}
+}
+
+// end ends the request with its context.
+func (c *Context) end() {
+	c.ended.Store(true)
+	c.finish(context.Canceled)
+}
+
+// expire ends the context but not the request, which is still owed an answer.
+func (c *Context) expire() { c.finish(context.DeadlineExceeded) }
+
+// finish ends the context; only the first call counts.
+func (c *Context) finish(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	if c.done != nil {
+		close(c.done)
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	for f := range c.after {
+		go (*f)()
+	}
+	c.after = nil
+}
+
+// live reports whether something may still be sent for the request.
+func (c *Context) live() bool { return !c.ended.Load() }
+
+// Notify sends a notification that belongs to the request, and is on the wire before its answer. It fails with [ErrRequestEnded] once the
+// request has been answered or cancelled. params is JSON text, or nil.
+func (c *Context) Notify(method string, params []byte) error {
+	params, err := checkParams(params)
+	if err != nil {
+		return fmt.Errorf("notify %s: %w", method, err)
+	}
+	return c.conn.notify(method, params, c.live)
+}

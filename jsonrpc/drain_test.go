@@ -1,0 +1,277 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// At the end of input everything that was accepted is answered, whether it runs, waits in the queue or has not been read yet.
+func TestDrainAtEndOfInput(t *testing.T) {
+	for _, limit := range []int{0, 2} {
+		everyWay(t, func(t *testing.T, p *peer) {
+			var notes atomic.Int32
+			p.methods["note"] = func(context.Context, *Request) (string, error) {
+				time.Sleep(10 * time.Millisecond)
+				notes.Add(1)
+				return "", nil
+			}
+			var want []string
+			for i := range 10 {
+				p.send(request(i, "slow"), request(100+i, "echo", "[]"), request(200+i, "ping!"), notification("note"))
+				want = append(want, result(i, `"slow"`), result(100+i, "[]"), result(200+i, "{}"))
+			}
+			p.send("["+request(300, "slow")+"]", request(301, "wait"), cancelOf(301), request(302, "wait"))
+			p.hangUp()
+			time.Sleep(8 * time.Second)
+			select {
+			case <-p.conn.Ending():
+			default:
+				t.Error("Ending is not closed")
+			}
+			p.open()
+			p.wantEnd(nil)
+			if p.conn.Err() != nil || notes.Load() != 10 {
+				t.Errorf("ended with %v after %d notifications", p.conn.Err(), notes.Load())
+			}
+			p.wantAnyOrder(append(want, "["+result(300, `"slow"`)+"]", result(302, `"waited"`))...)
+		}, Options{MaxInFlight: limit}, nil)
+	}
+}
+
+// The last message counts though its end is missing.
+func TestLastLineWithoutEnd(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.link.Write([]byte(strings.TrimSuffix(p.framed(request(1, "slow")), "\n")))
+		p.hangUp()
+		p.wantEnd(nil)
+		p.want(result(1, `"slow"`))
+	}, Options{}, nil)
+}
+
+func TestDrainTimeout(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		var ended atomic.Int32
+		p.methods["note"] = func(ctx context.Context, _ *Request) (string, error) {
+			<-ctx.Done()
+			ended.Add(1)
+			return "", nil
+		}
+		p.send(request(1, "wait"), request(2, "wait"), request(3, "slow"), notification("note"), notification("note"))
+		p.hangUp()
+		began := time.Now()
+		if err := p.ended(); err == nil || !strings.Contains(err.Error(), "2 requests were cut off 5s after the end of input") {
+			t.Errorf("Run returned %v", err)
+		}
+		if d := time.Since(began); d < 5*time.Second || d > 5*time.Second+10*tick {
+			t.Errorf("it took %v", d)
+		}
+		p.want(result(3, `"slow"`)) // those that were cut off are not answered
+		if n := ended.Load(); n != 1 {
+			t.Errorf("the context of %d notifications ended, want the one that is being handled", n)
+		}
+	}, Options{DrainTimeout: 5 * time.Second}, nil)
+}
+
+// Handlers that ignore everything are left behind, and named.
+func TestDrainLeavesDeafHandlersBehind(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.send(request(1, "deaf"))
+		p.pause()
+		p.hangUp()
+		began := time.Now()
+		p.ended()
+		if d := time.Since(began); d != 10*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		p.logged("are left behind")
+		p.logged("methods=[deaf]")
+		p.open()
+		p.want()
+	}, Options{DrainTimeout: 5 * time.Second}, nil)
+}
+
+// When ctx ends nothing more is read, and what was accepted is finished.
+func TestContextEnds(t *testing.T) {
+	stop := errors.New("told to stop")
+	for _, busy := range []bool{false, true} {
+		for _, way := range ways {
+			for _, wire := range wires {
+				t.Run(fmt.Sprint(way.name, wire, busy), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						ctx, cancel := context.WithCancelCause(context.Background())
+						p := newPeer(t, way, wire, Options{DrainTimeout: 5 * time.Second}, nil)
+						p.start(ctx)
+						defer p.conn.Close()
+						var want []string
+						if busy {
+							p.send(request(1, "slow"), request(2, "slow"), request(3, "ping!"))
+							want = []string{result(1, `"slow"`), result(2, `"slow"`), result(3, "{}")}
+							time.Sleep(20 * time.Millisecond)
+						}
+						synctest.Wait()
+						call := p.call(context.Background(), "m")
+						synctest.Wait()
+						cancel(stop)
+						synctest.Wait()
+						if got := <-call; !errors.Is(got.err, ErrClosed) || !errors.Is(got.err, stop) {
+							t.Errorf("call: %+v", got)
+						}
+						p.send(request(4, "ping!"), request(5, "ping!"))
+						p.wantEnd(stop)
+						got := p.received()
+						for _, msg := range want {
+							if !contains(got, msg) {
+								t.Errorf("%s is missing", msg)
+							}
+						}
+						for _, msg := range got {
+							if strings.Contains(msg, `"id":4`) || strings.Contains(msg, `"id":5`) {
+								t.Errorf("read after the end: %s", msg)
+							}
+						}
+						p.checkCounts()
+					})
+				})
+			}
+		}
+	}
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// ctx ends at any moment while frames are being read.
+func TestContextEndsWhileReading(t *testing.T) {
+	for _, way := range ways {
+		synctest.Test(t, func(t *testing.T) {
+			for i := range 50 {
+				ctx, cancel := context.WithCancel(context.Background())
+				p := newPeer(t, way, "line", Options{DrainTimeout: 5 * time.Second}, nil)
+				p.start(ctx)
+				for k := range 100 {
+					p.send(request(k, []string{"echo", "ping!", "slow"}[k%3], "[]"))
+					if k == 2*i {
+						cancel()
+					}
+				}
+				if err := p.ended(); !errors.Is(err, context.Canceled) {
+					t.Errorf("Run returned %v", err)
+				}
+				seen := make(map[string]bool)
+				for _, msg := range p.received() {
+					if seen[msg] {
+						t.Errorf("%s came twice", msg)
+					}
+					seen[msg] = true
+				}
+				p.checkCounts()
+				cancel()
+			}
+		})
+	}
+}
+
+// The input breaks while a handler runs that had the lead before: that is finished all the same, but in no more than the time it has.
+func TestReadErrorWhileHandlersRun(t *testing.T) {
+	broken := errors.New("cable cut")
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.greet()
+		call := p.call(t.Context(), "m")
+		p.send(request(1, "wait"), request(2, "slow"))
+		p.pause()
+		began := time.Now()
+		p.link.out.end(broken)
+		if got := <-call; !errors.Is(got.err, ErrClosed) || !errors.Is(got.err, broken) || time.Since(began) > time.Second {
+			t.Errorf("call, after %v: %+v", time.Since(began), got)
+		}
+		p.wantEnd(broken)
+		if d := time.Since(began); d != 5*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		p.wantAnyOrder(request(1, "m"), result(2, `"slow"`))
+	}, Options{DrainTimeout: 5 * time.Second}, nil)
+}
+
+// A peer that does not read cannot keep the connection from ending. (Where so much is pending that nothing is read any more, its hanging up
+// goes unnoticed; hence no limit then.)
+func TestEndWithPeerThatDoesNotRead(t *testing.T) {
+	for _, how := range []string{"hang up", "context", "Close"} {
+		for _, way := range ways {
+			t.Run(how+", "+way.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					o := Options{DrainTimeout: 5 * time.Second, MaxPendingBytes: 2000}
+					if how == "hang up" {
+						o.MaxPendingBytes = 0
+					}
+					p := newPeer(t, way, "line", o, nil)
+					p.link.in.limit = 100
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					p.start(ctx)
+					call := p.call(context.Background(), "m")
+					for i := range 300 {
+						p.send(request(i, "echo", `["some text"]`), request(1000+i, "ping!"))
+					}
+					p.pause()
+					began := time.Now()
+					switch how {
+					case "hang up":
+						p.hangUp()
+					case "context":
+						cancel()
+					default:
+						p.conn.Close()
+					}
+					p.ended()
+					if d := time.Since(began); d > 20*time.Second || how == "Close" && d > time.Second {
+						t.Errorf("it took %v", d)
+					}
+					if got := <-call; !errors.Is(got.err, ErrClosed) {
+						t.Errorf("call: %+v", got)
+					}
+					p.open()
+				})
+			})
+		}
+	}
+}
+
+// Answers that are finished but not yet written when the end comes are written.
+func TestEndWritesWhatIsFinished(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		var msgs, want []string
+		for i := range 1000 {
+			msgs = append(msgs, request(i, "ping!"), request(1000+i, "echo", "[]"))
+			want = append(want, result(i, "{}"), result(1000+i, "[]"))
+		}
+		p.send(msgs...)
+		p.hangUp()
+		p.wantEnd(nil)
+		p.wantAnyOrder(want...)
+	}, Options{}, nil)
+}
+
+// An input that is closed by this side ends like any other.
+func TestFramerClosedFromOutside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t, ways[0], "line", Options{}, nil)
+		p.start(context.Background())
+		synctest.Wait()
+		p.link.in.end(io.EOF)
+		p.link.out.close()
+		p.wantEnd(io.ErrClosedPipe)
+	})
+}

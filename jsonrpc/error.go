@@ -1,0 +1,167 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// Code is a JSON-RPC error code.
+type Code int
+
+// The codes that JSON-RPC 2.0 defines (https://www.jsonrpc.org/specification#error_object).
+const (
+	CodeParseError     Code = -32700 // the frame is not JSON
+	CodeInvalidRequest Code = -32600 // JSON, but not a JSON-RPC message
+	CodeMethodNotFound Code = -32601
+	CodeInvalidParams  Code = -32602
+	CodeInternalError  Code = -32603
+)
+
+func (c Code) String() string {
+	switch c {
+	case CodeParseError:
+		return "parse error"
+	case CodeInvalidRequest:
+		return "invalid request"
+	case CodeMethodNotFound:
+		return "method not found"
+	case CodeInvalidParams:
+		return "invalid params"
+	case CodeInternalError:
+		return "internal error"
+	}
+	return "error " + strconv.Itoa(int(c))
+}
+
+// An Error is an error object: what a peer answered, or what a handler wants answered. A nil Data is absent on the wire.
+type Error struct {
+	Code    Code
+	Message string
+	Data    []byte // JSON text
+}
+
+// Errorf makes an Error without data.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func (e *Error) Error() string {
+	return e.Message + " (" + strconv.Itoa(int(e.Code)) + ")"
+}
+
+// Is reports whether target is an Error with the same code, so that errors.Is(err, &Error{Code: CodeMethodNotFound}) asks for a code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code && (t.Message == "" || t.Message == e.Message)
+}
+
+var (
+	// ErrClosed is what calls on a connection that has ended fail with; the error that wraps it says why it ended.
+	ErrClosed = errors.New("connection closed")
+	// ErrRequestEnded is returned by a notification sent for a request that was answered or cancelled already.
+	ErrRequestEnded = errors.New("request has ended")
+)
+
+// ErrorOf maps a handler's error to what goes on the wire; it is the only place that does. An *Error anywhere in err's chain is used as it is,
+// but for data that is not JSON or has line breaks: that is left out or put on one line.
+// Everything else becomes an internal error that carries the name of the error's Go type as data.exception, and never its text, which
+// could hold paths or secrets of this machine.
+func ErrorOf(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) && e != nil {
+		return e.fit()
+	}
+	var p *PanicError
+	if errors.As(err, &p) {
+		return p.wireError()
+	}
+	msg := CodeInternalError.String()
+	if errors.Is(err, context.DeadlineExceeded) {
+		msg = "request timed out"
+	}
+	return &Error{Code: CodeInternalError, Message: msg, Data: exceptionData(typeName(err))}
+}
+
+// fit returns e if it can go on the wire, and otherwise a copy that can.
+func (e *Error) fit() *Error {
+	f := *e
+	if f.Code == 0 {
+		f.Code = CodeInternalError // no path sends code 0
+	}
+	if len(f.Data) > 0 && jsonwire.Valid(f.Data, 0) != nil {
+		f.Data = nil
+	}
+	f.Data = OneLine(f.Data)
+	if f.Code == e.Code && len(f.Data) == len(e.Data) {
+		return e
+	}
+	return &f
+}
+
+func exceptionData(name string) []byte {
+	return append(jsonwire.AppendQuote([]byte(`{"exception":`), name), '}')
+}
+
+// typeName names the error's type, looking through the wrappers that only add text.
+func typeName(err error) string {
+	for {
+		name := strings.TrimLeft(fmt.Sprintf("%T", err), "*")
+		inner := errors.Unwrap(err)
+		if inner == nil || name != "fmt.wrapError" {
+			return name
+		}
+		err = inner
+	}
+}
+
+// A PanicError is what a panic in a handler becomes: one failed request.
+type PanicError struct {
+	Value any
+	Stack []byte // for the log; never on the wire
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
+
+// wireError hides the panic's value and stack.
+func (e *PanicError) wireError() *Error {
+	name := "panic"
+	if err, ok := e.Value.(error); ok {
+		name = typeName(err)
+	}
+	return &Error{Code: CodeInternalError, Message: CodeInternalError.String(), Data: exceptionData(name)}
+}
+
+// Err decodes the error object of a KindError message. The Error's memory is its own. An object that is not a JSON-RPC error (no integer code,
+// no string message) becomes an internal error that says so.
+func (m *Message) Err() *Error {
+	if m.Kind != KindError {
+		return nil
+	}
+	e := &Error{}
+	var hasCode, hasMessage bool
+	if len(m.Error) > 0 && m.Error[0] == '{' {
+		members := jsonwire.ObjectMembers(m.Error)
+		for members.Next() {
+			v := members.Value()
+			switch {
+			case members.KeyIs("code"):
+				var n int64
+				n, hasCode = jsonwire.ParseInt(v)
+				e.Code = Code(n)
+			case members.KeyIs("message") && v[0] == '"':
+				e.Message, hasMessage = jsonwire.UnquoteString(v[1:len(v)-1]), true
+			case members.KeyIs("data"):
+				e.Data = append([]byte{}, v...)
+			}
+		}
+	}
+	if !hasCode || !hasMessage {
+		return &Error{Code: CodeInternalError, Message: "peer sent a malformed error object", Data: append([]byte{}, m.Error...)}
+	}
+	return e
+}

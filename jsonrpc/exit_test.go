@@ -1,0 +1,155 @@
+package jsonrpc_test
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"mcpwire/jsonrpc"
+)
+
+// exitHandler ends its goroutine on "exit", waits for the end on "stand", and answers everything else.
+type exitHandler struct {
+	pace jsonrpc.Pace
+	exit *jsonrpc.Pace
+}
+
+func (h *exitHandler) Prepare(r *jsonrpc.Request) *jsonrpc.Pace {
+	switch string(r.Method) {
+	case "stand":
+		return jsonrpc.Standing
+	case "exit":
+		return h.exit
+	}
+	return &h.pace
+}
+
+func (h *exitHandler) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+	ctx := new(jsonrpc.Context)
+	r.InitContext(ctx, jsonrpc.Trace{})
+	switch string(r.Method) {
+	case "exit":
+		runtime.Goexit()
+	case "stand":
+		select {
+		case <-ctx.Done():
+		case <-r.Conn().Ending():
+		}
+	}
+	return append(dst, `"ok"`...), nil
+}
+
+// talk runs a connection over a pipe with h, and f with one that calls it.
+func talk(t *testing.T, h jsonrpc.Handler, opts jsonrpc.Options, f func(ctx context.Context, c *jsonrpc.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		opts.Handler = h
+		answers := jsonrpc.NewConn(jsonrpc.NewFramer(far, nil), &opts)
+		calls := jsonrpc.NewConn(jsonrpc.NewFramer(near, nil), nil)
+		done := make(chan error, 2)
+		go func() { done <- answers.Run(t.Context()) }()
+		go func() { done <- calls.Run(t.Context()) }()
+		f(t.Context(), calls)
+		calls.Close()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		}
+	})
+}
+
+func TestHandlerEndsGoroutine(t *testing.T) {
+	for name, exit := range map[string]*jsonrpc.Pace{"own goroutine": nil, "learnt": new(jsonrpc.Pace)} {
+		t.Run(name, func(t *testing.T) {
+			h := &exitHandler{exit: exit}
+			if exit != nil {
+				h.exit = &h.pace // quick by the other method's calls, so that the leader runs it
+			}
+			talk(t, h, jsonrpc.Options{MaxInFlight: 1}, func(ctx context.Context, c *jsonrpc.Conn) {
+				for range 3 {
+					for range 20 {
+						if _, err := c.Call(ctx, "quick", nil); err != nil {
+							t.Fatal(err)
+						}
+					}
+					_, err := c.Call(ctx, "exit", nil)
+					if err == nil || !strings.Contains(err.Error(), "internal error") {
+						t.Fatalf("exit: got %v, want an internal error", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestStandingRequestsTakeNoPlace(t *testing.T) {
+	talk(t, &exitHandler{}, jsonrpc.Options{MaxInFlight: 1}, func(ctx context.Context, c *jsonrpc.Conn) {
+		ctx, stop := context.WithCancel(ctx)
+		ended := make(chan error, 3)
+		for range 3 {
+			go func() {
+				_, err := c.Call(ctx, "stand", nil)
+				ended <- err
+			}()
+		}
+		synctest.Wait()
+		if _, err := c.Call(ctx, "slow", nil); err != nil {
+			t.Errorf("a call beside standing requests: %v", err)
+		}
+		stop()
+		for range 3 {
+			if err := <-ended; err == nil {
+				t.Error("a standing request was answered though it was cancelled")
+			}
+		}
+	})
+}
+
+// Large requests wait for one another, and small ones behind them get their places back when a large one has gone.
+func TestInFlightBytes(t *testing.T) {
+	release := make(chan struct{})
+	var most, now atomic.Int32
+	h := jsonrpc.HandlerFunc(func(ctx context.Context, r *jsonrpc.Request) ([]byte, error) {
+		most.Store(max(most.Load(), now.Add(1)))
+		defer now.Add(-1)
+		<-release
+		return nil, nil
+	})
+	talk(t, h, jsonrpc.Options{MaxInFlightBytes: 4 << 10}, func(ctx context.Context, c *jsonrpc.Conn) {
+		release = make(chan struct{})
+		large := []byte(`{"text":"` + strings.Repeat("x", 8<<10) + `"}`)
+		done := make(chan error, 5)
+		for i := range 5 {
+			params := large
+			if i > 1 {
+				params = nil
+			}
+			go func() {
+				_, err := c.Call(ctx, "hold", params)
+				done <- err
+			}()
+			synctest.Wait()
+		}
+		if n := now.Load(); n != 1 {
+			t.Errorf("%d requests run beside a large one, want none", n-1)
+		}
+		for range 5 {
+			release <- struct{}{}
+			synctest.Wait()
+		}
+		for range 5 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if most.Load() != 3 {
+			t.Errorf("at most %d requests ran at once, want the 3 small ones", most.Load())
+		}
+	})
+}

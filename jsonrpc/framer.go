@@ -1,0 +1,108 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// A Framer moves frames, each of which holds one message or one batch, over a carrier. [NewFramer] makes one for any byte stream; implement it
+// for a carrier that has message boundaries of its own.
+//
+// One goroutine may read while another writes; neither method is called twice at once.
+type Framer interface {
+	// ReadFrame waits for the next frame. The slice is valid until the next call. io.EOF means that the peer is done. A *FrameError means that
+	// one frame was unusable and was passed over: the next call reads on behind it.
+	ReadFrame() ([]byte, error)
+	// WriteFrame sends one message, which has no line breaks in it. It does not keep msg.
+	WriteFrame(msg []byte) error
+	// Close ends both directions and makes a blocked ReadFrame return.
+	Close() error
+}
+
+// A FrameError tells of one frame that could not be read. The stream goes on behind it.
+type FrameError struct {
+	Code   Code   // what to answer with
+	Reason string // what was wrong and how to mend it
+}
+
+func (e *FrameError) Error() string { return e.Reason }
+
+// DefaultMaxFrame is the largest frame that is read by default, in bytes.
+const DefaultMaxFrame = 64 << 20
+
+func errTooLarge(limit int) *FrameError {
+	return &FrameError{CodeInvalidRequest, fmt.Sprintf("frame of more than %d bytes was skipped: send less, or raise the receiver's frame limit", limit)}
+}
+
+// A source is what the reading loop of Conn wants of a framer: to know when no further frame can be had without waiting, and to hand the
+// memory under a frame to whoever goes on using it.
+type source interface {
+	// next returns a frame that is buffered already, errNeedMore when there is none, or a *FrameError.
+	next() ([]byte, error)
+	// fill waits for more input. idle tells that nothing in this process waits for the reader's processor.
+	fill(idle bool) error
+	// detach leaves the memory under the frames handed out so far to their users.
+	detach()
+	// begin and finish put the framing around a message that is appended to dst between the two calls; start is len(dst) before begin.
+	begin(dst []byte) []byte
+	finish(dst []byte, start int) []byte
+	// write sends framed bytes.
+	write(p []byte) error
+	// Close makes a fill that is under way return.
+	Close() error
+}
+
+var errNeedMore = errors.New("no complete frame is buffered")
+
+// sourceOf returns the framer itself if it reads a stream of bytes, and an adapter otherwise.
+func sourceOf(f Framer) source {
+	if s, ok := f.(source); ok {
+		return s
+	}
+	return &frameSource{Framer: f}
+}
+
+// A frameSource reads a foreign Framer. It copies each frame, because the leader's follower may still use the last one.
+type frameSource struct {
+	Framer
+	frame []byte
+	err   error
+}
+
+func (s *frameSource) next() ([]byte, error) {
+	if s.frame == nil && s.err == nil {
+		return nil, errNeedMore
+	}
+	frame, err := s.frame, s.err
+	s.frame, s.err = nil, nil
+	return frame, err
+}
+
+func (s *frameSource) fill(bool) error {
+	frame, err := s.ReadFrame()
+	var bad *FrameError
+	if errors.As(err, &bad) {
+		s.err = bad
+		return nil
+	}
+	if err == nil {
+		s.frame = append(make([]byte, 0, len(frame)+1), frame...)
+	}
+	return err
+}
+
+func (s *frameSource) detach()                 {}
+func (s *frameSource) begin(dst []byte) []byte { return dst }
+
+// finish separates messages as lines do, so that write can tell several of them apart.
+func (s *frameSource) finish(dst []byte, _ int) []byte { return append(dst, '\n') }
+
+func (s *frameSource) write(p []byte) error {
+	for msg := range bytes.Lines(p) {
+		if err := s.WriteFrame(msg[:len(msg)-1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,431 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// FuzzParse holds Parse against encoding/json, made as strict as Parse is: exact names, no duplicates, valid UTF-8.
+func FuzzParse(f *testing.F) {
+	for _, test := range goodFrames {
+		f.Add([]byte(test.frame))
+	}
+	for _, test := range badFrames {
+		f.Add([]byte(test.frame))
+	}
+	for _, test := range brokenFrames {
+		f.Add([]byte(test.frame))
+	}
+	for _, test := range paramTests {
+		f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":` + test.params + `}`))
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		if depthOf(frame) > 100 {
+			return // the two libraries have different limits
+		}
+		before := bytes.Clone(frame)
+		var m Message
+		err := Parse(frame, &m, 0)
+		if !bytes.Equal(frame, before) {
+			t.Fatalf("the frame was changed to %q", frame)
+		}
+		var e *Error
+		if err != nil && !errors.As(err, &e) {
+			t.Fatalf("error is a %T", err)
+		}
+		if valid := json.Valid(frame) && utf8.Valid(frame); valid == (e != nil && e.Code == CodeParseError) {
+			t.Fatalf("encoding/json says valid: %v; Parse: %v", valid, err)
+		} else if !valid {
+			return
+		}
+		checkEnvelope(t, frame, &m, err == nil)
+		if err == nil {
+			checkMembers(t, &m)
+			checkMembers(t, m.Clone())
+		}
+	})
+}
+
+// depthOf is an upper bound of how deep a text nests.
+func depthOf(text []byte) int {
+	return bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{"))
+}
+
+// checkEnvelope compares m with what encoding/json finds in frame, which is valid JSON.
+func checkEnvelope(t *testing.T, frame []byte, m *Message, ok bool) {
+	members, twice := topLevel(t, frame)
+	var version, method string
+	version, versionOK := stringOf(members["jsonrpc"])
+	method, methodOK := stringOf(members["method"])
+	id := string(members["id"])
+	hasID := id != "" && (id[0] == '"' || !strings.ContainsAny(id, ".eEtfn{["))
+	_, hasMethod := members["method"]
+	_, hasResult := members["result"]
+	_, hasError := members["error"]
+	params := string(members["params"])
+	if params == "null" {
+		params = ""
+	}
+	want := envelope{ID: id, Method: method, Params: params, Result: string(members["result"]), ErrObj: string(members["error"])}
+	good := version == "2.0" && versionOK && !twice && (params == "" || params[0] == '{' || params[0] == '[')
+	switch {
+	case hasMethod && !hasResult && !hasError && id == "":
+		want.Kind = KindNotification
+		good = good && methodOK
+	case hasMethod && !hasResult && !hasError:
+		want.Kind = KindRequest
+		good = good && methodOK && hasID
+	case !hasMethod && hasResult && !hasError:
+		want.Kind = KindResponse
+		good = good && hasID
+	case !hasMethod && !hasResult && hasError:
+		want.Kind = KindError
+		good = good && (id == "" || id == "null" || hasID)
+	default:
+		good = false
+	}
+	if good != ok {
+		t.Fatalf("got a message: %v, want %v, from %s", ok, good, frame)
+	}
+	if ok {
+		if diff := cmp.Diff(want, envelopeOf(m)); diff != "" {
+			t.Fatalf("%s: -want +got:\n%s", frame, diff)
+		}
+	} else if m.Kind != KindInvalid && !hasResult && !hasError {
+		t.Fatalf("%s: no message, no response, but of kind %v", frame, m.Kind)
+	}
+}
+
+// topLevel returns the members of an object by name, nil if it is none, and whether one of the envelope's stands there twice.
+func topLevel(t *testing.T, text []byte) (members map[string]json.RawMessage, twice bool) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, false
+	}
+	members = make(map[string]json.RawMessage)
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			t.Fatalf("encoding/json: %v", err)
+		}
+		var v json.RawMessage
+		if err := d.Decode(&v); err != nil {
+			t.Fatalf("encoding/json: %v", err)
+		}
+		key := name.(string)
+		if _, dup := members[key]; dup {
+			switch key {
+			case "jsonrpc", "id", "method", "params", "result", "error":
+				twice = true
+			}
+		}
+		members[key] = v
+	}
+	return members, twice
+}
+
+func stringOf(text json.RawMessage) (s string, ok bool) {
+	if len(text) == 0 || text[0] != '"' {
+		return "", false
+	}
+	return s, json.Unmarshal(text, &s) == nil
+}
+
+// checkMembers compares Param and DuplicateParam with encoding/json.
+func checkMembers(t *testing.T, m *Message) {
+	if len(m.Params) == 0 || m.Params[0] != '{' {
+		if _, ok := m.Param(""); ok || m.DuplicateParam() {
+			t.Fatalf("there are members in %q", m.Params)
+		}
+		return
+	}
+	seen := make(map[string]int)
+	last := make(map[string]string)
+	d := json.NewDecoder(bytes.NewReader(m.Params))
+	d.Token()
+	for d.More() {
+		name, _ := d.Token()
+		var v json.RawMessage
+		if err := d.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		seen[name.(string)]++
+		last[name.(string)] = string(v)
+	}
+	twice := false
+	for name, n := range seen {
+		twice = twice || n > 1
+		got, ok := m.Param(name)
+		if !ok || n == 1 && string(got) != last[name] {
+			t.Fatalf("Param(%q) of %s = %s, %v; want %s", name, m.Params, got, ok, last[name])
+		}
+	}
+	if got := m.DuplicateParam(); got != twice {
+		t.Fatalf("DuplicateParam of %s = %v", m.Params, got)
+	}
+	if _, ok := m.Param("no such member of any object"); ok {
+		t.Fatal("found what is not there")
+	}
+}
+
+// chunks is a stream that yields data in pieces of the given sizes, over and over; a size of 0 is as much as there is room for.
+type chunks struct {
+	data  []byte
+	sizes []byte
+	i     int
+	joint bool // the last piece comes together with io.EOF
+}
+
+func (c *chunks) Read(p []byte) (int, error) {
+	if len(c.data) == 0 {
+		return 0, io.EOF
+	}
+	n := len(p)
+	if len(c.sizes) > 0 {
+		if size := int(c.sizes[c.i%len(c.sizes)]); size > 0 {
+			n = min(n, size)
+		}
+		c.i++
+	}
+	n = copy(p[:n], c.data)
+	c.data = c.data[n:]
+	if c.joint && len(c.data) == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (c *chunks) Write(p []byte) (int, error) { return len(p), nil }
+func (c *chunks) Close() error                { return nil }
+
+// readAll returns what a framer makes of a stream: frames and errors, in order, and how it ended.
+func readAll(t testing.TB, rw io.ReadWriteCloser, opts *FramerOptions) []string {
+	f := NewFramer(rw, opts)
+	var got []string
+	for range 1 << 20 {
+		frame, err := f.ReadFrame()
+		var bad *FrameError
+		switch {
+		case err == nil:
+			got = append(got, "frame "+string(frame))
+		case errors.As(err, &bad):
+			got = append(got, fmt.Sprintf("error %d %s", bad.Code, bad.Reason))
+		default:
+			return append(got, "end "+err.Error())
+		}
+	}
+	t.Fatal("the framer does not come to an end")
+	return nil
+}
+
+// FuzzFramers reads any stream of bytes cut up in any way, and wants the same of it as when it is read whole.
+func FuzzFramers(f *testing.F) {
+	for i, test := range slices.Concat(lineStreams, headerStreams) {
+		if len(test.stream) < 10000 { // longer ones make the fuzzer slow
+			f.Add([]byte(test.stream), []byte{1, 3, 7}, uint8(test.max), i%2 == 0)
+		}
+	}
+	f.Fuzz(func(t *testing.T, stream, sizes []byte, limit uint8, joint bool) {
+		for _, framing := range []Framing{FramingAuto, FramingLine, FramingHeader} {
+			opts := &FramerOptions{Framing: framing, MaxFrame: int(limit)}
+			want := readAll(t, &chunks{data: stream}, opts)
+			for _, cut := range [][]byte{{1}, sizes, {2, 0}} {
+				got := readAll(t, &chunks{data: stream, sizes: cut, joint: joint}, opts)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("%v framing, limit %d, %q cut by %v: -whole +cut:\n%s", framing, limit, stream, cut, diff)
+				}
+			}
+			for _, s := range want {
+				if body, ok := strings.CutPrefix(s, "frame "); ok && limit > 0 && len(body) > int(limit) {
+					t.Fatalf("frame of %d bytes, limit %d", len(body), limit)
+				}
+			}
+		}
+	})
+}
+
+// FuzzConn sends a connection any stream of bytes. It answers in whole frames that hold messages, comes to the end of the input, and leaves
+// nothing behind.
+func FuzzConn(f *testing.F) {
+	var lines, blocks strings.Builder
+	for _, frame := range []string{
+		request(1, "echo", `{"a":1}`), request(`"x"`, "fail"), request(1, "no such"), request(2, "panic"), notification("echo"), notification("panic"),
+		result(1, "{}"), failure("null", 1, "x", ""), cancelOf(1), "{", "1", "[]", "[1," + request(3, "echo", "[]") + "," + notification("x") + "]",
+	} {
+		f.Add([]byte(frame), false)
+		lines.WriteString(frame + "\n")
+		blocks.WriteString(block(frame))
+	}
+	f.Add([]byte(lines.String()), true)
+	f.Add([]byte(blocks.String()), false)
+	f.Fuzz(func(t *testing.T, stream []byte, omitNull bool) {
+		near, far := memoryPipe(0)
+		far.Write(stream)
+		far.out.end(io.EOF)
+		c := NewConn(NewFramer(near, &FramerOptions{MaxFrame: 200}), &Options{
+			Handler: &mux{ways[0], methods{
+				"echo":  func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil },
+				"fail":  func(context.Context, *Request) (string, error) { return "", errors.New("x") },
+				"panic": func(context.Context, *Request) (string, error) { panic("x") },
+			}},
+			Policy: Policy{OmitNullID: omitNull},
+		})
+		if err := c.Run(context.Background()); err != nil {
+			t.Fatalf("Run: %v", err)
+		}
+		if n := c.table.running.Load() + c.table.count.Load(); n != 0 {
+			t.Fatalf("%d left in the table", n)
+		}
+		answers := NewFramer(far, nil)
+		for {
+			frame, err := answers.ReadFrame()
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				t.Fatalf("answers are not framed: %v", err)
+			}
+			var m Message
+			if IsBatch(frame) {
+				_, err = ParseBatch(frame, 0)
+			} else if err = Parse(frame, &m, 0); m.Kind != KindResponse && m.Kind != KindError {
+				err = fmt.Errorf("answer of kind %v", m.Kind)
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", frame, err)
+			}
+		}
+	})
+}
+
+// FuzzID sends ids through Parse and Append.
+func FuzzID(f *testing.F) {
+	for _, class := range idClasses {
+		for _, id := range class {
+			f.Add(id, class[0], "x")
+		}
+	}
+	f.Add(`1.0`, `null`, "\xff\x00")
+	f.Fuzz(func(t *testing.T, a, b, s string) {
+		x, okX := idOf(a)
+		y, okY := idOf(b)
+		for _, id := range []ID{x, y} {
+			if id == nil {
+				continue
+			}
+			if back := parse(t, string(AppendRequest(nil, id, "m", nil))).ID; string(back) != string(id) {
+				t.Fatalf("%s came back as %s", id, back)
+			}
+			if !id.Valid() || !id.Equal(id) || !id.Equal(id.Clone()) || !id.Equal(ID(id.canonical())) {
+				t.Fatalf("%s is not what it is", id)
+			}
+			if c := ID(id.canonical()); string(c.canonical()) != string(c) {
+				t.Fatalf("canonical form %s of %s has canonical form %s", c, id, c.canonical())
+			}
+		}
+		if okX && okY {
+			if x.Equal(y) != y.Equal(x) || x.Equal(y) != (sameValue(t, x) == sameValue(t, y)) {
+				t.Fatalf("%s equal %s: %v, %s equal %s: %v", x, y, x.Equal(y), y, x, y.Equal(x))
+			}
+		}
+		if text, ok := StringID(s).Text(); !ok || text != strings.ToValidUTF8(s, "\ufffd") && utf8.ValidString(s) {
+			t.Fatalf("StringID(%q) has text %q", s, text)
+		}
+		if id := StringID(s); string(id.canonical()) != string(id) {
+			t.Fatalf("StringID(%q) = %s is not canonical", s, id)
+		}
+	})
+}
+
+// idOf returns the id that the text is, if it is one.
+func idOf(text string) (ID, bool) {
+	var m Message
+	if Parse([]byte(`{"jsonrpc":"2.0","method":"m","id":`+text+`}`), &m, 0) != nil || m.Kind != KindRequest {
+		return nil, false
+	}
+	return m.ID, true
+}
+
+// sameValue returns a text that is the same for ids of the same value, found by other means than the code under test.
+func sameValue(t *testing.T, id ID) string {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(id))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	if n, ok := v.(json.Number); ok && n == "-0" {
+		v = json.Number("0")
+	}
+	return fmt.Sprintf("%T %v", v, v)
+}
+
+// FuzzAppend reads what the Append functions wrote with Parse and with encoding/json.
+func FuzzAppend(f *testing.F) {
+	f.Add(int64(1), "a\u0062", "tools/call", `{"a":[1,"x"]}`, 5, "message")
+	f.Add(int64(-1), "\xff\u2028\"\\", "\x00\n", "[\n1 ]", 0, "\x7f\ufffe")
+	f.Add(int64(1)<<62, "", "", ` null`, -32603, "")
+	f.Fuzz(func(t *testing.T, n int64, s, method, text string, code int, message string) {
+		if !json.Valid([]byte(text)) || !utf8.ValidString(text) || depthOf([]byte(text)) > 100 {
+			text = "{}"
+		}
+		value := OneLine([]byte(strings.TrimSpace(text)))
+		if bytes.ContainsAny(value, "\r\n") {
+			t.Fatalf("OneLine(%q) = %q", text, value)
+		}
+		var params []byte
+		if value[0] == '{' || value[0] == '[' {
+			params = value
+		}
+		for _, id := range []ID{IntID(n), StringID(s)} {
+			checkAppended(t, AppendRequest(nil, id, method, params), envelope{KindRequest, id.String(), clean(method), string(params), "", ""})
+			checkAppended(t, AppendNotification(nil, method, params), envelope{KindNotification, "", clean(method), string(params), "", ""})
+			checkAppended(t, AppendResult(nil, id, value), envelope{KindResponse, id.String(), "", "", string(value), ""})
+
+			e := &Error{Code: Code(code), Message: message, Data: value}
+			m := parse(t, string(AppendError(nil, id, e, true)))
+			if code == 0 {
+				e.Code = CodeInternalError
+			}
+			e.Message = clean(message)
+			if diff := cmp.Diff(e, m.Err()); diff != "" {
+				t.Fatalf("error: -want +got:\n%s", diff)
+			}
+			checkAppended(t, AppendError(nil, id, e, false), envelope{KindError, id.String(), "", "", "", string(m.Error)})
+		}
+		for _, null := range []bool{false, true} {
+			m := parse(t, string(AppendError(nil, nil, &Error{Code: 1, Message: message}, null)))
+			if m.Kind != KindError || m.ID.IsNull() != null {
+				t.Fatalf("error without id: kind %v, id %q", m.Kind, m.ID)
+			}
+		}
+	})
+}
+
+// clean is what becomes of a Go string on the wire: each byte that is not UTF-8 is U+FFFD.
+func clean(s string) string { return string([]rune(s)) }
+
+func checkAppended(t *testing.T, frame []byte, want envelope) {
+	t.Helper()
+	if bytes.ContainsAny(frame, "\r\n") {
+		t.Fatalf("line break in %q", frame)
+	}
+	m := parse(t, string(frame))
+	if diff := cmp.Diff(want, envelopeOf(m)); diff != "" {
+		t.Fatalf("%s: -want +got:\n%s", frame, diff)
+	}
+	if !json.Valid(frame) || !utf8.Valid(frame) {
+		t.Fatalf("encoding/json does not take %q", frame)
+	}
+	checkEnvelope(t, frame, m, true)
+}

@@ -1,0 +1,339 @@
+package jsonrpc
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// inlinePeer runs a test with handlers that the leader runs itself, over all wires.
+func inlinePeer(t *testing.T, test func(t *testing.T, p *peer), o Options) {
+	for _, wire := range wires {
+		t.Run(wire, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { newPeer(t, ways[0], wire, o, nil).play(test) })
+		})
+	}
+}
+
+// The leader itself runs what is known to be fast: nothing else runs meanwhile, and nothing is in flight.
+func TestLeaderRunsWhatIsFast(t *testing.T) {
+	inlinePeer(t, func(t *testing.T, p *peer) {
+		var onGoroutine atomic.Int32
+		p.methods["where"] = func(context.Context, *Request) (string, error) {
+			onGoroutine.Add(p.conn.table.running.Load())
+			return "1", nil
+		}
+		for i := range 100 {
+			p.send(request(i, "where"))
+			p.want(result(i, "1"))
+		}
+		if n := onGoroutine.Load(); n != 0 {
+			t.Errorf("%d of 100 ran on goroutines of their own", n)
+		}
+	}, Options{})
+}
+
+// A slow handler loses the lead within two or three ticks, so that what is behind it is answered.
+func TestTakeOver(t *testing.T) {
+	inlinePeer(t, func(t *testing.T, p *peer) {
+		for round := range 3 {
+			p.send(request(1, "wait"), request(2, "ping!"), request(3, "echo", "[]"))
+			time.Sleep(3 * tick)
+			p.want(result(2, "{}"), result(3, "[]"))
+			p.send(request(1, "ping!")) // the slow one is listed by now
+			p.want(failure(1, CodeInvalidRequest, errDuplicateID.Message, ""))
+			p.send(cancelOf(1))
+			p.want()
+			p.send(request(1, "ping!"))
+			p.want(result(1, "{}"))
+			p.send(request(4, "slow"), request(5, "slow"), request(6, "ping!"))
+			time.Sleep(6 * tick)
+			p.want(result(6, "{}"))
+			time.Sleep(2 * time.Second)
+			p.want(result(4, `"slow"`), result(5, `"slow"`))
+			if t.Failed() {
+				t.Fatalf("in round %d", round)
+			}
+		}
+		p.checkCounts()
+	}, Options{})
+}
+
+// What was answered before a slow handler is not held back by it.
+func TestTakeOverWritesEarlierAnswers(t *testing.T) {
+	inlinePeer(t, func(t *testing.T, p *peer) {
+		p.send(request(1, "ping!"), request(2, "echo", "[]"), request(3, "no such"), request(4, "wait"))
+		time.Sleep(3 * tick)
+		p.want(result(1, "{}"), result(2, "[]"), failure(3, CodeMethodNotFound, "method not found: no such", ""))
+	}, Options{})
+}
+
+// The frame under a handler that lost the lead stays as it is, whatever is read afterwards.
+func TestTakeOverLeavesFrameAlone(t *testing.T) {
+	inlinePeer(t, func(t *testing.T, p *peer) {
+		p.methods["late echo"] = func(_ context.Context, r *Request) (string, error) {
+			time.Sleep(time.Second)
+			x, _ := r.Param("x")
+			return fmt.Sprintf(`{"id":%s,"method":%q,"params":%s,"x":%s}`, r.ID, r.Method, r.Params, x), nil
+		}
+		var frames, want []string
+		for i := range 30 {
+			params := fmt.Sprintf(`{"x":"%s"}`, strings.Repeat(string(rune('a'+i%26)), i*100))
+			frames = append(frames, request(i, "late echo", params), request(100+i, "echo", params))
+			x := params[5 : len(params)-1]
+			want = append(want, result(i, fmt.Sprintf(`{"id":%d,"method":"late echo","params":%s,"x":%s}`, i, params, x)), result(100+i, params))
+		}
+		p.send(frames...)
+		for i := range 50 {
+			time.Sleep(20 * time.Millisecond)
+			p.send(notification("echo", `["`+strings.Repeat("!", i*2000)+`"]`))
+		}
+		time.Sleep(2 * time.Second)
+		p.wantAnyOrder(want...)
+	}, Options{})
+}
+
+// A handler that ends while it is about to lose the lead is answered once, and so is all that is behind it.
+func TestTakeOverOfWhatEndsJustNow(t *testing.T) {
+	inlinePeer(t, func(t *testing.T, p *peer) {
+		var d time.Duration
+		p.methods["nap"] = func(context.Context, *Request) (string, error) {
+			time.Sleep(d)
+			return "1", nil
+		}
+		for i := range 200 {
+			d = 2*tick + time.Duration(i-100)*time.Nanosecond
+			if i%2 == 0 {
+				d = tick + time.Duration(i-100)*time.Nanosecond
+			}
+			p.send(request(i, "nap"), request("-1", "ping!"))
+			time.Sleep(4 * tick)
+			got := p.received()
+			if diff := cmp.Diff([]string{result(i, "1"), result(-1, "{}")}, got); diff != "" && cmp.Diff([]string{result(-1, "{}"), result(i, "1")}, got) != "" {
+				t.Fatalf("after %v: %s", d, diff)
+			}
+		}
+	}, Options{})
+}
+
+// A pace that was fast is no longer trusted after it held up the leader twice.
+func TestPaceLosesTrust(t *testing.T) {
+	inlinePeer(t, func(t *testing.T, p *peer) {
+		pace := knowsNothing()
+		conn := p.conn
+		conn.handler.(*mux).way.pace = func() *Pace { return pace }
+		for i := range 10 {
+			p.send(request(i, "echo", "[]"))
+			p.want(result(i, "[]"))
+		}
+		if !pace.fast() {
+			t.Fatal("it is not known to be fast")
+		}
+		for i := range 4 {
+			p.send(request(i, "slow"), request(9, "ping!"))
+			if got := len(p.received()); (got == 0) != (i < 2) {
+				t.Errorf("call %d: %d pings were answered at once", i, got)
+			}
+			time.Sleep(2 * time.Second)
+			p.received()
+		}
+		if pace.fast() {
+			t.Error("it is still trusted")
+		}
+	}, Options{})
+}
+
+func TestPace(t *testing.T) {
+	p := new(Pace)
+	var fast []bool
+	for _, d := range []time.Duration{0, 1, quick, 10, time.Second, 10} {
+		fast = append(fast, p.fast())
+		p.observe(d, 0)
+	}
+	if diff := cmp.Diff([]bool{false, false, false, false, true, false}, fast); diff != "" {
+		t.Errorf("fast (-want +got):\n%s", diff)
+	}
+	n := 0
+	for ; !p.fast() && n < 100; n++ {
+		p.observe(time.Microsecond, 0)
+	}
+	if n < 30 || n == 100 {
+		t.Errorf("one run of a second is forgotten after %d", n)
+	}
+	for want, i := 0, 0; i < 15; i++ {
+		p.overran()
+		for n = 0; !p.fast(); n++ {
+			p.observe(time.Microsecond, 0)
+		}
+		if i > 0 && n <= want && n < 16<<12 {
+			t.Errorf("overrun %d: %d observations, %d before", i, n, want)
+		}
+		want = n
+	}
+	if n != 16<<12 {
+		t.Errorf("many overruns: trusted again after %d observations", n)
+	}
+	runs := 0
+	for range 160 {
+		if p.sample() {
+			runs++
+		}
+	}
+	if runs != 10 {
+		t.Errorf("%d of 160 runs are timed", runs)
+	}
+}
+
+// A server that has nothing to do has no timer running, and the watchdog wakes up when it is needed.
+func TestWatchdogSleeps(t *testing.T) {
+	inlinePeer(t, func(t *testing.T, p *peer) {
+		for range 3 {
+			p.send(request(1, "echo", "[]"))
+			p.want(result(1, "[]"))
+			if !p.conn.armed.Load() {
+				t.Error("the watchdog sleeps while there is traffic")
+			}
+			time.Sleep((quietTicks + 3) * tick)
+			synctest.Wait()
+			if p.conn.armed.Load() {
+				t.Error("the watchdog is awake without traffic")
+			}
+			p.send(request(1, "wait"), request(2, "ping!"))
+			time.Sleep(3 * tick)
+			p.want(result(2, "{}"))
+			time.Sleep((quietTicks + 3) * tick)
+			synctest.Wait()
+			if p.conn.armed.Load() {
+				t.Error("the watchdog is awake for a handler on a goroutine of its own")
+			}
+			p.send(cancelOf(1))
+		}
+	}, Options{})
+}
+
+// The watchdog falls asleep just when a handler starts.
+func TestWatchdogFallsAsleepTooSoon(t *testing.T) {
+	inlinePeer(t, func(t *testing.T, p *peer) {
+		for i := range 60 {
+			p.send(request(1, "echo", "[]"))
+			p.want(result(1, "[]"))
+			time.Sleep(quietTicks*tick + time.Duration(i-30)*tick/20)
+			p.send(request(2, "wait"), request(3, "ping!"))
+			time.Sleep(3*tick + tick/2)
+			p.want(result(3, "{}"))
+			p.send(cancelOf(2))
+			time.Sleep(time.Second)
+		}
+	}, Options{})
+}
+
+// The bookkeeping of a request that loses the lead before, between and after the steps of its end.
+func TestListAndComplete(t *testing.T) {
+	newRequest := func(c *Conn) *Request {
+		return &Request{conn: c, Message: Message{Kind: KindRequest, ID: ID("1")}, reply: []byte("x\n")}
+	}
+	tests := []struct {
+		name string
+		run  func(c *Conn, r *Request)
+	}{
+		{"listed before it is done", func(c *Conn, r *Request) {
+			c.table.list(r)
+			if !c.table.has(r.ID) || c.table.running.Load() != 1 {
+				t.Error("not in flight")
+			}
+			c.complete(r)
+		}},
+		{"listed between its end and its answer", func(c *Conn, r *Request) {
+			c.table.unlist(r)
+			c.table.list(r)
+			if c.table.has(r.ID) || c.table.running.Load() != 1 {
+				t.Error("not waited for, or still in flight")
+			}
+			c.complete(r)
+		}},
+		{"listed behind its answer", func(c *Conn, r *Request) {
+			c.complete(r)
+			c.table.list(r)
+		}},
+		{"cancelled", func(c *Conn, r *Request) {
+			c.table.list(r)
+			if !c.table.cancel(r.ID) || c.table.cancel(r.ID) {
+				t.Error("cancel")
+			}
+			c.complete(r)
+		}},
+		{"its id used again", func(c *Conn, r *Request) {
+			c.table.list(r)
+			c.table.cancel(r.ID)
+			again := newRequest(c)
+			c.table.list(again)
+			c.complete(r)
+			if !c.table.has(r.ID) {
+				t.Error("the end of one request took out another")
+			}
+			c.complete(again)
+		}},
+	}
+	for _, test := range tests {
+		c := NewConn(NewFramer(duplex{newHalf(0), newHalf(0)}, nil), nil)
+		idle := c.table.whenIdle()
+		<-idle
+		r := newRequest(c)
+		test.run(c, r)
+		if n, listed := c.table.running.Load(), c.table.count.Load(); n != 0 || listed != 0 || len(c.table.listed) != 0 {
+			t.Errorf("%s: running %d, listed %d", test.name, n, listed)
+		}
+		<-c.table.whenIdle()
+		c.Close()
+	}
+}
+
+// Input is waited for in the way that keeps hold of a processor only while nothing here needs one.
+func TestIdleReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := memoryPipe(0)
+		carrier := &idleCarrier{duplex: near}
+		p := &peer{t: t, link: far, run: make(chan error, 1), gate: make(chan struct{})}
+		p.conn = NewConn(NewFramer(carrier, nil), &Options{Handler: &mux{ways[1], methods{
+			"wait":  func(context.Context, *Request) (string, error) { <-p.gate; return "1", nil },
+			"ping!": func(context.Context, *Request) (string, error) { return "{}", nil },
+		}}})
+		p.start(context.Background())
+		want := func(what string, idle, busy int) {
+			t.Helper()
+			synctest.Wait()
+			if i, b := carrier.take(); i != idle || b != busy {
+				t.Errorf("%s: %d idle and %d busy reads, want %d and %d", what, i, b, idle, busy)
+			}
+			p.received()
+		}
+		want("at first", 1, 0)
+		p.send(request(1, "ping!"))
+		want("ping", 1, 0)
+		p.send(request(2, "wait"))
+		want("request on a goroutine", 0, 1)
+		p.send(request(1, "ping!"))
+		want("ping during a request", 0, 1)
+		p.open()
+		synctest.Wait()
+		p.send(request(1, "ping!"))
+		want("ping after it", 1, 0)
+		done := p.call(t.Context(), "m")
+		want("a call is made", 0, 0)
+		p.send(request(1, "ping!"))
+		want("ping during a call", 0, 1)
+		p.send(result(1, "1"))
+		<-done
+		want("a caller was woken", 0, 1)
+		p.send(request(1, "ping!"))
+		want("ping after it", 1, 0)
+		p.hangUp()
+		p.wantEnd(nil)
+	})
+}

@@ -1,0 +1,337 @@
+package jsonrpc
+
+import (
+	"errors"
+	"math"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// MaxBatch is how many messages a batch may hold.
+const MaxBatch = 100
+
+// Parse parses a frame that holds one message. It makes one pass over the frame, which validates the whole text (RFC 8259, UTF-8, at most
+// maxDepth levels; 0 is [jsonwire.DefaultMaxDepth]), and allocates nothing. m's slices alias the frame.
+//
+// The error is a *Error to answer with: [CodeParseError] if the frame is not JSON, and then m is empty; [CodeInvalidRequest] if it is JSON but no
+// message, and then m.ID is the id if a valid one was found, and m.Kind tells whether it looked like a response, which must not be answered.
+// Member names are compared by their decoded value and case-sensitively; one of the envelope's own members standing twice is an invalid request.
+func Parse(frame []byte, m *Message, maxDepth int) error {
+	var s jsonwire.Scanner
+	s.Reset(frame, maxDepth)
+	m.reset(frame)
+	if len(frame) > math.MaxInt32 {
+		return Errorf(CodeInvalidRequest, "message of more than %d bytes", math.MaxInt32)
+	}
+	problem, err := m.scan(&s)
+	if err == nil {
+		err = s.End()
+	}
+	if err != nil {
+		m.reset(nil)
+		return parseError(err)
+	}
+	if problem != "" {
+		return &Error{Code: CodeInvalidRequest, Message: "invalid request: " + problem}
+	}
+	return nil
+}
+
+// IsBatch reports whether the frame's JSON text is an array.
+func IsBatch(frame []byte) bool {
+	for _, c := range frame {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c == '['
+		}
+	}
+	return false
+}
+
+// An Entry is one member of a batch: a message, or the error to answer it with.
+type Entry struct {
+	Message
+	Invalid *Error
+}
+
+// ParseBatch parses a frame that holds an array of messages. The messages alias the frame. The error is a *Error that answers the batch as a
+// whole: it is not JSON, it is empty, or it has more than MaxBatch members.
+func ParseBatch(frame []byte, maxDepth int) ([]Entry, error) {
+	var s jsonwire.Scanner
+	s.Reset(frame, maxDepth)
+	if len(frame) > math.MaxInt32 {
+		return nil, Errorf(CodeInvalidRequest, "batch of more than %d bytes", math.MaxInt32)
+	}
+	var entries []Entry
+	total := 0
+	more, err := s.EnterArray()
+	for more && err == nil {
+		total++
+		if total > MaxBatch {
+			err = s.Skip() // the rest must still be JSON for the verdict to be the right one
+		} else {
+			entries = append(entries, Entry{})
+			e := &entries[len(entries)-1]
+			e.reset(frame)
+			var problem string
+			if problem, err = e.scan(&s); problem != "" {
+				e.Invalid = &Error{Code: CodeInvalidRequest, Message: "invalid request: " + problem}
+			}
+		}
+		if err == nil {
+			more, err = s.NextElement()
+		}
+	}
+	if err == nil {
+		err = s.End()
+	}
+	switch {
+	case err != nil:
+		return nil, parseError(err)
+	case total == 0:
+		return nil, &Error{Code: CodeInvalidRequest, Message: "invalid request: empty batch"}
+	case total > MaxBatch:
+		return nil, Errorf(CodeInvalidRequest, "invalid request: batch of %d messages (limit %d)", total, MaxBatch)
+	}
+	return entries, nil
+}
+
+func parseError(err error) *Error {
+	var syntax *jsonwire.SyntaxError
+	if errors.As(err, &syntax) {
+		return &Error{Code: CodeParseError, Message: "parse error: " + syntax.Error()}
+	}
+	return &Error{Code: CodeParseError, Message: "parse error"}
+}
+
+func (m *Message) reset(text []byte) {
+	m.Kind, m.ID, m.Method, m.Params, m.Result, m.Error = KindInvalid, nil, nil, nil, nil, nil
+	m.text, m.nparams, m.walk, m.twice = text, 0, false, false
+}
+
+// What scan has seen of an envelope.
+const (
+	sawVersion = 1 << iota
+	sawID
+	sawMethod
+	sawParams
+	sawResult
+	sawError
+)
+
+// scan reads the envelope at the scanner's position. err means that the text is not JSON; problem, that it is, but no message.
+func (m *Message) scan(s *jsonwire.Scanner) (problem string, err error) {
+	if c := s.Peek(); c != '{' {
+		if err := s.Skip(); err != nil {
+			return "", err
+		}
+		return "not an object", nil
+	}
+	seen := 0
+	more, err := s.EnterObject()
+	for more && err == nil {
+		raw, escaped, err := s.Key()
+		if err != nil {
+			return "", err
+		}
+		if escaped {
+			raw = jsonwire.AppendUnquote(nil, raw)
+		}
+		bit, p, err := m.scanMember(s, raw)
+		if err != nil {
+			return "", err
+		}
+		if bit != 0 && seen&bit != 0 {
+			p = "member " + string(raw) + " stands twice"
+			if bit == sawID {
+				m.ID = nil // which of them is meant nobody can tell
+			}
+		}
+		seen |= bit
+		if problem == "" {
+			problem = p
+		}
+		if more, err = s.NextMember(); err != nil {
+			return "", err
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return m.classify(seen, problem), nil
+}
+
+// scanMember reads the value of the member with that name. bit is 0 for a name that is not the envelope's.
+func (m *Message) scanMember(s *jsonwire.Scanner, name []byte) (bit int, problem string, err error) {
+	switch string(name) {
+	case "jsonrpc":
+		problem, err = scanVersion(s)
+		return sawVersion, problem, err
+	case "id":
+		problem, err = m.scanID(s)
+		return sawID, problem, err
+	case "method":
+		problem, err = m.scanMethod(s)
+		return sawMethod, problem, err
+	case "params":
+		problem, err = m.scanParams(s)
+		return sawParams, problem, err
+	case "result":
+		m.Result, err = scanValue(s, m.text)
+		return sawResult, "", err
+	case "error":
+		m.Error, err = scanValue(s, m.text)
+		return sawError, "", err
+	}
+	return 0, "", s.Skip()
+}
+
+// classify decides the kind from the members that were seen, and names what is wrong.
+func (m *Message) classify(seen int, problem string) string {
+	response := seen&(sawResult|sawError) != 0
+	switch {
+	case response && seen&sawError != 0:
+		m.Kind = KindError
+	case response:
+		m.Kind = KindResponse
+	case seen&sawMethod != 0 && seen&sawID != 0:
+		m.Kind = KindRequest
+	case seen&sawMethod != 0:
+		m.Kind = KindNotification
+	}
+	switch {
+	case problem != "":
+	case seen&sawVersion == 0:
+		problem = `member jsonrpc is missing (it must be "2.0")`
+	case seen&sawMethod != 0 && response:
+		problem = "both a method and a result or an error"
+	case seen&sawResult != 0 && seen&sawError != 0:
+		problem = "both a result and an error"
+	case response && len(m.ID) == 0 && seen&sawError == 0:
+		problem = "a result without an id"
+	case !response && seen&sawMethod == 0:
+		problem = "member method is missing"
+	case m.ID.IsNull() && m.Kind != KindError:
+		problem = "id must be a string or an integer, not null"
+	}
+	if problem != "" {
+		if m.ID.IsNull() {
+			m.ID = nil
+		}
+		if !response {
+			m.Kind = KindInvalid
+		}
+	}
+	return problem
+}
+
+func scanVersion(s *jsonwire.Scanner) (problem string, err error) {
+	const wrong = `jsonrpc must be "2.0"`
+	if s.Peek() != '"' {
+		return wrong, s.Skip()
+	}
+	raw, escaped, err := s.String()
+	if err != nil {
+		return "", err
+	}
+	if escaped {
+		raw = jsonwire.AppendUnquote(nil, raw)
+	}
+	if string(raw) != "2.0" {
+		return wrong, nil
+	}
+	return "", nil
+}
+
+func (m *Message) scanID(s *jsonwire.Scanner) (problem string, err error) {
+	c := s.Peek()
+	text, err := scanValue(s, m.text)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case c == '"', c == 'n', isInteger(text):
+		m.ID = text
+		return "", nil
+	case c == '-' || '0' <= c && c <= '9':
+		return "id must be an integer, not a fraction or a number with an exponent", nil
+	}
+	return "id must be a string or an integer", nil
+}
+
+func (m *Message) scanMethod(s *jsonwire.Scanner) (problem string, err error) {
+	if s.Peek() != '"' {
+		return "method must be a string", s.Skip()
+	}
+	raw, escaped, err := s.String()
+	if err != nil {
+		return "", err
+	}
+	if escaped {
+		raw = jsonwire.AppendUnquote(nil, raw)
+	}
+	m.Method = raw
+	return "", nil
+}
+
+func (m *Message) scanParams(s *jsonwire.Scanner) (problem string, err error) {
+	switch s.Peek() {
+	case '{':
+		start := s.Pos()
+		m.nparams, m.walk, m.twice = 0, false, false
+		err = m.indexParams(s)
+		if err == nil {
+			m.Params = m.text[start:s.Pos()]
+		}
+	case '[':
+		m.Params, err = scanValue(s, m.text)
+	case 'n':
+		err = s.Skip() // several SDKs write "params":null for no parameters
+	default:
+		return "params must be an object or an array", s.Skip()
+	}
+	return "", err
+}
+
+// indexParams scans the object and remembers where its first members are.
+func (m *Message) indexParams(s *jsonwire.Scanner) error {
+	more, err := s.EnterObject()
+	for more && err == nil {
+		raw, escaped, kerr := s.Key()
+		if kerr != nil {
+			return kerr
+		}
+		s.Peek()
+		start := s.Pos()
+		if err := s.Skip(); err != nil {
+			return err
+		}
+		switch {
+		case escaped || m.nparams == maxIndexed:
+			m.walk = true
+		case !m.walk:
+			k := int32(cap(m.text) - cap(raw)) // where raw starts: the scanner never cuts a capacity
+			for i := range m.params[:m.nparams] {
+				p := &m.params[i]
+				if string(m.text[p.key.start:p.key.end]) == string(raw) {
+					m.twice = true
+				}
+			}
+			m.params[m.nparams] = member{span{k, k + int32(len(raw))}, span{int32(start), int32(s.Pos())}}
+			m.nparams++
+		}
+		more, err = s.NextMember()
+	}
+	return err
+}
+
+// scanValue passes over one value and returns its text.
+func scanValue(s *jsonwire.Scanner, text []byte) ([]byte, error) {
+	s.Peek()
+	start := s.Pos()
+	if err := s.Skip(); err != nil {
+		return nil, err
+	}
+	return text[start:s.Pos()], nil
+}

@@ -1,0 +1,156 @@
+package jsonrpc
+
+import (
+	"errors"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Request is an incoming request or notification on its way through a Handler. It and its slices are valid until Handle returns.
+type Request struct {
+	Message
+	Route any // what Prepare found, for Handle; must not alias the frame
+
+	conn  *Conn
+	pace  *Pace
+	batch *batch
+	turn  uint64    // see Context
+	size  int       // of the frame, as queued
+	began time.Time // of the handler, on a goroutine of its own; the leader does not spend time on it
+	frame []byte    // memory of its own that Message aliases, when it is not the reader's
+	reply []byte    // the framed answer, and memory for the next one
+	big   []byte    // a reader's buffer that was given to this request
+
+	ctx       atomic.Pointer[Context]
+	cancelled atomic.Bool
+	broken    error  // a panic in Prepare, or the end of the goroutine in Handle
+	key       string // in table.listed; guarded by table.mu, as are these:
+	counted   bool   // is, or will be, one of table.running
+	done      bool   // Handle has returned
+	gone      bool   // and the answer is sent
+}
+
+var requests = sync.Pool{New: func() any { return new(Request) }}
+
+// Conn returns the connection that the request came in on.
+func (r *Request) Conn() *Conn { return r.conn }
+
+// InBatch reports whether the request came in a batch.
+func (r *Request) InBatch() bool { return r.batch != nil }
+
+// InitContext makes ctx, which must be new, the context of the request. trace is what calls and notifications made with it carry on; see [TraceOf].
+func (r *Request) InitContext(ctx *Context, trace Trace) {
+	ctx.conn, ctx.base, ctx.turn, ctx.trace = r.conn, r.conn.base, r.turn, trace
+	if d := r.conn.opts.RequestTimeout; d > 0 {
+		ctx.mu.Lock() // against expire
+		ctx.deadline = time.Now().Add(d)
+		ctx.timer = time.AfterFunc(d, ctx.expire)
+		ctx.mu.Unlock()
+	}
+	r.ctx.Store(ctx)
+	if r.cancelled.Load() { // the cancellation may have come before there was a context to end
+		ctx.end()
+	}
+}
+
+// cancel ends the request's context and sees to it that nothing more is sent for it.
+func (r *Request) cancel() {
+	r.cancelled.Store(true)
+	if ctx := r.ctx.Load(); ctx != nil {
+		ctx.end()
+	}
+}
+
+// clear makes the request ready for another message. It keeps the memory.
+func (r *Request) clear() {
+	r.Route, r.pace, r.batch, r.turn, r.size, r.began = nil, nil, nil, 0, 0, time.Time{}
+	r.broken, r.key, r.counted, r.done, r.gone = nil, "", false, false, false
+	r.reply = r.reply[:0]
+	if r.ctx.Load() != nil {
+		r.ctx.Store(nil)
+	}
+	if r.cancelled.Load() {
+		r.cancelled.Store(false)
+	}
+}
+
+// respond runs the handler and leaves the framed answer in r.reply, which stays empty for a notification.
+func (r *Request) respond() {
+	c := r.conn
+	dst := r.reply[:0]
+	if r.batch == nil {
+		dst = c.src.begin(dst)
+	}
+	start := len(dst)
+	dst = appendResultHead(dst, r.ID)
+	head := len(dst)
+	out, err := r.invoke(dst)
+	if ctx := r.ctx.Load(); ctx != nil {
+		ctx.end()
+	}
+	if r.Kind != KindRequest {
+		if err != nil {
+			c.logError(r, err)
+		}
+		r.reply = dst[:0]
+		return
+	}
+	switch {
+	case err != nil:
+		e := ErrorOf(err)
+		if e.Code == CodeInternalError && !r.cancelled.Load() {
+			c.logError(r, err)
+		}
+		dst = AppendError(dst[:start], r.ID, e, true)
+	case len(out) <= head: // nothing was appended, or nil returned
+		dst = append(dst, "null}"...)
+	default:
+		dst = append(out, '}')
+	}
+	r.reply = dst
+	if r.batch != nil {
+		return // it becomes part of another message
+	}
+	if c.opts.Trace != nil {
+		c.opts.Trace(Outgoing, dst[start:])
+	}
+	r.reply = c.src.finish(dst, 0)
+}
+
+// invoke calls the handler and turns a panic into an error.
+func (r *Request) invoke(dst []byte) (out []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	if r.broken != nil {
+		return nil, r.broken
+	}
+	return r.conn.handler.Handle(r, dst)
+}
+
+// errExited is what becomes of a request whose handler ended its goroutine with runtime.Goexit, as testing's FailNow does.
+var errExited = errors.New("handler ended its goroutine")
+
+// exited answers a request whose handler took the goroutine with it. It runs in the goroutine's last deferred call.
+func (c *Conn) exited(r *Request) {
+	r.broken = errExited
+	r.respond()
+	if next := c.complete(r); next != nil {
+		c.wg.Go(func() { c.work(next) })
+	}
+}
+
+// prepare asks the handler how to run the request. A panic there fails the request like one in Handle.
+func (r *Request) prepare() (pace *Pace) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.broken = &PanicError{Value: v, Stack: debug.Stack()}
+			pace = Immediate
+		}
+	}()
+	return r.conn.handler.Prepare(r)
+}

@@ -1,0 +1,193 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A stressHandler answers both sides of a connection under stress. Its paces learn, so that each method is run in different ways over time.
+type stressHandler struct {
+	paces map[string]*Pace
+	ticks sync.Map // token: how many have come
+}
+
+func newStressHandler() *stressHandler {
+	h := &stressHandler{paces: make(map[string]*Pace)}
+	for _, name := range []string{"echo", "moody", "back", "progress", "hang", "panic"} {
+		h.paces[name] = knownFast()
+	}
+	return h
+}
+
+func (h *stressHandler) Prepare(r *Request) *Pace {
+	switch name := string(r.Method); name {
+	case "tick", "ping":
+		return Immediate
+	case "note":
+		return nil
+	default:
+		return h.paces[name]
+	}
+}
+
+func (h *stressHandler) Handle(r *Request, dst []byte) ([]byte, error) {
+	ctx := new(Context)
+	r.InitContext(ctx, TraceOf(r.Params))
+	switch string(r.Method) {
+	case "moody":
+		if ms, _ := r.Param("ms"); string(ms) != "0" {
+			select {
+			case <-time.After(time.Duration(len(ms)) * 4 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	case "back":
+		got, err := r.Conn().Call(ctx, "echo", r.Params)
+		return append(dst, got...), err
+	case "progress":
+		for i := range 3 {
+			if err := ctx.Notify("tick", fmt.Appendf(nil, `{"token":%s,"n":%d}`, r.Params, i)); err != nil {
+				return dst, err
+			}
+		}
+	case "hang":
+		<-ctx.Done()
+		return dst, ctx.Err()
+	case "panic":
+		panic("stress")
+	case "tick":
+		token, _ := r.Param("token")
+		n, _ := h.ticks.LoadOrStore(string(token), new(atomic.Int32))
+		n.(*atomic.Int32).Add(1)
+		return dst, nil
+	}
+	return append(dst, r.Params...), nil
+}
+
+// once makes one call of a random kind and checks what comes of it.
+func (h *stressHandler) once(c *Conn, who, i int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	text := fmt.Sprintf("%d %d", who, i)
+	if rand.IntN(20) == 0 {
+		text += strings.Repeat("x", rand.IntN(100<<10))
+	}
+	params := fmt.Sprintf(`["%s"]`, text)
+	method := []string{"echo", "echo", "ping", "back", "panic", "hang", "progress", "moody", "note", "no such"}[rand.IntN(10)]
+	switch method {
+	case "moody":
+		params = fmt.Sprintf(`{"ms":%s,"t":"%s"}`, []string{"0", "0", "0", "0", "0", "0", "1", "22"}[rand.IntN(8)], text)
+	case "note":
+		return c.Notify(ctx, method, []byte(params))
+	case "hang":
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.IntN(3000))*time.Microsecond)
+		defer cancel()
+	}
+	got, err := c.Call(ctx, method, []byte(params))
+	switch {
+	case method == "hang" && errors.Is(err, context.DeadlineExceeded):
+		return nil
+	case method == "panic" && errors.Is(err, &Error{Code: CodeInternalError}):
+		return nil
+	case method == "no such":
+		return nil // no pace: a goroutine of its own, and whatever it is
+	case err != nil:
+		return fmt.Errorf("%s: %w", method, err)
+	case string(got) != params:
+		return fmt.Errorf("%s: got %.60s, want %.60s", method, got, params)
+	case method == "progress":
+		if n, ok := h.ticks.LoadAndDelete(params); !ok || n.(*atomic.Int32).Load() != 3 {
+			return errors.New("progress behind the answer, or lost")
+		}
+	}
+	return nil
+}
+
+// Everything at once, over real carriers in real time, ended in different ways.
+func TestStress(t *testing.T) {
+	length := 250 * time.Millisecond
+	if testing.Short() {
+		length /= 4
+	}
+	for _, procs := range []int{runtime.GOMAXPROCS(0), 1} {
+		for k, carrier := range carriers {
+			for _, threads := range []bool{false, true} {
+				if strings.Contains(carrier.name, "10 bytes") || threads && k%2 == 0 {
+					continue
+				}
+				t.Run(fmt.Sprintf("GOMAXPROCS=%d, %s, goroutines=%v", procs, carrier.name, threads), func(t *testing.T) {
+					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+					x, y := carrier.open(t)
+					stress(t, NewFramer(x, &FramerOptions{Framing: Framing(1 + k%2)}), NewFramer(y, nil), threads, k, length)
+				})
+			}
+		}
+	}
+}
+
+func stress(t *testing.T, fa, fb *StreamFramer, threads bool, how int, length time.Duration) {
+	ha, hb := newStressHandler(), newStressHandler()
+	o := Options{Goroutines: threads, MaxInFlight: 20, MaxPendingBytes: 100 << 10, DrainTimeout: 5 * time.Second}
+	oa, ob := o, o
+	oa.Handler, ob.Handler = ha, hb
+	a, b := NewConn(fa, &oa), NewConn(fb, &ob)
+	var wg, callers sync.WaitGroup
+	wg.Go(func() { a.Run(context.Background()) })
+	wg.Go(func() { b.Run(context.Background()) })
+	if _, err := a.Call(context.Background(), "ping", nil); err != nil { // so that b knows the framing
+		t.Fatal(err)
+	}
+	stop := time.Now().Add(length)
+	var calls atomic.Int64
+	var ending atomic.Bool
+	for who := range 16 {
+		callers.Go(func() {
+			c, h := a, ha
+			if who%2 == 1 {
+				c, h = b, hb
+			}
+			for i := 0; ; i++ {
+				// The last callers go on while the connection ends.
+				if time.Now().After(stop) && (who < 12 || ending.Load()) {
+					return
+				}
+				if err := h.once(c, who, i); err != nil {
+					// In the end calls fail, and with them handlers on the other side.
+					if !ending.Load() || !errors.Is(err, ErrClosed) && !errors.Is(err, &Error{Code: CodeInternalError}) && !strings.Contains(err.Error(), "send: ") {
+						t.Errorf("caller %d: %v", who, err)
+					}
+					return
+				}
+				calls.Add(1)
+			}
+		})
+	}
+	<-time.After(time.Until(stop))
+	ending.Store(true)
+	switch how % 3 {
+	case 0:
+		a.Close()
+	case 1:
+		b.Close()
+	default:
+		fa.Close()
+	}
+	callers.Wait()
+	a.Close()
+	b.Close()
+	wg.Wait()
+	for _, c := range []*Conn{a, b} {
+		if n, m := c.table.running.Load(), c.table.count.Load(); n != 0 || m != 0 {
+			t.Errorf("%d handlers are counted as running, %d requests as in flight", n, m)
+		}
+	}
+	t.Logf("%d calls", calls.Load())
+}

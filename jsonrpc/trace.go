@@ -1,0 +1,138 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"context"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// A Trace is a W3C trace context (https://www.w3.org/TR/trace-context/) as it travels in the _meta of MCP's params. What is made while a request is
+// handled carries the request's trace on, so that one trace id follows the work across any number of hops.
+type Trace struct {
+	Parent string // traceparent
+	State  string // tracestate; may be empty
+}
+
+const (
+	traceparent  = "traceparent"
+	tracestate   = "tracestate"
+	maxTraceText = 8 << 10
+)
+
+type traceKey struct{}
+
+// WithTrace returns a context whose calls and notifications carry the trace.
+func WithTrace(ctx context.Context, t Trace) context.Context {
+	return context.WithValue(ctx, traceKey{}, t)
+}
+
+// TraceFrom returns the trace that was set with WithTrace, or that the request came with which ctx stems from.
+func TraceFrom(ctx context.Context) Trace {
+	if t, ok := ctx.Value(traceKey{}).(Trace); ok {
+		return t
+	}
+	if c := RequestContext(ctx); c != nil {
+		return c.trace
+	}
+	return Trace{}
+}
+
+// ID returns the trace id, 32 hexadecimal digits, or "" if Parent is not well formed.
+func (t Trace) ID() string {
+	if !validTraceparent(t.Parent) {
+		return ""
+	}
+	return t.Parent[3:35]
+}
+
+// TraceOf reads the trace from a message's params. A traceparent that is not well formed counts as none.
+func TraceOf(params []byte) Trace {
+	if !bytes.Contains(params, []byte(traceparent)) || params[0] != '{' {
+		return Trace{}
+	}
+	members := jsonwire.ObjectMembers(params)
+	for members.Next() {
+		if v := members.Value(); members.KeyIs("_meta") && v[0] == '{' {
+			return TraceOfMeta(v)
+		}
+	}
+	return Trace{}
+}
+
+// TraceOfMeta reads the trace from the text of a _meta object.
+func TraceOfMeta(meta []byte) Trace {
+	var t Trace
+	members := jsonwire.ObjectMembers(meta)
+	for members.Next() {
+		v := members.Value()
+		if v[0] != '"' || len(v) > maxTraceText {
+			continue
+		}
+		switch {
+		case members.KeyIs(traceparent):
+			t.Parent = jsonwire.UnquoteString(v[1 : len(v)-1])
+		case members.KeyIs(tracestate):
+			t.State = jsonwire.UnquoteString(v[1 : len(v)-1])
+		}
+	}
+	if !validTraceparent(t.Parent) {
+		return Trace{}
+	}
+	return t
+}
+
+// validTraceparent checks version-traceid-parentid-flags, all lower-case hexadecimal, the ids not all zero.
+func validTraceparent(s string) bool {
+	if len(s) < 55 || s[2] != '-' || s[35] != '-' || s[52] != '-' || s[:2] == "ff" || len(s) > 55 && (s[:2] == "00" || s[55] != '-') {
+		return false
+	}
+	for _, part := range []string{s[:2], s[3:35], s[36:52], s[53:55]} {
+		for i := range len(part) {
+			if c := part[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return false
+			}
+		}
+	}
+	return s[3:35] != "00000000000000000000000000000000" && s[36:52] != "0000000000000000"
+}
+
+// appendTo puts the trace into params' _meta, unless there is one already or params is an array.
+func (t Trace) appendTo(params []byte) []byte {
+	if t.Parent == "" || len(params) > 0 && params[0] != '{' {
+		return params
+	}
+	var own []byte
+	own = jsonwire.AppendQuote(append(own, `"traceparent":`...), t.Parent)
+	if t.State != "" {
+		own = jsonwire.AppendQuote(append(own, `,"tracestate":`...), t.State)
+	}
+	members := jsonwire.ObjectMembers(params)
+	for members.Next() {
+		if !members.KeyIs("_meta") {
+			continue
+		}
+		meta := members.Value()
+		if meta[0] != '{' || bytes.Contains(meta, []byte(`"traceparent"`)) {
+			return params
+		}
+		at := cap(params) - cap(meta)
+		out := append(append([]byte{}, params[:at]...), insertMember(meta, own)...)
+		return append(out, params[at+len(meta):]...)
+	}
+	if params == nil {
+		params = []byte("{}")
+	}
+	return insertMember(params, append(append([]byte(`"_meta":{`), own...), '}'))
+}
+
+// insertMember returns the object with one more member in front.
+func insertMember(object, m []byte) []byte {
+	i := bytes.IndexByte(object, '{') + 1
+	out := append(append([]byte{}, object[:i]...), m...)
+	rest := bytes.TrimLeft(object[i:], " \t\r\n")
+	if rest[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, rest...)
+}

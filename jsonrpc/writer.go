@@ -1,0 +1,208 @@
+package jsonrpc
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// A writer collects framed messages and writes them, many at a time when they come fast. There is no goroutine of its own: whoever finds
+// nobody writing writes all there is.
+type writer struct {
+	src source
+	max int // pending bytes above which senders wait; the leader may add as much again
+
+	size    atomic.Int64 // of pending, for a look without the lock
+	mu      sync.Mutex
+	room    sync.Cond // signalled when pending has been taken or err was set
+	pending []byte
+	spare   []byte
+	writing bool
+	err     error
+	failed  func(error) // called once, without the lock
+}
+
+func (w *writer) init(src source, limit int, failed func(error)) {
+	w.src, w.max, w.failed = src, limit, failed
+	w.room.L = &w.mu
+}
+
+// put queues the frames in *buf. It takes buf's memory and leaves other memory in its place.
+func (w *writer) put(buf *[]byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.putLocked(buf)
+}
+
+func (w *writer) putLocked(buf *[]byte) error {
+	if w.err != nil {
+		return w.err
+	}
+	if len(w.pending) == 0 {
+		w.pending, *buf = *buf, w.pending
+	} else {
+		w.pending = append(w.pending, *buf...)
+	}
+	*buf = (*buf)[:0]
+	w.size.Store(int64(len(w.pending)))
+	return nil
+}
+
+// send queues the frames and sees that they are written. It waits while too much is queued. allowed, if not nil, is asked under the lock
+// whether they may still be sent.
+func (w *writer) send(buf *[]byte, allowed func() bool) error {
+	w.mu.Lock()
+	for w.full(w.max) {
+		w.room.Wait()
+	}
+	if allowed != nil && !allowed() {
+		w.mu.Unlock()
+		return ErrRequestEnded
+	}
+	err := w.putLocked(buf)
+	if err == nil {
+		err = w.flushLocked()
+	}
+	w.mu.Unlock()
+	return err
+}
+
+// await waits until there is room for a sender, or until ctx ends.
+func (w *writer) await(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.full(w.max) {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, w.wake)
+	defer stop()
+	for w.full(w.max) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w.room.Wait()
+	}
+	return nil
+}
+
+// post queues the frames and leaves the writing to a goroutine of wg, so that a peer that does not read cannot keep the caller.
+func (w *writer) post(buf *[]byte, wg *sync.WaitGroup) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := w.putLocked(buf)
+	w.startLocked(wg)
+	return err
+}
+
+// start has what is queued written by a goroutine of wg.
+func (w *writer) start(wg *sync.WaitGroup) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.startLocked(wg)
+}
+
+func (w *writer) startLocked(wg *sync.WaitGroup) {
+	if w.writing || len(w.pending) == 0 || w.err != nil {
+		return
+	}
+	w.writing = true
+	wg.Go(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.drainLocked()
+	})
+}
+
+// full reports, under the lock, whether there is no room beyond limit.
+func (w *writer) full(limit int) bool { return len(w.pending) > limit && w.writing && w.err == nil }
+
+// stuck reports whether the leader would wait. It has a limit of its own: senders, who wait earlier, must not keep it from reading, because it
+// may be for the answers to what they send that the peer waits before it reads on.
+func (w *writer) stuck() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.full(2 * w.max)
+}
+
+// queued returns how many bytes wait to be written.
+func (w *writer) queued() int { return int(w.size.Load()) }
+
+// flush writes what is queued, for the leader, and waits for room if another goroutine is at it and too much is.
+func (w *writer) flush() error {
+	w.mu.Lock()
+	for w.full(2 * w.max) {
+		w.room.Wait()
+	}
+	err := w.flushLocked()
+	w.mu.Unlock()
+	return err
+}
+
+func (w *writer) flushLocked() error {
+	if w.writing {
+		return w.err
+	}
+	w.writing = true
+	return w.drainLocked()
+}
+
+// drainLocked is the work of the one who set writing.
+func (w *writer) drainLocked() error {
+	for len(w.pending) > 0 && w.err == nil {
+		p := w.pending
+		w.pending, w.spare = w.spare[:0], nil
+		w.size.Store(0)
+		w.mu.Unlock()
+		err := w.src.write(p)
+		w.mu.Lock()
+		if cap(p) <= bufKeep || len(p) > cap(p)/4 {
+			w.spare = p
+		}
+		if err != nil && w.err == nil {
+			w.fail(err)
+		}
+		w.room.Broadcast()
+	}
+	w.writing = false
+	w.room.Broadcast()
+	return w.err
+}
+
+// fail makes everything that is sent from now on fail. The lock is held, and given up while others are told.
+func (w *writer) fail(err error) {
+	w.err = fmt.Errorf("send: %w", err)
+	w.pending = nil
+	w.size.Store(0)
+	w.mu.Unlock()
+	w.failed(w.err)
+	w.mu.Lock()
+}
+
+// wait waits until nothing is being written or until gave is true.
+func (w *writer) wait(gave func() bool) {
+	w.mu.Lock()
+	for w.writing && !gave() {
+		w.room.Wait()
+	}
+	w.mu.Unlock()
+}
+
+// shut makes everything that is sent from now on fail, and whoever waits for room with it.
+func (w *writer) shut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = ErrClosed
+	}
+	w.pending = nil
+	w.size.Store(0)
+	w.room.Broadcast()
+}
+
+// wake makes wait ask again.
+func (w *writer) wake() {
+	w.mu.Lock()
+	w.room.Broadcast()
+	w.mu.Unlock()
+}
