@@ -1,0 +1,36 @@
+package stdio
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// isBroken reports whether a write failed because nobody is left to read.
+func isBroken(err error) bool {
+	return errors.Is(err, windows.ERROR_BROKEN_PIPE) || errors.Is(err, windows.ERROR_NO_DATA) || errors.Is(err, windows.ERROR_PIPE_NOT_CONNECTED)
+}
+
+// openInput returns an input for f, or os.Stdin if f is nil. The file stays open when the input is closed.
+func openInput(f *os.File) (input, error) {
+	if f == nil {
+		f = os.Stdin
+	}
+	return newPumpedInput(f), nil
+}
+
+// openOutput returns an output for f, or os.Stdout if f is nil. The file stays open when the output is closed.
+func openOutput(f *os.File) (output, error) {
+	if f == nil {
+		f = os.Stdout
+	}
+	return fileOutput{f}, nil
+}
+
+// A fileOutput has only blocking writes.
+type fileOutput struct{ file *os.File }
+
+func (out fileOutput) Write(p []byte) (int, error)    { return out.file.Write(p) }
+func (out fileOutput) tryWrite(p []byte) (int, error) { return 0, nil }
+func (out fileOutput) Close() error                   { return nil }

@@ -1,0 +1,101 @@
+//go:build unix
+
+package stdio
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// newGuard replaces descriptor 1 by a pipe and descriptor 0 by the null device, as asked. What it could not replace it says and leaves alone.
+func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
+	g := &guard{log: log}
+	var undo []func()
+	g.restore = func() {
+		for _, f := range undo {
+			f()
+		}
+	}
+	if stdin {
+		f, err := replaceStdin()
+		if err != nil {
+			log.Warn("stdin could not be guarded; a program started by a handler may read the protocol's input", "error", err)
+		} else {
+			undo = append(undo, f)
+		}
+	}
+	if stdout {
+		f, err := g.replaceStdout()
+		if err != nil {
+			log.Warn("stdout could not be guarded; nothing but the protocol may be written to it", "error", err)
+		} else {
+			undo = append(undo, f)
+			g.watcher.Go(g.watch)
+		}
+	}
+	return g
+}
+
+// replaceFD makes target mean what fd means, and returns what undoes that. It closes fd.
+func replaceFD(fd, target int) (func(), error) {
+	defer unix.Close(fd)
+	saved, err := dupFD(target)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Dup2(fd, target); err != nil {
+		unix.Close(saved)
+		return nil, os.NewSyscallError("dup2", err)
+	}
+	return func() {
+		unix.Dup2(saved, target)
+		unix.Close(saved)
+	}, nil
+}
+
+func replaceStdin() (func(), error) {
+	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	return replaceFD(null, unix.Stdin)
+}
+
+// replaceStdout makes g.pipe read what is written to descriptor 1. The write end blocks, because C code does not expect anything else.
+func (g *guard) replaceStdout() (func(), error) {
+	var p [2]int
+	if err := cloexecPipe(p[:]); err != nil {
+		return nil, os.NewSyscallError("pipe", err)
+	}
+	undo, err := replaceFD(p[1], unix.Stdout)
+	if err != nil {
+		unix.Close(p[0])
+		return nil, err
+	}
+	if err := unix.SetNonblock(p[0], true); err == nil {
+		g.pipe = os.NewFile(uintptr(p[0]), "stdout guard")
+		err = g.pipe.SetReadDeadline(time.Time{})
+		if err == nil {
+			return undo, nil
+		}
+	}
+	undo()
+	unix.Close(p[0])
+	g.pipe = nil
+	return nil, errors.New("the pipe cannot be polled")
+}
+
+// readNow reads what is there, without waiting and whatever the file's deadline; 0 if nothing is. The file's descriptor must not block.
+func readNow(f *os.File, p []byte) (n int) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	conn.Control(func(fd uintptr) { n, _ = readFD(int(fd), p) })
+	return max(n, 0)
+}

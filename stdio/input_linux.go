@@ -1,0 +1,211 @@
+package stdio
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// An fdInput reads a pipe or a socket. A read is one system call when there is something to read, and never changes the flags of an open file, which
+// other processes may share:
+//
+//   - A pipe is opened a second time through /proc. The second open file does not block; the first is read by ReadIdle.
+//   - A socket cannot be opened again, but recv(2) takes a flag not to block for one call.
+type fdInput struct {
+	gate
+	fd     int // blocks, unless it was handed to us otherwise
+	now    int // does not block; -1 for a socket
+	idling atomic.Bool
+
+	// For the one reader.
+	waiter *waiter
+	armed  bool
+	try    func(uintptr) bool // reads into buf
+	buf    []byte
+	n      int
+	err    error
+}
+
+// newInput takes over fd if it succeeds.
+func newInput(fd int) (input, error) {
+	if in, err := newFDInput(fd); err == nil {
+		return in, nil
+	}
+	in, err := newPolledInput(fd)
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// newFDInput takes over fd if it succeeds.
+func newFDInput(fd int) (*fdInput, error) {
+	now, err := openNow(fd, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	w, err := newWaiter()
+	if err != nil {
+		if now >= 0 {
+			unix.Close(now)
+		}
+		return nil, err
+	}
+	in := &fdInput{fd: fd, now: now, waiter: w}
+	in.release = func() {
+		in.waiter.close()
+		if in.now >= 0 {
+			unix.Close(in.now)
+		}
+		unix.Close(in.fd)
+	}
+	in.try = func(uintptr) bool {
+		if in.stopped() {
+			return true
+		}
+		in.n, in.err = in.readNow(in.buf)
+		return in.err != unix.EAGAIN
+	}
+	return in, nil
+}
+
+// openNow returns a descriptor for the pipe under fd that does not block, -1 if fd is a socket, and an error if it is neither.
+func openNow(fd, mode int) (int, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return -1, err
+	}
+	switch stat.Mode & unix.S_IFMT {
+	case unix.S_IFIFO:
+		return reopen(fd, mode)
+	case unix.S_IFSOCK:
+		return -1, nil
+	}
+	return -1, errors.ErrUnsupported
+}
+
+// reopen opens the pipe under fd again, so that the new open file has flags of its own.
+func reopen(fd, mode int) (int, error) {
+	return unix.Open("/proc/self/fd/"+strconv.Itoa(fd), mode|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+}
+
+// armable is the descriptor that await waits for.
+func (in *fdInput) armable() int {
+	if in.now >= 0 {
+		return in.now
+	}
+	return in.fd
+}
+
+func (in *fdInput) readNow(p []byte) (int, error) {
+	if in.now >= 0 {
+		return readFD(in.now, p)
+	}
+	return transfer(unix.SYS_RECVFROM, in.fd, p, unix.MSG_DONTWAIT)
+}
+
+func (in *fdInput) Read(p []byte) (int, error) {
+	if !in.enter() {
+		return 0, io.EOF
+	}
+	n, err := in.readNow(p)
+	if err == unix.EAGAIN {
+		n, err = in.await(p)
+	}
+	return in.finish(n, err, len(p))
+}
+
+// await reads p in the runtime's poller.
+func (in *fdInput) await(p []byte) (int, error) {
+	if !in.armed {
+		if err := in.waiter.arm(in.armable(), unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
+			return 0, err
+		}
+		in.armed = true
+	}
+	in.buf, in.n, in.err = p, 0, nil
+	if err := in.waiter.wait(in.try); err != nil {
+		in.n, in.err = 0, err
+	}
+	in.buf = nil
+	return in.n, in.err
+}
+
+func (in *fdInput) ReadIdle(p []byte) (int, error) {
+	in.idling.Store(true)
+	if !in.enter() {
+		in.idling.Store(false)
+		return 0, io.EOF
+	}
+	if in.armed {
+		in.waiter.disarm(in.armable())
+		in.armed = false
+	}
+	n, err := readFD(in.fd, p)
+	for err == unix.EAGAIN && !in.stopped() {
+		if _, err = pollFDs([]unix.PollFd{{Fd: int32(in.fd), Events: unix.POLLIN}}, -1); err == nil {
+			n, err = readFD(in.fd, p)
+		}
+	}
+	in.idling.Store(false)
+	return in.finish(n, err, len(p))
+}
+
+// finish ends a read.
+func (in *fdInput) finish(n int, err error, want int) (int, error) {
+	stopped := in.stopped()
+	in.leave()
+	if stopped {
+		return 0, io.EOF
+	}
+	if err != nil {
+		return 0, os.NewSyscallError("read", err)
+	}
+	return readResult(n, nil, want)
+}
+
+func (in *fdInput) stop() { in.gate.stop(in.wake) }
+
+// wake makes the reads under way return. Nothing interrupts a read(2) that blocks, other than something to read: a blank line is put into the
+// pipe, a socket is shut down for reading. What is in the input after that is lost to whoever would read it next; it was ours alone.
+func (in *fdInput) wake() {
+	in.waiter.interrupt()
+	if !in.idling.Load() {
+		return
+	}
+	if in.now < 0 {
+		unix.Shutdown(in.fd, unix.SHUT_RD)
+		return
+	}
+	if w, err := reopen(in.fd, unix.O_WRONLY); err == nil {
+		writeFD(w, []byte{'\n'})
+		unix.Close(w)
+	}
+}
+
+func (in *fdInput) Close() error {
+	in.stop()
+	in.shut()
+	return nil
+}
+
+// transfer is recv(2) or send(2); their wrappers allocate.
+func transfer(trap uintptr, fd int, p []byte, flags uintptr) (int, error) {
+	for {
+		n, _, errno := unix.Syscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+		default:
+			return 0, errno
+		}
+	}
+}
+
+func cloexecPipe(p []int) error { return unix.Pipe2(p, unix.O_CLOEXEC) }

@@ -1,0 +1,31 @@
+//go:build unix
+
+package stdio
+
+import (
+	"bufio"
+	"os"
+	"testing"
+	"time"
+)
+
+// eventually waits for a condition that nothing announces.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	limit := time.Now().Add(patience)
+	for !cond() {
+		if time.Now().After(limit) {
+			t.Fatalf("%s did not come about", what)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// eachLine calls f with each line of standard input.
+func eachLine(f func(line string)) {
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 16<<20)
+	for in.Scan() {
+		f(in.Text())
+	}
+}

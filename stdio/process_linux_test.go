@@ -1,0 +1,38 @@
+package stdio
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestParentDeath checks that a server whose parent is killed does not live on.
+func TestParentDeath(t *testing.T) {
+	t.Parallel()
+	c := helperCommand(t, "parent")
+	cmd := exec.Command(c.Path)
+	cmd.Env = append(os.Environ(), c.Env...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil || !alive(pid) {
+		t.Fatalf("%q is no live process", line)
+	}
+	unix.Kill(cmd.Process.Pid, unix.SIGKILL)
+	cmd.Wait()
+	eventually(t, "end of the orphan", func() bool { return !alive(pid) })
+}

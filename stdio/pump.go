@@ -1,0 +1,96 @@
+//go:build windows || linux
+
+package stdio
+
+import (
+	"io"
+	"os"
+	"sync"
+)
+
+// A pumpedInput reads a file that nothing can interrupt (on Windows, a pipe's end as programs inherit it) on a goroutine of its own, so that
+// at least whoever waits for it can be let go.
+//
+// Windows needs it; Linux has it for its tests.
+//
+// That goroutine is left behind in its read when the input is closed: it ends with the process, or when something arrives.
+type pumpedInput struct {
+	chunks chan pumped
+	taken  chan []byte // memory for the next read, given back
+	ended  chan struct{}
+	once   sync.Once
+
+	buf  []byte // of the last chunk
+	rest []byte // of buf
+	err  error
+}
+
+type pumped struct {
+	buf []byte
+	n   int
+	err error
+}
+
+const pumpSize = 64 << 10
+
+func newPumpedInput(f *os.File) *pumpedInput {
+	in := &pumpedInput{chunks: make(chan pumped), taken: make(chan []byte, 1), ended: make(chan struct{})}
+	in.taken <- make([]byte, pumpSize)
+	go in.pump(f)
+	return in
+}
+
+func (in *pumpedInput) pump(f *os.File) {
+	for {
+		var buf []byte
+		select {
+		case buf = <-in.taken:
+		case <-in.ended:
+			return
+		}
+		n, err := f.Read(buf)
+		select {
+		case in.chunks <- pumped{buf, n, err}:
+		case <-in.ended:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (in *pumpedInput) Read(p []byte) (int, error) {
+	select {
+	case <-in.ended:
+		return 0, io.EOF
+	default:
+	}
+	for len(in.rest) == 0 {
+		if in.err != nil {
+			return 0, in.err
+		}
+		if in.buf != nil {
+			in.taken <- in.buf
+			in.buf = nil
+		}
+		select {
+		case c := <-in.chunks:
+			in.buf, in.rest, in.err = c.buf, c.buf[:c.n], c.err
+		case <-in.ended:
+			return 0, io.EOF
+		}
+	}
+	n := copy(p, in.rest)
+	in.rest = in.rest[n:]
+	return n, nil
+}
+
+func (in *pumpedInput) ReadIdle(p []byte) (int, error) { return in.Read(p) }
+
+func (in *pumpedInput) stop() { in.once.Do(func() { close(in.ended) }) }
+
+func (in *pumpedInput) Close() error {
+	in.stop()
+	return nil
+}

@@ -1,0 +1,213 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/jsonrpc"
+)
+
+// A Server answers what a framer reads. *server.Server is one.
+type Server interface {
+	// Serve runs until the framer's input ends, what it accepted is answered or its own deadline for that has passed, or until ctx ends.
+	Serve(ctx context.Context, f jsonrpc.Framer) error
+}
+
+// Config says how a server is run on standard input and output. The zero value is ready to use.
+type Config struct {
+	Framing  jsonrpc.Framing // the default takes the client's
+	MaxFrame int             // bytes; 0 is jsonrpc.DefaultMaxFrame
+
+	// Logger gets what Serve itself has to say. nil writes warnings and errors as text to stderr. If its handler is a LogHandler, Serve flushes it.
+	Logger *slog.Logger
+
+	// Stdin and Stdout take the place of the process's own, which nil means. Serve leaves them open.
+	Stdin, Stdout *os.File
+
+	// KeepSignals leaves SIGINT, SIGTERM and SIGPIPE to the program. Otherwise the first SIGINT or SIGTERM is the end of input, a second ends the
+	// process at once, with the status a shell would show (130 or 143), and SIGPIPE does nothing, as long as Serve runs.
+	KeepSignals bool
+
+	// StopTimeout is how long Serve waits for the server after a signal, or after ctx ended, before it returns without it. 0 is 15 s. The server
+	// has a deadline of its own for finishing what it accepted; this one is for servers that do not keep to theirs.
+	StopTimeout time.Duration
+}
+
+const (
+	defaultStopTimeout = 15 * time.Second
+	lastFlush          = 100 * time.Millisecond // for the log, when the process is about to end
+)
+
+// ErrInUse is returned by Serve when another call of it has the process's standard input or output.
+var ErrInUse = errors.New("standard input and output are being served already")
+
+// inUse is process-wide because descriptors 0 and 1 are.
+var inUse atomic.Bool
+
+// Serve is Config.Serve with the defaults.
+func Serve(ctx context.Context, srv Server) error { return new(Config).Serve(ctx, srv) }
+
+// Serve runs srv on standard input and output until the input ends or the client stops reading, SIGINT or SIGTERM arrives, or ctx ends. In each
+// case reading stops and srv finishes what it has accepted. The result is nil except when ctx ended first (its cause), when srv failed, or when
+// the descriptors are unusable; so a main function exits with status 0 after
+//
+//	if err := stdio.Serve(ctx, srv); err != nil {
+//		log.Fatal(err)
+//	}
+//
+// While it runs, what is written to os.Stdout or descriptor 1 is logged instead, and os.Stdin is empty (see the package documentation), unless
+// the Config names other files.
+//
+// If srv does not return in time, its goroutine is left behind; so is a read that the system has no way to interrupt.
+func (c *Config) Serve(ctx context.Context, srv Server) error {
+	log, flush := c.logger()
+	defer flush()
+	r := &run{config: c, log: log}
+	if err := r.open(); err != nil {
+		return fmt.Errorf("stdio: %w", err)
+	}
+	defer r.close()
+	return r.serve(ctx, srv)
+}
+
+// logger returns the logger and what flushes it.
+func (c *Config) logger() (*slog.Logger, func()) {
+	if c.Logger == nil {
+		h := NewLogHandler(os.Stderr, &LogOptions{Level: slog.LevelWarn})
+		return slog.New(h), func() { h.Close() }
+	}
+	return c.Logger, func() { flushLog(c.Logger, closeFlush) }
+}
+
+func flushLog(log *slog.Logger, d time.Duration) {
+	if h, ok := log.Handler().(interface{ Flush(context.Context) error }); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), d)
+		defer cancel()
+		h.Flush(ctx)
+	}
+}
+
+// A run is one call of Serve.
+type run struct {
+	config *Config
+	log    *slog.Logger
+	stream stream
+	guard  *guard
+	owner  bool // of inUse
+	lost   chan struct{}
+}
+
+// open takes the descriptors and puts the guard in their place.
+func (r *run) open() (err error) {
+	c := r.config
+	ownIn, ownOut := c.Stdin == nil, c.Stdout == nil
+	if ownIn || ownOut {
+		if inUse.Swap(true) {
+			return ErrInUse
+		}
+		r.owner = true
+	}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	if r.stream.in, err = openInput(c.Stdin); err != nil {
+		return fmt.Errorf("stdin: %w", err)
+	}
+	if r.stream.out, err = openOutput(c.Stdout); err != nil {
+		return fmt.Errorf("stdout: %w", err)
+	}
+	r.lost = make(chan struct{})
+	r.stream.onLoss = func() { close(r.lost) }
+	r.guard = newGuard(r.log, ownIn, ownOut)
+	return nil
+}
+
+// close gives everything back.
+func (r *run) close() {
+	if r.stream.in != nil {
+		r.stream.in.Close()
+	}
+	if r.stream.out != nil {
+		r.stream.out.Close()
+	}
+	if r.guard != nil {
+		r.guard.release()
+	}
+	if r.owner {
+		inUse.Store(false)
+	}
+}
+
+func (r *run) serve(ctx context.Context, srv Server) error {
+	parent := ctx
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	signals, forget := r.config.signals()
+	defer forget()
+
+	framer := jsonrpc.NewFramer(&r.stream, &jsonrpc.FramerOptions{Framing: r.config.Framing, MaxFrame: r.config.MaxFrame})
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(ctx, framer) }()
+
+	lost, stop := r.lost, ctx.Done()
+	var signal os.Signal
+	var timeout <-chan time.Time
+	for {
+		select {
+		case err := <-ended:
+			if err == nil && stop == nil {
+				err = context.Cause(parent)
+			}
+			return r.result(err, signal)
+		case s := <-signals:
+			if signal != nil {
+				r.exit(s)
+			}
+			signal = s
+			r.log.Info("signal received: finishing what is under way; a second one ends the process at once", "signal", s.String())
+		case <-lost:
+			lost = nil
+			r.log.Debug("the client has stopped reading")
+			cancel() // nobody is left to answer
+		case <-stop:
+			stop = nil
+		case <-timeout:
+			r.log.Error("the server did not stop in time and is left behind", "timeout", r.config.stopTimeout())
+			return r.result(context.Cause(parent), signal)
+		}
+		r.stream.in.stop()
+		if timeout == nil {
+			timer := time.NewTimer(r.config.stopTimeout())
+			defer timer.Stop()
+			timeout = timer.C
+		}
+	}
+}
+
+func (c *Config) stopTimeout() time.Duration {
+	if c.StopTimeout <= 0 {
+		return defaultStopTimeout
+	}
+	return c.StopTimeout
+}
+
+// result says what Serve returns when srv has returned err.
+func (r *run) result(err error, signal os.Signal) error {
+	switch {
+	case r.stream.broken.Load():
+		return nil
+	case signal != nil:
+		if err != nil && !errors.Is(err, context.Canceled) {
+			r.log.Warn("the server stopped with an error", "error", err)
+		}
+		return nil
+	}
+	return err
+}

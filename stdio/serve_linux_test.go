@@ -1,0 +1,77 @@
+package stdio
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	// As Node starts its children.
+	childCarriers["socket"] = func(t *testing.T, args ...string) *served {
+		return serveOn(t, carriers["socket"], args...)
+	}
+	childCarriers["nonblocking socket"] = func(t *testing.T, args ...string) *served {
+		return serveOn(t, carriers["nonblocking socket"], args...)
+	}
+	childCarriers["nonblocking pipe"] = func(t *testing.T, args ...string) *served {
+		return serveOn(t, carriers["nonblocking pipe"], args...)
+	}
+	// One socket for both, as inetd and sshd do.
+	childCarriers["one socket"] = func(t *testing.T, args ...string) *served {
+		ours, theirs := carriers["socket"](t)
+		return startOn(t, theirs, theirs, ours, ours, args...)
+	}
+	childCarriers["terminal"] = serveOnTerminal
+}
+
+func serveOn(t *testing.T, open func(testing.TB) (r, w *os.File), args ...string) *served {
+	inR, inW := open(t)
+	outR, outW := open(t)
+	return startOn(t, inR, outW, inW, outR, args...)
+}
+
+// startOn starts helperServe on the given files. Its Process has no pipes; Pid, Wait and Stderr work.
+func startOn(t *testing.T, stdin, stdout, w, r *os.File, args ...string) *served {
+	t.Helper()
+	c := helperCommand(t, "serve", args...)
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Env = c.Env
+	cmd.Stdin, cmd.Stdout = stdin, stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stdin.Close()
+	stdout.Close()
+	p := &Process{cmd: c, name: "helper", done: make(chan struct{}), pid: cmd.Process.Pid}
+	go func() {
+		cmd.Wait()
+		p.exit = newExitError(cmd, p.name, 0, "")
+		close(p.done)
+	}()
+	return &served{newPeer(t, w, r), p}
+}
+
+func serveOnTerminal(t *testing.T, args ...string) *served {
+	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { ptmx.Close() })
+	var name string
+	conn, _ := ptmx.SyscallConn()
+	conn.Control(func(fd uintptr) {
+		unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0)
+		n, _ := unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		name = fmt.Sprint("/dev/pts/", n)
+	})
+	pts, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	outR, outW := carriers["pipe"](t)
+	return startOn(t, pts, outW, ptmx, outR, args...)
+}

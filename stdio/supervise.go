@@ -1,0 +1,328 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// SuperviseOptions are the options of Supervise. The zero value is ready to use.
+type SuperviseOptions struct {
+	MinBackoff     time.Duration // before the first restart; it doubles with each failure in a row. 0 is 200 ms
+	MaxBackoff     time.Duration // that it does not exceed; 0 is 30 s
+	StableAfter    time.Duration // a server that ran as long has not failed to start, whatever happens to it then; 0 is 30 s
+	MaxFailures    int           // in a row, after which the supervisor gives up; 0 is 8, negative never
+	ConnectTimeout time.Duration // of the connect function; 0 is 30 s
+
+	Logger *slog.Logger // of starts and ends; nil discards
+}
+
+func (o *SuperviseOptions) setDefaults() {
+	for _, d := range []struct {
+		v       *time.Duration
+		ifUnset time.Duration
+	}{
+		{&o.MinBackoff, 200 * time.Millisecond},
+		{&o.MaxBackoff, 30 * time.Second},
+		{&o.StableAfter, 30 * time.Second},
+		{&o.ConnectTimeout, 30 * time.Second},
+	} {
+		if *d.v <= 0 {
+			*d.v = d.ifUnset
+		}
+	}
+	if o.MaxFailures == 0 {
+		o.MaxFailures = 8
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Phase is what a Supervisor is at.
+type Phase int
+
+// The phases.
+const (
+	PhaseStarting Phase = iota // starting a process, or connecting to it
+	PhaseRunning
+	PhaseWaiting // until the next start
+	PhaseGaveUp
+	PhaseClosed
+)
+
+func (p Phase) String() string {
+	names := [...]string{"starting", "running", "waiting", "gave up", "closed"}
+	if p < 0 || int(p) >= len(names) {
+		return fmt.Sprintf("Phase(%d)", int(p))
+	}
+	return names[p]
+}
+
+// SupervisorState is a look at a Supervisor.
+type SupervisorState struct {
+	Phase     Phase
+	Since     time.Time // of the phase
+	Pid       int       // of the process; 0 if there is none
+	Starts    int       // that were tried
+	Failures  int       // in a row
+	LastErr   error     // why the last process ended or could not be started; nil at first
+	NextStart time.Time // in PhaseWaiting
+}
+
+// A GaveUpError is what a Supervisor returns when it has given up.
+type GaveUpError struct {
+	Failures int
+	Last     error // often an *ExitError, with the end of the server's standard error
+}
+
+func (e *GaveUpError) Error() string {
+	return fmt.Sprintf("gave up after %d failures in a row: %v", e.Failures, e.Last)
+}
+
+func (e *GaveUpError) Unwrap() error { return e.Last }
+
+// ErrSupervisorClosed is returned by Supervisor.Conn after Close.
+var ErrSupervisorClosed = errors.New("stdio: supervisor is closed")
+
+// A supervised is what a Supervisor wants of a process.
+type supervised interface {
+	Pid() int
+	Done() <-chan struct{}
+	Wait() error
+	Close() error
+}
+
+// A Supervisor keeps a server running: when its process ends, it starts another one, sooner or later, and connects to it. C is what connecting
+// yields. Its methods may be called by many goroutines at once.
+type Supervisor[C any] struct {
+	start   func(context.Context) (supervised, error)
+	connect func(context.Context, supervised) (C, error)
+	opts    SuperviseOptions
+	random  func() float64 // in [0, 1)
+
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	state   SupervisorState
+	conn    C
+	changed chan struct{} // closed, and replaced, when state changes
+}
+
+// Supervise starts a server with start, (*Cmd).Start say, and whenever its process ends, again: after MinBackoff, doubled for each failure in a
+// row up to MaxBackoff, of which a random part of up to a half is taken off so that many servers do not restart in step. To
+// not get started, to not get connected, and to end before StableAfter are failures; after MaxFailures of them the supervisor gives up.
+//
+// connect is called for each process and makes of it what Conn returns: it wraps it in a connection, repeats the handshake and the like. Its context
+// ends with the process, after ConnectTimeout, and with Close. If it fails, the process is closed. It does not own the process, but may
+// close it, and so may whoever uses the connection: that makes the supervisor start another one.
+//
+// Calls under way when a process ends fail at once by themselves, because reading the process then returns an *ExitError.
+func Supervise[C any](start func(context.Context) (*Process, error), connect func(context.Context, *Process) (C, error), opts *SuperviseOptions) *Supervisor[C] {
+	return newSupervisor(
+		func(ctx context.Context) (supervised, error) {
+			p, err := start(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return p, nil
+		},
+		func(ctx context.Context, p supervised) (C, error) { return connect(ctx, p.(*Process)) },
+		opts, rand.Float64)
+}
+
+func newSupervisor[C any](start func(context.Context) (supervised, error), connect func(context.Context, supervised) (C, error), opts *SuperviseOptions, random func() float64) *Supervisor[C] {
+	s := &Supervisor[C]{start: start, connect: connect, random: random, changed: make(chan struct{})}
+	if opts != nil {
+		s.opts = *opts
+	}
+	s.opts.setDefaults()
+	s.state.Since = time.Now()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.wg.Go(func() { s.run(ctx) })
+	return s
+}
+
+// run is the supervisor's goroutine.
+func (s *Supervisor[C]) run(ctx context.Context) {
+	for {
+		err := s.once(ctx)
+		if ctx.Err() != nil {
+			s.change(func(st *SupervisorState) { st.Phase = PhaseClosed })
+			return
+		}
+		failures := s.State().Failures
+		if s.opts.MaxFailures > 0 && failures >= s.opts.MaxFailures {
+			s.opts.Logger.Error("server is not restarted any more", "failures", failures, "error", err)
+			s.change(func(st *SupervisorState) { st.Phase = PhaseGaveUp })
+			return
+		}
+		delay := backoff(s.opts.MinBackoff, s.opts.MaxBackoff, failures, s.random())
+		s.opts.Logger.Warn("server is restarted", "in", delay, "failures", failures, "error", err)
+		s.change(func(st *SupervisorState) {
+			st.Phase, st.NextStart = PhaseWaiting, time.Now().Add(delay)
+		})
+		timer := time.NewTimer(delay)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// once runs one process to its end, which is always an error, and records what that means for the failures.
+func (s *Supervisor[C]) once(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.change(func(st *SupervisorState) {
+		st.Phase, st.NextStart = PhaseStarting, time.Time{}
+		st.Starts++
+	})
+	p, err := s.start(ctx)
+	if err != nil {
+		return s.failed(err, false)
+	}
+	defer p.Close()
+	s.change(func(st *SupervisorState) { st.Pid = p.Pid() })
+	conn, err := s.connectTo(ctx, p)
+	if err != nil {
+		return s.failed(err, false)
+	}
+	s.change(func(st *SupervisorState) { st.Phase, s.conn = PhaseRunning, conn })
+	s.opts.Logger.Info("server is running", "pid", p.Pid())
+	stable := false
+	timer := time.NewTimer(s.opts.StableAfter)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			stable = true
+			s.change(func(st *SupervisorState) { st.Failures = 0 })
+		case <-p.Done():
+			if err = p.Wait(); err == nil {
+				err = errors.New("the server was closed")
+			}
+			return s.failed(err, stable)
+		case <-ctx.Done():
+			return s.failed(ctx.Err(), stable)
+		}
+	}
+}
+
+// failed records the end of a process, or that there was none. After a stable time that is no failure.
+func (s *Supervisor[C]) failed(err error, stable bool) error {
+	var none C
+	s.change(func(st *SupervisorState) {
+		st.Phase, st.Pid, st.LastErr, s.conn = PhaseWaiting, 0, err, none
+		if !stable {
+			st.Failures++
+		}
+	})
+	return err
+}
+
+// connectTo calls connect. If the process ends meanwhile, that is the error.
+func (s *Supervisor[C]) connectTo(ctx context.Context, p supervised) (C, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.ConnectTimeout, fmt.Errorf("no connection within %v", s.opts.ConnectTimeout))
+	defer cancel()
+	ctx, ended := context.WithCancelCause(ctx)
+	connected := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-p.Done():
+			ended(p.Wait())
+		case <-connected:
+		}
+	})
+	conn, err := s.connect(ctx, p)
+	close(connected)
+	wg.Wait()
+	defer ended(nil)
+	if err != nil {
+		// The cause says more than "context canceled".
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
+		return conn, fmt.Errorf("connect: %w", err)
+	}
+	return conn, nil
+}
+
+// backoff returns how long to wait after so many failures in a row.
+func backoff(least, most time.Duration, failures int, random float64) time.Duration {
+	d := least
+	for range failures - 1 {
+		if d >= most/2 {
+			d = most
+			break
+		}
+		d *= 2
+	}
+	d = min(d, most)
+	return d - time.Duration(random*float64(d)/2)
+}
+
+// change changes the state and wakes those who wait for that.
+func (s *Supervisor[C]) change(f func(*SupervisorState)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.state.Phase
+	f(&s.state)
+	if s.state.Phase != before {
+		s.state.Since = time.Now()
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// State returns what the supervisor is at.
+func (s *Supervisor[C]) State() SupervisorState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Conn returns what connecting to the running server yielded. While there is none it waits; it fails with the cause of ctx when that ends, with
+// a *GaveUpError, or with ErrSupervisorClosed. The server may end the moment after.
+func (s *Supervisor[C]) Conn(ctx context.Context) (C, error) {
+	var none C
+	for {
+		s.mu.Lock()
+		conn, state, changed := s.conn, s.state, s.changed
+		s.mu.Unlock()
+		switch state.Phase {
+		case PhaseRunning:
+			return conn, nil
+		case PhaseGaveUp:
+			return none, &GaveUpError{state.Failures, state.LastErr}
+		case PhaseClosed:
+			return none, ErrSupervisorClosed
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			err := context.Cause(ctx)
+			if state.LastErr != nil {
+				err = fmt.Errorf("%w; the server's last failure: %w", err, state.LastErr)
+			}
+			return none, err
+		}
+	}
+}
+
+// Close ends the server's process as Process.Close does, and waits until everything has ended. It may be called more than once.
+func (s *Supervisor[C]) Close() error {
+	s.cancel()
+	s.wg.Wait()
+	s.change(func(st *SupervisorState) { st.Phase = PhaseClosed })
+	return nil
+}
