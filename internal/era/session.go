@@ -1,0 +1,258 @@
+package era
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Config says which revisions a server speaks, and how strictly it takes the handshake.
+type Config struct {
+	Revisions []mcp.Revision // in ascending order, at least one
+	Lenient   bool           // take requests before the handshake is complete, as some hosts send them
+}
+
+// legacy and modern are what the server speaks of each era.
+func (c *Config) legacy() mcp.Revision {
+	return latest(c.Revisions, func(r mcp.Revision) bool { return !r.Modern() })
+}
+
+func (c *Config) modern() []mcp.Revision {
+	var list []mcp.Revision
+	for _, r := range c.Revisions {
+		if r.Modern() {
+			list = append(list, r)
+		}
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// A Session is one peer on one carrier. Requests of both eras may come mixed; only the legacy ones have a state. [Session.Open] may be called by
+// many goroutines at once.
+type Session struct {
+	cfg    Config
+	latest mcp.Revision // legacy; RevisionNone if the server has none
+	modern []mcp.Revision
+	memo   atomic.Pointer[Meta]
+	state  atomic.Pointer[handshake]
+}
+
+// A handshake is what became of initialize.
+type handshake struct {
+	features *Features
+	client   Client
+	ready    bool // notifications/initialized has come
+}
+
+// noClient is the client that has said nothing of itself. It is shared.
+var noClient = &Client{}
+
+// NewSession returns the session of a peer that has not said anything.
+func NewSession(cfg Config) *Session {
+	return &Session{cfg: cfg, latest: cfg.legacy(), modern: cfg.modern()}
+}
+
+// An Exchange is a request in canonical form: it carries everything by itself.
+type Exchange struct {
+	*Features
+	Meta   *Meta
+	Client *Client
+}
+
+// Open judges a request by the rules of the era it belongs to. The error is the one to answer with.
+func (s *Session) Open(r *jsonrpc.Request) (Exchange, error) {
+	if len(r.Params) > 0 && r.Params[0] != '{' {
+		return Exchange{}, invalidParams("params must be an object")
+	}
+	if r.DuplicateParam() {
+		return Exchange{}, invalidParams("a member of params stands twice")
+	}
+	meta := noMeta
+	if text, ok := r.Param("_meta"); ok && string(text) != "null" {
+		if text[0] != '{' {
+			return Exchange{}, invalidParams("params._meta must be an object")
+		}
+		meta = s.meta(text)
+	}
+	if s.isModern(meta, r.Method) {
+		return s.openModern(r, meta)
+	}
+	return s.openLegacy(r, meta)
+}
+
+// maxMemo is the longest _meta text that a session keeps, in bytes.
+const maxMemo = 16 << 10
+
+// meta parses the text, unless it is that of the last request: most of a client's requests say the same of it.
+func (s *Session) meta(text []byte) *Meta {
+	if m := s.memo.Load(); m != nil && bytes.Equal(m.text, text) {
+		return m
+	}
+	m := parseMeta(text)
+	if len(text) <= maxMemo {
+		s.memo.Store(m)
+	}
+	return m
+}
+
+func (s *Session) isModern(meta *Meta, method []byte) bool {
+	switch {
+	case len(s.modern) == 0:
+		return false
+	case s.latest == mcp.RevisionNone || meta.hasVersion:
+		return true
+	}
+	return Of(s.modern[0]).HasMethod(method) && !Of(s.latest).HasMethod(method)
+}
+
+func (s *Session) openModern(r *jsonrpc.Request, meta *Meta) (Exchange, error) {
+	if string(r.Method) == mcp.MethodInitialize && !meta.hasVersion {
+		return Exchange{}, s.refuseInitialize(r)
+	}
+	// The version comes first: what else a request needs is for its revision to say.
+	revision, ok := mcp.ParseRevision(meta.version)
+	if meta.named && (!ok || !slices.Contains(s.modern, revision)) {
+		return Exchange{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
+	}
+	if problem := meta.checkModern(s.modern); problem != "" {
+		return Exchange{}, invalidParams(problem)
+	}
+	if r.InBatch() {
+		return Exchange{}, invalidRequest("revision %s has no batches", revision)
+	}
+	f := Of(revision)
+	if !f.HasMethod(r.Method) {
+		return Exchange{}, jsonrpc.MethodNotFound(string(r.Method))
+	}
+	return Exchange{f, meta, &meta.client}, nil
+}
+
+// refuseInitialize answers the handshake of a legacy client that is met by a modern server only.
+func (s *Session) refuseInitialize(r *jsonrpc.Request) error {
+	requested := ""
+	if v, ok := r.Param("protocolVersion"); ok {
+		requested, _ = stringValue(v)
+	}
+	e := mcp.UnsupportedProtocolVersion(s.modern, clip(requested))
+	e.Message += fmt.Sprintf(": this server has no handshake and speaks %v", s.modern)
+	return e
+}
+
+func (s *Session) openLegacy(r *jsonrpc.Request, meta *Meta) (Exchange, error) {
+	st := s.state.Load()
+	f := Of(s.latest)
+	if st != nil {
+		f = st.features
+	}
+	if !f.HasMethod(r.Method) {
+		return Exchange{}, jsonrpc.MethodNotFound(string(r.Method))
+	}
+	switch {
+	case string(r.Method) == mcp.MethodInitialize:
+		if r.InBatch() {
+			return Exchange{}, invalidRequest("initialize must not be in a batch")
+		}
+		if st != nil {
+			return Exchange{}, invalidRequest("initialize was answered already; it must be sent once")
+		}
+	case string(r.Method) == mcp.MethodPing:
+	case st == nil && !s.cfg.Lenient:
+		return Exchange{}, s.tooEarly(r, mcp.MethodInitialize+", then "+mcp.NotificationInitialized)
+	case st != nil && !st.ready && !s.cfg.Lenient:
+		return Exchange{}, s.tooEarly(r, mcp.NotificationInitialized)
+	}
+	if st == nil {
+		return Exchange{f, meta, noClient}, nil
+	}
+	return Exchange{f, meta, &st.client}, nil
+}
+
+func (s *Session) tooEarly(r *jsonrpc.Request, missing string) error {
+	hint := ""
+	if len(s.modern) > 0 {
+		hint = fmt.Sprintf(", or put %s and %s into params._meta", mcp.MetaProtocolVersion, mcp.MetaClientCapabilities)
+	}
+	return invalidRequest("%s came before the handshake was complete: send %s first%s", clip(string(r.Method)), missing, hint)
+}
+
+// Initialize acts on an initialize request that Open let pass, and returns the features of the revision it agrees to.
+func (s *Session) Initialize(r *jsonrpc.Request) (*Features, error) {
+	text, _ := r.Param("protocolVersion")
+	version, ok := stringValue(text)
+	if !ok {
+		return nil, invalidParams("params.protocolVersion must be a string such as " + s.latest.String())
+	}
+	revision, ok := mcp.ParseRevision(version)
+	if !ok || revision.Modern() || !slices.Contains(s.cfg.Revisions, revision) {
+		revision = s.latest
+	}
+	st := &handshake{features: Of(revision)}
+	if caps, ok := r.Param("capabilities"); ok && caps[0] == '{' {
+		st.client.Capabilities = bytes.Clone(caps)
+	}
+	if info, ok := r.Param("clientInfo"); ok {
+		st.client.Info = mcp.ParseImplementation(info)
+	}
+	if !s.state.CompareAndSwap(nil, st) {
+		return nil, invalidRequest("initialize was answered already; it must be sent once")
+	}
+	return st.features, nil
+}
+
+// Initialized acts on notifications/initialized and reports whether it was in place.
+func (s *Session) Initialized() bool {
+	st := s.state.Load()
+	if st == nil || st.ready {
+		return false
+	}
+	ready := *st
+	ready.ready = true
+	return s.state.CompareAndSwap(st, &ready)
+}
+
+// Legacy returns the features that the handshake agreed on, or nil as long as it is not complete.
+func (s *Session) Legacy() *Features {
+	if st := s.state.Load(); st != nil && (st.ready || s.cfg.Lenient) {
+		return st.features
+	}
+	return nil
+}
+
+// Policy returns what holds for a carrier: what the handshake agreed on, else what a peer that has sent a modern request expects.
+func (s *Session) Policy(modernSeen bool) jsonrpc.Policy {
+	st := s.state.Load()
+	var f *Features
+	switch {
+	case st != nil:
+		f = st.features
+	case modernSeen:
+		f = Of(s.modern[0])
+	default:
+		// Nobody knows yet what the peer speaks. It gets what JSON-RPC says, unless all that is spoken here says otherwise.
+		return jsonrpc.Policy{
+			NoBatches:  !slices.ContainsFunc(s.cfg.Revisions, func(r mcp.Revision) bool { return Of(r).Batches }),
+			OmitNullID: !Of(s.cfg.Revisions[0]).NullErrorID,
+		}
+	}
+	return jsonrpc.Policy{NoBatches: !f.Batches, OmitNullID: !f.NullErrorID}
+}
+
+func invalidParams(message string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: " + message}
+}
+
+func invalidRequest(format string, args ...any) error {
+	return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: "+format, args...)
+}
+
+func clip(s string) string {
+	if len(s) > 100 {
+		return s[:100] + "…"
+	}
+	return s
+}

@@ -1,0 +1,268 @@
+package era
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+const required = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
+
+// request parses the text of a request.
+func request(t *testing.T, method, params string) *jsonrpc.Request {
+	t.Helper()
+	r := new(jsonrpc.Request)
+	text := `{"jsonrpc":"2.0","id":1,"method":"` + method + `"`
+	if params != "" {
+		text += `,"params":` + params
+	}
+	if err := jsonrpc.Parse([]byte(text+"}"), &r.Message, 0); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// verdict is the revision that Open takes a request for, or the code of its error.
+func verdict(ex Exchange, err error) string {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return fmt.Sprint(int(e.Code))
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ex.Revision.String()
+}
+
+// The states of a session that TestOpen looks at.
+const (
+	fresh = iota
+	answered
+	ready
+)
+
+func sessionIn(t *testing.T, state int, cfg Config) *Session {
+	t.Helper()
+	s := NewSession(cfg)
+	if state >= answered {
+		if _, err := s.Initialize(request(t, "initialize", `{"protocolVersion":"2025-03-26","capabilities":{"sampling":{}},"clientInfo":{"name":"c"}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if state >= ready && !s.Initialized() {
+		t.Fatal("not initialized")
+	}
+	return s
+}
+
+func TestOpen(t *testing.T) {
+	all := Config{Revisions: mcp.Revisions()}
+	lenient := Config{Revisions: mcp.Revisions(), Lenient: true}
+	legacyOnly := Config{Revisions: []mcp.Revision{mcp.Revision20250326, mcp.Revision20250618}}
+	modernOnly := Config{Revisions: []mcp.Revision{mcp.Revision20260728}}
+	modern := `{"_meta":{` + required + `}}`
+	for _, tt := range []struct {
+		method, params                      string
+		fresh, answered, ready              string // with all revisions
+		lenient, legacyOnly, modernOnly, is string // in a fresh session; is says what it is about
+	}{
+		{"tools/list", "", "-32600", "-32600", "2025-03-26", "2025-11-25", "-32600", "-32602", "legacy"},
+		{"tools/list", `{"_meta":{}}`, "-32600", "-32600", "2025-03-26", "2025-11-25", "-32600", "-32602", "legacy with metadata"},
+		{"tools/list", modern, "2026-07-28", "2026-07-28", "2026-07-28", "2026-07-28", "-32600", "2026-07-28", "modern"},
+		{"ping", "", "2025-11-25", "2025-03-26", "2025-03-26", "2025-11-25", "2025-06-18", "-32602", "ping"},
+		{"ping", modern, "-32601", "-32601", "-32601", "-32601", "2025-06-18", "-32601", "ping with modern metadata"},
+		{"initialize", "", "2025-11-25", "-32600", "-32600", "2025-11-25", "2025-06-18", "-32022", "initialize"},
+		{"initialize", modern, "-32601", "-32601", "-32601", "-32601", "2025-06-18", "-32601", "initialize with modern metadata"},
+		{"server/discover", "", "-32602", "-32602", "-32602", "-32602", "-32601", "-32602", "discover without metadata"},
+		{"server/discover", modern, "2026-07-28", "2026-07-28", "2026-07-28", "2026-07-28", "-32601", "2026-07-28", "discover"},
+		{"no/such", "", "-32601", "-32601", "-32601", "-32601", "-32601", "-32602", "unknown method"},
+		{"no/such", modern, "-32601", "-32601", "-32601", "-32601", "-32601", "-32601", "unknown method with modern metadata"},
+		{"tools/list", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-06-18"}}`, "-32022", "-32022", "-32022", "-32022", "-32600", "-32022", "a legacy revision in the metadata"},
+		{"tools/list", `{"_meta":{"io.modelcontextprotocol/protocolVersion":1}}`, "-32602", "-32602", "-32602", "-32602", "-32600", "-32602", "no revision in the metadata"},
+		{"tools/list", `{"a":1,"a":2}`, "-32602", "-32602", "-32602", "-32602", "-32602", "-32602", "a member twice"},
+		{"tools/list", `[]`, "-32602", "-32602", "-32602", "-32602", "-32602", "-32602", "an array"},
+		{"tools/list", `{"_meta":"x"}`, "-32602", "-32602", "-32602", "-32602", "-32602", "-32602", "metadata that is none"},
+	} {
+		t.Run(tt.is, func(t *testing.T) {
+			for _, in := range []struct {
+				name  string
+				cfg   Config
+				state int
+				want  string
+			}{
+				{"fresh", all, fresh, tt.fresh},
+				{"answered", all, answered, tt.answered},
+				{"ready", all, ready, tt.ready},
+				{"lenient", lenient, fresh, tt.lenient},
+				{"legacy only", legacyOnly, fresh, tt.legacyOnly},
+				{"modern only", modernOnly, fresh, tt.modernOnly},
+			} {
+				s := sessionIn(t, in.state, in.cfg)
+				if got := verdict(s.Open(request(t, tt.method, tt.params))); got != in.want {
+					t.Errorf("%s: got %s, want %s", in.name, got, in.want)
+				}
+			}
+		})
+	}
+}
+
+// TestErrorsSayWhatToDo: somebody has to read them.
+func TestErrorsSayWhatToDo(t *testing.T) {
+	for _, tt := range []struct {
+		cfg            Config
+		state          int
+		method, params string
+		want           string
+	}{
+		{Config{Revisions: mcp.Revisions()}, fresh, "tools/call", "", "tools/call came before the handshake was complete: send initialize, then notifications/initialized first, or put io.modelcontextprotocol/protocolVersion"},
+		{Config{Revisions: mcp.Revisions()[:4]}, fresh, "tools/call", "", "send initialize, then notifications/initialized first ("},
+		{Config{Revisions: mcp.Revisions()}, answered, "tools/call", "", "send notifications/initialized first, or"},
+		{Config{Revisions: mcp.Revisions()[4:]}, fresh, "initialize", `{"protocolVersion":"2025-06-18"}`, "this server has no handshake and speaks [2026-07-28]"},
+		{Config{Revisions: mcp.Revisions()[4:]}, fresh, "tools/list", "", `params._meta["io.modelcontextprotocol/protocolVersion"] is missing (supported: [2026-07-28])`},
+		{Config{Revisions: mcp.Revisions()}, fresh, "tools/list", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`, `params._meta["io.modelcontextprotocol/clientCapabilities"] is missing ({} means none)`},
+	} {
+		_, err := sessionIn(t, tt.state, tt.cfg).Open(request(t, tt.method, tt.params))
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %q in it", tt.method, err, tt.want)
+		}
+	}
+}
+
+func TestInitialize(t *testing.T) {
+	for _, tt := range []struct {
+		revisions []mcp.Revision
+		asked     string
+		want      mcp.Revision
+	}{
+		{mcp.Revisions(), "2024-11-05", mcp.Revision20241105},
+		{mcp.Revisions(), "2025-11-25", mcp.Revision20251125},
+		{mcp.Revisions(), "2026-07-28", mcp.Revision20251125},
+		{mcp.Revisions(), "2030-01-01", mcp.Revision20251125},
+		{mcp.Revisions(), "", mcp.Revision20251125},
+		{mcp.Revisions()[:2], "2025-11-25", mcp.Revision20250326},
+		{[]mcp.Revision{mcp.Revision20241105, mcp.Revision20250618}, "2025-03-26", mcp.Revision20250618},
+	} {
+		s := NewSession(Config{Revisions: tt.revisions})
+		f, err := s.Initialize(request(t, "initialize", `{"protocolVersion":"`+tt.asked+`"}`))
+		if err != nil || f.Revision != tt.want {
+			t.Errorf("%s of %v: got %v, %v; want %v", tt.asked, tt.revisions, f, err, tt.want)
+		}
+		if s.Legacy() != nil {
+			t.Errorf("%s of %v: the handshake is complete without notifications/initialized", tt.asked, tt.revisions)
+		}
+		if !s.Initialized() || s.Legacy() != f || s.Initialized() {
+			t.Errorf("%s of %v: notifications/initialized is not taken, or twice", tt.asked, tt.revisions)
+		}
+	}
+	s := NewSession(Config{Revisions: mcp.Revisions()})
+	if s.Initialized() {
+		t.Error("initialized before initialize")
+	}
+	for _, params := range []string{"", "{}", `{"protocolVersion":null}`, `{"protocolVersion":["2025-06-18"]}`} {
+		if _, err := s.Initialize(request(t, "initialize", params)); verdict(Exchange{}, err) != "-32602" {
+			t.Errorf("%s: got %v, want invalid params", params, err)
+		}
+	}
+}
+
+// TestInitializeOnce has many goroutines shake hands: one of them does.
+func TestInitializeOnce(t *testing.T) {
+	s := NewSession(Config{Revisions: mcp.Revisions()})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	done := map[string]int{}
+	for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
+		r := request(t, "initialize", `{"protocolVersion":"`+revision+`"}`)
+		wg.Go(func() {
+			f, err := s.Initialize(r)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				done[verdict(Exchange{}, err)]++
+				return
+			}
+			done["ok"]++
+			if s.Initialized() {
+				done["ready"]++
+			}
+			if s.Legacy() != f {
+				t.Errorf("agreed on %v, but the session has %v", f.Revision, s.Legacy())
+			}
+		})
+	}
+	wg.Wait()
+	if diff := cmp.Diff(map[string]int{"ok": 1, "ready": 1, "-32600": 3}, done); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		revisions  []mcp.Revision
+		shaken     string
+		modernSeen bool
+		want       jsonrpc.Policy
+	}{
+		{"nothing known", mcp.Revisions(), "", false, jsonrpc.Policy{}},
+		{"modern seen", mcp.Revisions(), "", true, jsonrpc.Policy{NoBatches: true, OmitNullID: true}},
+		{"2024-11-05", mcp.Revisions(), "2024-11-05", false, jsonrpc.Policy{NoBatches: true}},
+		{"2025-03-26", mcp.Revisions(), "2025-03-26", false, jsonrpc.Policy{}},
+		{"2025-03-26 and modern seen", mcp.Revisions(), "2025-03-26", true, jsonrpc.Policy{}},
+		{"2025-06-18", mcp.Revisions(), "2025-06-18", false, jsonrpc.Policy{NoBatches: true}},
+		{"2025-11-25", mcp.Revisions(), "2025-11-25", false, jsonrpc.Policy{NoBatches: true, OmitNullID: true}},
+		{"modern only", mcp.Revisions()[4:], "", false, jsonrpc.Policy{NoBatches: true, OmitNullID: true}},
+		{"no batches spoken", mcp.Revisions()[2:], "", false, jsonrpc.Policy{NoBatches: true}},
+		{"nothing with null ids spoken", mcp.Revisions()[3:], "", false, jsonrpc.Policy{NoBatches: true, OmitNullID: true}},
+	} {
+		s := NewSession(Config{Revisions: tt.revisions})
+		if tt.shaken != "" {
+			if _, err := s.Initialize(request(t, "initialize", `{"protocolVersion":"`+tt.shaken+`"}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(tt.want, s.Policy(tt.modernSeen)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestCancellation(t *testing.T) {
+	for _, tt := range []struct {
+		text       string
+		id, reason string
+		ok         bool
+	}{
+		{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"a\nb"}}`, "7", "a\nb", true},
+		{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a\u0062"}}`, `"a\u0062"`, "", true},
+		{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":7}}`, "7", "", true},
+		{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7.5}}`, "", "", true},
+		{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":null}}`, "", "", true},
+		{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":[7]}`, "", "", true},
+		{`{"jsonrpc":"2.0","method":"notifications/cancelled"}`, "", "", true},
+		{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"requestId":7}}`, "", "", false},
+		{`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":7}}`, "", "", false},
+	} {
+		var m jsonrpc.Message
+		if err := jsonrpc.Parse([]byte(tt.text), &m, 0); err != nil {
+			t.Fatal(err)
+		}
+		id, reason, ok := Cancellation{}.Target(&m)
+		if id.String() != tt.id || reason != tt.reason || ok != tt.ok {
+			t.Errorf("%s: got %s, %q, %t", tt.text, id, reason, ok)
+		}
+	}
+	name, params := Cancellation{}.Notice(jsonrpc.StringID("x"), "tools/call", "too \"slow\"")
+	if got := name + " " + string(params); got != `notifications/cancelled {"requestId":"x","reason":"too \"slow\""}` {
+		t.Errorf("got %s", got)
+	}
+	if name, _ := (Cancellation{}).Notice(jsonrpc.IntID(1), "initialize", ""); name != "" {
+		t.Errorf("initialize is cancelled with %s", name)
+	}
+}

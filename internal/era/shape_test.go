@@ -1,0 +1,162 @@
+package era
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/mcp"
+)
+
+// TestFeatures is the table of the specification's section on what changed, once more.
+func TestFeatures(t *testing.T) {
+	want := map[string]Features{
+		"none":       {},
+		"2024-11-05": {NullErrorID: true},
+		"2025-03-26": {NullErrorID: true, Batches: true, ToolAnnotations: true, Audio: true, ProgressMessage: true},
+		"2025-06-18": {NullErrorID: true, ToolAnnotations: true, Audio: true, ProgressMessage: true, Titles: true, Structured: true, ResourceLinks: true, ItemMeta: true},
+		"2025-11-25": {ToolAnnotations: true, Audio: true, ProgressMessage: true, Titles: true, Structured: true, ResourceLinks: true, ItemMeta: true, Icons: true},
+		"2026-07-28": {Modern: true, ToolAnnotations: true, Audio: true, ProgressMessage: true, Titles: true, Structured: true, StructuredAny: true, ResourceLinks: true, ItemMeta: true, Icons: true},
+	}
+	got := map[string]Features{}
+	for _, r := range append(mcp.Revisions(), mcp.RevisionNone) {
+		f := *Of(r)
+		if f.Revision != r {
+			t.Errorf("%v has the features of %v", r, f.Revision)
+		}
+		f.Revision = mcp.RevisionNone
+		got[r.String()] = f
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("features (-want +got):\n%s", diff)
+	}
+}
+
+func TestHasMethod(t *testing.T) {
+	for method, eras := range map[string]string{
+		"tools/list": "both", "tools/call": "both",
+		"initialize": "legacy", "ping": "legacy", "logging/setLevel": "legacy",
+		"server/discover": "modern", "subscriptions/listen": "modern",
+		"notifications/initialized": "", "resources/list": "", "": "", "PING": "",
+	} {
+		legacy, modern := Of(mcp.Revision20251125).HasMethod([]byte(method)), Of(mcp.Revision20260728).HasMethod([]byte(method))
+		if legacy != (eras == "both" || eras == "legacy") || modern != (eras == "both" || eras == "modern") {
+			t.Errorf("%s: legacy %t, modern %t", method, legacy, modern)
+		}
+	}
+}
+
+func TestAppendContent(t *testing.T) {
+	half := 0.5
+	notes := &mcp.Annotations{Priority: &half, LastModified: time.Date(2025, 6, 18, 0, 0, 0, 0, time.UTC)}
+	old := &mcp.Annotations{Priority: &half}
+	meta := json.RawMessage(`{"a":1}`)
+	icons := []mcp.Icon{{Src: "data:,"}}
+	resource := mcp.ResourceContents{URI: "a:b", Text: "t", Meta: meta}
+	bare := mcp.ResourceContents{URI: "a:b", Text: "t"}
+	link := mcp.ResourceLink{URI: "a:b", Name: "n", Icons: icons, Annotations: notes, Meta: meta}
+	for _, tt := range []struct {
+		name    string
+		content mcp.Content
+		want    [5]mcp.Content // by revision
+	}{
+		{"text", mcp.Text{Text: "t", Annotations: notes, Meta: meta}, [5]mcp.Content{
+			mcp.Text{Text: "t", Annotations: old}, mcp.Text{Text: "t", Annotations: old}, mcp.Text{Text: "t", Annotations: notes, Meta: meta},
+			mcp.Text{Text: "t", Annotations: notes, Meta: meta}, mcp.Text{Text: "t", Annotations: notes, Meta: meta},
+		}},
+		{"image", mcp.Image{Data: []byte("i"), Annotations: old, Meta: meta}, [5]mcp.Content{
+			mcp.Image{Data: []byte("i"), Annotations: old}, mcp.Image{Data: []byte("i"), Annotations: old}, mcp.Image{Data: []byte("i"), Annotations: old, Meta: meta},
+			mcp.Image{Data: []byte("i"), Annotations: old, Meta: meta}, mcp.Image{Data: []byte("i"), Annotations: old, Meta: meta},
+		}},
+		{"audio", mcp.Audio{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta}, [5]mcp.Content{
+			mcp.Text{Text: "[audio/wav, 3 bytes: revision 2024-11-05 has no audio content]"}, mcp.Audio{Data: []byte("abc"), MIMEType: "audio/wav"},
+			mcp.Audio{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta}, mcp.Audio{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta},
+			mcp.Audio{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta},
+		}},
+		{"link", link, [5]mcp.Content{
+			mcp.Text{Text: "[resource n: a:b]"}, mcp.Text{Text: "[resource n: a:b]"}, mcp.ResourceLink{URI: "a:b", Name: "n", Annotations: notes, Meta: meta}, link, link,
+		}},
+		{"resource", mcp.EmbeddedResource{Resource: resource, Annotations: notes, Meta: meta}, [5]mcp.Content{
+			mcp.EmbeddedResource{Resource: bare, Annotations: old}, mcp.EmbeddedResource{Resource: bare, Annotations: old},
+			mcp.EmbeddedResource{Resource: resource, Annotations: notes, Meta: meta}, mcp.EmbeddedResource{Resource: resource, Annotations: notes, Meta: meta},
+			mcp.EmbeddedResource{Resource: resource, Annotations: notes, Meta: meta},
+		}},
+	} {
+		for i, r := range mcp.Revisions() {
+			got := string(AppendContent([]byte("x"), tt.content, Of(r)))
+			if want := string(tt.want[i].AppendJSON([]byte("x"))); got != want {
+				t.Errorf("%s in %v: got %s, want %s", tt.name, r, got, want)
+			}
+		}
+	}
+	if notes.LastModified.IsZero() || resource.Meta == nil {
+		t.Error("the caller's values were changed")
+	}
+}
+
+func TestAllowsStructured(t *testing.T) {
+	for text, from := range map[string]mcp.Revision{`{}`: mcp.Revision20250618, `[]`: mcp.Revision20260728, `null`: mcp.Revision20260728, `"{"`: mcp.Revision20260728, `1`: mcp.Revision20260728} {
+		for _, r := range mcp.Revisions() {
+			if got := Of(r).AllowsStructured([]byte(text)); got != (r >= from) {
+				t.Errorf("%s in %v: got %t", text, r, got)
+			}
+		}
+	}
+}
+
+func TestAppendTool(t *testing.T) {
+	yes := true
+	tool := mcp.Tool{
+		Name: "n\"", Title: "T", Description: "D", InputSchema: json.RawMessage("{\n\"type\": \"object\"}"), OutputSchema: json.RawMessage(`{"type":"object"}`),
+		Annotations: &mcp.ToolAnnotations{OpenWorld: &yes}, Icons: []mcp.Icon{{Src: "data:,"}}, Meta: json.RawMessage(`{"a": 1}`),
+	}
+	head, tail := `{"name":"n\"",`, `"description":"D","inputSchema":{"type":"object"}`
+	notes, output, meta := `,"annotations":{"openWorldHint":true}`, `,"outputSchema":{"type":"object"}`, `,"_meta":{"a":1}}`
+	want := []string{
+		head + tail + "}",
+		head + tail + notes + "}",
+		head + `"title":"T",` + tail + output + notes + meta,
+		head + `"title":"T",` + tail + output + notes + `,"icons":[{"src":"data:,"}]` + meta,
+		head + `"title":"T",` + tail + output + notes + `,"icons":[{"src":"data:,"}]` + meta,
+	}
+	for i, r := range mcp.Revisions() {
+		if diff := cmp.Diff(want[i], string(AppendTool(nil, &tool, Of(r)))); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", r, diff)
+		}
+	}
+	for _, schema := range []string{`{"type":"array"}`, `{"anyOf":[{"type":"object"}]}`, `{"type":["object","null"]}`, `true`} {
+		tool.OutputSchema = json.RawMessage(schema)
+		for _, r := range mcp.Revisions() {
+			if got := strings.Contains(string(AppendTool(nil, &tool, Of(r))), "outputSchema"); got != r.Modern() {
+				t.Errorf("output schema %s in %v: listed %t", schema, r, got)
+			}
+		}
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	id := NewIdentity(mcp.Implementation{Name: "n", Version: "v", Title: "T"})
+	const info = `"io.modelcontextprotocol/serverInfo":{"name":"n","version":"v","title":"T"}`
+	legacy, modern := Of(mcp.Revision20250618), Of(mcp.Revision20260728)
+	for _, tt := range []struct {
+		name, got, want string
+	}{
+		{"end, legacy", string(id.End([]byte(`{"a":1`), legacy)), `{"a":1}`},
+		{"end, modern", string(id.End([]byte(`{"a":1`), modern)), `{"a":1,"resultType":"complete","_meta":{` + info + `}}`},
+		{"empty, legacy", string(id.Empty([]byte("x"), legacy, nil)), `x{}`},
+		{"empty, modern", string(id.Empty([]byte("x"), modern, nil)), `x{"resultType":"complete","_meta":{` + info + `}}`},
+		{"empty with meta, legacy", string(id.Empty([]byte("x"), legacy, []byte(`{"b": 1}`))), `x{"_meta":{"b":1}}`},
+		{"empty with meta, modern", string(id.Empty([]byte("x"), modern, []byte(`{"b": 1}`))), `x{"resultType":"complete","_meta":{"b":1,` + info + `}}`},
+		{"meta, legacy", string(id.EndWithMeta([]byte(`{"a":1`), legacy, []byte(`{}`))), `{"a":1,"_meta":{}}`},
+		{"meta, modern", string(id.EndWithMeta([]byte(`{"a":1`), modern, []byte(` { } `))), `{"a":1,"resultType":"complete","_meta":{` + info + `}}`},
+		{"info", string(id.AppendInfo(nil, Of(mcp.Revision20241105))), `{"name":"n","version":"v"}`},
+		{"info with a title", string(id.AppendInfo(nil, legacy)), `{"name":"n","version":"v","title":"T"}`},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, tt.got, tt.want)
+		}
+	}
+}

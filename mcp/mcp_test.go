@@ -1,0 +1,103 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+)
+
+func TestRevision(t *testing.T) {
+	names := []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
+	all := Revisions()
+	if len(all) != len(names) || all[len(all)-1] != LatestRevision || all[len(all)-2] != LatestLegacyRevision {
+		t.Fatalf("Revisions: got %v", all)
+	}
+	for i, r := range all {
+		if r.String() != names[i] || r.Modern() != (i == 4) {
+			t.Errorf("%d: got %v, modern %t", i, r, r.Modern())
+		}
+		if got, ok := ParseRevision(names[i]); got != r || !ok {
+			t.Errorf("ParseRevision(%s): got %v, %t", names[i], got, ok)
+		}
+		text, err := json.Marshal(map[Revision]Revision{r: r})
+		if want := `{"` + names[i] + `":"` + names[i] + `"}`; err != nil || string(text) != want {
+			t.Errorf("Marshal: got %s, %v; want %s", text, err, want)
+		}
+		var back map[Revision]Revision
+		if err := json.Unmarshal(text, &back); err != nil || back[r] != r {
+			t.Errorf("Unmarshal: got %v, %v", back, err)
+		}
+	}
+	all[0] = RevisionNone // the slice is the caller's
+	if Revisions()[0] != Revision20241105 {
+		t.Error("Revisions shares its slice")
+	}
+	for _, text := range []string{"", "none", "2024-11-5", "2024-11-05 ", "2027-01-01"} {
+		if r, ok := ParseRevision(text); r != RevisionNone || ok {
+			t.Errorf("ParseRevision(%q): got %v, %t", text, r, ok)
+		}
+		r := Revision20250618
+		if err := r.UnmarshalText([]byte(text)); err == nil || r != Revision20250618 {
+			t.Errorf("UnmarshalText(%q): got %v, %v", text, r, err)
+		}
+	}
+	for _, r := range []Revision{RevisionNone, LatestRevision + 1, 255} {
+		if _, err := r.MarshalText(); err == nil || r.String() != "none" {
+			t.Errorf("%d: got %v, %v", r, r, err)
+		}
+	}
+}
+
+func TestLoggingLevel(t *testing.T) {
+	names := []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+	for i, name := range names {
+		l, ok := ParseLoggingLevel(name)
+		if !ok || l != LevelDebug+LoggingLevel(i) || l.String() != name {
+			t.Errorf("%s: got %v, %t", name, l, ok)
+		}
+	}
+	for _, name := range []string{"", "Debug", "warn", "none"} {
+		if l, ok := ParseLoggingLevel(name); ok || l != LevelNone {
+			t.Errorf("%q: got %v", name, l)
+		}
+	}
+	if LevelNone.String() != "" || LoggingLevel(9).String() != "" || LoggingLevel(255).String() != "" {
+		t.Error("a level that does not exist has a name")
+	}
+}
+
+func TestImplementation(t *testing.T) {
+	full := Implementation{Name: "n", Version: "v", Title: "T", Description: "D\n", WebsiteURL: "https://example.com"}
+	for _, tt := range []struct {
+		text string
+		want Implementation
+	}{
+		{string(full.AppendJSON(nil)), full},
+		{`{"name":"a\u0062","version":7,"title":null,"description":{},"icons":[1]}`, Implementation{Name: "ab"}},
+		{`{"n\u0061me":"x","Version":"1"}`, Implementation{Name: "x"}},
+		{`{}`, Implementation{}},
+		{`[]`, Implementation{}},
+		{`null`, Implementation{}},
+		{`"x"`, Implementation{}},
+		{``, Implementation{}},
+	} {
+		if diff := cmp.Diff(tt.want, ParseImplementation([]byte(tt.text))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.text, diff)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	err := UnsupportedProtocolVersion([]Revision{Revision20260728}, "19\"00")
+	if !errors.Is(err, &jsonrpc.Error{Code: CodeUnsupportedProtocolVersion}) || string(err.Data) != `{"supported":["2026-07-28"],"requested":"19\"00"}` {
+		t.Errorf("got %v, data %s", err, err.Data)
+	}
+	res := ErrorResult("%d of %s", 1, "2")
+	if diff := cmp.Diff(&CallToolResult{Content: []Content{Text{Text: "1 of 2"}}, IsError: true}, res); diff != "" {
+		t.Errorf("ErrorResult (-want +got):\n%s", diff)
+	}
+}
