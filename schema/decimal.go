@@ -1,0 +1,252 @@
+package schema
+
+import (
+	"bytes"
+	"math/big"
+	"math/bits"
+	"strconv"
+)
+
+// decimal is a JSON number read exactly. Its size is that of its text, never
+// that of its value, so 1e1000000000 is as cheap as any other number.
+//
+// The value is 0.d1d2d3... x 10^exp with the significant digits d1d2d3... in
+// two pieces, because a decimal point may stand between them. Neither the first
+// nor the last digit is 0; zero has no digits.
+type decimal struct {
+	neg    bool
+	hi, lo []byte // aliases the text
+	exp    int64
+}
+
+// maxDivisorDigits bounds the digits of a multipleOf.
+const maxDivisorDigits = 1000
+
+// maxExp bounds exponents. It is far beyond what a text in memory can shift
+// back by its own digits, so saturated numbers still compare correctly against
+// every other one.
+const maxExp = 1 << 50
+
+// parseDecimal reads a valid JSON number.
+func parseDecimal(tok []byte) decimal {
+	var d decimal
+	if len(tok) > 0 && tok[0] == '-' {
+		d.neg = true
+		tok = tok[1:]
+	}
+	if i := bytes.IndexAny(tok, "eE"); i >= 0 {
+		d.exp = parseExp(tok[i+1:])
+		tok = tok[:i]
+	}
+	d.hi = tok
+	if i := bytes.IndexByte(tok, '.'); i >= 0 {
+		d.hi, d.lo = tok[:i], tok[i+1:]
+	}
+	for len(d.hi) > 0 && d.hi[0] == '0' {
+		d.hi = d.hi[1:]
+	}
+	d.exp += int64(len(d.hi))
+	if len(d.hi) == 0 {
+		for len(d.lo) > 0 && d.lo[0] == '0' {
+			d.lo = d.lo[1:]
+			d.exp--
+		}
+	}
+	for len(d.lo) > 0 && d.lo[len(d.lo)-1] == '0' {
+		d.lo = d.lo[:len(d.lo)-1]
+	}
+	if len(d.lo) == 0 {
+		for len(d.hi) > 0 && d.hi[len(d.hi)-1] == '0' {
+			d.hi = d.hi[:len(d.hi)-1]
+		}
+	}
+	if d.size() == 0 {
+		return decimal{}
+	}
+	return d
+}
+
+func parseExp(tok []byte) int64 {
+	neg := false
+	if len(tok) > 0 && (tok[0] == '-' || tok[0] == '+') {
+		neg = tok[0] == '-'
+		tok = tok[1:]
+	}
+	var n int64
+	for _, c := range tok {
+		if n = n*10 + int64(c-'0'); n > maxExp {
+			n = maxExp
+		}
+	}
+	if neg {
+		return -n
+	}
+	return n
+}
+
+// size is the number of significant digits.
+func (d decimal) size() int { return len(d.hi) + len(d.lo) }
+
+// digit returns the k-th significant digit as a character, '0' behind the last.
+func (d decimal) digit(k int) byte {
+	switch {
+	case k < len(d.hi):
+		return d.hi[k]
+	case k-len(d.hi) < len(d.lo):
+		return d.lo[k-len(d.hi)]
+	}
+	return '0'
+}
+
+// isInteger reports whether the value has no fraction, however it is written:
+// 1.0 and 1e2 are integers in JSON Schema.
+func (d decimal) isInteger() bool { return d.exp >= int64(d.size()) }
+
+// compare returns -1, 0 or 1 as d is less than, equal to or greater than e.
+func (d decimal) compare(e decimal) int {
+	switch {
+	case d.size() == 0 && e.size() == 0:
+		return 0
+	case d.size() == 0:
+		return -e.sign()
+	case e.size() == 0 || d.neg != e.neg:
+		return d.sign()
+	case d.exp != e.exp:
+		if d.exp > e.exp {
+			return d.sign()
+		}
+		return -d.sign()
+	}
+	for k, n := 0, max(d.size(), e.size()); k < n; k++ {
+		if x, y := d.digit(k), e.digit(k); x > y {
+			return d.sign()
+		} else if x < y {
+			return -d.sign()
+		}
+	}
+	return 0
+}
+
+func (d decimal) sign() int {
+	switch {
+	case d.size() == 0:
+		return 0
+	case d.neg:
+		return -1
+	}
+	return 1
+}
+
+// uint64 returns the magnitude of an integer, or false if it is no integer or
+// too large.
+func (d decimal) uint64() (uint64, bool) {
+	if d.exp > 20 || !d.isInteger() {
+		return 0, false
+	}
+	var n uint64
+	for k := 0; k < int(d.exp); k++ {
+		over, m := bits.Mul64(n, 10)
+		sum, carry := bits.Add64(m, uint64(d.digit(k)-'0'), 0)
+		if over|carry != 0 {
+			return 0, false
+		}
+		n = sum
+	}
+	return n, true
+}
+
+// appendCanonical appends a text that is the same for all spellings of a value
+// and different for different values.
+func (d decimal) appendCanonical(dst []byte) []byte {
+	if d.size() == 0 {
+		return append(dst, '0')
+	}
+	if d.neg {
+		dst = append(dst, '-')
+	}
+	dst = append(dst, d.hi...)
+	dst = append(dst, d.lo...)
+	dst = append(dst, 'e')
+	return strconv.AppendInt(dst, d.exp-int64(d.size()), 10)
+}
+
+// divisor is the compiled value of multipleOf, c x 10^exp.
+type divisor struct {
+	small uint64   // c, or 0 if it is in large
+	large *big.Int // c, if it doesn't fit
+	exp   int64
+}
+
+// newDivisor prepares d, which must be greater than zero.
+func newDivisor(d decimal) *divisor {
+	whole := d
+	whole.exp = int64(d.size()) // drop the power of ten
+	v := &divisor{exp: d.exp - int64(d.size())}
+	if n, ok := whole.uint64(); ok {
+		v.small = n
+		return v
+	}
+	v.large, _ = new(big.Int).SetString(string(d.hi)+string(d.lo), 10)
+	return v
+}
+
+// divides reports whether x is an integer multiple of v. The work grows with
+// the digits of x, not with its value.
+func (v *divisor) divides(x decimal) bool {
+	n := int64(x.size())
+	if n == 0 {
+		return true
+	}
+	// x is a·10^k times the unit of v, with a not a multiple of 10. If k < 0, a
+	// would have to be.
+	k := x.exp - n - v.exp
+	if k < 0 {
+		return false
+	}
+	if v.small != 0 {
+		return mulMod(v.residue(x), powMod(10, uint64(k), v.small), v.small) == 0
+	}
+	const chunk = 18
+	unit, step := new(big.Int).SetUint64(1e18), new(big.Int)
+	r := new(big.Int)
+	var piece uint64
+	for i := range x.size() {
+		piece = piece*10 + uint64(x.digit(i)-'0')
+		if (i+1)%chunk == 0 {
+			r.Mod(r.Add(r.Mul(r, unit), step.SetUint64(piece)), v.large)
+			piece = 0
+		}
+	}
+	rest := new(big.Int).Exp(big.NewInt(10), big.NewInt(n%chunk), nil)
+	r.Mod(r.Add(r.Mul(r, rest), step.SetUint64(piece)), v.large)
+	pow := new(big.Int).Exp(big.NewInt(10), big.NewInt(k), v.large)
+	return r.Mod(r.Mul(r, pow), v.large).Sign() == 0
+}
+
+// residue is the digits of x, as an integer, modulo v.small.
+func (v *divisor) residue(x decimal) uint64 {
+	var r uint64
+	for i := range x.size() {
+		hi, lo := bits.Mul64(r, 10)
+		lo, carry := bits.Add64(lo, uint64(x.digit(i)-'0'), 0)
+		_, r = bits.Div64((hi+carry)%v.small, lo, v.small)
+	}
+	return r
+}
+
+func mulMod(a, b, m uint64) uint64 {
+	hi, lo := bits.Mul64(a%m, b%m)
+	_, r := bits.Div64(hi%m, lo, m)
+	return r
+}
+
+func powMod(base, exp, m uint64) uint64 {
+	r := uint64(1) % m
+	for base %= m; exp > 0; exp >>= 1 {
+		if exp&1 != 0 {
+			r = mulMod(r, base, m)
+		}
+		base = mulMod(base, base, m)
+	}
+	return r
+}

@@ -1,0 +1,82 @@
+// Package schema makes JSON Schemas from Go types, decodes and validates against
+// them in one pass, and validates against hand-written ones (JSON Schema 2020-12,
+// https://json-schema.org/draft/2020-12/json-schema-core).
+//
+//	type Args struct {
+//		Text  string `json:"text" jsonschema:"what to search for" schema:"minLength=1"`
+//		Limit int    `json:"limit" jsonschema:"how many results" schema:"minimum=1,maximum=50,default=10"`
+//	}
+//	t, err := schema.Of[Args](nil) // once
+//	var args Args
+//	err = t.Decode(text, &args)
+//
+// [Of] compiles a type to a plan for decoding and encoding; its schema is
+// [Typed.JSON]. Decoding accepts what that schema accepts, but for what JSON Schema
+// cannot express well: numbers must fit the Go type, dates and base64 must be
+// well-formed, what decodes itself may be choosy, and no member name may occur
+// twice. [Compile] compiles a hand-written schema to a validator that reads the
+// bytes.
+//
+// # Types
+//
+// Structs are objects. Members are named and promoted as in encoding/json, but
+// names match exactly. Members that no field has are refused unless
+// [Options.AllowUnknown] is set. A field is required unless it has omitempty,
+// omitzero or a default, is a pointer or promoted through an embedded pointer;
+// the tag keywords required and optional override that. A pointer may be null.
+// Nothing else may, except an any and what decodes itself.
+//
+// Maps are objects too; keys are strings, integers or have MarshalText and
+// UnmarshalText. Slices are arrays, Go arrays those of their length, []byte is a
+// base64 string. time.Time is a string with an RFC 3339 date-time. json.Number and
+// big.Int take any number and any integer, exactly. A json.RawMessage and an any
+// take any value; see [Options.UseNumber] for numbers in an any. Types with
+// UnmarshalJSON take any value and types with UnmarshalText any string. Recursive
+// types, and large ones that occur more than once, are put under $defs.
+//
+// Integers are integers by value, as in JSON Schema: 1.0 and 1e2 are, 1.5 is not.
+// Nothing is rounded or wrapped to fit.
+//
+// A type can give its own schema, see [Schemer], or list its values, see
+// [Enumerator]. Where methods are looked up, a pointer receiver counts as well.
+// encoding/json ignores those for values in maps and interfaces; this package does
+// not. The option string of json tags is not supported.
+//
+// # Tags
+//
+// The tag jsonschema is the description of a field. The tag schema lists keywords,
+// separated by commas:
+//
+//	minimum=1 maximum=10 exclusiveMinimum=0 exclusiveMaximum=1 multipleOf=5   numbers
+//	minLength=1 maxLength=80 pattern=^[a-z]+$ format=uri                      strings
+//	minItems=1 maxItems=9 uniqueItems items.minLength=1                       slices
+//	minProperties=1 maxProperties=9 values.minimum=0                          maps
+//	enum=a|b|c                                                                strings and numbers
+//	default=5 title=Limit required optional                                   all
+//
+// A value with a comma, or an enum value with a bar, stands in single quotes, in
+// which a single quote is doubled: pattern='^a{1,3}$'. items. and values. apply a
+// keyword to the elements. A default is JSON, but plain text for strings. Of
+// returns an error for a keyword that is unknown or says nothing about the type,
+// and for a value that cannot be meant. Patterns are those of package regexp, with
+// \uXXXX besides. format is not checked.
+//
+// Defaults are advertised, and filled in when the member is absent from an object
+// that is there. Lengths count code points.
+//
+// # Concurrency
+//
+// [Typed] and [Validator] are immutable and may be used by any number of
+// goroutines. No state is shared between values.
+//
+// # Errors
+//
+// Bad input is an [*Error], whose text tells a language model what to change.
+// Other errors mean that a type, a tag or a schema cannot be used.
+//
+// # Compatibility
+//
+// Texts handed to Decode and Validate must have been validated as JSON before,
+// which whoever read the frame has done anyway. On other texts the outcome is
+// meaningless, but nothing panics or hangs.
+package schema

@@ -1,0 +1,265 @@
+package schema
+
+import (
+	"encoding"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"time"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// encoder appends one value to dst. Its methods append a complete value even if
+// it breaks a constraint, which they note; err, set by the first thing that
+// cannot be written at all, ends everything.
+type encoder struct {
+	dst   []byte
+	start int // where this value starts in dst
+	plan  *plan
+	depth int       // containers
+	hops  int       // interfaces
+	found []finding // offsets are from start
+	limit bool
+	err   error
+}
+
+// failure turns what was noted into the error of Append.
+func (e *encoder) failure() error {
+	if e.err != nil {
+		return e.err
+	}
+	err := newError(e.dst[e.start:], e.found, e.limit)
+	err.Root = "result"
+	return err
+}
+
+// fail notes a problem with the value that was or will be written at an offset
+// of dst.
+func (e *encoder) fail(at int, msg string) {
+	if len(e.found) < maxProblems {
+		e.found = append(e.found, finding{at - e.start, msg})
+	}
+}
+
+func (e *encoder) stopped() bool { return e.err != nil || e.limit || len(e.found) >= maxProblems }
+
+// abort ends the encoding because of what a method returned.
+func (e *encoder) abort(n *node, method string, err error) {
+	where := "result" + string(appendPath(nil, pointerAt(e.dst[e.start:], len(e.dst)-e.start)))
+	e.err = fmt.Errorf("schema: %s: %s of %s: %w", where, method, n.typ, err)
+}
+
+func (e *encoder) enter() bool {
+	if e.depth++; e.depth <= e.plan.opts.MaxDepth {
+		return true
+	}
+	if !e.limit {
+		e.fail(len(e.dst), tooDeep(e.plan.opts.MaxDepth))
+	}
+	e.limit = true
+	e.depth--
+	return false
+}
+
+// value appends the variable at a.
+func (e *encoder) value(n *node, a address) {
+	at := len(e.dst)
+	switch n.enc {
+	case opString:
+		e.str(n, *as[string](a))
+	case opInt:
+		e.integer(n, a)
+	case opUint:
+		e.unsigned(n, a)
+	case opStruct:
+		e.object(n.fields, a)
+	case opBool:
+		e.dst = strconv.AppendBool(e.dst, *as[bool](a))
+	case opFloat:
+		e.float(n, a)
+	case opPointer:
+		e.pointer(n, a)
+	case opSlice, opArray:
+		e.array(n, a)
+	case opMap:
+		e.mapping(n, a)
+	case opAny:
+		e.any(*as[any](a))
+	case opRaw:
+		e.raw(*as[json.RawMessage](a))
+	case opBytes:
+		e.dst = append(e.dst, '"')
+		e.dst = base64.StdEncoding.AppendEncode(e.dst, *as[[]byte](a))
+		e.dst = append(e.dst, '"')
+	case opNumber:
+		e.number(n, *as[json.Number](a))
+	case opBigInt:
+		e.dst = as[big.Int](a).Append(e.dst, 10)
+		e.checkNumber(n, at)
+	default:
+		e.special(n, a)
+	}
+	if n.own != nil && !e.stopped() {
+		e.ownSchema(n, at)
+	}
+}
+
+// special appends what is rarer.
+func (e *encoder) special(n *node, a address) {
+	switch n.enc {
+	case opTime:
+		b, err := as[time.Time](a).AppendText(append(e.dst, '"'))
+		if err != nil {
+			e.abort(n, "AppendText", err)
+			return
+		}
+		e.dst = append(b, '"')
+	case opText:
+		text, err := a.pointer(n.typ).(encoding.TextMarshaler).MarshalText()
+		if err != nil {
+			e.abort(n, "MarshalText", err)
+			return
+		}
+		e.str(n, string(text))
+	case opJSON:
+		text, err := a.pointer(n.typ).(json.Marshaler).MarshalJSON()
+		if err == nil {
+			err = jsonwire.Valid(text, e.plan.opts.MaxDepth)
+		}
+		if err != nil {
+			e.abort(n, "MarshalJSON", err)
+			return
+		}
+		e.dst = jsonwire.AppendCompact(e.dst, text)
+	default:
+		e.err = fmt.Errorf("schema: values of type %s can only be received, not sent", n.typ)
+	}
+}
+
+// ownSchema holds what was appended from an offset on against the schema that
+// its type gives.
+func (e *encoder) ownSchema(n *node, at int) {
+	found, limit := n.own.findings(e.dst, at)
+	for _, f := range found {
+		e.fail(f.at, f.msg)
+	}
+	e.limit = e.limit || limit
+}
+
+func (e *encoder) str(n *node, s string) {
+	at := len(e.dst)
+	e.dst = jsonwire.AppendQuote(e.dst, s)
+	switch {
+	case n.enum != nil && !n.enum.hasString(s):
+		e.fail(at, n.enum.message(e.dst, at))
+	case n.str != nil:
+		if msg := n.str.checkString(s); msg != "" {
+			e.fail(at, msg)
+		}
+	}
+}
+
+func (e *encoder) integer(n *node, a address) {
+	at := len(e.dst)
+	v := a.getInt(n.size)
+	e.dst = strconv.AppendInt(e.dst, v, 10)
+	if v < n.lo || v > n.hi {
+		e.fail(at, n.outOfRange(e.dst[at:], false))
+	}
+	if n.num != nil || n.enum != nil {
+		e.checkNumber(n, at)
+	}
+}
+
+func (e *encoder) unsigned(n *node, a address) {
+	at := len(e.dst)
+	v := a.getUint(n.size)
+	e.dst = strconv.AppendUint(e.dst, v, 10)
+	if v < n.ulo || v > n.uhi {
+		e.fail(at, n.outOfRange(e.dst[at:], false))
+	}
+	if n.num != nil || n.enum != nil {
+		e.checkNumber(n, at)
+	}
+}
+
+// checkNumber checks the number that was appended from an offset on.
+func (e *encoder) checkNumber(n *node, at int) {
+	tok := e.dst[at:]
+	if n.num != nil {
+		if msg := n.num.check(tok, false); msg != "" {
+			e.fail(at, msg)
+		}
+	}
+	if n.enum != nil && !n.enum.has(tok) {
+		e.fail(at, n.enum.message(e.dst, at))
+	}
+}
+
+func (e *encoder) number(n *node, v json.Number) {
+	at := len(e.dst)
+	if v == "" {
+		v = "0" // as in encoding/json
+	}
+	if !isNumber([]byte(v)) {
+		e.fail(at, "expected a number in the json.Number, got "+quoteClipped(string(v)))
+		e.dst = append(e.dst, '0')
+		return
+	}
+	e.dst = append(e.dst, v...)
+	e.checkNumber(n, at)
+}
+
+func (e *encoder) float(n *node, a address) {
+	var f float64
+	if n.size == 4 {
+		f = float64(*as[float32](a))
+	} else {
+		f = *as[float64](a)
+	}
+	at := len(e.dst)
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		e.fail(at, fmt.Sprintf("expected a finite number, got %v, which JSON cannot express", f))
+		e.dst = append(e.dst, '0')
+		return
+	}
+	e.dst = appendFloat(e.dst, f, 8*int(n.size))
+	if n.num != nil || n.enum != nil {
+		e.checkNumber(n, at)
+	}
+}
+
+// appendFloat formats like JavaScript does, with the fewest digits that read
+// back as the same value.
+func appendFloat(dst []byte, f float64, bits int) []byte {
+	abs := math.Abs(f)
+	tiny, huge := 1e-6, 1e21
+	if bits == 32 {
+		tiny, huge = float64(float32(tiny)), float64(float32(huge))
+	}
+	if abs == 0 || abs >= tiny && abs < huge {
+		return strconv.AppendFloat(dst, f, 'f', -1, bits)
+	}
+	dst = strconv.AppendFloat(dst, f, 'e', -1, bits)
+	if n := len(dst); dst[n-4] == 'e' && dst[n-3] == '-' && dst[n-2] == '0' {
+		dst = append(dst[:n-2], dst[n-1]) // e-09 is e-9
+	}
+	return dst
+}
+
+func (e *encoder) pointer(n *node, a address) {
+	target, ok := a.load()
+	switch {
+	case ok:
+		e.value(n.elem, target)
+	case n.required:
+		e.fail(len(e.dst), "expected a value, got a nil "+n.typ.String())
+		e.dst = append(e.dst, "null"...)
+	default:
+		e.dst = append(e.dst, "null"...)
+	}
+}

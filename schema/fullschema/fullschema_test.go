@@ -1,0 +1,98 @@
+package fullschema_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/schema"
+	"mcpwire/schema/fullschema"
+)
+
+func TestMessages(t *testing.T) {
+	for _, c := range []struct{ schema, in, want string }{
+		{`{"properties":{"a":{"type":["integer","null"]}}}`, `{"a":"x"}`, `arguments.a: expected null or integer, got string`},
+		{`{"unevaluatedProperties":false}`, `{"a/b":1}`, `arguments["a/b"]: false schema`},
+		{`{"required":["a"],"properties":{"b":{"minimum":3}}}`, `{"b":1}`, `arguments: missing property 'a'; arguments.b: minimum: got 1, want 3`},
+		{`{"items":{"anyOf":[{"type":"string"},{"required":["u"],"properties":{"v":{"type":"null"}}}]}}`, `[{"u":1,"v":2}]`,
+			`arguments[0]: matches none of the alternatives; 1: expected string, got object; 2: /v: expected null, got number`},
+		{`{"oneOf":[{"type":"string"},{"type":"null"}]}`, `1`, `arguments: matches none of the alternatives; 1: expected string, got number; 2: expected null, got number`},
+		{`{"oneOf":[true,{"type":"null"}]}`, `null`, `arguments: 'oneOf' failed, subschemas 0, 1 matched`},
+		{`{"$ref":"#/$defs/a","$defs":{"a":{"type":"null"}}}`, `1`, `arguments: expected null, got number`},
+		{`{"anyOf":[false,false,false,false,false,false]}`, `1`, `arguments: matches none of the alternatives; 1: false schema; 2: false schema; 3: false schema; 4: false schema; and 2 more`},
+		{`{"items":false}`, `[1,2,3]`, `arguments[0]: false schema; arguments[1]: false schema; arguments[2]: false schema`},
+		{`{}`, `[1e1001]`, `arguments: number at byte 1: expected an exponent of at most 1000`},
+		{`{}`, `[-0.5e-99999999999999999999]`, `arguments: number at byte 1: expected an exponent of at most 1000`},
+		{`{"minLength":300}`, `"e5"`, `arguments: minLength: got 2, want 300`},
+		{`{}`, `{`, `arguments: unexpected EOF`},
+	} {
+		validate, err := fullschema.Engine([]byte(c.schema))
+		if err != nil {
+			t.Errorf("%s: %v", c.schema, err)
+			continue
+		}
+		err = validate([]byte(c.in))
+		var bad *schema.Error
+		if !errors.As(err, &bad) || err.Error() != c.want {
+			t.Errorf("%s\n%s\n got %v\nwant %s", c.schema, c.in, err, c.want)
+		}
+	}
+}
+
+func TestValid(t *testing.T) {
+	validate, err := fullschema.Engine([]byte(`{"unevaluatedItems":{"multipleOf":0.1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []string{`[0.3,1e1000]`, `{}`, ` [ ] `, `["1e9999"]`} {
+		if err := validate([]byte(in)); err != nil {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+}
+
+// TestNothingIsFetched covers every kind of reference that a loader might follow.
+func TestNothingIsFetched(t *testing.T) {
+	for _, ref := range []string{
+		"https://example.com/schema.json", "http://127.0.0.1:1/x", "file:///etc/hostname", "/etc/hostname", "other.json", "ftp://example.com/x", "urn:x:y",
+	} {
+		_, err := fullschema.Engine([]byte(`{"$ref":"` + ref + `"}`))
+		if err == nil || !strings.Contains(err.Error(), "nothing is fetched") {
+			t.Errorf("%s: got %v", ref, err)
+		}
+		_, err = fullschema.Engine([]byte(`{"$schema":"` + ref + `"}`))
+		if err == nil {
+			t.Errorf("$schema %s: no error", ref)
+		}
+	}
+}
+
+func TestEngineErrors(t *testing.T) {
+	for _, s := range []string{`{"type":"nonsense"}`, `{"pattern":"("}`, `{"$ref":"#/nowhere"}`, `{`, `{"minimum":1e2000}`, `1`} {
+		if _, err := fullschema.Engine([]byte(s)); err == nil {
+			t.Errorf("%s: no error", s)
+		}
+	}
+}
+
+// TestThroughCompile is how the package is meant to be used.
+func TestThroughCompile(t *testing.T) {
+	v, err := schema.Compile([]byte(`{ "allOf": [ {"properties": {"a": true}} ], "unevaluatedProperties": false }`), fullschema.Engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = v.Validate([]byte(`{"a":1,"b":2}`))
+	var got *schema.Error
+	if !errors.As(err, &got) {
+		t.Fatalf("got %v", err)
+	}
+	want := &schema.Error{Problems: []schema.Problem{{Pointer: "/b", Message: "false schema"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := v.Validate([]byte(`{"a":1,"a":2}`)); err == nil {
+		t.Error("duplicate names are accepted")
+	}
+}

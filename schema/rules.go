@@ -1,0 +1,251 @@
+package schema
+
+import (
+	"bytes"
+	"math"
+	"regexp"
+	"unicode/utf8"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// The rules here are the constraints on one value that hand-written schemas and
+// tags on Go types have in common. Each check returns what is wrong, or "". Where
+// nobody will read that, in a branch of anyOf, it is just failed.
+
+const failed = "failed"
+
+// numberRule constrains a number. The zero value allows every one.
+type numberRule struct {
+	bounds []bound
+	mult   *divisor
+	multOf string // as written
+	// lo and hi are the bounds that an integer must be within, if they are
+	// known as such; only then may quick be set.
+	lo, hi int64
+	quick  bool
+}
+
+// bound is one of minimum, maximum, exclusiveMinimum and exclusiveMaximum.
+type bound struct {
+	limit decimal
+	text  string
+	upper bool // a maximum
+	open  bool // exclusive
+}
+
+var boundKeywords = map[string]bound{
+	"minimum":          {},
+	"maximum":          {upper: true},
+	"exclusiveMinimum": {open: true},
+	"exclusiveMaximum": {upper: true, open: true},
+}
+
+// addBound adds a bound of the kind named by keyword, given as a JSON number.
+func (r *numberRule) addBound(keyword, number string) {
+	b := boundKeywords[keyword]
+	b.text = number
+	b.limit = parseDecimal([]byte(number))
+	r.bounds = append(r.bounds, b)
+}
+
+// setMultiple sets multipleOf, a JSON number greater than zero.
+func (r *numberRule) setMultiple(number string) {
+	r.multOf = number
+	r.mult = newDivisor(parseDecimal([]byte(number)))
+}
+
+// finish prepares the quick check of integers. Call it after the last change.
+func (r *numberRule) finish() {
+	r.lo, r.hi, r.quick = r.integerRange()
+	if r.mult != nil {
+		r.quick = false
+	}
+}
+
+// integerRange returns the int64 values within the bounds, and false if that
+// can't be told in such terms. The range may be empty, as lo > hi.
+func (r *numberRule) integerRange() (lo, hi int64, ok bool) {
+	lo, hi = math.MinInt64, math.MaxInt64
+	for _, b := range r.bounds {
+		n, ok := b.integer()
+		if !ok {
+			return 0, 0, false
+		}
+		switch {
+		case !b.upper && b.open:
+			if n == math.MaxInt64 {
+				return 0, 0, false
+			}
+			lo = max(lo, n+1)
+		case !b.upper:
+			lo = max(lo, n)
+		case b.open:
+			if n == math.MinInt64 {
+				return 0, 0, false
+			}
+			hi = min(hi, n-1)
+		default:
+			hi = min(hi, n)
+		}
+	}
+	return lo, hi, true
+}
+
+func (b bound) integer() (int64, bool) {
+	n, ok := b.limit.uint64()
+	switch {
+	case !ok || n > math.MaxInt64:
+		return 0, false
+	case b.limit.neg:
+		return -int64(n), true
+	}
+	return int64(n), true
+}
+
+// check returns what is wrong with the JSON number tok.
+func (r *numberRule) check(tok []byte, brief bool) string {
+	if r.quick && len(tok) < 19 {
+		if n, ok := jsonwire.ParseInt(tok); ok && n >= r.lo && n <= r.hi {
+			return ""
+		}
+	}
+	d := parseDecimal(tok)
+	for _, b := range r.bounds {
+		if msg := b.check(d); msg != "" {
+			if brief {
+				return failed
+			}
+			return "expected a number " + msg + ", got " + clipText(tok)
+		}
+	}
+	if r.mult != nil && !r.mult.divides(d) {
+		if brief {
+			return failed
+		}
+		return "expected a multiple of " + r.multOf + ", got " + clipText(tok)
+	}
+	return ""
+}
+
+func (b bound) check(d decimal) string {
+	c := d.compare(b.limit)
+	switch {
+	case !b.upper && !b.open && c < 0:
+		return "of at least " + b.text
+	case !b.upper && b.open && c <= 0:
+		return "greater than " + b.text
+	case b.upper && !b.open && c > 0:
+		return "of at most " + b.text
+	case b.upper && b.open && c >= 0:
+		return "less than " + b.text
+	}
+	return ""
+}
+
+// stringRule constrains a string. max is -1 if there is none.
+type stringRule struct {
+	min, max int // characters, that is code points
+	pattern  *regexp.Regexp
+	source   string // of pattern, as written
+}
+
+// checkRaw returns what is wrong with the string whose content is raw.
+func (r *stringRule) checkRaw(raw []byte, escaped, brief bool) string {
+	if r.min > 0 || r.max >= 0 {
+		n := len(raw)
+		// A character takes one byte to twelve. Mostly that says enough.
+		if n/12 < r.min || r.max >= 0 && n > r.max {
+			n = rawLen(raw, escaped)
+		}
+		if msg := r.checkLen(n, brief); msg != "" {
+			return msg
+		}
+	}
+	if r.pattern == nil {
+		return ""
+	}
+	text := raw
+	if escaped {
+		text = jsonwire.AppendUnquote(nil, raw)
+	}
+	if !r.pattern.Match(text) {
+		if brief {
+			return failed
+		}
+		return r.mismatch(quoteRaw(raw))
+	}
+	return ""
+}
+
+// checkString is checkRaw for a Go string.
+func (r *stringRule) checkString(s string) string {
+	if r.min > 0 || r.max >= 0 {
+		if msg := r.checkLen(utf8.RuneCountInString(s), false); msg != "" {
+			return msg
+		}
+	}
+	if r.pattern != nil && !r.pattern.MatchString(s) {
+		return r.mismatch(quoteClipped(s))
+	}
+	return ""
+}
+
+func (r *stringRule) checkLen(n int, brief bool) string {
+	switch {
+	case n >= r.min && (r.max < 0 || n <= r.max):
+		return ""
+	case brief:
+		return failed
+	case n < r.min:
+		return atLeast(r.min, "character", n)
+	}
+	return atMost(r.max, "character", n)
+}
+
+func (r *stringRule) mismatch(quoted string) string {
+	return "expected a string matching the pattern " + r.source + ", got " + quoted
+}
+
+// rawLen counts the code points of a JSON string's content.
+func rawLen(raw []byte, escaped bool) int {
+	if !escaped {
+		return utf8.RuneCount(raw)
+	}
+	n := 0
+	for len(raw) > 0 {
+		i := bytes.IndexByte(raw, '\\')
+		if i < 0 {
+			return n + utf8.RuneCount(raw)
+		}
+		n += utf8.RuneCount(raw[:i])
+		step := 2
+		if len(raw) > i+1 && raw[i+1] == 'u' {
+			step = 6
+			var buf [12]byte
+			if pair := raw[i:min(i+12, len(raw))]; len(pair) == 12 && pair[6] == '\\' && pair[7] == 'u' &&
+				utf8.RuneCount(jsonwire.AppendUnquote(buf[:0], pair)) == 1 {
+				step = 12
+			}
+		}
+		n++
+		raw = raw[min(i+step, len(raw)):]
+	}
+	return n
+}
+
+// sizeRule bounds the number of items or properties. max is -1 if there is
+// none.
+type sizeRule struct{ min, max int }
+
+func (r *sizeRule) check(n int, what string, brief bool) string {
+	switch {
+	case n >= r.min && (r.max < 0 || n <= r.max):
+		return ""
+	case brief:
+		return failed
+	case n < r.min:
+		return atLeast(r.min, what, n)
+	}
+	return atMost(r.max, what, n)
+}

@@ -1,0 +1,103 @@
+package schema
+
+import "mcpwire/internal/jsonwire"
+
+// Duplicate member names are refused wherever they stand. Parsers disagree on
+// which one counts, so that what was checked would not be what is used.
+
+// fewNames is up to how many names comparing each pair is faster than a map.
+const fewNames = 16
+
+// span is where a member's name stands, between its quotes.
+type span struct {
+	start, end int
+	escaped    bool
+}
+
+func (s span) name(text []byte) []byte {
+	if raw := text[s.start:s.end]; !s.escaped {
+		return raw
+	}
+	return jsonwire.AppendUnquote(nil, text[s.start:s.end])
+}
+
+// nameSet collects the member names of one object. As long as they are few they
+// are on a stack of names shared by all objects that are open, from base on;
+// the caller takes them off when the object ends.
+type nameSet struct {
+	base int
+	all  map[string]struct{} // instead, if there are more
+}
+
+// add adds the name n of text to the set and reports whether it is new.
+func (s *nameSet) add(text []byte, names []span, n span) ([]span, bool) {
+	if s.all == nil {
+		for _, other := range names[s.base:] {
+			if other.escaped || n.escaped {
+				if string(other.name(text)) == string(n.name(text)) {
+					return names, false
+				}
+			} else if other.end-other.start == n.end-n.start && string(text[other.start:other.end]) == string(text[n.start:n.end]) {
+				return names, false
+			}
+		}
+		if len(names)-s.base < fewNames {
+			return append(names, n), true
+		}
+		s.all = make(map[string]struct{}, 4*fewNames)
+		for _, other := range names[s.base:] {
+			s.all[string(other.name(text))] = struct{}{}
+		}
+	}
+	name := string(n.name(text))
+	if _, ok := s.all[name]; ok {
+		return names, false
+	}
+	s.all[name] = struct{}{}
+	return names, true
+}
+
+// nameSpan is name for a [nameSet].
+func (c *cursor) nameSpan() span {
+	start := min(c.i+1, len(c.b))
+	raw, escaped := c.name()
+	return span{start, start + len(raw), escaped}
+}
+
+// duplicates finds the duplicate member names in the value at the cursor, at
+// any depth, and passes the value. It reports at most limit.
+func (c *cursor) duplicates(limit int) (found []finding) {
+	type frame struct {
+		object bool
+		set    nameSet
+	}
+	var frameBuf [8]frame
+	var nameBuf [24]span
+	frames, names := append(frameBuf[:0], frame{}), nameBuf[:0]
+	for {
+		if top := &frames[len(frames)-1]; top.object {
+			start := c.i
+			n := c.nameSpan()
+			var ok bool
+			if names, ok = top.set.add(c.b, names, n); !ok && len(found) < limit {
+				found = append(found, finding{at: start, msg: duplicateProperty(c.b[n.start:n.end])})
+			}
+		}
+		switch ch := c.space(); ch {
+		case '{', '[':
+			if c.open() {
+				frames = append(frames, frame{object: ch == '{', set: nameSet{base: len(names)}})
+				continue
+			}
+		default:
+			c.skip()
+		}
+		for len(frames) > 1 && !c.more() {
+			names = names[:frames[len(frames)-1].set.base]
+			frames = frames[:len(frames)-1]
+		}
+		if len(frames) == 1 {
+			return found
+		}
+	}
+}
