@@ -1,0 +1,439 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+// with returns a server with one tool, t.
+func with(t testing.TB, opts *server.Options, fn func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error)) *server.Server {
+	t.Helper()
+	srv := server.New("test", "1", opts)
+	if err := server.AddTool(srv, "t", "", func(ctx context.Context, _ empty) (*mcp.CallToolResult, error) {
+		return fn(ctx, server.CallOf(ctx))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return srv
+}
+
+func TestProgress(t *testing.T) {
+	var got []error
+	srv := with(t, nil, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+		for _, v := range []struct{ progress, total float64 }{
+			{-1, 0}, {-1, 0}, {-2, 0}, {math.NaN(), 0}, {math.Inf(1), 0}, {0, math.NaN()}, {0, math.Inf(-1)}, {0, 10}, {1e-9, 10}, {1 << 52, 1e300}, {1e21, 1e21},
+		} {
+			got = append(got, call.Progress(v.progress, v.total, ""))
+		}
+		return nil, nil
+	})
+	c := connect(t, srv, modern)
+	c.must("tools/call", `{"_meta":{"progressToken":"p"},"name":"t"}`)
+	fails := func(err error) bool { return err != nil }
+	if diff := cmp.Diff([]bool{false, true, true, true, true, true, true, false, false, false, false}, collect(got, fails)); diff != "" {
+		t.Errorf("which fail (-want +got):\n%s", diff)
+	}
+	want := []string{
+		`notifications/progress {"progressToken":"p","progress":-1}`,
+		`notifications/progress {"progressToken":"p","progress":0,"total":10}`,
+		`notifications/progress {"progressToken":"p","progress":1e-09,"total":10}`,
+		`notifications/progress {"progressToken":"p","progress":4503599627370496,"total":1e+300}`,
+		`notifications/progress {"progressToken":"p","progress":1e+21,"total":1e+21}`,
+	}
+	if diff := cmp.Diff(want, c.takeNotes()); diff != "" {
+		t.Errorf("notifications (-want +got):\n%s", diff)
+	}
+}
+
+func collect[T, U any](list []T, f func(T) U) []U {
+	var out []U
+	for _, v := range list {
+		out = append(out, f(v))
+	}
+	return out
+}
+
+// TestProgressInOrder has many goroutines report at once: what is sent grows all the same.
+func TestProgressInOrder(t *testing.T) {
+	srv := with(t, nil, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+		var wg sync.WaitGroup
+		for g := range 8 {
+			wg.Go(func() {
+				for i := range 50 {
+					call.Progress(float64(i*8+g), 0, "")
+				}
+			})
+		}
+		wg.Wait()
+		return nil, nil
+	})
+	c := connect(t, srv, modern)
+	c.must("tools/call", `{"_meta":{"progressToken":1},"name":"t"}`)
+	last := -1.0
+	for _, n := range c.takeNotes() {
+		var p struct{ Progress float64 }
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(n, "notifications/progress ")), &p); err != nil || p.Progress <= last {
+			t.Fatalf("%s after %v: %v", n, last, err)
+		}
+		last = p.Progress
+	}
+	if last < 0 {
+		t.Error("no progress came")
+	}
+}
+
+// TestAfterTheEnd: a call that was answered, or cancelled, sends nothing more.
+func TestAfterTheEnd(t *testing.T) {
+	var call *server.Call
+	srv := with(t, nil, func(_ context.Context, c *server.Call) (*mcp.CallToolResult, error) {
+		call = c
+		return nil, nil
+	})
+	c := connect(t, srv, "2025-06-18")
+	c.must("tools/call", `{"_meta":{"progressToken":1},"name":"t"}`)
+	for _, err := range []error{call.Progress(1, 0, ""), call.Log(mcp.LevelError, "", 1)} {
+		if !errors.Is(err, jsonrpc.ErrRequestEnded) {
+			t.Errorf("got error %v, want ErrRequestEnded", err)
+		}
+	}
+	if !errors.Is(call.Err(), context.Canceled) {
+		t.Errorf("context after the end: %v", call.Err())
+	}
+	if got := c.takeNotes(); got != nil {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestLogLevels(t *testing.T) {
+	srv := with(t, nil, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+		for l := mcp.LevelDebug; l <= mcp.LevelEmergency; l++ {
+			if err := call.Log(l, "", l.String()); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+	names := []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+	legacy, now := connect(t, srv, "2025-11-25"), connect(t, srv, modern)
+	for i, name := range names {
+		legacy.must("logging/setLevel", `{"level":"`+name+`"}`)
+		legacy.must("tools/call", `{"name":"t"}`)
+		now.must("tools/call", `{"_meta":{"io.modelcontextprotocol/logLevel":"`+name+`"},"name":"t"}`)
+		want := collect(names[i:], func(name string) string {
+			return fmt.Sprintf(`notifications/message {"level":%q,"data":%q}`, name, name)
+		})
+		for _, c := range []*client{legacy, now} {
+			if diff := cmp.Diff(want, c.takeNotes()); diff != "" {
+				t.Errorf("%s, %s: notifications (-want +got):\n%s", c.revision, name, diff)
+			}
+		}
+	}
+}
+
+func TestLogData(t *testing.T) {
+	var got []error
+	srv := with(t, nil, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+		for _, data := range []any{
+			nil, "<a>\n\xff", map[string]int{"b": 1, "a": 2}, json.RawMessage("{\n\"x\": [ 1 ]\n}"),
+			math.NaN(), func() {}, json.RawMessage("{"), json.RawMessage("\"\xff\""), json.RawMessage(strings.Repeat("[", 600) + strings.Repeat("]", 600)),
+		} {
+			got = append(got, call.Log(mcp.LevelInfo, "lo\"g", data))
+		}
+		got = append(got, call.Log(mcp.LevelNone, "", 1), call.Log(mcp.LevelEmergency+1, "", 1))
+		return nil, nil
+	})
+	c := connect(t, srv, "2024-11-05")
+	c.must("tools/call", `{"name":"t"}`)
+	failed := collect(got, func(err error) bool { return err != nil })
+	if diff := cmp.Diff([]bool{false, false, false, false, true, true, true, true, true, true, true}, failed); diff != "" {
+		t.Errorf("which fail (-want +got):\n%s\n%v", diff, got)
+	}
+	want := []string{
+		`notifications/message {"level":"info","logger":"lo\"g","data":null}`,
+		`notifications/message {"level":"info","logger":"lo\"g","data":"\u003ca\u003e\n\ufffd"}`,
+		`notifications/message {"level":"info","logger":"lo\"g","data":{"a":2,"b":1}}`,
+		`notifications/message {"level":"info","logger":"lo\"g","data":{"x":[1]}}`,
+	}
+	if diff := cmp.Diff(want, c.takeNotes()); diff != "" {
+		t.Errorf("notifications (-want +got):\n%s", diff)
+	}
+}
+
+// records is a log that can be looked at.
+type records struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (r *records) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.Write(p)
+}
+
+// find returns the record with that message.
+func (r *records) find(t *testing.T, msg string) map[string]any {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for line := range bytes.Lines(r.buf.Bytes()) {
+		var record map[string]any
+		if err := json.Unmarshal(line, &record); err != nil {
+			t.Fatal(err)
+		}
+		if record["msg"] == msg {
+			return record
+		}
+	}
+	t.Fatalf("no record %q in\n%s", msg, r.buf.String())
+	return nil
+}
+
+func (r *records) logger(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(r, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+func TestLogger(t *testing.T) {
+	for _, goroutines := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var log records
+			srv := with(t, &server.Options{Logger: log.logger(slog.LevelDebug), Goroutines: goroutines}, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+				call.Logger().Info("hello", "k", 1)
+				time.Sleep(time.Second)
+				return nil, errors.New("no luck")
+			})
+			c := connect(t, srv, modern)
+			c.must("tools/call", `{"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},"name":"t"}`)
+			want := map[string]any{"level": "INFO", "msg": "hello", "id": "1", "method": "tools/call", "tool": "t", "trace": "0af7651916cd43dd8448eb211c80319c", "k": 1.0}
+			if diff := cmp.Diff(want, log.find(t, "hello")); diff != "" {
+				t.Errorf("the tool's record (-want +got):\n%s", diff)
+			}
+			want = map[string]any{"level": "DEBUG", "msg": "request", "id": "1", "method": "tools/call", "tool": "t", "duration": 1e9}
+			if diff := cmp.Diff(want, log.find(t, "request")); diff != "" {
+				t.Errorf("the request's record (-want +got):\n%s", diff)
+			}
+			want = map[string]any{"level": "DEBUG", "msg": "tool failed", "id": "1", "method": "tools/call", "tool": "t", "trace": "0af7651916cd43dd8448eb211c80319c", "error": "no luck"}
+			if diff := cmp.Diff(want, log.find(t, "tool failed")); diff != "" {
+				t.Errorf("the failure's record (-want +got):\n%s", diff)
+			}
+			if _, err := c.call(context.Background(), "no/such", "{}"); err == nil {
+				t.Error("no/such was answered")
+			}
+			if bytes.Contains(log.buf.Bytes(), []byte(`"level":"ERROR"`)) {
+				t.Errorf("a failure that is not the server's is logged as one:\n%s", log.buf.Bytes())
+			}
+		})
+	}
+}
+
+// TestCancelledContext sees each way in which a handler can notice that its call was cancelled.
+func TestCancelledContext(t *testing.T) {
+	for _, goroutines := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var seen []error
+			srv := with(t, &server.Options{Goroutines: goroutines}, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+				derived, stop := context.WithTimeout(ctx, time.Hour)
+				defer stop()
+				fired := make(chan struct{})
+				context.AfterFunc(ctx, func() { close(fired) })
+				<-derived.Done()
+				<-ctx.Done()
+				<-fired
+				seen = append(seen, ctx.Err(), call.Err(), derived.Err(), call.Log(mcp.LevelError, "", ""))
+				if server.CallOf(derived) != call || jsonrpc.RequestContext(derived) == nil {
+					t.Error("the call is not to be found from a derived context")
+				}
+				if _, ok := ctx.Deadline(); ok {
+					t.Error("there is a deadline")
+				}
+				return nil, nil
+			})
+			c := connect(t, srv, "2025-06-18")
+			ctx, cancel := context.WithCancel(context.Background())
+			go func() {
+				time.Sleep(time.Minute)
+				cancel()
+			}()
+			if _, err := c.call(ctx, "tools/call", `{"name":"t"}`); !errors.Is(err, context.Canceled) {
+				t.Errorf("call: %v", err)
+			}
+			synctest.Wait()
+			want := []error{context.Canceled, context.Canceled, context.Canceled, jsonrpc.ErrRequestEnded}
+			if !slices.EqualFunc(seen, want, errors.Is) {
+				t.Errorf("got %v, want %v", seen, want)
+			}
+		})
+	}
+}
+
+func TestToolTimeout(t *testing.T) {
+	for _, goroutines := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := with(t, &server.Options{ToolTimeout: time.Second, Goroutines: goroutines}, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+				began := time.Now()
+				if at, ok := ctx.Deadline(); !ok || !at.Equal(began.Add(time.Second)) {
+					t.Errorf("deadline %v, %t", at, ok)
+				}
+				derived, stop := context.WithCancel(ctx)
+				defer stop()
+				fired := make(chan struct{})
+				context.AfterFunc(ctx, func() { close(fired) })
+				<-derived.Done()
+				<-fired
+				if err := call.Progress(1, 0, "late"); err != nil {
+					t.Errorf("progress after the timeout, before the answer: %v", err)
+				}
+				if time.Since(began) != time.Second || ctx.Err() != context.DeadlineExceeded {
+					t.Errorf("after %v: %v", time.Since(began), ctx.Err())
+				}
+				return nil, fmt.Errorf("query: %w", ctx.Err())
+			})
+			if err := server.AddTool(srv, "quick", "", func(context.Context, empty) (string, error) { return "ok", nil }); err != nil {
+				t.Fatal(err)
+			}
+			c := connect(t, srv, modern)
+			got, err := c.result("t", "{}")
+			want := result{Text: "tool t did not finish within 1s", IsError: true}
+			if err != nil || got != want {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			for range 10 {
+				if got, err := c.result("quick", "{}"); err != nil || got.Text != "ok" {
+					t.Errorf("got %+v, %v", got, err)
+				}
+			}
+			// A subscription is no tool: it goes on.
+			listening, stop := context.WithCancel(context.Background())
+			ended := make(chan error, 1)
+			go func() {
+				_, err := c.call(listening, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+				ended <- err
+			}()
+			time.Sleep(time.Hour)
+			c.takeNotes()
+			srv.RemoveTools("quick")
+			synctest.Wait()
+			if got := c.takeNotes(); len(got) != 1 {
+				t.Errorf("after an hour: got %q", got)
+			}
+			stop()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("subscription: %v", err)
+			}
+		})
+	}
+}
+
+type secretError struct{ path string }
+
+func (e *secretError) Error() string { return "open " + e.path }
+
+// badJSON is an output that fails while it is encoded.
+type badJSON struct{}
+
+func (badJSON) MarshalJSON() ([]byte, error) { return nil, &secretError{"/home/me/.secret"} }
+
+func TestFailures(t *testing.T) {
+	nan := math.NaN()
+	meta := func(text string) *mcp.CallToolResult {
+		return &mcp.CallToolResult{Content: []mcp.Content{mcp.Text{Text: "x", Meta: json.RawMessage(text)}}}
+	}
+	returns := func(res *mcp.CallToolResult, err error) func(*server.Server) error {
+		return func(srv *server.Server) error {
+			return server.AddTool(srv, "t", "", func(context.Context, empty) (*mcp.CallToolResult, error) { return res, err })
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		add  func(*server.Server) error
+		want string // the error, or the tool's failure
+	}{
+		{"error", returns(nil, errors.New("no\nluck\xff")), "failure: no\nluck\ufffd"},
+		{"empty error", returns(nil, errors.New("")), "failure: "},
+		{"protocol error", returns(nil, &jsonrpc.Error{Code: -32602, Message: "m", Data: []byte(`{"a":1}`)}), `-32602 m {"a":1}`},
+		{"wrapped protocol error", returns(nil, fmt.Errorf("w: %w", jsonrpc.Errorf(7, "m"))), "7 m "},
+		{"protocol error without a code", returns(nil, &jsonrpc.Error{Message: "m"}), "-32603 m "},
+		{"protocol error with bad data", returns(nil, &jsonrpc.Error{Code: 1, Message: "m", Data: []byte("{")}), "1 m "},
+		{"panic", func(srv *server.Server) error {
+			return server.AddTool(srv, "t", "", func(context.Context, empty) (string, error) { panic("/etc/passwd") })
+		}, `-32603 internal error {"exception":"panic"}`},
+		{"panic with an error", func(srv *server.Server) error {
+			return server.AddTool(srv, "t", "", func(context.Context, empty) (string, error) { panic(&secretError{"/etc/passwd"}) })
+		}, `-32603 internal error {"exception":"server_test.secretError"}`},
+		{"nil block", returns(&mcp.CallToolResult{Content: []mcp.Content{mcp.Text{}, nil}}, nil), "-32603 tool t returned invalid output: content[1]: content block is nil "},
+		{"nil pointer to a block", returns(&mcp.CallToolResult{Content: []mcp.Content{(*mcp.Image)(nil)}}, nil), "-32603 tool t returned invalid output: content[0]: content block is nil "},
+		{"meta of a block not JSON", returns(meta(`{"a":`), nil), "-32603 tool t returned invalid output: content[0]: _meta: invalid JSON at byte 5: unexpected end of text, want a value "},
+		{"meta of a block not an object", returns(meta(`1`), nil), "-32603 tool t returned invalid output: content[0]: _meta must be a JSON object "},
+		{"meta not an object", returns(&mcp.CallToolResult{Meta: json.RawMessage(" \"{\"")}, nil), "-32603 tool t returned invalid output: _meta must be a JSON object "},
+		{"priority", returns(&mcp.CallToolResult{Content: []mcp.Content{mcp.Audio{Annotations: &mcp.Annotations{Priority: &nan}}}}, nil),
+			"-32603 tool t returned invalid output: content[0]: annotations: priority NaN is not from 0 to 1 "},
+		{"structured not JSON", returns(&mcp.CallToolResult{StructuredContent: json.RawMessage("{]")}, nil),
+			"-32603 tool t returned invalid output: structured content: invalid JSON at byte 1: unexpected ']', want a member name in quotes "},
+		{"structured empty", returns(&mcp.CallToolResult{StructuredContent: json.RawMessage{}}, nil),
+			"-32603 tool t returned invalid output: structured content: invalid JSON at byte 0: unexpected end of text, want a value "},
+		{"nil content", given[mcp.Content](nil), "-32603 tool t returned invalid output: content[0]: content block is nil "},
+		{"nil struct", given[*base](nil), "-32603 tool t returned invalid output: result: expected a value, got a nil *server_test.base "},
+		{"constraint", given(base{"A"}), `-32603 tool t returned invalid output: result.id: expected a string matching the pattern ^[a-z]+$, got "A" `},
+		{"own schema", func(srv *server.Server) error {
+			def := mcp.Tool{Name: "t", OutputSchema: json.RawMessage(`{"type":"object","required":["b"]}`)}
+			return server.AddToolWith(srv, def, func(context.Context, empty) (map[string]int, error) { return map[string]int{"a": 1}, nil })
+		}, `-32603 tool t returned invalid output: result: missing required property "b" `},
+		{"own schema, raw tool", func(srv *server.Server) error {
+			def := mcp.Tool{Name: "t", OutputSchema: json.RawMessage(`{"type":"object","required":["b"]}`)}
+			return srv.AddRawTool(def, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{StructuredContent: json.RawMessage(`{}`)}, nil
+			})
+		}, `-32603 tool t returned invalid output: result: missing required property "b" `},
+		{"own schema, nothing structured", func(srv *server.Server) error {
+			def := mcp.Tool{Name: "t", OutputSchema: json.RawMessage(`{"type":"object"}`)}
+			return srv.AddRawTool(def, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
+		}, "-32603 tool t returned invalid output: structured content is missing, though the tool has an output schema "},
+		{"own schema, but the tool failed", func(srv *server.Server) error {
+			def := mcp.Tool{Name: "t", OutputSchema: json.RawMessage(`{"type":"object"}`)}
+			return srv.AddRawTool(def, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) { return mcp.ErrorResult("down"), nil })
+		}, "failure: down"},
+		{"encoding fails", given(badJSON{}), `-32603 internal error {"exception":"server_test.secretError"}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := server.New("test", "1", nil)
+			if err := tt.add(srv); err != nil {
+				t.Fatal(err)
+			}
+			c := connect(t, srv, modern)
+			for range 8 { // the first on goroutines of their own, the last where they are read
+				got := ""
+				res, err := c.result("t", "{}")
+				if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+					got = fmt.Sprintf("%d %s %s", e.Code, e.Message, e.Data)
+				} else if err == nil && res.IsError {
+					got = "failure: " + res.Text
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Fatalf("(-want +got, %+v, %v):\n%s", res, err, diff)
+				}
+			}
+		})
+	}
+}

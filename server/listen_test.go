@@ -1,0 +1,260 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/server"
+)
+
+const (
+	listenTools = `{"notifications":{"toolsListChanged":true}}`
+	listenNone  = `{"notifications":{"promptsListChanged":true}}`
+)
+
+// listen opens a subscription in the background. What comes of it is sent to the channel.
+func (c *client) listen(ctx context.Context, params string) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.call(ctx, "subscriptions/listen", params)
+		ended <- err
+	}()
+	synctest.Wait()
+	return ended
+}
+
+// TestListChanged tells everybody who is entitled, and nobody else.
+func TestListChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := numbered(t, 1, 0)
+		clients := map[string]*client{
+			"legacy":               connect(t, srv, "2024-11-05"),
+			"legacy and listening": connect(t, srv, "2025-11-25"),
+			"modern":               connect(t, srv, modern),
+			"modern, listening":    connect(t, srv, modern),
+			"listening for others": connect(t, srv, modern),
+		}
+		both := clients["legacy and listening"]
+		both.revision = modern // from here on
+		both.listen(t.Context(), listenTools)
+		clients["modern, listening"].listen(t.Context(), listenTools)
+		clients["modern, listening"].listen(t.Context(), listenTools)
+		clients["listening for others"].listen(t.Context(), listenNone)
+		for _, c := range clients {
+			c.takeNotes()
+		}
+		addNumber(t, srv, 1)
+		synctest.Wait()
+		want := map[string][]string{
+			"legacy": {"1 × notifications/tools/list_changed "},
+			"legacy and listening": {
+				"1 × notifications/tools/list_changed ",
+				`1 × notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":2}}`,
+			},
+			"modern": nil,
+			"modern, listening": {
+				`1 × notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":1}}`,
+				`1 × notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":2}}`,
+			},
+			"listening for others": nil,
+		}
+		for name, c := range clients {
+			if diff := cmp.Diff(want[name], counted(c.takeNotes())); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+		srv.RemoveTools("none") // which changes nothing
+		synctest.Wait()
+		for name, c := range clients {
+			if got := c.takeNotes(); got != nil {
+				t.Errorf("%s: got %q", name, got)
+			}
+		}
+	})
+}
+
+func TestTooManySubscriptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := connect(t, numbered(t, 1, 0), modern)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := c.listen(ctx, listenNone)
+		for range 63 {
+			c.listen(t.Context(), listenNone)
+		}
+		if err := <-c.listen(t.Context(), listenTools); code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "limit 64") {
+			t.Errorf("the 65th: %v", err)
+		}
+		cancel()
+		if err := <-first; !errors.Is(err, context.Canceled) {
+			t.Errorf("the first: %v", err)
+		}
+		synctest.Wait()
+		again := c.listen(t.Context(), listenNone)
+		select {
+		case err := <-again:
+			t.Errorf("after one was given up: %v", err)
+		default:
+		}
+		if _, err := c.tool("0", "{}"); err != nil {
+			t.Errorf("a call beside them: %v", err)
+		}
+	})
+}
+
+// TestChangesWithoutAReader: a peer that does not read costs one goroutine, however many changes there are, and hears of them once when it does.
+func TestChangesWithoutAReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := numbered(t, 1, 0)
+		near, far := net.Pipe()
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(t.Context(), jsonrpc.NewFramer(far, nil)) }()
+		c := &client{t: t, revision: "2025-06-18", served: served}
+		send := func(text string) {
+			if _, err := near.Write([]byte(text + "\n")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		buf := make([]byte, 1<<16)
+		send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`)
+		if _, err := near.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+		send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for i := range 1000 {
+			addNumber(t, srv, 1+i)
+			synctest.Wait()
+		}
+		if more := runtime.NumGoroutine() - before; more > 2 {
+			t.Errorf("%d more goroutines", more)
+		}
+		heard := 0
+		for {
+			near.SetReadDeadline(time.Now().Add(time.Second))
+			n, err := near.Read(buf)
+			if err != nil {
+				break
+			}
+			heard += strings.Count(string(buf[:n]), "list_changed")
+		}
+		if heard != 2 {
+			t.Errorf("heard of %d changes, want the first, and the others together", heard)
+		}
+		near.Close()
+		if err := <-c.served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSubscriptionEnds: at the end of the server's life each subscription has its result, and nothing of it is logged as an error.
+func TestSubscriptionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log records
+		srv := server.New("test", "1", &server.Options{Logger: log.logger(slog.LevelWarn)})
+		near, far := net.Pipe()
+		ctx, stop := context.WithCancelCause(t.Context())
+		c := &client{t: t, revision: modern, served: make(chan error, 1)}
+		go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
+		c.conn = jsonrpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &jsonrpc.Options{Handler: c, Cancellation: cancellation{}})
+		go c.conn.Run(t.Context())
+		given, giveUp := context.WithCancel(t.Context())
+		gone := c.listen(given, listenTools)
+		ends := c.listen(t.Context(), listenTools)
+		giveUp()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("the one that was given up: %v", err)
+		}
+		synctest.Wait()
+		why := errors.New("maintenance")
+		stop(why)
+		if err := <-ends; err != nil {
+			t.Errorf("the one that ended: %v", err)
+		}
+		if err := <-c.served; !errors.Is(err, why) {
+			t.Errorf("Serve: %v", err)
+		}
+		c.conn.Close()
+		if log.buf.Len() > 0 {
+			t.Errorf("logged:\n%s", log.buf.String())
+		}
+	})
+}
+
+// TestServeMany runs many sessions on one server, of which none hears of the others' end.
+func TestServeMany(t *testing.T) {
+	srv := numbered(t, 1, 0)
+	stays := connect(t, srv, modern)
+	for _, revision := range append(legacyRevisions(), modern) {
+		t.Run(revision, func(t *testing.T) {
+			for range 5 {
+				c := connect(t, srv, revision)
+				if _, err := c.tool("0", "{}"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	if _, err := stays.tool("0", "{}"); err != nil {
+		t.Error(fmt.Errorf("after the others ended: %w", err))
+	}
+}
+
+// A stuck is a Framer on which a write of a list_changed does not come back until release is closed, not even when it is closed.
+type stuck struct {
+	in      chan string
+	release chan struct{}
+}
+
+func (s *stuck) ReadFrame() ([]byte, error) {
+	text, ok := <-s.in
+	if !ok {
+		return nil, io.EOF
+	}
+	return []byte(text), nil
+}
+
+func (s *stuck) WriteFrame(msg []byte) error {
+	if strings.Contains(string(msg), "list_changed") {
+		<-s.release
+	}
+	return nil
+}
+
+func (s *stuck) Close() error { return nil }
+
+// TestStuckWrite: a write that nothing can interrupt does not keep Serve, nor the server.
+func TestStuckWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := numbered(t, 1, 0)
+		f := &stuck{in: make(chan string), release: make(chan struct{})}
+		served := make(chan error, 1)
+		began := time.Now()
+		go func() { served <- srv.Serve(t.Context(), f) }()
+		f.in <- `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`
+		f.in <- `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+		synctest.Wait()
+		addNumber(t, srv, 1)
+		synctest.Wait()
+		close(f.in)
+		<-served
+		if d := time.Since(began); d > time.Minute {
+			t.Errorf("Serve took %v", d)
+		}
+		addNumber(t, srv, 2)
+		close(f.release)
+	})
+}

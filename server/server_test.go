@@ -1,0 +1,146 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+func TestRevisionOptions(t *testing.T) {
+	opts := &server.Options{Revisions: []mcp.Revision{mcp.Revision20260728, mcp.Revision20241105, mcp.Revision20260728}}
+	srv := server.New("test", "1", opts)
+	opts.Revisions[1] = mcp.Revision20250618 // it was copied
+	got := connect(t, srv, modern).must("server/discover", "{}")
+	if want := `"supportedVersions":["2026-07-28","2024-11-05"]`; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s in it", got, want)
+	}
+	for _, r := range []mcp.Revision{mcp.RevisionNone, mcp.LatestRevision + 1, 255} {
+		func() {
+			defer func() {
+				if v := recover(); v == nil || !strings.Contains(v.(string), "Options.Revisions") {
+					t.Errorf("New with revision %d: recovered %v", r, v)
+				}
+			}()
+			server.New("test", "1", &server.Options{Revisions: []mcp.Revision{mcp.Revision20250618, r}})
+		}()
+	}
+}
+
+func TestCacheHints(t *testing.T) {
+	for _, tt := range []struct {
+		opts server.Options
+		want string
+	}{
+		{server.Options{}, `"ttlMs":0,"cacheScope":"private"`},
+		{server.Options{ListTTL: -time.Hour}, `"ttlMs":0,"cacheScope":"private"`},
+		{server.Options{ListTTL: 1500 * time.Microsecond, ListPublic: true}, `"ttlMs":1,"cacheScope":"public"`},
+	} {
+		c := connect(t, server.New("test", "1", &tt.opts), modern)
+		for _, method := range []string{"server/discover", "tools/list"} {
+			if got := c.must(method, "{}"); !strings.Contains(got, tt.want) {
+				t.Errorf("%s: got %s, want %s in it", method, got, tt.want)
+			}
+		}
+	}
+}
+
+// TestIdentity sees that each revision is told what it knows of an Implementation.
+func TestIdentity(t *testing.T) {
+	srv := server.New("n", "v", &server.Options{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}})
+	short := `{"name":"n","version":"v"}`
+	titled := `{"name":"n","version":"v","title":"T"}`
+	full := `{"name":"n","version":"v","title":"T","description":"D","websiteUrl":"https://example.com","icons":[{"src":"data:,"}]}`
+	for revision, want := range map[string]string{"2024-11-05": short, "2025-03-26": short, "2025-06-18": titled, "2025-11-25": full} {
+		c := connect(t, srv, modern) // which shakes no hands by itself
+		c.revision = revision
+		got := c.must("initialize", `{"protocolVersion":"`+revision+`"}`)
+		if !strings.Contains(got, `"serverInfo":`+want) {
+			t.Errorf("%s: got %s, want %s in it", revision, got, want)
+		}
+	}
+	got := connect(t, srv, modern).must("tools/list", "{}")
+	if !strings.Contains(got, `"_meta":{"io.modelcontextprotocol/serverInfo":`+full+`}`) {
+		t.Errorf("modern: got %s, want %s in it", got, full)
+	}
+}
+
+// TestOwnServerInfo: a tool that answers for another server may say so.
+func TestOwnServerInfo(t *testing.T) {
+	for meta, want := range map[string]string{
+		`{}`:          `{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}`,
+		` { "a": 1 }`: `{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}`,
+		`{"io.modelcontextprotocol/serverInfo":{"name":"other"}}`:       `{"io.modelcontextprotocol/serverInfo":{"name":"other"}}`,
+		`{"io.modelcontextprotocol\/server\u0049nfo":{"name":"other"}}`: `{"io.modelcontextprotocol\/server\u0049nfo":{"name":"other"}}`,
+	} {
+		srv := with(t, nil, func(context.Context, *server.Call) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Meta: json.RawMessage(meta)}, nil
+		})
+		if got := connect(t, srv, modern).must("tools/call", `{"name":"t"}`); got != `{"content":[],"resultType":"complete","_meta":`+want+`}` {
+			t.Errorf("%s: got %s", meta, got)
+		}
+	}
+}
+
+// TestDrain: what was accepted is answered after the end of the server's context, but not beyond the timeout.
+func TestDrain(t *testing.T) {
+	for _, goroutines := range []bool{false, true} {
+		for _, tt := range []struct {
+			takes, timeout time.Duration
+			answered       bool
+		}{
+			{time.Minute, time.Hour, true},
+			{time.Hour, time.Minute, false},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				opts := &server.Options{DrainTimeout: tt.timeout, Goroutines: goroutines}
+				srv := with(t, opts, func(ctx context.Context, _ *server.Call) (*mcp.CallToolResult, error) {
+					select {
+					case <-ctx.Done():
+					case <-time.After(tt.takes):
+					}
+					return nil, nil
+				})
+				rec := &recorder{feed: feed{frames: []string{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{` + modernMeta + `},"name":"t"}}`}}}
+				err := srv.Serve(t.Context(), rec)
+				if answered := len(rec.got) == 1; answered != tt.answered || (err == nil) != tt.answered {
+					t.Errorf("got %q, %v", rec.got, err)
+				}
+			})
+		}
+	}
+}
+
+// A recorder is a feed that keeps the answers.
+type recorder struct {
+	feed
+	got []string
+}
+
+func (r *recorder) WriteFrame(msg []byte) error {
+	r.got = append(r.got, string(msg))
+	return nil
+}
+
+// TestTrace sees each message that crosses, with its direction.
+func TestTrace(t *testing.T) {
+	var got []string
+	srv := with(t, &server.Options{Trace: func(dir jsonrpc.Direction, message []byte) {
+		got = append(got, []string{"> ", "< "}[dir]+string(message))
+	}}, func(context.Context, *server.Call) (*mcp.CallToolResult, error) { return nil, nil })
+	ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	rec := &recorder{feed: feed{frames: []string{ping, "oops"}}}
+	if err := srv.Serve(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"> " + ping, `< {"jsonrpc":"2.0","id":1,"result":{}}`, "> oops", "< " + rec.got[1]}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

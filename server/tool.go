@@ -1,0 +1,215 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/schema"
+)
+
+// A tool is a registered tool.
+type tool struct {
+	def    mcp.Tool
+	seq    uint64 // order of registration
+	pace   jsonrpc.Pace
+	invoke func(c *Call, args, dst []byte) ([]byte, error)
+}
+
+var (
+	// ErrDuplicateTool is wrapped by the error of a registration under a name that is taken.
+	ErrDuplicateTool = errors.New("a tool with this name is registered already")
+	errNoName        = errors.New("a tool needs a name")
+	errName          = errors.New("a tool's name must be valid UTF-8")
+	errNotObject     = errors.New(`input schema must have "type":"object" at its root: use a struct or a map for the input`)
+	errNoFunc        = errors.New("a tool needs a function")
+)
+
+// AddTool registers a tool whose input and output schemas are those of the Go types, see [schema.Of]. In must be a struct or a map. Arguments are
+// checked against the schema before fn runs; what does not fit is answered with isError and a text that says which field and what was
+// expected.
+//
+// Out decides what the client gets: a string is a text block, an [mcp.Content] or a slice of them is the content, an [mcp.CallToolResult] (or a
+// pointer to one) is the whole result, and anything else becomes structured content, with its JSON text in a text block for clients that
+// know no other. A CallToolResult that has structured content and nothing else gets that block too.
+//
+// AddTool fails on a duplicate name (with [ErrDuplicateTool]), on a missing one, and on types that have no schema. It may be called while the server runs: clients are told that the list
+// has changed.
+func AddTool[In, Out any](s *Server, name, description string, fn func(context.Context, In) (Out, error)) error {
+	return AddToolWith(s, mcp.Tool{Name: name, Description: description}, fn)
+}
+
+// AddToolWith is AddTool with all that can be said of a tool. A schema in def takes the place of the one derived from the type: arguments have to
+// satisfy both.
+func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, In) (Out, error)) error {
+	if fn == nil {
+		return toolError(def.Name, errNoFunc)
+	}
+	in, err := inputOf[In](&def, s.opts.SchemaEngine)
+	if err != nil {
+		return toolError(def.Name, err)
+	}
+	encode, err := outputOf[Out](&def, s.opts.SchemaEngine)
+	if err != nil {
+		return toolError(def.Name, err)
+	}
+	return s.add(def, func(c *Call, args, dst []byte) ([]byte, error) {
+		var arg In
+		if err := in.decode(args, &arg); err != nil {
+			return c.appendFailure(dst, err.Error()), nil
+		}
+		out, err := fn(c, arg)
+		if err != nil {
+			return c.failed(dst, err)
+		}
+		return encode(c, dst, &out)
+	})
+}
+
+// AddRawTool registers a tool with a hand-written input schema (JSON Schema 2020-12 unless it says otherwise; no reference is ever fetched). fn gets
+// the arguments' JSON text, checked against the schema; it is valid until fn returns. A structured result is checked against def.OutputSchema
+// if there is one.
+func (s *Server) AddRawTool(def mcp.Tool, fn func(c *Call, args json.RawMessage) (*mcp.CallToolResult, error)) error {
+	if fn == nil {
+		return toolError(def.Name, errNoFunc)
+	}
+	if def.InputSchema == nil {
+		def.InputSchema = json.RawMessage(`{"type":"object"}`)
+	}
+	input, err := compile(&def.InputSchema, s.opts.SchemaEngine)
+	if err != nil {
+		return toolError(def.Name, fmt.Errorf("input schema: %w", err))
+	}
+	encode, err := outputOf[*mcp.CallToolResult](&def, s.opts.SchemaEngine)
+	if err != nil {
+		return toolError(def.Name, err)
+	}
+	return s.add(def, func(c *Call, args, dst []byte) ([]byte, error) {
+		if err := input.Validate(args); err != nil {
+			return c.appendFailure(dst, err.Error()), nil
+		}
+		out, err := fn(c, args)
+		if err != nil {
+			return c.failed(dst, err)
+		}
+		return encode(c, dst, &out)
+	})
+}
+
+// An input decodes and checks a tool's arguments.
+type input[In any] struct {
+	typed *schema.Typed[In]
+	extra *schema.Validator // of a schema that was given; nil if none was
+}
+
+func inputOf[In any](def *mcp.Tool, engine schema.Engine) (*input[In], error) {
+	typed, err := schema.Of[In](&schema.Options{Engine: engine})
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	in := &input[In]{typed: typed}
+	if def.InputSchema == nil {
+		def.InputSchema = typed.JSON()
+	} else if in.extra, err = compile(&def.InputSchema, engine); err != nil {
+		return nil, fmt.Errorf("input schema: %w", err)
+	}
+	return in, nil
+}
+
+func (in *input[In]) decode(args []byte, v *In) error {
+	if in.extra != nil {
+		if err := in.extra.Validate(args); err != nil {
+			return err
+		}
+	}
+	return in.typed.Decode(args, v)
+}
+
+// compile compiles a hand-written schema and puts its text on one line.
+func compile(text *json.RawMessage, engine schema.Engine) (*schema.Validator, error) {
+	v, err := schema.Compile(*text, engine)
+	if err != nil {
+		return nil, err
+	}
+	*text = jsonwire.AppendCompact(nil, *text)
+	return v, nil
+}
+
+func isObjectSchema(text []byte) bool {
+	if text[0] != '{' {
+		return false
+	}
+	members := jsonwire.ObjectMembers(text)
+	for members.Next() {
+		if members.KeyIs("type") {
+			return string(members.Value()) == `"object"`
+		}
+	}
+	return false
+}
+
+func toolError(name string, err error) error { return fmt.Errorf("tool %q: %w", name, err) }
+
+// add registers the tool.
+func (s *Server) add(def mcp.Tool, invoke func(c *Call, args, dst []byte) ([]byte, error)) error {
+	switch {
+	case def.Name == "":
+		return toolError(def.Name, errNoName)
+	case !utf8.ValidString(def.Name):
+		return toolError(def.Name, errName)
+	case !isObjectSchema(def.InputSchema):
+		return toolError(def.Name, errNotObject)
+	}
+	if err := mcp.CheckMeta(def.Meta); err != nil {
+		return toolError(def.Name, err)
+	}
+	def = clone(def)
+	s.mu.Lock()
+	if s.tools[def.Name] != nil {
+		s.mu.Unlock()
+		return toolError(def.Name, ErrDuplicateTool)
+	}
+	s.nextSeq++
+	s.tools[def.Name] = &tool{def: def, seq: s.nextSeq, invoke: invoke}
+	s.set.Store(nil)
+	s.mu.Unlock()
+	s.announce()
+	return nil
+}
+
+// clone copies what the caller could still change. The schemas are the server's already.
+func clone(def mcp.Tool) mcp.Tool {
+	def.Meta = bytes.Clone(def.Meta)
+	def.Icons = slices.Clone(def.Icons)
+	if def.Annotations != nil {
+		a := *def.Annotations
+		def.Annotations = &a
+	}
+	return def
+}
+
+// RemoveTools takes tools out and tells clients that the list has changed. Names that are not registered are passed over. Calls under way go on.
+func (s *Server) RemoveTools(names ...string) {
+	s.mu.Lock()
+	changed := false
+	for _, name := range names {
+		if s.tools[name] != nil {
+			delete(s.tools, name)
+			changed = true
+		}
+	}
+	if changed {
+		s.set.Store(nil)
+	}
+	s.mu.Unlock()
+	if changed {
+		s.announce()
+	}
+}

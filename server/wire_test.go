@@ -1,0 +1,281 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+// A mode is a way of running handlers. Warm means that the server has learnt of its tools that they are quick, so that it runs them on the goroutine
+// that reads.
+type mode struct {
+	name             string
+	goroutines, warm bool
+}
+
+var modes = []mode{{"adaptive", false, false}, {"warm", false, true}, {"goroutines", true, false}}
+
+const patience = 20 * time.Second
+
+// TestTranscripts plays each script over every carrier, in both framings and all modes.
+func TestTranscripts(t *testing.T) {
+	all := scripts(t)
+	if *update {
+		for _, s := range all {
+			updateScript(t, s)
+		}
+		return
+	}
+	for _, carrier := range carriers {
+		for _, framing := range []string{"line", "header"} {
+			for _, m := range modes {
+				t.Run(carrier.name+"/"+framing+"/"+m.name, func(t *testing.T) {
+					for _, s := range all {
+						if s.framing == "" || s.framing == framing {
+							playAll(t, s, func(t *testing.T, revision string) *play {
+								return &play{script: s, revision: revision, framing: framing, mode: m, open: carrier.open, bubble: carrier.bubble}
+							})
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// playAll plays a script in each of its revisions.
+func playAll(t *testing.T, s *script, newPlay func(t *testing.T, revision string) *play) {
+	file := strings.TrimSuffix(filepath.Base(s.file), ".txtar")
+	for _, revision := range s.revisions {
+		t.Run(strings.TrimSuffix(file+"/"+s.name+"/"+revision, "/"), func(t *testing.T) {
+			p := newPlay(t, revision)
+			if !p.bubble {
+				p.run(t)
+				return
+			}
+			synctest.Test(t, p.run)
+		})
+	}
+}
+
+func updateScript(t *testing.T, s *script) {
+	framing := s.framing
+	if framing == "" {
+		framing = "line"
+	}
+	p := &play{script: s, revision: s.revisions[0], framing: framing, mode: modes[0], open: openNetPipe, bubble: true}
+	synctest.Test(t, p.run)
+	if err := s.update(p.got); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A play is one run of a script.
+type play struct {
+	*script
+	revision, framing string
+	mode              mode
+	open              func(t *testing.T) *wire
+	bubble            bool
+	observe           func(sent bool, message string) // may be nil
+
+	wire   *wire
+	vars   vars
+	frames chan string
+	ended  chan error
+	closed bool
+	got    [][]string
+}
+
+func (p *play) run(t *testing.T) {
+	p.vars = maps.Clone(standing)
+	if p.revision != "" {
+		p.vars["$REVISION"] = p.revision
+	}
+	p.start(t)
+	if p.handshake != "" {
+		p.shakeHands(t)
+	}
+	for i := range p.steps {
+		p.step(t, &p.steps[i])
+	}
+	p.finish(t)
+}
+
+// start starts the server, and a goroutine that reads what it sends.
+func (p *play) start(t *testing.T) {
+	opts := p.options
+	opts.Goroutines = p.mode.goroutines
+	if r, ok := mcp.ParseRevision(p.revision); ok && p.speaksOne {
+		opts.Revisions = []mcp.Revision{r}
+	}
+	srv := newWireServer(t, &opts, p.tools)
+	if p.mode.warm {
+		warm(t, srv)
+	}
+	p.wire = p.open(t)
+	p.frames, p.ended = make(chan string, 1000), make(chan error, 1)
+	go func() { p.ended <- srv.Serve(context.Background(), jsonrpc.NewFramer(p.wire.server, nil)) }()
+	r := bufio.NewReader(p.wire.r)
+	go func() {
+		defer close(p.frames)
+		for {
+			text, err := readFrame(r, p.framing)
+			if err != nil {
+				if err != io.EOF {
+					t.Errorf("read: %v", err)
+				}
+				return
+			}
+			p.frames <- text
+		}
+	}()
+}
+
+func (p *play) shakeHands(t *testing.T) {
+	p.send(t, frame{text: `{"jsonrpc":"2.0","id":"shake","method":"initialize","params":{"protocolVersion":"` + p.handshake + `","capabilities":{},"clientInfo":{"name":"script","version":"1"}}}`})
+	if got := p.receive(t, 1); len(got) != 1 || !strings.Contains(got[0], p.vars.expand(`"protocolVersion":"`+p.handshake+`"`)) {
+		t.Fatalf("handshake: got %q", got)
+	}
+	p.send(t, frame{text: `{"jsonrpc":"2.0","method":"notifications/initialized"}`})
+}
+
+func (p *play) send(t *testing.T, f frame) {
+	t.Helper()
+	if f.eof {
+		p.closed = true
+		p.wire.w.Close()
+		return
+	}
+	text := p.vars.expand(f.text)
+	if !f.raw {
+		if p.observe != nil {
+			p.observe(true, text)
+		}
+		text = frameText(p.framing, text)
+	}
+	if _, err := io.WriteString(p.wire.w, text); err != nil {
+		t.Errorf("send: %v", err)
+	}
+}
+
+func (p *play) step(t *testing.T, s *step) {
+	for _, f := range s.send {
+		p.send(t, f)
+	}
+	got := p.receive(t, len(s.want))
+	for i, text := range got {
+		got[i] = p.vars.fold(text)
+	}
+	p.got = append(p.got, got)
+	if *update {
+		return
+	}
+	want := s.want
+	if p.unordered {
+		got, want = sorted(got), sorted(want)
+	}
+	if diff := cmp.Diff(append([]string{}, want...), append([]string{}, got...)); diff != "" {
+		t.Fatalf("answers to line %d (-want +got):\n%s", s.at+1, diff)
+	}
+}
+
+// receive returns the answers so far. In a bubble these are all there will be; else it waits for n.
+func (p *play) receive(t *testing.T, n int) []string {
+	var got []string
+	take := func(text string) {
+		if p.observe != nil {
+			p.observe(false, text)
+		}
+		got = append(got, text)
+	}
+	if !p.bubble {
+		for len(got) < n {
+			select {
+			case text, ok := <-p.frames:
+				if !ok {
+					t.Fatalf("the server hung up after %d of %d answers: %q", len(got), n, got)
+				}
+				take(text)
+			case <-time.After(patience):
+				t.Fatalf("%d of %d answers came: %q", len(got), n, got)
+			}
+		}
+		return got
+	}
+	for {
+		synctest.Wait()
+		select {
+		case text, ok := <-p.frames:
+			if !ok {
+				return got
+			}
+			take(text)
+		default:
+			return got
+		}
+	}
+}
+
+// finish ends the input and sees that nothing comes that was not asked for.
+func (p *play) finish(t *testing.T) {
+	if !p.closed {
+		p.send(t, frame{eof: true})
+	}
+	timeout := time.After(patience)
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	case <-timeout:
+		t.Error("Serve does not return")
+	}
+	for text := range p.frames {
+		if !*update {
+			t.Errorf("unexpected: %s", text)
+		}
+	}
+	p.wire.close()
+}
+
+// warm has the server learn that its tools are quick.
+func warm(t *testing.T, srv *server.Server) {
+	t.Helper()
+	f := &feed{}
+	for _, call := range warmCalls {
+		for range 10 {
+			f.frames = append(f.frames, `{"jsonrpc":"2.0","id":`+jsonrpc.IntID(int64(len(f.frames))).String()+`,"method":"tools/call","params":{"_meta":{`+modernMeta+`},`+call+`}}`)
+		}
+	}
+	if err := srv.Serve(context.Background(), f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A feed is a Framer that hands out frames, then ends.
+type feed struct{ frames []string }
+
+func (f *feed) ReadFrame() ([]byte, error) {
+	if len(f.frames) == 0 {
+		return nil, io.EOF
+	}
+	frame := f.frames[0]
+	f.frames = f.frames[1:]
+	return []byte(frame), nil
+}
+
+func (f *feed) WriteFrame([]byte) error { return nil }
+func (f *feed) Close() error            { return nil }

@@ -1,0 +1,257 @@
+package server_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+// A wire transcript is a txtar file in testdata; each of its sections is a script that is played on a connection, and a server, of its own:
+//
+//	> {"jsonrpc":…}     a frame that is sent
+//	>& {"jsonrpc":…}    the same, but the next one is sent at once, without waiting for answers
+//	>q "\xef\xbb\xbf"   a frame as a Go string
+//	>raw "Content-…"    bytes that are sent without framing
+//	< {"jsonrpc":…}     a frame that must come, byte for byte, before the next one is sent; and no other may
+//	@eof                the end of input. It is also the end of each script
+//	# …                 a comment
+//
+// What may stand at the top of a script:
+//
+//	@unordered          the answers between two frames may come in any order
+//	@revision legacy    play it in each of the revisions listed (legacy is all with a handshake); $REVISION is the one
+//	@handshake          begin with a handshake, in $REVISION or in the revision named
+//	@speaks R R         what the server speaks, may be $REVISION; @lenient, @pages N, @tools NAME… are other options of it
+//	@framing line       play it in this framing only
+//
+// $MODERN stands for the two members that the _meta of a modern request must have, $SERVER for the one that its result has, $CURSOR for the last
+// nextCursor, $DIGITS for a long number, $LONG for a long text, $DEEP and $TOODEEP for arrays in arrays. With -update, the answers are written
+// into the files.
+type script struct {
+	file, name string
+	revisions  []string // at least one, may be ""
+	handshake  string   // "" for none
+	unordered  bool
+	speaksOne  bool // the server speaks nothing but $REVISION
+	framing    string
+	tools      []string
+	options    server.Options
+	steps      []step
+	lines      []string // of the file
+}
+
+// A step is one or more frames and what comes back.
+type step struct {
+	send []frame
+	want []string
+	at   int // the line in script.lines behind which answers belong
+}
+
+type frame struct {
+	text string
+	raw  bool // not to be framed
+	eof  bool
+}
+
+const (
+	modernMeta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
+	serverMeta = `"io.modelcontextprotocol/serverInfo":{"name":"wire","version":"1.0"}`
+)
+
+// standing are the vars that all scripts have.
+var standing = vars{
+	"$MODERN":  modernMeta,
+	"$SERVER":  serverMeta,
+	"$DIGITS":  strings.Repeat("7", 5000),
+	"$LONG":    strings.Repeat("long", 50_000),
+	"$DEEP":    strings.Repeat("[", 509) + strings.Repeat("]", 509),
+	"$TOODEEP": strings.Repeat("[", 513) + strings.Repeat("]", 513),
+}
+
+func legacyRevisions() []string {
+	var all []string
+	for _, r := range mcp.Revisions() {
+		if !r.Modern() {
+			all = append(all, r.String())
+		}
+	}
+	return all
+}
+
+// scripts reads all transcripts.
+func scripts(t testing.TB) []*script {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	var all []*script
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, section := range archive.Files {
+			s, err := parseScript(file, section.Name, string(section.Data))
+			if err != nil {
+				t.Fatalf("%s: %s: %v", file, section.Name, err)
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func parseScript(file, name, text string) (*script, error) {
+	s := &script{file: file, name: name, revisions: []string{""}, lines: strings.Split(strings.TrimRight(text, "\n"), "\n")}
+	open := false // the last step takes more frames
+	add := func(f frame, at int) {
+		if !open {
+			s.steps = append(s.steps, step{})
+		}
+		last := &s.steps[len(s.steps)-1]
+		last.send = append(last.send, f)
+		last.at = at
+	}
+	for i, line := range s.lines {
+		word, rest, _ := strings.Cut(line, " ")
+		switch {
+		case word == ">", word == ">&":
+			add(frame{text: rest}, i)
+			open = word == ">&"
+		case word == ">q", word == ">raw":
+			text, err := strconv.Unquote(rest)
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %w", i+1, err)
+			}
+			add(frame{text: text, raw: word == ">raw"}, i)
+			open = false
+		case word == "@eof":
+			add(frame{eof: true}, i)
+			open = false
+		case word == "<":
+			if len(s.steps) == 0 {
+				return nil, fmt.Errorf("line %d: an answer to nothing", i+1)
+			}
+			last := &s.steps[len(s.steps)-1]
+			last.want = append(last.want, rest)
+		case strings.HasPrefix(word, "@"):
+			if err := s.directive(word[1:], strings.Fields(rest)); err != nil {
+				return nil, fmt.Errorf("line %d: %w", i+1, err)
+			}
+		case word != "" && word[0] != '#':
+			return nil, fmt.Errorf("line %d: %q is neither a frame nor a directive", i+1, line)
+		}
+	}
+	return s, nil
+}
+
+func (s *script) directive(name string, args []string) (err error) {
+	o := &s.options
+	switch name {
+	case "revision":
+		if s.revisions = args; slices.Equal(args, []string{"legacy"}) {
+			s.revisions = legacyRevisions()
+		}
+	case "handshake":
+		s.handshake = strings.Join(args, "")
+		if s.handshake == "" {
+			s.handshake = "$REVISION"
+		}
+	case "speaks":
+		for _, date := range args {
+			if s.speaksOne = date == "$REVISION"; s.speaksOne {
+				break
+			}
+			r, ok := mcp.ParseRevision(date)
+			if !ok {
+				return fmt.Errorf("no revision %q", date)
+			}
+			o.Revisions = append(o.Revisions, r)
+		}
+	case "lenient":
+		o.Lenient = true
+	case "pages":
+		o.PageSize, err = strconv.Atoi(args[0])
+	case "public":
+		o.ListPublic, o.ListTTL = true, time.Hour
+	case "instructions":
+		o.Instructions = strings.Join(args, " ")
+	case "tools":
+		s.tools = args
+	case "framing":
+		s.framing = args[0]
+	case "unordered":
+		s.unordered = true
+	default:
+		return fmt.Errorf("no directive @%s", name)
+	}
+	return err
+}
+
+// update writes the answers that got holds for each step into the file.
+func (s *script) update(got [][]string) error {
+	byLine := map[int][]string{}
+	for i, answers := range got {
+		if was := s.steps[i].want; s.unordered && slices.Equal(sorted(was), sorted(answers)) {
+			answers = was // in whichever order they came this time
+		}
+		byLine[s.steps[i].at] = answers
+	}
+	var b strings.Builder
+	for i, line := range s.lines {
+		if strings.HasPrefix(line, "< ") {
+			continue
+		}
+		b.WriteString(line + "\n")
+		for _, answer := range byLine[i] {
+			b.WriteString("< " + answer + "\n")
+		}
+	}
+	archive, err := txtar.ParseFile(s.file)
+	if err != nil {
+		return err
+	}
+	for i := range archive.Files {
+		if archive.Files[i].Name == s.name {
+			archive.Files[i].Data = []byte(b.String())
+		}
+	}
+	return os.WriteFile(s.file, txtar.Format(archive), 0o666)
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
+
+// vars are what stands for something else in a script.
+type vars map[string]string
+
+func (v vars) expand(text string) string {
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		text = strings.ReplaceAll(text, name, v[name])
+	}
+	return text
+}
+
+// fold is the reverse, for answers.
+func (v vars) fold(text string) string {
+	if _, after, ok := strings.Cut(text, `"nextCursor":"`); ok {
+		v["$CURSOR"], _, _ = strings.Cut(after, `"`)
+	}
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		if v[name] != "" {
+			text = strings.ReplaceAll(text, v[name], name)
+		}
+	}
+	return text
+}
