@@ -1,0 +1,189 @@
+package archtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A row says what one package may import besides the standard library. It is
+// also the table of doc/architecture.md.
+type row struct {
+	layer int
+	pkg   string
+	// imports are packages of this module, each of a lower layer or below
+	// pkg itself. The word anyLower stands for all of lower layers.
+	imports []string
+	// modules are the other modules that the package may use.
+	modules []string
+}
+
+// anyLower allows the import of every package of a lower layer.
+const anyLower = "anything lower"
+
+var table = []row{
+	{0, "internal/jsonwire", nil, nil},
+	{0, "internal/sse", nil, nil},
+	{1, "jsonrpc", []string{"internal/jsonwire"}, nil},
+	{2, "mcp", []string{"jsonrpc", "internal/jsonwire"}, nil},
+	// Serving on real descriptors and supervising processes needs system
+	// calls that package syscall does not have for all platforms.
+	{2, "stdio", []string{"jsonrpc"}, []string{"golang.org/x/sys"}},
+	{2, "capture", []string{"jsonrpc", "internal/jsonwire"}, nil},
+	{3, "internal/era", []string{"mcp", "jsonrpc", "internal/jsonwire"}, nil},
+	{3, "schema", []string{"mcp", "internal/jsonwire"}, nil},
+	// The full validator is apart from schema so that only those who ask for
+	// it link it.
+	{4, "schema/fullschema", []string{"schema", "internal/jsonwire"}, []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
+	{3, "auth", nil, nil},
+	{4, "server", []string{"internal/era", "schema", "mcp", "jsonrpc", "internal/jsonwire"}, nil},
+	{4, "client", []string{"internal/era", "mcp", "jsonrpc"}, nil},
+	{4, "streamable", []string{"internal/era", "internal/sse", "auth", "mcp", "jsonrpc"}, nil},
+	{4, "check", []string{"internal/era", "capture", "mcp", "jsonrpc"}, nil},
+	{5, "mcptest", []string{"server", "client", "capture"}, nil},
+	{5, "internal/tap", []string{anyLower}, nil},
+	{5, "internal/bridge", []string{anyLower}, nil},
+	{5, "internal/gateway", []string{anyLower}, nil},
+	{5, "internal/cluster", []string{anyLower}, nil},
+	{5, "internal/ui", []string{anyLower}, nil},
+	{5, "internal/tui", []string{anyLower}, nil},
+	{6, "internal/cli", []string{anyLower}, nil},
+	{7, "cmd/mcpwire", []string{"internal/cli"}, nil},
+	{8, "internal/archtest", nil, nil},
+}
+
+// rowOf returns the row of a package, or nil.
+func rowOf(name string) *row {
+	i := slices.IndexFunc(table, func(r row) bool { return r.pkg == name })
+	if i < 0 {
+		return nil
+	}
+	return &table[i]
+}
+
+// allows reports whether r's package may import the package of another row.
+func (r row) allows(other *row) bool {
+	if slices.Contains(r.imports, anyLower) {
+		return other.layer < r.layer
+	}
+	return slices.Contains(r.imports, other.pkg)
+}
+
+// checkImports complains of each import of p that its row does not allow.
+func checkImports(p pkg) []string {
+	r := rowOf(p.rel())
+	if r == nil {
+		return []string{fmt.Sprintf("%s: the package has no row in the table of layers_test.go and doc/architecture.md", p.rel())}
+	}
+	var complaints []string
+	for _, path := range p.Imports {
+		first, _, _ := strings.Cut(path, "/")
+		switch {
+		case path == p.Module.Path || strings.HasPrefix(path, p.Module.Path+"/"):
+			name := strings.TrimPrefix(path, p.Module.Path+"/")
+			other := rowOf(name)
+			if other == nil {
+				complaints = append(complaints, fmt.Sprintf("%s imports %s, which has no row", r, name))
+			} else if !r.allows(other) {
+				complaints = append(complaints, fmt.Sprintf("%s may not import %s", r, other))
+			}
+		case strings.Contains(first, "."): // not of the standard library
+			if !slices.ContainsFunc(r.modules, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") }) {
+				complaints = append(complaints, fmt.Sprintf("%s may not use %s", r, path))
+			}
+		}
+	}
+	return complaints
+}
+
+// String names a row and what it allows, for messages.
+func (r row) String() string {
+	allowed := append(slices.Clone(r.imports), r.modules...)
+	return fmt.Sprintf("%s (row: layer %d, may import [%s])", r.pkg, r.layer, strings.Join(allowed, ", "))
+}
+
+func TestLayers(t *testing.T) {
+	for _, goos := range platforms {
+		t.Run(goos, func(t *testing.T) {
+			for _, p := range goList(t, goos, "./...") {
+				report(t, checkImports(p))
+			}
+		})
+	}
+}
+
+// TestTable checks the table itself: each package once, arrows only downward,
+// except to a package's own parent folder.
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range table {
+		if seen[r.pkg] {
+			t.Errorf("%s has two rows", r.pkg)
+		}
+		seen[r.pkg] = true
+		for _, name := range r.imports {
+			if name == anyLower {
+				continue
+			}
+			if other := rowOf(name); other == nil || other.layer >= r.layer {
+				t.Errorf("%s: the arrow to %s does not point down", r, name)
+			}
+		}
+	}
+}
+
+// noHTTP are the packages that a stdio server or client consists of: carrying
+// net/http would cost it megabytes of idle memory and milliseconds of start.
+var noHTTP = []string{"jsonrpc", "mcp", "schema", "server", "client", "stdio"}
+
+func TestNoHTTP(t *testing.T) {
+	for _, goos := range platforms {
+		t.Run(goos, func(t *testing.T) {
+			for _, p := range goList(t, goos, "./...") {
+				if slices.Contains(noHTTP, p.rel()) && slices.Contains(p.Deps, "net/http") {
+					t.Errorf("%s reaches net/http; 'go list -deps ./%[1]s' shows what it links", p.rel())
+				}
+			}
+		})
+	}
+}
+
+// TestCheckImports shows that the check sees what it is there for.
+func TestCheckImports(t *testing.T) {
+	of := func(path string, imports ...string) pkg {
+		p := pkg{ImportPath: "mcpwire/" + path, Imports: imports}
+		p.Module = &struct {
+			Path string
+			Main bool
+		}{"mcpwire", true}
+		return p
+	}
+	for _, tt := range []struct {
+		name string
+		pkg  pkg
+		want []string
+	}{
+		{"allowed", of("server", "context", "mcpwire/mcp", "mcpwire/internal/era"), nil},
+		{"module", of("stdio", "golang.org/x/sys/unix"), nil},
+		{"anything lower", of("internal/cli", "mcpwire/server", "mcpwire/internal/tap"), nil},
+		{"upward", of("jsonrpc", "mcpwire/mcp"),
+			[]string{"jsonrpc (row: layer 1, may import [internal/jsonwire]) may not import mcp (row: layer 2, may import [jsonrpc, internal/jsonwire])"}},
+		{"sibling", of("internal/tap", "mcpwire/internal/bridge"),
+			[]string{"internal/tap (row: layer 5, may import [anything lower]) may not import internal/bridge (row: layer 5, may import [anything lower])"}},
+		{"foreign module", of("auth", "golang.org/x/oauth2"),
+			[]string{"auth (row: layer 3, may import []) may not use golang.org/x/oauth2"}},
+		{"no row", of("util"),
+			[]string{"util: the package has no row in the table of layers_test.go and doc/architecture.md"}},
+		{"import without a row", of("auth", "mcpwire/util"),
+			[]string{"auth (row: layer 3, may import []) imports util, which has no row"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, checkImports(tt.pkg)); diff != "" {
+				t.Errorf("complaints (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
