@@ -1,0 +1,115 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestResponseID(t *testing.T) {
+	for _, tt := range []struct {
+		line string
+		want int
+	}{
+		{`{"jsonrpc":"2.0","id":7,"result":{}}`, 7},
+		{`{"id": 12 ,"jsonrpc":"2.0"}`, 12},
+		{`{"result":{},"id":1024}`, 1024},
+		{`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`, -1},
+		{`{"jsonrpc":"2.0","id":null,"error":{}}`, -1},
+		{`{"jsonrpc":"2.0","id":"7","result":{}}`, -1},
+		{``, -1},
+	} {
+		if got := responseID([]byte(tt.line)); got != tt.want {
+			t.Errorf("responseID(%s) = %d, want %d", tt.line, got, tt.want)
+		}
+	}
+}
+
+func TestRequest(t *testing.T) {
+	got := string(eras[0].call("x").append(nil, 42))
+	want := `{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}` + "\n"
+	if got != want {
+		t.Errorf("call:\n got %s\nwant %s", got, want)
+	}
+	if got := string(parseRequest(`{"method":"m"}`).append(nil, 42)); got != `{"method":"m"}`+"\n" {
+		t.Errorf("a notification got an id: %s", got)
+	}
+}
+
+// Every peer has every place of a round equally often.
+func TestTurn(t *testing.T) {
+	const n = 4
+	for place := range n {
+		count := make([]int, n)
+		for round := range 2 * n {
+			count[turn(round, place, n)]++
+		}
+		if !slices.Equal(count, []int{2, 2, 2, 2}) {
+			t.Errorf("place %d went to the peers %v times", place, count)
+		}
+	}
+}
+
+func TestRatios(t *testing.T) {
+	micros := func(p50, cpu time.Duration) sample { return sample{p50 * time.Microsecond, cpu * time.Microsecond} }
+	tab := table{
+		era: "legacy", window: 1,
+		peers: []peer{{name: limit}, {name: "other"}},
+		samples: [][]sample{
+			{micros(10, 5), micros(100, 50), micros(10, 5)},
+			{micros(20, 20), micros(150, 200), micros(30, 20)},
+		},
+	}
+	got := strings.Join(tab.row(1), "; ")
+	want := "other; 30.0 µs; 20.0 µs; 2.00; 4.00; n/a; n/a"
+	if got != want {
+		t.Errorf("row: got %q, want %q", got, want)
+	}
+	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
+		t.Errorf("median of an even number: got %v, want 2.5", got)
+	}
+}
+
+func TestUpdateMarkdown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "README.md")
+	o := options{markdown: file, rounds: 1, block: time.Second, text: 64}
+	tables := []table{{era: "legacy", window: 1, peers: []peer{{name: limit}}, samples: [][]sample{{{1000, 500}}}}}
+	for _, old := range []string{
+		"# Title\n\ntext\n",
+		"# Title\n\ntext\n\n## Results\n\nold numbers\n",
+	} {
+		if err := os.WriteFile(file, []byte(old), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := updateMarkdown(o, tables); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(got), "# Title\n\ntext\n\n## Results\n\ngo1.") || strings.Contains(string(got), "old") ||
+			!strings.HasSuffix(string(got), "| rawpipe | 1.0 µs | 0.5 µs | 1.00 | 1.00 | n/a | n/a |\n") {
+			t.Errorf("from %q:\n%s", old, got)
+		}
+	}
+	text := "# Title\n\n## Results\n\nold numbers\n\n## More\n\nend\n"
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := updateMarkdown(o, tables); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(string(got), "n/a |\n\n## More\n\nend\n") {
+		t.Errorf("the section after Results is damaged:\n%s", got)
+	}
+}

@@ -1,0 +1,199 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// A conn is a session with a running server. It is used by one goroutine.
+type conn struct {
+	cmd     *exec.Cmd
+	in, out *os.File
+	call    request
+	want    []byte // stands in every right response
+	nextID  int
+
+	read    []byte            // what came in and is not a whole line yet
+	write   []byte            // scratch for requests
+	started map[int]time.Time // calls in flight, by id
+	took    []time.Duration   // calls answered in this block
+}
+
+func newConn(cmd *exec.Cmd, in, out *os.File, e era, text string) *conn {
+	return &conn{
+		cmd: cmd, in: in, out: out,
+		call:    e.call(text),
+		want:    []byte(`"text":"` + text + `"`),
+		started: map[int]time.Time{},
+	}
+}
+
+// open goes through the era's handshake, one message at a time.
+func (c *conn) open(e era) error {
+	for _, template := range e.handshake {
+		r := parseRequest(template)
+		if err := c.send(r.append(nil, c.nextID)); err != nil {
+			return err
+		}
+		if r.tail == "" {
+			continue
+		}
+		line, err := c.line()
+		if err != nil {
+			return fmt.Errorf("handshake: %w", err)
+		}
+		if responseID(line) != c.nextID || !bytes.Contains(line, []byte(`"result"`)) {
+			return fmt.Errorf("handshake: unexpected answer %s", line)
+		}
+		c.nextID++
+	}
+	return nil
+}
+
+// close ends the input and waits for the server.
+func (c *conn) close() error {
+	err := errors.Join(c.out.Close(), c.in.Close())
+	timer := time.AfterFunc(5*time.Second, func() { c.cmd.Process.Kill() })
+	defer timer.Stop()
+	return errors.Join(err, c.cmd.Wait())
+}
+
+// A sample is what one block showed.
+type sample struct {
+	p50 time.Duration // from request to response
+	cpu time.Duration // of the server, per call
+}
+
+// load keeps so many calls in flight for the duration, waits for the last
+// response and checks all of them.
+func (c *conn) load(window int, duration time.Duration, onOne bool) (sample, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	restore, err := place(c.cmd.Process.Pid, onOne)
+	if err != nil {
+		return sample{}, err
+	}
+	defer restore()
+	c.took = c.took[:0]
+	before, err := cpuTime(c.cmd.Process.Pid)
+	if err != nil {
+		return sample{}, err
+	}
+	end := time.Now().Add(duration)
+	if err := c.ask(window); err != nil {
+		return sample{}, err
+	}
+	for len(c.started) > 0 {
+		n, err := c.receive()
+		if err != nil {
+			return sample{}, err
+		}
+		if n > 0 && time.Now().Before(end) {
+			if err := c.ask(n); err != nil {
+				return sample{}, err
+			}
+		}
+	}
+	after, err := cpuTime(c.cmd.Process.Pid)
+	if err != nil {
+		return sample{}, err
+	}
+	slices.Sort(c.took)
+	return sample{p50: c.took[len(c.took)/2], cpu: (after - before) / time.Duration(len(c.took))}, nil
+}
+
+// ask sends n calls in one write.
+func (c *conn) ask(n int) error {
+	c.write = c.write[:0]
+	for i := range n {
+		c.write = c.call.append(c.write, c.nextID+i)
+	}
+	now := time.Now()
+	for range n {
+		c.started[c.nextID] = now
+		c.nextID++
+	}
+	return c.send(c.write)
+}
+
+// receive reads once and returns how many calls that answered.
+func (c *conn) receive() (int, error) {
+	if err := c.fill(); err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	answered, rest := 0, c.read
+	for {
+		line, tail, found := bytes.Cut(rest, []byte("\n"))
+		if !found {
+			break
+		}
+		rest = tail
+		id := responseID(line)
+		if id < 0 {
+			continue // a notification
+		}
+		start, ok := c.started[id]
+		if !ok || !bytes.Contains(line, c.want) {
+			return 0, fmt.Errorf("a wrong response: %s", line)
+		}
+		delete(c.started, id)
+		c.took = append(c.took, now.Sub(start))
+		answered++
+	}
+	c.read = append(c.read[:0], rest...)
+	return answered, nil
+}
+
+// line reads the next line.
+func (c *conn) line() ([]byte, error) {
+	for {
+		if line, rest, found := bytes.Cut(c.read, []byte("\n")); found {
+			c.read = rest
+			return line, nil
+		}
+		if err := c.fill(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fill and send use system calls: through os.File they would wait in the
+// runtime's poller, which costs more than the fastest server.
+func (c *conn) fill() error {
+	c.read = slices.Grow(c.read, 64<<10)
+	for {
+		n, err := syscall.Read(int(c.in.Fd()), c.read[len(c.read):cap(c.read)])
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err != nil:
+			return err
+		case n == 0:
+			return io.ErrUnexpectedEOF
+		}
+		c.read = c.read[:len(c.read)+n]
+		return nil
+	}
+}
+
+func (c *conn) send(data []byte) error {
+	for len(data) > 0 {
+		n, err := syscall.Write(int(c.out.Fd()), data)
+		if err != nil && err != syscall.EINTR {
+			return err
+		}
+		data = data[max(n, 0):]
+	}
+	return nil
+}

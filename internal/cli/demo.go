@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/stdio"
+)
+
+const demoUsage = `
+Usage: mcpwire demo
+
+Starts "mcpwire serve" as a child process, as a host would, plays a short
+session over its pipes, and prints each line as it crosses, with what it means:
+→ goes to the server's standard input, ← comes from its standard output.
+
+On a terminal lines are folded to 80 columns (COLUMNS) and coloured (unless
+NO_COLOR is set). Elsewhere, as in mcpwire demo | cat, each is one line.
+`
+
+// demoTimeout bounds the whole demo, which takes a fraction of a second.
+const demoTimeout = 20 * time.Second
+
+// A demoStep is one line to the server and what comes back.
+type demoStep struct {
+	title   string
+	send    string
+	meaning string
+	answers []demoAnswer
+}
+
+// A demoAnswer is a line that the server must send, recognised by its id, or by its method if it is a notification.
+type demoAnswer struct {
+	id, method string
+	meaning    string
+}
+
+func demoSteps() []demoStep {
+	modern := `"_meta":{"` + mcp.MetaProtocolVersion + `":"` + mcp.LatestRevision.String() + `","` + mcp.MetaClientCapabilities + `":{}}`
+	return []demoStep{
+		{"The handshake", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + mcp.LatestLegacyRevision.String() + `","capabilities":{},"clientInfo":{"name":"demo-host","version":"1.0.0"}}}`,
+			"a request: it has an id, so it wants an answer; the client names the revision it speaks",
+			[]demoAnswer{{"1", "", "the answer carries the same id: the server agrees to the revision and says what it can do"}}},
+		{"", `{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+			"a notification: no id, no answer; only now may tools be called", nil},
+		{"A tool call", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"word_count","arguments":{"text":"every byte on the wire"}}}`,
+			"the model chose the tool and its arguments, the host sends them",
+			[]demoAnswer{{"2", "", "content is what the model reads"}}},
+		{"Progress, before the answer", `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"slow","arguments":{"steps":2,"delay_ms":120},"_meta":{"progressToken":"p"}}}`,
+			"a slow tool; the token asks for news of it",
+			[]demoAnswer{
+				{"", mcp.NotificationProgress, "a notification that belongs to the request with that token"},
+				{"", mcp.NotificationProgress, "progress only ever grows"},
+				{"3", "", "the answer comes last"},
+			}},
+		{"A tool that fails", `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"fail","arguments":{"message":"disk full"}}}`,
+			"the call itself is in order",
+			[]demoAnswer{{"4", "", "so this is a result, with isError: the model can read it and try something else"}}},
+		{"Arguments that do not fit", `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":"two"}}}`,
+			"b is not an integer",
+			[]demoAnswer{{"5", "", "also a result: it says which argument is wrong, and what was expected"}}},
+		{"A protocol error", `{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"no_such_tool"}}`,
+			"here the request is wrong",
+			[]demoAnswer{{"6", "", "an error instead of a result: -32602, invalid params"}}},
+		{"A broken line", `{"jsonrpc":"2.0","id":7,"method":`,
+			"this is not JSON",
+			[]demoAnswer{{"", "", "-32700, and no id, since none could be relied on; the stream goes on with the next line"}}},
+		{"The other era, on the same pipe", `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"add","arguments":{"a":9007199254740993,"b":1},` + modern + `}}`,
+			"a stateless request of revision " + mcp.LatestRevision.String() + ": it needs no handshake, its metadata is in _meta",
+			[]demoAnswer{{"8", "", "resultType, the server's identity, structured content; and no digit of a large integer lost"}}},
+	}
+}
+
+func runDemo(ctx context.Context, e *env, args []string) error {
+	if err := newFlags(e, "demo", demoUsage, "").parse(args); err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("demo: where is this program? %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
+	defer cancel()
+	child, err := stdio.Command(exe, "serve", "--log-level", "error").Start(ctx)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer child.Close()
+	stop := context.AfterFunc(ctx, func() { child.Close() })
+	defer stop()
+	d := &demo{screen: newScreen(e.stdout), child: child, framer: jsonrpc.NewFramer(child, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})}
+	if err := d.play(); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	return nil
+}
+
+// A demo plays the steps and prints them.
+type demo struct {
+	*screen
+	child  *stdio.Process
+	framer *jsonrpc.StreamFramer
+}
+
+func (d *demo) play() error {
+	d.line(fmt.Sprintf("mcpwire serve runs as process %d; one JSON text a line, both ways.", d.child.Pid()))
+	for _, step := range demoSteps() {
+		if step.title != "" {
+			d.title(step.title)
+		}
+		d.print(cyan, "→", step.send, step.meaning)
+		if _, err := io.WriteString(d.child, step.send+"\n"); err != nil {
+			return err
+		}
+		for _, want := range step.answers {
+			if err := d.answer(want); err != nil {
+				return err
+			}
+		}
+	}
+	return d.shutdown()
+}
+
+// answer reads one line and checks that it is the one that was announced.
+func (d *demo) answer(want demoAnswer) error {
+	line, err := d.framer.ReadFrame()
+	if err != nil {
+		return err
+	}
+	var m jsonrpc.Message
+	if err := jsonrpc.Parse(line, &m, 0); err != nil {
+		return fmt.Errorf("the server sent %q: %w", line, err)
+	}
+	id := m.ID.String()
+	if m.ID.IsNull() {
+		id = ""
+	}
+	if id != want.id || string(m.Method) != want.method {
+		return fmt.Errorf("the server sent %s", line)
+	}
+	d.print(answerColour(&m), "←", string(line), want.meaning)
+	return nil
+}
+
+func answerColour(m *jsonrpc.Message) string {
+	switch m.Kind {
+	case jsonrpc.KindError:
+		return red
+	case jsonrpc.KindNotification:
+		return yellow
+	}
+	members := jsonwire.ObjectMembers(m.Result)
+	for members.Next() {
+		if members.KeyIs("isError") && string(members.Value()) == "true" {
+			return red
+		}
+	}
+	return green
+}
+
+func (d *demo) print(colour, arrow, line, meaning string) {
+	d.message(colour, arrow, line)
+	d.note(meaning)
+}
+
+// shutdown ends the session as the specification says: close the server's standard input and wait.
+func (d *demo) shutdown() error {
+	d.title("The end")
+	if err := d.child.CloseWrite(); err != nil {
+		return err
+	}
+	d.print(cyan, "→", "(end of input)", "the host closes the pipe; there is no message for goodbye")
+	if line, err := d.framer.ReadFrame(); err != io.EOF {
+		return fmt.Errorf("after the end of input came %q, %v", line, err)
+	}
+	if err := d.child.Wait(); err != nil {
+		return err
+	}
+	d.print(green, "←", "(end of output, exit status 0)", "the server finished what it had accepted and went")
+	d.printf("\n")
+	d.line("mcpwire serve --help shows how a host starts this server.")
+	return d.err
+}

@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"mcpwire/internal/era"
+	"mcpwire/mcp"
+)
+
+// root is the module's folder.
+var root = filepath.Join("..", "..")
+
+// readDoc returns a document of the module.
+func readDoc(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// fenced returns the first code block of a language.
+func fenced(t *testing.T, text, language string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, "\n```"+language+"\n")
+	block, _, closed := strings.Cut(rest, "```\n")
+	if !ok || !closed {
+		t.Fatalf("no block of %s", language)
+	}
+	return block
+}
+
+// goTool runs the go command in the module and returns what it prints.
+func goTool(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir = root
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return string(out)
+}
+
+// TestReadmeServer builds the server that the README shows, and talks to it.
+func TestReadmeServer(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.go")
+	if err := os.WriteFile(source, []byte(fenced(t, readDoc(t, "README.md"), "go")), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "demo.exe")
+	goTool(t, "build", "-o", binary, source)
+
+	cmd := exec.Command(binary)
+	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"me","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"word_count","arguments":{"text":"a b c"}}}
+`)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("%v, stderr %q", err, stderr.Bytes())
+	}
+	_, got, _ := strings.Cut(string(out), "\n")
+	want := `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"3"}]}}` + "\n"
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+}
+
+// TestHostConfiguration holds that the README and the help of serve show the same block, and that it is JSON.
+func TestHostConfiguration(t *testing.T) {
+	var compact [2]bytes.Buffer
+	_, help, _ := strings.Cut(serveFooter, ":\n")
+	help, _, _ = strings.Cut(help, "\n\nGive ")
+	for i, text := range []string{fenced(t, readDoc(t, "README.md"), "json"), help} {
+		if err := json.Compact(&compact[i], []byte(text)); err != nil {
+			t.Fatalf("%v in:\n%s", err, text)
+		}
+	}
+	if diff := gocmp.Diff(compact[0].String(), compact[1].String()); diff != "" {
+		t.Errorf("help of serve (-README +help):\n%s", diff)
+	}
+}
+
+// TestImportPicture holds that the picture in doc/architecture.md shows the imports that there are. -u draws it.
+func TestImportPicture(t *testing.T) {
+	const name = "doc/architecture.md"
+	doc := readDoc(t, name)
+	had := fenced(t, doc, "mermaid")
+	want := importPicture(goTool(t, "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./..."))
+	if had == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("go test -u draws it anew (-%s +go list):\n%s", name, gocmp.Diff(had, want))
+	}
+	doc = strings.Replace(doc, "```mermaid\n"+had, "```mermaid\n"+want, 1)
+	if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(name)), []byte(doc), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// importPicture draws the imports between packages of this module, of which each line of list has one with what it imports.
+func importPicture(list string) string {
+	const module = "mcpwire/"
+	var edges []string
+	for line := range strings.Lines(list) {
+		paths := strings.Fields(line)
+		for _, path := range paths[1:] {
+			if to, ok := strings.CutPrefix(path, module); ok {
+				edges = append(edges, fmt.Sprintf("  %s --> %s\n", mermaidNode(strings.TrimPrefix(paths[0], module)), mermaidNode(to)))
+			}
+		}
+	}
+	slices.Sort(edges)
+	return "graph TD\n" + strings.Join(edges, "")
+}
+
+func mermaidNode(name string) string {
+	if !strings.Contains(name, "/") {
+		return name
+	}
+	return strings.ReplaceAll(name, "/", "_") + "[" + name + "]"
+}
+
+// TestFeatureTable holds that doc/architecture.md tells of each feature which revisions have it.
+func TestFeatureTable(t *testing.T) {
+	row := regexp.MustCompile("(?m)^\\| .*\\(`(\\w+)`\\) \\|(.*)\\|$")
+	got := map[string][]bool{}
+	for _, m := range row.FindAllStringSubmatch(readDoc(t, "doc/architecture.md"), -1) {
+		for cell := range strings.SplitSeq(m[2], "|") {
+			got[m[1]] = append(got[m[1]], strings.TrimSpace(cell) == "yes")
+		}
+	}
+	want := map[string][]bool{}
+	for _, r := range mcp.Revisions() {
+		v := reflect.ValueOf(*era.Of(r))
+		for field, value := range v.Fields() {
+			if value.Kind() == reflect.Bool {
+				want[field.Name] = append(want[field.Name], value.Bool())
+			}
+		}
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("(-era +doc):\n%s", diff)
+	}
+}
+
+// documents are all that people read: those in the root and below doc.
+func documents(t *testing.T) []string {
+	t.Helper()
+	names, err := fs.Glob(os.DirFS(root), "*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = fs.WalkDir(os.DirFS(root), "doc", func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".md") {
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+var (
+	docLink = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+	docName = regexp.MustCompile("`([^`\n]+)`")
+	docTest = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w*$`)
+	docPath = regexp.MustCompile(`^[\w.-]+(/[\w.-]+)*/[\w.-]+\.(go|md|txtar)$`)
+	goTest  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+)
+
+// TestDocNames holds that links lead somewhere, and that tests and files that documents name exist.
+func TestDocNames(t *testing.T) {
+	tests := testNames(t)
+	exists := func(parts ...string) bool {
+		_, err := os.Stat(filepath.Join(append([]string{root}, parts...)...))
+		return err == nil
+	}
+	for _, name := range documents(t) {
+		text := readDoc(t, name)
+		for _, m := range docLink.FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(m[1], "://") && !exists(filepath.Dir(name), m[1]) {
+				t.Errorf("%s: link to %s, which does not exist", name, m[1])
+			}
+		}
+		for _, m := range docName.FindAllStringSubmatch(text, -1) {
+			switch {
+			case docTest.MatchString(m[1]) && !tests[m[1]]:
+				t.Errorf("%s: there is no test %s", name, m[1])
+			case docPath.MatchString(m[1]) && !exists(m[1]):
+				t.Errorf("%s: there is no file %s", name, m[1])
+			}
+		}
+	}
+}
+
+// testNames are the names of all tests of all modules here.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "node_modules" || path != "." && strings.HasPrefix(d.Name(), ".")):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		for _, m := range goTest.FindAllStringSubmatch(readDoc(t, path), -1) {
+			names[m[1]] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// TestDecisions holds that decisions are numbered without gaps, and that each says what was rejected.
+func TestDecisions(t *testing.T) {
+	files, err := fs.Glob(os.DirFS(root), "doc/adr/[0-9]*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(files, cmp.Compare)
+	for i, name := range files {
+		if want := fmt.Sprintf("doc/adr/%04d-", i+1); !strings.HasPrefix(name, want) {
+			t.Errorf("%s: want a name that begins with %s", name, want)
+		}
+		text := readDoc(t, name)
+		if want := fmt.Sprintf("# %d. ", i+1); !strings.HasPrefix(text, want) {
+			t.Errorf("%s: want a title that begins with %q", name, want)
+		}
+		for _, heading := range []string{"\n## Decision\n", "\n## Rejected\n"} {
+			if !strings.Contains(text, heading) {
+				t.Errorf("%s: no heading %q", name, strings.TrimSpace(heading))
+			}
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// A piece is a part of a line that has one style.
+type piece struct{ text, style string }
+
+// dims is a style without weight, for what is the same in every message. colour may be empty.
+func dims(colour string) string { return strings.TrimSuffix(dim+";"+colour, ";") }
+
+// jsonUnits cuts a line into units that a terminal's line should not break, and styles what is in them: names and punctuation step back, so that
+// the values stand out, and the two by which messages are told apart, id and method, most of all. The line need not be JSON.
+func jsonUnits(line, colour string) [][]piece {
+	var units [][]piece
+	var unit []piece
+	depth, name := 0, ""
+	for line != "" {
+		n := tokenLen(line)
+		token, rest := line[:n], line[n:]
+		style := dims(colour)
+		switch isName := strings.HasPrefix(rest, ":"); {
+		case isName:
+			name, token, rest = token, token+":", rest[1:]
+		case strings.Contains("{[", token):
+			depth++
+		case strings.Contains("}]", token):
+			depth--
+		case token == ",", depth == 1 && name == `"jsonrpc"`:
+		case depth == 1 && (name == `"id"` || name == `"method"`):
+			style = bold + ";" + colour
+		default:
+			style = colour
+		}
+		unit = append(unit, piece{token, style})
+		if strings.Contains("{[,", token) {
+			units, unit = append(units, unit), nil
+		}
+		line = rest
+	}
+	return append(units, unit)
+}
+
+// tokenLen returns how long the JSON token at the beginning of s is. s must not be empty.
+func tokenLen(s string) int {
+	const punctuation = "{}[],:"
+	if strings.IndexByte(punctuation, s[0]) >= 0 {
+		return 1
+	}
+	if s[0] != '"' {
+		if n := strings.IndexAny(s, punctuation+`"`); n > 0 {
+			return n
+		}
+		return len(s)
+	}
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(s)
+}
+
+// A folder breaks a line for a terminal. What follows a break is indented.
+type folder struct {
+	paint         paint
+	width, indent int
+
+	b    strings.Builder
+	col  int
+	same piece // not yet in b, because more of the same style may follow
+}
+
+// newFolder returns a folder for a line whose first column is col.
+func newFolder(p paint, width, col, indent int) *folder {
+	return &folder{paint: p, width: width, indent: indent, col: col}
+}
+
+// unit adds pieces that stay on one line if they fit on any.
+func (f *folder) unit(pieces []piece) {
+	size := 0
+	for _, p := range pieces {
+		size += utf8.RuneCountInString(p.text)
+	}
+	if size <= f.width-f.indent && f.col+size > f.width {
+		f.newline()
+	}
+	for _, p := range pieces {
+		f.words(p.text, p.style)
+	}
+}
+
+// words adds text that may be broken after spaces, and anywhere in a word that is longer than a line.
+func (f *folder) words(text, style string) {
+	for word := range strings.SplitAfterSeq(text, " ") {
+		size := utf8.RuneCountInString(strings.TrimSuffix(word, " "))
+		if f.col+size > f.width && f.col > f.indent {
+			f.newline()
+		}
+		for _, r := range word {
+			switch {
+			case f.col < f.width:
+			case r == ' ':
+				continue // the margin takes its place
+			default:
+				f.newline()
+			}
+			f.add(r, style)
+		}
+	}
+}
+
+func (f *folder) add(r rune, style string) {
+	if style != f.same.style {
+		f.flush()
+		f.same.style = style
+	}
+	f.same.text += string(r)
+	f.col++
+}
+
+func (f *folder) newline() {
+	f.same.text = strings.TrimRight(f.same.text, " ")
+	f.flush()
+	f.b.WriteString("\n" + strings.Repeat(" ", f.indent))
+	f.col = f.indent
+}
+
+func (f *folder) flush() {
+	f.b.WriteString(f.paint.in(f.same.style, f.same.text))
+	f.same.text = ""
+}
+
+// String returns the lines without the indent of the first.
+func (f *folder) String() string {
+	f.flush()
+	return f.b.String()
+}

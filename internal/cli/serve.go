@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+	"mcpwire/stdio"
+)
+
+const serveUsage = `
+Usage: mcpwire serve [FLAGS]
+
+Runs the demo server on standard input and output until the input ends. It
+speaks every revision of MCP, with and without handshake, and offers the tools
+echo, word_count, add, slow, fail and crash. Messages go to stdout, the log to
+stderr.
+`
+
+const serveFooter = `
+To use it from a host such as Claude Desktop or Cursor, put this into the host's
+configuration (VS Code calls the outer member "servers"):
+
+  {
+    "mcpServers": {
+      "mcpwire-demo": {
+        "command": "mcpwire",
+        "args": ["serve"]
+      }
+    }
+  }
+
+Give the command's whole path if mcpwire is not in the host's PATH.
+
+By hand:
+
+  echo '{"jsonrpc":"2.0","id":1,"method":"ping"}' | mcpwire serve
+`
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	framing   jsonrpc.Framing
+	level     slog.Level
+	json      bool
+	trace     bool
+	lenient   bool
+	revisions []mcp.Revision
+	maxFrame  int
+}
+
+func (f *serveFlags) register(fs *flag.FlagSet) {
+	fs.Func("framing", "how messages are told apart: `KIND` is line, header, or\n"+flagIndent+"auto, which takes what the client uses and is the default", f.setFraming)
+	fs.Func("log-level", "least `LEVEL` to log: trace, debug, info (the default),\n"+flagIndent+"warn or error", f.setLevel)
+	fs.BoolVar(&f.json, "log-json", false, "log as lines of JSON")
+	fs.BoolVar(&f.trace, "trace", false, "log each message as it crosses, in [TRACE] lines; the\n"+flagIndent+"same as --log-level trace")
+	fs.Func("revision", "speak this revision of MCP only, a `DATE` such as mcpwire\n"+flagIndent+"version lists; repeat it for several; the default is all", f.addRevision)
+	fs.BoolVar(&f.lenient, "lenient", false, "take requests before the handshake is complete")
+	fs.Func("max-frame", "largest message to read, in bytes, a `SIZE` such as 65536,\n"+flagIndent+"64K or 16M; a larger one is skipped and answered with an\n"+flagIndent+"error; the default is 64M", f.setMaxFrame)
+}
+
+func (f *serveFlags) setFraming(s string) error {
+	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingAuto, jsonrpc.FramingLine, jsonrpc.FramingHeader} {
+		if s == framing.String() {
+			f.framing = framing
+			return nil
+		}
+	}
+	return fmt.Errorf("want auto, line or header")
+}
+
+func (f *serveFlags) setLevel(s string) error {
+	if s == "trace" {
+		f.level = stdio.LevelTrace
+		return nil
+	}
+	if err := f.level.UnmarshalText([]byte(s)); err != nil {
+		return fmt.Errorf("want trace, debug, info, warn or error")
+	}
+	return nil
+}
+
+func (f *serveFlags) addRevision(s string) error {
+	var r mcp.Revision
+	if err := r.UnmarshalText([]byte(s)); err != nil {
+		return err
+	}
+	f.revisions = append(f.revisions, r)
+	return nil
+}
+
+func (f *serveFlags) setMaxFrame(s string) error {
+	s = strings.ToUpper(s)
+	digits := strings.TrimRight(s, "KMG")
+	n, err := strconv.ParseInt(digits, 10, 32)
+	shift := map[string]uint{"": 0, "K": 10, "M": 20, "G": 30}
+	by, ok := shift[s[len(digits):]]
+	if err != nil || !ok || n <= 0 || n<<by > 1<<31-1 {
+		return fmt.Errorf("want a number of bytes up to 2147483647, such as 65536, 64K or 16M")
+	}
+	f.maxFrame = int(n << by)
+	return nil
+}
+
+func runServe(ctx context.Context, e *env, args []string) error {
+	var f serveFlags
+	fs := newFlags(e, "serve", serveUsage, serveFooter)
+	f.register(fs.FlagSet)
+	if err := fs.parse(args); err != nil {
+		return err
+	}
+	handler := f.logHandler(e.stderr)
+	defer handler.Close()
+	log := slog.New(handler)
+	srv, err := newDemoServer(&f, log)
+	if err != nil {
+		return err
+	}
+	cfg := stdio.Config{Framing: f.framing, MaxFrame: f.maxFrame, Logger: log}
+	if out, ok := e.stdout.(*os.File); ok && (e.stdin != os.Stdin || out != os.Stdout) {
+		cfg.Stdin, cfg.Stdout = e.stdin, out
+	}
+	if isTerminal(e.stdin) {
+		log.Info("reading from the terminal, a message a line; Ctrl-D ends the session")
+	}
+	return cfg.Serve(ctx, srv)
+}
+
+func (f *serveFlags) logHandler(w io.Writer) *stdio.LogHandler {
+	level := f.level
+	if f.trace {
+		level = min(level, stdio.LevelTrace)
+	}
+	return stdio.NewLogHandler(w, &stdio.LogOptions{Level: level, JSON: f.json})
+}
+
+// newDemoServer makes the server that serve runs.
+func newDemoServer(f *serveFlags, log *slog.Logger) (*server.Server, error) {
+	opts := &server.Options{
+		Title:        "mcpwire demo server",
+		Instructions: "Tools to try a client with: echo, word_count and add answer at once, slow reports progress, fail and crash fail in the two ways there are.",
+		Revisions:    f.revisions,
+		Lenient:      f.lenient,
+		Logger:       log,
+	}
+	if f.trace || f.level <= stdio.LevelTrace {
+		opts.Trace = func(dir jsonrpc.Direction, message []byte) {
+			arrow := "→ "
+			if dir == jsonrpc.Outgoing {
+				arrow = "← "
+			}
+			log.Log(context.Background(), stdio.LevelTrace, arrow+string(message))
+		}
+	}
+	srv := server.New("mcpwire-demo", Version, opts)
+	return srv, addDemoTools(srv)
+}

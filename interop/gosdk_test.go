@@ -1,0 +1,132 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// goSDK is a client of github.com/modelcontextprotocol/go-sdk.
+type goSDK struct {
+	session *mcp.ClientSession
+
+	mu       sync.Mutex
+	progress map[any]func(float64) // by progress token
+}
+
+// connectGoSDK starts s. An empty revision leaves the choice to the SDK.
+func connectGoSDK(ctx context.Context, t *testing.T, s *server, revision string) *goSDK {
+	t.Helper()
+	h := &goSDK{progress: map[any]func(float64){}}
+	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+			h.mu.Lock()
+			f := h.progress[req.Params.ProgressToken]
+			h.mu.Unlock()
+			if f != nil {
+				f(req.Params.Progress)
+			}
+		},
+	})
+	transport := &mcp.CommandTransport{Command: s.cmd(), TerminateDuration: 20 * time.Second}
+	session, err := client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	h.session = session
+	return h
+}
+
+func (h *goSDK) revision() string { return h.session.InitializeResult().ProtocolVersion }
+
+func (h *goSDK) name() string {
+	if info := h.session.InitializeResult().ServerInfo; info != nil {
+		return info.Name
+	}
+	return ""
+}
+
+func (h *goSDK) tools(ctx context.Context) ([]string, error) {
+	var names []string
+	for tool, err := range h.session.Tools(ctx, nil) {
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, tool.Name)
+	}
+	return names, nil
+}
+
+func (h *goSDK) call(ctx context.Context, tool string, args map[string]any, progress func(float64)) outcome {
+	params := &mcp.CallToolParams{Name: tool, Arguments: args}
+	if progress != nil {
+		token := "progress of " + tool
+		params.SetProgressToken(token)
+		h.mu.Lock()
+		h.progress[token] = progress
+		h.mu.Unlock()
+	}
+	result, err := h.session.CallTool(ctx, params)
+	if err != nil {
+		o := outcome{Message: err.Error(), Cancelled: cancelled(ctx, err)}
+		if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
+			o.Code = int(wire.Code)
+		}
+		return o
+	}
+	o := outcome{IsError: result.IsError, Structured: structured(result.StructuredContent)}
+	if len(result.Content) > 0 {
+		if text, ok := result.Content[0].(*mcp.TextContent); ok {
+			o.Text = text.Text
+		}
+	}
+	return o
+}
+
+func (h *goSDK) ping(ctx context.Context) error { return h.session.Ping(ctx, nil) }
+
+// close fails unless the server exits with status 0 by itself.
+func (h *goSDK) close() error { return h.session.Close() }
+
+// TestGoSDK lets the SDK ask for each revision it knows.
+func TestGoSDK(t *testing.T) {
+	for _, revision := range append(slices.Clone(legacyRevisions), modern) {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			checkReport(t, walk(t.Context(), connectGoSDK(t.Context(), t, s, revision)), revision)
+			s.audit(1)
+		})
+	}
+}
+
+// TestGoSDKNegotiation leaves the choice to the SDK, which prefers the modern
+// era, and narrows down what the server speaks.
+func TestGoSDKNegotiation(t *testing.T) {
+	for _, tt := range negotiations {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, tt.speaks...)
+			checkReport(t, walk(t.Context(), connectGoSDK(t.Context(), t, s, "")), tt.want)
+			s.audit(1)
+		})
+	}
+}
+
+// negotiations are the servers that a host with a free choice may meet.
+var negotiations = []struct {
+	name   string
+	speaks []string // nothing means everything
+	want   string
+}{
+	{name: "dual-era server", want: modern},
+	{name: "modern server", speaks: []string{modern}, want: modern},
+	{name: "legacy server", speaks: legacyRevisions, want: latestLegacy},
+	{name: "old server", speaks: []string{"2024-11-05"}, want: "2024-11-05"},
+}

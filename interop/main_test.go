@@ -1,0 +1,105 @@
+package interop
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// serverCommand is the command line of the server under test, set by TestMain.
+var serverCommand []string
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == witnessVerb {
+		os.Exit(witness(os.Args[2:]))
+	}
+	os.Exit(run(m))
+}
+
+// run builds the server once for all tests. INTEROP_SERVER replaces it by
+// another command, to try these tests on a server that is known to be right.
+func run(m *testing.M) int {
+	if other := os.Getenv("INTEROP_SERVER"); other != "" {
+		serverCommand = strings.Fields(other)
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "mcpwire-interop-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "interop:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "mcpwire")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/mcpwire")
+	build.Dir = ".."
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "interop: building mcpwire:", err)
+		return 1
+	}
+	serverCommand = []string{binary, "serve"}
+	return m.Run()
+}
+
+// server is one host's copy of the server under test: the command that the
+// host has to start, and the transcripts that remain when it is done.
+type server struct {
+	t    *testing.T
+	dir  string
+	args []string
+	log  serverLog
+}
+
+// serverLog keeps what servers write to standard error for failed tests.
+type serverLog struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *serverLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+// newServer returns a server that has yet to be started. The revisions, if
+// any, are the only ones it will speak.
+func newServer(t *testing.T, revisions ...string) *server {
+	t.Helper()
+	s := &server{t: t, dir: t.TempDir()}
+	t.Cleanup(func() {
+		s.log.mu.Lock()
+		defer s.log.mu.Unlock()
+		if t.Failed() && len(s.log.text) > 0 {
+			t.Logf("on standard error:\n%s", s.log.text)
+		}
+	})
+	s.args = append([]string{witnessVerb, s.dir, "--"}, serverCommand...)
+	for _, r := range revisions {
+		s.args = append(s.args, "--revision", r)
+	}
+	return s
+}
+
+// command is the program to start and its arguments.
+func (s *server) command() (string, []string) {
+	s.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return self, s.args
+}
+
+// cmd is command for hosts that take an exec.Cmd.
+func (s *server) cmd() *exec.Cmd {
+	name, args := s.command()
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = &s.log
+	return cmd
+}

