@@ -155,14 +155,14 @@ func TestAnswersInAnyOrder(t *testing.T) {
 	sleep := func(ctx context.Context, r *Request) (string, error) {
 		ms, _ := r.Param("ms")
 		d, err := time.ParseDuration(string(ms) + "ms")
-		time.Sleep(d)
+		elapse(d)
 		return string(ms), err
 	}
 	everyWay(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "sleep", `{"ms":300}`), request(2, "sleep", `{"ms":100}`), request(`"2"`, "sleep", `{"ms":200}`), request(3, "ping!"))
-		time.Sleep(50 * time.Millisecond)
+		elapse(50 * time.Millisecond)
 		p.want(result(3, "{}"))
-		time.Sleep(300 * time.Millisecond)
+		elapse(300 * time.Millisecond)
 		p.want(result(2, "100"), result(`"2"`, "200"), result(1, "300"))
 	}, Options{}, methods{"sleep": sleep})
 }
@@ -202,11 +202,11 @@ func TestLargeFrames(t *testing.T) {
 		}
 		for range 2 {
 			p.send(frames...)
-			time.Sleep(time.Second)
+			elapse(time.Second)
 			p.wantAnyOrder(want...)
 		}
 	}, Options{}, methods{"late": func(_ context.Context, r *Request) (string, error) {
-		time.Sleep(100 * time.Millisecond)
+		elapse(100 * time.Millisecond)
 		return string(r.Params), nil
 	}})
 }
@@ -229,7 +229,7 @@ func TestPipeline(t *testing.T) {
 			}
 		}
 		p.send(frames...)
-		time.Sleep(30 * time.Second)
+		elapse(30 * time.Second)
 		p.wantAnyOrder(want...)
 	}, Options{}, nil)
 }

@@ -1,9 +1,6 @@
 package jsonrpc
 
-import (
-	"bytes"
-	"sync"
-)
+import "sync"
 
 // A batch collects the answers of the requests that came in one array, and sends them in one.
 type batch struct {
@@ -45,7 +42,7 @@ func (c *Conn) takeBatch(frame []byte) {
 		c.refuseBatch(frame)
 		return
 	}
-	entries, err := ParseBatch(bytes.Clone(frame), c.opts.MaxDepth)
+	entries, err := ParseBatch(frame, c.opts.MaxDepth)
 	if err != nil {
 		c.reject(&Message{}, err)
 		return
@@ -81,11 +78,11 @@ func (c *Conn) takeEntry(b *batch, e *Entry) {
 		b.add(c, AppendError(nil, e.ID, e.Invalid, !c.has(policyOmitNullID)), true)
 		return
 	}
-	r := &Request{conn: c, Message: e.Message, size: len(e.Params) + len(e.Method) + len(e.ID) + requestCost}
+	r := &Request{conn: c, Message: e.Message}
 	switch e.Kind {
 	case KindNotification:
 		if !c.takeCancel(&e.Message) {
-			c.takeNotification(r, nil)
+			c.takeNotification(r, e.raw)
 		}
 	case KindRequest:
 		b.expect()
@@ -99,7 +96,7 @@ func (c *Conn) takeEntry(b *batch, e *Entry) {
 			b.add(c, r.reply, true)
 			return
 		}
-		c.enqueue(r)
+		c.enqueue(c.own(r, e.raw)) // a copy of this member alone, so that one that waits does not keep the whole array
 	default:
 		c.woke = c.calls.deliver(&e.Message, c.log) || c.woke
 	}

@@ -79,7 +79,7 @@ func batchOf(t *testing.T, msg string) map[string]string {
 func TestBatchOfSlowRequests(t *testing.T) {
 	everyWay(t, func(t *testing.T, p *peer) {
 		p.send("["+strings.Join([]string{request(1, "slow"), request(2, "ping!"), request(3, "wait"), request(4, "echo", "[4]"), notification("slow"), request(5, "slow")}, ",")+"]", request(6, "ping!"))
-		time.Sleep(2 * time.Second)
+		elapse(2 * time.Second)
 		p.want(result(6, "{}"))
 		p.send("[" + request(7, "ping!") + "]") // one batch does not wait for another
 		p.want("[" + result(7, "{}") + "]")
@@ -133,7 +133,7 @@ func TestLargeBatches(t *testing.T) {
 		var notes, bad atomic.Int32
 		p.methods["check"] = func(_ context.Context, r *Request) (string, error) {
 			before := string(r.Params)
-			time.Sleep(10 * time.Millisecond)
+			elapse(10 * time.Millisecond)
 			if string(r.Params) != before || strings.Trim(before, `["]`+before[2:3]) != "" {
 				bad.Add(1)
 			}
@@ -151,11 +151,11 @@ func TestLargeBatches(t *testing.T) {
 			}
 			p.send("[" + strings.Join(batch, ",") + "]")
 			for range others { // meanwhile, large frames that want memory
-				time.Sleep(20 * time.Millisecond)
+				elapse(20 * time.Millisecond)
 				p.send(request(round, "echo", `["`+strings.Repeat("!", 100000)+`"]`))
 			}
 		}
-		time.Sleep(10 * time.Second)
+		elapse(10 * time.Second)
 		answers := p.received()
 		if len(answers) != rounds*(1+others) || notes.Load() != rounds*members || bad.Load() != 0 {
 			t.Errorf("%d answers, %d notifications; %d saw their params change", len(answers), notes.Load(), bad.Load())
@@ -198,6 +198,36 @@ func TestResponsesInBatch(t *testing.T) {
 		got := map[string]bool{(<-a).result: true, (<-b).result: true}
 		if !got[`"first"`] || !got[`"second"`] {
 			t.Errorf("got %v", got)
+		}
+	}, Options{}, nil)
+}
+
+// What a request keeps in memory while it waits is in proportion to what it counts.
+func TestWaitingRequestsKeepLittle(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		huge := `["` + strings.Repeat("x", 8<<20) + `"]`
+		large := `["` + strings.Repeat("x", 100000) + `"]`
+		p.send("[" + request(1, "wait") + "," + notification("ping!", huge) + "," + request(2, "wait", large) + "]")
+		p.send(notification("ping!", huge), request(3, "wait", large), request(4, "wait"))
+		p.pause()
+		table := &p.conn.table
+		table.mu.Lock()
+		for _, r := range table.listed {
+			want := 2*maxWaste*len(r.Params) + 2*requestCost
+			if r.turn != 0 {
+				want = 32 << 20 // it lost the lead, and the buffer of that time with it
+			}
+			if got := cap(r.frame) + cap(r.big) + cap(r.text); got > want {
+				t.Errorf("request %s with %d bytes of params keeps %d", r.ID, len(r.Params), got)
+			}
+		}
+		if n := len(table.listed); n != 4 {
+			t.Errorf("%d requests wait", n)
+		}
+		table.mu.Unlock()
+		p.open()
+		if got := p.received(); len(got) != 3 {
+			t.Errorf("%d answers", len(got))
 		}
 	}, Options{}, nil)
 }

@@ -205,7 +205,7 @@ func TestCallAnsweredAtTimeout(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			done := p.call(ctx, "m")
 			synctest.Wait()
-			time.Sleep(time.Second)
+			elapse(time.Second)
 			p.send(result(i+1, "1"))
 			if got := <-done; got.result != "1" && !errors.Is(got.err, context.DeadlineExceeded) {
 				t.Fatalf("got %+v", got)
@@ -430,7 +430,7 @@ func TestCallToPeerThatDoesNotRead(t *testing.T) {
 		}
 		// What was sent comes out whole once the peer reads.
 		go io.Copy(io.Discard, far)
-		time.Sleep(time.Second)
+		elapse(time.Second)
 		if n := c.w.queued(); n != 0 {
 			t.Errorf("%d bytes are pending with a peer that reads", n)
 		}

@@ -44,9 +44,9 @@ func TestCancelOfWhatEndsJustNow(t *testing.T) {
 	everyWay(t, func(t *testing.T, p *peer) {
 		for i := range 20 {
 			p.send(request(i, "slow"))
-			time.Sleep(time.Second - time.Duration(i-10)*time.Nanosecond)
+			elapse(time.Second - time.Duration(i-10)*time.Nanosecond)
 			p.send(cancelOf(i))
-			time.Sleep(time.Second)
+			elapse(time.Second)
 			switch got := p.received(); {
 			case len(got) > 1, len(got) == 1 && got[0] != result(i, `"slow"`):
 				t.Fatalf("got %q", got)
@@ -120,9 +120,9 @@ func TestRequestTimeout(t *testing.T) {
 		p.send(request(1, "deadline"))
 		p.want(result(1, "true"))
 		p.send(request(1, "timer"), request(2, "too late"), request(3, "tells"), request(4, "derived"), request(5, "ping!"))
-		time.Sleep(time.Minute - time.Second)
+		elapse(time.Minute - time.Second)
 		p.want(result(5, "{}"))
-		time.Sleep(2 * time.Second)
+		elapse(2 * time.Second)
 		p.wantAnyOrder(
 			failure(1, CodeInternalError, "request timed out", exceeded), result(2, `"but there"`),
 			notification("late"), result(3, "1"), failure(4, CodeInternalError, "request timed out", exceeded),

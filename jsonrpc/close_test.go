@@ -130,7 +130,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 			})
 			wg.Go(func() {
 				for range i {
-					time.Sleep(0)
+					elapse(0)
 				}
 				switch i % 4 {
 				case 0:

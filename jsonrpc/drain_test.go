@@ -18,7 +18,7 @@ func TestDrainAtEndOfInput(t *testing.T) {
 		everyWay(t, func(t *testing.T, p *peer) {
 			var notes atomic.Int32
 			p.methods["note"] = func(context.Context, *Request) (string, error) {
-				time.Sleep(10 * time.Millisecond)
+				elapse(10 * time.Millisecond)
 				notes.Add(1)
 				return "", nil
 			}
@@ -29,7 +29,7 @@ func TestDrainAtEndOfInput(t *testing.T) {
 			}
 			p.send("["+request(300, "slow")+"]", request(301, "wait"), cancelOf(301), request(302, "wait"))
 			p.hangUp()
-			time.Sleep(8 * time.Second)
+			elapse(8 * time.Second)
 			select {
 			case <-p.conn.Ending():
 			default:
@@ -113,7 +113,7 @@ func TestContextEnds(t *testing.T) {
 						if busy {
 							p.send(request(1, "slow"), request(2, "slow"), request(3, "ping!"))
 							want = []string{result(1, `"slow"`), result(2, `"slow"`), result(3, "{}")}
-							time.Sleep(20 * time.Millisecond)
+							elapse(20 * time.Millisecond)
 						}
 						synctest.Wait()
 						call := p.call(context.Background(), "m")

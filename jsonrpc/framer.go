@@ -42,8 +42,9 @@ type source interface {
 	next() ([]byte, error)
 	// fill waits for more input. idle tells that nothing in this process waits for the reader's processor.
 	fill(idle bool) error
-	// detach leaves the memory under the frames handed out so far to their users.
+	// detach leaves the memory under the frames handed out so far to their users; held is how much that is.
 	detach()
+	held() int
 	// begin and finish put the framing around a message that is appended to dst between the two calls; start is len(dst) before begin.
 	begin(dst []byte) []byte
 	finish(dst []byte, start int) []byte
@@ -93,6 +94,7 @@ func (s *frameSource) fill(bool) error {
 }
 
 func (s *frameSource) detach()                 {}
+func (s *frameSource) held() int               { return 0 } // each frame has memory of its own
 func (s *frameSource) begin(dst []byte) []byte { return dst }
 
 // finish separates messages as lines do, so that write can tell several of them apart.

@@ -138,19 +138,26 @@ func (t *table) methods() []string {
 	return names
 }
 
-// own makes a copy of r that does not depend on the leader: neither on its Request nor on its buffer.
+// own makes a copy of r that does not depend on the leader: neither on its Request nor on its buffer. frame is the text of r, which may be a
+// part of the frame that was read.
 func (c *Conn) own(r *Request, frame []byte) *Request {
 	n := requests.Get().(*Request)
 	n.clear()
 	n.conn, n.Route, n.pace, n.batch, n.Message = c, r.Route, r.pace, r.batch, r.Message
 	n.size = len(frame) + requestCost
-	if len(frame) > maxCopied {
+	if len(frame) > maxCopied && len(frame) == len(r.text) && c.src.held() <= maxWaste*len(frame) {
 		n.big = frame
 		c.src.detach()
 		return n
 	}
 	n.frame = append(n.frame[:0], frame...)
-	n.setText(n.frame)
+	if len(frame) == len(r.text) {
+		n.setText(n.frame)
+		return n
+	}
+	if err := Parse(n.frame, &n.Message, c.opts.MaxDepth); err != nil {
+		n.broken = err // not possible: it was parsed as a member of a batch
+	}
 	return n
 }
 
@@ -165,7 +172,7 @@ func (c *Conn) enqueue(r *Request) {
 	t := &c.table
 	t.mu.Lock()
 	_, twice := t.listed[string(r.ID.canonical())]
-	full := r.pace != Standing && !c.fitsLocked(r)
+	full := r.pace != Standing && (len(t.queue) > 0 || !c.fitsLocked(r)) // nobody overtakes those in the queue
 	overloaded := full && t.queued+r.size > c.opts.MaxQueueBytes && len(t.queue) > 0
 	switch {
 	case twice, overloaded:
@@ -282,21 +289,22 @@ func (r *Request) release() {
 	if cap(r.reply) > bufKeep {
 		r.reply = nil
 	}
+	if cap(r.frame) > 2*maxCopied {
+		r.frame = nil
+	}
 	r.Message = Message{}
 	requests.Put(r)
 }
 
 // takeNotification hands a notification to the handler: here if that is quick, else to one goroutine that takes them in order. frame is the
-// reader's memory that r is in, nil if r depends on nobody.
+// text of r.
 func (c *Conn) takeNotification(r *Request, frame []byte) {
 	if r.prepare() == Immediate {
 		r.respond()
 		return
 	}
 	t := &c.table
-	if frame != nil {
-		r = c.own(r, frame)
-	}
+	r = c.own(r, frame)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.queued+r.size > c.opts.MaxQueueBytes && len(t.notes) > 0 {

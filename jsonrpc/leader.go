@@ -42,7 +42,8 @@ const (
 	tick       = 5 * time.Millisecond
 	quietTicks = 20
 	maxInline  = 512 << 10 // larger frames take long whoever handles them
-	maxCopied  = 64 << 10  // of a larger frame, the memory is handed over
+	maxCopied  = 64 << 10  // of a larger frame, the memory is handed over,
+	maxWaste   = 4         // unless it is more than so many times as large
 	maxHeld    = 64 << 10  // answers that the leader holds back while it has more frames
 )
 
@@ -70,6 +71,9 @@ func (c *Conn) lead(turn uint64, follows bool) {
 
 // leaderExited is what is left to do when a handler ended the leader's goroutine: another takes the lead, and the request gets its answer.
 func (c *Conn) leaderExited(own *Request, turn uint64) {
+	if own.gone {
+		return // it was the leader once, and ran what was queued
+	}
 	if !c.takeOver(turn+1) && c.turn.Load() == turn {
 		c.led.Store(false) // in an Immediate handler: nothing watches over those
 		c.inputEnd <- errExited

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -44,7 +45,7 @@ func TestTakeOver(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		for round := range 3 {
 			p.send(request(1, "wait"), request(2, "ping!"), request(3, "echo", "[]"))
-			time.Sleep(3 * tick)
+			elapse(3 * tick)
 			p.want(result(2, "{}"), result(3, "[]"))
 			p.send(request(1, "ping!")) // the slow one is listed by now
 			p.want(failure(1, CodeInvalidRequest, errDuplicateID.Message, ""))
@@ -53,9 +54,9 @@ func TestTakeOver(t *testing.T) {
 			p.send(request(1, "ping!"))
 			p.want(result(1, "{}"))
 			p.send(request(4, "slow"), request(5, "slow"), request(6, "ping!"))
-			time.Sleep(6 * tick)
+			elapse(6 * tick)
 			p.want(result(6, "{}"))
-			time.Sleep(2 * time.Second)
+			elapse(2 * time.Second)
 			p.want(result(4, `"slow"`), result(5, `"slow"`))
 			if t.Failed() {
 				t.Fatalf("in round %d", round)
@@ -69,7 +70,7 @@ func TestTakeOver(t *testing.T) {
 func TestTakeOverWritesEarlierAnswers(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "ping!"), request(2, "echo", "[]"), request(3, "no such"), request(4, "wait"))
-		time.Sleep(3 * tick)
+		elapse(3 * tick)
 		p.want(result(1, "{}"), result(2, "[]"), failure(3, CodeMethodNotFound, "method not found: no such", ""))
 	}, Options{})
 }
@@ -78,7 +79,7 @@ func TestTakeOverWritesEarlierAnswers(t *testing.T) {
 func TestTakeOverLeavesFrameAlone(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		p.methods["late echo"] = func(_ context.Context, r *Request) (string, error) {
-			time.Sleep(time.Second)
+			elapse(time.Second)
 			x, _ := r.Param("x")
 			return fmt.Sprintf(`{"id":%s,"method":%q,"params":%s,"x":%s}`, r.ID, r.Method, r.Params, x), nil
 		}
@@ -91,10 +92,10 @@ func TestTakeOverLeavesFrameAlone(t *testing.T) {
 		}
 		p.send(frames...)
 		for i := range 50 {
-			time.Sleep(20 * time.Millisecond)
+			elapse(20 * time.Millisecond)
 			p.send(notification("echo", `["`+strings.Repeat("!", i*2000)+`"]`))
 		}
-		time.Sleep(2 * time.Second)
+		elapse(2 * time.Second)
 		p.wantAnyOrder(want...)
 	}, Options{})
 }
@@ -104,7 +105,7 @@ func TestTakeOverOfWhatEndsJustNow(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		var d time.Duration
 		p.methods["nap"] = func(context.Context, *Request) (string, error) {
-			time.Sleep(d)
+			elapse(d)
 			return "1", nil
 		}
 		for i := range 200 {
@@ -113,7 +114,7 @@ func TestTakeOverOfWhatEndsJustNow(t *testing.T) {
 				d = tick + time.Duration(i-100)*time.Nanosecond
 			}
 			p.send(request(i, "nap"), request("-1", "ping!"))
-			time.Sleep(4 * tick)
+			elapse(4 * tick)
 			got := p.received()
 			if diff := cmp.Diff([]string{result(i, "1"), result(-1, "{}")}, got); diff != "" && cmp.Diff([]string{result(-1, "{}"), result(i, "1")}, got) != "" {
 				t.Fatalf("after %v: %s", d, diff)
@@ -140,7 +141,7 @@ func TestPaceLosesTrust(t *testing.T) {
 			if got := len(p.received()); (got == 0) != (i < 2) {
 				t.Errorf("call %d: %d pings were answered at once", i, got)
 			}
-			time.Sleep(2 * time.Second)
+			elapse(2 * time.Second)
 			p.received()
 		}
 		if pace.fast() {
@@ -199,15 +200,15 @@ func TestWatchdogSleeps(t *testing.T) {
 			if !p.conn.armed.Load() {
 				t.Error("the watchdog sleeps while there is traffic")
 			}
-			time.Sleep((quietTicks + 3) * tick)
+			elapse((quietTicks + 3) * tick)
 			synctest.Wait()
 			if p.conn.armed.Load() {
 				t.Error("the watchdog is awake without traffic")
 			}
 			p.send(request(1, "wait"), request(2, "ping!"))
-			time.Sleep(3 * tick)
+			elapse(3 * tick)
 			p.want(result(2, "{}"))
-			time.Sleep((quietTicks + 3) * tick)
+			elapse((quietTicks + 3) * tick)
 			synctest.Wait()
 			if p.conn.armed.Load() {
 				t.Error("the watchdog is awake for a handler on a goroutine of its own")
@@ -223,12 +224,12 @@ func TestWatchdogFallsAsleepTooSoon(t *testing.T) {
 		for i := range 60 {
 			p.send(request(1, "echo", "[]"))
 			p.want(result(1, "[]"))
-			time.Sleep(quietTicks*tick + time.Duration(i-30)*tick/20)
+			elapse(quietTicks*tick + time.Duration(i-30)*tick/20)
 			p.send(request(2, "wait"), request(3, "ping!"))
-			time.Sleep(3*tick + tick/2)
+			elapse(3*tick + tick/2)
 			p.want(result(3, "{}"))
 			p.send(cancelOf(2))
-			time.Sleep(time.Second)
+			elapse(time.Second)
 		}
 	}, Options{})
 }
@@ -336,4 +337,26 @@ func TestIdleReading(t *testing.T) {
 		p.hangUp()
 		p.wantEnd(nil)
 	})
+}
+
+// A handler may end a goroutine that was the leader and goes on with what is queued. What it did before is done.
+func TestGoexitOfFormerLeader(t *testing.T) {
+	inlinePeer(t, func(t *testing.T, p *peer) {
+		p.methods["exit"] = func(context.Context, *Request) (string, error) {
+			runtime.Goexit()
+			return "", nil
+		}
+		h := p.conn.handler.(*mux)
+		for range 3 {
+			h.way.pace = knownFast
+			p.send(request(1, "slow"))
+			elapse(10 * tick)
+			synctest.Wait()
+			h.way.pace = knowsNothing
+			p.send(request(2, "exit"), request(3, "echo", "[]"), request(4, "ping!"))
+			elapse(2 * time.Second)
+			p.wantAnyOrder(result(1, `"slow"`), failure(2, CodeInternalError, "internal error", `{"exception":"errors.errorString"}`), result(3, "[]"), result(4, "{}"))
+			p.checkCounts()
+		}
+	}, Options{MaxInFlight: 1})
 }

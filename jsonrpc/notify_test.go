@@ -22,7 +22,7 @@ func TestContextNotify(t *testing.T) {
 				return "", err
 			}
 			if string(r.Params) != "" {
-				time.Sleep(100 * time.Millisecond)
+				elapse(100 * time.Millisecond)
 			}
 		}
 		return `"done"`, nil
@@ -31,7 +31,7 @@ func TestContextNotify(t *testing.T) {
 	everyWay(t, func(t *testing.T, p *peer) {
 		for _, req := range []string{request(1, "talk"), request(1, "talk!"), request(1, "talk", "[]")} {
 			p.send(req)
-			time.Sleep(time.Second)
+			elapse(time.Second)
 			p.want(
 				notification("progress", "[0]"), notification("progress", "[1]"), notification("progress", "[2]"),
 				notification("progress", "[3]"), notification("progress", "[4]"), result(1, `"done"`),
@@ -135,7 +135,7 @@ func TestNotificationsInOrder(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
 	m := methods{"note": func(_ context.Context, r *Request) (string, error) {
-		time.Sleep(10 * time.Millisecond)
+		elapse(10 * time.Millisecond)
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, string(r.Params))
@@ -196,7 +196,7 @@ func TestNotificationFlood(t *testing.T) {
 func TestNotificationsGiveTheirPlaceBack(t *testing.T) {
 	everyWay(t, func(t *testing.T, p *peer) {
 		p.send(notification("slow"), request(1, "slow"), request(2, "slow"))
-		time.Sleep(4 * time.Second)
+		elapse(4 * time.Second)
 		p.wantAnyOrder(result(1, `"slow"`), result(2, `"slow"`))
 	}, Options{MaxInFlight: 1}, nil)
 }

@@ -53,6 +53,8 @@ func IsBatch(frame []byte) bool {
 type Entry struct {
 	Message
 	Invalid *Error
+
+	raw []byte // its text in the frame
 }
 
 // ParseBatch parses a frame that holds an array of messages. The messages alias the frame. The error is a *Error that answers the batch as a
@@ -74,10 +76,13 @@ func ParseBatch(frame []byte, maxDepth int) ([]Entry, error) {
 			entries = append(entries, Entry{})
 			e := &entries[len(entries)-1]
 			e.reset(frame)
+			s.Peek()
+			start := s.Pos()
 			var problem string
 			if problem, err = e.scan(&s); problem != "" {
 				e.Invalid = &Error{Code: CodeInvalidRequest, Message: "invalid request: " + problem}
 			}
+			e.raw = frame[start:s.Pos()]
 		}
 		if err == nil {
 			more, err = s.NextElement()

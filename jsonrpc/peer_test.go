@@ -115,7 +115,7 @@ func newPeer(t *testing.T, way way, wire string, o Options, m methods) *peer {
 		"echo":  func(ctx context.Context, r *Request) (string, error) { return string(r.Params), nil },
 		"ping!": func(context.Context, *Request) (string, error) { return "{}", nil },
 		"slow": func(ctx context.Context, r *Request) (string, error) {
-			time.Sleep(time.Second)
+			elapse(time.Second)
 			return `"slow"`, nil
 		},
 		"deaf": func(context.Context, *Request) (string, error) {
@@ -184,8 +184,8 @@ func (p *peer) checkCounts() {
 	if n := t.count.Load(); int(n) != len(t.listed) || n != 0 {
 		p.t.Errorf("%d requests are listed after the end, %d counted", len(t.listed), n)
 	}
-	if len(t.queue) != 0 || t.queued != 0 || len(t.notes) != 0 || t.noting || t.note != nil {
-		p.t.Errorf("left in the queues: %d requests, %d notifications, %d bytes", len(t.queue), len(t.notes), t.queued)
+	if len(t.queue) != 0 || t.queued != 0 || len(t.notes) != 0 || t.noting || t.note != nil || t.standing != 0 || t.bytes != 0 {
+		p.t.Errorf("left: %d requests, %d notifications, %d bytes; %d standing, %d bytes running", len(t.queue), len(t.notes), t.queued, t.standing, t.bytes)
 	}
 	p.conn.calls.mu.Lock()
 	defer p.conn.calls.mu.Unlock()
@@ -251,7 +251,7 @@ func (p *peer) hangUp() { p.link.out.end(io.EOF) }
 
 // pause lets a quarter of a second go by and everything happen that does within it, take-overs included.
 func (p *peer) pause() {
-	time.Sleep(250 * time.Millisecond)
+	elapse(250 * time.Millisecond)
 	synctest.Wait()
 }
 

@@ -33,7 +33,7 @@ func TestMaxInFlight(t *testing.T) {
 					mu.Lock()
 					order = append(order, r.ID.String())
 					mu.Unlock()
-					time.Sleep(time.Second)
+					elapse(time.Second)
 					return "1", nil
 				}
 				p.play(func(t *testing.T, p *peer) {
@@ -57,7 +57,7 @@ func TestMaxInFlight(t *testing.T) {
 					if got := <-call; got.result != `"answer"` {
 						t.Errorf("call while all places are taken: %+v", got)
 					}
-					time.Sleep(18*time.Second + time.Millisecond)
+					elapse(18*time.Second + time.Millisecond)
 					p.wantAnyOrder(want...)
 					if most.Load() != limit {
 						t.Errorf("%d ran at once, limit %d", most.Load(), limit)
@@ -207,7 +207,7 @@ func TestSlowWriter(t *testing.T) {
 					for i := range 200 {
 						p.send(request(i, "echo", `["some text"]`), cancelOf(i-1))
 						want = append(want, result(i, `["some text"]`))
-						time.Sleep(time.Millisecond)
+						elapse(time.Millisecond)
 						got = append(got, p.received()...)
 					}
 					for more := p.received(); len(more) > 0; more = p.received() {
@@ -303,4 +303,26 @@ func TestWriter(t *testing.T) {
 		w.shut()
 		w.wait(func() bool { return false })
 	})
+}
+
+// Requests that run count by their size as well. A large one that waits for its place is not overtaken.
+func TestMaxInFlightBytes(t *testing.T) {
+	for _, way := range onGoroutines {
+		t.Run(way.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := Options{MaxInFlightBytes: 3 * (requestCost + 100)}
+				newPeer(t, way, "line", o, nil).play(func(t *testing.T, p *peer) {
+					large := `["` + strings.Repeat("x", 3000) + `"]`
+					p.send(request(1, "deaf"), request(2, "echo", large), request(3, "echo", "[3]"), request(4, "ping!"), request(5, "echo", large))
+					p.want(result(4, "{}"))
+					p.send(cancelOf(5), "["+request(6, "echo", large)+"]")
+					p.want()
+					p.open()
+					p.wantAnyOrder(result(1, `"deaf"`), result(2, large), result(3, "[3]"), "["+result(6, large)+"]")
+					p.send(request(7, "echo", large)) // one runs, however large
+					p.want(result(7, large))
+				})
+			})
+		})
+	}
 }

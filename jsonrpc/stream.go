@@ -208,6 +208,8 @@ func recycle(b []byte) {
 	}
 }
 
+func (f *StreamFramer) held() int { return len(f.buf) }
+
 func (f *StreamFramer) detach() {
 	n := max(bufSize, f.end-f.start)
 	if f.body > n {

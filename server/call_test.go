@@ -221,7 +221,7 @@ func TestLogger(t *testing.T) {
 			var log records
 			srv := with(t, &server.Options{Logger: log.logger(slog.LevelDebug), Goroutines: goroutines}, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
 				call.Logger().Info("hello", "k", 1)
-				time.Sleep(time.Second)
+				elapse(time.Second)
 				return nil, errors.New("no luck")
 			})
 			c := connect(t, srv, modern)
@@ -273,7 +273,7 @@ func TestCancelledContext(t *testing.T) {
 			c := connect(t, srv, "2025-06-18")
 			ctx, cancel := context.WithCancel(context.Background())
 			go func() {
-				time.Sleep(time.Minute)
+				elapse(time.Minute)
 				cancel()
 			}()
 			if _, err := c.call(ctx, "tools/call", `{"name":"t"}`); !errors.Is(err, context.Canceled) {
@@ -331,7 +331,7 @@ func TestToolTimeout(t *testing.T) {
 				_, err := c.call(listening, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
 				ended <- err
 			}()
-			time.Sleep(time.Hour)
+			elapse(time.Hour)
 			c.takeNotes()
 			srv.RemoveTools("quick")
 			synctest.Wait()
