@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// Spec: S6 S8 S12 C5 C8
 func TestAnswers(t *testing.T) {
 	m := methods{
 		"nothing":    func(context.Context, *Request) (string, error) { return "", nil },
@@ -102,6 +103,7 @@ func TestAnswers(t *testing.T) {
 	}, Options{}, m)
 }
 
+// Spec: S6
 func TestOmitNullID(t *testing.T) {
 	everyWay(t, func(t *testing.T, p *peer) {
 		p.send(`1`)
@@ -151,6 +153,8 @@ func TestHandlerFunc(t *testing.T) {
 }
 
 // Responses come in the order in which handlers end, each under its own id.
+//
+// Spec: S6
 func TestAnswersInAnyOrder(t *testing.T) {
 	sleep := func(ctx context.Context, r *Request) (string, error) {
 		ms, _ := r.Param("ms")

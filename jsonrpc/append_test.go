@@ -2,6 +2,7 @@ package jsonrpc
 
 import "testing"
 
+// Spec: S1 S7 S8 S10 S11 S25 S63 C7 C18 C37
 func TestAppend(t *testing.T) {
 	e := &Error{Code: CodeInvalidParams, Message: "no \"x\"\n", Data: []byte(`{"a":1}`)}
 	tests := []struct {

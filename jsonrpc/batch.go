@@ -74,8 +74,10 @@ func (c *Conn) takeEntry(b *batch, e *Entry) {
 			c.woke = c.calls.reject(e.ID, e.Invalid) || c.woke
 			return
 		}
-		b.expect()
-		b.add(c, AppendError(nil, e.ID, e.Invalid, !c.has(policyOmitNullID)), true)
+		if c.mayAnswer(e.ID) {
+			b.expect()
+			b.add(c, AppendError(nil, e.ID, e.Invalid, !c.has(policyOmitNullID)), true)
+		}
 		return
 	}
 	r := &Request{conn: c, Message: e.Message}
@@ -85,6 +87,9 @@ func (c *Conn) takeEntry(b *batch, e *Entry) {
 			c.takeNotification(r, e.raw)
 		}
 	case KindRequest:
+		if c.drop(r) {
+			return
+		}
 		b.expect()
 		r.batch = b
 		if c.table.has(r.ID) {

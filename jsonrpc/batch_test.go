@@ -9,6 +9,7 @@ import (
 	"time"
 )
 
+// Spec: S12 S13 C8 C9
 func TestBatch(t *testing.T) {
 	invalid := func(id any, what string) string { return failure(id, CodeInvalidRequest, "invalid request: "+what, "") }
 	many := func(n int, msg string) string { return "[" + strings.Repeat(msg+",", n-1) + msg + "]" }
@@ -188,6 +189,8 @@ func TestBatchesRefused(t *testing.T) {
 }
 
 // A batch may hold responses to calls of this side.
+//
+// Spec: C9
 func TestResponsesInBatch(t *testing.T) {
 	everyWay(t, func(t *testing.T, p *peer) {
 		p.greet()

@@ -18,34 +18,33 @@ type callTable struct {
 	count atomic.Int32
 
 	mu   sync.Mutex
-	next int64
-	open map[int64]*call
+	ids  *atomic.Int64
+	open map[int64]*Pending
 	err  error // why no call can be made any more
 }
 
-type call struct {
-	done   chan struct{}
-	result []byte
-	err    error
+func (t *callTable) init(ids *atomic.Int64) {
+	if t.ids = ids; ids == nil {
+		t.ids = new(atomic.Int64)
+	}
+	t.open = make(map[int64]*Pending)
 }
 
-func (t *callTable) init() { t.open = make(map[int64]*call) }
-
-func (t *callTable) add() (int64, *call, error) {
+// add gives p an id and lists it.
+func (t *callTable) add(p *Pending) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err != nil {
-		return 0, nil, t.err
+		return t.err
 	}
-	t.next++
-	k := &call{done: make(chan struct{})}
-	t.open[t.next] = k
+	p.id = t.ids.Add(1)
+	t.open[p.id] = p
 	t.count.Add(1)
-	return t.next, k, nil
+	return nil
 }
 
 // remove takes a call out, so that it belongs to the caller alone; nil if it was taken out already.
-func (t *callTable) remove(id int64) *call {
+func (t *callTable) remove(id int64) *Pending {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := t.open[id]
@@ -58,7 +57,7 @@ func (t *callTable) remove(id int64) *call {
 
 // deliver wakes the caller whose answer m is. It reports whether there was one.
 func (t *callTable) deliver(m *Message, log *slog.Logger) bool {
-	var k *call
+	var k *Pending
 	if id, ok := jsonwire.ParseInt(m.ID); ok {
 		k = t.remove(id)
 	}
@@ -85,7 +84,7 @@ func (t *callTable) reject(id ID, e *Error) bool {
 	if k == nil {
 		return false
 	}
-	k.err = fmt.Errorf("peer sent a malformed response: %s", e.Message)
+	k.err = fmt.Errorf("%w: %s", ErrMalformed, e.Message)
 	close(k.done)
 	return true
 }
@@ -105,6 +104,44 @@ func (t *callTable) fail(err error) {
 	t.count.Store(0)
 }
 
+// sent returns the calls that were sent.
+func (t *callTable) sent() []*Pending {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var sent []*Pending
+	for _, p := range t.open {
+		if p.sent.Load() {
+			sent = append(sent, p)
+		}
+	}
+	return sent
+}
+
+// lastWords is how long closing waits for a peer that does not read to be told that it need not go on.
+const lastWords = 100 * time.Millisecond
+
+// callOff tells the peer, once, that nobody waits for the answers to the calls under way. One that only sees the end of its input would go on with them for as
+// long as it drains. That they fail is up to Run, which knows why.
+func (c *Conn) callOff() {
+	select {
+	case <-c.ending:
+		return
+	default:
+	}
+	if c.calledOff.Swap(true) {
+		return
+	}
+	sent := c.calls.sent()
+	for _, p := range sent {
+		c.cancelCall(p.id, p.method, ErrClosed.Error())
+	}
+	if sent != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+		defer cancel()
+		c.Flush(ctx)
+	}
+}
+
 // Call sends a request and waits for its answer. params is JSON text, an object or an array, or nil. The result is JSON text and the caller's.
 //
 // The error is an *[Error] if the peer answered one; it wraps [ErrClosed] if the connection ended first, and says why. When ctx ends, the peer is told
@@ -115,67 +152,53 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte) (result [
 		ctx, cancel = context.WithTimeout(ctx, c.opts.CallTimeout)
 		defer cancel()
 	}
-	if params, err = outgoing(ctx, params); err != nil {
-		return nil, fmt.Errorf("call %s: %w", method, err)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("call %s: %w", method, err)
-	}
-	id, k, err := c.calls.add()
+	p, err := c.NewCall(method)
 	if err != nil {
-		return nil, fmt.Errorf("call %s: %w", method, err)
+		return nil, err
 	}
-	yield(ctx)
-	began := time.Now()
-	buf := c.src.begin(nil)
-	start := len(buf)
-	buf = AppendRequest(buf, IntID(id), method, params)
-	if c.opts.Trace != nil {
-		c.opts.Trace(Outgoing, buf[start:])
+	if err := p.Send(ctx, params); err != nil {
+		return nil, err
 	}
-	buf = c.src.finish(buf, 0)
-	if err := c.w.await(ctx); err != nil {
-		c.calls.remove(id)
-		return nil, fmt.Errorf("call %s: not sent: the peer does not read: %w", method, err)
-	}
-	if err := c.w.post(&buf, &c.wg); err != nil {
-		c.calls.remove(id)
-		return nil, fmt.Errorf("call %s: %w: %w", method, ErrClosed, err)
-	}
-	select {
-	case <-k.done:
-	case <-ctx.Done():
-		if c.calls.remove(id) != nil {
-			c.cancelCall(id, method, context.Cause(ctx))
-			return nil, fmt.Errorf("call %s: no answer after %v: %w", method, time.Since(began).Round(time.Millisecond), ctx.Err())
-		}
-		<-k.done // the answer was first, by a hair
-	}
-	if k.err != nil {
-		return nil, fmt.Errorf("call %s: %w", method, k.err)
-	}
-	return k.result, nil
+	return p.Wait(ctx)
 }
 
-func (c *Conn) cancelCall(id int64, method string, cause error) {
-	name, params := c.opts.Cancellation.Notice(IntID(id), method, cause.Error())
+func (c *Conn) cancelCall(id int64, method, reason string) {
+	name, params := c.opts.Cancellation.Notice(IntID(id), method, reason)
 	if name == "" {
 		return
 	}
 	buf := c.notification(name, params)
-	if err := c.w.post(&buf, &c.wg); err != nil { // no more of these than there were calls, so they need not wait for room
+	if err := c.w.post(&buf); err != nil { // no more of these than there were calls, so they need not wait for room
 		c.log.Debug("cancellation not sent", "id", id, "error", err)
 	}
 }
 
-// Notify sends a notification. params is JSON text, or nil. A trace in ctx goes along. Notifications that belong to a request that is being
-// handled are sent with [Context.Notify].
+// Notify sends a notification. params is JSON text, or nil. A trace in ctx goes along. If ctx can end, Notify waits for a peer that does not read until
+// then, and leaves the writing to others: see [Conn.Flush]. Notifications that belong to a request that is being handled are sent with [Context.Notify].
 func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 	params, err := outgoing(ctx, params)
 	if err != nil {
 		return fmt.Errorf("notify %s: %w", method, err)
 	}
-	return c.notify(method, params, nil)
+	if ctx.Done() == nil {
+		return c.notify(method, params, nil)
+	}
+	if err := c.w.await(ctx, 0); err != nil {
+		return fmt.Errorf("notify %s: not sent: the peer does not read: %w", method, err)
+	}
+	buf := c.notification(method, params)
+	if err := c.w.post(&buf); err != nil {
+		return fmt.Errorf("notify %s: %w: %w", method, ErrClosed, err)
+	}
+	return nil
+}
+
+// Flush waits until what was sent has been written, or ctx ends.
+func (c *Conn) Flush(ctx context.Context) {
+	c.w.start()
+	stop := context.AfterFunc(ctx, c.w.wake)
+	defer stop()
+	c.w.wait(func() bool { return ctx.Err() != nil })
 }
 
 func (c *Conn) notify(method string, params []byte, allowed func() bool) error {

@@ -41,6 +41,7 @@ func (p *peer) greet() {
 	p.want(result(0, "{}"))
 }
 
+// Spec: S3 S4 S5 C2 C3 C4
 func TestCallsAnsweredInAnyOrder(t *testing.T) {
 	everyWay(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -131,6 +132,7 @@ func TestMalformedResponses(t *testing.T) {
 	}, Options{}, nil)
 }
 
+// Spec: S50 S51 C83 C84
 func TestCallTimeout(t *testing.T) {
 	everyWay(t, func(t *testing.T, p *peer) {
 		p.greet()
@@ -198,6 +200,8 @@ func TestCancellationNotice(t *testing.T) {
 }
 
 // A call's answer and the end of its context at the same time: one of the two.
+//
+// Spec: C84
 func TestCallAnsweredAtTimeout(t *testing.T) {
 	everyWay(t, func(t *testing.T, p *peer) {
 		p.greet()

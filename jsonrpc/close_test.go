@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -194,4 +195,29 @@ func TestReaderThatDoesNotReturn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCloseCallsOff: the peer is told that nobody waits any more, once for each call that was sent. One that does not read is not waited for.
+func TestCloseCallsOff(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.greet()
+		one, two := p.call(t.Context(), "m"), p.call(t.Context(), "m")
+		p.pause()
+		p.received()
+		if _, err := p.conn.NewCall("never sent"); err != nil {
+			t.Fatal(err)
+		}
+		p.conn.Close()
+		for _, call := range []<-chan outcome{one, two} {
+			if got := <-call; !errors.Is(got.err, ErrClosed) {
+				t.Errorf("call: %+v", got)
+			}
+		}
+		p.wantEnd(nil)
+		got := p.received()
+		slices.Sort(got)
+		if want := []string{cancelOf(1), cancelOf(2)}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}, Options{}, nil)
 }

@@ -27,6 +27,10 @@ type Options struct {
 	RequestTimeout time.Duration // after which a handler's context expires; 0 is never
 	CallTimeout    time.Duration // for calls whose context has no deadline; 0 is none
 
+	// IDs counts the ids of this side's calls: it holds the last one used. Connections that share it never use an id twice, so that an answer meant for
+	// one of them fits no call of another. nil starts at 1.
+	IDs *atomic.Int64
+
 	// Goroutines runs each request that is not Immediate on a goroutine of its own, whatever its Pace has learnt: simpler, and several times slower
 	// for quick handlers.
 	Goroutines bool
@@ -68,6 +72,7 @@ type Conn struct {
 	closeOnce sync.Once
 	closeErr  error // why closing was closed
 	started   atomic.Bool
+	calledOff atomic.Bool // the peer was told that this side does not wait any more
 	done      chan struct{}
 	err       error // of Run; set before done is closed
 }
@@ -102,8 +107,8 @@ func NewConn(f Framer, opts *Options) *Conn {
 	c.base = context.Background()
 	c.SetPolicy(o.Policy)
 	c.table.init()
-	c.calls.init()
-	c.w.init(c.src, o.MaxPendingBytes, c.stop)
+	c.calls.init(o.IDs)
+	c.w.init(c.src, o.MaxPendingBytes, c.stop, &c.wg)
 	c.timer = time.AfterFunc(time.Hour, c.watch)
 	c.timer.Stop()
 	return c
@@ -132,10 +137,11 @@ func (c *Conn) Err() error {
 	}
 }
 
-// Close ends the connection at once: it cancels the requests being handled, makes calls fail with [ErrClosed], closes the framer, and waits
-// for Run to return, which waits for handlers no longer than the drain timeout. It may be called more than once. A handler that calls it
+// Close ends the connection at once: it cancels the requests being handled and the calls under way, which fail with [ErrClosed], closes the framer, and
+// waits for Run to return, which waits for handlers no longer than the drain timeout. It may be called more than once. A handler that calls it
 // waits for itself until then.
 func (c *Conn) Close() error {
+	c.callOff()
 	c.stop(nil)
 	if !c.started.Swap(true) {
 		c.calls.fail(ErrClosed)
@@ -241,7 +247,7 @@ func (c *Conn) flushFor(d time.Duration) {
 		c.w.wake()
 	})
 	defer t.Stop()
-	c.w.start(&c.wg)
+	c.w.start()
 	c.w.wait(late.Load)
 }
 

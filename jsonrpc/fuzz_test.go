@@ -371,6 +371,8 @@ func sameValue(t *testing.T, id ID) string {
 }
 
 // FuzzAppend reads what the Append functions wrote with Parse and with encoding/json.
+//
+// Spec: S9 S25 S63 C18 C37
 func FuzzAppend(f *testing.F) {
 	f.Add(int64(1), "a\u0062", "tools/call", `{"a":[1,"x"]}`, 5, "message")
 	f.Add(int64(-1), "\xff\u2028\"\\", "\x00\n", "[\n1 ]", 0, "\x7f\ufffe")

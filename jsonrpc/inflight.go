@@ -382,6 +382,9 @@ func (c *Conn) reject(m *Message, err error) {
 
 // refuse queues an error answer; the leader writes it before it waits.
 func (c *Conn) refuse(id ID, e *Error) {
+	if !c.mayAnswer(id) {
+		return
+	}
 	buf := c.src.begin(nil)
 	start := len(buf)
 	buf = AppendError(buf, id, e, !c.has(policyOmitNullID))

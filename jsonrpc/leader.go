@@ -152,6 +152,9 @@ func (c *Conn) take(own *Request, frame []byte, turn *uint64) bool {
 }
 
 func (c *Conn) takeRequest(r *Request, frame []byte, turn *uint64) bool {
+	if c.drop(r) {
+		return true
+	}
 	if c.table.has(r.ID) {
 		c.refuse(r.ID, errDuplicateID)
 		return true
@@ -168,6 +171,15 @@ func (c *Conn) takeRequest(r *Request, frame []byte, turn *uint64) bool {
 		return c.inline(r, pace, len(frame), turn)
 	}
 	c.start(r, pace, frame)
+	return true
+}
+
+// drop passes over a request where nothing is answered.
+func (c *Conn) drop(r *Request) bool {
+	if !c.has(policyNoAnswers) {
+		return false
+	}
+	c.log.Warn("request dropped: the peer may not send any", "id", clip(r.ID), "method", clip(r.Method))
 	return true
 }
 

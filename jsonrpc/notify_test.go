@@ -91,6 +91,7 @@ func TestContextNotifyRace(t *testing.T) {
 	}, Options{}, m)
 }
 
+// Spec: S55
 func TestNotifyAfterCancel(t *testing.T) {
 	var err atomic.Value
 	m := methods{"talk": func(ctx context.Context, _ *Request) (string, error) {

@@ -6,11 +6,15 @@ import "mcpwire/internal/jsonwire"
 type Policy struct {
 	NoBatches  bool // an array is answered with one invalid request instead of being taken as a batch
 	OmitNullID bool // an error that belongs to no readable id has no id, instead of "id":null
+	Quiet      bool // what would be an error that belongs to no readable id is logged only
+	NoAnswers  bool // nothing is answered: requests are logged and dropped. In MCP since 2026-07-28, only servers answer
 }
 
 const (
 	policyNoBatches = 1 << iota
 	policyOmitNullID
+	policyQuiet
+	policyNoAnswers
 )
 
 // SetPolicy changes the policy for what is read and written from now on.
@@ -22,10 +26,22 @@ func (c *Conn) SetPolicy(p Policy) {
 	if p.OmitNullID {
 		bits |= policyOmitNullID
 	}
+	if p.Quiet {
+		bits |= policyQuiet
+	}
+	if p.NoAnswers {
+		bits |= policyNoAnswers
+	}
 	c.policy.Store(bits)
 }
 
 func (c *Conn) has(bit uint32) bool { return c.policy.Load()&bit != 0 }
+
+// mayAnswer reports whether something may be answered under the id, which is empty or null if nobody could read it.
+func (c *Conn) mayAnswer(id ID) bool {
+	bits := c.policy.Load()
+	return bits&(policyQuiet|policyNoAnswers) == 0 || bits&policyNoAnswers == 0 && len(id) > 0 && !id.IsNull()
+}
 
 // A Cancellation is the notification by which one side gives up a request it sent.
 type Cancellation interface {

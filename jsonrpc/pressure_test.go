@@ -248,7 +248,7 @@ func TestWriter(t *testing.T) {
 		near, far := memoryPipe(10)
 		var failed []error
 		var w writer
-		w.init(sourceOf(NewFramer(near, nil)), 100, func(err error) { failed = append(failed, err) })
+		w.init(sourceOf(NewFramer(near, nil)), 100, func(err error) { failed = append(failed, err) }, new(sync.WaitGroup))
 		buf := []byte(strings.Repeat("a", 50))
 		text := buf
 		if err := w.put(&buf); err != nil || len(buf) != 0 {

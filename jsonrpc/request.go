@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,26 @@ func (r *Request) Conn() *Conn { return r.conn }
 
 // InBatch reports whether the request came in a batch.
 func (r *Request) InBatch() bool { return r.batch != nil }
+
+// WithParams returns a request that is r but for its params, for a Handler that changes what it passes on. The connection does not know of it: InitContext
+// is for r. params is JSON text, or nil; it is copied.
+func (r *Request) WithParams(params []byte) (*Request, error) {
+	params, err := checkParams(params)
+	if err != nil {
+		return nil, err
+	}
+	var text []byte
+	if r.Kind == KindNotification {
+		text = AppendNotification(nil, string(r.Method), params)
+	} else {
+		text = AppendRequest(nil, r.ID, string(r.Method), params)
+	}
+	n := &Request{conn: r.conn, batch: r.batch, turn: r.turn}
+	if err := Parse(text, &n.Message, r.conn.opts.MaxDepth); err != nil {
+		return nil, fmt.Errorf("params: %v", err) // its code would be for a message of the peer's
+	}
+	return n, nil
+}
 
 // InitContext makes ctx, which must be new, the context of the request. trace is what calls and notifications made with it carry on; see [TraceOf].
 func (r *Request) InitContext(ctx *Context, trace Trace) {

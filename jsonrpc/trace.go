@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"bytes"
 	"context"
+	"strings"
 
 	"mcpwire/internal/jsonwire"
 )
@@ -46,7 +47,7 @@ func (t Trace) ID() string {
 	return t.Parent[3:35]
 }
 
-// TraceOf reads the trace from a message's params. A traceparent that is not well formed counts as none.
+// TraceOf reads the trace from a message's params. A traceparent that is not well formed counts as none, and so does a tracestate.
 func TraceOf(params []byte) Trace {
 	if !bytes.Contains(params, []byte(traceparent)) || params[0] != '{' {
 		return Trace{}
@@ -76,8 +77,16 @@ func TraceOfMeta(meta []byte) Trace {
 			t.State = jsonwire.UnquoteString(v[1 : len(v)-1])
 		}
 	}
-	if !validTraceparent(t.Parent) {
+	return t.wellFormed()
+}
+
+// wellFormed returns what of the trace may be sent on.
+func (t Trace) wellFormed() Trace {
+	switch {
+	case !validTraceparent(t.Parent):
 		return Trace{}
+	case !validTracestate(t.State):
+		t.State = ""
 	}
 	return t
 }
@@ -97,9 +106,33 @@ func validTraceparent(s string) bool {
 	return s[3:35] != "00000000000000000000000000000000" && s[36:52] != "0000000000000000"
 }
 
-// appendTo puts the trace into params' _meta, unless there is one already or params is an array.
+// validTracestate checks that there are keys and values, of the characters that each may have. How many and how long they are is left to others.
+func validTracestate(s string) bool {
+	for member := range strings.SplitSeq(s, ",") {
+		key, value, ok := strings.Cut(strings.Trim(member, " \t"), "=")
+		if key == "" && !ok {
+			continue // an empty member
+		}
+		if !ok || key == "" || value == "" || strings.Contains(value, "=") {
+			return false
+		}
+		for _, c := range []byte(key) {
+			if (c < '0' || c > '9') && (c < 'a' || c > 'z') && strings.IndexByte("_-*/@", c) < 0 {
+				return false
+			}
+		}
+		for _, c := range []byte(value) {
+			if c < ' ' || c > '~' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// appendTo puts the trace into params' _meta, unless it is not well formed, there is one already, or params is an array.
 func (t Trace) appendTo(params []byte) []byte {
-	if t.Parent == "" || len(params) > 0 && params[0] != '{' {
+	if t = t.wellFormed(); t.Parent == "" || len(params) > 0 && params[0] != '{' {
 		return params
 	}
 	var own []byte

@@ -11,6 +11,7 @@ const (
 	traceB = "00-11111111111111111111111111111111-2222222222222222-00"
 )
 
+// Spec: S24 C17
 func TestTraceOf(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -33,6 +34,14 @@ func TestTraceOf(t *testing.T) {
 		{"version ff", `{"_meta":{"traceparent":"ff` + traceA[2:] + `"}}`, Trace{}},
 		{"later version with more", `{"_meta":{"traceparent":"01` + traceA[2:] + `-more"}}`, Trace{Parent: "01" + traceA[2:] + "-more"}},
 		{"later version run on", `{"_meta":{"traceparent":"01` + traceA[2:] + `x"}}`, Trace{}},
+		{"several states", `{"_meta":{"traceparent":"` + traceA + `","tracestate":" rojo=00f067,,\tt61@congo=a/b:c \t"}}`, Trace{traceA, " rojo=00f067,,\tt61@congo=a/b:c \t"}},
+		{"state without a value", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"a=b,c"}}`, Trace{Parent: traceA}},
+		{"state with an empty value", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"a="}}`, Trace{Parent: traceA}},
+		{"state without a key", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"=b"}}`, Trace{Parent: traceA}},
+		{"state with two values", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"a=b=c"}}`, Trace{Parent: traceA}},
+		{"state of upper case", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"A=b"}}`, Trace{Parent: traceA}},
+		{"state on two lines", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"a=b\nc"}}`, Trace{Parent: traceA}},
+		{"state beyond ASCII", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"a=é"}}`, Trace{Parent: traceA}},
 		{"huge state", `{"_meta":{"traceparent":"` + traceA + `","tracestate":"` + strings.Repeat("a", maxTraceText) + `"}}`, Trace{Parent: traceA}},
 	}
 	for _, test := range tests {
@@ -50,6 +59,7 @@ func TestTraceOf(t *testing.T) {
 	}
 }
 
+// Spec: S24 C17
 func TestOutgoing(t *testing.T) {
 	own := `"traceparent":"` + traceA + `"`
 	state := own + `,"tracestate":"k=\"v\""`
@@ -60,6 +70,8 @@ func TestOutgoing(t *testing.T) {
 		want   string
 	}{
 		{"no trace", Trace{}, `{"a":1}`, `{"a":1}`},
+		{"malformed trace", Trace{Parent: "00-1-2-3", State: "k=v"}, `{"a":1}`, `{"a":1}`},
+		{"malformed state", Trace{traceA, "k\nv"}, `{"a":1}`, `{"_meta":{` + own + `},"a":1}`},
 		{"no params", Trace{Parent: traceA}, ``, `{"_meta":{` + own + `}}`},
 		{"null", Trace{Parent: traceA}, `null`, `{"_meta":{` + own + `}}`},
 		{"null without trace", Trace{}, ` null `, ``},
@@ -103,7 +115,7 @@ func TestTraceSize(t *testing.T) {
 		state int // bytes
 		want  bool
 	}{{8<<10 - 2, true}, {8<<10 - 1, false}} {
-		state := strings.Repeat("s", tt.state)
+		state := "s=" + strings.Repeat("s", tt.state-2)
 		got := TraceOf([]byte(`{"_meta":{"traceparent":"` + parent + `","tracestate":"` + state + `"}}`))
 		if got.Parent != parent {
 			t.Errorf("with a state of %d bytes, traceparent is %q", tt.state, got.Parent)

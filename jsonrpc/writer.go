@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A writer collects framed messages and writes them, many at a time when they come fast. There is no goroutine of its own: whoever finds
@@ -21,11 +22,19 @@ type writer struct {
 	writing bool
 	err     error
 	failed  func(error) // called once, without the lock
+	wg      *sync.WaitGroup
+	drain   func() // what a goroutine of wg does that writes; made once, since it is started for each message
 }
 
-func (w *writer) init(src source, limit int, failed func(error)) {
-	w.src, w.max, w.failed = src, limit, failed
+func (w *writer) init(src source, limit int, failed func(error), wg *sync.WaitGroup) {
+	w.src, w.max, w.failed, w.wg = src, limit, failed, wg
 	w.room.L = &w.mu
+	w.drain = func() {
+		defer wg.Done()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.drainLocked()
+	}
 }
 
 // put queues the frames in *buf. It takes buf's memory and leaves other memory in its place.
@@ -68,12 +77,17 @@ func (w *writer) send(buf *[]byte, allowed func() bool) error {
 	return err
 }
 
-// await waits until there is room for a sender, or until ctx ends.
-func (w *writer) await(ctx context.Context) error {
+// await waits until there is room for a sender, or until ctx ends, or no longer than d if that is not 0.
+func (w *writer) await(ctx context.Context, d time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.full(w.max) {
 		return nil
+	}
+	if d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
 	}
 	stop := context.AfterFunc(ctx, w.wake)
 	defer stop()
@@ -87,31 +101,28 @@ func (w *writer) await(ctx context.Context) error {
 }
 
 // post queues the frames and leaves the writing to a goroutine of wg, so that a peer that does not read cannot keep the caller.
-func (w *writer) post(buf *[]byte, wg *sync.WaitGroup) error {
+func (w *writer) post(buf *[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	err := w.putLocked(buf)
-	w.startLocked(wg)
+	w.startLocked()
 	return err
 }
 
 // start has what is queued written by a goroutine of wg.
-func (w *writer) start(wg *sync.WaitGroup) {
+func (w *writer) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.startLocked(wg)
+	w.startLocked()
 }
 
-func (w *writer) startLocked(wg *sync.WaitGroup) {
+func (w *writer) startLocked() {
 	if w.writing || len(w.pending) == 0 || w.err != nil {
 		return
 	}
 	w.writing = true
-	wg.Go(func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.drainLocked()
-	})
+	w.wg.Add(1)
+	go w.drain()
 }
 
 // full reports, under the lock, whether there is no room beyond limit.

@@ -29,6 +29,8 @@ type compiler struct {
 	subs    map[string]*subschema
 	anchors map[string]*subschema
 	refs    []pendingRef
+
+	patterns int // instructions of all compiled so far
 }
 
 // pendingRef is a $ref whose target may not be compiled yet.

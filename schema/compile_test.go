@@ -11,6 +11,8 @@ import (
 
 // TestCompileUnsupported covers what needs an engine: without one the error
 // names keyword and place, with one it works.
+//
+// Spec: S45 S46 S48 C21 C22
 func TestCompileUnsupported(t *testing.T) {
 	for _, c := range []struct{ schema, want, valid, invalid string }{
 		{`{"properties":{"a":true},"unevaluatedProperties":false}`, `#: unevaluatedProperties`, `{"a":1}`, `{"b":1}`},
@@ -45,6 +47,7 @@ func TestCompileUnsupported(t *testing.T) {
 	}
 }
 
+// Spec: S47
 func TestCompileErrors(t *testing.T) {
 	for _, c := range []struct{ schema, want string }{
 		{``, `schema: invalid JSON at byte 0: unexpected end of text, want a value`},

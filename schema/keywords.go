@@ -10,9 +10,11 @@ import (
 	"mcpwire/internal/jsonwire"
 )
 
-// maxPatternSize bounds a compiled pattern, in instructions. Matching takes up to
-// that many steps for each byte.
-const maxPatternSize = 10_000
+// Bounds of compiled patterns, in instructions.
+const (
+	maxPatternSize  = 10_000  // of each: matching takes up to that many steps for each byte
+	maxPatternsSize = 200_000 // of all in a schema: an instruction takes some 100 bytes, and less than one byte of text
+)
 
 // dialect is the one draft compiled here.
 const dialect = "https://json-schema.org/draft/2020-12/schema"
@@ -239,6 +241,9 @@ func (k *keywords) pattern(name, source string) (re *regexp.Regexp, cost int, er
 	}
 	if len(prog.Inst) > maxPatternSize {
 		return nil, 0, invalid(k.loc, name, "%s is too large to match in bounded time", quoteClipped(source))
+	}
+	if k.c.patterns += len(prog.Inst); k.c.patterns > maxPatternsSize {
+		return nil, 0, invalid(k.loc, name, "with %s, the patterns of the schema are too large together", quoteClipped(source))
 	}
 	return re, 1 + len(prog.Inst)/8, nil
 }

@@ -149,3 +149,20 @@ func TestDecodeHostile(t *testing.T) {
 		t.Errorf("got %d bytes of error", len(errText(err)))
 	}
 }
+
+// Patterns that are small each, and many: their text is short for what they take.
+func TestPatternsTogether(t *testing.T) {
+	properties := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`"%dx{900}":{}`, i))
+		}
+		return `{"patternProperties":{` + strings.Join(all, ",") + `}}`
+	}
+	if _, err := schema.Compile([]byte(properties(200)), nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := schema.Compile([]byte(properties(1000)), nil); err == nil || !strings.Contains(err.Error(), "too large together") {
+		t.Errorf("got %v, want that they are too large together", err)
+	}
+}

@@ -119,6 +119,7 @@ var keywordCases = []struct {
 	{"newlines", "{\n\t\"type\" : \"integer\" ,\r\n \"minimum\":\t1\n}\n", []string{`1`}, []string{`0`}},
 }
 
+// Spec: S44 C19
 func TestKeywords(t *testing.T) {
 	for _, c := range keywordCases {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"mcpwire/jsonrpc"
 )
 
 // A Cmd says how to run a server as a child process. It is not changed by being started and may be started any number of times, also at once;
@@ -29,6 +31,11 @@ type Cmd struct {
 	// Stderr gets a copy of the child's standard error, in whole lines. The child does not wait for it: lines for which it is not ready, beyond
 	// 256 KiB, are dropped. The last 64 KiB are kept for error messages in any case.
 	Stderr io.Writer
+
+	// Of Connect: how messages are told apart, of which FramingAuto is a line for each, and the largest in bytes, of which 0 is
+	// jsonrpc.DefaultMaxFrame.
+	Framing  jsonrpc.Framing
+	MaxFrame int
 
 	// The steps of Process.Close: after standard input was closed the child has StopWait to exit, after SIGTERM TermWait, and SIGKILL is given
 	// KillWait to take effect. 0 is 2 s, 3 s and 5 s; a negative time does not wait.

@@ -115,6 +115,7 @@ func (s *served) end() string {
 	return s.p.Stderr()
 }
 
+// Spec: S64
 func TestServeGuardsStdout(t *testing.T) {
 	t.Parallel()
 	s := serveChild(t)
@@ -163,6 +164,7 @@ func TestServeBoundsStrayOutput(t *testing.T) {
 	}
 }
 
+// Spec: S64
 func TestServeLoggerOnStdout(t *testing.T) {
 	t.Parallel()
 	s := serveChild(t, "loop")

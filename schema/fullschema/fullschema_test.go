@@ -54,6 +54,8 @@ func TestValid(t *testing.T) {
 }
 
 // TestNothingIsFetched covers every kind of reference that a loader might follow.
+//
+// Spec: S48 C22
 func TestNothingIsFetched(t *testing.T) {
 	for _, ref := range []string{
 		"https://example.com/schema.json", "http://127.0.0.1:1/x", "file:///etc/hostname", "/etc/hostname", "other.json", "ftp://example.com/x", "urn:x:y",
