@@ -1,199 +1,153 @@
 package mcp
 
 import (
-	"encoding/base64"
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"time"
 
 	"mcpwire/internal/jsonwire"
 )
 
-// Content is a block of a tool's result or of a prompt's message: [Text], [Image], [Audio], [ResourceLink] or [EmbeddedResource].
+// ContentBlock is a block of a tool's result, of a prompt's message or of a sampling message: [TextContent], [ImageContent], [AudioContent],
+// [ResourceLink], [EmbeddedResource], and for sampling [ToolUseContent] and [ToolResultContent]; or [UnknownContent]. What this package reads are
+// values, not pointers; pointers are content too.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-result)
-type Content interface {
+type ContentBlock interface {
 	// AppendJSON appends the block's JSON text. It is valid if [CheckContent] finds no fault with the block.
 	AppendJSON(dst []byte) []byte
+	// AppendRevision appends the block's JSON text without what the revision does not have. A kind of block that it lacks becomes a
+	// text that says what was there.
+	AppendRevision(dst []byte, r Revision) []byte
 	check() error
 }
 
-// Annotations say for whom a block is, and how much it matters.
-type Annotations struct {
-	Audience     []Role    // empty means everybody
-	Priority     *float64  // 0 to 1
-	LastModified time.Time // since 2025-06-18; zero is left out
+// UnknownContent is a block of a kind that this package does not know.
+type UnknownContent struct {
+	Raw json.RawMessage // the whole block, an object
 }
 
-// A Role is a side of the conversation with the model.
-type Role string
+// AppendJSON implements [ContentBlock].
+func (v UnknownContent) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
 
-// The roles.
-const (
-	RoleUser      Role = "user"
-	RoleAssistant Role = "assistant"
-)
-
-// Text is a text block.
-type Text struct {
-	Text        string
-	Annotations *Annotations
-	Meta        json.RawMessage // an object, since 2025-06-18; may be nil
+// AppendRevision implements [ContentBlock].
+func (v UnknownContent) AppendRevision(dst []byte, _ Revision) []byte {
+	return jsonwire.AppendCompact(dst, v.Raw)
 }
 
-// Image is a picture.
-type Image struct {
-	Data        []byte // not encoded
-	MIMEType    string
-	Annotations *Annotations
-	Meta        json.RawMessage
-}
-
-// Audio is sound, since 2025-03-26.
-type Audio struct {
-	Data        []byte // not encoded
-	MIMEType    string
-	Annotations *Annotations
-	Meta        json.RawMessage
-}
-
-// ResourceLink points to a resource that the client may read, since 2025-06-18.
-type ResourceLink struct {
-	URI         string
-	Name        string
-	Title       string
-	Description string
-	MIMEType    string
-	Size        *int64 // bytes
-	Icons       []Icon // since 2025-11-25
-	Annotations *Annotations
-	Meta        json.RawMessage
-}
-
-// EmbeddedResource is a resource's content within a result.
-type EmbeddedResource struct {
-	Resource    ResourceContents
-	Annotations *Annotations
-	Meta        json.RawMessage
-}
-
-// ResourceContents is what a resource holds: Text, or Blob if that is not nil.
-type ResourceContents struct {
-	URI      string
-	MIMEType string
-	Text     string
-	Blob     []byte // not encoded
-	Meta     json.RawMessage
-}
-
-// AppendJSON implements [Content].
-func (c Text) AppendJSON(dst []byte) []byte {
-	dst = jsonwire.AppendQuote(append(dst, `{"type":"text","text":`...), c.Text)
-	o := object{dst: dst, more: true}
-	return o.tail(c.Annotations, c.Meta)
-}
-
-// AppendJSON implements [Content].
-func (c Image) AppendJSON(dst []byte) []byte {
-	return appendMedia(append(dst, `{"type":"image","data":"`...), c.Data, c.MIMEType, c.Annotations, c.Meta)
-}
-
-// AppendJSON implements [Content].
-func (c Audio) AppendJSON(dst []byte) []byte {
-	return appendMedia(append(dst, `{"type":"audio","data":"`...), c.Data, c.MIMEType, c.Annotations, c.Meta)
-}
-
-func appendMedia(dst, data []byte, mimeType string, a *Annotations, meta []byte) []byte {
-	dst = append(base64.StdEncoding.AppendEncode(dst, data), '"')
-	o := object{dst: dst, more: true}
-	o.must("mimeType", mimeType)
-	return o.tail(a, meta)
-}
-
-// AppendJSON implements [Content].
-func (c ResourceLink) AppendJSON(dst []byte) []byte {
-	o := object{dst: append(dst, `{"type":"resource_link"`...), more: true}
-	o.must("uri", c.URI)
-	o.must("name", c.Name)
-	o.text("title", c.Title)
-	o.text("description", c.Description)
-	o.text("mimeType", c.MIMEType)
-	if c.Size != nil {
-		o.key("size")
-		o.dst = strconv.AppendInt(o.dst, *c.Size, 10)
-	}
-	if len(c.Icons) > 0 {
-		o.key("icons")
-		o.dst = AppendIcons(o.dst, c.Icons)
-	}
-	return o.tail(c.Annotations, c.Meta)
-}
-
-// AppendJSON implements [Content].
-func (c EmbeddedResource) AppendJSON(dst []byte) []byte {
-	o := object{dst: append(dst, `{"type":"resource"`...), more: true}
-	o.key("resource")
-	o.dst = c.Resource.AppendJSON(o.dst)
-	return o.tail(c.Annotations, c.Meta)
-}
-
-// AppendJSON appends the contents' JSON text.
-func (c ResourceContents) AppendJSON(dst []byte) []byte {
-	o := beginObject(dst)
-	o.must("uri", c.URI)
-	o.text("mimeType", c.MIMEType)
-	if c.Blob != nil {
-		o.key("blob")
-		o.dst = append(base64.StdEncoding.AppendEncode(append(o.dst, '"'), c.Blob), '"')
-	} else {
-		o.must("text", c.Text)
-	}
-	o.raw("_meta", c.Meta)
-	return o.end()
-}
-
-// tail appends what all blocks may have, and the closing brace.
-func (o *object) tail(a *Annotations, meta []byte) []byte {
-	if a != nil {
-		o.key("annotations")
-		o.dst = a.appendJSON(o.dst)
-	}
-	o.raw("_meta", meta)
-	return o.end()
-}
-
-func (a *Annotations) appendJSON(dst []byte) []byte {
-	o := beginObject(dst)
-	if len(a.Audience) > 0 {
-		o.key("audience")
-		o.dst = append(o.dst, '[')
-		for i, r := range a.Audience {
-			if i > 0 {
-				o.dst = append(o.dst, ',')
-			}
-			o.dst = jsonwire.AppendQuote(o.dst, r)
-		}
-		o.dst = append(o.dst, ']')
-	}
-	if a.Priority != nil {
-		o.key("priority")
-		o.dst = strconv.AppendFloat(o.dst, *a.Priority, 'g', -1, 64)
-	}
-	if !a.LastModified.IsZero() {
-		o.must("lastModified", a.LastModified.Format(time.RFC3339Nano))
-	}
-	return o.end()
-}
-
-// CallToolResult is what a tool answers (https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolresult).
-type CallToolResult struct {
-	Content           []Content
-	StructuredContent json.RawMessage // JSON text, since 2025-06-18; nil is left out, null is a value
-	IsError           bool            // the tool failed: Content says how
-	Meta              json.RawMessage // an object; may be nil
+// MarshalJSON implements [json.Marshaler].
+func (v UnknownContent) MarshalJSON() ([]byte, error) {
+	return v.AppendRevision(nil, RevisionNone), nil
 }
 
 // ErrorResult returns the result of a tool that failed, with a text that a model can act on.
 func ErrorResult(format string, args ...any) *CallToolResult {
-	return &CallToolResult{Content: []Content{Text{Text: fmt.Sprintf(format, args...)}}, IsError: true}
+	return &CallToolResult{Content: []ContentBlock{TextContent{Text: fmt.Sprintf(format, args...)}}, IsError: true}
+}
+
+// ParseContent reads one block, of any kind. data is valid JSON; it is not kept. The error is a [*DecodeError].
+func ParseContent(data []byte) (ContentBlock, error) {
+	c, err := readBlock(data, true)
+	return c, err.orNil()
+}
+
+// readBlock reads a block of the kind that its type names. The kinds about tools are of sampling alone; elsewhere they are unknown, which also keeps the
+// results of tools from nesting.
+func readBlock(text []byte, sampling bool) (ContentBlock, *DecodeError) {
+	if !isObject(text) {
+		return nil, &DecodeError{Problem: "expected an object"}
+	}
+	kind := ""
+	members := jsonwire.ObjectMembers(text)
+	for kind == "" && members.Next() {
+		if members.KeyIs("type") { // a second one is an error of the type that reads it
+			var ok bool
+			if kind, ok = stringOf(members.Value()); !ok {
+				return nil, &DecodeError{Path: "type", Problem: "expected a string"}
+			}
+		}
+	}
+	switch kind {
+	case "":
+		return nil, &DecodeError{Path: "type", Problem: "missing"}
+	case "text":
+		return readValue(text, (*TextContent).read)
+	case "image":
+		return readValue(text, (*ImageContent).read)
+	case "audio":
+		return readValue(text, (*AudioContent).read)
+	case "resource_link":
+		return readValue(text, (*ResourceLink).read)
+	case "resource":
+		return readValue(text, (*EmbeddedResource).read)
+	case "tool_use":
+		if sampling {
+			return readValue(text, (*ToolUseContent).read)
+		}
+	case "tool_result":
+		if sampling {
+			return readValue(text, (*ToolResultContent).read)
+		}
+	}
+	return UnknownContent{Raw: bytes.Clone(text)}, nil
+}
+
+func readValue[T ContentBlock](text []byte, read func(*T, []byte) *DecodeError) (ContentBlock, *DecodeError) {
+	var v T
+	if err := read(&v, text); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func (d *reader) block(dst *ContentBlock) {
+	var err *DecodeError
+	*dst, err = readBlock(d.val, false)
+	d.wrong(err)
+}
+
+func (d *reader) blocks(dst *[]ContentBlock) { d.readBlocks(dst, false) }
+
+func (d *reader) readBlocks(dst *[]ContentBlock, sampling bool) {
+	*dst = []ContentBlock{}
+	d.array(func(element []byte) *DecodeError {
+		c, err := readBlock(element, sampling)
+		if err == nil {
+			*dst = append(*dst, c)
+		}
+		return err
+	})
+}
+
+// putBlocks appends an array of blocks, also if it is empty or nil. Blocks that are nil are passed over.
+func putBlocks(dst []byte, key string, blocks []ContentBlock, r Revision) []byte {
+	dst = append(putKey(dst, key), '[')
+	first := true
+	for _, c := range blocks {
+		if c = byValue(c); c == nil {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = c.AppendRevision(dst, r)
+	}
+	return append(dst, ']')
+}
+
+// appendNote appends a text in place of what a revision does not have.
+func appendNote(dst []byte, note string) []byte { return TextContent{Text: note}.AppendJSON(dst) }
+
+func (v AudioContent) note(r Revision) string {
+	return fmt.Sprintf("[%s, %d bytes: revision %s has no audio content]", v.MIMEType, len(v.Data), r)
+}
+
+func (v ResourceLink) note(Revision) string { return fmt.Sprintf("[resource %s: %s]", v.Name, v.URI) }
+
+func (v ToolUseContent) note(Revision) string {
+	return fmt.Sprintf("[call of the tool %s with %s]", v.Name, jsonwire.AppendCompact(nil, v.Input))
+}
+
+func (v ToolResultContent) note(r Revision) string {
+	return fmt.Sprintf("[result of tool call %s: %s]", v.ToolUseID, plain(v.Content, r))
 }

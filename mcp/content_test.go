@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,19 +14,19 @@ import (
 func ptr[T any](v T) *T { return &v }
 
 func TestAppendJSON(t *testing.T) {
-	notes := &Annotations{Audience: []Role{RoleUser, RoleAssistant}, Priority: ptr(1.0), LastModified: time.Date(2025, 1, 12, 15, 0, 58, 5e8, time.FixedZone("", 3600))}
+	notes := &Annotations{Audience: []Role{RoleUser, RoleAssistant}, Priority: ptr(1.0), LastModified: "2025-01-12T15:00:58.5+01:00"}
 	for _, tt := range []struct {
 		name string
 		got  []byte
 		want string
 	}{
-		{"text", Text{Text: "a\n\"b\"\xff"}.AppendJSON([]byte("x")), `x{"type":"text","text":"a\n\"b\"` + "\ufffd" + `"}`},
-		{"text with all", Text{Text: "a", Annotations: notes, Meta: json.RawMessage("{\n\"k\": 1\n}")}.AppendJSON(nil),
+		{"text", TextContent{Text: "a\n\"b\"\xff"}.AppendJSON([]byte("x")), `x{"type":"text","text":"a\n\"b\"` + "\ufffd" + `"}`},
+		{"text with all", TextContent{Text: "a", Annotations: notes, Meta: json.RawMessage("{\n\"k\": 1\n}")}.AppendJSON(nil),
 			`{"type":"text","text":"a","annotations":{"audience":["user","assistant"],"priority":1,"lastModified":"2025-01-12T15:00:58.5+01:00"},"_meta":{"k":1}}`},
-		{"empty annotations", Text{Annotations: &Annotations{}}.AppendJSON(nil), `{"type":"text","text":"","annotations":{}}`},
-		{"image", Image{Data: []byte{0xfb, 0xff}, MIMEType: "image/png"}.AppendJSON(nil), `{"type":"image","data":"+/8=","mimeType":"image/png"}`},
-		{"empty image", Image{}.AppendJSON(nil), `{"type":"image","data":"","mimeType":""}`},
-		{"audio", Audio{Data: []byte("abc"), MIMEType: "audio/wav", Annotations: &Annotations{Priority: ptr(0.25)}}.AppendJSON(nil),
+		{"empty annotations", TextContent{Annotations: &Annotations{}}.AppendJSON(nil), `{"type":"text","text":"","annotations":{}}`},
+		{"image", ImageContent{Data: []byte{0xfb, 0xff}, MIMEType: "image/png"}.AppendJSON(nil), `{"type":"image","data":"+/8=","mimeType":"image/png"}`},
+		{"empty image", ImageContent{}.AppendJSON(nil), `{"type":"image","data":"","mimeType":""}`},
+		{"audio", AudioContent{Data: []byte("abc"), MIMEType: "audio/wav", Annotations: &Annotations{Priority: ptr(0.25)}}.AppendJSON(nil),
 			`{"type":"audio","data":"YWJj","mimeType":"audio/wav","annotations":{"priority":0.25}}`},
 		{"link", ResourceLink{URI: "a:b", Name: "n"}.AppendJSON(nil), `{"type":"resource_link","uri":"a:b","name":"n"}`},
 		{"link with all", ResourceLink{URI: "a:b", Name: "n", Title: "T", Description: "D", MIMEType: "m", Size: ptr(int64(0)), Icons: []Icon{{Src: "s"}}, Annotations: &Annotations{}, Meta: json.RawMessage("{}")}.AppendJSON(nil),
@@ -35,10 +34,10 @@ func TestAppendJSON(t *testing.T) {
 		{"text resource", EmbeddedResource{Resource: ResourceContents{URI: "a:b", Text: "t"}}.AppendJSON(nil), `{"type":"resource","resource":{"uri":"a:b","text":"t"}}`},
 		{"binary resource", EmbeddedResource{Resource: ResourceContents{URI: "a:b", MIMEType: "m", Text: "not this", Blob: []byte{}, Meta: json.RawMessage("{}")}}.AppendJSON(nil),
 			`{"type":"resource","resource":{"uri":"a:b","mimeType":"m","blob":"","_meta":{}}}`},
-		{"icons", AppendIcons(nil, []Icon{{Src: "a", MIMEType: "m", Sizes: []string{"48x48", "any"}, Theme: "dark"}, {}}),
-			`[{"src":"a","mimeType":"m","sizes":["48x48","any"],"theme":"dark"},{"src":""}]`},
-		{"no icons", AppendIcons(nil, nil), `[]`},
-		{"tool annotations", (&ToolAnnotations{Title: "t", ReadOnly: ptr(true), Destructive: ptr(false), Idempotent: ptr(true), OpenWorld: ptr(false)}).AppendJSON(nil),
+		{"icon", (&Icon{Src: "a", MIMEType: "m", Sizes: []string{"48x48", "any"}, Theme: ThemeDark}).AppendJSON(nil),
+			`{"src":"a","mimeType":"m","sizes":["48x48","any"],"theme":"dark"}`},
+		{"empty icon", (&Icon{}).AppendJSON(nil), `{"src":""}`},
+		{"tool annotations", (&ToolAnnotations{Title: "t", ReadOnlyHint: ptr(true), DestructiveHint: ptr(false), IdempotentHint: ptr(true), OpenWorldHint: ptr(false)}).AppendJSON(nil),
 			`{"title":"t","readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`},
 		{"no tool annotations", new(ToolAnnotations).AppendJSON(nil), `{}`},
 		{"implementation", (&Implementation{}).AppendJSON(nil), `{"name":"","version":""}`},
@@ -58,31 +57,46 @@ func TestCheckContent(t *testing.T) {
 	bad := json.RawMessage(`[]`)
 	for _, tt := range []struct {
 		name string
-		in   Content
-		want Content // nil if it is refused
+		in   ContentBlock
+		want ContentBlock // nil if it is refused
 	}{
-		{"text", Text{Text: "a"}, Text{Text: "a"}},
-		{"pointer", &Text{Text: "a"}, Text{Text: "a"}},
-		{"pointer to an image", &Image{}, Image{}},
-		{"pointer to audio", &Audio{}, Audio{}},
+		{"text", TextContent{Text: "a"}, TextContent{Text: "a"}},
+		{"pointer", &TextContent{Text: "a"}, TextContent{Text: "a"}},
+		{"pointer to an image", &ImageContent{}, ImageContent{}},
+		{"pointer to audio", &AudioContent{}, AudioContent{}},
 		{"pointer to a link", &ResourceLink{}, ResourceLink{}},
 		{"pointer to a resource", &EmbeddedResource{}, EmbeddedResource{}},
+		{"pointer to a tool's use", &ToolUseContent{ID: "1"}, ToolUseContent{ID: "1"}},
+		{"pointer to a tool's result", &ToolResultContent{}, ToolResultContent{}},
+		{"pointer to what is unknown", &UnknownContent{Raw: json.RawMessage("{}")}, UnknownContent{Raw: json.RawMessage("{}")}},
+		{"unknown, empty", UnknownContent{}, nil},
+		{"unknown, no object", UnknownContent{Raw: bad}, nil},
+		{"input of a tool's use", ToolUseContent{Input: bad}, nil},
+		{"meta of a tool's use", ToolUseContent{Meta: bad}, nil},
+		{"content of a tool's result", ToolResultContent{Content: []ContentBlock{nil}}, nil},
+		{"structured content of a tool's result", ToolResultContent{StructuredContent: json.RawMessage("{")}, nil},
+		{"meta of a tool's result", ToolResultContent{Meta: bad}, nil},
+		{"extra", TextContent{Extra: bad}, nil},
+		{"extra of annotations", TextContent{Annotations: &Annotations{Extra: bad}}, nil},
+		{"extra of a tool's use", ToolUseContent{Extra: bad}, nil},
+		{"extra of a tool's result", ToolResultContent{Extra: bad}, nil},
+		{"extra in a resource", EmbeddedResource{Resource: ResourceContents{Extra: bad}}, nil},
 		{"nil", nil, nil},
-		{"nil text", (*Text)(nil), nil},
+		{"nil text", (*TextContent)(nil), nil},
 		{"nil resource", (*EmbeddedResource)(nil), nil},
-		{"meta", Text{Meta: bad}, nil},
-		{"meta of an image", Image{Meta: bad}, nil},
-		{"meta of audio", Audio{Meta: bad}, nil},
+		{"meta", TextContent{Meta: bad}, nil},
+		{"meta of an image", ImageContent{Meta: bad}, nil},
+		{"meta of audio", AudioContent{Meta: bad}, nil},
 		{"meta of a link", ResourceLink{Meta: bad}, nil},
 		{"meta of a resource", EmbeddedResource{Meta: bad}, nil},
 		{"meta in a resource", EmbeddedResource{Resource: ResourceContents{Meta: bad}}, nil},
-		{"meta cut off", Text{Meta: json.RawMessage(`{"a":1`)}, nil},
-		{"empty meta", Text{Meta: json.RawMessage{}}, nil},
-		{"meta with space", Text{Meta: json.RawMessage("\n{ }")}, Text{Meta: json.RawMessage("\n{ }")}},
-		{"priority 0", Text{Annotations: &Annotations{Priority: ptr(0.0)}}, Text{Annotations: &Annotations{Priority: ptr(0.0)}}},
-		{"priority 1.1", Text{Annotations: &Annotations{Priority: ptr(1.1)}}, nil},
-		{"priority -1", &Audio{Annotations: &Annotations{Priority: ptr(-1.0)}}, nil},
-		{"priority NaN", Image{Annotations: &Annotations{Priority: ptr(math.NaN())}}, nil},
+		{"meta cut off", TextContent{Meta: json.RawMessage(`{"a":1`)}, nil},
+		{"empty meta", TextContent{Meta: json.RawMessage{}}, nil},
+		{"meta with space", TextContent{Meta: json.RawMessage("\n{ }")}, TextContent{Meta: json.RawMessage("\n{ }")}},
+		{"priority 0", TextContent{Annotations: &Annotations{Priority: ptr(0.0)}}, TextContent{Annotations: &Annotations{Priority: ptr(0.0)}}},
+		{"priority 1.1", TextContent{Annotations: &Annotations{Priority: ptr(1.1)}}, nil},
+		{"priority -1", &AudioContent{Annotations: &Annotations{Priority: ptr(-1.0)}}, nil},
+		{"priority NaN", ImageContent{Annotations: &Annotations{Priority: ptr(math.NaN())}}, nil},
 		{"priority infinite", ResourceLink{Annotations: &Annotations{Priority: ptr(math.Inf(1))}}, nil},
 	} {
 		got, err := CheckContent(tt.in)
@@ -98,27 +112,33 @@ func TestCheckContent(t *testing.T) {
 
 // FuzzContent: whatever the parts of a block are, its text is one line of valid JSON if CheckContent takes it.
 func FuzzContent(f *testing.F) {
-	f.Add("text", "image/png", []byte(`{"a":1}`), []byte("data"), 0.5, int64(3), int64(1e9))
-	f.Add("\xff\x00\n\u2028", "\"", []byte("{\n}"), []byte{0xff}, 1.0, int64(-1), int64(-1<<62))
-	f.Add("", "", []byte("[]"), []byte(nil), math.NaN(), int64(math.MinInt64), int64(1<<62))
-	f.Add("", "", []byte("{\"a\":\xff}"), []byte(nil), 1e-300, int64(0), int64(0))
-	f.Fuzz(func(t *testing.T, s, u string, meta, data []byte, priority float64, size, sec int64) {
-		notes := &Annotations{Audience: []Role{Role(s)}, Priority: &priority, LastModified: time.Unix(sec, 0)}
+	f.Add("text", "image/png", []byte(`{"a":1}`), []byte("data"), 0.5, int64(3))
+	f.Add("\xff\x00\n\u2028", "\"", []byte("{\n}"), []byte{0xff}, 1.0, int64(-1))
+	f.Add("", "", []byte("[]"), []byte(nil), math.NaN(), int64(math.MinInt64))
+	f.Add("", "", []byte("{\"a\":\xff}"), []byte(nil), 1e-300, int64(0))
+	f.Add("", "", []byte("{\"text\":1, \"\\u0074ext\":2}"), []byte(nil), 1e-300, int64(0))
+	f.Fuzz(func(t *testing.T, s, u string, meta, data []byte, priority float64, size int64) {
+		notes := &Annotations{Audience: []Role{Role(s)}, Priority: &priority, LastModified: u, Extra: meta}
 		icons := []Icon{{Src: s, MIMEType: u, Sizes: []string{u}, Theme: s}}
-		for _, c := range []Content{
-			Text{s, notes, meta},
-			Image{data, u, notes, meta},
-			&Audio{data, u, notes, meta},
-			ResourceLink{u, s, s, s, u, &size, icons, notes, meta},
-			EmbeddedResource{ResourceContents{u, s, u, data, meta}, notes, nil},
+		for _, c := range []ContentBlock{
+			TextContent{Text: s, Annotations: notes, Meta: meta, Extra: meta},
+			ImageContent{Data: data, MIMEType: u, Annotations: notes, Meta: meta, Extra: meta},
+			&AudioContent{Data: data, MIMEType: u, Annotations: notes, Meta: meta},
+			ResourceLink{URI: u, Name: s, Title: s, Description: s, MIMEType: u, Size: &size, Icons: icons, Annotations: notes, Meta: meta},
+			EmbeddedResource{Resource: ResourceContents{URI: u, MIMEType: s, Text: u, Blob: data, Meta: meta, Extra: meta}, Annotations: notes},
+			ToolUseContent{ID: s, Name: u, Input: meta, Meta: meta, Extra: meta},
+			&ToolResultContent{ToolUseID: s, Content: []ContentBlock{TextContent{Text: u, Meta: meta}, UnknownContent{Raw: meta}}, StructuredContent: meta, Extra: meta},
+			UnknownContent{Raw: meta},
 		} {
 			c, err := CheckContent(c)
 			if err != nil {
 				continue
 			}
-			text := c.AppendJSON(nil)
-			if err := jsonwire.Valid(text, 0); err != nil || !json.Valid(text) || strings.ContainsAny(string(text), "\n\r") {
-				t.Errorf("%v: %q", err, text)
+			for r := RevisionNone; r <= LatestRevision; r++ {
+				text := c.AppendRevision(nil, r)
+				if err := jsonwire.Valid(text, 0); err != nil || !json.Valid(text) || strings.ContainsAny(string(text), "\n\r") {
+					t.Errorf("%v: %q", err, text)
+				}
 			}
 		}
 	})

@@ -2,23 +2,8 @@ package mcp
 
 import "mcpwire/internal/jsonwire"
 
-// AppendJSON appends the JSON text of all fields that are set.
-func (i *Implementation) AppendJSON(dst []byte) []byte {
-	o := beginObject(dst)
-	o.must("name", i.Name)
-	o.must("version", i.Version)
-	o.text("title", i.Title)
-	o.text("description", i.Description)
-	o.text("websiteUrl", i.WebsiteURL)
-	if len(i.Icons) > 0 {
-		o.key("icons")
-		o.dst = AppendIcons(o.dst, i.Icons)
-	}
-	return o.end()
-}
-
-// ParseImplementation reads the name, version and title of an Implementation from valid JSON text. What is missing or of the wrong type stays
-// empty: identity is informational and nothing to refuse a peer for.
+// ParseImplementation reads an Implementation from valid JSON text. What is missing or of the wrong type stays empty: identity is informational and nothing
+// to refuse a peer for.
 func ParseImplementation(text []byte) Implementation {
 	var i Implementation
 	if len(text) == 0 || text[0] != '{' {
@@ -27,6 +12,10 @@ func ParseImplementation(text []byte) Implementation {
 	members := jsonwire.ObjectMembers(text)
 	for members.Next() {
 		v := members.Value()
+		if v[0] == '[' && members.KeyIs("icons") {
+			i.Icons = parseIcons(v)
+			continue
+		}
 		if v[0] != '"' {
 			continue
 		}
@@ -45,4 +34,16 @@ func ParseImplementation(text []byte) Implementation {
 		}
 	}
 	return i
+}
+
+// parseIcons reads the icons of an array and passes over what is none.
+func parseIcons(array []byte) (icons []Icon) {
+	elements := jsonwire.ArrayElements(array)
+	for elements.Next() {
+		var icon Icon
+		if icon.read(elements.Value()) == nil {
+			icons = append(icons, icon)
+		}
+	}
+	return icons
 }

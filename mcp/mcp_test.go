@@ -65,19 +65,36 @@ func TestLoggingLevel(t *testing.T) {
 			t.Errorf("%q: got %v", name, l)
 		}
 	}
+	text, err := json.Marshal([]LoggingLevel{LevelDebug, LevelEmergency})
+	if err != nil || string(text) != `["debug","emergency"]` {
+		t.Errorf("Marshal: %s, %v", text, err)
+	}
+	var back []LoggingLevel
+	if err := json.Unmarshal(text, &back); err != nil || len(back) != 2 || back[0] != LevelDebug || back[1] != LevelEmergency {
+		t.Errorf("Unmarshal: %v, %v", back, err)
+	}
+	if _, err := LevelNone.MarshalText(); err == nil {
+		t.Error("no level has a text")
+	}
+	if err := json.Unmarshal([]byte(`["loud"]`), &back); err == nil {
+		t.Error("loud is a level")
+	}
 	if LevelNone.String() != "" || LoggingLevel(9).String() != "" || LoggingLevel(255).String() != "" {
 		t.Error("a level that does not exist has a name")
 	}
 }
 
 func TestImplementation(t *testing.T) {
-	full := Implementation{Name: "n", Version: "v", Title: "T", Description: "D\n", WebsiteURL: "https://example.com"}
+	icons := []Icon{{Src: "https://example.com/i.png", MIMEType: "image/png", Sizes: []string{"any"}}, {Src: "data:,x", Theme: ThemeDark}}
+	full := Implementation{Name: "n", Version: "v", Title: "T", Description: "D\n", WebsiteURL: "https://example.com", Icons: icons}
 	for _, tt := range []struct {
 		text string
 		want Implementation
 	}{
 		{string(full.AppendJSON(nil)), full},
 		{`{"name":"a\u0062","version":7,"title":null,"description":{},"icons":[1]}`, Implementation{Name: "ab"}},
+		{`{"icons":[{},{"src":"data:,x","theme":"dark"},{"src":7}]}`, Implementation{Icons: icons[1:]}},
+		{`{"icons":{"src":"data:,x"}}`, Implementation{}},
 		{`{"n\u0061me":"x","Version":"1"}`, Implementation{Name: "x"}},
 		{`{}`, Implementation{}},
 		{`[]`, Implementation{}},
@@ -96,8 +113,24 @@ func TestErrors(t *testing.T) {
 	if !errors.Is(err, &jsonrpc.Error{Code: CodeUnsupportedProtocolVersion}) || string(err.Data) != `{"supported":["2026-07-28"],"requested":"19\"00"}` {
 		t.Errorf("got %v, data %s", err, err.Data)
 	}
+	for _, tt := range []struct {
+		err  *jsonrpc.Error
+		code jsonrpc.Code
+		data string
+	}{
+		{MissingRequiredClientCapability(ClientCapabilities{Elicitation: &ElicitationCapability{URL: json.RawMessage("{}")}}), CodeMissingRequiredClientCapability,
+			`{"requiredCapabilities":{"elicitation":{"url":{}}}}`},
+		{URLElicitationRequired(ElicitRequestParams{Message: "m", URL: "u", ElicitationID: "1"}), CodeURLElicitationRequired,
+			`{"elicitations":[{"mode":"url","message":"m","url":"u","elicitationId":"1"}]}`},
+		{ResourceNotFound("a:\"b", LatestLegacyRevision), CodeResourceNotFound, `{"uri":"a:\"b"}`},
+		{ResourceNotFound("a:b", LatestRevision), jsonrpc.CodeInvalidParams, `{"uri":"a:b"}`},
+	} {
+		if tt.err.Code != tt.code || string(tt.err.Data) != tt.data || tt.err.Message == "" {
+			t.Errorf("got %v, data %s; want %d, %s", tt.err, tt.err.Data, tt.code, tt.data)
+		}
+	}
 	res := ErrorResult("%d of %s", 1, "2")
-	if diff := cmp.Diff(&CallToolResult{Content: []Content{Text{Text: "1 of 2"}}, IsError: true}, res); diff != "" {
+	if diff := cmp.Diff(&CallToolResult{Content: []ContentBlock{TextContent{Text: "1 of 2"}}, IsError: true}, res); diff != "" {
 		t.Errorf("ErrorResult (-want +got):\n%s", diff)
 	}
 }

@@ -1,24 +1,49 @@
 package mcp
 
-// Methods that mcpwire's servers answer or send, by their names on the wire.
+// Methods of requests, by their names on the wire.
 const (
-	MethodInitialize          = "initialize"           // until 2025-11-25
-	MethodPing                = "ping"                 // until 2025-11-25
-	MethodSetLevel            = "logging/setLevel"     // until 2025-11-25
-	MethodDiscover            = "server/discover"      // since 2026-07-28
-	MethodSubscriptionsListen = "subscriptions/listen" // since 2026-07-28
-	MethodToolsList           = "tools/list"
-	MethodToolsCall           = "tools/call"
+	MethodInitialize            = "initialize"           // until 2025-11-25
+	MethodPing                  = "ping"                 // until 2025-11-25, in both directions
+	MethodSetLevel              = "logging/setLevel"     // until 2025-11-25
+	MethodDiscover              = "server/discover"      // since 2026-07-28
+	MethodSubscriptionsListen   = "subscriptions/listen" // since 2026-07-28
+	MethodToolsList             = "tools/list"
+	MethodToolsCall             = "tools/call"
+	MethodResourcesList         = "resources/list"
+	MethodResourceTemplatesList = "resources/templates/list"
+	MethodResourcesRead         = "resources/read"
+	MethodResourcesSubscribe    = "resources/subscribe"   // until 2025-11-25
+	MethodResourcesUnsubscribe  = "resources/unsubscribe" // until 2025-11-25
+	MethodPromptsList           = "prompts/list"
+	MethodPromptsGet            = "prompts/get"
+	MethodComplete              = "completion/complete"
+	MethodTasksGet              = "tasks/get"    // 2025-11-25 in both directions, and the tasks extension
+	MethodTasksResult           = "tasks/result" // 2025-11-25 only
+	MethodTasksList             = "tasks/list"   // 2025-11-25 only
+	MethodTasksCancel           = "tasks/cancel" // 2025-11-25 in both directions, and the tasks extension
+	MethodTasksUpdate           = "tasks/update" // the tasks extension
+
+	// From server to client: requests until 2025-11-25, input requests within a result since.
+	MethodElicit        = "elicitation/create" // since 2025-06-18
+	MethodCreateMessage = "sampling/createMessage"
+	MethodRootsList     = "roots/list"
 )
 
 // Notifications.
 const (
-	NotificationInitialized  = "notifications/initialized" // until 2025-11-25
-	NotificationCancelled    = "notifications/cancelled"
-	NotificationProgress     = "notifications/progress"
-	NotificationMessage      = "notifications/message"
-	NotificationToolsChanged = "notifications/tools/list_changed"
-	NotificationAcknowledged = "notifications/subscriptions/acknowledged" // since 2026-07-28
+	NotificationInitialized         = "notifications/initialized" // until 2025-11-25
+	NotificationCancelled           = "notifications/cancelled"
+	NotificationProgress            = "notifications/progress"
+	NotificationMessage             = "notifications/message"
+	NotificationToolsChanged        = "notifications/tools/list_changed"
+	NotificationResourcesChanged    = "notifications/resources/list_changed"
+	NotificationPromptsChanged      = "notifications/prompts/list_changed"
+	NotificationResourceUpdated     = "notifications/resources/updated"
+	NotificationRootsChanged        = "notifications/roots/list_changed"         // until 2025-11-25
+	NotificationAcknowledged        = "notifications/subscriptions/acknowledged" // since 2026-07-28
+	NotificationElicitationComplete = "notifications/elicitation/complete"       // 2025-11-25 only
+	NotificationTaskStatus          = "notifications/tasks/status"               // 2025-11-25 only
+	NotificationTasks               = "notifications/tasks"                      // the tasks extension
 )
 
 // Keys of _meta (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta).
@@ -30,4 +55,5 @@ const (
 	MetaServerInfo         = "io.modelcontextprotocol/serverInfo"
 	MetaSubscriptionID     = "io.modelcontextprotocol/subscriptionId"
 	MetaProgressToken      = "progressToken"
+	MetaRelatedTask        = "io.modelcontextprotocol/related-task" // 2025-11-25 only
 )

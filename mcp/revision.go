@@ -37,6 +37,11 @@ func (r Revision) String() string {
 // the others legacy (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
 func (r Revision) Modern() bool { return r >= Revision20260728 }
 
+// since, until and is are what the generated AppendRevision methods ask. RevisionNone has everything.
+func (r Revision) since(first Revision) bool { return r == RevisionNone || r >= first }
+func (r Revision) until(last Revision) bool  { return r <= last }
+func (r Revision) is(one Revision) bool      { return r == RevisionNone || r == one }
+
 // ParseRevision parses a date as it stands on the wire. ok is false for dates that mcpwire does not know.
 func ParseRevision(date string) (r Revision, ok bool) {
 	for i := 1; i < len(revisionNames); i++ {

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -42,7 +43,12 @@ func (l *lockstep) do(frame []byte) []byte {
 // startLockstep serves the demo tools in memory.
 func startLockstep(t testing.TB, opts *server.Options) *lockstep {
 	t.Helper()
-	srv := newWireServer(t, opts, nil)
+	return serveLockstep(t, newWireServer(t, opts, nil))
+}
+
+// serveLockstep serves in memory, to a client of 2025-06-18.
+func serveLockstep(t testing.TB, srv *server.Server) *lockstep {
+	t.Helper()
 	l := &lockstep{in: make(chan []byte), out: make(chan []byte)}
 	served := make(chan error, 1)
 	go func() {
@@ -91,6 +97,32 @@ func TestAllocations(t *testing.T) {
 				t.Logf("%s: %v allocations", tt.name, n)
 			}
 		}
+	}
+}
+
+// TestListIsEncodedOnce: a list of 1,000 tools, for which encoding needs thousands of allocations, costs next to none when it is asked for again.
+func TestListIsEncodedOnce(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	srv := server.New("test", "1", nil)
+	for i := range 1000 {
+		err := server.AddTool(srv, fmt.Sprintf("tool%d", i), "One of many.", func(context.Context, struct {
+			Text string `json:"text" jsonschema:"a text"`
+		}) (string, error) {
+			return "", nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := serveLockstep(t, srv)
+	frame := []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/list"}` + "\n")
+	if answer := l.do(frame); bytes.Count(answer, []byte(`"inputSchema"`)) != 1000 {
+		t.Fatalf("got %.200s", answer)
+	}
+	if n := testing.AllocsPerRun(100, func() { l.do(frame) }); n > 8 {
+		t.Errorf("%v allocations, want at most 8", n)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/era"
@@ -17,24 +18,76 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Call is one tools/call while its handler runs. It is the handler's context: it ends when the client cancels, when the tool's time is up,
-// when the connection ends, and when the handler has returned. Its methods may be called by many goroutines at once.
+// A Call is one request while its handler runs: a tools/call, resources/read, prompts/get, completion/complete, or one of a custom method. It is the
+// handler's context: it ends when the client cancels, when the handler's time is up, when the connection ends, and when the handler has
+// returned. Its methods may be called by many goroutines at once.
 type Call struct {
 	jsonrpc.Context
-	limit   context.Context // the same, but with the tool's timeout; nil if there is none
+	limit   atomic.Pointer[limited] // the same, with the handler's timeout and what middleware added; nil if there is none of that
 	session *session
-	tool    *tool
+	method  string
+	name    string // of the tool or the prompt, the URI of the resource
 	ex      era.Exchange
+	view    *View
 	id      string
+	talk    atomic.Pointer[dialogue] // with the client; nil as long as there is none
+
+	run atomic.Pointer[taskRun] // if it is, or may become, a task
 
 	mu       sync.Mutex
 	progress float64
 	began    bool
 }
 
+// A limited is a context that stems from a Call's.
+type limited struct{ context.Context }
+
+// newCall returns the Call of a request, whose context it becomes.
+func (s *session) newCall(r *jsonrpc.Request, ex era.Exchange) *Call {
+	c := &Call{session: s, method: methodName(r.Method), ex: ex}
+	if s.log.Enabled(context.Background(), slog.LevelError) {
+		c.id = r.ID.String()
+	}
+	r.InitContext(&c.Context, ex.Meta.Trace)
+	if v := s.srv.opts.View; v != nil {
+		c.view = v(c, s.principal)
+	}
+	return c
+}
+
+// named sets what the request names. Middleware may have changed that; where it has not, it may be reading the name.
+func (c *Call) named(name string) {
+	if c.name != name {
+		c.name = name
+	}
+}
+
+// startTimer gives the handler the time it may take. The caller calls stop when it has returned.
+func (c *Call) startTimer() (stop context.CancelFunc) {
+	d := c.session.srv.opts.HandlerTimeout
+	if d <= 0 {
+		return func() {}
+	}
+	before := c.limit.Load()
+	ctx, cancel := context.WithTimeoutCause(c.context(), d, errTimeUp)
+	c.limit.Store(&limited{ctx})
+	return func() {
+		c.limit.Store(before) // middleware may go on with the call
+		cancel()
+	}
+}
+
+// errTimeUp tells the end of [Options.HandlerTimeout] from other deadlines.
+var errTimeUp = errors.New("the handler's time is up")
+
+// listing returns how the call asks for a list.
+func (c *Call) listing(kind Kind, member string) listing {
+	return listing{srv: c.session.srv, kind: kind, member: member, view: c.view, features: c.ex.Features}
+}
+
 type callKey struct{}
 
-// CallOf returns the tool call that ctx stems from, or nil.
+// CallOf returns the Call that ctx stems from, or nil.
 func CallOf(ctx context.Context) *Call {
 	c, _ := ctx.Value(callKey{}).(*Call)
 	return c
@@ -45,7 +98,7 @@ func (c *Call) Value(key any) any {
 	if key == (callKey{}) {
 		return c
 	}
-	return c.Context.Value(key)
+	return c.context().Value(key)
 }
 
 // Deadline implements [context.Context].
@@ -59,21 +112,27 @@ func (c *Call) Err() error { return c.context().Err() }
 
 // AfterFunc is what package context uses to derive contexts without a goroutine.
 func (c *Call) AfterFunc(f func()) (stop func() bool) {
-	if c.limit == nil {
-		return c.Context.AfterFunc(f)
+	if l := c.limit.Load(); l != nil {
+		return context.AfterFunc(l.Context, f)
 	}
-	return context.AfterFunc(c.limit, f)
+	return c.Context.AfterFunc(f)
 }
 
 func (c *Call) context() context.Context {
-	if c.limit == nil {
-		return &c.Context
+	if l := c.limit.Load(); l != nil {
+		return l.Context
 	}
-	return c.limit
+	return &c.Context
 }
 
-// Tool returns the tool's name.
-func (c *Call) Tool() string { return c.tool.def.Name }
+// Method returns the request's method.
+func (c *Call) Method() string { return c.method }
+
+// Name returns the name of the tool or the prompt that the request names, or the URI of the resource; "" for other requests.
+func (c *Call) Name() string { return c.name }
+
+// Principal returns on whose behalf the request comes, which is never nil. It is shared and must not be changed.
+func (c *Call) Principal() *Principal { return c.session.principal }
 
 // Revision returns the revision of the protocol that the request is of.
 func (c *Call) Revision() mcp.Revision { return c.ex.Revision }
@@ -83,6 +142,9 @@ func (c *Call) ClientInfo() mcp.Implementation { return c.ex.Client.Info }
 
 // ClientHas reports whether the client declared a capability, such as ClientHas("elicitation", "url").
 func (c *Call) ClientHas(path ...string) bool { return c.ex.Client.Has(path...) }
+
+// Meta returns the JSON text of the request's _meta object, or nil. It may be kept, but must not be changed.
+func (c *Call) Meta() json.RawMessage { return c.ex.Meta.Text() }
 
 // WantsProgress reports whether the client asked for progress notifications.
 func (c *Call) WantsProgress() bool { return c.ex.Meta.ProgressToken != nil }
@@ -116,7 +178,7 @@ func (c *Call) Progress(progress, total float64, message string) error {
 	if message != "" && c.ex.ProgressMessage {
 		params = jsonwire.AppendQuote(append(params, `,"message":`...), message)
 	}
-	return c.Notify(mcp.NotificationProgress, append(params, '}'))
+	return c.notify(mcp.NotificationProgress, append(params, '}'))
 }
 
 func appendNumber(dst []byte, f float64) []byte {
@@ -154,12 +216,15 @@ func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
 		params = jsonwire.AppendQuote(append(params, `,"logger":`...), logger)
 	}
 	params = append(append(params, `,"data":`...), text...)
-	return c.Notify(mcp.NotificationMessage, append(params, '}'))
+	return c.notify(mcp.NotificationMessage, append(params, '}'))
 }
 
-// Logger returns the server's log with the request's id and the tool's name, and the trace id if the request carries one.
+// Logger returns the server's log with the request's id, its method and what it names, and the trace id if the request carries one.
 func (c *Call) Logger() *slog.Logger {
-	log := c.session.log.With("id", c.id, "method", mcp.MethodToolsCall, "tool", c.tool.def.Name)
+	log := c.session.log.With("id", c.id, "method", c.method)
+	if c.name != "" {
+		log = log.With(nameAttr(c.method), clip(c.name))
+	}
 	if id := c.ex.Meta.Trace.ID(); id != "" {
 		log = log.With("trace", id)
 	}
@@ -181,15 +246,16 @@ func (s *session) setLevel(r *jsonrpc.Request) error {
 }
 
 // callTool answers tools/call (https://modelcontextprotocol.io/specification/2026-07-28/server/tools#calling-tools).
-func (s *session) callTool(r *jsonrpc.Request, ex era.Exchange, dst []byte) ([]byte, error) {
+func (s *session) callTool(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	t, _ := r.Route.(*tool)
-	if t == nil {
+	if t == nil || !c.view.shows(KindTool, t.key) {
 		name, err := stringParam(r, "name")
 		if err != nil {
 			return dst, err
 		}
 		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown tool: %s", clip(name))
 	}
+	c.named(t.key)
 	args, ok := r.Param("arguments")
 	switch {
 	case !ok, string(args) == "null":
@@ -197,17 +263,31 @@ func (s *session) callTool(r *jsonrpc.Request, ex era.Exchange, dst []byte) ([]b
 	case args[0] != '{':
 		return dst, invalidParams("params.arguments must be an object")
 	}
-	c := &Call{session: s, tool: t, ex: ex}
-	if s.log.Enabled(context.Background(), slog.LevelError) {
-		c.id = r.ID.String()
+	if err := c.resume(r); err != nil {
+		return dst, err
 	}
-	r.InitContext(&c.Context, ex.Meta.Trace)
-	if d := s.srv.opts.ToolTimeout; d > 0 {
-		var cancel context.CancelFunc
-		c.limit, cancel = context.WithTimeout(&c.Context, d)
-		defer cancel()
+	if ttl, yes, err := c.wantsTask(t, r); yes || err != nil {
+		if err != nil {
+			return dst, err
+		}
+		return s.callAsTask(c, t, r, args, dst, ttl)
 	}
-	return t.invoke(c, args, dst)
+	defer c.startTimer()()
+	out, err := t.invoke(c, args, dst)
+	return c.settle(r, dst, out, err)
 }
 
 var emptyObject = []byte("{}")
+
+// nameAttr is what the log calls that which a request of the method names.
+func nameAttr(method string) string {
+	switch method {
+	case mcp.MethodToolsCall:
+		return "tool"
+	case mcp.MethodPromptsGet:
+		return "prompt"
+	case mcp.MethodResourcesRead:
+		return "uri"
+	}
+	return "name"
+}

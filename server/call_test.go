@@ -34,6 +34,7 @@ func with(t testing.TB, opts *server.Options, fn func(ctx context.Context, call 
 	return srv
 }
 
+// Spec: S58
 func TestProgress(t *testing.T) {
 	var got []error
 	srv := with(t, nil, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
@@ -71,6 +72,8 @@ func collect[T, U any](list []T, f func(T) U) []U {
 }
 
 // TestProgressInOrder has many goroutines report at once: what is sent grows all the same.
+//
+// Spec: S58
 func TestProgressInOrder(t *testing.T) {
 	srv := with(t, nil, func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
 		var wg sync.WaitGroup
@@ -100,6 +103,8 @@ func TestProgressInOrder(t *testing.T) {
 }
 
 // TestAfterTheEnd: a call that was answered, or cancelled, sends nothing more.
+//
+// Spec: S60 S61
 func TestAfterTheEnd(t *testing.T) {
 	var call *server.Call
 	srv := with(t, nil, func(_ context.Context, c *server.Call) (*mcp.CallToolResult, error) {
@@ -288,10 +293,10 @@ func TestCancelledContext(t *testing.T) {
 	}
 }
 
-func TestToolTimeout(t *testing.T) {
+func TestHandlerTimeout(t *testing.T) {
 	for _, goroutines := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := with(t, &server.Options{ToolTimeout: time.Second, Goroutines: goroutines}, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+			srv := with(t, &server.Options{HandlerTimeout: time.Second, Goroutines: goroutines}, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
 				began := time.Now()
 				if at, ok := ctx.Deadline(); !ok || !at.Equal(began.Add(time.Second)) {
 					t.Errorf("deadline %v, %t", at, ok)
@@ -355,10 +360,11 @@ type badJSON struct{}
 
 func (badJSON) MarshalJSON() ([]byte, error) { return nil, &secretError{"/home/me/.secret"} }
 
+// Spec: S136
 func TestFailures(t *testing.T) {
 	nan := math.NaN()
 	meta := func(text string) *mcp.CallToolResult {
-		return &mcp.CallToolResult{Content: []mcp.Content{mcp.Text{Text: "x", Meta: json.RawMessage(text)}}}
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: "x", Meta: json.RawMessage(text)}}}
 	}
 	returns := func(res *mcp.CallToolResult, err error) func(*server.Server) error {
 		return func(srv *server.Server) error {
@@ -382,18 +388,18 @@ func TestFailures(t *testing.T) {
 		{"panic with an error", func(srv *server.Server) error {
 			return server.AddTool(srv, "t", "", func(context.Context, empty) (string, error) { panic(&secretError{"/etc/passwd"}) })
 		}, `-32603 internal error {"exception":"server_test.secretError"}`},
-		{"nil block", returns(&mcp.CallToolResult{Content: []mcp.Content{mcp.Text{}, nil}}, nil), "-32603 tool t returned invalid output: content[1]: content block is nil "},
-		{"nil pointer to a block", returns(&mcp.CallToolResult{Content: []mcp.Content{(*mcp.Image)(nil)}}, nil), "-32603 tool t returned invalid output: content[0]: content block is nil "},
+		{"nil block", returns(&mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{}, nil}}, nil), "-32603 tool t returned invalid output: content[1]: content block is nil "},
+		{"nil pointer to a block", returns(&mcp.CallToolResult{Content: []mcp.ContentBlock{(*mcp.ImageContent)(nil)}}, nil), "-32603 tool t returned invalid output: content[0]: content block is nil "},
 		{"meta of a block not JSON", returns(meta(`{"a":`), nil), "-32603 tool t returned invalid output: content[0]: _meta: invalid JSON at byte 5: unexpected end of text, want a value "},
 		{"meta of a block not an object", returns(meta(`1`), nil), "-32603 tool t returned invalid output: content[0]: _meta must be a JSON object "},
 		{"meta not an object", returns(&mcp.CallToolResult{Meta: json.RawMessage(" \"{\"")}, nil), "-32603 tool t returned invalid output: _meta must be a JSON object "},
-		{"priority", returns(&mcp.CallToolResult{Content: []mcp.Content{mcp.Audio{Annotations: &mcp.Annotations{Priority: &nan}}}}, nil),
+		{"priority", returns(&mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.AudioContent{Annotations: &mcp.Annotations{Priority: &nan}}}}, nil),
 			"-32603 tool t returned invalid output: content[0]: annotations: priority NaN is not from 0 to 1 "},
 		{"structured not JSON", returns(&mcp.CallToolResult{StructuredContent: json.RawMessage("{]")}, nil),
 			"-32603 tool t returned invalid output: structured content: invalid JSON at byte 1: unexpected ']', want a member name in quotes "},
 		{"structured empty", returns(&mcp.CallToolResult{StructuredContent: json.RawMessage{}}, nil),
 			"-32603 tool t returned invalid output: structured content: invalid JSON at byte 0: unexpected end of text, want a value "},
-		{"nil content", given[mcp.Content](nil), "-32603 tool t returned invalid output: content[0]: content block is nil "},
+		{"nil content", given[mcp.ContentBlock](nil), "-32603 tool t returned invalid output: content[0]: content block is nil "},
 		{"nil struct", given[*base](nil), "-32603 tool t returned invalid output: result: expected a value, got a nil *server_test.base "},
 		{"constraint", given(base{"A"}), `-32603 tool t returned invalid output: result.id: expected a string matching the pattern ^[a-z]+$, got "A" `},
 		{"own schema", func(srv *server.Server) error {

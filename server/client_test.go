@@ -31,9 +31,15 @@ type client struct {
 // connect starts serving and shakes hands if the revision has it. The connection ends with the test.
 func connect(t testing.TB, srv *server.Server, revision string) *client {
 	t.Helper()
+	return connectIn(context.Background(), t, srv, revision)
+}
+
+// connectIn is connect with a context for Serve.
+func connectIn(ctx context.Context, t testing.TB, srv *server.Server, revision string) *client {
+	t.Helper()
 	near, far := net.Pipe()
 	c := &client{t: t, revision: revision, served: make(chan error, 1)}
-	go func() { c.served <- srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil)) }()
+	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
 	c.conn = jsonrpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &jsonrpc.Options{Handler: c, Cancellation: cancellation{}})
 	go c.conn.Run(context.Background())
 	t.Cleanup(c.close)

@@ -103,13 +103,13 @@ func ExampleAddToolWith() {
 		Name:        "erase",
 		Title:       "Erase a note",
 		Description: "Erase a note for good.",
-		Annotations: &mcp.ToolAnnotations{Idempotent: &no},
+		Annotations: &mcp.ToolAnnotations{IdempotentHint: &no},
 	}
 	err := server.AddToolWith(srv, def, func(_ context.Context, in struct {
 		ID int64 `json:"id"`
-	}) ([]mcp.Content, error) {
-		return []mcp.Content{
-			mcp.Text{Text: fmt.Sprintf("note %d is gone", in.ID)},
+	}) ([]mcp.ContentBlock, error) {
+		return []mcp.ContentBlock{
+			mcp.TextContent{Text: fmt.Sprintf("note %d is gone", in.ID)},
 			mcp.ResourceLink{URI: "note://trash", Name: "trash"},
 		}, nil
 	})

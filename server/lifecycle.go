@@ -7,8 +7,26 @@ import (
 	"mcpwire/mcp"
 )
 
-// capabilities is what the server can do, in all revisions. Tools may be added at any time, so they are declared even if there are none yet.
-const capabilities = `{"logging":{},"tools":{"listChanged":true}}`
+// appendCapabilities appends what the server can do.
+func (s *Server) appendCapabilities(dst []byte, f *era.Features) []byte {
+	dst = append(dst, `{"logging":{}`...)
+	if f.Completions && s.completing.Load() {
+		dst = append(dst, `,"completions":{}`...)
+	}
+	if s.declares(promptsChanged) {
+		dst = append(dst, `,"prompts":{"listChanged":true}`...)
+	}
+	if s.declares(resourcesChanged) {
+		dst = append(dst, `,"resources":{"subscribe":true,"listChanged":true}`...)
+	}
+	if f.CoreTasks && s.tasks != nil {
+		dst = append(dst, `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`...)
+	}
+	if s.declares(toolsChanged) {
+		dst = append(dst, `,"tools":{"listChanged":true}`...)
+	}
+	return append(s.appendDeclarations(dst, f), '}')
+}
 
 // initialize answers the handshake of a legacy client
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization).
@@ -19,7 +37,7 @@ func (s *session) initialize(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	}
 	s.setPolicy()
 	dst = jsonwire.AppendQuote(append(dst, `{"protocolVersion":`...), f.Revision.String())
-	dst = append(append(dst, `,"capabilities":`...), capabilities...)
+	dst = s.srv.appendCapabilities(append(dst, `,"capabilities":`...), f)
 	dst = s.srv.identity.AppendInfo(append(dst, `,"serverInfo":`...), f)
 	return append(s.srv.appendInstructions(dst), '}'), nil
 }
@@ -31,7 +49,7 @@ func (s *Server) discover(f *era.Features, dst []byte) []byte {
 		newest = append(newest, s.opts.Revisions[i])
 	}
 	dst = mcp.AppendRevisions(append(dst, `{"supportedVersions":`...), newest)
-	dst = append(append(dst, `,"capabilities":`...), capabilities...)
+	dst = s.appendCapabilities(append(dst, `,"capabilities":`...), f)
 	dst = s.appendInstructions(dst)
 	dst = era.AppendCacheHints(dst, f, s.cacheHints())
 	return s.identity.End(dst, f)
@@ -46,4 +64,9 @@ func (s *Server) appendInstructions(dst []byte) []byte {
 
 func (s *Server) cacheHints() era.CacheHints {
 	return era.CacheHints{TTLMillis: max(s.opts.ListTTL.Milliseconds(), 0), Public: s.opts.ListPublic}
+}
+
+// readHints are those of what resources hold.
+func (s *Server) readHints() era.CacheHints {
+	return era.CacheHints{TTLMillis: max(s.opts.ReadTTL.Milliseconds(), 0), Public: s.opts.ReadPublic}
 }

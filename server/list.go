@@ -1,132 +1,82 @@
 package server
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
+	"cmp"
 	"slices"
-	"sort"
-	"strings"
-	"sync"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 )
 
-// A toolSet is what the tools were between two changes, with what was encoded of them.
-type toolSet struct {
-	byName map[string]*tool
-	list   []*tool // in the order of registration
-
-	mu    sync.Mutex
-	first map[*era.Features][]byte // the result that is the list's first page
+// A listing is how a request asks for the items of one kind.
+type listing struct {
+	srv      *Server
+	kind     Kind
+	member   string // of the result, that holds the items
+	view     *View
+	features *era.Features
 }
 
-// toolSet returns the current tools.
-func (s *Server) toolSet() *toolSet {
-	if set := s.set.Load(); set != nil {
-		return set
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if set := s.set.Load(); set != nil {
-		return set
-	}
-	set := &toolSet{byName: make(map[string]*tool, len(s.tools)), first: make(map[*era.Features][]byte)}
-	for name, t := range s.tools {
-		set.byName[name] = t
-		set.list = append(set.list, t)
-	}
-	sort.Slice(set.list, func(i, j int) bool { return set.list[i].seq < set.list[j].seq })
-	s.set.Store(set)
-	return set
-}
-
-// listTools answers tools/list. Pages are cut in the order of registration, so that a change between two of them neither repeats nor skips a tool
-// that was there throughout. (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination)
-func (s *Server) listTools(r *jsonrpc.Request, f *era.Features, dst []byte) ([]byte, error) {
-	set := s.toolSet()
+// answerList answers a request for a page of a list. Pages are cut in the order of registration, so that a change between two of them neither
+// repeats nor skips an item that was there throughout.
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination)
+func answerList[T item](l listing, c *catalog[T], r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	cursor, ok := r.Param("cursor")
 	if !ok || string(cursor) == "null" {
-		set.mu.Lock()
-		page := set.first[f]
-		if page == nil {
-			page = s.appendPage(nil, set.list, f)
-			set.first[f] = page
-		}
-		set.mu.Unlock()
-		return append(dst, page...), nil
+		return append(dst, firstPage(l, c)...), nil
 	}
 	if cursor[0] != '"' {
 		return dst, invalidParams("params.cursor must be a string")
 	}
-	after, ok := s.cursors.open(jsonwire.UnquoteString(cursor[1 : len(cursor)-1]))
+	after, ok := l.srv.cursors.open(l.kind, jsonwire.UnquoteString(cursor[1:len(cursor)-1]))
 	if !ok {
 		return dst, invalidParams("params.cursor is not one that this server gave out")
 	}
-	i, _ := slices.BinarySearchFunc(set.list, after+1, func(t *tool, seq uint64) int { return int(int64(t.seq) - int64(seq)) })
-	return s.appendPage(dst, set.list[i:], f), nil
+	i, _ := slices.BinarySearchFunc(c.list, after+1, func(it T, seq uint64) int { return cmp.Compare(it.base().seq, seq) })
+	return appendPage(dst, l, c.list[i:]), nil
 }
 
-// appendPage appends the result with the first of the tools.
-func (s *Server) appendPage(dst []byte, tools []*tool, f *era.Features) []byte {
-	more := len(tools) > s.opts.PageSize
-	if more {
-		tools = tools[:s.opts.PageSize]
+// firstPage returns the encoded first page, which is kept for the next who asks.
+func firstPage[T item](l listing, c *catalog[T]) []byte {
+	key := pageKey{l.features, l.view}
+	c.mu.Lock()
+	page := c.first[key]
+	c.mu.Unlock()
+	if page != nil {
+		return page
 	}
-	dst = append(dst, `{"tools":[`...)
-	for i, t := range tools {
-		if i > 0 {
+	page = appendPage(nil, l, c.list) // without the lock: a view is the user's code
+	c.mu.Lock()
+	if len(c.first) < maxPages {
+		c.first[key] = page
+	}
+	c.mu.Unlock()
+	return page
+}
+
+// appendPage appends the result with the first of the items that the view shows.
+func appendPage[T item](dst []byte, l listing, items []T) []byte {
+	dst = append(jsonwire.AppendQuote(append(dst, '{'), l.member), ":["...)
+	n, last, more := 0, uint64(0), false
+	for _, it := range items {
+		e := it.base()
+		if !l.view.shows(l.kind, e.key) {
+			continue
+		}
+		if more = n == l.srv.opts.PageSize; more {
+			break
+		}
+		if n > 0 {
 			dst = append(dst, ',')
 		}
-		dst = era.AppendTool(dst, &t.def, f)
+		dst = it.appendDefinition(dst, l.features)
+		n, last = n+1, e.seq
 	}
 	dst = append(dst, ']')
 	if more {
-		dst = jsonwire.AppendQuote(append(dst, `,"nextCursor":`...), s.cursors.seal(tools[len(tools)-1].seq))
+		dst = jsonwire.AppendQuote(append(dst, `,"nextCursor":`...), l.srv.cursors.seal(l.kind, last))
 	}
-	dst = era.AppendCacheHints(dst, f, s.cacheHints())
-	return s.identity.End(dst, f)
-}
-
-// A cursorKey signs cursors, so that a client can only come back with one it was given. It lasts as long as the server.
-type cursorKey struct {
-	once sync.Once
-	key  [32]byte
-}
-
-const (
-	macLen    = 12
-	maxCursor = (binary.MaxVarintLen64+macLen)*4/3 + 1
-)
-
-// seal makes the cursor of the page behind the tool with that sequence number.
-func (k *cursorKey) seal(after uint64) string {
-	b := binary.AppendUvarint(nil, after)
-	return base64.RawURLEncoding.EncodeToString(append(b, k.mac(b)...))
-}
-
-// open is the reverse of seal.
-func (k *cursorKey) open(cursor string) (after uint64, ok bool) {
-	if len(cursor) > maxCursor || strings.ContainsAny(cursor, "\r\n") { // line breaks, which base64 would pass over
-		return 0, false
-	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err != nil || len(b) <= macLen {
-		return 0, false
-	}
-	value, mac := b[:len(b)-macLen], b[len(b)-macLen:]
-	after, n := binary.Uvarint(value)
-	return after, n == len(value) && hmac.Equal(mac, k.mac(value))
-}
-
-func (k *cursorKey) mac(b []byte) []byte {
-	k.once.Do(func() { rand.Read(k.key[:]) }) // never fails
-	h := hmac.New(sha256.New, k.key[:])
-	h.Write([]byte("tools/list cursor "))
-	h.Write(b)
-	return h.Sum(nil)[:macLen]
+	dst = era.AppendCacheHints(dst, l.features, l.srv.cacheHints())
+	return l.srv.identity.End(dst, l.features)
 }

@@ -17,7 +17,7 @@ import (
 // numbered returns a server with tools 0 to n-1, in pages of the given size.
 func numbered(t *testing.T, n, page int) *server.Server {
 	t.Helper()
-	srv := server.New("test", "1", &server.Options{PageSize: page})
+	srv := server.New("test", "1", &server.Options{PageSize: page, Declare: []server.Kind{server.KindTool}})
 	for i := range n {
 		addNumber(t, srv, i)
 	}

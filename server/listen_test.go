@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	listenTools = `{"notifications":{"toolsListChanged":true}}`
+	listenTools = `{"notifications":{"toolsListChanged":true,"promptsListChanged":null,"resourceSubscriptions":null,"taskIds":null}}` // null is absent
 	listenNone  = `{"notifications":{"promptsListChanged":true}}`
 )
 
@@ -36,6 +36,8 @@ func (c *client) listen(ctx context.Context, params string) <-chan error {
 }
 
 // TestListChanged tells everybody who is entitled, and nobody else.
+//
+// Spec: S114 S115
 func TestListChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := numbered(t, 1, 0)

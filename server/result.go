@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 
-	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -18,10 +17,10 @@ import (
 func (c *Call) failed(dst []byte, err error) ([]byte, error) {
 	var e *jsonrpc.Error
 	switch {
-	case errors.As(err, &e):
+	case errors.As(err, &e), errors.Is(err, ErrInputRequired):
 		return dst, err
-	case errors.Is(c.Err(), context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded):
-		return c.appendFailure(dst, fmt.Sprintf("tool %s did not finish within %v", c.tool.def.Name, c.session.srv.opts.ToolTimeout)), nil
+	case context.Cause(c) == errTimeUp && errors.Is(err, context.DeadlineExceeded):
+		return c.appendFailure(dst, fmt.Sprintf("tool %s did not finish within %v", c.name, c.session.srv.opts.HandlerTimeout)), nil
 	}
 	c.Logger().Debug("tool failed", "error", err)
 	return c.appendFailure(dst, err.Error()), nil
@@ -67,7 +66,7 @@ func outputOf[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], error
 
 // contentOutput returns the encoder of a type that is content and nothing else, or nil.
 func contentOutput[Out any]() encoder[Out] {
-	block := reflect.TypeFor[mcp.Content]()
+	block := reflect.TypeFor[mcp.ContentBlock]()
 	t := reflect.TypeFor[Out]()
 	switch {
 	case t == reflect.TypeFor[string]():
@@ -78,15 +77,15 @@ func contentOutput[Out any]() encoder[Out] {
 		}
 	case t.Implements(block):
 		return func(c *Call, dst []byte, out *Out) ([]byte, error) {
-			one, _ := any(*out).(mcp.Content)
-			return c.appendResult(dst, &mcp.CallToolResult{Content: []mcp.Content{one}}, nil)
+			one, _ := any(*out).(mcp.ContentBlock)
+			return c.appendResult(dst, &mcp.CallToolResult{Content: []mcp.ContentBlock{one}}, nil)
 		}
 	case t.Kind() == reflect.Slice && t.Elem().Implements(block):
 		return func(c *Call, dst []byte, out *Out) ([]byte, error) {
-			blocks, ok := any(*out).([]mcp.Content)
+			blocks, ok := any(*out).([]mcp.ContentBlock)
 			if !ok {
 				for _, v := range reflect.ValueOf(*out).Seq2() {
-					one, _ := v.Interface().(mcp.Content)
+					one, _ := v.Interface().(mcp.ContentBlock)
 					blocks = append(blocks, one)
 				}
 			}
@@ -139,9 +138,9 @@ func (c *Call) badOutput(err error) error {
 	case errors.As(err, &invalid):
 		invalid.Root = "result"
 	case !errors.As(err, &bad):
-		return fmt.Errorf("tool %s returned invalid output: %w", c.tool.def.Name, err)
+		return fmt.Errorf("tool %s returned invalid output: %w", c.name, err)
 	}
-	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "tool %s returned invalid output: %v", c.tool.def.Name, err)
+	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "tool %s returned invalid output: %v", c.name, err)
 }
 
 // An outputError says what is wrong with a result, in words that clients may see.
@@ -160,7 +159,7 @@ func (c *Call) appendResult(dst []byte, res *mcp.CallToolResult, output *schema.
 	structured := bytes.TrimLeft(res.StructuredContent, " \t\r\n")
 	dst = append(dst, `{"content":[`...)
 	if structured != nil && len(res.Content) == 0 {
-		dst = mcp.Text{Text: string(jsonwire.AppendCompact(nil, structured))}.AppendJSON(dst) // for clients that know no other
+		dst = mcp.TextContent{Text: string(jsonwire.AppendCompact(nil, structured))}.AppendJSON(dst) // for clients that know no other
 	}
 	for i, block := range res.Content {
 		if i > 0 {
@@ -170,7 +169,7 @@ func (c *Call) appendResult(dst []byte, res *mcp.CallToolResult, output *schema.
 		if err != nil {
 			return dst, c.badOutput(&outputError{fmt.Sprintf("content[%d]: %v", i, err)})
 		}
-		dst = era.AppendContent(dst, block, c.ex.Features)
+		dst = block.AppendRevision(dst, c.ex.Revision)
 	}
 	dst = append(dst, ']')
 	if structured != nil && c.ex.AllowsStructured(structured) {

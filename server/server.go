@@ -2,14 +2,18 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/uritemplate"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"
@@ -26,46 +30,83 @@ type Options struct {
 	Revisions []mcp.Revision // the only ones to speak; nil is all
 	Lenient   bool           // take requests before the handshake is complete, as some hosts send them
 
-	PageSize     int           // tools in one page of a list; 0 is 1000
+	Declare []Kind // what to declare though nothing of the kind is registered yet, for servers that register later
+
+	// View says what a caller sees of the server; nil, and a nil View, is everything. It is asked for each request, and must be quick.
+	View func(ctx context.Context, p *Principal) *View
+
+	PageSize     int           // items in one page of a list; 0 is 1000
 	ListTTL      time.Duration // how long clients may keep a list or the answer to server/discover
-	ListPublic   bool          // the list is the same for all users, so a cache may serve it to others
+	ListPublic   bool          // the lists are the same for all users, so a cache may serve them to others; not with a View
+	ReadTTL      time.Duration // how long clients may keep what a resource holds, unless its function says otherwise
+	ReadPublic   bool          // what the resources hold is the same for all users, likewise; not with a View, but for what a function's own result says
 	SchemaEngine schema.Engine // for hand-written schemas with keywords that package schema lacks; see schema/fullschema
+
+	Extensions   map[string]json.RawMessage // that the server has, by their identifiers: the settings object of each, {} if there is nothing to set
+	Experimental map[string]json.RawMessage // capabilities that no specification has: an object for each
+
+	RateLimit      RateLimit // of one caller's requests
+	MaxConcurrent  int       // requests of one caller being handled at once, over all its connections; 0 is no limit but MaxInFlight
+	LimitedMethods []string  // that both limits are for; nil is tools/call, prompts/get, resources/read and completion/complete
+
+	Tasks *TaskOptions // lets tools run as tasks; nil does not
+
+	StateKeys      *StateKeys    // that seal what a client keeps between the rounds of a call that asks it; nil is a random key, of this server alone
+	StateTTL       time.Duration // how long a client may take to answer; 0 is 10 min. A legacy one may take until the handler's context ends, if that has a deadline
+	MaxStateBytes  int           // of what a call remembers between rounds: the answers and what Once returned, sealed; 0 is 256 KiB
+	MaxRounds      int           // how often one call may ask the client; 0 is 8. Legacy clients are asked by requests, which are not counted
+	SingleUseState bool          // refuse a request state that this process has had before. A client whose connection broke then has to start over
 
 	MaxInFlight      int           // requests of a connection being handled at once, subscriptions among them; 0 is 256
 	MaxInFlightBytes int           // messages of these requests; 0 is 256 MiB
 	MaxQueueBytes    int           // requests of a connection that wait for that; 0 is 16 MiB
 	MaxDepth         int           // levels of nesting in a message; 0 is 512
-	ToolTimeout      time.Duration // after which a tool's context expires; 0 is never
-	DrainTimeout     time.Duration // how long tools may go on after the end of input; 0 is 10 s
+	HandlerTimeout   time.Duration // after which a handler's context expires; 0 is never
+	DrainTimeout     time.Duration // how long handlers may go on after the end of input; 0 is 10 s
 	Goroutines       bool          // a goroutine for each request, see jsonrpc.Options
 
 	Logger *slog.Logger                                // nil discards
 	Trace  func(dir jsonrpc.Direction, message []byte) // sees each message; must not keep the slice
 }
 
-const (
-	defaultPageSize  = 1000
-	maxSubscriptions = 64 // of one connection
-)
+const defaultPageSize = 1000
 
-// A Server is a set of tools that any number of connections use at once. Make one with [New].
+// A Server is a set of tools, resources and prompts that any number of connections use at once. Make one with [New].
 type Server struct {
 	name     string
 	opts     Options
 	identity *era.Identity
 	log      *slog.Logger
 	cursors  cursorKey
+	forms    sync.Map // by reflect.Type: forms that users were asked to fill in
+	used     usedStates
 
-	mu       sync.Mutex
-	tools    map[string]*tool
-	nextSeq  uint64
-	sessions map[*session]struct{}
-	set      atomic.Pointer[toolSet] // what tools looked like at the last use; nil after a change
+	tools      registry[*tool]
+	resources  registry[*resource]
+	templates  registry[*template]
+	prompts    registry[*prompt]
+	tasks      *tasks      // nil without Options.Tasks
+	declared   change      // by Options.Declare
+	completing atomic.Bool // there is or was a Completer
+	paces      paces
+	custom     custom
+	limits     *limits // nil if there are none
+
+	linked sync.Once
+	chain  HandlerFunc // all middleware; nil if there is none
+
+	mu         sync.Mutex
+	sessions   map[*session]struct{}
+	middleware []Middleware
+	serving    bool
 }
 
-// New returns a server without tools. opts may be nil; it is copied. New panics if Options.Revisions holds what is no revision.
+// New returns a server that offers nothing yet. opts may be nil; it is copied. New panics if Options.Revisions holds what is no revision, and if
+// Options.Extensions or Options.Experimental hold what is no identifier (see [mcp.CheckExtensionID]) or no JSON object.
 func New(name, version string, opts *Options) *Server {
-	s := &Server{name: name, tools: make(map[string]*tool), sessions: make(map[*session]struct{})}
+	s := &Server{name: name, sessions: make(map[*session]struct{})}
+	s.tools.kind, s.resources.kind, s.templates.kind, s.prompts.kind = KindTool, KindResource, KindResourceTemplate, KindPrompt
+	s.resources.same = uritemplate.Normalize
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -84,6 +125,24 @@ func New(name, version string, opts *Options) *Server {
 	if o.PageSize <= 0 {
 		o.PageSize = defaultPageSize
 	}
+	if o.Tasks != nil {
+		s.tasks = newTasks(*o.Tasks)
+		o.Extensions = maps.Clone(o.Extensions)
+		if o.Extensions == nil {
+			o.Extensions = make(map[string]json.RawMessage)
+		}
+		o.Extensions[mcp.ExtensionTasks] = json.RawMessage("{}")
+	}
+	o.Extensions = declarations("Extensions", o.Extensions, mcp.CheckExtensionID)
+	o.Experimental = declarations("Experimental", o.Experimental, nil)
+	s.limits = newLimits(o)
+	if o.View != nil {
+		o.ListPublic, o.ReadPublic = false, false // a cache would show it to those who must not see it
+	}
+	o.setStateDefaults()
+	for _, k := range o.Declare {
+		s.declared |= k.change()
+	}
 	if s.log = o.Logger; s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -97,19 +156,29 @@ func New(name, version string, opts *Options) *Server {
 // accepted are still answered, within [Options.DrainTimeout]. The error is nil at the end of input; see [jsonrpc.Conn.Run] for others.
 // It may be called for many framers at once.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
-	e := era.NewSession(era.Config{Revisions: s.opts.Revisions, Lenient: s.opts.Lenient})
-	x := &session{srv: s, era: e, log: s.log}
+	s.link()
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	e := era.NewSession(era.Config{Revisions: s.opts.Revisions, Lenient: s.opts.Lenient, Offers: s.offers, Custom: s.custom.hasMethod})
+	x := &session{srv: s, era: e, log: s.log, base: base, principal: principalOf(ctx)}
+	if s.tasks != nil {
+		x.taskOwner = "session " + rand.Text()
+		defer s.tasks.endSession(x)
+	}
+	x.handshake.Presume(0)
 	x.conn = jsonrpc.NewConn(f, &jsonrpc.Options{
-		Handler:       x,
-		Cancellation:  era.Cancellation{},
-		Policy:        e.Policy(false),
-		MaxDepth:      s.opts.MaxDepth,
-		MaxInFlight:   s.opts.MaxInFlight,
-		MaxQueueBytes: s.opts.MaxQueueBytes,
-		DrainTimeout:  s.opts.DrainTimeout,
-		Goroutines:    s.opts.Goroutines,
-		Logger:        s.log,
-		Trace:         s.opts.Trace,
+		Handler:          x,
+		Cancellation:     era.Cancellation{},
+		Policy:           e.Policy(false),
+		MaxInFlightBytes: s.opts.MaxInFlightBytes,
+		MaxDepth:         s.opts.MaxDepth,
+		MaxInFlight:      s.opts.MaxInFlight,
+		MaxQueueBytes:    s.opts.MaxQueueBytes,
+		DrainTimeout:     s.opts.DrainTimeout,
+		CallTimeout:      s.opts.StateTTL, // all calls are questions to the client
+		Goroutines:       s.opts.Goroutines,
+		Logger:           s.log,
+		Trace:            s.opts.Trace,
 	})
 	s.mu.Lock()
 	s.sessions[x] = struct{}{}
@@ -118,10 +187,20 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 		s.mu.Lock()
 		delete(s.sessions, x)
 		s.mu.Unlock()
+		cancel()
 		x.waitAnnouncer()
 	}()
 	if err := x.conn.Run(ctx); err != nil {
 		return fmt.Errorf("serve %s: %w", s.name, err)
 	}
 	return nil
+}
+
+// Close ends the tasks of the server's tools and waits for their handlers, as long as ctx lets it. A server without tasks need not be closed, nor one
+// whose process ends anyway. Connections are none of its business: they end with their own contexts.
+func (s *Server) Close(ctx context.Context) error {
+	if s.tasks == nil {
+		return nil
+	}
+	return s.tasks.close(ctx)
 }

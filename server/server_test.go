@@ -13,6 +13,7 @@ import (
 	"mcpwire/server"
 )
 
+// Spec: S36
 func TestRevisionOptions(t *testing.T) {
 	opts := &server.Options{Revisions: []mcp.Revision{mcp.Revision20260728, mcp.Revision20241105, mcp.Revision20260728}}
 	srv := server.New("test", "1", opts)
@@ -33,6 +34,7 @@ func TestRevisionOptions(t *testing.T) {
 	}
 }
 
+// Spec: S116 S117
 func TestCacheHints(t *testing.T) {
 	for _, tt := range []struct {
 		opts server.Options
@@ -42,6 +44,7 @@ func TestCacheHints(t *testing.T) {
 		{server.Options{ListTTL: -time.Hour}, `"ttlMs":0,"cacheScope":"private"`},
 		{server.Options{ListTTL: 1500 * time.Microsecond, ListPublic: true}, `"ttlMs":1,"cacheScope":"public"`},
 	} {
+		tt.opts.Declare = []server.Kind{server.KindTool}
 		c := connect(t, server.New("test", "1", &tt.opts), modern)
 		for _, method := range []string{"server/discover", "tools/list"} {
 			if got := c.must(method, "{}"); !strings.Contains(got, tt.want) {
@@ -53,7 +56,7 @@ func TestCacheHints(t *testing.T) {
 
 // TestIdentity sees that each revision is told what it knows of an Implementation.
 func TestIdentity(t *testing.T) {
-	srv := server.New("n", "v", &server.Options{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}})
+	srv := server.New("n", "v", &server.Options{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}, Declare: []server.Kind{server.KindTool}})
 	short := `{"name":"n","version":"v"}`
 	titled := `{"name":"n","version":"v","title":"T"}`
 	full := `{"name":"n","version":"v","title":"T","description":"D","websiteUrl":"https://example.com","icons":[{"src":"data:,"}]}`
@@ -143,4 +146,36 @@ func TestTrace(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// TestMaxInFlightBytes sees that requests wait while the messages of those being handled are too large.
+func TestMaxInFlightBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := server.New("test", "1", &server.Options{MaxInFlightBytes: 1})
+		running := make(chan struct{}, 2)
+		if err := server.AddTool(srv, "wait", "", func(ctx context.Context, _ empty) (string, error) {
+			running <- struct{}{}
+			<-ctx.Done()
+			return "", ctx.Err()
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c := connect(t, srv, modern)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := c.call(ctx, "tools/call", `{"name":"wait"}`)
+				ended <- err
+			}()
+		}
+		synctest.Wait()
+		if n := len(running); n != 1 { // one is handled however large it is
+			t.Errorf("%d are being handled", n)
+		}
+		cancel()
+		<-ended
+		<-ended
+		synctest.Wait() // the server has heard of it
+	})
 }

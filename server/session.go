@@ -16,58 +16,115 @@ import (
 
 // A session answers one peer. It is the Handler of its connection.
 type session struct {
-	srv  *Server
-	conn *jsonrpc.Conn
-	era  *era.Session
-	log  *slog.Logger
+	srv       *Server
+	conn      *jsonrpc.Conn
+	era       *era.Session
+	log       *slog.Logger
+	base      context.Context // of what belongs to no request
+	principal *Principal
+	caller    *caller      // whose limits hold if the principal is nobody in particular
+	handshake jsonrpc.Pace // of initialize with middleware: taken in order, unless that blocks
 
-	logLevel atomic.Uint32 // by logging/setLevel, legacy
-	subs     subscriptions
+	logLevel    atomic.Uint32 // by logging/setLevel, legacy
+	subs        subscriptions
+	legacyWatch legacyWatch
 
 	policyMu   sync.Mutex // held while the policy is being set
 	modernSeen atomic.Bool
 
-	announcer sync.WaitGroup
-	changed   bool // there is a change of the tools to tell of; guarded by Server.mu, as is
-	telling   bool // a goroutine of announcer is at it
+	taskOwner string       // of a legacy client's tasks, if the principal is nobody in particular
+	taskWaits atomic.Int32 // tasks/result requests that wait
+
+	announcer    sync.WaitGroup
+	news         news           // guarded by Server.mu
+	watched      map[string]int // how often each resource is watched; guarded by Server.mu
+	watchedTasks map[string]int // the same of tasks
+	pages        []string       // elicitation ids of those that the client was sent to; guarded by Server.mu
 }
 
-// Prepare implements [jsonrpc.Handler]: tools run at their own pace, everything else is answered at once.
+// Prepare implements [jsonrpc.Handler]: handlers of the user's run at their own pace, everything else is answered at once.
 func (s *session) Prepare(r *jsonrpc.Request) *jsonrpc.Pace {
+	if r.Kind != jsonrpc.KindRequest {
+		return s.prepareNotification(r)
+	}
+	pace := s.route(r)
+	if pace == jsonrpc.Immediate && s.srv.chain != nil {
+		return s.chainPace(r.Method)
+	}
+	return pace
+}
+
+// route finds what the request is for, and its pace.
+func (s *session) route(r *jsonrpc.Request) *jsonrpc.Pace {
 	switch string(r.Method) {
 	case mcp.MethodToolsCall:
-		if r.Kind != jsonrpc.KindRequest {
-			break
-		}
-		if t := s.srv.lookup(r); t != nil {
+		if t := find(&s.srv.tools, r, "name"); t != nil {
 			r.Route = t
 			return &t.pace
 		}
+	case mcp.MethodResourcesRead:
+		if v := find(&s.srv.resources, r, "uri"); v != nil {
+			r.Route = v
+			return &v.pace
+		}
+		return &s.srv.paces.template
+	case mcp.MethodPromptsGet:
+		if p := find(&s.srv.prompts, r, "name"); p != nil {
+			r.Route = p
+			return &p.pace
+		}
+	case mcp.MethodComplete:
+		return &s.srv.paces.complete
 	case mcp.MethodSubscriptionsListen:
 		return jsonrpc.Standing
+	case mcp.MethodTasksResult:
+		return nil // it waits, and nobody learns from that
+	case mcp.MethodTasksGet, mcp.MethodTasksList, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
+		return &s.srv.paces.tasks
+	}
+	if m := s.srv.custom.method(r.Method); m != nil {
+		r.Route = m
+		return &m.pace
 	}
 	return jsonrpc.Immediate
 }
 
-// lookup finds the tool that a tools/call names.
-func (s *Server) lookup(r *jsonrpc.Request) *tool {
-	name, ok := r.Param("name")
+// chainPace is the pace of what would be immediate without middleware.
+func (s *session) chainPace(method []byte) *jsonrpc.Pace {
+	if string(method) == mcp.MethodInitialize {
+		return &s.handshake
+	}
+	if p := s.srv.paces.methods[string(method)]; p != nil {
+		return p
+	}
+	return jsonrpc.Immediate // there is no such method
+}
+
+// paces are those of what has no item with a pace of its own.
+type paces struct {
+	template, complete, tasks jsonrpc.Pace
+
+	methods map[string]*jsonrpc.Pace // with middleware
+}
+
+// find finds the item that a request's param names; nil if there is none.
+func find[T item](g *registry[T], r *jsonrpc.Request, param string) (found T) {
+	name, ok := r.Param(param)
 	if !ok || len(name) < 2 || name[0] != '"' {
-		return nil
+		return found
 	}
 	name = name[1 : len(name)-1]
-	set := s.toolSet()
+	c := g.catalog()
 	if bytes.IndexByte(name, '\\') >= 0 {
-		return set.byName[jsonwire.UnquoteString(name)]
+		return c.byKey[jsonwire.UnquoteString(name)]
 	}
-	return set.byName[string(name)]
+	return c.byKey[string(name)]
 }
 
 // Handle implements [jsonrpc.Handler].
 func (s *session) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	if r.Kind == jsonrpc.KindNotification {
-		s.notification(r)
-		return dst, nil
+		return dst, s.notification(r)
 	}
 	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
 		return s.answer(r, dst)
@@ -83,10 +140,15 @@ func (s *session) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	return dst, err
 }
 
-// Describe implements [jsonrpc.Describer]: it names the tool.
+// Describe implements [jsonrpc.Describer]: it names the tool, the resource or the prompt.
 func (s *session) Describe(r *jsonrpc.Request) []any {
-	if t, ok := r.Route.(*tool); ok {
-		return []any{"tool", t.def.Name}
+	switch v := r.Route.(type) {
+	case *tool:
+		return []any{"tool", v.key}
+	case *resource:
+		return []any{"uri", clip(v.key)}
+	case *prompt:
+		return []any{"prompt", v.key}
 	}
 	return nil
 }
@@ -100,25 +162,64 @@ func (s *session) answer(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 		s.modernSeen.Store(true)
 		s.setPolicy()
 	}
-	id := s.srv.identity
+	if s.srv.chain != nil {
+		return s.through(s.newCall(r, ex), r, dst)
+	}
+	if s.srv.limits == nil && string(r.Method) == mcp.MethodPing {
+		return s.srv.identity.Empty(dst, ex.Features, nil), nil // it needs no Call
+	}
+	return s.handle(s.newCall(r, ex), r, dst)
+}
+
+// handle answers a request that has passed all general checks, if the caller's limits let it.
+func (s *session) handle(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+	if s.srv.limits == nil {
+		return s.dispatch(c, r, dst)
+	}
+	return s.limited(c, r, dst)
+}
+
+// dispatch answers a request by its method.
+func (s *session) dispatch(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	switch string(r.Method) {
 	case mcp.MethodToolsCall:
-		return s.callTool(r, ex, dst)
+		return s.callTool(c, r, dst)
 	case mcp.MethodToolsList:
-		return s.srv.listTools(r, ex.Features, dst)
-	case mcp.MethodPing:
-		return id.Empty(dst, ex.Features, nil), nil
-	case mcp.MethodInitialize:
-		return s.initialize(r, dst)
+		return answerList(c.listing(KindTool, "tools"), s.srv.tools.catalog(), r, dst)
+	case mcp.MethodResourcesList:
+		return answerList(c.listing(KindResource, "resources"), s.srv.resources.catalog(), r, dst)
+	case mcp.MethodResourceTemplatesList:
+		return answerList(c.listing(KindResourceTemplate, "resourceTemplates"), s.srv.templates.catalog(), r, dst)
+	case mcp.MethodPromptsList:
+		return answerList(c.listing(KindPrompt, "prompts"), s.srv.prompts.catalog(), r, dst)
+	case mcp.MethodResourcesRead:
+		return s.readResource(c, r, dst)
+	case mcp.MethodPromptsGet:
+		return s.getPrompt(c, r, dst)
+	case mcp.MethodComplete:
+		return s.complete(c, r, dst)
+	case mcp.MethodResourcesSubscribe:
+		return s.subscribe(c, r, dst)
+	case mcp.MethodResourcesUnsubscribe:
+		return s.unsubscribe(c, r, dst)
 	case mcp.MethodDiscover:
-		return s.srv.discover(ex.Features, dst), nil
+		return s.srv.discover(c.ex.Features, dst), nil
+	case mcp.MethodSubscriptionsListen:
+		return s.listen(c, r, dst)
 	case mcp.MethodSetLevel:
 		if err := s.setLevel(r); err != nil {
 			return dst, err
 		}
-		return id.Empty(dst, ex.Features, nil), nil
-	case mcp.MethodSubscriptionsListen:
-		return s.listen(r, ex, dst)
+		return s.srv.identity.Empty(dst, c.ex.Features, nil), nil
+	case mcp.MethodPing:
+		return s.srv.identity.Empty(dst, c.ex.Features, nil), nil
+	case mcp.MethodInitialize:
+		return s.initialize(r, dst)
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
+		return s.taskMethod(c, r, dst)
+	}
+	if m, ok := r.Route.(*method); ok {
+		return s.callMethod(c, m, r, dst)
 	}
 	return dst, jsonrpc.MethodNotFound(string(r.Method))
 }
@@ -128,17 +229,6 @@ func (s *session) setPolicy() {
 	s.policyMu.Lock()
 	defer s.policyMu.Unlock()
 	s.conn.SetPolicy(s.era.Policy(s.modernSeen.Load()))
-}
-
-func (s *session) notification(r *jsonrpc.Request) {
-	switch string(r.Method) {
-	case mcp.NotificationInitialized:
-		if !s.era.Initialized() {
-			s.log.Warn("notifications/initialized out of place")
-		}
-	default:
-		s.log.Debug("notification ignored", "method", clip(string(r.Method)))
-	}
 }
 
 func invalidParams(format string, args ...any) error {

@@ -7,40 +7,36 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"unicode/utf8"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
-	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"
 )
 
 // A tool is a registered tool.
 type tool struct {
-	def    mcp.Tool
-	seq    uint64 // order of registration
-	pace   jsonrpc.Pace
-	invoke func(c *Call, args, dst []byte) ([]byte, error)
+	entry
+	def     mcp.Tool
+	support taskSupport
+	invoke  func(c *Call, args, dst []byte) ([]byte, error)
 }
 
-var (
-	// ErrDuplicateTool is wrapped by the error of a registration under a name that is taken.
-	ErrDuplicateTool = errors.New("a tool with this name is registered already")
-	errNoName        = errors.New("a tool needs a name")
-	errName          = errors.New("a tool's name must be valid UTF-8")
-	errNotObject     = errors.New(`input schema must have "type":"object" at its root: use a struct or a map for the input`)
-	errNoFunc        = errors.New("a tool needs a function")
-)
+func (t *tool) appendDefinition(dst []byte, f *era.Features) []byte {
+	return t.def.AppendRevision(dst, f.Revision)
+}
+
+var errNotObject = errors.New(`input schema must have "type":"object" at its root: use a struct or a map for the input`)
 
 // AddTool registers a tool whose input and output schemas are those of the Go types, see [schema.Of]. In must be a struct or a map. Arguments are
 // checked against the schema before fn runs; what does not fit is answered with isError and a text that says which field and what was
 // expected.
 //
-// Out decides what the client gets: a string is a text block, an [mcp.Content] or a slice of them is the content, an [mcp.CallToolResult] (or a
+// Out decides what the client gets: a string is a text block, an [mcp.ContentBlock] or a slice of them is the content, an [mcp.CallToolResult] (or a
 // pointer to one) is the whole result, and anything else becomes structured content, with its JSON text in a text block for clients that
 // know no other. A CallToolResult that has structured content and nothing else gets that block too.
 //
-// AddTool fails on a duplicate name (with [ErrDuplicateTool]), on a missing one, and on types that have no schema. It may be called while the server runs: clients are told that the list
+// AddTool fails on a duplicate name (with [ErrDuplicate]), on a missing one, and on types that have no schema. It may be called while the server runs: clients are told that the list
 // has changed.
 func AddTool[In, Out any](s *Server, name, description string, fn func(context.Context, In) (Out, error)) error {
 	return AddToolWith(s, mcp.Tool{Name: name, Description: description}, fn)
@@ -155,61 +151,52 @@ func isObjectSchema(text []byte) bool {
 	return false
 }
 
-func toolError(name string, err error) error { return fmt.Errorf("tool %q: %w", name, err) }
+func toolError(name string, err error) error { return registrationError(KindTool, name, err) }
 
 // add registers the tool.
 func (s *Server) add(def mcp.Tool, invoke func(c *Call, args, dst []byte) ([]byte, error)) error {
-	switch {
-	case def.Name == "":
-		return toolError(def.Name, errNoName)
-	case !utf8.ValidString(def.Name):
-		return toolError(def.Name, errName)
-	case !isObjectSchema(def.InputSchema):
+	if !isObjectSchema(def.InputSchema) {
 		return toolError(def.Name, errNotObject)
 	}
-	if err := mcp.CheckMeta(def.Meta); err != nil {
+	if err := errors.Join(mcp.CheckMeta(def.Meta), checkExtra(def.Extra)); err != nil {
 		return toolError(def.Name, err)
 	}
-	def = clone(def)
-	s.mu.Lock()
-	if s.tools[def.Name] != nil {
-		s.mu.Unlock()
-		return toolError(def.Name, ErrDuplicateTool)
+	if _, err := mcp.HeaderParams(def.InputSchema); err != nil {
+		return toolError(def.Name, fmt.Errorf("input schema: %w", err))
 	}
-	s.nextSeq++
-	s.tools[def.Name] = &tool{def: def, seq: s.nextSeq, invoke: invoke}
-	s.set.Store(nil)
-	s.mu.Unlock()
-	s.announce()
+	def = clone(def)
+	support, ok := supportOf(&def)
+	switch {
+	case !ok:
+		return toolError(def.Name, errTaskSupport)
+	case support != taskForbidden && s.tasks == nil:
+		return toolError(def.Name, errNoTasks)
+	}
+	if err := s.tools.add(&tool{entry: entry{key: def.Name}, def: def, support: support, invoke: invoke}); err != nil {
+		return err
+	}
+	s.announce(toolsChanged)
 	return nil
 }
 
 // clone copies what the caller could still change. The schemas are the server's already.
 func clone(def mcp.Tool) mcp.Tool {
-	def.Meta = bytes.Clone(def.Meta)
+	def.Meta, def.Extra = bytes.Clone(def.Meta), bytes.Clone(def.Extra)
 	def.Icons = slices.Clone(def.Icons)
 	if def.Annotations != nil {
 		a := *def.Annotations
 		def.Annotations = &a
+	}
+	if def.Execution != nil {
+		e := *def.Execution
+		def.Execution = &e
 	}
 	return def
 }
 
 // RemoveTools takes tools out and tells clients that the list has changed. Names that are not registered are passed over. Calls under way go on.
 func (s *Server) RemoveTools(names ...string) {
-	s.mu.Lock()
-	changed := false
-	for _, name := range names {
-		if s.tools[name] != nil {
-			delete(s.tools, name)
-			changed = true
-		}
-	}
-	if changed {
-		s.set.Store(nil)
-	}
-	s.mu.Unlock()
-	if changed {
-		s.announce()
+	if s.tools.remove(names) {
+		s.announce(toolsChanged)
 	}
 }

@@ -63,6 +63,7 @@ func given[T any](out T) func(srv *server.Server) error {
 	}
 }
 
+// Spec: S131
 func TestInputs(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -105,8 +106,9 @@ func TestInputs(t *testing.T) {
 	}
 }
 
+// Spec: S25
 func TestOutputs(t *testing.T) {
-	text := mcp.Text{Text: "hi"}
+	text := mcp.TextContent{Text: "hi"}
 	for _, tt := range []struct {
 		name   string
 		add    func(*server.Server) error
@@ -128,19 +130,19 @@ func TestOutputs(t *testing.T) {
 		{"any", given[any](map[string]any{"a": 1}), "", result{Text: `{"a":1}`, Structured: `{"a":1}`}, result{Text: `{"a":1}`, Structured: `{"a":1}`}},
 		{"null", given[any](nil), "", result{Text: "null", Structured: "null"}, result{Text: "null"}},
 		{"raw", given(json.RawMessage(" [1,\n2] ")), "", result{Text: "[1,2]", Structured: "[1,2]"}, result{Text: "[1,2]"}},
-		{"content", given[mcp.Content](text), "", result{Text: "hi"}, result{Text: "hi"}},
+		{"content", given[mcp.ContentBlock](text), "", result{Text: "hi"}, result{Text: "hi"}},
 		{"text", given(text), "", result{Text: "hi"}, result{Text: "hi"}},
 		{"pointer to text", given(&text), "", result{Text: "hi"}, result{Text: "hi"}},
-		{"contents", given([]mcp.Content{text, &text}), "", result{Text: "hi|hi"}, result{Text: "hi|hi"}},
-		{"no contents", given([]mcp.Content(nil)), "", result{}, result{}},
-		{"texts", given([]mcp.Text{text, text}), "", result{Text: "hi|hi"}, result{Text: "hi|hi"}},
-		{"pointers to texts", given([]*mcp.Text{&text}), "", result{Text: "hi"}, result{Text: "hi"}},
-		{"result", given(mcp.CallToolResult{Content: []mcp.Content{text}, IsError: true}), "", result{Text: "hi", IsError: true}, result{Text: "hi", IsError: true}},
+		{"contents", given([]mcp.ContentBlock{text, &text}), "", result{Text: "hi|hi"}, result{Text: "hi|hi"}},
+		{"no contents", given([]mcp.ContentBlock(nil)), "", result{}, result{}},
+		{"texts", given([]mcp.TextContent{text, text}), "", result{Text: "hi|hi"}, result{Text: "hi|hi"}},
+		{"pointers to texts", given([]*mcp.TextContent{&text}), "", result{Text: "hi"}, result{Text: "hi"}},
+		{"result", given(mcp.CallToolResult{Content: []mcp.ContentBlock{text}, IsError: true}), "", result{Text: "hi", IsError: true}, result{Text: "hi", IsError: true}},
 		{"pointer to a result", given(mcp.ErrorResult("no %s", "way")), "", result{Text: "no way", IsError: true}, result{Text: "no way", IsError: true}},
 		{"no result", given((*mcp.CallToolResult)(nil)), "", result{}, result{}},
 		{"structured result", given(&mcp.CallToolResult{StructuredContent: json.RawMessage("\n{ }")}), "", result{Text: "{}", Structured: "{}"}, result{Text: "{}", Structured: "{}"}},
 		{"structured result, not an object", given(&mcp.CallToolResult{StructuredContent: json.RawMessage("null")}), "", result{Text: "null", Structured: "null"}, result{Text: "null"}},
-		{"structured result with content", given(&mcp.CallToolResult{Content: []mcp.Content{text}, StructuredContent: json.RawMessage("1")}), "", result{Text: "hi", Structured: "1"}, result{Text: "hi"}},
+		{"structured result with content", given(&mcp.CallToolResult{Content: []mcp.ContentBlock{text}, StructuredContent: json.RawMessage("1")}), "", result{Text: "hi", Structured: "1"}, result{Text: "hi"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := server.New("test", "1", nil)
@@ -176,6 +178,7 @@ func outputSchema(t *testing.T, c *client) string {
 	return string(list.Tools[0].OutputSchema)
 }
 
+// Spec: S47 S48 S135
 func TestAddToolErrors(t *testing.T) {
 	type handler = func(context.Context, empty) (string, error)
 	ok := func(context.Context, empty) (string, error) { return "", nil }
@@ -192,10 +195,10 @@ func TestAddToolErrors(t *testing.T) {
 		add  func(*server.Server) error
 		want string // in the error's text
 	}{
-		{"no name", with(mcp.Tool{}), `tool "": a tool needs a name`},
+		{"no name", with(mcp.Tool{}), `tool "": it needs a name`},
 		{"name not UTF-8", with(mcp.Tool{Name: "\xff"}), "valid UTF-8"},
-		{"taken", with(mcp.Tool{Name: "taken"}), `tool "taken": a tool with this name is registered already`},
-		{"no function", func(srv *server.Server) error { return server.AddTool(srv, "t", "", handler(nil)) }, `tool "t": a tool needs a function`},
+		{"taken", with(mcp.Tool{Name: "taken"}), `tool "taken": it is registered already`},
+		{"no function", func(srv *server.Server) error { return server.AddTool(srv, "t", "", handler(nil)) }, `tool "t": it needs a function`},
 		{"no raw function", func(srv *server.Server) error { return srv.AddRawTool(mcp.Tool{Name: "t"}, nil) }, "needs a function"},
 		{"input an int", shown[int], `"type":"object" at its root`},
 		{"input a slice", shown[[]int], `"type":"object" at its root`},
@@ -227,8 +230,8 @@ func TestAddToolErrors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got error %v, want one with %q", err, tt.want)
 			}
-			if taken := tt.name == "taken"; errors.Is(err, server.ErrDuplicateTool) != taken {
-				t.Errorf("errors.Is(%v, ErrDuplicateTool) is %t", err, !taken)
+			if taken := tt.name == "taken"; errors.Is(err, server.ErrDuplicate) != taken {
+				t.Errorf("errors.Is(%v, ErrDuplicate) is %t", err, !taken)
 			}
 			names, _, err := connect(t, srv, modern).list("")
 			if diff := cmp.Diff([]string{"taken"}, names); err != nil || diff != "" {
@@ -273,7 +276,7 @@ func TestDefinitionIsCopied(t *testing.T) {
 	def := mcp.Tool{
 		Name:        "t",
 		InputSchema: json.RawMessage(`{"type":"object"}`),
-		Annotations: &mcp.ToolAnnotations{Title: "before", ReadOnly: &yes},
+		Annotations: &mcp.ToolAnnotations{Title: "before", ReadOnlyHint: &yes},
 		Icons:       []mcp.Icon{{Src: "before:"}},
 		Meta:        json.RawMessage(`{"before":1}`),
 	}
@@ -296,7 +299,7 @@ func TestOddNames(t *testing.T) {
 	srv := server.New("test", "1", nil)
 	names := []string{"a b", "é☃😀", `a\u0062`, "ab", `quote"`, "\u2028", "</script>", "line\nbreak"}
 	for _, name := range names {
-		if err := server.AddTool(srv, name, "", func(ctx context.Context, _ empty) (string, error) { return server.CallOf(ctx).Tool(), nil }); err != nil {
+		if err := server.AddTool(srv, name, "", func(ctx context.Context, _ empty) (string, error) { return server.CallOf(ctx).Name(), nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

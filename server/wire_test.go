@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"maps"
 	"path/filepath"
@@ -19,17 +20,19 @@ import (
 )
 
 // A mode is a way of running handlers. Warm means that the server has learnt of its tools that they are quick, so that it runs them on the goroutine
-// that reads.
+// that reads. With middleware, all messages go through a chain that changes nothing.
 type mode struct {
-	name             string
-	goroutines, warm bool
+	name                         string
+	goroutines, warm, middleware bool
 }
 
-var modes = []mode{{"adaptive", false, false}, {"warm", false, true}, {"goroutines", true, false}}
+var modes = []mode{{name: "adaptive"}, {name: "warm", warm: true}, {name: "goroutines", goroutines: true}, {name: "middleware", middleware: true}}
 
 const patience = 20 * time.Second
 
 // TestTranscripts plays each script over every carrier, in both framings and all modes.
+//
+// Spec: testdata/*.txtar S63 S100
 func TestTranscripts(t *testing.T) {
 	all := scripts(t)
 	if *update {
@@ -122,8 +125,20 @@ func (p *play) start(t *testing.T) {
 		opts.Revisions = []mcp.Revision{r}
 	}
 	srv := newWireServer(t, &opts, p.tools)
+	if p.primitives {
+		addPrimitives(t, srv)
+	}
+	if p.asking {
+		addAsking(t, srv)
+	}
+	if p.mode.middleware {
+		srv.Use(passOn, passOn)
+	}
 	if p.mode.warm {
 		warm(t, srv)
+		if p.primitives {
+			warmPrimitives(t, srv)
+		}
 	}
 	p.wire = p.open(t)
 	p.frames, p.ended = make(chan string, 1000), make(chan error, 1)
@@ -142,6 +157,11 @@ func (p *play) start(t *testing.T) {
 			p.frames <- text
 		}
 	}()
+}
+
+// passOn is a middleware that changes nothing.
+func passOn(next server.HandlerFunc) server.HandlerFunc {
+	return func(ctx context.Context, m *server.Message) (json.RawMessage, error) { return next(ctx, m) }
 }
 
 func (p *play) shakeHands(t *testing.T) {
@@ -187,9 +207,32 @@ func (p *play) step(t *testing.T, s *step) {
 	if p.unordered {
 		got, want = sorted(got), sorted(want)
 	}
+	if p.mode.middleware { // what is answered at once without it is not any more
+		got, want = sorted(members(t, got)), sorted(members(t, want))
+	}
 	if diff := cmp.Diff(append([]string{}, want...), append([]string{}, got...)); diff != "" {
 		t.Fatalf("answers to line %d (-want +got):\n%s", s.at+1, diff)
 	}
+}
+
+// members returns the messages, those of batches each by itself.
+func members(t *testing.T, messages []string) []string {
+	t.Helper()
+	var all []string
+	for _, m := range messages {
+		var batch []json.RawMessage
+		if !strings.HasPrefix(m, "[") {
+			all = append(all, m)
+			continue
+		}
+		if err := json.Unmarshal([]byte(m), &batch); err != nil {
+			t.Fatalf("%v: %s", err, m)
+		}
+		for _, one := range batch {
+			all = append(all, string(one))
+		}
+	}
+	return all
 }
 
 // receive returns the answers so far. In a bubble these are all there will be; else it waits for n.

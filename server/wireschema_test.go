@@ -13,6 +13,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"mcpwire/internal/uritemplate"
 	"mcpwire/mcp"
 )
 
@@ -28,13 +29,34 @@ var resultTypes = map[string]string{
 	"ping":                 "EmptyResult",
 	"logging/setLevel":     "EmptyResult",
 	"subscriptions/listen": "SubscriptionsListenResult",
+
+	"resources/list":           "ListResourcesResult",
+	"resources/templates/list": "ListResourceTemplatesResult",
+	"resources/read":           "ReadResourceResult",
+	"resources/subscribe":      "EmptyResult",
+	"resources/unsubscribe":    "EmptyResult",
+	"prompts/list":             "ListPromptsResult",
+	"prompts/get":              "GetPromptResult",
+	"completion/complete":      "CompleteResult",
 }
 
 var notificationTypes = map[string]string{
 	"notifications/progress":                   "ProgressNotification",
 	"notifications/message":                    "LoggingMessageNotification",
 	"notifications/tools/list_changed":         "ToolListChangedNotification",
+	"notifications/resources/list_changed":     "ResourceListChangedNotification",
+	"notifications/resources/updated":          "ResourceUpdatedNotification",
+	"notifications/prompts/list_changed":       "PromptListChangedNotification",
 	"notifications/subscriptions/acknowledged": "SubscriptionsAcknowledgedNotification",
+	"notifications/cancelled":                  "CancelledNotification",
+	"notifications/elicitation/complete":       "ElicitationCompleteNotification",
+}
+
+// requestTypes are the definitions of what a server asks.
+var requestTypes = map[string]string{
+	"elicitation/create":     "ElicitRequest",
+	"sampling/createMessage": "CreateMessageRequest",
+	"roots/list":             "ListRootsRequest",
 }
 
 // A schemaSet is the schema.json of one revision.
@@ -55,6 +77,7 @@ func openSchemas(t *testing.T, revision string) *schemaSet {
 		t.Fatal(err)
 	}
 	s := &schemaSet{compiler: jsonschema.NewCompiler()}
+	s.compiler.RegisterFormat(&jsonschema.Format{Name: "uri-template", Validate: checkTemplate}) // the module's own knows no operators
 	if err := s.compiler.AddResource("urn:mcp", doc); err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +88,15 @@ func openSchemas(t *testing.T, revision string) *schemaSet {
 	}
 	t.Fatalf("%s: no definitions", revision)
 	return nil
+}
+
+func checkTemplate(v any) error {
+	text, ok := v.(string)
+	if !ok {
+		return nil
+	}
+	_, err := uritemplate.Parse(text)
+	return err
 }
 
 // check holds a value against the first of the definitions that the revision has.
@@ -158,6 +190,8 @@ func (c *checker) received(text string) {
 		c.negotiated, revision = r.ProtocolVersion, r.ProtocolVersion
 	}
 	switch {
+	case e.Method != "" && e.ID != nil:
+		c.check(revision, text, requestTypes[e.Method])
 	case e.Method != "":
 		if meta := e.Params.Meta; meta["io.modelcontextprotocol/subscriptionId"] != nil || revision == "" {
 			revision = "2026-07-28"
@@ -168,6 +202,10 @@ func (c *checker) received(text string) {
 			revision = "2025-11-25" // ping before the handshake
 		}
 		c.check(revision, text, "JSONRPCResultResponse", "JSONRPCResponse")
+		if strings.Contains(string(e.Result), `"resultType":"input_required"`) {
+			c.check(revision, string(e.Result), "InputRequiredResult")
+			break
+		}
 		c.check(revision, string(e.Result), resultTypes[request.method])
 	case string(e.ID) == "null": // as JSON-RPC has it, and no schema of MCP does
 	case e.Error != nil:

@@ -33,11 +33,13 @@ import (
 //	@revision legacy    play it in each of the revisions listed (legacy is all with a handshake); $REVISION is the one
 //	@handshake          begin with a handshake, in $REVISION or in the revision named
 //	@speaks R R         what the server speaks, may be $REVISION; @lenient, @pages N, @tools NAME… are other options of it
+//	@primitives         it has resources, prompts and their tools besides
+//	@asking             it has tools that ask the client
 //	@framing line       play it in this framing only
 //
 // $MODERN stands for the two members that the _meta of a modern request must have, $SERVER for the one that its result has, $CURSOR for the last
-// nextCursor, $DIGITS for a long number, $LONG for a long text, $DEEP and $TOODEEP for arrays in arrays. With -update, the answers are written
-// into the files.
+// nextCursor, $STATE for the last requestState, $DIGITS for a long number, $LONG for a long text, $DEEP and $TOODEEP for arrays in arrays. With
+// -update, the answers are written into the files.
 type script struct {
 	file, name string
 	revisions  []string // at least one, may be ""
@@ -46,6 +48,8 @@ type script struct {
 	speaksOne  bool // the server speaks nothing but $REVISION
 	framing    string
 	tools      []string
+	primitives bool // with resources and prompts
+	asking     bool // with tools that ask the client
 	options    server.Options
 	steps      []step
 	lines      []string // of the file
@@ -190,6 +194,10 @@ func (s *script) directive(name string, args []string) (err error) {
 		o.Instructions = strings.Join(args, " ")
 	case "tools":
 		s.tools = args
+	case "primitives":
+		s.primitives = true
+	case "asking":
+		s.asking = true
 	case "framing":
 		s.framing = args[0]
 	case "unordered":
@@ -247,6 +255,9 @@ func (v vars) expand(text string) string {
 func (v vars) fold(text string) string {
 	if _, after, ok := strings.Cut(text, `"nextCursor":"`); ok {
 		v["$CURSOR"], _, _ = strings.Cut(after, `"`)
+	}
+	if _, after, ok := strings.Cut(text, `"requestState":"`); ok {
+		v["$STATE"], _, _ = strings.Cut(after, `"`)
 	}
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		if v[name] != "" {

@@ -100,7 +100,7 @@ func newWireServer(t testing.TB, opts *server.Options, names []string) *server.S
 	}))
 	register("word_count", server.AddToolWith(srv, mcp.Tool{
 		Name: "word_count", Title: "Word count", Description: "Count words in the input string.",
-		Annotations: &mcp.ToolAnnotations{Title: "Words", ReadOnly: &yes}, Icons: []mcp.Icon{{Src: "data:,"}}, Meta: json.RawMessage(` {"com.example/x": 1} `),
+		Annotations: &mcp.ToolAnnotations{Title: "Words", ReadOnlyHint: &yes}, Icons: []mcp.Icon{{Src: "data:,"}}, Meta: json.RawMessage(` {"com.example/x": 1} `),
 	}, func(_ context.Context, in textArg) (int, error) { return len(strings.Fields(in.Text)), nil }))
 	register("add", server.AddTool(srv, "add", "Add two integers.", func(_ context.Context, in addArgs) (int64, error) { return in.A + in.B, nil }))
 	register("weather", server.AddTool(srv, "weather", "", func(_ context.Context, in struct {
@@ -151,7 +151,7 @@ func newWireServer(t testing.TB, opts *server.Options, names []string) *server.S
 	register("raw", srv.AddRawTool(mcp.Tool{
 		Name: "raw", InputSchema: json.RawMessage(`{ "type": "object", "properties": {"mode": {"enum": ["a", "b"]}}, "required": ["mode"] }`),
 	}, func(_ *server.Call, args json.RawMessage) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{mcp.Text{Text: string(args)}}}, nil
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: string(args)}}}, nil
 	}))
 	return srv
 }
@@ -182,20 +182,20 @@ func logTool(ctx context.Context, _ empty) (*mcp.CallToolResult, error) {
 func whoamiTool(ctx context.Context, _ empty) (*mcp.CallToolResult, error) {
 	call := server.CallOf(ctx)
 	client := call.ClientInfo()
-	text := fmt.Sprintf("%s called by %s %s in %v; progress %t, sampling %t, url %t", call.Tool(), client.Name, client.Version, call.Revision(),
+	text := fmt.Sprintf("%s called by %s %s in %v; progress %t, sampling %t, url %t", call.Name(), client.Name, client.Version, call.Revision(),
 		call.WantsProgress(), call.ClientHas("sampling"), call.ClientHas("elicitation", "url"))
-	return &mcp.CallToolResult{Content: []mcp.Content{mcp.Text{Text: text}}}, nil
+	return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: text}}}, nil
 }
 
 func contentResult() *mcp.CallToolResult {
 	half, size := 0.5, int64(3)
 	meta := json.RawMessage(`{"com.example/k": [1]}`)
-	notes := &mcp.Annotations{Audience: []mcp.Role{mcp.RoleUser}, Priority: &half, LastModified: time.Date(2025, 1, 12, 15, 0, 58, 0, time.UTC)}
+	notes := &mcp.Annotations{Audience: []mcp.Role{mcp.RoleUser}, Priority: &half, LastModified: "2025-01-12T15:00:58Z"}
 	return &mcp.CallToolResult{
-		Content: []mcp.Content{
-			mcp.Text{Text: "line\none", Annotations: notes, Meta: meta},
-			&mcp.Image{Data: []byte{1, 2, 3}, MIMEType: "image/png"},
-			mcp.Audio{Data: []byte("abc"), MIMEType: "audio/wav"},
+		Content: []mcp.ContentBlock{
+			mcp.TextContent{Text: "line\none", Annotations: notes, Meta: meta},
+			&mcp.ImageContent{Data: []byte{1, 2, 3}, MIMEType: "image/png"},
+			mcp.AudioContent{Data: []byte("abc"), MIMEType: "audio/wav"},
 			mcp.ResourceLink{URI: "file:///a", Name: "a", Title: "A", Size: &size, Icons: []mcp.Icon{{Src: "data:,", MIMEType: "image/png", Sizes: []string{"any"}, Theme: "dark"}}},
 			mcp.EmbeddedResource{Resource: mcp.ResourceContents{URI: "file:///b", MIMEType: "text/plain", Text: "b", Meta: meta}, Meta: meta},
 			mcp.EmbeddedResource{Resource: mcp.ResourceContents{URI: "file:///c", Blob: []byte{}}},

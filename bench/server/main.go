@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/stdio"
 )
@@ -31,29 +32,43 @@ type query struct {
 
 func main() {
 	tools := flag.Int("tools", 2, "how many tools to list; the first is echo, the second word_count")
+	everything := flag.Bool("everything", false, "offer resources, templates, prompts, completion, tasks and a method of its own as well")
 	flag.Parse()
-	if err := serve(context.Background(), *tools); err != nil {
+	if err := serve(context.Background(), *tools, *everything); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(ctx context.Context, tools int) error {
-	srv := server.New("bench", "1.0.0", nil)
-	if err := register(srv, tools); err != nil {
+func serve(ctx context.Context, tools int, everything bool) error {
+	opts := &server.Options{}
+	if everything {
+		opts.Tasks = &server.TaskOptions{}
+	}
+	srv := server.New("bench", "1.0.0", opts)
+	if err := register(srv, tools, everything); err != nil {
 		return err
+	}
+	if everything {
+		if err := registerRest(srv); err != nil {
+			return err
+		}
 	}
 	return stdio.Serve(ctx, srv)
 }
 
-// register adds as many tools as asked for, at least echo.
-func register(srv *server.Server, tools int) error {
+// register adds as many tools as asked for, at least echo. With everything, word_count can run as a task.
+func register(srv *server.Server, tools int, everything bool) error {
 	err := server.AddTool(srv, "echo", "Returns the text it was given.",
 		func(_ context.Context, in text) (string, error) { return in.Text, nil })
 	if err != nil || tools < 2 {
 		return err
 	}
-	err = server.AddTool(srv, "word_count", "Counts the words of a text.",
+	words := mcp.Tool{Name: "word_count", Description: "Counts the words of a text."}
+	if everything {
+		words.Execution = &mcp.ToolExecution{TaskSupport: mcp.TaskSupportOptional}
+	}
+	err = server.AddToolWith(srv, words,
 		func(_ context.Context, in text) (count, error) { return count{len(strings.Fields(in.Text))}, nil })
 	if err != nil {
 		return err

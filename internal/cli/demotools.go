@@ -32,7 +32,7 @@ type (
 // addDemoTools registers what the demo server offers.
 func addDemoTools(srv *server.Server) error {
 	yes, no := true, false
-	readOnly := &mcp.ToolAnnotations{ReadOnly: &yes, OpenWorld: &no}
+	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: &yes, OpenWorldHint: &no}
 	return errors.Join(
 		server.AddToolWith(srv, mcp.Tool{Name: "echo", Description: "Return the input string unchanged.", Annotations: readOnly}, echo),
 		server.AddToolWith(srv, mcp.Tool{Name: "word_count", Description: "Count words in the input string.", Annotations: readOnly}, wordCount),

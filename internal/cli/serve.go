@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,8 +22,9 @@ Usage: mcpwire serve [FLAGS]
 
 Runs the demo server on standard input and output until the input ends. It
 speaks every revision of MCP, with and without handshake, and offers the tools
-echo, word_count, add, slow, fail and crash. Messages go to stdout, the log to
-stderr.
+echo, word_count, add, slow, fail and crash, the resource demo://about, the
+resource template demo:///squares/{n} and the prompt explain. Messages go to
+stdout, the log to stderr.
 `
 
 const serveFooter = `
@@ -145,7 +147,7 @@ func (f *serveFlags) logHandler(w io.Writer) *stdio.LogHandler {
 func newDemoServer(f *serveFlags, log *slog.Logger) (*server.Server, error) {
 	opts := &server.Options{
 		Title:        "mcpwire demo server",
-		Instructions: "Tools to try a client with: echo, word_count and add answer at once, slow reports progress, fail and crash fail in the two ways there are.",
+		Instructions: "Tools to try a client with: echo, word_count and add answer at once, slow reports progress, fail and crash fail in the two ways there are. There are a resource, a resource template and a prompt too.",
 		Revisions:    f.revisions,
 		Lenient:      f.lenient,
 		Logger:       log,
@@ -160,5 +162,5 @@ func newDemoServer(f *serveFlags, log *slog.Logger) (*server.Server, error) {
 		}
 	}
 	srv := server.New("mcpwire-demo", Version, opts)
-	return srv, addDemoTools(srv)
+	return srv, errors.Join(addDemoTools(srv), addDemoPrimitives(srv))
 }

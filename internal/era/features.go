@@ -10,15 +10,18 @@ type Features struct {
 	Batches     bool // arrays of messages
 	NullErrorID bool // an error that belongs to no readable id has "id":null; else none
 
-	ToolAnnotations bool
-	Audio           bool // audio content
+	Completions     bool // a capability for completion, which there is without it before
 	ProgressMessage bool
-	Titles          bool
 	Structured      bool // structuredContent and outputSchema, with an object at the root
 	StructuredAny   bool // the same with any root
-	ResourceLinks   bool // resource_link content
-	ItemMeta        bool // _meta of tools and of content, lastModified in annotations
+	CoreTasks       bool // tasks of the core protocol, not of the extension
 	Icons           bool // icons, and the longer description of an implementation
+
+	Elicitation    bool // by form
+	URLElicitation bool
+	ElicitationIDs bool // pages have ids, and there are an error that requires one and a notification that the user is done there
+	MultiSelect    bool // fields of forms of which users choose several values
+	SamplingTools  bool // tools in sampling; clients declare what they support of it
 }
 
 var features = func() [6]Features {
@@ -29,15 +32,17 @@ var features = func() [6]Features {
 			Modern:          r.Modern(),
 			Batches:         r == mcp.Revision20250326,
 			NullErrorID:     r <= mcp.Revision20250618,
-			ToolAnnotations: r >= mcp.Revision20250326,
-			Audio:           r >= mcp.Revision20250326,
+			Completions:     r >= mcp.Revision20250326,
 			ProgressMessage: r >= mcp.Revision20250326,
-			Titles:          r >= mcp.Revision20250618,
 			Structured:      r >= mcp.Revision20250618,
 			StructuredAny:   r >= mcp.Revision20260728,
-			ResourceLinks:   r >= mcp.Revision20250618,
-			ItemMeta:        r >= mcp.Revision20250618,
+			CoreTasks:       r == mcp.Revision20251125,
 			Icons:           r >= mcp.Revision20251125,
+			Elicitation:     r >= mcp.Revision20250618,
+			URLElicitation:  r >= mcp.Revision20251125,
+			ElicitationIDs:  r == mcp.Revision20251125,
+			MultiSelect:     r >= mcp.Revision20251125,
+			SamplingTools:   r >= mcp.Revision20251125,
 		}
 	}
 	return all
@@ -55,17 +60,4 @@ func latest(revisions []mcp.Revision, keep func(mcp.Revision) bool) mcp.Revision
 		}
 	}
 	return best
-}
-
-// HasMethod reports whether clients of the revision may send the request to a server with tools.
-func (f *Features) HasMethod(method []byte) bool {
-	switch string(method) {
-	case mcp.MethodToolsCall, mcp.MethodToolsList:
-		return true
-	case mcp.MethodPing, mcp.MethodInitialize, mcp.MethodSetLevel:
-		return !f.Modern
-	case mcp.MethodDiscover, mcp.MethodSubscriptionsListen:
-		return f.Modern
-	}
-	return false
 }

@@ -31,11 +31,14 @@ type Client struct {
 }
 
 // Has reports whether the client declared a capability, and each nested one that is named after it.
-func (c *Client) Has(path ...string) bool {
+func (c *Client) Has(path ...string) bool { return c.Capability(path...) != nil }
+
+// Capability returns the JSON text of what the client declared, nil if it did not. It must not be changed.
+func (c *Client) Capability(path ...string) []byte {
 	at := c.Capabilities
 	for _, name := range path {
 		if len(at) == 0 || at[0] != '{' {
-			return false
+			return nil
 		}
 		members := jsonwire.ObjectMembers(at)
 		at = nil
@@ -45,13 +48,26 @@ func (c *Client) Has(path ...string) bool {
 			}
 		}
 		if at == nil || string(at) == "null" {
-			return false
+			return nil
 		}
 	}
-	return len(at) > 0
+	return at
+}
+
+// Extension returns the settings that the client declared for an extension, the text of an object; nil if it did not declare it. Legacy revisions have
+// tasks of their own, so the extension for them does not count there.
+func (c *Client) Extension(f *Features, id string) []byte {
+	settings := c.Capability("extensions", id)
+	if len(settings) == 0 || settings[0] != '{' || !f.Modern && id == TasksExtension {
+		return nil
+	}
+	return settings
 }
 
 var noMeta = &Meta{}
+
+// Text returns the JSON text of the _meta object; nil if there is none.
+func (m *Meta) Text() []byte { return m.text }
 
 // parseMeta reads the text of a _meta object, which is valid JSON.
 func parseMeta(text []byte) *Meta {

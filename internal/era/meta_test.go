@@ -11,6 +11,7 @@ import (
 	"mcpwire/mcp"
 )
 
+// Spec: S23
 func TestParseMeta(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	type facts struct {

@@ -14,6 +14,19 @@ import (
 type Config struct {
 	Revisions []mcp.Revision // in ascending order, at least one
 	Lenient   bool           // take requests before the handshake is complete, as some hosts send them
+
+	// Offers reports whether the server has what a method of the protocol is about; without the capability for it, a method does not exist. nil is all.
+	Offers func(method []byte) bool
+	// Custom reports whether the server has a method that no revision has. nil is none.
+	Custom func(method []byte) bool
+}
+
+// has reports whether the method exists for clients of the revision.
+func (c *Config) has(f *Features, method []byte) bool {
+	if f.HasMethod(method) {
+		return c.Offers == nil || c.Offers(method)
+	}
+	return c.Custom != nil && c.Custom(method)
 }
 
 // legacy and modern are what the server speaks of each era.
@@ -66,23 +79,51 @@ type Exchange struct {
 
 // Open judges a request by the rules of the era it belongs to. The error is the one to answer with.
 func (s *Session) Open(r *jsonrpc.Request) (Exchange, error) {
-	if len(r.Params) > 0 && r.Params[0] != '{' {
-		return Exchange{}, invalidParams("params must be an object")
-	}
-	if r.DuplicateParam() {
-		return Exchange{}, invalidParams("a member of params stands twice")
-	}
-	meta := noMeta
-	if text, ok := r.Param("_meta"); ok && string(text) != "null" {
-		if text[0] != '{' {
-			return Exchange{}, invalidParams("params._meta must be an object")
-		}
-		meta = s.meta(text)
+	meta, err := s.metaOf(r)
+	if err != nil {
+		return Exchange{}, err
 	}
 	if s.isModern(meta, r.Method) {
 		return s.openModern(r, meta)
 	}
 	return s.openLegacy(r, meta)
+}
+
+// OpenNotification puts a notification into canonical form. It is of no revision if it names none and there was no handshake. Nobody is told of the error.
+func (s *Session) OpenNotification(r *jsonrpc.Request) (Exchange, error) {
+	meta, err := s.metaOf(r)
+	if err != nil {
+		return Exchange{}, err
+	}
+	if meta.hasVersion && len(s.modern) > 0 {
+		revision, ok := mcp.ParseRevision(meta.version)
+		if !ok || !slices.Contains(s.modern, revision) {
+			return Exchange{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
+		}
+		return Exchange{Of(revision), meta, &meta.client}, nil
+	}
+	if st := s.state.Load(); st != nil {
+		return Exchange{st.features, meta, &st.client}, nil
+	}
+	return Exchange{Of(mcp.RevisionNone), meta, noClient}, nil
+}
+
+// metaOf checks the form of params and returns what their _meta says.
+func (s *Session) metaOf(r *jsonrpc.Request) (*Meta, error) {
+	if len(r.Params) > 0 && r.Params[0] != '{' {
+		return nil, invalidParams("params must be an object")
+	}
+	if r.DuplicateParam() {
+		return nil, invalidParams("a member of params stands twice")
+	}
+	text, ok := r.Param("_meta")
+	if !ok || string(text) == "null" {
+		return noMeta, nil
+	}
+	if text[0] != '{' {
+		return nil, invalidParams("params._meta must be an object")
+	}
+	return s.meta(text), nil
 }
 
 // maxMemo is the longest _meta text that a session keeps, in bytes.
@@ -126,7 +167,7 @@ func (s *Session) openModern(r *jsonrpc.Request, meta *Meta) (Exchange, error) {
 		return Exchange{}, invalidRequest("revision %s has no batches", revision)
 	}
 	f := Of(revision)
-	if !f.HasMethod(r.Method) {
+	if !s.cfg.has(f, r.Method) {
 		return Exchange{}, jsonrpc.MethodNotFound(string(r.Method))
 	}
 	return Exchange{f, meta, &meta.client}, nil
@@ -149,7 +190,7 @@ func (s *Session) openLegacy(r *jsonrpc.Request, meta *Meta) (Exchange, error) {
 	if st != nil {
 		f = st.features
 	}
-	if !f.HasMethod(r.Method) {
+	if !s.cfg.has(f, r.Method) {
 		return Exchange{}, jsonrpc.MethodNotFound(string(r.Method))
 	}
 	switch {

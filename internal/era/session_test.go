@@ -61,6 +61,7 @@ func sessionIn(t *testing.T, state int, cfg Config) *Session {
 	return s
 }
 
+// Spec: S29 S34
 func TestOpen(t *testing.T) {
 	all := Config{Revisions: mcp.Revisions()}
 	lenient := Config{Revisions: mcp.Revisions(), Lenient: true}
@@ -134,6 +135,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// Spec: S40 S41
 func TestInitialize(t *testing.T) {
 	for _, tt := range []struct {
 		revisions []mcp.Revision
@@ -233,6 +235,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+// Spec: C31
 func TestCancellation(t *testing.T) {
 	for _, tt := range []struct {
 		text       string

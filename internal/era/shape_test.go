@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,10 +15,10 @@ func TestFeatures(t *testing.T) {
 	want := map[string]Features{
 		"none":       {},
 		"2024-11-05": {NullErrorID: true},
-		"2025-03-26": {NullErrorID: true, Batches: true, ToolAnnotations: true, Audio: true, ProgressMessage: true},
-		"2025-06-18": {NullErrorID: true, ToolAnnotations: true, Audio: true, ProgressMessage: true, Titles: true, Structured: true, ResourceLinks: true, ItemMeta: true},
-		"2025-11-25": {ToolAnnotations: true, Audio: true, ProgressMessage: true, Titles: true, Structured: true, ResourceLinks: true, ItemMeta: true, Icons: true},
-		"2026-07-28": {Modern: true, ToolAnnotations: true, Audio: true, ProgressMessage: true, Titles: true, Structured: true, StructuredAny: true, ResourceLinks: true, ItemMeta: true, Icons: true},
+		"2025-03-26": {NullErrorID: true, Batches: true, Completions: true, ProgressMessage: true},
+		"2025-06-18": {NullErrorID: true, Completions: true, ProgressMessage: true, Structured: true, Elicitation: true},
+		"2025-11-25": {Completions: true, ProgressMessage: true, Structured: true, CoreTasks: true, Icons: true, Elicitation: true, URLElicitation: true, ElicitationIDs: true, MultiSelect: true, SamplingTools: true},
+		"2026-07-28": {Modern: true, Completions: true, ProgressMessage: true, Structured: true, StructuredAny: true, Icons: true, Elicitation: true, URLElicitation: true, MultiSelect: true, SamplingTools: true},
 	}
 	got := map[string]Features{}
 	for _, r := range append(mcp.Revisions(), mcp.RevisionNone) {
@@ -40,7 +39,9 @@ func TestHasMethod(t *testing.T) {
 		"tools/list": "both", "tools/call": "both",
 		"initialize": "legacy", "ping": "legacy", "logging/setLevel": "legacy",
 		"server/discover": "modern", "subscriptions/listen": "modern",
-		"notifications/initialized": "", "resources/list": "", "": "", "PING": "",
+		"resources/read": "both", "prompts/get": "both", "completion/complete": "both",
+		"resources/subscribe": "legacy", "tasks/list": "legacy", "tasks/get": "both", "tasks/update": "modern",
+		"notifications/initialized": "", "": "", "PING": "",
 	} {
 		legacy, modern := Of(mcp.Revision20251125).HasMethod([]byte(method)), Of(mcp.Revision20260728).HasMethod([]byte(method))
 		if legacy != (eras == "both" || eras == "legacy") || modern != (eras == "both" || eras == "modern") {
@@ -49,9 +50,9 @@ func TestHasMethod(t *testing.T) {
 	}
 }
 
-func TestAppendContent(t *testing.T) {
+func TestContent(t *testing.T) {
 	half := 0.5
-	notes := &mcp.Annotations{Priority: &half, LastModified: time.Date(2025, 6, 18, 0, 0, 0, 0, time.UTC)}
+	notes := &mcp.Annotations{Priority: &half, LastModified: "2025-06-18T00:00:00Z"}
 	old := &mcp.Annotations{Priority: &half}
 	meta := json.RawMessage(`{"a":1}`)
 	icons := []mcp.Icon{{Src: "data:,"}}
@@ -60,39 +61,39 @@ func TestAppendContent(t *testing.T) {
 	link := mcp.ResourceLink{URI: "a:b", Name: "n", Icons: icons, Annotations: notes, Meta: meta}
 	for _, tt := range []struct {
 		name    string
-		content mcp.Content
-		want    [5]mcp.Content // by revision
+		content mcp.ContentBlock
+		want    [5]mcp.ContentBlock // by revision
 	}{
-		{"text", mcp.Text{Text: "t", Annotations: notes, Meta: meta}, [5]mcp.Content{
-			mcp.Text{Text: "t", Annotations: old}, mcp.Text{Text: "t", Annotations: old}, mcp.Text{Text: "t", Annotations: notes, Meta: meta},
-			mcp.Text{Text: "t", Annotations: notes, Meta: meta}, mcp.Text{Text: "t", Annotations: notes, Meta: meta},
+		{"text", mcp.TextContent{Text: "t", Annotations: notes, Meta: meta}, [5]mcp.ContentBlock{
+			mcp.TextContent{Text: "t", Annotations: old}, mcp.TextContent{Text: "t", Annotations: old}, mcp.TextContent{Text: "t", Annotations: notes, Meta: meta},
+			mcp.TextContent{Text: "t", Annotations: notes, Meta: meta}, mcp.TextContent{Text: "t", Annotations: notes, Meta: meta},
 		}},
-		{"image", mcp.Image{Data: []byte("i"), Annotations: old, Meta: meta}, [5]mcp.Content{
-			mcp.Image{Data: []byte("i"), Annotations: old}, mcp.Image{Data: []byte("i"), Annotations: old}, mcp.Image{Data: []byte("i"), Annotations: old, Meta: meta},
-			mcp.Image{Data: []byte("i"), Annotations: old, Meta: meta}, mcp.Image{Data: []byte("i"), Annotations: old, Meta: meta},
+		{"image", mcp.ImageContent{Data: []byte("i"), Annotations: old, Meta: meta}, [5]mcp.ContentBlock{
+			mcp.ImageContent{Data: []byte("i"), Annotations: old}, mcp.ImageContent{Data: []byte("i"), Annotations: old}, mcp.ImageContent{Data: []byte("i"), Annotations: old, Meta: meta},
+			mcp.ImageContent{Data: []byte("i"), Annotations: old, Meta: meta}, mcp.ImageContent{Data: []byte("i"), Annotations: old, Meta: meta},
 		}},
-		{"audio", mcp.Audio{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta}, [5]mcp.Content{
-			mcp.Text{Text: "[audio/wav, 3 bytes: revision 2024-11-05 has no audio content]"}, mcp.Audio{Data: []byte("abc"), MIMEType: "audio/wav"},
-			mcp.Audio{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta}, mcp.Audio{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta},
-			mcp.Audio{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta},
+		{"audio", mcp.AudioContent{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta}, [5]mcp.ContentBlock{
+			mcp.TextContent{Text: "[audio/wav, 3 bytes: revision 2024-11-05 has no audio content]"}, mcp.AudioContent{Data: []byte("abc"), MIMEType: "audio/wav"},
+			mcp.AudioContent{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta}, mcp.AudioContent{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta},
+			mcp.AudioContent{Data: []byte("abc"), MIMEType: "audio/wav", Meta: meta},
 		}},
-		{"link", link, [5]mcp.Content{
-			mcp.Text{Text: "[resource n: a:b]"}, mcp.Text{Text: "[resource n: a:b]"}, mcp.ResourceLink{URI: "a:b", Name: "n", Annotations: notes, Meta: meta}, link, link,
+		{"link", link, [5]mcp.ContentBlock{
+			mcp.TextContent{Text: "[resource n: a:b]"}, mcp.TextContent{Text: "[resource n: a:b]"}, mcp.ResourceLink{URI: "a:b", Name: "n", Annotations: notes, Meta: meta}, link, link,
 		}},
-		{"resource", mcp.EmbeddedResource{Resource: resource, Annotations: notes, Meta: meta}, [5]mcp.Content{
+		{"resource", mcp.EmbeddedResource{Resource: resource, Annotations: notes, Meta: meta}, [5]mcp.ContentBlock{
 			mcp.EmbeddedResource{Resource: bare, Annotations: old}, mcp.EmbeddedResource{Resource: bare, Annotations: old},
 			mcp.EmbeddedResource{Resource: resource, Annotations: notes, Meta: meta}, mcp.EmbeddedResource{Resource: resource, Annotations: notes, Meta: meta},
 			mcp.EmbeddedResource{Resource: resource, Annotations: notes, Meta: meta},
 		}},
 	} {
 		for i, r := range mcp.Revisions() {
-			got := string(AppendContent([]byte("x"), tt.content, Of(r)))
+			got := string(tt.content.AppendRevision([]byte("x"), r))
 			if want := string(tt.want[i].AppendJSON([]byte("x"))); got != want {
 				t.Errorf("%s in %v: got %s, want %s", tt.name, r, got, want)
 			}
 		}
 	}
-	if notes.LastModified.IsZero() || resource.Meta == nil {
+	if notes.LastModified == "" || resource.Meta == nil {
 		t.Error("the caller's values were changed")
 	}
 }
@@ -107,11 +108,11 @@ func TestAllowsStructured(t *testing.T) {
 	}
 }
 
-func TestAppendTool(t *testing.T) {
+func TestTool(t *testing.T) {
 	yes := true
 	tool := mcp.Tool{
 		Name: "n\"", Title: "T", Description: "D", InputSchema: json.RawMessage("{\n\"type\": \"object\"}"), OutputSchema: json.RawMessage(`{"type":"object"}`),
-		Annotations: &mcp.ToolAnnotations{OpenWorld: &yes}, Icons: []mcp.Icon{{Src: "data:,"}}, Meta: json.RawMessage(`{"a": 1}`),
+		Annotations: &mcp.ToolAnnotations{OpenWorldHint: &yes}, Icons: []mcp.Icon{{Src: "data:,"}}, Meta: json.RawMessage(`{"a": 1}`),
 	}
 	head, tail := `{"name":"n\"",`, `"description":"D","inputSchema":{"type":"object"}`
 	notes, output, meta := `,"annotations":{"openWorldHint":true}`, `,"outputSchema":{"type":"object"}`, `,"_meta":{"a":1}}`
@@ -123,14 +124,14 @@ func TestAppendTool(t *testing.T) {
 		head + `"title":"T",` + tail + output + notes + `,"icons":[{"src":"data:,"}]` + meta,
 	}
 	for i, r := range mcp.Revisions() {
-		if diff := cmp.Diff(want[i], string(AppendTool(nil, &tool, Of(r)))); diff != "" {
+		if diff := cmp.Diff(want[i], string(tool.AppendRevision(nil, r))); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", r, diff)
 		}
 	}
 	for _, schema := range []string{`{"type":"array"}`, `{"anyOf":[{"type":"object"}]}`, `{"type":["object","null"]}`, `true`} {
 		tool.OutputSchema = json.RawMessage(schema)
 		for _, r := range mcp.Revisions() {
-			if got := strings.Contains(string(AppendTool(nil, &tool, Of(r))), "outputSchema"); got != r.Modern() {
+			if got := strings.Contains(string(tool.AppendRevision(nil, r)), "outputSchema"); got != r.Modern() {
 				t.Errorf("output schema %s in %v: listed %t", schema, r, got)
 			}
 		}

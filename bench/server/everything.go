@@ -1,0 +1,25 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+// registerRest adds one of everything that a server can offer besides tools.
+func registerRest(srv *server.Server) error {
+	return errors.Join(
+		server.AddResource(srv, mcp.Resource{URI: "bench://text", Name: "text"}, server.Static("text")),
+		server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "bench://text/{id}", Name: "texts"},
+			func(_ context.Context, vars server.Vars) (string, error) { return vars.Get("id"), nil },
+			server.CompleteFrom("id", "one", "two")),
+		server.AddPrompt(srv, mcp.Prompt{Name: "prompt"}, func(_ context.Context, in struct {
+			Topic string `json:"topic"`
+		}) (string, error) {
+			return "Write about " + in.Topic + ".", nil
+		}),
+		server.AddMethod(srv, "bench/method", func(_ context.Context, in text) (text, error) { return in, nil }),
+	)
+}

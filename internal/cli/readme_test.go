@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// buildProgram compiles a source file in the module and returns the program's path.
+func buildProgram(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.go")
+	if err := os.WriteFile(source, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "program.exe")
+	goTool(t, "build", "-o", binary, source)
+	return binary
+}
+
+// TestReadmeServer builds the server that the README shows, and talks to it.
+func TestReadmeServer(t *testing.T) {
+	cmd := exec.Command(buildProgram(t, fencedBlocks(t, readDoc(t, "README.md"), "go")[0]))
+	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"me","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"word_count","arguments":{"text":"a b c"}}}
+`)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("%v, stderr %q", err, stderr.Bytes())
+	}
+	_, got, _ := strings.Cut(string(out), "\n")
+	want := `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"3"}]}}` + "\n"
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+}
+
+// TestReadmeClient builds the client that the README shows, and lets it call the demo server.
+func TestReadmeClient(t *testing.T) {
+	program := buildProgram(t, fencedBlocks(t, readDoc(t, "README.md"), "go")[1])
+	dir := t.TempDir()
+	goTool(t, "build", "-o", dir, "./cmd/mcpwire")
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v, stderr %q", err, stderr.Bytes())
+	}
+	if got := strings.Fields(string(out)); len(got) < 2 || got[0] != "echo" || got[len(got)-1] != "3" {
+		t.Errorf("printed %q, want names of tools, echo first, and 3", out)
+	}
+}
+
+// TestReadmeAsking compiles the lines that the README shows of asking the client.
+func TestReadmeAsking(t *testing.T) {
+	lines := fencedBlocks(t, readDoc(t, "README.md"), "go")[2]
+	buildProgram(t, `package main
+
+import (
+	"context"
+
+	"mcpwire/server"
+)
+
+type confirmation struct {
+	Sure bool `+"`json:\"sure\"`"+`
+}
+
+func handler(ctx context.Context) (string, error) {
+	`+lines+`
+	if !ok.Accepted() || !ok.Value.Sure {
+		return "kept", nil
+	}
+	return "deleted", nil
+}
+
+func main() { handler(context.Background()) }
+`)
+}

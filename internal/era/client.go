@@ -1,0 +1,278 @@
+package era
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// What package mcp calls ResultTypeComplete and ExtensionTasks.
+const (
+	ResultComplete = mcp.ResultTypeComplete
+	TasksExtension = mcp.ExtensionTasks
+)
+
+// An Offer is what a client says of itself, before it is known to which revision.
+type Offer struct {
+	Info          mcp.Implementation
+	Form, URL     bool // the modes of elicitation
+	Sampling      bool
+	SamplingTools bool
+	Roots         bool
+	Extensions    map[string]json.RawMessage
+	More          map[string]json.RawMessage // capabilities; they replace those above of the same name
+}
+
+// Accepts says what a server may ask of the client that made an offer.
+type Accepts struct {
+	Form, URL, Sampling, SamplingTools, Roots bool
+}
+
+// Capabilities returns the ClientCapabilities object for a revision, and what it comes to.
+func (o *Offer) Capabilities(f *Features) ([]byte, Accepts) {
+	all := make(map[string]json.RawMessage)
+	if o.Roots && f.Modern {
+		all["roots"] = json.RawMessage("{}")
+	} else if o.Roots {
+		all["roots"] = json.RawMessage(`{"listChanged":true}`)
+	}
+	if o.Sampling {
+		all["sampling"] = json.RawMessage("{}")
+		if o.SamplingTools && f.SamplingTools {
+			all["sampling"] = json.RawMessage(`{"tools":{}}`)
+		}
+	}
+	if modes := o.elicitation(f); modes != "" {
+		all["elicitation"] = json.RawMessage(modes)
+	}
+	if text := o.extensions(f); text != nil {
+		all["extensions"] = text
+	}
+	maps.Copy(all, o.More)
+	text := appendMembers(nil, all)
+	c := Client{Capabilities: text}
+	return text, Accepts{
+		Form:          c.Has("elicitation") && (c.Has("elicitation", "form") || !c.Has("elicitation", "url")),
+		URL:           c.Has("elicitation", "url"),
+		Sampling:      c.Has("sampling"),
+		SamplingTools: c.Has("sampling", "tools"),
+		Roots:         c.Has("roots"),
+	}
+}
+
+func (o *Offer) elicitation(f *Features) string {
+	url := o.URL && f.URLElicitation
+	switch {
+	case !f.Elicitation || !o.Form && !url:
+		return ""
+	case !f.URLElicitation:
+		return "{}"
+	case o.Form && url:
+		return `{"form":{},"url":{}}`
+	case url:
+		return `{"url":{}}`
+	}
+	return `{"form":{}}`
+}
+
+// extensions returns capabilities.extensions. Legacy revisions have tasks of their own, which are not those of the extension.
+func (o *Offer) extensions(f *Features) []byte {
+	own := maps.Clone(o.Extensions)
+	if !f.Modern {
+		delete(own, mcp.ExtensionTasks)
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	return appendMembers(nil, own)
+}
+
+// appendMembers appends an object, its members in the order of their names.
+func appendMembers(dst []byte, members map[string]json.RawMessage) []byte {
+	dst = append(dst, '{')
+	for i, name := range slices.Sorted(maps.Keys(members)) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(jsonwire.AppendQuote(dst, name), ':')
+		dst = jsonwire.AppendCompact(dst, members[name])
+	}
+	return append(dst, '}')
+}
+
+// AppendMeta appends the _meta of a modern request, without the bracket that closes it.
+func (o *Offer) AppendMeta(dst []byte, f *Features, capabilities []byte) []byte {
+	dst = jsonwire.AppendQuote(append(dst, `{"`+mcp.MetaProtocolVersion+`":`...), f.Revision.String())
+	dst = append(append(dst, `,"`+mcp.MetaClientCapabilities+`":`...), capabilities...)
+	return NewIdentity(o.Info).AppendInfo(append(dst, `,"`+mcp.MetaClientInfo+`":`...), f)
+}
+
+// AppendInitialize appends the params of initialize.
+func (o *Offer) AppendInitialize(dst []byte, f *Features, capabilities []byte) []byte {
+	dst = jsonwire.AppendQuote(append(dst, `{"protocolVersion":`...), f.Revision.String())
+	dst = append(append(dst, `,"capabilities":`...), capabilities...)
+	return append(NewIdentity(o.Info).AppendInfo(append(dst, `,"clientInfo":`...), f), '}')
+}
+
+// A Hello is what a server says of itself, in either era.
+type Hello struct {
+	Versions     []string // that it names, known here or not
+	Info         mcp.Implementation
+	Capabilities []byte // text of the ServerCapabilities object
+	Instructions string
+}
+
+// ReadDiscover reads the result of server/discover. The error says why it is none.
+func ReadDiscover(result []byte) (*Hello, error) {
+	h, versions, err := readHello(result, "supportedVersions")
+	if err != nil {
+		return nil, err
+	}
+	if t := ResultType(result); t != "" && t != mcp.ResultTypeComplete {
+		return nil, fmt.Errorf("resultType is %q", clip(t))
+	}
+	var ok bool
+	if h.Versions, ok = stringsOf(versions); !ok {
+		return nil, fmt.Errorf("supportedVersions is no array of strings")
+	}
+	return h, nil
+}
+
+// ReadInitialize reads the result of initialize. The error says why it is none.
+func ReadInitialize(result []byte) (*Hello, error) {
+	h, version, err := readHello(result, "protocolVersion")
+	if err != nil {
+		return nil, err
+	}
+	name, ok := stringValue(version)
+	if !ok {
+		return nil, fmt.Errorf("protocolVersion is no string")
+	}
+	h.Versions = []string{name}
+	return h, nil
+}
+
+// readHello reads what both results have, and finds the member that names versions.
+func readHello(result []byte, name string) (h *Hello, versions []byte, err error) {
+	if len(result) == 0 || result[0] != '{' {
+		return nil, nil, fmt.Errorf("the result is no object")
+	}
+	h = &Hello{Capabilities: []byte("{}")}
+	members := jsonwire.ObjectMembers(result)
+	for members.Next() {
+		v := members.Value()
+		switch {
+		case members.KeyIs(name):
+			versions = v
+		case members.KeyIs("capabilities") && v[0] == '{':
+			h.Capabilities = v
+		case members.KeyIs("instructions"):
+			h.Instructions, _ = stringValue(v)
+		case members.KeyIs("serverInfo"):
+			h.Info = mcp.ParseImplementation(v)
+		case members.KeyIs("_meta") && v[0] == '{':
+			meta := jsonwire.ObjectMembers(v)
+			for meta.Next() {
+				if meta.KeyIs(mcp.MetaServerInfo) {
+					h.Info = mcp.ParseImplementation(meta.Value())
+				}
+			}
+		}
+	}
+	if versions == nil {
+		return nil, nil, fmt.Errorf("%s is missing", name)
+	}
+	return h, versions, nil
+}
+
+// stringsOf reads an array of strings.
+func stringsOf(text []byte) (list []string, ok bool) {
+	if len(text) == 0 || text[0] != '[' {
+		return nil, false
+	}
+	list = []string{}
+	elements := jsonwire.ArrayElements(text)
+	for elements.Next() {
+		s, ok := stringValue(elements.Value())
+		if !ok {
+			return nil, false
+		}
+		list = append(list, s)
+	}
+	return list, true
+}
+
+// IsModernError reports whether only a modern server answers such an error, so that a client must not take it for a legacy one.
+func IsModernError(e *jsonrpc.Error) bool {
+	switch e.Code {
+	case mcp.CodeHeaderMismatch, mcp.CodeMissingRequiredClientCapability, mcp.CodeUnsupportedProtocolVersion:
+		return true
+	}
+	return false
+}
+
+// Supported returns the versions that an error about the version names; nil if it names none.
+func Supported(e *jsonrpc.Error) []string {
+	if len(e.Data) == 0 || e.Data[0] != '{' {
+		return nil
+	}
+	members := jsonwire.ObjectMembers(e.Data)
+	for members.Next() {
+		if members.KeyIs("supported") {
+			list, _ := stringsOf(members.Value())
+			return list
+		}
+	}
+	return nil
+}
+
+// Common returns the newest revision of each era among ours that theirs names, or RevisionNone.
+func Common(ours []mcp.Revision, theirs []string) (modern, legacy mcp.Revision) {
+	named := func(r mcp.Revision) bool { return slices.Contains(theirs, r.String()) }
+	return latest(ours, func(r mcp.Revision) bool { return r.Modern() && named(r) }),
+		latest(ours, func(r mcp.Revision) bool { return !r.Modern() && named(r) })
+}
+
+// Newest returns the newest revision of each era, or RevisionNone.
+func Newest(ours []mcp.Revision) (modern, legacy mcp.Revision) {
+	return latest(ours, mcp.Revision.Modern), latest(ours, func(r mcp.Revision) bool { return !r.Modern() })
+}
+
+// ResultType returns what resultType says in the text of a result object, "" if it is absent, and "?" if it is no string, or an empty one.
+func ResultType(result []byte) string {
+	members := jsonwire.ObjectMembers(result)
+	for members.Next() {
+		if !members.KeyIs("resultType") {
+			continue
+		}
+		switch v := members.Value(); {
+		case string(v) == `"complete"`:
+			return mcp.ResultTypeComplete // without allocating
+		case v[0] == '"' && len(v) > 2:
+			return jsonwire.UnquoteString(v[1 : len(v)-1])
+		default:
+			return "?"
+		}
+	}
+	return ""
+}
+
+// AllowsInput reports whether a modern server may ask for input before it answers the method.
+func AllowsInput(method string) bool {
+	switch method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+		return true
+	}
+	return false
+}
+
+// ClientPolicy is the policy of a client's connection; f is nil as long as nothing is agreed on. Batches are read in all revisions: to refuse one would
+// only lose the answers in it.
+func ClientPolicy(f *Features) jsonrpc.Policy {
+	return jsonrpc.Policy{OmitNullID: true, Quiet: true, NoAnswers: f != nil && f.Modern}
+}

@@ -1,0 +1,152 @@
+package era
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// TestOfferCapabilities: what may be asked follows from what is declared, whoever declared it.
+func TestOfferCapabilities(t *testing.T) {
+	all := Offer{Form: true, URL: true, Sampling: true, SamplingTools: true, Roots: true}
+	urlOnly := Offer{URL: true}
+	raw := Offer{Sampling: true, More: map[string]json.RawMessage{"elicitation": json.RawMessage(`{"url": {}}`), "sampling": json.RawMessage("null")}}
+	everything := Accepts{true, true, true, true, true}
+	for _, tt := range []struct {
+		name     string
+		offer    Offer
+		revision mcp.Revision
+		want     string
+		accepts  Accepts
+	}{
+		{"nothing", Offer{}, mcp.Revision20241105, `{}`, Accepts{}},
+		{"nothing", Offer{SamplingTools: true}, mcp.Revision20260728, `{}`, Accepts{}},
+		{"all", all, mcp.Revision20241105, `{"roots":{"listChanged":true},"sampling":{}}`, Accepts{Sampling: true, Roots: true}},
+		{"all", all, mcp.Revision20250618, `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`, Accepts{Form: true, Sampling: true, Roots: true}},
+		{"all", all, mcp.Revision20251125, `{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},"sampling":{"tools":{}}}`, everything},
+		{"all", all, mcp.Revision20260728, `{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{}}}`, everything},
+		{"form", Offer{Form: true}, mcp.Revision20251125, `{"elicitation":{"form":{}}}`, Accepts{Form: true}},
+		{"url", urlOnly, mcp.Revision20250618, `{}`, Accepts{}},
+		{"url", urlOnly, mcp.Revision20260728, `{"elicitation":{"url":{}}}`, Accepts{URL: true}},
+		{"raw", raw, mcp.Revision20260728, `{"elicitation":{"url":{}},"sampling":null}`, Accepts{URL: true}},
+		{"raw, without modes", Offer{More: map[string]json.RawMessage{"elicitation": json.RawMessage(`{}`)}}, mcp.Revision20260728, `{"elicitation":{}}`, Accepts{Form: true}},
+	} {
+		text, accepts := tt.offer.Capabilities(Of(tt.revision))
+		if string(text) != tt.want || accepts != tt.accepts {
+			t.Errorf("%s, %v: got %s, %+v; want %s, %+v", tt.name, tt.revision, text, accepts, tt.want, tt.accepts)
+		}
+	}
+}
+
+func TestReadHello(t *testing.T) {
+	type facts struct {
+		Versions           string
+		Name, Caps, Advice string
+		Err                string
+	}
+	const info = `{"name":"n","version":"v"}`
+	for _, tt := range []struct {
+		name   string
+		read   func([]byte) (*Hello, error)
+		result string
+		want   facts
+	}{
+		{"discover", ReadDiscover, `{"supportedVersions":["a","b"],"capabilities": {"x":1} ,"instructions":"i\n","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":` + info + `}}`,
+			facts{"[a b]", "n", `{"x":1}`, "i\n", ""}},
+		{"discover, bare", ReadDiscover, `{"supportedVersions":[]}`, facts{"[]", "", "{}", "", ""}},
+		{"discover, as an old draft has it", ReadDiscover, `{"supportedVersions":["a"],"serverInfo":` + info + `,"capabilities":null,"instructions":5,"_meta":null}`, facts{"[a]", "n", "{}", "", ""}},
+		{"discover, empty", ReadDiscover, `{}`, facts{Err: "supportedVersions is missing"}},
+		{"discover, one version", ReadDiscover, `{"supportedVersions":"a"}`, facts{Err: "no array of strings"}},
+		{"discover, no strings", ReadDiscover, `{"supportedVersions":["a",1]}`, facts{Err: "no array of strings"}},
+		{"discover, another type", ReadDiscover, `{"supportedVersions":["a"],"resultType":"task"}`, facts{Err: `resultType is "task"`}},
+		{"discover, no type", ReadDiscover, `{"supportedVersions":["a"],"resultType":1}`, facts{Err: `resultType is "?"`}},
+		{"discover, no object", ReadDiscover, `["supportedVersions"]`, facts{Err: "no object"}},
+		{"initialize", ReadInitialize, `{"protocolVersion":"a","capabilities":{},"serverInfo":` + info + `,"instructions":"i"}`, facts{"[a]", "n", "{}", "i", ""}},
+		{"initialize, without a version", ReadInitialize, `{"capabilities":{}}`, facts{Err: "protocolVersion is missing"}},
+		{"initialize, version of a wrong type", ReadInitialize, `{"protocolVersion":null}`, facts{Err: "protocolVersion is no string"}},
+		{"initialize, nothing", ReadInitialize, ``, facts{Err: "no object"}},
+	} {
+		h, err := tt.read([]byte(tt.result))
+		var got facts
+		if err == nil {
+			got = facts{fmt.Sprint(h.Versions), h.Info.Name, string(h.Capabilities), h.Instructions, ""}
+		} else if got.Err = err.Error(); strings.Contains(got.Err, tt.want.Err) && tt.want.Err != "" {
+			got.Err = tt.want.Err
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestModernErrors(t *testing.T) {
+	for code, want := range map[jsonrpc.Code]bool{-32020: true, -32021: true, -32022: true, -32019: false, -32023: false, -32601: false, -32602: false, -32001: false, -32004: false, 0: false} {
+		if got := IsModernError(&jsonrpc.Error{Code: code}); got != want {
+			t.Errorf("%d: got %t", code, got)
+		}
+	}
+	for data, want := range map[string][]string{
+		``: nil, `[]`: nil, `{}`: nil, `{"supported":"a"}`: nil, `{"supported":[1]}`: nil, `{"supported":[]}`: {}, `{"requested":"x","supported":["a","b\u0063"]}`: {"a", "bc"},
+	} {
+		if diff := cmp.Diff(want, Supported(&jsonrpc.Error{Data: []byte(data)})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", data, diff)
+		}
+	}
+}
+
+func TestCommon(t *testing.T) {
+	ours := []mcp.Revision{mcp.Revision20260728, mcp.Revision20250326, mcp.Revision20251125}
+	for _, tt := range []struct {
+		theirs         string
+		modern, legacy mcp.Revision
+	}{
+		{"", mcp.RevisionNone, mcp.RevisionNone},
+		{"2026-07-28", mcp.Revision20260728, mcp.RevisionNone},
+		{"2025-03-26 2025-11-25 2025-06-18", mcp.RevisionNone, mcp.Revision20251125},
+		{"2025-06-18 2024-11-05 none 2099-01-01", mcp.RevisionNone, mcp.RevisionNone},
+		{"2025-03-26 2026-07-28", mcp.Revision20260728, mcp.Revision20250326},
+	} {
+		modern, legacy := Common(ours, strings.Fields(tt.theirs))
+		if modern != tt.modern || legacy != tt.legacy {
+			t.Errorf("%s: got %v and %v", tt.theirs, modern, legacy)
+		}
+	}
+	if modern, legacy := Newest(ours); modern != mcp.Revision20260728 || legacy != mcp.Revision20251125 {
+		t.Errorf("newest: %v and %v", modern, legacy)
+	}
+	if modern, legacy := Newest(ours[1:2]); modern != mcp.RevisionNone || legacy != mcp.Revision20250326 {
+		t.Errorf("newest of one: %v and %v", modern, legacy)
+	}
+}
+
+func TestResultType(t *testing.T) {
+	for result, want := range map[string]string{
+		`{}`: "", `{"resultType":"complete"}`: "complete", `{"a":{"resultType":"x"},"resultType":"input_required"}`: "input_required",
+		`{"resultType":"t\u0061sk"}`: "task", `{"r\u0065sultType":"x"}`: "x", `{"resultType":null}`: "?", `{"resultType":""}`: "?",
+	} {
+		if got := ResultType([]byte(result)); got != want {
+			t.Errorf("%s: got %q", result, got)
+		}
+	}
+	complete := []byte(`{"content":[],"resultType":"complete"}`)
+	if n := testing.AllocsPerRun(100, func() { ResultType(complete) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestClientPolicy(t *testing.T) {
+	for _, r := range mcp.Revisions() {
+		if got := ClientPolicy(Of(r)); got.NoAnswers != r.Modern() || !got.Quiet || got.NoBatches {
+			t.Errorf("%v: %+v", r, got)
+		}
+	}
+	if got := ClientPolicy(nil); got.NoAnswers {
+		t.Errorf("before anything is known: %+v", got)
+	}
+}

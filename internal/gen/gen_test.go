@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	specDir = "../../../shared/spec"
+	outDir  = "../../mcp"
+)
+
+// needSpec skips the test if the specification, which is not part of the repository, is not there.
+func needSpec(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(specDir); errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("the specification's schemas are not there: no %s", specDir)
+	}
+}
+
+// TestCommitted: the committed files are what the generator makes.
+func TestCommitted(t *testing.T) {
+	needSpec(t)
+	want, _, err := generate(specDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob(filepath.Join(outDir, "gen_*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(path)
+		if diff := cmp.Diff(string(want[name]), string(got)); diff != "" {
+			t.Errorf("%s: go generate ./mcp would change it (-generated +committed):\n%s", name, diff)
+		}
+		delete(want, name)
+	}
+	for name := range want {
+		t.Errorf("%s: go generate ./mcp would write it", name)
+	}
+}
+
+// TestComplete: each definition and each property of each schema has become something, or is skipped for a reason.
+func TestComplete(t *testing.T) {
+	needSpec(t)
+	_, m, err := generate(specDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for i, date := range dates {
+		text, err := os.ReadFile(filepath.Join(specDir, date, "schema.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc map[string]json.RawMessage
+		if err := json.Unmarshal(text, &doc); err != nil {
+			t.Fatal(err)
+		}
+		if doc["$defs"] == nil {
+			doc["$defs"] = doc["definitions"]
+		}
+		var defs map[string]any
+		if err := json.Unmarshal(doc["$defs"], &defs); err != nil {
+			t.Fatal(err)
+		}
+		for name, def := range defs {
+			total += checkPart(t, m.parts[rev(i)], date, name, def)
+		}
+	}
+	if total < 2000 {
+		t.Errorf("only %d parts were looked at", total)
+	}
+}
+
+// checkPart checks a definition or property, and all below it. It returns how many there are.
+func checkPart(t *testing.T, fates map[string]string, date, path string, schema any) int {
+	t.Helper()
+	fate := fates[path]
+	if fate == "" || strings.HasSuffix(fate, ": ") {
+		t.Errorf("%s: %s: neither covered nor skipped with a reason", date, path)
+	}
+	return 1 + checkBelow(t, fates, date, path, schema)
+}
+
+func checkBelow(t *testing.T, fates map[string]string, date, path string, schema any) (total int) {
+	t.Helper()
+	switch s := schema.(type) {
+	case []any:
+		for _, part := range s {
+			total += checkBelow(t, fates, date, path, part)
+		}
+	case map[string]any:
+		properties, _ := s["properties"].(map[string]any)
+		for name, p := range properties {
+			total += checkPart(t, fates, date, path+"."+name, p)
+		}
+		for _, keyword := range []string{"allOf", "anyOf", "oneOf", "items", "additionalProperties", "not"} {
+			total += checkBelow(t, fates, date, path, s[keyword])
+		}
+	}
+	return total
+}
+
+// TestRules: a rule that nothing needs fails the run.
+func TestRules(t *testing.T) {
+	needSpec(t)
+	fails := func(name, want string) {
+		t.Helper()
+		if _, _, err := generate(specDir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
+	}
+	skipped["Nothing"] = "why"
+	fails("skip", `rule "Nothing" of skipped is not used`)
+	delete(skipped, "Nothing")
+
+	kinds["Tool.nothing"] = kind{form: formString}
+	fails("override", `rule "Tool.nothing" of kinds is not used`)
+	delete(kinds, "Tool.nothing")
+
+	lenient["Tool.title"] = true
+	fails("lenient", `rule "Tool.title" of lenient is not used`)
+	delete(lenient, "Tool.title")
+
+	enum := enums["Icon.theme"]
+	delete(enums, "Icon.theme")
+	fails("enum", "Icon.theme: an enum without constants")
+	enums["Icon.theme"] = enum
+
+	place := inline["CompleteResult.completion"]
+	delete(inline, "CompleteResult.completion")
+	fails("in place", "CompleteResult.completion: a type in place, without a name")
+	inline["CompleteResult.completion"] = place
+
+	reason := skipped["JSONValue"]
+	delete(skipped, "JSONValue")
+	fails("no skip", "JSONValue")
+	skipped["JSONValue"] = reason
+
+	if _, _, err := generate(specDir); err != nil {
+		t.Errorf("as it was: %v", err)
+	}
+	if _, _, err := generate("nowhere"); err == nil {
+		t.Error("generated from nothing")
+	}
+}
+
+func TestGoName(t *testing.T) {
+	for name, want := range map[string]string{
+		"uri": "URI", "mimeType": "MIMEType", "uriTemplate": "URITemplate", "ttlMs": "TTLMs", "websiteUrl": "WebsiteURL", "taskIds": "TaskIDs",
+		"_meta": "Meta", "toolUseId": "ToolUseID", "input_required": "InputRequired", "date-time": "DateTime", "isError": "IsError",
+		"io.modelcontextprotocol/clientInfo": "ClientInfo", "readOnlyHint": "ReadOnlyHint", "id": "ID", "identity": "Identity",
+	} {
+		if got := goName(name); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}

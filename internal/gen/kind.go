@@ -1,0 +1,173 @@
+package main
+
+// A form is a way in which a property is held in Go and written.
+type form int
+
+const (
+	formConst    form = iota + 1 // no field: the one value that it has
+	formString                   // string, or the named type elem
+	formBool                     // bool
+	formInt                      // int64
+	formIntNull                  // *int64; nil is null
+	formFloat                    // float64
+	formID                       // jsonrpc.ID
+	formLevel                    // LoggingLevel
+	formObject                   // json.RawMessage, an object
+	formRaw                      // json.RawMessage, any value
+	formBytes                    // []byte, in base64
+	formStrings                  // []string, or of the named type elem
+	formStruct                   // elem
+	formList                     // []elem
+	formBlock                    // ContentBlock
+	formBlocks                   // []ContentBlock
+	formSampling                 // SamplingContent
+	formMessages                 // []SamplingMessage, which older revisions have more of
+	formRef                      // Reference
+	formTexts                    // map[string]string
+	formRawMap                   // map[string]json.RawMessage
+	formMap                      // map[string]elem
+	formError                    // *jsonrpc.Error
+)
+
+// A kind is how a property is held in Go.
+type kind struct {
+	form    form
+	elem    string // name of a type of package mcp
+	pointer bool   // optional, and empty is not the same as absent
+	text    string // formConst: the value. formObject: what is written for nil
+	fits    string // a function that says whether the value may stand in revisions where only an object may
+}
+
+// goType returns the type of the field.
+func (k kind) goType(optional bool) string {
+	named := func(basic string) string {
+		if k.elem != "" {
+			return k.elem
+		}
+		return basic
+	}
+	pointer := ""
+	if optional {
+		pointer = "*"
+	}
+	switch k.form {
+	case formString:
+		if k.pointer {
+			return "*" + named("string")
+		}
+		return named("string")
+	case formBool:
+		if k.pointer {
+			return "*bool"
+		}
+		return "bool"
+	case formInt:
+		return pointer + "int64"
+	case formIntNull:
+		return "*int64"
+	case formFloat:
+		return pointer + "float64"
+	case formStrings:
+		return "[]" + named("string")
+	case formStruct:
+		return pointer + k.elem
+	case formList:
+		return "[]" + k.elem
+	case formMap:
+		return "map[string]" + k.elem
+	}
+	return map[form]string{
+		formID: "jsonrpc.ID", formLevel: "LoggingLevel", formObject: "json.RawMessage", formRaw: "json.RawMessage", formBytes: "[]byte",
+		formBlock: "ContentBlock", formBlocks: "[]ContentBlock", formSampling: "SamplingContent", formMessages: "[]SamplingMessage",
+		formRef: "Reference", formTexts: "map[string]string", formRawMap: "map[string]json.RawMessage", formError: "*jsonrpc.Error",
+	}[k.form]
+}
+
+// kindOf finds out what Go type the property with that name of that type has. It is the zero kind if s is an object that is defined in place.
+func (m *model) kindOf(typ, name string, s *schema) kind {
+	where := typ + "." + name
+	if k, ok := kinds[where]; ok {
+		m.use("kinds", where)
+		return k
+	}
+	if ref := s.def(); ref != "" {
+		if k, ok := refKinds[ref]; ok {
+			m.use("refKinds", ref)
+			return k
+		}
+		return kind{form: formStruct, elem: m.typeName(ref)}
+	}
+	switch {
+	case name == "_meta":
+		return kind{form: formObject}
+	case s.AnyOf != nil:
+		return m.unionKind(where, s.AnyOf)
+	case s.Const != nil:
+		return kind{form: formConst, text: string(s.Const)}
+	case s.Format == "byte":
+		return kind{form: formBytes}
+	case len(s.Type) == 2 && s.Type[1] == "null":
+		return kind{form: formIntNull}
+	case len(s.Type) == 2:
+		return kind{form: formID}
+	case s.Type.is("array"):
+		return m.listKind(typ, name, s)
+	case s.Type.is("object"):
+		return objectKind(s)
+	case s.free():
+		return kind{form: formRaw}
+	}
+	k := kind{form: map[string]form{"string": formString, "boolean": formBool, "integer": formInt, "number": formFloat}[append(s.Type, "")[0]]}
+	k.pointer = k.form == formString && pointers[name]
+	if k.pointer {
+		m.use("pointers", name)
+	}
+	return k
+}
+
+func objectKind(s *schema) kind {
+	switch {
+	case len(s.Properties) > 0:
+		return kind{}
+	case s.Additional == nil, s.Additional.free():
+		return kind{form: formObject}
+	case s.Additional.Type.is("string"):
+		return kind{form: formTexts}
+	case s.Additional.Type.is("object"), s.Additional.def() == "JSONObject":
+		return kind{form: formRawMap}
+	}
+	return kind{form: formObject}
+}
+
+// unionKind knows unions by one of their members.
+func (m *model) unionKind(where string, members []*schema) kind {
+	for _, s := range members {
+		switch s.def() {
+		case "TextContent":
+			return kind{form: formBlock}
+		case "TextResourceContents":
+			return kind{form: formStruct, elem: "ResourceContents"}
+		case "PromptReference":
+			return kind{form: formRef}
+		}
+	}
+	m.fail("%s: a union that is not known", where)
+	return kind{}
+}
+
+func (m *model) listKind(typ, name string, s *schema) kind {
+	k := m.kindOf(typ, name, s.Items)
+	switch k.form {
+	case 0:
+		return kind{form: formList} // of a type that is defined in place
+	case formStruct:
+		k.form = formList
+	case formString:
+		k.form = formStrings
+	case formBlock:
+		k.form = formBlocks
+	default:
+		m.fail("%s.%s: an array of what is not known", typ, name)
+	}
+	return k
+}

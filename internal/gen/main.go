@@ -1,0 +1,65 @@
+// Command gen writes the types of package mcp from the specification's schemas.
+//
+//	go run ./internal/gen -spec ../shared/spec -out mcp
+//
+// It reads schema.json of each revision, merges what the revisions say of the same concept into one Go type, and writes the files mcp/gen_*.go. What
+// cannot be read out of a schema stands in rules.go; a rule that is not needed fails the run, as does anything in a schema that is neither
+// covered nor listed there as skipped. additions.json describes what no schema has.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	spec := flag.String("spec", "../shared/spec", "folder with a folder for each revision")
+	out := flag.String("out", "mcp", "folder of package mcp")
+	flag.Parse()
+	if err := run(*spec, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "gen:", err)
+		os.Exit(1)
+	}
+}
+
+func run(spec, out string) error {
+	files, _, err := generate(spec)
+	if err != nil {
+		return err
+	}
+	old, err := filepath.Glob(filepath.Join(out, "gen_*.go"))
+	if err != nil {
+		return err
+	}
+	for _, path := range old {
+		if _, ok := files[filepath.Base(path)]; !ok && !strings.HasSuffix(path, "_test.go") {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(out, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generate returns the files by name, and what became of each part of the schemas.
+func generate(spec string) (map[string][]byte, *model, error) {
+	docs, err := load(spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := newModel(docs)
+	m.build()
+	if err := m.finish(); err != nil {
+		return nil, nil, err
+	}
+	files, err := emit(m)
+	return files, m, err
+}

@@ -1,0 +1,183 @@
+package main
+
+// What the schemas do not say, or say in a way that does not make a good Go type. Each rule must be used, or the run fails.
+
+// skipped are definitions without a Go type, and why.
+var skipped = map[string]string{
+	"Annotated":                   "a base: its field is in those that extend it",
+	"BaseMetadata":                "a base: its fields are in those that extend it",
+	"Icons":                       "a base: its field is in those that extend it",
+	"PaginatedRequest":            "a base: its params are PaginatedRequestParams",
+	"PaginatedResult":             "a base: its fields are in the results of lists",
+	"CacheableResult":             "a base: its fields are in the results that extend it",
+	"ResourceRequestParams":       "a base: its fields are in those that extend it",
+	"InputResponseRequestParams":  "a base: its fields are in those that extend it",
+	"TaskAugmentedRequestParams":  "a base: its fields are in those that extend it",
+	"Request":                     "the envelope is jsonrpc.Message",
+	"Notification":                "the envelope is jsonrpc.Message",
+	"JSONRPC*":                    "the envelope is jsonrpc.Message",
+	"*ResultResponse":             "the envelope is jsonrpc.Message; what is in it has a type",
+	"ClientRequest":               "a union of envelopes: the method tells them apart",
+	"ClientNotification":          "a union of envelopes: the method tells them apart",
+	"ClientResult":                "a union that anything matches: the request's method tells results apart",
+	"ServerRequest":               "a union of envelopes: the method tells them apart",
+	"ServerNotification":          "a union of envelopes: the method tells them apart",
+	"ServerResult":                "a union that anything matches: the request's method tells results apart",
+	"EmptyResult":                 "another name of Result",
+	"Error":                       "jsonrpc.Error",
+	"ParseError":                  "jsonrpc.CodeParseError",
+	"InvalidRequestError":         "jsonrpc.CodeInvalidRequest",
+	"MethodNotFoundError":         "jsonrpc.CodeMethodNotFound",
+	"InvalidParamsError":          "jsonrpc.CodeInvalidParams",
+	"InternalError":               "jsonrpc.CodeInternalError",
+	"Cursor":                      "a string",
+	"ResultType":                  "a string",
+	"RequestId":                   "jsonrpc.ID",
+	"ProgressToken":               "jsonrpc.ID",
+	"JSONValue":                   "json.RawMessage",
+	"JSONObject":                  "json.RawMessage",
+	"JSONArray":                   "json.RawMessage",
+	"MetaObject":                  "json.RawMessage",
+	"InputRequests":               "map[string]InputRequest",
+	"InputResponses":              "map[string]json.RawMessage",
+	"InputResponse":               "json.RawMessage: the method of the InputRequest tells what it is",
+	"LoggingLevel":                "written by hand: its values have an order",
+	"ContentBlock":                "written by hand: an interface",
+	"SamplingMessageContentBlock": "written by hand: ContentBlock",
+	"ResourceContents":            "written by hand: text or binary",
+	"TextResourceContents":        "written by hand: ResourceContents",
+	"BlobResourceContents":        "written by hand: ResourceContents",
+	"PrimitiveSchemaDefinition":   "a union of schemas within requestedSchema, which is JSON text",
+	"SingleSelectEnumSchema":      "a union of schemas within requestedSchema, which is JSON text",
+	"MultiSelectEnumSchema":       "a union of schemas within requestedSchema, which is JSON text",
+}
+
+// renamed are definitions that are, or are part of, the type with another name. A union of that name is skipped.
+var renamed = map[string]string{
+	"ResourceReference":       "ResourceTemplateReference",
+	"EnumSchema":              "LegacyTitledEnumSchema",
+	"ElicitRequestFormParams": "ElicitRequestParams",
+	"ElicitRequestURLParams":  "ElicitRequestParams",
+}
+
+// enums are definitions and properties that have a fixed set of values, with the prefix of the constants.
+var enums = map[string]string{
+	"Role":       "Role",
+	"TaskStatus": "TaskStatus",
+
+	"CreateMessageRequestParams.includeContext": "IncludeContext",
+	"ElicitResult.action":                       "ElicitAction",
+	"Icon.theme":                                "Theme",
+	"ListToolsResult.cacheScope":                "CacheScope",
+	"NumberSchema.type":                         "NumberType",
+	"StringSchema.format":                       "Format",
+	"ToolChoice.mode":                           "ToolChoice",
+	"ToolExecution.taskSupport":                 "TaskSupport",
+}
+
+// sameEnums are properties whose values are those of another enum.
+var sameEnums = map[string]string{
+	"DiscoverResult.cacheScope":              "ListToolsResult.cacheScope",
+	"ListPromptsResult.cacheScope":           "ListToolsResult.cacheScope",
+	"ListResourceTemplatesResult.cacheScope": "ListToolsResult.cacheScope",
+	"ListResourcesResult.cacheScope":         "ListToolsResult.cacheScope",
+	"ReadResourceResult.cacheScope":          "ListToolsResult.cacheScope",
+}
+
+// refKinds are the Go types of definitions that are not structs of their own.
+var refKinds = map[string]kind{
+	"RequestId":                           {form: formID},
+	"ProgressToken":                       {form: formID},
+	"LoggingLevel":                        {form: formLevel},
+	"Role":                                {form: formString, elem: "Role"},
+	"TaskStatus":                          {form: formString, elem: "TaskStatus"},
+	"MetaObject":                          {form: formObject},
+	"RequestMetaObject":                   {form: formObject},
+	"ResultMetaObject":                    {form: formObject},
+	"NotificationMetaObject":              {form: formObject},
+	"SubscriptionsListenResultMetaObject": {form: formObject},
+	"JSONObject":                          {form: formObject},
+	"ContentBlock":                        {form: formBlock},
+	"InputRequests":                       {form: formMap, elem: "InputRequest"},
+	"InputResponses":                      {form: formRawMap},
+	"Error":                               {form: formError},
+}
+
+// kinds are the Go types of properties, where the schema asks for another one or for none.
+var kinds = map[string]kind{
+	"Tool.inputSchema":                       {form: formObject, text: `{"type":"object"}`},
+	"Tool.outputSchema":                      {form: formObject, fits: "isObjectSchema"},
+	"ElicitRequestParams.requestedSchema":    {form: formObject},
+	"ElicitRequestParams.mode":               {form: formString},
+	"CreateMessageRequestParams.messages":    {form: formMessages},
+	"CreateMessageResult.content":            {form: formSampling},
+	"SamplingMessage.content":                {form: formSampling},
+	"InputRequiredResult.resultType":         {form: formConst, text: `"input_required"`},
+	"BooleanSchema.default":                  {form: formBool, pointer: true},
+	"StringSchema.default":                   {form: formString, pointer: true},
+	"LegacyTitledEnumSchema.default":         {form: formString, pointer: true},
+	"TitledSingleSelectEnumSchema.default":   {form: formString, pointer: true},
+	"UntitledSingleSelectEnumSchema.default": {form: formString, pointer: true},
+	"ToolAnnotations.readOnlyHint":           {form: formBool, pointer: true},
+	"ToolAnnotations.destructiveHint":        {form: formBool, pointer: true},
+	"ToolAnnotations.idempotentHint":         {form: formBool, pointer: true},
+	"ToolAnnotations.openWorldHint":          {form: formBool, pointer: true},
+}
+
+// pointers are the names of optional properties for which empty is not the same as absent.
+var pointers = map[string]bool{"cursor": true, "nextCursor": true, "requestState": true}
+
+// optionals are the names of properties that may always be absent, whatever the schemas require: the older revisions' results do not have them, and
+// what their absence means is defined.
+var optionals = map[string]bool{"resultType": true, "ttlMs": true, "cacheScope": true, "_meta": true}
+
+// lenient are required arrays whose absence, or null, is read as none, as it is by other implementations.
+var lenient = map[string]bool{"CallToolResult.content": true}
+
+// everywhere are properties that go to all revisions, though only the later ones define them.
+var everywhere = map[string]string{
+	"ClientCapabilities.extensions": "capabilities are open in all revisions, and hosts declare extensions in the handshake",
+	"ServerCapabilities.extensions": "capabilities are open in all revisions, and hosts declare extensions in the handshake",
+}
+
+// inline are the names of types that the schemas define in place.
+var inline = map[string]string{
+	"*.annotations":                       "Annotations",
+	"ClientCapabilities.roots":            "RootsCapability",
+	"ClientCapabilities.sampling":         "SamplingCapability",
+	"ClientCapabilities.elicitation":      "ElicitationCapability",
+	"ClientCapabilities.tasks":            "ClientTasksCapability",
+	"ClientTasksCapability.requests":      "ClientTaskRequests",
+	"ClientTaskRequests.elicitation":      "ElicitationTaskRequests",
+	"ClientTaskRequests.sampling":         "SamplingTaskRequests",
+	"ServerCapabilities.prompts":          "PromptsCapability",
+	"ServerCapabilities.resources":        "ResourcesCapability",
+	"ServerCapabilities.tools":            "ToolsCapability",
+	"ServerCapabilities.tasks":            "ServerTasksCapability",
+	"ServerTasksCapability.requests":      "ServerTaskRequests",
+	"ServerTaskRequests.tools":            "ToolTaskRequests",
+	"CompleteRequestParams.argument":      "CompleteArgument",
+	"CompleteRequestParams.context":       "CompleteContext",
+	"CompleteResult.completion":           "Completion",
+	"TitledSingleSelectEnumSchema.oneOf":  "EnumOption",
+	"TitledEnumItems.anyOf":               "EnumOption",
+	"TitledMultiSelectEnumSchema.items":   "TitledEnumItems",
+	"UntitledMultiSelectEnumSchema.items": "UntitledEnumItems",
+}
+
+// added are fields that no schema has.
+var added = map[string]addedField{
+	"SubscriptionFilter.taskIds": {kind{form: formStrings}, "the tasks extension"},
+}
+
+type addedField struct {
+	kind kind
+	why  string
+}
+
+// byValue are the types that implement an interface by value: ContentBlock if true, Reference if false.
+var byValue = map[string]bool{
+	"TextContent": true, "ImageContent": true, "AudioContent": true, "ResourceLink": true, "EmbeddedResource": true,
+	"ToolUseContent": true, "ToolResultContent": true,
+	"PromptReference": false, "ResourceTemplateReference": false,
+}

@@ -1,0 +1,252 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+)
+
+// The put functions append one member each to an object whose opening brace is in dst. A key comes with its quotes and colon, as in `"name":`.
+// There is a comma before it unless the object is empty so far. All that is generated goes through them, so they are few and small.
+
+// putKey appends a key; the value is the caller's to append.
+func putKey(dst []byte, key string) []byte {
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	return append(dst, key...)
+}
+
+// putString appends a string even if it is empty.
+func putString(dst []byte, key, v string) []byte {
+	return jsonwire.AppendQuote(putKey(dst, key), v)
+}
+
+// putText appends a string unless it is empty.
+func putText(dst []byte, key, v string) []byte {
+	if v == "" {
+		return dst
+	}
+	return putString(dst, key, v)
+}
+
+// putStringPtr appends a string, which may be empty, unless v is nil.
+func putStringPtr(dst []byte, key string, v *string) []byte {
+	if v == nil {
+		return dst
+	}
+	return putString(dst, key, *v)
+}
+
+// putTrue appends true if v is, and nothing otherwise.
+func putTrue(dst []byte, key string, v bool) []byte {
+	if !v {
+		return dst
+	}
+	return append(putKey(dst, key), "true"...)
+}
+
+// putBoolPtr appends a boolean unless v is nil.
+func putBoolPtr(dst []byte, key string, v *bool) []byte {
+	if v == nil {
+		return dst
+	}
+	return strconv.AppendBool(putKey(dst, key), *v)
+}
+
+// putInt appends an integer even if it is 0.
+func putInt(dst []byte, key string, v int64) []byte {
+	return strconv.AppendInt(putKey(dst, key), v, 10)
+}
+
+// putIntPtr appends an integer unless v is nil.
+func putIntPtr(dst []byte, key string, v *int64) []byte {
+	if v == nil {
+		return dst
+	}
+	return putInt(dst, key, *v)
+}
+
+// putIntOrNull appends an integer, or null if v is nil.
+func putIntOrNull(dst []byte, key string, v *int64) []byte {
+	if v == nil {
+		return append(putKey(dst, key), "null"...)
+	}
+	return putInt(dst, key, *v)
+}
+
+// putFloat appends a number even if it is 0. JSON has no infinities and no NaN: they become null.
+func putFloat(dst []byte, key string, v float64) []byte {
+	dst = putKey(dst, key)
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return append(dst, "null"...)
+	case v == math.Trunc(v) && math.Abs(v) < 1<<53:
+		return strconv.AppendInt(dst, int64(v), 10)
+	}
+	return strconv.AppendFloat(dst, v, 'g', -1, 64)
+}
+
+// putFloatPtr appends a number unless v is nil.
+func putFloatPtr(dst []byte, key string, v *float64) []byte {
+	if v == nil {
+		return dst
+	}
+	return putFloat(dst, key, *v)
+}
+
+// putRaw appends JSON text, on one line, unless it is nil.
+func putRaw(dst []byte, key string, v []byte) []byte {
+	if v == nil {
+		return dst
+	}
+	return jsonwire.AppendCompact(putKey(dst, key), v)
+}
+
+// putRawOr is putRaw for a member that must be there: orElse takes the place of nil.
+func putRawOr(dst []byte, key string, v []byte, orElse string) []byte {
+	if v == nil {
+		return append(putKey(dst, key), orElse...)
+	}
+	return putRaw(dst, key, v)
+}
+
+// putBytes appends binary data in base64 (RFC 4648, section 4).
+func putBytes(dst []byte, key string, v []byte) []byte {
+	dst = append(putKey(dst, key), '"')
+	return append(base64.StdEncoding.AppendEncode(dst, v), '"')
+}
+
+// putLevel appends a level's name unless it is LevelNone.
+func putLevel(dst []byte, key string, v LoggingLevel) []byte {
+	return putText(dst, key, v.String())
+}
+
+// putStrings appends an array of strings, also if it is empty or nil.
+func putStrings[S ~string](dst []byte, key string, v []S) []byte {
+	dst = append(putKey(dst, key), '[')
+	for i, s := range v {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.AppendQuote(dst, s)
+	}
+	return append(dst, ']')
+}
+
+// putList appends an array of objects, also if it is empty or nil.
+func putList[T any](dst []byte, key string, v []T, r Revision, put func(*T, []byte, Revision) []byte) []byte {
+	dst = append(putKey(dst, key), '[')
+	for i := range v {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = put(&v[i], dst, r)
+	}
+	return append(dst, ']')
+}
+
+// putTexts appends an object of strings, its members in order.
+func putTexts(dst []byte, key string, v map[string]string) []byte {
+	dst = append(putKey(dst, key), '{')
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		dst = putString(dst, quotedKey(name), v[name])
+	}
+	return append(dst, '}')
+}
+
+// putRaws appends an object of JSON texts, its members in order; nil becomes {}.
+func putRaws(dst []byte, key string, v map[string]json.RawMessage) []byte {
+	dst = append(putKey(dst, key), '{')
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		dst = putRawOr(dst, quotedKey(name), v[name], "{}")
+	}
+	return append(dst, '}')
+}
+
+// putMap appends an object of objects, its members in order.
+func putMap[T any](dst []byte, key string, v map[string]T, r Revision, put func(*T, []byte, Revision) []byte) []byte {
+	dst = append(putKey(dst, key), '{')
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		one := v[name]
+		dst = put(&one, putKey(dst, quotedKey(name)), r)
+	}
+	return append(dst, '}')
+}
+
+func quotedKey(name string) string {
+	return string(append(jsonwire.AppendQuote(nil, name), ':'))
+}
+
+// putError appends an error object unless it is nil.
+func putError(dst []byte, key string, e *jsonrpc.Error) []byte {
+	if e == nil {
+		return dst
+	}
+	dst = putInt(append(putKey(dst, key), '{'), `"code":`, int64(e.Code))
+	dst = putString(dst, `"message":`, e.Message)
+	return append(putRaw(dst, `"data":`, e.Data), '}')
+}
+
+// putExtra appends the members of extra, the text of an object or nil, to the object that begins at dst[start]. Those that it has already are left
+// out: a field that is set counts more than what was once read.
+func putExtra(dst []byte, start int, extra []byte) []byte {
+	if extra == nil {
+		return dst
+	}
+	own := len(dst)
+	more := jsonwire.ObjectMembers(extra)
+	for more.Next() {
+		if !hasMember(dst[start:own], &more) {
+			dst = append(append(putKey(dst, `"`), more.RawKey()...), `":`...)
+			dst = jsonwire.AppendCompact(dst, more.Value())
+		}
+	}
+	return dst
+}
+
+// hasMember reports whether an object, whose closing brace may be missing, has a member with the name of the one that m is at.
+func hasMember(object []byte, m *jsonwire.Members) bool {
+	own := jsonwire.ObjectMembers(object)
+	for own.Next() {
+		if m.KeyIs(string(own.RawKey())) { // our own keys have no escapes
+			return true
+		}
+	}
+	return false
+}
+
+// putEnd appends what extra adds, and the closing brace, to the object that begins at dst[start].
+func putEnd(dst []byte, start int, extra []byte) []byte {
+	return append(putExtra(dst, start, extra), '}')
+}
+
+// isObject reports whether a JSON text is an object.
+func isObject(text []byte) bool { return lead(text) == '{' }
+
+// lead returns the first byte of a JSON text behind white space, or 0.
+func lead(text []byte) byte {
+	for _, c := range text {
+		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return c
+		}
+	}
+	return 0
+}
+
+// isObjectSchema reports whether a schema says "type":"object" at its root.
+func isObjectSchema(schema []byte) bool {
+	members := jsonwire.ObjectMembers(schema)
+	for members.Next() {
+		if members.KeyIs("type") {
+			return string(members.Value()) == `"object"`
+		}
+	}
+	return false
+}

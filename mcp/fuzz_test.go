@@ -1,0 +1,80 @@
+package mcp
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// FuzzRead: what is read of a text is written as the same JSON value, in one line, and so is what is read of that. No text does harm.
+func FuzzRead(f *testing.F) {
+	for _, tt := range exact {
+		f.Add(tt.typ, []byte(tt.text))
+	}
+	for _, typ := range []string{"Tool", "InputRequiredResult", "DetailedTask"} {
+		f.Add(typ, filled(f, typ, 0).AppendJSON(nil))
+	}
+	f.Add("Result", []byte("{ \"_meta\" : null,\n\"x\":\"\\ud800\",\"x\":1e5,\"resultType\":\"\"}"))
+	f.Add("CallToolResult", []byte(`{"content":[{"type":"tool_result","toolUseId":"","content":[{"type":"x"}]},{"type":"image","data":"\/w==","mimeType":"\""}]}`))
+	f.Add("CallToolResult", []byte(`{"content":[{"type":"`))
+	f.Add("ProgressNotificationParams", []byte(`{"progressToken":-0,"progress":1e-7,"total":-0.0}`))
+	f.Fuzz(func(t *testing.T, typ string, data []byte) {
+		if codecs[typ] == nil {
+			return
+		}
+		v := codecs[typ]()
+		err := v.UnmarshalJSON(data)
+		if err != nil || jsonwire.Valid(data, 0) != nil {
+			return
+		}
+		text := v.AppendJSON(nil)
+		oneLine(t, text)
+		var want, got any
+		if json.Unmarshal(data, &want) != nil { // a number that is too large
+			return
+		}
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatal(err)
+		}
+		forgive(typ, want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: JSON (-read +written):\n%s", typ, diff)
+		}
+		back := codecs[typ]()
+		if err := back.UnmarshalJSON(text); err != nil {
+			t.Fatalf("%s: %v: %s", typ, err, text)
+		}
+		if again := back.AppendJSON(nil); string(again) != string(text) {
+			t.Errorf("%s: written %s, then %s", typ, text, again)
+		}
+		for _, r := range Revisions() {
+			oneLine(t, v.AppendRevision(nil, r))
+		}
+	})
+}
+
+// forgive changes a value in what reading is known not to keep.
+func forgive(typ string, value any) {
+	top, _ := value.(map[string]any)
+	if _, ok := top["content"]; typ == "CallToolResult" && !ok {
+		top["content"] = []any{}
+	}
+	if e, ok := top["error"].(map[string]any); typ == "DetailedTask" && ok {
+		for name := range e {
+			if name != "code" && name != "message" && name != "data" {
+				delete(e, name)
+			}
+		}
+	}
+}
+
+func oneLine(t *testing.T, text []byte) {
+	t.Helper()
+	if err := jsonwire.Valid(text, 0); err != nil || strings.ContainsAny(string(text), "\r\n") {
+		t.Errorf("%v: %q", err, text)
+	}
+}

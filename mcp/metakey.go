@@ -1,0 +1,88 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+var (
+	errKeyLabel  = errors.New("a label of its prefix must start with a letter, end with a letter or a digit, and have letters, digits and hyphens between")
+	errKeyName   = errors.New("its name must begin and end with a letter or a digit, and have letters, digits, hyphens, underscores and dots between")
+	errKeyEmpty  = errors.New("it is empty")
+	errNoPrefix  = errors.New("it needs a prefix, such as com.example/")
+	errNoKeyName = errors.New("it needs a name behind its prefix")
+)
+
+// CheckMetaKey returns an error unless key may stand in a _meta object: a name, with a prefix of labels in front that ends in a slash, or without one
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta). It is for who chooses a key: those that others chose are passed on as they are.
+// What a key with a reserved prefix means is not its business.
+func CheckMetaKey(key string) error {
+	prefix, name, found := strings.Cut(key, "/")
+	if !found {
+		prefix, name = "", key
+	}
+	err := checkKeyName(name)
+	switch {
+	case key == "":
+		err = errKeyEmpty
+	case found && err == nil:
+		err = checkKeyPrefix(prefix)
+	}
+	if err != nil {
+		return fmt.Errorf("_meta key %.100q: %w", key, err)
+	}
+	return nil
+}
+
+// CheckExtensionID returns an error unless id may identify an extension: as a key of _meta, but never without a prefix
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic).
+func CheckExtensionID(id string) error {
+	prefix, name, found := strings.Cut(id, "/")
+	err := checkKeyName(name)
+	switch {
+	case !found:
+		err = errNoPrefix
+	case name == "":
+		err = errNoKeyName
+	case err == nil:
+		err = checkKeyPrefix(prefix)
+	}
+	if err != nil {
+		return fmt.Errorf("extension %.100q: %w", id, err)
+	}
+	return nil
+}
+
+func checkKeyPrefix(prefix string) error {
+	for label := range strings.SplitSeq(prefix, ".") {
+		if label == "" || !isLetter(label[0]) || !isAlphanumeric(label[len(label)-1]) {
+			return errKeyLabel
+		}
+		for i := range len(label) {
+			if c := label[i]; !isAlphanumeric(c) && c != '-' {
+				return errKeyLabel
+			}
+		}
+	}
+	return nil
+}
+
+// checkKeyName lets an empty name pass.
+func checkKeyName(name string) error {
+	if name == "" {
+		return nil
+	}
+	if !isAlphanumeric(name[0]) || !isAlphanumeric(name[len(name)-1]) {
+		return errKeyName
+	}
+	for i := range len(name) {
+		if c := name[i]; !isAlphanumeric(c) && c != '-' && c != '_' && c != '.' {
+			return errKeyName
+		}
+	}
+	return nil
+}
+
+func isLetter(c byte) bool       { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+func isAlphanumeric(c byte) bool { return isLetter(c) || c >= '0' && c <= '9' }

@@ -1,0 +1,250 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// specDir holds the specification's schema.json of each revision, beside the repository. It is not part of it.
+const specDir = "../../shared/spec"
+
+// needSpec skips the test if the specification is not there.
+func needSpec(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(specDir); errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("the specification's schemas are not there: no %s", specDir)
+	}
+}
+
+// A spec is the schema.json of one revision.
+type spec struct {
+	revision Revision
+	root     string // where the definitions are
+	defs     map[string]any
+	compiler *jsonschema.Compiler
+}
+
+func openSpecs(t *testing.T) []*spec {
+	t.Helper()
+	needSpec(t)
+	var all []*spec
+	for _, r := range Revisions() {
+		text, err := os.ReadFile(filepath.Join(specDir, r.String(), "schema.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &spec{revision: r, compiler: jsonschema.NewCompiler()}
+		if err := s.compiler.AddResource("urn:mcp", doc); err != nil {
+			t.Fatal(err)
+		}
+		for _, s.root = range []string{"$defs", "definitions"} {
+			if s.defs, _ = doc.(map[string]any)[s.root].(map[string]any); s.defs != nil {
+				break
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// validate holds a text against what is at path below the definitions, such as Tool or CallToolRequest/properties/params.
+func (s *spec) validate(t *testing.T, path string, text []byte) {
+	t.Helper()
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Errorf("%v, %s: %v: %s", s.revision, path, err, text)
+		return
+	}
+	schema, err := s.compiler.Compile("urn:mcp#/" + s.root + "/" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(value); err != nil {
+		t.Errorf("%v, %s: %v\n%s", s.revision, path, err, text)
+	}
+}
+
+// at walks down from a schema by keys; nil if there is nothing.
+func at(schema any, keys ...string) any {
+	for _, key := range keys {
+		m, _ := schema.(map[string]any)
+		schema = m[key]
+	}
+	return schema
+}
+
+// properties returns the names of all properties of a schema, those of what it refers to included.
+func (s *spec) properties(schema any) map[string]any {
+	all := map[string]any{}
+	add := func(more map[string]any) {
+		for name, p := range more {
+			all[name] = p
+		}
+	}
+	if ref, ok := at(schema, "$ref").(string); ok {
+		add(s.properties(s.defs[ref[strings.LastIndexByte(ref, '/')+1:]]))
+	}
+	for _, keyword := range []string{"allOf", "anyOf"} {
+		parts, _ := at(schema, keyword).([]any)
+		for _, part := range parts {
+			add(s.properties(part))
+		}
+	}
+	own, _ := at(schema, "properties").(map[string]any)
+	add(own)
+	return all
+}
+
+// union reports whether one of several schemas is enough.
+func (s *spec) union(schema any) bool {
+	if ref, ok := at(schema, "$ref").(string); ok {
+		return s.union(s.defs[ref[strings.LastIndexByte(ref, '/')+1:]])
+	}
+	return at(schema, "anyOf") != nil
+}
+
+// renamedDefs are the definitions that have another name in Go.
+var renamedDefs = map[string]string{
+	"ResourceReference": "ResourceTemplateReference", "EnumSchema": "LegacyTitledEnumSchema",
+	"ElicitRequestFormParams": "ElicitRequestParams", "ElicitRequestURLParams": "ElicitRequestParams",
+	"TextResourceContents": "ResourceContents", "BlobResourceContents": "ResourceContents",
+}
+
+// paramsTypes are the types of params by the envelope's definition. Some revisions give them in place.
+func paramsTypes(specs []*spec) map[string]string {
+	types := map[string]string{}
+	for _, s := range specs {
+		for name, def := range s.defs {
+			if at(def, "properties", "method", "const") == nil {
+				continue
+			}
+			if ref, ok := at(def, "properties", "params", "$ref").(string); ok {
+				types[name] = ref[strings.LastIndexByte(ref, '/')+1:]
+			} else if types[name] == "" {
+				types[name] = name + "Params"
+			}
+		}
+	}
+	return types
+}
+
+// goTypes returns where the schema describes types: the type by the path.
+func (s *spec) goTypes(params map[string]string) map[string]string {
+	types := map[string]string{}
+	for name, def := range s.defs {
+		switch typ := params[name]; {
+		case typ != "" && at(def, "properties", "params") != nil:
+			types[name+"/properties/params"] = typ
+		case codecs[name] != nil:
+			types[name] = name
+		case codecs[renamedDefs[name]] != nil && at(def, "properties") != nil:
+			types[name] = renamedDefs[name]
+		}
+		parts, _ := at(def, "properties", "error", "allOf").([]any)
+		if len(parts) == 2 && at(parts[1], "properties", "data") != nil {
+			types[name+"/properties/error/allOf/1/properties/data"] = strings.TrimSuffix(name, "Error") + "Data"
+		}
+	}
+	return types
+}
+
+// find returns the schema at a path of goTypes.
+func (s *spec) find(path string) any {
+	var schema any = s.defs
+	for key := range strings.SplitSeq(path, "/") {
+		if list, ok := schema.([]any); ok {
+			schema = list[key[0]-'0']
+		} else {
+			schema = at(schema, key)
+		}
+	}
+	return schema
+}
+
+// baseMembers may stand in all params and results: their definitions in place leave them out.
+var baseMembers = []string{"_meta"}
+
+// TestAppendRevision: of a value that has everything, AppendRevision gives each revision what its schema has, all of it and nothing else.
+func TestAppendRevision(t *testing.T) {
+	specs := openSpecs(t)
+	params := paramsTypes(specs)
+	checked := map[string]bool{}
+	for _, s := range specs {
+		for path, typ := range s.goTypes(params) {
+			checked[typ] = true
+			for variant := range variants(typ) {
+				v := filled(t, typ, variant)
+				text := v.AppendRevision(nil, s.revision)
+				if of(path, variant) {
+					s.validate(t, path, text)
+					s.checkMembers(t, path, variant, text)
+				}
+			}
+		}
+	}
+	for typ := range codecs {
+		if !checked[typ] && !slices.Contains(inPlace, typ) {
+			t.Errorf("%s is in no schema", typ)
+		}
+	}
+}
+
+// inPlace are the types that have no definition of their own: they are checked within others, or are of the tasks extension.
+var inPlace = []string{
+	"ClientTaskRequests", "ClientTasksCapability", "CompleteArgument", "CompleteContext", "Completion", "ElicitationCapability", "ElicitationTaskRequests",
+	"EnumOption", "PromptsCapability", "ResourcesCapability", "RootsCapability", "SamplingCapability", "SamplingTaskRequests", "ServerTaskRequests",
+	"ServerTasksCapability", "TitledEnumItems", "ToolTaskRequests", "ToolsCapability", "UntitledEnumItems",
+	"DetailedTask", "ExtensionCreateTaskResult", "ExtensionTask", "UpdateTaskRequestParams",
+}
+
+// checkMembers compares the members of an object, and of those within it, with the properties of the schema.
+func (s *spec) checkMembers(t *testing.T, path string, variant int, text []byte) {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		t.Fatal(err)
+	}
+	s.compareMembers(t, path, s.find(path), value)
+}
+
+func (s *spec) compareMembers(t *testing.T, path string, schema, value any) {
+	t.Helper()
+	object, ok := value.(map[string]any)
+	properties := s.properties(schema)
+	if !ok || len(properties) == 0 || strings.HasSuffix(path, ".inputSchema") || strings.HasSuffix(path, ".outputSchema") || strings.HasSuffix(path, ".requestedSchema") {
+		return // the last three are JSON text
+	}
+	if !s.union(schema) {
+		for name := range properties {
+			if _, ok := object[name]; !ok {
+				t.Errorf("%v, %s: member %s is missing", s.revision, path, name)
+			}
+		}
+	}
+	for name, member := range object {
+		sub, ok := properties[name]
+		if !ok && !slices.Contains(baseMembers, name) && !slices.Contains(beyondSchema, name) {
+			t.Errorf("%v, %s: member %s is not of this revision", s.revision, path, name)
+			continue
+		}
+		if name != "_meta" {
+			s.compareMembers(t, path+"."+name, sub, member)
+		}
+	}
+}
+
+// beyondSchema are members that are written though the schema does not have them: extensions to all revisions, and the filter of the tasks extension.
+var beyondSchema = []string{"extensions", "taskIds"}

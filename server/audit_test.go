@@ -1,0 +1,335 @@
+package server_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// An auditor follows one connection and holds what the server says against rules that hold whatever is said. It is played the transcripts of all
+// features, and knows none of them.
+type auditor struct {
+	errorf func(format string, args ...any)
+	legacy bool // the server speaks nothing else
+	hands  bool // initialize has been answered
+	raw    bool // there is input that the auditor does not see
+
+	open map[string][]*exchange // what the client has sent with an id, by the id's text, in order
+	own  map[string]bool        // ids of the server's requests; true while there is no answer
+	subs map[string]*exchange   // subscriptions that are open, by id
+	said int
+}
+
+func newAuditor(errorf func(format string, args ...any)) *auditor {
+	return &auditor{errorf: errorf, open: map[string][]*exchange{}, own: map[string]bool{}, subs: map[string]*exchange{}}
+}
+
+// An exchange is something that the client has sent, with an id.
+type exchange struct {
+	method   string
+	modern   bool
+	token    string // of progress
+	progress float64
+	level    string // of log messages
+	asked    map[string]json.RawMessage
+	acked    bool
+}
+
+// A said is a message.
+type said struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Method  *string         `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   json.RawMessage `json:"error"`
+}
+
+// params are those that the auditor cares about.
+type params struct {
+	Meta          map[string]json.RawMessage `json:"_meta"`
+	Notifications map[string]json.RawMessage `json:"notifications"`
+	RequestID     json.RawMessage            `json:"requestId"`
+	Token         json.RawMessage            `json:"progressToken"`
+	Progress      float64                    `json:"progress"`
+	Level         string                     `json:"level"`
+}
+
+func (s *said) params() params {
+	var p params
+	json.Unmarshal(s.Params, &p) // what is malformed says nothing
+	return p
+}
+
+const (
+	metaPrefix = "io.modelcontextprotocol/"
+	subscribed = metaPrefix + "subscriptionId"
+)
+
+// observe takes a message, or a batch of them.
+func (a *auditor) observe(sent bool, text string) {
+	members := []json.RawMessage{json.RawMessage(text)}
+	if strings.HasPrefix(strings.TrimLeft(text, " "), "[") {
+		if json.Unmarshal([]byte(text), &members) != nil && !sent {
+			a.errorf("not JSON: %s", text)
+		}
+	}
+	for _, member := range members {
+		m := new(said)
+		err := json.Unmarshal(member, m) // goes on behind a member of the wrong type
+		switch {
+		case sent: // the client may send anything
+			a.sent(m)
+		case err != nil || m.JSONRPC != "2.0" || strings.ContainsAny(string(member), "\r\n"):
+			a.errorf("%v: %s", err, member)
+		default:
+			a.said++
+			a.received(m, string(member))
+		}
+	}
+}
+
+func (a *auditor) sent(m *said) {
+	method := ""
+	if m.Method != nil {
+		method = *m.Method
+	}
+	p := m.params()
+	switch {
+	case m.ID == nil && method == mcp.NotificationCancelled: // what comes for it later is wrong
+		if list := a.open[string(p.RequestID)]; len(list) > 0 {
+			a.open[string(p.RequestID)] = list[1:]
+			delete(a.subs, string(p.RequestID))
+		}
+	case m.ID == nil:
+	case a.own[string(m.ID)] && (m.Result != nil || m.Error != nil):
+		a.own[string(m.ID)] = false
+	default:
+		x := &exchange{method: method, token: string(p.Meta["progressToken"]), asked: p.Notifications}
+		x.modern = !a.legacy && p.Meta[metaPrefix+"protocolVersion"] != nil
+		json.Unmarshal(p.Meta[metaPrefix+"logLevel"], &x.level)
+		a.open[string(m.ID)] = append(a.open[string(m.ID)], x)
+		if method == mcp.MethodSubscriptionsListen {
+			a.subs[string(m.ID)] = x
+		}
+	}
+}
+
+// received judges a message of the server.
+func (a *auditor) received(m *said, text string) {
+	kinds := 0
+	for _, there := range []bool{m.Method != nil, m.Result != nil, m.Error != nil} {
+		if there {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		a.errorf("of method, result and error there must be one: %s", text)
+	}
+	switch {
+	case m.Method == nil:
+		a.answered(m, text)
+	case m.ID != nil:
+		a.requested(m, text)
+	default:
+		a.notified(m, text)
+	}
+}
+
+// requested judges a request of the server's own.
+func (a *auditor) requested(m *said, text string) {
+	if !a.hands {
+		a.errorf("a request, though there was no handshake: %s", text)
+	}
+	if _, twice := a.own[string(m.ID)]; twice || !isIDOrToken(m.ID) {
+		a.errorf("the id is of the wrong type, or serves twice: %s", text)
+	}
+	a.own[string(m.ID)] = true
+	a.checkMeta(m.params().Meta, text)
+}
+
+var idOrToken = regexp.MustCompile(`^(".*"|-?\d+)$`)
+
+func isIDOrToken(text []byte) bool { return idOrToken.Match(text) }
+
+// answered judges an answer.
+func (a *auditor) answered(m *said, text string) {
+	list := a.open[string(m.ID)]
+	if string(m.ID) == "null" {
+		m.ID = nil
+	}
+	x := &exchange{}
+	switch {
+	case m.ID == nil && m.Error == nil:
+		a.errorf("a result for nobody: %s", text)
+	case m.ID != nil && len(list) == 0 && !a.raw:
+		a.errorf("an answer to nothing, or to what was cancelled: %s", text)
+	case len(list) > 0:
+		// If the client uses an id twice, the second is refused while the first goes on.
+		i := 0
+		if m.Error != nil {
+			i = len(list) - 1
+		}
+		x = list[i]
+		a.open[string(m.ID)] = slices.Delete(slices.Clone(list), i, i+1)
+	}
+	delete(a.subs, string(m.ID))
+	if m.Error != nil {
+		a.failed(x, m.Error, text)
+		return
+	}
+	if x.method == mcp.MethodInitialize {
+		a.hands = true
+	}
+	a.checkResult(x, m.Result, text)
+}
+
+// cacheable are the methods whose results say how long they are good.
+var cacheable = []string{"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+
+func (a *auditor) checkResult(x *exchange, result json.RawMessage, text string) {
+	var members map[string]json.RawMessage
+	var known struct {
+		Meta       map[string]json.RawMessage `json:"_meta"`
+		ResultType *string
+		TTLMS      *int64
+		CacheScope string
+	}
+	if json.Unmarshal(result, &members) != nil || json.Unmarshal(result, &known) != nil {
+		a.errorf("the result is no object, or not one of MCP: %s", text)
+	}
+	a.checkMeta(known.Meta, text)
+	if !x.modern {
+		return
+	}
+	if known.ResultType == nil || *known.ResultType == "" {
+		a.errorf("no resultType: %s", text)
+	} else if *known.ResultType == "complete" && slices.Contains(cacheable, x.method) {
+		if known.TTLMS == nil || *known.TTLMS < 0 || known.CacheScope != "public" && known.CacheScope != "private" {
+			a.errorf("no caching hints, or wrong ones: %s", text)
+		}
+		return
+	}
+	if members["ttlMs"] != nil && known.CacheScope != "" {
+		a.errorf("caching hints where there are none: %s", text)
+	}
+}
+
+// failed judges an error.
+func (a *auditor) failed(x *exchange, text json.RawMessage, all string) {
+	var e struct {
+		Code    *jsonrpc.Code
+		Message *string
+		Data    struct {
+			Supported            []string
+			Requested            *string
+			RequiredCapabilities map[string]json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(text, &e); err != nil || e.Code == nil || e.Message == nil {
+		a.errorf("no error: %v: %s", err, all)
+		return
+	}
+	switch code := *e.Code; {
+	case code == mcp.CodeUnsupportedProtocolVersion:
+		if len(e.Data.Supported) == 0 || e.Data.Requested == nil || slices.Contains(e.Data.Supported, *e.Data.Requested) {
+			a.errorf("%d, but not for an unsupported version: %s", code, all)
+		}
+	case code == -32021:
+		if len(e.Data.RequiredCapabilities) == 0 {
+			a.errorf("%d, but not for a missing capability: %s", code, all)
+		}
+	case -32099 <= code && code <= -32020 && (x.modern || !a.hands):
+		a.errorf("a reserved code: %s", all)
+	case -32019 <= code && code <= -32000 && (x.modern || !a.hands):
+		a.errorf("a code that is not to be used: %s", all)
+	}
+}
+
+var metaKey = regexp.MustCompile(`^([A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?)*/)?([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$`)
+
+func (a *auditor) checkMeta(meta map[string]json.RawMessage, text string) {
+	for key := range meta {
+		if !metaKey.MatchString(key) {
+			a.errorf("%q is no key of _meta: %s", key, text)
+		}
+	}
+}
+
+// filters say what a subscription must have asked for to be told of something.
+var filters = map[string]string{
+	"notifications/tools/list_changed":     "toolsListChanged",
+	"notifications/prompts/list_changed":   "promptsListChanged",
+	"notifications/resources/list_changed": "resourcesListChanged",
+	"notifications/resources/updated":      "resourceSubscriptions",
+	"notifications/tasks":                  "taskIds",
+}
+
+// notified judges a notification.
+func (a *auditor) notified(m *said, text string) {
+	p := m.params()
+	a.checkMeta(p.Meta, text)
+	sub, of := a.subs[string(p.Meta[subscribed])], p.Meta[subscribed] != nil
+	if of && sub == nil {
+		a.errorf("there is no such subscription: %s", text)
+		return
+	}
+	filter, change := filters[*m.Method]
+	switch method := *m.Method; {
+	case method == mcp.NotificationAcknowledged:
+		if !of || sub.acked {
+			a.errorf("acknowledges nothing, or again: %s", text)
+			return
+		}
+		sub.acked = true
+		for name, value := range p.Notifications {
+			if string(value) == "true" && string(sub.asked[name]) != "true" {
+				a.errorf("acknowledges what was not asked for: %s", text)
+			}
+		}
+	case of && (!change || !sub.acked || sub.asked[filter] == nil || string(sub.asked[filter]) == "false"):
+		a.errorf("not acknowledged, or not asked for: %s", text)
+	case change && !of && !a.hands:
+		a.errorf("tells a client of changes that did not ask: %s", text)
+	case method == mcp.NotificationProgress:
+		a.progressed(p, text)
+	case method == mcp.NotificationMessage && !a.hands && !a.logs(p.Level):
+		a.errorf("no request asked for this: %s", text)
+	case method == mcp.NotificationCancelled && !a.own[string(p.RequestID)] && (a.hands || a.subs[string(p.RequestID)] == nil):
+		a.errorf("cancels something else than an own request or a subscription: %s", text)
+	}
+}
+
+// progressed judges progress: a request that is open must have brought the token.
+func (a *auditor) progressed(p params, text string) {
+	for _, list := range a.open {
+		for _, x := range list {
+			if x.token == "" || x.token != string(p.Token) {
+				continue
+			}
+			if x.progress != 0 && p.Progress <= x.progress {
+				a.errorf("progress does not grow: %s", text)
+			}
+			x.progress = p.Progress
+			return
+		}
+	}
+	a.errorf("progress of nothing that is under way: %s", text)
+}
+
+// logs reports whether an open request wants log messages of the level.
+func (a *auditor) logs(level string) bool {
+	l, _ := mcp.ParseLoggingLevel(level)
+	for _, list := range a.open {
+		for _, x := range list {
+			if least, ok := mcp.ParseLoggingLevel(x.level); ok && l >= least {
+				return true
+			}
+		}
+	}
+	return false
+}

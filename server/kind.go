@@ -1,0 +1,56 @@
+package server
+
+import "mcpwire/mcp"
+
+// A Kind is one of the primitives that a server offers.
+type Kind uint8
+
+// The kinds.
+const (
+	KindTool Kind = iota
+	KindResource
+	KindResourceTemplate
+	KindPrompt
+	numKinds
+)
+
+var kindNames = [numKinds]string{"tool", "resource", "resource template", "prompt"}
+
+// String returns what the kind is called in messages.
+func (k Kind) String() string {
+	if k >= numKinds {
+		return "unknown"
+	}
+	return kindNames[k]
+}
+
+// A change is something that clients are told of when it changes: lists, of which resources and their templates share one.
+type change uint8
+
+const (
+	toolsChanged change = 1 << iota
+	resourcesChanged
+	promptsChanged
+)
+
+// changes are all of them, with the notification for each and its member in the filter of subscriptions/listen.
+var changes = [...]struct {
+	bit          change
+	notification string
+	member       string
+}{
+	{toolsChanged, mcp.NotificationToolsChanged, "toolsListChanged"},
+	{resourcesChanged, mcp.NotificationResourcesChanged, "resourcesListChanged"},
+	{promptsChanged, mcp.NotificationPromptsChanged, "promptsListChanged"},
+}
+
+// change returns what a change to the registered items of the kind is to clients.
+func (k Kind) change() change {
+	switch k {
+	case KindTool:
+		return toolsChanged
+	case KindPrompt:
+		return promptsChanged
+	}
+	return resourcesChanged
+}

@@ -1,0 +1,311 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/uritemplate"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// ErrNotFound is what the function of a resource or of a resource template returns, or wraps, if there is nothing at the URI. The client is told so in the
+// way of its revision. An [fs.ErrNotExist] does the same.
+var ErrNotFound = errors.New("resource not found")
+
+// ResourceOutput is what the function of a resource returns: a text, binary data, contents with a URI, a MIME type or metadata of their own, several
+// of them, or the whole result. A URI and a MIME type that are missing are those of the resource. No contents at all means that there is no
+// such resource: see [ErrNotFound].
+//
+// A result's TTLMs and CacheScope say how long clients may keep it, and whether a cache may serve it to other users; those that are missing are
+// [Options.ReadTTL] and [Options.ReadPublic].
+type ResourceOutput interface {
+	string | []byte | mcp.ResourceContents | []mcp.ResourceContents | *mcp.ReadResourceResult
+}
+
+// A resource is a registered resource.
+type resource struct {
+	entry
+	def  mcp.Resource
+	read reader
+}
+
+func (v *resource) appendDefinition(dst []byte, f *era.Features) []byte {
+	return v.def.AppendRevision(dst, f.Revision)
+}
+
+// A reader appends the result of resources/read.
+type reader func(c *Call, dst []byte) ([]byte, error)
+
+// AddResource registers a resource at def.URI, which must be a URI with a scheme (RFC 3986); file: and custom schemes are as good as any. read is called
+// whenever a client reads it; [Static] is for what never changes. The name is needed too: people see it if there is no title.
+//
+// An error of read is the server's failure: the client gets an internal error, and the text stays in the log. One that wraps [ErrNotFound] or a
+// [jsonrpc.Error] is answered as what it is.
+//
+// AddResource fails on a URI that is taken (with [ErrDuplicate]) or is none. It may be called while the server runs: clients are told that the list has
+// changed.
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/resources)
+func AddResource[Out ResourceOutput](s *Server, def mcp.Resource, read func(ctx context.Context) (Out, error)) error {
+	if read == nil {
+		return registrationError(KindResource, def.URI, errNoFunc)
+	}
+	return s.addResource(def, func(c *Call, dst []byte) ([]byte, error) {
+		out, err := read(c)
+		if err != nil {
+			return dst, c.notRead(err)
+		}
+		return c.appendRead(dst, def.MIMEType, resultOf(out))
+	})
+}
+
+// Static returns a function for [AddResource] that always returns out.
+func Static[Out ResourceOutput](out Out) func(context.Context) (Out, error) {
+	return func(context.Context) (Out, error) { return out, nil }
+}
+
+func (s *Server) addResource(def mcp.Resource, read reader) error {
+	def.Meta, def.Extra, def.Icons = bytes.Clone(def.Meta), bytes.Clone(def.Extra), slices.Clone(def.Icons)
+	def.Annotations, def.Size = clonePointer(def.Annotations), clonePointer(def.Size)
+	err := checkURI(def.URI)
+	if err == nil {
+		err = checkDefinition(def)
+	}
+	if err != nil {
+		return registrationError(KindResource, def.URI, err)
+	}
+	if err := s.resources.add(&resource{entry: entry{key: def.URI}, def: def, read: read}); err != nil {
+		return err
+	}
+	s.announce(resourcesChanged)
+	return nil
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
+}
+
+// checkDefinition checks what resources and templates have in common.
+func checkDefinition(def mcp.Resource) error {
+	if def.Name == "" {
+		return errNoName
+	}
+	_, err := mcp.CheckContent(mcp.ResourceLink{Annotations: def.Annotations, Meta: def.Meta, Extra: def.Extra})
+	return err
+}
+
+// RemoveResources takes resources out and tells clients that the list has changed. URIs that are not registered are passed over. Reads under way go on, and
+// clients that watch the resource go on doing so.
+func (s *Server) RemoveResources(uris ...string) {
+	if s.resources.remove(uris) {
+		s.announce(resourcesChanged)
+	}
+}
+
+// resourceAt returns the resource that is registered at the URI, however it is percent-encoded, or nil.
+func (s *Server) resourceAt(uri string) *resource {
+	byKey := s.resources.catalog().byKey
+	if v := byKey[uri]; v != nil {
+		return v
+	}
+	return byKey[uritemplate.Normalize(uri)]
+}
+
+// ownerOf returns what the URI belongs to: a resource or, if there is none, a resource template.
+func (s *Server) ownerOf(uri string) (kind Kind, key string, ok bool) {
+	if v := s.resourceAt(uri); v != nil {
+		return KindResource, v.key, true
+	}
+	if t, _ := s.templateOf(uri); t != nil {
+		return KindResourceTemplate, t.key, true
+	}
+	return 0, "", false
+}
+
+// hasResource reports whether the caller can read the resource.
+func (s *Server) hasResource(v *View, uri string) bool {
+	kind, key, ok := s.ownerOf(uri)
+	return ok && v.shows(kind, key)
+}
+
+// readResource answers resources/read. A registered resource comes before any template that its URI fits, and if the caller does not see what
+// the URI belongs to, nothing else stands in for it. Nor does it help to write the URI in another way.
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/resources#reading-resources)
+func (s *session) readResource(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+	v, _ := r.Route.(*resource)
+	if v == nil {
+		var uri string
+		var err error
+		if v, uri, err = s.resourceParam(r); err != nil {
+			return dst, err
+		}
+		c.named(uri)
+	}
+	if v != nil {
+		c.named(v.key)
+		if !c.view.shows(KindResource, v.key) {
+			return dst, c.noResource()
+		}
+		return c.readWith(v.read, r, dst)
+	}
+	t, vars := s.srv.templateOf(c.name)
+	if t == nil || !c.view.shows(KindResourceTemplate, t.key) {
+		return dst, c.noResource()
+	}
+	return c.readWith(func(c *Call, dst []byte) ([]byte, error) { return t.read(c, vars, dst) }, r, dst)
+}
+
+func (c *Call) readWith(read reader, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+	if err := c.resume(r); err != nil {
+		return dst, err
+	}
+	defer c.startTimer()()
+	out, err := read(c, dst)
+	return c.settle(r, dst, out, err)
+}
+
+// resourceParam returns params.uri, and the resource that is registered there, or nil if it may be one of a template.
+func (s *session) resourceParam(r *jsonrpc.Request) (v *resource, uri string, err error) {
+	if uri, err = stringParam(r, "uri"); err != nil {
+		return nil, "", err
+	}
+	if v = s.srv.resourceAt(uri); v != nil {
+		return v, uri, nil
+	}
+	if len(uri) > maxURI {
+		return nil, "", invalidParams("params.uri: %v", errLongURI)
+	}
+	if err := checkURI(uri); err != nil {
+		return nil, "", invalidParams("params.uri: %v", err)
+	}
+	return nil, uri, nil
+}
+
+// noResource is the error for a URI that the caller cannot read.
+func (c *Call) noResource() error { return mcp.ResourceNotFound(c.name, c.ex.Revision) }
+
+// notRead returns what is answered to the error of the function of a resource.
+func (c *Call) notRead(err error) error {
+	var e *jsonrpc.Error
+	switch {
+	case errors.As(err, &e) && e.Code != mcp.CodeResourceNotFound:
+	case e != nil, errors.Is(err, ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		c.Logger().Debug("resource not found", "error", err)
+		return c.noResource()
+	}
+	return err
+}
+
+// resultOf returns the result that a function meant, or nil.
+func resultOf[Out ResourceOutput](out Out) *mcp.ReadResourceResult {
+	switch v := any(out).(type) {
+	case string:
+		return &mcp.ReadResourceResult{Contents: []mcp.ResourceContents{{Text: v}}}
+	case []byte:
+		if v == nil {
+			v = []byte{}
+		}
+		return &mcp.ReadResourceResult{Contents: []mcp.ResourceContents{{Blob: v}}}
+	case mcp.ResourceContents:
+		return &mcp.ReadResourceResult{Contents: []mcp.ResourceContents{v}}
+	case []mcp.ResourceContents:
+		return &mcp.ReadResourceResult{Contents: v}
+	case *mcp.ReadResourceResult:
+		return v
+	}
+	return nil
+}
+
+// appendRead appends the result. mimeType is that of the resource.
+func (c *Call) appendRead(dst []byte, mimeType string, res *mcp.ReadResourceResult) ([]byte, error) {
+	if res == nil || len(res.Contents) == 0 {
+		return dst, c.noResource()
+	}
+	out := *res
+	out.Contents = slices.Clone(res.Contents)
+	for i := range out.Contents {
+		v := &out.Contents[i]
+		if v.URI == "" {
+			v.URI = c.name
+		}
+		if v.MIMEType == "" && v.URI == c.name {
+			v.MIMEType = mimeType
+		}
+		if err := checkContents(*v); err != nil {
+			return dst, c.badResult("contents[%d]: %v", i, err)
+		}
+	}
+	if err := errors.Join(mcp.CheckMeta(out.Meta), checkExtra(out.Extra)); err != nil {
+		return dst, c.badResult("%v", err)
+	}
+	if err := c.keep(&out); err != nil {
+		return dst, err
+	}
+	meta := out.Meta
+	out.Meta, out.ResultType = nil, ""
+	return c.endWithMeta(out.AppendRevision(dst, c.ex.Revision), meta), nil
+}
+
+// keep fills in how long clients may keep the result. One that depends on what the user answered is nobody else's, and no other time's.
+func (c *Call) keep(res *mcp.ReadResourceResult) error {
+	hints := c.session.srv.readHints()
+	ttl, scope := hints.TTLMillis, mcp.CacheScopePrivate
+	if hints.Public {
+		scope = mcp.CacheScopePublic
+	}
+	if res.TTLMs != nil {
+		ttl = max(*res.TTLMs, 0)
+	}
+	switch res.CacheScope {
+	case "":
+	case mcp.CacheScopePublic, mcp.CacheScopePrivate:
+		scope = res.CacheScope
+	default:
+		return c.badResult(`the cache scope must be "public" or "private", not %q`, res.CacheScope)
+	}
+	if c.talk.Load() != nil {
+		ttl, scope = 0, mcp.CacheScopePrivate
+	}
+	res.TTLMs, res.CacheScope = &ttl, scope
+	return nil
+}
+
+// KeepFor returns what an [AddResource] function returns if clients may keep it for a while. scope is [mcp.CacheScopePrivate], or [mcp.CacheScopePublic] if it is the
+// same for all users and caches may serve it to any of them.
+func KeepFor[Out ResourceOutput](out Out, ttl time.Duration, scope string) *mcp.ReadResourceResult {
+	res := resultOf(out)
+	if res == nil {
+		return nil
+	}
+	kept := *res
+	kept.TTLMs, kept.CacheScope = new(ttl.Milliseconds()), scope
+	return &kept
+}
+
+// checkContents returns an error if contents cannot be sent.
+func checkContents(v mcp.ResourceContents) error {
+	if err := checkURI(v.URI); err != nil {
+		return fmt.Errorf("URI %q: %w", clip(v.URI), err)
+	}
+	_, err := mcp.CheckContent(mcp.EmbeddedResource{Resource: v})
+	return err
+}
+
+// badResult is the error for what a handler returned and the protocol cannot carry: the server's fault, and not the caller's.
+func (c *Call) badResult(format string, args ...any) error {
+	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s of %s: invalid result: %s", c.method, clip(c.name), fmt.Sprintf(format, args...))
+}
+
+// endWithMeta closes a result object that has been closed without its _meta.
+func (c *Call) endWithMeta(dst, meta []byte) []byte {
+	return c.session.srv.identity.EndWithMeta(dst[:len(dst)-1], c.ex.Features, meta)
+}

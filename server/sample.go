@@ -1,0 +1,222 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"mcpwire/mcp"
+	"mcpwire/schema"
+)
+
+// Sample has the client's model continue a conversation (https://modelcontextprotocol.io/specification/2026-07-28/client/sampling): p is the messages so
+// far, how many tokens there may be, and perhaps tools that the model may use. If the result's StopReason is [mcp.StopReasonToolUse], run the tools that it
+// names and ask again, under another key, with the result and what the tools returned added to the messages.
+//
+// In modern revisions the handler is RUN AGAIN FROM ITS BEGINNING to get the answer, see [Questions.Wait] for that and for the errors. Each run has to
+// ask the same under the same key. Sampling is deprecated by the specification since 2026-07-28.
+//
+// A client that has not declared that it lets servers have context is not asked for any: then IncludeContext is left out. p is not changed and not kept.
+func (c *Call) Sample(ctx context.Context, key string, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+	return one(ctx, c, func(q *Questions) *Reply[*mcp.CreateMessageResult] { return q.Sample(key, p) })
+}
+
+// Sample adds what [Call.Sample] asks.
+func (qs *Questions) Sample(key string, p *mcp.CreateMessageRequestParams) *Reply[*mcp.CreateMessageResult] {
+	c := qs.call
+	r := new(Reply[*mcp.CreateMessageResult])
+	q := &question{key: key, method: mcp.MethodCreateMessage, feature: Sampling}
+	if p == nil {
+		qs.add(q, errNoParams)
+		return r
+	}
+	s := *p
+	if s.Tools != nil || s.ToolChoice != nil || usesTools(s.Messages) {
+		q.feature = SamplingTools
+	}
+	if c.ex.SamplingTools && !c.ClientHas("sampling", "context") {
+		s.IncludeContext = ""
+	}
+	err := checkSampling(&s)
+	if err == nil {
+		q.params = s.AppendRevision(nil, c.ex.Features.Revision)
+	}
+	q.take = func(text []byte) error {
+		res := new(mcp.CreateMessageResult)
+		if err := res.UnmarshalJSON(text); err != nil {
+			return err
+		}
+		if err := checkRole(res.Role); err != nil {
+			return err
+		}
+		r.value = res
+		return nil
+	}
+	qs.add(q, err)
+	return r
+}
+
+var (
+	errMaxTokens   = errors.New("maxTokens must be more than 0")
+	errNoMessages  = errors.New("it needs messages")
+	errBlocks      = errors.New("it needs content")
+	errMixed       = errors.New("a message with the results of tools holds nothing else")
+	errToolUser    = errors.New("results of tools come from the user, uses from the assistant")
+	errBlockKind   = errors.New("a sampling message has text, images, audio, uses of tools and their results")
+	errIncluded    = errors.New("includeContext must be none, thisServer or allServers")
+	errChoice      = errors.New("toolChoice.mode must be auto, required or none")
+	errTemperature = errors.New("temperature must be a finite number that is not negative")
+	errPreferences = errors.New("the priorities in modelPreferences must be from 0 to 1")
+)
+
+func checkRole(r mcp.Role) error {
+	if r != mcp.RoleUser && r != mcp.RoleAssistant {
+		return fmt.Errorf("role %q: there are user and assistant", clip(string(r)))
+	}
+	return nil
+}
+
+// checkSampling checks what clients have to refuse.
+func checkSampling(p *mcp.CreateMessageRequestParams) error {
+	switch {
+	case p.MaxTokens <= 0:
+		return errMaxTokens
+	case len(p.Messages) == 0:
+		return errNoMessages
+	case p.Task != nil:
+		return errAskTask
+	case p.Temperature != nil && !(*p.Temperature >= 0 && *p.Temperature < 1e9):
+		return errTemperature
+	case !inRange(p.ModelPreferences):
+		return errPreferences
+	}
+	switch p.IncludeContext {
+	case "", mcp.IncludeContextNone, mcp.IncludeContextThisServer, mcp.IncludeContextAllServers:
+	default:
+		return errIncluded
+	}
+	if p.ToolChoice != nil {
+		switch p.ToolChoice.Mode {
+		case "", mcp.ToolChoiceAuto, mcp.ToolChoiceRequired, mcp.ToolChoiceNone:
+		default:
+			return errChoice
+		}
+	}
+	for i := range p.Tools {
+		if err := checkSampledTool(&p.Tools[i]); err != nil {
+			return fmt.Errorf("tools[%d]: %w", i, err)
+		}
+	}
+	if err := mcp.CheckMeta(p.Meta); err != nil {
+		return err
+	}
+	if p.Metadata != nil {
+		if err := checkObject(p.Metadata); err != nil {
+			return fmt.Errorf("metadata: %w", err)
+		}
+	}
+	return checkConversation(p.Messages)
+}
+
+func inRange(p *mcp.ModelPreferences) bool {
+	if p == nil {
+		return true
+	}
+	for _, f := range []*float64{p.CostPriority, p.SpeedPriority, p.IntelligencePriority} {
+		if f != nil && !(*f >= 0 && *f <= 1) { // nor NaN
+			return false
+		}
+	}
+	return true
+}
+
+func checkSampledTool(t *mcp.Tool) error {
+	if t.Name == "" {
+		return errNoName
+	}
+	v, err := schema.Compile(t.InputSchema, func([]byte) (func([]byte) error, error) { return func([]byte) error { return nil }, nil })
+	if err != nil {
+		return fmt.Errorf("input schema: %w", err)
+	}
+	if !isObjectSchema(v.JSON()) {
+		return errNotObject
+	}
+	return nil
+}
+
+// usesTools reports whether tools are spoken of, which not all clients understand.
+func usesTools(messages []mcp.SamplingMessage) bool {
+	for i := range messages {
+		for _, block := range messages[i].Content {
+			switch block.(type) {
+			case mcp.ToolUseContent, *mcp.ToolUseContent, mcp.ToolResultContent, *mcp.ToolResultContent:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkConversation checks that each use of a tool is answered by the next message, which then holds results and nothing else
+// (https://modelcontextprotocol.io/specification/2026-07-28/client/sampling#message-content-constraints).
+func checkConversation(messages []mcp.SamplingMessage) error {
+	var open map[string]bool // uses in the message before
+	for i := range messages {
+		uses, results, err := checkMessage(&messages[i])
+		if err != nil {
+			return fmt.Errorf("messages[%d]: %w", i, err)
+		}
+		for _, id := range results {
+			if !open[id] {
+				return fmt.Errorf("messages[%d]: the result of a tool for %q, which the message before does not ask for, or twice", i, clip(id))
+			}
+			delete(open, id)
+		}
+		for id := range open {
+			return fmt.Errorf("messages[%d]: the use of a tool %q in the message before has no result", i, clip(id))
+		}
+		open = make(map[string]bool, len(uses))
+		for _, id := range uses {
+			if id == "" || open[id] {
+				return fmt.Errorf("messages[%d]: uses of tools need an id each", i)
+			}
+			open[id] = true
+		}
+	}
+	for id := range open {
+		return fmt.Errorf("messages[%d]: the use of a tool %q has no result", len(messages)-1, clip(id))
+	}
+	return nil
+}
+
+// checkMessage checks a message by itself and returns the uses of tools and the results in it.
+func checkMessage(m *mcp.SamplingMessage) (uses, results []string, err error) {
+	if err := checkRole(m.Role); err != nil {
+		return nil, nil, err
+	}
+	if len(m.Content) == 0 {
+		return nil, nil, errBlocks
+	}
+	for k, block := range m.Content {
+		block, err := mcp.CheckContent(block)
+		if err != nil {
+			return nil, nil, fmt.Errorf("content[%d]: %w", k, err)
+		}
+		switch v := block.(type) {
+		case mcp.TextContent, mcp.ImageContent, mcp.AudioContent, mcp.UnknownContent:
+		case mcp.ToolUseContent:
+			uses = append(uses, v.ID)
+		case mcp.ToolResultContent:
+			results = append(results, v.ToolUseID)
+		default:
+			return nil, nil, fmt.Errorf("content[%d]: %w", k, errBlockKind)
+		}
+	}
+	switch {
+	case len(results) > 0 && len(results) < len(m.Content):
+		return nil, nil, errMixed
+	case len(uses) > 0 && m.Role != mcp.RoleAssistant, len(results) > 0 && m.Role != mcp.RoleUser:
+		return nil, nil, errToolUser
+	}
+	return uses, results, nil
+}

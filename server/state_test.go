@@ -1,0 +1,432 @@
+package server_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+// secret returns a secret that stands for a random one.
+func secret(n byte) []byte {
+	s := make([]byte, 32)
+	for i := range s {
+		s[i] = n + byte(i)
+	}
+	return s
+}
+
+func stateKeys(t testing.TB, secrets ...[]byte) *server.StateKeys {
+	t.Helper()
+	k, err := server.NewStateKeys(secrets...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// A careful server counts the runs of its handlers. Its tools t and u, its prompt p and its resource test:r ask for a name.
+func careful(t testing.TB, opts *server.Options, runs *int) *server.Server {
+	t.Helper()
+	ask := func(ctx context.Context) (string, error) {
+		*runs++
+		c := server.CallOf(ctx)
+		who, err := c.Elicit(ctx, "who", nameForm)
+		if err != nil {
+			return "", err
+		}
+		return string(who.Content), nil
+	}
+	srv := withTool(t, opts, func(c *server.Call) (string, error) { return ask(c) })
+	addTool(t, srv, "u", func(c *server.Call) (string, error) { return ask(c) })
+	if err := server.AddResource(srv, mcp.Resource{URI: "test:r", Name: "r"}, ask); err != nil {
+		t.Fatal(err)
+	}
+	return srv
+}
+
+const who = `{"who":` + alice + `}`
+
+const startOver = "invalid params: params.requestState is not valid for this request, or not any more: start over without requestState and inputResponses"
+
+// refused reports an error unless the request is refused as one with a state that is not the server's, before a handler ran.
+func refused(t *testing.T, what string, c *respondent, runs *int, method, params string) {
+	t.Helper()
+	before := *runs
+	r, err := c.request(t.Context(), method, params)
+	if r != nil || code(err) != jsonrpc.CodeInvalidParams || !strings.Contains(err.Error(), startOver) || !strings.Contains(err.Error(), ": "+startOver) {
+		t.Errorf("%s: got %+v, %v; want the error %q", what, r, err, startOver)
+	}
+	if *runs != before {
+		t.Errorf("%s: the handler ran", what)
+	}
+}
+
+// TestForeignState brings states that were not given for the request.
+//
+// Spec: S108 S109 S110 S182 S189
+func TestForeignState(t *testing.T) {
+	runs := 0
+	keys := stateKeys(t, secret(1))
+	srv := careful(t, &server.Options{StateKeys: keys}, &runs)
+	as := func(srv *server.Server, id string) *respondent {
+		return respondAs(t, server.WithPrincipal(context.Background(), &server.Principal{ID: id}), srv, modern, everything)
+	}
+	c := as(srv, "alice")
+	const with = `{"name":"t","arguments":{"a":[1,{"b":"c"}]}}`
+	first, err := c.request(t.Context(), "tools/call", with)
+	if err != nil || first.ResultType != "input_required" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	state := first.state()
+
+	refused(t, "another principal", as(srv, "bob"), &runs, "tools/call", retry(with, who, state))
+	refused(t, "nobody", as(srv, ""), &runs, "tools/call", retry(with, who, state))
+	refused(t, "another tool", c, &runs, "tools/call", retry(strings.Replace(with, `"t"`, `"u"`, 1), who, state))
+	refused(t, "another method", c, &runs, "resources/read", retry(`{"uri":"test:r"}`, who, state))
+	for _, args := range []string{`{}`, `{"a":[1,{"b":"C"}]}`, `{"a":[1,{"b":"c"}],"d":1}`, `{"a":[1,{"b":"c","d":0}]}`, `{"a":["1",{"b":"c"}]}`} {
+		refused(t, "arguments "+args, c, &runs, "tools/call", retry(`{"name":"t","arguments":`+args+`}`, who, state))
+	}
+	refused(t, "no arguments", c, &runs, "tools/call", retry(`{"name":"t"}`, who, state))
+	refused(t, "one more parameter", c, &runs, "tools/call", retry(strings.Replace(with, `{`, `{"x":1,`, 1), who, state))
+	refused(t, "another server with the same keys", as(careful(t, &server.Options{StateKeys: keys, Title: "x"}, &runs), "bob"), &runs, "tools/call", retry(with, who, state))
+	other := server.New("other", "1", &server.Options{StateKeys: keys})
+	addTool(t, other, "t", func(*server.Call) (string, error) { runs++; return "", nil })
+	refused(t, "a server with another name", as(other, "alice"), &runs, "tools/call", retry(with, who, state))
+	refused(t, "a server with its own keys", as(careful(t, nil, &runs), "alice"), &runs, "tools/call", retry(with, who, state))
+
+	// It is still good for what it was given for, however the client writes that.
+	for _, same := range []string{with, `{"arguments": {"a" : [1, {"b":"c"}]}, "name":"t"}`} {
+		if r, err := c.request(t.Context(), "tools/call", retry(same, who, state)); err != nil || r.text() != `{"name":"Alice"}` {
+			t.Errorf("%s: %+v, %v", same, r, err)
+		}
+	}
+}
+
+// TestTamperedState changes a state.
+//
+// Spec: S108 S109 S110 S191
+func TestTamperedState(t *testing.T) {
+	runs := 0
+	c := respond(t, careful(t, nil, &runs), modern, everything)
+	first, err := c.request(t.Context(), "tools/call", callT)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := first.state()
+	box, err := base64.RawURLEncoding.DecodeString(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+	for _, i := range []int{0, 1, 8, 9, 32, 33, len(box) / 2, len(box) - 17, len(box) - 16, len(box) - 1} {
+		for bit := range 8 {
+			flipped := append([]byte{}, box...)
+			flipped[i] ^= 1 << bit
+			refused(t, fmt.Sprintf("bit %d of byte %d", bit, i), c, &runs, "tools/call", retry(callT, who, again(flipped)))
+		}
+	}
+	unknown := append([]byte{}, box...)
+	copy(unknown[1:9], "12345678")
+	for what, text := range map[string]string{
+		"an unknown key": again(unknown), "cut": state[:len(state)-1], "cut in half": state[:len(state)/2], "cut to a letter": state[:1], "longer": state + "A",
+		"a suffix": state + "-TAMPERED", "padded": state + "=", "plain JSON": `{\"Rounds\":0}`, "blank": " ", "a line break": state + `\n`, "too long": strings.Repeat("A", 300_000),
+		"nothing but base64": strings.Repeat("A", 200), "twice": state + state, "another alphabet": strings.Repeat("+/", 50),
+	} {
+		refused(t, what, c, &runs, "tools/call", strings.TrimSuffix(callT, "}")+`,"inputResponses":`+who+`,"requestState":"`+text+`"}`)
+	}
+	refused(t, "empty", c, &runs, "tools/call", strings.TrimSuffix(callT, "}")+`,"inputResponses":`+who+`,"requestState":""}`)
+	refused(t, "without answers", c, &runs, "tools/call", retry(callT, "", state[:len(state)-2]))
+	for _, kind := range []string{"1", "{}", "true", "[]"} {
+		_, err := c.request(t.Context(), "tools/call", strings.TrimSuffix(callT, "}")+`,"requestState":`+kind+`}`)
+		if code(err) != jsonrpc.CodeInvalidParams || !strings.Contains(err.Error(), "must be a string") {
+			t.Errorf("state %s: %v", kind, err)
+		}
+	}
+	if r, err := c.request(t.Context(), "tools/call", retry(callT, who, state)); err != nil || r.text() != `{"name":"Alice"}` {
+		t.Errorf("the state itself: %+v, %v", r, err)
+	}
+}
+
+// TestStateExpires lets the time of a state run out.
+//
+// Spec: S110
+func TestStateExpires(t *testing.T) {
+	for _, tt := range []struct {
+		option, life time.Duration
+	}{{0, 10 * time.Minute}, {time.Hour, time.Hour}, {time.Second, time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			runs := 0
+			c := respond(t, careful(t, &server.Options{StateTTL: tt.option}, &runs), modern, everything)
+			first, err := c.request(t.Context(), "tools/call", callT)
+			if err != nil {
+				t.Fatal(err)
+			}
+			elapse(tt.life - time.Millisecond)
+			if r, err := c.request(t.Context(), "tools/call", retry(callT, who, first.state())); err != nil || r.text() != `{"name":"Alice"}` {
+				t.Errorf("%v: %+v, %v", tt.option, r, err)
+			}
+			elapse(time.Millisecond)
+			refused(t, "expired", c, &runs, "tools/call", retry(callT, who, first.state()))
+		})
+	}
+}
+
+// TestStateRotation has two servers share keys, one of which is replaced meanwhile: no round has to go to where the last one was.
+func TestStateRotation(t *testing.T) {
+	runs := 0
+	old, fresh := secret(1), secret(2)
+	near, far := stateKeys(t, old), stateKeys(t, old)
+	a := respond(t, careful(t, &server.Options{StateKeys: near}, &runs), modern, everything)
+	b := respond(t, careful(t, &server.Options{StateKeys: far}, &runs), modern, everything)
+	ask := func(c *respondent) string {
+		r, err := c.request(t.Context(), "tools/call", callT)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.state()
+	}
+	finish := func(step string, c *respondent, state string) {
+		t.Helper()
+		if r, err := c.request(t.Context(), "tools/call", retry(callT, who, state)); err != nil || r.text() != `{"name":"Alice"}` {
+			t.Errorf("%s: %+v, %v", step, r, err)
+		}
+	}
+	replace := func(k *server.StateKeys, secrets ...[]byte) {
+		if err := k.Replace(secrets...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := ask(a)
+	finish("shared", b, first)
+	replace(near, old, fresh)
+	replace(far, old, fresh)
+	replace(near, fresh, old)
+	second := ask(a)
+	finish("new, at the other", b, second)
+	replace(far, fresh, old)
+	finish("old, at the other", b, first)
+	replace(near, fresh)
+	replace(far, fresh)
+	finish("new, when the old one is gone", b, second)
+	refused(t, "old, when it is gone", b, &runs, "tools/call", retry(callT, who, first))
+
+	for _, bad := range [][][]byte{nil, {old[:31]}, {old, old}} {
+		if err := near.Replace(bad...); err == nil {
+			t.Errorf("Replace(%x): no error", bad)
+		}
+		if _, err := server.NewStateKeys(bad...); err == nil {
+			t.Errorf("NewStateKeys(%x): no error", bad)
+		}
+	}
+	finish("after what failed", a, second)
+}
+
+// TestMaxRounds has a handler that is never content.
+func TestMaxRounds(t *testing.T) {
+	for _, tt := range []struct{ option, rounds int }{{0, 8}, {1, 1}, {3, 3}} {
+		asks := 0
+		c := respond(t, withTool(t, &server.Options{MaxRounds: tt.option}, func(c *server.Call) (string, error) {
+			for i := 0; ; i++ {
+				if _, err := c.Elicit(c, fmt.Sprint("again ", i), nameForm); err != nil {
+					return "", err
+				}
+				asks++
+			}
+		}), modern, everything)
+		c.answer = fixed(answers)
+		_, err := c.tool()
+		if code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "Options.MaxRounds") || c.rounds != tt.rounds {
+			t.Errorf("MaxRounds %d: %d rounds, %v", tt.option, c.rounds, err)
+		}
+	}
+}
+
+// TestMaxStateBytes has handlers that remember more than a state may hold.
+func TestMaxStateBytes(t *testing.T) {
+	for _, tt := range []struct {
+		option, size int
+		fits         bool
+	}{{0, 190_000, true}, {0, 200_000, false}, {1000, 100, true}, {1000, 1000, false}} {
+		c := respond(t, withTool(t, &server.Options{MaxStateBytes: tt.option}, func(c *server.Call) (string, error) {
+			text, err := server.Once(c, "text", func(context.Context) (string, error) { return strings.Repeat("x", tt.size), nil })
+			if err != nil {
+				return "", err
+			}
+			_, err = c.Elicit(c, "who", nameForm)
+			return fmt.Sprint(len(text)), err
+		}), modern, everything)
+		c.answer = fixed(answers)
+		got, err := c.tool()
+		if tt.fits && (err != nil || got != fmt.Sprint(tt.size)) || !tt.fits && (code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "Options.MaxStateBytes")) {
+			t.Errorf("%d bytes, MaxStateBytes %d: %q, %v", tt.size, tt.option, got, err)
+		}
+	}
+}
+
+// TestInputResponses brings answers of all kinds.
+func TestInputResponses(t *testing.T) {
+	runs := 0
+	c := respond(t, careful(t, nil, &runs), modern, everything)
+	first, err := c.request(t.Context(), "tools/call", callT)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, answers string
+		want          string // result; keys of what is asked behind "ask"; or part of an error
+	}{
+		{"the answer", who, `{"name":"Alice"}`},
+		{"others besides", `{"x":1,"who":` + alice + `,"y":null}`, `{"name":"Alice"}`},
+		{"another key", `{"wrong_key":` + alice + `}`, "ask who"},
+		{"none", `{}`, "ask who"},
+		{"absent", ``, "ask who"},
+		{"null", `null`, "ask who"},
+		{"an array", `[]`, "must be an object"},
+		{"a number", `1`, "must be an object"},
+		{"a number for an answer", `{"who":12345}`, "expected an object"},
+		{"null for an answer", `{"who":null}`, "expected an object"},
+		{"no action", `{"who":{}}`, `inputResponses["who"]: action`},
+		{"unknown action", `{"who":{"action":"perhaps"}}`, "action must be accept, decline or cancel"},
+		{"action of a wrong type", `{"who":{"action":1}}`, "action"},
+		{"content of a wrong type", `{"who":{"action":"accept","content":[]}}`, "content"},
+		{"no content", `{"who":{"action":"accept"}}`, "the content is missing"},
+		{"content that does not fit", `{"who":{"action":"accept","content":{"name":1}}}`, "content.name: expected string"},
+		{"content that lacks something", `{"who":{"action":"accept","content":{}}}`, "content: missing required property"},
+		{"an answer to another question", `{"who":` + home + `}`, "action"},
+		{"twice", `{"who":` + alice + `,"who":{"action":"decline"}}`, "stands there twice"},
+		{"wrapped in a response", `{"who":{"jsonrpc":"2.0","id":1,"result":` + alice + `}}`, "action"},
+	} {
+		for _, state := range []string{first.state(), ""} {
+			r, err := c.request(t.Context(), "tools/call", retry(callT, tt.answers, state))
+			var got string
+			switch {
+			case err != nil && code(err) != jsonrpc.CodeInvalidParams:
+				t.Errorf("%s: %v", tt.name, err)
+			case err != nil:
+				if got = err.Error(); strings.Contains(got, tt.want) {
+					got = tt.want
+				}
+			case r.ResultType == "input_required":
+				got = "ask " + r.keys()
+			default:
+				got = r.text()
+			}
+			if got != tt.want {
+				t.Errorf("%s, with a state of %d bytes: got %q, want %q", tt.name, len(state), got, tt.want)
+			}
+		}
+	}
+}
+
+// TestMalformedAnswersComeFirst shows that a handler does not run if an answer can be seen to be none before.
+func TestMalformedAnswersComeFirst(t *testing.T) {
+	for key, answer := range map[string]string{"who": `{"action":"no"}`, "sum": `{"role":"assistant"}`, "where": `{"roots":[{}]}`} {
+		runs := 0
+		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) { runs++; return askAll(c) }), modern, everything)
+		first, err := c.request(t.Context(), "tools/call", callT)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.request(t.Context(), "tools/call", retry(callT, fmt.Sprintf("{%q:%s}", key, answer), first.state()))
+		if code(err) != jsonrpc.CodeInvalidParams || runs != 1 {
+			t.Errorf("%s: %v after %d runs", key, err, runs)
+		}
+	}
+}
+
+// TestPartialAnswers answers one of three questions, then the others: earlier answers are remembered, and do not have to come again.
+//
+// Spec: S107
+func TestPartialAnswers(t *testing.T) {
+	c := respond(t, withTool(t, nil, askAll), modern, everything)
+	state := ""
+	for i, step := range []struct{ answers, asks string }{
+		{"", "sum where who"},
+		{`{"sum":` + four + `}`, "where who"},
+		{`{"sum":` + strings.Replace(four, `"m"`, `"other"`, 1) + `,"where":` + home + `}`, "who"}, // sum is not open any more
+		{who, ""},
+	} {
+		r, err := c.request(t.Context(), "tools/call", retry(callT, step.answers, state))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.keys() != step.asks {
+			t.Errorf("round %d asks for %q, want %q", i, r.keys(), step.asks)
+		}
+		if step.asks == "" && r.text() != `{"name":"Alice"}m1` {
+			t.Errorf("got %q", r.text())
+		}
+		if r.state() == state && state != "" {
+			t.Error("two rounds have the same state")
+		}
+		state = r.state()
+	}
+}
+
+// TestChangedQuestion asks something else under the same key when it runs again: the answer to the first is none to the second.
+func TestChangedQuestion(t *testing.T) {
+	message := "Delete 3 files?"
+	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+		p := *nameForm
+		p.Message = message
+		_, err := c.Elicit(c, "sure", &p)
+		return "deleted", err
+	}), modern, everything)
+	first, err := c.request(t.Context(), "tools/call", callT)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message = "Delete 4 files?"
+	second, err := c.request(t.Context(), "tools/call", retry(callT, `{"sure":`+alice+`}`, first.state()))
+	if err != nil || second.ResultType != "input_required" || !strings.Contains(second.Text, message) {
+		t.Fatalf("%+v, %v", second, err)
+	}
+	if r, err := c.request(t.Context(), "tools/call", retry(callT, `{"sure":`+alice+`}`, second.state())); err != nil || r.text() != "deleted" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestStateSaysNothing looks for what is remembered in the state.
+//
+// Spec: S191
+func TestStateSaysNothing(t *testing.T) {
+	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+		if _, err := server.Once(c, "password", func(context.Context) (string, error) { return "hunter2", nil }); err != nil {
+			return "", err
+		}
+		return "", errorOf(c.Roots(c, "roots"))
+	}), modern, everything)
+	r, err := c.request(t.Context(), "tools/call", callT)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := base64.RawURLEncoding.DecodeString(r.state())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"hunter2", "password", "roots", "Rounds"} {
+		if strings.Contains(string(plain), word) {
+			t.Errorf("%q can be read in the state", word)
+		}
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }
+
+// TestLegacyIgnoresModernParams shows that a legacy request has no rounds.
+func TestLegacyIgnoresModernParams(t *testing.T) {
+	c := respond(t, withTool(t, nil, askAll), "2025-11-25", everything)
+	c.answer = fixed(answers)
+	r, err := c.request(t.Context(), "tools/call", retry(callT, `[1]`, "x"))
+	if err != nil || r.text() != `{"name":"Alice"}m1` || len(c.takeAsked()) != 3 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
