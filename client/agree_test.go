@@ -1,0 +1,488 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+var (
+	onlyLegacy = []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125}
+	onlyModern = []mcp.Revision{mcp.Revision20260728}
+)
+
+// probeFails makes a server that answers the probe with an error and then shakes hands.
+func probeFails(code jsonrpc.Code, data string) func(*script) {
+	return func(s *script) {
+		s.refuse(s.expect("server/discover"), code, data)
+		s.shakesHands(legacyDate)
+		s.expectEnd()
+	}
+}
+
+// TestAgreement: what the client makes of how servers open.
+func TestAgreement(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		opts    Options
+		scripts []func(*script)
+		want    mcp.Revision
+		takes   time.Duration
+	}{
+		{name: "modern", want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+			s.discovers()
+			s.expectEnd()
+		}}},
+		{name: "modern only", opts: Options{Revisions: onlyModern}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+			s.discovers()
+			s.expectEnd()
+		}}},
+		{name: "dual-era server", want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+			s.answer(s.expect("server/discover"), discovered("2024-11-05", "2027-01-01", modernDate, legacyDate))
+			s.expectEnd()
+		}}},
+		// Spec: C33
+		{name: "method not found", want: mcp.Revision20251125, scripts: []func(*script){probeFails(-32601, "")}},
+		{name: "invalid params", want: mcp.Revision20251125, scripts: []func(*script){probeFails(-32602, `{"supported":["2026-07-28"]}`)}},
+		{name: "invalid request", want: mcp.Revision20251125, scripts: []func(*script){probeFails(-32600, "")}},
+		{name: "internal error", want: mcp.Revision20251125, scripts: []func(*script){probeFails(-32603, "")}},
+		{name: "server error", want: mcp.Revision20251125, scripts: []func(*script){probeFails(-32000, `"not initialized"`)}},
+		{name: "draft's number", want: mcp.Revision20251125, scripts: []func(*script){probeFails(-32004, `{"supported":["2026-07-28"],"requested":"x"}`)}},
+		{name: "application's number", want: mcp.Revision20251125, scripts: []func(*script){probeFails(1, "")}},
+		{name: "a result that is none", want: mcp.Revision20251125, scripts: []func(*script){func(s *script) {
+			s.answer(s.expect("server/discover"), "{}")
+			s.shakesHands(legacyDate)
+			s.expectEnd()
+		}}},
+		{name: "a result of another type", want: mcp.Revision20251125, scripts: []func(*script){func(s *script) {
+			s.answer(s.expect("server/discover"), strings.Replace(discovered(modernDate), "complete", "input_required", 1))
+			s.shakesHands(legacyDate)
+			s.expectEnd()
+		}}},
+		{name: "no message at all", want: mcp.Revision20251125, scripts: []func(*script){func(s *script) {
+			m := s.expect("server/discover")
+			s.send("Error: unknown method")
+			s.send(`{"jsonrpc":"2.0","id":%s,"result":{},"error":{}}`, m.ID)
+			s.shakesHands(legacyDate)
+			s.expectEnd()
+		}}},
+		{name: "silence", want: mcp.Revision20251125, takes: 5 * time.Second, scripts: []func(*script){func(s *script) {
+			m := s.expect("server/discover")
+			i := s.expect("initialize")
+			s.answer(m, discovered(modernDate)) // too late, and the id is nobody's any more
+			s.answer(i, initialized(legacyDate))
+			s.expect("notifications/initialized")
+			s.expectEnd()
+		}}},
+		{name: "silence, with another timeout", opts: Options{ProbeTimeout: time.Minute}, want: mcp.Revision20251125, takes: time.Minute, scripts: []func(*script){func(s *script) {
+			s.expect("server/discover")
+			s.shakesHands(legacyDate)
+			s.expectEnd()
+		}}},
+		{name: "a slow modern server", want: mcp.Revision20260728, takes: 5 * time.Second, scripts: []func(*script){func(s *script) {
+			late := s.expect("server/discover")
+			i := s.expect("initialize")
+			s.answer(late, discovered(modernDate))
+			s.refuse(i, -32601, "")
+			s.discovers()
+			s.expectEnd()
+		}}},
+		{name: "killed by the probe", want: mcp.Revision20251125, scripts: []func(*script){
+			func(s *script) { s.expect("server/discover") },
+			func(s *script) { s.shakesHands(legacyDate); s.expectEnd() },
+		}},
+		{name: "killed by the probe after an answer", want: mcp.Revision20251125, scripts: []func(*script){
+			func(s *script) { s.refuse(s.expect("server/discover"), -32600, "") },
+			func(s *script) { s.shakesHands(legacyDate); s.expectEnd() },
+		}},
+		{name: "made dumb by the probe", want: mcp.Revision20251125, takes: 35 * time.Second, scripts: []func(*script){
+			func(s *script) { s.expect("server/discover"); s.expect("initialize"); s.expectEnd() },
+			func(s *script) { s.shakesHands(legacyDate); s.expectEnd() },
+		}},
+		{name: "another modern version is wanted", want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("server/discover"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
+			s.discovers()
+			s.expectEnd()
+		}}},
+		{name: "unsupported version, legacy ones are", want: mcp.Revision20250618, scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("server/discover"), -32022, `{"supported":["2025-06-18","2024-11-05","2099-01-01"],"requested":"2026-07-28"}`)
+			if got := memberOf(s.t, s.shakesHands("2025-06-18"), "protocolVersion"); got != `"2025-06-18"` {
+				s.fail("initialize with %s", got)
+			}
+			s.expectEnd()
+		}}},
+		{name: "only legacy versions discovered", want: mcp.Revision20250326, scripts: []func(*script){func(s *script) {
+			s.answer(s.expect("server/discover"), discovered("2025-03-26"))
+			s.shakesHands("2025-03-26")
+			s.expectEnd()
+		}}},
+		// Spec: C26 C27
+		{name: "legacy only", opts: Options{Revisions: onlyLegacy[:3]}, want: mcp.Revision20250618, scripts: []func(*script){func(s *script) {
+			if got := memberOf(s.t, s.shakesHands("2025-06-18"), "protocolVersion"); got != `"2025-06-18"` {
+				s.fail("initialize with %s", got)
+			}
+			s.expectEnd()
+		}}},
+		{name: "the server chooses an older one", opts: Options{Revisions: onlyLegacy}, want: mcp.Revision20241105, scripts: []func(*script){func(s *script) {
+			s.shakesHands("2024-11-05")
+			s.expectEnd()
+		}}},
+		{name: "versions in an error", opts: Options{Revisions: onlyLegacy}, want: mcp.Revision20250326, scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("initialize"), -32602, `{"supported":["2025-03-26"],"requested":"2025-11-25"}`)
+			s.shakesHands("2025-03-26")
+			s.expectEnd()
+		}}},
+		{name: "known to be legacy", opts: Options{Known: &Verdict{Revision: mcp.Revision20250618}}, want: mcp.Revision20250618, scripts: []func(*script){func(s *script) {
+			s.shakesHands("2025-06-18")
+			s.expectEnd()
+		}}},
+		{name: "wrongly known to be legacy", opts: Options{Known: &Verdict{Revision: mcp.Revision20250618}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("initialize"), -32601, "")
+			s.discovers()
+			s.expectEnd()
+		}}},
+		{name: "known to be legacy, modern now", opts: Options{Known: &Verdict{Revision: mcp.Revision20250618}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-06-18"}`)
+			s.discovers()
+			s.expectEnd()
+		}}},
+		{name: "known to be modern, and nothing else", opts: Options{Known: &Verdict{Revision: mcp.Revision20260728}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+			s.discovers()
+			s.expectEnd()
+		}}},
+		{name: "known to be modern", opts: Options{Known: &Verdict{Revision: mcp.Revision20260728, Server: mcp.Implementation{Name: "script", Version: "7"}, Instructions: "be nice"}},
+			want: mcp.Revision20260728, scripts: []func(*script){func(s *script) { s.expectEnd() }}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				c, err := Dial(t.Context(), plays(t, tt.scripts...), &tt.opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if c.Revision() != tt.want || c.Modern() != tt.want.Modern() {
+					t.Errorf("speaks %v, want %v", c.Revision(), tt.want)
+				}
+				if c.ServerInfo().Name != "script" || c.Instructions() != "be nice" || c.Verdict().Revision != tt.want {
+					t.Errorf("server %+v, %q, %+v", c.ServerInfo(), c.Instructions(), c.Verdict())
+				}
+				if d := time.Since(began); d != tt.takes {
+					t.Errorf("took %v, want %v", d, tt.takes)
+				}
+			})
+		})
+	}
+}
+
+// TestNoAgreement: what Dial fails with.
+func TestNoAgreement(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		opts    Options
+		scripts []func(*script)
+		want    string
+		check   func(error) bool
+	}{
+		{name: "modern client, legacy server", opts: Options{Revisions: onlyModern}, scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("server/discover"), -32601, "")
+			s.expectEnd()
+		}}, want: "client speaks [2026-07-28], the server an older one", check: is[*IncompatibleError]},
+		{name: "modern client, server that answers anything", opts: Options{Revisions: onlyModern}, scripts: []func(*script){func(s *script) {
+			s.answer(s.expect("server/discover"), "{}")
+			s.expectEnd()
+		}}, want: "supportedVersions is missing", check: is[*IncompatibleError]},
+		{name: "modern client, silent server", opts: Options{Revisions: onlyModern}, scripts: []func(*script){func(s *script) {
+			s.expect("server/discover")
+			s.expectEnd()
+		}}, want: "call server/discover: no answer within 30s (see Options.HandshakeTimeout)", check: is[*TimeoutError]},
+		{name: "legacy client, modern server", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-11-25"}`)
+			s.expectEnd()
+		}}, want: "the server [2026-07-28]", check: is[*IncompatibleError]},
+		{name: "legacy client, modern server that does not say so", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("initialize"), -32601, "")
+			s.expectEnd()
+		}}, want: "call initialize: no (-32601)", check: IsPeer},
+		{name: "versions of the future", scripts: []func(*script){func(s *script) {
+			s.answer(s.expect("server/discover"), discovered("2030-01-01", "2031-01-01"))
+			s.expectEnd()
+		}}, want: "the server [2030-01-01 2031-01-01]", check: is[*IncompatibleError]},
+		{name: "versions of the future in an error", scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("server/discover"), -32022, `{"supported":["2030-01-01"],"requested":"2026-07-28"}`)
+			s.expectEnd()
+		}}, want: "the server [2030-01-01]", check: is[*IncompatibleError]},
+		{name: "never satisfied", scripts: []func(*script){func(s *script) {
+			for range maxTries {
+				s.refuse(s.expect("server/discover"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
+			}
+			s.expectEnd()
+		}}, want: "no agreement on a revision after 3 tries", check: is[*ProtocolError]},
+		{name: "never satisfied, legacy", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
+			for range maxTries {
+				s.refuse(s.expect("initialize"), -32602, `{"supported":["2025-03-26"],"requested":"2025-03-26"}`)
+			}
+			s.expectEnd()
+		}}, want: "no agreement on a revision after 3 tries", check: is[*ProtocolError]},
+		{name: "modern error", scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("server/discover"), -32021, `{"requiredCapabilities":{"sampling":{}}}`)
+			s.expectEnd()
+		}}, want: "-32021", check: IsPeer},
+		{name: "another modern error", scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("server/discover"), -32020, "")
+			s.expectEnd()
+		}}, want: "-32020", check: IsPeer},
+		// Spec: C28
+		{name: "the server chooses what the client does not speak", opts: Options{Revisions: onlyLegacy[1:]}, scripts: []func(*script){func(s *script) {
+			s.answer(s.expect("initialize"), initialized("2024-11-05"))
+			s.expectEnd()
+		}}, want: "the server [2024-11-05]", check: is[*IncompatibleError]},
+		{name: "the server chooses a modern version", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
+			s.answer(s.expect("initialize"), initialized("2026-07-28"))
+			s.expectEnd()
+		}}, want: "the server [2026-07-28]", check: is[*IncompatibleError]},
+		{name: "no version", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
+			s.answer(s.expect("initialize"), `{"capabilities":{}}`)
+			s.expectEnd()
+		}}, want: "protocolVersion is missing", check: is[*ProtocolError]},
+		{name: "capabilities of a wrong type", scripts: []func(*script){func(s *script) {
+			s.answer(s.expect("server/discover"), `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":"yes"}}}`)
+			s.expectEnd()
+		}}, want: "tools.listChanged", check: is[*ProtocolError]},
+		{name: "neither era", scripts: []func(*script){func(s *script) {
+			s.refuse(s.expect("server/discover"), -32601, "")
+			s.refuse(s.expect("initialize"), -32601, "")
+			s.expectEnd()
+		}}, want: "call initialize: no (-32601)", check: IsPeer},
+		{name: "silent throughout", scripts: []func(*script){
+			func(s *script) { s.expect("server/discover"); s.expect("initialize"); s.expectEnd() },
+			func(s *script) { s.expect("initialize"); s.expectEnd() },
+		}, want: "call initialize: no answer within 30s", check: is[*TimeoutError]},
+		{name: "killed by the probe, and there is no other", scripts: []func(*script){func(s *script) { s.expect("server/discover") }},
+			want: "did not get over being probed", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
+		{name: "killed by everything", scripts: []func(*script){
+			func(s *script) { s.expect("server/discover") },
+			func(s *script) { s.expect("initialize") },
+		}, want: "call initialize: connection closed", check: isLost},
+		{name: "nobody there", want: "there is no script", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, err := Dial(t.Context(), plays(t, tt.scripts...), &tt.opts)
+				if err == nil {
+					c.Close()
+					t.Fatalf("connected, speaking %v", c.Revision())
+				}
+				if !strings.HasPrefix(err.Error(), "dial: ") || !strings.Contains(err.Error(), tt.want) || !tt.check(err) {
+					t.Errorf("got %v, want something with %q", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// TestOpening: what the client says of itself, in each revision.
+// Spec: C10 C11 C26 C29 C30 C89 C96 C97 C103 C104
+func TestOpening(t *testing.T) {
+	const (
+		info   = `{"name":"me","version":"1"`
+		title  = `,"title":"Me"`
+		more   = `,"description":"D","websiteUrl":"https://example.com"`
+		sample = `"sampling":{"tools":{}}`
+		custom = `"experimental":{"x":{"y":1}}`
+	)
+	opts := Options{
+		Name: "me", Version: "1", Title: "Me", Description: "D", WebsiteURL: "https://example.com",
+		Elicit:      func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return nil, nil },
+		ElicitModes: ElicitForm | ElicitURL,
+		Sample: func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+			return nil, nil
+		},
+		SampleTools:  true,
+		Roots:        func(context.Context) ([]mcp.Root, error) { return nil, nil },
+		Capabilities: map[string]json.RawMessage{"experimental": json.RawMessage("{\"x\":\n{\"y\":1}}")},
+		Extensions:   map[string]json.RawMessage{"io.modelcontextprotocol/tasks": json.RawMessage("{}"), "com.example/x": json.RawMessage(`{"a":1}`)},
+	}
+	const extension = `"extensions":{"com.example/x":{"a":1}}`
+	for _, tt := range []struct {
+		revision, capabilities, info string
+	}{
+		{"2024-11-05", `{` + custom + `,` + extension + `,"roots":{"listChanged":true},"sampling":{}}`, info},
+		{"2025-03-26", `{` + custom + `,` + extension + `,"roots":{"listChanged":true},"sampling":{}}`, info},
+		{"2025-06-18", `{"elicitation":{},` + custom + `,` + extension + `,"roots":{"listChanged":true},"sampling":{}}`, info + title},
+		{"2025-11-25", `{"elicitation":{"form":{},"url":{}},` + custom + `,` + extension + `,"roots":{"listChanged":true},` + sample + `}`, info + title + more},
+		{"2026-07-28", `{"elicitation":{"form":{},"url":{}},` + custom + `,"extensions":{"com.example/x":{"a":1},"io.modelcontextprotocol/tasks":{}},"roots":{},` + sample + `}`, info + title + more},
+	} {
+		t.Run(tt.revision, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, _ := mcp.ParseRevision(tt.revision)
+				o := opts
+				o.Revisions = []mcp.Revision{r}
+				got := make(chan string, 1)
+				c := dial(t, &o, func(s *script) {
+					if r.Modern() {
+						m := s.expect("server/discover")
+						got <- string(m.Params)
+						s.answer(m, discovered(tt.revision))
+					} else {
+						got <- s.shakesHands(tt.revision)
+					}
+					s.expectEnd()
+				})
+				params := <-got
+				version, capabilities, info := "protocolVersion", "capabilities", "clientInfo"
+				if r.Modern() {
+					params = memberOf(t, params, "_meta")
+					version, capabilities, info = mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo
+				}
+				want := []string{`"` + tt.revision + `"`, tt.capabilities, tt.info + "}"}
+				if diff := cmp.Diff(want, []string{memberOf(t, params, version), memberOf(t, params, capabilities), memberOf(t, params, info)}); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				if c.ServerCapabilities().Tools == nil {
+					t.Error("the server's capabilities are lost")
+				}
+			})
+		})
+	}
+}
+
+// TestInitializeNotCancelled: a Dial that is given up hangs up, and says nothing.
+// Spec: C31
+func TestInitializeNotCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := Dial(ctx, plays(t, func(s *script) {
+			s.expect("initialize")
+			s.expectEnd()
+		}), &Options{Revisions: onlyLegacy})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestVerdict: what one client found out spares the next one the probe, also as JSON. What nobody has checked is checked when it seems to be wrong.
+func TestVerdict(t *testing.T) {
+	found := func(t *testing.T) *Verdict {
+		c := dial(t, nil, func(s *script) { s.discovers(); s.expectEnd() })
+		text, err := json.Marshal(c.Verdict())
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := new(Verdict)
+		if err := json.Unmarshal(text, v); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	list := func(s *script) message { return s.expect("tools/list") }
+	for _, tt := range []struct {
+		name    string
+		scripts []func(*script)
+		retry   CallOption
+		want    string // of the call; "" is success
+		after   mcp.Revision
+	}{
+		{"right", []func(*script){func(s *script) {
+			s.answer(list(s), `{"resultType":"complete"}`)
+			s.refuse(list(s), -32601, "") // no reason to doubt any more
+			s.expectEnd()
+		}}, WithRetry(), "", mcp.Revision20260728},
+		{"right, though the first answer is an error", []func(*script){func(s *script) {
+			s.refuse(list(s), -32602, "")
+			s.discovers()
+			s.expectEnd()
+		}}, WithRetry(), "(-32602)", mcp.Revision20260728},
+		{"wrong, and the call can be repeated", []func(*script){
+			func(s *script) {
+				s.refuse(list(s), -32602, "")
+				s.refuse(s.expect("server/discover"), -32602, "")
+				s.expectEnd()
+			},
+			func(s *script) {
+				s.refuse(s.expect("server/discover"), -32602, "")
+				s.shakesHands(legacyDate)
+				s.answer(list(s), "{}")
+				s.expectEnd()
+			},
+		}, WithRetry(), "", mcp.Revision20251125},
+		{"wrong, and the call cannot be repeated", []func(*script){
+			func(s *script) {
+				s.refuse(list(s), -32602, "")
+				s.refuse(s.expect("server/discover"), -32602, "")
+				s.expectEnd()
+			},
+			func(s *script) {
+				s.refuse(s.expect("server/discover"), -32602, "")
+				s.shakesHands(legacyDate)
+				s.expectEnd()
+			},
+		}, WithoutRetry(), "turned out not to speak 2026-07-28", mcp.Revision20251125},
+		{"wrong, and the server died of it", []func(*script){
+			func(s *script) { list(s) },
+			func(s *script) {
+				s.refuse(s.expect("server/discover"), -32602, "")
+				s.shakesHands(legacyDate)
+				s.answer(list(s), "{}")
+				s.expectEnd()
+			},
+		}, WithRetry(), "", mcp.Revision20251125},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := dial(t, &Options{Known: found(t)}, tt.scripts...)
+				err := c.Call(t.Context(), "tools/list", nil, nil, tt.retry)
+				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("got %v, want %q", err, tt.want)
+				}
+				elapse(time.Minute) // for it to connect again
+				if c.Revision() != tt.after {
+					t.Errorf("speaks %v, want %v", c.Revision(), tt.after)
+				}
+				if tt.name == "right" {
+					if err := c.Call(t.Context(), "tools/list", nil, nil); !IsPeer(err) {
+						t.Errorf("second call: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, tt := range []struct {
+		opts Options
+		want string
+	}{
+		{Options{Revisions: []mcp.Revision{99}}, "Options.Revisions"},
+		{Options{Revisions: onlyModern, Known: &Verdict{Revision: mcp.Revision20241105}}, "Options.Known.Revision 2024-11-05 is not one to be spoken"},
+		{Options{Capabilities: map[string]json.RawMessage{"x": json.RawMessage("{")}}, `Options.Capabilities["x"]`},
+		{Options{Extensions: map[string]json.RawMessage{"a.b/c": json.RawMessage("1")}}, "must be a JSON object"},
+		{Options{Extensions: map[string]json.RawMessage{"c": json.RawMessage("{}")}}, "needs a prefix"},
+	} {
+		_, err := Dial(t.Context(), plays(t), &tt.opts)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("got %v, want %q", err, tt.want)
+		}
+	}
+	if got := fmt.Sprint(&IncompatibleError{Client: onlyModern, Server: []string{"x"}}); got != "no common revision of the protocol: the client speaks [2026-07-28], the server [x]" {
+		t.Errorf("got %s", got)
+	}
+}

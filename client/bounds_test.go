@@ -1,0 +1,204 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// TestServerDoesNotRead: a server that takes nothing holds nobody up for longer than they allow.
+func TestServerDoesNotRead(t *testing.T) {
+	everyEra(t, func(t *testing.T, r mcp.Revision) {
+		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, func(s *script) {
+			s.opening(r)
+			elapse(time.Hour)
+		})
+		params := json.RawMessage(`{"a":"` + strings.Repeat("x", 9<<20) + `"}`)
+		began := time.Now()
+		check := func(name string, want time.Duration, err error, ok bool) {
+			t.Helper()
+			if d := time.Since(began); d != want || !ok {
+				t.Errorf("%s: %v after %v, want it after %v", name, err, d, want)
+			}
+			began = time.Now()
+		}
+		err := c.Call(t.Context(), "first", params, nil, WithTimeout(time.Second)) // fills the queue
+		check("first call", time.Second, err, is[*TimeoutError](err))
+		err = c.Call(t.Context(), "second", params, nil, WithTimeout(-1), WithMaxTimeout(2*time.Second))
+		e, ok := errors.AsType[*TimeoutError](err)
+		check("second call", 2*time.Second, err, ok && e.Max)
+		err = c.Call(t.Context(), "third", params, nil, WithTimeout(time.Second))
+		check("third call", time.Second, err, is[*TimeoutError](err) && strings.Contains(err.Error(), "does not read"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err = c.Notify(ctx, "fourth", nil)
+		check("notification", time.Second, err, errors.Is(err, context.DeadlineExceeded))
+		c.Close()
+		check("closing", flushTimeout, nil, true)
+	})
+}
+
+// TestCallbackPanics: the panic of a callback is its caller's, the server is told that the call is given up, and the client goes on.
+func TestCallbackPanics(t *testing.T) {
+	everyEra(t, func(t *testing.T, r mcp.Revision) {
+		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, func(s *script) {
+			s.opening(r)
+			m := s.expect("m")
+			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`)
+			s.expect("notifications/cancelled")
+			s.answer(m, "{}")
+			s.answer(s.expect("m"), "{}")
+			s.expectEnd()
+		})
+		func() {
+			defer func() {
+				if recover() != "oh" {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			c.Call(t.Context(), "m", nil, nil, WithProgress(func(mcp.ProgressNotificationParams) { panic("oh") }))
+		}()
+		if err := c.Call(t.Context(), "m", nil, nil); err != nil {
+			t.Error(err)
+		}
+		if n := len(c.watchers.byToken); n != 0 {
+			t.Errorf("%d calls are still watching", n)
+		}
+	})
+}
+
+// TestCallAllocations: a call costs no more memory than package jsonrpc takes for it, in either era; one of a tool, little besides its texts.
+func TestCallAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	params := []byte(`{"name":"echo","arguments":{"text":"hello, world"}}`)
+	open := func() jsonrpc.Framer {
+		near, far := benchPipes[0].open()
+		conn := jsonrpc.NewConn(jsonrpc.NewFramer(far, nil), &jsonrpc.Options{Handler: constant{benchResult}})
+		go conn.Run(context.Background())
+		t.Cleanup(func() { conn.Close() })
+		return jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})
+	}
+	conn := jsonrpc.NewConn(open(), nil)
+	go conn.Run(context.Background())
+	defer conn.Close()
+	alone := testing.AllocsPerRun(1000, func() {
+		if _, err := conn.Call(t.Context(), "tools/call", params); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+		c, err := Dial(t.Context(), Over(open()), &Options{Revisions: []mcp.Revision{r}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		n := testing.AllocsPerRun(1000, func() {
+			if _, err := c.roundTrip(t.Context(), &request{method: "tools/call", params: params}); err != nil {
+				t.Error(err)
+			}
+		})
+		if n > alone || alone > 4 {
+			t.Errorf("%v: %v allocations, %v of them package jsonrpc's", r, n, alone)
+		}
+		type args struct {
+			Text string `json:"text"`
+		}
+		n = testing.AllocsPerRun(1000, func() {
+			if text, err := CallTool[string](t.Context(), c, "echo", args{"hello, world"}); text != "hello, world" || err != nil {
+				t.Error(text, err)
+			}
+		})
+		if n > alone+5 {
+			t.Errorf("%v: %v allocations to call a tool, %v of them package jsonrpc's", r, n, alone)
+		}
+	}
+}
+
+// TestTraceContext: the trace of a context goes along, beside the client's own metadata; what is no trace does not.
+// Spec: C17
+func TestTraceContext(t *testing.T) {
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	everyRevision(t, Options{Name: "me", Version: "1"}, func(s *script, r mcp.Revision) {
+		m := s.expect("m")
+		if got := memberOf(s.t, string(m.Params), "_meta", "traceparent"); got != `"`+parent+`"` {
+			s.fail("traceparent %s: %s", got, m.line)
+		}
+		if got := memberOf(s.t, string(m.Params), "_meta", mcp.MetaProtocolVersion); (got != "") != r.Modern() {
+			s.fail("got %s", m.line)
+		}
+		s.answer(m, "{}")
+		m = s.expect("m")
+		if strings.Contains(m.line, "traceparent") {
+			s.fail("got %s", m.line)
+		}
+		s.answer(m, "{}")
+		s.expectEnd()
+	}, func(t *testing.T, c *Client, _ mcp.Revision) {
+		for _, p := range []string{parent, "00-nonsense"} {
+			if err := c.Call(jsonrpc.WithTrace(t.Context(), jsonrpc.Trace{Parent: p}), "m", nil, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// FuzzServer: whatever a server answers, a call comes to an end, and the client lives on.
+func FuzzServer(f *testing.F) {
+	for _, seed := range []string{
+		`{"resultType":"complete","content":[]}`, `{}`, `[]`, `null`, `1`, `{"resultType":5}`,
+		required(`"inputRequests":{"k":` + askForm + `,"l":` + askSample + `,"m":` + askRoots + `},"requestState":"x"`),
+		required(`"requestState":"a\u0062"`), required(`"inputRequests":{"":{}}`), required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"url"}}}`),
+	} {
+		f.Add(seed, true)
+		f.Add(seed, false)
+	}
+	f.Fuzz(func(t *testing.T, result string, modern bool) {
+		if json.Valid([]byte(result)) && strings.ContainsAny(result, "\r\n") {
+			t.Skip("a line of its own")
+		}
+		synctest.Test(t, func(t *testing.T) {
+			opts := answering()
+			opts.Revisions = []mcp.Revision{mcp.LatestLegacyRevision}
+			if modern {
+				opts.Revisions = []mcp.Revision{mcp.LatestRevision}
+			}
+			opts.MaxRounds = 2
+			c := dial(t, &opts, func(s *script) {
+				s.opening(opts.Revisions[0])
+				for {
+					line, err := s.in.ReadString('\n')
+					if err != nil {
+						return
+					}
+					var m message
+					if json.Unmarshal([]byte(line), &m) != nil || m.Method == "" {
+						t.Errorf("the client sent %s", line)
+						return
+					}
+					if m.Method == "end" {
+						s.answer(m, `{"end":true}`)
+					} else if m.ID != nil {
+						s.answer(m, result)
+					}
+				}
+			})
+			var got json.RawMessage
+			err := c.Call(t.Context(), "tools/call", json.RawMessage(`{"name":"x"}`), &got, WithTimeout(time.Second), WithRetry())
+			if err == nil && (len(got) == 0 || got[0] != '{' || !json.Valid(got)) || IsPeer(err) {
+				t.Errorf("got %s, %v", got, err)
+			}
+			if err := c.Call(t.Context(), "end", nil, &got); err != nil || string(got) != `{"end":true}` {
+				t.Errorf("then: %s, %v", got, err)
+			}
+		})
+	})
+}

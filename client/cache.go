@@ -1,0 +1,163 @@
+package client
+
+import (
+	"container/list"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+)
+
+// A Cache keeps responses for as long as the server said they stay good, up to a number of bytes; what was not used for longest goes first
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching).
+//
+// Each [Client] of a modern server has one of its own. Handed to several clients as [Options.Cache], a Cache is where responses that the server has
+// marked public are shared among them; private ones stay with each client. All clients that share a Cache must be connected to the same
+// server: nothing in a response says for certain whose it is. Calls with [WithMeta] pass caches by.
+//
+// A Cache may be used by many goroutines at once.
+type Cache struct {
+	maxBytes int
+
+	mu      sync.Mutex
+	bytes   int
+	entries map[cacheKey]*list.Element
+	used    list.List         // of *cacheEntry, the last used first
+	epochs  map[string]uint64 // by method: how often its entries were dropped
+}
+
+// NewCache returns an empty Cache that holds at most maxBytes bytes; 0 is 16 MiB.
+func NewCache(maxBytes int) *Cache {
+	if maxBytes <= 0 {
+		maxBytes = defaultCacheBytes
+	}
+	return &Cache{maxBytes: maxBytes, entries: make(map[cacheKey]*list.Element), epochs: make(map[string]uint64)}
+}
+
+const (
+	defaultCacheBytes = 16 << 20
+	entryCost         = 200                  // bytes of an entry besides its texts
+	maxTTL            = 365 * 24 * time.Hour // longer ones are cut: they may overflow a Duration
+)
+
+// A cacheKey is a method and the text of its params, without _meta. The texts that this package makes are the same for the same params.
+type cacheKey struct{ method, params string }
+
+type cacheEntry struct {
+	key     cacheKey
+	result  []byte // never changed
+	expires time.Time
+}
+
+func (e *cacheEntry) cost() int {
+	return len(e.key.method) + len(e.key.params) + len(e.result) + entryCost
+}
+
+// get returns a result and when it stops being fresh, or nil.
+func (c *Cache) get(key cacheKey) (result []byte, expires time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	el := c.entries[key]
+	if el == nil {
+		return nil, time.Time{}
+	}
+	c.used.MoveToFront(el)
+	e := el.Value.(*cacheEntry)
+	return e.result, e.expires
+}
+
+// epoch returns what put wants to know: a result that was asked for before its kind was dropped may be older than what the drop was for.
+func (c *Cache) epoch(method string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.epochs[method]
+}
+
+// put keeps a result, which nobody may change any more, unless entries of the method were dropped since the epoch.
+func (c *Cache) put(key cacheKey, epoch uint64, result []byte, expires time.Time) {
+	e := &cacheEntry{key, result, expires}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if epoch != c.epochs[key.method] {
+		return
+	}
+	c.removeLocked(c.entries[key])
+	if e.cost() > c.maxBytes {
+		return
+	}
+	c.entries[key] = c.used.PushFront(e)
+	c.bytes += e.cost()
+	for c.bytes > c.maxBytes {
+		c.removeLocked(c.used.Back())
+	}
+}
+
+func (c *Cache) removeLocked(el *list.Element) {
+	if el == nil {
+		return
+	}
+	e := c.used.Remove(el).(*cacheEntry)
+	delete(c.entries, e.key)
+	c.bytes -= e.cost()
+}
+
+// drop forgets the entries of a method whose params gone says are stale; nil means all.
+func (c *Cache) drop(method string, gone func(params string) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epochs[method]++
+	for key, el := range c.entries {
+		if key.method == method && (gone == nil || gone(key.params)) {
+			c.removeLocked(el)
+		}
+	}
+}
+
+// clear forgets everything.
+func (c *Cache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for el := c.used.Front(); el != nil; el = c.used.Front() {
+		c.removeLocked(el)
+	}
+	for _, method := range cacheableMethods {
+		c.epochs[method]++
+	}
+}
+
+// cacheableMethods are those whose results say how long they are good.
+var cacheableMethods = []string{
+	mcp.MethodDiscover, mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodResourcesRead,
+}
+
+// cacheHints reads how long a result stays good and whether it may serve other users. What is missing or makes no sense counts as: not at
+// all, and private.
+func cacheHints(result []byte) (ttl time.Duration, public bool) {
+	members := jsonwire.ObjectMembers(result)
+	for members.Next() {
+		switch {
+		case members.KeyIs("ttlMs"):
+			ms, _ := jsonwire.ParseInt(members.Value())
+			ttl = time.Duration(min(max(ms, 0), int64(maxTTL/time.Millisecond))) * time.Millisecond
+		case members.KeyIs("cacheScope"):
+			public = stringIs(members.Value(), "public")
+		}
+	}
+	return ttl, public
+}
+
+// related reports whether a change of one resource may be one of the other: a server may tell of a part of a resource, or of the whole.
+func related(a, b string) bool { return within(a, b) || within(b, a) }
+
+// within reports whether a URI is that of the whole or of a part of it.
+func within(uri, whole string) bool {
+	rest, ok := strings.CutPrefix(uri, whole)
+	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
+}
+
+// stringIs reports whether the JSON text is the string s.
+func stringIs(text []byte, s string) bool {
+	return len(text) >= 2 && text[0] == '"' && jsonwire.RawEqual(text[1:len(text)-1], s)
+}

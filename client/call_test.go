@@ -1,0 +1,454 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// opening plays how a server of the revision opens.
+func (s *script) opening(r mcp.Revision) {
+	s.t.Helper()
+	if r.Modern() {
+		s.discovers()
+		return
+	}
+	s.shakesHands(r.String())
+}
+
+// everyRevision runs a test in a bubble for each revision, with a client of its own that knows no other.
+func everyRevision(t *testing.T, opts Options, play func(*script, mcp.Revision), test func(t *testing.T, c *Client, r mcp.Revision)) {
+	for _, r := range mcp.Revisions() {
+		t.Run(r.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				opts.Revisions = []mcp.Revision{r}
+				c := dial(t, &opts, func(s *script) {
+					s.opening(r)
+					play(s, r)
+				})
+				test(t, c, r)
+			})
+		})
+	}
+}
+
+const ourMeta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"}`
+
+// TestCallParams: what a call puts on the wire. The id is a number, and no id is used twice; a line is a message.
+// Spec: C1 C2 C3 C4 C10 C11 C36 C37
+func TestCallParams(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		params any
+		opts   []CallOption
+		legacy string // params on the wire
+		modern string
+	}{
+		{"nothing", nil, nil, `{}`, `{"_meta":{` + ourMeta + `}}`},
+		{"raw", json.RawMessage(" {\"a\" : 1}\n"), nil, `{"a" : 1}`, `{"_meta":{` + ourMeta + `},"a" : 1}`},
+		{"raw with line breaks", json.RawMessage("{\"a\":\n\r1}"), nil, `{"a":1}`, `{"_meta":{` + ourMeta + `},"a":1}`},
+		{"marshalled", map[string]any{"a": []int{1}}, nil, `{"a":[1]}`, `{"_meta":{` + ourMeta + `},"a":[1]}`},
+		{"of package mcp", &mcp.SetLevelRequestParams{Level: mcp.LevelInfo}, nil, `{"level":"info"}`, `{"_meta":{` + ourMeta + `},"level":"info"}`},
+		{"with _meta", json.RawMessage(`{"_meta":{"a.b/c":1,"d":{}},"e":2}`), nil, `{"_meta":{"a.b/c":1,"d":{}},"e":2}`, `{"_meta":{` + ourMeta + `,"a.b/c":1,"d":{}},"e":2}`},
+		{"with _meta, spelled oddly", json.RawMessage(`{"e":2,"\u005fmeta":{"a":1}}`), nil, `{"_meta":{"a":1},"e":2}`, `{"_meta":{` + ourMeta + `,"a":1},"e":2}`},
+		{"WithMeta", nil, []CallOption{WithMeta("x", "y"), WithMeta("n", nil)}, `{"_meta":{"x":"y","n":null}}`, `{"_meta":{` + ourMeta + `,"x":"y","n":null}}`},
+		{"WithProgress", json.RawMessage(`{"a":1}`), []CallOption{WithProgress(func(mcp.ProgressNotificationParams) {})}, `{"_meta":{"progressToken":1},"a":1}`, `{"_meta":{` + ourMeta + `,"progressToken":1},"a":1}`},
+		{"WithLog", nil, []CallOption{WithLog(mcp.LevelWarning, func(mcp.LoggingMessageNotificationParams) {})}, `{}`, `{"_meta":{` + ourMeta + `,"io.modelcontextprotocol/logLevel":"warning"}}`},
+		{"all", nil, []CallOption{WithMeta("x", 1), WithProgress(func(mcp.ProgressNotificationParams) {}), WithLog(mcp.LevelDebug, func(mcp.LoggingMessageNotificationParams) {})},
+			`{"_meta":{"progressToken":1,"x":1}}`, `{"_meta":{` + ourMeta + `,"progressToken":1,"io.modelcontextprotocol/logLevel":"debug","x":1}}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			everyRevision(t, Options{Name: "me", Version: "1"}, func(s *script, r mcp.Revision) {
+				want := tt.legacy
+				if r.Modern() {
+					want = tt.modern
+				}
+				for id := 2; id < 4; id++ {
+					m := s.expect("custom/method")
+					if want := strings.ReplaceAll(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"custom/method","params":%s}`, id, want), `"progressToken":1`, fmt.Sprintf(`"progressToken":%d`, id-1)); m.line != want {
+						if id == 2 || strings.Contains(tt.name, "With") {
+							s.fail("\ngot  %s\nwant %s", m.line, want)
+						}
+					}
+					s.answer(m, `{"b":[2]}`)
+				}
+				s.expectEnd()
+			}, func(t *testing.T, c *Client, _ mcp.Revision) {
+				for range 2 {
+					var got struct{ B []int }
+					if err := c.Call(t.Context(), "custom/method", tt.params, &got, tt.opts...); err != nil || len(got.B) != 1 {
+						t.Errorf("got %v, %v", got, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestBadCalls: what cannot be sent is not, and the error is no peer's.
+// Spec: C16
+func TestBadCalls(t *testing.T) {
+	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) { s.expectEnd() }, func(t *testing.T, c *Client, _ mcp.Revision) {
+		for _, tt := range []struct {
+			params any
+			opt    CallOption
+			want   string
+		}{
+			{params: json.RawMessage(`{`), want: "params"},
+			{params: json.RawMessage(`[1]`), want: "must be a JSON object"},
+			{params: 5, want: "must be a JSON object"},
+			{params: func() {}, want: "unsupported type"},
+			{params: json.RawMessage(`{"_meta":1}`), want: "_meta must be an object"},
+			{params: json.RawMessage(`{"_meta":{"progressToken":1}}`), want: "is set by the client itself"},
+			{opt: WithMeta("io.modelcontextprotocol/protocolVersion", "x"), want: "is set by the client itself"},
+			{opt: WithMeta("-", 1), want: "_meta key"},
+			{opt: WithMeta("a", make(chan int)), want: "unsupported type"},
+			{opt: WithLog(mcp.LevelNone, func(mcp.LoggingMessageNotificationParams) {}), want: "no such logging level"},
+		} {
+			opt := tt.opt
+			if opt == nil {
+				opt = WithoutRetry()
+			}
+			err := c.Call(t.Context(), "m", tt.params, nil, opt)
+			if err == nil || IsPeer(err) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Call(ctx, "m", nil, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("with a context that has ended: %v", err)
+		}
+	})
+}
+
+// TestAnswers: what the client makes of answers.
+// Spec: C12 C13 C14 C15
+func TestAnswers(t *testing.T) {
+	type result struct{ A int }
+	for _, tt := range []struct {
+		method, answer string
+		modern, legacy string // what the error has in it; "" is success
+	}{
+		{"m", `"result":{"a":1}`, "", ""},
+		{"m", `"result":{"a":1,"resultType":"complete"}`, "", ""},
+		{"m", `"result":{"a":1,"resultType":"\u0063omplete"}`, "", ""},
+		{"m", `"result":{"a":1,"resultType":"weird"}`, `resultType "weird" is not one for it`, ""},
+		{"m", `"result":{"a":1,"resultType":null}`, `resultType "?"`, ""},
+		{"m", `"result":{"a":1,"resultType":"ours"}`, "", ""},
+		{"m", `"result":{"a":1,"resultType":"task"}`, `resultType "task"`, ""},
+		{"tools/call", `"result":{"a":1,"resultType":"task"}`, "", ""},
+		{"m", `"result":{"a":1,"resultType":"input_required","requestState":"x"}`, `resultType "input_required"`, ""},
+		{"m", `"result":[]`, "the result is no object", "the result is no object"},
+		{"m", `"result":null`, "the result is no object", "the result is no object"},
+		{"m", `"result":{"a":"x"}`, "the result is not as expected", "the result is not as expected"},
+		{"m", `"result":{},"error":{"code":1,"message":"x"}`, "malformed response", "malformed response"},
+		{"m", `"error":{"code":-32007,"message":"odd","data":[1]}`, "odd (-32007)", "odd (-32007)"},
+		{"m", `"error":{"code":-32001,"message":"Request timed out"}`, "(-32001)", "(-32001)"},
+		{"m", `"error":"x"`, "malformed error", "malformed error"},
+	} {
+		t.Run(tt.method+" "+tt.answer, func(t *testing.T) {
+			opts := Options{
+				Extensions:  map[string]json.RawMessage{"io.modelcontextprotocol/tasks": json.RawMessage("{}"), "com.example/x": json.RawMessage("{}")},
+				ResultTypes: []string{"ours"},
+			}
+			everyRevision(t, opts, func(s *script, _ mcp.Revision) {
+				m := s.expect(tt.method)
+				s.send(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, tt.answer)
+				s.expectEnd()
+			}, func(t *testing.T, c *Client, r mcp.Revision) {
+				var got result
+				err := c.Call(t.Context(), tt.method, nil, &got, WithRetry())
+				want := tt.legacy
+				if r.Modern() {
+					want = tt.modern
+				}
+				switch {
+				case want == "":
+					if err != nil || got.A != 1 {
+						t.Errorf("got %+v, %v", got, err)
+					}
+				case err == nil || !strings.Contains(err.Error(), want):
+					t.Errorf("got %v, want %q", err, want)
+				case IsPeer(err) != strings.Contains(tt.answer, `"error"`) && !strings.Contains(tt.answer, `"result"`):
+					t.Errorf("IsPeer(%v) is %t", err, IsPeer(err))
+				case is[*ProtocolError](err) == IsPeer(err):
+					t.Errorf("%T: %v", err, err)
+				case errors.Is(err, context.DeadlineExceeded):
+					t.Errorf("a peer's error is taken for a timeout: %v", err)
+				}
+				if strings.HasPrefix(want, "odd") {
+					e, _ := errors.AsType[*jsonrpc.Error](err)
+					if diff := cmp.Diff(&jsonrpc.Error{Code: -32007, Message: "odd", Data: []byte("[1]")}, e); diff != "" {
+						t.Errorf("(-want +got):\n%s", diff)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestCancel: a call whose context ends is cancelled, once; the answer may be on its way, and is dropped.
+// Spec: C5 C40 C83 C84
+func TestCancel(t *testing.T) {
+	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
+		m := s.expect("slow")
+		n := s.expect("notifications/cancelled")
+		if got := memberOf(s.t, string(n.Params), "requestId"); got != string(m.ID) || n.ID != nil {
+			s.fail("cancelled %s, want %s: %s", got, m.ID, n.line)
+		}
+		if strings.Contains(n.line, "key") {
+			s.fail("the server is told too much: %s", n.line)
+		}
+		s.answer(m, `{"late":true}`)
+		s.answer(s.expect("next"), `{"next":true}`)
+		s.expectEnd()
+	}, func(t *testing.T, c *Client, _ mcp.Revision) {
+		why := errors.New("the user pressed a key")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			elapse(time.Second)
+			cancel(why)
+		}()
+		err := c.Call(ctx, "slow", nil, nil, WithRetry())
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || IsPeer(err) {
+			t.Errorf("got %v", err)
+		}
+		var got json.RawMessage
+		if err := c.Call(t.Context(), "next", nil, &got); err != nil || string(got) != `{"next":true}` {
+			t.Errorf("got %s, %v", got, err)
+		}
+	})
+}
+
+// TestTimeouts: how long calls wait, and that the server is told.
+func TestTimeouts(t *testing.T) {
+	progress := WithProgress(func(mcp.ProgressNotificationParams) {})
+	for _, tt := range []struct {
+		name  string
+		opts  Options
+		call  []CallOption
+		every time.Duration // progress is made
+		want  time.Duration // 0 is an answer after an hour
+		max   bool
+	}{
+		{name: "default", want: 5 * time.Minute},
+		{name: "option", opts: Options{CallTimeout: time.Second}, want: time.Second},
+		{name: "none", opts: Options{CallTimeout: -1}},
+		{name: "of the call", call: []CallOption{WithTimeout(time.Minute)}, want: time.Minute},
+		{name: "none for the call", opts: Options{CallTimeout: time.Second}, call: []CallOption{WithTimeout(-1)}},
+		{name: "progress", call: []CallOption{WithTimeout(time.Minute), progress}, every: 59 * time.Second},
+		{name: "progress that nobody asked for", call: []CallOption{WithTimeout(time.Minute)}, every: 59 * time.Second, want: time.Minute},
+		{name: "progress and a cap", call: []CallOption{WithTimeout(time.Minute), progress, WithMaxTimeout(10 * time.Minute)}, every: 59 * time.Second, want: 10 * time.Minute, max: true},
+		{name: "cap by option", opts: Options{MaxCallTimeout: 10 * time.Minute}, call: []CallOption{WithTimeout(-1)}, want: 10 * time.Minute, max: true},
+		{name: "cap lifted", opts: Options{MaxCallTimeout: 10 * time.Minute}, call: []CallOption{WithTimeout(-1), WithMaxTimeout(-1)}},
+		{name: "the shorter one", call: []CallOption{WithTimeout(time.Second), WithMaxTimeout(time.Minute)}, want: time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			everyRevision(t, tt.opts, func(s *script, _ mcp.Revision) {
+				m := s.expect("slow")
+				began := time.Now()
+				if tt.every > 0 {
+					for n := 1; time.Since(began)+tt.every < time.Hour && (tt.want == 0 || time.Since(began)+tt.every < tt.want); n++ {
+						elapse(tt.every)
+						s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d}}`, n)
+					}
+				}
+				if tt.want == 0 {
+					elapse(time.Hour - time.Since(began))
+					s.answer(m, "{}")
+				} else if got := memberOf(s.t, string(s.expect("notifications/cancelled").Params), "requestId"); got != string(m.ID) {
+					s.fail("cancelled %s", got)
+				}
+				s.expectEnd()
+			}, func(t *testing.T, c *Client, _ mcp.Revision) {
+				began := time.Now()
+				err := c.Call(t.Context(), "slow", nil, nil, tt.call...)
+				took := time.Since(began)
+				synctest.Wait()
+				if tt.want == 0 {
+					if err != nil || took != time.Hour {
+						t.Errorf("got %v after %v", err, took)
+					}
+					return
+				}
+				e, ok := errors.AsType[*TimeoutError](err)
+				if !ok || took != tt.want || e.After != tt.want || e.Max != tt.max || e.Method != "slow" || !errors.Is(err, context.DeadlineExceeded) || !e.Timeout() || IsPeer(err) {
+					t.Errorf("got %v after %v", err, took)
+				}
+			})
+		})
+	}
+}
+
+// TestCallbacks: progress and log messages reach the call that asked for them, in order and before it returns, and no other.
+// Spec: C85
+func TestCallbacks(t *testing.T) {
+	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
+		calls := []message{s.expect("m"), s.expect("m"), s.expect("m")}
+		var tokens []string
+		for _, m := range calls {
+			tokens = append(tokens, memberOf(s.t, string(m.Params), "_meta", "progressToken"))
+		}
+		if tokens[0] == tokens[1] || tokens[1] == tokens[2] || tokens[0] == tokens[2] {
+			s.fail("tokens %v", tokens)
+		}
+		for i := range 3 {
+			for k, m := range calls {
+				s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"%s"}}`, tokens[k], i, m.ID)
+			}
+			s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%d}}`, i)
+		}
+		for _, stray := range []string{`{"progressToken":99,"progress":1}`, `{"progressToken":"1","progress":1}`, `{"progress":1}`, `{"progressToken":1}`, `[]`, `{"progressToken":null,"progress":1}`} {
+			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":%s}`, stray)
+		}
+		s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":"too low"}}`)
+		s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"odd","data":1}}`)
+		s.send(`{"jsonrpc":"2.0","method":"notifications/message"}`)
+		s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"emergency","logger":"l","data":null}}`)
+		for _, m := range calls {
+			s.answer(m, fmt.Sprintf(`{"id":%s}`, m.ID))
+		}
+		elapse(time.Millisecond)
+		s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":9,"message":"late"}}`, tokens[0])
+		s.expectEnd()
+	}, func(t *testing.T, c *Client, _ mcp.Revision) {
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				var got, logs []string
+				var id string
+				var answer struct{ ID json.RawMessage }
+				err := c.Call(t.Context(), "m", nil, &answer, WithProgress(func(p mcp.ProgressNotificationParams) {
+					got = append(got, fmt.Sprint(p.Progress))
+					id = p.Message
+				}), WithLog(mcp.LevelInfo, func(p mcp.LoggingMessageNotificationParams) {
+					logs = append(logs, p.Level.String()+" "+string(p.Data))
+				}))
+				if diff := cmp.Diff([]string{"0", "1", "2"}, got); diff != "" || id != string(answer.ID) || err != nil {
+					t.Errorf("%v, call %s, progress of %s (-want +got):\n%s", err, answer.ID, id, diff)
+				}
+				if diff := cmp.Diff([]string{"info 0", "info 1", "info 2", "emergency null"}, logs); diff != "" {
+					t.Errorf("log (-want +got):\n%s", diff)
+				}
+			})
+		}
+		wg.Wait()
+		elapse(time.Second)
+	})
+}
+
+// TestSlowCallback: a callback may take its time, and call. What comes meanwhile is kept as far as there is room, the newest of it.
+func TestSlowCallback(t *testing.T) {
+	const many = 3 * maxNotices
+	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
+		m := s.expect("m")
+		token := memberOf(s.t, string(m.Params), "_meta", "progressToken")
+		s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, token)
+		inner := s.expect("inner")
+		for i := range many {
+			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, i+2)
+		}
+		s.answer(inner, "{}")
+		s.answer(m, "{}")
+		s.expectEnd()
+	}, func(t *testing.T, c *Client, _ mcp.Revision) {
+		n, last := 0, 0.0
+		err := c.Call(t.Context(), "m", nil, nil, WithProgress(func(p mcp.ProgressNotificationParams) {
+			if n++; n == 1 {
+				if err := c.Call(t.Context(), "inner", nil, nil); err != nil {
+					t.Error(err)
+				}
+			}
+			if p.Progress <= last {
+				t.Errorf("progress %v after %v", p.Progress, last)
+			}
+			last = p.Progress
+		}))
+		if err != nil || n != 1+maxNotices || last != many+1 {
+			t.Errorf("%v: %d notifications, the last is %v", err, n, last)
+		}
+	})
+}
+
+// TestNotifications: what is to be told of them, and in which order.
+// Spec: C7 C8
+func TestNotifications(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	opts := Options{OnNotification: func(method string, params json.RawMessage) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, method+" "+string(params))
+	}}
+	everyRevision(t, opts, func(s *script, _ mcp.Revision) {
+		m := s.expect("m")
+		for i := range 3 {
+			s.send(`{"jsonrpc":"2.0","method":"a","params":{"n":%d}}`, i)
+			s.send(`{"jsonrpc":"2.0","method":"b"}`)
+		}
+		s.answer(m, "{}")
+		if n := s.expect("notifications/x"); n.ID != nil || string(n.Params) != `{"y":1}` {
+			s.fail("got %s", n.line)
+		}
+		s.expectEnd()
+	}, func(t *testing.T, c *Client, _ mcp.Revision) {
+		seen = nil
+		var heard []string
+		remove := c.onNotify("a", func(params []byte) { heard = append(heard, string(params)) })
+		defer c.onNotify("b", func([]byte) { remove() })()
+		if err := c.Call(t.Context(), "m", nil, nil); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{`{"n":0}`}, heard); diff != "" {
+			t.Errorf("listener, when the call returns (-want +got):\n%s", diff)
+		}
+		if err := c.Notify(t.Context(), "notifications/x", map[string]int{"y": 1}); err != nil {
+			t.Error(err)
+		}
+		if err := c.Notify(t.Context(), "notifications/x", 5); err == nil {
+			t.Error("sent a number")
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([]string{`a {"n":0}`, "b ", `a {"n":1}`, "b ", `a {"n":2}`, "b "}, seen); diff != "" {
+			t.Errorf("OnNotification (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestBatchesFromServer: arrays are read, whatever the revision: to refuse one would only lose the answers in it.
+// Spec: C9
+func TestBatchesFromServer(t *testing.T) {
+	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
+		a, b := s.expect("m"), s.expect("m")
+		s.send(`[{"jsonrpc":"2.0","id":%s,"result":{"x":2}},{"jsonrpc":"2.0","id":%s,"error":{"code":7,"message":"no"}}]`, b.ID, a.ID)
+		s.expectEnd()
+	}, func(t *testing.T, c *Client, _ mcp.Revision) {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		var errs []error
+		for range 2 {
+			wg.Go(func() {
+				err := c.Call(t.Context(), "m", nil, nil)
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			})
+		}
+		wg.Wait()
+		if (errs[0] == nil) == (errs[1] == nil) {
+			t.Errorf("got %v", errs)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+func ExampleDial() {
+	// A server in this process, to have one. One that is a program of its own takes one line, and is started again if it crashes:
+	//	carrier := stdio.Command("node", "server.js")
+	srv := server.New("calculator", "1.2.0", nil)
+	err := server.AddTool(srv, "add", "Add two numbers.", func(_ context.Context, in struct{ A, B int }) (int, error) {
+		return in.A + in.B, nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	carrier := client.CarrierFunc(func(context.Context) (jsonrpc.Framer, error) {
+		near, far := net.Pipe()
+		go srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil))
+		return jsonrpc.NewFramer(near, nil), nil
+	})
+
+	ctx := context.Background()
+	c, err := client.Dial(ctx, carrier, &client.Options{Name: "example", Version: "1.0.0"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Println(c.ServerInfo().Name, c.Revision())
+
+	var result json.RawMessage
+	params := map[string]any{"name": "add", "arguments": map[string]int{"A": 1, "B": 2}}
+	if err := c.Call(ctx, "tools/call", params, &result); err != nil {
+		log.Fatal(err)
+	}
+	err = c.Call(ctx, "no/such/method", nil, nil)
+	fmt.Println(err, client.IsPeer(err))
+	// Output:
+	// calculator 2026-07-28
+	// call no/such/method: method not found: no/such/method (-32601) true
+}
+
+// A handler answers what servers want to know from the user. Show which of them asks, and let the user say no.
+func ExampleOptions() {
+	opts := &client.Options{
+		Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			fmt.Printf("%s asks: %s\n", client.FromContext(ctx).ServerInfo().Name, p.Message)
+			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"city":"Oslo"}`)}, nil
+		},
+	}
+
+	srv := server.New("weather", "1.0.0", nil)
+	err := server.AddTool(srv, "forecast", "Tell the weather.", func(ctx context.Context, _ struct{}) (string, error) {
+		type place struct {
+			City string `json:"city"`
+		}
+		answer, err := server.Elicit[place](ctx, "city", "Which city?")
+		if err != nil {
+			return "", err
+		}
+		return "Rain in " + answer.Value.City, nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	near, far := net.Pipe()
+	go srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil))
+
+	ctx := context.Background()
+	c, err := client.Dial(ctx, client.Over(jsonrpc.NewFramer(near, nil)), opts)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var result struct{ Content []struct{ Text string } }
+	if err := c.Call(ctx, "tools/call", map[string]any{"name": "forecast"}, &result); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Content[0].Text)
+	// Output:
+	// weather asks: Which city?
+	// Rain in Oslo
+}

@@ -1,0 +1,325 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// TestNoticesAreBounded: what waits for the callbacks of a call is bounded in bytes too, and what all calls are told is kept once.
+func TestNoticesAreBounded(t *testing.T) {
+	const size = 1 << 20
+	large := strings.Repeat("x", size)
+	var c Client
+	var all []*watch
+	for range 100 {
+		w := c.newWatch(&callOptions{progress: func(mcp.ProgressNotificationParams) {}, logLevel: mcp.LevelInfo, log: func(mcp.LoggingMessageNotificationParams) {}})
+		w.begin()
+		all = append(all, w)
+	}
+	grown := heapGrowth(func() {
+		for i := range 20 {
+			c.watchers.tellProgress(1, fmt.Appendf(nil, "%d%s", i, large))
+			c.watchers.tellLog(mcp.LevelError, fmt.Appendf(nil, "%d%s", i, large))
+		}
+	})
+	if grown > 2*maxNoticeBytes+size {
+		t.Errorf("%d bytes are kept", grown)
+	}
+	c.watchers.tellLog(mcp.LevelError, []byte(strings.Repeat("y", maxNoticeBytes+1)))
+	for i, w := range all {
+		items := w.take()
+		if last := items[len(items)-1]; len(items) != 1 || last.params[0] != 'y' || w.bytes != 0 {
+			t.Errorf("watch %d: %d are left, the last begins with %.10s", i, len(items), last.params)
+		}
+		c.watchers.remove(w)
+	}
+	runtime.KeepAlive(all)
+}
+
+// heapGrowth returns how many bytes are in use after f that were not before.
+func heapGrowth(f func()) int {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return int(after.HeapAlloc) - int(before.HeapAlloc)
+}
+
+// TestWalkIsBounded: a list that never ends, with long cursors and names, costs a walk no memory to speak of.
+func TestWalkIsBounded(t *testing.T) {
+	long := strings.Repeat("x", 64<<10)
+	n := 0
+	p := &pager[string]{max: 1000, key: func(s *string) string { return *s }, fetch: func(context.Context, *string) ([]string, *string, error) {
+		n++
+		return []string{fmt.Sprint("item", n, long)}, new(fmt.Sprint("cursor", n, long)), nil
+	}}
+	next, stop := iter.Pull2(p.items(t.Context()))
+	defer stop()
+	grown := heapGrowth(func() {
+		for range 999 {
+			if _, err, _ := next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if grown > 1<<20 {
+		t.Errorf("%d bytes are kept", grown)
+	}
+	next()
+	if _, err, _ := next(); !errors.Is(err, ErrTooManyPages) || n != 1000 {
+		t.Errorf("%d pages, %v", n, err)
+	}
+}
+
+// TestServerAsksForEver: a server does not get more time by asking for what nobody answers, nor by asking again and again for what is answered at once.
+func TestServerAsksForEver(t *testing.T) {
+	for _, request := range []string{askRoots, askSample, `{"method":"unheard/of"}`, `{"method":"ping"}`} {
+		t.Run(request, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				opts := Options{Revisions: onlyLegacy, Roots: func(context.Context) ([]mcp.Root, error) { return nil, nil }}
+				c := dial(t, &opts, func(s *script) {
+					s.opening(mcp.Revision20251125)
+					s.expect("m")
+					for i := 0; ; i++ {
+						elapse(100 * time.Millisecond)
+						s.ask(fmt.Sprint(i), request)
+						if m := s.next(); m.Method == "notifications/cancelled" {
+							break
+						}
+					}
+				})
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				err := c.Call(ctx, "m", nil, nil, WithTimeout(time.Second))
+				if d := time.Since(began); !is[*TimeoutError](err) || d != time.Second {
+					t.Errorf("got %v after %v", err, d)
+				}
+			})
+		})
+	}
+}
+
+// TestLimitWhileLost: a call whose time is over while it waits to be repeated is not repeated.
+func TestLimitWhileLost(t *testing.T) {
+	everyEra(t, func(t *testing.T, r mcp.Revision) {
+		c := dial(t, &Options{Revisions: []mcp.Revision{r}, Retry: RetryPolicy{MinBackoff: time.Minute, MaxBackoff: time.Minute}}, func(s *script) {
+			s.opening(r)
+			s.expect("m")
+		}, func(s *script) {
+			s.again(r)
+			s.expectEnd()
+		})
+		began := time.Now()
+		err := c.Call(t.Context(), "m", nil, nil, WithRetry(), WithMaxTimeout(10*time.Second))
+		e, ok := errors.AsType[*TimeoutError](err)
+		if d := time.Since(began); !ok || !e.Max || d != 10*time.Second {
+			t.Errorf("got %v after %v", err, d)
+		}
+		elapse(time.Minute)
+	})
+}
+
+// TestListenUnanswered: a server that never acknowledges a subscription is not waited for without end, be it the first time or after a crash.
+func TestListenUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListenServer(t)
+		silent := func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "", ctx.Err() }
+		s.answers["subscriptions/listen"] = inTurn(silent, s.listen, silent, s.listen)
+		c := s.dial(&Options{CallTimeout: time.Minute})
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		sub, err := c.Listen(ctx, everything)
+		if d := time.Since(began); sub != nil || !is[*TimeoutError](err) || d != time.Minute {
+			t.Errorf("got %v after %v", err, d)
+		}
+		if sub, err = c.Listen(ctx, everything); err != nil {
+			t.Fatal(err)
+		}
+		<-s.open
+		elapse(time.Hour / 2)
+		if drain(sub.queue) != nil || s.times("subscriptions/listen") != 2 {
+			t.Error("it was made again although it was acknowledged")
+		}
+		s.crash()
+		<-s.open // of the second attempt
+		if got := next(t, sub); got.Kind != Relistened {
+			t.Errorf("got %v", got)
+		}
+		if n := s.times("subscriptions/listen"); n != 4 {
+			t.Errorf("listened %d times", n)
+		}
+	})
+}
+
+// TestHostileTools: what a server says of its tools is kept within bounds, and a schema that takes too much memory is not used.
+func TestHostileTools(t *testing.T) {
+	var tiny []mcp.Tool
+	for i := range 200_000 {
+		tiny = append(tiny, mcp.Tool{Name: fmt.Sprint(i)})
+	}
+	var b toolBook
+	if grown := heapGrowth(func() { b.learn(b.mark(), tiny) }); grown > 2*maxKnownBytes {
+		t.Errorf("%d bytes are kept of %d tools", grown, len(tiny))
+	}
+	runtime.KeepAlive(tiny)
+
+	var patterns []string
+	for i := range 2000 {
+		patterns = append(patterns, fmt.Sprintf(`"%dx{900}":{}`, i))
+	}
+	for name, bomb := range map[string]string{
+		"long":     `{"anyOf":[{}` + strings.Repeat(`,{}`, 1<<20) + `]}`,
+		"patterns": `{"patternProperties":{` + strings.Join(patterns, ",") + `}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newFake(t, modernDate, `{}`, map[string]answerer{
+				"tools/list": says(tools(tool("tool", `,"outputSchema":`+bomb))),
+				"tools/call": says(`{"content":[],"structuredContent":{}}`),
+			}).dial(nil)
+			known(t, c)
+			grown := heapGrowth(func() {
+				if _, err := c.CallTool(t.Context(), "tool", nil); err != nil {
+					t.Error(err)
+				}
+			})
+			if grown > 32<<20 {
+				t.Errorf("%d bytes are kept of a schema of %d", grown, len(bomb))
+			}
+		})
+	}
+}
+
+// TestHandlerGivesNoJSON: raw JSON that a handler gives goes out on one line, or not at all.
+// Spec: C36 C37
+func TestHandlerGivesNoJSON(t *testing.T) {
+	for _, tt := range []struct {
+		content, want string
+	}{
+		{"{\n \"a\": 1\r\n}", `{"action":"accept","content":{"a":1}}`},
+		{`{"a":`, ""},
+		{`[1]`, ""},
+		{``, ""},
+	} {
+		opts := Options{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(tt.content)}, nil
+		}}
+		legacyRevision(t, mcp.Revision20251125, opts, func(s *script) {
+			s.ask("1", askForm)
+			if tt.want == "" {
+				if code := s.expectError("1"); code != jsonrpc.CodeInternalError {
+					s.t.Errorf("%q: error %d", tt.content, code)
+				}
+			} else if got := s.expectResult("1"); got != tt.want {
+				s.t.Errorf("%q: got %s", tt.content, got)
+			}
+		})
+		synctest.Test(t, func(t *testing.T) {
+			c := dial(t, &opts, func(s *script) {
+				s.discovers()
+				s.answer(s.expect("tools/call"), required(`"inputRequests":{"k":`+askForm+`}`))
+				if tt.want != "" {
+					s.answer(s.expect("tools/call"), "{}")
+				}
+				s.expectEnd()
+			})
+			err := c.Call(t.Context(), "tools/call", nil, nil)
+			if (err == nil) != (tt.want != "") || err != nil && !is[*InputError](err) {
+				t.Errorf("%q: got %v", tt.content, err)
+			}
+		})
+	}
+}
+
+// TestHandshakeNotRead: a server that does not read on after its answer to initialize does not keep Dial.
+func TestHandshakeNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		carrier := plays(t, func(s *script) {
+			s.answer(s.expect("initialize"), initialized(legacyDate))
+			elapse(time.Hour)
+		})
+		c, err := Dial(context.Background(), carrier, &Options{Revisions: onlyLegacy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	})
+}
+
+// TestManyVersions: what a server says in an error does not make the client's own larger than it must be.
+func TestManyVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := strings.Repeat(`"`+strings.Repeat("9", 1000)+`",`, 1000) + `"1999-01-01"`
+		carrier := plays(t, func(s *script) {
+			s.refuse(s.expect("server/discover"), mcp.CodeUnsupportedProtocolVersion, `{"requested":"2026-07-28","supported":[`+names+`]}`)
+			s.expectEnd()
+		})
+		_, err := Dial(t.Context(), carrier, nil)
+		if e, ok := errors.AsType[*IncompatibleError](err); !ok || len(e.Server) != 1001 || len(err.Error()) > 2000 {
+			t.Errorf("got %.2000v", err)
+		}
+	})
+}
+
+// TestForeignAnswers: a call gets the one answer that is its own, whatever else comes.
+// Spec: C84
+func TestForeignAnswers(t *testing.T) {
+	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
+		old := s.expect("m")
+		s.answer(old, `{"n":1}`)
+		m := s.expect("m")
+		for _, id := range []string{string(old.ID), `"` + string(m.ID) + `"`, string(m.ID) + ".0", string(m.ID) + "e0", "-" + string(m.ID), "999", "null", "[]", "{}", `""`} {
+			s.send(`{"jsonrpc":"2.0","id":%s,"result":{"n":-1}}`, id)
+			s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"not yours"}}`, id)
+		}
+		s.send(`{"jsonrpc":"2.0","result":{"n":-1}}`)
+		s.send(`{"jsonrpc":"1.0","id":999,"result":{"n":-1}}`)
+		s.send(`[{"jsonrpc":"2.0","id":"%s","result":{"n":-1}},{"jsonrpc":"2.0","id":%s,"result":{"n":2}},{"jsonrpc":"2.0","id":%[2]s,"result":{"n":-1}}]`, m.ID, m.ID)
+		s.answer(m, `{"n":-1}`)
+		s.answer(s.expect("m"), `{"n":3}`)
+		s.expectEnd()
+	}, func(t *testing.T, c *Client, _ mcp.Revision) {
+		for want := 1; want <= 3; want++ {
+			var got struct{ N int }
+			if err := c.Call(t.Context(), "m", nil, &got); err != nil || got.N != want {
+				t.Errorf("got %d, %v, want %d", got.N, err, want)
+			}
+		}
+	})
+}
+
+// TestLookUpIsBounded: a tool that the client does not know is not looked for without end, and is called then.
+func TestLookUpIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		s := newFake(t, legacyDate, coreTasks, map[string]answerer{
+			"tools/list": func(context.Context, string) (string, error) {
+				elapse(time.Second)
+				n++
+				return fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n), nil
+			},
+			"tools/call": says(done),
+		})
+		c := s.dial(nil)
+		began := time.Now()
+		task, err := c.StartTool(t.Context(), "slow", nil)
+		if d := time.Since(began); err != nil || task.ID() != "" || d > lookUpTimeout {
+			t.Errorf("got %v after %v", err, d)
+		}
+		elapse(time.Second) // for the last page, which nobody waits for any more
+	})
+}

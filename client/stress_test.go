@@ -1,0 +1,108 @@
+package client
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A mortal is a server that answers with what it was called with, and dies after so many requests.
+type mortal struct {
+	mu   sync.Mutex
+	ids  map[string]int // of requests, on all connections
+	left int
+}
+
+// Prepare implements jsonrpc.Handler.
+func (m *mortal) Prepare(*jsonrpc.Request) *jsonrpc.Pace { return nil }
+
+// Handle implements jsonrpc.Handler.
+func (m *mortal) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+	if r.Kind == jsonrpc.KindNotification {
+		return dst, nil
+	}
+	m.mu.Lock()
+	m.ids[r.ID.String()]++
+	m.left--
+	dies := m.left == 0
+	m.mu.Unlock()
+	switch {
+	case string(r.Method) == mcp.MethodDiscover:
+		return append(dst, discovered(modernDate)...), nil
+	case string(r.Method) == mcp.MethodInitialize:
+		return append(dst, initialized(legacyDate)...), nil
+	case dies:
+		go r.Conn().Close()
+	}
+	n, _ := r.Param("n")
+	elapse(time.Millisecond)
+	return append(append(append(dst, `{"n":`...), n...), '}'), nil
+}
+
+// TestStress: many calls while the server dies again and again. Each that may be repeated is answered, with its own answer, and no id is used twice.
+// Spec: C4 C34
+func TestStress(t *testing.T) {
+	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+		t.Run(r.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &mortal{ids: map[string]int{}}
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				carrier := CarrierFunc(func(context.Context) (jsonrpc.Framer, error) {
+					near, far := net.Pipe()
+					m.mu.Lock()
+					m.left = 50
+					m.mu.Unlock()
+					conn := jsonrpc.NewConn(jsonrpc.NewFramer(far, nil), &jsonrpc.Options{Handler: m})
+					wg.Go(func() { conn.Run(context.Background()) })
+					return jsonrpc.NewFramer(near, nil), nil
+				})
+				c, err := Dial(t.Context(), carrier, &Options{
+					Revisions: []mcp.Revision{r}, Retry: RetryPolicy{MaxAttempts: 1000}, Reconnect: ReconnectPolicy{MaxFailures: -1},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				var lost atomic.Int32
+				var calls sync.WaitGroup
+				for g := range 16 {
+					calls.Go(func() {
+						for i := range 100 {
+							opt := WithRetry()
+							if i%4 == 0 {
+								opt = WithoutRetry()
+							}
+							var got struct{ N int }
+							n := 1000*g + i
+							err := c.Call(t.Context(), "m", map[string]int{"n": n}, &got, opt)
+							switch {
+							case err == nil && got.N == n:
+							case i%4 == 0 && isLost(err):
+								lost.Add(1)
+							default:
+								t.Errorf("call %d: got %d, %v", n, got.N, err)
+							}
+						}
+					})
+				}
+				calls.Wait()
+				if lost.Load() == 0 {
+					t.Error("the server never died")
+				}
+				for id, n := range m.ids {
+					if n > 1 {
+						t.Errorf("id %s was used %d times", id, n)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,498 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// again plays how a server of the revision opens to a client that knows it.
+func (s *script) again(r mcp.Revision) {
+	s.t.Helper()
+	if !r.Modern() {
+		s.shakesHands(r.String())
+	}
+}
+
+// everyEra runs a test in a bubble for a legacy and a modern server.
+func everyEra(t *testing.T, test func(t *testing.T, r mcp.Revision)) {
+	for _, r := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20251125, mcp.Revision20260728} {
+		t.Run(r.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, r) })
+		})
+	}
+}
+
+// TestReconnect: a server that ends is started again. It is not probed again, calls that can be repeated are, with new ids, and others fail. An answer
+// meant for the old connection fits nothing on the new one.
+// Spec: C4 C34
+func TestReconnect(t *testing.T) {
+	everyEra(t, func(t *testing.T, r mcp.Revision) {
+		var first []string
+		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, func(s *script) {
+			s.opening(r)
+			for range 2 {
+				first = append(first, string(s.expect("m").ID))
+			}
+		}, func(s *script) {
+			s.again(r)
+			m := s.expect("m")
+			if slices.Contains(first, string(m.ID)) {
+				s.t.Errorf("id %s was used before", m.ID)
+			}
+			for _, id := range first {
+				s.send(`{"jsonrpc":"2.0","id":%s,"result":{"stale":true}}`, id)
+			}
+			s.answer(m, `{"from":"second"}`)
+			s.answer(s.expect("after"), `{}`)
+			s.expectEnd()
+		})
+		var hooked atomic.Bool
+		c.onReconnect(func() { hooked.Store(true) })
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			var got json.RawMessage
+			if err := c.Call(t.Context(), "m", nil, &got, WithRetry()); err != nil || string(got) != `{"from":"second"}` {
+				t.Errorf("repeatable: got %s, %v", got, err)
+			}
+		})
+		wg.Go(func() {
+			err := c.Call(t.Context(), "m", nil, nil)
+			if !isLost(err) || IsPeer(err) {
+				t.Errorf("not repeatable: %v", err)
+			}
+		})
+		wg.Wait()
+		if !hooked.Load() {
+			t.Error("nobody was told of the new connection")
+		}
+		if err := c.Call(t.Context(), "after", nil, nil); err != nil {
+			t.Error(err)
+		}
+		if c.Err() != nil || c.Revision() != r {
+			t.Errorf("%v, %v", c.Err(), c.Revision())
+		}
+	})
+}
+
+// TestUnsentCalls: a call that could not be sent is no repetition when it is, and waits for the next connection; no longer than it may.
+func TestUnsentCalls(t *testing.T) {
+	everyEra(t, func(t *testing.T, r mcp.Revision) {
+		gate := make(chan struct{})
+		connects := 0
+		carrier := plays(t, func(s *script) { s.opening(r) }, func(s *script) {
+			s.again(r)
+			s.answer(s.expect("m"), "{}")
+			s.expectEnd()
+		})
+		c, err := Dial(t.Context(), CarrierFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+			if connects++; connects > 1 {
+				<-gate
+			}
+			return carrier.Connect(ctx)
+		}), &Options{Revisions: []mcp.Revision{r}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		synctest.Wait() // the connection is lost, and the next one hangs
+		if err := c.Call(t.Context(), "m", nil, nil, WithTimeout(time.Second)); !is[*TimeoutError](err) || !strings.Contains(err.Error(), "not connected") {
+			t.Errorf("with a timeout: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.Call(ctx, "m", nil, nil); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not connected") {
+			t.Errorf("with a deadline: %v", err)
+		}
+		if err := c.Notify(ctx, "n", nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("notification with a deadline: %v", err)
+		}
+		go func() {
+			elapse(time.Second)
+			close(gate)
+		}()
+		if err := c.Call(t.Context(), "m", nil, nil, WithoutRetry()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRetries: how often a call is repeated.
+func TestRetries(t *testing.T) {
+	dies := func(r mcp.Revision, first bool) func(*script) {
+		return func(s *script) {
+			if first {
+				s.opening(r)
+			} else {
+				s.again(r)
+			}
+			s.expect("m")
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		policy RetryPolicy
+		opt    CallOption
+		deaths int // before the answer
+		want   string
+	}{
+		{"twice is enough", RetryPolicy{}, WithRetry(), 2, ""},
+		{"not more", RetryPolicy{}, WithRetry(), 3, "connection closed"},
+		{"never", RetryPolicy{MaxAttempts: 1}, WithRetry(), 1, "connection closed"},
+		{"never by a negative number", RetryPolicy{MaxAttempts: -1}, WithRetry(), 1, "connection closed"},
+		{"often", RetryPolicy{MaxAttempts: 6}, WithRetry(), 5, ""},
+		{"not this call", RetryPolicy{}, WithoutRetry(), 1, "connection closed"},
+		{"not a call of unknown nature", RetryPolicy{}, WithTimeout(0), 1, "connection closed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			everyEra(t, func(t *testing.T, r mcp.Revision) {
+				var scripts []func(*script)
+				for i := range tt.deaths {
+					scripts = append(scripts, dies(r, i == 0))
+				}
+				scripts = append(scripts, func(s *script) {
+					s.again(r)
+					if tt.want == "" {
+						s.answer(s.expect("m"), "{}")
+					}
+					s.expectEnd()
+				})
+				c := dial(t, &Options{Retry: tt.policy, Revisions: []mcp.Revision{r}}, scripts...)
+				err := c.Call(t.Context(), "m", nil, nil, tt.opt)
+				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("got %v, want %q", err, tt.want)
+				}
+				elapse(time.Minute)
+				if c.Err() != nil {
+					t.Errorf("the client has ended: %v", c.Err())
+				}
+			})
+		})
+	}
+}
+
+// TestPeerErrorsAreFinal: what a server answers is not asked again.
+func TestPeerErrorsAreFinal(t *testing.T) {
+	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
+		for _, code := range []jsonrpc.Code{-32603, -32000, -32601, 503} {
+			s.refuse(s.expect("m"), code, "")
+		}
+		s.expectEnd()
+	}, func(t *testing.T, c *Client, _ mcp.Revision) {
+		for range 4 {
+			if err := c.Call(t.Context(), "m", nil, nil, WithRetry()); !IsPeer(err) {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
+
+// TestGivingUp: how a client ends whose server does.
+func TestGivingUp(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		policy ReconnectPolicy
+		deaths int           // of connections that agreed on terms
+		live   time.Duration // of each
+		then   error         // of connecting
+		dials  int           // attempts in all
+		want   string
+		check  func(error) bool
+	}{
+		{name: "disabled", policy: ReconnectPolicy{Disabled: true}, deaths: 1, dials: 1, want: "connection lost: the server closed the connection"},
+		{name: "carrier cannot", deaths: 1, then: fmt.Errorf("%w: once only", ErrNoReconnect), dials: 2, want: "once only", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
+		{name: "carrier fails", deaths: 1, then: errors.New("no such program"), dials: 1 + 8, want: "9 times in a row, given up: no such program"},
+		{name: "carrier fails, fewer times", policy: ReconnectPolicy{MaxFailures: 2}, deaths: 1, then: errors.New("no such program"), dials: 1 + 2, want: "3 times in a row"},
+		{name: "dies at once", deaths: 100, dials: 1 + 8, want: "9 times in a row"},
+		{name: "dies after a while", deaths: 100, live: 9 * time.Second, dials: 1 + 8, want: "9 times in a row"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			everyEra(t, func(t *testing.T, r mcp.Revision) {
+				dials := 0
+				var times []time.Time
+				c, err := Dial(t.Context(), CarrierFunc(func(context.Context) (jsonrpc.Framer, error) {
+					dials++
+					times = append(times, time.Now())
+					if dials > tt.deaths {
+						return nil, tt.then
+					}
+					near, far := net.Pipe()
+					go func() {
+						defer far.Close()
+						s := newScript(t, far)
+						if dials == 1 {
+							s.opening(r)
+						} else {
+							s.again(r)
+						}
+						elapse(tt.live)
+					}()
+					return jsonrpc.NewFramer(near, nil), nil
+				}), &Options{Revisions: []mcp.Revision{r}, Reconnect: tt.policy})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				<-c.Done()
+				if dials != tt.dials || c.Err() == nil || !strings.Contains(c.Err().Error(), tt.want) || tt.check != nil && !tt.check(c.Err()) {
+					t.Errorf("%d times, %v; want %d times, %q", dials, c.Err(), tt.dials, tt.want)
+				}
+				checkBackoff(t, times, tt.live)
+				err = c.Call(t.Context(), "m", nil, nil, WithRetry())
+				if !isLost(err) || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("a call after the end: %v", err)
+				}
+				if err := c.Notify(t.Context(), "m", nil); !isLost(err) {
+					t.Errorf("a notification after the end: %v", err)
+				}
+				if c.Revision() != r {
+					t.Error("the client has forgotten what it spoke")
+				}
+			})
+		})
+	}
+}
+
+// TestOver: a connection that somebody else made is the only one.
+func TestOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		carrier := Over(jsonrpc.NewFramer(near, nil))
+		go func() {
+			defer far.Close()
+			s := newScript(t, far)
+			s.discovers()
+			s.answer(s.expect("m"), "{}")
+		}()
+		c, err := Dial(t.Context(), carrier, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Call(t.Context(), "m", nil, nil); err != nil {
+			t.Error(err)
+		}
+		<-c.Done()
+		if !errors.Is(c.Err(), ErrNoReconnect) || !strings.Contains(c.Err().Error(), "the server closed the connection") {
+			t.Errorf("got %v", c.Err())
+		}
+		if _, err := Dial(t.Context(), carrier, nil); !errors.Is(err, ErrNoReconnect) {
+			t.Errorf("dialled twice: %v", err)
+		}
+	})
+}
+
+// checkBackoff checks that the gaps double up to 30 s, each up to half shorter at random.
+func checkBackoff(t *testing.T, times []time.Time, live time.Duration) {
+	t.Helper()
+	most := 200 * time.Millisecond
+	for i := 1; i < len(times); i++ {
+		if gap := times[i].Sub(times[i-1]) - live; gap < most/2 || gap > most {
+			t.Errorf("attempt %d came after %v, want %v to %v", i+1, gap, most/2, most)
+		}
+		most = min(2*most, 30*time.Second)
+	}
+}
+
+// TestStable: after a connection that lasted, the next comes at once, for ever.
+func TestStable(t *testing.T) {
+	everyEra(t, func(t *testing.T, r mcp.Revision) {
+		const many = 30
+		var scripts []func(*script)
+		for i := range many {
+			scripts = append(scripts, func(s *script) {
+				if i == 0 {
+					s.opening(r)
+				} else {
+					s.again(r)
+				}
+				elapse(10 * time.Second)
+			})
+		}
+		scripts = append(scripts, func(s *script) {
+			s.again(r)
+			s.expectEnd()
+		})
+		began := time.Now()
+		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, scripts...)
+		var n atomic.Int32
+		c.onReconnect(func() { n.Add(1) })
+		elapse(many*10*time.Second + time.Second)
+		if n.Load() != many || c.Err() != nil || time.Since(began) > many*10*time.Second+time.Second {
+			t.Errorf("%d connections, %v", n.Load(), c.Err())
+		}
+	})
+}
+
+// TestServerUpgraded: a server that is another one after it was lost is got to know again.
+func TestServerUpgraded(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		before, after mcp.Revision
+		opening       func(*script)
+	}{
+		{"legacy to modern", mcp.Revision20251125, mcp.Revision20260728, func(s *script) {
+			s.refuse(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-11-25"}`)
+			s.discovers()
+		}},
+		{"legacy to modern that does not say so", mcp.Revision20251125, mcp.Revision20260728, func(s *script) {
+			s.refuse(s.expect("initialize"), -32601, "")
+			s.discovers()
+		}},
+		{"to an older one", mcp.Revision20251125, mcp.Revision20250326, func(s *script) { s.shakesHands("2025-03-26") }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := dial(t, nil, func(s *script) {
+					s.refuse(s.expect("server/discover"), -32601, "")
+					s.shakesHands(tt.before.String())
+				}, func(s *script) {
+					tt.opening(s)
+					s.answer(s.expect("m"), "{}")
+					s.expectEnd()
+				})
+				if c.Revision() != tt.before {
+					t.Errorf("before: %v", c.Revision())
+				}
+				if err := c.Call(t.Context(), "m", nil, nil, WithRetry()); err != nil {
+					t.Error(err)
+				}
+				if c.Revision() != tt.after {
+					t.Errorf("after: %v", c.Revision())
+				}
+			})
+		})
+	}
+}
+
+// TestVersionRefusedLater: a modern server may refuse the version of any request. The request is made in another one, if there is one.
+func TestVersionRefusedLater(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		scripts []func(*script)
+		want    string
+		after   mcp.Revision
+	}{
+		{"the same is wanted", []func(*script){func(s *script) {
+			s.discovers()
+			a := s.expect("m")
+			s.refuse(a, -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
+			b := s.expect("m")
+			if string(a.ID) == string(b.ID) {
+				s.fail("id %s again", a.ID)
+			}
+			s.answer(b, "{}")
+			s.expectEnd()
+		}}, "", mcp.Revision20260728},
+		{"always", []func(*script){func(s *script) {
+			s.discovers()
+			for range maxAdopted + 1 {
+				s.refuse(s.expect("m"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
+			}
+			s.expectEnd()
+		}}, "(-32022)", mcp.Revision20260728},
+		{"none that we speak", []func(*script){func(s *script) {
+			s.discovers()
+			s.refuse(s.expect("m"), -32022, `{"supported":["2030-01-01"],"requested":"2026-07-28"}`)
+			s.expectEnd()
+		}}, "no common revision", mcp.Revision20260728},
+		{"no data", []func(*script){func(s *script) {
+			s.discovers()
+			s.refuse(s.expect("m"), -32022, "")
+			s.expectEnd()
+		}}, "no common revision", mcp.Revision20260728},
+		{"a legacy one", []func(*script){func(s *script) {
+			s.discovers()
+			s.refuse(s.expect("m"), -32022, `{"supported":["2025-06-18"],"requested":"2026-07-28"}`)
+			s.expectEnd()
+		}, func(s *script) {
+			s.shakesHands("2025-06-18")
+			s.answer(s.expect("m"), "{}")
+			s.expectEnd()
+		}}, "", mcp.Revision20250618},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := dial(t, nil, tt.scripts...)
+				err := c.Call(t.Context(), "m", nil, nil)
+				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) || c.Revision() != tt.after {
+					t.Errorf("got %v, speaking %v", err, c.Revision())
+				}
+			})
+		})
+	}
+}
+
+// TestClose: closing ends what is under way, in any state, and may be done by many.
+func TestClose(t *testing.T) {
+	everyEra(t, func(t *testing.T, r mcp.Revision) {
+		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, func(s *script) {
+			s.opening(r)
+			s.expect("m")
+			s.expect("notifications/cancelled") // else a server that drains would go on with it
+			s.expectEnd()
+		})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := c.Call(t.Context(), "m", nil, nil, WithRetry()); !isLost(err) || !strings.Contains(err.Error(), "closed") {
+				t.Errorf("call under way: %v", err)
+			}
+		})
+		synctest.Wait()
+		for range 3 {
+			wg.Go(func() {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		<-c.Done()
+		if c.Err() != nil {
+			t.Errorf("Err is %v", c.Err())
+		}
+		if err := c.Call(t.Context(), "m", nil, nil); !isLost(err) || !strings.Contains(err.Error(), "the client was closed") {
+			t.Errorf("call after the end: %v", err)
+		}
+	})
+}
+
+// TestCloseWhileConnecting: closing does not wait for a connection that is being made, nor for the next attempt.
+func TestCloseWhileConnecting(t *testing.T) {
+	for _, hangs := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			first := plays(t, func(s *script) { s.discovers() })
+			var once sync.Once
+			c, err := Dial(t.Context(), CarrierFunc(func(ctx context.Context) (f jsonrpc.Framer, err error) {
+				err = errors.New("not now")
+				once.Do(func() { f, err = first.Connect(ctx) })
+				if f == nil && hangs {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return f, err
+			}), &Options{Reconnect: ReconnectPolicy{MinBackoff: time.Hour, MaxBackoff: time.Hour, MaxFailures: -1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			elapse(3 * time.Hour)
+			began := time.Now()
+			c.Close()
+			if d := time.Since(began); d > 0 {
+				t.Errorf("closing took %v", d)
+			}
+		})
+	}
+}

@@ -1,0 +1,295 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Wait waits for the end of the task and returns the tool's result, as [Client.CallTool] does. It asks the server for the task's state from time to
+// time, at the pace that the server wishes, and at once when the server tells of a change. Questions that the task has go to the handlers of [Options].
+//
+// A task that failed is the *[jsonrpc.Error] that the server answers in place of a result, one that was cancelled is [ErrTaskCancelled]. When ctx ends, or the
+// server cannot be reached, the task goes on and Wait can be called again.
+func (t *Task) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
+	a, err := t.wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.result()
+}
+
+// WaitTask is [Task.Wait] with the result decoded as the function [CallTool] does it.
+func WaitTask[Out any](ctx context.Context, t *Task) (Out, error) {
+	a, err := t.wait(ctx)
+	if err != nil {
+		var none Out
+		return none, err
+	}
+	return outputOf[Out](t.c, t.tool, &a)
+}
+
+func (t *Task) wait(ctx context.Context) (a toolAnswer, err error) {
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return a, t.failed(context.Cause(ctx))
+	}
+	if !t.hasEnded() {
+		result, err, ended := t.follow(ctx)
+		if !ended {
+			return a, t.failed(err)
+		}
+		t.end(result, err)
+	}
+	if t.err != nil {
+		return a, t.failed(t.err)
+	}
+	if a, err = readAnswer(t.result); err == nil {
+		err = t.c.checkOutput(ctx, t.tool, &a)
+	}
+	return a, err
+}
+
+// follow polls until the task has ended, and returns its result or its error. If it has not, the error says why nobody follows it any more.
+func (t *Task) follow(ctx context.Context) (result []byte, err error, ended bool) {
+	var pace taskPace
+	var news *Subscription
+	defer func() {
+		if news != nil {
+			news.Close()
+		}
+	}()
+	state, raw := t.State(), []byte(nil)
+	for {
+		if state.Status != "" { // a new handle knows nothing
+			if err := pace.pause(ctx, state.PollInterval, news, t.watch); err != nil {
+				return nil, err, false
+			}
+		}
+		before := state
+		if state, raw, err = t.get(ctx); err != nil {
+			return nil, err, false
+		}
+		switch state.Status {
+		case mcp.TaskStatusWorking:
+			if news == nil {
+				news = t.c.watchTask(ctx, state.ID)
+			}
+		case mcp.TaskStatusInputRequired:
+			if !t.c.Modern() {
+				return t.fetchResult(ctx)
+			}
+			if err := t.answer(ctx, member(raw, "inputRequests")); err != nil {
+				return nil, err, false
+			}
+		case mcp.TaskStatusCancelled:
+			return nil, ErrTaskCancelled, true
+		case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
+			if !t.c.Modern() {
+				return t.fetchResult(ctx)
+			}
+			return outcome(state.Status, raw)
+		default:
+			return nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: fmt.Sprintf("status is %.40q", state.Status)}, false
+		}
+		if state != before {
+			pace = taskPace{}
+		}
+	}
+}
+
+// outcome takes the result or the error out of a task that has ended, as the extension has it.
+func outcome(status mcp.TaskStatus, raw []byte) (result []byte, err error, ended bool) {
+	name := "result"
+	if status == mcp.TaskStatusFailed {
+		name = "error"
+	}
+	text := member(raw, name)
+	switch {
+	case len(text) == 0 || text[0] != '{':
+		return nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: fmt.Sprintf("the task has %s, but there is no %s", status, name)}, false
+	case status == mcp.TaskStatusFailed:
+		return nil, errorOf(text), true
+	}
+	return text, nil, true
+}
+
+// fetchResult gets a legacy task's result, which waits for the end of the task. It is also how the server gets to ask its questions.
+func (t *Task) fetchResult(ctx context.Context) (result []byte, err error, ended bool) {
+	r := &request{method: mcp.MethodTasksResult, params: taskParams(t.ID()), repeatable: true, opts: callOptions{timeout: -1, maxTimeout: -1}, watch: t.watch}
+	result, err = t.c.roundTrip(ctx, r)
+	return result, err, err == nil || IsPeer(err)
+}
+
+// answer has the handlers answer those of the task's questions that were not answered yet.
+func (t *Task) answer(ctx context.Context, requests []byte) error {
+	var keys []string
+	open := []byte{'{'}
+	members := jsonwire.ObjectMembers(requests)
+	for members.Next() {
+		key := members.KeyString()
+		if _, done := t.answered[key]; done {
+			continue // the server has not taken the answer in yet
+		}
+		if len(keys) > 0 {
+			open = append(open, ',')
+		}
+		keys = append(keys, key)
+		open = append(append(jsonwire.AppendQuote(open, key), ':'), members.Value()...)
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	if t.rounds >= t.c.opts.MaxRounds {
+		return fmt.Errorf("%w: %d times", ErrTooManyRounds, t.rounds+1)
+	}
+	responses, err := t.c.answerInputs(ctx, append(open, '}'))
+	if err != nil {
+		return err
+	}
+	params := appendMember(taskParams(t.ID()), `"inputResponses":`, responses)
+	if _, err := t.c.roundTrip(ctx, &request{method: mcp.MethodTasksUpdate, params: params, repeatable: true}); err != nil {
+		return err
+	}
+	t.rounds++
+	for _, key := range keys {
+		t.answered[key] = struct{}{}
+	}
+	return nil
+}
+
+// watchTask has the server tell of changes to a task, if it can; else nil.
+func (c *Client) watchTask(ctx context.Context, id string) *Subscription {
+	if c.noTaskNews.Load() {
+		return nil
+	}
+	s := c.openSubscription(ctx, mcp.SubscriptionFilter{TaskIDs: []string{id}})
+	if s == nil {
+		return nil
+	}
+	c.running.start(func() {
+		select {
+		case <-s.acked:
+			if len(s.Honoured().TaskIDs) > 0 {
+				return
+			}
+			s.Close()
+		case <-s.done:
+		}
+		if err := s.Err(); err == nil || IsPeer(err) {
+			c.noTaskNews.Store(true)
+		}
+	})
+	return s
+}
+
+// awaitTool waits for the task that a call has become. The task is given up when nobody waits for it any more: it has no other handle.
+func (c *Client) awaitTool(ctx context.Context, t *Task, began time.Time) (toolAnswer, error) {
+	limit := t.opts.maxTimeout
+	if limit == 0 {
+		limit = c.opts.MaxCallTimeout
+	}
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, began.Add(limit), &TimeoutError{Method: mcp.MethodToolsCall, After: limit, Max: true})
+		defer cancel()
+	}
+	a, err := t.wait(ctx)
+	if err == nil || t.hasEnded() {
+		return a, err
+	}
+	if late, ok := errors.AsType[*TimeoutError](context.Cause(ctx)); ok {
+		err = t.failed(late)
+	}
+	c.running.start(func() { c.cancelTask(t) })
+	return a, err
+}
+
+// cancelTask cancels a task that nobody waits for any more.
+func (c *Client) cancelTask(t *Task) {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelPatience)
+	defer cancel()
+	if err := t.Cancel(ctx); err != nil {
+		c.log.Info("task not cancelled", "task", t.ID(), "error", err)
+	}
+}
+
+// cancelTaskOf cancels the task that a legacy server makes of a call, once it has a name: the call itself must not be cancelled. It reports false if the
+// client has ended.
+func (c *Client) cancelTaskOf(p *jsonrpc.Pending) bool {
+	return c.running.start(func() {
+		timer := time.NewTimer(cancelPatience)
+		defer timer.Stop()
+		select {
+		case <-p.Done():
+		case <-timer.C:
+			p.Abandon()
+			return
+		}
+		raw, err := p.Result()
+		if err != nil {
+			return
+		}
+		if state, err := c.taskOf(raw); err == nil && state != nil {
+			c.cancelTask(c.newTask(*state, "", callOptions{}, nil))
+		}
+	})
+}
+
+// cancelPatience is how long either step of the cancellation of a task may take that nobody waits for.
+const cancelPatience = 5 * time.Second
+
+// Waits between two questions for a task's state. A server that has no wish is asked less and less often as long as nothing changes.
+const (
+	minTaskPoll   = 100 * time.Millisecond
+	firstTaskPoll = 500 * time.Millisecond
+	lastTaskPoll  = 15 * time.Second
+	maxTaskPoll   = 5 * time.Minute // however long a server wishes
+)
+
+// A taskPace says when to ask next. The zero value is for when something has just changed.
+type taskPace struct{ last time.Duration }
+
+// next returns how long to wait. Some of it is left to chance, so that clients that began together do not go on together.
+func (p *taskPace) next(wish time.Duration) time.Duration {
+	d := min(max(wish, minTaskPoll), maxTaskPoll)
+	if wish <= 0 {
+		d = min(max(p.last*3/2, firstTaskPoll), lastTaskPoll)
+	}
+	p.last = d
+	return d + rand.N(d/5)
+}
+
+// pause waits until it is time to ask, or until the server has news. Meanwhile it runs the callbacks of the watch.
+func (p *taskPace) pause(ctx context.Context, wish time.Duration, news *Subscription, w *watch) error {
+	timer := time.NewTimer(p.next(wish))
+	defer timer.Stop()
+	var ready <-chan struct{}
+	if news != nil {
+		ready = news.queue.ready
+	}
+	for {
+		select {
+		case <-ready:
+			if _, ok, ended := news.queue.next(); ok {
+				return nil
+			} else if ended {
+				ready = nil
+			}
+		case <-w.news():
+			w.callBack()
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+)
+
+// ListTools returns one page of the server's tools: the first if cursor is nil, else the one behind the page whose NextCursor it is. [Client.Tools] walks
+// all pages.
+//
+// What the client has seen of a tool in a list serves it when the tool is called: a tool that says that it is read-only or idempotent is called again
+// if the connection is lost meanwhile, and results are held against the output schema.
+func (c *Client) ListTools(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListToolsResult, error) {
+	c.prepare()
+	epoch := c.tools.mark()
+	page, err := ask[mcp.ListToolsResult](ctx, c, mcp.MethodToolsList, cursorParams(cursor), opts)
+	if err == nil {
+		c.tools.learn(epoch, page.Tools)
+	}
+	return page, err
+}
+
+// Tools yields the server's tools, page by page. An error ends the loop. If the server's list has an end that never comes, the error wraps
+// [ErrCursorLoop] or [ErrTooManyPages].
+func (c *Client) Tools(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Tool, error] {
+	return walk(ctx, c, mcp.MethodToolsList,
+		func(ctx context.Context, cursor *string) ([]mcp.Tool, *string, error) {
+			page, err := c.ListTools(ctx, cursor, opts...)
+			if err != nil {
+				return nil, nil, err
+			}
+			return page.Tools, page.NextCursor, nil
+		},
+		func(t *mcp.Tool) string { return t.Name })
+}
+
+// A ToolError is what a tool call fails with if the tool itself says that it failed. It is written for the model that made the call.
+type ToolError struct {
+	Tool   string
+	Result *mcp.CallToolResult // with IsError set
+}
+
+// maxErrorText bounds the text of a ToolError, in bytes. All of it is in the Result.
+const maxErrorText = 2048
+
+func (e *ToolError) Error() string {
+	var texts []string
+	if e.Result != nil {
+		for _, block := range e.Result.Content {
+			if t, ok := block.(mcp.TextContent); ok {
+				texts = append(texts, t.Text)
+			}
+		}
+	}
+	text := strings.TrimSpace(strings.Join(texts, "\n"))
+	switch {
+	case text == "":
+		text = "it does not say why"
+	case len(text) > maxErrorText:
+		text = strings.ToValidUTF8(text[:maxErrorText], "") + " …"
+	}
+	return fmt.Sprintf("tool %q failed: %s", e.Tool, text)
+}
+
+// CallTool calls a tool and returns its result, also if that says that the tool failed (IsError): a model that called it should see that.
+// The function [CallTool] decodes the result instead.
+//
+// args are the arguments, an object: a struct or a map that encoding/json can marshal, a [json.RawMessage], or nil for none. The server checks them.
+//
+// If the client knows the tool from a list (see [Client.ListTools]), a result that breaks its output schema is an *[OutputError]. If the server makes a
+// task of the call, CallTool waits for the task, for as long as ctx and [WithMaxTimeout] allow, and cancels it then; [Client.StartTool] does not wait.
+func (c *Client) CallTool(ctx context.Context, name string, args any, opts ...CallOption) (*mcp.CallToolResult, error) {
+	a, err := c.callTool(ctx, name, args, opts)
+	if err != nil {
+		return nil, err
+	}
+	return a.result()
+}
+
+// CallTool calls a tool as [Client.CallTool] does and decodes what it answers by the type Out:
+//   - a string gets the text blocks, joined by line breaks,
+//   - a []mcp.ContentBlock gets the content,
+//   - an mcp.CallToolResult, or a pointer to one, gets everything,
+//   - a json.RawMessage gets the JSON text of the structured content,
+//   - every other type is decoded from the structured content, see [schema.Of]; members that it has no field for are ignored.
+//
+// Tools of servers from before structured content answer with JSON in a text block: that is decoded instead if there is one text block and no structured
+// content. A tool that says that it failed is a *[ToolError], whatever the type. Out needs no instance: client.CallTool[int](ctx, c, "count", args).
+func CallTool[Out any](ctx context.Context, c *Client, name string, args any, opts ...CallOption) (Out, error) {
+	a, err := c.callTool(ctx, name, args, opts)
+	if err != nil {
+		var none Out
+		return none, err
+	}
+	return outputOf[Out](c, name, &a)
+}
+
+// callTool calls a tool and sees to tasks and to the output schema.
+func (c *Client) callTool(ctx context.Context, name string, args any, opts []CallOption) (a toolAnswer, err error) {
+	began := time.Now()
+	known := c.tools.tool(name)
+	r, err := c.toolRequest(name, args, known, collect(opts))
+	if err != nil {
+		return a, err
+	}
+	asTask := known.mustBeTask() && c.hasCoreTasks()
+	raw, task, err := c.sendTool(ctx, r, name, asTask)
+	if known == nil && isMethodNotFound(err) && c.hasCoreTasks() && c.lookUp(ctx, name).mustBeTask() {
+		raw, task, err = c.sendTool(ctx, r, name, true) // that was what it meant; it has done nothing yet
+	}
+	switch {
+	case err != nil:
+		return a, err
+	case task != nil:
+		return c.awaitTool(ctx, task, began)
+	}
+	if a, err = readAnswer(raw); err == nil {
+		err = c.checkOutput(ctx, name, &a)
+	}
+	return a, err
+}
+
+// sendTool sends the request and returns the result, or the task that the server has made of it. asTask asks a legacy server for one.
+func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask bool) (raw []byte, task *Task, err error) {
+	if asTask {
+		release := c.augment(r)
+		defer func() {
+			if task == nil {
+				release()
+			}
+		}()
+	}
+	raw, err = c.roundTrip(ctx, r)
+	var state *TaskState
+	if err == nil {
+		state, err = c.taskOf(raw)
+	}
+	if err == nil && state == nil {
+		err = c.checkFinal(r.method, raw)
+	}
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("tool %q: %w", name, err)
+	case state != nil:
+		return nil, c.newTask(*state, name, r.opts, r.watch), nil
+	}
+	return raw, nil, nil
+}
+
+func (c *Client) toolRequest(name string, args any, known *knownTool, o callOptions) (*request, error) {
+	params := append(make([]byte, 0, 200), `{"name":`...)
+	params = jsonwire.AppendQuote(params, name)
+	params, err := appendArguments(append(params, `,"arguments":`...), args)
+	if err != nil {
+		return nil, fmt.Errorf("tool %q: arguments: %w", name, err)
+	}
+	repeatable := known != nil && known.repeatable && !c.opts.IgnoreHints
+	return &request{method: mcp.MethodToolsCall, params: append(params, '}'), repeatable: repeatable, opts: o}, nil
+}

@@ -1,0 +1,413 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/schema"
+	"mcpwire/schema/fullschema"
+)
+
+// text is the JSON text of a text block.
+func text(s string) string { return `{"type":"text","text":` + quoted(s) + `}` }
+
+func quoted(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// A point is an output type.
+type point struct {
+	X    int    `json:"x"`
+	Y    int    `json:"y"`
+	Name string `json:"name,omitempty"`
+}
+
+// call makes a call of CallTool into a comparable outcome.
+func call[Out any](ctx context.Context, c *Client) (any, error) {
+	return CallTool[Out](ctx, c, "tool", nil)
+}
+
+// Spec: C12
+func TestCallToolOutput(t *testing.T) {
+	structured := func(s string) string { return `{"content":[],"structuredContent":` + s + `}` }
+	content := func(blocks ...string) string { return `{"content":[` + strings.Join(blocks, ",") + `]}` }
+	type caller = func(context.Context, *Client) (any, error)
+	for _, tt := range []struct {
+		name   string
+		result string
+		call   caller
+		want   any
+		err    string // a part of it
+	}{
+		{"int", structured(`3`), call[int], 3, ""},
+		{"struct", structured(`{"x":1,"y":-2}`), call[point], point{X: 1, Y: -2}, ""},
+		{"pointer", structured(`{"x":1,"y":-2}`), call[*point], &point{X: 1, Y: -2}, ""},
+		{"unknown members", structured(`{"x":1,"z":{"deep":[1]},"y":2}`), call[point], point{X: 1, Y: 2}, ""},
+		{"slice", structured(`[{"x":1,"y":2,"more":1}]`), call[[]point], []point{{X: 1, Y: 2}}, ""},
+		{"map", structured(`{"a":1}`), call[map[string]float64], map[string]float64{"a": 1}, ""},
+		{"any", structured(`{"a":[null]}`), call[any], map[string]any{"a": []any{nil}}, ""},
+		{"null", structured(`null`), call[*point], (*point)(nil), ""},
+		{"null for a struct", structured(`null`), call[point], point{}, `tool "tool": not a result for Go's client.point: result: expected object, got null`},
+		{"missing member", structured(`{"x":1}`), call[point], point{}, `result: missing required property "y"`},
+		{"wrong type", structured(`{"x":"1","y":2}`), call[point], point{}, `result.x: expected integer, got string "1"`},
+		{"no type", structured(`1`), call[func()], nil, "func"},
+
+		{"int in text", content(text(" 3\n")), call[int], 3, ""},
+		{"struct in text", content(text(`{"x":1,"y":2,"z":3}`)), call[point], point{X: 1, Y: 2}, ""},
+		{"the structured content goes first", `{"content":[` + text("4") + `],"structuredContent":3}`, call[int], 3, ""},
+		{"prose", content(text("three")), call[int], 0, "no structured content"},
+		{"nothing", content(), call[int], 0, "no structured content"},
+		{"two texts", content(text("1"), text("2")), call[int], 0, "no structured content"},
+
+		{"string", content(text("a"), `{"type":"image","data":"AA==","mimeType":"image/png"}`, text("b\"ü")), call[string], "a\nb\"ü", ""},
+		{"string beside structured content", `{"content":[` + text("4") + `],"structuredContent":3}`, call[string], "4", ""},
+		{"string without text", content(), call[string], "", ""},
+		{"structured string", structured(`"a\u0062"`), call[string], "ab", ""},
+		{"raw", structured(`{"x": 1e400}`), call[json.RawMessage], json.RawMessage(`{"x": 1e400}`), ""},
+		{"raw text", content(text(`[1]`)), call[json.RawMessage], json.RawMessage(`[1]`), ""},
+		{"raw prose", content(text(`hm`)), call[json.RawMessage], json.RawMessage(nil), "no structured content"},
+		{"blocks", content(text("a"), text("b")), call[[]mcp.ContentBlock], []mcp.ContentBlock{mcp.TextContent{Text: "a"}, mcp.TextContent{Text: "b"}}, ""},
+		{"result", structured(`3`), call[mcp.CallToolResult], mcp.CallToolResult{Content: []mcp.ContentBlock{}, StructuredContent: json.RawMessage("3")}, ""},
+		{"pointer to a result", content(text("a")), call[*mcp.CallToolResult], &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: "a"}}}, ""},
+		{"without content", `{"structuredContent":3}`, call[int], 3, ""},
+
+		{"no result", `{"tools":[]}`, call[int], 0, "server broke the protocol: the result has no content"},
+		{"content of another type", `{"content":{}}`, call[int], 0, "server broke the protocol: the result has no content"},
+		{"malformed content", content(`{"type":"text"}`), call[*mcp.CallToolResult], (*mcp.CallToolResult)(nil), "server broke the protocol: malformed result: content[0]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, revision := range []string{modernDate, legacyDate} {
+				c := newFake(t, revision, `{}`, map[string]answerer{"tools/call": says(tt.result)}).dial(nil)
+				got, err := tt.call(t.Context(), c)
+				if fmt.Sprint(err) != "<nil>" && tt.err == "" || !strings.Contains(fmt.Sprint(err), tt.err) {
+					t.Errorf("%s: error: got %v, want %q", revision, err, tt.err)
+				}
+				if _, isFunc := got.(func()); !isFunc && !cmp.Equal(got, tt.want) {
+					t.Errorf("%s: got %#v, want %#v", revision, got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestCallToolArguments(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args any
+		want string // arguments on the wire
+		err  string
+	}{
+		{"none", nil, `{}`, ""},
+		{"map", map[string]any{"b": 1, "a": "<&>"}, `{"a":"<&>","b":1}`, ""},
+		{"nil map", map[string]any(nil), `{}`, ""},
+		{"struct", point{X: 1}, `{"x":1,"y":0}`, ""},
+		{"pointer", &point{X: 1}, `{"x":1,"y":0}`, ""},
+		{"nil pointer", (*point)(nil), `{}`, ""},
+		{"raw", json.RawMessage(" {\"a\" :\n 1e400} "), `{"a":1e400}`, ""},
+		{"no raw", json.RawMessage(nil), `{}`, ""},
+		{"raw null", json.RawMessage("null"), `{}`, ""},
+		{"raw that is not JSON", json.RawMessage(`{"a"}`), "", `tool "tool": arguments: invalid JSON`},
+		{"array", []int{1}, "", "they must be a JSON object"},
+		{"raw array", json.RawMessage("[]"), "", "they must be a JSON object"},
+		{"number", 1, "", "they must be a JSON object"},
+		{"no JSON", func() {}, "", "unsupported type"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newFake(t, modernDate, `{}`, map[string]answerer{"tools/call": says(`{"content":[]}`)})
+			c := s.dial(nil)
+			_, err := c.CallTool(t.Context(), "tool", tt.args)
+			var want []string
+			if tt.err == "" {
+				want = []string{`tools/call {"name":"tool","arguments":` + tt.want + `}`}
+			}
+			if fmt.Sprint(err) != "<nil>" && tt.err == "" || !strings.Contains(fmt.Sprint(err), tt.err) {
+				t.Errorf("error: got %v, want %q", err, tt.err)
+			}
+			if diff := cmp.Diff(want, s.takeSeen()); diff != "" {
+				t.Errorf("sent (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestToolError(t *testing.T) {
+	long := strings.Repeat("é", maxErrorText)
+	for _, tt := range []struct {
+		content, want string
+	}{
+		{`[` + text("no such city") + `]`, `tool "tool" failed: no such city`},
+		{`[` + text("one") + `,{"type":"image","data":"AA==","mimeType":"image/png"},` + text("two ") + `]`, "tool \"tool\" failed: one\ntwo"},
+		{`[]`, `tool "tool" failed: it does not say why`},
+		{`[` + text("x"+long) + `]`, `tool "tool" failed: x` + long[:maxErrorText-2] + ` …`},
+	} {
+		c := newFake(t, modernDate, `{}`, map[string]answerer{"tools/call": says(`{"content":` + tt.content + `,"isError":true,"structuredContent":1}`)}).dial(nil)
+		result, err := c.CallTool(t.Context(), "tool", nil)
+		if err != nil || !result.IsError {
+			t.Errorf("method: got %+v, %v, want the result as it is", result, err)
+		}
+		n, err := CallTool[int](t.Context(), c, "tool", nil)
+		failed, ok := errors.AsType[*ToolError](err)
+		if n != 0 || !ok || failed.Tool != "tool" || !cmp.Equal(failed.Result, result) {
+			t.Fatalf("function: got %d, %#v", n, err)
+		}
+		if failed.Error() != tt.want {
+			t.Errorf("got %.100q, want %.100q", failed.Error(), tt.want)
+		}
+		if IsPeer(err) {
+			t.Error("it is taken for a JSON-RPC error")
+		}
+	}
+}
+
+// tools is a ListToolsResult.
+func tools(list ...string) string {
+	return `{"resultType":"complete","tools":[` + strings.Join(list, ",") + `],"ttlMs":0,"cacheScope":"private"}`
+}
+
+func tool(name, more string) string {
+	return fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}%s}`, name, more)
+}
+
+// What a tool says of itself decides whether it is called again.
+// Spec: C88
+func TestCallToolAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name, tool string
+		list       bool
+		opts       []CallOption
+		want       int // calls of a server that is trusted
+	}{
+		{"unknown", tool("tool", `,"annotations":{"readOnlyHint":true}`), false, nil, 1},
+		{"says nothing", tool("tool", ""), true, nil, 1},
+		{"says no", tool("tool", `,"annotations":{"readOnlyHint":false,"idempotentHint":false,"destructiveHint":false}`), true, nil, 1},
+		{"read-only", tool("tool", `,"annotations":{"readOnlyHint":true}`), true, nil, 2},
+		{"idempotent", tool("tool", `,"annotations":{"idempotentHint":true}`), true, nil, 2},
+		{"another one", tool("other", `,"annotations":{"readOnlyHint":true}`), true, nil, 1},
+		{"the caller knows better", tool("tool", ""), false, []CallOption{WithRetry()}, 2},
+		{"the caller doesn't want it", tool("tool", `,"annotations":{"readOnlyHint":true}`), true, []CallOption{WithoutRetry()}, 1},
+	} {
+		for _, trusted := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, trusted %t", tt.name, trusted), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newFake(t, modernDate, `{}`, nil)
+					s.answers = map[string]answerer{
+						"tools/list": says(tools(tt.tool)),
+						"tools/call": inTurn(func(ctx context.Context, _ string) (string, error) {
+							go s.crash()
+							<-ctx.Done()
+							return "", ctx.Err()
+						}, says(`{"content":[]}`)),
+					}
+					c := s.dial(&Options{IgnoreHints: !trusted})
+					if tt.list {
+						known(t, c)
+					}
+					want := tt.want
+					if !trusted && tt.opts == nil {
+						want = 1
+					}
+					_, err := c.CallTool(t.Context(), "tool", nil, tt.opts...)
+					if n := s.times("tools/call"); n != want || (err == nil) != (n == 2) {
+						t.Errorf("called %d times, error %v, want %d times", n, err, want)
+					}
+					if err != nil && !errors.Is(err, jsonrpc.ErrClosed) {
+						t.Errorf("got %v, want that the connection was closed", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Spec: C19 C20 C21 C22
+func TestOutputValidation(t *testing.T) {
+	positive := `,"outputSchema":{"type":"integer","minimum":1}`
+	for _, tt := range []struct {
+		name, tool, result string
+		list               bool
+		opts               Options
+		err                string
+	}{
+		{"fits", tool("tool", positive), `{"content":[],"structuredContent":1}`, true, Options{}, ""},
+		{"does not fit", tool("tool", positive), `{"content":[],"structuredContent":0}`, true, Options{},
+			`tool "tool" broke its output schema: structuredContent: expected a number of at least 1, got 0`},
+		{"null", tool("tool", positive), `{"content":[],"structuredContent":null}`, true, Options{},
+			`tool "tool" broke its output schema: structuredContent: expected integer, got null`},
+		{"is missing", tool("tool", positive), `{"content":[]}`, true, Options{}, "the result has no structured content"},
+		{"is missing, but the tool failed", tool("tool", positive), `{"content":[],"isError":true}`, true, Options{}, ""},
+		{"not known", tool("tool", positive), `{"content":[],"structuredContent":0}`, false, Options{}, ""},
+		{"no schema", tool("tool", ""), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
+		{"switched off", tool("tool", positive), `{"content":[],"structuredContent":0}`, true, Options{NoOutputValidation: true}, ""},
+		{"a newer keyword", tool("tool", `,"outputSchema":{"prefixItems":[{"const":1}],"items":false}`), `{"content":[],"structuredContent":[1,2]}`, true, Options{}, "broke its output schema"},
+		{"a schema elsewhere", tool("tool", `,"outputSchema":{"$ref":"https://example.com/schema.json"}`), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
+		{"another dialect", tool("tool", `,"outputSchema":{"$schema":"http://json-schema.org/draft-04/schema#","type":"string"}`), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
+		{"another dialect, and an engine for it", tool("tool", `,"outputSchema":{"$schema":"http://json-schema.org/draft-04/schema#","minimum":0,"exclusiveMinimum":true}`),
+			`{"content":[],"structuredContent":0}`, true, Options{SchemaEngine: fullschema.Engine}, "broke its output schema"},
+		{"no schema at all", tool("tool", `,"outputSchema":{"type":"no such type"}`), `{"content":[],"structuredContent":0}`, true, Options{}, ""},
+		{"an engine for it", tool("tool", `,"outputSchema":{"$ref":"https://example.com/schema.json"}`), `{"content":[],"structuredContent":0}`, true,
+			Options{SchemaEngine: func([]byte) (func([]byte) error, error) {
+				return func(text []byte) error { return fmt.Errorf("the engine has seen %s", text) }, nil
+			}}, "the engine has seen 0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newFake(t, modernDate, `{}`, map[string]answerer{"tools/list": says(tools(tt.tool)), "tools/call": says(tt.result)})
+			c := s.dial(&tt.opts)
+			if tt.list {
+				if _, err := c.ListTools(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 { // the compiled schema is used again
+				result, err := c.CallTool(t.Context(), "tool", nil)
+				if fmt.Sprint(err) != "<nil>" && tt.err == "" || !strings.Contains(fmt.Sprint(err), tt.err) {
+					t.Errorf("got %v, %v, want %q", result, err, tt.err)
+				}
+				if broken, ok := errors.AsType[*OutputError](err); ok != (tt.err != "") || ok && (broken.Result == nil || broken.Tool != "tool") {
+					t.Errorf("got %#v", err)
+				}
+			}
+			if n := s.times("tools/list"); n > 1 {
+				t.Errorf("the tools were listed %d times", n)
+			}
+		})
+	}
+}
+
+func TestOutputSchemaChanges(t *testing.T) {
+	text, number := tool("tool", `,"outputSchema":{"type":"string"}`), tool("tool", `,"outputSchema":{"type":"number"}`)
+	for _, tt := range []struct {
+		name   string
+		lists  []answerer
+		before func(s *fakeServer)
+		err    bool
+		listed int
+	}{
+		{"told", []answerer{says(tools(text)), says(tools(number))}, func(s *fakeServer) { s.notify("notifications/tools/list_changed", "") }, false, 1},
+		{"not told, long ago", []answerer{says(tools(text)), says(tools(number))}, func(*fakeServer) { elapse(2 * relearnAfter) }, false, 2},
+		{"not told, just now", []answerer{says(tools(text)), says(tools(number))}, func(*fakeServer) {}, true, 1},
+		{"not changed", []answerer{says(tools(text))}, func(*fakeServer) { elapse(2 * relearnAfter) }, true, 2},
+		{"gone", []answerer{says(tools(text)), says(tools())}, func(*fakeServer) { elapse(2 * relearnAfter) }, true, 2},
+		{"not listed any more", []answerer{says(tools(text)), fails(jsonrpc.CodeInternalError)}, func(*fakeServer) { elapse(2 * relearnAfter) }, true, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, revision := range []string{modernDate, legacyDate} {
+				synctest.Test(t, func(t *testing.T) {
+					s := newFake(t, revision, `{}`, map[string]answerer{
+						"tools/list": inTurn(tt.lists...),
+						"tools/call": says(`{"content":[],"structuredContent":1}`),
+					})
+					c := s.dial(nil)
+					if _, err := c.ListTools(t.Context(), nil); err != nil {
+						t.Fatal(err)
+					}
+					tt.before(s)
+					synctest.Wait()
+					_, err := c.CallTool(t.Context(), "tool", nil)
+					if _, broken := errors.AsType[*OutputError](err); broken != tt.err || !broken && err != nil {
+						t.Errorf("%s: got %v", revision, err)
+					}
+					c.CallTool(t.Context(), "tool", nil) // fails or not, but does not list again so soon
+					if n := s.times("tools/list"); n != tt.listed {
+						t.Errorf("%s: listed %d times, want %d", revision, n, tt.listed)
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestToolsAreLearntAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		held := func(context.Context, string) (string, error) {
+			<-hold // the list is made before the change, and sent after the news of it
+			return tools(tool("old", "")), nil
+		}
+		s := newFake(t, legacyDate, `{}`, map[string]answerer{"tools/list": inTurn(says(tools(tool("first", ""))), held, says(tools(tool("new", ""))))})
+		c := s.dial(nil)
+		known := func() (names string) {
+			for _, name := range []string{"first", "old", "new"} {
+				if c.tools.tool(name) != nil {
+					names += name
+				}
+			}
+			return names
+		}
+		list := func() {
+			if _, err := c.ListTools(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		}
+		if list(); known() != "first" {
+			t.Errorf("listed once: knows %q", known())
+		}
+		go list()
+		synctest.Wait()
+		s.notify("notifications/tools/list_changed", "")
+		close(hold)
+		if synctest.Wait(); known() != "" {
+			t.Errorf("changed meanwhile: knows %q", known())
+		}
+		if list(); known() != "new" {
+			t.Errorf("listed again: knows %q", known())
+		}
+	})
+}
+
+func TestToolBook(t *testing.T) {
+	def := func(name string, size int) mcp.Tool {
+		return mcp.Tool{Name: name, OutputSchema: json.RawMessage(`{"title":"` + strings.Repeat("x", size) + `"}`)}
+	}
+	var b toolBook
+	b.learn(b.mark(), []mcp.Tool{def("a", 10), def("b", maxKnownBytes-1000), def("c", 200), def("d", 10)})
+	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": true} {
+		if got := b.tool(name) != nil; got != want {
+			t.Errorf("%s is known: got %t, want %t", name, got, want)
+		}
+	}
+	kept := b.tool("a")
+	b.learn(b.mark(), []mcp.Tool{def("a", 10), def("b", 10)})
+	if b.tool("a") != kept {
+		t.Error("what has not changed was compiled for nothing")
+	}
+	if want := 3 * (knownCost + len("a") + len(def("", 10).OutputSchema)); b.bytes != want {
+		t.Errorf("bytes: got %d, want %d", b.bytes, want)
+	}
+	old := b.mark()
+	b.forget()
+	b.learn(old, []mcp.Tool{def("a", 10)})
+	if b.tool("a") != nil || b.bytes != 0 {
+		t.Error("a list that was asked for before the tools changed was learnt")
+	}
+}
+
+func TestOutputValidationIsBounded(t *testing.T) {
+	var defs []string
+	for i := range 60 { // each one is checked twice as often as the one before
+		defs = append(defs, fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%[2]d"}]}`, i, i+1))
+	}
+	c := newFake(t, modernDate, `{}`, map[string]answerer{
+		"tools/list": says(tools(tool("tool", `,"outputSchema":{"$defs":{`+strings.Join(defs, ",")+`,"d60":{"type":"number"}},"$ref":"#/$defs/d0"}`))),
+		"tools/call": says(`{"content":[],"structuredContent":1}`),
+	}).dial(nil)
+	if _, err := c.ListTools(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.CallTool(t.Context(), "tool", nil)
+	if !errors.Is(err, schema.ErrLimit) {
+		t.Errorf("got %v, want that it was too much work", err)
+	}
+}
