@@ -1,0 +1,123 @@
+package mcpotel
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Attributes, by their names in the conventions.
+const (
+	attrMethod     = attribute.Key("mcp.method.name")
+	attrVersion    = attribute.Key("mcp.protocol.version")
+	attrResource   = attribute.Key("mcp.resource.uri")
+	attrRequestID  = attribute.Key("jsonrpc.request.id")
+	attrStatusCode = attribute.Key("rpc.response.status_code")
+	attrErrorType  = attribute.Key("error.type")
+	attrTool       = attribute.Key("gen_ai.tool.name")
+	attrPrompt     = attribute.Key("gen_ai.prompt.name")
+	attrOperation  = attribute.Key("gen_ai.operation.name")
+	attrArguments  = attribute.Key("gen_ai.tool.call.arguments")
+	attrResult     = attribute.Key("gen_ai.tool.call.result")
+	attrTransport  = attribute.Key("network.transport")
+)
+
+// Values of error.type that are no JSON-RPC codes.
+const (
+	errorTool      = "tool_error"
+	errorTimeout   = "timeout"
+	errorCancelled = "cancelled"
+	errorClosed    = "closed"
+	errorPanic     = "panic"
+	errorOther     = "_OTHER"
+)
+
+// A failure is what the conventions say of an operation that failed. The zero failure is a success.
+type failure struct {
+	kind    string       // error.type
+	code    jsonrpc.Code // of the JSON-RPC error; 0 if the operation ended without one
+	message string
+}
+
+// failureOf says how an operation failed. answered tells that the peer will be answered with err, in the words of the wire.
+func failureOf(err error, answered bool) failure {
+	var e *jsonrpc.Error
+	switch {
+	case err == nil:
+		return failure{}
+	case errors.As(err, &e):
+	case answered:
+		e = jsonrpc.ErrorOf(err)
+	case errors.Is(err, context.Canceled):
+		return failure{kind: errorCancelled, message: "cancelled"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return failure{kind: errorTimeout, message: err.Error()}
+	case errors.Is(err, jsonrpc.ErrClosed), errors.Is(err, jsonrpc.ErrRequestEnded):
+		return failure{kind: errorClosed, message: err.Error()}
+	default:
+		return failure{kind: errorOther, message: err.Error()}
+	}
+	return failure{kind: strconv.Itoa(int(e.Code)), code: e.Code, message: e.Message}
+}
+
+func (f failure) attributes() []attribute.KeyValue {
+	var attrs []attribute.KeyValue
+	if f.kind != "" {
+		attrs = append(attrs, attrErrorType.String(f.kind))
+	}
+	if f.code != 0 {
+		attrs = append(attrs, attrStatusCode.String(strconv.Itoa(int(f.code))))
+	}
+	return attrs
+}
+
+// toolFailed reports whether a tool's result says isError.
+func toolFailed(result []byte) bool {
+	return string(member(result, "isError")) == "true"
+}
+
+// member returns the JSON text of an object's member, or nil.
+func member(object []byte, name string) []byte {
+	if len(object) == 0 || object[0] != '{' {
+		return nil
+	}
+	members := jsonwire.ObjectMembers(object)
+	for members.Next() {
+		if members.KeyIs(name) {
+			return members.Value()
+		}
+	}
+	return nil
+}
+
+// text returns a string that is a member of an object, or "".
+func text(object []byte, name string) string {
+	v := member(object, name)
+	if len(v) < 2 || v[0] != '"' {
+		return ""
+	}
+	return jsonwire.UnquoteString(v[1 : len(v)-1])
+}
+
+// requestID returns the id as the conventions spell it.
+func requestID(id jsonrpc.ID) string {
+	if s, ok := id.Text(); ok {
+		return s
+	}
+	return id.String()
+}
+
+// namesResource reports whether messages of the method name a resource.
+func namesResource(method string) bool {
+	switch method {
+	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.NotificationResourceUpdated:
+		return true
+	}
+	return false
+}

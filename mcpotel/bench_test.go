@@ -1,0 +1,52 @@
+package mcpotel_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"mcpwire/mcpotel"
+	"mcpwire/mcptest"
+	"mcpwire/server"
+)
+
+// BenchmarkToolCall compares a call of a quick tool without middleware, with one that does nothing, and with telemetry that goes nowhere and to the SDK.
+func BenchmarkToolCall(b *testing.B) {
+	sdk := mcpotel.New(&mcpotel.Options{
+		TracerProvider: sdktrace.NewTracerProvider(),
+		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())),
+	})
+	for _, bb := range []struct {
+		name       string
+		middleware []server.Middleware
+	}{
+		{"none", nil},
+		{"idle", []server.Middleware{func(next server.HandlerFunc) server.HandlerFunc {
+			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) { return next(ctx, m) }
+		}}},
+		{"api", []server.Middleware{mcpotel.New(nil).Server}},
+		{"sdk", []server.Middleware{sdk.Server}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			srv := server.New("test", "1", nil)
+			srv.Use(bb.middleware...)
+			if err := server.AddTool(srv, "t", "", func(context.Context, struct{}) (string, error) { return "ok", nil }); err != nil {
+				b.Fatal(err)
+			}
+			end := mcptest.Serve(b, srv)
+			frame := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{` + modernMeta + `},"name":"t"}}`)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := end.WriteFrame(frame); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := end.ReadFrame(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,193 @@
+package mcpotel
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// An operation is a message while it is under way.
+type operation struct {
+	*Telemetry
+	kind     trace.SpanKind
+	method   string
+	target   string // name of the tool or the prompt; a server has only those that are registered
+	id       jsonrpc.ID
+	revision mcp.Revision
+	params   []byte
+
+	span  trace.Span
+	began time.Time
+}
+
+// A step takes the message on in a context.
+type step func(ctx context.Context) (json.RawMessage, error)
+
+// run takes the message on within a span, and measures it.
+func (o *operation) run(ctx context.Context, link trace.SpanContext, next step) (json.RawMessage, error) {
+	o.began = time.Now()
+	opts := []trace.SpanStartOption{trace.WithSpanKind(o.kind), trace.WithAttributes(o.spanAttributes(ctx)...)}
+	if link.IsValid() {
+		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: link}))
+	}
+	name := o.method
+	if o.target != "" {
+		name += " " + o.target
+	}
+	ctx, o.span = o.tracer.Start(ctx, name, opts...)
+	ended := false
+	defer func() {
+		if ended {
+			return
+		}
+		f := failure{kind: errorPanic, message: "the handler panicked"} // or it has ended the goroutine
+		if len(o.id) > 0 {
+			f.code = jsonrpc.CodeInternalError
+		}
+		o.end(ctx, f)
+	}()
+	result, err := next(ctx)
+	ended = true
+	f := failureOf(err, o.kind == trace.SpanKindServer && ctx.Err() == nil)
+	switch {
+	case err != nil:
+	case o.method == mcp.MethodToolsCall && toolFailed(result):
+		f.kind = errorTool
+	case o.method == mcp.MethodInitialize:
+		if r, ok := mcp.ParseRevision(text(result, "protocolVersion")); ok {
+			o.revision = r
+			o.span.SetAttributes(attrVersion.String(r.String()))
+		}
+	}
+	if o.opts.Content && o.method == mcp.MethodToolsCall && f.kind == "" {
+		o.span.SetAttributes(attrResult.String(string(result)))
+	}
+	o.end(ctx, f)
+	return result, err
+}
+
+// end records how it went.
+func (o *operation) end(ctx context.Context, f failure) {
+	o.span.SetAttributes(f.attributes()...)
+	if f.kind != "" {
+		o.span.SetStatus(codes.Error, f.message)
+	}
+	o.span.End()
+	h := o.serverOperation
+	if o.kind == trace.SpanKindClient {
+		h = o.clientOperation
+		if o.target != "" && !o.names.admit(o.target, f.kind == "" || f.kind == errorTool) {
+			o.target = ""
+		}
+		f = f.ofPeer()
+	}
+	attrs := append(o.common(), f.attributes()...)
+	h.Record(ctx, time.Since(o.began).Seconds(), metric.WithAttributes(attrs...))
+}
+
+// common are the attributes that spans and metrics both have.
+func (o *operation) common() []attribute.KeyValue {
+	attrs := []attribute.KeyValue{attrMethod.String(o.method)}
+	switch o.method {
+	case mcp.MethodToolsCall:
+		attrs = append(attrs, attrOperation.String("execute_tool"))
+		if o.target != "" {
+			attrs = append(attrs, attrTool.String(o.target))
+		}
+	case mcp.MethodPromptsGet:
+		if o.target != "" {
+			attrs = append(attrs, attrPrompt.String(o.target))
+		}
+	}
+	if o.revision != mcp.RevisionNone {
+		attrs = append(attrs, attrVersion.String(o.revision.String()))
+	}
+	if o.opts.Transport != "" {
+		attrs = append(attrs, attrTransport.String(o.opts.Transport))
+	}
+	return attrs
+}
+
+func (o *operation) spanAttributes(ctx context.Context) []attribute.KeyValue {
+	attrs := o.common()
+	if len(o.id) > 0 {
+		attrs = append(attrs, attrRequestID.String(requestID(o.id)))
+	}
+	if namesResource(o.method) {
+		if uri := text(o.params, "uri"); uri != "" {
+			attrs = append(attrs, attrResource.String(uri))
+		}
+	}
+	if o.opts.Content && o.method == mcp.MethodToolsCall {
+		if args := member(o.params, "arguments"); args != nil {
+			attrs = append(attrs, attrArguments.String(string(args)))
+		}
+	}
+	if o.opts.Attributes != nil {
+		attrs = append(attrs, o.opts.Attributes(ctx, o.method)...)
+	}
+	return attrs
+}
+
+// receive runs an operation that the peer began: what it says of its trace is the parent, and what was there before is linked.
+func (o *operation) receive(ctx context.Context, next step) (json.RawMessage, error) {
+	o.kind = trace.SpanKindServer
+	ambient := trace.SpanContextFromContext(ctx)
+	ctx = o.extract(ctx, o.params)
+	if trace.SpanContextFromContext(ctx).Equal(ambient) {
+		ambient = trace.SpanContext{} // it is the parent
+	}
+	return o.run(ctx, ambient, func(ctx context.Context) (json.RawMessage, error) {
+		return next(carryOn(ctx))
+	})
+}
+
+// send runs an operation that begins here.
+func (o *operation) send(ctx context.Context, next func(ctx context.Context, params []byte) (json.RawMessage, error)) (json.RawMessage, error) {
+	o.kind = trace.SpanKindClient
+	return o.run(ctx, trace.SpanContext{}, func(ctx context.Context) (json.RawMessage, error) {
+		return next(ctx, o.inject(ctx, o.params))
+	})
+}
+
+// carryOn makes the span in ctx the parent of what is sent to other peers without the help of this package.
+func carryOn(ctx context.Context) context.Context {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	if carrier["traceparent"] == "" {
+		return ctx
+	}
+	return jsonrpc.WithTrace(ctx, jsonrpc.Trace{Parent: carrier["traceparent"], State: carrier["tracestate"]})
+}
+
+// A session is a connection while it is open.
+type session struct {
+	revision atomic.Uint32 // of its last request
+}
+
+type sessionKey struct{}
+
+// sessionAttributes are those of the metrics about sessions.
+func (t *Telemetry) sessionAttributes(r mcp.Revision, err error) []attribute.KeyValue {
+	var attrs []attribute.KeyValue
+	if r != mcp.RevisionNone {
+		attrs = append(attrs, attrVersion.String(r.String()))
+	}
+	if t.opts.Transport != "" {
+		attrs = append(attrs, attrTransport.String(t.opts.Transport))
+	}
+	if f := failureOf(err, false).ofPeer(); err != nil && f.kind != errorCancelled {
+		attrs = append(attrs, attrErrorType.String(f.kind))
+	}
+	return attrs
+}

@@ -1,0 +1,135 @@
+package mcpotel_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/mcpotel"
+	"mcpwire/server"
+)
+
+// TestClientsMakeUpCodes: a client answers the server's questions with whatever codes it likes, which spans have and metrics do not.
+func TestClientsMakeUpCodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record(mcpotel.Options{})
+		srv := traced(t, r, func(ctx context.Context) (string, error) {
+			server.CallOf(ctx).Roots(ctx, "where")
+			return "ok", nil
+		})
+		codes := []jsonrpc.Code{1, 2, -31999, -32050, jsonrpc.CodeInternalError}
+		n := 0
+		c, end := dial(t, record(mcpotel.Options{}), srv, &client.Options{
+			Revisions: []mcp.Revision{mcp.Revision20250618},
+			Roots: func(context.Context) ([]mcp.Root, error) {
+				n++
+				return nil, jsonrpc.Errorf(codes[n-1], "no")
+			},
+		})
+		for range codes {
+			if _, err := c.CallTool(t.Context(), "t", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		end()
+		for _, code := range codes {
+			if !slices.ContainsFunc(r.ended(), func(line string) bool {
+				return strings.Contains(line, fmt.Sprintf("roots/list: error.type=%d ", code)) && strings.Contains(line, fmt.Sprintf("status_code=%d ", code))
+			}) {
+				t.Errorf("no span has the code %d: %q", code, r.ended())
+			}
+		}
+		want := []string{
+			"1: error.type=-32603 mcp.method.name=roots/list mcp.protocol.version=2025-06-18 rpc.response.status_code=-32603",
+			"4: error.type=_OTHER mcp.method.name=roots/list mcp.protocol.version=2025-06-18",
+		}
+		if diff := gocmp.Diff(want, r.metrics(t)["mcp.client.operation.duration s"]); diff != "" {
+			t.Errorf("metrics (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestToolsThatDoNotExist: whatever names a model makes up, the client's metrics have those of tools that have answered.
+func TestToolsThatDoNotExist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record(mcpotel.Options{})
+		c, end := dial(t, r, traced(t, record(mcpotel.Options{}), nothing), &client.Options{Revisions: []mcp.Revision{mcp.Revision20250618}})
+		for i := range 3 {
+			if _, err := c.CallTool(t.Context(), fmt.Sprint("made up ", i), nil); err == nil {
+				t.Error("no error")
+			}
+			c.Prompt(t.Context(), fmt.Sprint("made up ", i), nil)
+		}
+		c.CallTool(t.Context(), "fail", nil)
+		c.Prompt(t.Context(), "p", nil)
+		end()
+		tail := " mcp.protocol.version=2025-06-18"
+		want := []string{
+			"1: error.type=tool_error gen_ai.operation.name=execute_tool gen_ai.tool.name=fail mcp.method.name=tools/call" + tail,
+			"1: gen_ai.prompt.name=p mcp.method.name=prompts/get" + tail,
+			"3: error.type=-32602 gen_ai.operation.name=execute_tool mcp.method.name=tools/call" + tail + " rpc.response.status_code=-32602",
+			"3: error.type=-32602 mcp.method.name=prompts/get" + tail + " rpc.response.status_code=-32602",
+		}
+		got := slices.DeleteFunc(r.metrics(t)["mcp.client.operation.duration s"], func(line string) bool {
+			return !strings.Contains(line, "tools/call") && !strings.Contains(line, "prompts/get")
+		})
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("metrics (-want +got):\n%s", diff)
+		}
+		if !slices.ContainsFunc(r.ended(), func(line string) bool { return strings.Contains(line, "gen_ai.tool.name=made up 0") }) {
+			t.Error("the span does not have the name")
+		}
+	})
+}
+
+// TestErrorsOfHandlers: what is answered with a code has that code, whatever Go error it was; what is not answered has none.
+func TestErrorsOfHandlers(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"cancelled elsewhere", fmt.Errorf("backend: %w", context.Canceled), "error.type=-32603 status_code=-32603 ! internal error"},
+		{"timed out elsewhere", fmt.Errorf("backend: %w", context.DeadlineExceeded), "error.type=-32603 status_code=-32603 ! request timed out"},
+		{"panic", nil, "error.type=panic status_code=-32603 ! the handler panicked"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := record(mcpotel.Options{})
+			srv := server.New("test", "1", nil)
+			srv.Use(r.Server)
+			if err := srv.AddRawMethod("com.example/m", func(*server.Call, json.RawMessage) (json.RawMessage, error) {
+				if tt.err == nil {
+					panic("at the disco")
+				}
+				return nil, tt.err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			c := connect(t.Context(), t, srv, modern)
+			if err := c.call("com.example/m", ""); !errors.Is(err, &jsonrpc.Error{Code: jsonrpc.CodeInternalError}) {
+				t.Errorf("%s: got %v", tt.name, err)
+			}
+			c.close()
+			got := ""
+			for _, word := range strings.Fields(r.ended()[0]) {
+				if strings.HasPrefix(word, "error.type=") || strings.HasPrefix(word, "rpc.response.") {
+					got += strings.TrimPrefix(word, "rpc.response.") + " "
+				}
+			}
+			_, status, _ := strings.Cut(r.ended()[0], " ! ")
+			if got += "! " + status; got != tt.want {
+				t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+			}
+		})
+	}
+}

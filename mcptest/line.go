@@ -1,0 +1,109 @@
+package mcptest
+
+import (
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Initialized is the notification that ends a handshake.
+const Initialized = `{"jsonrpc":"2.0","method":"` + mcp.NotificationInitialized + `"}`
+
+// Initialize returns the request, with the id 0, that begins a handshake: a client without capabilities asks for a revision. Expect an answer, then
+// send [Initialized].
+func Initialize(r mcp.Revision) string {
+	params := append([]byte(`{"protocolVersion":`), revisionText(r)...)
+	params = append(params, `,"capabilities":{},"clientInfo":{"name":"mcptest","version":"1"}}`...)
+	return string(jsonrpc.AppendRequest(nil, jsonrpc.IntID(0), mcp.MethodInitialize, params))
+}
+
+// Request returns a request of a revision. params is the text of an object, a pattern (see [Peer]) if need be; "" is none. In a modern revision
+// params._meta gets the members that each request must have (the revision, and no capabilities of the client), unless params has them already.
+func Request[ID int | string](r mcp.Revision, id ID, method, params string) string {
+	if r.Modern() {
+		params = withMeta(r, params)
+	}
+	return string(jsonrpc.AppendRequest(nil, idOf(id), method, optional(params)))
+}
+
+// Notification returns a notification. params is as for [Request], and never gets anything added.
+func Notification(method, params string) string {
+	return string(jsonrpc.AppendNotification(nil, method, optional(params)))
+}
+
+// Result returns the answer to a request: a scripted server sends it, a scripted client expects it. The id may be a variable, and result a pattern
+// (see [Peer]). Nothing is added to it: modern results have a member resultType, and most have _meta.
+func Result[ID int | string](id ID, result string) string {
+	return string(jsonrpc.AppendResult(nil, idOf(id), []byte(result)))
+}
+
+// Error returns the answer to a request that failed. The id may be a variable, see [Peer].
+func Error[ID int | string](id ID, code jsonrpc.Code, message string) string {
+	return string(jsonrpc.AppendError(nil, idOf(id), &jsonrpc.Error{Code: code, Message: message}, false))
+}
+
+func idOf[ID int | string](id ID) jsonrpc.ID {
+	switch id := any(id).(type) {
+	case int:
+		return jsonrpc.IntID(int64(id))
+	case string:
+		return jsonrpc.StringID(id)
+	}
+	panic("unreachable")
+}
+
+func optional(params string) []byte {
+	if params == "" {
+		return nil
+	}
+	return []byte(params)
+}
+
+func revisionText(r mcp.Revision) []byte { return jsonwire.AppendQuote(nil, r.String()) }
+
+// modernMeta are the members that the _meta of a modern request must have, in pairs of a name and a JSON text.
+func modernMeta(r mcp.Revision) [][2]string {
+	return [][2]string{{mcp.MetaProtocolVersion, string(revisionText(r))}, {mcp.MetaClientCapabilities, "{}"}}
+}
+
+// withMeta adds the metadata of a modern request to params. What is no object stays as it is: a test may want to send it.
+func withMeta(r mcp.Revision, params string) string {
+	if params == "" {
+		params = "{}"
+	}
+	v, err := parse(params)
+	if err != nil || v.kind != '{' {
+		return params
+	}
+	meta := value{kind: '{'}
+	if had := v.member("_meta"); had != nil {
+		if meta = *had; meta.kind != '{' {
+			return params
+		}
+	}
+	dst := []byte(`{"_meta":{`)
+	n := 0
+	for _, m := range modernMeta(r) {
+		if meta.member(m[0]) == nil {
+			dst = append(jsonwire.AppendQuote(appendComma(dst, n), m[0]), ':')
+			dst = append(dst, m[1]...)
+			n++
+		}
+	}
+	for _, m := range meta.members {
+		dst = appendMember(appendComma(dst, n), m)
+		n++
+	}
+	dst = append(dst, '}')
+	for _, m := range v.members {
+		if m.name != "_meta" {
+			dst = appendMember(append(dst, ','), m)
+		}
+	}
+	return string(append(dst, '}'))
+}
+
+func appendMember(dst []byte, m member) []byte {
+	dst = append(append(append(dst, '"'), m.rawKey...), `":`...)
+	return jsonwire.AppendCompact(dst, m.value.raw)
+}

@@ -1,0 +1,12 @@
+package mcptest_test
+
+import (
+	"flag"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+var _ = flag.Bool("update", false, "write what servers answer into testdata")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,0 +1,261 @@
+package mcptest
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A Peer plays one end of a connection as a test says, a message at a time. Make one with [NewPeer] to play the client of a server under test; one
+// that plays the server of a client under test comes from [Script].
+//
+// Messages are JSON text; white space in it does not matter. A string "$name" in the place of a value, the name being made of letters, digits and
+// underscores, is a variable:
+//
+//   - In what is expected, a variable without a value matches any value and takes it. One with a value matches that value.
+//   - In what is sent, a variable is replaced by its value.
+//   - "$any" matches any value each time, and takes none. A member "$any":"$any" matches all members of the object that are not named.
+//   - "$modern" has the _meta of a modern request as its value: the latest revision, and no capabilities.
+//   - "$$name" is the string "$name".
+//
+// Everything else is compared as JSON: the order of members and the way in which strings and numbers are written do not matter; a member that is
+// missing or not named does.
+//
+// No wait is longer than Timeout. What fails ends the test as t.Fatal does, and shows what differs and the session so far. When the test ends, the
+// peer ends its output, lets the other side finish, and fails the test for each message that nobody expected.
+//
+// A Peer is for one goroutine, that of the test, or of the script. All of it works in a bubble of testing/synctest; there, a message that does
+// not come is noticed at once.
+type Peer struct {
+	// Timeout bounds each wait: for a message, for one to be taken, for the other side to hang up. It is DefaultTimeout until it is set.
+	Timeout time.Duration
+
+	t      testing.TB
+	framer jsonrpc.Framer
+	script bool   // it runs on a goroutine of its own
+	where  string // in front of failures; may be empty
+	hint   string // behind them
+	vars   variables
+	log    transcript
+
+	arrivals chan arrival
+	closing  chan struct{}
+	closed   bool
+	workers  sync.WaitGroup
+}
+
+// DefaultTimeout is how long a [Peer] waits unless it is told otherwise.
+const DefaultTimeout = 10 * time.Second
+
+// maxArrivals is how many messages may wait to be looked at; then reading waits, and so does the other side in the end.
+const maxArrivals = 64
+
+// An arrival is a message that came, or what came instead.
+type arrival struct {
+	text string
+	err  error
+}
+
+var errHungUp = errors.New("the peer itself has hung up")
+
+// last reports whether nothing can come after it: a frame that was unusable is not the end.
+func (a arrival) last() bool {
+	_, bad := errors.AsType[*jsonrpc.FrameError](a.err)
+	return a.err != nil && !bad
+}
+
+// NewPeer returns a peer that plays this end of f, which may be an [End] or any other carrier: a jsonrpc.NewFramer over the process that
+// stdio.Command starts, for example. It closes f when the test ends.
+func NewPeer(t testing.TB, f jsonrpc.Framer) *Peer {
+	t.Helper()
+	p := newPeer(t, f)
+	t.Cleanup(func() {
+		t.Helper()
+		p.finish()
+	})
+	return p
+}
+
+func newPeer(t testing.TB, f jsonrpc.Framer) *Peer {
+	p := &Peer{
+		Timeout:  DefaultTimeout,
+		t:        t,
+		framer:   f,
+		vars:     variables{"modern": *parseValid([]byte(withMeta(mcp.LatestRevision, ""))).member("_meta")},
+		arrivals: make(chan arrival, maxArrivals),
+		closing:  make(chan struct{}),
+	}
+	p.workers.Go(p.read)
+	return p
+}
+
+// read takes what comes until nothing comes any more.
+func (p *Peer) read() {
+	for {
+		frame, err := p.framer.ReadFrame()
+		a := arrival{string(frame), err}
+		select {
+		case p.arrivals <- a:
+		case <-p.closing:
+			return
+		}
+		if a.last() {
+			return
+		}
+	}
+}
+
+// Send sends a message.
+func (p *Peer) Send(message string) {
+	p.t.Helper()
+	text, err := p.vars.expand(message)
+	if err != nil {
+		p.fatalf("Send: %v\nmessage: %s\n(SendRaw sends what is not JSON)", err, clip(message, maxShown))
+	}
+	p.write("Send", text)
+}
+
+// SendRaw sends a frame as it is, JSON or not, without looking for variables. If the carrier frames by lines, the text must not have any line breaks.
+func (p *Peer) SendRaw(frame string) {
+	p.t.Helper()
+	p.write("SendRaw", frame)
+}
+
+func (p *Peer) write(what, frame string) {
+	p.t.Helper()
+	p.log.add('>', frame)
+	written := make(chan error, 1)
+	p.workers.Go(func() { written <- p.framer.WriteFrame([]byte(frame)) })
+	timer := time.NewTimer(p.Timeout)
+	defer timer.Stop()
+	select {
+	case err := <-written:
+		if err != nil {
+			p.fatalf("%s: %v", what, err)
+		}
+	case <-timer.C:
+		p.fatalf("%s: the other side does not read: it has not taken the message within %v", what, p.Timeout)
+	}
+}
+
+// CloseWrite ends the peer's output and goes on reading: a server answers what it has accepted, and hangs up. The carrier must be able to do that,
+// as an [End] is.
+func (p *Peer) CloseWrite() {
+	p.t.Helper()
+	w, ok := p.framer.(closeWriter)
+	if !ok {
+		p.fatalf("CloseWrite: a %T cannot end its output alone; Close ends both directions", p.framer)
+	}
+	p.log.add('!', "end of output")
+	if err := w.CloseWrite(); err != nil {
+		p.fatalf("CloseWrite: %v", err)
+	}
+}
+
+type closeWriter interface{ CloseWrite() error }
+
+// Close hangs up. Messages that come, or have come and were not looked at, are no failure then. It may be called more than once.
+func (p *Peer) Close() {
+	p.t.Helper()
+	if p.closed {
+		return
+	}
+	p.closed = true
+	close(p.closing)
+	if err := p.framer.Close(); err != nil && !p.t.Failed() {
+		p.t.Logf("%sclose: %v", p.where, err)
+	}
+	if !finished(&p.workers, p.Timeout) {
+		p.t.Errorf("%sthe carrier, a %T, was closed but its ReadFrame or WriteFrame does not return", p.where, p.framer)
+	}
+}
+
+// finished waits until a group is, for as long as d.
+func finished(group *sync.WaitGroup, d time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Set gives a variable, named without the dollar sign, a value, which is JSON text.
+func (p *Peer) Set(name, json string) {
+	p.t.Helper()
+	v, err := parse(json)
+	switch {
+	case err != nil:
+		p.fatalf("Set: the value of $%s is not JSON: %v\nvalue: %s", name, err, clip(json, maxShown))
+	case !variableText.MatchString("$"+name) || "$"+name == anything:
+		p.fatalf("Set: %q cannot be the name of a variable", name)
+	}
+	p.vars[name] = v
+}
+
+// Value returns the value of a variable, named without the dollar sign, as JSON text. The test fails if it has none.
+func (p *Peer) Value(name string) string {
+	p.t.Helper()
+	v, ok := p.vars[name]
+	if !ok {
+		p.fatalf("Value: $%s has no value; those that have one: %s", name, p.vars.names())
+	}
+	return v.String()
+}
+
+// next waits for what comes next, for as long as d. ok is false if nothing does. The end comes again and again.
+func (p *Peer) next(d time.Duration) (a arrival, ok bool) {
+	if p.closed {
+		return arrival{err: errHungUp}, true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case a = <-p.arrivals:
+	case <-timer.C:
+		select {
+		case a = <-p.arrivals:
+		default:
+			return a, false
+		}
+	}
+	p.note(a)
+	return a, true
+}
+
+// note writes what came into the transcript, and keeps the end for the next one who asks.
+func (p *Peer) note(a arrival) {
+	switch {
+	case a.err == nil:
+		p.log.add('<', a.text)
+	case !a.last():
+		p.log.add('!', ending(a.err))
+	default:
+		p.log.end(ending(a.err))
+		p.arrivals <- a // there is room, as it was the last
+	}
+}
+
+// fatalf fails the test and ends the goroutine.
+func (p *Peer) fatalf(format string, args ...any) {
+	p.t.Helper()
+	text := p.report(format, args...)
+	if p.script {
+		p.t.Error(text)
+		p.Close() // so that the other side does not wait for what will not come
+		runtime.Goexit()
+	}
+	p.t.Fatal(text)
+}

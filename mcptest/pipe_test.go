@@ -1,0 +1,152 @@
+package mcptest_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcptest"
+)
+
+var _ jsonrpc.Framer = (*mcptest.End)(nil)
+
+// reads returns what an end reads until there is an error, and that.
+func reads(e *mcptest.End) (frames []string, err error) {
+	for {
+		frame, err := e.ReadFrame()
+		if err != nil {
+			return frames, err
+		}
+		frames = append(frames, string(frame))
+	}
+}
+
+func write(t testing.TB, e *mcptest.End, frames ...string) {
+	t.Helper()
+	for _, f := range frames {
+		if err := e.WriteFrame([]byte(f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestPipe(t *testing.T) {
+	a, b := mcptest.Pipe()
+	frames := []string{"{}", "", "line\nbreak", "\x00\xff"}
+	for _, dir := range [][2]*mcptest.End{{a, b}, {b, a}} {
+		write(t, dir[0], frames...)
+		dir[0].CloseWrite()
+		got, err := reads(dir[1])
+		if diff := cmp.Diff(frames, got); diff != "" || err != io.EOF {
+			t.Errorf("%v, frames (-want +got):\n%s", err, diff)
+		}
+		if err := dir[0].WriteFrame(nil); err != io.ErrClosedPipe {
+			t.Errorf("write after CloseWrite: %v", err)
+		}
+	}
+}
+
+// A frame belongs to whoever reads it, and is a copy.
+func TestPipeCopies(t *testing.T) {
+	a, b := mcptest.Pipe()
+	msg := []byte("one")
+	write(t, a, "zero")
+	a.WriteFrame(msg)
+	copy(msg, "xxx")
+	first, _ := b.ReadFrame()
+	second, _ := b.ReadFrame()
+	if string(first) != "zero" || string(second) != "one" {
+		t.Errorf("got %q, %q", first, second)
+	}
+}
+
+func TestPipeClose(t *testing.T) {
+	a, b := mcptest.Pipe()
+	write(t, a, "to b")
+	write(t, b, "to a")
+	for range 2 {
+		a.Close()
+	}
+	if got, err := reads(a); len(got) > 0 || err != io.ErrClosedPipe {
+		t.Errorf("the closed end reads %q, %v", got, err)
+	}
+	if got, err := reads(b); cmp.Diff([]string{"to b"}, got) != "" || err != io.EOF {
+		t.Errorf("the other end reads %q, %v", got, err)
+	}
+	for _, e := range []*mcptest.End{a, b} {
+		if err := e.WriteFrame(nil); err != io.ErrClosedPipe {
+			t.Errorf("write: %v", err)
+		}
+	}
+}
+
+// What waits in a bubble counts as blocked, and is woken by either end's Close.
+func TestPipeCloseWakes(t *testing.T) {
+	for _, far := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := mcptest.Pipe()
+			write(t, a, strings.Repeat("x", 64<<10))
+			wrote, read := make(chan error, 1), make(chan error, 1)
+			go func() { wrote <- a.WriteFrame([]byte("y")) }()
+			go func() {
+				_, err := a.ReadFrame()
+				read <- err
+			}()
+			synctest.Wait()
+			select {
+			case err := <-wrote:
+				t.Fatalf("the write did not wait: %v", err)
+			case err := <-read:
+				t.Fatalf("the read did not wait: %v", err)
+			default:
+			}
+			want := io.ErrClosedPipe
+			if far {
+				want = io.EOF
+				b.Close()
+			} else {
+				a.Close()
+			}
+			if err := <-wrote; err != io.ErrClosedPipe {
+				t.Errorf("far %v: write: %v", far, err)
+			}
+			if err := <-read; !errors.Is(err, want) {
+				t.Errorf("far %v: read: %v, want %v", far, err, want)
+			}
+		})
+	}
+}
+
+// 64 KiB may lie in one direction, however large the frames are; one larger frame passes alone.
+func TestPipeIsBounded(t *testing.T) {
+	for _, size := range []int{1 << 10, 64 << 10, 100 << 10} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := mcptest.Pipe()
+			var written atomic.Int64
+			go func() {
+				for a.WriteFrame(make([]byte, size)) == nil {
+					written.Add(1)
+				}
+			}()
+			synctest.Wait()
+			want := int64(max(1, 64<<10/size))
+			if got := written.Load(); got != want {
+				t.Errorf("%d bytes each: %d frames were written without being read, want %d", size, got, want)
+			}
+			if _, err := b.ReadFrame(); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := written.Load(); got != want+1 {
+				t.Errorf("%d bytes each: %d frames were written after one was read, want %d", size, got, want+1)
+			}
+			b.Close()
+		})
+	}
+}
