@@ -27,6 +27,10 @@ const anyLower = "anything lower"
 var table = []row{
 	{0, "internal/jsonwire", nil, nil},
 	{0, "internal/sse", nil, nil},
+	// A program that is run by go generate.
+	{0, "internal/gen", nil, nil},
+	{0, "internal/uritemplate", nil, nil},
+	{0, "internal/seal", nil, nil},
 	{1, "jsonrpc", []string{"internal/jsonwire"}, nil},
 	{2, "mcp", []string{"jsonrpc", "internal/jsonwire"}, nil},
 	// Serving on real descriptors and supervising processes needs system
@@ -39,11 +43,16 @@ var table = []row{
 	// it link it.
 	{4, "schema/fullschema", []string{"schema", "internal/jsonwire"}, []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
 	{3, "auth", nil, nil},
-	{4, "server", []string{"internal/era", "schema", "mcp", "jsonrpc", "internal/jsonwire"}, nil},
-	{4, "client", []string{"internal/era", "mcp", "jsonrpc"}, nil},
+	// The token bucket of the limits on callers.
+	{4, "server", []string{"internal/era", "schema", "mcp", "jsonrpc", "internal/jsonwire", "internal/seal", "internal/uritemplate"}, []string{"golang.org/x/time/rate"}},
+	{4, "client", []string{"internal/era", "schema", "mcp", "jsonrpc", "internal/jsonwire"}, nil},
 	{4, "streamable", []string{"internal/era", "internal/sse", "auth", "mcp", "jsonrpc"}, nil},
 	{4, "check", []string{"internal/era", "capture", "mcp", "jsonrpc"}, nil},
-	{5, "mcptest", []string{"server", "client", "capture"}, nil},
+	// Both modules are there for our own tests already, see doc/adr/0014-mcptest.md.
+	{5, "mcptest", []string{"client", "mcp", "jsonrpc", "internal/jsonwire"}, []string{"github.com/rogpeppe/go-internal/txtar", "go.uber.org/goleak"}},
+	// Telemetry is apart from server and client so that only those who ask
+	// for it link it, see doc/adr/0017-opentelemetry.md.
+	{5, "mcpotel", []string{"server", "client", "mcp", "jsonrpc", "internal/jsonwire"}, []string{"go.opentelemetry.io/otel"}},
 	{5, "internal/tap", []string{anyLower}, nil},
 	{5, "internal/bridge", []string{anyLower}, nil},
 	{5, "internal/gateway", []string{anyLower}, nil},
@@ -53,6 +62,9 @@ var table = []row{
 	{6, "internal/cli", []string{anyLower}, nil},
 	{7, "cmd/mcpwire", []string{"internal/cli"}, nil},
 	{8, "internal/archtest", nil, nil},
+	{8, "internal/compliance", nil, nil},
+	// Its tests import everything; it has no other code.
+	{8, "internal/matrix", nil, nil},
 }
 
 // rowOf returns the row of a package, or nil.
@@ -148,6 +160,18 @@ func TestNoHTTP(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNoTelemetry: what costs nothing when unused is not linked.
+func TestNoTelemetry(t *testing.T) {
+	for _, p := range goList(t, platforms[0], "./...") {
+		linked := func(path string) bool {
+			return strings.HasPrefix(path, "go.opentelemetry.io/") || path == p.Module.Path+"/mcpotel"
+		}
+		if p.rel() != "mcpotel" && slices.ContainsFunc(p.Deps, linked) {
+			t.Errorf("%s reaches OpenTelemetry; 'go list -deps ./%[1]s' shows how", p.rel())
+		}
 	}
 }
 

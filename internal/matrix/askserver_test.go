@@ -1,0 +1,193 @@
+package matrix
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"mcpwire/client"
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+type delivery struct {
+	Street string   `json:"street" schema:"title=Street and number,minLength=3"`
+	Speed  string   `json:"speed" schema:"enum=normal|express"`
+	Floors int      `json:"floors,omitempty"`
+	Ring   *bool    `json:"ring,omitempty"`
+	Weight *float64 `json:"weight,omitempty"`
+}
+
+var question = &mcp.CreateMessageRequestParams{
+	Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{mcp.TextContent{Text: "2+2?"}}}},
+	MaxTokens: 10, SystemPrompt: "Be short.",
+}
+
+// newAskServer has tools, a prompt and a resource that ask the client.
+func newAskServer(func()) *server.Server {
+	srv := server.New("ask", "1", nil)
+	var runs, orders, changes counter
+	tool := func(name string, fn func(c *server.Call) (string, error)) {
+		must(server.AddTool(srv, name, "", func(ctx context.Context, _ struct{}) (string, error) {
+			runs.add()
+			return fn(server.CallOf(ctx))
+		}))
+	}
+	root := func(c *server.Call) (string, error) {
+		roots, err := c.Roots(c, "root")
+		if err != nil {
+			return "", err
+		}
+		return roots[0].Name + " " + roots[0].URI, nil
+	}
+	tool("roots", root)
+	tool("form", func(c *server.Call) (string, error) {
+		to, err := server.Elicit[delivery](c, "to", "Where to?")
+		if err != nil || !to.Accepted() {
+			return to.Action, err
+		}
+		text, err := json.Marshal(to.Value)
+		return string(text), err
+	})
+	tool("page", func(c *server.Call) (string, error) {
+		res, err := c.ElicitURL(c, "page", "Log in", "https://example.com/login")
+		if err != nil {
+			return "", err
+		}
+		return res.Action, nil
+	})
+	tool("sample", func(c *server.Call) (string, error) { return sample(c, question) })
+	tool("sample with tools", func(c *server.Call) (string, error) {
+		q := *question
+		q.Tools = []mcp.Tool{{Name: "add", InputSchema: json.RawMessage(`{"type":"object"}`)}}
+		return sample(c, &q)
+	})
+	tool("several", func(c *server.Call) (string, error) {
+		q := c.Questions()
+		roots, message := q.Roots("roots"), q.Sample("message", question)
+		form := new(server.Reply[server.Answer[delivery]])
+		if c.Supports(server.FormElicitation) {
+			form = server.Form[delivery](q, "form", "Where to?")
+		}
+		if err := q.Wait(c); err != nil {
+			return "", err
+		}
+		return roots.Value()[0].Name + " " + message.Value().Model + " " + form.Value().Value.Street, nil
+	})
+	tool("order", func(c *server.Call) (string, error) {
+		order, err := server.Once(c, "order", func(context.Context) (int, error) {
+			orders.add()
+			return orders.value(), nil
+		})
+		if err != nil {
+			return "", err
+		}
+		for _, key := range []string{"a", "b"} {
+			if _, err := c.Roots(c, key); err != nil {
+				return "", err
+			}
+		}
+		return fmt.Sprint("order ", order), nil
+	})
+	must(
+		srv.OnNotification(mcp.NotificationRootsChanged, func(context.Context, json.RawMessage) { changes.add() }),
+		server.AddTool(srv, "roots changed", "", func(ctx context.Context, _ struct{}) (bool, error) { return true, changes.wait(ctx, 1) }),
+		server.AddTool(srv, "runs", "", func(context.Context, struct{}) (string, error) {
+			return fmt.Sprint(runs.value(), " ", orders.value()), nil
+		}),
+		server.AddTool(srv, "visit", "", func(ctx context.Context, _ struct{}) (string, error) {
+			return "", mcp.URLElicitationRequired(mcp.ElicitRequestParams{Message: "Pay", URL: "https://example.com/pay", ElicitationID: "e1"})
+		}),
+		server.AddTool(srv, "gossip", "", func(ctx context.Context, _ struct{}) (string, error) {
+			return "sent", server.CallOf(ctx).Notify(mcp.NotificationElicitationComplete, []byte(`{"elicitationId":"e1"}`))
+		}),
+		server.AddTool(srv, "paid", "", func(context.Context, struct{}) (string, error) {
+			srv.ElicitationComplete("e0")
+			srv.ElicitationComplete("e1")
+			return "", nil
+		}),
+		server.AddPrompt(srv, mcp.Prompt{Name: "roots"}, func(ctx context.Context, _ struct {
+			X string `json:"x,omitempty"`
+		}) (string, error) {
+			return root(server.CallOf(ctx))
+		}, server.Complete("x", func(ctx context.Context, _ server.CompleteRequest) ([]string, error) {
+			_, err := root(server.CallOf(ctx))
+			return []string{fmt.Sprint(errors.Is(err, server.ErrCannotAsk))}, nil
+		})),
+		server.AddResource(srv, mcp.Resource{URI: "lib://roots", Name: "roots"}, func(ctx context.Context) (*mcp.ReadResourceResult, error) {
+			text, err := root(server.CallOf(ctx))
+			return server.KeepFor(text, 1<<40, mcp.CacheScopePublic), err
+		}),
+	)
+	return srv
+}
+
+func sample(c *server.Call, q *mcp.CreateMessageRequestParams) (string, error) {
+	res, err := c.Sample(c, "message", q)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s %s %s", res.Model, res.StopReason, (&mcp.SamplingMessage{Role: res.Role, Content: res.Content}).AppendJSON(nil)), nil
+}
+
+// A user answers what servers ask, and notes it.
+type user struct {
+	action  string // for each page and form; "" is accept
+	content string // of each form
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func (u *user) note(parts ...string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.asked = append(u.asked, strings.Join(parts, " "))
+}
+
+// take returns what was asked, and forgets it.
+func (u *user) take() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	asked := u.asked
+	u.asked = nil
+	return asked
+}
+
+const street = `{"street":"Main St 1","speed":"express"}`
+
+// answers has a client declare that it can be asked for everything.
+func (u *user) answers(o *client.Options) {
+	o.ElicitModes, o.SampleTools = client.ElicitForm|client.ElicitURL, true
+	o.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		res := &mcp.ElicitResult{Action: u.action}
+		if u.action == "" {
+			res.Action = mcp.ElicitActionAccept
+		}
+		if p.Mode == mcp.ElicitModeURL {
+			u.note("page", p.Message, p.URL, fmt.Sprint(p.ElicitationID != ""))
+			return res, nil
+		}
+		u.note("form", p.Message, string(p.RequestedSchema))
+		if res.Content = json.RawMessage(u.content); u.content == "" {
+			res.Content = json.RawMessage(street)
+		}
+		return res, nil
+	}
+	o.Sample = func(_ context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+		u.note("sample", p.SystemPrompt, fmt.Sprint(p.MaxTokens, len(p.Messages), len(p.Tools)))
+		res := &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Model: "m", StopReason: mcp.StopReasonEndTurn, Content: mcp.SamplingContent{mcp.TextContent{Text: "4"}}}
+		if len(p.Tools) > 0 {
+			res.StopReason = mcp.StopReasonToolUse
+			res.Content = mcp.SamplingContent{mcp.ToolUseContent{ID: "u", Name: p.Tools[0].Name, Input: json.RawMessage(`{"a":2}`)}}
+		}
+		return res, nil
+	}
+	o.Roots = func(context.Context) ([]mcp.Root, error) {
+		u.note("roots")
+		return []mcp.Root{{URI: "file:///home", Name: "home"}}, nil
+	}
+}

@@ -1,0 +1,185 @@
+package matrix
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/mcptest"
+)
+
+// A behaviour is one thing that servers and clients do together.
+type behaviour struct {
+	name string
+	when func(f *features) bool // the revisions that have it; nil is all
+	test func(s *scene)
+	// instead says what holds in the revisions that do not have it. It must be there if when is.
+	instead func(s *scene)
+	on      place
+}
+
+// A place says where a behaviour can be tried.
+type place uint8
+
+const (
+	everywhere place = iota
+	inBubbles        // where time can be told
+)
+
+// A cell is one combination that behaviours are tried in.
+type cell struct {
+	carrier string
+	bubble  bool
+	pipe    func() (near, far stream)
+	framing jsonrpc.Framing
+	version mcp.Revision
+}
+
+func (c cell) String() string { return fmt.Sprintf("%s/%v/%v", c.carrier, c.framing, c.version) }
+
+// cells returns all of them.
+func cells() (all []cell) {
+	for _, c := range []cell{
+		{carrier: "memory", bubble: true, pipe: memory},
+		{carrier: "pipe", pipe: pipes},
+		{carrier: "child"},
+	} {
+		for _, c.framing = range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
+			for _, c.version = range mcp.Revisions() {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// A scene is one behaviour in one cell.
+type scene struct {
+	*testing.T
+	*features
+	cell
+	server string
+	stage  *stage
+}
+
+// A stage is what the behaviours of one cell share.
+type stage struct {
+	t      *testing.T
+	client *client.Client
+}
+
+// try tries the behaviours of a theme in all cells. server names one of servers.
+func try(t *testing.T, server string, behaviours []behaviour) {
+	for _, c := range cells() {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			shared := &stage{t: t}
+			for _, b := range behaviours {
+				if b.on == inBubbles && !c.bubble {
+					continue
+				}
+				t.Run(b.name, func(t *testing.T) {
+					if !c.bubble {
+						b.play(&scene{t, featuresOf(c.version), c, server, shared})
+						return
+					}
+					synctest.Test(t, func(t *testing.T) {
+						b.play(&scene{t, featuresOf(c.version), c, server, &stage{t: t}})
+					})
+				})
+			}
+		})
+	}
+}
+
+func (b *behaviour) play(s *scene) {
+	switch {
+	case (b.when == nil) != (b.instead == nil):
+		s.Fatal("a row says either nothing of revisions, or what holds in the others")
+	case b.when == nil || b.when(s.features):
+		b.test(s)
+	default:
+		b.instead(s)
+	}
+}
+
+// options returns those of a client that answers nothing.
+func (s *scene) options() *client.Options {
+	return &client.Options{
+		Name: "matrix", Version: "1", Title: "The matrix",
+		Revisions:    []mcp.Revision{s.revision},
+		ProbeTimeout: time.Minute, // a slow machine is not a legacy server
+		CallTimeout:  time.Minute,
+		Reconnect:    client.ReconnectPolicy{MinBackoff: time.Millisecond},
+		Retry:        client.RetryPolicy{MinBackoff: time.Millisecond},
+	}
+}
+
+// client returns the client that the behaviours of the cell share. Its options are those of options.
+func (s *scene) client() *client.Client {
+	s.Helper()
+	if s.stage.client == nil {
+		s.stage.client = (&scene{s.stage.t, s.features, s.cell, s.server, s.stage}).dial(nil)
+	}
+	return s.stage.client
+}
+
+// dial connects another client, to another server.
+func (s *scene) dial(change func(o *client.Options)) *client.Client {
+	s.Helper()
+	return s.dialAs("", change)
+}
+
+// dialAs is dial for a principal.
+func (s *scene) dialAs(principal string, change func(o *client.Options)) *client.Client {
+	s.Helper()
+	c, err := s.tryDial(s.host(principal), change)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return c
+}
+
+func (s *scene) tryDial(h *host, change func(o *client.Options)) (*client.Client, error) {
+	o := s.options()
+	if change != nil {
+		change(o)
+	}
+	c, err := client.Dial(s.Context(), h, o)
+	if err == nil {
+		s.Cleanup(func() { c.Close() })
+	}
+	return c, err
+}
+
+func (s *scene) host(principal string) *host {
+	return &host{t: s.T, server: s.server, principal: principal, framing: s.framing, pipe: s.pipe}
+}
+
+// peer connects a client that a behaviour plays by hand, and makes the handshake where there is one.
+func (s *scene) peer() *mcptest.Peer {
+	s.Helper()
+	p := s.silentPeer()
+	if !s.Modern {
+		p.Send(mcptest.Initialize(s.revision))
+		p.Expect(mcptest.Result(0, `{"protocolVersion":"`+s.revision.String()+`","$any":"$any"}`))
+		p.Send(mcptest.Initialized)
+	}
+	return p
+}
+
+// silentPeer is peer without the handshake.
+func (s *scene) silentPeer() *mcptest.Peer {
+	s.Helper()
+	f, err := s.host("").connectRaw(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	p := mcptest.NewPeer(s.T, f)
+	p.Timeout = time.Minute
+	return p
+}

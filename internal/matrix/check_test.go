@@ -1,0 +1,187 @@
+package matrix
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// An object is one of JSON.
+type object = map[string]any
+
+// must is for what cannot fail in a server under test.
+func must(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
+		panic(err)
+	}
+}
+
+// same compares.
+func same[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// ok fails the test if there is an error.
+func ok(t testing.TB, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// refused fails the test unless the error is one that the peer answered, with the code.
+func refused(t testing.TB, what string, err error, code jsonrpc.Code) *jsonrpc.Error {
+	t.Helper()
+	e, answered := errors.AsType[*jsonrpc.Error](err)
+	if !answered || e.Code != code || !client.IsPeer(err) {
+		t.Fatalf("%s: got %v, want the peer's error %d", what, err, code)
+	}
+	return e
+}
+
+// call calls a tool and returns its text. A tool that fails yields "error: " and the text.
+func (s *scene) call(c *client.Client, tool string, args any, opts ...client.CallOption) string {
+	s.Helper()
+	res, err := c.CallTool(s.Context(), tool, args, opts...)
+	ok(s, "tool "+tool, err)
+	return text(res)
+}
+
+// text returns the text blocks of a result.
+func text(res *mcp.CallToolResult) string {
+	var texts []string
+	for _, block := range res.Content {
+		if t, ok := block.(mcp.TextContent); ok {
+			texts = append(texts, t.Text)
+		}
+	}
+	all := strings.Join(texts, "|")
+	if res.IsError {
+		all = "error: " + all
+	}
+	return all
+}
+
+// patience is how long behaviours wait for what should happen at once.
+const patience = time.Minute
+
+// soon returns a context for such a wait.
+func (s *scene) soon() context.Context {
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	s.Cleanup(cancel)
+	return ctx
+}
+
+// A wire is what a client has sent and received, see record.
+type wire struct {
+	mu    sync.Mutex
+	lines []string // "> " is sent, "< " received
+}
+
+// record has a client note its messages.
+func (w *wire) record(o *client.Options) {
+	o.Trace = func(dir jsonrpc.Direction, message []byte) {
+		line := "> "
+		if dir == jsonrpc.Incoming {
+			line = "< "
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.lines = append(w.lines, line+string(message))
+	}
+}
+
+// count returns how many messages hold all of the texts.
+func (w *wire) count(texts ...string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+next:
+	for _, line := range w.lines {
+		for _, text := range texts {
+			if !strings.Contains(line, text) {
+				continue next
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// ids returns the ids of the requests of a method that were sent.
+func (w *wire) ids(t testing.TB, method string) (ids []string) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, line := range w.lines {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		text, sent := strings.CutPrefix(line, "> ")
+		if !sent {
+			continue
+		}
+		ok(t, line, json.Unmarshal([]byte(text), &m))
+		if m.Method == method {
+			ids = append(ids, string(m.ID))
+		}
+	}
+	return ids
+}
+
+// A counter is how often something has happened in a server.
+type counter struct {
+	mu   sync.Mutex
+	n    int
+	more chan struct{} // closed when n grows; nil if nobody waits
+}
+
+func (c *counter) add() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	if c.more != nil {
+		close(c.more)
+		c.more = nil
+	}
+}
+
+func (c *counter) value() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// wait waits until it has happened n times.
+func (c *counter) wait(ctx context.Context, n int) error {
+	for {
+		c.mu.Lock()
+		if c.n >= n {
+			c.mu.Unlock()
+			return nil
+		}
+		if c.more == nil {
+			c.more = make(chan struct{})
+		}
+		more := c.more
+		c.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package matrix
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/mcptest"
+	"mcpwire/server"
+)
+
+// newHandshakeServer offers one of everything and says all that can be said of itself.
+func newHandshakeServer(func()) *server.Server {
+	srv := server.New("library", "3.1", &server.Options{
+		Title: "The library", Description: "All books.", WebsiteURL: "https://example.com/",
+		Icons:        []mcp.Icon{{Src: "https://example.com/icon.png", MIMEType: "image/png"}},
+		Instructions: "Ask for the shelf first.",
+		Extensions:   map[string]json.RawMessage{"com.example/shelves": json.RawMessage(`{"max":7}`)},
+		Experimental: map[string]json.RawMessage{"dreams": json.RawMessage(`{}`)},
+	})
+	must(
+		server.AddTool(srv, "client", "", func(ctx context.Context, _ struct{}) (string, error) {
+			call := server.CallOf(ctx)
+			info := call.ClientInfo()
+			return info.Name + " " + info.Version + " " + info.Title, nil
+		}),
+		server.AddResource(srv, mcp.Resource{URI: "lib://a", Name: "a"}, server.Static("A")),
+		server.AddPrompt(srv, mcp.Prompt{Name: "p"}, func(context.Context, struct {
+			Shelf string `json:"shelf"`
+		}) (string, error) {
+			return "", nil
+		}, server.CompleteFrom("shelf", "upper")),
+	)
+	return srv
+}
+
+// newEmptyServer offers nothing.
+func newEmptyServer(func()) *server.Server { return server.New("empty", "1", nil) }
+
+// newServerOf returns a function that makes a server which speaks one revision.
+func newServerOf(r mcp.Revision) func(func()) *server.Server {
+	return func(func()) *server.Server {
+		return server.New("one", "1", &server.Options{Revisions: []mcp.Revision{r}})
+	}
+}
+
+// another returns the scene with another server.
+func (s *scene) another(server string) *scene {
+	return &scene{s.T, s.features, s.cell, server, &stage{t: s.T}}
+}
+
+func TestHandshake(t *testing.T) {
+	try(t, "handshake", []behaviour{
+		// Spec: S40
+		{name: "revision", test: func(s *scene) {
+			c := s.client()
+			same(s, "revision", c.Revision(), s.revision)
+			same(s, "modern", c.Modern(), s.Modern)
+		}},
+		// Spec: S39
+		{name: "what the server says of itself", test: func(s *scene) {
+			want := mcp.Implementation{Name: "library", Version: "3.1"}
+			if s.Titles {
+				want.Title = "The library"
+			}
+			if s.Icons {
+				want.Description, want.WebsiteURL = "All books.", "https://example.com/"
+				want.Icons = []mcp.Icon{{Src: "https://example.com/icon.png", MIMEType: "image/png"}}
+			}
+			same(s, "server info", s.client().ServerInfo(), want)
+			same(s, "instructions", s.client().Instructions(), "Ask for the shelf first.")
+		}},
+		{name: "what the client says of itself", test: func(s *scene) {
+			want := "matrix 1 "
+			if s.Titles {
+				want += "The matrix"
+			}
+			same(s, "client info", s.call(s.client(), "client", nil), want)
+		}},
+		// Spec: S122 S123 S124 S125 S126
+		{name: "capabilities", test: func(s *scene) {
+			want := mcp.ServerCapabilities{
+				Logging:      json.RawMessage(`{}`),
+				Tools:        &mcp.ToolsCapability{ListChanged: true},
+				Prompts:      &mcp.PromptsCapability{ListChanged: true},
+				Resources:    &mcp.ResourcesCapability{ListChanged: true, Subscribe: true},
+				Experimental: map[string]json.RawMessage{"dreams": json.RawMessage(`{}`)},
+				Extensions:   map[string]json.RawMessage{"com.example/shelves": json.RawMessage(`{"max":7}`)},
+			}
+			if s.Completions {
+				want.Completions = json.RawMessage(`{}`)
+			}
+			same(s, "capabilities", s.client().ServerCapabilities(), want)
+		}},
+		{name: "no capabilities", test: func(s *scene) {
+			c := s.another("empty").dial(nil)
+			same(s, "capabilities", c.ServerCapabilities(), mcp.ServerCapabilities{Logging: json.RawMessage(`{}`)})
+			_, err := c.ListTools(s.Context(), nil)
+			refused(s, "list tools", err, jsonrpc.CodeMethodNotFound)
+			_, err = c.ReadResource(s.Context(), "lib://a")
+			refused(s, "read", err, jsonrpc.CodeMethodNotFound)
+			_, err = c.Prompt(s.Context(), "p", nil)
+			refused(s, "prompt", err, jsonrpc.CodeMethodNotFound)
+		}},
+		// Spec: S36
+		{name: "discover", when: modern, test: func(s *scene) {
+			res, err := s.client().Discover(s.Context())
+			ok(s, "discover", err)
+			same(s, "versions", res.SupportedVersions, []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"})
+			if res.TTLMs != nil && *res.TTLMs != 0 || res.CacheScope != mcp.CacheScopePrivate || res.ResultType != mcp.ResultTypeComplete {
+				s.Errorf("got ttlMs %v, cacheScope %q, resultType %q", res.TTLMs, res.CacheScope, res.ResultType)
+			}
+		}, instead: func(s *scene) {
+			if _, err := s.client().Discover(s.Context()); !errors.Is(err, errors.ErrUnsupported) {
+				s.Errorf("got %v", err)
+			}
+		}},
+		{name: "ping", test: func(s *scene) { ok(s, "ping", s.client().Ping(s.Context())) }},
+		// Spec: S62
+		{name: "ping on the wire", when: legacy, test: func(s *scene) {
+			p := s.peer()
+			p.Send(mcptest.Request(s.revision, 1, mcp.MethodPing, ""))
+			p.Expect(mcptest.Result(1, `{}`))
+		}, instead: func(s *scene) {
+			p := s.peer()
+			p.Send(mcptest.Request(s.revision, 1, mcp.MethodPing, ""))
+			p.Expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"$any":"$any"}}`)
+		}},
+		// Spec: S34 S41
+		{name: "a revision that nobody knows", when: legacy, test: func(s *scene) {
+			p := s.silentPeer()
+			p.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2099-01-01","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+			p.Expect(mcptest.Result(1, `{"protocolVersion":"2025-11-25","$any":"$any"}`))
+			p.Send(mcptest.Initialized)
+		}, instead: func(s *scene) {
+			p := s.silentPeer()
+			p.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01",` +
+				`"io.modelcontextprotocol/clientCapabilities":{}}}}`)
+			p.Expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"$any","data":{"requested":"2099-01-01",` +
+				`"supported":["2026-07-28"]}}}`)
+		}},
+		// Spec: S29
+		{name: "requests without metadata", when: legacy, test: func(s *scene) {
+			p := s.peer()
+			p.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`)
+			p.Expect(mcptest.Result(1, `{"prompts":["$any"]}`))
+		}, instead: func(s *scene) {
+			p := s.peer()
+			p.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`)
+			p.Expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"$any":"$any"}}`)
+		}},
+		{name: "requests before the handshake", when: legacy, test: func(s *scene) {
+			p := s.silentPeer()
+			p.Send(mcptest.Request(s.revision, 1, mcp.MethodPromptsList, ""))
+			p.Expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"$any":"$any"}}`)
+			p.Send(mcptest.Request(s.revision, 2, mcp.MethodPing, ""))
+			p.Expect(mcptest.Result(2, `{}`))
+		}, instead: func(s *scene) { // there is none
+			p := s.silentPeer()
+			p.Send(mcptest.Request(s.revision, 1, mcp.MethodPromptsList, ""))
+			p.Expect(mcptest.Result(1, `{"prompts":["$any"],"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":"$any"}}`))
+		}},
+		// Spec: C28
+		{name: "no revision in common", test: func(s *scene) {
+			for _, r := range mcp.Revisions() {
+				if r == s.revision {
+					continue
+				}
+				_, err := s.tryDial(s.another(r.String()).host(""), nil)
+				if _, is := errors.AsType[*client.IncompatibleError](err); !is {
+					s.Errorf("with a server of %v: got %v", r, err)
+				}
+			}
+		}},
+		{name: "the newest in common", test: func(s *scene) {
+			c := s.dial(func(o *client.Options) { o.Revisions = mcp.Revisions()[:s.revision] })
+			same(s, "revision", c.Revision(), s.revision)
+		}},
+		{name: "prior knowledge", test: func(s *scene) {
+			known := s.client().Verdict()
+			text, err := json.Marshal(known)
+			ok(s, "marshal", err)
+			known = client.Verdict{}
+			ok(s, "unmarshal", json.Unmarshal(text, &known))
+			var w wire
+			c := s.dial(func(o *client.Options) {
+				o.Known = &known
+				w.record(o)
+			})
+			same(s, "revision", c.Revision(), s.revision)
+			same(s, "answer", s.call(c, "client", nil), s.call(s.client(), "client", nil))
+			same(s, "probes", w.count(`"`+mcp.MethodDiscover+`"`), 0)
+			handshakes := 1
+			if s.Modern {
+				handshakes = 0
+			}
+			same(s, "handshakes", w.count("> ", `"`+mcp.MethodInitialize+`"`), handshakes)
+		}},
+		{name: "an extension", test: func(s *scene) {
+			settings := s.client().ServerCapabilities().Extensions["com.example/shelves"]
+			same(s, "settings", string(settings), `{"max":7}`)
+		}},
+	})
+}

@@ -1,0 +1,100 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"mcpwire/mcp"
+	"mcpwire/server"
+	"mcpwire/stdio"
+)
+
+// Environment variables that make the test binary a server: which one, and on whose behalf its client is.
+const (
+	serverVar    = "MATRIX_SERVER"
+	principalVar = "MATRIX_PRINCIPAL"
+)
+
+// servers are those of the themes. crash is what their tool of that name does.
+var servers = map[string]func(crash func()) *server.Server{
+	"handshake": newHandshakeServer,
+	"empty":     newEmptyServer,
+	"tools":     newToolServer,
+	"many":      newManyServer,
+	"content":   newContentServer,
+	"progress":  newProgressServer,
+	"cancel":    newCancelServer,
+	"brief":     newBriefServer,
+	"resources": newResourceServer,
+	"prompts":   newPromptServer,
+	"listen":    newListenServer,
+	"views":     newViewServer,
+	"ask":       newAskServer,
+	"custom":    newCustomServer,
+	"tasks":     newTaskServer,
+	"load":      newLoadServer,
+	"rate":      newRateServer,
+	"single":    newSingleServer,
+	"crash":     newCrashServer,
+}
+
+func init() {
+	for _, r := range mcp.Revisions() {
+		servers[r.String()] = newServerOf(r)
+	}
+}
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(serverVar); name != "" {
+		os.Exit(serveChild(name))
+	}
+	goleak.VerifyTestMain(childless{m})
+}
+
+// crashCode is the status of a child that crashed as it was told to.
+const crashCode = 7
+
+// serveChild is the main function of a child process. It fails if the server leaves goroutines behind.
+func serveChild(name string) (status int) {
+	srv := servers[name](func() {
+		fmt.Fprintln(os.Stderr, "told to crash")
+		os.Exit(crashCode)
+	})
+	ctx := server.WithPrincipal(context.Background(), &server.Principal{ID: os.Getenv(principalVar)})
+	err := stdio.Serve(ctx, srv)
+	if err == nil {
+		err = closeServer(srv)
+	}
+	if err == nil {
+		err = goleak.Find()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// closeServer ends a server's tasks.
+func closeServer(srv *server.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return srv.Close(ctx)
+}
+
+// A childless is the tests, behind which no child process may be left.
+type childless struct{ m *testing.M }
+
+func (c childless) Run() int {
+	status := c.m.Run()
+	if err := noChildren(); err != nil && status == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return status
+}

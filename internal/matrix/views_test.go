@@ -1,0 +1,129 @@
+package matrix
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+// newViewServer hides its secrets from everybody but the librarian, and from her until she asks.
+func newViewServer(func()) *server.Server {
+	var open atomic.Bool
+	public := server.NewView(func(_ server.Kind, name string) bool { return !strings.Contains(name, "secret") })
+	srv := server.New("views", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View {
+		if p.ID == "librarian" && open.Load() {
+			return nil
+		}
+		return public
+	}})
+	for _, name := range []string{"open", "secret"} {
+		must(
+			server.AddTool(srv, name, "", func(ctx context.Context, _ struct{}) (string, error) {
+				call := server.CallOf(ctx)
+				if call.Name() == "open" {
+					open.Store(true)
+					srv.ListsChanged("librarian")
+				}
+				return call.Principal().ID, nil
+			}),
+			server.AddResource(srv, mcp.Resource{URI: "lib://" + name, Name: name}, server.Static(name)),
+			server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: name + "://{x}", Name: name},
+				func(context.Context, server.Vars) (string, error) { return name, nil }, server.CompleteFrom("x", "y")),
+			server.AddPrompt(srv, mcp.Prompt{Name: name}, func(context.Context, struct {
+				X string `json:"x,omitempty"`
+			}) (string, error) {
+				return name, nil
+			}, server.CompleteFrom("x", "y")),
+		)
+	}
+	return srv
+}
+
+// sees returns all that is listed for a client.
+func (s *scene) sees(c *client.Client) (names []string) {
+	s.Helper()
+	for v, err := range c.Tools(s.Context()) {
+		ok(s, "tools", err)
+		names = append(names, "tool "+v.Name)
+	}
+	for v, err := range c.Resources(s.Context()) {
+		ok(s, "resources", err)
+		names = append(names, "resource "+v.Name)
+	}
+	for v, err := range c.ResourceTemplates(s.Context()) {
+		ok(s, "templates", err)
+		names = append(names, "template "+v.Name)
+	}
+	for v, err := range c.Prompts(s.Context()) {
+		ok(s, "prompts", err)
+		names = append(names, "prompt "+v.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// uses uses the secrets in each way there is, and returns the errors.
+func (s *scene) uses(c *client.Client) map[string]error {
+	errs := map[string]error{}
+	_, errs["tool"] = c.CallTool(s.Context(), "secret", nil)
+	_, errs["resource"] = c.ReadResource(s.Context(), "lib://secret")
+	_, errs["template"] = c.ReadResource(s.Context(), "secret://x")
+	_, errs["prompt"] = c.Prompt(s.Context(), "secret", nil)
+	_, errs["completion of a prompt"] = c.Complete(s.Context(), mcp.PromptReference{Name: "secret"}, mcp.CompleteArgument{Name: "x"}, nil)
+	_, errs["completion of a template"] = c.Complete(s.Context(), mcp.ResourceTemplateReference{URI: "secret://{x}"}, mcp.CompleteArgument{Name: "x"}, nil)
+	return errs
+}
+
+func TestViews(t *testing.T) {
+	public := []string{"prompt open", "resource open", "template open", "tool open"}
+	all := []string{"prompt open", "prompt secret", "resource open", "resource secret", "template open", "template secret", "tool open", "tool secret"}
+	try(t, "views", []behaviour{
+		// Spec: S120 S132
+		{name: "what is hidden is not there, in lists and at use", test: func(s *scene) {
+			c := s.client()
+			s.call(c, "open", nil)
+			same(s, "lists", s.sees(c), public)
+			for what, err := range s.uses(c) {
+				code := jsonrpc.CodeInvalidParams
+				if !s.Modern && (what == "resource" || what == "template") {
+					code = mcp.CodeResourceNotFound
+				}
+				e := refused(s, what, err, code)
+				if strings.Contains(strings.ToLower(e.Message), "hidden") {
+					s.Errorf("%s: the error tells that there is something: %v", what, e)
+				}
+			}
+			sub := s.listen(c, mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"lib://secret", "lib://open"}})
+			same(s, "can be watched", sub.Honoured().ResourceSubscriptions, []string{"lib://open"})
+		}},
+		{name: "a view can change", test: func(s *scene) {
+			c := s.dialAs("librarian", nil)
+			sub := s.listen(c, mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true})
+			same(s, "lists", s.sees(c), public)
+			same(s, "principal", s.call(c, "open", nil), "librarian")
+			told := map[client.EventKind]bool{}
+			for range 3 {
+				told[s.next(sub).Kind] = true
+			}
+			same(s, "told", told, map[client.EventKind]bool{client.ToolsListChanged: true, client.PromptsListChanged: true, client.ResourcesListChanged: true})
+			same(s, "lists", s.sees(c), all)
+			for what, err := range s.uses(c) {
+				ok(s, what, err)
+			}
+		}},
+		{name: "an error does not tell what is hidden from what there is not", test: func(s *scene) {
+			c := s.client()
+			_, hidden := c.CallTool(s.Context(), "secret", nil)
+			_, none := c.CallTool(s.Context(), "nothin", nil)
+			same(s, "message", strings.ReplaceAll(refused(s, "hidden", hidden, jsonrpc.CodeInvalidParams).Message, "secret", "nothin"),
+				refused(s, "none", none, jsonrpc.CodeInvalidParams).Message)
+		}},
+	})
+}
