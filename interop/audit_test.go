@@ -3,8 +3,88 @@ package interop
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 )
+
+// A rule is one of the demands of the specification that show on the pipe.
+type rule string
+
+const (
+	clientOutput     rule = "client: one JSON-RPC message to a line"
+	clientID         rule = "client: ids are strings or integers, each used once"
+	clientHandshake  rule = "client: the handshake is made once, in order, and first"
+	clientEra        rule = "client: one era per connection"
+	clientMeta       rule = "client: modern requests carry their metadata"
+	clientCancel     rule = "client: only its own open requests are cancelled"
+	clientAnswer     rule = "client: each request of a server is answered once, and nothing else"
+	clientRetry      rule = "client: a retry brings answers, the same params and the state as it was"
+	clientToken      rule = "client: progress tokens are unique among open requests"
+	clientCapability rule = "client: nothing is asked that the server has not declared"
+	clientSchema     rule = "client: messages match the schema"
+
+	serverOutput     rule = "server: one JSON-RPC message to a line"
+	serverAnswer     rule = "server: each request is answered once, and nothing else"
+	serverCancelled  rule = "server: cancelled requests are not answered"
+	serverProgress   rule = "server: progress belongs to an open request, increases and is complete before the result"
+	serverResultType rule = "server: resultType and caching hints stand in modern results"
+	serverLegacy     rule = "server: legacy results have nothing of later revisions"
+	serverRequest    rule = "server: requests are legacy, after the handshake and for declared capabilities"
+	serverLogging    rule = "server: log messages are those that were asked for"
+	serverListen     rule = "server: changes are told to those who asked, tagged and acknowledged first"
+	serverSchema     rule = "server: messages match the schema"
+	serverExit       rule = "server: exit status 0 once the input ends"
+)
+
+// A violation is one message, or the lack of one, that breaks a rule.
+type violation struct {
+	rule rule
+	text string
+}
+
+// A deviation is a violation that is known of a foreign peer, and why. It
+// excuses those of the rule whose text contains has.
+type deviation struct {
+	rule rule
+	has  string
+	why  string
+	// racy is set if it depends on timing whether the peer deviates. Other
+	// deviations that are not seen fail the test: they can be struck off.
+	racy bool
+}
+
+// audit checks that the host started as many processes as it should have, and
+// each transcript by itself. It is called when the host is done.
+func (s *witnessed) audit(processes int, known ...deviation) {
+	s.t.Helper()
+	all := s.transcripts()
+	if len(all) != processes {
+		s.t.Errorf("audit: the host started %d servers, want %d", len(all), processes)
+	}
+	seen := make([]bool, len(known))
+	for i, events := range all {
+		failures := map[rule]int{}
+		for _, v := range auditTranscript(s.t, events, s.crashes) {
+			match := slices.IndexFunc(known, func(d deviation) bool { return d.rule == v.rule && strings.Contains(v.text, d.has) })
+			if match >= 0 {
+				seen[match] = true
+				continue
+			}
+			if failures[v.rule]++; failures[v.rule] <= 3 { // the first ones tell enough
+				s.t.Errorf("audit of process %d: %s: %.2000s", i+1, v.rule, v.text)
+			}
+		}
+		if len(failures) > 0 {
+			logTranscript(s.t, events)
+		}
+	}
+	for i, d := range known {
+		if !seen[i] && !d.racy {
+			s.t.Errorf("audit: a deviation was not seen, it can be struck off: %s (%q): %s", d.rule, d.has, d.why)
+		}
+	}
+}
 
 // message is what the audit reads of a JSON-RPC message. The identifiers keep
 // their JSON text.
@@ -12,168 +92,191 @@ type message struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
 	Method  string          `json:"method"`
-	Params  struct {
-		Meta struct {
-			Revision string          `json:"io.modelcontextprotocol/protocolVersion"`
-			Token    json.RawMessage `json:"progressToken"`
-		} `json:"_meta"`
-		Arguments struct {
-			Steps float64 `json:"steps"`
-		} `json:"arguments"`
-		Token     json.RawMessage `json:"progressToken"`
-		Progress  float64         `json:"progress"`
-		RequestID json.RawMessage `json:"requestId"`
-	} `json:"params"`
-	Result *struct {
-		ResultType string `json:"resultType"`
-	} `json:"result"`
-	Error *struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   *struct {
+		Code    *int    `json:"code"`
+		Message *string `json:"message"`
 	} `json:"error"`
+
+	raw    []byte
+	params params
+	result result
 }
 
-// pending is a request of the host that is not answered yet.
+// params are those members of all methods' params that some rule is about.
+type params struct {
+	Meta struct {
+		Revision     string                     `json:"io.modelcontextprotocol/protocolVersion"`
+		Capabilities map[string]json.RawMessage `json:"io.modelcontextprotocol/clientCapabilities"`
+		LogLevel     string                     `json:"io.modelcontextprotocol/logLevel"`
+		Subscription json.RawMessage            `json:"io.modelcontextprotocol/subscriptionId"`
+		Token        json.RawMessage            `json:"progressToken"`
+	} `json:"_meta"`
+	Capabilities map[string]json.RawMessage `json:"capabilities"`
+	Arguments    json.RawMessage            `json:"arguments"`
+	Token        json.RawMessage            `json:"progressToken"`
+	Progress     float64                    `json:"progress"`
+	RequestID    json.RawMessage            `json:"requestId"`
+	Level        string                     `json:"level"`
+	URI          string                     `json:"uri"`
+	Filter       filter                     `json:"notifications"`
+	Responses    map[string]json.RawMessage `json:"inputResponses"`
+	State        *string                    `json:"requestState"`
+}
+
+// result are those members of all methods' results that some rule is about.
+type result struct {
+	ResultType   string                     `json:"resultType"`
+	Revision     string                     `json:"protocolVersion"`
+	Capabilities map[string]json.RawMessage `json:"capabilities"`
+	TTL          *float64                   `json:"ttlMs"`
+	CacheScope   string                     `json:"cacheScope"`
+	Requests     map[string]struct {
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	} `json:"inputRequests"`
+	State *string         `json:"requestState"`
+	Task  json.RawMessage `json:"task"`
+}
+
+// filter is what a subscription is for.
+type filter struct {
+	Tools     bool     `json:"toolsListChanged"`
+	Prompts   bool     `json:"promptsListChanged"`
+	Resources bool     `json:"resourcesListChanged"`
+	URIs      []string `json:"resourceSubscriptions"`
+	Tasks     []string `json:"taskIds"`
+}
+
+// parse reads a line. What a rule needs and is not as it should be stays empty;
+// the schema is there to say so.
+func parse(line []byte) (*message, error) {
+	m := &message{raw: line}
+	if err := json.Unmarshal(line, m); err != nil {
+		return nil, err
+	}
+	if m.JSONRPC != "2.0" {
+		return nil, fmt.Errorf("jsonrpc is %q", m.JSONRPC)
+	}
+	json.Unmarshal(m.Params, &m.params)
+	json.Unmarshal(m.Result, &m.result)
+	return m, nil
+}
+
+func (m *message) isRequest() bool      { return m.Method != "" && m.ID != nil }
+func (m *message) isNotification() bool { return m.Method != "" && m.ID == nil }
+
+// pending is a request that is not answered yet.
 type pending struct {
-	method    string
+	*message
 	modern    bool
 	cancelled bool
-	token     string
 	progress  float64
-	steps     float64 // the progress that it ends with
+	acked     *filter // of subscriptions/listen
 }
 
-// auditor follows one transcript.
+// auditor follows one connection.
 type auditor struct {
-	errorf func(format string, args ...any)
-	open   map[string]*pending // by the JSON text of the id
+	found []violation
+
+	revision     string // that the handshake agreed on
+	greeted      bool   // initialize was sent
+	initialized  bool   // its notification was
+	discovered   bool   // a modern request was answered with a result
+	clientCaps   map[string]json.RawMessage
+	serverCaps   map[string]json.RawMessage
+	logLevel     string
+	subscribed   map[string]bool // legacy, by URI
+	used         map[string]bool // the client's ids
+	asked        map[string]bool // the server's ids
+	open         map[string]*pending
+	openToClient map[string]*pending
+	listens      map[string]*pending          // answered or not, until they are cancelled
+	rounds       map[string]map[string]result // input_required results by what was called, and by id
+	taskTokens   map[string]float64           // progress that outlives the answer, since a task does
+	cancelled    map[string]bool              // the server's requests that it gave up
 }
 
-// audit checks that the host started as many processes as it should have, and
-// each transcript by itself. It is called when the host is done.
-func (s *server) audit(processes int) {
-	s.t.Helper()
-	all := s.transcripts()
-	if len(all) != processes {
-		s.t.Errorf("audit: the host started %d servers, want %d", len(all), processes)
-	}
-	for i, events := range all {
-		before := s.t.Failed()
-		auditTranscript(s.t, fmt.Sprintf("audit of server %d", i+1), events)
-		if s.t.Failed() && !before {
-			logTranscript(s.t, events)
-		}
-	}
+func (a *auditor) violated(r rule, format string, args ...any) {
+	a.found = append(a.found, violation{r, fmt.Sprintf(format, args...)})
 }
 
-// auditTranscript holds what a server wrote against what it was sent: every
-// request answered once, unless cancelled; nothing else on standard output;
-// progress only for open requests, and upward; the shape of results as the
-// era has it; and an exit with status 0 as soon as the input ends.
-func auditTranscript(t *testing.T, name string, events []event) {
+// auditTranscript holds what both sides wrote against the rules. If mayCrash is
+// set, the process may have ended with the exit status of the tool crash.
+func auditTranscript(t *testing.T, events []event, mayCrash bool) []violation {
 	t.Helper()
 	a := &auditor{
-		errorf: func(format string, args ...any) { t.Helper(); t.Errorf(name+": "+format, args...) },
-		open:   map[string]*pending{},
+		subscribed: map[string]bool{}, used: map[string]bool{}, asked: map[string]bool{},
+		open: map[string]*pending{}, openToClient: map[string]*pending{}, listens: map[string]*pending{},
+		rounds: map[string]map[string]result{}, taskTokens: map[string]float64{}, cancelled: map[string]bool{},
 	}
+	schemas := openSchemas(t)
 	var last event
-	asked := false // to end, one way or the other
+	asked, broken := false, false // to end, one way or the other; or the transcript ends early
+	ended := false                // the input, before any signal
 	for _, e := range events {
 		switch e.Kind {
 		case toServer:
-			a.sent(e.Line)
+			a.line(e.Line, clientOutput, a.clientWrote, schemas)
 		case toHost:
-			a.received(e.Line)
-		case inputEnds, signalled:
+			a.line(e.Line, serverOutput, a.serverWrote, schemas)
+		case inputEnds:
+			ended = !asked
+			asked = true
+		case signalled:
 			asked = true
 		case incomplete:
-			a.errorf("%s", e.Text)
+			a.violated(serverExit, "the transcript breaks off: %s", e.Text)
 		}
 		last = e
 	}
-	if last.Kind != exited || last.Code != 0 || !asked {
-		a.errorf("the server did not exit with status 0 after its input ended; last event: %+v", last)
+	switch {
+	case last.Kind == exited && last.Code == crashStatus && mayCrash:
+		broken = true
+	case last.Kind == exited && last.Code == -1 && ended:
+		// A signal that comes when the server has done its work, and has given
+		// the signals back, may end it before it ends itself.
+	case last.Kind != exited || last.Code != 0 || !asked:
+		a.violated(serverExit, "the server did not exit with status 0 after its input ended; last event: %+v", last)
 	}
 	for id, p := range a.open {
-		if !p.cancelled {
-			a.errorf("%s with id %s was never answered", p.method, id)
+		if !p.cancelled && !broken && p.Method != "subscriptions/listen" {
+			a.violated(serverAnswer, "%s with id %s was never answered", p.Method, id)
 		}
 	}
+	for id, p := range a.openToClient {
+		if !p.cancelled && !broken && !a.cancelled[id] {
+			a.violated(clientAnswer, "%s with id %s was never answered", p.Method, id)
+		}
+	}
+	return a.found
 }
 
-// sent takes note of what the host wrote.
-func (a *auditor) sent(line []byte) {
-	var m message
-	if err := json.Unmarshal(line, &m); err != nil {
-		a.errorf("the host wrote %q: %v", line, err)
-		return
-	}
-	switch {
-	case m.Method == "notifications/cancelled":
-		if p := a.open[string(m.Params.RequestID)]; p != nil {
-			p.cancelled = true
+// line takes one line, or the members of a batch, which one revision had.
+func (a *auditor) line(line []byte, r rule, take func(*message), schemas *schemaSet) {
+	if a.revision == "2025-03-26" && len(line) > 0 && line[0] == '[' {
+		var batch []json.RawMessage
+		if err := json.Unmarshal(line, &batch); err != nil {
+			a.violated(r, "%v: %.500q", err, line)
 		}
-	case m.Method != "" && m.ID != nil:
-		a.open[string(m.ID)] = &pending{
-			method: m.Method,
-			modern: m.Params.Meta.Revision != "",
-			token:  string(m.Params.Meta.Token),
-			steps:  m.Params.Arguments.Steps,
+		for _, member := range batch {
+			a.line(member, r, take, schemas)
 		}
-	}
-}
-
-// received checks what the server wrote.
-func (a *auditor) received(line []byte) {
-	var m message
-	if err := json.Unmarshal(line, &m); err != nil || m.JSONRPC != "2.0" {
-		a.errorf("the server wrote no JSON-RPC message: %q (%v)", line, err)
 		return
 	}
-	if m.Method != "" {
-		a.notified(m, line)
+	m, err := parse(line)
+	if err != nil {
+		a.violated(r, "%v: %.500q", err, line)
 		return
 	}
-	p := a.open[string(m.ID)]
-	if p == nil {
-		a.errorf("a response to nothing: %s", line)
+	if r == clientOutput {
+		schemas.check(a, m, clientSchema)
+		take(m)
 		return
 	}
-	delete(a.open, string(m.ID))
-	if p.cancelled {
-		a.errorf("a response to %s after it was cancelled: %s", p.method, line)
-	}
-	if p.token != "" && m.Result != nil && p.progress != p.steps {
-		a.errorf("a response after %v of %v steps of progress: %s", p.progress, p.steps, line)
-	}
-	if (m.Result == nil) == (m.Error == nil) {
-		a.errorf("neither or both of result and error: %s", line)
-	}
-	if m.Error != nil && (m.Error.Code == 0 || m.Error.Message == "") {
-		a.errorf("an error without code or message: %s", line)
-	}
-	if m.Result != nil && p.modern != (m.Result.ResultType != "") {
-		a.errorf("resultType belongs into results of the modern era, and only there: %s", line)
-	}
-}
-
-func (a *auditor) notified(m message, line []byte) {
-	if m.ID != nil {
-		a.errorf("the server made a request: %s", line)
-	}
-	if m.Method != "notifications/progress" {
-		return
-	}
-	for _, p := range a.open {
-		if p.token != "" && p.token == string(m.Params.Token) {
-			if m.Params.Progress <= p.progress {
-				a.errorf("progress did not increase from %v: %s", p.progress, line)
-			}
-			p.progress = m.Params.Progress
-			return
-		}
-	}
-	a.errorf("progress for no open request: %s", line)
+	schemas.check(a, m, serverSchema)
+	take(m)
 }
 
 // logTranscript shows a session whose audit failed.

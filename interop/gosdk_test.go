@@ -21,7 +21,7 @@ type goSDK struct {
 }
 
 // connectGoSDK starts s. An empty revision leaves the choice to the SDK.
-func connectGoSDK(ctx context.Context, t *testing.T, s *server, revision string) *goSDK {
+func connectGoSDK(ctx context.Context, t *testing.T, s *witnessed, revision string) *goSDK {
 	t.Helper()
 	h := &goSDK{progress: map[any]func(float64){}}
 	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, &mcp.ClientOptions{
@@ -95,6 +95,8 @@ func (h *goSDK) ping(ctx context.Context) error { return h.session.Ping(ctx, nil
 func (h *goSDK) close() error { return h.session.Close() }
 
 // TestGoSDK lets the SDK ask for each revision it knows.
+//
+// Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestGoSDK(t *testing.T) {
 	for _, revision := range append(slices.Clone(legacyRevisions), modern) {
 		t.Run(revision, func(t *testing.T) {
@@ -108,6 +110,8 @@ func TestGoSDK(t *testing.T) {
 
 // TestGoSDKNegotiation leaves the choice to the SDK, which prefers the modern
 // era, and narrows down what the server speaks.
+//
+// Spec: S40 S41
 func TestGoSDKNegotiation(t *testing.T) {
 	for _, tt := range negotiations {
 		t.Run(tt.name, func(t *testing.T) {

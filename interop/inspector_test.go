@@ -21,7 +21,7 @@ const inspectorToolError = 5
 
 // inspect runs Inspector's CLI on s with the given arguments and returns its
 // exit status and its standard output.
-func inspect(t *testing.T, s *server, era string, args ...string) (status int, out []byte) {
+func inspect(t *testing.T, s *witnessed, era string, args ...string) (status int, out []byte) {
 	t.Helper()
 	node := node(t, 22)
 	command, serverArgs := s.command()
@@ -52,11 +52,14 @@ func inspect(t *testing.T, s *server, era string, args ...string) (status int, o
 	return 0, out
 }
 
-// inspectorEras are Inspector's names for the choice of an era.
-var inspectorEras = []struct {
+// An inspectorEra is Inspector's name for the choice of an era, and what comes
+// of it with a server that speaks both.
+type inspectorEra struct {
 	name   string
 	modern bool
-}{
+}
+
+var inspectorEras = []inspectorEra{
 	{name: "legacy"},
 	{name: "auto", modern: true},
 	{name: "modern", modern: true},

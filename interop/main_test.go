@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,9 +14,17 @@ import (
 // serverCommand is the command line of the server under test, set by TestMain.
 var serverCommand []string
 
+// programs are what the test binary can be instead, by its first argument.
+var programs = map[string]func(args []string) int{
+	witnessVerb:    witness,
+	everythingVerb: everythingMain,
+	goSDKVerb:      goSDKMain,
+	mcpGoVerb:      mcpGoMain,
+}
+
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == witnessVerb {
-		os.Exit(witness(os.Args[2:]))
+	if len(os.Args) > 1 && programs[os.Args[1]] != nil {
+		os.Exit(programs[os.Args[1]](os.Args[2:]))
 	}
 	os.Exit(run(m))
 }
@@ -23,6 +32,9 @@ func TestMain(m *testing.M) {
 // run builds the server once for all tests. INTEROP_SERVER replaces it by
 // another command, to try these tests on a server that is known to be right.
 func run(m *testing.M) int {
+	// A race build waits a second before it exits, which is more than some
+	// clients wait for their server.
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	if other := os.Getenv("INTEROP_SERVER"); other != "" {
 		serverCommand = strings.Fields(other)
 		return m.Run()
@@ -45,13 +57,14 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// server is one host's copy of the server under test: the command that the
+// witnessed is one host's copy of the server under test: the command that the
 // host has to start, and the transcripts that remain when it is done.
-type server struct {
-	t    *testing.T
-	dir  string
-	args []string
-	log  serverLog
+type witnessed struct {
+	t       *testing.T
+	dir     string
+	args    []string
+	log     serverLog
+	crashes bool // a process may end with crashStatus
 }
 
 // serverLog keeps what servers write to standard error for failed tests.
@@ -69,9 +82,29 @@ func (l *serverLog) Write(p []byte) (int, error) {
 
 // newServer returns a server that has yet to be started. The revisions, if
 // any, are the only ones it will speak.
-func newServer(t *testing.T, revisions ...string) *server {
+func newServer(t *testing.T, revisions ...string) *witnessed {
 	t.Helper()
-	s := &server{t: t, dir: t.TempDir()}
+	command := serverCommand
+	for _, r := range revisions {
+		command = append(slices.Clip(command), "--revision", r)
+	}
+	return newCommand(t, command...)
+}
+
+// newProgram is newServer for one of the programs in this binary.
+func newProgram(t *testing.T, verb string, args ...string) *witnessed {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newCommand(t, append([]string{self, verb}, args...)...)
+}
+
+// newCommand is newServer for any command.
+func newCommand(t *testing.T, command ...string) *witnessed {
+	t.Helper()
+	s := &witnessed{t: t, dir: t.TempDir()}
 	t.Cleanup(func() {
 		s.log.mu.Lock()
 		defer s.log.mu.Unlock()
@@ -79,15 +112,12 @@ func newServer(t *testing.T, revisions ...string) *server {
 			t.Logf("on standard error:\n%s", s.log.text)
 		}
 	})
-	s.args = append([]string{witnessVerb, s.dir, "--"}, serverCommand...)
-	for _, r := range revisions {
-		s.args = append(s.args, "--revision", r)
-	}
+	s.args = append([]string{witnessVerb, s.dir, "--"}, command...)
 	return s
 }
 
 // command is the program to start and its arguments.
-func (s *server) command() (string, []string) {
+func (s *witnessed) command() (string, []string) {
 	s.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -97,7 +127,7 @@ func (s *server) command() (string, []string) {
 }
 
 // cmd is command for hosts that take an exec.Cmd.
-func (s *server) cmd() *exec.Cmd {
+func (s *witnessed) cmd() *exec.Cmd {
 	name, args := s.command()
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = &s.log

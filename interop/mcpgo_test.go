@@ -23,7 +23,7 @@ type mcpGo struct {
 }
 
 // connectMCPGo starts s. An empty revision leaves the choice to the SDK.
-func connectMCPGo(ctx context.Context, t *testing.T, s *server, revision string) *mcpGo {
+func connectMCPGo(ctx context.Context, t *testing.T, s *witnessed, revision string) *mcpGo {
 	t.Helper()
 	name, args := s.command()
 	factory := func(context.Context, string, []string, []string) (*exec.Cmd, error) { return s.cmd(), nil }
@@ -121,6 +121,8 @@ func (h *mcpGo) ping(ctx context.Context) error {
 func (h *mcpGo) close() error { return h.client.Close() }
 
 // TestMCPGo pins each revision that the SDK knows.
+//
+// Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestMCPGo(t *testing.T) {
 	for _, revision := range append(slices.Clone(legacyRevisions), modern) {
 		t.Run(revision, func(t *testing.T) {

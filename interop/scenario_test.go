@@ -149,10 +149,11 @@ func (s step) mismatch(got outcome, revision string) string {
 			return fmt.Sprintf("progress %v is not 1, 2, 3 and so on", got.Progress)
 		}
 	}
-	// A host may drop what arrives together with the response; the audit of
-	// the transcript shows that the server sent it all.
-	if seen := len(got.Progress); seen < s.Progress-1 || s.Progress > 0 && seen == 0 {
-		return fmt.Sprintf("progress: got %v, want %d of them", got.Progress, s.Progress)
+	// A host may drop what arrives together with the response, which is all of
+	// it on a busy machine; the audit of the transcript shows that the server
+	// sent it. A call that is cancelled by the progress does not end without.
+	if s.CancelAt > 0 && len(got.Progress) == 0 {
+		return "progress: got none"
 	}
 	got.Progress = nil
 	return cmp.Diff(want, got)

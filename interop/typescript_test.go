@@ -61,7 +61,7 @@ type job struct {
 }
 
 // runScript lets a script in ts walk through the session and returns its report.
-func runScript(t *testing.T, s *server, script string, mode any, ping bool) report {
+func runScript(t *testing.T, s *witnessed, script string, mode any, ping bool) report {
 	t.Helper()
 	node := node(t, 20)
 	command, args := s.command()
@@ -86,11 +86,12 @@ func runScript(t *testing.T, s *server, script string, mode any, ping bool) repo
 // output runs a host that starts s and returns its standard output. Its
 // standard error is a pipe that the servers inherit, so output also waits for
 // each of them to end.
-func (s *server) output(cmd *exec.Cmd) ([]byte, error) {
+func (s *witnessed) output(cmd *exec.Cmd) ([]byte, error) {
 	cmd.Stderr = &s.log
 	return cmd.Output()
 }
 
+// Spec: S2 S6 S9 S58 S59 S64
 func TestTypeScriptV1(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -111,6 +112,7 @@ func TestTypeScriptV1(t *testing.T) {
 	}
 }
 
+// Spec: S2 S6 S9 S14 S58 S59 S64 S65
 func TestTypeScriptV2(t *testing.T) {
 	pin := map[string]string{"pin": modern}
 	for _, tt := range []struct {

@@ -29,6 +29,7 @@ type event struct {
 }
 
 const (
+	started    = "started"    // the server runs, with process id Code
 	toServer   = "to server"  // Line, as the host wrote it
 	toHost     = "to host"    // Line, as the server wrote it
 	inputEnds  = "input ends" // the host closed the server's stdin
@@ -103,6 +104,7 @@ func witness(args []string) int {
 	if err := cmd.Start(); err != nil {
 		return fail(err)
 	}
+	rec.add(event{Kind: started, Code: cmd.Process.Pid})
 	go func() {
 		for s := range signals {
 			rec.add(event{Kind: signalled, Text: s.String()})
@@ -125,7 +127,7 @@ func witness(args []string) int {
 
 // transcripts returns what each process started for s wrote and read, in no
 // particular order. The host must have waited for its processes.
-func (s *server) transcripts() [][]event {
+func (s *witnessed) transcripts() [][]event {
 	s.t.Helper()
 	paths, err := filepath.Glob(filepath.Join(s.dir, "*.transcript"))
 	if err != nil {

@@ -1,8 +1,8 @@
 //go:build linux
 
 // Command compare measures a small validated tool call, the echo of a short
-// text, on mcpwire's server, on those of two Go SDKs and on a raw pipe, in one
-// interleaved run:
+// text, on mcpwire's server, on those of two Go SDKs and on a raw pipe, and
+// then on the three client libraries, in one interleaved run:
 //
 //	go run ./compare                        # in the folder bench
 //	go run ./compare -markdown README.md    # and keep the tables
@@ -31,6 +31,7 @@ type options struct {
 	text     int
 	pin      bool
 	peers    string
+	clients  bool
 	markdown string
 }
 
@@ -41,6 +42,7 @@ func main() {
 	flag.IntVar(&o.text, "text", 64, "bytes of text in a call")
 	flag.BoolVar(&o.pin, "pin", true, "with one call in flight, run client and server on one processor")
 	flag.StringVar(&o.peers, "peers", strings.Join(peerNames(), ","), "which servers to load")
+	flag.BoolVar(&o.clients, "clients", true, "also compare client libraries, each calling mcpwire's server")
 	flag.StringVar(&o.markdown, "markdown", "", "also write the tables into the section Results of this `file`")
 	flag.Parse()
 	if err := run(o); err != nil {
@@ -67,6 +69,16 @@ func run(o options) error {
 		measured, err := measure(o, e, peers)
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
+		}
+		tables = append(tables, measured...)
+	}
+	for _, e := range eras {
+		if !o.clients {
+			break
+		}
+		measured, err := measureClients(o, e, dir)
+		if err != nil {
+			return fmt.Errorf("clients, %s: %w", e.name, err)
 		}
 		tables = append(tables, measured...)
 	}
@@ -99,7 +111,7 @@ func measure(o options, e era, peers []peer) ([]table, error) {
 	}
 	var tables []table
 	for _, window := range []int{1, 64} {
-		t := table{era: e.name, window: window, peers: peers, samples: make([][]sample, len(peers))}
+		t := table{kind: "server", era: e.name, window: window, peers: peers, samples: make([][]sample, len(peers))}
 		for round := range o.rounds + 1 {
 			for i := range conns {
 				who := turn(round, i, len(conns))

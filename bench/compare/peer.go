@@ -49,10 +49,8 @@ func build(dir string, names []string) ([]peer, error) {
 		}
 		p := allPeers[i]
 		p.path = filepath.Join(dir, name)
-		cmd := exec.Command("go", "build", "-o", p.path, p.pkg)
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		if err := cmd.Run(); err != nil {
-			return nil, fmt.Errorf("building %s (is this the folder bench?): %w", p.pkg, err)
+		if err := compile(p.path, p.pkg); err != nil {
+			return nil, err
 		}
 		peers = append(peers, p)
 	}

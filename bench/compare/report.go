@@ -17,6 +17,7 @@ import (
 
 // A table holds what was measured with one era and window.
 type table struct {
+	kind    string // of the peers: server or client
 	era     string
 	window  int
 	peers   []peer
@@ -55,7 +56,8 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-var columns = []string{"server", "p50", "CPU per call",
+// columns are the titles; the first is the kind of the peers.
+var columns = []string{"", "p50", "CPU per call",
 	"p50 / " + limit, "CPU / " + limit, "p50 / " + ours, "CPU / " + ours}
 
 // row is the table's line about one peer.
@@ -75,14 +77,14 @@ func (t table) row(who int) []string {
 }
 
 func (t table) title() string {
-	return fmt.Sprintf("%s era, %d in flight", t.era, t.window)
+	return fmt.Sprintf("%ss, %s era, %d in flight", t.kind, t.era, t.window)
 }
 
 func writeText(w io.Writer, tables []table) {
 	for _, t := range tables {
 		fmt.Fprintf(w, "\n%s\n", t.title())
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(tw, strings.Join(columns, "\t")+"\t")
+		fmt.Fprintln(tw, t.kind+strings.Join(columns, "\t")+"\t")
 		for who := range t.peers {
 			fmt.Fprintln(tw, strings.Join(t.row(who), "\t")+"\t")
 		}
@@ -94,7 +96,7 @@ func writeMarkdown(w io.Writer, o options, tables []table) {
 	fmt.Fprintf(w, "%s on %s/%s, %d processors, %s. Echo of %d bytes, %d rounds of %v.\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), o.text, o.rounds, o.block)
 	for _, t := range tables {
-		fmt.Fprintf(w, "\n**%s**\n\n| %s |\n|---%s|\n", t.title(), strings.Join(columns, " | "), strings.Repeat("|--:", len(columns)-1))
+		fmt.Fprintf(w, "\n**%s**\n\n| %s%s |\n|---%s|\n", t.title(), t.kind, strings.Join(columns, " | "), strings.Repeat("|--:", len(columns)-1))
 		for who := range t.peers {
 			fmt.Fprintf(w, "| %s |\n", strings.Join(t.row(who), " | "))
 		}

@@ -1,0 +1,189 @@
+package interop
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+)
+
+// idForm is that of the ids that MCP allows.
+var idForm = regexp.MustCompile(`^("(?s).*"|-?[0-9]+)$`)
+
+// legacyMethods are those that the modern era no longer has, besides initialize.
+var legacyMethods = []string{"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "notifications/roots/list_changed", "tasks/result", "tasks/list"}
+
+// modernMethods are those that the legacy era does not have yet.
+var modernMethods = []string{"server/discover", "subscriptions/listen", "tasks/update"}
+
+// capabilityOf names what a server has to declare for a method.
+var capabilityOf = map[string]string{
+	"tools/list": "tools", "tools/call": "tools",
+	"resources/list": "resources", "resources/read": "resources", "resources/templates/list": "resources",
+	"resources/subscribe": "resources", "resources/unsubscribe": "resources",
+	"prompts/list": "prompts", "prompts/get": "prompts",
+	"completion/complete": "completions", "logging/setLevel": "logging",
+	"tasks/get": "tasks", "tasks/result": "tasks", "tasks/list": "tasks", "tasks/cancel": "tasks", "tasks/update": "tasks",
+}
+
+// clientWrote checks a message of the client.
+func (a *auditor) clientWrote(m *message) {
+	switch {
+	case m.isRequest():
+		a.clientAsked(m)
+	case m.isNotification():
+		a.clientNotified(m)
+	default:
+		a.clientAnswered(m)
+	}
+}
+
+func (a *auditor) clientAsked(m *message) {
+	id := string(m.ID)
+	if !idForm.MatchString(id) || a.used[id] {
+		a.violated(clientID, "%s", m.raw)
+	}
+	a.used[id] = true
+	p := &pending{message: m, modern: m.params.Meta.Revision != ""}
+	a.checkOrder(m, p.modern)
+	a.checkCapability(m, p.modern)
+	if token := string(m.params.Meta.Token); token != "" {
+		for _, other := range a.open {
+			if string(other.params.Meta.Token) == token {
+				a.violated(clientToken, "%s", m.raw)
+			}
+		}
+		if !idForm.MatchString(token) {
+			a.violated(clientToken, "%s", m.raw)
+		}
+	}
+	a.checkRetry(m)
+	a.open[id] = p
+	if m.Method == "subscriptions/listen" {
+		a.listens[id] = p
+	}
+}
+
+// checkOrder is about what may be sent when, in the one era and in the other.
+func (a *auditor) checkOrder(m *message, modern bool) {
+	switch {
+	case m.Method == "initialize":
+		if a.greeted {
+			a.violated(clientHandshake, "a second one: %s", m.raw)
+		}
+		if a.discovered {
+			a.violated(clientEra, "a handshake with a server that answered a modern request: %s", m.raw)
+		}
+		a.greeted = true
+		a.clientCaps = m.params.Capabilities
+	case a.greeted:
+		if modern || slices.Contains(modernMethods, m.Method) && m.Method != "tasks/update" {
+			a.violated(clientEra, "after the handshake: %s", m.raw)
+		}
+		if a.revision == "" && m.Method != "ping" {
+			a.violated(clientHandshake, "before initialize is answered: %s", m.raw)
+		} else if !a.initialized && m.Method != "ping" {
+			a.violated(clientHandshake, "before notifications/initialized: %s", m.raw)
+		}
+	default:
+		if m.params.Meta.Revision == "" || m.params.Meta.Capabilities == nil {
+			a.violated(clientMeta, "%s", m.raw)
+		}
+		if slices.Contains(legacyMethods, m.Method) {
+			a.violated(clientEra, "modern servers have no such method: %s", m.raw)
+		}
+	}
+}
+
+func (a *auditor) checkCapability(m *message, modern bool) {
+	need := capabilityOf[m.Method]
+	if need == "" || a.serverCaps == nil {
+		return
+	}
+	caps := a.serverCaps
+	if need == "tasks" && modern {
+		json.Unmarshal(caps["extensions"], &caps)
+		need = "io.modelcontextprotocol/tasks"
+	}
+	// Completion had no capability at first.
+	if need == "completions" && a.revision == "2024-11-05" {
+		return
+	}
+	if caps[need] == nil {
+		a.violated(clientCapability, "%s", m.raw)
+	}
+}
+
+// subject is what a request is about, without what changes between rounds.
+func (m *message) subject() string {
+	var members map[string]any
+	json.Unmarshal(m.Params, &members)
+	delete(members, "_meta")
+	delete(members, "inputResponses")
+	delete(members, "requestState")
+	text, err := json.Marshal(members)
+	if err != nil {
+		return ""
+	}
+	return m.Method + string(text)
+}
+
+// checkRetry holds a request that brings answers, or state, against the results
+// that asked for them.
+func (a *auditor) checkRetry(m *message) {
+	if m.params.Responses == nil && m.params.State == nil {
+		return
+	}
+	if m.Method == "tasks/update" {
+		return
+	}
+	for _, asked := range a.rounds[m.subject()] {
+		same := (asked.State == nil) == (m.params.State == nil) && (asked.State == nil || *asked.State == *m.params.State)
+		for key := range asked.Requests {
+			same = same && m.params.Responses[key] != nil
+		}
+		if same && len(m.params.Responses) == len(asked.Requests) {
+			return
+		}
+	}
+	a.violated(clientRetry, "%s", m.raw)
+}
+
+func (a *auditor) clientNotified(m *message) {
+	switch m.Method {
+	case "notifications/initialized":
+		if a.revision == "" || a.initialized {
+			a.violated(clientHandshake, "%s", m.raw)
+		}
+		a.initialized = true
+	case "notifications/cancelled":
+		id := string(m.params.RequestID)
+		p := a.open[id]
+		// It may have crossed the answer, but must have been a request.
+		if p == nil && !a.used[id] || p != nil && p.Method == "initialize" {
+			a.violated(clientCancel, "%s", m.raw)
+		}
+		if p != nil {
+			p.cancelled = true
+		}
+		delete(a.listens, id)
+	default:
+		if !a.greeted && slices.Contains(legacyMethods, m.Method) {
+			a.violated(clientEra, "modern servers know no such notification: %s", m.raw)
+		}
+	}
+}
+
+// clientAnswered checks a response of the client's.
+func (a *auditor) clientAnswered(m *message) {
+	p := a.openToClient[string(m.ID)]
+	if p == nil {
+		if !a.cancelled[string(m.ID)] {
+			a.violated(clientAnswer, "a response to nothing: %s", m.raw)
+		}
+		return
+	}
+	delete(a.openToClient, string(m.ID))
+	if (m.Result == nil) == (m.Error == nil) || m.Error != nil && (m.Error.Code == nil || m.Error.Message == nil) {
+		a.violated(clientAnswer, "%s", m.raw)
+	}
+}

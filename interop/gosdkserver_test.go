@@ -1,0 +1,330 @@
+package interop
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// goSDKVerb as the first argument makes the test binary a server written with
+// github.com/modelcontextprotocol/go-sdk; further arguments are the revisions
+// to speak, if not all.
+const goSDKVerb = "go-sdk"
+
+// trickyState is a requestState that suffers from being encoded carelessly.
+const trickyState = "st\u00e4te <&> \u2028 \"\\/ \U0001f680"
+
+// goSDKServer is that server.
+type goSDKServer struct {
+	*mcp.Server
+	cancelled chan struct{} // one for each cancelled call of slow
+}
+
+func goSDKMain(revisions []string) int {
+	accept := func(context.Context, *mcp.SubscribeRequest) error { return nil }
+	opts := &mcp.ServerOptions{
+		Instructions:              instructions,
+		PageSize:                  2,
+		SupportedProtocolVersions: revisions,
+		SubscribeHandler:          accept,
+		UnsubscribeHandler:        func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+		CompletionHandler:         goSDKComplete,
+	}
+	s := &goSDKServer{mcp.NewServer(&mcp.Implementation{Name: "go-sdk", Version: "1.8.0"}, opts), make(chan struct{}, 16)}
+	s.addTools()
+	s.addQuestions()
+	s.addChanges()
+	s.addContent()
+	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+		log.Print(err)
+		return 1
+	}
+	return 0
+}
+
+// goSDKText makes a tool of a function that returns a text.
+func goSDKText[In any](f func(ctx context.Context, req *mcp.CallToolRequest, in In) (string, error)) mcp.ToolHandlerFor[In, any] {
+	return func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
+		text, err := f(ctx, req, in)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, err
+	}
+}
+
+func (s *goSDKServer) addTools() {
+	type echo struct {
+		Text string `json:"text"`
+	}
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "echo"}, goSDKText(func(_ context.Context, _ *mcp.CallToolRequest, in echo) (string, error) { return in.Text, nil }))
+	type terms struct {
+		A int `json:"a"`
+		B int `json:"b"`
+	}
+	type sum struct {
+		Sum int `json:"sum"`
+	}
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "sum", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+		func(_ context.Context, _ *mcp.CallToolRequest, in terms) (*mcp.CallToolResult, sum, error) {
+			return nil, sum{in.A + in.B}, nil
+		})
+	type fail struct {
+		Message string `json:"message"`
+	}
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "fail"}, goSDKText(func(_ context.Context, _ *mcp.CallToolRequest, in fail) (string, error) {
+		return "", errors.New(in.Message)
+	}))
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "slow"}, goSDKText(s.slow))
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "cancelled"}, goSDKText(func(context.Context, *mcp.CallToolRequest, empty) (string, error) {
+		select {
+		case <-s.cancelled:
+			return "cancelled", nil
+		case <-time.After(10 * time.Second):
+			return "nothing was cancelled", nil
+		}
+	}))
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "log"}, goSDKText(func(ctx context.Context, req *mcp.CallToolRequest, _ empty) (string, error) {
+		for _, m := range logged {
+			//lint:ignore SA1019 logging is deprecated and there
+			if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(m.level), Logger: "surface", Data: m.text}); err != nil {
+				return "", err
+			}
+		}
+		return "logged", nil
+	}))
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "crash"}, goSDKText(func(context.Context, *mcp.CallToolRequest, empty) (string, error) {
+		os.Exit(crashStatus)
+		return "", nil
+	}))
+}
+
+type slowArgs struct {
+	Steps int `json:"steps"`
+	Delay int `json:"delay_ms"`
+}
+
+func (s *goSDKServer) slow(ctx context.Context, req *mcp.CallToolRequest, in slowArgs) (string, error) {
+	for i := range in.Steps {
+		select {
+		case <-ctx.Done():
+			s.cancelled <- struct{}{}
+			return "", ctx.Err()
+		case <-time.After(time.Duration(in.Delay) * time.Millisecond):
+		}
+		token := req.Params.GetProgressToken()
+		if token == nil {
+			continue
+		}
+		p := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(i + 1), Total: float64(in.Steps), Message: "a step"}
+		if err := req.Session.NotifyProgress(ctx, p); err != nil && ctx.Err() == nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("done after %d steps", in.Steps), nil
+}
+
+// addQuestions adds the tools that ask the client. The SDK asks legacy clients
+// by requests and modern ones by results, from the same handlers.
+func (s *goSDKServer) addQuestions() {
+	question := func(name string, ask mcp.InputRequest, take func(mcp.InputResponse) string) {
+		mcp.AddTool(s.Server, &mcp.Tool{Name: name}, func(_ context.Context, req *mcp.CallToolRequest, _ empty) (*mcp.CallToolResult, any, error) {
+			answer, ok := req.Params.InputResponses["question"]
+			if !ok {
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"question": ask}, RequestState: trickyState}, nil, nil
+			}
+			if req.Params.RequestState != trickyState {
+				return nil, nil, fmt.Errorf("requestState came back as %q", req.Params.RequestState)
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: take(answer)}}}, nil, nil
+		})
+	}
+	question("ask", goSDKAsk, goSDKAsked)
+	question("visit", &mcp.ElicitParams{Mode: "url", Message: visitMessage, URL: visitURL, ElicitationID: "e1"}, func(r mcp.InputResponse) string {
+		a, _ := r.(*mcp.ElicitResult)
+		return a.Action
+	})
+	//lint:ignore SA1019 sampling is deprecated and there
+	message := &mcp.SamplingMessage{Role: "user", Content: &mcp.TextContent{Text: sampleText}}
+	//lint:ignore SA1019 sampling is deprecated and there
+	question("sample", &mcp.CreateMessageParams{MaxTokens: 50, Messages: []*mcp.SamplingMessage{message}}, func(r mcp.InputResponse) string {
+		return goSDKSampled(r)
+	})
+	//lint:ignore SA1019 roots are deprecated and there
+	question("roots", &mcp.ListRootsParams{}, func(r mcp.InputResponse) string {
+		//lint:ignore SA1019 roots are deprecated and there
+		a, _ := r.(*mcp.ListRootsResult)
+		var all []string
+		for _, root := range a.Roots {
+			all = append(all, strings.TrimSpace(root.URI+" "+root.Name))
+		}
+		return strings.Join(all, ", ")
+	})
+}
+
+// goSDKAsk is what ask asks.
+var goSDKAsk = &mcp.ElicitParams{Mode: "form", Message: askMessage, RequestedSchema: json.RawMessage(askSchema)}
+
+// goSDKAsked returns what was answered.
+func goSDKAsked(r mcp.InputResponse) string {
+	a, _ := r.(*mcp.ElicitResult)
+	if a.Action != "accept" {
+		return a.Action
+	}
+	return fmt.Sprintf("accept %v %v", a.Content["name"], a.Content["age"])
+}
+
+// goSDKSampled returns what the model said, and its name. The answer comes in
+// two shapes.
+func goSDKSampled(r mcp.InputResponse) string {
+	text, model := &mcp.TextContent{}, ""
+	switch a := r.(type) {
+	//lint:ignore SA1019 sampling is deprecated and there
+	case *mcp.CreateMessageResult:
+		text, _ = a.Content.(*mcp.TextContent)
+		model = a.Model
+	//lint:ignore SA1019 sampling is deprecated and there
+	case *mcp.CreateMessageWithToolsResult:
+		text, _ = a.Content[0].(*mcp.TextContent)
+		model = a.Model
+	}
+	return text.Text + " by " + model
+}
+
+func (s *goSDKServer) addChanges() {
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "extend"}, goSDKText(func(context.Context, *mcp.CallToolRequest, empty) (string, error) {
+		mcp.AddTool(s.Server, &mcp.Tool{Name: "extra"}, goSDKText(func(context.Context, *mcp.CallToolRequest, empty) (string, error) { return "extra", nil }))
+		return "extended", nil
+	}))
+	type touch struct {
+		URI string `json:"uri"`
+	}
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "touch"}, goSDKText(func(ctx context.Context, _ *mcp.CallToolRequest, in touch) (string, error) {
+		return "touched", s.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: in.URI})
+	}))
+}
+
+// addContent adds the tool media, the resources and the prompts.
+func (s *goSDKServer) addContent() {
+	greeting := &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: greetingURI, MIMEType: "text/plain", Text: greetingText}}
+	mcp.AddTool(s.Server, &mcp.Tool{Name: "media"}, func(context.Context, *mcp.CallToolRequest, empty) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{
+			&mcp.TextContent{Text: "text"},
+			&mcp.ImageContent{Data: []byte("pixel"), MIMEType: "image/png"},
+			&mcp.AudioContent{Data: []byte("pixel"), MIMEType: "audio/wav"},
+			&mcp.ResourceLink{URI: greetingURI, Name: "greeting"},
+			greeting,
+		}}, nil, nil
+	})
+	read := func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		uri := req.Params.URI
+		c := &mcp.ResourceContents{URI: uri, Text: "the resource " + uri}
+		switch id, item := strings.CutPrefix(uri, "test://items/"); {
+		case uri == missingItem:
+			return nil, mcp.ResourceNotFoundError(uri)
+		case item:
+			c.Text = "item " + id
+		case uri == greetingURI:
+			c.Text = greetingText
+		case uri == logoURI:
+			c.Text, c.Blob = "", logo
+		}
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
+	}
+	for _, uri := range []string{"test://a", "test://b", "test://c"} {
+		s.AddResource(&mcp.Resource{URI: uri, Name: uri}, read)
+	}
+	s.AddResource(&mcp.Resource{URI: greetingURI, Name: "greeting", MIMEType: "text/plain"}, read)
+	s.AddResource(&mcp.Resource{URI: logoURI, Name: "logo", MIMEType: "image/png", Size: int64(len(logo))}, read)
+	s.AddResourceTemplate(&mcp.ResourceTemplate{URITemplate: itemTemplate, Name: "items", MIMEType: "text/plain"}, read)
+
+	s.AddResource(&mcp.Resource{URI: askedURI, Name: "asked"}, func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		answer, ok := req.Params.InputResponses["question"]
+		if !ok {
+			return &mcp.ReadResourceResult{InputRequests: mcp.InputRequestMap{"question": goSDKAsk}}, nil
+		}
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: goSDKAsked(answer)}}}, nil
+	})
+	s.AddPrompt(&mcp.Prompt{Name: "asked"}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		answer, ok := req.Params.InputResponses["question"]
+		if !ok {
+			return &mcp.GetPromptResult{InputRequests: mcp.InputRequestMap{"question": goSDKAsk}}, nil
+		}
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: goSDKAsked(answer)}}}}, nil
+	})
+	arguments := []*mcp.PromptArgument{{Name: "name", Required: true}, {Name: "style"}}
+	s.AddPrompt(&mcp.Prompt{Name: "greet", Arguments: arguments}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		name, style := req.Params.Arguments["name"], cmp.Or(req.Params.Arguments["style"], "friendly")
+		if name == "" {
+			return nil, errors.New("the argument name is missing")
+		}
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{
+			{Role: "user", Content: &mcp.TextContent{Text: "Greet " + name + " in a " + style + " way."}},
+			{Role: "assistant", Content: &mcp.TextContent{Text: "Hello, " + name + "!"}},
+		}}, nil
+	})
+	s.AddPrompt(&mcp.Prompt{Name: "review"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: greeting}}}, nil
+	})
+}
+
+func goSDKComplete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+	known := map[string]string{}
+	if req.Params.Context != nil {
+		known = req.Params.Context.Arguments
+	}
+	values := suggest(req.Params.Argument.Name, req.Params.Argument.Value, known)
+	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: values, Total: len(values)}}, nil
+}
+
+// suggest is what completion answers for an argument or a variable, in all servers that get no help with it.
+func suggest(name, value string, known map[string]string) []string {
+	var all []string
+	switch name {
+	case "style":
+		all = styles
+	case "id":
+		all = items
+	case "name":
+		all = names(known["style"])
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.HasPrefix(s, value) })
+}
+
+var goSDKPeer = &peer{
+	name:      "go-sdk",
+	info:      "go-sdk",
+	revisions: allRevisions,
+	launch: func(t *testing.T, revisions ...string) *witnessed {
+		t.Helper()
+		return newProgram(t, goSDKVerb, revisions...)
+	},
+	quirks: map[string]string{
+		"resources cannot ask legacy clients": "a result without contents is refused before it becomes a question",
+		"no tasks in 2025-11-25":              "it does not have them",
+		"no tasks in 2026-07-28":              "it does not have the extension",
+		"content of later revisions":          "it sends all kinds of content whatever the revision",
+	},
+	deviations: func(revision string) []deviation {
+		known := append(newerContent(revision),
+			deviation{rule: serverCancelled, has: "tools/call", why: "what a handler returns is sent, cancelled or not"},
+			deviation{rule: serverAnswer, has: `"code":0`, why: "errors of handlers that are none of JSON-RPC get the code 0"})
+		if revision == modern {
+			return append(known,
+				deviation{rule: serverCancelled, has: "subscriptions/listen", why: "a subscription that was cancelled gets its result all the same"},
+				deviation{rule: serverListen, has: "the subscription was cancelled before", why: "it ends some time after its cancellation was read", racy: true})
+		}
+		known = append(known, deviation{rule: serverLegacy, has: "ttlMs", why: "caching hints are always sent; older clients ignore them"})
+		return known
+	},
+}
+
+// TestGoSDKServer takes our client through a server of the SDK.
+func TestGoSDKServer(t *testing.T) { runTours(t, goSDKPeer) }

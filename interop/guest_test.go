@@ -1,0 +1,330 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A visit is what a foreign client, a guest, saw on its way through our server.
+// ts/visit.mjs reports the same.
+type visit struct {
+	Revision     string              `json:"revision"`
+	Server       string              `json:"server"`
+	Instructions string              `json:"instructions"`
+	Tools        []string            `json:"tools"` // the lists are sorted
+	Resources    []string            `json:"resources"`
+	Templates    []string            `json:"templates"`
+	Prompts      []string            `json:"prompts"`
+	Read         map[string]string   `json:"read"` // MIME type and text, or base64, by URI
+	Codes        map[string]int      `json:"codes"`
+	Prompt       []string            `json:"prompt"` // role and text
+	Completion   map[string][]string `json:"completion"`
+	Answers      map[string]string   `json:"answers"` // what was made of the guest's answers
+	Questions    []string            `json:"questions"`
+	Log          []string            `json:"log"`
+	Events       []string            `json:"events"`
+	Tasks        map[string]string   `json:"tasks"`
+	Failure      string              `json:"failure"` // why the visit broke off
+}
+
+// A can says what a guest is able to do.
+type can struct {
+	Elicit    bool `json:"elicit"`
+	Visit     bool `json:"visit"`
+	Sample    bool `json:"sample"`
+	Roots     bool `json:"roots"`
+	Log       bool `json:"log"`
+	Subscribe bool `json:"subscribe"`
+	Context   bool `json:"context"` // tell the other arguments to completion
+	Tasks     bool `json:"tasks"`
+}
+
+// allOf is what the revision has.
+func allOf(revision string) can {
+	return can{
+		Elicit: revision >= "2025-06-18", Visit: revision >= latestLegacy, Context: revision >= "2025-06-18",
+		Sample: true, Roots: true, Log: true, Subscribe: true, Tasks: revision >= latestLegacy,
+	}
+}
+
+// expected is what a guest has to see.
+func expected(revision string, able can) visit {
+	v := visit{
+		Revision: revision, Server: "everything", Instructions: instructions,
+		Tools:     sorted(append([]string{"interview", "work"}, surfaceTools...)),
+		Resources: sorted(append([]string{askedURI}, surfaceResources...)),
+		Templates: []string{itemTemplate},
+		Prompts:   sorted(append([]string{"asked"}, surfacePrompts...)),
+		Read: map[string]string{
+			greetingURI: "text/plain " + greetingText, itemURI: "text/plain " + itemText, logoURI: "image/png " + logoText,
+		},
+		Codes:      map[string]int{"missing resource": -32602, "missing argument": -32602, "unknown prompt": -32602},
+		Prompt:     []string{"user: Greet Ada in a formal way.", "assistant: Hello, Ada!"},
+		Completion: map[string][]string{"style": {"formal", "friendly"}, "id": {"1", "10", "11"}, "name": names("")},
+		Answers:    map[string]string{},
+		Tasks:      map[string]string{},
+	}
+	if revision != modern {
+		v.Codes["missing resource"] = -32002
+	}
+	if able.Context {
+		v.Completion["name, formal"] = names("formal")
+	}
+	if able.Elicit {
+		v.Answers["ask"], v.Answers["asked prompt"], v.Answers["asked resource"] = "accept Ada 36", "user: accept Ada 36", " accept Ada 36"
+		v.Questions = append(v.Questions, asked, asked, asked)
+	}
+	if able.Visit {
+		v.Answers["visit"] = "accept"
+		v.Questions = append(v.Questions, "visit "+visitURL+": "+visitMessage)
+	}
+	if able.Sample {
+		v.Answers["sample"] = "hello by test-model"
+		v.Questions = append(v.Questions, "sample user up to 50: "+sampleText)
+	}
+	if able.Roots {
+		v.Answers["roots"] = "file:///work/a Project A, file:///work/b"
+	}
+	if able.Log {
+		v.Log = []string{"info surface notice", "error surface trouble"}
+	}
+	if able.Subscribe {
+		v.Events = []string{"updated " + greetingURI, "tools changed"}
+	}
+	if able.Tasks {
+		v.Tasks = map[string]string{"work": "worked on a task", "cancel": "cancelled", "interview": "accept Ada 36"}
+		v.Questions = append(v.Questions, asked)
+	}
+	return v
+}
+
+// A guest is a connected client of a Go SDK.
+type guest interface {
+	revision() string
+	about() (name, instructions string)
+	tools(context.Context) ([]string, error)
+	resources(context.Context) ([]string, error)
+	templates(context.Context) ([]string, error)
+	prompts(context.Context) ([]string, error)
+	// read returns the MIME type and the text, or the base64.
+	read(ctx context.Context, uri string) (string, error)
+	// prompt returns role and text of each message.
+	prompt(ctx context.Context, name string, args map[string]string) ([]string, error)
+	complete(ctx context.Context, template bool, of, argument, value string, known map[string]string) ([]string, error)
+	// text calls a tool that answers with a text.
+	text(ctx context.Context, tool string, args map[string]any) (string, error)
+	// logFrom asks for log messages of info and above.
+	logFrom(context.Context) error
+	// watch asks to be told of changes to a resource, and to the tools.
+	watch(ctx context.Context, uri string) error
+	// code is that of the JSON-RPC error behind err.
+	code(err error) int
+	// notes are what the guest's handlers were told.
+	notes() *notes
+	close() error
+}
+
+// notes collect what a guest is told, on whatever goroutine.
+type notes struct {
+	questions, log, events chan string
+	acked                  chan string // subscriptions that the server acknowledged
+}
+
+func newNotes() *notes {
+	return &notes{make(chan string, 100), make(chan string, 100), make(chan string, 100), make(chan string, 100)}
+}
+
+// collectNotes returns so many notes.
+func collectNotes(ctx context.Context, from <-chan string, n int) (all []string, err error) {
+	for range n {
+		select {
+		case note := <-from:
+			all = append(all, note)
+		case <-ctx.Done():
+			return all, fmt.Errorf("waiting for note %d of %d: %w", len(all)+1, n, ctx.Err())
+		}
+	}
+	return all, nil
+}
+
+// visiting is a visit under way.
+type visiting struct {
+	guest
+	ctx context.Context
+	visit
+	able can
+	errs []error
+}
+
+func (v *visiting) check(doing string, err error) {
+	if err != nil {
+		v.errs = append(v.errs, fmt.Errorf("%s: %w", doing, err))
+	}
+}
+
+// makeVisit leads a guest through our server and closes it.
+func makeVisit(t *testing.T, g guest, able can) visit {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	v := &visiting{guest: g, ctx: ctx, able: able, visit: visit{
+		Read: map[string]string{}, Codes: map[string]int{}, Completion: map[string][]string{}, Answers: map[string]string{}, Tasks: map[string]string{},
+	}}
+	v.Revision = g.revision()
+	v.Server, v.Instructions = g.about()
+	v.look()
+	v.readAll()
+	v.answer()
+	v.listen()
+	v.check("closing", g.close())
+	if err := errors.Join(v.errs...); err != nil {
+		v.Failure = err.Error()
+	}
+	return v.visit
+}
+
+// look lists everything.
+func (v *visiting) look() {
+	for what, list := range map[string]struct {
+		of   func(context.Context) ([]string, error)
+		into *[]string
+	}{
+		"tools": {v.tools, &v.Tools}, "resources": {v.resources, &v.Resources}, "templates": {v.templates, &v.Templates}, "prompts": {v.prompts, &v.Prompts},
+	} {
+		names, err := list.of(v.ctx)
+		v.check(what, err)
+		*list.into = sorted(names)
+	}
+}
+
+// readAll reads resources and prompts, and completes.
+func (v *visiting) readAll() {
+	var err error
+	for _, uri := range []string{greetingURI, itemURI, logoURI} {
+		v.Read[uri], err = v.read(v.ctx, uri)
+		v.check(uri, err)
+	}
+	_, err = v.read(v.ctx, missingItem)
+	v.Codes["missing resource"] = v.code(err)
+	v.Prompt, err = v.prompt(v.ctx, "greet", map[string]string{"name": "Ada", "style": "formal"})
+	v.check("prompt", err)
+	_, err = v.prompt(v.ctx, "greet", nil)
+	v.Codes["missing argument"] = v.code(err)
+	_, err = v.prompt(v.ctx, "no_such_prompt", nil)
+	v.Codes["unknown prompt"] = v.code(err)
+	complete := func(key string, template bool, of, argument, value string, known map[string]string) {
+		var err error
+		v.Completion[key], err = v.complete(v.ctx, template, of, argument, value, known)
+		v.check("completing "+key, err)
+	}
+	complete("style", false, "greet", "style", "f", nil)
+	complete("id", true, itemTemplate, "id", "1", nil)
+	complete("name", false, "greet", "name", "", nil)
+	if v.able.Context {
+		complete("name, formal", false, "greet", "name", "", map[string]string{"style": "formal"})
+	}
+}
+
+// answer has the guest asked everything that it can answer, and told.
+func (v *visiting) answer() {
+	asking := func(able bool, key string, ask func() (string, error)) {
+		if !able {
+			return
+		}
+		var err error
+		v.Answers[key], err = ask()
+		v.check(key, err)
+		if key == "roots" {
+			return // some guests don't ask a handler for them
+		}
+		question, err := collectNotes(v.ctx, v.notes().questions, 1)
+		v.check(key, err)
+		v.Questions = append(v.Questions, question...)
+	}
+	tool := func(name string) func() (string, error) {
+		return func() (string, error) { return v.text(v.ctx, name, map[string]any{}) }
+	}
+	asking(v.able.Elicit, "ask", tool("ask"))
+	asking(v.able.Elicit, "asked prompt", func() (string, error) {
+		messages, err := v.prompt(v.ctx, "asked", nil)
+		return strings.Join(messages, ", "), err
+	})
+	asking(v.able.Elicit, "asked resource", func() (string, error) { return v.read(v.ctx, askedURI) })
+	asking(v.able.Visit, "visit", tool("visit"))
+	asking(v.able.Sample, "sample", tool("sample"))
+	asking(v.able.Roots, "roots", tool("roots"))
+	if v.able.Log {
+		v.check("setting the level", v.logFrom(v.ctx))
+		_, err := v.text(v.ctx, "log", map[string]any{})
+		v.check("log", err)
+		v.Log, err = collectNotes(v.ctx, v.notes().log, 2)
+		v.check("log", err)
+	}
+	if tasks, ok := v.guest.(interface {
+		runTasks(context.Context) (map[string]string, error)
+	}); ok && v.able.Tasks {
+		var err error
+		v.Tasks, err = tasks.runTasks(v.ctx)
+		v.check("tasks", err)
+		question, err := collectNotes(v.ctx, v.notes().questions, 1)
+		v.check("tasks", err)
+		v.Questions = append(v.Questions, question...)
+	}
+}
+
+// listen has the guest told of changes.
+func (v *visiting) listen() {
+	if !v.able.Subscribe {
+		return
+	}
+	v.check("subscribing", v.watch(v.ctx, greetingURI))
+	for _, uri := range []string{"test://a", greetingURI} {
+		_, err := v.text(v.ctx, "touch", map[string]any{"uri": uri})
+		v.check("touch", err)
+	}
+	updated, err := collectNotes(v.ctx, v.notes().events, 1)
+	v.check("update", err)
+	_, err = v.text(v.ctx, "extend", map[string]any{})
+	v.check("extend", err)
+	changed, err := collectNotes(v.ctx, v.notes().events, 1)
+	v.check("change", err)
+	v.Events = slices.Concat(updated, changed)
+}
+
+// checkVisit compares what a guest saw with what it has to see.
+func checkVisit(t *testing.T, got, want visit) {
+	t.Helper()
+	if got.Failure != "" {
+		t.Errorf("the visit broke off: %s", got.Failure)
+	}
+	got.Failure = ""
+	if len(got.Tasks) == 0 {
+		got.Tasks = map[string]string{}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("visit (-want +got):\n%s", diff)
+	}
+}
+
+// without is c without some of what it can do.
+func (c can) without(change func(*can)) can {
+	change(&c)
+	return c
+}
+
+// formLine is how guests note down what ask asks.
+func formLine(schema any, message string) string {
+	members, _ := schema.(map[string]any)
+	properties, _ := members["properties"].(map[string]any)
+	kind := func(name string) any {
+		property, _ := properties[name].(map[string]any)
+		return property["type"]
+	}
+	return fmt.Sprintf("form name:%v age:%v: %s", kind("name"), kind("age"), message)
+}

@@ -1,0 +1,70 @@
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// sendGuest lets a script in ts visit s and returns its report.
+func sendGuest(t *testing.T, s *witnessed, script string, mode any, able can) visit {
+	t.Helper()
+	node := node(t, 20)
+	command, args := s.command()
+	words := map[string]string{
+		"greetingURI": greetingURI, "itemURI": itemURI, "logoURI": logoURI, "missingItem": missingItem, "askedURI": askedURI, "itemTemplate": itemTemplate,
+	}
+	text, err := json.Marshal(map[string]any{"command": command, "args": args, "mode": mode, "able": able, "words": words})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node, filepath.Join(nodeDir, script), string(text))
+	out, err := s.output(cmd)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	var v visit
+	if err := json.Unmarshal(out, &v); err != nil {
+		t.Fatalf("%s: %v in %q", script, err, out)
+	}
+	return v
+}
+
+// TestTypeScript1Visit leads a client of the SDK through our server. It takes
+// what the server offers, so that speaks nothing else.
+func TestTypeScript1Visit(t *testing.T) {
+	for _, revision := range legacyRevisions {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			s := newProgram(t, everythingVerb, revision)
+			able := allOf(revision)
+			checkVisit(t, sendGuest(t, s, "guest1.mjs", nil, able), expected(revision, able))
+			s.audit(1)
+		})
+	}
+}
+
+// TestTypeScript2Visit leads a client of the SDK through our server.
+func TestTypeScript2Visit(t *testing.T) {
+	for _, revision := range allRevisions {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			s := newProgram(t, everythingVerb, revision)
+			var mode any = "legacy"
+			processes := 1
+			if revision == modern {
+				mode, processes = map[string]string{"pin": modern}, 2 // it probes a process of its own
+			}
+			able := allOf(revision)
+			want := expected(revision, able)
+			want.Codes["missing resource"] = -32602 // it takes the older code for the newer one
+			checkVisit(t, sendGuest(t, s, "guest2.mjs", mode, able), want)
+			s.audit(processes)
+		})
+	}
+}

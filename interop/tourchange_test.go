@@ -1,0 +1,188 @@
+package interop
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+var questionStops = []stop{
+	{"elicitation", "2025-06-18", func(t *tour) {
+		for _, tt := range []struct {
+			answer mcp.ElicitResult
+			want   string
+		}{
+			{ada, "accept Ada 36"},
+			{mcp.ElicitResult{Action: mcp.ElicitActionDecline}, "decline"},
+			{mcp.ElicitResult{Action: mcp.ElicitActionCancel}, "cancel"},
+		} {
+			t.willAnswer(tt.answer)
+			t.equal("ask", tt.want, t.text("ask", nil))
+			t.equal("asked", []string{asked}, t.questions())
+		}
+	}},
+	{"url elicitation", "2025-11-25", func(t *tour) {
+		t.equal("visit", "accept", t.text("visit", nil))
+		t.equal("asked", []string{"visit " + visitURL + ": " + visitMessage}, t.questions())
+	}},
+	{"sampling", "", func(t *tour) {
+		t.equal("sample", "hello by test-model", t.text("sample", nil))
+		t.equal("asked", []string{"sample user up to 50: " + sampleText}, t.questions())
+	}},
+	{"roots", "", func(t *tour) {
+		t.equal("roots", "file:///work/a Project A, file:///work/b", t.text("roots", nil))
+		t.equal("asked", []string{"roots"}, t.questions())
+	}},
+	{"questions of prompts and resources", "2025-06-18", func(t *tour) {
+		t.willAnswer(ada)
+		prompt, err := t.Prompt(t.ctx, "asked", nil)
+		if err != nil {
+			t.Errorf("prompt: %v", err)
+		} else {
+			t.equal("prompt", "accept Ada 36", blockLine(prompt.Messages[0].Content))
+		}
+		t.equal("asked", []string{asked}, t.questions())
+		if t.quirk("resources cannot ask") || !t.Modern() && t.quirk("resources cannot ask legacy clients") {
+			return
+		}
+		resource, err := t.ReadResource(t.ctx, askedURI)
+		if err != nil {
+			t.Errorf("resource: %v", err)
+		} else {
+			t.equal("resource", "accept Ada 36", resource.Contents[0].Text)
+		}
+		t.equal("asked", []string{asked}, t.questions())
+	}},
+	{"tasks", latestLegacy, visitTasks},
+}
+
+// asked is how the tour notes down what ask asks, and ada an answer.
+const asked = "form name:string age:integer: " + askMessage
+
+var ada = mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"name":"Ada","age":36}`)}
+
+// willAnswer sets what the user answers from now on.
+func (t *tour) willAnswer(answer mcp.ElicitResult) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.answer = answer
+}
+
+// visitTasks runs a tool as a task, where the peer has them in the revision.
+func visitTasks(t *tour) {
+	caps := t.ServerCapabilities()
+	_, extension := caps.Extensions["io.modelcontextprotocol/tasks"]
+	if t.Modern() && !extension || !t.Modern() && caps.Tasks == nil {
+		if !t.quirk("no tasks in " + t.revision) {
+			t.Error("tasks are not declared")
+		}
+		return
+	}
+	task, err := t.StartTool(t.ctx, "work", map[string]any{"text": "a task", "for_ms": 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task.ID() == "" {
+		t.Error("the server made no task of it")
+	}
+	text, err := client.WaitTask[string](t.ctx, task)
+	if err != nil || text != "worked on a task" {
+		t.Errorf("got %q, %v", text, err)
+	}
+	t.equal("state", mcp.TaskStatusCompleted, task.State().Status)
+
+	if task, err = t.StartTool(t.ctx, "work", map[string]any{"text": "a task", "for_ms": 60_000}); err != nil {
+		t.Fatal(err)
+	}
+	if err := task.Cancel(t.ctx); err != nil {
+		t.Errorf("cancel: %v", err)
+	}
+	if _, err := task.Wait(t.ctx); !errors.Is(err, client.ErrTaskCancelled) {
+		t.Errorf("waiting for a task that was cancelled: %v", err)
+	}
+
+	if t.quirk("tasks cannot ask") {
+		return
+	}
+	t.willAnswer(ada)
+	if task, err = t.StartTool(t.ctx, "interview", nil); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := client.WaitTask[string](t.ctx, task); err != nil || text != "accept Ada 36" {
+		t.Errorf("a task that asks: got %q, %v", text, err)
+	}
+	t.equal("asked", []string{asked}, t.questions())
+}
+
+var changeStops = []stop{
+	{"resource updated", "", func(t *tour) {
+		events := make(chan client.Event, 16)
+		sub, err := t.ListenFunc(t.ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{greetingURI}}, func(e client.Event) { events <- e })
+		if err != nil {
+			if t.Modern() && t.quirk("no subscriptions/listen") {
+				return
+			}
+			t.Fatal(err)
+		}
+		defer sub.Close()
+		t.equal("honoured", []string{greetingURI}, sub.Honoured().ResourceSubscriptions)
+		t.text("touch", map[string]string{"uri": "test://a"}) // nobody listens to this one
+		t.text("touch", map[string]string{"uri": greetingURI})
+		if !t.Modern() || !t.quirk("changes belong to no subscription") {
+			t.expect(events, client.Event{Kind: client.ResourceUpdated, URI: greetingURI})
+		}
+		// Nothing may be told after it is closed: the audit would see it.
+		sub.Close()
+		t.text("touch", map[string]string{"uri": greetingURI})
+	}},
+	{"list changed", "", func(t *tour) {
+		events := make(chan client.Event, 16)
+		sub, err := t.ListenFunc(t.ctx, mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) { events <- e })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sub.Close()
+		if slices.Contains(t.toolNames(), "extra") {
+			t.Error("extra is there already")
+		}
+		t.equal("extend", "extended", t.text("extend", nil))
+		if !t.Modern() || !t.quirk("changes belong to no subscription") {
+			t.expect(events, client.Event{Kind: client.ToolsListChanged})
+		}
+		t.have("tools", t.toolNames(), []string{"extra"})
+	}},
+}
+
+// expect waits for an event.
+func (t *tour) expect(events <-chan client.Event, want client.Event) {
+	t.Helper()
+	select {
+	case e := <-events:
+		t.equal("event", want, e)
+	case <-t.ctx.Done():
+		t.Fatalf("waiting for %+v: %v", want, t.ctx.Err())
+	}
+}
+
+var endStops = []stop{
+	{"crash", "", func(t *tour) {
+		events := make(chan client.Event, 16)
+		sub, err := t.ListenFunc(t.ctx, mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) { events <- e })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sub.Close()
+		if _, err := t.CallTool(t.ctx, "crash", nil); !errors.Is(err, jsonrpc.ErrClosed) {
+			t.Errorf("crash: %v", err)
+		}
+		t.expect(events, client.Event{Kind: client.Relistened})
+		t.expect(events, client.Event{Kind: client.ToolsListChanged, Missed: true})
+		t.equal("revision", t.revision, t.Revision().String())
+		t.equal("echo", "still here", t.text("echo", map[string]string{"text": "still here"}, client.WithTimeout(10*time.Second)))
+	}},
+}

@@ -1,0 +1,78 @@
+// A guest on @modelcontextprotocol/client, which speaks both eras. The job's
+// mode is its version negotiation: "legacy", "auto" or {"pin": revision}.
+// Tasks come from @modelcontextprotocol/ext-tasks.
+import { Client } from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { createTaskSessionFromClient, resultFromTaskOutcome } from "@modelcontextprotocol/ext-tasks/client";
+import { capabilities, handlers, job, visit } from "./visit.mjs";
+
+const clientInfo = { name: "interop", version: "1" };
+const client = new Client(clientInfo, { capabilities, versionNegotiation: { mode: job.mode } });
+client.setRequestHandler("elicitation/create", async ({ params }) => handlers.elicit(params));
+client.setRequestHandler("sampling/createMessage", async ({ params }) => handlers.sample(params));
+client.setRequestHandler("roots/list", async () => handlers.roots());
+client.setNotificationHandler("notifications/message", ({ params }) => handlers.log(params));
+client.setNotificationHandler("notifications/resources/updated", ({ params }) => handlers.updated(params));
+client.setNotificationHandler("notifications/tools/list_changed", () => handlers.changed());
+
+const transport = new StdioClientTransport({ command: job.command, args: job.args, env: process.env, stderr: "inherit" });
+await client.connect(transport);
+const modern = client.getProtocolEra() === "modern";
+
+/**
+ * Sends requests of the tasks extension, which the client has no wire shapes
+ * for, past it. Their answers are told from its own by the ids.
+ */
+function dispatcher() {
+  const waiting = new Map();
+  const { onmessage } = transport;
+  transport.onmessage = (message, extra) => {
+    const resolve = waiting.get(message.id);
+    if (resolve === undefined || message.method !== undefined) {
+      return onmessage?.(message, extra);
+    }
+    waiting.delete(message.id);
+    resolve(message.error === undefined ? { kind: "result", result: message.result } : { kind: "error", error: message.error });
+  };
+  let next = 0;
+  return async (request) => {
+    const id = `task ${++next}`;
+    const answer = new Promise((resolve) => waiting.set(id, resolve));
+    await transport.send({ jsonrpc: "2.0", id, ...request });
+    return answer;
+  };
+}
+
+async function runTasks() {
+  const framing = { protocolVersion: client.getNegotiatedProtocolVersion(), clientInfo, clientCapabilities: capabilities };
+  const session = createTaskSessionFromClient(client, {
+    endpointId: "everything",
+    // Modern questions come with the task; legacy ones reach the client's own handler.
+    onInputRequest: async ({ params }) => handlers.elicit(params),
+    ...(modern && { rawDispatch: dispatcher(), v2RequestFraming: framing }),
+  });
+  const start = (name, args) => session.callTool(name, args, { task: { preference: "require" } });
+  const text = async (name, args) => {
+    const { outcome } = await (await start(name, args)).settle();
+    return resultFromTaskOutcome(outcome).content[0].text;
+  };
+  const work = await text("work", { text: "a task", for_ms: 50 });
+  const execution = await start("work", { text: "a task", for_ms: 60_000 });
+  await execution.cancel();
+  const { outcome } = await execution.settle();
+  const interview = await text("interview", {});
+  await session.close();
+  return { work, cancel: outcome.status, interview };
+}
+
+await visit(client, {
+  revision: () => client.getNegotiatedProtocolVersion(),
+  logFrom: async (_, level) => {
+    if (modern) {
+      return { "io.modelcontextprotocol/logLevel": level };
+    }
+    await client.setLoggingLevel(level);
+  },
+  watch: (_, uri) => (modern ? client.listen({ resourceSubscriptions: [uri], toolsListChanged: true }) : client.subscribeResource({ uri })),
+  runTasks,
+});

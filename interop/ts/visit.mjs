@@ -1,0 +1,163 @@
+// The way of a guest through the everything server, for clients of both
+// TypeScript SDKs. The job, in the first argument, says which server to start
+// and what the guest can do; the report goes to standard output as one JSON
+// text. See guest_test.go for the meaning of both.
+
+/** The job that the Go test wrote. */
+export const job = JSON.parse(process.argv[2]);
+
+const { able, words } = job;
+
+/** What the client's handlers are told. */
+export const told = { questions: [], log: [], events: [] };
+
+/** What the client's handlers answer. */
+export const handlers = {
+  elicit: ({ mode, url, message, requestedSchema }) => {
+    if (mode === "url") {
+      told.questions.push(`visit ${url}: ${message}`);
+      return { action: "accept" };
+    }
+    const { name, age } = requestedSchema.properties;
+    told.questions.push(`form name:${name.type} age:${age.type}: ${message}`);
+    return { action: "accept", content: { name: "Ada", age: 36 } };
+  },
+  sample: ({ messages: [{ role, content }], maxTokens }) => {
+    told.questions.push(`sample ${role} up to ${maxTokens}: ${content.text}`);
+    return { role: "assistant", model: "test-model", stopReason: "endTurn", content: { type: "text", text: "hello" } };
+  },
+  roots: () => ({ roots: [{ uri: "file:///work/a", name: "Project A" }, { uri: "file:///work/b" }] }),
+  log: ({ level, logger, data }) => told.log.push(`${level} ${logger} ${data}`),
+  updated: ({ uri }) => told.events.push(`updated ${uri}`),
+  changed: () => told.events.push("tools changed"),
+};
+
+/** What the client declares, besides what the SDK declares by itself. */
+export const capabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
+
+/** Resolves when the list has so many elements, fails after a while. */
+async function until(list, length) {
+  const end = Date.now() + 20_000;
+  while (list.length < length) {
+    if (Date.now() > end) {
+      throw new Error(`waiting for ${length} of ${JSON.stringify(list)}`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}
+
+const lines = ({ messages }) => messages.map(({ role, content }) => `${role}: ${content.text}`);
+const contents = ({ contents: [{ mimeType = "", text, blob }] }) => `${mimeType} ${text ?? blob}`;
+
+/** The code that a call fails with. */
+async function code(call) {
+  try {
+    await call;
+    return 0;
+  } catch (error) {
+    return error.code ?? 0;
+  }
+}
+
+/** All pages of a list, for clients that don't walk them by themselves. */
+async function all(list, member, name) {
+  const names = [];
+  let cursor;
+  do {
+    const page = await list(cursor === undefined ? undefined : { cursor });
+    names.push(...page[member].map((item) => item[name]));
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  return names.sort();
+}
+
+/**
+ * Leads a connected client through the server, closes it and prints the
+ * report. The dialect is in what the SDKs differ: revision(client),
+ * logFrom(client, level) which returns what calls have to bring as their _meta,
+ * watch(client, uri), and runTasks(client), for those who can.
+ */
+export async function visit(client, dialect) {
+  const report = { revision: dialect.revision(client), server: client.getServerVersion()?.name, instructions: client.getInstructions(), failure: "" };
+  const text = async (name, args = {}, _meta) => {
+    const { content, isError } = await client.callTool({ name, arguments: args, ...(_meta && { _meta }) });
+    if (isError) {
+      throw new Error(`${name}: ${content[0].text}`);
+    }
+    return content[0].text;
+  };
+  try {
+    await look(client, report);
+    await read(client, report);
+    await answer(client, report, text);
+    if (able.log) {
+      const meta = await dialect.logFrom(client, "info");
+      await text("log", {}, meta);
+      await until(told.log, 2);
+    }
+    report.log = told.log;
+    report.tasks = able.tasks ? await dialect.runTasks(client) : {};
+    report.questions = told.questions;
+    if (able.subscribe) {
+      await dialect.watch(client, words.greetingURI);
+      await text("touch", { uri: "test://a" });
+      await text("touch", { uri: words.greetingURI });
+      await until(told.events, 1);
+      await text("extend");
+      await until(told.events, 2);
+    }
+    report.events = told.events;
+    await client.close();
+  } catch (error) {
+    report.failure = String(error?.stack ?? error);
+  }
+  process.stdout.write(JSON.stringify(report));
+  process.exit(0);
+}
+
+async function look(client, report) {
+  report.tools = await all((params) => client.listTools(params), "tools", "name");
+  report.resources = await all((params) => client.listResources(params), "resources", "uri");
+  report.templates = await all((params) => client.listResourceTemplates(params), "resourceTemplates", "uriTemplate");
+  report.prompts = await all((params) => client.listPrompts(params), "prompts", "name");
+}
+
+async function read(client, report) {
+  report.read = {};
+  for (const uri of [words.greetingURI, words.itemURI, words.logoURI]) {
+    report.read[uri] = contents(await client.readResource({ uri }));
+  }
+  report.prompt = lines(await client.getPrompt({ name: "greet", arguments: { name: "Ada", style: "formal" } }));
+  report.codes = {
+    "missing resource": await code(client.readResource({ uri: words.missingItem })),
+    "missing argument": await code(client.getPrompt({ name: "greet" })),
+    "unknown prompt": await code(client.getPrompt({ name: "no_such_prompt" })),
+  };
+  const greet = { type: "ref/prompt", name: "greet" };
+  const complete = async (ref, name, value, known) => {
+    const params = { ref, argument: { name, value }, ...(known && { context: { arguments: known } }) };
+    return (await client.complete(params)).completion.values;
+  };
+  report.completion = {
+    style: await complete(greet, "style", "f"),
+    id: await complete({ type: "ref/resource", uri: words.itemTemplate }, "id", "1"),
+    name: await complete(greet, "name", ""),
+  };
+  if (able.context) {
+    report.completion["name, formal"] = await complete(greet, "name", "", { style: "formal" });
+  }
+}
+
+async function answer(client, report, text) {
+  report.answers = {};
+  if (able.elicit) {
+    report.answers.ask = await text("ask");
+    report.answers["asked prompt"] = lines(await client.getPrompt({ name: "asked" })).join(", ");
+    report.answers["asked resource"] = contents(await client.readResource({ uri: words.askedURI }));
+  }
+  for (const tool of ["visit", "sample", "roots"]) {
+    if (able[tool]) {
+      report.answers[tool] = await text(tool);
+    }
+  }
+}

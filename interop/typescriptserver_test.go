@@ -1,0 +1,81 @@
+package interop
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+)
+
+// scriptServer returns a server in ts that has yet to be started. legacy says
+// what it does with clients of the legacy era, if it has a choice.
+func scriptServer(t *testing.T, script, legacy string) *witnessed {
+	t.Helper()
+	text, err := json.Marshal(surfaceWords(legacy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newCommand(t, node(t, 20), filepath.Join(nodeDir, script), string(text))
+}
+
+// surfaceWords are what ts/surface.mjs is told of the surface.
+func surfaceWords(legacy string) map[string]any {
+	type message struct {
+		Level string `json:"level"`
+		Text  string `json:"text"`
+	}
+	var messages []message
+	for _, m := range logged {
+		messages = append(messages, message{m.level, m.text})
+	}
+	words := map[string]any{
+		"instructions": instructions, "crashStatus": crashStatus, "pixel": pixel, "logged": messages, "state": trickyState,
+		"askedURI": askedURI, "greetingURI": greetingURI, "greetingText": greetingText, "logoURI": logoURI, "logo": logoText,
+		"itemTemplate": itemTemplate, "items": items, "styles": styles, "names": names(""), "formalNames": names("formal"),
+		"askMessage": askMessage, "askSchema": json.RawMessage(askSchema), "visitMessage": visitMessage, "visitURL": visitURL, "sampleText": sampleText,
+	}
+	if legacy != "" {
+		words["legacy"] = legacy
+	}
+	return words
+}
+
+var typeScript1Peer = &peer{
+	name:      "TypeScript SDK 1",
+	info:      "typescript-1",
+	revisions: legacyRevisions,
+	launch: func(t *testing.T, _ ...string) *witnessed {
+		t.Helper()
+		return scriptServer(t, "server1.mjs", "")
+	},
+	quirks: map[string]string{
+		"an unknown tool is a tool error": "so it is",
+		"content of later revisions":      "it sends all kinds of content whatever the revision",
+	},
+	deviations: newerContent,
+}
+
+var typeScript2Peer = &peer{
+	name:      "TypeScript SDK 2",
+	info:      "typescript-2",
+	revisions: allRevisions,
+	launch: func(t *testing.T, revisions ...string) *witnessed {
+		t.Helper()
+		legacy := "serve"
+		if len(revisions) == 1 && revisions[0] == modern {
+			legacy = "reject"
+		}
+		return scriptServer(t, "server2.mjs", legacy)
+	},
+	quirks: map[string]string{
+		"content of later revisions": "it sends all kinds of content whatever the revision",
+		"no tasks in 2025-11-25":     "it does not have them any more",
+		"no tasks in 2026-07-28":     "it does not have the extension",
+	},
+	deviations: newerContent,
+}
+
+// TestTypeScript1Server takes our client through a server of the SDK.
+func TestTypeScript1Server(t *testing.T) { runTours(t, typeScript1Peer) }
+
+// TestTypeScript2Server takes our client through a server of the SDK.
+func TestTypeScript2Server(t *testing.T) { runTours(t, typeScript2Peer) }
