@@ -183,12 +183,9 @@ func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 	if ctx.Done() == nil {
 		return c.notify(method, params, nil)
 	}
-	if err := c.w.await(ctx, 0); err != nil {
-		return fmt.Errorf("notify %s: not sent: the peer does not read: %w", method, err)
-	}
 	buf := c.notification(method, params)
-	if err := c.w.post(&buf); err != nil {
-		return fmt.Errorf("notify %s: %w: %w", method, ErrClosed, err)
+	if err := postError(c.w.postWithin(ctx, 0, &buf)); err != nil {
+		return fmt.Errorf("notify %s: %w", method, err)
 	}
 	return nil
 }

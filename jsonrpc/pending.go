@@ -66,11 +66,8 @@ func (p *Pending) SendWithin(ctx context.Context, d time.Duration, params []byte
 	}
 	buf = c.src.finish(buf, 0)
 	*out = buf
-	if err := c.w.await(ctx, d); err != nil {
-		return fmt.Errorf("call %s: not sent: the peer does not read: %w", p.method, err)
-	}
-	if err := c.w.post(out); err != nil {
-		return fmt.Errorf("call %s: %w: %w", p.method, ErrClosed, err)
+	if err := postError(c.w.postWithin(ctx, d, out)); err != nil {
+		return fmt.Errorf("call %s: %w", p.method, err)
 	}
 	p.sent.Store(true)
 	return nil

@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -12,12 +13,13 @@ import (
 // nobody writing writes all there is.
 type writer struct {
 	src source
-	max int // pending bytes above which senders wait; the leader may add as much again
+	max int // pending bytes above which senders wait; the leader has twice as much for its answers
 
 	size    atomic.Int64 // of pending, for a look without the lock
 	mu      sync.Mutex
 	room    sync.Cond // signalled when pending has been taken or err was set
 	pending []byte
+	owed    int // bytes of pending that the leader has put there
 	spare   []byte
 	writing bool
 	err     error
@@ -37,11 +39,16 @@ func (w *writer) init(src source, limit int, failed func(error), wg *sync.WaitGr
 	}
 }
 
-// put queues the frames in *buf. It takes buf's memory and leaves other memory in its place.
+// put queues the leader's frames in *buf. It takes buf's memory and leaves other memory in its place.
 func (w *writer) put(buf *[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.putLocked(buf)
+	n := len(*buf)
+	if err := w.putLocked(buf); err != nil {
+		return err
+	}
+	w.owed += n
+	return nil
 }
 
 func (w *writer) putLocked(buf *[]byte) error {
@@ -62,7 +69,7 @@ func (w *writer) putLocked(buf *[]byte) error {
 // whether they may still be sent.
 func (w *writer) send(buf *[]byte, allowed func() bool) error {
 	w.mu.Lock()
-	for w.full(w.max) {
+	for w.full() {
 		w.room.Wait()
 	}
 	if allowed != nil && !allowed() {
@@ -77,12 +84,26 @@ func (w *writer) send(buf *[]byte, allowed func() bool) error {
 	return err
 }
 
-// await waits until there is room for a sender, or until ctx ends, or no longer than d if that is not 0.
-func (w *writer) await(ctx context.Context, d time.Duration) error {
+// post queues the frames and leaves the writing to a goroutine of wg, so that a peer that does not read cannot keep the caller.
+func (w *writer) post(buf *[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.full(w.max) {
-		return nil
+	return w.postLocked(buf)
+}
+
+func (w *writer) postLocked(buf *[]byte) error {
+	err := w.putLocked(buf)
+	w.startLocked()
+	return err
+}
+
+// postWithin is post, but waits for room first: until ctx ends, and no longer than d if that is not 0. Then nothing was queued, and the error is an
+// *unsentError.
+func (w *writer) postWithin(ctx context.Context, d time.Duration, buf *[]byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.full() {
+		return w.postLocked(buf)
 	}
 	if d > 0 {
 		var cancel context.CancelFunc
@@ -91,22 +112,27 @@ func (w *writer) await(ctx context.Context, d time.Duration) error {
 	}
 	stop := context.AfterFunc(ctx, w.wake)
 	defer stop()
-	for w.full(w.max) {
+	for w.full() {
 		if err := ctx.Err(); err != nil {
-			return err
+			return &unsentError{err}
 		}
 		w.room.Wait()
 	}
-	return nil
+	return w.postLocked(buf)
 }
 
-// post queues the frames and leaves the writing to a goroutine of wg, so that a peer that does not read cannot keep the caller.
-func (w *writer) post(buf *[]byte) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	err := w.putLocked(buf)
-	w.startLocked()
-	return err
+// An unsentError says that there was no room for a message as long as its sender would wait.
+type unsentError struct{ cause error }
+
+func (e *unsentError) Error() string { return "not sent: the peer does not read: " + e.cause.Error() }
+func (e *unsentError) Unwrap() error { return e.cause }
+
+// postError is the error of a post by postWithin: whatever else can go wrong is the end of the connection.
+func postError(err error) error {
+	if _, ok := errors.AsType[*unsentError](err); ok || err == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrClosed, err)
 }
 
 // start has what is queued written by a goroutine of wg.
@@ -125,15 +151,18 @@ func (w *writer) startLocked() {
 	go w.drain()
 }
 
-// full reports, under the lock, whether there is no room beyond limit.
-func (w *writer) full(limit int) bool { return len(w.pending) > limit && w.writing && w.err == nil }
+// full reports, under the lock, whether senders wait.
+func (w *writer) full() bool { return len(w.pending) > w.max && w.writing && w.err == nil }
 
-// stuck reports whether the leader would wait. It has a limit of its own: senders, who wait earlier, must not keep it from reading, because it
-// may be for the answers to what they send that the peer waits before it reads on.
+// glutted reports, under the lock, whether the leader waits. What senders have queued does not count, however much it is: they must not keep the leader
+// from reading, because it may be for the answers to what they send that the peer waits before it reads on.
+func (w *writer) glutted() bool { return w.owed > 2*w.max && w.writing && w.err == nil }
+
+// stuck reports whether the leader would wait.
 func (w *writer) stuck() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.full(2 * w.max)
+	return w.glutted()
 }
 
 // queued returns how many bytes wait to be written.
@@ -142,7 +171,7 @@ func (w *writer) queued() int { return int(w.size.Load()) }
 // flush writes what is queued, for the leader, and waits for room if another goroutine is at it and too much is.
 func (w *writer) flush() error {
 	w.mu.Lock()
-	for w.full(2 * w.max) {
+	for w.glutted() {
 		w.room.Wait()
 	}
 	err := w.flushLocked()
@@ -162,7 +191,7 @@ func (w *writer) flushLocked() error {
 func (w *writer) drainLocked() error {
 	for len(w.pending) > 0 && w.err == nil {
 		p := w.pending
-		w.pending, w.spare = w.spare[:0], nil
+		w.pending, w.spare, w.owed = w.spare[:0], nil, 0
 		w.size.Store(0)
 		w.mu.Unlock()
 		err := w.src.write(p)
@@ -183,7 +212,7 @@ func (w *writer) drainLocked() error {
 // fail makes everything that is sent from now on fail. The lock is held, and given up while others are told.
 func (w *writer) fail(err error) {
 	w.err = fmt.Errorf("send: %w", err)
-	w.pending = nil
+	w.pending, w.owed = nil, 0
 	w.size.Store(0)
 	w.mu.Unlock()
 	w.failed(w.err)
@@ -206,7 +235,7 @@ func (w *writer) shut() {
 	if w.err == nil {
 		w.err = ErrClosed
 	}
-	w.pending = nil
+	w.pending, w.owed = nil, 0
 	w.size.Store(0)
 	w.room.Broadcast()
 }
