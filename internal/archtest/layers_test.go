@@ -36,17 +36,19 @@ var table = []row{
 	// Serving on real descriptors and supervising processes needs system
 	// calls that package syscall does not have for all platforms.
 	{2, "stdio", []string{"jsonrpc"}, []string{"golang.org/x/sys"}},
-	{2, "capture", []string{"jsonrpc", "internal/jsonwire"}, nil},
+	// Captures may be compressed with zstd, see doc/adr/0010-dependencies.md.
+	{2, "capture", []string{"jsonrpc", "internal/jsonwire"}, []string{"github.com/klauspost/compress"}},
 	{3, "internal/era", []string{"mcp", "jsonrpc", "internal/jsonwire"}, nil},
 	{3, "schema", []string{"mcp", "internal/jsonwire"}, nil},
 	// The full validator is apart from schema so that only those who ask for
 	// it link it.
 	{4, "schema/fullschema", []string{"schema", "internal/jsonwire"}, []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
-	{3, "auth", nil, nil},
+	// Signatures and keys, and locks on the file of a token store, see doc/adr/0020-oauth-client.md.
+	{3, "auth", nil, []string{"github.com/go-jose/go-jose/v4", "golang.org/x/sys"}},
 	// The token bucket of the limits on callers.
 	{4, "server", []string{"internal/era", "schema", "mcp", "jsonrpc", "internal/jsonwire", "internal/seal", "internal/uritemplate"}, []string{"golang.org/x/time/rate"}},
 	{4, "client", []string{"internal/era", "schema", "mcp", "jsonrpc", "internal/jsonwire"}, nil},
-	{4, "streamable", []string{"internal/era", "internal/sse", "auth", "mcp", "jsonrpc"}, nil},
+	{4, "streamable", []string{"internal/era", "internal/sse", "internal/jsonwire", "auth", "mcp", "jsonrpc"}, nil},
 	{4, "check", []string{"internal/era", "capture", "mcp", "jsonrpc"}, nil},
 	// Both modules are there for our own tests already, see doc/adr/0014-mcptest.md.
 	{5, "mcptest", []string{"client", "mcp", "jsonrpc", "internal/jsonwire"}, []string{"github.com/rogpeppe/go-internal/txtar", "go.uber.org/goleak"}},
@@ -61,6 +63,8 @@ var table = []row{
 	{5, "internal/tui", []string{anyLower}, nil},
 	{6, "internal/cli", []string{anyLower}, nil},
 	{7, "cmd/mcpwire", []string{"internal/cli"}, nil},
+	{7, "internal/conformance/server", []string{anyLower}, nil},
+	{7, "internal/conformance/client", []string{anyLower}, nil},
 	{8, "internal/archtest", nil, nil},
 	{8, "internal/compliance", nil, nil},
 	// Its tests import everything; it has no other code.
@@ -198,11 +202,11 @@ func TestCheckImports(t *testing.T) {
 		{"sibling", of("internal/tap", "mcpwire/internal/bridge"),
 			[]string{"internal/tap (row: layer 5, may import [anything lower]) may not import internal/bridge (row: layer 5, may import [anything lower])"}},
 		{"foreign module", of("auth", "golang.org/x/oauth2"),
-			[]string{"auth (row: layer 3, may import []) may not use golang.org/x/oauth2"}},
+			[]string{"auth (row: layer 3, may import [github.com/go-jose/go-jose/v4, golang.org/x/sys]) may not use golang.org/x/oauth2"}},
 		{"no row", of("util"),
 			[]string{"util: the package has no row in the table of layers_test.go and doc/architecture.md"}},
 		{"import without a row", of("auth", "mcpwire/util"),
-			[]string{"auth (row: layer 3, may import []) imports util, which has no row"}},
+			[]string{"auth (row: layer 3, may import [github.com/go-jose/go-jose/v4, golang.org/x/sys]) imports util, which has no row"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, checkImports(tt.pkg)); diff != "" {

@@ -1,0 +1,222 @@
+package sse
+
+import (
+	"bytes"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"weak"
+)
+
+// loop brings the same bytes again and again, at most chunk of them at a time.
+type loop struct {
+	data  string
+	chunk int
+	i     int
+}
+
+func (l *loop) Read(p []byte) (int, error) {
+	if l.i == len(l.data) {
+		l.i = 0
+	}
+	n := copy(p, l.data[l.i:min(l.i+l.chunk, len(l.data))])
+	l.i += n
+	return n, nil
+}
+
+// The allocations of everything on the hot path, exactly.
+func TestAppendAllocations(t *testing.T) {
+	dst := make([]byte, 0, 64<<10)
+	message := []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	lines := bytes.Repeat([]byte("line\r\nline\n"), 100)
+	event := Event{Name: "n", ID: []byte("id"), HasID: true, Data: lines, Retry: time.Second, HasRetry: true}
+	id := strings.Repeat("i", 100)
+	for _, test := range []struct {
+		name string
+		f    func()
+	}{
+		{"AppendMessage", func() { dst = AppendMessage(dst[:0], message) }},
+		{"AppendMessage with lines", func() { dst = AppendMessage(dst[:0], lines) }},
+		{"AppendMessageID bytes", func() { dst, _ = AppendMessageID(dst[:0], event.ID, message) }},
+		{"AppendMessageID string", func() { dst, _ = AppendMessageID(dst[:0], id, message) }},
+		{"Append", func() { dst, _ = Append(dst[:0], event) }},
+		{"AppendComment", func() { dst = AppendComment(dst[:0], "keep-alive") }},
+	} {
+		if got := testing.AllocsPerRun(100, test.f); got != 0 {
+			t.Errorf("%s: %v allocations", test.name, got)
+		}
+	}
+}
+
+// A new slice is made at the right size: nothing is moved a second time. The sizes are many because allocations are rounded up.
+func TestAppendRoom(t *testing.T) {
+	grow := testing.AllocsPerRun(10, func() { sink = slices.Grow([]byte(nil), 1000) }) // 1, or 2 with the race detector
+	id := strings.Repeat("i", 1000)
+	for n := range 300 {
+		data := bytes.Repeat([]byte("x"), 1000+10*n)
+		event := Event{Name: id, ID: []byte(id), HasID: true, Data: data, Retry: 1<<63 - 1, HasRetry: true}
+		for _, test := range []struct {
+			name string
+			f    func()
+		}{
+			{"AppendMessage", func() { sink = AppendMessage(nil, data) }},
+			{"AppendMessageID", func() { sink, _ = AppendMessageID(nil, id, data) }},
+			{"Append", func() { sink, _ = Append(nil, event) }},
+		} {
+			if got := testing.AllocsPerRun(1, test.f); got != grow {
+				t.Fatalf("%s of %d bytes: %v allocations, want %v", test.name, len(data), got, grow)
+			}
+		}
+	}
+}
+
+var sink []byte // so that nothing is optimized away
+
+func TestReadAllocations(t *testing.T) {
+	message := string(AppendMessage(nil, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)))
+	for _, test := range []struct {
+		name, stream string
+		chunk        int
+	}{
+		{"message", message, 1 << 20},
+		{"byte by byte", message, 1},
+		{"CRLF", strings.ReplaceAll(message, "\n", "\r\n"), 7},
+		{"comments", strings.Repeat(": ping\n\n", 10) + message, 100},
+		{"all fields", "event: endpoint\nid: 12\nretry: 3\n" + message, 1 << 20},
+		{"default name", "event: message\n" + message, 1 << 20},
+		{"ids", "id: 1\n" + message + "id: 22\n" + message + "id: 333\n" + message, 1000},
+		{"lines", strings.Repeat("data: x\n", 1000) + "\n", 1 << 20},
+		{"20 KiB", "data: " + strings.Repeat("x", 20<<10) + "\n\n", 1000},
+		{"1 MiB", "data: " + strings.Repeat("x", 1<<20) + "\n\n", 1 << 20},
+		{"1 MiB and small ones", "data: " + strings.Repeat("x", 1<<20) + "\n\n" + message + message, 10000},
+		{"at the limit", "data: " + strings.Repeat("x", DefaultMaxEvent) + "\nid: " + strings.Repeat("i", MaxField) + "\n\n", 1000},
+	} {
+		r := NewReader(&loop{data: test.stream, chunk: test.chunk}, 0)
+		read := func() {
+			if _, err := r.Read(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			read() // grows the buffers
+		}
+		if got := testing.AllocsPerRun(100, read); got != 0 {
+			t.Errorf("%s: %v allocations", test.name, got)
+		}
+	}
+}
+
+// watched calls f before each read.
+type watched struct {
+	src io.Reader
+	f   func()
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	w.f()
+	return w.src.Read(p)
+}
+
+// What a Reader holds: never more than its limit, and little when it waits between events, or while it passes over what it does not want.
+func TestMemory(t *testing.T) {
+	const size = 8 << 20
+	big := strings.Repeat("x", size)
+	for _, test := range []struct {
+		name, stream string
+		max          int
+		idle         bool // all the time
+		events       int
+	}{
+		{"large events", "data: " + big + "\n\nid: 1\n\ndata: " + big + "\n\n", size, false, 3},
+		{"many lines", strings.Repeat("data: 0123456789\r\n", size/16) + "\r\n", size, false, 1},
+		{"empty lines of data", strings.Repeat("data\r", size/8) + "\r", size, false, 1},
+		{"small events that end with CR", strings.Repeat("data:\r\r", size/8), size, true, size / 8},
+		{"comments inside a large event", "data: " + big[:size/2] + "\n" + strings.Repeat(": 123456789\n", size/10) + "data: " + big[:size/2-1] + "\n\n", size, false, 1},
+		{"comment", ":" + big + "\n\nid: 1\n\n", size, true, 1},
+		{"unknown field", "x" + big + "\nxx: " + big + "\n\nid: 1\n\n", size, true, 1},
+		{"blank lines", strings.Repeat("\n", size) + "id: 1\n\n", size, true, 1},
+		{"too large", "data: " + big + "\n\nid: 1\n\n", 1000, true, 1},
+		{"too large after a while", "data: " + big[:90<<10] + "\ndata: " + big + "\ndata: " + big + "\n\nid: 1\n\n", 100 << 10, false, 1},
+		{"too large in lines", strings.Repeat("data: 0123456789\r\n", size/16) + "\r\nid: 1\n\n", 1000, true, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var r *Reader
+			src := &watched{src: strings.NewReader(test.stream)}
+			src.f = func() {
+				if r.w.limit > test.max+16<<10 || len(r.w.buf) > r.w.limit {
+					t.Fatalf("buffer of %d bytes, limit %d", len(r.w.buf), r.w.limit)
+				}
+				if between := !r.lines && r.w.pos == r.w.end; (between || test.idle || r.tooLarge != nil) && (r.w.large != nil || len(r.w.buf) > keepSize) {
+					t.Fatalf("buffer of %d bytes for nothing", len(r.w.buf))
+				}
+			}
+			r = NewReader(src, test.max)
+			events := 0
+			for {
+				_, err := r.Read()
+				if err == io.EOF {
+					break
+				}
+				if _, ok := err.(*TooLargeError); err != nil && !ok {
+					t.Fatal(err)
+				}
+				if err == nil {
+					events++
+				}
+			}
+			if events != test.events {
+				t.Errorf("%d events, want %d", events, test.events)
+			}
+		})
+	}
+}
+
+// A stream of large events uses one block, as long as the collector leaves it.
+func TestSpare(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	runtime.GC() // ends a cycle that may be under way
+	r := NewReader(&loop{data: "data: " + strings.Repeat("x", 100<<10) + "\n\n", chunk: 1000}, 0)
+	var first *block
+	for i := range 10 {
+		if _, err := r.Read(); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case r.w.large == nil:
+			t.Fatal("no block")
+		case i == 0:
+			first = r.w.large
+		case r.w.large != first:
+			t.Fatal("a new block")
+		}
+	}
+}
+
+func TestSpareIsCollected(t *testing.T) {
+	var r *Reader
+	waits := 0
+	src := &watched{src: &loop{data: "data: " + strings.Repeat("x", 100<<10) + "\n\n", chunk: 1 << 20}}
+	src.f = func() {
+		if r.w.large != nil || r.w.spare == (weak.Pointer[block]{}) {
+			return // not between events, or before the first
+		}
+		waits++
+		runtime.GC()
+		if r.w.spare.Value() != nil {
+			t.Error("a quiet stream holds on to a large block")
+		}
+	}
+	r = NewReader(src, 0)
+	for range 3 {
+		if e, err := r.Read(); err != nil || len(e.Data) != 100<<10 {
+			t.Fatalf("%d bytes, %v", len(e.Data), err)
+		}
+	}
+	if waits == 0 {
+		t.Error("the stream was never quiet")
+	}
+}

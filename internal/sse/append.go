@@ -1,0 +1,140 @@
+package sse
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	dataRoom = len("data: \n\n")
+	// fieldRoom is more than the names, separators and line ends of the other fields, and the digits of a retry.
+	fieldRoom = 64
+)
+
+// Append appends e in the form of the wire, with the blank line that ends it. Data is split at LF, CR and CRLF into several data fields, which a
+// reader joins by LF. A data field is written even if Data is empty, as a priming event needs it, unless Data is nil and e has nothing but a
+// Retry. Retry is rounded up to whole milliseconds.
+//
+// The error is [ErrInvalidID], [ErrInvalidName] or [ErrInvalidRetry]; dst is then returned as it was.
+func Append(dst []byte, e Event) ([]byte, error) {
+	switch {
+	case len(e.Name) > MaxField || strings.ContainsAny(e.Name, "\r\n"):
+		return dst, ErrInvalidName
+	case e.HasID && !validID(e.ID):
+		return dst, ErrInvalidID
+	case e.HasRetry && e.Retry < 0:
+		return dst, ErrInvalidRetry
+	}
+	dst = slices.Grow(dst, len(e.Name)+len(e.ID)+len(e.Data)+fieldRoom+dataRoom)
+	if e.Name != "" {
+		dst = append(dst, "event: "...)
+		dst = append(dst, e.Name...)
+		dst = append(dst, '\n')
+	}
+	if e.HasID {
+		dst = appendID(dst, e.ID)
+	}
+	if e.HasRetry {
+		ms := int64(e.Retry / time.Millisecond)
+		if e.Retry%time.Millisecond != 0 {
+			ms++
+		}
+		dst = append(dst, "retry: "...)
+		dst = strconv.AppendInt(dst, ms, 10)
+		dst = append(dst, '\n')
+		if e.Data == nil && e.Name == "" && !e.HasID {
+			return append(dst, '\n'), nil
+		}
+	}
+	return AppendMessage(dst, e.Data), nil
+}
+
+// AppendMessage appends an event with nothing but data, such as one JSON-RPC message. Data with line ends is split as [Append] does.
+func AppendMessage(dst, data []byte) []byte {
+	dst = slices.Grow(dst, len(data)+dataRoom)
+	for {
+		n := bytes.IndexByte(data, '\n')
+		line := data
+		if n >= 0 {
+			line = data[:n]
+		}
+		if bytes.IndexByte(line, '\r') >= 0 {
+			return appendSplit(dst, data)
+		}
+		dst = append(dst, "data: "...)
+		dst = append(dst, line...)
+		dst = append(dst, '\n')
+		if n < 0 {
+			return append(dst, '\n')
+		}
+		data = data[n+1:]
+	}
+}
+
+// appendSplit is AppendMessage for data with a CR somewhere, which needs a look at every byte: a search for the next LF from each CR would take
+// time in the square of the length.
+func appendSplit(dst, data []byte) []byte {
+	dst = append(dst, "data: "...)
+	start := 0
+	for i := 0; i < len(data); i++ {
+		c := data[i]
+		if c != '\n' && c != '\r' {
+			continue
+		}
+		dst = append(dst, data[start:i]...)
+		dst = append(dst, "\ndata: "...)
+		if c == '\r' && i+1 < len(data) && data[i+1] == '\n' {
+			i++
+		}
+		start = i + 1
+	}
+	dst = append(dst, data[start:]...)
+	return append(dst, "\n\n"...)
+}
+
+// AppendMessageID is [AppendMessage] with an id field. The error is [ErrInvalidID]; dst is then returned as it was.
+func AppendMessageID[T string | []byte](dst []byte, id T, data []byte) ([]byte, error) {
+	if !validID(id) {
+		return dst, ErrInvalidID
+	}
+	dst = slices.Grow(dst, len(id)+len(data)+fieldRoom+dataRoom)
+	return AppendMessage(appendID(dst, id), data), nil
+}
+
+// AppendComment appends a comment, which every reader ignores: a sign of life on a quiet stream. Line ends in text become spaces. A blank line
+// follows, because some clients and proxies pass nothing on before they see one. It must stand between events, as everything appended here does.
+func AppendComment(dst []byte, text string) []byte {
+	dst = append(dst, ':')
+	if text != "" {
+		dst = append(dst, ' ')
+	}
+	for i := range len(text) {
+		c := text[i]
+		if c == '\n' || c == '\r' {
+			c = ' '
+		}
+		dst = append(dst, c)
+	}
+	return append(dst, "\n\n"...)
+}
+
+func appendID[T string | []byte](dst []byte, id T) []byte {
+	dst = append(dst, "id: "...)
+	dst = append(dst, id...)
+	return append(dst, '\n')
+}
+
+func validID[T string | []byte](id T) bool {
+	if len(id) > MaxField {
+		return false
+	}
+	for i := range len(id) {
+		if c := id[i]; c == '\n' || c == '\r' || c == 0 {
+			return false
+		}
+	}
+	return true
+}

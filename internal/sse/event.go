@@ -1,0 +1,34 @@
+package sse
+
+import "time"
+
+const (
+	// DefaultMaxEvent is how many bytes of data an event may have if NewReader is not told.
+	DefaultMaxEvent = 4 << 20
+	// MaxField is how many bytes a name, an id or a retry may have, in both directions. An id must fit in a Last-Event-ID header.
+	MaxField = 8 << 10
+	// MaxRetry is the longest Retry that a Reader reports: what is longer is cut to it, so that arithmetic with it cannot overflow.
+	MaxRetry = 24 * time.Hour
+)
+
+// An Event is one event of a stream.
+//
+//	                       Name        ID      HasID  Data       Retry  HasRetry
+//	a message              ""          nil     false  {...}      0      false
+//	a priming event        ""          "s1-0"  true   empty      0      false
+//	a retry on its own     ""          nil     false  nil        3s     true
+//	where to POST, legacy  "endpoint"  nil     false  /messages  0      false
+type Event struct {
+	// Name is the type of the event. Empty is the default, "message": a Reader makes the two one; Append writes "message" out if it is given.
+	Name string
+	// ID is the event's own id if HasID is set. An empty one makes the stream forget the last id. It may hold any byte but CR, LF and NUL.
+	ID    []byte
+	HasID bool
+	// Data is the data, its lines joined by LF. A Reader leaves it nil if there was no data field, and empty but not nil if there was one
+	// without content.
+	Data []byte
+	// Retry is how long to wait before reconnecting, if HasRetry is set: whole milliseconds, at most MaxRetry. Callers should have limits
+	// of their own in both directions.
+	Retry    time.Duration
+	HasRetry bool
+}

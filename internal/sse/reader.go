@@ -1,0 +1,264 @@
+package sse
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"time"
+)
+
+// A Reader reads the events of a stream. It needs no Close; whoever owns the source closes it, which should make a blocked Read return.
+type Reader struct {
+	w   window
+	max int // bytes of data in an event
+
+	begun    bool // past the place for a byte order mark
+	skipLF   bool // the last line ended with a CR that may be half of a CRLF
+	skipLine bool // passing over the rest of a line
+
+	// The event that is being read.
+	lines    bool // it has any, besides comments
+	tooLarge *TooLargeError
+	name     string
+	id       []byte
+	hasID    bool
+	hasData  bool
+	retry    time.Duration
+	hasRetry bool
+
+	lastID   []byte
+	lastName string // the last name that was no default, so that equal ones do not allocate
+}
+
+var bom = []byte("\xef\xbb\xbf")
+
+// NewReader returns a Reader of the stream src, which refuses events of more than maxEvent bytes of data; 0 or less means [DefaultMaxEvent].
+// Names, ids and retries are limited to [MaxField]. Memory is a few KiB while the stream is quiet or its events small, and at most about twice
+// maxEvent while a large one comes in.
+//
+// It reads ahead: src belongs to it from now on.
+func NewReader(src io.Reader, maxEvent int) *Reader {
+	const room = MaxField + readRoom
+	if maxEvent <= 0 {
+		maxEvent = DefaultMaxEvent
+	}
+	maxEvent = min(maxEvent, math.MaxInt/4)
+	return &Reader{w: window{src: src, limit: maxEvent + room}, max: maxEvent}
+}
+
+// LastEventID returns the id of the last event that had one and was read to its end: what a client that wants to resume sends as Last-Event-ID.
+// It is empty if there was none, or if the last one was. The peer chose it: it holds no CR, LF or NUL, but maybe other bytes that a header
+// must not.
+func (r *Reader) LastEventID() string { return string(r.lastID) }
+
+// SetLastEventID sets what LastEventID returns until an event brings an id, for a stream that continues another one.
+func (r *Reader) SetLastEventID(id string) { r.lastID = []byte(id) }
+
+// Read waits for the next event. It returns an event as soon as the first byte of the line end that completes it has come, and does not read
+// from the source while it has a complete event. ID and Data are good until the next Read.
+//
+// After a [*TooLargeError] it can be called again. Other errors, see the package comment, are returned by all further calls.
+func (r *Reader) Read() (Event, error) {
+	for {
+		e, ok, err := r.next()
+		if ok || err != nil {
+			return e, err
+		}
+		if err := r.w.fill(); err != nil {
+			return Event{}, r.ended(err)
+		}
+	}
+}
+
+// next returns the next event if it is in memory.
+func (r *Reader) next() (Event, bool, error) {
+	w := &r.w
+	if !r.begin() {
+		return Event{}, false, nil
+	}
+	for {
+		if r.skipLF && w.pos < w.end {
+			r.skipLF = false
+			if w.buf[w.pos] == '\n' {
+				w.pos++
+			}
+		}
+		start, end := w.pos, w.lineEnd()
+		if end == w.end {
+			r.partialLine()
+			return Event{}, false, nil
+		}
+		w.pos = end + 1
+		r.skipLF = w.buf[end] == '\r'
+		switch {
+		case r.skipLine:
+			r.skipLine = false
+		case start < end:
+			r.line(start, end)
+		case !r.lines: // between events
+		case r.tooLarge != nil:
+			return Event{}, false, r.passOver()
+		default:
+			if e, ok := r.finish(); ok {
+				return e, true, nil
+			}
+		}
+	}
+}
+
+// begin passes over a byte order mark at the start of the stream. It reports whether enough has been read to tell.
+func (r *Reader) begin() bool {
+	if !r.begun {
+		head := r.w.buf[r.w.pos:r.w.end]
+		if len(head) < len(bom) && bytes.HasPrefix(bom, head) {
+			return false
+		}
+		if bytes.HasPrefix(head, bom) {
+			r.w.pos += len(bom)
+		}
+		r.begun = true
+	}
+	return true
+}
+
+// line takes in the line buf[start:end], which is not empty.
+func (r *Reader) line(start, end int) {
+	f, value := split(r.w.buf[start:end])
+	if f == comment {
+		return
+	}
+	r.lines = true
+	if f == unknown || !r.fits(f, len(value)) {
+		return
+	}
+	switch f {
+	case fieldData:
+		if r.tooLarge == nil {
+			r.w.addData(end, len(value), !r.hasData)
+			r.hasData = true
+		}
+	case fieldID:
+		if bytes.IndexByte(value, 0) < 0 {
+			r.id = append(r.id[:0], value...)
+			r.hasID = true
+		}
+	case fieldEvent:
+		r.setName(value)
+	case fieldRetry:
+		if d, ok := parseRetry(value); ok {
+			r.retry, r.hasRetry = d, true
+		}
+	}
+}
+
+// partialLine deals with a line whose end has not been read: nothing of it is kept in memory that is not going to be used.
+func (r *Reader) partialLine() {
+	w := &r.w
+	if w.pos == w.end {
+		return
+	}
+	if !r.skipLine {
+		line := w.buf[w.pos:w.end]
+		if undecided(line) {
+			return
+		}
+		f, value := split(line)
+		r.lines = r.lines || f != comment
+		if f != comment && f != unknown && r.fits(f, len(value)) && !(f == fieldData && r.tooLarge != nil) {
+			return
+		}
+		r.skipLine = true
+	}
+	w.pos = w.end
+}
+
+// fits reports whether a field may have a value of n bytes. If not, the event is given up.
+func (r *Reader) fits(f field, n int) bool {
+	limit := MaxField
+	if f == fieldData {
+		if r.tooLarge != nil {
+			return true // and is passed over
+		}
+		limit = r.max
+		if r.hasData {
+			n += r.w.to - r.w.from + 1
+		}
+	}
+	if n <= limit {
+		return true
+	}
+	if r.tooLarge == nil {
+		r.tooLarge = &TooLargeError{fieldNames[f], limit}
+		r.w.dropData()
+	}
+	return false
+}
+
+// setName notes the name of the event. Most streams use one name besides the default.
+func (r *Reader) setName(name []byte) {
+	switch string(name) {
+	case "", "message":
+		r.name = ""
+		return
+	case r.lastName:
+	default:
+		r.lastName = string(name)
+	}
+	r.name = r.lastName
+}
+
+// finish ends the event at a blank line. It reports whether there is one worth showing.
+func (r *Reader) finish() (Event, bool) {
+	ok := r.hasData || r.hasID || r.hasRetry
+	var e Event
+	if ok {
+		e = Event{Name: r.name, HasID: r.hasID, Retry: r.retry, HasRetry: r.hasRetry}
+		if r.hasData {
+			e.Data = r.w.buf[r.w.from:r.w.to:r.w.to]
+		}
+	}
+	if r.commitID() {
+		e.ID = r.lastID[:len(r.lastID):len(r.lastID)]
+	}
+	r.reset()
+	return e, ok
+}
+
+// passOver ends an event that was too large.
+func (r *Reader) passOver() error {
+	err := r.tooLarge
+	r.commitID()
+	r.reset()
+	return err
+}
+
+// commitID makes the event's id the last one of the stream. The two slices change places: the event's user may look at the one, while the next
+// event is written to the other.
+func (r *Reader) commitID() bool {
+	if r.hasID {
+		r.lastID, r.id = r.id, r.lastID
+	}
+	return r.hasID
+}
+
+func (r *Reader) reset() {
+	r.w.dropData()
+	r.lines, r.hasID, r.hasData, r.hasRetry = false, false, false, false
+	r.tooLarge, r.name, r.retry = nil, "", 0
+}
+
+// ended turns the final error of the source into that of Read.
+func (r *Reader) ended(err error) error {
+	if err != io.EOF {
+		return err
+	}
+	if r.tooLarge != nil {
+		err := r.tooLarge // the rest of the event will not come, but why it was not kept matters more
+		r.tooLarge = nil
+		return err
+	}
+	if r.lines || r.w.pos < r.w.end {
+		return io.ErrUnexpectedEOF
+	}
+	return io.EOF
+}
