@@ -133,7 +133,7 @@ func (c *Conn) callOff() {
 	}
 	sent := c.calls.sent()
 	for _, p := range sent {
-		c.cancelCall(p.id, p.method, ErrClosed.Error())
+		c.cancelCall(p, ErrClosed.Error())
 	}
 	if sent != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), lastWords)
@@ -162,14 +162,14 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte) (result [
 	return p.Wait(ctx)
 }
 
-func (c *Conn) cancelCall(id int64, method, reason string) {
-	name, params := c.opts.Cancellation.Notice(IntID(id), method, reason)
-	if name == "" {
+func (c *Conn) cancelCall(p *Pending, reason string) {
+	name, params := c.opts.Cancellation.Notice(IntID(p.id), p.method, reason)
+	if name == "" || p.cancelCall(name, params) {
 		return
 	}
 	buf := c.notification(name, params)
 	if err := c.w.post(&buf); err != nil { // no more of these than there were calls, so they need not wait for room
-		c.log.Debug("cancellation not sent", "id", id, "error", err)
+		c.log.Debug("cancellation not sent", "id", p.id, "error", err)
 	}
 }
 

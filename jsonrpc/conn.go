@@ -35,6 +35,8 @@ type Options struct {
 	// for quick handlers.
 	Goroutines bool
 
+	OnGap func() // is called when the Framer says [ErrGap], by who reads: it must not wait
+
 	Logger *slog.Logger                        // nil discards
 	Trace  func(dir Direction, message []byte) // sees each message, may be nil; must not keep the slice. May be called by many goroutines at once
 }
@@ -72,6 +74,7 @@ type Conn struct {
 	closeOnce sync.Once
 	closeErr  error // why closing was closed
 	started   atomic.Bool
+	detached  bool        // see NewDetached
 	calledOff atomic.Bool // the peer was told that this side does not wait any more
 	done      chan struct{}
 	err       error // of Run; set before done is closed
@@ -111,6 +114,9 @@ func NewConn(f Framer, opts *Options) *Conn {
 	c.w.init(c.src, o.MaxPendingBytes, c.stop, &c.wg)
 	c.timer = time.AfterFunc(time.Hour, c.watch)
 	c.timer.Stop()
+	if courier, ok := f.(Courier); ok {
+		courier.Attach(c.takeAnswer)
+	}
 	return c
 }
 
@@ -141,6 +147,10 @@ func (c *Conn) Err() error {
 // waits for Run to return, which waits for handlers no longer than the drain timeout. It may be called more than once. A handler that calls it
 // waits for itself until then.
 func (c *Conn) Close() error {
+	if c.detached {
+		c.closeDetached()
+		return nil
+	}
 	c.callOff()
 	c.stop(nil)
 	if !c.started.Swap(true) {

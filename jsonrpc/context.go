@@ -18,12 +18,18 @@ type Context struct {
 	trace Trace
 	ended atomic.Bool // answered or cancelled: nothing may be sent for it any more
 
+	direct  bool       // what belongs to the request goes by its own outlet
+	sending sync.Mutex // held while something does; guards outlet
+	outlet  Outlet     // nil once the request has been dismissed
+	follows bool       // it ends with base; only then, and only if somebody asks, does it watch that
+
 	mu       sync.Mutex
 	done     chan struct{}
 	err      error
 	deadline time.Time
 	timer    *time.Timer
 	after    map[*func()]struct{}
+	unfollow func() bool // stops watching base
 }
 
 type contextKey struct{}
@@ -34,8 +40,31 @@ func RequestContext(ctx context.Context) *Context {
 	return c
 }
 
+// WithoutRequest returns ctx without the request that it stems from, but with its trace: calls and notifications that are made with it belong to no request, and
+// on a detached connection do not go by the request's outlet.
+func WithoutRequest(ctx context.Context) context.Context {
+	return &apart{WithTrace(ctx, TraceFrom(ctx))}
+}
+
+type apart struct{ context.Context }
+
+// Value implements [context.Context].
+func (a *apart) Value(key any) any {
+	if key == (contextKey{}) {
+		return nil
+	}
+	return a.Context.Value(key)
+}
+
 // Conn returns the connection that the request came in on.
 func (c *Context) Conn() *Conn { return c.conn }
+
+// Outlet returns what the request was delivered with (see [Delivery]); nil once the request has been answered, and on connections that read for themselves.
+func (c *Context) Outlet() Outlet {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	return c.outlet
+}
 
 // Deadline implements [context.Context].
 func (c *Context) Deadline() (time.Time, bool) {
@@ -54,14 +83,25 @@ func (c *Context) Done() <-chan struct{} {
 		if c.err != nil {
 			close(c.done)
 		}
+		c.followLocked()
 	}
 	return c.done
+}
+
+// followLocked watches over base from now on.
+func (c *Context) followLocked() {
+	if c.follows && c.err == nil && c.unfollow == nil {
+		c.unfollow = context.AfterFunc(c.base, func() { c.finish(c.base.Err()) })
+	}
 }
 
 // Err implements [context.Context].
 func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.err == nil && c.follows {
+		return c.base.Err()
+	}
 	return c.err
 }
 
@@ -86,6 +126,7 @@ func (c *Context) AfterFunc(f func()) (stop func() bool) {
 		c.after = make(map[*func()]struct{})
 	}
 	c.after[&f] = struct{}{}
+	c.followLocked()
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -118,6 +159,9 @@ func (c *Context) finish(err error) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
+	if c.unfollow != nil {
+		c.unfollow()
+	}
 	for f := range c.after {
 		go (*f)()
 	}
@@ -125,7 +169,7 @@ func (c *Context) finish(err error) {
 }
 
 // live reports whether something may still be sent for the request.
-func (c *Context) live() bool { return !c.ended.Load() }
+func (c *Context) live() bool { return !c.ended.Load() && !(c.follows && c.base.Err() != nil) }
 
 // Notify sends a notification that belongs to the request, and is on the wire before its answer. It fails with [ErrRequestEnded] once the
 // request has been answered or cancelled. params is JSON text, or nil.
@@ -133,6 +177,9 @@ func (c *Context) Notify(method string, params []byte) error {
 	params, err := checkParams(params)
 	if err != nil {
 		return fmt.Errorf("notify %s: %w", method, err)
+	}
+	if c.direct {
+		return c.notifyOutlet(method, params)
 	}
 	return c.conn.notify(method, params, c.live)
 }

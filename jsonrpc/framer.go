@@ -11,8 +11,8 @@ import (
 //
 // One goroutine may read while another writes; neither method is called twice at once.
 type Framer interface {
-	// ReadFrame waits for the next frame. The slice is valid until the next call. io.EOF means that the peer is done. A *FrameError means that
-	// one frame was unusable and was passed over: the next call reads on behind it.
+	// ReadFrame waits for the next frame. The slice is valid until the next call, or for good if the Framer is a [Courier]. io.EOF means that the peer is done.
+	// A *FrameError means that one frame was unusable and was passed over, a *CallError that one call has failed, [ErrGap] that there is a gap: the next call reads on behind it.
 	ReadFrame() ([]byte, error)
 	// WriteFrame sends one message, which has no line breaks in it. It does not keep msg.
 	WriteFrame(msg []byte) error
@@ -38,7 +38,7 @@ func errTooLarge(limit int) *FrameError {
 // A source is what the reading loop of Conn wants of a framer: to know when no further frame can be had without waiting, and to hand the
 // memory under a frame to whoever goes on using it.
 type source interface {
-	// next returns a frame that is buffered already, errNeedMore when there is none, or a *FrameError.
+	// next returns a frame that is buffered already, errNeedMore when there is none, or a *FrameError or *CallError, or ErrGap.
 	next() ([]byte, error)
 	// fill waits for more input. idle tells that nothing in this process waits for the reader's processor.
 	fill(idle bool) error
@@ -61,12 +61,14 @@ func sourceOf(f Framer) source {
 	if s, ok := f.(source); ok {
 		return s
 	}
-	return &frameSource{Framer: f}
+	_, gives := f.(Courier)
+	return &frameSource{Framer: f, gives: gives}
 }
 
-// A frameSource reads a foreign Framer. It copies each frame, because the leader's follower may still use the last one.
+// A frameSource reads a foreign Framer. It copies each frame that is not given to it, because the leader's follower may still use the last one.
 type frameSource struct {
 	Framer
+	gives bool
 	frame []byte
 	err   error
 }
@@ -82,13 +84,23 @@ func (s *frameSource) next() ([]byte, error) {
 
 func (s *frameSource) fill(bool) error {
 	frame, err := s.ReadFrame()
-	var bad *FrameError
-	if errors.As(err, &bad) {
+	if err == nil {
+		if s.frame = frame; !s.gives || frame == nil {
+			s.frame = append(make([]byte, 0, len(frame)+1), frame...)
+		}
+		return nil
+	}
+	if bad, ok := errors.AsType[*FrameError](err); ok {
 		s.err = bad
 		return nil
 	}
-	if err == nil {
-		s.frame = append(make([]byte, 0, len(frame)+1), frame...)
+	if lost, ok := errors.AsType[*CallError](err); ok {
+		s.err = lost
+		return nil
+	}
+	if err == ErrGap {
+		s.err = err
+		return nil
 	}
 	return err
 }

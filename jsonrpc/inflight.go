@@ -143,9 +143,9 @@ func (t *table) methods() []string {
 func (c *Conn) own(r *Request, frame []byte) *Request {
 	n := requests.Get().(*Request)
 	n.clear()
-	n.conn, n.Route, n.pace, n.batch, n.Message = c, r.Route, r.pace, r.batch, r.Message
+	n.conn, n.Route, n.pace, n.batch, n.base, n.Message = c, r.Route, r.pace, r.batch, r.base, r.Message
 	n.size = len(frame) + requestCost
-	if len(frame) > maxCopied && len(frame) == len(r.text) && c.src.held() <= maxWaste*len(frame) {
+	if !c.detached && len(frame) > maxCopied && len(frame) == len(r.text) && c.src.held() <= maxWaste*len(frame) {
 		n.big = frame
 		c.src.detach()
 		return n
@@ -307,6 +307,10 @@ func (c *Conn) takeNotification(r *Request, frame []byte) {
 	r = c.own(r, frame)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if c.detached && c.stopping.Load() { // with the lock that closing takes, since it waits for the goroutine below
+		r.release()
+		return
+	}
 	if t.queued+r.size > c.opts.MaxQueueBytes && len(t.notes) > 0 {
 		c.log.Warn("notification dropped: too many are waiting", "method", clip(r.Method))
 		r.release()

@@ -104,7 +104,7 @@ func (c *Conn) read(own *Request, turn *uint64) (err error, held bool) {
 				return err, true
 			}
 			continue
-		case !c.refuseFrame(err):
+		case !c.passOver(err):
 			return err, c.flush(turn)
 		}
 		if c.w.queued() > maxHeld && !c.flush(turn) {
@@ -113,10 +113,20 @@ func (c *Conn) read(own *Request, turn *uint64) (err error, held bool) {
 	}
 }
 
-// refuseFrame answers for a frame that could not be read, if the stream goes on behind it.
-func (c *Conn) refuseFrame(err error) bool {
-	var bad *FrameError
-	if !errors.As(err, &bad) {
+// passOver answers for a frame that could not be read, or makes a call fail, if the stream goes on behind it.
+func (c *Conn) passOver(err error) bool {
+	if lost, ok := errors.AsType[*CallError](err); ok {
+		c.woke = c.calls.miscarry(lost) || c.woke
+		return true
+	}
+	if err == ErrGap {
+		if c.opts.OnGap != nil {
+			c.opts.OnGap()
+		}
+		return true
+	}
+	bad, ok := errors.AsType[*FrameError](err)
+	if !ok {
 		return false
 	}
 	c.log.Warn("bad frame", "error", bad)

@@ -17,6 +17,7 @@ type Pending struct {
 	method string
 	began  time.Time
 	sent   atomic.Bool
+	by     atomic.Pointer[Context] // whose outlet it went by, of a detached connection; nil if it went by none
 
 	done   chan struct{}
 	result []byte // set before done is closed, as is
@@ -61,6 +62,11 @@ func (p *Pending) SendWithin(ctx context.Context, d time.Duration, params []byte
 	buf := c.src.begin((*out)[:0])
 	start := len(buf)
 	buf = AppendRequest(buf, strconv.AppendInt(id[:0], p.id, 10), p.method, params)
+	if sent, err := p.sendCall(ctx, buf[start:]); sent || err != nil {
+		*out = buf
+		p.sent.Store(sent)
+		return err
+	}
 	if c.opts.Trace != nil {
 		c.opts.Trace(Outgoing, buf[start:])
 	}
@@ -112,7 +118,7 @@ func (p *Pending) Cancel(reason string) bool {
 	if !p.Abandon() {
 		return false
 	}
-	p.conn.cancelCall(p.id, p.method, reason)
+	p.conn.cancelCall(p, reason)
 	return true
 }
 

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -14,8 +15,13 @@ type Request struct {
 	Message
 	Route any // what Prepare found, for Handle; must not alias the frame
 
-	conn  *Conn
-	pace  *Pace
+	conn *Conn
+	pace *Pace
+
+	base   context.Context // instead of the connection's; this and outlet are for Deliver
+	outlet Outlet
+	stand  bool
+
 	batch *batch
 	turn  uint64    // see Context
 	size  int       // of the frame, as queued
@@ -38,6 +44,9 @@ var requests = sync.Pool{New: func() any { return new(Request) }}
 // Conn returns the connection that the request came in on.
 func (r *Request) Conn() *Conn { return r.conn }
 
+// Outlet returns what the request was delivered with, nil on connections that read for themselves.
+func (r *Request) Outlet() Outlet { return r.outlet }
+
 // InBatch reports whether the request came in a batch.
 func (r *Request) InBatch() bool { return r.batch != nil }
 
@@ -54,7 +63,7 @@ func (r *Request) WithParams(params []byte) (*Request, error) {
 	} else {
 		text = AppendRequest(nil, r.ID, string(r.Method), params)
 	}
-	n := &Request{conn: r.conn, batch: r.batch, turn: r.turn}
+	n := &Request{conn: r.conn, batch: r.batch, turn: r.turn, outlet: r.outlet, stand: r.stand}
 	if err := Parse(text, &n.Message, r.conn.opts.MaxDepth); err != nil {
 		return nil, fmt.Errorf("params: %v", err) // its code would be for a message of the peer's
 	}
@@ -64,6 +73,12 @@ func (r *Request) WithParams(params []byte) (*Request, error) {
 // InitContext makes ctx, which must be new, the context of the request. trace is what calls and notifications made with it carry on; see [TraceOf].
 func (r *Request) InitContext(ctx *Context, trace Trace) {
 	ctx.conn, ctx.base, ctx.turn, ctx.trace = r.conn, r.conn.base, r.turn, trace
+	if r.base != nil {
+		ctx.base, ctx.follows = r.base, r.base.Done() != nil
+	}
+	if r.outlet != nil {
+		ctx.direct, ctx.outlet = true, r.outlet
+	}
 	if d := r.conn.opts.RequestTimeout; d > 0 {
 		ctx.mu.Lock() // against expire
 		ctx.deadline = time.Now().Add(d)
@@ -88,6 +103,7 @@ func (r *Request) cancel() {
 func (r *Request) clear() {
 	r.Route, r.pace, r.batch, r.turn, r.size, r.began = nil, nil, nil, 0, 0, time.Time{}
 	r.broken, r.key, r.counted, r.done, r.gone = nil, "", false, false, false
+	r.base, r.outlet, r.stand = nil, nil, false
 	r.reply = r.reply[:0]
 	if r.ctx.Load() != nil {
 		r.ctx.Store(nil)

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,11 +27,16 @@ type writer struct {
 	failed  func(error) // called once, without the lock
 	wg      *sync.WaitGroup
 	drain   func() // what a goroutine of wg does that writes; made once, since it is started for each message
+
+	courier Courier // what is written goes by it, message by message, and nobody waits; nil if src is none
 }
 
 func (w *writer) init(src source, limit int, failed func(error), wg *sync.WaitGroup) {
 	w.src, w.max, w.failed, w.wg = src, limit, failed, wg
 	w.room.L = &w.mu
+	if s, ok := src.(*frameSource); ok {
+		w.courier, _ = s.Framer.(Courier)
+	}
 	w.drain = func() {
 		defer wg.Done()
 		w.mu.Lock()
@@ -69,29 +75,33 @@ func (w *writer) putLocked(buf *[]byte) error {
 // whether they may still be sent.
 func (w *writer) send(buf *[]byte, allowed func() bool) error {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	for w.full() {
 		w.room.Wait()
 	}
 	if allowed != nil && !allowed() {
-		w.mu.Unlock()
 		return ErrRequestEnded
 	}
-	err := w.putLocked(buf)
-	if err == nil {
-		err = w.flushLocked()
+	if w.courier != nil {
+		return w.carryLocked(context.Background(), *buf)
 	}
-	w.mu.Unlock()
-	return err
+	if err := w.putLocked(buf); err != nil {
+		return err
+	}
+	return w.flushLocked()
 }
 
 // post queues the frames and leaves the writing to a goroutine of wg, so that a peer that does not read cannot keep the caller.
 func (w *writer) post(buf *[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.postLocked(buf)
+	return w.postLocked(context.Background(), buf)
 }
 
-func (w *writer) postLocked(buf *[]byte) error {
+func (w *writer) postLocked(ctx context.Context, buf *[]byte) error {
+	if w.courier != nil {
+		return w.carryLocked(ctx, *buf)
+	}
 	err := w.putLocked(buf)
 	w.startLocked()
 	return err
@@ -103,7 +113,7 @@ func (w *writer) postWithin(ctx context.Context, d time.Duration, buf *[]byte) e
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.full() {
-		return w.postLocked(buf)
+		return w.postLocked(ctx, buf)
 	}
 	if d > 0 {
 		var cancel context.CancelFunc
@@ -118,7 +128,20 @@ func (w *writer) postWithin(ctx context.Context, d time.Duration, buf *[]byte) e
 		}
 		w.room.Wait()
 	}
-	return w.postLocked(buf)
+	return w.postLocked(ctx, buf)
+}
+
+// carryLocked sends one message by the courier: at once, so that an error is that of this message and says that it was not sent. The lock keeps the order, and is given up for an error.
+func (w *writer) carryLocked(ctx context.Context, msg []byte) error {
+	if w.err != nil {
+		return w.err
+	}
+	err := w.courier.Post(ctx, bytes.TrimSuffix(msg, []byte{'\n'}))
+	if err == nil {
+		return nil
+	}
+	w.fail(err)
+	return w.err
 }
 
 // An unsentError says that there was no room for a message as long as its sender would wait.

@@ -1,0 +1,92 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// A CallError is what a call fails with that its carrier could not bring to an answer, while the connection goes on: over HTTP, each call is a request of
+// its own. A Framer returns one from ReadFrame; [Pending.Result] and [Conn.Call] wrap it. It never comes from the peer's JSON-RPC side: that is an *[Error].
+type CallError struct {
+	ID         ID            // of the call that fails
+	Err        error         // why; never nil
+	Fate       Fate          // what became of the request
+	RetryAfter time.Duration // that the peer wants the next attempt to wait; 0 if it did not say
+}
+
+func (e *CallError) Error() string { return fmt.Sprintf("%v: %v", e.Fate, e.Err) }
+
+// Unwrap returns Err.
+func (e *CallError) Unwrap() error { return e.Err }
+
+// A Fate tells whether a request that got no answer has been carried out, which decides whether it may be sent again.
+type Fate uint8
+
+// The fates.
+const (
+	FateLost    Fate = iota // it may have been: only what is safe to repeat may be sent again
+	FateUnsent              // it was not, and may be if it is sent again
+	FateRefused             // it was not, and would not be the next time
+	FateDenied              // it was not: the peer does not trust this side, or this side does not trust the peer
+)
+
+func (f Fate) String() string {
+	switch f {
+	case FateUnsent:
+		return "not carried out"
+	case FateRefused:
+		return "refused"
+	case FateDenied:
+		return "denied"
+	}
+	return "no answer"
+}
+
+// A Courier is a [Framer] that takes each message by itself, as one whose messages are HTTP requests does. What ReadFrame has returned belongs to the reader: it is not written to
+// any more, and need not be copied.
+type Courier interface {
+	Framer
+	// Attach is called before the other methods. Answers to requests may be handed to answer, by many goroutines at once, rather than come by ReadFrame, which takes a wake-up more. A
+	// frame that is handed over is not changed any more. The error says that it is no response.
+	Attach(answer func(frame []byte) error)
+	// Post is WriteFrame for many goroutines at once, and does not wait for the peer. ctx is that of whoever sends the message: its values go along, its end means nothing. An error
+	// means that this message was not sent, and no other will be.
+	Post(ctx context.Context, msg []byte) error
+}
+
+// takeAnswer takes an answer that does not come by ReadFrame.
+func (c *Conn) takeAnswer(frame []byte) error {
+	if c.opts.Trace != nil {
+		c.opts.Trace(Incoming, frame)
+	}
+	var m Message
+	if err := Parse(frame, &m, c.opts.MaxDepth); err != nil {
+		return err
+	}
+	if m.Kind != KindResponse && m.Kind != KindError {
+		return ErrMalformed
+	}
+	c.calls.deliver(&m, c.log)
+	return nil
+}
+
+// ErrGap is what ReadFrame of a [Framer] returns when messages that the peer sent of itself may have been missed. The next call reads on.
+var ErrGap = errors.New("messages may have been missed")
+
+// miscarry makes the call that e is about fail. It reports whether there was one.
+func (t *callTable) miscarry(e *CallError) bool {
+	var k *Pending
+	if id, ok := jsonwire.ParseInt(e.ID); ok {
+		k = t.remove(id)
+	}
+	if k == nil {
+		return false // nobody waits for it any more
+	}
+	k.err = e
+	close(k.done)
+	return true
+}

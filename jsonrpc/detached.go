@@ -1,0 +1,297 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// An Outlet takes messages to the peer: each is JSON text on one line, valid until Send returns. Send is not called twice at once. When it fails, the
+// message is lost: a call fails then, and whoever sent a notification that belongs to a request is told.
+type Outlet interface {
+	Send(message []byte) error
+}
+
+// A Delivery is one incoming request of a detached connection.
+type Delivery struct {
+	Message *Message // valid, with its slices, until [Conn.Deliver] returns
+	// Outlet takes what belongs to the request and goes before its answer: notifications, and the calls that are made while it is handled. nil is the
+	// connection's.
+	Outlet Outlet
+	// Free is for carriers where an id need not be unique and nothing cancels a request but the end of its context: the connection keeps no list of it.
+	Free  bool
+	Batch bool // it came in a batch
+	// Stand lets the handler leave the request standing, of a Free delivery: Deliver then returns no response, and the error is the *[Outstanding] to finish.
+	Stand bool
+}
+
+// NewDetached returns a connection without a carrier of its own, for one that brings each message by itself and has a way back for what belongs to it, as
+// HTTP does. Messages are handed in with [Conn.Deliver], [Conn.DeliverNotification] and [Conn.DeliverResponse]; what belongs to no request goes to out.
+// It has no goroutine of its own, and is not run: it lasts until [Conn.Close], which cancels what is being handled but waits only for notifications. Bounds on
+// the number of requests are the carrier's business, and Options.Goroutines means nothing.
+func NewDetached(out Outlet, opts *Options) *Conn {
+	f := &outletFramer{Outlet: out}
+	c := NewConn(f, opts)
+	f.conn = c
+	c.detached = true
+	c.started.Store(true)
+	return c
+}
+
+// An outletFramer makes an Outlet what the writer of a Conn writes to. A message that is lost is not the end of the connection: the next one may get through.
+type outletFramer struct {
+	Outlet
+	conn *Conn
+}
+
+func (f *outletFramer) ReadFrame() ([]byte, error) { return nil, io.EOF }
+func (f *outletFramer) Close() error               { return nil }
+
+func (f *outletFramer) WriteFrame(frame []byte) error {
+	err := f.Send(frame)
+	if err == nil {
+		return nil
+	}
+	f.conn.log.Debug("message not sent", "error", err)
+	var m Message
+	if Parse(frame, &m, f.conn.opts.MaxDepth) == nil && m.Kind == KindRequest {
+		f.conn.calls.lose(m.ID, &sendError{err})
+	}
+	return nil
+}
+
+// lose makes the call with that id fail, which did not get through.
+func (t *callTable) lose(id ID, err error) {
+	n, ok := jsonwire.ParseInt(id)
+	if !ok {
+		return
+	}
+	if p := t.remove(n); p != nil {
+		p.err = err
+		close(p.done)
+	}
+}
+
+// A sendError is a failure of an Outlet. It is no end of the connection.
+type sendError struct{ err error }
+
+func (e *sendError) Error() string { return "send: " + e.err.Error() }
+func (e *sendError) Unwrap() error { return e.err }
+
+// closeDetached is Close of a detached connection: there is no Run to wait for.
+func (c *Conn) closeDetached() {
+	if c.stopping.Swap(true) {
+		return
+	}
+	c.stop(nil)
+	close(c.ending)
+	c.table.cancelAll()
+	c.calls.fail(ErrClosed)
+	c.w.shut()
+	c.waitFor(c.opts.DrainTimeout)
+	close(c.done)
+}
+
+// errNotDetached is what the Deliver methods of other connections panic with.
+var errNotDetached = errors.New("jsonrpc: Deliver on a connection that reads for itself")
+
+// Deliver handles a request on the calling goroutine and appends the response to dst, without framing. err is what the handler returned, which is in the
+// response as [ErrorOf] maps it, for carriers that tell errors apart. No response is appended if the request was cancelled by a notification; the
+// error is [ErrRequestEnded] then. The request's context ends with ctx, and has its values. It may be called by many goroutines at once.
+func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response []byte, err error) {
+	if !c.detached {
+		panic(errNotDetached)
+	}
+	if c.opts.Trace != nil {
+		c.opts.Trace(Incoming, d.Message.text)
+	}
+	r := requests.Get().(*Request)
+	r.clear()
+	r.conn, r.base, r.outlet, r.stand, r.Message = c, ctx, d.Outlet, d.Free && d.Stand, *d.Message
+	if d.Batch {
+		r.batch = delivered
+	}
+	start := len(dst)
+	if refusal := c.admit(r, d.Free); refusal != nil {
+		r.release()
+		return c.traced(AppendError(dst, d.Message.ID, refusal, true), start), refusal
+	}
+	stands := false
+	defer func() { // on the way of runtime.Goexit too
+		if !stands && !c.dismiss(r, d.Free) {
+			response, err = dst[:start], ErrRequestEnded
+		}
+		r.release()
+	}()
+	response, err = c.deliver(r, dst)
+	if s, ok := err.(*Outstanding); ok && r.stand {
+		s.stand(r)
+		stands = true
+		return dst[:start], s
+	}
+	return c.traced(response, start), err
+}
+
+// delivered marks requests that came in a batch which is none of the connection's business.
+var delivered = new(batch)
+
+// traced shows an outgoing message to who wants to see it.
+func (c *Conn) traced(dst []byte, start int) []byte {
+	if c.opts.Trace != nil {
+		c.opts.Trace(Outgoing, dst[start:])
+	}
+	return dst
+}
+
+// admit lists the request among those in flight.
+func (c *Conn) admit(r *Request, free bool) *Error {
+	t := &c.table
+	if free {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.stopping.Load() {
+		return Errorf(CodeInternalError, "the connection is closed")
+	}
+	if _, twice := t.listed[string(r.ID.canonical())]; twice {
+		return errDuplicateID
+	}
+	t.addLocked(r)
+	return nil
+}
+
+// dismiss ends a request that was admitted, and reports whether it is owed an answer.
+func (c *Conn) dismiss(r *Request, free bool) (owed bool) {
+	if ctx := r.ctx.Load(); ctx != nil {
+		ctx.dismiss()
+	}
+	if free {
+		return true
+	}
+	return c.table.unlist(r)
+}
+
+// deliver has the request answered.
+func (c *Conn) deliver(r *Request, dst []byte) ([]byte, error) {
+	start := len(dst)
+	dst = appendResultHead(dst, r.ID)
+	head := len(dst)
+	r.prepare()
+	r.began = c.beganAt()
+	out, err := r.invoke(dst)
+	if err == nil {
+		if len(out) <= head {
+			return append(dst, "null}"...), nil
+		}
+		return append(out, '}'), nil
+	}
+	if _, ok := err.(*Outstanding); ok && r.stand {
+		return dst, err
+	}
+	e := ErrorOf(err)
+	if e.Code == CodeInternalError && !r.cancelled.Load() && r.base.Err() == nil {
+		c.logError(r, err)
+	}
+	return AppendError(dst[:start], r.ID, e, true), err
+}
+
+// beganAt returns the time for the log, if there is one.
+func (c *Conn) beganAt() time.Time {
+	if c.log.Enabled(context.Background(), slog.LevelError) {
+		return time.Now()
+	}
+	return time.Time{}
+}
+
+// DeliverNotification handles a notification, or a cancellation. Those that the handler takes at its own pace are handled in their order on a goroutine of
+// the connection's; m is copied for that. A notification that is beyond Options.MaxQueueBytes is dropped, with a warning. The handler's context has the values
+// of ctx, but does not end with it.
+func (c *Conn) DeliverNotification(ctx context.Context, m *Message) {
+	if !c.detached {
+		panic(errNotDetached)
+	}
+	if c.opts.Trace != nil {
+		c.opts.Trace(Incoming, m.text)
+	}
+	if c.stopping.Load() || c.takeCancel(m) {
+		return
+	}
+	c.takeNotification(&Request{Message: *m, conn: c, base: context.WithoutCancel(ctx)}, m.text)
+}
+
+// DeliverResponse gives the answer to a call of this side to who waits for it, and reports whether somebody did.
+func (c *Conn) DeliverResponse(m *Message) bool {
+	if !c.detached {
+		panic(errNotDetached)
+	}
+	if c.opts.Trace != nil {
+		c.opts.Trace(Incoming, m.text)
+	}
+	return c.calls.deliver(m, c.log)
+}
+
+// outletOf returns the context of the request in flight whose outlet is the way for what is sent with ctx; nil if there is none.
+func (c *Conn) outletOf(ctx context.Context) *Context {
+	if !c.detached {
+		return nil
+	}
+	if r := RequestContext(ctx); r != nil && r.conn == c {
+		return r
+	}
+	return nil
+}
+
+// send sends a message by the request's outlet. sent is false, without an error, if the request has none or has ended.
+func (c *Context) send(message []byte) (sent bool, err error) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	if c.outlet == nil || !c.live() {
+		return false, nil
+	}
+	if trace := c.conn.opts.Trace; trace != nil {
+		trace(Outgoing, message)
+	}
+	if err := c.outlet.Send(message); err != nil {
+		return false, &sendError{err}
+	}
+	return true, nil
+}
+
+// notifyOutlet is Notify where the request has an outlet.
+func (c *Context) notifyOutlet(method string, params []byte) error {
+	sent, err := c.send(AppendNotification(nil, method, params))
+	switch {
+	case err != nil:
+		return fmt.Errorf("notify %s: %w", method, err)
+	case !sent:
+		return fmt.Errorf("notify %s: %w", method, ErrRequestEnded)
+	}
+	return nil
+}
+
+// sendCall sends the request p by the outlet of the request that ctx stems from, if there is one.
+func (p *Pending) sendCall(ctx context.Context, message []byte) (sent bool, err error) {
+	r := p.conn.outletOf(ctx)
+	if r == nil {
+		return false, nil
+	}
+	// The answer comes by another way, and may be here before send returns.
+	if sent, err = r.send(message); sent {
+		p.by.Store(r)
+	}
+	return sent, err
+}
+
+// cancelCall sends the cancellation of the call by the way that the call went, if that is still there.
+func (p *Pending) cancelCall(method string, params []byte) (sent bool) {
+	if r := p.by.Load(); r != nil {
+		sent, _ = r.send(AppendNotification(nil, method, params))
+	}
+	return sent
+}

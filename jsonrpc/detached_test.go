@@ -1,0 +1,276 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A tray is an Outlet that keeps what it is given.
+type tray struct {
+	mu   sync.Mutex
+	got  []string
+	err  error
+	seen chan struct{}
+}
+
+func newTray() *tray { return &tray{seen: make(chan struct{}, 100)} }
+
+func (t *tray) Send(message []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
+		return t.err
+	}
+	t.got = append(t.got, string(message))
+	t.seen <- struct{}{}
+	return nil
+}
+
+func (t *tray) take() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	got := t.got
+	t.got = nil
+	return got
+}
+
+// parsed returns the message of a text that is one.
+func parsed(t *testing.T, text string) *Message {
+	t.Helper()
+	m := new(Message)
+	if err := Parse([]byte(text), m, 0); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return m
+}
+
+// detach returns a detached connection with a handler that is a function, and what it says to nobody in particular.
+func detach(t *testing.T, f HandlerFunc) (*Conn, *tray) {
+	t.Helper()
+	out := newTray()
+	c := NewDetached(out, &Options{Handler: f})
+	t.Cleanup(func() { c.Close() })
+	return c, out
+}
+
+func TestDeliver(t *testing.T) {
+	c, out := detach(t, func(ctx context.Context, r *Request) ([]byte, error) {
+		switch string(r.Method) {
+		case "nothing":
+			return nil, nil
+		case "fail":
+			return nil, Errorf(-5, "no")
+		case "panic":
+			panic("oops")
+		case "value":
+			return fmt.Appendf(nil, "%q", ctx.Value("k")), nil
+		case "batch":
+			return fmt.Appendf(nil, "%v", r.InBatch()), nil
+		}
+		if err := RequestContext(ctx).Notify("news", []byte(`{"a":1}`)); err != nil {
+			return nil, err
+		}
+		return r.Params, nil
+	})
+	ctx := context.WithValue(t.Context(), "k", "v") //lint:ignore SA1029 it is a test
+	for _, tt := range []struct {
+		text     string
+		batch    bool
+		own      []string // sent by the request's own outlet
+		response string
+		err      string
+	}{
+		{text: `{"jsonrpc":"2.0","id":1,"method":"echo","params":[1]}`, own: []string{`{"jsonrpc":"2.0","method":"news","params":{"a":1}}`}, response: result(1, "[1]")},
+		{text: `{"jsonrpc":"2.0","id":"x","method":"nothing"}`, response: `{"jsonrpc":"2.0","id":"x","result":null}`},
+		{text: `{"jsonrpc":"2.0","id":2,"method":"fail"}`, response: failure(2, -5, "no", ""), err: "no"},
+		{text: `{"jsonrpc":"2.0","id":3,"method":"panic"}`, response: failure(3, CodeInternalError, "internal error", `{"exception":"panic"}`), err: "handler panicked: oops"},
+		{text: `{"jsonrpc":"2.0","id":4,"method":"value"}`, response: result(4, `"v"`)},
+		{text: `{"jsonrpc":"2.0","id":5,"method":"batch"}`, batch: true, response: result(5, "true")},
+	} {
+		for _, free := range []bool{false, true} {
+			own := newTray()
+			got, err := c.Deliver(ctx, &Delivery{Message: parsed(t, tt.text), Outlet: own, Free: free, Batch: tt.batch}, []byte("> "))
+			if string(got) != "> "+tt.response {
+				t.Errorf("%s: response %s, want %s", tt.text, got, tt.response)
+			}
+			if fmt.Sprint(err) != tt.err && (err != nil || tt.err != "") {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("%s: error %v, want %q", tt.text, err, tt.err)
+				}
+			}
+			if diff := cmp.Diff(tt.own, own.take()); diff != "" {
+				t.Errorf("%s: by its outlet (-want +got):\n%s", tt.text, diff)
+			}
+		}
+	}
+	if got := out.take(); got != nil {
+		t.Errorf("by the connection's outlet: %s", got)
+	}
+	if n := c.table.count.Load(); n != 0 {
+		t.Errorf("%d requests are listed when none is in flight", n)
+	}
+}
+
+func TestDeliverCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kept context.Context
+		c, out := detach(t, func(ctx context.Context, r *Request) ([]byte, error) {
+			kept = ctx
+			return RequestContext(ctx).Conn().Call(ctx, "ask", nil)
+		})
+		own := newTray()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			got, err := c.Deliver(t.Context(), &Delivery{Message: parsed(t, request(1, "m")), Outlet: own}, nil)
+			if string(got) != result(1, `"answer"`) || err != nil {
+				t.Errorf("response %s, %v", got, err)
+			}
+		})
+		synctest.Wait()
+		if diff := cmp.Diff([]string{request(1, "ask")}, own.take()); diff != "" {
+			t.Fatalf("by the request's outlet (-want +got):\n%s", diff)
+		}
+		if _, err := c.Deliver(t.Context(), &Delivery{Message: parsed(t, request(1, "m"))}, nil); err != errDuplicateID {
+			t.Errorf("the same id at the same time: %v", err)
+		}
+		if !c.DeliverResponse(parsed(t, result(1, `"answer"`))) || c.DeliverResponse(parsed(t, result(1, `"again"`))) {
+			t.Error("an answer is for one call, once")
+		}
+		wg.Wait()
+		if err := RequestContext(kept).Notify("late", nil); !errors.Is(err, ErrRequestEnded) {
+			t.Errorf("notification after the answer: %v", err)
+		}
+		// What belongs to no request goes by the connection's outlet.
+		if err := c.Notify(t.Context(), "changed", nil); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() {
+			if _, err := c.Call(ctx, "roots", nil); !errors.Is(err, context.Canceled) {
+				t.Errorf("call: %v", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		synctest.Wait()
+		want := []string{`{"jsonrpc":"2.0","method":"changed"}`, request(2, "roots"), `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":2}}`}
+		if diff := cmp.Diff(want, out.take()); diff != "" {
+			t.Errorf("by the connection's outlet (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A request ends by a cancellation, by its context, and by the end of the connection.
+func TestDeliverEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(c *Conn, cancel func())
+		want error
+	}{
+		{"cancelled by the peer", func(c *Conn, _ func()) { c.DeliverNotification(t.Context(), parsed(t, cancelOf(1))) }, ErrRequestEnded},
+		{"context", func(_ *Conn, cancel func()) { cancel() }, context.Canceled},
+		{"connection", func(c *Conn, _ func()) { c.Close() }, ErrRequestEnded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _ := detach(t, func(ctx context.Context, r *Request) ([]byte, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					response, err := c.Deliver(ctx, &Delivery{Message: parsed(t, request(1, "m"))}, nil)
+					if !errors.Is(err, tt.want) || tt.want == ErrRequestEnded && len(response) > 0 {
+						t.Errorf("%s, %v, want %v", response, err, tt.want)
+					}
+				})
+				synctest.Wait()
+				tt.end(c, cancel)
+				wg.Wait()
+				cancel()
+			})
+		})
+	}
+}
+
+func TestDeliverAfterClose(t *testing.T) {
+	c, _ := detach(t, func(context.Context, *Request) ([]byte, error) { t.Error("called"); return nil, nil })
+	c.Close()
+	c.Close()
+	c.DeliverNotification(t.Context(), parsed(t, `{"jsonrpc":"2.0","method":"n"}`))
+	if _, err := c.Deliver(t.Context(), &Delivery{Message: parsed(t, request(1, "m"))}, nil); err == nil {
+		t.Error("no error")
+	}
+	if _, err := c.Call(t.Context(), "m", nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("call: %v", err)
+	}
+	select {
+	case <-c.Ending():
+	default:
+		t.Error("Ending is open")
+	}
+}
+
+func TestDeliverAllocations(t *testing.T) {
+	c := NewDetached(newTray(), &Options{Handler: pong{}})
+	defer c.Close()
+	m := parsed(t, request(1, "ping"))
+	dst := make([]byte, 0, 100)
+	d := Delivery{Message: m, Free: true}
+	if n := testing.AllocsPerRun(100, func() { c.Deliver(context.Background(), &d, dst) }); n > 1 {
+		t.Errorf("%v allocations for a ping", n)
+	}
+}
+
+// pong answers everything with {}.
+type pong struct{}
+
+func (pong) Prepare(*Request) *Pace                        { return Immediate }
+func (pong) Handle(_ *Request, dst []byte) ([]byte, error) { return append(dst, "{}"...), nil }
+
+// A message that does not get through is not the end of the connection. Who waits for an answer to it is told.
+func TestDeliverOutletFails(t *testing.T) {
+	c, out := detach(t, func(context.Context, *Request) ([]byte, error) { return nil, nil })
+	out.err = errors.New("the store is down")
+	if _, err := c.Call(t.Context(), "roots", nil); !errors.Is(err, out.err) {
+		t.Errorf("call: %v, want %v", err, out.err)
+	}
+	c.Notify(t.Context(), "lost", nil)
+	c.Flush(t.Context())
+	out.mu.Lock()
+	out.err = nil
+	out.mu.Unlock()
+	c.Notify(t.Context(), "changed", nil)
+	c.Flush(t.Context())
+	if diff := cmp.Diff([]string{`{"jsonrpc":"2.0","method":"changed"}`}, out.take()); diff != "" {
+		t.Errorf("afterwards (-want +got):\n%s", diff)
+	}
+}
+
+// Notifications that come while the connection is closed are handled, or dropped, but are no race with who waits for their handlers.
+func TestDeliverNotificationWhileClosing(t *testing.T) {
+	for range 200 {
+		c := NewDetached(newTray(), &Options{Handler: atPace{}})
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { c.DeliverNotification(context.Background(), parsed(t, `{"jsonrpc":"2.0","method":"n"}`)) })
+		}
+		c.Close()
+		wg.Wait()
+	}
+}
+
+// atPace handles everything on another goroutine.
+type atPace struct{}
+
+func (atPace) Prepare(*Request) *Pace                        { return nil }
+func (atPace) Handle(_ *Request, dst []byte) ([]byte, error) { return dst, nil }
