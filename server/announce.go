@@ -17,8 +17,17 @@ type news struct {
 	telling bool                // a goroutine of announcer is at it
 }
 
-// announce tells every session that a list has changed. It does not wait for anybody.
+// announce tells every session that a list has changed, here and at the other servers of the bus. It does not wait for anybody.
 func (s *Server) announce(c change) {
+	s.announceHere(c)
+	for _, l := range changes {
+		if l.bit == c {
+			s.relay.publish(Event{Kind: l.event})
+		}
+	}
+}
+
+func (s *Server) announceHere(c change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for x := range s.sessions {
@@ -30,6 +39,11 @@ func (s *Server) announce(c change) {
 // ResourceUpdated tells the clients that watch the resource, or one that it is a part of, that it has changed. It does not wait for them; updates
 // in quick succession are told once. (https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions)
 func (s *Server) ResourceUpdated(uri string) {
+	s.resourceUpdatedHere(uri)
+	s.relay.publish(Event{Kind: ResourceUpdated, Name: uri})
+}
+
+func (s *Server) resourceUpdatedHere(uri string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for x := range s.sessions {

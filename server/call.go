@@ -25,6 +25,7 @@ type Call struct {
 	jsonrpc.Context
 	limit   atomic.Pointer[limited] // the same, with the handler's timeout and what middleware added; nil if there is none of that
 	session *session
+	behalf  *behalf
 	method  string
 	name    string // of the tool or the prompt, the URI of the resource
 	ex      era.Exchange
@@ -49,8 +50,11 @@ func (s *session) newCall(r *jsonrpc.Request, ex era.Exchange) *Call {
 		c.id = r.ID.String()
 	}
 	r.InitContext(&c.Context, ex.Meta.Trace)
+	if c.behalf = s.behalf; s.detached {
+		c.behalf = behalfOf(&c.Context) // of each request: it may know more, or other scopes, than the one that opened the session
+	}
 	if v := s.srv.opts.View; v != nil {
-		c.view = v(c, s.principal)
+		c.view = v(c, c.behalf.principal)
 	}
 	return c
 }
@@ -132,7 +136,7 @@ func (c *Call) Method() string { return c.method }
 func (c *Call) Name() string { return c.name }
 
 // Principal returns on whose behalf the request comes, which is never nil. It is shared and must not be changed.
-func (c *Call) Principal() *Principal { return c.session.principal }
+func (c *Call) Principal() *Principal { return c.behalf.principal }
 
 // Revision returns the revision of the protocol that the request is of.
 func (c *Call) Revision() mcp.Revision { return c.ex.Revision }
@@ -262,6 +266,9 @@ func (s *session) callTool(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 		args = emptyObject
 	case args[0] != '{':
 		return dst, invalidParams("params.arguments must be an object")
+	}
+	if err := c.checkMirror(r, t, args); err != nil {
+		return dst, err
 	}
 	if err := c.resume(r); err != nil {
 		return dst, err

@@ -7,13 +7,18 @@ import (
 	"time"
 )
 
+// callBy returns a call of a principal's.
+func callBy(id string) *Call {
+	return &Call{session: &session{}, behalf: &behalf{principal: &Principal{ID: id}}}
+}
+
 // callersOf returns limits and a function that admits a request of a principal.
 func callersOf(t *testing.T, o *Options) (l *limits, admit func(id string) *caller) {
 	t.Helper()
 	l = newLimits(o)
 	return l, func(id string) *caller {
 		t.Helper()
-		k, err := l.admit(&session{principal: &Principal{ID: id}})
+		k, err := l.admit(callBy(id))
 		if err != nil {
 			t.Fatalf("%s: %v", id, err)
 		}
@@ -53,7 +58,7 @@ func TestCallersAreForgotten(t *testing.T) {
 		if n := l.size(t); n != 2 {
 			t.Errorf("%d callers, want 2", n)
 		}
-		if _, err := l.admit(&session{principal: &Principal{ID: "busy"}}); err == nil {
+		if _, err := l.admit(callBy("busy")); err == nil {
 			t.Error("the busy one was forgotten")
 		}
 		l.done(busy)
@@ -72,10 +77,10 @@ func TestCallersAreBounded(t *testing.T) {
 				t.Fatalf("%d callers after %d", n, i)
 			}
 		}
-		if _, err := l.admit(&session{principal: &Principal{ID: "busy"}}); err == nil {
+		if _, err := l.admit(callBy("busy")); err == nil {
 			t.Error("the busy one was forgotten")
 		}
-		if _, err := l.admit(&session{principal: &Principal{ID: fmt.Sprint(2*maxCallers - 1)}}); err == nil {
+		if _, err := l.admit(callBy(fmt.Sprint(2*maxCallers - 1))); err == nil {
 			t.Error("the last one was forgotten")
 		}
 		l.done(admit("0"))
@@ -90,7 +95,7 @@ func TestCallerKeepsItsPlace(t *testing.T) {
 		for i := range maxCallers {
 			l.done(admit(fmt.Sprint(i)))
 		}
-		if _, err := l.admit(&session{principal: &Principal{ID: "0"}}); err == nil {
+		if _, err := l.admit(callBy("0")); err == nil {
 			t.Error("the one that asked was forgotten")
 		}
 	})
@@ -103,7 +108,7 @@ func TestCallerIsNotForgottenWhileItRuns(t *testing.T) {
 		defer l.done(admit(id))
 	}
 	for _, id := range []string{"a", "b", "b", "a"} {
-		if _, err := l.admit(&session{principal: &Principal{ID: id}}); err == nil {
+		if _, err := l.admit(callBy(id)); err == nil {
 			t.Errorf("%s was forgotten", id)
 		}
 	}

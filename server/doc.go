@@ -42,6 +42,12 @@
 // [Server.Use] adds middleware, which sees all messages in both directions. [Options.View] shows each caller its part of the server, [Options.RateLimit] and
 // [Options.MaxConcurrent] limit what one may ask for. [AddMethod] and [Server.OnNotification] are for what the protocol does not have.
 //
+// # Several processes
+//
+// Servers that serve the same clients, behind a load balancer say, share what clients come back for: [Options.StateKeys], the [TaskStore] of [Options.Tasks],
+// and the sessions and events of their carrier. [Options.Bus] has each of them tell its own clients what is announced at the others: that a list has
+// changed, a resource was updated, a task has gone on. A [Bus] is a few lines around a message broker's client; [MemoryBus] is one within a process.
+//
 // # Concurrency
 //
 // A Server's methods may be called by many goroutines at once, and while it serves. Handlers run concurrently, on goroutines that belong to the

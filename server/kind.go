@@ -33,15 +33,16 @@ const (
 	promptsChanged
 )
 
-// changes are all of them, with the notification for each and its member in the filter of subscriptions/listen.
+// changes are all of them, with the notification for each, its member in the filter of subscriptions/listen, and what other servers hear.
 var changes = [...]struct {
 	bit          change
 	notification string
 	member       string
+	event        EventKind
 }{
-	{toolsChanged, mcp.NotificationToolsChanged, "toolsListChanged"},
-	{resourcesChanged, mcp.NotificationResourcesChanged, "resourcesListChanged"},
-	{promptsChanged, mcp.NotificationPromptsChanged, "promptsListChanged"},
+	{toolsChanged, mcp.NotificationToolsChanged, "toolsListChanged", ToolsListChanged},
+	{resourcesChanged, mcp.NotificationResourcesChanged, "resourcesListChanged", ResourcesListChanged},
+	{promptsChanged, mcp.NotificationPromptsChanged, "promptsListChanged", PromptsListChanged},
 }
 
 // change returns what a change to the registered items of the kind is to clients.

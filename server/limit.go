@@ -15,7 +15,7 @@ import (
 )
 
 // A RateLimit says how many requests one caller may make. A caller is a [Principal], over all its connections; of principals without an ID each
-// connection is one. What exceeds the limit is answered with [CodeTooManyRequests]. A request that comes again with the client's answers counts again. The zero
+// connection is one, or each network address if there are no connections, as in HTTP. What exceeds the limit is answered with [CodeTooManyRequests]. A request that comes again with the client's answers counts again. The zero
 // value sets no limit.
 type RateLimit struct {
 	PerSecond float64 // on average; 0 or less sets no limit
@@ -41,7 +41,7 @@ type limits struct {
 	refill     time.Duration // after which a caller that was idle is as good as new
 
 	mu     sync.Mutex
-	known  map[string]*list.Element // of recent, by the ID of the principal
+	known  map[string]*list.Element // of recent, by the ID of the principal, or by address
 	recent list.List                // of *caller: who was there last is in front
 }
 
@@ -87,7 +87,7 @@ func (s *session) limited(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, erro
 	if !l.methods[c.method] {
 		return s.dispatch(c, r, dst)
 	}
-	k, err := l.admit(s)
+	k, err := l.admit(c)
 	if err != nil {
 		return dst, err
 	}
@@ -96,11 +96,11 @@ func (s *session) limited(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, erro
 }
 
 // admit counts a request, or says why it must not be.
-func (l *limits) admit(s *session) (*caller, error) {
+func (l *limits) admit(c *Call) (*caller, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now() // under the lock, as a bucket whose clock is set back fills twice
-	k := l.callerLocked(s, now)
+	k := l.callerLocked(c, now)
 	if l.concurrent > 0 && k.running >= l.concurrent {
 		return nil, l.refuseConcurrency()
 	}
@@ -121,9 +121,12 @@ func (l *limits) done(k *caller) {
 	l.mu.Unlock()
 }
 
-// callerLocked returns who asks on the session.
-func (l *limits) callerLocked(s *session, now time.Time) *caller {
-	id := s.principal.ID
+// callerLocked returns who makes the call.
+func (l *limits) callerLocked(c *Call, now time.Time) *caller {
+	id, s := c.behalf.principal.ID, c.session
+	if id == "" && c.behalf.address != "" {
+		id = "\x00" + c.behalf.address
+	}
 	if id == "" {
 		if s.caller == nil {
 			s.caller = l.newCaller("")

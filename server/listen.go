@@ -38,28 +38,46 @@ func (s *session) listen(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error
 	if !ok || filter[0] != '{' {
 		return dst, invalidParams("params.notifications must be an object")
 	}
+	if s.shared != nil {
+		return s.shared.listenAlone(c, r, dst)
+	}
 	sub := &subscription{ctx: c, meta: append(append([]byte(`{"`+mcp.MetaSubscriptionID+`":`), r.ID...), '}')}
 	if err := s.readFilter(sub, c.view, filter); err != nil {
 		return dst, err
 	}
-	if err := s.watch(sub.uris); err != nil {
+	if err := s.subscribeTo(sub); err != nil {
 		return dst, err
 	}
-	defer s.unwatch(sub.uris)
-	var err error
-	if sub.tasks, err = s.watchTasks(c, sub.tasks); err != nil {
-		return dst, err
+	end := func(dst []byte) []byte {
+		s.subs.remove(sub)
+		s.unwatchTasks(sub.tasks)
+		s.unwatch(sub.uris)
+		return s.srv.identity.Empty(dst, c.ex.Features, sub.meta)
 	}
-	defer s.unwatchTasks(sub.tasks)
-	if err := s.subs.add(sub); err != nil {
-		return dst, err
+	if r.MayStand() && s.srv.chain == nil { // middleware has to see the end
+		return dst, &jsonrpc.Outstanding{End: end}
 	}
-	defer s.subs.remove(sub)
 	select {
 	case <-sub.ctx.Done(): // it was cancelled: nothing is sent
 	case <-s.conn.Ending():
 	}
-	return s.srv.identity.Empty(dst, c.ex.Features, sub.meta), nil
+	return end(dst), nil
+}
+
+// subscribeTo begins to watch what the subscription is about, and acknowledges it.
+func (s *session) subscribeTo(sub *subscription) (err error) {
+	if err := s.watch(sub.uris); err != nil {
+		return err
+	}
+	if sub.tasks, err = s.watchTasks(sub.ctx, sub.tasks); err == nil {
+		if err = s.subs.add(sub); err != nil {
+			s.unwatchTasks(sub.tasks)
+		}
+	}
+	if err != nil {
+		s.unwatch(sub.uris)
+	}
+	return err
 }
 
 // readFilter takes from the filter what the server honours.

@@ -33,7 +33,12 @@ type Message struct {
 }
 
 // Principal returns on whose behalf the peer is connected, which is never nil. It is shared and must not be changed.
-func (m *Message) Principal() *Principal { return m.session.principal }
+func (m *Message) Principal() *Principal {
+	if m.Call != nil {
+		return m.Call.Principal()
+	}
+	return m.session.behalf.principal
+}
 
 // A HandlerFunc takes a message on and returns what became of it. result is the text of the whole result object in the form that the request's
 // revision has, so that of a modern tools/call has resultType and _meta; for a notification it is nil. result is valid until the function that
@@ -89,6 +94,7 @@ func (s *Server) link() {
 	s.mu.Lock()
 	s.serving = true
 	s.mu.Unlock()
+	s.relay.start()
 	s.linked.Do(func() {
 		if len(s.middleware) == 0 {
 			return

@@ -10,19 +10,41 @@ type Principal struct {
 	Claims any      // what else is known of it
 }
 
-type principalKey struct{}
+type behalfKey struct{}
+
+// A behalf is whose requests a context is for.
+type behalf struct {
+	principal *Principal
+	address   string // of the peer, which tells apart who is nobody in particular; "" if each connection is one caller
+}
 
 // WithPrincipal returns a context for [Server.Serve] whose requests come on behalf of p.
 func WithPrincipal(ctx context.Context, p *Principal) context.Context {
-	return context.WithValue(ctx, principalKey{}, p)
+	return context.WithValue(ctx, behalfKey{}, &behalf{principal: p})
 }
 
-var nobody = &Principal{}
-
-// principalOf returns the principal of ctx.
-func principalOf(ctx context.Context) *Principal {
-	if p, _ := ctx.Value(principalKey{}).(*Principal); p != nil {
-		return p
+// OnBehalfOf is for carriers that do not import this package, and know of each request whose it is: it returns a context for one that comes on behalf of the
+// [Principal] with these fields. If id is empty, that is nobody in particular, and the limits tell callers apart by their network address.
+func (s *Server) OnBehalfOf(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
+	p := nobody
+	switch {
+	case id != "":
+		p = &Principal{ID: id, Scopes: scopes, Claims: claims}
+	case s.limits == nil:
+		return ctx // nobody asks
 	}
-	return nobody
+	return context.WithValue(ctx, behalfKey{}, &behalf{p, address})
+}
+
+var (
+	nobody = &Principal{}
+	anyone = &behalf{principal: nobody}
+)
+
+// behalfOf returns on whose behalf the requests of ctx come.
+func behalfOf(ctx context.Context) *behalf {
+	if b, _ := ctx.Value(behalfKey{}).(*behalf); b != nil && b.principal != nil {
+		return b
+	}
+	return anyone
 }

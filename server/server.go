@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -51,6 +52,11 @@ type Options struct {
 
 	Tasks *TaskOptions // lets tools run as tasks; nil does not
 
+	// Bus connects servers, in this process or others, that serve the same clients, as those behind a load balancer do: what one announces, the sessions of all hear.
+	// That is changes of lists and of views, updates of resources and of tasks, and [Server.ElicitationComplete]. Each server registers its tools by
+	// itself; what one registers before it first serves is not announced. nil: this server is alone. With one, call [Server.Close] in the end.
+	Bus Bus
+
 	StateKeys      *StateKeys    // that seal what a client keeps between the rounds of a call that asks it; nil is a random key, of this server alone
 	StateTTL       time.Duration // how long a client may take to answer; 0 is 10 min. A legacy one may take until the handler's context ends, if that has a deadline
 	MaxStateBytes  int           // of what a call remembers between rounds: the answers and what Once returned, sealed; 0 is 256 KiB
@@ -91,6 +97,7 @@ type Server struct {
 	paces      paces
 	custom     custom
 	limits     *limits // nil if there are none
+	relay      *relay  // nil without Options.Bus
 
 	linked sync.Once
 	chain  HandlerFunc // all middleware; nil if there is none
@@ -146,6 +153,9 @@ func New(name, version string, opts *Options) *Server {
 	if s.log = o.Logger; s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if o.Bus != nil {
+		s.relay = newRelay(o.Bus, s.receive, s.log)
+	}
 	s.identity = era.NewIdentity(mcp.Implementation{
 		Name: name, Version: version, Title: o.Title, Description: o.Description, WebsiteURL: o.WebsiteURL, Icons: o.Icons,
 	})
@@ -157,19 +167,38 @@ func New(name, version string, opts *Options) *Server {
 // It may be called for many framers at once.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	s.link()
-	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	e := era.NewSession(era.Config{Revisions: s.opts.Revisions, Lenient: s.opts.Lenient, Offers: s.offers, Custom: s.custom.hasMethod})
-	x := &session{srv: s, era: e, log: s.log, base: base, principal: principalOf(ctx)}
-	if s.tasks != nil {
-		x.taskOwner = "session " + rand.Text()
-		defer s.tasks.endSession(x)
-	}
+	x, end := s.newSession(ctx, s.opts.Revisions)
+	defer end()
 	x.handshake.Presume(0)
-	x.conn = jsonrpc.NewConn(f, &jsonrpc.Options{
-		Handler:          x,
+	x.conn = jsonrpc.NewConn(f, s.connOptions(x, x.era.Policy(false)))
+	defer s.enlist(x)()
+	if err := x.conn.Run(ctx); err != nil {
+		return fmt.Errorf("serve %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// newSession returns the session of a peer that is served until end is called.
+func (s *Server) newSession(ctx context.Context, revisions []mcp.Revision) (x *session, end func()) {
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e := era.NewSession(era.Config{Revisions: revisions, Lenient: s.opts.Lenient, Offers: s.offers, Custom: s.custom.hasMethod})
+	x = &session{srv: s, era: e, log: s.log, base: base, behalf: behalfOf(ctx)}
+	if s.tasks == nil {
+		return x, cancel
+	}
+	x.taskOwner = "session " + rand.Text()
+	return x, func() {
+		cancel()
+		s.tasks.endSession(x)
+	}
+}
+
+// connOptions are those of a connection whose messages h handles.
+func (s *Server) connOptions(h jsonrpc.Handler, p jsonrpc.Policy) *jsonrpc.Options {
+	return &jsonrpc.Options{
+		Handler:          h,
 		Cancellation:     era.Cancellation{},
-		Policy:           e.Policy(false),
+		Policy:           p,
 		MaxInFlightBytes: s.opts.MaxInFlightBytes,
 		MaxDepth:         s.opts.MaxDepth,
 		MaxInFlight:      s.opts.MaxInFlight,
@@ -179,28 +208,27 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 		Goroutines:       s.opts.Goroutines,
 		Logger:           s.log,
 		Trace:            s.opts.Trace,
-	})
+	}
+}
+
+// enlist has the session told of what changes, until leave is called.
+func (s *Server) enlist(x *session) (leave func()) {
 	s.mu.Lock()
 	s.sessions[x] = struct{}{}
 	s.mu.Unlock()
-	defer func() {
+	return func() {
 		s.mu.Lock()
 		delete(s.sessions, x)
 		s.mu.Unlock()
-		cancel()
 		x.waitAnnouncer()
-	}()
-	if err := x.conn.Run(ctx); err != nil {
-		return fmt.Errorf("serve %s: %w", s.name, err)
 	}
-	return nil
 }
 
-// Close ends the tasks of the server's tools and waits for their handlers, as long as ctx lets it. A server without tasks need not be closed, nor one
-// whose process ends anyway. Connections are none of its business: they end with their own contexts.
-func (s *Server) Close(ctx context.Context) error {
-	if s.tasks == nil {
-		return nil
+// Close ends the tasks of the server's tools and waits for their handlers, and then leaves the bus, as long as ctx lets it. A server without tasks and a bus need
+// not be closed, nor one whose process ends anyway. Connections are none of its business: they end with their own contexts.
+func (s *Server) Close(ctx context.Context) (err error) {
+	if s.tasks != nil {
+		err = s.tasks.close(ctx)
 	}
-	return s.tasks.close(ctx)
+	return errors.Join(err, s.relay.close(ctx))
 }

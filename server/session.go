@@ -21,7 +21,9 @@ type session struct {
 	era       *era.Session
 	log       *slog.Logger
 	base      context.Context // of what belongs to no request
-	principal *Principal
+	behalf    *behalf
+	detached  bool         // the connection is: each request says for itself on whose behalf it comes
+	shared    *shared      // it is the session of many clients; nil if it is of one
 	caller    *caller      // whose limits hold if the principal is nobody in particular
 	handshake jsonrpc.Pace // of initialize with middleware: taken in order, unless that blocks
 

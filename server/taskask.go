@@ -79,7 +79,8 @@ func (a *taskAsker) askRelated(ctx context.Context, questions []*question) error
 	}
 	err := a.waits(ctx, 1, mcp.TaskStatusInputRequired)
 	if err == nil {
-		err = a.other.ask(ctx, questions)
+		// The client may not know the task yet: what belongs to it does not go where the client waits for that.
+		err = a.other.ask(jsonrpc.WithoutRequest(ctx), questions)
 	}
 	ctx, cancel := afterwards(ctx)
 	defer cancel()

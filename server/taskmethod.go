@@ -10,7 +10,7 @@ import (
 
 // taskOwner returns who may ask for the tasks that the call makes.
 func (c *Call) taskOwner() string {
-	if c.ex.Modern && c.session.principal.ID == "" {
+	if c.ex.Modern && c.Principal().ID == "" {
 		return "" // whoever knows the id
 	}
 	return c.session.ownerOfTasks()

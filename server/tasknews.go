@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strings"
 
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -10,16 +11,29 @@ import (
 // maxWatchedTasks is how many tasks the subscriptions of one connection may name.
 const maxWatchedTasks = 1024
 
-// taskChanged tells the sessions that want to know: the one of the task's owner in the core protocol, those with a subscription to it in the extension.
+// taskChanged tells the sessions that want to know: the one of the task's owner in the core protocol, those with a subscription to it in the extension. Those at
+// the other servers of the bus are told too, unless the owner is a session, which is here.
 func (s *Server) taskChanged(t *Task) {
+	owner := ""
+	if t.Core {
+		owner = t.Owner
+	}
+	s.taskChangedHere(t.ID, owner)
+	if owner == "" || strings.HasPrefix(owner, principalOwner(nobody)) {
+		s.relay.publish(Event{Kind: TaskUpdated, Name: t.ID, Owner: owner})
+	}
+}
+
+// taskChangedHere is told of the owner in the core protocol only.
+func (s *Server) taskChangedHere(id, owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for x := range s.sessions {
-		if (t.Core && t.Owner == x.ownerOfTasks() || x.watchedTasks[t.ID] > 0) && len(x.news.tasks) < maxUpdates {
+		if (owner != "" && owner == x.ownerOfTasks() || x.watchedTasks[id] > 0) && len(x.news.tasks) < maxUpdates {
 			if x.news.tasks == nil {
 				x.news.tasks = make(map[string]struct{})
 			}
-			x.news.tasks[t.ID] = struct{}{}
+			x.news.tasks[id] = struct{}{}
 			x.tell()
 		}
 	}
@@ -56,8 +70,8 @@ func (s *session) tellTask(id string) {
 
 // ownerOfTasks is whose tasks a legacy client of the session makes.
 func (s *session) ownerOfTasks() string {
-	if s.principal.ID != "" {
-		return principalOwner(s.principal)
+	if s.behalf.principal.ID != "" {
+		return principalOwner(s.behalf.principal)
 	}
 	return s.taskOwner
 }

@@ -19,6 +19,7 @@ type tool struct {
 	entry
 	def     mcp.Tool
 	support taskSupport
+	headers []mcp.HeaderParam // arguments that come in HTTP headers as well
 	invoke  func(c *Call, args, dst []byte) ([]byte, error)
 }
 
@@ -161,7 +162,8 @@ func (s *Server) add(def mcp.Tool, invoke func(c *Call, args, dst []byte) ([]byt
 	if err := errors.Join(mcp.CheckMeta(def.Meta), checkExtra(def.Extra)); err != nil {
 		return toolError(def.Name, err)
 	}
-	if _, err := mcp.HeaderParams(def.InputSchema); err != nil {
+	headers, err := mcp.HeaderParams(def.InputSchema)
+	if err != nil {
 		return toolError(def.Name, fmt.Errorf("input schema: %w", err))
 	}
 	def = clone(def)
@@ -172,7 +174,7 @@ func (s *Server) add(def mcp.Tool, invoke func(c *Call, args, dst []byte) ([]byt
 	case support != taskForbidden && s.tasks == nil:
 		return toolError(def.Name, errNoTasks)
 	}
-	if err := s.tools.add(&tool{entry: entry{key: def.Name}, def: def, support: support, invoke: invoke}); err != nil {
+	if err := s.tools.add(&tool{entry: entry{key: def.Name}, def: def, support: support, headers: headers, invoke: invoke}); err != nil {
 		return err
 	}
 	s.announce(toolsChanged)

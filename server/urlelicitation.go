@@ -30,6 +30,11 @@ func (s *session) elicited(id string) {
 // revision without such ids (all but 2025-11-25), of more than 256 questions ago. It does not wait for anybody.
 // (https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#completion-notifications-for-url-mode-elicitation)
 func (s *Server) ElicitationComplete(id string) {
+	s.elicitationCompleteHere(id)
+	s.relay.publish(Event{Kind: ElicitationDone, Name: id})
+}
+
+func (s *Server) elicitationCompleteHere(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for x := range s.sessions {

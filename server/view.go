@@ -39,6 +39,16 @@ func (s *Server) hides(v *View, uri string) (hidden bool) {
 // another View than before. Without it clients learn of that only when they ask again. What was encoded for views that are gone is dropped. Clients go on
 // hearing of updates, by the URI alone, of resources that they watch already.
 func (s *Server) ListsChanged(principals ...string) {
+	s.listsChangedHere(principals)
+	if len(principals) == 0 {
+		s.relay.publish(Event{Kind: ViewChanged})
+	}
+	for _, id := range principals {
+		s.relay.publish(Event{Kind: ViewChanged, Name: id})
+	}
+}
+
+func (s *Server) listsChangedHere(principals []string) {
 	s.tools.forget()
 	s.resources.forget()
 	s.templates.forget()
@@ -52,7 +62,7 @@ func (s *Server) ListsChanged(principals ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for x := range s.sessions {
-		if len(principals) == 0 || slices.Contains(principals, x.principal.ID) {
+		if len(principals) == 0 || slices.Contains(principals, x.behalf.principal.ID) {
 			x.news.changed |= all
 			x.tell()
 		}

@@ -8,6 +8,7 @@ type Features struct {
 	Modern   bool // metadata in each request instead of a handshake; results carry resultType
 
 	Batches     bool // arrays of messages
+	Polling     bool // an HTTP stream begins with an event that only has an id, and may be closed before its result
 	NullErrorID bool // an error that belongs to no readable id has "id":null; else none
 
 	Completions     bool // a capability for completion, which there is without it before
@@ -31,6 +32,7 @@ var features = func() [6]Features {
 			Revision:        r,
 			Modern:          r.Modern(),
 			Batches:         r == mcp.Revision20250326,
+			Polling:         r == mcp.Revision20251125,
 			NullErrorID:     r <= mcp.Revision20250618,
 			Completions:     r >= mcp.Revision20250326,
 			ProgressMessage: r >= mcp.Revision20250326,

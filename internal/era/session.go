@@ -81,13 +81,22 @@ type Exchange struct {
 func (s *Session) Open(r *jsonrpc.Request) (Exchange, error) {
 	meta, err := s.metaOf(r)
 	if err != nil {
-		return Exchange{}, err
+		return Exchange{}, &FormError{err}
 	}
 	if s.isModern(meta, r.Method) {
 		return s.openModern(r, meta)
 	}
 	return s.openLegacy(r, meta)
 }
+
+// A FormError is what Open returns for a request that lacks what every request must have. Carriers that tell errors apart, as HTTP does by its status, want
+// to know it from those that say the same of what is particular to a method.
+type FormError struct{ err error }
+
+func (e *FormError) Error() string { return e.err.Error() }
+
+// Unwrap returns the *[jsonrpc.Error] to answer with.
+func (e *FormError) Unwrap() error { return e.err }
 
 // OpenNotification puts a notification into canonical form. It is of no revision if it names none and there was no handshake. Nobody is told of the error.
 func (s *Session) OpenNotification(r *jsonrpc.Request) (Exchange, error) {
@@ -161,7 +170,7 @@ func (s *Session) openModern(r *jsonrpc.Request, meta *Meta) (Exchange, error) {
 		return Exchange{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
 	}
 	if problem := meta.checkModern(s.modern); problem != "" {
-		return Exchange{}, invalidParams(problem)
+		return Exchange{}, &FormError{invalidParams(problem)}
 	}
 	if r.InBatch() {
 		return Exchange{}, invalidRequest("revision %s has no batches", revision)

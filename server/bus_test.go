@@ -1,0 +1,449 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+// busServer returns a server on a bus, with one of everything. It is closed in the end.
+func busServer(t *testing.T, bus server.Bus, change func(*server.Options)) *server.Server {
+	t.Helper()
+	o := &server.Options{Bus: bus}
+	if change != nil {
+		change(o)
+	}
+	srv := server.New("node", "1", o)
+	must(t,
+		server.AddTool(srv, "t", "", func(context.Context, struct{}) (string, error) { return "", nil }),
+		server.AddResource(srv, mcp.Resource{URI: "lib://a", Name: "a"}, server.Static("")),
+		server.AddPrompt(srv, mcp.Prompt{Name: "p"}, func(context.Context, struct{}) (string, error) { return "", nil }),
+		server.AddTool(srv, "pay", "", func(context.Context, struct{}) (string, error) {
+			return "", mcp.URLElicitationRequired(mcp.ElicitRequestParams{Message: "Pay", URL: "https://example.com/pay", ElicitationID: "e1"})
+		}))
+	t.Cleanup(func() {
+		if err := srv.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return srv
+}
+
+const listenAll = `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["lib://a"]}}`
+
+// TestBus: what is announced at one server is heard once by the clients of each.
+func TestBus(t *testing.T) {
+	noTool := func(context.Context, struct{}) (string, error) { return "", nil }
+	for what, tt := range map[string]struct {
+		do   func(srv *server.Server) error
+		want []string
+	}{
+		"a tool":   {func(srv *server.Server) error { return server.AddTool(srv, "new", "", noTool) }, []string{"tools/list_changed"}},
+		"no tool":  {func(srv *server.Server) error { srv.RemoveTools("t"); return nil }, []string{"tools/list_changed"}},
+		"a prompt": {func(srv *server.Server) error { return server.AddPrompt(srv, mcp.Prompt{Name: "new"}, noTool) }, []string{"prompts/list_changed"}},
+		"a resource": {func(srv *server.Server) error {
+			return server.AddResource(srv, mcp.Resource{URI: "lib://n", Name: "n"}, server.Static(""))
+		}, []string{"resources/list_changed"}},
+		"a template": {func(srv *server.Server) error {
+			return server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "n://{x}", Name: "n"}, noTemplate)
+		}, []string{"resources/list_changed"}},
+		"an update":               {func(srv *server.Server) error { srv.ResourceUpdated("lib://a"); return nil }, []string{"resources/updated lib://a"}},
+		"an update of a part":     {func(srv *server.Server) error { srv.ResourceUpdated("lib://a/b"); return nil }, []string{"resources/updated lib://a/b"}},
+		"an update of no concern": {func(srv *server.Server) error { srv.ResourceUpdated("lib://b"); return nil }, nil},
+		"other views": {func(srv *server.Server) error { srv.ListsChanged(); return nil },
+			[]string{"prompts/list_changed", "resources/list_changed", "tools/list_changed"}},
+		"another view of this user": {func(srv *server.Server) error { srv.ListsChanged("nobody", "u"); return nil },
+			[]string{"prompts/list_changed", "resources/list_changed", "tools/list_changed"}},
+		"another view of others": {func(srv *server.Server) error { srv.ListsChanged("nobody"); return nil }, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			bus := &recordingBus{publish: func(context.Context) error { elapse(time.Second); return nil }} // late, so that nothing is heard as one
+			as := server.WithPrincipal(context.Background(), &server.Principal{ID: "u"})
+			here, there := busServer(t, bus, nil), busServer(t, bus, nil)
+			var clients []*client
+			for _, srv := range []*server.Server{here, there} {
+				listener, legacy := connectIn(as, t, srv, modern), connectIn(as, t, srv, "2025-11-25")
+				listener.listen(t.Context(), listenAll)
+				legacy.must("resources/subscribe", `{"uri":"lib://a"}`)
+				clients = append(clients, listener, legacy)
+			}
+			for _, c := range clients {
+				c.takeNotes()
+			}
+			must(t, tt.do(here))
+			elapse(time.Minute)
+			synctest.Wait()
+			for i, c := range clients {
+				if diff := cmp.Diff(tt.want, c.heard()); diff != "" {
+					t.Errorf("%s, client %d (-want +got):\n%s", what, i, diff)
+				}
+			}
+		})
+	}
+}
+
+// heard returns what the client was notified of, in short.
+func (c *client) heard() (all []string) {
+	for _, note := range c.takeNotes() {
+		method, params, _ := strings.Cut(strings.TrimPrefix(note, "notifications/"), " ")
+		var p struct{ URI, ElicitationID, TaskID string }
+		_ = json.Unmarshal([]byte(params), &p)
+		all = append(all, strings.TrimSpace(method+" "+p.URI+p.ElicitationID+p.TaskID))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestBusElicitation: the page that tells that the user is done may be served by any server.
+func TestBusElicitation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := new(server.MemoryBus)
+		here, there := busServer(t, bus, nil), busServer(t, bus, nil)
+		connect(t, here, modern)
+		c := connect(t, there, modern)
+		c.revision = "2025-11-25"
+		c.must("initialize", `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"url":{}}},"clientInfo":{"name":"x","version":"1"}}`)
+		must(t, c.conn.Notify(t.Context(), "notifications/initialized", nil))
+		if _, err := c.tool("pay", "{}"); code(err) != mcp.CodeURLElicitationRequired {
+			t.Fatalf("got %v", err)
+		}
+		for range 2 {
+			here.ElicitationComplete("e0")
+			here.ElicitationComplete("e1")
+			synctest.Wait()
+		}
+		if diff := cmp.Diff([]string{"elicitation/complete e1"}, c.heard()); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
+}
+
+// TestBusTasks: a task that runs at one server is told of at the other, to its owner alone, and to those who name it.
+func TestBusTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var bus recordingBus
+		store := server.NewTaskStore()
+		tasks := func(o *server.Options) { o.Tasks = &server.TaskOptions{Store: store} }
+		here, there := busServer(t, &bus, tasks), busServer(t, &bus, tasks)
+		for _, srv := range []*server.Server{here, there} {
+			addTaskTool(t, srv, "work", func(ctx context.Context, _ *server.Call) (string, error) { elapse(time.Second); return "", nil })
+		}
+		owner := dialTasks(t, there, coreTasks, "u")
+		other := dialTasks(t, there, coreTasks, "v")
+		named := dialTasks(t, there, modern, "u")
+		core := dialTasks(t, here, coreTasks, "u").start("work", "").TaskID
+		extension := dialTasks(t, here, modern, "u").start("work", "").TaskID
+		nobodys := dialTasks(t, here, coreTasks, "").start("work", "").TaskID // whose session nobody else can have
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go named.conn.Call(ctx, "subscriptions/listen", []byte(`{`+extensionMeta+`,"notifications":{"taskIds":["`+extension+`"]}}`))
+		elapse(2 * time.Second)
+		synctest.Wait()
+		for who, tt := range map[string]struct {
+			c    *taskClient
+			want string
+		}{"owner": {owner, core}, "other": {other, ""}, "named": {named, extension}} {
+			notes := strings.Join(tt.c.takeNotes(), "\n")
+			if tt.want != "" && (!strings.Contains(notes, tt.want) || !strings.Contains(notes, `"completed"`)) {
+				t.Errorf("%s: got %s", who, notes)
+			}
+			for _, id := range []string{core, extension, nobodys} {
+				if id != tt.want && strings.Contains(notes, id) {
+					t.Errorf("%s heard of another task: %s", who, notes)
+				}
+			}
+		}
+		for _, e := range bus.events() {
+			if e.Name == nobodys {
+				t.Errorf("published: %+v", e)
+			}
+		}
+	})
+}
+
+// A recordingBus is a MemoryBus that remembers what was published, and can do less well.
+type recordingBus struct {
+	server.MemoryBus
+	publish   func(ctx context.Context) error // instead, if it is not nil and does not return nil
+	subscribe func(attempt int) error         // before, and fails if this does
+	attempts  atomic.Int32
+
+	mu  sync.Mutex
+	all []server.Event
+}
+
+func (b *recordingBus) Publish(ctx context.Context, e server.Event) error {
+	b.mu.Lock()
+	b.all = append(b.all, e)
+	b.mu.Unlock()
+	if b.publish != nil {
+		if err := b.publish(ctx); err != nil {
+			return err
+		}
+	}
+	return b.MemoryBus.Publish(ctx, e)
+}
+
+func (b *recordingBus) Subscribe(ctx context.Context, deliver func(server.Event)) error {
+	if n := b.attempts.Add(1); b.subscribe != nil {
+		if err := b.subscribe(int(n)); err != nil {
+			return err
+		}
+	}
+	return b.MemoryBus.Subscribe(ctx, deliver)
+}
+
+func (b *recordingBus) events() []server.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.all)
+}
+
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestSlowBus: nobody waits for a bus that is slow, what happens again is published once, and what waits is bounded.
+func TestSlowBus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		bus := &recordingBus{publish: hang}
+		srv := busServer(t, bus, func(o *server.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		connect(t, srv, modern)
+		synctest.Wait()
+		srv.ResourceUpdated("lib://first")
+		synctest.Wait() // the goroutine has it
+		srv.ResourceUpdated("lib://" + strings.Repeat("x", 8<<10))
+		began := time.Now()
+		for i := range 10_000 {
+			srv.ResourceUpdated("lib://a")
+			srv.ResourceUpdated(fmt.Sprint("lib://", i))
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("waited %v", d)
+		}
+		elapse(24 * time.Hour)
+		synctest.Wait()
+		if n := len(bus.events()); n != 1+4096 {
+			t.Errorf("%d events were published", n)
+		}
+		if slices.ContainsFunc(bus.events(), func(e server.Event) bool { return len(e.Name) > 8<<10 }) {
+			t.Error("a long name was published")
+		}
+		for _, want := range []string{"deadline exceeded", "kind=resource", "they name too much\" number=5906"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log lacks %q", want)
+			}
+		}
+		if n := strings.Count(log.String(), "\n"); n > 10 {
+			t.Errorf("%d lines in the log", n)
+		}
+	})
+}
+
+// TestBusFails: a bus that fails or panics loses what it was given, and nothing else; a subscription that ends is made again.
+func TestBusFails(t *testing.T) {
+	for _, fail := range []func() error{
+		func() error { return errors.New("bus is down") },
+		func() error { panic("bus is down") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			down := true
+			bus := &recordingBus{
+				publish: func(context.Context) error {
+					if down {
+						return fail()
+					}
+					return nil
+				},
+				subscribe: func(attempt int) error {
+					if attempt < 10 {
+						return fail()
+					}
+					return nil
+				},
+			}
+			logged := func(o *server.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+			here, there := busServer(t, bus, nil), busServer(t, bus, logged)
+			connect(t, here, modern)
+			c := connect(t, there, modern)
+			c.listen(t.Context(), listenAll)
+			elapse(5 * time.Minute)
+			if n := bus.attempts.Load(); n < 10 || n > 12 {
+				t.Errorf("subscribed %d times", n)
+			}
+			c.takeNotes()
+			there.ResourceUpdated("lib://b")
+			here.ResourceUpdated("lib://a")
+			synctest.Wait()
+			if got := c.heard(); got != nil {
+				t.Errorf("got %q", got)
+			}
+			down = false
+			here.ResourceUpdated("lib://a")
+			synctest.Wait()
+			if diff := cmp.Diff([]string{"resources/updated lib://a"}, c.heard()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			for _, want := range []string{"subscribing again", "event not published", "bus is down"} {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("the log lacks %q:\n%s", want, &log)
+				}
+			}
+		})
+	}
+}
+
+// TestBusResubscribes: the longer a bus is away, the less often it is tried.
+func TestBusResubscribes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var waits []time.Duration
+		last := time.Now()
+		bus := &recordingBus{subscribe: func(attempt int) error {
+			waits = append(waits, time.Since(last))
+			if attempt == 12 {
+				elapse(time.Hour)
+			}
+			last = time.Now()
+			return errors.New("bus is down")
+		}}
+		srv := busServer(t, bus, nil)
+		connect(t, srv, modern)
+		elapse(90 * time.Minute)
+		synctest.Wait()
+		var want []time.Duration
+		for _, ms := range []int{0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000, 100, 200, 400} {
+			want = append(want, time.Duration(ms)*time.Millisecond)
+		}
+		if diff := cmp.Diff(want, waits[:len(want)]); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
+}
+
+// TestBusBeginAndEnd: nothing is published before the server serves, nor after it is closed; what waits then is, if there is time.
+func TestBusBeginAndEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := make(chan struct{})
+		bus := &recordingBus{publish: func(context.Context) error { <-slow; return nil }}
+		srv := busServer(t, bus, nil)
+		srv.ResourceUpdated("lib://early")
+		if n := bus.attempts.Load(); n != 0 {
+			t.Errorf("subscribed %d times before there is anybody to tell", n)
+		}
+		c := connect(t, srv, modern)
+		synctest.Wait()
+		for i := range 3 {
+			srv.ResourceUpdated(fmt.Sprint("lib://", i))
+		}
+		closed := make(chan error)
+		go func() { closed <- srv.Close(context.Background()) }()
+		synctest.Wait()
+		srv.ResourceUpdated("lib://late")
+		close(slow)
+		must(t, <-closed)
+		connect(t, srv, modern)
+		synctest.Wait()
+		srv.ResourceUpdated("lib://later")
+		must(t, c.conn.Notify(t.Context(), "notifications/x", nil)) // connections go on
+		synctest.Wait()
+		var names []string
+		for _, e := range bus.events() {
+			names = append(names, e.Name)
+		}
+		slices.Sort(names)
+		if diff := cmp.Diff([]string{"lib://0", "lib://1", "lib://2"}, names); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		if n := bus.attempts.Load(); n != 1 {
+			t.Errorf("subscribed %d times", n)
+		}
+	})
+}
+
+// TestBusHangs: a bus that does not return is left behind.
+func TestBusHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		released := make(chan struct{})
+		bus := &recordingBus{publish: func(context.Context) error { <-released; return nil }}
+		srv := busServer(t, bus, nil)
+		connect(t, srv, modern)
+		synctest.Wait()
+		srv.ResourceUpdated("lib://a")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := srv.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		began := time.Now()
+		if err := srv.Close(context.Background()); err == nil || !strings.Contains(err.Error(), "does not return") {
+			t.Errorf("got %v", err)
+		}
+		if d := time.Since(began); d != 10*time.Second {
+			t.Errorf("took %v", d)
+		}
+		close(released)
+	})
+}
+
+// TestBusStrangers: events that this server cannot make sense of, or that say what its clients must not hear, are passed over.
+func TestBusStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := new(server.MemoryBus)
+		srv := server.New("empty", "1", &server.Options{Bus: bus})
+		defer srv.Close(context.Background())
+		as := server.WithPrincipal(context.Background(), &server.Principal{ID: "u"})
+		c := connectIn(as, t, srv, "2025-11-25")
+		c.revision = modern
+		c.listen(t.Context(), listenAll)
+		c.takeNotes()
+		for _, kind := range []server.EventKind{server.ToolsListChanged, server.ResourcesListChanged, server.PromptsListChanged, server.ViewChanged,
+			server.ResourceUpdated, server.TaskUpdated, server.ElicitationDone, "", "telepathy"} {
+			must(t, bus.Publish(t.Context(), server.Event{From: "x", Kind: kind, Name: "lib://a", Owner: "principal u"}))
+		}
+		synctest.Wait()
+		if got := c.heard(); got != nil {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestEventJSON: servers of different versions understand each other.
+func TestEventJSON(t *testing.T) {
+	e := server.Event{From: "f", Kind: server.TaskUpdated, Name: "n", Owner: "o"}
+	text, err := json.Marshal(e)
+	must(t, err)
+	if want := `{"from":"f","kind":"task","name":"n","owner":"o"}`; string(text) != want {
+		t.Errorf("got %s, want %s", text, want)
+	}
+	var back server.Event
+	must(t, json.Unmarshal([]byte(`{"later":1,`+string(text[1:])), &back))
+	if back != e {
+		t.Errorf("got %+v", back)
+	}
+}
+
+// BenchmarkNoBus is what Options.Bus costs those who have none.
+func BenchmarkNoBus(b *testing.B) {
+	srv := server.New("x", "1", nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		srv.ResourceUpdated("lib://a")
+	}
+}

@@ -1,0 +1,81 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"sync"
+
+	mcpclient "mcpwire/client"
+	"mcpwire/mcp"
+	"mcpwire/mcptest"
+	"mcpwire/server"
+)
+
+// Two servers stand behind a load balancer. A client that listens at one of them hears what happens at the other.
+func ExampleBus() {
+	bus := &hub{ready: make(chan struct{}), subs: make(map[*func(server.Event)]bool)}
+	nodes := make([]*server.Server, 2)
+	for i := range nodes {
+		nodes[i] = server.New("library", "1.0.0", &server.Options{Bus: bus})
+		defer nodes[i].Close(context.Background())
+		err := server.AddResource(nodes[i], mcp.Resource{URI: "lib://shelf", Name: "shelf"}, server.Static("Emma"))
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	ctx := context.Background()
+	var clients []*mcpclient.Client
+	for _, node := range nodes {
+		near, far := mcptest.Pipe()
+		go node.Serve(ctx, far)
+		c, err := mcpclient.Dial(ctx, mcpclient.Over(near), nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer c.Close()
+		<-bus.ready // in reality nobody waits for that
+		clients = append(clients, c)
+	}
+	sub, err := clients[0].Listen(ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{"lib://shelf"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	nodes[1].ResourceUpdated("lib://shelf")
+	for e := range sub.Events(ctx) {
+		fmt.Println(e.Kind, e.URI)
+		break
+	}
+	// Output: resource updated lib://shelf
+}
+
+// A hub is a Bus that is as simple as can be: one of a message broker's differs in what takes an event, as JSON, from one process to another.
+type hub struct {
+	ready chan struct{}
+
+	mu   sync.Mutex
+	subs map[*func(server.Event)]bool
+}
+
+// Publish implements server.Bus.
+func (h *hub) Publish(_ context.Context, e server.Event) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for deliver := range h.subs {
+		(*deliver)(e)
+	}
+	return nil
+}
+
+// Subscribe implements server.Bus.
+func (h *hub) Subscribe(ctx context.Context, deliver func(server.Event)) error {
+	h.mu.Lock()
+	h.subs[&deliver] = true
+	h.mu.Unlock()
+	h.ready <- struct{}{}
+	<-ctx.Done()
+	h.mu.Lock()
+	delete(h.subs, &deliver)
+	h.mu.Unlock()
+	return ctx.Err()
+}
