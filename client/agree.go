@@ -22,6 +22,7 @@ type agreement struct {
 	modern, legacy mcp.Revision // to try next; RevisionNone if that era is not wanted
 	discovers      int          // requests sent so far
 	handshakes     int
+	losses         int   // of them that their carrier could not bring to an answer
 	probed         *link // the connection that the probe went to
 	silent         bool  // it had no answer: perhaps the server was only slow
 	upset          error // what became of the handshake on that connection
@@ -120,6 +121,10 @@ func (a *agreement) discover(ctx context.Context) (step, error) {
 		}
 		return nil, err
 	}
+	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && !isLegacySign(e) {
+		a.discovers--
+		return a.repeat(ctx, a.discover, e, err)
+	}
 	return a.fallBack(err)
 }
 
@@ -176,6 +181,7 @@ func (a *agreement) handshake(ctx context.Context) (step, error) {
 	a.l.accepts.Store(&accepts)
 	result, err := a.l.ask(ctx, mcp.MethodInitialize, a.c.offer.AppendInitialize(nil, f, capabilities), a.c.opts.HandshakeTimeout)
 	e, answered := errors.AsType[*jsonrpc.Error](err)
+	lost, miscarried := errors.AsType[*jsonrpc.CallError](err)
 	switch {
 	case err == nil:
 		return nil, a.settleLegacy(ctx, result)
@@ -183,6 +189,12 @@ func (a *agreement) handshake(ctx context.Context) (step, error) {
 		return nil, err
 	case answered:
 		return a.refused(e, err)
+	case miscarried && lost.Fate == jsonrpc.FateRefused && a.silent && a.modern != mcp.RevisionNone && a.refusal == nil:
+		a.refusal = err // it was only slow to answer the probe
+		return a.discover, nil
+	case miscarried:
+		a.handshakes--
+		return a.repeat(ctx, a.handshake, lost, err)
 	case a.probed == a.l:
 		a.c.log.Debug("server did not get over the probe: again, without", "error", err)
 		a.upset = err
@@ -209,6 +221,8 @@ func (a *agreement) refused(e *jsonrpc.Error, err error) (step, error) {
 	case a.modern != mcp.RevisionNone && (a.discovers == 0 || a.silent):
 		a.refusal = err
 		return a.discover, nil
+	case a.modern == mcp.RevisionNone && era.IsModernError(e): // only a modern server says so
+		return nil, &IncompatibleError{Client: a.c.opts.Revisions, Err: err}
 	}
 	return nil, err
 }

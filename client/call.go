@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 )
 
 // Call sends a request of any method. params is nil, a [json.RawMessage], something with an AppendJSON method as package mcp's types have, or what
@@ -59,7 +60,7 @@ func (c *Client) notify(ctx context.Context, method string, text []byte) error {
 		case err != nil:
 			return fmt.Errorf("notify %s: %w", method, err)
 		case l != nil:
-			err := l.conn.Notify(ctx, method, text)
+			err := l.conn.Notify(ctx, method, l.terms.Load().notice(text))
 			if !isLost(err) {
 				return err
 			}
@@ -72,6 +73,23 @@ func (c *Client) notify(ctx context.Context, method string, text []byte) error {
 			return fmt.Errorf("notify %s: not connected: %w", method, context.Cause(ctx))
 		}
 	}
+}
+
+// notice returns the params of a notification with what the terms want in its _meta.
+func (t *terms) notice(text []byte) []byte {
+	rest, own := splitMeta(text)
+	if !t.Modern || bytes.Contains(own, []byte(mcp.MetaProtocolVersion)) {
+		return text
+	}
+	dst := append([]byte{'{'}, t.meta...)
+	if members := inside(own); len(members) > 0 {
+		dst = append(append(dst, ','), members...)
+	}
+	dst = append(dst, '}')
+	if members := inside(rest); len(members) > 0 {
+		dst = append(append(dst, ','), members...)
+	}
+	return append(dst, '}')
 }
 
 // encode returns the JSON text of params, which is an object, or nil.

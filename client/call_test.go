@@ -392,14 +392,18 @@ func TestNotifications(t *testing.T) {
 		defer mu.Unlock()
 		seen = append(seen, method+" "+string(params))
 	}}
-	everyRevision(t, opts, func(s *script, _ mcp.Revision) {
+	everyRevision(t, opts, func(s *script, r mcp.Revision) {
 		m := s.expect("m")
 		for i := range 3 {
 			s.send(`{"jsonrpc":"2.0","method":"a","params":{"n":%d}}`, i)
 			s.send(`{"jsonrpc":"2.0","method":"b"}`)
 		}
 		s.answer(m, "{}")
-		if n := s.expect("notifications/x"); n.ID != nil || string(n.Params) != `{"y":1}` {
+		want := `{"y":1}`
+		if r.Modern() {
+			want = `{"_meta":{` + strings.Replace(ourMeta, `{"name":"me","version":"1"}`, `{"name":"mcpwire","version":"0"}`, 1) + `},"y":1}`
+		}
+		if n := s.expect("notifications/x"); n.ID != nil || string(n.Params) != want {
 			s.fail("got %s", n.line)
 		}
 		s.expectEnd()

@@ -33,6 +33,9 @@
 // without harm: lists, reads, and calls that [WithRetry] or the tool's annotations vouch for (see [Options.IgnoreHints]). Nothing else is ever sent twice.
 // When there can be no other connection, the Client ends: see [Client.Done] and [ReconnectPolicy].
 //
+// Over HTTP a call can be lost by itself, with a *[jsonrpc.CallError], while the connection goes on. One that was certainly not carried out is sent again,
+// within [RetryPolicy], whatever it is; for others the rule above holds.
+//
 // # Servers that mean no good
 //
 // What a server can make a client wait for, keep in memory or do again is bounded, and all that it says is checked before it is used. Its texts are not:
@@ -47,6 +50,6 @@
 // # Errors
 //
 // An error wraps a *[jsonrpc.Error] if and only if the server answered one, see [IsPeer]. Others are a *[TimeoutError], a *[ProtocolError], an
-// *[InputError], the context's error, or wrap [jsonrpc.ErrClosed]. A tool that failed is none of these but a *[ToolError], and a result that is not what the
+// *[InputError], a *[jsonrpc.CallError], which says what its carrier could not do for a call, the context's error, or wrap [jsonrpc.ErrClosed]. A tool that failed is none of these but a *[ToolError], and a result that is not what the
 // tool's output schema promises an *[OutputError].
 package client

@@ -29,6 +29,8 @@ type exchange struct {
 
 	attempts int    // after losses of the connection, with the first
 	adopted  int    // revisions that the server wanted instead
+	renewed  int    // sessions that the server has ended meanwhile
+	relisted bool   // the tools have been listed anew, since the headers of a call were not those that the server wants
 	watch    *watch // nil if no callback wants anything
 }
 
@@ -40,7 +42,7 @@ func (c *Client) begin(r *request) *exchange {
 	if x == nil {
 		x = &exchange{c: c}
 	}
-	x.r, x.attempts, x.adopted = *r, 1, 0
+	x.r, x.attempts, x.adopted, x.renewed, x.relisted = *r, 1, 0, 0, false
 	x.idle = choose(r.opts.timeout, c.opts.CallTimeout)
 	if x.max = choose(r.opts.maxTimeout, c.opts.MaxCallTimeout); x.max > 0 {
 		x.limit = time.Now().Add(x.max)

@@ -10,7 +10,7 @@ import (
 // features is what a Client knows and does beyond sending requests. The zero value is ready; prepare makes what needs the Client.
 type features struct {
 	prepared sync.Once
-	cache    *Cache // of this client alone; nil keeps nothing
+	cache    atomic.Pointer[Cache] // of this client alone; nil keeps nothing
 	tools    toolBook
 	outputs  sync.Map // by reflect.Type: its *schema.Typed, for results
 	subs     subscriptions
@@ -25,7 +25,7 @@ type features struct {
 func (c *Client) prepare() {
 	c.prepared.Do(func() {
 		if c.opts.CacheBytes >= 0 {
-			c.cache = NewCache(c.opts.CacheBytes)
+			c.cache.Store(NewCache(c.opts.CacheBytes)) // the reader may look at it just now
 		}
 		for method, kind := range notifiedKinds {
 			c.onNotify(method, func(params []byte) { c.noticed(kind, params) })
@@ -75,8 +75,8 @@ func (c *Client) ForgetCached() {
 
 func (c *Client) forget() {
 	c.tools.forget()
-	if c.cache != nil {
-		c.cache.clear()
+	if cache := c.cache.Load(); cache != nil {
+		cache.clear()
 	}
 }
 
@@ -104,7 +104,7 @@ func (c *Client) stale(e Event) {
 // caches returns those that the client uses, its own first.
 func (c *Client) caches() []*Cache {
 	var all []*Cache
-	for _, cache := range []*Cache{c.cache, c.opts.Cache} {
+	for _, cache := range []*Cache{c.cache.Load(), c.opts.Cache} {
 		if cache != nil {
 			all = append(all, cache)
 		}

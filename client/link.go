@@ -52,6 +52,7 @@ func (c *Client) open(ctx context.Context) (*link, error) {
 		DrainTimeout: drainTimeout,
 		IDs:          &c.ids,
 		Logger:       c.log,
+		OnGap:        c.mayHaveMissed,
 		Trace:        c.opts.Trace,
 	})
 	c.wg.Go(func() { l.conn.Run(context.Background()) })

@@ -178,7 +178,7 @@ func (s *Subscription) run(ctx context.Context) error {
 			return nil
 		}
 		_, wrong := errors.AsType[*ProtocolError](err)
-		if wrong || IsPeer(err) || !s.established() {
+		if wrong || IsPeer(err) || isRefused(err) || !s.established() {
 			return err
 		}
 		if errors.Is(err, errLegacyLost) || time.Since(began) > maxRelisten {

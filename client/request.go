@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
@@ -94,10 +95,15 @@ func (x *exchange) failed(ctx context.Context, l *link, t *terms, sent bool, err
 		switch {
 		case t.Modern && e.Code == mcp.CodeUnsupportedProtocolVersion:
 			return x.adopt(l, t, e, err)
+		case t.Modern && e.Code == mcp.CodeHeaderMismatch && x.r.method == mcp.MethodToolsCall && !x.relisted:
+			return x.relist(ctx)
 		case !t.confirmed.Load() && !era.IsModernError(e):
 			return x.doubt(ctx, l, t, err)
 		}
 		return err
+	}
+	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && !errors.Is(err, jsonrpc.ErrMalformed) {
+		return x.miscarried(ctx, l, t, e, err)
 	}
 	if errors.Is(err, jsonrpc.ErrMalformed) {
 		return &ProtocolError{Method: x.r.method, Reason: "the response is no JSON-RPC response", Err: err}
@@ -173,10 +179,13 @@ func (x *exchange) mayRepeat() bool {
 
 // pause waits before the request is sent again, longer each time.
 func (x *exchange) pause(ctx context.Context, failures int) error {
-	p := &x.c.opts.Retry
+	return x.pauseFor(ctx, x.c.opts.Retry.after(failures))
+}
+
+func (x *exchange) pauseFor(ctx context.Context, d time.Duration) error {
 	ctx, cancel := x.bounded(ctx)
 	defer cancel()
-	if !pause(ctx, backoff(p.MinBackoff, p.MaxBackoff, failures)) {
+	if !pause(ctx, d) {
 		return x.interrupted(ctx)
 	}
 	return nil

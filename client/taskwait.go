@@ -85,7 +85,11 @@ func (t *Task) follow(ctx context.Context) (result []byte, err error, ended bool
 			}
 		case mcp.TaskStatusInputRequired:
 			if !t.c.Modern() {
-				return t.fetchResult(ctx)
+				result, err, ended := t.fetchResult(ctx)
+				if ended {
+					t.get(ctx) // what has become of it; the result stands if that cannot be told
+				}
+				return result, err, ended
 			}
 			if err := t.answer(ctx, member(raw, "inputRequests")); err != nil {
 				return nil, err, false

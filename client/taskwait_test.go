@@ -27,7 +27,7 @@ func TestCallToolWaitsForTask(t *testing.T) {
 		{modernDate, []string{"working", "working", `completed ,"result":` + done}, []string{"get", "get", "get"}},
 		{modernDate, []string{`completed ,"result":` + done}, []string{"get"}},
 		{legacyDate, []string{"working", "working", "completed"}, []string{"get", "get", "get", "result"}},
-		{legacyDate, []string{"input_required", "completed"}, []string{"get", "result"}},
+		{legacyDate, []string{"input_required", "completed"}, []string{"get", "result", "get"}}, // the last tells what has become of it
 	} {
 		t.Run(tt.revision+" "+strings.Join(tt.states, " "), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
