@@ -1,0 +1,220 @@
+package auth_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/auth"
+)
+
+// refreshing returns a world with refresh tokens.
+func refreshing(t *testing.T) *world {
+	w := newWorld(t)
+	w.as[worldAS].refresh = true
+	return w
+}
+
+// lastForm returns the last form that the token endpoint got.
+func (s *worldIssuer) lastForm() url.Values {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[len(s.asked)-1]
+}
+
+// Spec: C131 C159 C160
+func TestRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := refreshing(t)
+		rt := w.transport(nil)
+		mustPost(t, rt)
+		<-time.After(time.Hour - 31*time.Second)
+		mustPost(t, rt)
+		if got := w.count("/token"); got != 1 {
+			t.Errorf("refreshed too early: %d token requests", got)
+		}
+		<-time.After(time.Second)
+		// Whatever the metadata says by now, the refresh token goes to where it is from.
+		w.as[worldAS].document()["token_endpoint"] = "https://evil.example.com/token"
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() { mustPost(t, rt) })
+		}
+		wg.Wait()
+		form := w.as[worldAS].lastForm()
+		if w.count("/token") != 2 || form.Get("grant_type") != "refresh_token" || form.Get("resource") != worldServer {
+			t.Errorf("got %d token requests, the last %v", w.count("/token"), form)
+		}
+		if w.count("/authorize") != 1 || w.count("evil.example.com/token") != 0 {
+			t.Errorf("got %v", w.requests())
+		}
+	})
+}
+
+// TestRefreshAtUnauthorized holds that a refused token is refreshed before the user is asked.
+func TestRefreshAtUnauthorized(t *testing.T) {
+	w := refreshing(t)
+	rt := w.transport(nil)
+	mustPost(t, rt)
+	w.mu.Lock()
+	clear(w.tokens)
+	w.mu.Unlock()
+	mustPost(t, rt)
+	if w.count("/authorize") != 1 || w.count("/token") != 2 {
+		t.Errorf("got %v", w.requests())
+	}
+}
+
+func TestRefreshFails(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		// code is the error, or "down" for none.
+		code string
+		// wait is how long after the first token the second request is sent.
+		wait time.Duration
+		want error
+		// authorized and, after the failure is over, more requests.
+		authorized, asked int
+	}{
+		{"down, token still good", "down", time.Hour - 20*time.Second, nil, 1, 1},
+		{"down, token expired", "down", 2 * time.Hour, auth.ErrUnreachable, 1, 1},
+		{"grant is void", "invalid_grant", time.Hour - 20*time.Second, nil, 1, 2},
+		{"refused for now", "invalid_request", time.Hour - 20*time.Second, nil, 1, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := refreshing(t)
+				as := w.as[worldAS]
+				rt := w.transport(nil)
+				mustPost(t, rt)
+				<-time.After(tt.wait)
+				as.tokenError = func(url.Values) string { return tt.code }
+				if tt.code == "down" {
+					w.odd[worldAS+"/token"] = func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(503) }
+				}
+				for range 3 {
+					if _, err := post(t.Context(), rt); !errors.Is(err, tt.want) || (err != nil) != (tt.want != nil) {
+						t.Errorf("got %v, want %v", err, tt.want)
+					}
+				}
+				if len(as.authorized) != tt.authorized || len(as.asked) != tt.asked {
+					t.Errorf("got %d authorizations and %d token requests", len(as.authorized), len(as.asked))
+				}
+				// When it is over the old refresh token still works, unless it is void.
+				as.tokenError = nil
+				delete(w.odd, worldAS+"/token")
+				<-time.After(time.Minute)
+				w.mu.Lock()
+				clear(w.tokens)
+				w.mu.Unlock()
+				mustPost(t, rt)
+				if want := tt.code != "invalid_grant"; (as.lastForm().Get("grant_type") == "refresh_token") != want {
+					t.Errorf("got %v in the end", as.lastForm())
+				}
+			})
+		})
+	}
+}
+
+// hookStore calls a function before each Save.
+type hookStore struct {
+	auth.Store
+	save func(auth.Key, *auth.Record) error
+}
+
+func (s *hookStore) Save(ctx context.Context, k auth.Key, r *auth.Record) error {
+	if err := s.save(k, r); err != nil {
+		return err
+	}
+	return s.Store.Save(ctx, k, r)
+}
+
+// TestPersistFirst holds that nothing is sent with a token that is not stored.
+func TestPersistFirst(t *testing.T) {
+	w := refreshing(t)
+	broken := errors.New("disk full")
+	var fail error
+	store := &hookStore{Store: auth.NewMemoryStore()}
+	var sentWithNew bool
+	store.save = func(_ auth.Key, r *auth.Record) error {
+		if r.Tokens != nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, h := range w.sent {
+				sentWithNew = sentWithNew || h.Get("Authorization") == "Bearer "+r.Tokens.Access.Reveal()
+			}
+			return fail
+		}
+		return nil
+	}
+	rt := w.transport(func(o *auth.ClientOptions) { o.Store = store })
+	mustPost(t, rt)
+	w.mu.Lock()
+	clear(w.tokens)
+	w.mu.Unlock()
+	fail = broken
+	for range 2 {
+		if _, err := post(t.Context(), rt); !errors.Is(err, broken) {
+			t.Errorf("got %v", err)
+		}
+	}
+	fail = nil
+	mustPost(t, rt)
+	if sentWithNew || w.count("/authorize") != 1 {
+		t.Errorf("sent before it was stored: %v; requests %v", sentWithNew, w.requests())
+	}
+}
+
+// TestStoreIsShared holds that a second process uses the first one's tokens, and finds those that the first refreshed.
+func TestStoreIsShared(t *testing.T) {
+	w := refreshing(t)
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	process := func() http.RoundTripper {
+		store, err := auth.NewFileStore(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.transport(func(o *auth.ClientOptions) { o.Store = store })
+	}
+	first := process()
+	mustPost(t, first)
+	second := process()
+	mustPost(t, second)
+	w.mu.Lock()
+	clear(w.tokens)
+	w.mu.Unlock()
+	mustPost(t, first)
+	mustPost(t, second)
+	if w.count("/authorize") != 1 || w.count("/token") != 2 {
+		t.Errorf("got %v", w.requests())
+	}
+	stranger := w.transport(func(o *auth.ClientOptions) {
+		store, err := auth.NewFileStore(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Store, o.Account = store, "somebody else"
+	})
+	mustPost(t, stranger)
+	if w.count("/authorize") != 2 {
+		t.Error("another account used the token")
+	}
+}
+
+func TestNobodyToAsk(t *testing.T) {
+	w := refreshing(t)
+	store := auth.NewMemoryStore()
+	quiet := w.transport(func(o *auth.ClientOptions) { o.Store, o.Grant = store, nil })
+	_, err := post(t.Context(), quiet)
+	if !errors.Is(err, auth.ErrConsentRequired) || w.count("/register")+w.count("/authorize") != 0 {
+		t.Errorf("got %v after %v", err, w.requests())
+	}
+	mustPost(t, w.transport(func(o *auth.ClientOptions) { o.Store = store }))
+	mustPost(t, w.transport(func(o *auth.ClientOptions) { o.Store, o.Grant = store, nil }))
+}

@@ -1,0 +1,253 @@
+package auth_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/auth"
+)
+
+// asked returns the scopes of each authorization.
+func (s *worldIssuer) scopesAsked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, q := range s.authorized {
+		out = append(out, q.Get("scope"))
+	}
+	return out
+}
+
+// needHeader makes requests need the scopes in their header.
+func needHeader(r *http.Request) []string { return strings.Fields(r.Header.Get("Need")) }
+
+func postNeeding(ctx context.Context, rt http.RoundTripper, scopes string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, worldServer, strings.NewReader("hello"))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Need", scopes)
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		return 0, err
+	}
+	resp.Body.Close()
+	return resp.StatusCode, nil
+}
+
+// Spec: C138 C139
+func TestScopes(t *testing.T) {
+	for _, tt := range []struct {
+		name                string
+		challenge           string
+		resource, supported []string
+		options             []string
+		noOffline           bool
+		want                string
+	}{
+		{"none", "", nil, nil, nil, false, ""},
+		{"of the challenge", "a b", []string{"c"}, nil, nil, false, "a b"},
+		{"of the metadata", "", []string{"c", "d"}, nil, nil, false, "c d"},
+		{"of the options", "", []string{"c"}, nil, []string{"e"}, false, "e"},
+		{"of the challenge and the options", "a", []string{"c"}, nil, []string{"e", "a"}, false, "a e"},
+		{"offline access", "a", nil, []string{"offline_access"}, nil, false, "a offline_access"},
+		{"offline access unwanted", "a", nil, []string{"offline_access"}, nil, true, "a"},
+		{"offline access alone", "", nil, []string{"offline_access"}, nil, false, ""},
+		{"offline access not there", "", []string{"c", "offline_access"}, []string{"c"}, nil, false, "c"},
+		{"nonsense", `a\"b c`, nil, nil, nil, false, "c"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			if tt.challenge != "" {
+				w.challenge = `Bearer scope="` + tt.challenge + `"`
+			}
+			prm := w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)
+			prm["scopes_supported"] = tt.resource
+			w.as[worldAS].document()["scopes_supported"] = tt.supported
+			mustPost(t, w.transport(func(o *auth.ClientOptions) {
+				o.Scopes = tt.options
+				o.Grant = auth.AuthorizationCode{Redirector: w.user(nil), NoOfflineAccess: tt.noOffline}
+			}))
+			if got := w.as[worldAS].scopesAsked(); !slices.Equal(got, []string{tt.want}) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			// OpenID providers leave offline_access out without it.
+			consent := w.as[worldAS].authorized[0].Get("prompt") == "consent"
+			if want := strings.Contains(tt.want, "offline_access"); consent != want {
+				t.Errorf("asks for consent: %v, want %v", consent, want)
+			}
+		})
+	}
+}
+
+// Spec: C138 C139
+func TestStepUp(t *testing.T) {
+	w := newWorld(t)
+	w.challenge, w.need = `Bearer scope="basic"`, needHeader
+	rt := w.transport(nil)
+	for _, scopes := range []string{"", "basic", "write", "basic", "admin", "write"} {
+		if status, err := postNeeding(t.Context(), rt, scopes); status != http.StatusOK {
+			t.Errorf("%q: got %d, %v", scopes, status, err)
+		}
+	}
+	want := []string{"basic", "basic write", "basic write admin"}
+	if diff := cmp.Diff(want, w.as[worldAS].scopesAsked()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestStepUpLimit has a server that is never content.
+func TestStepUpLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := 0
+		w.need = func(*http.Request) []string { n++; return []string{fmt.Sprint("scope-", n)} }
+		rt := w.transport(nil)
+		call := func(operation string, want int) {
+			t.Helper()
+			before := len(w.as[worldAS].scopesAsked())
+			if status, err := postNeeding(auth.WithOperation(t.Context(), operation), rt, ""); status != http.StatusForbidden {
+				t.Errorf("got %d, %v", status, err)
+			}
+			if got := len(w.as[worldAS].scopesAsked()) - before; got != want {
+				t.Errorf("%s: got %d authorizations, want %d", operation, got, want)
+			}
+		}
+		call("a", 3) // The first is the login.
+		call("a", 0)
+		call("b", 2)
+		call("b", 0)
+		<-time.After(11 * time.Minute)
+		call("a", 2)
+	})
+}
+
+// A server that wants what it has granted gains nothing.
+func TestStepUpForNothing(t *testing.T) {
+	w := newWorld(t)
+	w.challenge = `Bearer scope="a"`
+	w.need = func(*http.Request) []string { return []string{"a", "b"} }
+	w.as[worldAS].grant = func([]string) []string { return []string{"a"} }
+	w.as[worldAS].change = func(m map[string]any) { m["scope"] = "a b" }
+	rt := w.transport(nil)
+	if status, err := postNeeding(t.Context(), rt, ""); status != http.StatusForbidden || len(w.as[worldAS].scopesAsked()) != 1 {
+		t.Errorf("got %d, %v after %v", status, err, w.requests())
+	}
+}
+
+func TestDenialIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		as := w.as[worldAS]
+		w.need = needHeader
+		as.deny = "access_denied"
+		c := w.client(nil)
+		rt, err := c.Transport(worldServer, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := post(t.Context(), rt); !errors.Is(err, auth.ErrDenied) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if n := len(as.scopesAsked()); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+		as.deny = ""
+		<-time.After(10 * time.Minute)
+		mustPost(t, rt)
+		// More scopes, for one operation: others go on.
+		as.deny = "access_denied"
+		ctx := auth.WithOperation(t.Context(), "delete")
+		if _, err := postNeeding(ctx, rt, "write"); !errors.Is(err, auth.ErrDenied) {
+			t.Errorf("got %v", err)
+		}
+		if status, err := postNeeding(ctx, rt, "write"); status != http.StatusForbidden {
+			t.Errorf("got %d, %v", status, err)
+		}
+		mustPost(t, rt)
+		if n := len(as.scopesAsked()); n != 3 {
+			t.Errorf("asked %d times", n)
+		}
+		as.deny = ""
+		if err := c.Forget(t.Context(), worldServer); err != nil {
+			t.Fatal(err)
+		}
+		if status, err := postNeeding(ctx, rt, "write"); status != http.StatusOK {
+			t.Errorf("got %d, %v", status, err)
+		}
+	})
+}
+
+// TestOneLogin has many requests at once, of which the first gives up.
+func TestOneLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		user := w.user(nil)
+		visits := 0
+		slow := auth.Manual{RedirectURI: user.RedirectURI, Visit: func(ctx context.Context, u string) (string, error) {
+			visits++
+			select {
+			case <-time.After(time.Minute):
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+			return user.Visit(ctx, u)
+		}}
+		rt := w.transport(func(o *auth.ClientOptions) { o.Grant = auth.AuthorizationCode{Redirector: slow} })
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := post(ctx, rt); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+		})
+		synctest.Wait()
+		for range 10 {
+			wg.Go(func() { mustPost(t, rt) })
+		}
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		if visits != 2 || w.count("/token") != 1 {
+			t.Errorf("got %d visits and %d token requests", visits, w.count("/token"))
+		}
+	})
+}
+
+// TestOneFailure holds that a failure is that of all who waited for it.
+func TestOneFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		rt := w.transport(func(o *auth.ClientOptions) {
+			o.Grant = auth.AuthorizationCode{Redirector: auth.Manual{RedirectURI: worldCallback, Visit: func(ctx context.Context, u string) (string, error) {
+				<-time.After(time.Minute)
+				return "", errors.New("no browser")
+			}}}
+		})
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if _, err := post(t.Context(), rt); err == nil || !strings.Contains(err.Error(), "no browser") {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := time.Since(begin); got != time.Minute {
+			t.Errorf("took %v", got)
+		}
+	})
+}

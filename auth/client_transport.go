@@ -1,0 +1,148 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+)
+
+// maxDrainBytes is what is read of a refusal so that its connection can be used again.
+const maxDrainBytes = 64 << 10
+
+// clientTransport is what [Client.Transport] returns.
+type clientTransport struct {
+	s    *session
+	base http.RoundTripper
+}
+
+// An attempt counts what was done for one request.
+type attempt struct {
+	authorized, nonced bool
+	steps              int
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *clientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if originOf(req.URL) != t.s.origin || len(req.Header.Values("Authorization")) > 0 {
+		return t.base.RoundTrip(req)
+	}
+	var a attempt
+	for first := true; ; first = false {
+		tok, err := t.s.current(req.Context())
+		if err != nil {
+			return nil, t.fail(req, first, err)
+		}
+		dressed, err := t.dress(req, tok, first)
+		if err != nil {
+			return nil, t.fail(req, first, err)
+		}
+		resp, err := t.base.RoundTrip(dressed)
+		if err != nil {
+			return nil, err
+		}
+		// The request with the token is nobody else's business.
+		resp.Request = req
+		again, err := t.judge(req.Context(), tok, resp, &a)
+		if err == nil && !again {
+			return resp, nil
+		}
+		drain(resp)
+		if err == nil && !canReplay(req) {
+			err = ErrNotReplayable
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fail closes the body of a request that is not sent.
+func (t *clientTransport) fail(req *http.Request, first bool, err error) error {
+	if first {
+		closeBody(req)
+	}
+	return err
+}
+
+// CloseIdleConnections lets [http.Client.CloseIdleConnections] reach base.
+func (t *clientTransport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+func canReplay(req *http.Request) bool {
+	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
+}
+
+// dress returns a copy of the request with the token. The first one has the request's own body.
+func (t *clientTransport) dress(req *http.Request, tok *token, first bool) (*http.Request, error) {
+	out := req.Clone(req.Context())
+	if !first && req.GetBody != nil {
+		body, err := req.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		out.Body = body
+	}
+	if tok == nil {
+		return out, nil
+	}
+	out.Header.Set("Authorization", tok.Type+" "+tok.Access.Reveal())
+	if tok.Type == "DPoP" {
+		proof, err := tok.proof.proof(req.Method, req.URL, tok.Access, t.s.c.nonces.get(t.s.nonceOwner()))
+		if err != nil {
+			if !first && out.Body != nil {
+				out.Body.Close()
+			}
+			return nil, err
+		}
+		out.Header.Set("DPoP", proof)
+	}
+	return out, nil
+}
+
+func (s *session) nonceOwner() string { return s.origin + " rs" }
+
+// judge does what a response demands and reports whether the request is to be sent again.
+func (t *clientTransport) judge(ctx context.Context, tok *token, resp *http.Response, a *attempt) (again bool, err error) {
+	fresh := tok != nil && tok.Type == "DPoP" && t.s.c.nonces.note(t.s.nonceOwner(), resp.Header)
+	if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
+		return false, nil
+	}
+	d := demandOf(resp.Header)
+	switch {
+	case resp.StatusCode == http.StatusUnauthorized && d.nonce && tok != nil && tok.Type == "DPoP":
+		again = fresh && !a.nonced
+		a.nonced = true
+		return again, nil
+	case d.insufficient && tok != nil:
+		if a.steps >= maxStepUps {
+			return false, nil
+		}
+		a.steps++
+		operation := operationOf(ctx)
+		err = t.s.authorize(ctx, tok, d, &operation)
+	case resp.StatusCode == http.StatusUnauthorized:
+		if a.authorized {
+			return false, nil
+		}
+		a.authorized = true
+		err = t.s.authorize(ctx, tok, d, nil)
+	default:
+		return false, nil
+	}
+	if errors.Is(err, errNoMore) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// drain reads the little that a refusal has and closes it. One whose length is not known is only closed: it could go on for ever.
+func drain(resp *http.Response) {
+	if resp.ContentLength > 0 && resp.ContentLength <= maxDrainBytes {
+		io.CopyN(io.Discard, resp.Body, resp.ContentLength)
+	}
+	resp.Body.Close()
+}

@@ -1,0 +1,263 @@
+package auth_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"mcpwire/auth"
+)
+
+const (
+	worldServer   = "https://mcp.example.com/mcp"
+	worldAS       = "https://as.example.com"
+	worldSecondAS = "https://second.example.com"
+	worldIDP      = "https://idp.example.com"
+	worldCallback = "http://127.0.0.1:3118/callback"
+)
+
+// A world has an MCP server, its authorization servers and an identity provider. It is a transport: nothing goes over a network. What is wrong with it is
+// set before the first request.
+type world struct {
+	t *testing.T
+
+	// challenge is the header of a 401; "default" names the metadata and no scope.
+	challenge string
+	// resource is the metadata of the server by path; nil values are 404.
+	resource map[string]any
+	// as has the authorization servers by origin.
+	as map[string]*worldIssuer
+	// need returns the scopes that a request to the MCP server needs.
+	need func(*http.Request) []string
+	// accept is the issuer whose tokens the MCP server takes.
+	accept string
+	// rsNonce, if set, is what the MCP server wants in proofs.
+	rsNonce string
+	// odd replaces the handlers of URLs.
+	odd map[string]http.HandlerFunc
+
+	mu sync.Mutex
+	// log has "METHOD URL" of all requests, without queries.
+	log []string
+	// sent has the headers of requests to the MCP server.
+	sent []http.Header
+	// tokens has what each access token is for.
+	tokens map[string]worldToken
+}
+
+type worldToken struct {
+	issuer, resource string
+	scopes           []string
+	jkt              string
+}
+
+// newWorld returns one with which nothing is wrong.
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, challenge: "default", accept: worldAS, tokens: map[string]worldToken{}, odd: map[string]http.HandlerFunc{}}
+	w.resource = map[string]any{
+		"/.well-known/oauth-protected-resource/mcp": map[string]any{"resource": worldServer, "authorization_servers": []string{worldAS}},
+	}
+	w.as = map[string]*worldIssuer{worldAS: newWorldIssuer(w, worldAS), worldSecondAS: newWorldIssuer(w, worldSecondAS)}
+	w.need = func(*http.Request) []string { return nil }
+	return w
+}
+
+// client returns a client of this world.
+func (w *world) client(change func(*auth.ClientOptions)) *auth.Client {
+	w.t.Helper()
+	o := &auth.ClientOptions{
+		Grant:             auth.AuthorizationCode{Redirector: w.user(nil)},
+		MetadataTransport: w,
+	}
+	if change != nil {
+		change(o)
+	}
+	c, err := auth.NewClient(o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// transport returns a transport of a client of this world.
+func (w *world) transport(change func(*auth.ClientOptions)) http.RoundTripper {
+	w.t.Helper()
+	rt, err := w.client(change).Transport(worldServer, w)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return rt
+}
+
+// user is somebody who says yes to everything; edit may change where the browser is sent back to.
+func (w *world) user(edit func(*url.URL)) auth.Manual {
+	return auth.Manual{RedirectURI: worldCallback, Visit: func(ctx context.Context, address string) (string, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+		if err != nil {
+			return "", err
+		}
+		resp, err := w.RoundTrip(req)
+		if err != nil {
+			return "", err
+		}
+		if resp.StatusCode != http.StatusFound {
+			return "", fmt.Errorf("authorize: status %d", resp.StatusCode)
+		}
+		u, err := resp.Location()
+		if err != nil {
+			return "", err
+		}
+		if edit != nil {
+			edit(u)
+		}
+		return u.String(), nil
+	}}
+}
+
+// post sends a request to the MCP server.
+func post(ctx context.Context, rt http.RoundTripper) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, worldServer, strings.NewReader("hello"))
+	if err != nil {
+		return nil, err
+	}
+	return rt.RoundTrip(req)
+}
+
+// mustPost sends a request that has to succeed.
+func mustPost(t *testing.T, rt http.RoundTripper) {
+	t.Helper()
+	resp, err := post(t.Context(), rt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK || string(body) != "hello" {
+		t.Fatalf("got status %d, body %q", resp.StatusCode, body)
+	}
+}
+
+// count returns how many requests there were whose "METHOD URL" ends like this.
+func (w *world) count(suffix string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, line := range w.log {
+		if strings.HasSuffix(line, suffix) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) requests() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.log)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
+	var body []byte
+	if req.Body != nil {
+		var err error
+		if body, err = io.ReadAll(req.Body); err != nil {
+			return nil, err
+		}
+		req.Body.Close()
+	}
+	in := req.Clone(req.Context())
+	in.Body = io.NopCloser(bytes.NewReader(body))
+	in.RequestURI = req.URL.RequestURI()
+	bare := *req.URL
+	bare.RawQuery = ""
+	w.mu.Lock()
+	w.log = append(w.log, req.Method+" "+bare.String())
+	if bare.String() == worldServer {
+		w.sent = append(w.sent, req.Header.Clone())
+	}
+	odd := w.odd[bare.String()]
+	w.mu.Unlock()
+
+	out := httptest.NewRecorder()
+	origin := req.URL.Scheme + "://" + req.URL.Host
+	switch {
+	case odd != nil:
+		odd(out, in)
+	case w.as[origin] != nil:
+		w.as[origin].ServeHTTP(out, in)
+	case strings.HasPrefix(bare.String(), worldServer):
+		w.serveMCP(out, in)
+	case w.resource[bare.Path] != nil:
+		say(out, http.StatusOK, w.resource[bare.Path])
+	default:
+		http.NotFound(out, in)
+	}
+	resp := out.Result()
+	resp.Request = req
+	return resp, nil
+}
+
+func say(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v)
+}
+
+// serveMCP echoes the body to whoever has a token.
+func (w *world) serveMCP(out http.ResponseWriter, req *http.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	scheme, text, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	token, ok := w.tokens[text]
+	challenge := w.challenge
+	if challenge == "default" {
+		challenge = `Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
+	}
+	if !ok || token.issuer != w.accept || token.resource != worldServer || (token.jkt != "") != (scheme == "DPoP") {
+		if challenge != "" {
+			out.Header().Set("WWW-Authenticate", challenge)
+		}
+		out.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	if token.jkt != "" {
+		claims, jkt := checkProof(w.t, req, text)
+		if jkt != token.jkt {
+			w.t.Errorf("proof by %s, token for %s", jkt, token.jkt)
+		}
+		if claims["nonce"] != w.rsNonce && w.rsNonce != "" {
+			out.Header().Set("WWW-Authenticate", `DPoP error="use_dpop_nonce"`)
+			out.Header().Set("DPoP-Nonce", w.rsNonce)
+			out.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+	}
+	for _, s := range w.need(req) {
+		if !slices.Contains(token.scopes, s) {
+			out.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+strings.Join(w.need(req), " ")+`"`)
+			out.WriteHeader(http.StatusForbidden)
+			return
+		}
+	}
+	io.Copy(out, req.Body)
+}
+
+// pkce returns the challenge for a verifier.
+func pkce(verifier string) string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}

@@ -1,0 +1,212 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Well-known URIs. See https://www.rfc-editor.org/rfc/rfc8414#section-3 and https://www.rfc-editor.org/rfc/rfc9728#section-3.
+const (
+	wellKnownPRM  = "/.well-known/oauth-protected-resource"
+	wellKnownAS   = "/.well-known/oauth-authorization-server"
+	wellKnownOIDC = "/.well-known/openid-configuration"
+)
+
+// A discovery is what is known of a server's authorization.
+type discovery struct {
+	// resource names the server in requests to the authorization server, byte for byte as its metadata has it.
+	resource string
+	// scopes are those that the resource's metadata lists.
+	scopes []string
+	// dpopRequired is set if the resource's metadata demands it.
+	dpopRequired bool
+	issuer       string
+	as           *issuerDocument
+}
+
+// A discoverer finds out who authorizes clients of a server.
+type discoverer struct {
+	fetch  *fetcher
+	server *url.URL
+	// origins are those, besides the server's, that its metadata may come from.
+	origins  []string
+	noLegacy bool
+	// issuer is the only one that is accepted, unless it is "" or [FirstIssuer].
+	issuer string
+}
+
+// run follows the order that the specification demands: what the header names, the well-known URI with the server's path, the one at the root, and, if there
+// is none of them, what servers did before there was such metadata.
+// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#authorization-server-location.
+func (d *discoverer) run(ctx context.Context, metadata string) (*discovery, error) {
+	doc, err := d.resource(ctx, metadata)
+	if err != nil {
+		return nil, err
+	}
+	if doc == nil {
+		if d.noLegacy {
+			return nil, fmt.Errorf("%w: the server has no metadata that names an authorization server", ErrUntrusted)
+		}
+		return d.legacy(ctx)
+	}
+	if err := checkResource(doc.Resource, d.server); err != nil {
+		return nil, err
+	}
+	issuer, err := d.choose(doc.AuthorizationServers)
+	if err != nil {
+		return nil, err
+	}
+	as, err := d.metadata(ctx, issuer)
+	if err != nil {
+		return nil, err
+	}
+	return &discovery{
+		resource:     doc.Resource,
+		scopes:       unionScopes(nil, doc.ScopesSupported),
+		dpopRequired: doc.DPoPRequired,
+		issuer:       issuer,
+		as:           as,
+	}, nil
+}
+
+// resource returns the metadata of the server, or nil if there is none.
+func (d *discoverer) resource(ctx context.Context, metadata string) (*resourceDocument, error) {
+	if metadata != "" {
+		u, err := url.Parse(metadata)
+		if err != nil {
+			return nil, fmt.Errorf("%w: resource_metadata is not a URL", ErrUntrusted)
+		}
+		if o := originOf(u); o != originOf(d.server) && !slices.Contains(d.origins, o) {
+			return nil, fmt.Errorf("%w: resource_metadata is on another host, %q", ErrUntrusted, printable(o, 200))
+		}
+		body, found, err := d.fetch.get(ctx, metadata)
+		if err != nil {
+			return nil, fmt.Errorf("metadata of the resource: %w", err)
+		}
+		if !found {
+			return nil, fmt.Errorf("%w: there is nothing at resource_metadata", ErrUntrusted)
+		}
+		return decodeResourceDocument(body)
+	}
+	for _, address := range resourceURLs(d.server) {
+		body, found, err := d.fetch.get(ctx, address)
+		if err != nil {
+			return nil, fmt.Errorf("metadata of the resource: %w", err)
+		}
+		if found {
+			return decodeResourceDocument(body)
+		}
+	}
+	return nil, nil
+}
+
+// resourceURLs lists where the metadata of a server may be.
+func resourceURLs(server *url.URL) []string {
+	root := originOf(server) + wellKnownPRM
+	path := strings.TrimSuffix(server.EscapedPath(), "/")
+	if server.RawQuery != "" {
+		path += "?" + server.RawQuery
+	}
+	if path == "" {
+		return []string{root}
+	}
+	return []string{root + path, root}
+}
+
+// choose picks an authorization server.
+func (d *discoverer) choose(issuers []string) (string, error) {
+	if len(issuers) == 0 {
+		return "", fmt.Errorf("%w: the server's metadata names no authorization server", ErrUntrusted)
+	}
+	if d.issuer == "" || d.issuer == FirstIssuer {
+		return issuers[0], nil
+	}
+	if !slices.Contains(issuers, d.issuer) {
+		return "", fmt.Errorf("%w: the credentials are of %q, and the server wants those of %q", ErrUntrusted, d.issuer, printable(issuers[0], 200))
+	}
+	return d.issuer, nil
+}
+
+// metadata returns the metadata of an issuer.
+func (d *discoverer) metadata(ctx context.Context, issuer string) (*issuerDocument, error) {
+	addresses, err := issuerURLs(issuer)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.fetch.checkEndpoint("issuer", issuer); err != nil {
+		return nil, err
+	}
+	for _, address := range addresses {
+		body, found, err := d.fetch.get(ctx, address)
+		if err != nil {
+			return nil, fmt.Errorf("metadata of the authorization server: %w", err)
+		}
+		if found {
+			return decodeIssuerDocument(body, issuer, d.fetch)
+		}
+	}
+	return nil, fmt.Errorf("%w: the authorization server has no metadata", ErrUntrusted)
+}
+
+// issuerURLs lists where the metadata of an issuer may be, in the order in which it is looked for.
+// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#authorization-server-metadata-discovery.
+func issuerURLs(issuer string) ([]string, error) {
+	u, err := url.Parse(issuer)
+	if err != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || hasDotSegment(u.EscapedPath()) {
+		return nil, fmt.Errorf("%w: the issuer is not a URL without query and fragment", ErrUntrusted)
+	}
+	root := u.Scheme + "://" + u.Host
+	path := strings.TrimSuffix(u.EscapedPath(), "/")
+	if path == "" {
+		return []string{root + wellKnownAS, root + wellKnownOIDC}, nil
+	}
+	return []string{
+		root + wellKnownAS + path,
+		root + wellKnownOIDC + path,
+		root + path + wellKnownOIDC,
+	}, nil
+}
+
+// legacy is for servers that are their own authorization server, as all were before there was metadata of resources: the metadata is at the root of the
+// server, and without any the endpoints have names that everybody knows.
+func (d *discoverer) legacy(ctx context.Context) (*discovery, error) {
+	issuer := originOf(d.server)
+	if d.issuer != "" && d.issuer != FirstIssuer && d.issuer != issuer {
+		return nil, fmt.Errorf("%w: the credentials are of %q, and the server authorizes clients itself", ErrUntrusted, d.issuer)
+	}
+	out := &discovery{resource: d.server.String(), issuer: issuer}
+	body, found, err := d.fetch.get(ctx, issuer+wellKnownAS)
+	if err != nil {
+		return nil, fmt.Errorf("metadata of the authorization server: %w", err)
+	}
+	if found {
+		out.as, err = decodeIssuerDocument(body, issuer, d.fetch)
+		return out, err
+	}
+	out.as = &issuerDocument{
+		Issuer:                issuer,
+		AuthorizationEndpoint: issuer + "/authorize",
+		TokenEndpoint:         issuer + "/token",
+		RegistrationEndpoint:  issuer + "/register",
+		guessed:               true,
+	}
+	return out, d.fetch.checkEndpoint("the server", issuer)
+}
+
+// errNoPKCE is wrapped when an authorization server does not say that it supports PKCE with S256.
+var errNoPKCE = errors.New("the authorization server does not list S256 in code_challenge_methods_supported")
+
+// checkPKCE says whether codes of this authorization server can be had safely. A server without metadata cannot say so; it gets S256 like all others.
+func (d *issuerDocument) checkPKCE() error {
+	if d.AuthorizationEndpoint == "" {
+		return fmt.Errorf("%w: the authorization server has no authorization endpoint", ErrUntrusted)
+	}
+	if !d.guessed && !slices.Contains(d.ChallengeMethods, "S256") {
+		return fmt.Errorf("%w: %w", ErrUntrusted, errNoPKCE)
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package auth
+
+import (
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	maxProof  = 8 << 10 // bytes
+	maxWindow = 60 * time.Second
+	// replayTTL is longer than any proof is good: with iat from one window behind the clock to one before it, or with a nonce for two slots.
+	replayTTL = 2*max(maxWindow, nonceSlot) + 10*time.Second
+)
+
+// DPoPOptions turn on proofs of possession, https://www.rfc-editor.org/rfc/rfc9449, with which a stolen token is of no use without its client's key.
+// The zero DPoPOptions accept proofs but do not require them.
+type DPoPOptions struct {
+	// Required refuses tokens that are not bound to a key.
+	Required bool
+	// Algorithms of proofs, named as in [JWTOptions.Algorithms]; nil means ES256, ES384, EdDSA, PS256 and RS256.
+	Algorithms []string
+	// Replay remembers proofs that were used, for 130 s each; nil means a [MemoryReplayCache]. Processes that serve one resource must share one.
+	Replay ReplayCache
+	// Nonces demands a nonce of the server's in each proof, so that none can be made in advance. It costs clients a request now and then. With nonces the
+	// clocks of clients do not matter.
+	Nonces bool
+	// NonceKeys are at least 32 random bytes each, shared by processes that serve one resource: the first makes nonces, all are good for checking them. Nil
+	// means a random key.
+	NonceKeys [][]byte
+}
+
+// A dpopChecker checks proofs.
+type dpopChecker struct {
+	required   bool
+	algorithms []jose.SignatureAlgorithm
+	names      []string // of the algorithms
+	replay     ReplayCache
+	nonces     *nonces // nil if none are demanded
+}
+
+func newDPoPChecker(o *DPoPOptions) (*dpopChecker, error) {
+	c := &dpopChecker{required: o.Required, replay: o.Replay}
+	var err error
+	if c.algorithms, err = parseAlgorithms(o.Algorithms); err != nil {
+		return nil, err
+	}
+	for _, a := range c.algorithms {
+		c.names = append(c.names, string(a))
+	}
+	if c.replay == nil {
+		c.replay = NewMemoryReplayCache(0)
+	}
+	if o.Nonces {
+		c.nonces, err = newNonces(o.NonceKeys)
+	} else if o.NonceKeys != nil {
+		err = errors.New("keys for nonces, but no nonces")
+	}
+	return c, err
+}
+
+// Errors of check, besides ErrUnavailable.
+var (
+	errProof = errors.New("invalid DPoP proof")
+	errNonce = errors.New("a proof with another nonce is needed")
+)
+
+func badProof(reason string) error { return fmt.Errorf("%w: %s", errProof, reason) }
+
+// A proof is what a DPoP header says, its signature checked, and nothing else.
+type proof struct {
+	thumbprint               string
+	method, address, ath, id string
+	nonce                    string
+	issued                   time.Time
+}
+
+// check judges the proof in a request of address for a token that is bound to the key with the given thumbprint. The order of the checks is such that only
+// the holder of both the token and the key can put anything into the replay cache. staleNonce says that the client should get a new nonce.
+func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) (staleNonce bool, err error) {
+	headers := r.Header.Values("DPoP")
+	if len(headers) != 1 {
+		return false, badProof("not exactly one header")
+	}
+	p, err := c.parse(headers[0])
+	if err != nil {
+		return false, err
+	}
+	if p.method != r.Method {
+		return false, badProof("htm is another method")
+	}
+	if !sameAddress(p.address, address) {
+		return false, badProof("htu is another URL")
+	}
+	hash := sha256.Sum256([]byte(token))
+	if subtle.ConstantTimeCompare([]byte(p.ath), []byte(base64.RawURLEncoding.EncodeToString(hash[:]))) != 1 {
+		return false, badProof("ath is of another token")
+	}
+	if subtle.ConstantTimeCompare([]byte(p.thumbprint), []byte(thumbprint)) != 1 {
+		return false, badProof("the key is not the token's")
+	}
+	now := time.Now()
+	if c.nonces != nil {
+		good, fresh := c.nonces.check(p.nonce, now)
+		if !good {
+			return false, errNonce
+		}
+		staleNonce = !fresh
+	} else if d := now.Sub(p.issued); d > maxWindow || d < -maxWindow {
+		return false, badProof("iat is not now")
+	}
+	return staleNonce, c.once(r.Context(), p)
+}
+
+// once notes the proof as used.
+func (c *dpopChecker) once(ctx context.Context, p *proof) error {
+	key := sha256.Sum256([]byte(p.thumbprint + "\x00" + p.id)) // a thumbprint has no NUL
+	first, err := c.replay.Once(ctx, base64.RawURLEncoding.EncodeToString(key[:]), replayTTL)
+	if err != nil {
+		return unavailable("replay cache", err)
+	}
+	if !first {
+		return badProof("it has been used")
+	}
+	return nil
+}
+
+// parse reads a proof and checks its signature with the key that it brings along.
+func (c *dpopChecker) parse(text string) (*proof, error) {
+	if len(text) > maxProof {
+		return nil, badProof("it is too long")
+	}
+	head, claims, ok := parseJWT(text)
+	if !ok {
+		return nil, badProof("it is no signed JWT")
+	}
+	if typ, _ := head.text("typ"); typ != "dpop+jwt" {
+		return nil, badProof("typ is not dpop+jwt")
+	}
+	if head.has("crit") || head.has("b64") {
+		return nil, badProof("its header has extensions")
+	}
+	name, _ := head.text("alg")
+	alg := jose.SignatureAlgorithm(name)
+	if !slices.Contains(c.algorithms, alg) {
+		return nil, badProof("its algorithm is not accepted")
+	}
+	key, ok := parseKey(head["jwk"])
+	if !ok || key.alg != "" && key.alg != alg || !fits(key.key, alg) {
+		return nil, badProof("it has no public key of its algorithm")
+	}
+	p, err := parseProof(claims)
+	if err != nil {
+		return nil, err
+	}
+	signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{alg})
+	if err != nil {
+		return nil, badProof("it cannot be parsed")
+	}
+	if _, err := signed.Verify(key.key); err != nil {
+		return nil, badProof("the signature is wrong")
+	}
+	thumbprint, err := (&jose.JSONWebKey{Key: key.key}).Thumbprint(crypto.SHA256)
+	if err != nil {
+		return nil, badProof("its key has no thumbprint")
+	}
+	p.thumbprint = base64.RawURLEncoding.EncodeToString(thumbprint)
+	return p, nil
+}
+
+// parseProof reads the claims of a proof.
+func parseProof(claims claimSet) (*proof, error) {
+	var p proof
+	for _, m := range []struct {
+		name string
+		to   *string
+	}{{"htm", &p.method}, {"htu", &p.address}, {"ath", &p.ath}, {"jti", &p.id}} {
+		if *m.to, _ = claims.text(m.name); *m.to == "" {
+			return nil, badProof("it has no " + m.name)
+		}
+	}
+	if len(p.id) > 1024 {
+		return nil, badProof("jti is too long")
+	}
+	var ok bool
+	if p.issued, ok = claims.date("iat"); !ok || !claims.has("iat") {
+		return nil, badProof("it has no iat")
+	}
+	if p.nonce, ok = claims.text("nonce"); claims.has("nonce") && !ok {
+		return nil, badProof("nonce is no string")
+	}
+	return &p, nil
+}
+
+// sameAddress tells whether two URLs are the same but for query and fragment, as https://www.rfc-editor.org/rfc/rfc9449#section-4.3 wants it.
+func sameAddress(a, b string) bool {
+	na, ok := bareAddress(a)
+	if !ok {
+		return false
+	}
+	nb, ok := bareAddress(b)
+	return ok && na == nb
+}
+
+// bareAddress normalizes a URL, without query and fragment.
+func bareAddress(address string) (string, bool) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil || u.Opaque != "" {
+		return "", false
+	}
+	path := u.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	return canonicalOrigin(u) + normalPath(path), true
+}
+
+// normalPath returns an escaped path with escapes in upper case, and without those that are not needed.
+func normalPath(path string) string {
+	if !strings.Contains(path, "%") {
+		return path
+	}
+	const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+	var b strings.Builder
+	for i := 0; i < len(path); i++ {
+		if path[i] != '%' || i+2 >= len(path) {
+			b.WriteByte(path[i])
+			continue
+		}
+		escape := strings.ToUpper(path[i : i+3])
+		if s, err := url.PathUnescape(escape); err == nil && strings.Contains(unreserved, s) {
+			escape = s
+		}
+		b.WriteString(escape)
+		i += 2
+	}
+	return b.String()
+}

@@ -1,0 +1,230 @@
+package auth_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/auth"
+)
+
+func testKey(t testing.TB) *auth.ClientKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &auth.ClientKey{Key: key, KeyID: "k1"}
+}
+
+func TestClientCredentials(t *testing.T) {
+	key := testKey(t)
+	for _, tt := range []struct {
+		method string
+		change func(*auth.ClientOptions)
+	}{
+		{"client_secret_basic", func(o *auth.ClientOptions) { o.ClientSecret = auth.NewSecret("SECRET: %&=") }},
+		{"client_secret_post", func(o *auth.ClientOptions) { o.ClientSecret = auth.NewSecret("SECRET: %&=") }},
+		{"private_key_jwt", func(o *auth.ClientOptions) { o.ClientKey = key }},
+	} {
+		t.Run(tt.method, func(t *testing.T) {
+			w := newWorld(t)
+			as := w.as[worldAS]
+			as.document()["token_endpoint_auth_methods_supported"] = []string{tt.method}
+			as.key = key.Key.Public().(*ecdsa.PublicKey)
+			as.clients["robot:1"] = "SECRET: %&="
+			as.refresh = false
+			delete(as.document(), "authorization_endpoint")
+			delete(as.document(), "code_challenge_methods_supported")
+			rt := w.transport(func(o *auth.ClientOptions) {
+				o.Grant, o.ClientID, o.ClientIssuer, o.Scopes = auth.ClientCredentials{}, "robot:1", worldAS, []string{"a", "offline_access"}
+				tt.change(o)
+			})
+			mustPost(t, rt)
+			form := as.asked[0]
+			if form.Get("grant_type") != "client_credentials" || form.Get("resource") != worldServer || form.Get("scope") != "a" {
+				t.Errorf("got %v", form)
+			}
+			if w.count("/register") != 0 {
+				t.Error("registered")
+			}
+		})
+	}
+}
+
+// Spec: C149 C150 C151 C152
+func TestCredentialsAreOfOneIssuer(t *testing.T) {
+	for _, issuer := range []string{worldSecondAS, worldAS + "/", auth.FirstIssuer} {
+		w := newWorld(t)
+		for _, as := range w.as {
+			as.clients["robot"] = "s"
+			as.document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+		}
+		rt := w.transport(func(o *auth.ClientOptions) {
+			o.Grant, o.ClientID, o.ClientSecret, o.ClientIssuer = auth.ClientCredentials{}, "robot", auth.NewSecret("s"), issuer
+		})
+		if issuer == auth.FirstIssuer {
+			mustPost(t, rt)
+			w.accept = worldSecondAS
+			w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)["authorization_servers"] = []string{worldSecondAS}
+		}
+		if _, err := post(t.Context(), rt); !errors.Is(err, auth.ErrUntrusted) {
+			t.Errorf("%s: got %v", issuer, err)
+		}
+		if n := w.count(worldSecondAS + "/token"); n != 0 {
+			t.Errorf("%s: %d token requests to another issuer", issuer, n)
+		}
+	}
+}
+
+func TestJWTBearer(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		w := newWorld(t)
+		as := w.as[worldAS]
+		as.clients[""] = ""
+		if refused {
+			as.tokenError = func(url.Values) string { return "invalid_grant" }
+		}
+		var asked []auth.AssertionRequest
+		rt := w.transport(func(o *auth.ClientOptions) {
+			o.ClientIssuer = worldAS
+			o.Grant = auth.JWTBearer{Assertion: func(_ context.Context, r auth.AssertionRequest) (auth.Secret, error) {
+				asked = append(asked, r)
+				return auth.NewSecret("SECRET-assertion"), nil
+			}}
+		})
+		if refused {
+			for range 3 {
+				if _, err := post(t.Context(), rt); !errors.Is(err, auth.ErrRefused) {
+					t.Errorf("got %v", err)
+				}
+			}
+		} else {
+			mustPost(t, rt)
+		}
+		want := []auth.AssertionRequest{{Issuer: worldAS, TokenEndpoint: worldAS + "/token", Resource: worldServer}}
+		if diff := cmp.Diff(want, asked); diff != "" {
+			t.Error(diff)
+		}
+		if f := as.asked; len(f) != 1 || f[0].Get("assertion") != "SECRET-assertion" || f[0].Get("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
+			t.Errorf("got %v", f)
+		}
+	}
+}
+
+func TestEnterpriseManaged(t *testing.T) {
+	for _, issued := range []string{"urn:ietf:params:oauth:token-type:id-jag", "urn:ietf:params:oauth:token-type:access_token"} {
+		w := newWorld(t)
+		as := w.as[worldAS]
+		as.clients["app"] = "s"
+		as.document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+		var exchange url.Values
+		w.odd[worldIDP+"/token"] = func(out http.ResponseWriter, req *http.Request) {
+			if err := req.ParseForm(); err != nil {
+				t.Error(err)
+			}
+			exchange = req.PostForm
+			say(out, http.StatusOK, map[string]any{"access_token": "SECRET-id-jag", "issued_token_type": issued, "token_type": "N_A"})
+		}
+		rt := w.transport(func(o *auth.ClientOptions) {
+			o.ClientID, o.ClientSecret, o.ClientIssuer = "app", auth.NewSecret("s"), worldAS
+			o.Grant = auth.EnterpriseManaged{
+				TokenEndpoint: worldIDP + "/token",
+				ClientID:      "at-idp",
+				SubjectToken:  func(context.Context) (auth.Secret, error) { return auth.NewSecret("SECRET-id-token"), nil },
+			}
+		})
+		if issued != "urn:ietf:params:oauth:token-type:id-jag" {
+			if _, err := post(t.Context(), rt); !errors.Is(err, auth.ErrUntrusted) || len(as.asked) != 0 {
+				t.Errorf("got %v and %v", err, as.asked)
+			}
+			continue
+		}
+		mustPost(t, rt)
+		want := url.Values{
+			"grant_type":           {"urn:ietf:params:oauth:grant-type:token-exchange"},
+			"requested_token_type": {"urn:ietf:params:oauth:token-type:id-jag"},
+			"subject_token_type":   {"urn:ietf:params:oauth:token-type:id_token"},
+			"subject_token":        {"SECRET-id-token"},
+			"audience":             {worldAS},
+			"resource":             {worldServer},
+			"client_id":            {"at-idp"},
+		}
+		if diff := cmp.Diff(want, exchange); diff != "" {
+			t.Error(diff)
+		}
+		if as.asked[0].Get("assertion") != "SECRET-id-jag" {
+			t.Errorf("got %v", as.asked[0])
+		}
+	}
+}
+
+func TestPreissued(t *testing.T) {
+	w := newWorld(t)
+	w.tokens["second"] = worldToken{issuer: worldAS, resource: worldServer}
+	texts := []string{"first", "second"}
+	rt := w.transport(func(o *auth.ClientOptions) {
+		o.Grant = auth.Preissued{Token: func(context.Context) (auth.Secret, error) {
+			text := texts[0]
+			if len(texts) > 1 {
+				texts = texts[1:]
+			}
+			return auth.NewSecret(text), nil
+		}}
+	})
+	mustPost(t, rt)
+	clear(w.tokens)
+	resp, err := post(t.Context(), rt)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("got %v, %v", resp, err)
+	}
+	if w.count("/token")+w.count(".well-known/oauth-protected-resource/mcp") != 0 {
+		t.Errorf("got %v", w.requests())
+	}
+	bad := w.transport(func(o *auth.ClientOptions) {
+		o.Grant = auth.Preissued{Token: func(context.Context) (auth.Secret, error) { return auth.NewSecret("SECRET\r\nX: y"), nil }}
+	})
+	if _, err := post(t.Context(), bad); err == nil || errors.Is(err, auth.ErrUntrusted) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSecretIsNotPrinted(t *testing.T) {
+	s := auth.NewSecret("SECRET")
+	type inner struct{ hidden auth.Secret }
+	v := struct {
+		S auth.Secret
+		P *auth.Secret
+		I inner
+		M map[string]auth.Secret
+		R auth.Record
+		O auth.ClientOptions
+	}{s, &s, inner{s}, map[string]auth.Secret{"x": s},
+		auth.Record{ProofKey: s, Tokens: &auth.Tokens{Access: s, Refresh: s}, Client: &auth.RegisteredClient{Secret: s}}, auth.ClientOptions{ClientSecret: s}}
+	j, err := json.Marshal(map[string]any{"s": s, "r": v.R})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hex := fmt.Sprintf("%x", "SECRET")
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v", v, v, v), fmt.Sprintf("%s %q %x %d", s, s, s, s), string(j), s.LogValue().String(), s.String()} {
+		for _, bad := range []string{"SECRET", hex, base64.StdEncoding.EncodeToString([]byte("SECRET"))} {
+			if text == "" || strings.Contains(text, bad) {
+				t.Errorf("%q is in %q", bad, text)
+			}
+		}
+	}
+	if s.Reveal() != "SECRET" || !(auth.Secret{}).IsZero() || auth.NewSecret("").Reveal() != "" {
+		t.Error("Reveal does not return the text")
+	}
+}

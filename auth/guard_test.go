@@ -1,0 +1,329 @@
+package auth_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/auth"
+)
+
+const rsMetadataURL = "https://api.example.com/.well-known/oauth-protected-resource/mcp"
+
+// rsUsers knows tokens by what follows from them: "down" is unavailable, "expired-late" expired without the verifier noticing, others that begin with
+// "user-" are good and have the scopes that follow, separated by dots.
+var rsUsers = verifierFunc(func(_ context.Context, token string) (*auth.Principal, error) {
+	switch {
+	case token == "down":
+		return nil, auth.ErrUnavailable
+	case token == "broken":
+		return nil, errors.New("a bug")
+	case token == "nothing":
+		return nil, nil
+	case token == "expired-late":
+		return &auth.Principal{Subject: "x", Expires: time.Now().Add(-time.Second)}, nil
+	case strings.HasPrefix(token, "user-"):
+		return &auth.Principal{Issuer: rsIssuer, Subject: "alice", ClientID: "app", Scopes: strings.Split(token[5:], ".")}, nil
+	}
+	return nil, auth.ErrInvalidToken
+})
+
+// Spec: S201 S202 S203 S206 S207 S209 S212 S213 S217
+func TestProtect(t *testing.T) {
+	g := rsGuard(t, rsUsers, auth.GuardOptions{
+		AuthorizationServers: []string{rsIssuer}, RequiredScopes: []string{"mcp", "read"}, Realm: "demo",
+		FailureLimit: &auth.FailureLimit{PerAddress: -1, PerToken: -1},
+	})
+	const (
+		plain   = `Bearer realm="demo", scope="mcp read", resource_metadata="` + rsMetadataURL + `"`
+		invalid = `Bearer realm="demo", error="invalid_token", error_description="The token is not valid here.", ` +
+			`scope="mcp read", resource_metadata="` + rsMetadataURL + `"`
+		malformed = `Bearer realm="demo", error="invalid_request", error_description="The request is malformed.", ` +
+			`scope="mcp read", resource_metadata="` + rsMetadataURL + `"`
+		lack = `Bearer realm="demo", error="insufficient_scope", error_description="The operation needs more scopes.", ` +
+			`scope="mcp read", resource_metadata="` + rsMetadataURL + `"`
+	)
+	const good = "user-read.mcp"
+	for _, tt := range []struct {
+		name, query string
+		headers     []string
+		status      int
+		challenge   string
+	}{
+		{"good", "", []string{"Authorization", "Bearer " + good}, 200, ""},
+		{"scheme by case", "", []string{"authorization", "bEARER  " + good}, 200, ""},
+		{"other query", "?x=access_token", []string{"Authorization", "Bearer " + good}, 200, ""},
+		{"nothing", "", nil, 401, plain},
+		{"another scheme", "", []string{"Authorization", "Basic YTpi"}, 401, plain},
+		{"empty", "", []string{"Authorization", ""}, 401, plain},
+		{"unknown", "", []string{"Authorization", "Bearer x"}, 401, invalid},
+		{"expired", "", []string{"Authorization", "Bearer expired-late"}, 401, invalid},
+		{"no token", "", []string{"Authorization", "Bearer"}, 400, malformed},
+		{"blank", "", []string{"Authorization", "Bearer  "}, 400, malformed},
+		{"two tokens", "", []string{"Authorization", "Bearer " + good + " " + good}, 400, malformed},
+		{"a list", "", []string{"Authorization", "Bearer " + good + ", Bearer x"}, 400, malformed},
+		{"parameters", "", []string{"Authorization", `Bearer token="x"`}, 400, malformed},
+		{"tab", "", []string{"Authorization", "Bearer \t" + good}, 400, malformed},
+		{"not ASCII", "", []string{"Authorization", "Bearer \u00fc"}, 400, malformed},
+		{"too long", "", []string{"Authorization", "Bearer " + strings.Repeat("x", 16<<10+1)}, 400, malformed},
+		{"two headers", "", []string{"Authorization", "Bearer " + good, "Authorization", "Bearer " + good}, 400, malformed},
+		{"two headers, one empty", "", []string{"Authorization", "", "Authorization", "Bearer " + good}, 400, malformed},
+		{"in the query", "?access_token=" + good, nil, 400, malformed},
+		{"in the query too", "?access_token=" + good, []string{"Authorization", "Bearer " + good}, 400, malformed},
+		{"in the query, escaped", "?a&%61ccess_token=", []string{"Authorization", "Bearer " + good}, 400, malformed},
+		{"in a broken query", "?a;access_token=x", []string{"Authorization", "Bearer " + good}, 400, malformed},
+		{"scope", "", []string{"Authorization", "Bearer user-mcp"}, 403, lack},
+		{"unavailable", "", []string{"Authorization", "Bearer down"}, 503, ""},
+		{"a bug", "", []string{"Authorization", "Bearer broken"}, 503, ""},
+		{"no principal", "", []string{"Authorization", "Bearer nothing"}, 503, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			called := false
+			h := g.Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				called = true
+				if p := auth.PrincipalOf(r.Context()); p.ID() != rsIssuer+" alice app" {
+					t.Errorf("principal %v", p)
+				}
+				// Spec: S214
+				if r.Header.Get("Authorization") != "" || r.Header.Get("DPoP") != "" || r.Header.Get("X-Kept") == "" {
+					t.Errorf("the handler sees %v", r.Header)
+				}
+			}))
+			w := serve(h, "POST", "/mcp"+tt.query, append([]string{"X-Kept", "x", "DPoP", "x"}, tt.headers...)...)
+			var want []string
+			if tt.challenge != "" {
+				want = []string{tt.challenge}
+			}
+			if diff := cmp.Diff(want, w.Header().Values("WWW-Authenticate")); w.Code != tt.status || diff != "" {
+				t.Errorf("status %d, want %d; challenges (-want +got):\n%s", w.Code, tt.status, diff)
+			}
+			if called != (tt.status == 200) {
+				t.Errorf("handler called: %v", called)
+			}
+			if (w.Header().Get("Retry-After") != "") != (tt.status == 503) {
+				t.Errorf("Retry-After %q", w.Header().Get("Retry-After"))
+			}
+			if tt.status != 200 && (w.Header().Get("Cache-Control") != "no-store" || strings.Contains(w.Body.String(), good)) {
+				t.Errorf("headers %v, body %s", w.Header(), w.Body)
+			}
+		})
+	}
+}
+
+// The request that came in keeps its headers: only the handler's copy lacks them.
+func TestProtectCopies(t *testing.T) {
+	g := rsGuard(t, rsUsers, auth.GuardOptions{})
+	r := httptest.NewRequest("POST", "/mcp", nil)
+	r.Header.Set("Authorization", "Bearer user-a")
+	g.Protect(hello).ServeHTTP(httptest.NewRecorder(), r)
+	if r.Header.Get("Authorization") != "Bearer user-a" || auth.PrincipalOf(r.Context()) != nil {
+		t.Errorf("the caller's request was changed: %v", r.Header)
+	}
+}
+
+// Each request is judged by itself: a good one on the same connection changes nothing.
+//
+// Spec: S83 S201
+func TestProtectHasNoSessions(t *testing.T) {
+	g := rsGuard(t, rsUsers, auth.GuardOptions{})
+	srv := httptest.NewServer(g.Protect(hello))
+	defer srv.Close()
+	for i, want := range []int{401, 200, 401, 200, 401} {
+		req, err := http.NewRequest("POST", srv.URL+"/mcp", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == 200 {
+			req.Header.Set("Authorization", "Bearer user-a")
+		}
+		resp, err := srv.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("request %d: status %d, want %d", i, resp.StatusCode, want)
+		}
+	}
+}
+
+// With fixed tokens alone there are no authorization servers, and no metadata.
+func TestGuardStatic(t *testing.T) {
+	v, err := auth.NewStatic(auth.StaticToken{Token: rsSecret, Subject: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := auth.NewGuard(&auth.GuardOptions{Verifier: v})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := g.Handler(hello)
+	if w := serve(h, "POST", "/mcp", "Authorization", "Bearer "+rsSecret); w.Code != 200 || w.Body.String() != "static alice " {
+		t.Errorf("good token: %d %s", w.Code, w.Body)
+	}
+	for _, path := range []string{"/mcp", "/.well-known/oauth-protected-resource"} {
+		w := serve(h, "GET", path)
+		if diff := cmp.Diff([]string{"Bearer"}, w.Header().Values("WWW-Authenticate")); w.Code != 401 || diff != "" {
+			t.Errorf("%s without a token: status %d, challenges (-want +got):\n%s", path, w.Code, diff)
+		}
+	}
+	if w := serve(g.Metadata(), "GET", "/"); w.Code != 404 || g.MetadataURL() != "" || g.MetadataPaths() != nil {
+		t.Errorf("metadata: status %d at %q and %q, want 404 and none", w.Code, g.MetadataURL(), g.MetadataPaths())
+	}
+}
+
+// Spec: S215
+func TestGuardLog(t *testing.T) {
+	var log strings.Builder
+	g := rsGuard(t, rsUsers, auth.GuardOptions{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	h := g.Protect(hello)
+	for _, token := range []string{"bad-token", "down", "user-good", "broken"} {
+		serve(h, "POST", "/mcp", "Authorization", "Bearer "+token)
+	}
+	serve(h, "POST", "/mcp?access_token=bad-token")
+	got := log.String()
+	if strings.Contains(got, "bad-token") || strings.Contains(got, "user-good") ||
+		strings.Count(got, "level=DEBUG") != 2 || strings.Count(got, "level=WARN") != 2 {
+		t.Errorf("log:\n%s", got)
+	}
+}
+
+func TestGuardOptions(t *testing.T) {
+	good := auth.GuardOptions{Verifier: rsUsers, Resource: rsResource, AuthorizationServers: []string{rsIssuer}}
+	for _, tt := range []struct {
+		name   string
+		change func(*auth.GuardOptions)
+		ok     bool
+	}{
+		{"good", func(*auth.GuardOptions) {}, true},
+		{"no verifier", func(o *auth.GuardOptions) { o.Verifier = nil }, false},
+		{"no resource", func(o *auth.GuardOptions) { o.Resource = "" }, false},
+		{"resource by http", func(o *auth.GuardOptions) { o.Resource = "http://api.example.com" }, false},
+		{"server by http", func(o *auth.GuardOptions) { o.AuthorizationServers = []string{"http://login.example.com"} }, false},
+		{"server with a query", func(o *auth.GuardOptions) { o.AuthorizationServers = []string{rsIssuer + "?a"} }, false},
+		{"a scope that is two", func(o *auth.GuardOptions) { o.RequiredScopes = []string{"a b"} }, false},
+		{"a scope with a quote", func(o *auth.GuardOptions) { o.ScopesSupported = []string{`a"`} }, false},
+		{"a scope in the tree", func(o *auth.GuardOptions) { o.ScopeIncludes = map[string][]string{"a": {"\n"}} }, false},
+		{"offline_access supported", func(o *auth.GuardOptions) { o.ScopesSupported = []string{"offline_access"} }, false},
+		{"offline_access required", func(o *auth.GuardOptions) { o.RequiredScopes = []string{"offline_access"} }, false},
+		{"realm", func(o *auth.GuardOptions) { o.Realm = "a\r\nb" }, false},
+		{"realm with a quote", func(o *auth.GuardOptions) { o.Realm = `a"` }, false},
+		{"metadata elsewhere", func(o *auth.GuardOptions) { o.MetadataURL = "https://api.example.com/prm" }, true},
+		{"metadata of nothing", func(o *auth.GuardOptions) { o.MetadataURL, o.AuthorizationServers = "https://x.example/", nil }, false},
+		{"DPoP", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{} }, true},
+		{"DPoP of nothing", func(o *auth.GuardOptions) { o.DPoP, o.Resource, o.AuthorizationServers = &auth.DPoPOptions{}, "", nil }, false},
+		{"DPoP, symmetric", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{Algorithms: []string{"HS256"}} }, false},
+		{"DPoP, short key", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{Nonces: true, NonceKeys: [][]byte{{1}}} }, false},
+		{"DPoP, key for nothing", func(o *auth.GuardOptions) { o.DPoP = &auth.DPoPOptions{NonceKeys: [][]byte{make([]byte, 32)}} }, false},
+	} {
+		o := good
+		tt.change(&o)
+		if _, err := auth.NewGuard(&o); (err == nil) != tt.ok {
+			t.Errorf("%s: NewGuard: %v, want accepted %v", tt.name, err, tt.ok)
+		}
+	}
+	if _, err := auth.NewGuard(nil); err == nil {
+		t.Error("NewGuard(nil) succeeded")
+	}
+}
+
+func TestCanonicalResource(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://api.example.com":               "https://api.example.com",
+		"https://api.example.com/":              "https://api.example.com",
+		"HTTPS://API.Example.com:443/MCP/":      "https://api.example.com/MCP",
+		"https://api.example.com:8443/a/b":      "https://api.example.com:8443/a/b",
+		"https://[2001:DB8::1]/":                "https://[2001:db8::1]",
+		"http://localhost:80/mcp":               "http://localhost/mcp",
+		"http://127.0.0.1:8080":                 "http://127.0.0.1:8080",
+		"http://api.example.com":                "",
+		"https://":                              "",
+		"https://:443":                          "",
+		"api.example.com/mcp":                   "",
+		"https://api.example.com/mcp#x":         "",
+		"https://api.example.com/mcp#":          "",
+		"https://api.example.com/mcp?":          "",
+		"https://api.example.com/mcp?x=1":       "",
+		"https://alice@api.example.com":         "",
+		"https://api.example.com/a/../b":        "",
+		"https://api.example.com/a/%2e%2e/b":    "",
+		"ftp://api.example.com":                 "",
+		"http://localhost.evil.example/":        "",
+		"https://api.example.com/a%20b":         "https://api.example.com/a%20b",
+		"https://api.example.com/a\" evil=\"b/": "https://api.example.com/a%22%20evil=%22b",
+	} {
+		if got, err := auth.CanonicalResource(in); got != want || (err == nil) != (want != "") {
+			t.Errorf("CanonicalResource(%q) = %q, %v, want %q", in, got, err, want)
+		}
+	}
+}
+
+// FuzzBearerHeader: whatever is in the header, only the one token gets through, and the answer is one of those for clients' mistakes.
+func FuzzBearerHeader(f *testing.F) {
+	const good = "user-a"
+	for _, s := range []string{"Bearer user-a", "bearer   user-a", "Bearer user-a=", "Bearer user-a,Bearer b", "Bearer\tuser-a", "DPoP user-a", "", "Bearer"} {
+		f.Add(s)
+	}
+	only := verifierFunc(func(_ context.Context, token string) (*auth.Principal, error) {
+		if token != good {
+			return nil, auth.ErrInvalidToken
+		}
+		return &auth.Principal{Subject: "alice"}, nil
+	})
+	h := rsGuard(f, only, auth.GuardOptions{FailureLimit: &auth.FailureLimit{PerAddress: -1, PerToken: -1}}).Protect(hello)
+	f.Fuzz(func(t *testing.T, header string) {
+		w := serve(h, "POST", "/mcp", "Authorization", header)
+		scheme, rest, _ := strings.Cut(header, " ")
+		want := strings.EqualFold(scheme, "bearer") && strings.TrimLeft(rest, " ") == good
+		if (w.Code == 200) != want || w.Code != 200 && w.Code != 400 && w.Code != 401 {
+			t.Errorf("%q: status %d, want let through %v", header, w.Code, want)
+		}
+	})
+}
+
+func ExampleGuard() {
+	verifier, err := auth.NewStatic(auth.StaticToken{Token: "f3a9c1d27e5b48069d1c", Subject: "ci"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	guard, err := auth.NewGuard(&auth.GuardOptions{
+		Resource:             "https://api.example.com/mcp",
+		Verifier:             verifier,
+		AuthorizationServers: []string{"https://login.example.com"},
+		ScopesSupported:      []string{"read"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	handler := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "hello", auth.PrincipalOf(r.Context()).Subject)
+	}))
+	ask := func(path, authorization string) {
+		r := httptest.NewRequest("GET", path, nil)
+		if authorization != "" {
+			r.Header.Set("Authorization", authorization)
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Get("WWW-Authenticate")+w.Body.String())
+	}
+	ask("/mcp", "")
+	ask("/.well-known/oauth-protected-resource/mcp", "")
+	ask("/mcp", "Bearer f3a9c1d27e5b48069d1c")
+	// Output:
+	// 401 Bearer resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/mcp"
+	// 200 {"resource":"https://api.example.com/mcp","authorization_servers":["https://login.example.com"],"scopes_supported":["read"],"bearer_methods_supported":["header"]}
+	// 200 hello ci
+}

@@ -1,0 +1,214 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxIntrospectionCache = 60 * time.Second
+	maxIntrospections     = 64 // at once
+)
+
+// IntrospectionOptions say whom to ask about tokens. All but the last four are required.
+type IntrospectionOptions struct {
+	// Endpoint is the URL of the issuer's introspection endpoint.
+	Endpoint string
+	// Issuer is the authorization server's identifier, which the answer's iss must be, exactly.
+	Issuer string
+	// Audiences are the names of this server, of which the answer's aud must have one, exactly, as with [JWTOptions.Audiences]. An answer without
+	// aud is refused: a token that does not say whom it is for may have been issued for anyone.
+	Audiences []string
+	// ClientID and ClientSecret are this server's own credentials at the issuer. They are sent in the Authorization header.
+	ClientID     string
+	ClientSecret Secret
+	// SecretInBody sends them in the body of the request instead (client_secret_post).
+	SecretInBody bool
+	// IssuerOptional accepts answers without iss. It is for an endpoint that knows the tokens of no other issuer.
+	IssuerOptional bool
+	// CacheTTL is how long an answer is used, at most until the token expires, and at most 60 s; 0 means 60 s, less than 0 not at all. So long a token that
+	// was revoked goes on to work.
+	CacheTTL time.Duration
+	// HTTPClient sends the requests; nil means one of its own. Its cookies and its handling of redirects are not used: redirects fail.
+	HTTPClient *http.Client
+}
+
+// Introspection verifies tokens by asking their issuer, https://www.rfc-editor.org/rfc/rfc7662. It may be used by many goroutines at once, has none of its
+// own and need not be closed.
+//
+// Good answers are cached, up to 10,000, by the token's hash. Requests for one token are sent once, and at most 64 at a time.
+type Introspection struct {
+	o      IntrospectionOptions
+	client *http.Client
+	slots  chan struct{}
+
+	mu    sync.Mutex
+	cache recent[[sha256.Size]byte, introspected]
+	calls map[[sha256.Size]byte]*introspectionCall // under way
+}
+
+type introspected struct {
+	principal *Principal
+	until     time.Time
+}
+
+// An introspectionCall is one request to the issuer, and who waits for it.
+type introspectionCall struct {
+	done      chan struct{} // closed when the rest is set
+	principal *Principal
+	err       error
+}
+
+// NewIntrospection returns a verifier that asks the issuer.
+func NewIntrospection(o *IntrospectionOptions) (*Introspection, error) {
+	if o == nil {
+		o = &IntrospectionOptions{}
+	}
+	v := &Introspection{
+		o: *o, client: rsClient(o.HTTPClient), slots: make(chan struct{}, maxIntrospections),
+		calls: make(map[[sha256.Size]byte]*introspectionCall),
+	}
+	v.cache.max = maxTracked
+	v.o.Audiences = unique(o.Audiences)
+	for _, address := range []string{o.Endpoint, o.Issuer} {
+		if _, err := checkEndpoint(address); err != nil {
+			return nil, fmt.Errorf("auth: introspection: %w", err)
+		}
+	}
+	switch {
+	case len(v.o.Audiences) == 0:
+		return nil, errors.New("auth: introspection: a token must be for somebody: no audiences")
+	case o.ClientID == "" || o.ClientSecret.IsZero():
+		return nil, errors.New("auth: introspection needs credentials of this server's own")
+	case o.CacheTTL == 0 || o.CacheTTL > maxIntrospectionCache:
+		v.o.CacheTTL = maxIntrospectionCache
+	}
+	return v, nil
+}
+
+// Verify returns whose token it is. It waits at most 10 s for the issuer, even if ctx ends before.
+func (v *Introspection) Verify(ctx context.Context, token string) (*Principal, error) {
+	if len(token) > maxToken {
+		return nil, invalid("it is too long")
+	}
+	key, now := sha256.Sum256([]byte(token)), time.Now()
+	v.mu.Lock()
+	if c, ok := v.cache.get(key); ok {
+		if now.Before(c.until) {
+			v.mu.Unlock()
+			return c.principal, nil
+		}
+		v.cache.remove(key)
+	}
+	if call := v.calls[key]; call != nil {
+		v.mu.Unlock()
+		select {
+		case <-call.done:
+			return call.principal, call.err
+		case <-ctx.Done():
+			return nil, unavailable("waiting for introspection", ctx.Err())
+		}
+	}
+	call := &introspectionCall{done: make(chan struct{}), err: unavailable("introspection", errors.New("it panicked"))}
+	v.calls[key] = call
+	v.mu.Unlock()
+	defer v.finish(key, call, now)
+	// The others that wait do not care whether this request is cancelled.
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), rsTimeout)
+	defer cancel()
+	call.principal, call.err = v.ask(detached, token)
+	return call.principal, call.err
+}
+
+// finish hands the answer of a call out, and notes it if it is a good one.
+func (v *Introspection) finish(key [sha256.Size]byte, call *introspectionCall, asked time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.calls, key)
+	close(call.done)
+	if call.err != nil || v.o.CacheTTL < 0 {
+		return
+	}
+	until := asked.Add(v.o.CacheTTL)
+	if exp := call.principal.Expires; !exp.IsZero() && exp.Before(until) {
+		until = exp
+	}
+	v.cache.put(key, introspected{call.principal, until})
+}
+
+// ask sends the request and judges the answer.
+func (v *Introspection) ask(ctx context.Context, token string) (*Principal, error) {
+	select {
+	case v.slots <- struct{}{}:
+		defer func() { <-v.slots }()
+	case <-ctx.Done():
+		return nil, unavailable("waiting for introspection", ctx.Err())
+	}
+	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
+	if v.o.SecretInBody {
+		form.Set("client_id", v.o.ClientID)
+		form.Set("client_secret", v.o.ClientSecret.Reveal())
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, v.o.Endpoint, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, unavailable("introspection", err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if !v.o.SecretInBody {
+		// https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1 has both encoded first.
+		req.SetBasicAuth(url.QueryEscape(v.o.ClientID), url.QueryEscape(v.o.ClientSecret.Reveal()))
+	}
+	body, contentType, err := rsDo(v.client, req)
+	if err != nil {
+		return nil, unavailable("introspection", err)
+	}
+	answer, ok := parseObject(body)
+	if !ok || contentType != "application/json" {
+		return nil, unavailable("introspection", errors.New("the answer is no JSON object"))
+	}
+	return v.judge(answer)
+}
+
+// judge returns the principal that the issuer tells of.
+func (v *Introspection) judge(answer claimSet) (*Principal, error) {
+	switch active := string(answer["active"]); active {
+	case "true":
+	case "false":
+		return nil, invalid("it is not active")
+	default:
+		return nil, unavailable("introspection", errors.New("the answer does not say whether the token is active"))
+	}
+	if iss, _ := answer.text("iss"); iss != v.o.Issuer && !(v.o.IssuerOptional && !answer.has("iss")) {
+		return nil, invalid("it is from another issuer")
+	}
+	if aud, _ := answer.texts("aud"); !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(v.o.Audiences, a) }) {
+		return nil, invalid("it is for somebody else")
+	}
+	expires, reason := answer.checkDates(time.Now(), maxLeeway/2)
+	if reason != "" {
+		return nil, invalid(reason)
+	}
+	p := &Principal{Issuer: v.o.Issuer, Expires: expires, Scopes: answer.scopes(), Claims: map[string]json.RawMessage(answer)}
+	p.Subject, _ = answer.text("sub")
+	p.ClientID, _ = answer.text("client_id")
+	if p.Subject == "" && p.ClientID == "" {
+		return nil, invalid("it is nobody's")
+	}
+	var ok bool
+	if p.KeyThumbprint, ok = answer.confirmation(); !ok {
+		return nil, invalid("it is bound in a way that cannot be checked")
+	}
+	if kind, _ := answer.text("token_type"); strings.EqualFold(kind, string(schemeDPoP)) && p.KeyThumbprint == "" {
+		return nil, invalid("it is bound to a key that is not told")
+	}
+	return p, nil
+}

@@ -1,0 +1,308 @@
+package auth_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mcpwire/auth"
+)
+
+func TestJWTPrincipal(t *testing.T) {
+	key := newRSKey(t, "k1")
+	v := rsJWT(t, auth.JWTOptions{}, key)
+	thumbprint := key.thumbprint(t)
+	exp := time.Now().Add(time.Minute).Unix()
+	for _, tt := range []struct {
+		name    string
+		changes map[string]any
+		want    auth.Principal
+	}{
+		{"all", nil, auth.Principal{Scopes: []string{"read", "write"}}},
+		{"audiences", map[string]any{"aud": []string{"https://other.example", rsResource}}, auth.Principal{Scopes: []string{"read", "write"}}},
+		{"no scope", map[string]any{"scope": nil}, auth.Principal{}},
+		{"scp array", map[string]any{"scope": nil, "scp": []string{"a", "b", "a"}}, auth.Principal{Scopes: []string{"a", "b"}}},
+		{"scp text", map[string]any{"scope": nil, "scp": "a  b"}, auth.Principal{Scopes: []string{"a", "b"}}},
+		{"scope first", map[string]any{"scp": "admin"}, auth.Principal{Scopes: []string{"read", "write"}}},
+		{"scopes that are none", map[string]any{"scope": "a \"b\" c\u00e9 \t"}, auth.Principal{Scopes: []string{"a"}}},
+		{"azp", map[string]any{"client_id": nil, "azp": "app"}, auth.Principal{Scopes: []string{"read", "write"}}},
+		{"bound", map[string]any{"cnf": map[string]any{"jkt": thumbprint}}, auth.Principal{Scopes: []string{"read", "write"}, KeyThumbprint: thumbprint}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			payload, err := json.Marshal(with(with(rsClaims(), map[string]any{"exp": exp}), tt.changes))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := v.Verify(t.Context(), key.sign(t, map[string]any{"typ": "at+jwt", "kid": "k1"}, payload))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tt.want.Issuer, tt.want.Subject, tt.want.ClientID, tt.want.Expires = rsIssuer, "alice", "app", time.Unix(exp, 0)
+			if diff := cmp.Diff(&tt.want, got, cmpopts.IgnoreUnexported(auth.Principal{}), cmpopts.IgnoreFields(auth.Principal{}, "Claims")); diff != "" {
+				t.Errorf("principal (-want +got):\n%s", diff)
+			}
+			if string(got.Claims["sub"]) != `"alice"` {
+				t.Errorf("claims = %s, without sub", got.Claims)
+			}
+		})
+	}
+}
+
+// Spec: S203 S208 S210 S211
+func TestJWTRefused(t *testing.T) {
+	key, other := newRSKey(t, "k1"), newRSKey(t, "k1")
+	now := time.Now()
+	for _, tt := range []struct {
+		name         string
+		head, claims map[string]any
+		want         string
+	}{
+		{"audience of another", nil, map[string]any{"aud": "https://api.example.com"}, "for somebody else"},
+		{"audience with a slash", nil, map[string]any{"aud": rsResource + "/"}, "for somebody else"},
+		{"audience longer", nil, map[string]any{"aud": rsResource + "x"}, "for somebody else"},
+		{"no audience", nil, map[string]any{"aud": nil}, "for somebody else"},
+		{"audience with null", nil, map[string]any{"aud": []any{rsResource, json.RawMessage("null")}}, "for somebody else"},
+		{"issuer", nil, map[string]any{"iss": rsIssuer + "/"}, "another issuer"},
+		{"no issuer", nil, map[string]any{"iss": nil}, "another issuer"},
+		{"expired", nil, map[string]any{"exp": now.Add(-time.Second).Unix()}, "has expired"},
+		{"no expiry", nil, map[string]any{"exp": nil}, "no exp"},
+		{"expiry is null", nil, map[string]any{"exp": json.RawMessage("null")}, "exp is no date"},
+		{"expiry is a text", nil, map[string]any{"exp": "4000000000"}, "exp is no date"},
+		{"expiry is huge", nil, map[string]any{"exp": json.RawMessage("1e300")}, "exp is no date"},
+		{"not yet", nil, map[string]any{"nbf": now.Add(45 * time.Second).Unix()}, "nbf"},
+		{"issued later", nil, map[string]any{"iat": now.Add(45 * time.Second).Unix()}, "iat"},
+		{"no subject", nil, map[string]any{"sub": nil}, "no sub"},
+		{"no client", nil, map[string]any{"client_id": nil}, "no client id"},
+		{"client is a number", nil, map[string]any{"client_id": 5, "azp": "app"}, "no client id"},
+		{"bound to a certificate", nil, map[string]any{"cnf": map[string]any{"x5t#S256": key.thumbprint(t)}}, "bound in a way"},
+		{"bound twice", nil, map[string]any{"cnf": map[string]any{"x5t#S256": "x", "jkt": key.thumbprint(t)}}, "bound in a way"},
+		{"bound to nothing", nil, map[string]any{"cnf": map[string]any{"jkt": "x"}}, "bound in a way"},
+		{"type of a proof", map[string]any{"typ": "dpop+jwt"}, nil, "its type"},
+		{"type is null", map[string]any{"typ": json.RawMessage("null")}, nil, "its type"},
+		{"critical extension", map[string]any{"crit": []string{"exp"}}, nil, "crit"},
+		{"unencoded", map[string]any{"b64": true}, nil, "b64"},
+		{"brings its key", map[string]any{"jwk": other.jwk()}, nil, "jwk"},
+		{"unknown key", map[string]any{"kid": "k2"}, nil, "key is not known"},
+		{"key id is a number", map[string]any{"kid": 1}, nil, "kid"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := rsJWT(t, auth.JWTOptions{}, key)
+			payload, err := json.Marshal(with(rsClaims(), tt.claims))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = v.Verify(t.Context(), key.sign(t, with(map[string]any{"typ": "at+jwt", "kid": "k1"}, tt.head), payload))
+			if !errors.Is(err, auth.ErrInvalidToken) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Verify: %v, want ErrInvalidToken with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Spec: S208
+func TestJWTForged(t *testing.T) {
+	key, other := newRSKey(t, "k1"), newRSKey(t, "k1")
+	good := key.token(t, nil)
+	parts := strings.Split(good, ".")
+	b64 := base64.RawURLEncoding.EncodeToString
+	payload, err := json.Marshal(with(rsClaims(), map[string]any{"sub": "mallory"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := json.Marshal(key.jwk())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hmac, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: public}, (&jose.SignerOptions{}).WithHeader("kid", "k1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs, err := hmac.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	confused, err := hs.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := []byte(strings.Replace(string(payload), `"sub":"mallory"`, `"sub":"alice","sub":"mallory"`, 1))
+	for _, tt := range []struct{ name, token string }{
+		{"another key", other.token(t, nil)},
+		{"other claims", parts[0] + "." + b64(payload) + "." + parts[2]},
+		{"no signature", parts[0] + "." + parts[1] + "."},
+		{"two parts", parts[0] + "." + parts[1]},
+		{"four parts", good + ".x"},
+		{"none", b64([]byte(`{"alg":"none","typ":"at+jwt"}`)) + "." + b64(payload) + "."},
+		{"none, signed", b64([]byte(`{"alg":"none","typ":"at+jwt","kid":"k1"}`)) + "." + b64(payload) + "." + parts[2]},
+		{"symmetric with the public key", confused},
+		{"line break", good[:len(good)-1] + "\n" + good[len(good)-1:]},
+		{"padded", good + "="},
+		{"a claim twice", key.sign(t, map[string]any{"typ": "at+jwt", "kid": "k1"}, twice)},
+		{"claims are an array", key.sign(t, map[string]any{"typ": "at+jwt", "kid": "k1"}, []byte("[]"))},
+		{"claims are null", key.sign(t, map[string]any{"typ": "at+jwt", "kid": "k1"}, []byte("null"))},
+		{"JSON serialization", `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`},
+		{"not UTF-8", key.sign(t, map[string]any{"kid": "k1"}, append(payload[:len(payload)-1:len(payload)-1], ",\"x\":\"\xff\"}"...))},
+		{"empty", ""},
+		{"long", key.token(t, map[string]any{"x": strings.Repeat("x", 16<<10)})},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := rsJWT(t, auth.JWTOptions{}, key)
+			if p, err := v.Verify(t.Context(), tt.token); !errors.Is(err, auth.ErrInvalidToken) {
+				t.Errorf("Verify = %v, %v, want ErrInvalidToken", p, err)
+			}
+			if _, err := v.Verify(t.Context(), good); err != nil {
+				t.Errorf("then a good token: %v", err)
+			}
+		})
+	}
+}
+
+func TestJWTStrict(t *testing.T) {
+	key := newRSKey(t, "k1")
+	for _, tt := range []struct {
+		name                string
+		head, claims        map[string]any
+		lenient, strictness bool // accepted
+	}{
+		{"RFC 9068", nil, nil, true, true},
+		{"full media type", map[string]any{"typ": "application/AT+JWT"}, nil, true, true},
+		{"JWT", map[string]any{"typ": "JWT"}, nil, true, false},
+		{"no type", map[string]any{"typ": nil}, nil, true, false},
+		{"no jti", nil, map[string]any{"jti": nil}, true, false},
+		{"no iat", nil, map[string]any{"iat": nil}, true, false},
+		{"azp", nil, map[string]any{"client_id": nil, "azp": "app"}, true, false},
+		{"no key id, but one key", map[string]any{"kid": nil}, nil, true, true},
+		{"where to find keys", map[string]any{"jku": "https://evil.example/keys", "x5u": "https://evil.example/cert"}, nil, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			payload, err := json.Marshal(with(rsClaims(), tt.claims))
+			if err != nil {
+				t.Fatal(err)
+			}
+			token := key.sign(t, with(map[string]any{"typ": "at+jwt", "kid": "k1"}, tt.head), payload)
+			for strict, want := range map[bool]bool{false: tt.lenient, true: tt.strictness} {
+				_, err := rsJWT(t, auth.JWTOptions{Strict: strict}, key).Verify(t.Context(), token)
+				if (err == nil) != want || err != nil && !errors.Is(err, auth.ErrInvalidToken) {
+					t.Errorf("strict %v: %v, want accepted %v", strict, err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestJWTAlgorithms(t *testing.T) {
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weak, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name    string
+		key     rsKey
+		jwkAlg  string // of the key in the set
+		allowed []string
+		ok      bool
+	}{
+		{"ES384", rsKey{"k", jose.ES384, p384}, "", nil, true},
+		{"EdDSA", rsKey{"k", jose.EdDSA, ed}, "", nil, true},
+		{"RS256", rsKey{"k", jose.RS256, rsaKey}, "", nil, true},
+		{"PS256", rsKey{"k", jose.PS256, rsaKey}, "", nil, true},
+		{"PS256 with a key for it", rsKey{"k", jose.PS256, rsaKey}, "PS256", nil, true},
+		{"RS256 with a key for PS256", rsKey{"k", jose.RS256, rsaKey}, "PS256", nil, false},
+		{"not in the list", rsKey{"k", jose.RS256, rsaKey}, "", []string{"ES256"}, false},
+		{"not in the default list", rsKey{"k", jose.RS512, rsaKey}, "", nil, false},
+		{"in a list", rsKey{"k", jose.RS512, rsaKey}, "", []string{"RS512"}, true},
+		{"a weak key", rsKey{"k", jose.RS256, weak}, "", nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			jwk := tt.key.jwk()
+			jwk.Algorithm = tt.jwkAlg
+			routes := &rsRoutes{}
+			routes.say(rsKeysURL, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{jwk}})
+			v, err := auth.NewJWT(&auth.JWTOptions{
+				Issuer: rsIssuer, Audiences: []string{rsResource}, JWKSURL: rsKeysURL, HTTPClient: routes.client(), Algorithms: tt.allowed,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = v.Verify(t.Context(), tt.key.token(t, nil))
+			if (err == nil) != tt.ok || err != nil && !errors.Is(err, auth.ErrInvalidToken) {
+				t.Errorf("Verify: %v, want accepted %v", err, tt.ok)
+			}
+		})
+	}
+}
+
+func TestJWTOptions(t *testing.T) {
+	good := auth.JWTOptions{Issuer: rsIssuer, Audiences: []string{rsResource}}
+	for _, tt := range []struct {
+		name   string
+		change func(*auth.JWTOptions)
+		ok     bool
+	}{
+		{"good", func(*auth.JWTOptions) {}, true},
+		{"this machine", func(o *auth.JWTOptions) { o.Issuer = "http://127.0.0.1:8080" }, true},
+		{"no issuer", func(o *auth.JWTOptions) { o.Issuer = "" }, false},
+		{"http", func(o *auth.JWTOptions) { o.Issuer = "http://login.example.com" }, false},
+		{"password", func(o *auth.JWTOptions) { o.Issuer = "https://a:b@login.example.com" }, false},
+		{"key set by http", func(o *auth.JWTOptions) { o.JWKSURL = "http://login.example.com/keys" }, false},
+		{"no audience", func(o *auth.JWTOptions) { o.Audiences = []string{""} }, false},
+		{"symmetric", func(o *auth.JWTOptions) { o.Algorithms = []string{"ES256", "HS256"} }, false},
+		{"none", func(o *auth.JWTOptions) { o.Algorithms = []string{"none"} }, false},
+		{"no algorithm", func(o *auth.JWTOptions) { o.Algorithms = []string{} }, false},
+		{"leeway", func(o *auth.JWTOptions) { o.Leeway = 61 * time.Second }, false},
+	} {
+		o := good
+		tt.change(&o)
+		if _, err := auth.NewJWT(&o); (err == nil) != tt.ok {
+			t.Errorf("%s: NewJWT: %v, want accepted %v", tt.name, err, tt.ok)
+		}
+	}
+	if _, err := auth.NewJWT(nil); err == nil {
+		t.Error("NewJWT(nil) succeeded")
+	}
+}
+
+// FuzzJWT: whatever a token is, it is refused unless it is the one that was signed.
+func FuzzJWT(f *testing.F) {
+	key := fixedRSKey("k1")
+	payload := []byte(`{"iss":"` + rsIssuer + `","aud":"` + rsResource + `","sub":"alice","client_id":"app","exp":7258118400}`)
+	good := key.sign(f, map[string]any{"typ": "at+jwt", "kid": "k1"}, payload)
+	f.Add(good)
+	f.Add(strings.Replace(good, ".", "..", 1))
+	v := rsJWT(f, auth.JWTOptions{}, key)
+	f.Fuzz(func(t *testing.T, token string) {
+		p, err := v.Verify(t.Context(), token)
+		switch {
+		case err == nil && token != good:
+			t.Errorf("%q is accepted as %v's", token, p)
+		case err != nil && token == good:
+			t.Errorf("the good token is refused: %v", err)
+		case err != nil && !errors.Is(err, auth.ErrInvalidToken):
+			t.Errorf("Verify: %v, want ErrInvalidToken", err)
+		}
+	})
+}

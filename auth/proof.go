@@ -1,0 +1,163 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// dpopAlgorithm is the algorithm of all proofs.
+const dpopAlgorithm = "ES256"
+
+// A proofKey makes proofs of possession. See https://www.rfc-editor.org/rfc/rfc9449. It may be used by many goroutines at once.
+type proofKey struct {
+	private *ecdsa.PrivateKey
+	signer  jose.Signer
+	// thumbprint is that of the public key, as dpop_jkt has it.
+	thumbprint string
+}
+
+// newProofKey makes a key.
+func newProofKey() (*proofKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	return proofKeyOf(key)
+}
+
+// openProofKey is the reverse of proofKey.seal.
+func openProofKey(stored Secret) (*proofKey, error) {
+	der, err := base64.StdEncoding.DecodeString(stored.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("the stored key is not base64")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("the stored key is malformed")
+	}
+	private, ok := key.(*ecdsa.PrivateKey)
+	if !ok || private.Curve != elliptic.P256() {
+		return nil, fmt.Errorf("the stored key is of another kind")
+	}
+	return proofKeyOf(private)
+}
+
+func proofKeyOf(key *ecdsa.PrivateKey) (*proofKey, error) {
+	public := jose.JSONWebKey{Key: key.Public()}
+	sum, err := public.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return nil, fmt.Errorf("the key's thumbprint: %w", err)
+	}
+	opts := (&jose.SignerOptions{EmbedJWK: true}).WithType("dpop+jwt")
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, opts)
+	if err != nil {
+		return nil, fmt.Errorf("a signer for the key: %w", err)
+	}
+	return &proofKey{key, signer, base64.RawURLEncoding.EncodeToString(sum)}, nil
+}
+
+// seal returns the key in the form in which it is stored.
+func (k *proofKey) seal() (Secret, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(k.private)
+	if err != nil {
+		return Secret{}, fmt.Errorf("storing the key: %w", err)
+	}
+	return NewSecret(base64.StdEncoding.EncodeToString(der)), nil
+}
+
+type proofClaims struct {
+	ID       string `json:"jti"`
+	Method   string `json:"htm"`
+	URL      string `json:"htu"`
+	IssuedAt int64  `json:"iat"`
+	Nonce    string `json:"nonce,omitempty"`
+	// TokenHash is there if the proof goes with an access token.
+	TokenHash string `json:"ath,omitempty"`
+}
+
+// proof makes a proof for one request. Each is used once: it has a random id. token is the access token that goes with the request, or empty.
+func (k *proofKey) proof(method string, u *url.URL, token Secret, nonce string) (string, error) {
+	bare := *u
+	bare.RawQuery, bare.ForceQuery, bare.Fragment, bare.RawFragment, bare.User = "", false, "", "", nil
+	claims := proofClaims{
+		ID:       rand.Text(),
+		Method:   method,
+		URL:      bare.String(),
+		IssuedAt: time.Now().Unix(),
+		Nonce:    nonce,
+	}
+	if !token.IsZero() {
+		sum := sha256.Sum256([]byte(token.Reveal()))
+		claims.TokenHash = base64.RawURLEncoding.EncodeToString(sum[:])
+	}
+	return signClaims(k.signer, claims)
+}
+
+// signClaims returns the compact form of signed claims.
+func signClaims(signer jose.Signer, claims any) (string, error) {
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return "", fmt.Errorf("encoding claims: %w", err)
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		return "", fmt.Errorf("signing: %w", err)
+	}
+	return signed.CompactSerialize()
+}
+
+// A nonceBook remembers the last nonce that each origin sent. Nonces of an authorization server are not those of the resource, which may be elsewhere;
+// at one origin both are taken, and one that is wrong costs a round.
+type nonceBook struct {
+	mu sync.Mutex
+	// byOwner has few entries: those of the servers that are talked to.
+	byOwner map[string]string
+}
+
+// maxNonceOwners is far above the number of servers that one resource has to do with.
+const maxNonceOwners = 32
+
+func (b *nonceBook) get(owner string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.byOwner[owner]
+}
+
+// note takes the nonce of a response, if it has one, and reports whether it is new.
+func (b *nonceBook) note(owner string, h http.Header) bool {
+	nonce := h.Get("DPoP-Nonce")
+	if nonce == "" || len(nonce) > 1024 || !isVisible(nonce) {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.byOwner == nil || len(b.byOwner) >= maxNonceOwners {
+		b.byOwner = map[string]string{}
+	}
+	changed := b.byOwner[owner] != nonce
+	b.byOwner[owner] = nonce
+	return changed
+}
+
+// isVisible reports whether s is printable ASCII without spaces, as tokens and nonces are.
+func isVisible(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x21 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return s != ""
+}

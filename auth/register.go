@@ -1,0 +1,293 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// FirstIssuer as [ClientOptions.ClientIssuer] binds the credentials to whatever authorization server the MCP server names first. A server that means no
+// good thereby gets them; use it only for servers that are as trusted as the authorization server.
+const FirstIssuer = "*"
+
+// Registration is what a client says about itself to authorization servers where it registers, and in its metadata document.
+// See https://www.rfc-editor.org/rfc/rfc7591#section-2.
+type Registration struct {
+	// ClientName is shown to users. "" means "MCP client".
+	ClientName string
+	ClientURI  string
+	// RedirectURIs are those that the client is known with if it is registered by hand or by a metadata document. A port of a loopback address does not
+	// count. nil means /callback on 127.0.0.1 and ::1. Dynamic registration does not use them: there, the URI is the one that is about to be used.
+	RedirectURIs []string
+	// ApplicationType is "native", also if it is "", or "web".
+	ApplicationType string
+	// SoftwareID and SoftwareVersion may be "".
+	SoftwareID, SoftwareVersion string
+	// InitialAccessToken is for authorization servers that do not register everybody. It is sent to the issuer [ClientOptions.ClientIssuer] only.
+	InitialAccessToken Secret
+}
+
+// clientDocument is a client's description of itself, in a registration and in a metadata document.
+type clientDocument struct {
+	ClientID        string   `json:"client_id,omitempty"`
+	ClientName      string   `json:"client_name"`
+	ClientURI       string   `json:"client_uri,omitempty"`
+	RedirectURIs    []string `json:"redirect_uris"`
+	GrantTypes      []string `json:"grant_types"`
+	ResponseTypes   []string `json:"response_types"`
+	AuthMethod      string   `json:"token_endpoint_auth_method"`
+	ApplicationType string   `json:"application_type"`
+	SoftwareID      string   `json:"software_id,omitempty"`
+	SoftwareVersion string   `json:"software_version,omitempty"`
+	DPoPBound       bool     `json:"dpop_bound_access_tokens,omitempty"`
+}
+
+func (r *Registration) document(redirectURIs []string, method string) clientDocument {
+	d := clientDocument{
+		ClientName:      r.ClientName,
+		ClientURI:       r.ClientURI,
+		RedirectURIs:    redirectURIs,
+		GrantTypes:      []string{"authorization_code", "refresh_token"},
+		ResponseTypes:   []string{"code"},
+		AuthMethod:      method,
+		ApplicationType: r.ApplicationType,
+		SoftwareID:      r.SoftwareID,
+		SoftwareVersion: r.SoftwareVersion,
+	}
+	if d.ClientName == "" {
+		d.ClientName = "MCP client"
+	}
+	if d.ApplicationType == "" {
+		d.ApplicationType = "native"
+	}
+	return d
+}
+
+func (r *Registration) check() error {
+	if r.ApplicationType != "" && r.ApplicationType != "native" && r.ApplicationType != "web" {
+		return errors.New(`the application type is neither "native" nor "web"`)
+	}
+	for _, u := range r.RedirectURIs {
+		if err := checkRedirectURI(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// redirectURIs returns those that the client is known with.
+func (r *Registration) redirectURIs() []string {
+	if r.RedirectURIs != nil {
+		return r.RedirectURIs
+	}
+	return []string{"http://127.0.0.1/callback", "http://[::1]/callback"}
+}
+
+// checkRedirectURI refuses what the specification does: a redirect URI is on the machine itself, or https.
+func checkRedirectURI(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" ||
+		u.Scheme != "https" && !(u.Scheme == "http" && isLoopbackHost(u.Hostname())) {
+		return fmt.Errorf("the redirect URI %q is neither https nor on the machine itself", text)
+	}
+	return nil
+}
+
+// sameRedirect reports whether an authorization server that knows one redirect URI takes the other: ports of loopback addresses do not count. See
+// https://www.rfc-editor.org/rfc/rfc8252#section-7.3.
+func sameRedirect(known, used string) bool {
+	if known == used {
+		return true
+	}
+	k, err := url.Parse(known)
+	u, err2 := url.Parse(used)
+	if err != nil || err2 != nil || k.Scheme != "http" || !isLoopbackHost(k.Hostname()) {
+		return false
+	}
+	k.Host, u.Host = k.Hostname(), u.Hostname()
+	return k.String() == u.String()
+}
+
+// checkMetadataURL checks a client id that is a URL. See https://datatracker.ietf.org/doc/draft-ietf-oauth-client-id-metadata-document.
+func checkMetadataURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Contains(text, "#") ||
+		strings.Trim(u.Path, "/") == "" || hasDotSegment(u.EscapedPath()) {
+		return fmt.Errorf("the client's metadata URL %q is not https with a path, or has a password, a fragment or dots for a segment", text)
+	}
+	return nil
+}
+
+// credentials are a client's at one authorization server.
+type credentials struct {
+	id     string
+	secret Secret
+	key    *ClientKey
+	// method is how the client authenticates at the token endpoint.
+	method       string
+	redirectURIs []string
+	// dynamic is set if the authorization server gave the id out, and might have forgotten it.
+	dynamic bool
+}
+
+// configured returns the credentials of the options, or nil if there are none for this authorization server. That they are for no other is the discoverer's
+// business: it does not return another.
+func (c *Client) configured(as *issuerDocument) (*credentials, error) {
+	o := &c.opts
+	var cred *credentials
+	switch {
+	case o.ClientID != "":
+		cred = &credentials{id: o.ClientID, secret: o.ClientSecret, key: o.ClientKey}
+	case o.ClientIDMetadataURL != "" && as.ClientIDMetadata:
+		cred = &credentials{id: o.ClientIDMetadataURL, key: o.ClientKey}
+	default:
+		return nil, nil
+	}
+	cred.redirectURIs = o.Registration.redirectURIs()
+	var err error
+	cred.method, err = c.authMethod(as, cred)
+	return cred, err
+}
+
+// authMethod chooses how to authenticate at the token endpoint.
+func (c *Client) authMethod(as *issuerDocument, cred *credentials) (string, error) {
+	if c.opts.TokenAuthMethod != "" {
+		return c.opts.TokenAuthMethod, nil
+	}
+	var can []string
+	switch {
+	case cred.key != nil:
+		can = []string{"private_key_jwt"}
+	case !cred.secret.IsZero():
+		can = []string{"client_secret_basic", "client_secret_post"}
+	default:
+		return "none", nil
+	}
+	if as.TokenAuthMethods == nil {
+		return can[0], nil
+	}
+	for _, m := range can {
+		if slices.Contains(as.TokenAuthMethods, m) {
+			return m, nil
+		}
+	}
+	return "", fmt.Errorf("%w: it supports no way to authenticate that the client's credentials are for", ErrRefused)
+}
+
+// registered returns the credentials of an earlier registration, or nil.
+func (c *Client) registered(ctx context.Context, issuer string) (*credentials, error) {
+	r, err := c.opts.Store.Load(ctx, c.clientKey(issuer))
+	if errors.Is(err, ErrNotStored) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	rc := r.Client
+	if rc == nil || rc.ID == "" || !rc.SecretExpiry.IsZero() && !time.Now().Before(rc.SecretExpiry) {
+		return nil, nil
+	}
+	return &credentials{id: rc.ID, secret: rc.Secret, method: rc.AuthMethod, redirectURIs: rc.RedirectURIs, dynamic: true}, nil
+}
+
+func (c *Client) clientKey(issuer string) Key { return Key{Issuer: issuer, Account: c.opts.Account} }
+
+type registrationAnswer struct {
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+	SecretExpiry int64  `json:"client_secret_expires_at"`
+	AuthMethod   string `json:"token_endpoint_auth_method"`
+}
+
+// register registers the client for a redirect URI and keeps what the authorization server answers.
+func (c *Client) register(ctx context.Context, d *discovery, redirectURI string) (*credentials, error) {
+	if d.as.RegistrationEndpoint == "" {
+		return nil, fmt.Errorf("%w: %q registers nobody by itself; configure a client id", ErrUnregistered, printable(d.issuer, 200))
+	}
+	method := registrationMethod(d.as.TokenAuthMethods)
+	doc := c.opts.Registration.document([]string{redirectURI}, method)
+	doc.DPoPBound = c.opts.DPoP == DPoPOn
+	body, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the registration: %w", err)
+	}
+	header := http.Header{}
+	if t := c.opts.Registration.InitialAccessToken; !t.IsZero() && c.opts.ClientIssuer == d.issuer {
+		header.Set("Authorization", "Bearer "+t.Reveal())
+	}
+	r, err := c.fetch.post(ctx, d.as.RegistrationEndpoint, "application/json", body, header)
+	if err != nil {
+		return nil, err
+	}
+	if r.status != http.StatusCreated && r.status != http.StatusOK {
+		return nil, answeredError(r)
+	}
+	cred, expiry, err := decodeRegistration(r.body, method)
+	if err != nil {
+		return nil, err
+	}
+	cred.redirectURIs = []string{redirectURI}
+	rc := &RegisteredClient{ID: cred.id, Secret: cred.secret, SecretExpiry: expiry, AuthMethod: cred.method, RedirectURIs: cred.redirectURIs}
+	if err := c.opts.Store.Save(ctx, c.clientKey(d.issuer), &Record{Client: rc}); err != nil {
+		return nil, err
+	}
+	c.logf("registered at %q", printable(d.issuer, 200))
+	return cred, nil
+}
+
+// registrationMethod is what a client asks for that has no secret yet: to be without one if it can.
+func registrationMethod(supported []string) string {
+	for _, m := range []string{"none", "client_secret_basic", "client_secret_post"} {
+		if slices.Contains(supported, m) {
+			return m
+		}
+	}
+	return "none"
+}
+
+func decodeRegistration(body []byte, requested string) (*credentials, time.Time, error) {
+	var a registrationAnswer
+	if err := decodeObject(body, &a); err != nil {
+		return nil, time.Time{}, fmt.Errorf("registration: %w", err)
+	}
+	if a.AuthMethod == "" {
+		a.AuthMethod = requested
+	}
+	var expiry time.Time
+	if a.SecretExpiry > 0 {
+		expiry = time.Unix(a.SecretExpiry, 0)
+	}
+	switch {
+	case a.ClientID == "" || len(a.ClientID) > 4096 || printable(a.ClientID, 4096) != a.ClientID:
+		return nil, expiry, fmt.Errorf("%w: the registration has no usable client_id", ErrUntrusted)
+	case a.AuthMethod == "none":
+		// A secret that is not to be used need not be kept.
+		a.ClientSecret, expiry = "", time.Time{}
+	case a.AuthMethod != "client_secret_basic" && a.AuthMethod != "client_secret_post":
+		return nil, expiry, fmt.Errorf("%w: the registration wants the client to authenticate by %q", ErrRefused, printable(a.AuthMethod, 64))
+	case a.ClientSecret == "":
+		return nil, expiry, fmt.Errorf("%w: the registration has no client_secret", ErrUntrusted)
+	}
+	return &credentials{id: a.ClientID, secret: NewSecret(a.ClientSecret), method: a.AuthMethod, dynamic: true}, expiry, nil
+}
+
+// MetadataDocument returns the document to serve at [ClientOptions.ClientIDMetadataURL], as application/json. Redirect URIs on the machine itself are
+// listed without ports, since every authorization server must take any port there (https://www.rfc-editor.org/rfc/rfc8252#section-7.3).
+func (c *Client) MetadataDocument() ([]byte, error) {
+	if c.opts.ClientIDMetadataURL == "" {
+		return nil, errors.New("the client has no metadata URL")
+	}
+	method := "none"
+	if c.opts.ClientKey != nil {
+		method = "private_key_jwt"
+	}
+	d := c.opts.Registration.document(c.opts.Registration.redirectURIs(), method)
+	d.ClientID = c.opts.ClientIDMetadataURL
+	return json.MarshalIndent(d, "", "  ")
+}

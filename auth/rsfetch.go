@@ -1,0 +1,108 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	rsMaxBody = 256 << 10        // of metadata, key sets and introspection answers, in bytes
+	rsTimeout = 10 * time.Second // for the whole exchange
+)
+
+// rsClient returns a client for the resource server's own requests: no redirects, which could lead anywhere and take secrets along, and no cookies. What
+// is asked comes from the configuration, or from metadata that has been asked by it, so that private addresses are allowed.
+func rsClient(c *http.Client) *http.Client {
+	var own http.Client
+	if c != nil {
+		own = *c
+	}
+	if own.Transport == nil {
+		own.Transport = &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			ForceAttemptHTTP2:      true,
+			MaxIdleConnsPerHost:    8,
+			IdleConnTimeout:        30 * time.Second,
+			TLSHandshakeTimeout:    5 * time.Second,
+			ResponseHeaderTimeout:  rsTimeout,
+			MaxResponseHeaderBytes: 64 << 10,
+		}
+	}
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	own.Jar = nil
+	return &own
+}
+
+// A statusError is an answer with another status than 200.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
+
+// rsDo sends req and returns the body of the answer, which must have the status 200. Errors do not contain the URL's query or the request's body.
+func rsDo(c *http.Client, req *http.Request) (body []byte, contentType string, err error) {
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.Do(req)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err
+		}
+		return nil, "", fmt.Errorf("%s: %w", req.URL.Host, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, "", fmt.Errorf("%s: %w", req.URL.Host, statusError(resp.StatusCode))
+	}
+	body, err = io.ReadAll(io.LimitReader(resp.Body, rsMaxBody+1))
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", req.URL.Host, err)
+	}
+	if len(body) > rsMaxBody {
+		return nil, "", fmt.Errorf("%s: answer of more than %d bytes", req.URL.Host, rsMaxBody)
+	}
+	contentType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return body, contentType, nil
+}
+
+// rsGet fetches a document.
+func rsGet(ctx context.Context, c *http.Client, address string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	body, _, err := rsDo(c, req)
+	return body, err
+}
+
+// checkEndpoint returns an error unless address is an absolute URL with https, or with http of this machine's own, without user, password and fragment.
+func checkEndpoint(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "":
+		return nil, fmt.Errorf("%q is no absolute URL", address)
+	case u.User != nil:
+		return nil, errors.New("a URL has a user name or password")
+	case u.Fragment != "" || strings.Contains(address, "#"):
+		return nil, fmt.Errorf("%q has a fragment", address)
+	case u.Scheme == "https", u.Scheme == "http" && loopbackHost(u.Hostname()):
+		return u, nil
+	}
+	return nil, fmt.Errorf("%q does not use https", address)
+}
+
+// loopbackHost tells whether a host is this machine, without asking DNS.
+func loopbackHost(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,206 @@
+package auth
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// Defaults of [EgressOptions].
+const (
+	defaultGuardTimeout  = 10 * time.Second
+	defaultGuardMaxBytes = 256 << 10
+	maxGuardHeaderBytes  = 64 << 10
+)
+
+// ErrGuarded is what a request fails with that a [GuardedTransport] does not let out, or whose response it does not let in.
+var ErrGuarded = errors.New("refused by the guard of outgoing requests")
+
+// EgressOptions are the exceptions and limits of a [GuardedTransport].
+type EgressOptions struct {
+	// AllowLoopback lets requests go to the machine itself, by http too. It is for development and tests.
+	AllowLoopback bool
+	// AllowNetworks are networks that requests may go to although they are not public, as those that an organisation's own authorization server is in.
+	AllowNetworks []netip.Prefix
+	// Timeout is for the whole request, its body included. 0 means 10 seconds.
+	Timeout time.Duration
+	// MaxBytes limits a response's body. 0 means 256 KiB.
+	MaxBytes int64
+	// TLS is used as it is, and may be nil.
+	TLS *tls.Config
+}
+
+// GuardedTransport returns a transport for requests to addresses that somebody else chose, who must not be able to make them reach what only this machine
+// can reach:
+//
+//   - The address is judged when the connection is made, after names were resolved, so a name that means something else the second time gains nothing.
+//   - Only public addresses are connected to: none of a private network, of the machine, of the link (where clouds have their metadata services), and none
+//     that smuggles such an address in another.
+//   - Only https, by IPv4 and IPv6, without a proxy from the environment.
+//   - No redirects: a response with one is an error, also for an [http.Client] that would follow it.
+//   - No cookies in either direction, no compression, and limits on time and size.
+//
+// What it refuses fails with an error that wraps [ErrGuarded]. The transport may be used by many goroutines at once. opts may be nil.
+//
+// See https://modelcontextprotocol.io/docs/tutorials/security/security_best_practices.
+func GuardedTransport(opts *EgressOptions) http.RoundTripper {
+	var o EgressOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultGuardTimeout
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = defaultGuardMaxBytes
+	}
+	return &guard{
+		opts: o,
+		secure: o.transport(func(addr netip.Addr) bool {
+			return isPublic(addr) || o.AllowLoopback && addr.IsLoopback() || containsAddr(o.AllowNetworks, addr)
+		}),
+		plain: o.transport(netip.Addr.IsLoopback),
+	}
+}
+
+type guard struct {
+	opts EgressOptions
+	// plain is for http, which is for the machine itself only. It is a transport of its own because the dialer is not told the scheme.
+	secure, plain *http.Transport
+}
+
+func (o *EgressOptions) transport(allowed func(netip.Addr) bool) *http.Transport {
+	dialer := &net.Dialer{
+		Timeout: o.Timeout,
+		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
+			return checkDial(network, address, allowed)
+		},
+	}
+	return &http.Transport{
+		Proxy:                  nil,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        o.TLS.Clone(),
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true,
+		MaxIdleConns:           8,
+		MaxIdleConnsPerHost:    1,
+		IdleConnTimeout:        15 * time.Second,
+		TLSHandshakeTimeout:    o.Timeout,
+		ResponseHeaderTimeout:  o.Timeout,
+		MaxResponseHeaderBytes: maxGuardHeaderBytes,
+	}
+}
+
+// checkDial judges the address of a connection that is about to be made.
+func checkDial(network, address string, allowed func(netip.Addr) bool) error {
+	if network != "tcp4" && network != "tcp6" {
+		return fmt.Errorf("%w: network %q", ErrGuarded, network)
+	}
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: address %q", ErrGuarded, address)
+	}
+	addr := ap.Addr()
+	if addr.Zone() != "" || !allowed(addr.Unmap()) {
+		return fmt.Errorf("%w: %s is not a public address", ErrGuarded, addr)
+	}
+	return nil
+}
+
+func containsAddr(prefixes []netip.Prefix, addr netip.Addr) bool {
+	for _, p := range prefixes {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	rt, err := g.choose(req)
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), g.opts.Timeout)
+	req = req.Clone(ctx)
+	req.Header.Del("Cookie")
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		resp.Body.Close()
+		cancel()
+		return nil, fmt.Errorf("%w: %s answered with a redirect (status %d)", ErrGuarded, req.URL.Host, resp.StatusCode)
+	}
+	resp.Header.Del("Set-Cookie")
+	resp.Body = &guardedBody{ReadCloser: resp.Body, left: g.opts.MaxBytes, cancel: cancel}
+	return resp, nil
+}
+
+// choose returns the transport for a request, or why there is none.
+func (g *guard) choose(req *http.Request) (*http.Transport, error) {
+	if req.URL.User != nil {
+		return nil, fmt.Errorf("%w: a URL with a password", ErrGuarded)
+	}
+	switch {
+	case req.URL.Scheme == "https":
+		return g.secure, nil
+	case req.URL.Scheme == "http" && g.opts.AllowLoopback && isLoopbackHost(req.URL.Hostname()):
+		return g.plain, nil
+	}
+	return nil, fmt.Errorf("%w: scheme %q for host %q", ErrGuarded, req.URL.Scheme, req.URL.Hostname())
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		req.Body.Close()
+	}
+}
+
+// isLoopbackHost reports whether host, without a port, names the machine itself without asking anybody.
+func isLoopbackHost(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
+}
+
+// guardedBody fails when more than left bytes come, and ends the request's timeout when it is closed.
+type guardedBody struct {
+	io.ReadCloser
+	left   int64
+	cancel context.CancelFunc
+}
+
+func (b *guardedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, fmt.Errorf("%w: the response is too large", ErrGuarded)
+	}
+	// One byte more than there may be tells a body that is too large from one that ends here.
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	if b.left < 0 {
+		return n - 1, fmt.Errorf("%w: the response is too large", ErrGuarded)
+	}
+	return n, err
+}
+
+func (b *guardedBody) Close() error {
+	b.cancel()
+	return b.ReadCloser.Close()
+}

@@ -1,0 +1,262 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+)
+
+const (
+	// maxStoreBytes is far above what the records of all servers of a person take.
+	maxStoreBytes = 8 << 20
+	// lockPoll is how often a lock that another process has is tried again.
+	lockPoll = 50 * time.Millisecond
+)
+
+// ErrStoreUnsafe is wrapped when others could read or replace a file store.
+var ErrStoreUnsafe = errors.New("others could read or replace the file")
+
+// fileStore keeps all records in one file, which is replaced as a whole. Changes are made under a lock on a second file beside it, because the first is
+// another file after each change.
+type fileStore struct {
+	path string
+	// turn is held by the goroutine that has the lock file: locks of files are between processes. It has room for one.
+	turn chan struct{}
+	// outer is held from Lock to unlock, by which Save and Load are not kept out.
+	outer chan struct{}
+}
+
+// storeFile is the content of the file.
+type storeFile struct {
+	Records []storeEntry `json:"records"`
+}
+
+type storeEntry struct {
+	Issuer   string        `json:"issuer"`
+	Resource string        `json:"resource"`
+	ClientID string        `json:"client_id"`
+	Account  string        `json:"account"`
+	Record   *storedRecord `json:"record"`
+}
+
+func (e *storeEntry) key() Key { return Key{e.Issuer, e.Resource, e.ClientID, e.Account} }
+
+// NewFileStore returns a [StoreLocker] that keeps its records in a file, which many processes may use. The file, and two locks beside it, are created with
+// mode 0600 when they are needed, and the directory with 0700. A file that others can read or that is a symbolic link is refused with an error that wraps
+// [ErrStoreUnsafe], here and each time it is used. The tokens in it are as safe as the user's other files.
+//
+// On Windows, access is what that to the directory is. On systems without flock there is no lock between processes.
+func NewFileStore(path string) (StoreLocker, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	s := &fileStore{path: path, turn: make(chan struct{}, 1), outer: make(chan struct{}, 1)}
+	if _, err := s.read(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Load implements [Store].
+func (s *fileStore) Load(_ context.Context, key Key) (*Record, error) {
+	// Without a lock: the file is replaced at once, so what is read is of one moment.
+	f, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	for i := range f.Records {
+		if e := &f.Records[i]; e.key() == key && e.Record != nil {
+			return e.Record.record(), nil
+		}
+	}
+	return nil, ErrNotStored
+}
+
+// Save implements [Store].
+func (s *fileStore) Save(ctx context.Context, key Key, r *Record) error {
+	return s.change(ctx, key, &storeEntry{key.Issuer, key.Resource, key.ClientID, key.Account, r.stored()})
+}
+
+// Delete implements [Store].
+func (s *fileStore) Delete(ctx context.Context, key Key) error { return s.change(ctx, key, nil) }
+
+// Lock implements [StoreLocker].
+func (s *fileStore) Lock(ctx context.Context) (func(), error) {
+	return s.lockFile(ctx, s.outer, s.path+".refresh.lock")
+}
+
+// change replaces the entry of a key; nil removes it.
+func (s *fileStore) change(ctx context.Context, key Key, entry *storeEntry) error {
+	unlock, err := s.lockFile(ctx, s.turn, s.path+".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	f, err := s.read()
+	if err != nil {
+		return err
+	}
+	f.Records = slices.DeleteFunc(f.Records, func(e storeEntry) bool { return e.key() == key })
+	if entry != nil {
+		f.Records = append(f.Records, *entry)
+	}
+	return s.write(f)
+}
+
+// read reads the file; one that does not exist has no records.
+func (s *fileStore) read() (*storeFile, error) {
+	file, err := openPrivate(s.path, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &storeFile{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, maxStoreBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	var f storeFile
+	if len(b) > maxStoreBytes || json.Unmarshal(b, &f) != nil {
+		return nil, fmt.Errorf("file store: %s is not a store of tokens", s.path)
+	}
+	return &f, nil
+}
+
+// write replaces the file. It is on the disk, under its name, when write returns.
+func (s *fileStore) write(f *storeFile) (err error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "\t")
+	if err := e.Encode(f); err != nil {
+		return fmt.Errorf("file store: %w", err)
+	}
+	// CreateTemp's mode is 0600, and its name is new.
+	tmp, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".*.tmp")
+	if err != nil {
+		return fmt.Errorf("file store: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			tmp.Close()
+			os.Remove(tmp.Name())
+			err = fmt.Errorf("file store: %w", err)
+		}
+	}()
+	if _, err = tmp.Write(b.Bytes()); err != nil {
+		return err
+	}
+	if err = tmp.Sync(); err != nil {
+		return err
+	}
+	if err = tmp.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(tmp.Name(), s.path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(s.path))
+}
+
+// syncDir makes the new name last. Windows has nothing of the kind and needs none.
+func syncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// lockFile waits for its turn among the goroutines of this store and then for the lock of the file among processes. Waiting is by trying again, since
+// waiting for the system's lock could not be ended.
+func (s *fileStore) lockFile(ctx context.Context, turn chan struct{}, path string) (unlock func(), err error) {
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() {
+		if err != nil {
+			<-turn
+		}
+	}()
+	file, err := openPrivate(path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			file.Close()
+			return nil, ctx.Err()
+		}
+		got, err := tryLock(file)
+		if err != nil {
+			file.Close()
+			return nil, fmt.Errorf("file store: %s: %w", path, err)
+		}
+		if got {
+			// Closing the file gives the lock back.
+			return func() { file.Close(); <-turn }, nil
+		}
+		timer.Reset(lockPoll)
+	}
+}
+
+// openPrivate opens a regular file that nobody else can read or write and that is no symbolic link.
+func openPrivate(path string, flag int) (*os.File, error) {
+	file, err := os.OpenFile(path, flag|openNoFollow, 0o600)
+	if err != nil {
+		if isLinkError(err) {
+			return nil, fmt.Errorf("%w: %s is a symbolic link", ErrStoreUnsafe, path)
+		}
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		err = checkPrivate(path, info)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// checkPrivate judges the file that was opened, not whatever has its name by now.
+func checkPrivate(path string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: %s is not a regular file", ErrStoreUnsafe, path)
+	}
+	if runtime.GOOS == "windows" {
+		if link, err := os.Lstat(path); err == nil && link.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%w: %s is a symbolic link", ErrStoreUnsafe, path)
+		}
+		return nil
+	}
+	if p := info.Mode().Perm(); p&0o077 != 0 {
+		return fmt.Errorf("%w: %s has mode %s; chmod 600 makes it private", ErrStoreUnsafe, path, p)
+	}
+	return checkOwner(path, info)
+}

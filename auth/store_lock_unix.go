@@ -1,0 +1,35 @@
+//go:build unix && !solaris && !aix
+
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// openNoFollow makes opening a symbolic link fail. O_NONBLOCK keeps a pipe of that name from holding the process up.
+const openNoFollow = unix.O_NOFOLLOW | unix.O_NONBLOCK
+
+func isLinkError(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) }
+
+// tryLock takes the lock of a file, or says that another has it.
+func tryLock(f *os.File) (bool, error) {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// checkOwner refuses the file of another user, which that user could change.
+func checkOwner(path string, info fs.FileInfo) error {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%w: %s belongs to another user", ErrStoreUnsafe, path)
+	}
+	return nil
+}
