@@ -1,0 +1,355 @@
+package streamable
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// visit is a request as an access sees it.
+func visit(host string, header http.Header) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "http://placeholder/mcp", strings.NewReader("{}"))
+	r.Host = host
+	if header != nil {
+		r.Header = header
+	}
+	return r
+}
+
+func mustAccess(t testing.TB, hosts, origins []string) *access {
+	t.Helper()
+	a, err := newAccess(hosts, origins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// checkRefused holds that a refusal is a JSON-RPC error without an id, and has no CORS headers.
+func checkRefused(t *testing.T, w *httptest.ResponseRecorder, mend string) {
+	t.Helper()
+	var body struct {
+		JSONRPC string
+		ID      json.RawMessage
+		Error   struct {
+			Code    int
+			Message string
+		}
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		t.Fatalf("body %q: %v", w.Body, err)
+	}
+	if w.Code != http.StatusForbidden || body.JSONRPC != "2.0" || body.ID != nil || body.Error.Code != -32600 || !strings.Contains(body.Error.Message, mend) {
+		t.Errorf("got status %d, %s, want a 403 and an error without an id that names %s", w.Code, w.Body, mend)
+	}
+	for name := range w.Header() {
+		if strings.HasPrefix(name, "Access-Control-") {
+			t.Errorf("a refusal has the header %s", name)
+		}
+	}
+}
+
+func TestAccessHost(t *testing.T) {
+	a := mustAccess(t, []string{"mcp.example.com", "Port.Example.com:8443", "web.example.com:443", "192.0.2.7", "[2001:db8::1]:8080", "fe80.example.", "box"}, nil)
+	for host, want := range map[string]bool{
+		"localhost": true, "localhost:8080": true, "LocalHost:1": true, "localhost.": true, "localhost.:80": true, "localhost:": true,
+		"127.0.0.1": true, "127.0.0.1:8080": true, "127.9.8.7": true, "127.0.0.1.": true,
+		"[::1]": true, "[::1]:8080": true, "[0:0:0:0:0:0:0:1]": true, "[::ffff:127.0.0.1]:1": true, "[::1%25lo]": true, "[::1%lo]:2": true,
+
+		"mcp.example.com": true, "MCP.example.COM:99": true, "mcp.example.com.": true,
+		"port.example.com:8443": true, "port.example.com": false, "port.example.com:8444": false,
+		"web.example.com": true, "web.example.com:443": true, "web.example.com:80": false,
+		"192.0.2.7:1": true, "[2001:DB8:0::1]:8080": true, "[2001:db8::1]": false, "[2001:db8::1%eth0]:8080": true, "fe80.example": true, "box:1": true,
+
+		"": false, ":80": false, ".": false, "evil.example": false, "evil.localhost": false, "localhost.evil.example": false, "notlocalhost": false, "localhos": false,
+		"xmcp.example.com": false, "mcp.example.com.evil.example": false, "example.com": false, "localhost..": false, ".localhost": false,
+		"127.0.0.1.evil.example": false, "127.1": false, "2130706433": false, "0x7f000001": false, "0177.0.0.1": false, "0.0.0.0": false, "0.0.0.0:8080": false,
+		"[::]": false, "::1": false, "[::1": false, "[::1]x": false, "[::1]8080": false, "[127.0.0.1]": false, "[localhost]": false, "[::1%]": false, "[::1%25]": false,
+		"[::1%l\"o]": false, "[]": false, "[::ffff:192.0.2.8]": false,
+		"localhost:0": false, "localhost:65536": false, "localhost:+80": false, "localhost:80:80": false, "localhost:8o": false, "localhost: 80": false,
+		"user@localhost": false, "localhost@evil.example": false, "localhost/evil": false, "localhost#": false, "localhost,evil.example": false, "localhost evil": false,
+		"localho\u017ft": false, "loca\u2113host": false, "localhost\x00": false, "localhost%00": false, "*": false, "null": false, "localhost\\evil": false,
+		strings.Repeat("a.", 200) + "example": false,
+	} {
+		w := httptest.NewRecorder()
+		if got := a.admit(w, visit(host, nil)); got != want {
+			t.Errorf("with the Host header %q: %v, want %v", host, got, want)
+		} else if !want {
+			checkRefused(t, w, "Options.Hosts")
+			if host = strings.TrimSpace(host); strings.Contains(host, "evil") && strings.Contains(w.Body.String(), host) {
+				t.Errorf("the refusal repeats %q", host)
+			}
+		}
+	}
+}
+
+// Spec: S69 S70
+func TestAccessOrigin(t *testing.T) {
+	a := mustAccess(t, []string{"mcp.example.com", "plain.example.com"}, []string{"https://app.example.com", "http://localhost:3000", "https://port.example.com:444", "vscode-webview://abc123"})
+	for _, test := range []struct {
+		host, origin string
+		want         bool
+	}{
+		{"localhost:8080", "http://localhost:8080", true}, // its own pages
+		{"localhost:8080", "http://LOCALHOST:8080", true},
+		{"127.0.0.1:8080", "https://127.0.0.1:8080", true}, // TLS may end before this process
+		{"[::1]:8080", "http://[::1]:8080", true},
+		{"mcp.example.com", "https://mcp.example.com", true},
+		{"mcp.example.com", "https://mcp.example.com:443", true},
+		{"mcp.example.com:443", "https://mcp.example.com", true},
+		{"mcp.example.com", "http://mcp.example.com", true},
+		{"mcp.example.com:443", "http://mcp.example.com", false},
+		{"mcp.example.com", "https://mcp.example.com:8443", false},
+		{"localhost:8080", "http://localhost:8081", false},
+		{"localhost:8080", "http://localhost", false},
+		{"localhost:8080", "http://127.0.0.1:8080", false}, // another origin for browsers too
+		{"localhost:8080", "ftp://localhost:8080", false},
+		{"mcp.example.com", "https://plain.example.com", false}, // a host of the server, but not this one
+
+		{"localhost:8080", "https://app.example.com", true},
+		{"localhost:8080", "https://app.example.com:443", true},
+		{"localhost:8080", "HTTPS://App.Example.Com", true},
+		{"localhost:8080", "http://localhost:3000", true},
+		{"localhost:8080", "https://port.example.com:444", true},
+		{"localhost:8080", "vscode-webview://abc123", true},
+		{"localhost:8080", "https://port.example.com", false},
+		{"localhost:8080", "http://app.example.com", false},
+		{"localhost:8080", "https://app.example.com.evil.example", false},
+		{"localhost:8080", "https://evil-app.example.com", false},
+		{"localhost:8080", "https://app.example.com:444", false},
+		{"localhost:8080", "vscode-webview://abc1234", false},
+		{"localhost:8080", "https://evil.example", false},
+
+		{"localhost:8080", "null", false},
+		{"localhost:8080", "", false},
+		{"localhost:8080", "*", false},
+		{"localhost:8080", "https://app.example.com/", false},
+		{"localhost:8080", "https://app.example.com/x", false},
+		{"localhost:8080", "https://app.example.com https://evil.example", false},
+		{"localhost:8080", "https://app.example.com, https://evil.example", false},
+		{"localhost:8080", "https://user@app.example.com", false},
+		{"localhost:8080", "app.example.com", false},
+		{"localhost:8080", "//app.example.com", false},
+		{"localhost:8080", "https:app.example.com", false},
+		{"localhost:8080", "https://", false},
+		{"localhost:8080", "://localhost:8080", false},
+		{"localhost:8080", "1http://localhost:8080", false},
+		{"localhost:8080", "http://localhost:8080\x00", false},
+	} {
+		w := httptest.NewRecorder()
+		if got := a.admit(w, visit(test.host, http.Header{"Origin": {test.origin}})); got != test.want {
+			t.Errorf("origin %q at %s: %v, want %v", test.origin, test.host, got, test.want)
+		} else if !test.want {
+			checkRefused(t, w, "Options.Origins")
+		}
+		if got := w.Header()["Vary"]; len(got) != 1 || got[0] != "Origin" {
+			t.Errorf("origin %q: Vary is %q", test.origin, got)
+		}
+	}
+	for _, values := range [][]string{{"https://app.example.com", "https://app.example.com"}, {"https://app.example.com", "https://evil.example"}} {
+		w := httptest.NewRecorder()
+		if a.admit(w, visit("localhost", http.Header{"Origin": values})) {
+			t.Errorf("several origins, %q, were let in", values)
+		}
+		checkRefused(t, w, "Options.Origins")
+	}
+}
+
+// Where TLS ends here, a page that came without it could have been changed by anybody on the way.
+func TestAccessOriginSecure(t *testing.T) {
+	a := mustAccess(t, []string{"mcp.example.com"}, nil)
+	for origin, want := range map[string]bool{"http://mcp.example.com": false, "http://mcp.example.com:443": false, "https://mcp.example.com": true} {
+		r := visit("mcp.example.com", http.Header{"Origin": {origin}})
+		r.TLS = new(tls.ConnectionState)
+		if got := a.admit(httptest.NewRecorder(), r); got != want {
+			t.Errorf("%s: %v, want %v", origin, got, want)
+		}
+	}
+}
+
+func TestAccessFetchMetadata(t *testing.T) {
+	a := mustAccess(t, nil, []string{"https://app.example.com"})
+	const own, allowed, evil = "http://localhost:8080", "https://app.example.com", "https://evil.example"
+	for _, test := range []struct {
+		origin string
+		site   []string
+		want   bool
+	}{
+		{"", []string{"same-origin"}, true},
+		{"", []string{"none"}, true},
+		{"", []string{"same-site"}, false}, // localhost on another port is the same site
+		{"", []string{"cross-site"}, false},
+		{"", []string{"new-value"}, false},
+		{"", []string{""}, false},
+		{"", []string{}, false},
+		{"", []string{"same-origin", "cross-site"}, false},
+		{own, []string{"same-origin"}, true},
+		{own, []string{"cross-site"}, false},
+		{allowed, []string{"cross-site"}, true},
+		{allowed, []string{"same-site"}, true},
+		{evil, []string{"same-origin"}, false},
+	} {
+		header := http.Header{"Sec-Fetch-Site": test.site}
+		if test.origin != "" {
+			header["Origin"] = []string{test.origin}
+		}
+		w := httptest.NewRecorder()
+		if got := a.admit(w, visit("localhost:8080", header)); got != test.want {
+			t.Errorf("origin %q, site %q: %v, want %v", test.origin, test.site, got, test.want)
+		} else if !test.want {
+			checkRefused(t, w, "Options.Origins")
+		}
+	}
+}
+
+func TestNewAccess(t *testing.T) {
+	for _, host := range []string{"", "*", "*.example.com", "https://example.com", "example.com/mcp", "a b", "example.com:http", "example.com:0", "::1", "[::1", "bücher.example", "1.2.3", "a,b"} {
+		if _, err := newAccess([]string{"ok.example", host}, nil); err == nil {
+			t.Errorf("the host %q is taken", host)
+		}
+	}
+	for _, origin := range []string{"", "*", "null", "example.com", "https://example.com/", "https://*", "https://*.example.com", "https://", "file://", "https://a b", "https://a@b", "https://bücher.example", "a\nb://c"} {
+		if _, err := newAccess(nil, []string{"https://ok.example", origin}); err == nil {
+			t.Errorf("the origin %q is taken", origin)
+		} else if strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %q", err)
+		}
+	}
+}
+
+func TestCORS(t *testing.T) {
+	a := mustAccess(t, nil, []string{"https://app.example.com"})
+	const asked = "content-type, mcp-method,MCP-Param-Region , x-evil, mcp-, mcp-a b, mcp-ü, mcp-param-\x00, Mcp-Param-Täg, authorization"
+
+	w := httptest.NewRecorder()
+	if !a.admit(w, visit("localhost", http.Header{"Origin": {"https://app.example.com"}})) {
+		t.Fatal("an allowed origin was refused")
+	}
+	h := w.Header()
+	if got := h["Access-Control-Allow-Origin"]; len(got) != 1 || got[0] != "https://app.example.com" {
+		t.Errorf("Access-Control-Allow-Origin is %q", got)
+	}
+	for _, name := range []string{"Mcp-Session-Id", "WWW-Authenticate", "MCP-Protocol-Version"} {
+		if !strings.Contains(h.Get("Access-Control-Expose-Headers"), name) {
+			t.Errorf("%s is not exposed", name)
+		}
+	}
+
+	w = httptest.NewRecorder()
+	r := visit("localhost", http.Header{"Origin": {"https://app.example.com"}, "Access-Control-Request-Method": {"POST"},
+		"Access-Control-Request-Headers": {asked, "mcp-name,mcp-param-x"}})
+	r.Method = http.MethodOptions
+	if a.admit(w, r) {
+		t.Error("a preflight request is to be handled by others")
+	}
+	h = w.Header()
+	if w.Code != http.StatusNoContent || h.Get("Access-Control-Allow-Methods") != "POST, GET, DELETE" || h.Get("Access-Control-Max-Age") == "" ||
+		h.Get("Access-Control-Allow-Origin") != "https://app.example.com" || h.Get("Access-Control-Allow-Credentials") != "" {
+		t.Errorf("preflight request: status %d, %v", w.Code, h)
+	}
+	if got, want := h.Get("Access-Control-Allow-Headers"), corsHeaders+", mcp-method, MCP-Param-Region, mcp-name, mcp-param-x"; got != want {
+		t.Errorf("Access-Control-Allow-Headers\n got %q\nwant %q", got, want)
+	}
+}
+
+func TestCORSRefused(t *testing.T) {
+	for _, origins := range [][]string{nil, {"https://app.example.com"}} {
+		a := mustAccess(t, nil, origins)
+		for _, origin := range []string{"https://evil.example", "null"} {
+			w := httptest.NewRecorder()
+			r := visit("localhost", http.Header{"Origin": {origin}, "Access-Control-Request-Method": {"POST"}})
+			r.Method = http.MethodOptions
+			if a.admit(w, r) {
+				t.Errorf("a preflight request of %s was let in", origin)
+			}
+			checkRefused(t, w, "Options.Origins")
+		}
+		w := httptest.NewRecorder()
+		if !a.admit(w, visit("localhost", http.Header{"Origin": {"http://localhost"}})) {
+			t.Error("the server's own page was refused")
+		}
+		if got := w.Header().Get("Access-Control-Allow-Origin"); got != "" {
+			t.Errorf("the server's own page got Access-Control-Allow-Origin %q, which it does not need", got)
+		}
+	}
+}
+
+// A flood of headers that are asked for does not become one of those that are allowed.
+func TestCORSBounds(t *testing.T) {
+	got := allowedHeaders([]string{strings.Repeat("mcp-param-"+strings.Repeat("x", 200)+",", 1000), "mcp-" + strings.Repeat("y", 1000)})
+	if len(got) > maxCORSHeaders+maxCORSHeader || strings.Contains(got, "yyy") {
+		t.Errorf("%d bytes of headers are allowed", len(got))
+	}
+}
+
+// Headers of one response are not those of another.
+func TestCORSVary(t *testing.T) {
+	a := mustAccess(t, nil, []string{"https://app.example.com"})
+	first, second := httptest.NewRecorder(), httptest.NewRecorder()
+	second.Header().Set("Vary", "Accept")
+	a.admit(first, visit("localhost", nil))
+	first.Header().Add("Vary", "Cookie")
+	a.admit(second, visit("localhost", nil))
+	third := httptest.NewRecorder()
+	a.admit(third, visit("localhost", nil))
+	if got := second.Header()["Vary"]; len(got) != 2 || got[0] != "Accept" || got[1] != "Origin" {
+		t.Errorf("Vary is %q", got)
+	}
+	if got := third.Header()["Vary"]; len(got) != 1 || got[0] != "Origin" {
+		t.Errorf("Vary is %q", got)
+	}
+}
+
+func TestAccessAllocs(t *testing.T) {
+	for name, a := range map[string]*access{
+		"defaults":   mustAccess(t, nil, nil),
+		"configured": mustAccess(t, []string{"mcp.example.com"}, []string{"https://app.example.com"}),
+	} {
+		for _, host := range []string{"localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "mcp.example.com:443"} {
+			w, r := httptest.NewRecorder(), visit(host, nil)
+			if a.admit(w, r) != (host[0] != 'm' || name == "configured") {
+				t.Errorf("%s: %s is not decided as it should be", name, host)
+			}
+			if host[0] == 'm' && name == "defaults" {
+				continue
+			}
+			header := w.Header()
+			if n := testing.AllocsPerRun(100, func() {
+				delete(header, "Vary")
+				a.admit(w, r)
+			}); n > 0 {
+				t.Errorf("%s: %v allocations for a request to %s", name, n, host)
+			}
+		}
+	}
+}
+
+// What is let in without being configured is the loopback, as the standard library reads the host.
+func FuzzAccessHost(f *testing.F) {
+	for _, s := range []string{"localhost:8080", "127.0.0.1", "[::1]:1", "evil.example", "[::ffff:127.0.0.1%25x]", "localhost.", "127.1"} {
+		f.Add(s, "http://"+s)
+	}
+	a := mustAccess(f, nil, nil)
+	f.Fuzz(func(t *testing.T, host, origin string) {
+		if !a.admit(httptest.NewRecorder(), visit(host, http.Header{"Origin": {origin}})) {
+			return
+		}
+		name, _, err := net.SplitHostPort(host)
+		if err != nil {
+			name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+		}
+		name = strings.TrimSuffix(strings.ToLower(name), ".")
+		addr, err := netip.ParseAddr(name)
+		if name != "localhost" && (err != nil || !addr.WithZone("").Unmap().IsLoopback()) {
+			t.Errorf("the Host header %q was let in", host)
+		}
+		if i := strings.Index(origin, "://"); i < 0 || !strings.EqualFold(origin[:i], "http") && !strings.EqualFold(origin[:i], "https") {
+			t.Errorf("the origin %q was let in at %q", origin, host)
+		}
+	})
+}

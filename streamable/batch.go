@@ -1,0 +1,86 @@
+package streamable
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"mcpwire/jsonrpc"
+)
+
+// legacyBatch answers an array of messages by an array of answers.
+func (x *exchange) legacyBatch(entries []jsonrpc.Entry) {
+	h, w, r := x.h, x.w, x.r
+	s := h.sessionOf(w, r)
+	if s == nil {
+		return
+	}
+	defer s.leave()
+	if f := s.features.Load(); f == nil || !f.Batches {
+		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this revision has no batches")
+		return
+	}
+	answers := 0
+	for i := range entries {
+		e := &entries[i]
+		if e.Invalid != nil || e.Kind == jsonrpc.KindRequest {
+			answers++
+		}
+		if e.Invalid == nil && !h.allowed(w, r, &e.Message) {
+			return
+		}
+	}
+	if answers == 0 {
+		ctx := h.onBehalf(r.Context(), r)
+		for i := range entries {
+			s.take(ctx, &entries[i].Message)
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if !h.takesRequests(w) {
+		return
+	}
+	if !h.enterMore(int64(answers - 1)) {
+		crowded(w)
+		return
+	}
+	x.more = int64(answers - 1)
+	x.await(s, entries)
+}
+
+// batch handles the messages at the same time, and appends the array of the answers; nothing if there are none, because all were cancelled.
+func (s *session) batch(ctx context.Context, st *stream, entries []jsonrpc.Entry, dst []byte) []byte {
+	answers := make([][]byte, len(entries))
+	var wg sync.WaitGroup
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case e.Invalid != nil:
+			answers[i] = jsonrpc.AppendError(nil, e.ID, e.Invalid, false)
+		case e.Kind == jsonrpc.KindRequest:
+			wg.Go(func() {
+				answers[i], _ = s.conn.Deliver(ctx, &jsonrpc.Delivery{Message: &e.Message, Outlet: st, Batch: true}, nil)
+			})
+		default:
+			s.take(ctx, &e.Message)
+		}
+	}
+	wg.Wait()
+	start := len(dst)
+	for _, answer := range answers {
+		if len(answer) == 0 {
+			continue
+		}
+		if len(dst) == start {
+			dst = append(dst, '[')
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, answer...)
+	}
+	if len(dst) > start {
+		dst = append(dst, ']')
+	}
+	return dst
+}

@@ -1,0 +1,149 @@
+package streamable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"mcpwire/jsonrpc"
+)
+
+// Kinds of body that are taken.
+type bodyKind uint8
+
+const (
+	bodyOther bodyKind = iota
+	bodyJSON
+	bodyNDJSON
+)
+
+// kindOf tells what a request says its body is. A type is compared as a whole, since what only contains the name of another is what pages can send
+// without asking.
+func kindOf(r *http.Request) bodyKind {
+	values := r.Header["Content-Type"]
+	if len(values) != 1 {
+		return bodyOther
+	}
+	if values[0] == "application/json" {
+		return bodyJSON
+	}
+	media, params, err := mime.ParseMediaType(values[0])
+	if charset, ok := params["charset"]; err != nil || ok && !strings.EqualFold(charset, "utf-8") {
+		return bodyOther
+	}
+	switch media {
+	case "application/json":
+		return bodyJSON
+	case "application/x-ndjson":
+		return bodyNDJSON
+	}
+	return bodyOther
+}
+
+// encoded reports whether the body is compressed, or encoded otherwise.
+func encoded(r *http.Request) bool {
+	values, ok := r.Header["Content-Encoding"]
+	return ok && (len(values) != 1 || !strings.EqualFold(values[0], "identity"))
+}
+
+// errBodyTooLarge is what readBody fails with beyond Options.MaxBody.
+var errBodyTooLarge = errors.New("body too large")
+
+// readBody reads the body. A body whose length is known takes one buffer of that size; one that lies about it is read no further than it says.
+func (x *exchange) readBody() (err error) {
+	h, r := x.h, x.r
+	limit := h.opts.MaxBody
+	if r.ContentLength > int64(limit) {
+		return errBodyTooLarge
+	}
+	// net/http takes the deadline away itself when it sees the end of a body of HTTP/1, because it reads on then to see whether the client goes.
+	if r.ContentLength != 0 && x.controller().SetReadDeadline(time.Now().Add(h.opts.BodyTimeout)) == nil {
+		defer func() {
+			if err != nil || r.ProtoMajor != 1 {
+				x.rc.SetReadDeadline(time.Time{})
+			}
+		}()
+	}
+	b := x.body[:0]
+	if n := int(r.ContentLength) + 1; n > cap(b) { // one more, so that the end is seen without growing
+		b = make([]byte, 0, min(n, maxKept)) // no more at once, as long as the client has not sent any
+	}
+	defer func() { x.body = b }()
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := r.Body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case len(b) > limit:
+			return errBodyTooLarge
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// refuseBody answers for a body that could not be read.
+func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) {
+	if r.ProtoMajor == 1 {
+		w.Header()["Connection"] = closeConnection // what follows need not be read
+	}
+	if errors.Is(err, errBodyTooLarge) {
+		refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body of more than %d bytes", h.opts.MaxBody))
+		return
+	}
+	h.opts.Logger.Debug("body not read", "error", err)
+	refuse(w, http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "the body did not arrive")
+}
+
+// accepted is what a client takes as the answer to a request.
+type accepted struct{ json, stream bool }
+
+// acceptedOf reads the Accept headers. A client that sends none takes everything.
+func acceptedOf(r *http.Request) accepted {
+	values := r.Header["Accept"]
+	if len(values) == 0 || len(values) == 1 && (values[0] == "application/json, text/event-stream" || values[0] == "*/*") {
+		return accepted{json: true, stream: true}
+	}
+	var a, not accepted // what is named, with whatever weight, overrules what only fits
+	var any, anyText, anyApplication bool
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			media, params, _ := strings.Cut(part, ";")
+			takes := !refusesAll(params)
+			switch strings.ToLower(strings.Trim(media, " \t")) {
+			case "*/*":
+				any = any || takes
+			case "text/*":
+				anyText = anyText || takes
+			case "application/*":
+				anyApplication = anyApplication || takes
+			case "application/json":
+				a.json, not.json = a.json || takes, !takes
+			case "text/event-stream":
+				a.stream, not.stream = a.stream || takes, !takes
+			}
+		}
+	}
+	a.json = a.json || (any || anyApplication) && !not.json
+	a.stream = a.stream || (any || anyText) && !not.stream
+	return a
+}
+
+// refusesAll reports whether the parameters of a media range have a weight of 0.
+func refusesAll(params string) bool {
+	for p := range strings.SplitSeq(params, ";") {
+		key, value, _ := strings.Cut(strings.Trim(p, " \t"), "=")
+		if strings.EqualFold(key, "q") {
+			return strings.Trim(value, "0.") == "" && strings.HasPrefix(value, "0")
+		}
+	}
+	return false
+}

@@ -1,0 +1,319 @@
+package streamable_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mcpwire/client"
+	"mcpwire/streamable"
+)
+
+const (
+	modernDate = "2026-07-28"
+	legacyDate = "2025-11-25"
+)
+
+// A sent is one HTTP request that a fake server got.
+type sent struct {
+	HTTP   string // the method
+	Header http.Header
+	Body   string
+	ID     json.RawMessage
+	Method string
+	Params json.RawMessage
+}
+
+// A fake is an HTTP server that answers as a test says, by JSON-RPC method, or by HTTP method for requests without a body.
+type fake struct {
+	*httptest.Server
+	t         testing.TB
+	answers   map[string]http.HandlerFunc
+	transport *http.Transport // of a network in memory; else nil
+
+	mu   sync.Mutex
+	seen []sent
+}
+
+type sentKey struct{}
+
+func newFake(t testing.TB, answers map[string]http.HandlerFunc) *fake {
+	f := &fake{t: t, answers: answers}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Server.Close)
+	return f
+}
+
+// newPiped returns a fake whose network is in memory, for tests with a clock of their own.
+func newPiped(t testing.TB, answers map[string]http.HandlerFunc) *fake {
+	f := &fake{t: t, answers: answers}
+	l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	f.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: f}}
+	f.Server.Start()
+	f.transport = &http.Transport{DialContext: l.dial}
+	return f
+}
+
+// end ends a client and a piped server, within the bubble of the test.
+func (f *fake) end(c *client.Client) {
+	c.Close()
+	f.transport.CloseIdleConnections()
+	f.Server.Config.Close()
+}
+
+// pipes are a network in memory.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.done) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case p.conns <- far:
+		return near, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s := sent{HTTP: r.Method, Header: r.Header.Clone(), Body: string(body)}
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &s); err != nil {
+			f.t.Errorf("the client sent %q: %v", body, err)
+		}
+	}
+	name := s.name()
+	f.mu.Lock()
+	f.seen = append(f.seen, s)
+	f.mu.Unlock()
+	answer := f.answers[name]
+	switch {
+	case answer != nil:
+		answer(w, r.WithContext(context.WithValue(r.Context(), sentKey{}, s)))
+	case name == http.MethodGet || name == http.MethodDelete:
+		http.Error(w, "no", http.StatusMethodNotAllowed)
+	case strings.HasPrefix(name, "notifications/") || name == "answer":
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		f.t.Errorf("unexpected %s", name)
+		http.Error(w, "no", http.StatusInternalServerError)
+	}
+}
+
+// name is what a request counts as: its JSON-RPC method, answer, or its HTTP method if it has no body.
+func (s *sent) name() string {
+	switch {
+	case s.Body == "":
+		return s.HTTP
+	case s.Method == "":
+		return "answer"
+	}
+	return s.Method
+}
+
+// requests returns what came by a name.
+func (f *fake) requests(name string) (all []sent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.seen {
+		if s.name() == name {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// methods returns the names of what came, in order.
+func (f *fake) methods() (all []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.seen {
+		all = append(all, s.name())
+	}
+	return all
+}
+
+func message(r *http.Request) sent { return r.Context().Value(sentKey{}).(sent) }
+
+// reply answers with a result.
+func reply(result string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, message(r).ID, result)
+	}
+}
+
+// raw answers with a body.
+func raw(status int, kind, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.WriteHeader(status)
+		io.WriteString(w, strings.ReplaceAll(body, "$ID", string(message(r).ID)))
+	}
+}
+
+// inTurn answers each request with the next of some answers, and the last one for ever.
+func inTurn(answers ...http.HandlerFunc) http.HandlerFunc {
+	var mu sync.Mutex
+	n := 0
+	return func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		next := answers[min(n, len(answers)-1)]
+		n++
+		mu.Unlock()
+		next(w, r)
+	}
+}
+
+const (
+	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`
+	done       = `{"resultType":"complete","content":[{"type":"text","text":"done"}]}`
+	initialzd  = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}},"serverInfo":{"name":"fake","version":"1"}}`
+	oldDone    = `{"content":[{"type":"text","text":"done"}]}`
+)
+
+// modern returns the answers of a modern server, with more.
+func modern(more map[string]http.HandlerFunc) map[string]http.HandlerFunc {
+	all := map[string]http.HandlerFunc{"server/discover": reply(discovered), "tools/call": reply(done)}
+	for name, answer := range more {
+		all[name] = answer
+	}
+	return all
+}
+
+// legacy returns the answers of a legacy server with sessions, with more.
+func legacy(more map[string]http.HandlerFunc) map[string]http.HandlerFunc {
+	var mu sync.Mutex
+	sessions := 0
+	all := map[string]http.HandlerFunc{
+		"server/discover": raw(http.StatusBadRequest, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: no session"}}`),
+		"initialize": func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			sessions++
+			w.Header()["mcp-session-id"] = []string{fmt.Sprintf("session-%d", sessions)} // in small letters
+			mu.Unlock()
+			reply(initialzd)(w, r)
+		},
+		"DELETE":     func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		"tools/call": reply(oldDone),
+	}
+	for name, answer := range more {
+		all[name] = answer
+	}
+	return all
+}
+
+// dial connects a client, which ends with the test.
+func (f *fake) dial(dial *streamable.DialOptions, opts *client.Options) *client.Client {
+	f.t.Helper()
+	c, err := f.tryDial(dial, opts)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
+func (f *fake) tryDial(dial *streamable.DialOptions, opts *client.Options) (*client.Client, error) {
+	f.t.Helper()
+	if f.transport != nil {
+		var own streamable.DialOptions
+		if dial != nil {
+			own = *dial
+		}
+		if own.HTTPClient == nil {
+			own.HTTPClient = &http.Client{Transport: f.transport}
+		}
+		dial = &own
+	}
+	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
+	defer cancel()
+	c, err := client.Dial(ctx, streamable.Dial(f.URL+"/mcp", dial), opts)
+	if err == nil {
+		f.t.Cleanup(func() { c.Close() })
+	}
+	return c, err
+}
+
+// Spec: C43 C44 C46 C53 C54 C55 C61
+func TestClientModern(t *testing.T) {
+	f := newFake(t, modern(nil))
+	c := f.dial(nil, nil)
+	text, err := client.CallTool[string](t.Context(), c, "tést", map[string]any{"a": 1})
+	if err != nil || text != "done" {
+		t.Fatalf("CallTool = %q, %v", text, err)
+	}
+	for _, s := range f.seen {
+		for name, want := range map[string]string{
+			"Mcp-Protocol-Version": modernDate,
+			"Mcp-Method":           s.Method,
+			"Accept":               "application/json, text/event-stream",
+			"Content-Type":         "application/json",
+		} {
+			if got := s.Header.Get(name); got != want {
+				t.Errorf("%s of %s is %q, want %q", name, s.Method, got, want)
+			}
+		}
+	}
+	if got, want := f.requests("tools/call")[0].Header.Get("Mcp-Name"), "=?base64?dMOpc3Q=?="; got != want {
+		t.Errorf("Mcp-Name is %q, want %q", got, want)
+	}
+}
+
+// Spec: C48 C51 C67
+func TestClientLegacy(t *testing.T) {
+	f := newFake(t, legacy(nil))
+	c := f.dial(nil, nil)
+	text, err := client.CallTool[string](t.Context(), c, "test", nil)
+	if err != nil || text != "done" {
+		t.Fatalf("CallTool = %q, %v", text, err)
+	}
+	c.Close()
+	for _, s := range f.seen {
+		wantSession, wantVersion := "session-1", legacyDate
+		switch s.Method {
+		case "server/discover":
+			wantSession, wantVersion = "", modernDate
+		case "initialize":
+			wantSession, wantVersion = "", ""
+		}
+		if got := s.Header.Get("Mcp-Session-Id"); got != wantSession {
+			t.Errorf("session of %s %s is %q, want %q", s.HTTP, s.Method, got, wantSession)
+		}
+		if got := s.Header.Get("Mcp-Protocol-Version"); got != wantVersion {
+			t.Errorf("version of %s %s is %q, want %q", s.HTTP, s.Method, got, wantVersion)
+		}
+	}
+	if n := len(f.requests("DELETE")); n != 1 {
+		t.Errorf("%d DELETE, want 1", n)
+	}
+}

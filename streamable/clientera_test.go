@@ -1,0 +1,197 @@
+package streamable_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/streamable"
+)
+
+const jsonType = "application/json"
+
+// TestClientEra: what is made of each answer to the probe
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility).
+// Spec: C45
+func TestClientEra(t *testing.T) {
+	quick := client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}
+	for _, test := range []struct {
+		name   string
+		probe  http.HandlerFunc
+		modern bool
+		fails  bool // Dial does, and initialize is never sent
+	}{
+		{name: "DiscoverResult", probe: reply(discovered), modern: true},
+		{name: "as a stream", probe: raw(200, "text/event-stream; charset=utf-8", "data: {\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":"+discovered+"}\n\n"), modern: true},
+		{name: "400 with an unsupported version", probe: inTurn(
+			raw(400, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}}`),
+			reply(discovered)), modern: true},
+		{name: "400 with an unsupported version and no id", probe: inTurn(
+			raw(400, jsonType, `{"jsonrpc":"2.0","error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}}`),
+			reply(discovered)), modern: true},
+		{name: "400 with legacy versions", probe: raw(400, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"],"requested":"2026-07-28"}}}`)},
+		{name: "400 with header mismatch", probe: raw(400, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32020,"message":"no"}}`), fails: true},
+		{name: "400 with another error", probe: raw(400, jsonType, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}`)},
+		{name: "400 with an error of another id", probe: raw(400, jsonType, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no session"}}`)},
+		{name: "400 with nothing", probe: raw(400, jsonType, "")},
+		{name: "404 in HTML", probe: raw(404, "text/html", "<h1>Not found</h1>")},
+		{name: "404 method not found", probe: raw(404, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no"}}`)},
+		{name: "405", probe: raw(405, "text/plain", "no")},
+		{name: "406", probe: raw(406, "text/plain", "no")},
+		{name: "200 method not found", probe: raw(200, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no"}}`)},
+		{name: "200 with something else", probe: reply(`{}`)},
+		{name: "200 in HTML", probe: raw(200, "text/html", "<h1>Hello</h1>")},
+		{name: "200 with an answer to nobody", probe: raw(200, jsonType, `{"jsonrpc":"2.0","id":"x","result":{}}`)},
+		{name: "202", probe: raw(202, "", "")},
+		{name: "401", probe: raw(401, "text/plain", "no"), fails: true},
+		{name: "403", probe: raw(403, jsonType, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad origin"}}`), fails: true},
+		{name: "500", probe: raw(500, "text/plain", "no"), fails: true},
+		{name: "502", probe: raw(502, "text/html", "no"), fails: true},
+		{name: "503, and then it works", probe: inTurn(raw(503, "text/html", "no"), reply(discovered)), modern: true},
+		{name: "429, and then it works", probe: inTurn(raw(429, "text/html", "no"), reply(discovered)), modern: true},
+		{name: "503 for hours", probe: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "7200")
+			w.WriteHeader(503)
+		}, fails: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFake(t, legacy(map[string]http.HandlerFunc{"server/discover": test.probe}))
+			c, err := f.tryDial(nil, &client.Options{Retry: quick})
+			if test.fails {
+				if err == nil || slices.Contains(f.methods(), "initialize") {
+					t.Fatalf("Dial: %v, after %q", err, f.methods())
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Modern() != test.modern {
+				t.Errorf("modern is %v after %q", c.Modern(), f.methods())
+			}
+		})
+	}
+}
+
+// TestClientStatus: what an HTTP status makes of a call, and how often it is sent.
+func TestClientStatus(t *testing.T) {
+	later := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(status)
+		}
+	}
+	for _, test := range []struct {
+		status     int
+		answer     http.HandlerFunc
+		fate       jsonrpc.Fate
+		once, many int // how often a call with a side effect is sent, and one that can be repeated
+	}{
+		{400, nil, jsonrpc.FateRefused, 1, 1},
+		{401, nil, jsonrpc.FateDenied, 1, 1},
+		{403, nil, jsonrpc.FateDenied, 1, 1},
+		{404, nil, jsonrpc.FateRefused, 1, 1},
+		{405, nil, jsonrpc.FateRefused, 1, 1},
+		{407, nil, jsonrpc.FateDenied, 1, 1},
+		{408, nil, jsonrpc.FateLost, 1, 3},
+		{413, nil, jsonrpc.FateRefused, 1, 1},
+		{429, nil, jsonrpc.FateUnsent, 3, 3},
+		{431, nil, jsonrpc.FateRefused, 1, 1},
+		{500, nil, jsonrpc.FateLost, 1, 3},
+		{502, nil, jsonrpc.FateLost, 1, 3},
+		{503, nil, jsonrpc.FateLost, 1, 3},
+		{503, later(503), jsonrpc.FateUnsent, 3, 3},
+		{504, nil, jsonrpc.FateLost, 1, 3},
+		{301, nil, jsonrpc.FateRefused, 1, 1},
+	} {
+		t.Run(fmt.Sprint(test.status, test.answer != nil), func(t *testing.T) {
+			answer := test.answer
+			if answer == nil {
+				answer = raw(test.status, "text/html", "<h1>secret</h1>")
+			}
+			f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": answer, "tools/list": answer}))
+			c := f.dial(nil, &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
+			_, err := c.CallTool(t.Context(), "x", nil)
+			e, ok := errors.AsType[*jsonrpc.CallError](err)
+			if !ok || e.Fate != test.fate {
+				t.Errorf("CallTool: %v, want a CallError that is %v", err, test.fate)
+			}
+			if s, ok := errors.AsType[*streamable.StatusError](err); !ok || s.StatusCode != test.status || strings.Contains(err.Error(), "secret") {
+				t.Errorf("CallTool: %v, want a StatusError %d", err, test.status)
+			}
+			if client.IsPeer(err) {
+				t.Errorf("%v counts as the server's answer", err)
+			}
+			if n := len(f.requests("tools/call")); n != test.once {
+				t.Errorf("tools/call was sent %d times, want %d", n, test.once)
+			}
+			if _, err := c.ListTools(t.Context(), nil); err == nil {
+				t.Error("ListTools succeeded")
+			}
+			if n := len(f.requests("tools/list")); n != test.many {
+				t.Errorf("tools/list was sent %d times, want %d", n, test.many)
+			}
+		})
+	}
+}
+
+// TestClientErrorAnswers: errors in bodies are answers whatever their status, and the connection lives on.
+func TestClientErrorAnswers(t *testing.T) {
+	f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": inTurn(
+		raw(404, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no such thing"}}`),
+		raw(400, jsonType, `{"jsonrpc":"2.0","error":{"code":-32602,"message":"no id"}}`),
+		raw(500, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"broken"}}`),
+		raw(200, jsonType, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what"}}`),
+		reply(done),
+	)}))
+	c := f.dial(nil, nil)
+	for _, want := range []jsonrpc.Code{-32601, -32602, -32603, -32700} {
+		_, err := c.CallTool(t.Context(), "x", nil)
+		if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != want {
+			t.Errorf("CallTool: %v, want the server's error %d", err, want)
+		}
+	}
+	if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClientOptions(t *testing.T) {
+	for _, test := range []struct {
+		url  string
+		opts *streamable.DialOptions
+		want string
+	}{
+		{"ftp://x/mcp", nil, "scheme"},
+		{"://secret", nil, "bad URL"},
+		{"http://", nil, "no host"},
+		{"https://user:secret@x/", nil, "credentials"},
+		{"http://x\x00secret/", nil, "bad URL"},
+		{"http://x/", &streamable.DialOptions{Header: http.Header{"Mcp-Session-Id": {"x"}}}, "protocol"},
+		{"http://x/", &streamable.DialOptions{Header: http.Header{"accept": {"x"}}}, "protocol"},
+		{"http://x/", &streamable.DialOptions{Header: http.Header{"x-key": {"x"}}}, "X-Key"},
+		{"http://x/", &streamable.DialOptions{Header: http.Header{"Idempotency-Key": {"x"}}}, "protocol"},
+		{"http://x/", &streamable.DialOptions{Header: http.Header{"X-Idempotency-Key": {"x"}}}, "protocol"},
+		{"http://x/", &streamable.DialOptions{Header: http.Header{"X-Key": {"a\r\nsecret"}}}, "fits no header"},
+		{"http://x/", &streamable.DialOptions{Header: http.Header{"X Key": {"secret"}}}, "fits no header"},
+	} {
+		_, err := client.Dial(t.Context(), streamable.Dial(test.url, test.opts), nil)
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("Dial(%q): %v, want an error about %q", test.url, err, test.want)
+		}
+	}
+}
+
+func TestClientUnreachable(t *testing.T) {
+	f := newFake(t, nil)
+	f.Server.Close()
+	_, err := client.Dial(t.Context(), streamable.Dial(f.URL+"/?key=secret", nil), &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
+	if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateUnsent || strings.Contains(err.Error(), "secret") {
+		t.Errorf("Dial: %v, want a CallError that the request was not sent", err)
+	}
+}

@@ -1,0 +1,371 @@
+package streamable_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+// TestClientBadAnswers: answers that are none. The call fails, is not repeated, and the next one works.
+func TestClientBadAnswers(t *testing.T) {
+	const answer = `{"jsonrpc":"2.0","id":$ID,"result":` + done + `}`
+	zip := func(text string) string {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		io.WriteString(w, text)
+		w.Close()
+		return b.String()
+	}
+	for _, test := range []struct {
+		name   string
+		answer http.HandlerFunc
+		want   string // in the error; "" if the call succeeds
+		lost   bool   // it is a CallError that is lost, else a ProtocolError
+	}{
+		{"no content type", raw(200, "", answer), "content type", false},
+		{"HTML", raw(200, "text/html", answer), "content type", false},
+		{"JSON with a parameter", raw(200, `Application/JSON; charset="utf-8"`, answer), "", false},
+		{"a byte order mark", raw(200, jsonType, "\xef\xbb\xbf"+answer), "", false},
+		{"nothing", raw(200, jsonType, ""), "", false},
+		{"no JSON", raw(200, jsonType, "{"), "parse", false},
+		{"more than one", raw(200, jsonType, answer+answer), "parse", false},
+		{"an array", raw(200, jsonType, "["+answer+"]"), "object", false},
+		{"null", raw(200, jsonType, "null"), "object", false},
+		{"no envelope", raw(200, jsonType, `{"result":{}}`), "jsonrpc", false},
+		{"another id", raw(200, jsonType, `{"jsonrpc":"2.0","id":777,"result":{}}`), "another request", false},
+		{"the id as a string", raw(200, jsonType, `{"jsonrpc":"2.0","id":"$ID","result":{}}`), "another request", false},
+		{"a request", raw(200, jsonType, `{"jsonrpc":"2.0","id":$ID,"method":"x"}`), "another request", false},
+		{"a notification", raw(200, jsonType, `{"jsonrpc":"2.0","method":"x"}`), "another request", false},
+		{"too large", raw(200, jsonType, answer+strings.Repeat(" ", 1<<20)), "larger", false},
+		{"too large, in chunks", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", jsonType)
+			for range 1 << 8 {
+				io.WriteString(w, strings.Repeat(" ", 1<<14))
+			}
+		}, "larger", false},
+		{"compressed without being asked", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			raw(200, jsonType, zip(answer))(w, r)
+		}, "coding", false},
+		{"202", raw(202, "", ""), "notification", false},
+		{"204", raw(204, "", ""), "notification", false},
+		{"an empty stream", events(""), "ended before", true},
+		{"a stream with something else", events("data: {}\n\nevent: x\ndata: " + answer + "\n\n: " + answer + "\n\n"), "ended before", true},
+		{"a stream that breaks", events("data: " + answer + "\n"), "ended before", true},
+		{"a stream with too much", events("data: " + strings.Repeat(" ", 1<<20) + answer + "\n\n"), "larger", false},
+		{"a stream with too much before the answer", events("data: " + strings.Repeat(" ", 1<<20) + "\n\ndata: " + answer + "\n\n"), "", false},
+		{"a stream with others before the answer", events("data: {}\n\ndata:x\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":777,\"result\":{}}\n\n" +
+			"data: {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"sampling/createMessage\"}\n\ndata: " + answer + "\n\n"), "", false},
+		{"a stream with resumption, which there is none of", events("id: 1\nretry: 1\n\n"), "ended before", true},
+		{"half of it", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			raw(200, jsonType, answer)(w, r)
+		}, "EOF", true},
+		{"an end", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, "EOF", true},
+		{"1xx without end", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X", strings.Repeat("x", 1<<10))
+			for range 1000 {
+				w.WriteHeader(http.StatusEarlyHints)
+			}
+			raw(200, jsonType, answer)(w, r)
+		}, "headers exceeded", true},
+		{"a header without end", func(w http.ResponseWriter, r *http.Request) {
+			for i := range 10 {
+				w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1<<17))
+			}
+			raw(200, jsonType, answer)(w, r)
+		}, "header", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var log bytes.Buffer
+			f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": inTurn(test.answer, reply(done))}))
+			f.Config.ErrorLog = slog.NewLogLogger(slog.NewTextHandler(&log, nil), slog.LevelInfo)
+			c := f.dial(&streamable.DialOptions{MaxFrame: 1 << 19}, nil)
+			_, err := c.CallTool(t.Context(), "x", nil)
+			protocol, odd := errors.AsType[*client.ProtocolError](err)
+			lost, ok := errors.AsType[*jsonrpc.CallError](err)
+			switch {
+			case test.name == "nothing":
+				if err == nil {
+					t.Error("CallTool succeeded")
+				}
+			case test.want == "":
+				if err != nil {
+					t.Error(err)
+				}
+			case err == nil || !strings.Contains(err.Error(), test.want):
+				t.Errorf("CallTool: %v, want something about %q", err, test.want)
+			case test.lost && (!ok || odd || lost.Fate != jsonrpc.FateLost):
+				t.Errorf("CallTool: %v, want a CallError", err)
+			case !test.lost && !odd:
+				t.Errorf("CallTool: %v, want a ProtocolError: %v", err, protocol)
+			}
+			if n := len(f.requests("tools/call")); n != 1 {
+				t.Errorf("tools/call was sent %d times", n)
+			}
+			if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+				t.Errorf("the call after it: %v", err)
+			}
+		})
+	}
+}
+
+// TestClientBadSession: ids that must not come into a header.
+// Spec: C50
+func TestClientBadSession(t *testing.T) {
+	for _, id := range []string{"a b", "caf\xe9", "a\tb", strings.Repeat("x", 5000)} {
+		f := newFake(t, legacy(map[string]http.HandlerFunc{"initialize": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Mcp-Session-Id", id)
+			reply(initialzd)(w, r)
+		}}))
+		if c, err := f.tryDial(nil, nil); err == nil || !strings.Contains(err.Error(), "session") {
+			t.Errorf("Dial: %v, %v", c, err)
+		}
+	}
+}
+
+// TestClientRedirects: only those that ask the same of the same server.
+func TestClientRedirects(t *testing.T) {
+	var stolen atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { stolen.Add(1) }))
+	defer other.Close()
+	for _, test := range []struct {
+		status int
+		to     string
+		ok     bool
+	}{
+		{307, "/other", true}, {308, "/other", true},
+		{301, "/other", false}, {302, "/other", false}, {303, "/other", false},
+		{307, other.URL, false}, {308, other.URL, false}, {302, other.URL, false},
+		{307, "file:///etc/passwd", false}, {307, "http://169.254.169.254/", false}, {307, "", false},
+		{307, "/mcp", false}, // for ever
+		{307, "//user:password@HOST/other", false},
+	} {
+		t.Run(fmt.Sprint(test.status, test.to), func(t *testing.T) {
+			call := func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/other" {
+					reply(done)(w, r)
+					return
+				}
+				if test.to != "" {
+					w.Header().Set("Location", strings.ReplaceAll(test.to, "HOST", r.Host))
+				}
+				w.WriteHeader(test.status)
+			}
+			f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": call}))
+			c := f.dial(&streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer secret"}}}, nil)
+			_, err := c.CallTool(t.Context(), "x", nil)
+			if (err == nil) != test.ok {
+				t.Errorf("CallTool: %v", err)
+			}
+			if s, ok := errors.AsType[*streamable.StatusError](err); !test.ok && (!ok || s.StatusCode != test.status || s.Location == "" || strings.Contains(err.Error(), "secret")) {
+				t.Errorf("CallTool: %v", err)
+			}
+			if e, ok := errors.AsType[*jsonrpc.CallError](err); !test.ok && (!ok || e.Fate != jsonrpc.FateRefused) {
+				t.Errorf("CallTool: %v, want it refused", err)
+			}
+			calls := f.requests("tools/call")
+			if last := calls[len(calls)-1]; test.ok && (last.Header.Get("Authorization") == "" || last.Header.Get("Mcp-Name") != "x") {
+				t.Errorf("the redirected request has the header %v", last.Header)
+			}
+			if n := stolen.Load(); n > 0 {
+				t.Errorf("the other server got %d requests", n)
+			}
+		})
+	}
+}
+
+func TestClientTLS(t *testing.T) {
+	for _, two := range []bool{false, true} {
+		f := &fake{t: t, answers: modern(nil)}
+		var proto atomic.Value
+		f.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			proto.Store(r.Proto)
+			f.ServeHTTP(w, r)
+		}))
+		f.Server.EnableHTTP2 = two
+		f.Server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+		f.Server.StartTLS()
+		defer f.Server.Close()
+		roots := f.Server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+		c := f.dial(&streamable.DialOptions{TLS: &tls.Config{RootCAs: roots}}, nil)
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := proto.Load(); (got == "HTTP/2.0") != two {
+			t.Errorf("HTTP/2 %v: spoke %v", two, got)
+		}
+		c.Close()
+
+		_, err := f.tryDial(nil, nil)
+		if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateDenied {
+			t.Errorf("without the root: %v, want it denied", err)
+		}
+	}
+}
+
+// TestClientCancels: a modern server sees that nobody waits, a legacy one is told.
+func TestClientCancels(t *testing.T) {
+	for _, isModern := range []bool{true, false} {
+		for _, streams := range []bool{true, false} {
+			t.Run(fmt.Sprint(isModern, streams), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var ended atomic.Bool
+					hang := func(w http.ResponseWriter, r *http.Request) {
+						if streams {
+							events(": x\n\n")(w, r)
+							flush(w)
+						}
+						<-r.Context().Done()
+						ended.Store(true)
+					}
+					more := map[string]http.HandlerFunc{"tools/call": hang}
+					answers := legacy(more)
+					if isModern {
+						answers = modern(more)
+					}
+					f := newPiped(t, answers)
+					c := f.dial(nil, nil)
+					defer f.end(c)
+					ctx, cancel := context.WithCancel(t.Context())
+					go func() {
+						synctest.Wait()
+						cancel()
+					}()
+					if _, err := c.CallTool(ctx, "x", nil); !errors.Is(err, context.Canceled) {
+						t.Errorf("CallTool: %v", err)
+					}
+					synctest.Wait()
+					if ended.Load() != isModern {
+						t.Errorf("the response was closed: %v", ended.Load())
+					}
+					if n := len(f.requests("notifications/cancelled")); (n == 1) == isModern {
+						t.Errorf("%d notifications/cancelled", n)
+					}
+					<-time.After(time.Minute)
+					if !ended.Load() {
+						t.Error("the response was not closed in a minute")
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestClientListen: a subscription that is lost is made again.
+// Spec: C34
+func TestClientListen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ack = `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":$ID},"notifications":{"toolsListChanged":true}}}` + "\n\n"
+		const change = `data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":$ID}}}` + "\n\n"
+		f := newPiped(t, modern(map[string]http.HandlerFunc{"subscriptions/listen": inTurn(events(ack), raw(502, "", ""), held(ack+": alive\n\n"+change))}))
+		c := f.dial(nil, nil)
+		defer f.end(c)
+		s, err := c.Listen(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e, err := range s.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Kind == client.ToolsListChanged && !e.Missed {
+				break
+			}
+		}
+		s.Close()
+		ids := map[string]bool{}
+		for _, s := range f.requests("subscriptions/listen") {
+			ids[string(s.ID)] = true
+		}
+		if len(ids) != 3 {
+			t.Errorf("subscriptions/listen came with the ids %v, want 3", ids)
+		}
+	})
+}
+
+type refuses struct{ err error }
+
+func (r refuses) RoundTrip(*http.Request) (*http.Response, error) { return nil, r.err }
+
+type deniedError struct{}
+
+func (deniedError) Error() string { return "log in first" }
+func (deniedError) Denied() bool  { return true }
+
+// TestClientTransportDenies: what an OAuth client says is no sign of an era, and nothing to try again.
+func TestClientTransportDenies(t *testing.T) {
+	hc := &http.Client{Transport: refuses{deniedError{}}, Timeout: 1}
+	_, err := client.Dial(t.Context(), streamable.Dial("http://x/", &streamable.DialOptions{HTTPClient: hc}), nil)
+	if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateDenied || !errors.As(err, new(deniedError)) {
+		t.Errorf("Dial: %v", err)
+	}
+}
+
+// TestClientManyCalls: more at once than the carrier lets through at a time. Cancellations and answers are not held up by them.
+func TestClientManyCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var now, most atomic.Int32
+		f := newPiped(t, legacy(map[string]http.HandlerFunc{"tools/call": func(w http.ResponseWriter, r *http.Request) {
+			most.Store(max(most.Load(), now.Add(1)))
+			<-release
+			now.Add(-1)
+			reply(oldDone)(w, r)
+		}}))
+		c := f.dial(&streamable.DialOptions{MaxRequests: 3}, nil)
+		defer f.end(c)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			synctest.Wait()
+			cancel()
+		}()
+		if _, err := c.CallTool(ctx, "waits", nil); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		close(release)
+		wg.Wait()
+		if most.Load() != 3 {
+			t.Errorf("%d calls at once, want 3", most.Load())
+		}
+		if calls := f.requests("tools/call"); len(calls) != 10 {
+			t.Errorf("%d calls, want 10", len(calls))
+		}
+		if n := len(f.requests("notifications/cancelled")); n != 0 {
+			t.Errorf("%d cancellations of what was not sent", n)
+		}
+	})
+}

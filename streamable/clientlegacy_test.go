@@ -1,0 +1,367 @@
+package streamable_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+// TestClientWaitsToBeAsked: if the server may ask, calls wait until it knows of the stream for that, but not for ever, and no other requests do.
+func TestClientWaitsToBeAsked(t *testing.T) {
+	for _, canAnswer := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newPiped(t, legacy(map[string]http.HandlerFunc{
+				"GET":        func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+				"tools/list": reply(`{"tools":[]}`),
+			}))
+			opts := &client.Options{}
+			var want time.Duration
+			if canAnswer {
+				opts.Roots = func(context.Context) ([]mcp.Root, error) { return nil, nil }
+				want = time.Second
+			}
+			c := f.dial(nil, opts)
+			defer f.end(c)
+			began := time.Now()
+			if _, err := c.ListTools(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(began); d != 0 {
+				t.Errorf("with answers %v: ListTools took %v", canAnswer, d)
+			}
+			for range 2 {
+				if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if d := time.Since(began); d != want {
+				t.Errorf("with answers %v: two calls took %v, want %v", canAnswer, d, want)
+			}
+		})
+	}
+}
+
+// TestClientNotificationStream: a server that answers a notification with a stream that it leaves open does not hold up what comes behind it.
+func TestClientNotificationStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newPiped(t, legacy(map[string]http.HandlerFunc{"notifications/initialized": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			flush(w)
+			<-r.Context().Done()
+		}}))
+		c := f.dial(nil, nil)
+		defer f.end(c)
+		began := time.Now()
+		if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("the call took %v", d)
+		}
+	})
+}
+
+// TestClientMissed: when the stream breaks that notifications come on, and cannot be resumed, subscribers hear that something may have been missed.
+func TestClientMissed(t *testing.T) {
+	const hello = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n"
+	for _, test := range []struct {
+		name   string
+		gets   []http.HandlerFunc
+		missed int
+	}{
+		{"without ids", []http.HandlerFunc{events(hello), events(hello), held(hello)}, 2},
+		{"with ids", []http.HandlerFunc{events("id: 1\n" + hello), held(hello)}, 0},
+		{"with ids that are not known later", []http.HandlerFunc{events("id: 1\n" + hello), raw(400, "", ""), held(hello)}, 1},
+		{"with too much", []http.HandlerFunc{events("id: 1\n" + hello), held("id: 2\ndata: " + strings.Repeat("x", 2000) + "\n\n" + hello)}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newPiped(t, legacy(map[string]http.HandlerFunc{
+					"initialize": reply(strings.Replace(initialzd, `"tools":{}`, `"tools":{"listChanged":true}`, 1)),
+					"GET":        inTurn(test.gets...),
+				}))
+				c := f.dial(&streamable.DialOptions{MaxFrame: 1000}, nil)
+				defer f.end(c)
+				var missed atomic.Int32
+				_, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) {
+					if e.Kind == client.ToolsListChanged && e.Missed {
+						missed.Add(1)
+					}
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(time.Minute)
+				if n := int(missed.Load()); n != test.missed {
+					t.Errorf("%d events that something may have been missed, want %d", n, test.missed)
+				}
+			})
+		})
+	}
+}
+
+// TestClientNoSuchMethod: 404 is also what some answer to a method that they do not have, in a session that lives.
+func TestClientNoSuchMethod(t *testing.T) {
+	f := newFake(t, legacy(map[string]http.HandlerFunc{
+		"tools/call": raw(404, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32601,"message":"no tools here"}}`),
+	}))
+	c := f.dial(nil, nil)
+	_, err := c.CallTool(t.Context(), "x", nil)
+	if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeMethodNotFound {
+		t.Errorf("CallTool: %v", err)
+	}
+	if n := len(f.requests("initialize")); n != 1 {
+		t.Errorf("initialize was sent %d times", n)
+	}
+}
+
+// TestClientAnotherInitialize: the session of a handshake that failed is not taken into the next one.
+func TestClientAnotherInitialize(t *testing.T) {
+	f := newFake(t, legacy(map[string]http.HandlerFunc{"initialize": inTurn(
+		func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Mcp-Session-Id", "first")
+			raw(200, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32602,"message":"no","data":{"supported":["2025-03-26"],"requested":"2025-11-25"}}}`)(w, r)
+		},
+		reply(strings.ReplaceAll(initialzd, legacyDate, "2025-03-26")),
+	)}))
+	c := f.dial(nil, nil)
+	if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+		t.Error(err)
+	}
+	for i, s := range f.requests("initialize") {
+		if got := s.Header.Get("Mcp-Session-Id"); got != "" {
+			t.Errorf("initialize %d is of the session %q", i, got)
+		}
+	}
+	if got := f.requests("tools/call")[0].Header.Get("Mcp-Session-Id"); got != "" {
+		t.Errorf("the call is of the session %q", got)
+	}
+}
+
+// TestClientIsPinged: a server that asks without end, and does not take what it is answered, costs only so much.
+func TestClientIsPinged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		f := newPiped(t, legacy(map[string]http.HandlerFunc{
+			"GET": func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				for i := range 3000 {
+					fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"ping\"}\n\n", i)
+				}
+				flush(w)
+				<-r.Context().Done()
+			},
+			"answer": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		}))
+		c := f.dial(&streamable.DialOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+		defer f.end(c)
+		<-time.After(25 * time.Second)
+		if n := len(f.requests("answer")); n != 64 {
+			t.Errorf("%d answers are under way, want 64", n)
+		}
+		if n := strings.Count(log.String(), "dropped"); n != 1 {
+			t.Errorf("it was said %d times that some are dropped, want once", n)
+		}
+		if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+			t.Error(err)
+		}
+		<-time.After(time.Hour)
+		if n := len(f.requests("answer")); n > 1024 {
+			t.Errorf("%d answers were sent, want at most 1024", n)
+		}
+	})
+}
+
+// A counter counts responses that are open.
+type counter struct {
+	http.RoundTripper
+	open, most atomic.Int32
+}
+
+type counted struct {
+	io.ReadCloser
+	once sync.Once
+	c    *counter
+}
+
+func (b *counted) Close() error {
+	b.once.Do(func() { b.c.open.Add(-1) })
+	return b.ReadCloser.Close()
+}
+
+func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(r)
+	if err == nil {
+		c.most.Store(max(c.most.Load(), c.open.Add(1)))
+		resp.Body = &counted{ReadCloser: resp.Body, c: c}
+	}
+	return resp, err
+}
+
+// TestClientClosesBodies: all of them, and of a stream that is resumed again and again each before the next.
+func TestClientClosesBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gets atomic.Int32
+		f := newPiped(t, legacy(map[string]http.HandlerFunc{
+			"tools/call": events("id: 0\nretry: 100\ndata:\n\n"),
+			"tools/list": raw(503, "text/plain", "x"),
+			"GET": func(w http.ResponseWriter, r *http.Request) {
+				switch n := gets.Add(1); {
+				case r.Header.Get("Last-Event-Id") == "":
+					w.WriteHeader(http.StatusMethodNotAllowed)
+				case n < 100:
+					events(fmt.Sprintf("id: %d\ndata:\n\n", n))(w, r)
+				default:
+					w.WriteHeader(http.StatusGone)
+				}
+			},
+		}))
+		count := &counter{RoundTripper: f.transport}
+		c := f.dial(&streamable.DialOptions{HTTPClient: &http.Client{Transport: count}}, nil)
+		if _, err := c.CallTool(t.Context(), "x", nil); err == nil {
+			t.Error("CallTool succeeded")
+		}
+		if _, err := c.ListTools(t.Context(), nil); err == nil {
+			t.Error("ListTools succeeded")
+		}
+		f.end(c)
+		if n := count.most.Load(); n > 2 {
+			t.Errorf("%d responses were open at once", n)
+		}
+		if n := count.open.Load(); n != 0 {
+			t.Errorf("%d responses were left open", n)
+		}
+	})
+}
+
+type key struct{}
+
+// A seer notes the value of a key in the contexts of requests.
+type seer struct {
+	http.RoundTripper
+	mu   sync.Mutex
+	seen map[string]any // by Mcp-Method
+}
+
+func (s *seer) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	s.seen[r.Header.Get("Mcp-Method")] = r.Context().Value(key{})
+	s.mu.Unlock()
+	return s.RoundTripper.RoundTrip(r)
+}
+
+// TestClientContext: what a caller says in its context reaches the Transport, as one that logs in needs it.
+func TestClientContext(t *testing.T) {
+	f := newFake(t, modern(nil))
+	s := &seer{RoundTripper: http.DefaultTransport, seen: make(map[string]any)}
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	c := f.dial(&streamable.DialOptions{HTTPClient: &http.Client{Transport: s}}, nil)
+	ctx := context.WithValue(t.Context(), key{}, "mine")
+	if _, err := c.CallTool(ctx, "x", nil); err != nil {
+		t.Error(err)
+	}
+	if err := c.Notify(ctx, "notifications/x", nil); err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	for method, want := range map[string]any{"server/discover": nil, "tools/call": "mine", "notifications/x": "mine"} {
+		if got := s.seen[method]; got != want {
+			t.Errorf("the context of %s has %v, want %v", method, got, want)
+		}
+	}
+}
+
+// TestClientCookies: those of the Jar are sent, and those that the server sets are kept, over a redirect too.
+func TestClientCookies(t *testing.T) {
+	f := newFake(t, modern(map[string]http.HandlerFunc{"tools/call": func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/other" {
+			http.SetCookie(w, &http.Cookie{Name: "from", Value: "mcp", Path: "/"})
+			w.Header().Set("Location", "/other")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+			return
+		}
+		reply(done)(w, r)
+	}}))
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &http.Transport{}
+	defer own.CloseIdleConnections()
+	c := f.dial(&streamable.DialOptions{HTTPClient: &http.Client{Transport: own, Jar: jar}}, nil)
+	for range 2 {
+		if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+			t.Error(err)
+		}
+	}
+	var got []string
+	for _, s := range f.requests("tools/call") {
+		got = append(got, strings.Join(s.Header["Cookie"], "; "))
+	}
+	if want := []string{"", "from=mcp", "from=mcp", "from=mcp"}; !slices.Equal(got, want) {
+		t.Errorf("the cookies were %q, want %q", got, want)
+	}
+}
+
+// TestClientOldSessionGone: an old server may forget a session whose stream is still there. The call goes to the next one.
+func TestClientOldSessionGone(t *testing.T) {
+	var streams atomic.Int32
+	answers := make(chan string, 1)
+	f := newFake(t, nil)
+	answer := func(result string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case !strings.HasPrefix(r.URL.Path, "/session/"):
+				w.WriteHeader(http.StatusMethodNotAllowed)
+			case r.URL.Path != fmt.Sprintf("/session/%d", streams.Load()):
+				raw(404, jsonType, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32600,"message":"no such session"}}`)(w, r)
+			default:
+				w.WriteHeader(http.StatusAccepted)
+				answers <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, message(r).ID, result)
+			}
+		}
+	}
+	f.answers = map[string]http.HandlerFunc{
+		"server/discover": raw(405, "", ""),
+		"initialize":      answer(strings.ReplaceAll(initialzd, legacyDate, "2024-11-05")),
+		"tools/call":      answer(oldDone),
+		"GET": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "event: endpoint\ndata: /session/%d\n\n", streams.Add(1))
+			for {
+				flush(w)
+				select {
+				case text := <-answers:
+					io.WriteString(w, "data: "+text+"\n\n")
+				case <-r.Context().Done():
+					return
+				}
+			}
+		},
+	}
+	c := f.dial(nil, nil)
+	streams.Add(1) // the server has another session now
+	if text, err := client.CallTool[string](t.Context(), c, "x", nil); text != "done" {
+		t.Errorf("CallTool = %q, %v", text, err)
+	}
+	if n := len(f.requests("tools/call")); n != 2 {
+		t.Errorf("tools/call was sent %d times, want 2", n)
+	}
+}

@@ -1,0 +1,228 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A clientSession is what ties the requests of a legacy connection together. It does not change once there is one, but for its end.
+type clientSession struct {
+	id      string   // that the server gave; "" if it keeps none
+	version []string // that the two sides agreed on; nil before that
+	gone    bool     // the server does not know it any more
+	heard   bool     // there is a goroutine that listens to the server
+	asks    bool     // the server may ask for something
+
+	listens <-chan struct{} // closed when the server knows that somebody listens to its questions; nil if that is of no interest
+}
+
+// maxGivenSessionID bounds the id of a session, in bytes.
+const maxGivenSessionID = 4096
+
+func (f *framer) currentSession() clientSession {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.session
+}
+
+// legacyHeader returns the header of a request in the session.
+func (c *Carrier) legacyHeader(s *clientSession) http.Header {
+	h := c.header(6)
+	if s.id != "" {
+		h[headerSession] = []string{s.id}
+	}
+	if s.version != nil {
+		h[headerVersion] = s.version
+	}
+	return h
+}
+
+// opened notes the id that the server gave a new session.
+func (f *framer) opened(h http.Header) error {
+	id := h.Get(headerSession)
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' || i >= maxGivenSessionID {
+			return &jsonrpc.CallError{Err: errors.New("the server gave the session an id that is no visible ASCII, or too long"), Fate: jsonrpc.FateRefused}
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.session.id = id
+	return nil
+}
+
+// agreed notes the version that the server has chosen.
+func (f *framer) agreed(m *jsonrpc.Message) {
+	version := unquoted(memberIn(m.Result, "protocolVersion"))
+	if version == "" || !isPlain(version) || len(version) > len(valueModern[0]) {
+		return // the client is not going to agree
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.session.version = []string{version}
+}
+
+// loseSession ends the connection, since the server does not know its session any more. Other requests that are under way get a moment to end by themselves.
+func (f *framer) loseSession() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.session.gone {
+		return
+	}
+	f.session.gone = true
+	if len(f.open) == 0 {
+		f.finishLocked(errSessionGone)
+		return
+	}
+	f.wg.Go(func() {
+		sleepFor(f.ctx, settleTimeout)
+		f.finish(errSessionGone)
+	})
+}
+
+// leave tells the server that the session is not needed any more. It need not agree to that.
+func (f *framer) leave() {
+	s := f.currentSession()
+	if s.id == "" || s.gone {
+		return
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, goodbyeTimeout)
+	defer cancel()
+	resp, err := f.c.send(ctx, http.MethodDelete, f.c.url, f.c.legacyHeader(&s), nil)
+	if err != nil {
+		f.log.Debug("session not ended", "error", sendError(err))
+		return
+	}
+	defer resp.Body.Close()
+	drainBody(resp.Body)
+}
+
+// listenPatience is how long the first calls of a session wait for the stream that the server's questions about them may come on. Servers drop what they have
+// to say while there is none; and some do not begin to answer before they have something. Calls that no questions can come of do not wait.
+const listenPatience = time.Second
+
+// willListenLocked returns what to close when the server knows that somebody listens, and lets calls wait for that if it matters; nil if nobody is to listen.
+func (f *framer) willListenLocked() chan<- struct{} {
+	if f.session.heard || f.closing || f.c.opts.NoListening || f.old != nil {
+		return nil
+	}
+	f.session.heard = true
+	listens := make(chan struct{})
+	if f.session.asks {
+		f.session.listens = listens
+	}
+	return listens
+}
+
+// listenTo has a goroutine take what the server says of itself, and closes listens when the server knows, or seems not to tell. It is called once the session has begun.
+func (f *framer) listenTo(listens chan<- struct{}) {
+	answered := make(chan struct{})
+	f.wg.Go(func() { f.listen(answered) })
+	f.wg.Go(func() {
+		defer close(listens)
+		timer := time.NewTimer(listenPatience)
+		defer timer.Stop()
+		select {
+		case <-answered:
+		case <-timer.C:
+		case <-f.over:
+		}
+	})
+}
+
+// listen keeps a stream open for what the server says of itself, as long as it offers one. It closes answered when that is known.
+func (f *framer) listen(answered chan<- struct{}) {
+	gap := func() { f.deliver(inbound{err: jsonrpc.ErrGap}) }
+	s := &clientStream{f: f, skipped: gap}
+	offered, missed := false, false
+	tell := sync.OnceFunc(func() { close(answered) })
+	for failures := 0; ; {
+		resp, err := f.get(f.ctx, s.lastID)
+		tell()
+		switch {
+		case f.ctx.Err() != nil:
+			return
+		case err == nil:
+			offered = true
+			if missed && !s.resumable() { // from now on nothing is
+				gap()
+			}
+			began := time.Now()
+			s.read(resp.Body, f.takeSpoken)
+			resp.Body.Close()
+			missed = true
+			if s.moved || time.Since(began) >= maxRetry { // one that lasted is no failure, though there was nothing to say
+				failures = 0
+			} else {
+				failures++
+			}
+			if !s.resumable() {
+				s.lastID = ""
+			}
+		case !f.offers(err, &offered, s):
+			return
+		default:
+			failures++
+		}
+		if failures >= maxFailures {
+			f.log.Warn("the server's own stream is given up for a while: it brings nothing", "error", err)
+			failures = maxFailures - 1
+			if !sleepFor(f.ctx, maxRetry) {
+				return
+			}
+			continue
+		}
+		if !s.pause(f.ctx, failures) {
+			return
+		}
+	}
+}
+
+// offers reports whether it is worth asking again after an error: most servers that have no stream say so, in various ways.
+func (f *framer) offers(err error, offered *bool, s *clientStream) bool {
+	e, _ := errors.AsType[*jsonrpc.CallError](err)
+	status, answered := errors.AsType[*StatusError](err)
+	switch {
+	case answered && status.StatusCode == http.StatusNotFound && f.currentSession().id != "" && (*offered || f.forgotten()):
+		f.loseSession()
+		return false
+	case s.lastID != "" && e.Fate == jsonrpc.FateRefused:
+		s.lastID = "" // perhaps it was that which the server cannot do
+		return true
+	case e.Fate == jsonrpc.FateRefused || e.Fate == jsonrpc.FateDenied:
+		f.log.Debug("the server has no stream of its own", "error", err)
+		return false
+	}
+	return true
+}
+
+// forgotten asks whether the server still knows the session: 404 may also mean that it has no stream of its own, and this once nobody else may ask for long.
+func (f *framer) forgotten() bool {
+	s := f.currentSession()
+	ctx, cancel := context.WithTimeout(f.ctx, asideTimeout)
+	defer cancel()
+	h := f.c.legacyHeader(&s)
+	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
+	ping := jsonrpc.AppendRequest(nil, jsonrpc.StringID("still there"), mcp.MethodPing, nil)
+	resp, err := f.c.send(ctx, http.MethodPost, f.c.url, h, ping)
+	if err != nil {
+		return false // a call will find out
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusNotFound && !readRefusal(resp, 0).noSuchMethod()
+}
+
+// takeSpoken passes on what the server says of itself.
+func (f *framer) takeSpoken(frame []byte) (bool, error) {
+	f.deliver(inbound{frame: frame})
+	return f.ctx.Err() != nil, nil
+}
+
+var errOldEnded = fmt.Errorf("the stream that brings the answers has ended: %w", jsonrpc.ErrClosed)

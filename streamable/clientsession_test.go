@@ -1,0 +1,406 @@
+package streamable_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+func flush(w http.ResponseWriter) { http.NewResponseController(w).Flush() }
+
+// events answers with a stream of some text, in which $ID is the request's.
+func events(text string) http.HandlerFunc {
+	return raw(http.StatusOK, "text/event-stream", text)
+}
+
+// held answers with a stream that stays open.
+func held(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		events(text)(w, r)
+		flush(w)
+		<-r.Context().Done()
+	}
+}
+
+// Spec: C49
+func TestClientSessionGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := raw(http.StatusNotFound, jsonType, `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`)
+		f := newPiped(t, legacy(map[string]http.HandlerFunc{
+			"tools/call": func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Mcp-Session-Id") == "session-1" {
+					gone(w, r)
+					return
+				}
+				reply(oldDone)(w, r)
+			},
+			"resources/subscribe":   reply(`{}`),
+			"resources/unsubscribe": reply(`{}`),
+		}))
+		c := f.dial(nil, nil)
+		defer f.end(c)
+		s, err := c.Listen(t.Context(), mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x:1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if text, err := client.CallTool[string](t.Context(), c, "x", nil); text != "done" {
+			t.Errorf("CallTool = %q, %v", text, err)
+		}
+		synctest.Wait()
+		inits := f.requests("initialize")
+		if len(inits) != 2 || inits[1].Header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("initialize: %v", inits)
+		}
+		if n := len(f.requests("tools/call")); n != 2 {
+			t.Errorf("tools/call was sent %d times, want 2", n)
+		}
+		if n := len(f.requests("resources/subscribe")); n != 2 {
+			t.Errorf("resources/subscribe was sent %d times, want 2", n)
+		}
+		if len(f.requests("server/discover")) != 1 {
+			t.Errorf("the server was probed again: %q", f.methods())
+		}
+	})
+}
+
+func TestClientSessionAlwaysGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newPiped(t, legacy(map[string]http.HandlerFunc{"tools/call": raw(http.StatusNotFound, "text/plain", "no")}))
+		c := f.dial(nil, nil)
+		defer f.end(c)
+		_, err := c.CallTool(t.Context(), "x", nil)
+		if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateUnsent {
+			t.Errorf("CallTool: %v", err)
+		}
+		if n := len(f.requests("tools/call")); n != 2 {
+			t.Errorf("tools/call was sent %d times, want 2", n)
+		}
+	})
+}
+
+// TestClientResume: the rules of 2025-11-25 for streams that end early.
+// Spec: C52
+func TestClientResume(t *testing.T) {
+	const answer = "data: {\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":" + oldDone + "}\n\n"
+	for _, test := range []struct {
+		name  string
+		first string        // of the response to the POST
+		again []string      // of those to GETs
+		want  string        // Last-Event-ID of the last GET
+		wait  time.Duration // all in all
+	}{
+		{"not broken", "id: a\nretry: 3000\ndata:\n\n" + answer, nil, "", 0},
+		{"after the priming event", "id: a\nretry: 3000\ndata:\n\n", []string{"id: b\n" + answer}, "a", 3 * time.Second},
+		{"without retry", "id: a\ndata:\n\n", []string{answer}, "a", time.Second},
+		{"within an event", "id: a\nretry: 100\ndata:\n\nid: b\ndata: {\"jsonrpc\"", []string{answer}, "a", 100 * time.Millisecond},
+		{"again and again", "id: a\nretry: 100\n\n", []string{"id: b\ndata:\n\n", "id: c\ndata:\n\n", answer}, "c", 300 * time.Millisecond},
+		{"retry of nothing", "id: a\nretry: 0\n\n", []string{answer}, "a", 100 * time.Millisecond},
+		{"retry of a year", "id: a\nretry: 31536000000\n\n", []string{answer}, "a", time.Minute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var id string
+				var gets []http.HandlerFunc
+				for _, text := range test.again {
+					gets = append(gets, func(w http.ResponseWriter, r *http.Request) {
+						events(strings.ReplaceAll(text, "$ID", id))(w, r)
+					})
+				}
+				next := inTurn(append(gets, raw(500, "", ""))...)
+				f := newPiped(t, legacy(map[string]http.HandlerFunc{
+					"tools/call": func(w http.ResponseWriter, r *http.Request) {
+						id = string(message(r).ID)
+						events(test.first)(w, r)
+					},
+					"GET": func(w http.ResponseWriter, r *http.Request) {
+						if r.Header.Get("Last-Event-Id") == "" {
+							w.WriteHeader(http.StatusMethodNotAllowed)
+							return
+						}
+						next(w, r)
+					},
+				}))
+				c := f.dial(nil, nil)
+				defer f.end(c)
+				began := time.Now()
+				text, err := client.CallTool[string](t.Context(), c, "x", nil)
+				if text != "done" || time.Since(began) != test.wait {
+					t.Errorf("CallTool = %q, %v after %v, want it after %v", text, err, time.Since(began), test.wait)
+				}
+				synctest.Wait()
+				gets2 := f.requests("GET")
+				if got := gets2[len(gets2)-1].Header.Get("Last-Event-Id"); got != test.want {
+					t.Errorf("Last-Event-ID is %q, want %q", got, test.want)
+				}
+				if n := len(f.requests("tools/call")); n != 1 {
+					t.Errorf("tools/call was sent %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// TestClientStreamLost: streams that cannot be resumed, or not for ever.
+func TestClientStreamLost(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		stream  string
+		get     http.HandlerFunc
+		wantGET int
+	}{
+		{"without ids", "data:\n\n", nil, 1},
+		{"with an id that fits no header", "id: \x01\ndata:\n\n", nil, 1},
+		{"and GET is refused", "id: a\n\n", raw(405, "", ""), 2},
+		{"and GET is of no use", "id: a\nretry: 100\n\n", events(": nothing\n\n"), 9},
+		{"and the server fails", "id: a\nretry: 100\n\n", raw(500, "", ""), 9},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newPiped(t, legacy(map[string]http.HandlerFunc{
+					"tools/call": events(test.stream),
+					"GET":        inTurn(raw(405, "", ""), test.get),
+				}))
+				c := f.dial(nil, nil)
+				defer f.end(c)
+				_, err := c.CallTool(t.Context(), "x", nil)
+				if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateLost {
+					t.Errorf("CallTool: %v, want a CallError that it is lost", err)
+				}
+				synctest.Wait()
+				if n := len(f.requests("GET")); n != test.wantGET {
+					t.Errorf("%d GET, want %d", n, test.wantGET)
+				}
+				if n := len(f.requests("tools/call")); n != 1 {
+					t.Errorf("tools/call was sent %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// TestClientListens: the stream that a legacy server has for itself.
+// Spec: C47
+func TestClientListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newPiped(t, legacy(map[string]http.HandlerFunc{
+			"GET": inTurn(
+				events("id: 1\nretry: 2000\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n"),
+				raw(503, "", ""),
+				held("id: 2\ndata: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"ping\"}\n\n")),
+		}))
+		var mu sync.Mutex
+		var heard []string
+		c := f.dial(nil, &client.Options{OnNotification: func(method string, _ json.RawMessage) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, method)
+		}})
+		defer f.end(c)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if want := []string{"notifications/tools/list_changed"}; !slices.Equal(heard, want) {
+			t.Errorf("heard %q, want %q", heard, want)
+		}
+		gets := f.requests("GET")
+		if len(gets) != 3 || gets[0].Header.Get("Accept") != "text/event-stream" || gets[2].Header.Get("Last-Event-Id") != "1" {
+			t.Errorf("GET: %v", gets)
+		}
+		if answers := f.requests("answer"); len(answers) != 1 || !strings.Contains(answers[0].Body, `"id":"q","result"`) {
+			t.Errorf("ping was answered so: %v", answers)
+		}
+	})
+}
+
+// TestClientListensInVain: a server whose stream brings nothing is not asked for ever.
+func TestClientListensInVain(t *testing.T) {
+	for name, test := range map[string]struct {
+		get  http.HandlerFunc
+		most int
+	}{
+		"405":         {raw(405, "", ""), 1},
+		"404":         {raw(404, "text/html", "no"), 1},
+		"400":         {raw(400, "", ""), 1},
+		"200 in JSON": {raw(200, jsonType, "{}"), 1},
+		"compressed": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "br")
+			events("data: {}\n\n")(w, r)
+		}, 1},
+		"it ends at once":   {events(""), 70},
+		"it fails":          {raw(502, "", ""), 70},
+		"it asks for haste": {events("retry: 0\n\n"), 70},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// A 404 could also mean that the session is gone, so that the client asks.
+				f := newPiped(t, legacy(map[string]http.HandlerFunc{"GET": test.get, "ping": reply("{}")}))
+				c := f.dial(nil, nil)
+				defer f.end(c)
+				<-time.After(time.Hour)
+				if n := len(f.requests("GET")); n > test.most || n == 0 {
+					t.Errorf("%d GET in an hour, want at most %d", n, test.most)
+				}
+				if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestClientOld: the transport of 2024-11-05.
+// Spec: C42
+func TestClientOld(t *testing.T) {
+	for _, refusal := range []int{400, 404, 405} {
+		t.Run(fmt.Sprint(refusal), func(t *testing.T) {
+			stream := make(chan string)
+			var f *fake
+			answer := func(result string) http.HandlerFunc {
+				return func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path != "/messages" || r.URL.RawQuery != "session=1" {
+						w.WriteHeader(refusal)
+						return
+					}
+					w.WriteHeader(http.StatusAccepted)
+					stream <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, message(r).ID, result)
+				}
+			}
+			f = newFake(t, map[string]http.HandlerFunc{
+				"server/discover": raw(refusal, "text/html", "no"),
+				"initialize":      answer(strings.ReplaceAll(initialzd, legacyDate, "2024-11-05")),
+				"tools/call":      answer(oldDone),
+				"GET": func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					io.WriteString(w, "event: endpoint\ndata: /messages?session=1\n\n")
+					for {
+						flush(w)
+						select {
+						case text := <-stream:
+							io.WriteString(w, "event: message\ndata: "+text+"\n\n")
+						case <-r.Context().Done():
+							return
+						}
+					}
+				},
+			})
+			c := f.dial(nil, nil)
+			if text, err := client.CallTool[string](t.Context(), c, "x", nil); text != "done" {
+				t.Errorf("CallTool = %q, %v", text, err)
+			}
+			if got, want := c.Revision(), mcp.Revision20241105; got != want {
+				t.Errorf("revision %v, want %v", got, want)
+			}
+			c.Close()
+			if n := len(f.requests("DELETE")); n > 0 {
+				t.Errorf("%d DELETE", n)
+			}
+		})
+	}
+}
+
+// TestClientNotOld: answers to GET that are no HTTP+SSE; what initialize was answered counts then.
+func TestClientNotOld(t *testing.T) {
+	for name, get := range map[string]http.HandlerFunc{
+		"405":                       raw(405, "", ""),
+		"another event":             held("data: {}\n\n"),
+		"nothing":                   held(""),
+		"an endpoint elsewhere":     held("event: endpoint\ndata: http://169.254.169.254/x\n\n"),
+		"an endpoint in a file":     held("event: endpoint\ndata: file:///etc/passwd\n\n"),
+		"an endpoint on other port": held("event: endpoint\ndata: //127.0.0.1:2/x\n\n"),
+		"no URL":                    held("event: endpoint\ndata: http://[\n\n"),
+		"an end":                    events(""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newPiped(t, map[string]http.HandlerFunc{
+					"server/discover": raw(404, "text/plain", "nobody"),
+					"initialize":      raw(404, "text/plain", "nobody"),
+					"GET":             get,
+				})
+				_, err := f.tryDial(nil, nil)
+				if s, ok := errors.AsType[*streamable.StatusError](err); !ok || s.StatusCode != 404 || s.Text != "nobody" {
+					t.Errorf("Dial: %v", err)
+				}
+				f.transport.CloseIdleConnections()
+				f.Server.Config.Close()
+				if n := len(f.requests("initialize")); n != 1 {
+					t.Errorf("initialize was sent %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// TestClientCloses: Close is quick, whatever the server does.
+func TestClientCloses(t *testing.T) {
+	hang := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	synctest.Test(t, func(t *testing.T) {
+		f := newPiped(t, legacy(map[string]http.HandlerFunc{
+			"DELETE": hang, "tools/call": hang, "GET": hang, "notifications/cancelled": hang,
+		}))
+		c := f.dial(nil, nil)
+		result := make(chan error)
+		go func() {
+			_, err := c.CallTool(context.Background(), "x", nil)
+			result <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			f.end(c)
+		}()
+		if err := <-result; !errors.Is(err, jsonrpc.ErrClosed) {
+			t.Errorf("CallTool: %v", err)
+		}
+		<-closed
+		if d := time.Since(began); d > 5*time.Second {
+			t.Errorf("Close took %v", d)
+		}
+	})
+}
+
+// TestClientForgottenEarly: the server forgets the session before it has answered the first GET, which so says nothing of whether it has a stream.
+func TestClientForgottenEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := raw(http.StatusNotFound, "text/plain", "session not found")
+		first := true
+		f := newPiped(t, legacy(map[string]http.HandlerFunc{
+			"GET": func(w http.ResponseWriter, r *http.Request) {
+				if first {
+					gone(w, r)
+					return
+				}
+				events("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n")(w, r)
+			},
+			"ping": func(w http.ResponseWriter, r *http.Request) {
+				if got := r.Header.Get("Content-Type"); got != jsonType {
+					t.Errorf("the Content-Type of ping is %q", got)
+				}
+				first = false
+				gone(w, r)
+			},
+		}))
+		c := f.dial(nil, nil)
+		defer f.end(c)
+		<-time.After(time.Minute)
+		if n := len(f.requests("initialize")); n != 2 {
+			t.Errorf("%d handshakes, want 2: one for each session", n)
+		}
+	})
+}

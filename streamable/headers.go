@@ -1,0 +1,218 @@
+package streamable
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Headers of the protocol, in the form in which net/http keeps them.
+const (
+	headerVersion = "Mcp-Protocol-Version"
+	headerMethod  = "Mcp-Method"
+	headerName    = "Mcp-Name"
+	headerParam   = "Mcp-Param-"
+	headerSession = "Mcp-Session-Id"
+	headerLastID  = "Last-Event-Id"
+)
+
+// versionOf returns the text of the protocol version that a request's _meta names, without quotes, and whether there is one, whatever it is.
+func versionOf(m *jsonrpc.Message) (version []byte, ok bool) {
+	meta, ok := m.Param("_meta")
+	if !ok || meta[0] != '{' {
+		return nil, false
+	}
+	members := jsonwire.ObjectMembers(meta)
+	for members.Next() {
+		if members.KeyIs(mcp.MetaProtocolVersion) {
+			return stringOf(members.Value()), true
+		}
+	}
+	return nil, false
+}
+
+// stringOf returns the value of a JSON string, which aliases text where it can; nil of anything else.
+func stringOf(text []byte) []byte {
+	if len(text) < 2 || text[0] != '"' {
+		return nil
+	}
+	text = text[1 : len(text)-1]
+	if bytes.IndexByte(text, '\\') < 0 {
+		return text
+	}
+	return jsonwire.AppendUnquote([]byte{}, text)
+}
+
+// nameParam is the param that Mcp-Name repeats; "" if none.
+func nameParam(method []byte) string {
+	switch string(method) {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		return "name"
+	case mcp.MethodResourcesRead:
+		return "uri"
+	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
+		return "taskId"
+	}
+	return ""
+}
+
+// nameOf returns what a request names, as the value of the param that Mcp-Name would repeat; nil if there is none.
+func nameOf(m *jsonrpc.Message) []byte {
+	param := nameParam(m.Method)
+	if param == "" {
+		return nil
+	}
+	value, ok := m.Param(param)
+	if !ok {
+		return nil
+	}
+	return stringOf(value)
+}
+
+// subjectOf returns what a request is about: what it names, or would if it had a header for that; nil if nothing.
+func subjectOf(m *jsonrpc.Message) []byte {
+	param := "uri"
+	switch string(m.Method) {
+	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+	case mcp.MethodTasksResult:
+		param = "taskId"
+	default:
+		return nameOf(m)
+	}
+	value, ok := m.Param(param)
+	if !ok {
+		return nil
+	}
+	return stringOf(value)
+}
+
+// checkHeaders holds the headers of a modern message against its body
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#server-validation). version is that of the body.
+func checkHeaders(header http.Header, m *jsonrpc.Message, version []byte) *jsonrpc.Error {
+	request := m.Kind == jsonrpc.KindRequest
+	if e := checkHeader(header, headerVersion, version, true); e != nil {
+		return e
+	}
+	if e := checkHeader(header, headerMethod, m.Method, request); e != nil {
+		return e
+	}
+	name := nameOf(m)
+	if !request || name == nil {
+		return nil
+	}
+	value, e := oneValue(header, headerName)
+	if e != nil {
+		return e
+	}
+	if value == string(name) && isPlain(value) {
+		return nil
+	}
+	decoded, err := decodeHeaderValue(value)
+	if err != nil {
+		return mismatch("%s: %v", headerName, err)
+	}
+	if decoded != string(name) {
+		return mismatch("%s is not what params.%s of the body says", headerName, nameParam(m.Method))
+	}
+	return nil
+}
+
+// checkHeader checks a header whose value is the text itself.
+func checkHeader(header http.Header, name string, want []byte, required bool) *jsonrpc.Error {
+	if _, ok := header[name]; !ok && !required {
+		return nil
+	}
+	value, e := oneValue(header, name)
+	if e != nil {
+		return e
+	}
+	if value != string(want) || !isPlain(value) {
+		return mismatch("%s is not what the body says", name)
+	}
+	return nil
+}
+
+// oneValue returns the value of a header that must stand there once, without the white space around it.
+func oneValue(header http.Header, name string) (string, *jsonrpc.Error) {
+	values := header[name]
+	switch len(values) {
+	case 0:
+		return "", mismatch("header %s is missing", name)
+	case 1:
+		return strings.Trim(values[0], " \t"), nil
+	}
+	return "", mismatch("header %s stands there %d times", name, len(values))
+}
+
+func mismatch(format string, args ...any) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: "header mismatch: " + fmt.Sprintf(format, args...)}
+}
+
+// checkParams holds the headers that repeat a tool's arguments against these.
+func checkParams(header http.Header, params []mcp.HeaderParam, arguments []byte) *jsonrpc.Error {
+	for i := range params {
+		p := &params[i]
+		name := http.CanonicalHeaderKey(headerParam + p.Header)
+		value, ok := argument(arguments, p.Path)
+		if !ok {
+			if _, there := header[name]; there {
+				return mismatch("header %s is there, but not the argument %s", name, strings.Join(p.Path, "."))
+			}
+			continue
+		}
+		text, e := oneValue(header, name)
+		if e != nil {
+			return e
+		}
+		decoded, err := decodeHeaderValue(text)
+		if err != nil {
+			return mismatch("%s: %v", name, err)
+		}
+		if !sameValue(value, decoded) {
+			return mismatch("%s is not what the argument %s says", name, strings.Join(p.Path, "."))
+		}
+	}
+	return nil
+}
+
+// argument finds the argument at the path. null counts as absent.
+func argument(object []byte, path []string) (value []byte, ok bool) {
+	for _, name := range path {
+		if len(object) == 0 || object[0] != '{' {
+			return nil, false
+		}
+		members := jsonwire.ObjectMembers(object)
+		object = nil
+		for members.Next() {
+			if members.KeyIs(name) {
+				object = members.Value()
+			}
+		}
+	}
+	return object, len(object) > 0 && string(object) != "null"
+}
+
+// sameValue reports whether a header's value is that of an argument: numbers are compared as such, anything else as text. An argument of a type that no
+// header can have has to be refused by the tool's schema.
+func sameValue(value []byte, header string) bool {
+	switch value[0] {
+	case '"':
+		return string(stringOf(value)) == header
+	case 't', 'f':
+		return string(value) == header
+	case '{', '[':
+		return true
+	}
+	if string(value) == header {
+		return true
+	}
+	a, err1 := strconv.ParseFloat(string(value), 64)
+	b, err2 := strconv.ParseFloat(header, 64)
+	return err1 == nil && err2 == nil && a == b
+}

@@ -1,0 +1,377 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// postLegacy answers a message of a revision with sessions
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server).
+func (x *exchange) postLegacy() {
+	h, m := x.h, &x.message
+	if m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize && x.r.Header[headerSession] == nil {
+		x.initialize()
+		return
+	}
+	s := h.sessionOf(x.w, x.r)
+	if s == nil {
+		return
+	}
+	defer s.leave()
+	if m.Kind != jsonrpc.KindRequest {
+		s.take(h.onBehalf(x.r.Context(), x.r), m)
+		x.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if h.takesRequests(x.w) && h.allowed(x.w, x.r, m) {
+		x.await(s, nil)
+	}
+}
+
+// take acts on a message that is not answered.
+func (s *session) take(ctx context.Context, m *jsonrpc.Message) {
+	if m.Kind == jsonrpc.KindNotification {
+		s.conn.DeliverNotification(ctx, m)
+		return
+	}
+	s.conn.DeliverResponse(m)
+}
+
+// initialize opens a session.
+func (x *exchange) initialize() {
+	h, w, r := x.h, x.w, x.r
+	if !h.takesRequests(w) || !h.allowed(w, r, &x.message) {
+		return
+	}
+	s := h.open(r)
+	if s == nil {
+		tooMany(w, "sessions of one caller")
+		return
+	}
+	opened := false
+	defer func() {
+		if !opened {
+			s.close(true)
+		}
+	}()
+	p := x.respond()
+	defer p.stop()
+	// It has no outlet of its own: the id of the session must be in the header of what comes first, and is not agreed on before the answer.
+	var err error
+	x.answer, err = s.conn.Deliver(h.onBehalf(r.Context(), r), &jsonrpc.Delivery{Message: &x.message}, x.answer[:0])
+	if err != nil || !s.agreed(x.answer) {
+		p.end(x.answer, nil)
+		return
+	}
+	if _, ok := h.sessions.add(s); !ok {
+		unavailable(w, "too many sessions")
+		return
+	}
+	opened = true
+	if err := h.save(r.Context(), s, x.body); err != nil {
+		h.opts.Logger.Error("session not saved", "error", err)
+		h.sessions.end(s, true)
+		unavailable(w, "the session could not be kept")
+		return
+	}
+	w.Header()[headerSession] = []string{s.id}
+	p.end(x.answer, nil)
+}
+
+// save keeps the session for other processes.
+func (h *Handler) save(ctx context.Context, s *session, body []byte) error {
+	if h.opts.Sessions == nil {
+		return nil
+	}
+	return h.opts.Sessions.Save(ctx, s.id, &SavedSession{Principal: s.owner, Initialize: slices.Clone(body)})
+}
+
+// sessionOf returns the session that a request names, in use until the caller leaves it, or answers the request.
+func (h *Handler) sessionOf(w http.ResponseWriter, r *http.Request) *session {
+	if h.legacy == nil {
+		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this server has no sessions")
+		return nil
+	}
+	if !h.checkVersion(w, r) {
+		return nil
+	}
+	ids := r.Header[headerSession]
+	if ids == nil && r.Header[headerVersion] == nil && !h.plain {
+		refuseID(w, http.StatusBadRequest, nil, h.versionless())
+		return nil
+	}
+	if len(ids) != 1 || ids[0] == "" {
+		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "header Mcp-Session-Id is missing: send initialize first, or the metadata of a revision without sessions")
+		return nil
+	}
+	s := h.sessions.get(ids[0])
+	if s == nil {
+		s = h.takeOver(r, ids[0])
+	}
+	if s == nil || s.owner != ownerOf(r) {
+		if s != nil {
+			s.leave()
+		}
+		refuse(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "session not found: send initialize again, without Mcp-Session-Id")
+		return nil
+	}
+	return s
+}
+
+// checkVersion refuses a request that names a version which is none of the server's. One that names another than was agreed on is let through: clients do
+// that, and it means nothing.
+func (h *Handler) checkVersion(w http.ResponseWriter, r *http.Request) bool {
+	values, ok := r.Header[headerVersion]
+	if !ok {
+		return true
+	}
+	if len(values) == 1 {
+		if revision, ok := mcp.ParseRevision(values[0]); ok && slices.Contains(h.legacy, revision) {
+			return true
+		}
+	}
+	refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("unsupported MCP-Protocol-Version: this server has sessions of %v", h.legacy))
+	return false
+}
+
+// maxForeignID is the longest id of a session that is looked up elsewhere.
+const maxForeignID = 64
+
+// takeOver makes a session live here that another process has opened.
+func (h *Handler) takeOver(r *http.Request, id string) *session {
+	if h.opts.Sessions == nil || len(id) > maxForeignID {
+		return nil
+	}
+	saved, err := h.opts.Sessions.Load(r.Context(), id)
+	if err != nil {
+		h.opts.Logger.Error("session not loaded", "error", err)
+	}
+	if saved == nil || saved.Principal != ownerOf(r) {
+		return nil
+	}
+	var m jsonrpc.Message
+	if jsonrpc.Parse(saved.Initialize, &m, 0) != nil {
+		return nil
+	}
+	s := h.open(r)
+	if s == nil {
+		return nil
+	}
+	s.id = id
+	answer, err := s.conn.Deliver(s.ctx, &jsonrpc.Delivery{Message: &m}, nil)
+	if err != nil || !s.agreed(answer) {
+		s.close(false)
+		return nil
+	}
+	s.conn.DeliverNotification(s.ctx, initialized)
+	s.enter()
+	kept, ok := h.sessions.add(s)
+	if kept != s {
+		s.close(false) // its events are those of the one that lives
+	}
+	if !ok {
+		return nil
+	}
+	return kept
+}
+
+// initialized is what a client sends when it has understood the answer to initialize.
+var initialized = func() *jsonrpc.Message {
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil), m, 0); err != nil {
+		panic(err)
+	}
+	return m
+}()
+
+// await has the request handled, or the batch if entries are not nil, and answers it. It goes on when the client has gone: that is no cancellation in these
+// revisions.
+func (x *exchange) await(s *session, entries []jsonrpc.Entry) {
+	st := &stream{session: s}
+	p := x.respond()
+	// A response of HTTP/1 can be ended while the handler goes on, see response.cut. One of HTTP/2 ends when this returns, so the handler must be elsewhere. To
+	// have it there always would double what a quick request costs.
+	p.cuttable = x.r.ProtoMajor == 1
+	left := st.carry(p, !p.cuttable)
+	defer st.abandon(p)
+	p.keepWarm(st)
+	s.enter()
+	if p.cuttable {
+		x.run(s, st, entries)
+	} else {
+		x.kept = true
+		go func() {
+			defer x.h.leave()
+			x.run(s, st, entries)
+		}()
+		select {
+		case <-left:
+		case <-x.r.Context().Done():
+		}
+	}
+	p.unanswered(x.message.ID)
+}
+
+// run is the work of await.
+func (x *exchange) run(s *session, st *stream, entries []jsonrpc.Entry) {
+	defer s.leave()
+	defer x.h.active.Add(-x.more)
+	returned := false
+	defer func() {
+		if !returned { // the handler has ended the goroutine
+			st.finish(jsonrpc.AppendError(nil, x.message.ID, errExited, false))
+			if x.r.ProtoMajor == 1 {
+				http.NewResponseController(x.w).Flush() // what net/http does at the end is not done
+			}
+		}
+	}()
+	ctx := x.h.onBehalf(&lasting{s.ctx, x.r.Context()}, x.r)
+	if entries != nil {
+		x.answer = s.batch(ctx, st, entries, x.answer[:0])
+	} else {
+		x.delivery = jsonrpc.Delivery{Message: &x.message, Outlet: st}
+		x.answer, _ = s.conn.Deliver(ctx, &x.delivery, x.answer[:0])
+	}
+	returned = true
+	st.finish(x.answer)
+}
+
+// A lasting context has the values of a request, and ends with the session.
+type lasting struct {
+	context.Context
+	values context.Context
+}
+
+func (l *lasting) Value(key any) any {
+	if v := l.values.Value(key); v != nil {
+		return v
+	}
+	return l.Context.Value(key)
+}
+
+// get opens the stream of what belongs to no request, or resumes another
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server).
+func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
+	if h.legacy == nil {
+		h.notAllowed(w)
+		return
+	}
+	takes := acceptedOf(r)
+	if !takes.stream {
+		refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
+		return
+	}
+	from := ""
+	switch ids := r.Header[headerLastID]; {
+	case len(ids) > 1:
+		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "there are several Last-Event-ID headers")
+		return
+	case len(ids) == 1:
+		from = ids[0]
+	}
+	s := h.sessionOf(w, r)
+	if s == nil {
+		return
+	}
+	leave, ok := h.enterStream(w, r)
+	if !ok {
+		s.leave()
+		return
+	}
+	l := &listener{h: h, p: h.respond(w, r, takes), leave: func() {
+		leave()
+		s.leave()
+	}}
+	defer l.served()
+	ctx := l.begin(r)
+	st := s.news
+	if from != "" {
+		var err error
+		if st, err = s.behind(ctx, from); err != nil {
+			h.gone(w, err)
+			return
+		}
+	}
+	l.carry(ctx, st, from)
+}
+
+// carry has the listener's response carry a stream, from behind an event on, until there is no more of it, or ctx ends.
+func (l *listener) carry(ctx context.Context, st *stream, from string) {
+	h, p := l.h, l.p
+	left, err := st.resume(ctx, p, from)
+	switch {
+	case err == nil:
+	case !p.begun():
+		h.gone(p.w, err)
+		return
+	default:
+		h.opts.Logger.Warn("a stream breaks off", "error", err)
+		return
+	}
+	p.keepWarm(st)
+	l.end = func(bool) { st.abandon(p) }
+	if st.hold(p) {
+		l.held(ctx)
+		return
+	}
+	select {
+	case <-left:
+	case <-ctx.Done():
+	case <-h.closed.Done():
+	}
+}
+
+// gone answers a request to resume what cannot be.
+func (h *Handler) gone(w http.ResponseWriter, err error) {
+	if errors.Is(err, ErrEventGone) {
+		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the stream cannot be resumed: its events are gone, or Last-Event-ID is none of this session's")
+		return
+	}
+	h.opts.Logger.Error("events not loaded", "error", err)
+	unavailable(w, "the events could not be loaded")
+}
+
+// enterStream counts a standing stream, or refuses it.
+func (h *Handler) enterStream(w http.ResponseWriter, r *http.Request) (leave func(), ok bool) {
+	if h.streams.Add(1) > int64(h.opts.MaxStreams) {
+		h.streams.Add(-1)
+		unavailable(w, "too many streams are open")
+		return nil, false
+	}
+	caller := callerOf(r)
+	if !h.listeners.enter(caller, h.opts.MaxPerCaller) {
+		h.streams.Add(-1)
+		tooMany(w, "streams of one caller")
+		return nil, false
+	}
+	return func() {
+		h.listeners.leave(caller)
+		h.streams.Add(-1)
+	}, true
+}
+
+// delete ends a session at its client's wish.
+func (h *Handler) delete(w http.ResponseWriter, r *http.Request) {
+	if h.legacy == nil {
+		h.notAllowed(w)
+		return
+	}
+	s := h.sessionOf(w, r)
+	if s == nil {
+		return
+	}
+	defer s.leave()
+	if h.opts.Sessions != nil {
+		if err := h.opts.Sessions.Delete(r.Context(), s.id); err != nil {
+			h.opts.Logger.Error("session not deleted", "error", err)
+		}
+	}
+	h.sessions.end(s, true)
+	w.WriteHeader(http.StatusNoContent)
+}

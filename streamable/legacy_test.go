@@ -1,0 +1,439 @@
+package streamable_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpwire/mcp"
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+// A visitor is a legacy client with a session.
+type visitor struct {
+	*endpoint
+	headers map[string]string
+}
+
+func initialize(version, capabilities string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"a","version":"1"}}}`, version, capabilities)
+}
+
+// visit opens a session.
+func (e *endpoint) visit(version, capabilities string, headers map[string]string) *visitor {
+	e.t.Helper()
+	got := e.do("POST", initialize(version, capabilities), headers)
+	id := got.header.Get("Mcp-Session-Id")
+	if strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		e.t.Errorf("session %q", id)
+	}
+	if got.status != 200 || id == "" || !strings.Contains(got.body, `"protocolVersion":"`+version+`"`) {
+		e.t.Fatalf("initialize: %d %s, session %q", got.status, got.body, id)
+	}
+	v := &visitor{e, with(headers, "Mcp-Session-Id", id, "Mcp-Protocol-Version", version)}
+	if got := v.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); got.status != 202 || got.body != "" {
+		e.t.Fatalf("initialized: %d %s", got.status, got.body)
+	}
+	return v
+}
+
+func (v *visitor) post(body string) answer { v.t.Helper(); return v.do("POST", body, v.headers) }
+
+func request(id any, method, params string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"method":%q,"params":%s}`, id, method, params)
+}
+
+// open starts a POST whose answer is a stream.
+func (v *visitor) open(body string) *flow {
+	v.t.Helper()
+	return v.flow(v.start("POST", body, v.headers))
+}
+
+// listen opens the GET stream. last may be empty.
+func (v *visitor) listen(last string) *flow {
+	v.t.Helper()
+	return v.flow(v.start("GET", "", with(v.headers, "Last-Event-ID", last)))
+}
+
+var legacyVersions = []string{"2025-03-26", "2025-06-18", "2025-11-25"}
+
+// Spec: S68 S71 S72 S73 S74 S80 S81 S84
+func TestLegacy(t *testing.T) {
+	for _, version := range legacyVersions {
+		t.Run(version, func(t *testing.T) {
+			v := newEndpoint(t, nil, nil).visit(version, "{}", nil)
+			for _, tt := range []struct {
+				name   string
+				body   string
+				set    []string // headers
+				status int
+				has    string
+			}{
+				{"call", request(1, "tools/call", `{"name":"echo","arguments":{"text":"x"}}`), nil, 200, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}]}}`},
+				{"ping", request(2, "ping", "{}"), nil, 200, `{"jsonrpc":"2.0","id":2,"result":{}}`},
+				{"list", request(3, "tools/list", "{}"), nil, 200, `"name":"echo"`},
+				{"unknown method", request(4, "nope", "{}"), nil, 200, `-32601`},
+				{"panic", request(5, "tools/call", `{"name":"panic","arguments":{}}`), nil, 200, `-32603`},
+				{"response to nothing", `{"jsonrpc":"2.0","id":99,"result":{}}`, nil, 202, ""},
+				{"notification", `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`, nil, 202, ""},
+				{"another version that is spoken", request(6, "ping", "{}"), []string{"Mcp-Protocol-Version", "2025-06-18"}, 200, `{}`},
+				{"no version", request(7, "ping", "{}"), []string{"Mcp-Protocol-Version", ""}, 200, `{}`},
+				{"bad version", request(8, "ping", "{}"), []string{"Mcp-Protocol-Version", "1900-01-01"}, 400, `MCP-Protocol-Version`},
+				{"no session", request(9, "ping", "{}"), []string{"Mcp-Session-Id", ""}, 400, `Mcp-Session-Id`},
+				{"unknown session", request(10, "ping", "{}"), []string{"Mcp-Session-Id", "nope"}, 404, `session not found`},
+				{"initialize again", initialize(version, "{}"), nil, 200, `answered already`},
+				{"no JSON", `{`, nil, 400, `-32700`},
+			} {
+				got := v.do("POST", tt.body, with(v.headers, tt.set...))
+				if got.status != tt.status || !strings.Contains(got.body, tt.has) || tt.has == "" && got.body != "" {
+					t.Errorf("%s: status %d, %s\nwant %d, %s", tt.name, got.status, got.body, tt.status, tt.has)
+				}
+			}
+			if got := v.do("DELETE", "", v.headers); got.status != 204 {
+				t.Errorf("DELETE: %d %s", got.status, got.body)
+			}
+			for _, method := range []string{"POST", "GET", "DELETE"} {
+				if got := v.do(method, request(1, "ping", "{}"), v.headers); got.status != 404 {
+					t.Errorf("%s after the end: %d %s", method, got.status, got.body)
+				}
+			}
+		})
+	}
+}
+
+func TestLegacyBatch(t *testing.T) {
+	e := newEndpoint(t, nil, nil)
+	batch := "[" + request(1, "ping", "{}") + `,{"jsonrpc":"2.0","method":"notifications/x"},{"a":1},` + request(2, "tools/call", `{"name":"echo","arguments":{"text":"x"}}`) + "]"
+	for version, want := range map[string]int{"2025-03-26": 200, "2025-06-18": 400, "2025-11-25": 400} {
+		v := e.visit(version, "{}", nil)
+		got := v.post(batch)
+		if got.status != want {
+			t.Errorf("%s: %d %s", version, got.status, got.body)
+		}
+		if want != 200 {
+			continue
+		}
+		const answers = `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","error":{"code":-32600,"message":"invalid request: `
+		if !strings.HasPrefix(got.body, answers) || !strings.HasSuffix(got.body, `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"x"}]}}]`) {
+			t.Errorf("%s", got.body)
+		}
+		if got := v.post(`[{"jsonrpc":"2.0","method":"notifications/x"}]`); got.status != 202 {
+			t.Errorf("only notifications: %d %s", got.status, got.body)
+		}
+	}
+	if got := e.do("POST", "["+initialize("2025-03-26", "{}")+"]", nil); got.status != 400 {
+		t.Errorf("initialize in a batch: %d %s", got.status, got.body)
+	}
+}
+
+// A handler asks the client, on the stream of its request; the answer comes by a POST of its own.
+func TestLegacyAsks(t *testing.T) {
+	e := newEndpoint(t, nil, nil)
+	err := server.AddTool(e.srv, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {
+		roots, err := server.CallOf(ctx).Roots(ctx, "roots")
+		if err != nil {
+			return "", err
+		}
+		return roots[0].URI, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range legacyVersions {
+		v := e.visit(version, `{"roots":{}}`, nil)
+		f := v.open(request(1, "tools/call", `{"name":"ask"}`))
+		if version == "2025-11-25" {
+			if id, data := f.next(); id == "" || data != "" {
+				t.Fatalf("the first event is %q %q, want only an id", id, data)
+			}
+		}
+		f.want(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
+		if got := v.post(`{"jsonrpc":"2.0","id":1,"result":{"roots":[{"uri":"file:///a"}]}}`); got.status != 202 {
+			t.Fatalf("answer: %d %s", got.status, got.body)
+		}
+		f.want(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"file:///a"}]}}`, "EOF")
+	}
+}
+
+// What belongs to no request comes by the GET stream, even if that is opened later.
+//
+// Spec: S74 S75
+func TestNewsStream(t *testing.T) {
+	e := newEndpoint(t, nil, nil)
+	for _, version := range legacyVersions {
+		v := e.visit(version, "{}", nil)
+		announce := func(name string) {
+			if err := server.AddTool(e.srv, name, "", func(context.Context, struct{}) (string, error) { return "", nil }); err != nil {
+				t.Fatal(err)
+			}
+			e.srv.RemoveTools(name)
+		}
+		const changed = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+		f := v.listen("")
+		var last string
+		if version == "2025-11-25" {
+			if id, data := f.next(); id == "" || data != "" {
+				t.Fatalf("the first event is %q %q, want only an id", id, data)
+			}
+		}
+		announce("x")
+		id, data := f.next()
+		if data != changed || id == "" {
+			t.Fatalf("%s: event %q %s", version, id, data)
+		}
+		last = id
+		// Another takes the place of a stream, which the server may not know to be dead.
+		g := v.listen(last)
+		for {
+			if _, data := f.next(); data == "EOF" {
+				break
+			}
+		}
+		g.resp.Body.Close()
+		waitFor(t, func() bool { // until the server has noticed
+			announce("y")
+			h := v.listen(last)
+			defer h.resp.Body.Close()
+			id, data := h.next()
+			return data == changed && id != last
+		})
+		if got := v.do("GET", "", with(v.headers, "Last-Event-ID", "nope")); got.status != 400 {
+			t.Errorf("bad Last-Event-ID: %d %s", got.status, got.body)
+		}
+		if got := v.do("GET", "", with(v.headers, "Accept", "application/json")); got.status != 406 {
+			t.Errorf("GET that takes no stream: %d %s", got.status, got.body)
+		}
+	}
+}
+
+// waitFor tries until it is so.
+func waitFor(t *testing.T, so func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for !so() {
+		if ctx.Err() != nil {
+			t.Fatal("it never came to that")
+		}
+	}
+}
+
+// A stream that breaks is resumed; the handler has not noticed.
+//
+// Spec: S75 S78 S79
+func TestResume(t *testing.T) {
+	e := newEndpoint(t, nil, nil)
+	goOn := make(chan struct{})
+	err := server.AddTool(e.srv, "slow", "", func(ctx context.Context, _ struct{}) (string, error) {
+		c := server.CallOf(ctx)
+		c.Progress(1, 0, "")
+		<-goOn
+		c.Progress(2, 0, "")
+		return "done", c.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range legacyVersions {
+		v := e.visit(version, "{}", nil)
+		f := v.open(request(7, "tools/call", `{"name":"slow","_meta":{"progressToken":1}}`))
+		id, data := f.next()
+		if data == "" {
+			id, data = f.next()
+		}
+		if !strings.Contains(data, `"progress":1`) {
+			t.Fatalf("event %s", data)
+		}
+		f.resp.Body.Close()
+		goOn <- struct{}{}
+		g := v.listen(id)
+		if _, data := g.next(); !strings.Contains(data, `"progress":2`) {
+			t.Fatalf("event %s", data)
+		}
+		last, data := g.next()
+		if data != `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"done"}]}}` {
+			t.Fatalf("event %s", data)
+		}
+		g.want("EOF")
+		h := v.listen(id) // again, as long as the store has it
+		h.next()
+		h.next()
+		h.want("EOF")
+		v.listen(last).want("EOF")
+	}
+}
+
+func TestCloseStream(t *testing.T) {
+	e := newEndpoint(t, nil, nil)
+	goOn := make(chan struct{})
+	err := server.AddTool(e.srv, "later", "", func(ctx context.Context, _ struct{}) (string, error) {
+		if err := streamable.CloseStream(ctx, 20*time.Millisecond); err != nil {
+			return "", err
+		}
+		<-goOn
+		return "done", nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := e.visit("2025-11-25", "{}", nil)
+	f := v.open(request(1, "tools/call", `{"name":"later"}`))
+	id, data := f.next()
+	if id == "" || data != "" {
+		t.Fatalf("event %q %q", id, data)
+	}
+	ev, err := f.r.Read()
+	if err != nil || ev.Retry != 20*time.Millisecond {
+		t.Fatalf("event %+v, %v", ev, err)
+	}
+	f.want("EOF")
+	g := v.listen(id)
+	close(goOn)
+	g.want(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}`, "EOF")
+
+	old := e.visit("2025-06-18", "{}", nil)
+	if got := old.post(request(1, "tools/call", `{"name":"later"}`)); !strings.Contains(got.body, streamable.ErrNotResumable.Error()) {
+		t.Errorf("where clients do not come back: %s", got.body)
+	}
+}
+
+// A client that goes away does not cancel its request; a notification does.
+func TestLegacyDisconnect(t *testing.T) {
+	e := newEndpoint(t, nil, nil)
+	started, ended := make(chan struct{}), make(chan error, 1)
+	addWaiter(t, e.srv, started, ended)
+	v := e.visit("2025-06-18", "{}", nil)
+	r := newRequest(t, e, request(1, "tools/call", `{"name":"wait"}`), v.headers)
+	go func() {
+		<-started
+		r.cancel()
+	}()
+	r.do()
+	if got := v.post(request(2, "ping", "{}")); got.status != 200 {
+		t.Fatalf("ping: %d %s", got.status, got.body)
+	}
+	select {
+	case <-ended:
+		t.Fatal("the request was cancelled")
+	default:
+	}
+	v.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	if err := <-ended; err == nil {
+		t.Error("the request was not cancelled")
+	}
+}
+
+// There may be so many sessions, and bodies may be so large.
+func TestSessionLimits(t *testing.T) {
+	e := newEndpoint(t, nil, &streamable.Options{MaxSessions: 2, MaxBody: 1000})
+	v := e.visit("2025-11-25", "{}", nil)
+	e.visit("2025-11-25", "{}", nil)
+	got := e.do("POST", initialize("2025-11-25", "{}"), nil)
+	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+		t.Errorf("a third session: %d %s", got.status, got.body)
+	}
+	v.do("DELETE", "", v.headers)
+	e.visit("2025-11-25", "{}", nil)
+	if got := e.do("POST", request(1, "ping", `{"a":"`+strings.Repeat("x", 1000)+`"}`), nil); got.status != 413 {
+		t.Errorf("large body: %d %s", got.status, got.body)
+	}
+	one := newEndpoint(t, nil, &streamable.Options{MaxPerCaller: 1})
+	one.visit("2025-11-25", "{}", nil)
+	if got := one.do("POST", initialize("2025-11-25", "{}"), nil); got.status != http.StatusTooManyRequests {
+		t.Errorf("a second session of one caller: %d %s", got.status, got.body)
+	}
+}
+
+// Two handlers with one store are one server to the client.
+func TestTakeOver(t *testing.T) {
+	sessions := streamable.NewMemorySessions(nil)
+	events := streamable.NewMemoryEvents(nil)
+	first := newEndpoint(t, nil, &streamable.Options{Sessions: sessions, Events: events})
+	second := newEndpoint(t, nil, &streamable.Options{Sessions: sessions, Events: events})
+	v := first.visit("2025-06-18", "{}", nil)
+	w := &visitor{second, v.headers}
+	if got := w.post(request(1, "tools/call", `{"name":"echo","arguments":{"text":"x"}}`)); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := w.do("DELETE", "", w.headers); got.status != 204 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	third := newEndpoint(t, nil, &streamable.Options{Sessions: sessions})
+	if got := (&visitor{third, v.headers}).post(request(1, "ping", "{}")); got.status != 404 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// Each of two requests at once has its own stream, and nothing comes by two of them, or by that of neither.
+//
+// Spec: S76 S77 S78 S82
+func TestOneStreamForEach(t *testing.T) {
+	e := newEndpoint(t, nil, nil)
+	sessions := make(map[string]bool)
+	for _, version := range legacyVersions {
+		v := e.visit(version, "{}", nil)
+		sessions[v.headers["Mcp-Session-Id"]] = true
+		news := v.listen("")
+		ids := make(map[string]bool)
+		for _, token := range []string{"a", "b"} {
+			f := v.open(request(`"`+token+`"`, "tools/call", `{"name":"steps","_meta":{"progressToken":"`+token+`"}}`))
+			for n := 0; n < 4; {
+				id, data := f.next()
+				if ids[id] {
+					t.Errorf("%s: the id %q comes twice", version, id)
+				}
+				ids[id] = true
+				if data == "" {
+					continue
+				}
+				n++
+				if !strings.Contains(data, `"progressToken":"`+token+`"`) && !strings.Contains(data, `"id":"`+token+`"`) {
+					t.Errorf("%s: on the stream of %s: %s", version, token, data)
+				}
+			}
+			f.want("EOF")
+		}
+		e.announce()
+		for {
+			id, data := news.next()
+			if ids[id] {
+				t.Errorf("%s: the id %q comes twice", version, id)
+			}
+			if data == listChanged {
+				break
+			}
+			if data != "" {
+				t.Errorf("%s: what belongs to requests comes by the stream of what does not: %s", version, data)
+			}
+		}
+	}
+	for id := range sessions {
+		if len(id) < 26 || len(sessions) != len(legacyVersions) {
+			t.Errorf("session %q of %d", id, len(sessions)) // 128 bits, in Base32
+		}
+	}
+}
+
+func legacyRevisions() []mcp.Revision {
+	var list []mcp.Revision
+	for _, r := range mcp.Revisions() {
+		if !r.Modern() {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+func TestLegacyOnly(t *testing.T) {
+	e := newEndpoint(t, &server.Options{Revisions: legacyRevisions()}, nil)
+	body, headers := modernPost(1, "server/discover", "")
+	got := e.do("POST", body, headers)
+	if got.status != 400 || strings.Contains(got.body, "-3202") {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	e.visit("2025-11-25", "{}", nil)
+}

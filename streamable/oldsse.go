@@ -1,0 +1,217 @@
+package streamable
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"sync"
+
+	"mcpwire/auth"
+	"mcpwire/internal/sse"
+	"mcpwire/jsonrpc"
+)
+
+// An SSEHandler serves the transport that revision 2024-11-05 had, on two paths of its own
+// (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse): a GET of one opens a stream, whose first event says where to
+// post messages; all answers come by the stream, and when it ends, the session does. Make one with [Handler.SSE].
+type SSEHandler struct {
+	h        *Handler
+	messages string
+	inner    http.Handler // behind access
+
+	mu sync.Mutex
+	by map[string]*oldSession // by id
+}
+
+// An oldSession is one stream and what is posted for it.
+type oldSession struct {
+	id    string
+	owner string
+	conn  *jsonrpc.Conn
+	ctx   context.Context
+	out   *oldOutlet
+	wg    sync.WaitGroup
+}
+
+// SSE returns a handler for the older transport, with the options and limits of h, and shut down with it. Serve it at the path of the stream and at messages, a
+// path such as /messages, which clients are told.
+func (h *Handler) SSE(messages string) *SSEHandler {
+	s := &SSEHandler{h: h, messages: messages, by: make(map[string]*oldSession)}
+	s.inner = h.guarded(s.serve)
+	return s
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *SSEHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.h.access.admit(w, r) {
+		s.inner.ServeHTTP(w, r)
+	}
+}
+
+func (s *SSEHandler) serve(w http.ResponseWriter, r *http.Request) {
+	if s.h.legacy == nil {
+		refuse(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "this server has no revision that uses this transport")
+		return
+	}
+	if !s.h.enter(w, r) {
+		return
+	}
+	goesOn := false
+	defer func() {
+		if !goesOn {
+			s.h.leave()
+		}
+	}()
+	switch r.Method {
+	case http.MethodGet:
+		s.open(w, r)
+	case http.MethodPost:
+		goesOn = s.post(w, r)
+	default:
+		w.Header().Set("Allow", "GET, POST")
+		refuse(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "this transport takes GET and POST")
+	}
+}
+
+// sessionParam is where the id of the session stands in the address that clients post to.
+const sessionParam = "sessionId"
+
+// open serves the stream.
+func (s *SSEHandler) open(w http.ResponseWriter, r *http.Request) {
+	if !acceptedOf(r).stream {
+		refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
+		return
+	}
+	leave, ok := s.h.enterStream(w, r)
+	if !ok {
+		return
+	}
+	defer leave()
+	ctx, cancel := auth.WithExpiry(r.Context())
+	defer cancel()
+	p := s.h.respond(w, r, accepted{stream: true})
+	defer p.stop()
+	x := &oldSession{id: rand.Text(), owner: ownerOf(r), ctx: ctx, out: &oldOutlet{p}}
+	conn, over := s.h.srv.OpenSession(s.h.onBehalf(ctx, r), x.out)
+	x.conn = conn
+	defer over()
+	s.mu.Lock()
+	s.by[x.id] = x
+	s.mu.Unlock()
+	defer func() {
+		s.forget(x)
+		cancel()
+		x.wg.Wait()
+	}()
+	if x.out.event("endpoint", []byte(s.messages+"?"+sessionParam+"="+x.id)) != nil {
+		return
+	}
+	p.keepWarm(nil)
+	select {
+	case <-ctx.Done():
+	case <-s.h.closed.Done():
+		s.forget(x) // first, so that nothing more comes
+		defer context.AfterFunc(s.h.forced, cancel)()
+		x.wg.Wait() // with cancel, or for the answers
+	}
+}
+
+// forget makes sure that nothing is posted for a session any more.
+func (s *SSEHandler) forget(x *oldSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.by, x.id)
+}
+
+// post takes a message for a session. It reports whether a goroutine goes on with it, which leaves then.
+func (s *SSEHandler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) {
+	s.mu.Lock()
+	x := s.by[r.URL.Query().Get(sessionParam)]
+	if x != nil && x.owner != ownerOf(r) {
+		x = nil
+	}
+	if x != nil {
+		x.wg.Add(1) // under the lock, so that the session waits for it
+	}
+	s.mu.Unlock()
+	if x == nil {
+		refuse(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no such session: open the stream first")
+		return false
+	}
+	defer x.wg.Done()
+	m := s.read(w, r)
+	if m == nil || m.Kind == jsonrpc.KindRequest && !s.h.takesRequests(w) || !s.h.allowed(w, r, m) {
+		return false
+	}
+	ctx := s.h.onBehalf(&lasting{x.ctx, r.Context()}, r)
+	switch m.Kind {
+	case jsonrpc.KindNotification:
+		x.conn.DeliverNotification(ctx, m)
+	case jsonrpc.KindRequest:
+		goesOn = true
+		x.wg.Go(func() {
+			defer s.h.leave()
+			x.answer(ctx, m)
+		})
+	default:
+		x.conn.DeliverResponse(m)
+	}
+	w.WriteHeader(http.StatusAccepted)
+	return goesOn
+}
+
+// answer has a request handled, and sends the answer.
+func (x *oldSession) answer(ctx context.Context, m *jsonrpc.Message) {
+	returned := false
+	defer func() {
+		if !returned { // the handler has ended the goroutine
+			x.out.Send(jsonrpc.AppendError(nil, m.ID, errExited, false))
+		}
+	}()
+	answer, _ := x.conn.Deliver(ctx, &jsonrpc.Delivery{Message: m, Outlet: x.out}, nil)
+	returned = true
+	if len(answer) > 0 {
+		x.out.Send(answer) // if that fails, the stream has ended
+	}
+}
+
+// read returns the message in a body, in memory of its own; nil if it has answered the request.
+func (s *SSEHandler) read(w http.ResponseWriter, r *http.Request) *jsonrpc.Message {
+	if encoded(r) || kindOf(r) != bodyJSON {
+		refuse(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json, and the body not compressed")
+		return nil
+	}
+	x := &exchange{h: s.h, w: w, r: r} // the body stays with the message
+	if err := x.readBody(); err != nil {
+		s.h.refuseBody(w, r, err)
+		return nil
+	}
+	if err := jsonrpc.Parse(x.body, &x.message, 0); err != nil {
+		refuseID(w, http.StatusBadRequest, x.message.ID, jsonrpc.ErrorOf(err))
+		return nil
+	}
+	return &x.message
+}
+
+// An oldOutlet sends messages by the stream of a session.
+type oldOutlet struct{ p *response }
+
+// Send implements [jsonrpc.Outlet].
+func (o *oldOutlet) Send(message []byte) error { return o.event("message", message) }
+
+func (o *oldOutlet) event(name string, data []byte) error {
+	p := o.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return errGone
+	}
+	if err := p.startLocked(); err != nil {
+		return err
+	}
+	var err error
+	if p.buf, err = sse.Append(p.buf[:0], sse.Event{Name: name, Data: data}); err != nil {
+		return err
+	}
+	return p.writeLocked()
+}

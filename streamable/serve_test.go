@@ -1,0 +1,345 @@
+package streamable
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A served is a server at a real socket.
+type served struct {
+	t    *testing.T
+	addr string
+	log  *syncBuffer
+	stop func() error // ends the context and returns what Serve does
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// backstop ends a test that hangs; none depends on how long it is.
+const backstop = time.Minute
+
+func serve(t *testing.T, h http.Handler, o *ServeOptions) *served {
+	t.Helper()
+	var opts ServeOptions
+	if o != nil {
+		opts = *o
+	}
+	s := &served{t: t, log: new(syncBuffer)}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.NewTextHandler(s.log, nil))
+	}
+	bound := make(chan net.Addr, 1)
+	opts.OnListen = func(a net.Addr) { bound <- a }
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- ListenAndServe(ctx, "", h, &opts) }()
+	select {
+	case a := <-bound:
+		s.addr = a.String()
+	case err := <-done:
+		cancel()
+		t.Fatal("ListenAndServe:", err)
+	}
+	s.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+// dial connects and sends something.
+func (s *served) dial(text string) (net.Conn, *bufio.Reader) {
+	s.t.Helper()
+	c, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(backstop))
+	if _, err := io.WriteString(c, text); err != nil {
+		s.t.Fatal(err)
+	}
+	return c, bufio.NewReader(c)
+}
+
+// readAnswer reads one response.
+func readAnswer(t *testing.T, r *bufio.Reader) (*http.Response, string) {
+	t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal("no response:", err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal("no body:", err)
+	}
+	return resp, string(body)
+}
+
+// checkEOF holds that the other end has closed the connection.
+func checkEOF(t *testing.T, r io.Reader) {
+	t.Helper()
+	rest, err := io.ReadAll(r)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() || len(rest) > 0 {
+		t.Errorf("the connection is not closed: %q, %v", rest, err)
+	}
+}
+
+const getHello = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+// hello answers, and counts.
+func hello(n *atomic.Int32) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n.Add(1)
+		io.Copy(io.Discard, r.Body)
+		io.WriteString(w, "hello")
+	})
+}
+
+func TestServeSlowHeader(t *testing.T) {
+	var n atomic.Int32
+	s := serve(t, hello(&n), &ServeOptions{HeaderTimeout: 20 * time.Millisecond})
+	for _, text := range []string{"", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: 1\r\n"} {
+		_, r := s.dial(text)
+		checkEOF(t, r)
+	}
+	if n.Load() != 0 {
+		t.Error("half a request was handled")
+	}
+}
+
+func TestServeLargeHeader(t *testing.T) {
+	var n atomic.Int32
+	s := serve(t, hello(&n), nil)
+	_, r := s.dial("GET / HTTP/1.1\r\nHost: localhost\r\nX-Large: " + strings.Repeat("x", 60<<10) + "\r\n\r\n")
+	if resp, _ := readAnswer(t, r); resp.StatusCode != http.StatusOK {
+		t.Errorf("a header of 60 KiB: status %d", resp.StatusCode)
+	}
+	_, r = s.dial("GET / HTTP/1.1\r\nHost: localhost\r\nX-Large: " + strings.Repeat("x", 70<<10))
+	if resp, _ := readAnswer(t, r); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge || n.Load() != 1 {
+		t.Errorf("a header of 70 KiB: status %d, %d requests", resp.StatusCode, n.Load())
+	}
+}
+
+// What one program takes for the body of a request is another's next request: nothing is taken from such a connection any more.
+func TestServeLengthAndChunked(t *testing.T) {
+	var n atomic.Int32
+	s := serve(t, hello(&n), nil)
+	for _, headers := range []string{
+		"Content-Length: 5\r\nTransfer-Encoding: chunked",
+		"Transfer-Encoding: chunked\r\nContent-Length: 5",
+		"Transfer-Encoding: chunked",
+	} {
+		n.Store(0)
+		_, r := s.dial("POST / HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n\r\n0\r\n\r\n" + getHello)
+		resp, _ := readAnswer(t, r)
+		if resp.StatusCode/100 == 2 && !resp.Close {
+			t.Errorf("%q: the response has no Connection: close", headers)
+		}
+		checkEOF(t, r)
+		if n.Load() > 1 {
+			t.Errorf("%q: the request behind was handled", headers)
+		}
+	}
+	for _, headers := range []string{
+		"Content-Length: 5\r\nContent-Length: 6", "Content-Length: +5", "Content-Length: 5, 6", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding: xchunked",
+		"Transfer-Encoding : chunked", "Content-Length : 5", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "Host: evil.example",
+	} {
+		n.Store(0)
+		_, r := s.dial("POST / HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n\r\n0\r\n\r\n" + getHello)
+		if resp, _ := readAnswer(t, r); resp.StatusCode/100 == 2 || n.Load() != 0 {
+			t.Errorf("%q: status %d, %d requests were handled", headers, resp.StatusCode, n.Load())
+		}
+		checkEOF(t, r)
+	}
+}
+
+func TestServeKeepsConnection(t *testing.T) {
+	var n atomic.Int32
+	s := serve(t, hello(&n), nil)
+	_, r := s.dial(strings.Repeat("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}", 3))
+	for range 3 {
+		if resp, body := readAnswer(t, r); resp.StatusCode != http.StatusOK || resp.Close || body != "hello" {
+			t.Errorf("status %d, close %v, %q", resp.StatusCode, resp.Close, body)
+		}
+	}
+}
+
+func TestServePanic(t *testing.T) {
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/early":
+			w.Header().Set("Content-Length", "1000")
+			panic("early\ntrouble")
+		case "/informed":
+			w.WriteHeader(http.StatusEarlyHints)
+			panic("informed")
+		case "/late":
+			io.WriteString(w, "half")
+			panic("late trouble")
+		case "/flushed":
+			http.NewResponseController(w).Flush()
+			panic("flushed trouble")
+		case "/abort":
+			panic(http.ErrAbortHandler)
+		case "/nil":
+			panic(error(nil))
+		}
+	}), nil)
+	for path, answered := range map[string]bool{"/early": true, "/informed": true, "/nil": true, "/late": false, "/flushed": false, "/abort": false} {
+		resp, err := http.Get("http://" + s.addr + path)
+		if err != nil {
+			if answered || path == "/flushed" { // of the others nothing has left yet
+				t.Errorf("%s: %v", path, err)
+			}
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if whole := err == nil; whole != answered || answered != (resp.StatusCode == http.StatusInternalServerError) {
+			t.Errorf("%s: status %d, %q, %v", path, resp.StatusCode, body, err)
+		}
+		if answered && !strings.Contains(string(body), "-32603") || strings.Contains(string(body), "trouble") {
+			t.Errorf("%s: body %q", path, body)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	log := s.log.String()
+	for _, want := range []string{`panic="early\ntrouble"`, `panic="late trouble"`, `panic="flushed trouble"`, "serve_test.go"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log has no %s:\n%s", want, log)
+		}
+	}
+}
+
+// A handler still has what it knows from net/http.
+func TestServeWriter(t *testing.T) {
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		_, flusher := w.(http.Flusher)
+		if err := errors.Join(rc.SetReadDeadline(time.Time{}), rc.SetWriteDeadline(time.Time{}), rc.Flush()); err != nil || !flusher {
+			t.Errorf("%v, flusher %v", err, flusher)
+		}
+	}), nil)
+	_, r := s.dial(getHello)
+	readAnswer(t, r)
+}
+
+// A client that has closed its half, or is gone, does not hold a request.
+func TestServeHalfOpen(t *testing.T) {
+	ended := make(chan error, 2)
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		ended <- r.Context().Err()
+	}), &ServeOptions{MaxConns: 1}) // so that the second is served only if the first has been given back
+	for _, end := range []func(*net.TCPConn) error{(*net.TCPConn).CloseWrite, (*net.TCPConn).Close} {
+		c, r := s.dial(getHello)
+		if _, err := http.ReadResponse(r, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(c.(*net.TCPConn)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		case <-time.After(backstop):
+			t.Fatal("the request goes on")
+		}
+		c.Close()
+	}
+}
+
+func TestListenAddress(t *testing.T) {
+	listen := func(addr string, o ServeOptions) (net.Addr, error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var at net.Addr
+		o.OnListen = func(a net.Addr) {
+			at = a
+			cancel()
+		}
+		return at, ListenAndServe(ctx, addr, http.NotFoundHandler(), &o)
+	}
+	for _, addr := range []string{"", ":0", "127.0.0.1:0", "127.1.2.3:0", "localhost:0"} {
+		at, err := listen(addr, ServeOptions{})
+		if err != nil || at == nil || !at.(*net.TCPAddr).IP.IsLoopback() {
+			t.Errorf("%q: %v, %v", addr, at, err)
+		}
+	}
+	for _, addr := range []string{"0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:0.0.0.0]:0"} {
+		at, err := listen(addr, ServeOptions{})
+		if !errors.Is(err, ErrRemoteAddress) || !strings.Contains(err.Error(), "AllowRemote") || at != nil {
+			t.Errorf("%q: %v, %v, want ErrRemoteAddress", addr, at, err)
+		}
+	}
+	if at, err := listen("0.0.0.0:0", ServeOptions{AllowRemote: true}); err != nil || at == nil {
+		t.Errorf("with AllowRemote: %v, %v", at, err)
+	}
+	for _, addr := range []string{"8080", "localhost", "127.0.0.1:99999", "[::1:80"} {
+		if at, err := listen(addr, ServeOptions{}); err == nil || at != nil {
+			t.Errorf("%q: %v, want an error", addr, at)
+		}
+	}
+	l, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Serve(t.Context(), l, http.NotFoundHandler(), nil); !errors.Is(err, ErrRemoteAddress) {
+		t.Errorf("Serve: %v, want ErrRemoteAddress", err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is open: %v", err)
+	}
+}
+
+// A listener that fails ends the server.
+func TestServeListenerFails(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	err = Serve(t.Context(), l, http.NotFoundHandler(), &ServeOptions{
+		OnListen:   func(net.Addr) { l.Close() },
+		OnShutdown: func(context.Context) error { ended = true; return nil },
+	})
+	if !errors.Is(err, net.ErrClosed) || !ended {
+		t.Errorf("%v, ended %v", err, ended)
+	}
+}

@@ -1,0 +1,82 @@
+package streamable
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// A boundedListener accepts no more connections while as many as may be are open. The others wait in the queue of the operating system, which is bounded too.
+type boundedListener struct {
+	net.Listener
+	log   *slog.Logger
+	slots chan struct{} // has an element for each connection
+	done  chan struct{} // closed by Close
+	once  sync.Once
+	err   error // of Close
+
+	warned time.Time // of Accept, which one goroutine calls
+}
+
+func newBoundedListener(l net.Listener, most int, log *slog.Logger) *boundedListener {
+	return &boundedListener{Listener: l, log: log, slots: make(chan struct{}, most), done: make(chan struct{})}
+}
+
+// warnEvery is how often it is logged at most that there are too many connections.
+const warnEvery = time.Minute
+
+// Accept implements [net.Listener].
+func (l *boundedListener) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	default:
+		if now := time.Now(); l.warned.IsZero() || now.Sub(l.warned) >= warnEvery {
+			l.warned = now
+			l.log.Warn("no more connections are accepted until one ends", "limit", cap(l.slots))
+		}
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.done:
+			return nil, net.ErrClosed
+		}
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &boundedConn{Conn: c, slots: l.slots}, nil
+}
+
+// Close implements [net.Listener].
+func (l *boundedListener) Close() error {
+	l.once.Do(func() {
+		close(l.done)
+		l.err = l.Listener.Close()
+	})
+	return l.err
+}
+
+// A boundedConn gives its place back when it is closed.
+type boundedConn struct {
+	net.Conn
+	slots chan struct{}
+	once  sync.Once
+}
+
+// Close implements [net.Conn].
+func (c *boundedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { <-c.slots })
+	return err
+}
+
+// CloseWrite lets net/http send the end of a last answer before the connection is reset.
+func (c *boundedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}

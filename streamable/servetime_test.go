@@ -1,0 +1,295 @@
+package streamable
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A pipeListener hands out connections without a network, whose time is that of the test.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	close(l.done)
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// dial connects as soon as the server accepts, and sends something.
+func (l *pipeListener) dial(t *testing.T, text string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	c, far := net.Pipe()
+	l.conns <- far
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c, bufio.NewReader(c)
+}
+
+// inBubble runs a server with the clock of a bubble.
+func inBubble(t *testing.T, h http.Handler, o *ServeOptions, test func(t *testing.T, l *pipeListener, stop func() error)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+		done := make(chan error, 1)
+		go func() { done <- Serve(ctx, l, h, o) }()
+		test(t, l, func() error {
+			cancel()
+			return <-done
+		})
+	})
+}
+
+// elapsed returns how long something takes, to the second.
+func elapsed(f func()) time.Duration {
+	start := time.Now()
+	f()
+	return time.Since(start).Truncate(time.Second)
+}
+
+func TestServeTimeouts(t *testing.T) {
+	var n atomic.Int32
+	inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
+		_, r := l.dial(t, "GET / HTTP/1.1\r\nHost: loc")
+		if got := elapsed(func() { checkEOF(t, r) }); got != 5*time.Second {
+			t.Errorf("half a header is waited for %v", got)
+		}
+		_, r = l.dial(t, getHello)
+		readAnswer(t, r)
+		if got := elapsed(func() { checkEOF(t, r) }); got != 2*time.Minute {
+			t.Errorf("an idle connection stays %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A handler that does not read the body does not leave the connection to a client that does not send it.
+func TestServeUnreadBody(t *testing.T) {
+	refusing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	inBubble(t, refusing, nil, func(t *testing.T, l *pipeListener, stop func() error) {
+		_, r := l.dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
+		got := elapsed(func() {
+			if resp, _ := readAnswer(t, r); resp.StatusCode != http.StatusForbidden {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+			checkEOF(t, r)
+		})
+		if got > 6*time.Second {
+			t.Errorf("a body that does not come is waited for %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A client that does not read an answer does not keep its connection.
+func TestServeSlowReader(t *testing.T) {
+	var n atomic.Int32
+	inBubble(t, hello(&n), &ServeOptions{MaxConns: 1}, func(t *testing.T, l *pipeListener, stop func() error) {
+		slow, _ := l.dial(t, getHello)
+		got := elapsed(func() {
+			_, r := l.dial(t, getHello) // accepted when the other has been given up
+			readAnswer(t, r)
+		})
+		if got != 10*time.Second || n.Load() != 2 {
+			t.Errorf("a client that does not read was waited for %v", got)
+		}
+		slow.Close()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The bounds of the end of one answer are not those of the next, and a stream that is alive goes on.
+func TestServeLongStream(t *testing.T) {
+	stream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		for range 100 {
+			io.WriteString(w, ".")
+			http.NewResponseController(w).Flush()
+			<-time.After(time.Minute)
+			if r.Context().Err() != nil {
+				t.Error("the stream was ended:", r.Context().Err())
+			}
+		}
+	})
+	inBubble(t, stream, nil, func(t *testing.T, l *pipeListener, stop func() error) {
+		c, r := l.dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
+		for range 2 {
+			if _, body := readAnswer(t, r); len(body) != 100 {
+				t.Errorf("%d bytes came", len(body))
+			}
+			<-time.After(time.Minute)
+			go io.WriteString(c, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
+		}
+		if _, body := readAnswer(t, r); len(body) != 100 {
+			t.Errorf("%d bytes came", len(body))
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestServeMaxConns(t *testing.T) {
+	var n atomic.Int32
+	log := new(syncBuffer)
+	o := &ServeOptions{MaxConns: 2, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	inBubble(t, hello(&n), o, func(t *testing.T, l *pipeListener, stop func() error) {
+		first, r := l.dial(t, getHello)
+		readAnswer(t, r)
+		_, r = l.dial(t, getHello)
+		readAnswer(t, r)
+		third, far := net.Pipe()
+		defer third.Close()
+		accepted := make(chan struct{})
+		go func() {
+			l.conns <- far
+			close(accepted)
+		}()
+		synctest.Wait()
+		select {
+		case <-accepted:
+			t.Error("more connections are accepted than may be")
+		default:
+		}
+		if got := strings.Count(log.String(), "limit=2"); got != 1 {
+			t.Errorf("it is logged %d times:\n%s", got, log)
+		}
+		first.Close()
+		<-accepted
+		if _, err := io.WriteString(third, getHello); err != nil {
+			t.Fatal(err)
+		}
+		readAnswer(t, bufio.NewReader(third))
+		synctest.Wait()
+		if err := stop(); err != nil { // while Accept waits for a place
+			t.Error(err)
+		}
+	})
+}
+
+// standing is a handler whose streams stand until it is shut down.
+type standing struct {
+	end      chan struct{}
+	shutdown atomic.Int32
+}
+
+func (s *standing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	io.WriteString(w, "begun\n")
+	http.NewResponseController(w).Flush()
+	select {
+	case <-s.end:
+		io.WriteString(w, "ended\n")
+	case <-r.Context().Done():
+	}
+}
+
+func (s *standing) Shutdown(ctx context.Context) error {
+	s.shutdown.Add(1)
+	if deadline, ok := ctx.Deadline(); !ok || ctx.Err() != nil || time.Until(deadline) > 10*time.Second {
+		return errors.New("no deadline, or a bad one")
+	}
+	close(s.end)
+	return nil
+}
+
+func TestServeShutdown(t *testing.T) {
+	s := new(standing)
+	inBubble(t, s, nil, func(t *testing.T, l *pipeListener, stop func() error) {
+		s.end = make(chan struct{}) // of the bubble
+		_, r := l.dial(t, getHello)
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := make(chan string)
+		go func() {
+			b, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Error("the stream breaks off:", err)
+			}
+			body <- string(b)
+		}()
+		synctest.Wait()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if got := <-body; got != "begun\nended\n" || s.shutdown.Load() != 1 {
+			t.Errorf("the stream is %q, Shutdown was called %d times", got, s.shutdown.Load())
+		}
+		checkEOF(t, r)
+	})
+}
+
+// What does not end in time is cut off, and that is said.
+func TestServeShutdownTimeout(t *testing.T) {
+	s := new(standing)
+	o := &ServeOptions{MaxConns: 1, OnShutdown: func(context.Context) error { return nil }} // in place of the method
+	inBubble(t, s, o, func(t *testing.T, l *pipeListener, stop func() error) {
+		s.end = make(chan struct{}) // of the bubble
+		_, r := l.dial(t, getHello)
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		broken := make(chan error)
+		go func() {
+			_, err := io.ReadAll(resp.Body)
+			broken <- err
+		}()
+		synctest.Wait()
+		got := elapsed(func() { err = stop() })
+		if !errors.Is(err, context.DeadlineExceeded) || got != 10*time.Second || s.shutdown.Load() != 0 {
+			t.Errorf("%v after %v", err, got)
+		}
+		if err := <-broken; !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("the client sees %v", err)
+		}
+	})
+}
+
+// An HTTP/2 client that does not answer is given up, though it has not closed anything.
+func TestServeDeadHTTP2(t *testing.T) {
+	var n atomic.Int32
+	inBubble(t, hello(&n), &ServeOptions{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {
+		settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+		c, r := l.dial(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+		go io.WriteString(c, settings)
+		got := elapsed(func() { io.Copy(io.Discard, r) })
+		if got < 45*time.Second || got > 60*time.Second {
+			t.Errorf("it is given up after %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

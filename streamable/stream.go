@@ -1,0 +1,376 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"mcpwire/internal/sse"
+	"mcpwire/jsonrpc"
+)
+
+// A stream is what a legacy session sends in one place: the answer to a request with what goes before it, or what belongs to no request. It outlasts the
+// responses that carry it: a client that lost one asks for the rest, by the id of the last event that it had. It is the outlet of its request, or of the
+// session.
+type stream struct {
+	session *session
+	name    string
+
+	mu   sync.Mutex
+	out  *response     // that carries it now; nil if none does
+	left chan struct{} // closed when out is to end
+	open bool          // it is one of events: there is no plain JSON any more
+	had  string        // the last event that a client was sent, or the one before the first
+	done bool          // nothing more will be sent
+	last string        // the newest event
+	kept int           // events since a client had one, while none listened
+}
+
+// carry makes out the response that carries the stream, instead of the one that did. left is closed when it is to end, if somebody waits for that.
+func (st *stream) carry(out *response, waits bool) (left chan struct{}) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.carryLocked(out, waits)
+}
+
+func (st *stream) carryLocked(out *response, waits bool) (left chan struct{}) {
+	st.leaveLocked()
+	st.out = out
+	if waits {
+		st.left = make(chan struct{})
+	}
+	return st.left
+}
+
+// leaveLocked makes the response end that carries the stream.
+func (st *stream) leaveLocked() {
+	if st.left != nil {
+		close(st.left)
+	}
+	if st.out != nil && st.out.isHeld() {
+		st.out.stop() // nobody waits for left
+	}
+	st.out, st.left = nil, nil
+}
+
+// hold takes the connection of out, which carries the stream, from net/http, and reports whether it did.
+func (st *stream) hold(out *response) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.out == out && out.hold()
+}
+
+// abandon is called when out ends, for whatever reason.
+func (st *stream) abandon(out *response) {
+	st.mu.Lock()
+	if st.out == out {
+		st.leaveLocked()
+	}
+	st.mu.Unlock()
+	out.stop()
+}
+
+// release makes the response end that carries the stream, because there is nothing more to come.
+func (st *stream) release() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.done = true
+	st.leaveLocked()
+}
+
+// endsWith reports whether the newest event is the one with that id.
+func (st *stream) endsWith(id string) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.last == id
+}
+
+// Send implements [jsonrpc.Outlet]. It fails only if the message can neither be sent nor kept.
+func (st *stream) Send(message []byte) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.name == newsName && st.out == nil {
+		if st.kept >= maxNews {
+			return errGone
+		}
+		st.kept++
+	}
+	return st.sendLocked(message)
+}
+
+// maxNews is how many events are kept of what belongs to no request, for a client that does not listen. Many never do, and there is only so much memory for all.
+const maxNews = 128
+
+func (st *stream) sendLocked(message []byte) error {
+	switch {
+	case st.done:
+		return errGone
+	case st.out != nil && !st.out.takes.stream:
+		if isQuestion(message) {
+			return errNoStream
+		}
+		return nil // the client has said that it takes none
+	case st.out == nil && !st.open:
+		return errGone // it has nothing to come back with
+	}
+	if !st.open {
+		if err := st.startLocked(); err != nil {
+			return err
+		}
+	}
+	if st.out == nil && st.had == "" {
+		id, err := st.keep(nil)
+		if err != nil {
+			return err
+		}
+		st.had = id
+	}
+	id, err := st.keep(message)
+	if err != nil {
+		return err
+	}
+	if st.out != nil && st.writeLocked(id, message, 0) != nil {
+		st.leaveLocked() // it has the ids to come back with
+	}
+	return nil
+}
+
+// isQuestion reports whether a message wants an answer.
+func isQuestion(message []byte) bool {
+	var m jsonrpc.Message
+	return jsonrpc.Parse(message, &m, 0) == nil && m.Kind == jsonrpc.KindRequest
+}
+
+// writeLocked writes an event to the response that carries the stream.
+func (st *stream) writeLocked(id string, message []byte, retry time.Duration) error {
+	if err := st.out.event(id, message, retry); err != nil {
+		st.session.h.opts.Logger.Debug("a client does not read its stream", "error", err)
+		return err
+	}
+	st.had = id
+	return nil
+}
+
+// startLocked makes the answer a stream.
+func (st *stream) startLocked() error {
+	st.open = true
+	st.session.list(st)
+	return st.primeLocked()
+}
+
+// primeLocked begins a response with an event that has nothing but an id, to come back with, for clients that know of it.
+func (st *stream) primeLocked() error {
+	if st.out == nil || !st.session.polling() {
+		return nil
+	}
+	id, err := st.keep(nil)
+	if err != nil {
+		return err
+	}
+	return st.writeLocked(id, nil, st.session.h.opts.Retry)
+}
+
+// storeTimeout bounds how long a store may take.
+const storeTimeout = 5 * time.Second
+
+// keep stores an event and returns its id.
+func (st *stream) keep(message []byte) (id string, err error) {
+	ctx, cancel := context.WithTimeout(st.session.ctx, storeTimeout)
+	defer cancel()
+	if ctx.Err() != nil {
+		return "", errGone // the session has ended: nobody would drop it any more
+	}
+	defer contain(&err)
+	if id, err = st.session.h.events.Append(ctx, st.session.id, st.name, message); err != nil {
+		return "", fmt.Errorf("keep an event: %w", err)
+	}
+	st.last = id
+	return id, nil
+}
+
+// contain makes the panic of a store an error. Not all goroutines that use one are net/http's, which would.
+func contain(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("the store panicked: %v\n%s", v, debug.Stack())
+	}
+}
+
+// finish sends the answer to the request, which is empty if there is to be none. Only the first call counts.
+func (st *stream) finish(answer []byte) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.done {
+		return // the session has ended
+	}
+	out := st.out
+	switch {
+	case len(answer) == 0 && !st.open && st.session.ctx.Err() != nil: // the client is told why there is no answer
+	case !st.open && out != nil && !(out.takes.stream && st.session.h.opts.StreamAlways && len(answer) > 0) && out.takes.json:
+		out.end(answer, nil)
+	case st.open || out != nil:
+		if len(answer) > 0 {
+			if out != nil {
+				out.ends() // the answer need not be flushed by itself
+			}
+			if err := st.sendLocked(answer); err != nil {
+				st.session.h.opts.Logger.Warn("an answer is lost", "error", err)
+			}
+		}
+		if out != nil {
+			out.end(nil, nil)
+		}
+	} // else nobody waits for it, and nobody can come back
+	st.done = true
+	if st.open {
+		st.session.forget(st) // now that all of it is in the store
+	}
+	st.leaveLocked()
+}
+
+// warm is called when nothing has been written for a while.
+func (st *stream) warm(out *response) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.out != out || !out.takes.stream {
+		return
+	}
+	if !st.open {
+		if err := st.startLocked(); err != nil {
+			return
+		}
+	}
+	if out.comment() != nil {
+		st.leaveLocked()
+	}
+}
+
+// resume has out carry the stream from behind an event on, or from where nobody has had anything if that is "". left is closed when it is to end. The error is
+// the store's; nothing has changed then, unless something was written.
+func (st *stream) resume(ctx context.Context, out *response, from string) (left chan struct{}, err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	had := from
+	if had == "" {
+		had = st.had
+	}
+	var events iter.Seq2[StoredEvent, error]
+	if had != "" && had != st.last {
+		_, events, err = st.session.h.events.After(ctx, st.session.id, had)
+		if errors.Is(err, ErrEventGone) && from == "" {
+			had, err = "", nil // it begins anew with what there is
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	left = st.carryLocked(out, true)
+	st.open, st.kept = true, 0
+	if had == "" {
+		err = st.primeLocked()
+	} else if events != nil {
+		err = st.replayLocked(events)
+	}
+	if err != nil || out.comment() != nil || st.done {
+		st.leaveLocked()
+	}
+	return left, err
+}
+
+// replayLocked writes what the store has of the stream.
+func (st *stream) replayLocked(events iter.Seq2[StoredEvent, error]) error {
+	for e, err := range events {
+		if err != nil {
+			return err
+		}
+		if len(e.Data) == 0 {
+			continue
+		}
+		if st.writeLocked(e.ID, e.Data, 0) != nil {
+			return nil // as the next write will find out
+		}
+	}
+	return nil
+}
+
+// ErrNotResumable is what [CloseStream] returns where the client would not come back.
+var ErrNotResumable = errors.New("the client cannot resume the stream")
+
+// CloseStream ends the HTTP response that waits for the request which ctx is the context of, while its handler goes on, so that no connection is kept open
+// for work that takes long: the client comes back after retry, by a GET, for the rest and the answer. 0 is Options.Retry. Only clients of one revision do that
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server); for others, and where ctx is of no request
+// that came by a [Handler], the error is [ErrNotResumable].
+func CloseStream(ctx context.Context, retry time.Duration) error {
+	r := jsonrpc.RequestContext(ctx)
+	if r == nil {
+		return ErrNotResumable
+	}
+	st, ok := r.Outlet().(*stream)
+	if !ok || !st.session.polling() {
+		return ErrNotResumable
+	}
+	return st.closeEarly(retry)
+}
+
+func (st *stream) closeEarly(retry time.Duration) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.out == nil {
+		return nil // nobody waits
+	}
+	if !st.out.takes.stream {
+		return ErrNotResumable
+	}
+	if !st.open {
+		st.out.lone = true
+		if st.out.cuttable {
+			st.out.w.Header()["Connection"] = closeConnection
+		}
+		if err := st.startLocked(); err != nil {
+			return err
+		}
+	}
+	if retry > 0 {
+		st.out.event("", nil, retry) // the id that it has is good enough if this fails
+	}
+	if err := st.out.cut(); err != nil {
+		return err
+	}
+	st.leaveLocked()
+	return nil
+}
+
+// event writes an event of a stream that may be resumed.
+func (p *response) event(id string, message []byte, retry time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return errGone
+	}
+	if err := p.startLocked(); err != nil {
+		return err
+	}
+	e := sse.Event{ID: []byte(id), HasID: id != "", Data: message, Retry: retry, HasRetry: retry > 0}
+	var err error
+	if p.buf, err = sse.Append(p.buf[:0], e); err != nil {
+		return err
+	}
+	return p.writeLocked()
+}
+
+// comment writes a sign of life.
+func (p *response) comment() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return errGone
+	}
+	if err := p.startLocked(); err != nil {
+		return err
+	}
+	p.buf = sse.AppendComment(p.buf[:0], signOfLife)
+	return p.writeLocked()
+}

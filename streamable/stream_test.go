@@ -1,0 +1,110 @@
+package streamable
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"mcpwire/server"
+)
+
+// A spyStore calls a function before it keeps an event.
+type spyStore struct {
+	EventStore
+	before func(data []byte)
+}
+
+func (s *spyStore) Append(ctx context.Context, session, stream string, data []byte) (string, error) {
+	s.before(data)
+	return s.EventStore.Append(ctx, session, stream, data)
+}
+
+// A stream is found until all of it is in the store, so that who resumes it just when the answer is sent gets that.
+func TestStreamFoundUntilKept(t *testing.T) {
+	store := &spyStore{EventStore: NewMemoryEvents(nil)}
+	h := NewHandler(server.New("test", "1", nil), &Options{Events: store})
+	defer h.Shutdown(t.Context())
+	r := httptest.NewRequest("POST", "http://localhost/", nil)
+	s := h.open(r)
+	defer s.close(true)
+	st := &stream{session: s}
+	p := h.respond(httptest.NewRecorder(), r, accepted{json: true, stream: true})
+	st.carry(p, false)
+	found := 0
+	store.before = func([]byte) {
+		if s.find("1") == st {
+			found++
+		}
+	}
+	if err := st.Send([]byte(`{"jsonrpc":"2.0","method":"a"}`)); err != nil {
+		t.Fatal(err)
+	}
+	st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+	if found != 2 || s.find("1") != nil {
+		t.Errorf("it was found for %d events of 2, and %v afterwards", found, s.find("1"))
+	}
+	if err := st.Send([]byte(`{"jsonrpc":"2.0","method":"late"}`)); err == nil {
+		t.Error("something was sent behind the answer")
+	}
+}
+
+// What is kept of a session that has ended is never given back.
+func TestNothingKeptAfterTheEnd(t *testing.T) {
+	store := NewMemoryEvents(nil)
+	h := NewHandler(server.New("test", "1", nil), &Options{Events: store})
+	defer h.Shutdown(t.Context())
+	s := h.open(httptest.NewRequest("POST", "http://localhost/", nil))
+	st := &stream{session: s, open: true, name: "1"}
+	s.news.Send([]byte(`{}`))
+	s.close(true)
+	for _, st := range []*stream{s.news, st} {
+		if err := st.Send([]byte(`{}`)); err == nil {
+			t.Errorf("stream %q takes a message", st.name)
+		}
+	}
+	if store.bytes != 0 || len(store.sessions) != 0 {
+		t.Errorf("the store has %d bytes of %d sessions", store.bytes, len(store.sessions))
+	}
+}
+
+// Who has an IPv6 address has all of its network.
+func TestAddressOf(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.1:80": "192.0.2.1", "[2001:db8::1]:80": "2001:db8::/64", "[2001:db8::ffff:1]:80": "2001:db8::/64", "[2001:db8:0:1::1]:80": "2001:db8:0:1::/64",
+		"[::ffff:192.0.2.1]:80": "192.0.2.1", "[fe80::1%eth0]:80": "fe80::/64", "@": "@", "pipe": "pipe",
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		if r.RemoteAddr = remote; addressOf(r) != want {
+			t.Errorf("%s: %s, want %s", remote, addressOf(r), want)
+		}
+	}
+}
+
+func TestAccepted(t *testing.T) {
+	for header, want := range map[string]accepted{
+		"":                                      {},
+		"application/json, text/event-stream":   {true, true},
+		"text/event-stream,APPLICATION/JSON":    {true, true},
+		"application/json":                      {json: true},
+		"application/*;q=0.1":                   {json: true},
+		"text/*":                                {stream: true},
+		"*/*":                                   {true, true},
+		"*/*;q=0":                               {},
+		"text/event-stream;q=0, */*":            {json: true},
+		"*/*, text/event-stream; q=0.000":       {json: true},
+		"application/json;q=0, application/*":   {},
+		"application/json;charset=utf-8;q=0.5":  {json: true},
+		"application/jsonp, text/event-streams": {},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Accept", header)
+		if got := acceptedOf(r); got != want {
+			t.Errorf("Accept: %s: %+v, want %+v", header, got, want)
+		}
+		r.Header["Accept"] = strings.Split(header, ",")
+		if got := acceptedOf(r); got != want {
+			t.Errorf("Accept in several lines: %s: %+v, want %+v", header, got, want)
+		}
+	}
+}
