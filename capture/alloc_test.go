@@ -1,0 +1,131 @@
+package capture
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"time"
+)
+
+var frame = []byte(`{"jsonrpc":"2.0","id":123456,"method":"tools/call","params":{"name":"search_documents","arguments":{"query":"a typical argument of a tool","limit":20},"_meta":{"progressToken":7,"trace":"0af7651916cd43dd"}}}`)
+
+// Recording takes a place in the queue, and nothing else, once the queue has grown.
+func TestRecordAllocs(t *testing.T) {
+	b := new(batch)
+	e := &Event{Kind: KindMessage, Dir: ToServer, Framing: FramingLF, Data: frame}
+	for range 1000 {
+		b.add(e, 1, time.Second, nil, 1)
+	}
+	b.reset()
+	if n := testing.AllocsPerRun(500, func() { b.add(e, 1, time.Second, nil, 1) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if len(frame) < 200 {
+		t.Errorf("the frame has %d bytes", len(frame))
+	}
+}
+
+// Writing a line does not allocate either, if it has no secret.
+func TestEncodeAllocs(t *testing.T) {
+	for _, enc := range []*Encoder{NewEncoder(io.Discard, nil), NewUnredactedEncoder(io.Discard)} {
+		e := &Event{Kind: KindMessage, Dir: ToServer, Framing: FramingLF, Data: frame}
+		enc.Encode(e)
+		if n := testing.AllocsPerRun(100, func() { enc.Encode(e) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+}
+
+// A frame of 32 MiB goes to the file in pieces, without being copied as a whole.
+func TestEncodeLarge(t *testing.T) {
+	text := append(append([]byte(`{"password":"hunter2","blob":"`), bytes.Repeat([]byte("QUJD"), 8<<20)...), `"}`...)
+	enc := NewEncoder(io.Discard, nil)
+	e := &Event{Kind: KindMessage, Data: text}
+	enc.Encode(e)
+	if n := cap(enc.out.buf) + cap(enc.p.edits.arena); n > 1<<20 {
+		t.Errorf("%d bytes of buffers", n)
+	}
+	var ms [2]uint64
+	for i := range ms {
+		ms[i] = heapTotal()
+		if i == 0 {
+			enc.Encode(e)
+		}
+	}
+	if grown := ms[1] - ms[0]; grown > 1<<20 {
+		t.Errorf("%d bytes allocated", grown)
+	}
+}
+
+// A burst does not keep its memory for good.
+func TestBatchShrinks(t *testing.T) {
+	b := new(batch)
+	e := &Event{Kind: KindMessage, Data: frame}
+	for range 100_000 {
+		b.add(e, 1, 0, nil, 1)
+	}
+	b.reset()
+	b.add(e, 1, 0, nil, 1)
+	b.reset()
+	if cap(b.data) > keepData || cap(b.events) > keepEvents {
+		t.Errorf("%d bytes and %d events are kept", cap(b.data), cap(b.events))
+	}
+}
+
+// BenchmarkRecord is what the wire pays. What the goroutine that writes pays is BenchmarkEncode; here it catches up while the clock stands still.
+func BenchmarkRecord(b *testing.B) {
+	w := NewWriter(io.Discard, nil)
+	e := &Event{Kind: KindMessage, Dir: ToServer, Framing: FramingLF, Data: frame}
+	b.ReportAllocs()
+	b.SetBytes(int64(len(frame)))
+	for n := 0; b.Loop(); n++ {
+		w.Record(e)
+		if n%1000 == 999 {
+			b.StopTimer()
+			w.Flush(b.Context())
+			b.StartTimer()
+		}
+	}
+	w.Close()
+}
+
+func BenchmarkEncode(b *testing.B) {
+	large := append(append([]byte(`{"a":"`), bytes.Repeat([]byte("QUJD"), 8<<20)...), `"}`...)
+	for _, bb := range []struct {
+		name string
+		enc  *Encoder
+		data []byte
+	}{
+		{"redacted", NewEncoder(io.Discard, nil), frame},
+		{"unredacted", NewUnredactedEncoder(io.Discard), frame},
+		{"32MiB", NewEncoder(io.Discard, nil), large},
+		{"text", NewEncoder(io.Discard, nil), []byte("2026/11/20 12:00:00 INFO request served method=tools/call duration=12ms status=ok")},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			e := &Event{Kind: KindMessage, Dir: ToServer, Framing: FramingLF, Data: bb.data}
+			b.ReportAllocs()
+			b.SetBytes(int64(len(bb.data)))
+			for b.Loop() {
+				bb.enc.Encode(e)
+			}
+		})
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	var buf bytes.Buffer
+	enc := NewEncoder(&buf, nil)
+	for i := range 1000 {
+		enc.Encode(&Event{Kind: KindMessage, Dir: ToServer, N: uint64(i), Framing: FramingLF, Data: frame})
+	}
+	enc.Flush()
+	b.ReportAllocs()
+	b.SetBytes(int64(buf.Len()))
+	for b.Loop() {
+		for _, err := range NewReader(bytes.NewReader(buf.Bytes()), nil).Events() {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package capture
+
+import (
+	"bytes"
+	"sync"
+)
+
+// maxLine is how long a line of text may be before it is recorded in pieces.
+const maxLine = 64 << 10
+
+// Lines records text as it comes, such as what a process writes to its standard error, line by line: a secret that two writes share is seen whole. It is an
+// io.Writer that never fails, for any number of goroutines.
+type Lines struct {
+	w  *Writer
+	mu sync.Mutex
+	ev Event
+	b  []byte // of a line that has no end yet
+}
+
+// Lines returns an io.Writer that records each line of what is written to it as an event like e, usually of [KindStderr]; Data is the line without its end. A line of more than 64 KiB is recorded in parts. Close records a last line that has no end.
+func (c *Writer) Lines(e Event) *Lines { return &Lines{w: c, ev: e} }
+
+// Write records the lines that p completes.
+func (l *Lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(p)
+	for len(p) > 0 {
+		k := bytes.IndexByte(p, '\n')
+		if k >= 0 && k <= maxLine && len(l.b) == 0 && l.ev.Part == 0 {
+			l.record(p[:k])
+			p = p[k+1:]
+			continue
+		}
+		end := len(p)
+		if k >= 0 {
+			end = k
+		}
+		room := maxLine - len(l.b)
+		if end > room {
+			l.b = append(l.b, p[:room]...)
+			l.ev.Part++
+			l.record(l.b)
+			l.b, p = l.b[:0], p[room:]
+			continue
+		}
+		l.b = append(l.b, p[:end]...)
+		if k >= 0 {
+			l.last()
+			end++
+		}
+		p = p[end:]
+	}
+	return n, nil
+}
+
+func (l *Lines) record(line []byte) {
+	l.ev.Data = line
+	if line == nil {
+		l.ev.Data = []byte{}
+	}
+	l.w.Record(&l.ev)
+	l.ev.Data = nil
+}
+
+// last records the end of a line that was kept.
+func (l *Lines) last() {
+	if l.ev.Part > 0 {
+		l.ev.Part++
+	}
+	l.record(l.b)
+	l.ev.Part, l.b = 0, l.b[:0]
+}
+
+// Close records what has no line end. It returns nil.
+func (l *Lines) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.b) > 0 || l.ev.Part > 0 {
+		l.last()
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package capture_test
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/capture"
+)
+
+// played makes events of lines like "c2s 1/4 {…}": direction, session and exchange, message. They have numbers and times of 1, 2, 3 …
+func played(lines string) iter.Seq2[*capture.Event, error] {
+	return func(yield func(*capture.Event, error) bool) {
+		n := 0
+		for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
+			var e capture.Event
+			var dir string
+			rest := strings.SplitN(strings.TrimSpace(line), " ", 3)
+			dir = rest[0]
+			fmt.Sscanf(rest[1], "%d/%d", &e.Session, &e.Exchange)
+			n++
+			e.Kind, e.Dir, e.N, e.T, e.Data = capture.KindMessage, capture.Dir(dir), uint64(n), time.Duration(n), []byte(rest[2])
+			if !yield(&e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func req(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"m"}` }
+func res(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"result":{}}` }
+func bad(id string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":1,"message":"x"}}`
+}
+
+// TestPairs checks who answers whom: "1-2" is request 1 with response 2, "1-" a request without.
+func TestPairs(t *testing.T) {
+	for _, tt := range []struct{ name, in, want string }{
+		{"plain", "c2s 0/0 " + req("1") + "\ns2c 0/0 " + res("1"), "1-2"},
+		{"error", "c2s 0/0 " + req("1") + "\ns2c 0/0 " + bad("1"), "1-2!"},
+		{"both ways with one id", "c2s 0/0 " + req("1") + "\ns2c 0/0 " + req("1") + "\nc2s 0/0 " + res("1") + "\ns2c 0/0 " + res("1"), "2-3 1-4"},
+		{"id used again", "c2s 0/0 " + req("1") + "\ns2c 0/0 " + res("1") + "\nc2s 0/0 " + req("1") + "\ns2c 0/0 " + res("1"), "1-2 3-4"},
+		{"id used twice at once", "c2s 0/0 " + req("1") + "\nc2s 0/0 " + req("1") + "\ns2c 0/0 " + res("1") + "\ns2c 0/0 " + res("1"), "1-3 2-4"},
+		{"types of id", "c2s 0/0 " + req("1") + "\nc2s 0/0 " + req(`"1"`) + "\ns2c 0/0 " + res(`"\u0031"`), "2-3 1-"},
+		{"big ids", "c2s 0/0 " + req("9007199254740993") + "\nc2s 0/0 " + req("9007199254740992") + "\ns2c 0/0 " + res("9007199254740992"), "2-3 1-"},
+		{"no answer", "c2s 0/0 " + req("1") + "\ns2c 0/0 " + bad("null"), "1-"},
+		{"answer to nothing", "s2c 0/0 " + res("1") + "\nc2s 0/0 " + req("1"), "2-"},
+		{"answered twice", "c2s 0/0 " + req("1") + "\ns2c 0/0 " + res("1") + "\ns2c 0/0 " + res("1"), "1-2"},
+		{"exchanges with one id", "c2s 0/1 " + req("1") + "\nc2s 0/2 " + req("1") + "\ns2c 0/2 " + res("1") + "\ns2c 0/1 " + res("1"), "2-3 1-4"},
+		{"answer in another exchange", "s2c 0/1 " + req("1") + "\nc2s 0/2 " + res("1"), "1-2"},
+		{"ambiguous", "s2c 0/1 " + req("1") + "\ns2c 0/2 " + req("1") + "\nc2s 0/3 " + res("1"), "1- 2-"},
+		{"sessions", "c2s 1/0 " + req("1") + "\nc2s 2/0 " + req("1") + "\ns2c 2/0 " + res("1"), "2-3 1-"},
+		{"batch", "c2s 0/0 [" + req("1") + "," + req("2") + `,{"jsonrpc":"2.0","method":"n"},5]` + "\ns2c 0/0 [" + res("2") + "," + bad("1") + "]", "1-2 1-2!"},
+		{"batch answered one by one", "c2s 0/0 [" + req("1") + "," + req("2") + "]\ns2c 0/0 " + res("2"), "1-2 1-"},
+		{"no message", "c2s 0/0 {}\nc2s 0/0 []\nc2s 0/0 5\nc2s 0/0 " + req("1.5"), ""},
+		{"long id", "c2s 0/0 " + req(`"`+strings.Repeat("x", 2000)+`"`), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := pairsOf(t, played(tt.in), nil); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func pairsOf(t *testing.T, events iter.Seq2[*capture.Event, error], opts *capture.PairOptions) string {
+	t.Helper()
+	var got []string
+	for x, err := range capture.Pairs(events, opts) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := fmt.Sprintf("%d-", x.Request.N)
+		if x.Response != nil {
+			s += fmt.Sprint(x.Response.N)
+			if x.Call.ResponseN != x.Response.N || x.Call.Latency != x.Response.T-x.Request.T {
+				t.Errorf("call %+v", x.Call)
+			}
+		}
+		if x.Call.Failed {
+			s += "!"
+		}
+		if x.Call.Answered != (x.Response != nil) {
+			t.Errorf("answered %v, response %v", x.Call.Answered, x.Response)
+		}
+		got = append(got, s)
+	}
+	return strings.Join(got, " ")
+}
+
+// Captures that were made of something else may have the response first.
+func TestPairsReorder(t *testing.T) {
+	in := "s2c 0/0 " + res("1") + "\nc2s 0/0 " + req("1") + "\nc2s 0/0 " + req("2") + "\ns2c 0/0 " + res("2")
+	if got, want := pairsOf(t, played(in), &capture.PairOptions{Reorder: 1}), "2-1 3-4"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	far := "s2c 0/0 " + res("1") + strings.Repeat(`
+		c2s 0/0 {"jsonrpc":"2.0","method":"n"}`, 5) + "\nc2s 0/0 " + req("1")
+	if got, want := pairsOf(t, played(far), &capture.PairOptions{Reorder: 5}), "7-"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Requests that nobody answers do not take memory for ever.
+func TestPairerBounds(t *testing.T) {
+	many := func(yield func(*capture.Event, error) bool) {
+		for n := range 1000 {
+			id := fmt.Sprint(n)
+			if n >= 500 {
+				id = "7"
+			}
+			e := capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, N: uint64(n), Data: []byte(req(id))}
+			if !yield(&e, nil) {
+				return
+			}
+		}
+	}
+	p := capture.NewPairer(&capture.PairOptions{MaxPending: 100})
+	waiting := 0
+	for e := range many {
+		p.Add(e)
+		waiting = 0
+		for range p.Pending() {
+			waiting++
+		}
+		if waiting > 100 {
+			t.Fatalf("%d requests wait", waiting)
+		}
+	}
+	if waiting < 64 {
+		t.Errorf("%d requests wait", waiting)
+	}
+	seen, kept := 0, 0
+	for x, err := range capture.Pairs(many, &capture.PairOptions{MaxPending: 100, MaxHeld: 1000}) {
+		if err != nil || x.Request == nil {
+			t.Fatalf("%+v, %v", x, err)
+		}
+		seen++
+		if x.Request.Data != nil {
+			kept++
+		}
+	}
+	if seen != 1000 || kept == 0 || kept == 1000 {
+		t.Errorf("%d requests seen, %d with their payload", seen, kept)
+	}
+}
+
+func TestPairerParts(t *testing.T) {
+	p := capture.NewPairer(nil)
+	var got []string
+	for e := range played("c2s 0/0 [" + req("1") + `,{"jsonrpc":"2.0","method":"n"}]` + "\ns2c 0/0 " + res("1")) {
+		for _, part := range p.Add(e) {
+			s := fmt.Sprintf("%v %d %v %s %s", part.Kind, part.Index, part.Batch, part.ID, part.Method)
+			if part.Call != nil {
+				s += fmt.Sprintf(" of %d, answered %v", part.Call.N, part.Call.Answered)
+			}
+			got = append(got, s)
+		}
+	}
+	want := []string{"request 0 true 1 m of 1, answered false", "notification 1 true  n", "response 0 false 1  of 1, answered true"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if parts := p.Add(&capture.Event{Kind: capture.KindMessage, Cut: true, Data: []byte(req("1"))}); parts != nil {
+		t.Errorf("a cut message has %v", parts)
+	}
+}

@@ -1,0 +1,320 @@
+package capture
+
+import (
+	"container/list"
+	"iter"
+	"strconv"
+	"time"
+
+	"mcpwire/jsonrpc"
+)
+
+// Limits of a Pairer that is not told others.
+const (
+	DefaultMaxPending = 65536    // requests
+	DefaultMaxKept    = 1 << 20  // bytes of one request's payload
+	DefaultMaxHeld    = 64 << 20 // bytes of all of them
+)
+
+// PairOptions are the options of a [Pairer] and of [Pairs]. nil means defaults.
+type PairOptions struct {
+	// MaxPending is how many requests may wait for their response; 0 is DefaultMaxPending. The oldest makes room.
+	MaxPending int
+	// MaxKept is how many bytes of payload Pairs keeps of one request, 0 being DefaultMaxKept, and MaxHeld of all that wait, 0 being DefaultMaxHeld.
+	// Of larger ones it keeps the facts.
+	MaxKept, MaxHeld int
+	// Reorder is by how many messages a response may come before its request. 0 is for captures that were recorded by this package: their order is causal. It is for those
+	// that were made of something else.
+	Reorder int
+}
+
+// A Call is a request, as far as pairing needs it.
+type Call struct {
+	Capture  string
+	N        uint64        // of the event it was in
+	Index    int           // in a batch
+	T        time.Duration // when
+	At       time.Time
+	Dir      Dir
+	Session  uint64
+	Exchange uint64 // the HTTP exchange it was sent in
+	ID       jsonrpc.ID
+	Method   string
+
+	Answered  bool
+	Failed    bool   // the response is an error
+	ResponseN uint64 // of the event with the response
+	ResponseT time.Duration
+	Latency   time.Duration // from request to response; negative if the response was recorded first
+
+	event *Event // for Pairs
+	held  int
+	elem  *list.Element // in pending
+}
+
+// A Part is one message of an event.
+type Part struct {
+	Index  int // in a batch, else 0
+	Batch  bool
+	Kind   jsonrpc.Kind
+	ID     jsonrpc.ID // belongs to the caller
+	Method string     // its first KiB
+	// Call is the request that this is, or that it answers. It is nil for notifications, for responses to nothing that is known, and for ids of more than 1 KiB.
+	Call *Call
+	// Late is the response to this request, if it was recorded before it; see PairOptions.Reorder.
+	Late *Part
+
+	event *Event
+	seen  int
+}
+
+// A Pairer finds out which response belongs to which request. Nothing of that is in a capture, so that what is found wrong today can be found right tomorrow
+// in the same file.
+//
+// Ids belong to the side that sent the request, and are compared by value: 1 is not "1", and an id may be used again. Over HTTP, a response is first looked for in the
+// exchange of the request, since clients that know nothing of each other use the same ids; then in the session, where it must be the only candidate.
+//
+// Its memory is bounded by its options. It is for one goroutine at a time.
+type Pairer struct {
+	opts    PairOptions
+	pending *list.List // of *Call, the oldest first
+	byID    map[callKey][]*Call
+	early   []*Part // responses without a request, the oldest first
+	seen    int     // messages
+	held    int
+	keep    bool
+	dropped []*Call
+	parts   []Part
+}
+
+const (
+	maxSameID   = 64      // requests with the same id that may wait at once, against the rules
+	maxPairedID = 1 << 10 // bytes; messages with longer ids are not paired
+	maxMethod   = 1 << 10 // bytes of a method's name that are kept
+)
+
+// A callKey is who sent the request with which id.
+type callKey struct {
+	capture string
+	session uint64
+	dir     Dir
+	id      string
+}
+
+// NewPairer returns a Pairer. opts may be nil.
+func NewPairer(opts *PairOptions) *Pairer {
+	p := &Pairer{pending: list.New(), byID: map[callKey][]*Call{}}
+	if opts != nil {
+		p.opts = *opts
+	}
+	set := func(v *int, def int) {
+		if *v <= 0 {
+			*v = def
+		}
+	}
+	set(&p.opts.MaxPending, DefaultMaxPending)
+	set(&p.opts.MaxKept, DefaultMaxKept)
+	set(&p.opts.MaxHeld, DefaultMaxHeld)
+	return p
+}
+
+// Add takes the next event, and returns the messages in it: none, one, or those of a batch. The slice is good until the next call; the Calls in it are filled in later, when
+// their response comes.
+func (p *Pairer) Add(e *Event) []Part {
+	p.parts, p.dropped = p.parts[:0], p.dropped[:0]
+	if e.Kind != KindMessage || e.Cut || len(e.Data) == 0 {
+		return nil
+	}
+	if jsonrpc.IsBatch(e.Data) {
+		entries, err := jsonrpc.ParseBatch(e.Data, 0)
+		if err != nil {
+			return nil
+		}
+		for i := range entries {
+			if entries[i].Invalid == nil {
+				p.add(e, &entries[i].Message, i, true)
+			}
+		}
+		return p.parts
+	}
+	var m jsonrpc.Message
+	if jsonrpc.Parse(e.Data, &m, 0) == nil {
+		p.add(e, &m, 0, false)
+	}
+	return p.parts
+}
+
+// Pending returns the requests that have no response yet, the oldest first.
+func (p *Pairer) Pending() iter.Seq[*Call] {
+	return func(yield func(*Call) bool) {
+		for el := p.pending.Front(); el != nil; {
+			next := el.Next()
+			if !yield(el.Value.(*Call)) {
+				return
+			}
+			el = next
+		}
+	}
+}
+
+func (p *Pairer) add(e *Event, m *jsonrpc.Message, index int, batch bool) {
+	p.seen++
+	part := Part{Index: index, Batch: batch, Kind: m.Kind, ID: m.ID.Clone(), Method: string(m.Method[:min(len(m.Method), maxMethod)]), seen: p.seen}
+	switch {
+	case len(m.ID) > maxPairedID:
+	case m.Kind == jsonrpc.KindRequest:
+		p.request(e, &part)
+	case m.Kind == jsonrpc.KindResponse, m.Kind == jsonrpc.KindError:
+		p.response(e, &part)
+	}
+	p.parts = append(p.parts, part)
+}
+
+func (p *Pairer) request(e *Event, part *Part) {
+	c := &Call{
+		Capture: e.Capture, N: e.N, Index: part.Index, T: e.T, At: e.At, Dir: e.Dir,
+		Session: e.Session, Exchange: e.Exchange, ID: part.ID, Method: part.Method,
+	}
+	part.Call = c
+	if p.keep {
+		p.hold(c, e)
+	}
+	if late := p.takeEarly(c); late != nil {
+		part.Late = late
+		c.answer(late.event, late.Kind)
+		p.held -= c.held
+		return
+	}
+	k := c.key()
+	if p.pending.Len() >= p.opts.MaxPending {
+		p.drop(p.pending.Front().Value.(*Call))
+	}
+	if list := p.byID[k]; len(list) >= maxSameID {
+		p.drop(list[0])
+	}
+	p.byID[k] = append(p.byID[k], c)
+	c.elem = p.pending.PushBack(c)
+}
+
+// drop gives up waiting for the response to a call.
+func (p *Pairer) drop(c *Call) {
+	p.forget(c)
+	p.dropped = append(p.dropped, c)
+}
+
+// hold keeps the event of a request for Pairs.
+func (p *Pairer) hold(c *Call, e *Event) {
+	kept := *e
+	kept.Data = nil
+	if len(e.Data) <= p.opts.MaxKept && p.held+len(e.Data) <= p.opts.MaxHeld {
+		kept.Data = append([]byte{}, e.Data...)
+		c.held = len(e.Data)
+		p.held += c.held
+	}
+	c.event = &kept
+}
+
+func (c *Call) key() callKey {
+	return callKey{c.Capture, c.Session, c.Dir, canonical(c.ID)}
+}
+
+// canonical returns a text that is the same for equal ids.
+func canonical(id jsonrpc.ID) string {
+	if s, ok := id.Text(); ok {
+		return strconv.Quote(s)
+	}
+	if string(id) == "-0" {
+		return "0"
+	}
+	return string(id)
+}
+
+func (c *Call) answer(e *Event, kind jsonrpc.Kind) {
+	c.Answered, c.Failed = true, kind == jsonrpc.KindError
+	c.ResponseN, c.ResponseT = e.N, e.T
+	c.Latency = e.T - c.T
+}
+
+// forget takes a call out of those that wait.
+func (p *Pairer) forget(c *Call) {
+	if c.elem == nil {
+		return
+	}
+	p.pending.Remove(c.elem)
+	c.elem = nil
+	p.held -= c.held
+	c.held = 0
+	k := c.key()
+	list := p.byID[k]
+	for i, o := range list {
+		if o == c {
+			list = append(list[:i:i], list[i+1:]...)
+			break
+		}
+	}
+	if len(list) == 0 {
+		delete(p.byID, k)
+	} else {
+		p.byID[k] = list
+	}
+}
+
+func (d Dir) opposite() Dir {
+	switch d {
+	case ToServer:
+		return ToClient
+	case ToClient:
+		return ToServer
+	}
+	return d
+}
+
+func (p *Pairer) response(e *Event, part *Part) {
+	if part.ID.IsNull() || len(part.ID) == 0 {
+		return
+	}
+	k := callKey{e.Capture, e.Session, e.Dir.opposite(), canonical(part.ID)}
+	var found *Call
+	candidates := p.byID[k]
+	for _, c := range candidates {
+		if c.Exchange == e.Exchange {
+			found = c
+			break
+		}
+	}
+	if found == nil && len(candidates) == 1 {
+		found = candidates[0]
+	}
+	if found != nil {
+		p.forget(found)
+		found.answer(e, part.Kind)
+		part.Call = found
+		return
+	}
+	if p.opts.Reorder > 0 {
+		early := *part
+		kept := *e
+		if kept.Data = nil; p.keep && len(e.Data) <= p.opts.MaxKept {
+			kept.Data = append([]byte{}, e.Data...)
+		}
+		early.event = &kept
+		p.early = append(p.early, &early)
+		if len(p.early) > p.opts.Reorder {
+			p.early = p.early[1:]
+		}
+	}
+}
+
+// takeEarly returns the response to a call that was recorded before it.
+func (p *Pairer) takeEarly(c *Call) *Part {
+	for len(p.early) > 0 && p.seen-p.early[0].seen > p.opts.Reorder {
+		p.early = p.early[1:]
+	}
+	for i, r := range p.early {
+		if (callKey{r.event.Capture, r.event.Session, r.event.Dir.opposite(), canonical(r.ID)}) == c.key() && r.event.Exchange == c.Exchange {
+			p.early = append(p.early[:i:i], p.early[i+1:]...)
+			return r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package capture
+
+import "time"
+
+// A batch holds events between the one who records them and the goroutine that writes them. Small payloads share one piece of memory, which is used again.
+type batch struct {
+	events []queued
+	data   []byte
+	cost   int
+}
+
+type queued struct {
+	ev       Event
+	from, to int  // of the payload in batch.data, unless it is in ev.Data
+	shared   bool // it is in batch.data
+}
+
+const (
+	largePayload = 64 << 10 // from here on a payload has memory of its own
+	keepData     = 1 << 20  // more is given back when the use is far less
+	keepEvents   = 2048
+)
+
+// add appends an event. Its payload is copied, unless own says that the queue may keep it.
+func (b *batch) add(e *Event, n uint64, t time.Duration, own []byte, cost int) {
+	if len(b.events) < cap(b.events) {
+		b.events = b.events[:len(b.events)+1]
+	} else {
+		b.events = append(b.events, queued{})
+	}
+	q := &b.events[len(b.events)-1]
+	q.ev = *e
+	q.ev.N, q.ev.T = n, t
+	q.shared = false
+	b.cost += cost
+	switch {
+	case own != nil:
+		q.ev.Data = own
+	case e.Data != nil:
+		q.shared = true
+		q.from = len(b.data)
+		b.data = append(b.data, e.Data...)
+		q.to = len(b.data)
+		q.ev.Data = nil
+	}
+}
+
+// event returns an event with its payload. It is good until reset.
+func (b *batch) event(i int) *Event {
+	q := &b.events[i]
+	if q.shared {
+		q.ev.Data = b.data[q.from:q.to:q.to]
+	}
+	return &q.ev
+}
+
+// reset empties the batch, and lets go of what a burst has made it grow to.
+func (b *batch) reset() {
+	events, data := len(b.events), len(b.data)
+	clear(b.events)
+	b.events, b.data, b.cost = b.events[:0], b.data[:0], 0
+	if cap(b.data) > keepData && data < cap(b.data)/4 {
+		b.data = nil
+	}
+	if cap(b.events) > keepEvents && events < cap(b.events)/4 {
+		b.events = nil
+	}
+}

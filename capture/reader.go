@@ -1,0 +1,274 @@
+package capture
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"time"
+)
+
+// Defaults of a Reader that is not told others.
+const (
+	DefaultMaxLine = 512 << 20              // bytes. A payload of 64 MiB that is no JSON can take six times as much
+	DefaultPoll    = 100 * time.Millisecond // between two looks at a file that grows
+)
+
+var (
+	// ErrVersion is wrapped by the error for a capture in a newer version of the format.
+	ErrVersion = errors.New("capture: written in a newer version of the format")
+	// ErrFollowCompressed is returned by Follow for a compressed capture, which cannot be read before it is complete.
+	ErrFollowCompressed = errors.New("capture: cannot follow a compressed file")
+)
+
+// ReaderOptions are the options of a [Reader]. nil means defaults.
+type ReaderOptions struct {
+	// MaxLine is how long a line may be, in bytes; 0 is DefaultMaxLine. Longer ones are passed over, and a gap stands in their place.
+	MaxLine int
+	// Poll is how often Follow looks for more; 0 is DefaultPoll.
+	Poll time.Duration
+}
+
+// A Reader reads a capture, which it never holds as a whole: its memory is that of the longest line. It is for one goroutine at a time.
+//
+// What it reads is as hostile as the peers that were recorded, and as whoever could write to the file.
+type Reader struct {
+	src   *bufio.Reader
+	file  io.Closer // nil: not ours
+	opts  ReaderOptions
+	in    *bufio.Reader // src, decompressed; nil before the first read
+	stop  func()
+	buf   []byte // a line that is longer than in's buffer
+	over  int64  // bytes of a line above the limit that were passed over
+	lines int64  // read
+
+	head *Head
+	last time.Duration
+	ev   Event
+	data []byte // payload of ev that does not stand in the line
+}
+
+// NewReader returns a Reader of src, which may be compressed by gzip or zstd.
+func NewReader(src io.Reader, opts *ReaderOptions) *Reader {
+	r := &Reader{src: bufio.NewReaderSize(src, 64<<10)}
+	if opts != nil {
+		r.opts = *opts
+	}
+	if r.opts.MaxLine <= 0 {
+		r.opts.MaxLine = DefaultMaxLine
+	}
+	if r.opts.Poll <= 0 {
+		r.opts.Poll = DefaultPoll
+	}
+	return r
+}
+
+// Open opens a capture. Close it in the end.
+func Open(name string, opts *ReaderOptions) (*Reader, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	r := NewReader(f, opts)
+	r.file = f
+	return r, nil
+}
+
+// Close closes the file that Open has opened.
+func (r *Reader) Close() error {
+	if r.stop != nil {
+		r.stop()
+		r.stop = nil
+	}
+	if r.file != nil {
+		return r.file.Close()
+	}
+	return nil
+}
+
+// Head returns the head of the capture that the last event was in, or nil if none has come.
+func (r *Reader) Head() *Head { return r.head }
+
+// Events returns the events from here to the end. The event, and its Data, are good until the next; Clone keeps one. Lines that are no events, that are above the limit, or that have no
+// end show as gaps. An error, which ends it, is that of the source, or wraps ErrVersion.
+//
+// A file may hold several captures, one behind the other, each with a head.
+func (r *Reader) Events() iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		if err := r.begin(); err != nil {
+			yield(nil, err)
+			return
+		}
+		for {
+			line, err := r.line()
+			if err != nil && !ended(err) {
+				yield(nil, fmt.Errorf("reading the capture: %w", err))
+				return
+			}
+			e, bad := r.event(line, err != nil)
+			if bad != nil {
+				yield(nil, bad)
+				return
+			}
+			if e == nil && errors.Is(err, io.ErrUnexpectedEOF) { // a compressed file breaks off
+				e = r.gap(GapTruncated, 0)
+			}
+			if e != nil && !yield(e, nil) {
+				return
+			}
+			if err != nil {
+				return
+			}
+			r.next()
+		}
+	}
+}
+
+// ended reports whether there is nothing more to read, be it that a compressed file breaks off.
+func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+
+// Follow is Events for a capture that is still being written: at the end it waits for more, until ctx ends or the last line of the capture has come. It ends without an error then.
+func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		timer := time.NewTimer(r.opts.Poll)
+		defer timer.Stop()
+		for ctx.Err() == nil {
+			if err := r.begin(); err != nil {
+				yield(nil, err)
+				return
+			}
+			if r.stop != nil {
+				yield(nil, ErrFollowCompressed)
+				return
+			}
+			line, err := r.line()
+			if err == nil {
+				e, bad := r.event(line, false)
+				if bad != nil {
+					yield(nil, bad)
+					return
+				}
+				if e != nil && (!yield(e, nil) || e.Kind == KindTail) {
+					return
+				}
+				r.next()
+				continue
+			}
+			if !ended(err) {
+				yield(nil, fmt.Errorf("reading the capture: %w", err))
+				return
+			}
+			r.buf = append(r.buf[:0], line...) // the beginning of a line
+			timer.Reset(r.opts.Poll)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// begin looks at how the source is compressed.
+func (r *Reader) begin() error {
+	if r.in != nil {
+		return nil
+	}
+	if _, err := r.src.Peek(4); err != nil && r.src.Buffered() == 0 {
+		return nil // nothing there yet; line will say so
+	}
+	in, stop, err := decompress(r.src)
+	if err != nil {
+		return err
+	}
+	if in == io.Reader(r.src) {
+		r.in = r.src
+	} else {
+		r.in, r.stop = bufio.NewReaderSize(in, 64<<10), stop
+	}
+	return nil
+}
+
+// line returns the next line with its end. With an error it is the beginning of one. It continues what is in r.buf.
+func (r *Reader) line() ([]byte, error) {
+	if r.in == nil {
+		return nil, io.EOF
+	}
+	for {
+		part, err := r.in.ReadSlice('\n')
+		if err == nil && len(r.buf) == 0 && r.over == 0 {
+			return part, nil
+		}
+		if r.over > 0 || len(r.buf)+len(part) > r.opts.MaxLine {
+			r.over += int64(len(r.buf) + len(part))
+			r.buf = r.buf[:0]
+		} else {
+			r.buf = append(r.buf, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return r.buf, err
+		}
+	}
+}
+
+// next lets go of the line.
+func (r *Reader) next() {
+	r.buf, r.data, r.over = r.buf[:0], r.data[:0], 0
+	if cap(r.buf) > 1<<20 {
+		r.buf = nil
+	}
+	if cap(r.data) > 1<<20 {
+		r.data = nil
+	}
+}
+
+var bom = []byte("\xef\xbb\xbf")
+
+// event returns what the line says; nil if there is nothing in it. cut tells that it has no end. The error is final.
+func (r *Reader) event(line []byte, cut bool) (*Event, error) {
+	if r.over > 0 {
+		return r.gap(GapLimit, r.over), nil
+	}
+	if r.lines == 0 {
+		line = bytes.TrimPrefix(line, bom)
+	}
+	r.lines++
+	if len(bytes.TrimSpace(line)) == 0 {
+		return nil, nil
+	}
+	r.ev = Event{}
+	if err := r.decode(line); err != nil {
+		if cut {
+			return r.gap(GapTruncated, int64(len(line))), nil
+		}
+		return r.gap(GapMalformed, int64(len(line))), nil
+	}
+	e := &r.ev
+	if h := e.Head; h != nil {
+		if h.Version > Version {
+			return nil, fmt.Errorf("%w: %d, where this is %d", ErrVersion, h.Version, Version)
+		}
+		r.head = h
+	}
+	r.last = e.T
+	r.place(e)
+	return e, nil
+}
+
+// place says which capture the event is in, and when it was.
+func (r *Reader) place(e *Event) {
+	if r.head != nil {
+		e.Capture = r.head.ID
+		e.At = r.head.At.Add(e.T)
+	}
+}
+
+// gap makes an event for a line that could not be read.
+func (r *Reader) gap(why string, size int64) *Event {
+	r.ev = Event{Kind: KindGap, T: r.last, Gap: &Gap{Lost: 1, Bytes: size, Until: r.last, Why: why}}
+	r.place(&r.ev)
+	return &r.ev
+}

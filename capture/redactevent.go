@@ -1,0 +1,335 @@
+package capture
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// A stream of text, in which a private key may go over several events.
+type stream struct {
+	session uint64
+	kind    Kind
+	dir     Dir
+}
+
+const (
+	maxStreams  = 256
+	maxPEMLines = 400
+)
+
+// facts replaces what is secret in the facts of e by copies without it, and lists it.
+func (r *Redactor) facts(e *Event, p *pointers) {
+	fix := func(s *string, pointer string) {
+		if t := r.line(*s); t != *s {
+			*s = t
+			p.add(pointer)
+		}
+	}
+	fix(&e.Prefix, "/pre")
+	fix(&e.Encoding, "/enc")
+	if len(e.Kind)+len(e.Dir)+len(e.Framing) > 16 { // not ours: a capture that somebody else wrote is being copied
+		fix((*string)(&e.Kind), "/k")
+		fix((*string)(&e.Dir), "/dir")
+		fix((*string)(&e.Framing), "/frame")
+	}
+	if h := clone(&e.Head); h != nil {
+		fix(&h.ID, "/id")
+		fix(&h.Name, "/name")
+		fix(&h.Tool, "/tool")
+		fix(&h.Transport, "/transport")
+	}
+	if e.Start != nil {
+		e.Start = r.start(e.Start, p)
+	}
+	if x := clone(&e.Exit); x != nil {
+		fix(&x.Signal, "/signal")
+	}
+	if q := clone(&e.Request); q != nil {
+		fix(&q.Method, "/req/method")
+		fix(&q.Proto, "/req/proto")
+		fix(&q.Remote, "/req/remote")
+		if u := r.URL(q.URL); u != q.URL {
+			q.URL = u
+			p.add("/req/url")
+		}
+		q.Headers = r.headerList(q.Headers, "/req/headers/", p)
+	}
+	if s := clone(&e.Response); s != nil {
+		fix(&s.Proto, "/res/proto")
+		s.Headers = r.headerList(s.Headers, "/res/headers/", p)
+	}
+	if x := clone(&e.Xlate); x != nil {
+		fix(&x.Rule, "/rule")
+	}
+	if g := clone(&e.Gap); g != nil {
+		fix(&g.Why, "/why")
+	}
+	if s := clone(&e.SSE); s != nil {
+		fix(&s.ID, "/sse/id")
+		fix(&s.Event, "/sse/event")
+		fix(&s.Comment, "/sse/comment")
+	}
+}
+
+// clone makes p point to a copy, and returns it.
+func clone[T any](p **T) *T {
+	if *p == nil {
+		return nil
+	}
+	c := **p
+	*p = &c
+	return &c
+}
+
+// Text returns the text with its secrets hidden.
+func (r *Redactor) Text(text string) string { return r.line(text) }
+
+func (r *Redactor) line(text string) string {
+	if len(text) < 4 {
+		return text
+	}
+	var e edits
+	b := []byte(text)
+	if r.scanText(&e, b); len(e.list) == 0 {
+		return text
+	}
+	return string(appendEdited(nil, b, e.list, e.arena))
+}
+
+// Message appends a message with its secrets hidden to dst, and returns it with the JSON pointers of what was hidden. The message may be any bytes.
+func (r *Redactor) Message(dst, msg []byte) (out []byte, hidden []string) {
+	var p payload
+	p.judge(&Event{Kind: KindMessage, Data: msg}, r)
+	for i, h := range p.hidden.list {
+		_, p.hidden.list[i], _ = strings.Cut(h[1:], "/")
+		p.hidden.list[i] = "/" + p.hidden.list[i]
+	}
+	if len(p.edits.list) == 0 {
+		return append(dst, msg...), nil
+	}
+	if p.form != formMessage {
+		p.hidden.list = nil
+	}
+	return appendEdited(dst, msg, p.edits.list, p.edits.arena), p.hidden.list
+}
+
+// start hides the values of variables and what is secret among the arguments.
+func (r *Redactor) start(s *Start, p *pointers) *Start {
+	c := *s
+	c.Env = slices.Clone(s.Env)
+	for i, v := range c.Env {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok {
+			continue
+		}
+		c.Env[i] = name
+		if _, secret := r.classify([]byte(name), false); secret {
+			r.known.add(value, 6, true)
+		}
+	}
+	c.Command = slices.Clone(s.Command)
+	var name secretName // what the argument before this one says that this is
+	for i, a := range c.Command {
+		out := r.line(a)
+		switch {
+		case name.kind != "":
+			out = r.placeholder(name.kind, a)
+			r.known.add(a, 6, true)
+		case i > 0 && c.Command[i-1] == "-u" && strings.Contains(a, ":"):
+			out = r.placeholder("userinfo", a)
+		case strings.Contains(a, "://"):
+			out = r.line(r.URL(a))
+		case isToken(a):
+			out = r.placeholder("argument", a)
+		}
+		name = secretName{}
+		if len(a) > 2 && a[0] == '-' && !strings.Contains(a, "=") {
+			name, _ = r.classify([]byte(a), false)
+		}
+		if out != a {
+			c.Command[i] = out
+			p.add("/cmd/" + strconv.Itoa(i))
+		}
+	}
+	if d := r.line(c.Dir); d != c.Dir {
+		c.Dir = d
+		p.add("/cwd")
+	}
+	return &c
+}
+
+func (r *Redactor) placeholder(kind, secret string) string {
+	if isPlaceholder(secret) {
+		return secret
+	}
+	return string(r.appendPlaceholder(nil, kind, []byte(secret)))
+}
+
+// isToken reports whether a text has the look of a key: long, letters and digits mixed, and nothing that a path or a sentence would have.
+func isToken(s string) bool {
+	digits, letters := 0, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= '0' && c <= '9':
+			digits++
+		case alnum(c):
+			letters++
+		case c != '-' && c != '_' && c != '+' && c != '=':
+			return false
+		}
+	}
+	return len(s) >= 20 && digits >= 3 && letters >= 3
+}
+
+// URL returns a URL, or the target of a request, without the secrets in its user, path and parameters.
+func (r *Redactor) URL(u string) string {
+	u, fragment, hasFragment := strings.Cut(u, "#")
+	path, query, hasQuery := strings.Cut(u, "?")
+	path = r.line(path)
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if isToken(s) {
+			segments[i] = r.placeholder("path", s)
+		}
+	}
+	out := strings.Join(segments, "/")
+	if hasQuery {
+		out += "?" + r.query(query)
+	}
+	if hasFragment {
+		out += "#" + r.query(fragment)
+	}
+	return out
+}
+
+func (r *Redactor) query(q string) string {
+	pairs := strings.Split(q, "&")
+	for i, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		plain, err := url.QueryUnescape(name)
+		if err != nil {
+			plain = name
+		}
+		if s, secret := r.classify([]byte(plain), true); ok && secret && value != "" {
+			pairs[i] = name + "=" + r.placeholder(s.kind, value)
+			continue
+		}
+		clean := r.line(pair)
+		if v, err := url.QueryUnescape(value); err == nil && clean == pair && v != value && r.line(v) != v {
+			clean = name + "=" + r.placeholder("value", value)
+		}
+		pairs[i] = clean
+	}
+	return strings.Join(pairs, "&")
+}
+
+// stream returns the text that a private key goes on in, if the event is one of several.
+func streamOf(e *Event) (stream, bool) {
+	switch e.Kind {
+	case KindStderr, KindMessage, KindBad, KindNote, KindSSE:
+		return stream{e.Session, e.Kind, e.Dir}, true
+	}
+	return stream{}, false
+}
+
+// lines hides the secrets in text that may be one line of many.
+func (r *Redactor) lines(e *Event, out *edits) {
+	s, ok := streamOf(e)
+	text := e.Data
+	if left := r.pems[s]; ok && left > 0 {
+		if k := bytes.Index(text, pemEnd); k >= 0 {
+			delete(r.pems, s)
+			end := pemEndOf(text, k)
+			r.hide(out, 0, end, "pem", text[:end])
+		} else if pemLine(text) && len(text) > 0 {
+			r.pems[s] = left - 1
+			r.hide(out, 0, len(text), "pem", text)
+			return
+		} else if r.pems[s] = left - 1; left == 1 { // something else got in between
+			delete(r.pems, s)
+		}
+	}
+	r.scanText(out, text)
+	var scratch edits
+	if ok && len(r.pems) < maxStreams && r.scanPEM(&scratch, text) {
+		r.pems[s] = maxPEMLines
+	}
+}
+
+// pemLine reports whether a line could be one of a private key, its header lines included, behind whatever a logger puts before it.
+func pemLine(line []byte) bool {
+	line = bytes.TrimRight(line, "\r\n\t \"',;\\")
+	if bytes.HasPrefix(line, []byte("Proc-Type:")) || bytes.HasPrefix(line, []byte("DEK-Info:")) || len(line) == 0 {
+		return true
+	}
+	i := len(line)
+	for i > 0 && (alnum(line[i-1]) || line[i-1] == '+' || line[i-1] == '/' || line[i-1] == '=') {
+		i--
+	}
+	return i == 0 || len(line)-i >= 16
+}
+
+// all hides a payload as a whole.
+func (r *Redactor) all(e *edits, text []byte, kind string) {
+	e.reset()
+	if len(text) > 0 {
+		r.hide(e, 0, len(text), kind, text)
+	}
+}
+
+// sentinel decodes a header value of the form =?base64?…?= (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http).
+func sentinel(value string) (string, bool) {
+	v, begins := strings.CutPrefix(value, "=?base64?")
+	v, ends := strings.CutSuffix(v, "?=")
+	if !begins || !ends {
+		return "", false
+	}
+	plain, err := base64.StdEncoding.DecodeString(v)
+	return string(plain), err == nil
+}
+
+// endsHidden reports whether a text ends in a placeholder.
+func endsHidden(text []byte) bool {
+	k := bytes.LastIndex(text, []byte("~redacted:"))
+	return k >= 0 && isPlaceholder(text[k:])
+}
+
+// judgeText is what becomes of a payload that is no JSON.
+func (r *Redactor) judgeText(e *Event, err error, out *edits, pos int) {
+	text := e.Data
+	cut := e.Cut && !endsHidden(text)
+	if syntax, ok := errors.AsType[*jsonwire.SyntaxError](err); ok && cut && syntax.Offset == len(text) {
+		r.hide(out, min(pos, len(text)), len(text), "cut", text[min(pos, len(text)):]) // JSON up to here; what comes now may be half a secret
+		out.settle(0)
+		return
+	}
+	r.lines(e, out)
+	if cut {
+		from := bytes.LastIndexAny(text, " \t\r\n") + 1
+		if from < len(text) {
+			r.hide(out, from, len(text), "cut", text[from:])
+		}
+	}
+	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
+		// UTF-16, or bytes in between: judge what a reader would make of it.
+		var other edits
+		plain := bytes.Map(func(c rune) rune {
+			if c == 0 || c == utf8.RuneError {
+				return -1
+			}
+			return c
+		}, text)
+		if r.scanText(&other, plain); len(other.list) > len(out.list) {
+			r.all(out, text, "binary")
+		}
+	}
+	out.settle(0)
+}

@@ -1,0 +1,414 @@
+package capture
+
+import (
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// A walker goes through a JSON text once. It validates it, finds out whether it can be copied to a line of its own, and collects the edits that hide secrets.
+type walker struct {
+	s    jsonwire.Scanner
+	data []byte
+	dup  bool // an object has a name twice
+
+	r     *Redactor // nil: hide nothing
+	e     *edits
+	path  []step
+	keys  []nameSpan // of the objects that are open, the innermost's last
+	hit   bool       // something known to be secret is in the data
+	depth int        // of JSON texts in strings
+	hint  *pointers  // what is hidden
+	text  []byte     // scratch for strings with escapes
+}
+
+// A step is a member's name, raw, or the index of an element.
+type step struct {
+	key   []byte
+	index int // -1 for members
+}
+
+type nameSpan struct {
+	raw     []byte
+	escaped bool
+}
+
+// maxNested is how deep JSON texts in strings of JSON texts are looked at as such.
+const maxNested = 3
+
+// A mode says how values are judged below some member.
+type mode struct {
+	force  secretName // every string is that, and every number if number is set; no kind: it is not
+	env    bool       // the values of environment variables
+	schema bool       // in a JSON Schema, where a name is that of a property and not of its value
+	prop   secretName // the property that the schema is of, if it has the name of a secret
+}
+
+// walk goes through data. The error is a *jsonwire.SyntaxError.
+func (w *walker) walk(data []byte, depth int) error {
+	w.s.Reset(data, depth)
+	w.data, w.dup = data, false
+	w.path, w.keys = w.path[:0], w.keys[:0]
+	if w.r != nil {
+		w.hit = w.r.hasKnown(data)
+	}
+	from := 0
+	if w.e != nil {
+		from = len(w.e.list)
+	}
+	err := w.value(mode{})
+	if err == nil {
+		err = w.s.End()
+	}
+	if w.e != nil {
+		w.e.settle(from)
+	}
+	return err
+}
+
+func (w *walker) value(m mode) error {
+	switch w.s.Peek() {
+	case '{':
+		return w.object(m)
+	case '[':
+		return w.array(m)
+	case '"':
+		_, err := w.str(m)
+		return err
+	}
+	start := w.s.Pos()
+	if err := w.s.Skip(); err != nil {
+		return err
+	}
+	if c := w.data[start]; w.r != nil && m.force.number && (c == '-' || c >= '0' && c <= '9') {
+		w.e.replace(start, w.s.Pos(), []byte("0"))
+		w.note()
+	}
+	return nil
+}
+
+// An item is a string that a value was.
+type item struct {
+	raw        []byte
+	escaped    bool
+	start, end int // with the quotes
+}
+
+func (w *walker) str(m mode) (item, error) {
+	start := w.s.Pos()
+	raw, escaped, err := w.s.String()
+	if err != nil {
+		return item{}, err
+	}
+	it := item{raw, escaped, start, w.s.Pos()}
+	if w.r != nil && len(raw) > 0 {
+		w.judge(it, m)
+	}
+	return it, nil
+}
+
+func (w *walker) array(m mode) error {
+	pairs := len(w.path) > 0 && w.path[len(w.path)-1].index >= 0 // a list of lists: of names with their values?
+	more, err := w.s.EnterArray()
+	w.path = append(w.path, step{})
+	at := len(w.path) - 1
+	var name secretName // what the element before this one says that this is
+	for n := 0; more && err == nil; n++ {
+		w.path[at] = step{index: n}
+		if w.s.Peek() != '"' {
+			name = secretName{}
+			err = w.value(m)
+		} else {
+			var it item
+			if it, err = w.str(m); err == nil && !m.schema {
+				if name.kind != "" && len(it.raw) > 0 {
+					w.conceal(it, name.kind)
+				}
+				name = secretName{}
+				if pairs && n == 0 || len(it.raw) > 2 && it.raw[0] == '-' { // ["Cookie", "…"] or ["--token", "…"]
+					name = w.named(it)
+				}
+			}
+		}
+		if err == nil {
+			more, err = w.s.NextElement()
+		}
+	}
+	w.path = w.path[:at]
+	return err
+}
+
+// named classifies a string as the name of something.
+func (w *walker) named(it item) secretName {
+	if w.r == nil || len(it.raw) > 64 {
+		return secretName{}
+	}
+	name, _ := w.r.classify(it.raw, false)
+	return name
+}
+
+func (w *walker) object(m mode) error {
+	more, err := w.s.EnterObject()
+	base := len(w.keys)
+	var seen map[uint64]struct{}
+	w.path = append(w.path, step{index: -1})
+	at := len(w.path) - 1
+	var named secretName // what a member "name" says
+	var value item       // of the member "value"
+	for more && err == nil {
+		w.s.Peek()
+		start := w.s.Pos()
+		var k nameSpan
+		if k.raw, k.escaped, err = w.s.Key(); err != nil {
+			break
+		}
+		seen = w.unique(k, base, seen)
+		w.path[at].key = k.raw
+		if w.r != nil && len(k.raw) >= 4 {
+			w.judge(item{k.raw, k.escaped, start, start + 2 + len(k.raw)}, mode{})
+		}
+		child := w.below(m, k)
+		if w.s.Peek() == '"' {
+			var it item
+			if it, err = w.str(child); err == nil {
+				switch role(k.raw) {
+				case roleName:
+					if s := w.named(it); s.kind != "" {
+						named = s
+					}
+				case roleValue:
+					value = it
+				}
+			}
+		} else {
+			err = w.value(child)
+		}
+		if err == nil {
+			more, err = w.s.NextMember()
+		}
+	}
+	if err != nil && named.kind == "" {
+		named.kind = "cut" // the name may be behind the end of the text
+	}
+	if named.kind != "" && len(value.raw) > 0 && !m.schema {
+		w.path[at].key = []byte("value")
+		w.conceal(value, named.kind)
+	}
+	w.path, w.keys = w.path[:at], w.keys[:base]
+	return err
+}
+
+type memberRole int
+
+const (
+	roleNone  memberRole = iota
+	roleName             // says what the value is
+	roleValue            // is it
+)
+
+func role(key []byte) memberRole {
+	switch string(key) {
+	case "name", "key", "header", "Name", "Key", "variable", "field", "id":
+		return roleName
+	case "value", "Value", "val":
+		return roleValue
+	}
+	return roleNone
+}
+
+// fewKeys is up to how many names are compared one by one.
+const fewKeys = 24
+
+var seed = maphash.MakeSeed()
+
+// unique notes a name of the object whose names begin at base. With many names only hashes are kept: that two of them are equal by chance costs nothing but
+// that the message is stored as a string.
+func (w *walker) unique(k nameSpan, base int, seen map[uint64]struct{}) map[uint64]struct{} {
+	sum := func(k nameSpan) uint64 {
+		if k.escaped {
+			return maphash.String(seed, jsonwire.UnquoteString(k.raw))
+		}
+		return maphash.Bytes(seed, k.raw)
+	}
+	if len(w.keys)-base < fewKeys {
+		for _, o := range w.keys[base:] {
+			if !k.escaped && !o.escaped {
+				w.dup = w.dup || string(k.raw) == string(o.raw)
+			} else {
+				w.dup = w.dup || jsonwire.UnquoteString(k.raw) == jsonwire.UnquoteString(o.raw)
+			}
+		}
+		w.keys = append(w.keys, k)
+		return nil
+	}
+	if seen == nil {
+		seen = make(map[uint64]struct{})
+		for _, o := range w.keys[base:] {
+			seen[sum(o)] = struct{}{}
+		}
+	}
+	h := sum(k)
+	if _, ok := seen[h]; ok {
+		w.dup = true
+	}
+	seen[h] = struct{}{}
+	return seen
+}
+
+// below returns how the value of a member is judged.
+func (w *walker) below(m mode, k nameSpan) mode {
+	if w.r == nil {
+		return m
+	}
+	key := k.raw
+	if k.escaped {
+		key = []byte(jsonwire.UnquoteString(k.raw))
+	}
+	if !m.schema && w.isSchema() {
+		return mode{schema: true}
+	}
+	name, secret := w.r.classify(key, false)
+	if m.schema {
+		return schemaMode(m, key, name, secret, w.s.Peek())
+	}
+	switch {
+	case m.env && (string(key) == "name" || string(key) == "key"):
+		return mode{}
+	case m.force.kind != "" || m.env:
+		return m
+	case secret:
+		return mode{force: name}
+	case isEnvironment(key):
+		return mode{env: true}
+	}
+	return m
+}
+
+// schemaMode is below inside of a JSON Schema. A member with the name of a secret is a property there, whose schema is an object; only what the schema
+// proposes as its value is hidden.
+func schemaMode(m mode, key []byte, name secretName, secret bool, next byte) mode {
+	switch string(key) {
+	case "default", "const", "examples":
+		return mode{force: m.prop}
+	case "enum", "required", "type", "description", "title", "format", "pattern", "$ref", "$id", "$schema":
+		return mode{schema: true}
+	}
+	switch {
+	case secret && next == '{':
+		return mode{schema: true, prop: name}
+	case secret && (next == '"' || next >= '0' && next <= '9'):
+		return mode{force: name}
+	}
+	return mode{schema: true, prop: m.prop}
+}
+
+// isSchema reports whether the member that the path leads to holds a JSON Schema, by the vocabulary of the protocol.
+func (w *walker) isSchema() bool {
+	path := w.path
+	last := string(path[len(path)-1].key)
+	switch last {
+	case "inputSchema", "outputSchema", "requestedSchema":
+	default:
+		return false
+	}
+	path = path[:len(path)-1]
+	if len(path) > 0 && path[0].index >= 0 && len(path[0].key) == 0 {
+		path = path[1:] // a batch
+	}
+	var b strings.Builder
+	for _, s := range path {
+		b.WriteByte('/')
+		if s.index >= 0 && s.key == nil {
+			b.WriteByte('#')
+		} else if b.Len() > 64 {
+			return false
+		} else {
+			b.Write(s.key)
+		}
+	}
+	at := b.String()
+	if rest, ok := strings.CutPrefix(at, "/result/inputRequests/"); ok {
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			at = rest[i:]
+		}
+	}
+	if last == "requestedSchema" {
+		return at == "/params"
+	}
+	return at == "/result/tools/#" || at == "/params/tools/#"
+}
+
+// pointers lists what was hidden in one event.
+type pointers struct {
+	list  []string
+	bytes int
+	more  int
+}
+
+const (
+	maxPointers     = 64
+	maxPointerBytes = 8 << 10
+)
+
+func (p *pointers) add(pointer string) {
+	if len(p.list) > 0 && p.list[len(p.list)-1] == pointer {
+		return
+	}
+	if len(p.list) == maxPointers || p.bytes+len(pointer) > maxPointerBytes {
+		p.more++
+		return
+	}
+	p.list = append(p.list, pointer)
+	p.bytes += len(pointer)
+}
+
+// inherit adds what was hidden before, in a capture that is being copied.
+func (p *pointers) inherit(e *Event, r *Redactor) {
+	for _, h := range e.Redacted {
+		if r != nil {
+			h = r.line(h)
+		}
+		if strings.HasPrefix(h, "/") && !slices.Contains(p.list, h) {
+			p.add(h)
+		}
+	}
+	p.more += e.RedactedMore
+}
+
+// note lists the place that the path leads to.
+func (w *walker) note() {
+	if w.hint == nil {
+		return
+	}
+	if len(w.hint.list) >= maxPointers || len(w.path) > 64 {
+		w.hint.more++
+		return
+	}
+	b := []byte("/msg")
+	for _, s := range w.path {
+		b = append(b, '/')
+		if s.index >= 0 {
+			b = strconv.AppendInt(b, int64(s.index), 10)
+			continue
+		}
+		b = w.r.appendPointer(b, jsonwire.UnquoteString(s.key))
+	}
+	w.hint.add(string(b))
+}
+
+// appendPointer appends a name as a JSON pointer has it, with what is secret about it hidden.
+func (r *Redactor) appendPointer(dst []byte, name string) []byte {
+	var e edits
+	r.scanText(&e, []byte(name))
+	if len(e.list) > 0 {
+		name = string(appendEdited(nil, []byte(name), e.list, e.arena))
+	}
+	if len(name) > 256 {
+		return append(dst, "…"...)
+	}
+	name = strings.ReplaceAll(name, "~", "~0")
+	return append(dst, strings.ReplaceAll(name, "/", "~1")...)
+}

@@ -1,0 +1,398 @@
+package capture_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/capture"
+)
+
+// A disk is a writer that waits, and fails, as it is told.
+type disk struct {
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	slow chan struct{} // if not nil, a write waits until it is closed
+	fail int           // so many writes fail, half of what they should write done
+}
+
+var errFull = errors.New("disk full")
+
+func (d *disk) Write(p []byte) (int, error) {
+	d.mu.Lock()
+	slow := d.slow
+	d.mu.Unlock()
+	if slow != nil {
+		<-slow
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fail > 0 {
+		d.fail--
+		n, _ := d.buf.Write(p[:len(p)/2])
+		return n, errFull
+	}
+	return d.buf.Write(p)
+}
+
+func (d *disk) set(fail int, slow chan struct{}) {
+	d.mu.Lock()
+	d.fail, d.slow = fail, slow
+	d.mu.Unlock()
+}
+
+// A disk that hangs does not make Record wait: events are lost, and the capture says which.
+func TestSlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(disk)
+		w := capture.NewWriter(d, &capture.Options{MaxQueue: 8 << 10})
+		note := capture.Event{Kind: capture.KindNote, Data: []byte("0123456789")}
+		w.Record(&note)
+		synctest.Wait()
+		slow := make(chan struct{})
+		d.set(0, slow)
+		start := time.Now()
+		for range 100 {
+			w.Record(&note)
+		}
+		<-time.After(time.Second)
+		w.Record(&note)
+		if waited := time.Since(start); waited != time.Second {
+			t.Errorf("recording waited %v for the disk", waited-time.Second)
+		}
+		close(slow)
+		<-time.After(time.Second)
+		if n := w.Record(&note); n != 103 {
+			t.Errorf("the last event has number %d, want 103", n)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		next, lost := uint64(1), uint64(0)
+		for _, e := range read(t, d.buf.Bytes(), nil)[1:] {
+			if e.N != next {
+				t.Fatalf("number %d follows %d", e.N, next-1)
+			}
+			next++
+			if e.Kind == capture.KindGap {
+				if e.Gap.Why != capture.GapQueue || e.Gap.Bytes != int64(10*e.Gap.Lost) || e.Gap.Until != time.Second {
+					t.Errorf("gap: %+v", e.Gap)
+				}
+				next += e.Gap.Lost - 1
+				lost += e.Gap.Lost
+			}
+			if e.Kind == capture.KindTail && (e.Tail.Lost != lost || e.Tail.Events != 103-lost) {
+				t.Errorf("tail: %+v, lost %d", e.Tail, lost)
+			}
+		}
+		if lost < 50 || w.Lost() != lost || next != 105 {
+			t.Errorf("%d of 103 events lost by the gaps, %d by Lost, numbers up to %d", lost, w.Lost(), next-1)
+		}
+	})
+}
+
+// A payload that has no room is lost even if it is large, and does not take the place of small ones.
+func TestLargePayloadInFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := make(chan struct{})
+		d := &disk{slow: slow}
+		w := capture.NewWriter(d, &capture.Options{MaxQueue: 1 << 20, Unredacted: true})
+		large := capture.Event{Kind: capture.KindBody, Data: bytes.Repeat([]byte("x"), 400<<10)}
+		for range 4 {
+			w.Record(&large)
+		}
+		w.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("small")})
+		close(slow)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var got []capture.Kind
+		for _, e := range read(t, d.buf.Bytes(), nil) {
+			got = append(got, e.Kind)
+		}
+		want := []capture.Kind{"head", "body", "body", "gap", "note", "tail"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A write that fails costs what it held, and nothing that comes later.
+func TestFullDisk(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := new(disk)
+			if first {
+				d.fail = 1 // the head is lost, too
+			}
+			w := capture.NewWriter(d, nil)
+			ctx := context.Background()
+			note := func(s string) { w.Record(&capture.Event{Kind: capture.KindNote, Data: []byte(s)}) }
+			if !first {
+				note("a")
+				if err := w.Flush(ctx); err != nil {
+					t.Fatal(err)
+				}
+				d.set(1, nil)
+			}
+			note("b, which is long enough to be cut")
+			note("c")
+			if err := w.Flush(ctx); !errors.Is(err, errFull) {
+				t.Errorf("Flush: %v", err)
+			}
+			note("d")
+			if err := w.Close(); !errors.Is(err, errFull) {
+				t.Errorf("Close: %v", err)
+			}
+			var kinds []string
+			for _, e := range read(t, d.buf.Bytes(), nil) {
+				kinds = append(kinds, strings.TrimSpace(string(e.Kind)+" "+string(e.Data)))
+				if e.Kind == capture.KindGap && e.Gap.Why == capture.GapWrite && (e.Gap.Lost != 2 || e.Gap.Bytes != 34) {
+					t.Errorf("gap: %+v", e.Gap)
+				}
+				if e.Kind == capture.KindTail && !first && (e.Tail.Lost != 2 || e.Tail.Events != 2) {
+					t.Errorf("tail: %+v", e.Tail)
+				}
+			}
+			got := strings.Join(kinds, ", ")
+			want := "head, note a, gap, gap, note d, tail" // a line cut in half, then what the writer says of it
+			if first {
+				want = "gap, head, note b, which is long enough to be cut, note c, note d, tail"
+			}
+			if got != want {
+				t.Errorf("got %s, want %s\n%s", got, want, d.buf.Bytes())
+			}
+		})
+	}
+}
+
+// Close does not wait for ever for a disk that hangs.
+func TestCloseTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := make(chan struct{})
+		w := capture.NewWriter(&disk{slow: slow}, nil)
+		start := time.Now()
+		if err := w.Close(); !errors.Is(err, capture.ErrUnfinished) {
+			t.Errorf("Close: %v", err)
+		}
+		if d := time.Since(start); d != capture.DefaultCloseTimeout {
+			t.Errorf("Close took %v", d)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := w.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Flush: %v", err)
+		}
+		close(slow)
+		if err := w.Close(); err != nil {
+			t.Errorf("Close, once the disk works: %v", err)
+		}
+	})
+}
+
+// Payloads above the limit are cut, and say so.
+func TestMaxPayload(t *testing.T) {
+	long := capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 5000) + `"}`)}
+	got := read(t, record(t, &capture.Options{MaxPayload: 1000, Unredacted: true}, long), nil)[1]
+	if got.Kind != capture.KindMessage || !got.Cut || got.Why != "cut" || got.Len != int64(len(long.Data)) || string(got.Data) != string(long.Data[:1000]) {
+		t.Errorf("got %+v", got)
+	}
+	got = read(t, record(t, &capture.Options{MaxPayload: 1000}, long), nil)[1]
+	if want := `{"jsonrpc":"2.0","id":1,"result":<cut:1024>`; legible(string(got.Data)) != want {
+		t.Errorf("got %s, want %s", legible(string(got.Data)), want)
+	}
+}
+
+// Many recorders: numbers are without gaps, and the file is in their order.
+func TestConcurrentRecord(t *testing.T) {
+	var buf bytes.Buffer
+	w := capture.NewWriter(&buf, nil)
+	const recorders, each = 8, 500
+	var wg sync.WaitGroup
+	for range recorders {
+		wg.Go(func() {
+			last := uint64(0)
+			for range each {
+				n := w.Record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(`{"jsonrpc":"2.0","method":"x"}`)})
+				if n <= last {
+					t.Errorf("number %d after %d", n, last)
+				}
+				last = n
+			}
+		})
+	}
+	wg.Wait()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var n uint64
+	var at time.Duration
+	for _, e := range read(t, buf.Bytes(), nil)[1:] {
+		if e.N != n+1 || e.T < at {
+			t.Fatalf("event %d at %v follows %d at %v", e.N, e.T, n, at)
+		}
+		n, at = e.N, e.T
+	}
+	if n != recorders*each+1 {
+		t.Errorf("%d events", n)
+	}
+}
+
+func TestCreate(t *testing.T) {
+	for _, suffix := range []string{"", ".gz", ".zst"} {
+		t.Run("suffix "+suffix, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "a"+capture.Suffix+suffix)
+			w, err := capture.Create(name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Record(&capture.Event{Kind: capture.KindNote, Data: []byte(strings.Repeat("abc ", 1000))})
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Errorf("a second Close: %v", err)
+			}
+			info, err := os.Stat(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+				t.Errorf("mode %v", info.Mode())
+			}
+			if compressed := info.Size() < 1000; compressed != (suffix != "") {
+				t.Errorf("%d bytes", info.Size())
+			}
+			if _, err := capture.Create(name, nil); !errors.Is(err, fs.ErrExist) {
+				t.Errorf("a second Create: %v", err)
+			}
+			r, err := capture.Open(name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			n := 0
+			for e, err := range r.Events() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n++; e.Kind == capture.KindNote && len(e.Data) != 4000 {
+					t.Errorf("%d bytes", len(e.Data))
+				}
+			}
+			if n != 3 {
+				t.Errorf("%d events", n)
+			}
+			if w, err := capture.Create(name, &capture.Options{Append: true}); (suffix != "") != errors.Is(err, capture.ErrAppendCompressed) {
+				t.Errorf("append: %v", err)
+			} else if err == nil {
+				w.Close()
+			}
+		})
+	}
+}
+
+// Going on in a file whose writer has died costs no more than its last line; a file that others may read, or a link, is refused.
+func TestAppend(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "a.ndjson")
+	if err := os.WriteFile(name, []byte(`{"k":"head","v":1,"id":"A","at":"2026-11-20T12:00:00Z"}`+"\n"+`{"n":1,"t":0.5,"k":"no`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := capture.Create(name, &capture.Options{Append: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range read(t, text, nil) {
+		got = append(got, string(e.Kind)+" "+map[bool]string{true: "A", false: "new"}[e.Capture == "A"])
+	}
+	want := []string{"head A", "gap A", "head new", "eof new", "tail new"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	link := filepath.Join(dir, "link.ndjson")
+	if err := os.Symlink(name, link); err != nil {
+		t.Fatal(err)
+	}
+	public := filepath.Join(dir, "public.ndjson")
+	if err := os.WriteFile(public, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{link, public, dir} {
+		if w, err := capture.Create(name, &capture.Options{Append: true}); !errors.Is(err, capture.ErrNotPrivate) {
+			t.Errorf("%s: %v", name, err)
+			if err == nil {
+				w.Close()
+			}
+		}
+	}
+}
+
+// Text comes in any pieces, and is recorded by line.
+func TestLines(t *testing.T) {
+	text := "one\ntwo\r\n\n" + strings.Repeat("x", 150<<10) + "\nlast"
+	var want []string
+	for size := range 3 {
+		var buf bytes.Buffer
+		w := capture.NewWriter(&buf, &capture.Options{Unredacted: true})
+		lines := w.Lines(capture.Event{Kind: capture.KindStderr, Session: 3})
+		step := []int{1, 7, len(text)}[size]
+		for i := 0; i < len(text); i += step {
+			if _, err := io.WriteString(lines, text[i:min(i+step, len(text))]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lines.Close()
+		w.Close()
+		var got []string
+		for _, e := range read(t, buf.Bytes(), nil) {
+			if e.Kind == capture.KindStderr && e.Session == 3 {
+				got = append(got, string(rune('0'+e.Part))+" "+string(e.Data))
+			}
+		}
+		if want = []string{"0 one", "0 two\r", "0 ", "1 " + strings.Repeat("x", 64<<10), "2 " + strings.Repeat("x", 64<<10), "3 " + strings.Repeat("x", 22<<10), "0 last"}; !cmp.Equal(want, got) {
+			t.Errorf("steps of %d: %d lines: %.200q", step, len(got), got)
+		}
+	}
+}
+
+// A secret that comes in two writes is hidden.
+func TestLinesRedact(t *testing.T) {
+	var buf bytes.Buffer
+	w := capture.NewWriter(&buf, nil)
+	lines := w.Lines(capture.Event{Kind: capture.KindStderr})
+	io.WriteString(lines, "using "+fakeGitHub[:12])
+	io.WriteString(lines, fakeGitHub[12:]+"\n")
+	io.WriteString(lines, strings.Repeat("x", 64<<10-6)+fakeGitHub)
+	lines.Close()
+	w.Close()
+	for _, part := range []string{fakeGitHub[:12], fakeGitHub[12:]} {
+		if strings.Contains(buf.String(), part) {
+			t.Errorf("%q is in the capture", part)
+		}
+	}
+}
