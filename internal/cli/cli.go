@@ -28,7 +28,7 @@ type command struct {
 // commands in the order in which the help lists them.
 var commands = []command{
 	{"demo", "watch a real session cross the pipe, explained line by line", runDemo},
-	{"serve", "run the demo server on standard input and output", runServe},
+	{"serve", "run the demo server on standard input and output, or over HTTP", runServe},
 	{"version", "print the version", runVersion},
 }
 

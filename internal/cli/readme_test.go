@@ -64,7 +64,7 @@ func TestReadmeClient(t *testing.T) {
 
 // TestReadmeAsking compiles the lines that the README shows of asking the client.
 func TestReadmeAsking(t *testing.T) {
-	lines := fencedBlocks(t, readDoc(t, "README.md"), "go")[2]
+	lines := fencedBlocks(t, readDoc(t, "README.md"), "go")[5]
 	buildProgram(t, `package main
 
 import (
@@ -86,5 +86,43 @@ func handler(ctx context.Context) (string, error) {
 }
 
 func main() { handler(context.Background()) }
+`)
+}
+
+// TestReadmeHTTP compiles the lines that the README shows of HTTP.
+func TestReadmeHTTP(t *testing.T) {
+	lines := fencedBlocks(t, readDoc(t, "README.md"), "go")
+	buildProgram(t, `package main
+
+import (
+	"context"
+	"net/http"
+
+	"mcpwire/auth"
+	"mcpwire/client"
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+func serve(ctx context.Context, srv *server.Server) error {
+	`+lines[2]+`
+	return err
+}
+
+func dial(ctx context.Context) (*client.Client, error) {
+	`+lines[3]+`
+	return c, err
+}
+
+func guarded(srv *server.Server) (http.Handler, error) {
+	`+lines[4]+`
+	return h, err
+}
+
+func main() {
+	serve(context.Background(), nil)
+	dial(context.Background())
+	guarded(nil)
+}
 `)
 }

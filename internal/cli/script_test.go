@@ -37,11 +37,14 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits":  cmdExits,
-			"bytes":  cmdBytes,
-			"shown":  cmdShown,
-			"mask":   cmdMask,
-			"narrow": cmdNarrow,
+			"exits":   cmdExits,
+			"serving": cmdServing,
+			"posts":   cmdPosts,
+			"stops":   cmdStops,
+			"bytes":   cmdBytes,
+			"shown":   cmdShown,
+			"mask":    cmdMask,
+			"narrow":  cmdNarrow,
 		},
 	})
 }

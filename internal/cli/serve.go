@@ -20,11 +20,11 @@ import (
 const serveUsage = `
 Usage: mcpwire serve [FLAGS]
 
-Runs the demo server on standard input and output until the input ends. It
-speaks every revision of MCP, with and without handshake, and offers the tools
-echo, word_count, add, slow, fail and crash, the resource demo://about, the
-resource template demo:///squares/{n} and the prompt explain. Messages go to
-stdout, the log to stderr.
+Runs the demo server on standard input and output until the input ends, or over
+HTTP until it is told to stop. It speaks every revision of MCP, with and without
+handshake, and offers the tools echo, word_count, add, slow, fail and crash, the
+resource demo://about, the resource template demo:///squares/{n} and the prompt
+explain. Messages go to stdout, the log to stderr.
 `
 
 const serveFooter = `
@@ -45,6 +45,16 @@ Give the command's whole path if mcpwire is not in the host's PATH.
 By hand:
 
   echo '{"jsonrpc":"2.0","id":1,"method":"ping"}' | mcpwire serve
+
+Over HTTP, for clients that are given http://127.0.0.1:8080/mcp:
+
+  mcpwire serve --http 127.0.0.1:8080
+
+Only this machine can reach that, and no web page. For others, let --token-env
+or --issuer ask who they are, and name the --host that they use:
+
+  mcpwire serve --http 0.0.0.0:8443 --host mcp.example.com --token-env TOKEN \
+      --tls-cert cert.pem --tls-key key.pem
 `
 
 // serveFlags are the flags of serve.
@@ -56,6 +66,7 @@ type serveFlags struct {
 	lenient   bool
 	revisions []mcp.Revision
 	maxFrame  int
+	http      httpFlags
 }
 
 func (f *serveFlags) register(fs *flag.FlagSet) {
@@ -65,7 +76,8 @@ func (f *serveFlags) register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.trace, "trace", false, "log each message as it crosses, in [TRACE] lines; the\n"+flagIndent+"same as --log-level trace")
 	fs.Func("revision", "speak this revision of MCP only, a `DATE` such as mcpwire\n"+flagIndent+"version lists; repeat it for several; the default is all", f.addRevision)
 	fs.BoolVar(&f.lenient, "lenient", false, "take requests before the handshake is complete")
-	fs.Func("max-frame", "largest message to read, in bytes, a `SIZE` such as 65536,\n"+flagIndent+"64K or 16M; a larger one is skipped and answered with an\n"+flagIndent+"error; the default is 64M", f.setMaxFrame)
+	f.http.register(fs)
+	fs.Func("max-frame", "largest message to read, in bytes, a `SIZE` such as 65536,\n"+flagIndent+"64K or 16M; a larger one is skipped and answered with an\n"+flagIndent+"error; the default is 64M, over HTTP 4M", f.setMaxFrame)
 }
 
 func (f *serveFlags) setFraming(s string) error {
@@ -118,12 +130,20 @@ func runServe(ctx context.Context, e *env, args []string) error {
 	if err := fs.parse(args); err != nil {
 		return err
 	}
+	set := make(map[string]bool)
+	fs.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
+	if err := f.http.check(set); err != nil {
+		return err
+	}
 	handler := f.logHandler(e.stderr)
 	defer handler.Close()
 	log := slog.New(handler)
 	srv, err := newDemoServer(&f, log)
 	if err != nil {
 		return err
+	}
+	if f.http.addr != "" {
+		return f.http.serve(ctx, srv, f.maxFrame, log)
 	}
 	cfg := stdio.Config{Framing: f.framing, MaxFrame: f.maxFrame, Logger: log}
 	if out, ok := e.stdout.(*os.File); ok && (e.stdin != os.Stdin || out != os.Stdout) {

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"mcpwire/auth"
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+// httpFlags are the flags of serve that are for HTTP.
+type httpFlags struct {
+	addr, path        string
+	hosts, origins    list
+	tokenEnv          string
+	jwks, issuer      string
+	audience          string
+	scopes            list
+	certFile, keyFile string
+	h2c, sse, ndjson  bool
+	insecure          bool
+}
+
+// A list is a flag that may be given several times.
+type list []string
+
+func (l *list) String() string     { return strings.Join(*l, ",") }
+func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+
+func (f *httpFlags) register(fs *flag.FlagSet) {
+	fs.StringVar(&f.addr, "http", "", "serve Streamable HTTP at an `ADDRESS` such as 127.0.0.1:8080\n"+flagIndent+"instead of standard input and output")
+	fs.StringVar(&f.path, "path", "/mcp", "`PATH` of the endpoint; the default is /mcp")
+	fs.Var(&f.hosts, "host", "`NAME` under which clients reach the server besides\n"+flagIndent+"localhost; repeat it for several")
+	fs.Var(&f.origins, "origin", "`ORIGIN` of web pages that may use the server, such as\n"+flagIndent+"https://app.example.com; repeat it for several")
+	fs.StringVar(&f.tokenEnv, "token-env", "", "let in who has the bearer token that the environment\n"+flagIndent+"variable `NAME` holds")
+	fs.StringVar(&f.issuer, "issuer", "", "let in who has a token of this authorization server, a\n"+flagIndent+"`URL`; it takes --audience too")
+	fs.StringVar(&f.audience, "audience", "", "public `URL` of this endpoint, which tokens must be for")
+	fs.StringVar(&f.jwks, "jwks", "", "`URL` of the authorization server's keys; the default is\n"+flagIndent+"what its metadata says")
+	fs.Var(&f.scopes, "scope", "`SCOPE` that a token must have; repeat it for several")
+	fs.StringVar(&f.certFile, "tls-cert", "", "`FILE` with the certificate, in PEM: serve TLS")
+	fs.StringVar(&f.keyFile, "tls-key", "", "`FILE` with the certificate's key, in PEM")
+	fs.BoolVar(&f.h2c, "h2c", false, "take HTTP/2 without TLS too, from proxies")
+	fs.BoolVar(&f.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse\n"+flagIndent+"and /messages")
+	fs.BoolVar(&f.ndjson, "ndjson", false, "also take bodies of type application/x-ndjson: lines of\n"+flagIndent+"messages, answered by lines")
+	fs.BoolVar(&f.insecure, "insecure", false, "allow an address that other machines reach, without\n"+flagIndent+"asking who they are")
+}
+
+// check complains of flags that do not go together. set holds the names of those that were given.
+func (f *httpFlags) check(set map[string]bool) error {
+	for _, name := range []string{"path", "host", "origin", "token-env", "jwks", "issuer", "audience", "scope", "tls-cert", "tls-key", "h2c", "sse", "ndjson", "insecure"} {
+		if set[name] && f.addr == "" {
+			return usagef("serve: --%s is for HTTP: give --http ADDRESS too", name)
+		}
+	}
+	switch {
+	case f.addr == "":
+		return nil
+	case set["framing"]:
+		return usagef("serve: --framing is for standard input and output, not for --http")
+	case !strings.HasPrefix(f.path, "/"):
+		return usagef("serve: --path %q must begin with /", f.path)
+	case (f.certFile == "") != (f.keyFile == ""):
+		return usagef("serve: --tls-cert and --tls-key go together")
+	case f.issuer != "" && f.tokenEnv != "":
+		return usagef("serve: --token-env and --issuer are two ways to ask who is there: choose one")
+	case (f.issuer == "") != (f.audience == ""):
+		return usagef("serve: --issuer and --audience go together")
+	case f.jwks != "" && f.issuer == "":
+		return usagef("serve: --jwks needs --issuer and --audience")
+	case len(f.scopes) > 0 && f.issuer == "":
+		return usagef("serve: --scope needs --issuer and --audience")
+	}
+	return nil
+}
+
+// guard returns what asks clients for a token; nil if nothing does.
+func (f *httpFlags) guard(log *slog.Logger) (*auth.Guard, error) {
+	switch {
+	case f.tokenEnv != "":
+		token := os.Getenv(f.tokenEnv)
+		if token == "" {
+			return nil, fmt.Errorf("the environment variable %s that --token-env names is empty", f.tokenEnv)
+		}
+		verifier, err := auth.NewStatic(auth.StaticToken{Token: token, Subject: f.tokenEnv})
+		if err != nil {
+			return nil, fmt.Errorf("--token-env: %w", err)
+		}
+		return auth.NewGuard(&auth.GuardOptions{Verifier: verifier, Logger: log})
+	case f.issuer != "":
+		resource, err := auth.CanonicalResource(f.audience)
+		if err != nil {
+			return nil, fmt.Errorf("--audience: %w", err)
+		}
+		verifier, err := auth.NewJWT(&auth.JWTOptions{Issuer: f.issuer, Audiences: []string{resource}, JWKSURL: f.jwks})
+		if err != nil {
+			return nil, err
+		}
+		return auth.NewGuard(&auth.GuardOptions{
+			Resource: resource, Verifier: verifier, AuthorizationServers: []string{f.issuer}, ScopesSupported: f.scopes, RequiredScopes: f.scopes, Logger: log,
+		})
+	}
+	return nil, nil
+}
+
+// publicHosts adds the host of the public URL to those under which the server is reached.
+func (f *httpFlags) publicHosts() []string {
+	hosts := f.hosts
+	if u, err := url.Parse(f.audience); err == nil && u.Host != "" {
+		hosts = append(hosts, u.Host)
+	}
+	return hosts
+}
+
+// serve serves srv over HTTP until ctx ends.
+func (f *httpFlags) serve(ctx context.Context, srv *server.Server, maxBody int, log *slog.Logger) (err error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	guard, err := f.guard(log)
+	if err != nil {
+		return err
+	}
+	defer func() { // of the two options whose values are wrong at the command line
+		if v := recover(); v != nil {
+			err = usagef("serve: --host or --origin: %s", strings.TrimPrefix(fmt.Sprint(v), "streamable.NewHandler: "))
+		}
+	}()
+	h := streamable.NewHandler(srv, &streamable.Options{
+		Hosts: f.publicHosts(), Origins: f.origins, Guard: guard, MaxBody: maxBody, NDJSON: f.ndjson, Logger: log,
+	})
+	mux := http.NewServeMux()
+	mux.Handle(f.path, h)
+	if f.sse {
+		old := h.SSE("/messages")
+		mux.Handle("/sse", old)
+		mux.Handle("/messages", old)
+	}
+	if guard != nil {
+		for _, path := range guard.MetadataPaths() {
+			mux.Handle(path, guard.Metadata())
+		}
+	}
+	scheme := "http"
+	if f.certFile != "" {
+		scheme = "https"
+	}
+	err = streamable.ListenAndServe(ctx, f.addr, mux, &streamable.ServeOptions{
+		AllowRemote: guard != nil || f.insecure,
+		CertFile:    f.certFile, KeyFile: f.keyFile, H2C: f.h2c,
+		OnListen:   func(a net.Addr) { log.Info("listening", "url", scheme+"://"+a.String()+f.path) },
+		OnShutdown: h.Shutdown,
+		Logger:     log,
+	})
+	if errors.Is(err, streamable.ErrRemoteAddress) {
+		return fmt.Errorf("serve: not listening at %s: %w: give --token-env or --issuer, or --insecure", f.addr, streamable.ErrRemoteAddress)
+	}
+	return err
+}
