@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"mcpwire/auth"
+	"mcpwire/client"
+)
+
+// The suite knows clients by this metadata document, which nobody fetches, and sends the user back to an address where nobody listens.
+const (
+	metadataURL = "https://conformance-test.local/client-metadata.json"
+	redirectURI = "http://localhost:3000/callback"
+)
+
+// A login is what a scenario's context may have.
+type login struct {
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+	Issuer       string `json:"issuer"`
+	PrivateKey   string `json:"private_key_pem"`
+	Algorithm    string `json:"signing_algorithm"`
+	WorkloadJWT  string `json:"valid_jwt"`
+
+	IDPClientID      string `json:"idp_client_id"`
+	IDPIDToken       string `json:"idp_id_token"`
+	IDPIssuer        string `json:"idp_issuer"`
+	IDPTokenEndpoint string `json:"idp_token_endpoint"`
+}
+
+// loginOptions make an OAuth client of what the scenario tells.
+type loginOptions func(*login) (*auth.ClientOptions, error)
+
+// loginPart returns what to do in a scenario of authorization: connect and call what there is, with whatever login the scenario is about.
+func loginPart(name string) part {
+	var options loginOptions = userOptions
+	switch name {
+	case "pre-registration":
+		options = preregistered
+	case "client-credentials-basic":
+		options = machineOptions
+	case "client-credentials-jwt":
+		options = keyOptions
+	case "enterprise-managed-authorization", "cross-app-access-complete-flow":
+		options = enterpriseOptions
+	case "wif-jwt-bearer":
+		options = workloadOptions
+	case "dpop", "dpop-nonce":
+		options = boundOptions
+	}
+	return func(ctx context.Context, s *stage) error {
+		var l login
+		if s.text != nil {
+			if err := s.context(&l); err != nil {
+				return err
+			}
+		}
+		opts, err := options(&l)
+		if err != nil {
+			return err
+		}
+		if s.http, err = authorized(s.url, opts); err != nil {
+			return err
+		}
+		return s.with(ctx, func(c *client.Client) error { return callAll(ctx, c) })
+	}
+}
+
+// callAll calls all tools without arguments.
+func callAll(ctx context.Context, c *client.Client) error {
+	list, err := tools(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, tool := range list {
+		if err := call(ctx, c, tool.Name, struct{}{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// authorized returns an HTTP client that logs in when the server asks for it. The suite is on this machine and has no TLS.
+func authorized(server string, opts *auth.ClientOptions) (*http.Client, error) {
+	opts.AllowLoopbackHTTP = true
+	c, err := auth.NewClient(opts)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := c.Transport(server, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: transport}, nil
+}
+
+// userOptions are for a user who agrees to everything.
+func userOptions(*login) (*auth.ClientOptions, error) {
+	return &auth.ClientOptions{
+		Grant:               auth.AuthorizationCode{Redirector: auth.Manual{RedirectURI: redirectURI, Visit: visit}},
+		ClientIDMetadataURL: metadataURL,
+		Registration:        auth.Registration{ClientName: "mcpwire conformance client", RedirectURIs: []string{redirectURI}},
+	}, nil
+}
+
+// visit is the user's browser: it goes to the authorization server, which sends it back at once.
+func visit(ctx context.Context, address string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return "", err
+	}
+	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := browser.Do(req)
+	if err != nil {
+		return "", err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return "", err
+	}
+	back, err := resp.Location()
+	if err != nil {
+		return "", fmt.Errorf("the authorization server answers with status %d: %w", resp.StatusCode, err)
+	}
+	return back.String(), nil
+}
+
+// preregistered is a client that the authorization server knows by its id and secret.
+func preregistered(l *login) (*auth.ClientOptions, error) {
+	opts, err := userOptions(l)
+	if err != nil {
+		return nil, err
+	}
+	opts.ClientIDMetadataURL = ""
+	identify(opts, l)
+	return opts, nil
+}
+
+// identify gives the client the id and the secret of the scenario. Version 0.1 does not tell which issuer they are for.
+func identify(opts *auth.ClientOptions, l *login) {
+	opts.ClientID, opts.ClientSecret, opts.ClientIssuer = l.ClientID, auth.NewSecret(l.ClientSecret), l.Issuer
+	if opts.ClientIssuer == "" {
+		opts.ClientIssuer = auth.FirstIssuer
+	}
+}
+
+// machineOptions are for a client that acts for itself.
+func machineOptions(l *login) (*auth.ClientOptions, error) {
+	opts := &auth.ClientOptions{Grant: auth.ClientCredentials{}}
+	identify(opts, l)
+	return opts, nil
+}
+
+// keyOptions are for one that proves it with a key.
+func keyOptions(l *login) (*auth.ClientOptions, error) {
+	key, err := parseKey(l.PrivateKey)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := machineOptions(l)
+	if err != nil {
+		return nil, err
+	}
+	opts.ClientKey = &auth.ClientKey{Key: key, Algorithm: l.Algorithm}
+	return opts, nil
+}
+
+func parseKey(text string) (crypto.Signer, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return nil, errors.New("private_key_pem is no PEM")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("private_key_pem is a %T, which does not sign", key)
+	}
+	return signer, nil
+}
+
+// enterpriseOptions are for a user whose identity provider decides.
+func enterpriseOptions(l *login) (*auth.ClientOptions, error) {
+	opts := &auth.ClientOptions{Grant: auth.EnterpriseManaged{
+		TokenEndpoint: l.IDPTokenEndpoint,
+		Issuer:        l.IDPIssuer,
+		ClientID:      l.IDPClientID,
+		SubjectToken:  func(context.Context) (auth.Secret, error) { return auth.NewSecret(l.IDPIDToken), nil },
+	}}
+	identify(opts, l)
+	return opts, nil
+}
+
+// workloadOptions are for a workload whose platform vouches for it.
+func workloadOptions(l *login) (*auth.ClientOptions, error) {
+	opts := &auth.ClientOptions{Grant: auth.JWTBearer{
+		Assertion: func(context.Context, auth.AssertionRequest) (auth.Secret, error) {
+			return auth.NewSecret(l.WorkloadJWT), nil
+		},
+	}, ClientIssuer: auth.FirstIssuer}
+	return opts, nil
+}
+
+// boundOptions are for a user whose tokens are bound to a key.
+func boundOptions(l *login) (*auth.ClientOptions, error) {
+	opts, err := userOptions(l)
+	if err != nil {
+		return nil, err
+	}
+	opts.DPoP = auth.DPoPOn
+	return opts, nil
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"mcpwire/client"
+	"mcpwire/streamable"
+)
+
+// patience is less than what the suite has: it would wait for ever for a client that it has given up.
+const patience = 25 * time.Second
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := run(ctx, os.Args[1:], os.Getenv); err != nil {
+		fmt.Fprintln(os.Stderr, "conformance client:", err)
+		os.Exit(1)
+	}
+}
+
+// A stage is what one scenario is played on.
+type stage struct {
+	url  string
+	text json.RawMessage // the scenario's context; nil if it has none
+	http *http.Client    // nil unless there is a login
+
+	carrier client.Carrier // in place of one for url and http; for tests
+}
+
+// A part is what the client does in a scenario.
+type part func(ctx context.Context, s *stage) error
+
+func run(ctx context.Context, args []string, getenv func(string) string) error {
+	scenario := getenv("MCP_CONFORMANCE_SCENARIO")
+	if len(args) == 0 || scenario == "" {
+		return errors.New("the suite gives a URL as the last argument and MCP_CONFORMANCE_SCENARIO")
+	}
+	play := partOf(scenario)
+	if play == nil {
+		return fmt.Errorf("scenario %q is not known", scenario)
+	}
+	s := &stage{url: args[len(args)-1]}
+	if text := getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
+		s.text = json.RawMessage(text)
+	}
+	if err := play(ctx, s); err != nil {
+		return fmt.Errorf("%s: %w", scenario, err)
+	}
+	return nil
+}
+
+// partOf returns what to do in a scenario, or nil.
+func partOf(scenario string) part {
+	switch scenario {
+	case "initialize", "json-schema-ref-no-deref", "request-metadata":
+		return listTools
+	case "tools_call":
+		return addNumbers
+	case "elicitation-sep1034-client-defaults":
+		return callEach("test_client_elicitation_defaults")
+	case "sse-retry":
+		return callEach("test_reconnection")
+	case "sep-2322-client-request-state":
+		return callEach("test_mrtr_echo_state", "test_mrtr_unrelated", "test_mrtr_no_state", "test_mrtr_no_result_type")
+	case "json-schema-2020-12-preservation":
+		return echoSchema
+	case "http-standard-headers":
+		return useEverything
+	case "http-custom-headers":
+		return callAsTold
+	case "http-invalid-tool-headers":
+		return callListed
+	}
+	if name, ok := strings.CutPrefix(scenario, "auth/"); ok {
+		return loginPart(name)
+	}
+	return nil
+}
+
+// dial connects to the scenario's server.
+func (s *stage) dial(ctx context.Context) (*client.Client, error) {
+	carrier := s.carrier
+	if carrier == nil {
+		carrier = streamable.Dial(s.url, &streamable.DialOptions{HTTPClient: s.http})
+	}
+	return client.Dial(ctx, carrier, &client.Options{
+		Name:    "mcpwire-conformance",
+		Version: "1.0.0",
+		Elicit:  acceptDefaults,
+		Tasks:   true,
+	})
+}
+
+// with connects, and closes the connection after play.
+func (s *stage) with(ctx context.Context, play func(*client.Client) error) error {
+	c, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(play(c), c.Close())
+}
+
+// context decodes what the suite tells of the scenario.
+func (s *stage) context(v any) error {
+	if s.text == nil {
+		return errors.New("MCP_CONFORMANCE_CONTEXT is missing")
+	}
+	if err := json.Unmarshal(s.text, v); err != nil {
+		return fmt.Errorf("MCP_CONFORMANCE_CONTEXT: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"mcpwire/client"
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+// The server says where it listens, serves both eras there, and ends when it is told to, though clients are connected.
+func TestServeHTTP(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out, stdout := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := run(ctx, []string{"-http", "localhost:0"}, stdout, io.Discard)
+		stdout.CloseWithError(io.EOF)
+		done <- err
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err, <-done)
+	}
+	url := strings.TrimSpace(line)
+	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+		c, err := client.Dial(t.Context(), streamable.Dial(url, nil), &client.Options{Revisions: []mcp.Revision{r}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		got, err := client.CallTool[string](t.Context(), c, "greet", map[string]string{"name": "World"})
+		if err != nil || got != "Hello, World!" {
+			t.Errorf("%v: got %q, %v", r, got, err)
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("the server ended with %v", err)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	for _, address := range []string{"localhost", "localhost:x", "127.0.0.1:1:1"} {
+		if err := run(t.Context(), []string{"-http", address}, io.Discard, io.Discard); err == nil {
+			t.Errorf("-http %s is taken", address)
+		}
+	}
+}
