@@ -22,18 +22,26 @@ func revisionsOf(names ...string) (all []mcp.Revision) {
 	return all
 }
 
+// The requests by which a client finds out what a server speaks.
+const (
+	probed    = "server/discover"
+	handshake = "initialize"
+)
+
+// An agreement is what comes of a client and a server.
+type agreement struct {
+	name    string
+	peer    *peer
+	speaks  []string // the server; nothing is all that it can
+	wants   []string // our client, likewise
+	want    string   // nothing if there is no agreement
+	methods []string // the requests by which they come to it
+}
+
 // TestAgreement lets our client find out what servers speak: by
 // server/discover, or, where that fails, by the handshake in the same process.
 func TestAgreement(t *testing.T) {
-	const probed, handshake = "server/discover", "initialize"
-	for _, tt := range []struct {
-		name    string
-		peer    *peer
-		speaks  []string // the server; nothing is all that it can
-		wants   []string // our client, likewise
-		want    string   // nothing if there is no agreement
-		methods []string // the requests by which they come to it
-	}{
+	for _, tt := range []agreement{
 		{"ours", ours, nil, nil, modern, []string{probed}},
 		{"ours, legacy server", ours, legacyRevisions, nil, latestLegacy, []string{probed, handshake}},
 		{"ours, old server", ours, []string{"2024-11-05"}, nil, "2024-11-05", []string{probed, handshake}},
@@ -53,31 +61,34 @@ func TestAgreement(t *testing.T) {
 		{"TypeScript 2, modern server", typeScript2Peer, []string{modern}, nil, modern, []string{probed}},
 		{"TypeScript 2, modern server, legacy client", typeScript2Peer, []string{modern}, legacyRevisions, "", []string{handshake}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := tt.peer.launch(t, tt.speaks...)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			c, err := client.Dial(ctx, s.carrier(), &client.Options{Revisions: revisionsOf(tt.wants...)})
-			var got string
-			if incompatible := (*client.IncompatibleError)(nil); err == nil {
-				got = c.Revision().String()
-			} else if !errors.As(err, &incompatible) {
-				t.Fatalf("dial: %v", err)
-			}
-			if got != tt.want {
-				t.Errorf("revision: got %q, want %q (%v)", got, tt.want, err)
-			}
-			if err == nil {
-				again(ctx, t, tt.peer, tt.speaks, c.Verdict())
-				c.Close()
-			}
-			s.checkGone()
-			s.audit(1)
-			if diff := cmp.Diff(tt.methods, s.requests()); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(tt.name, tt.run)
+	}
+}
+
+// run dials, twice.
+func (tt agreement) run(t *testing.T) {
+	t.Parallel()
+	s := tt.peer.launch(t, tt.speaks...)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c, err := client.Dial(ctx, s.carrier(), &client.Options{Revisions: revisionsOf(tt.wants...)})
+	var got string
+	if incompatible := (*client.IncompatibleError)(nil); err == nil {
+		got = c.Revision().String()
+	} else if !errors.As(err, &incompatible) {
+		t.Fatalf("dial: %v", err)
+	}
+	if got != tt.want {
+		t.Errorf("revision: got %q, want %q (%v)", got, tt.want, err)
+	}
+	if err == nil {
+		again(ctx, t, tt.peer, tt.speaks, c.Verdict())
+		c.Close()
+	}
+	s.checkGone()
+	s.audit(1, tt.peer.mayDeviate(s, tt.want)...)
+	if diff := cmp.Diff(tt.methods, s.requests()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
@@ -103,17 +114,36 @@ func again(ctx context.Context, t *testing.T, p *peer, speaks []string, verdict 
 	}
 	c.Close()
 	want := []string{"initialize", "tools/call"}
-	if verdict.Revision.Modern() {
+	switch {
+	case verdict.Revision.Modern():
 		want = []string{"tools/call"}
+	case s.web != nil && s.web.path == oldPath:
+		want = []string{"initialize", "initialize", "tools/call"} // which transport it is has to be found out again
 	}
 	if diff := cmp.Diff(want, s.requests()); diff != "" {
 		t.Errorf("requests with a verdict (-want +got):\n%s", diff)
 	}
-	s.audit(1)
+	s.audit(1, p.mayDeviate(s, verdict.Revision.String())...)
+}
+
+// mayDeviate are the deviations of a peer over HTTP. A short session shows only
+// some of them.
+func (p *peer) mayDeviate(s *witnessed, revision string) []deviation {
+	if s.web == nil || p.deviations == nil {
+		return nil
+	}
+	known := p.deviations(revision)
+	for i := range known {
+		known[i].racy = true
+	}
+	return known
 }
 
 // requests are the methods that one host of s asked for, in order.
 func (s *witnessed) requests() (methods []string) {
+	if s.web != nil {
+		return s.web.requests()
+	}
 	for _, events := range s.transcripts() {
 		for _, e := range events {
 			if e.Kind != toServer {
@@ -133,11 +163,7 @@ func TestUndeclared(t *testing.T) {
 	const careless = "capabilities are left for servers to look at"
 	asks := deviation{rule: serverRequest, has: "has not declared", why: careless}
 	coded := deviation{rule: serverAnswer, has: `"code":0`, why: "errors of handlers that are none of JSON-RPC get the code 0"}
-	for _, tt := range []struct {
-		peer     *peer
-		revision string
-		known    []deviation
-	}{
+	for _, tt := range []undeclared{
 		{ours, latestLegacy, nil},
 		{ours, modern, nil},
 		{goSDKPeer, latestLegacy, []deviation{asks, coded}},
@@ -148,34 +174,43 @@ func TestUndeclared(t *testing.T) {
 		{typeScript2Peer, latestLegacy, nil},
 		{typeScript2Peer, modern, nil},
 	} {
-		t.Run(tt.peer.name+" "+tt.revision, func(t *testing.T) {
-			t.Parallel()
-			s := tt.peer.launch(t)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			c, err := client.Dial(ctx, s.carrier(), &client.Options{Revisions: revisionsOf(tt.revision)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			for _, tool := range []string{"ask", "visit", "sample", "roots"} {
-				_, err := client.CallTool[string](ctx, c, tool, nil)
-				refusal, failure, broken := (*jsonrpc.Error)(nil), (*client.ToolError)(nil), (*client.ProtocolError)(nil)
-				switch {
-				case tt.revision != modern:
-					if !errors.As(err, &refusal) && !errors.As(err, &failure) {
-						t.Errorf("%s: got %v", tool, err)
-					}
-				case len(tt.known) > 0:
-					if !errors.As(err, &broken) {
-						t.Errorf("%s: got %v, want that the server broke the protocol", tool, err)
-					}
-				case !errors.As(err, &refusal) || refusal.Code != -32021:
-					t.Errorf("%s: got %v, want code -32021", tool, err)
-				}
-			}
-			c.Close()
-			s.audit(1, tt.known...)
-		})
+		t.Run(tt.peer.name+" "+tt.revision, tt.run)
 	}
+}
+
+// undeclared is a server that asks what the client has not declared.
+type undeclared struct {
+	peer     *peer
+	revision string
+	known    []deviation
+}
+
+func (tt undeclared) run(t *testing.T) {
+	t.Parallel()
+	s := tt.peer.launch(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c, err := client.Dial(ctx, s.carrier(), &client.Options{Revisions: revisionsOf(tt.revision)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, tool := range []string{"ask", "visit", "sample", "roots"} {
+		_, err := client.CallTool[string](ctx, c, tool, nil)
+		refusal, failure, broken := (*jsonrpc.Error)(nil), (*client.ToolError)(nil), (*client.ProtocolError)(nil)
+		switch {
+		case tt.revision != modern:
+			if !errors.As(err, &refusal) && !errors.As(err, &failure) {
+				t.Errorf("%s: got %v", tool, err)
+			}
+		case len(tt.known) > 0:
+			if !errors.As(err, &broken) {
+				t.Errorf("%s: got %v, want that the server broke the protocol", tool, err)
+			}
+		case !errors.As(err, &refusal) || refusal.Code != -32021:
+			t.Errorf("%s: got %v, want code -32021", tool, err)
+		}
+	}
+	c.Close()
+	s.audit(1, tt.known...)
 }

@@ -58,30 +58,52 @@ type deviation struct {
 // each transcript by itself. It is called when the host is done.
 func (s *witnessed) audit(processes int, known ...deviation) {
 	s.t.Helper()
+	if s.web != nil {
+		s.auditWeb(processes, known)
+		return
+	}
 	all := s.transcripts()
 	if len(all) != processes {
 		s.t.Errorf("audit: the host started %d servers, want %d", len(all), processes)
 	}
-	seen := make([]bool, len(known))
+	excused := excuses{known: known, seen: make([]bool, len(known))}
 	for i, events := range all {
-		failures := map[rule]int{}
-		for _, v := range auditTranscript(s.t, events, s.crashes) {
-			match := slices.IndexFunc(known, func(d deviation) bool { return d.rule == v.rule && strings.Contains(v.text, d.has) })
-			if match >= 0 {
-				seen[match] = true
-				continue
-			}
-			if failures[v.rule]++; failures[v.rule] <= 3 { // the first ones tell enough
-				s.t.Errorf("audit of process %d: %s: %.2000s", i+1, v.rule, v.text)
-			}
-		}
-		if len(failures) > 0 {
+		if excused.report(s.t, fmt.Sprintf("process %d", i+1), auditTranscript(s.t, events, s.crashes)) {
 			logTranscript(s.t, events)
 		}
 	}
-	for i, d := range known {
-		if !seen[i] && !d.racy {
-			s.t.Errorf("audit: a deviation was not seen, it can be struck off: %s (%q): %s", d.rule, d.has, d.why)
+	excused.checkSeen(s.t)
+}
+
+// excuses are deviations that are known, and which of them were seen.
+type excuses struct {
+	known []deviation
+	seen  []bool
+}
+
+// report reports violations that are not excused, and whether there are any.
+func (e *excuses) report(t *testing.T, of string, found []violation) bool {
+	t.Helper()
+	failures := map[rule]int{}
+	for _, v := range found {
+		match := slices.IndexFunc(e.known, func(d deviation) bool { return d.rule == v.rule && strings.Contains(v.text, d.has) })
+		if match >= 0 {
+			e.seen[match] = true
+			continue
+		}
+		if failures[v.rule]++; failures[v.rule] <= 3 { // the first ones tell enough
+			t.Errorf("audit of %s: %s: %.2000s", of, v.rule, v.text)
+		}
+	}
+	return len(failures) > 0
+}
+
+// checkSeen reports deviations that are known and did not happen.
+func (e *excuses) checkSeen(t *testing.T) {
+	t.Helper()
+	for i, d := range e.known {
+		if !e.seen[i] && !d.racy {
+			t.Errorf("audit: a deviation was not seen, it can be struck off: %s (%q): %s", d.rule, d.has, d.why)
 		}
 	}
 }
@@ -129,6 +151,7 @@ type params struct {
 type result struct {
 	ResultType   string                     `json:"resultType"`
 	Revision     string                     `json:"protocolVersion"`
+	Supported    []string                   `json:"supportedVersions"`
 	Capabilities map[string]json.RawMessage `json:"capabilities"`
 	TTL          *float64                   `json:"ttlMs"`
 	CacheScope   string                     `json:"cacheScope"`
@@ -172,6 +195,7 @@ type pending struct {
 	*message
 	modern    bool
 	cancelled bool
+	abandoned bool // the client went away without a word
 	progress  float64
 	acked     *filter // of subscriptions/listen
 }
@@ -180,6 +204,7 @@ type pending struct {
 type auditor struct {
 	found []violation
 
+	lossy        bool   // requests travel each by itself, and may be given up on the way
 	revision     string // that the handshake agreed on
 	greeted      bool   // initialize was sent
 	initialized  bool   // its notification was
@@ -198,6 +223,14 @@ type auditor struct {
 	cancelled    map[string]bool              // the server's requests that it gave up
 }
 
+func newAuditor() *auditor {
+	return &auditor{
+		subscribed: map[string]bool{}, used: map[string]bool{}, asked: map[string]bool{},
+		open: map[string]*pending{}, openToClient: map[string]*pending{}, listens: map[string]*pending{},
+		rounds: map[string]map[string]result{}, taskTokens: map[string]float64{}, cancelled: map[string]bool{},
+	}
+}
+
 func (a *auditor) violated(r rule, format string, args ...any) {
 	a.found = append(a.found, violation{r, fmt.Sprintf(format, args...)})
 }
@@ -206,11 +239,7 @@ func (a *auditor) violated(r rule, format string, args ...any) {
 // set, the process may have ended with the exit status of the tool crash.
 func auditTranscript(t *testing.T, events []event, mayCrash bool) []violation {
 	t.Helper()
-	a := &auditor{
-		subscribed: map[string]bool{}, used: map[string]bool{}, asked: map[string]bool{},
-		open: map[string]*pending{}, openToClient: map[string]*pending{}, listens: map[string]*pending{},
-		rounds: map[string]map[string]result{}, taskTokens: map[string]float64{}, cancelled: map[string]bool{},
-	}
+	a := newAuditor()
 	schemas := openSchemas(t)
 	var last event
 	asked, broken := false, false // to end, one way or the other; or the transcript ends early
@@ -240,17 +269,24 @@ func auditTranscript(t *testing.T, events []event, mayCrash bool) []violation {
 	case last.Kind != exited || last.Code != 0 || !asked:
 		a.violated(serverExit, "the server did not exit with status 0 after its input ended; last event: %+v", last)
 	}
+	if !broken {
+		a.finish()
+	}
+	return a.found
+}
+
+// finish checks that nothing was left unanswered.
+func (a *auditor) finish() {
 	for id, p := range a.open {
-		if !p.cancelled && !broken && p.Method != "subscriptions/listen" {
+		if !p.cancelled && !p.abandoned && p.Method != "subscriptions/listen" {
 			a.violated(serverAnswer, "%s with id %s was never answered", p.Method, id)
 		}
 	}
 	for id, p := range a.openToClient {
-		if !p.cancelled && !broken && !a.cancelled[id] {
+		if !p.cancelled && !a.cancelled[id] {
 			a.violated(clientAnswer, "%s with id %s was never answered", p.Method, id)
 		}
 	}
-	return a.found
 }
 
 // line takes one line, or the members of a batch, which one revision had.

@@ -159,7 +159,7 @@ func (a *auditor) clientNotified(m *message) {
 		id := string(m.params.RequestID)
 		p := a.open[id]
 		// It may have crossed the answer, but must have been a request.
-		if p == nil && !a.used[id] || p != nil && p.Method == "initialize" {
+		if p == nil && !a.used[id] && !a.lossy || p != nil && p.Method == "initialize" {
 			a.violated(clientCancel, "%s", m.raw)
 		}
 		if p != nil {

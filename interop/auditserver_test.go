@@ -92,7 +92,8 @@ func (a *auditor) resulted(p *pending, m *message) {
 	case p.Method == "initialize":
 		a.revision, a.serverCaps = r.Revision, r.Capabilities
 	case p.Method == "server/discover":
-		a.discovered, a.serverCaps = true, r.Capabilities
+		// It may answer that it speaks legacy revisions only.
+		a.discovered, a.serverCaps = slices.Contains(r.Supported, modern), r.Capabilities
 	case p.modern:
 		a.discovered = true
 	case p.Method == "logging/setLevel":

@@ -1,11 +1,12 @@
 // Package interop holds no code of its own: its tests let peers that were
-// written elsewhere talk to mcpwire over real pipes, clients to our servers and
-// servers to our client. It is a module of its own so that the SDKs it compares
-// with stay out of mcpwire's go.mod.
+// written elsewhere talk to mcpwire over real pipes and over HTTP, clients to
+// our servers and servers to our client. It is a module of its own so that the
+// SDKs it compares with stay out of mcpwire's go.mod.
 //
 // Every client starts its server through a witness, a re-execution of the test
 // binary that passes bytes on unchanged and writes down both directions, the
 // signals and the exit code. A test therefore asserts on two things: what the
-// client saw, and what crossed the pipe. Servers written in Go are
-// re-executions of the test binary as well.
+// client saw, and what crossed the pipe. Over HTTP, the witness is a reverse proxy
+// in the test's own process. Servers written in Go are re-executions of the test
+// binary as well.
 package interop

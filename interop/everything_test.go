@@ -27,6 +27,18 @@ type everything struct {
 }
 
 func everythingMain(revisions []string) int {
+	e, err := newEverything(revisions)
+	if err == nil {
+		err = stdio.Serve(context.Background(), e)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func newEverything(revisions []string) (*everything, error) {
 	opts := &server.Options{
 		Title:        "Everything",
 		Instructions: instructions,
@@ -36,8 +48,7 @@ func everythingMain(revisions []string) int {
 	for _, name := range revisions {
 		r, ok := mcp.ParseRevision(name)
 		if !ok {
-			fmt.Fprintln(os.Stderr, "no such revision:", name)
-			return 2
+			return nil, fmt.Errorf("no such revision: %s", name)
 		}
 		opts.Revisions = append(opts.Revisions, r)
 	}
@@ -48,11 +59,7 @@ func everythingMain(revisions []string) int {
 	e.addTasks()
 	e.addResources()
 	e.addPrompts()
-	if err := errors.Join(append(e.errs, stdio.Serve(context.Background(), e))...); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	return e, errors.Join(e.errs...)
 }
 
 func (e *everything) check(err error) { e.errs = append(e.errs, err) }

@@ -34,13 +34,23 @@ func connectGoSDK(ctx context.Context, t *testing.T, s *witnessed, revision stri
 			}
 		},
 	})
-	transport := &mcp.CommandTransport{Command: s.cmd(), TerminateDuration: 20 * time.Second}
-	session, err := client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	session, err := client.Connect(ctx, goSDKTransport(s), &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
 	h.session = session
 	return h
+}
+
+// goSDKTransport leads the SDK to s, or has it started.
+func goSDKTransport(s *witnessed) mcp.Transport {
+	switch {
+	case s.web == nil:
+		return &mcp.CommandTransport{Command: s.cmd(), TerminateDuration: 20 * time.Second}
+	case s.web.path == oldPath:
+		return &mcp.SSEClientTransport{Endpoint: s.web.url()}
+	}
+	return &mcp.StreamableClientTransport{Endpoint: s.web.url()}
 }
 
 func (h *goSDK) revision() string { return h.session.InitializeResult().ProtocolVersion }

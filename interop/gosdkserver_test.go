@@ -31,6 +31,14 @@ type goSDKServer struct {
 }
 
 func goSDKMain(revisions []string) int {
+	if err := newGoSDKServer(revisions).Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+		log.Print(err)
+		return 1
+	}
+	return 0
+}
+
+func newGoSDKServer(revisions []string) *goSDKServer {
 	accept := func(context.Context, *mcp.SubscribeRequest) error { return nil }
 	opts := &mcp.ServerOptions{
 		Instructions:              instructions,
@@ -45,11 +53,7 @@ func goSDKMain(revisions []string) int {
 	s.addQuestions()
 	s.addChanges()
 	s.addContent()
-	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
-		log.Print(err)
-		return 1
-	}
-	return 0
+	return s
 }
 
 // goSDKText makes a tool of a function that returns a text.

@@ -89,7 +89,7 @@ func expected(revision string, able can) visit {
 		v.Questions = append(v.Questions, "sample user up to 50: "+sampleText)
 	}
 	if able.Roots {
-		v.Answers["roots"] = "file:///work/a Project A, file:///work/b"
+		v.Answers["roots"] = "file:///projects/a Project A, file:///projects/b"
 	}
 	if able.Log {
 		v.Log = []string{"info surface notice", "error surface trouble"}

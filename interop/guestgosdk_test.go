@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -45,7 +44,7 @@ func newGoSDKGuest(ctx context.Context, t *testing.T, s *witnessed, revision str
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, options)
 	//lint:ignore SA1019 roots are deprecated and there
-	client.AddRoots(&mcp.Root{URI: "file:///work/a", Name: "Project A"}, &mcp.Root{URI: "file:///work/b"})
+	client.AddRoots(&mcp.Root{URI: "file:///projects/a", Name: "Project A"}, &mcp.Root{URI: "file:///projects/b"})
 	client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 			if method == "notifications/subscriptions/acknowledged" {
@@ -54,9 +53,8 @@ func newGoSDKGuest(ctx context.Context, t *testing.T, s *witnessed, revision str
 			return next(ctx, method, r)
 		}
 	})
-	transport := &mcp.CommandTransport{Command: s.cmd(), TerminateDuration: 20 * time.Second}
 	var err error
-	if g.ClientSession, err = client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: revision}); err != nil {
+	if g.ClientSession, err = client.Connect(ctx, goSDKTransport(s), &mcp.ClientSessionOptions{ProtocolVersion: revision}); err != nil {
 		t.Fatalf("connect: %v", err)
 	}
 	return g

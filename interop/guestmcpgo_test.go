@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -26,11 +25,8 @@ type mcpGoGuest struct {
 func newMCPGoGuest(ctx context.Context, t *testing.T, s *witnessed, revision string) *mcpGoGuest {
 	t.Helper()
 	g := &mcpGoGuest{told: newNotes()}
-	name, args := s.command()
-	factory := func(context.Context, string, []string, []string) (*exec.Cmd, error) { return s.cmd(), nil }
-	stdio := transport.NewStdioWithOptions(name, nil, args, transport.WithCommandFunc(factory))
 	capabilities := mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}}
-	g.client = client.NewClient(stdio, client.WithProtocolVersion(revision), client.WithClientCapabilities(capabilities),
+	g.client = client.NewClient(mcpGoTransport(t, s, revision), client.WithProtocolVersion(revision), client.WithClientCapabilities(capabilities),
 		client.WithElicitationHandler(g), client.WithSamplingHandler(g), client.WithRootsHandler(g))
 	g.client.OnNotification(g.notified)
 	if err := g.client.Start(ctx); err != nil {
@@ -86,7 +82,7 @@ func (g *mcpGoGuest) CreateMessage(_ context.Context, r mcp.CreateMessageRequest
 }
 
 func (g *mcpGoGuest) ListRoots(context.Context, mcp.ListRootsRequest) (*mcp.ListRootsResult, error) {
-	return &mcp.ListRootsResult{Roots: []mcp.Root{{URI: "file:///work/a", Name: "Project A"}, {URI: "file:///work/b"}}}, nil
+	return &mcp.ListRootsResult{Roots: []mcp.Root{{URI: "file:///projects/a", Name: "Project A"}, {URI: "file:///projects/b"}}}, nil
 }
 
 func (g *mcpGoGuest) revision() string { return g.started.ProtocolVersion }

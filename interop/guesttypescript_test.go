@@ -13,11 +13,11 @@ import (
 func sendGuest(t *testing.T, s *witnessed, script string, mode any, able can) visit {
 	t.Helper()
 	node := node(t, 20)
-	command, args := s.command()
+	to := s.address()
 	words := map[string]string{
 		"greetingURI": greetingURI, "itemURI": itemURI, "logoURI": logoURI, "missingItem": missingItem, "askedURI": askedURI, "itemTemplate": itemTemplate,
 	}
-	text, err := json.Marshal(map[string]any{"command": command, "args": args, "mode": mode, "able": able, "words": words})
+	text, err := json.Marshal(map[string]any{"command": to.Command, "args": to.Args, "url": to.URL, "old": to.Old, "mode": mode, "able": able, "words": words})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,15 @@ const inspectorToolError = 5
 func inspect(t *testing.T, s *witnessed, era string, args ...string) (status int, out []byte) {
 	t.Helper()
 	node := node(t, 22)
-	command, serverArgs := s.command()
-	entry := map[string]any{"mcpServers": map[string]any{"mcpwire": map[string]any{"command": command, "args": serverArgs}}}
-	text, err := json.Marshal(entry)
+	to := s.address()
+	entry := map[string]any{"command": to.Command, "args": to.Args}
+	switch {
+	case to.Old:
+		entry = map[string]any{"type": "sse", "url": to.URL}
+	case to.URL != "":
+		entry = map[string]any{"type": "streamable-http", "url": to.URL}
+	}
+	text, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"mcpwire": entry}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,14 @@ var serverCommand []string
 
 // programs are what the test binary can be instead, by its first argument.
 var programs = map[string]func(args []string) int{
-	witnessVerb:    witness,
-	everythingVerb: everythingMain,
-	goSDKVerb:      goSDKMain,
-	mcpGoVerb:      mcpGoMain,
+	witnessVerb:       witness,
+	keeperVerb:        keeper,
+	everythingVerb:    everythingMain,
+	everythingWebVerb: everythingWebMain,
+	goSDKVerb:         goSDKMain,
+	goSDKWebVerb:      goSDKWebMain,
+	mcpGoVerb:         mcpGoMain,
+	mcpGoWebVerb:      mcpGoWebMain,
 }
 
 func TestMain(m *testing.M) {
@@ -65,6 +69,7 @@ type witnessed struct {
 	args    []string
 	log     serverLog
 	crashes bool // a process may end with crashStatus
+	web     *web // of a server that is reached over HTTP; nil of others
 }
 
 // serverLog keeps what servers write to standard error for failed tests.
@@ -105,15 +110,20 @@ func newProgram(t *testing.T, verb string, args ...string) *witnessed {
 func newCommand(t *testing.T, command ...string) *witnessed {
 	t.Helper()
 	s := &witnessed{t: t, dir: t.TempDir()}
-	t.Cleanup(func() {
-		s.log.mu.Lock()
-		defer s.log.mu.Unlock()
-		if t.Failed() && len(s.log.text) > 0 {
-			t.Logf("on standard error:\n%s", s.log.text)
-		}
-	})
+	s.showLog()
 	s.args = append([]string{witnessVerb, s.dir, "--"}, command...)
 	return s
+}
+
+// showLog shows what the servers wrote to standard error if the test fails.
+func (s *witnessed) showLog() {
+	s.t.Cleanup(func() {
+		s.log.mu.Lock()
+		defer s.log.mu.Unlock()
+		if s.t.Failed() && len(s.log.text) > 0 {
+			s.t.Logf("on standard error:\n%s", s.log.text)
+		}
+	})
 }
 
 // command is the program to start and its arguments.

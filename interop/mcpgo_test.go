@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os/exec"
 	"slices"
 	"sync"
@@ -25,14 +26,11 @@ type mcpGo struct {
 // connectMCPGo starts s. An empty revision leaves the choice to the SDK.
 func connectMCPGo(ctx context.Context, t *testing.T, s *witnessed, revision string) *mcpGo {
 	t.Helper()
-	name, args := s.command()
-	factory := func(context.Context, string, []string, []string) (*exec.Cmd, error) { return s.cmd(), nil }
-	stdio := transport.NewStdioWithOptions(name, nil, args, transport.WithCommandFunc(factory))
 	var options []client.ClientOption
 	if revision != "" {
 		options = append(options, client.WithProtocolVersion(revision))
 	}
-	h := &mcpGo{client: client.NewClient(stdio, options...), progress: map[string]func(float64){}}
+	h := &mcpGo{client: client.NewClient(mcpGoTransport(t, s, revision), options...), progress: map[string]func(float64){}}
 	h.client.OnNotification(h.notified)
 	if err := h.client.Start(ctx); err != nil {
 		t.Fatalf("start: %v", err)
@@ -45,6 +43,34 @@ func connectMCPGo(ctx context.Context, t *testing.T, s *witnessed, revision stri
 		t.Fatalf("initialize: %v", err)
 	}
 	return h
+}
+
+// mcpGoTransport leads the SDK to s, or has it started. It offers the stream of
+// its own that the legacy era has only if the era is settled.
+func mcpGoTransport(t *testing.T, s *witnessed, revision string) transport.Interface {
+	t.Helper()
+	if s.web == nil {
+		name, args := s.command()
+		factory := func(context.Context, string, []string, []string) (*exec.Cmd, error) { return s.cmd(), nil }
+		return transport.NewStdioWithOptions(name, nil, args, transport.WithCommandFunc(factory))
+	}
+	if s.web.path == oldPath {
+		sse, err := transport.NewSSE(s.web.url())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sse
+	}
+	options := []transport.StreamableHTTPCOption{transport.WithHTTPLogger(slog.New(slog.DiscardHandler))}
+	if revision != "" && revision != modern {
+		//lint:ignore SA1019 the legacy era has it
+		options = append(options, transport.WithContinuousListening())
+	}
+	web, err := transport.NewStreamableHTTP(s.web.url(), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return web
 }
 
 func (h *mcpGo) notified(n mcp.JSONRPCNotification) {

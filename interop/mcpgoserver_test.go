@@ -32,6 +32,14 @@ type mcpGoServer struct {
 }
 
 func mcpGoMain([]string) int {
+	if err := mcpgo.ServeStdio(newMCPGoServer().MCPServer); err != nil {
+		log.Print(err)
+		return 1
+	}
+	return 0
+}
+
+func newMCPGoServer() *mcpGoServer {
 	s := &mcpGoServer{cancelled: make(chan struct{}, 16), watched: map[string]bool{}}
 	hooks := &mcpgo.Hooks{}
 	hooks.AddBeforeSubscribe(func(_ context.Context, _ any, r *mcp.SubscribeRequest) { s.watch(r.Params.URI, true) })
@@ -49,11 +57,7 @@ func mcpGoMain([]string) int {
 	s.addTasks()
 	s.addResources()
 	s.addPrompts()
-	if err := mcpgo.ServeStdio(s.MCPServer); err != nil {
-		log.Print(err)
-		return 1
-	}
-	return 0
+	return s
 }
 
 func (s *mcpGoServer) watch(uri string, on bool) {

@@ -139,7 +139,9 @@ var callStops = []stop{
 			// What comes behind the response cannot be told any more.
 			want = want[:min(len(steps), 3)]
 		}
-		t.equal("progress", want, steps)
+		if !t.quirk("any progress") {
+			t.equal("progress", want, steps)
+		}
 	}},
 	{"log", "", visitLog},
 	{"cancel", "", func(t *tour) {
@@ -181,6 +183,9 @@ func visitLog(t *tour) {
 			t.Fatal(err)
 		}
 		t.equal("log", "logged", t.text("log", nil))
+		if t.quirk("lost log") {
+			return
+		}
 		t.eventually("the log", func() bool {
 			t.mu.Lock()
 			defer t.mu.Unlock()
@@ -198,7 +203,9 @@ func visitLog(t *tour) {
 	if t.quirk("late log") {
 		want = want[:min(len(got), len(want))]
 	}
-	t.equal("log messages", want, got)
+	if !t.quirk("lost log") {
+		t.equal("log messages", want, got)
+	}
 	// A call that asks for none gets none: the audit would see it.
 	t.equal("log", "logged", t.text("log", nil))
 }

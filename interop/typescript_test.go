@@ -53,19 +53,33 @@ func node(t *testing.T, major int) string {
 
 // job is what a script in ts is told.
 type job struct {
-	Command string   `json:"command"`
-	Args    []string `json:"args"`
-	Mode    any      `json:"mode,omitempty"` // of version negotiation
-	Ping    bool     `json:"ping"`
-	Steps   []step   `json:"steps"`
+	address
+	Mode  any    `json:"mode,omitempty"` // of version negotiation
+	Ping  bool   `json:"ping"`
+	Steps []step `json:"steps"`
+}
+
+// An address is where a script finds the server: a command, or a URL.
+type address struct {
+	Command string   `json:"command,omitempty"`
+	Args    []string `json:"args,omitempty"`
+	URL     string   `json:"url,omitempty"`
+	Old     bool     `json:"old,omitempty"` // it is that of HTTP+SSE
+}
+
+func (s *witnessed) address() address {
+	if s.web != nil {
+		return address{URL: s.web.url(), Old: s.web.path == oldPath}
+	}
+	command, args := s.command()
+	return address{Command: command, Args: args}
 }
 
 // runScript lets a script in ts walk through the session and returns its report.
 func runScript(t *testing.T, s *witnessed, script string, mode any, ping bool) report {
 	t.Helper()
 	node := node(t, 20)
-	command, args := s.command()
-	text, err := json.Marshal(job{Command: command, Args: args, Mode: mode, Ping: ping, Steps: session})
+	text, err := json.Marshal(job{address: s.address(), Mode: mode, Ping: ping, Steps: session})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,5 @@
-// Command client is mcpwire's entry in benchmarks of clients.
+// Command client is mcpwire's entry in benchmarks of clients, over stdio and
+// over HTTP.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"mcpwire/client"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
+	"mcpwire/streamable"
 )
 
 type args struct {
@@ -32,9 +34,7 @@ func run(ctx context.Context) error {
 	if err := revision.UnmarshalText([]byte(f.Revision())); err != nil {
 		return err
 	}
-	cmd := stdio.Command(f.Server[0], f.Server[1:]...)
-	cmd.Stderr = os.Stderr
-	c, err := client.Dial(ctx, cmd, &client.Options{Name: "bench", Version: "1.0.0", Revisions: []mcp.Revision{revision}})
+	c, err := client.Dial(ctx, carrier(f), &client.Options{Name: "bench", Version: "1.0.0", Revisions: []mcp.Revision{revision}})
 	if err != nil {
 		return err
 	}
@@ -42,4 +42,13 @@ func run(ctx context.Context) error {
 	return loop.Run(c.Revision().String(), func(ctx context.Context, text string) (string, error) {
 		return client.CallTool[string](ctx, c, "echo", args{text})
 	})
+}
+
+func carrier(f loop.Flags) client.Carrier {
+	if f.URL != "" {
+		return streamable.Dial(f.URL, nil)
+	}
+	cmd := stdio.Command(f.Server[0], f.Server[1:]...)
+	cmd.Stderr = os.Stderr
+	return cmd
 }

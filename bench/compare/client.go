@@ -9,17 +9,86 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	"mcpwire/bench/loop"
 )
 
-// clientPeers are programs that call with a library, as package loop says.
-var clientPeers = []peer{
+// clients are programs that call with a library, as package loop says, the limit
+// first.
+var clients = []peer{
+	{name: "rawclient", pkg: "./peers/rawclient"},
 	{name: ours, pkg: "./client"},
 	{name: "go-sdk", pkg: "./peers/gosdkclient"},
 	{name: "mcp-go", pkg: "./peers/mcpgoclient"},
+}
+
+// measureClients loads the server that costs least with each client, on stdio
+// and over HTTP.
+func measureClients(r *run) ([]table, error) {
+	peers, err := r.build(clients)
+	if err != nil {
+		return nil, err
+	}
+	pipe, err := r.compile("./rawpipe")
+	if err != nil {
+		return nil, err
+	}
+	web, err := r.compile("./peers/rawhttp")
+	if err != nil {
+		return nil, err
+	}
+	var tables []table
+	for _, carrier := range []string{"stdio", "HTTP"} {
+		for _, e := range eras {
+			for _, window := range []int{1, 64} {
+				c := comparison{title: fmt.Sprintf("clients on %s, %s era, %d in flight", carrier, e.name, window), time: "p50", peers: peers}
+				err := place(r.pin && window == 1, func() (err error) {
+					server := pipe
+					if carrier == "HTTP" {
+						s, err := startSite(peer{name: "rawhttp", path: web})
+						if err != nil {
+							return err
+						}
+						defer s.close()
+						server = s.url()
+					}
+					c.samples, err = r.measureClients(e, peers, server, window)
+					return err
+				})
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", c.title, err)
+				}
+				tables = append(tables, c.table())
+			}
+		}
+	}
+	return tables, nil
+}
+
+// measureClients connects each client to the server, which is a command or a URL,
+// and has them call in turn.
+func (r *run) measureClients(e era, peers []peer, server string, window int) ([][]sample, error) {
+	var conns []*clientConn
+	defer func() {
+		for _, c := range conns {
+			c.close()
+		}
+	}()
+	for _, p := range peers {
+		c, err := startClient(p.path, server, e)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		conns = append(conns, c)
+	}
+	return r.interleave(len(conns), func(who int) (sample, error) {
+		s, err := conns[who].load(window, r.block, r.text)
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", peers[who].name, err)
+		}
+		return s, nil
+	})
 }
 
 // A clientConn is a running client program.
@@ -27,59 +96,6 @@ type clientConn struct {
 	cmd *exec.Cmd
 	in  *os.File
 	out *bufio.Reader
-}
-
-// measureClients loads mcpwire's server with each client, in turn, with one and with many calls in flight.
-func measureClients(o options, e era, dir string) ([]table, error) {
-	server := filepath.Join(dir, ours+"-server")
-	if err := compile(server, "./server"); err != nil {
-		return nil, err
-	}
-	var peers []peer
-	var conns []*clientConn
-	defer func() {
-		for _, c := range conns {
-			c.close()
-		}
-	}()
-	for _, p := range clientPeers {
-		p.path = filepath.Join(dir, p.name+"-client")
-		if err := compile(p.path, p.pkg); err != nil {
-			return nil, err
-		}
-		c, err := startClient(p.path, server, e)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.name, err)
-		}
-		peers, conns = append(peers, p), append(conns, c)
-	}
-	var tables []table
-	for _, window := range []int{1, 64} {
-		t := table{kind: "client", era: e.name, window: window, peers: peers, samples: make([][]sample, len(peers))}
-		for round := range o.rounds + 1 {
-			for i := range conns {
-				who := turn(round, i, len(conns))
-				s, err := conns[who].load(window, o.block, o.text)
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", peers[who].name, err)
-				}
-				if round > 0 { // the first one warms up
-					t.samples[who] = append(t.samples[who], s)
-				}
-			}
-		}
-		tables = append(tables, t)
-	}
-	return tables, nil
-}
-
-func compile(path, pkg string) error {
-	cmd := exec.Command("go", "build", "-o", path, pkg)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("building %s (is this the folder bench?): %w", pkg, err)
-	}
-	return nil
 }
 
 func startClient(path, server string, e era) (*clientConn, error) {
@@ -128,5 +144,5 @@ func (c *clientConn) load(window int, duration time.Duration, text int) (sample,
 	if err != nil {
 		return sample{}, err
 	}
-	return sample{p50: time.Duration(r.P50), cpu: (after - before) / time.Duration(r.Calls)}, nil
+	return sample{time: time.Duration(r.P50), cpu: (after - before) / time.Duration(r.Calls)}, nil
 }

@@ -56,60 +56,51 @@ func TestTurn(t *testing.T) {
 }
 
 func TestRatios(t *testing.T) {
-	micros := func(p50, cpu time.Duration) sample { return sample{p50 * time.Microsecond, cpu * time.Microsecond} }
-	tab := table{
-		era: "legacy", window: 1,
-		peers: []peer{{name: limit}, {name: "other"}},
+	micros := func(t, cpu time.Duration) sample { return sample{t * time.Microsecond, cpu * time.Microsecond} }
+	tab := comparison{
+		time:  "p50",
+		peers: []peer{{name: "limit"}, {name: "other"}},
 		samples: [][]sample{
 			{micros(10, 5), micros(100, 50), micros(10, 5)},
 			{micros(20, 20), micros(150, 200), micros(30, 20)},
 		},
 	}
 	got := strings.Join(tab.row(1), "; ")
-	want := "other; 30.0 µs; 20.0 µs; 2.00; 4.00; n/a; n/a"
+	want := "other; 30.0 µs; 20.0 µs; 2.00 (1.75–2.50); 4.00 (4.00–4.00); n/a; n/a"
 	if got != want {
 		t.Errorf("row: got %q, want %q", got, want)
 	}
-	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
-		t.Errorf("median of an even number: got %v, want 2.5", got)
+	for q, want := range map[float64]float64{0: 1, 0.25: 1.75, 0.5: 2.5, 1: 4} {
+		if got := quantile([]float64{4, 1, 3, 2}, q); got != want {
+			t.Errorf("quantile %v: got %v, want %v", q, got, want)
+		}
 	}
 }
 
 func TestUpdateMarkdown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "README.md")
-	o := options{markdown: file, rounds: 1, block: time.Second, text: 64}
-	tables := []table{{era: "legacy", window: 1, peers: []peer{{name: limit}}, samples: [][]sample{{{1000, 500}}}}}
-	for _, old := range []string{
-		"# Title\n\ntext\n",
-		"# Title\n\ntext\n\n## Results\n\nold numbers\n",
+	r := &run{options: options{markdown: file, rounds: 1, block: time.Second, text: 64}}
+	c := comparison{title: "load", time: "p50", peers: []peer{{name: "limit"}}, samples: [][]sample{{{1000, 500}}}}
+	tables := []table{c.table()}
+	const row = "| limit | 1.0 µs | 0.5 µs | 1.00 | 1.00 | n/a | n/a |\n"
+	for _, tt := range []struct{ name, old, before, after string }{
+		{"none yet", "# Title\n\ntext\n", "# Title\n\ntext\n\n## Results: stdio\n\ngo1.", row},
+		{"the last", "# Title\n\ntext\n\n## Results: stdio\n\nold numbers\n", "# Title\n\ntext\n\n## Results: stdio\n\ngo1.", row},
+		{"another", "# Title\n\n## Results: http\n\nhttp numbers\n", "# Title\n\n## Results: http\n\nhttp numbers\n\n## Results: stdio\n\ngo1.", row},
+		{"in the middle", "# Title\n\n## Results: stdio\n\nold numbers\n\n## More\n\nend\n", "# Title\n\n## Results: stdio\n\ngo1.", row + "\n## More\n\nend\n"},
 	} {
-		if err := os.WriteFile(file, []byte(old), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(tt.old), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := updateMarkdown(o, tables); err != nil {
+		if err := updateMarkdown(r, "stdio", tables); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(string(got), "# Title\n\ntext\n\n## Results\n\ngo1.") || strings.Contains(string(got), "old") ||
-			!strings.HasSuffix(string(got), "| rawpipe | 1.0 µs | 0.5 µs | 1.00 | 1.00 | n/a | n/a |\n") {
-			t.Errorf("from %q:\n%s", old, got)
+		if s := string(got); !strings.HasPrefix(s, tt.before) || !strings.HasSuffix(s, tt.after) || strings.Contains(s, "old") {
+			t.Errorf("%s:\n%s", tt.name, s)
 		}
-	}
-	text := "# Title\n\n## Results\n\nold numbers\n\n## More\n\nend\n"
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := updateMarkdown(o, tables); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasSuffix(string(got), "n/a |\n\n## More\n\nend\n") {
-		t.Errorf("the section after Results is damaged:\n%s", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 // Requests are templates: the id goes where the template has idMark.
 type era struct {
 	name      string
+	revision  string
 	handshake []string // requests, and notifications without an id
 	meta      string   // of each call, as a member of params, with its comma
 }
@@ -20,15 +21,17 @@ const idMark = "$ID"
 
 var eras = []era{
 	{
-		name: "legacy",
+		name:     "legacy",
+		revision: "2025-06-18",
 		handshake: []string{
 			`{"jsonrpc":"2.0","id":$ID,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"compare","version":"1.0.0"}}}`,
 			`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
 		},
 	},
 	{
-		name: "modern",
-		meta: `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"compare","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}},`,
+		name:     "modern",
+		revision: "2026-07-28",
+		meta:     `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"compare","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}},`,
 	},
 }
 
@@ -55,6 +58,13 @@ func (r request) append(dst []byte, id int) []byte {
 func (e era) call(text string) request {
 	return parseRequest(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{%s"name":"echo","arguments":{"text":"%s"}}}`, idMark, e.meta, text))
 }
+
+// listen subscribes to something, in the modern era.
+func (e era) listen() request {
+	return parseRequest(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":{%s"notifications":{"toolsListChanged":true}}}`, idMark, e.meta))
+}
+
+func (e era) modern() bool { return e.handshake == nil }
 
 // responseID finds the id of a response, or returns -1 for what is none. It
 // relies on the benchmark's own texts: nothing in them looks like an id.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -70,20 +69,21 @@ func (c *conn) close() error {
 
 // A sample is what one block showed.
 type sample struct {
-	p50 time.Duration // from request to response
-	cpu time.Duration // of the server, per call
+	time time.Duration // the median from request to response, or the mean per call
+	cpu  time.Duration // of the program that is measured, per call
 }
 
 // load keeps so many calls in flight for the duration, waits for the last
 // response and checks all of them.
-func (c *conn) load(window int, duration time.Duration, onOne bool) (sample, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	restore, err := place(c.cmd.Process.Pid, onOne)
-	if err != nil {
-		return sample{}, err
-	}
-	defer restore()
+func (c *conn) load(window int, duration time.Duration, onOne bool) (s sample, err error) {
+	err = placeWith(c.cmd.Process.Pid, onOne, func() error {
+		s, err = c.loadHere(window, duration)
+		return err
+	})
+	return s, err
+}
+
+func (c *conn) loadHere(window int, duration time.Duration) (sample, error) {
 	c.took = c.took[:0]
 	before, err := cpuTime(c.cmd.Process.Pid)
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *conn) load(window int, duration time.Duration, onOne bool) (sample, err
 		return sample{}, err
 	}
 	slices.Sort(c.took)
-	return sample{p50: c.took[len(c.took)/2], cpu: (after - before) / time.Duration(len(c.took))}, nil
+	return sample{time: c.took[len(c.took)/2], cpu: (after - before) / time.Duration(len(c.took))}, nil
 }
 
 // ask sends n calls in one write.

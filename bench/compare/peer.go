@@ -3,53 +3,43 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
-// A peer is one server program.
+// A peer is one program of those that are compared.
 type peer struct {
 	name string
-	pkg  string // in this module
-	path string // of the binary
+	pkg  string   // in this module
+	args []string // for its command line
+	path string   // of the binary
 }
 
-// The peers that ratios refer to.
-const (
-	ours  = "mcpwire"
-	limit = "rawpipe"
-)
+// ours is the peer that others are compared with, besides the limit.
+const ours = "mcpwire"
 
-var allPeers = []peer{
-	{name: limit, pkg: "./rawpipe"},
-	{name: ours, pkg: "./server"},
-	{name: "go-sdk", pkg: "./peers/gosdk"},
-	{name: "mcp-go", pkg: "./peers/mcpgo"},
-}
+var peerNames = []string{ours, "go-sdk", "mcp-go"}
 
-func peerNames() []string {
-	var names []string
-	for _, p := range allPeers {
-		names = append(names, p.name)
-	}
-	return names
-}
-
-// build compiles the named peers into dir.
-func build(dir string, names []string) ([]peer, error) {
-	var peers []peer
+// build compiles those of the peers that take part, which the limit, the first
+// one, always does.
+func (r *run) build(all []peer) ([]peer, error) {
+	names := strings.Split(r.peers, ",")
 	for _, name := range names {
-		i := slices.IndexFunc(allPeers, func(p peer) bool { return p.name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("no peer is called %q; there are %v", name, peerNames())
+		if name != "" && !slices.Contains(peerNames, name) {
+			return nil, fmt.Errorf("no peer is called %q; there are %v", name, peerNames)
 		}
-		p := allPeers[i]
-		p.path = filepath.Join(dir, name)
-		if err := compile(p.path, p.pkg); err != nil {
+	}
+	var peers []peer
+	for i, p := range all {
+		if i > 0 && !slices.Contains(names, p.name) {
+			continue
+		}
+		var err error
+		if p.path, err = r.compile(p.pkg); err != nil {
 			return nil, err
 		}
 		peers = append(peers, p)
@@ -57,27 +47,16 @@ func build(dir string, names []string) ([]peer, error) {
 	return peers, nil
 }
 
-// start runs the peer and opens a session of the era with it, for calls that
-// carry the given text.
-func (p peer) start(e era, text string) (*conn, error) {
-	theirIn, out, err := os.Pipe()
-	if err != nil {
-		return nil, err
+// compile returns the path of a package's binary, which it makes at first.
+func (r *run) compile(pkg string) (string, error) {
+	path := filepath.Join(r.dir, filepath.Base(pkg))
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
 	}
-	in, theirOut, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, theirIn.Close(), out.Close())
+	cmd := exec.Command("go", "build", "-o", path, pkg)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("building %s (is this the folder bench?): %w", pkg, err)
 	}
-	cmd := exec.Command(p.path)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, os.Stderr
-	err = errors.Join(cmd.Start(), theirIn.Close(), theirOut.Close())
-	if err != nil {
-		return nil, errors.Join(err, in.Close(), out.Close())
-	}
-	c := newConn(cmd, in, out, e, text)
-	if err := c.open(e); err != nil {
-		c.close()
-		return nil, err
-	}
-	return c, nil
+	return path, nil
 }

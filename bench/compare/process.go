@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -25,6 +26,16 @@ func cpuTime(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, errno)
 	}
 	return time.Duration(now.Nano()), nil
+}
+
+// loadAverage is that of the last minute.
+func loadAverage() (average float64, err error) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Sscan(string(text), &average)
+	return average, err
 }
 
 // cpuSet is a set of processors, as the kernel has it.
@@ -57,27 +68,33 @@ func (s cpuSet) first() (one cpuSet) {
 	return one
 }
 
-// place binds the calling thread, to which the goroutine must be locked, and
-// all threads of a process to the first processor, if onOne. Where the kernel
-// puts two processes that wake each other decides more about a round trip
-// than what they do. The function it returns undoes that.
-func place(pid int, onOne bool) (restore func(), err error) {
+// place calls f on a thread that is bound to the first processor, if onOne, as the
+// processes then are that f starts. Where the kernel puts two processes that wake
+// each other decides more about a round trip than what they do.
+func place(onOne bool, f func() error) error { return placeWith(0, onOne, f) }
+
+// placeWith also binds all threads of a process that runs, if pid is not 0.
+func placeWith(pid int, onOne bool, f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if !onOne {
-		return func() {}, nil
+		return f()
 	}
 	all, err := affinity(0)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	bind := func(set cpuSet) error { return errors.Join(setAffinity(0, set), setAffinityOfAll(pid, set)) }
-	if err := bind(all.first()); err != nil {
-		return nil, err
-	}
-	return func() {
-		if err := bind(all); err != nil {
-			fmt.Fprintln(os.Stderr, "compare:", err)
+	bind := func(set cpuSet) error {
+		if err := setAffinity(0, set); err != nil || pid == 0 {
+			return err
 		}
-	}, nil
+		return setAffinityOfAll(pid, set)
+	}
+	if err := bind(all.first()); err != nil {
+		return err
+	}
+	err = f()
+	return errors.Join(err, bind(all))
 }
 
 // setAffinityOfAll binds all threads of a process. Those it starts later

@@ -3,124 +3,106 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 )
 
-// A table holds what was measured with one era and window.
+// A table is what a suite has to show. The first column has names.
 type table struct {
-	kind    string // of the peers: server or client
-	era     string
-	window  int
-	peers   []peer
-	samples [][]sample // of each peer, one per round
+	title   string
+	columns []string
+	rows    [][]string
 }
 
-func p50(s sample) time.Duration { return s.p50 }
-func cpu(s sample) time.Duration { return s.cpu }
+// A comparison is the samples of peers under one load.
+type comparison struct {
+	title   string
+	time    string // what is in sample.time
+	peers   []peer // the limit first
+	samples [][]sample
+}
+
+func timeOf(s sample) time.Duration { return s.time }
+func cpuOf(s sample) time.Duration  { return s.cpu }
 
 // median is that of one peer's samples.
-func (t table) median(who int, of func(sample) time.Duration) time.Duration {
+func (c comparison) median(who int, of func(sample) time.Duration) time.Duration {
 	var values []float64
-	for _, s := range t.samples[who] {
+	for _, s := range c.samples[who] {
 		values = append(values, float64(of(s)))
 	}
-	return time.Duration(median(values))
+	return time.Duration(quantile(values, 0.5))
 }
 
-// ratio is the median over the rounds of a peer's sample to that of the peer
-// called base, or not a number where that one takes no part.
-func (t table) ratio(who int, base string, of func(sample) time.Duration) float64 {
-	b := slices.IndexFunc(t.peers, func(p peer) bool { return p.name == base })
+// ratios are those of a peer's samples to those of another in the same round;
+// none if that one takes no part.
+func (c comparison) ratios(who int, base string, of func(sample) time.Duration) []float64 {
+	b := slices.IndexFunc(c.peers, func(p peer) bool { return p.name == base })
 	if b < 0 {
-		return math.NaN()
+		return nil
 	}
 	var values []float64
-	for round, s := range t.samples[who] {
-		values = append(values, float64(of(s))/float64(of(t.samples[b][round])))
+	for round, s := range c.samples[who] {
+		values = append(values, float64(of(s))/float64(of(c.samples[b][round])))
 	}
-	return median(values)
+	return values
 }
 
-func median(values []float64) float64 {
+// quantile is not a number if there are no values.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
 	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
+	at := q * float64(len(values)-1)
+	low := int(at)
+	high := min(low+1, len(values)-1)
+	return values[low] + (at-float64(low))*(values[high]-values[low])
 }
 
-// columns are the titles; the first is the kind of the peers.
-var columns = []string{"", "p50", "CPU per call",
-	"p50 / " + limit, "CPU / " + limit, "p50 / " + ours, "CPU / " + ours}
+func (c comparison) table() table {
+	limit := c.peers[0].name
+	t := table{title: c.title, columns: []string{"", c.time, "CPU per call",
+		c.time + " / " + limit, "CPU / " + limit, c.time + " / " + ours, "CPU / " + ours}}
+	for who := range c.peers {
+		t.rows = append(t.rows, c.row(who))
+	}
+	return t
+}
 
 // row is the table's line about one peer.
-func (t table) row(who int) []string {
+func (c comparison) row(who int) []string {
+	limit := c.peers[0].name
 	micros := func(d time.Duration) string { return fmt.Sprintf("%.1f µs", float64(d)/1e3) }
-	times := func(r float64) string {
-		if math.IsNaN(r) {
+	times := func(ratios []float64, spread bool) string {
+		switch {
+		case len(ratios) == 0:
 			return "n/a"
+		case spread:
+			return fmt.Sprintf("%.2f (%.2f–%.2f)", quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75))
 		}
-		return fmt.Sprintf("%.2f", r)
+		return fmt.Sprintf("%.2f", quantile(ratios, 0.5))
 	}
 	return []string{
-		t.peers[who].name, micros(t.median(who, p50)), micros(t.median(who, cpu)),
-		times(t.ratio(who, limit, p50)), times(t.ratio(who, limit, cpu)),
-		times(t.ratio(who, ours, p50)), times(t.ratio(who, ours, cpu)),
+		c.peers[who].name, micros(c.median(who, timeOf)), micros(c.median(who, cpuOf)),
+		times(c.ratios(who, limit, timeOf), who > 0), times(c.ratios(who, limit, cpuOf), who > 0),
+		times(c.ratios(who, ours, timeOf), false), times(c.ratios(who, ours, cpuOf), false),
 	}
-}
-
-func (t table) title() string {
-	return fmt.Sprintf("%ss, %s era, %d in flight", t.kind, t.era, t.window)
 }
 
 func writeText(w io.Writer, tables []table) {
 	for _, t := range tables {
-		fmt.Fprintf(w, "\n%s\n", t.title())
+		fmt.Fprintf(w, "\n%s\n", t.title)
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(tw, t.kind+strings.Join(columns, "\t")+"\t")
-		for who := range t.peers {
-			fmt.Fprintln(tw, strings.Join(t.row(who), "\t")+"\t")
+		fmt.Fprintln(tw, strings.Join(t.columns, "\t")+"\t")
+		for _, row := range t.rows {
+			fmt.Fprintln(tw, strings.Join(row, "\t")+"\t")
 		}
 		tw.Flush()
 	}
-}
-
-func writeMarkdown(w io.Writer, o options, tables []table) {
-	fmt.Fprintf(w, "%s on %s/%s, %d processors, %s. Echo of %d bytes, %d rounds of %v.\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), o.text, o.rounds, o.block)
-	for _, t := range tables {
-		fmt.Fprintf(w, "\n**%s**\n\n| %s%s |\n|---%s|\n", t.title(), t.kind, strings.Join(columns, " | "), strings.Repeat("|--:", len(columns)-1))
-		for who := range t.peers {
-			fmt.Fprintf(w, "| %s |\n", strings.Join(t.row(who), " | "))
-		}
-	}
-}
-
-// resultsHeading starts the section that updateMarkdown writes.
-const resultsHeading = "## Results\n"
-
-// updateMarkdown replaces the section Results of the file o.markdown, which
-// ends with the next heading of its level or with the file, or appends one.
-func updateMarkdown(o options, tables []table) error {
-	old, err := os.ReadFile(o.markdown)
-	if err != nil {
-		return err
-	}
-	before, rest, _ := bytes.Cut(old, []byte(resultsHeading))
-	var after []byte
-	if i := bytes.Index(rest, []byte("\n## ")); i >= 0 {
-		after = rest[i:]
-	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s\n\n%s\n", bytes.TrimRight(before, "\n"), resultsHeading)
-	writeMarkdown(&b, o, tables)
-	b.Write(after)
-	return os.WriteFile(o.markdown, b.Bytes(), 0o644)
 }

@@ -1,6 +1,6 @@
 // Package loop is what a client program in these benchmarks does: it connects
-// its library to the server that its flag -server names, and then obeys lines on
-// standard input:
+// its library to the server that its flag -server names, by a command line or a
+// URL, and then obeys lines on standard input:
 //
 //	run GOROUTINES MILLISECONDS BYTES
 //
@@ -14,6 +14,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -24,21 +25,35 @@ import (
 
 // Flags are those that each client program has.
 type Flags struct {
-	Server []string // command line
+	Server []string // command line; nil if there is a URL
+	URL    string
 	Modern bool
 }
 
 // ParseFlags reads the command line.
 func ParseFlags() (Flags, error) {
-	server := flag.String("server", "", "command line of the server, split at blanks")
+	server := flag.String("server", "", "command line of the server, split at blanks, or its URL")
 	era := flag.String("era", "legacy", "legacy or modern")
 	flag.Parse()
-	f := Flags{Server: strings.Fields(*server), Modern: *era == "modern"}
-	if len(f.Server) == 0 || *era != "legacy" && *era != "modern" {
-		return f, errors.New("usage: -server COMMAND -era legacy|modern")
+	f := Flags{Modern: *era == "modern"}
+	if strings.HasPrefix(*server, "http://") {
+		f.URL = *server
+	} else {
+		f.Server = strings.Fields(*server)
+	}
+	if f.URL == "" && len(f.Server) == 0 || *era != "legacy" && *era != "modern" {
+		return f, errors.New("usage: -server COMMAND|URL -era legacy|modern")
 	}
 	return f, nil
 }
+
+// HTTPClient is for libraries whose own would open and close connections when
+// there are many calls at once, because it keeps two idle ones.
+func HTTPClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConns: maxCalls, MaxIdleConnsPerHost: maxCalls, DisableCompression: true}}
+}
+
+const maxCalls = 128 // at once
 
 // Revision is the one to speak.
 func (f Flags) Revision() string {

@@ -1,9 +1,8 @@
 //go:build unix
 
-// Command rawpipe is the limit that servers are compared with: for each line
-// it looks up the id, and for a tool call the text, and splices them into a
-// response that was prepared before. It parses and checks nothing, so it is
-// right only for the benchmark's own requests.
+// Command rawpipe is the limit that servers on stdio are compared with: it
+// answers each line as package raw says, and all that it has read with one
+// write.
 package main
 
 import (
@@ -12,48 +11,9 @@ import (
 	"os"
 	"slices"
 	"syscall"
+
+	"mcpwire/bench/raw"
 )
-
-const (
-	legacyResult = `"content":[{"type":"text","text":"`
-	modernResult = `"resultType":"complete",` + legacyResult
-)
-
-// answer appends the response to one request line, or nothing to a
-// notification.
-func answer(dst, line []byte) []byte {
-	id := after(line, `"id":`, ",}")
-	if id == nil {
-		return dst
-	}
-	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), id...), `,"result":{`...)
-	switch {
-	case bytes.Contains(line, []byte(`"tools/call"`)):
-		result := legacyResult
-		if bytes.Contains(line, []byte(`"_meta"`)) {
-			result = modernResult
-		}
-		dst = append(append(dst, result...), after(line, `"text":"`, `"`)...)
-		dst = append(dst, `"}]`...)
-	case bytes.Contains(line, []byte(`"initialize"`)):
-		dst = append(append(dst, `"protocolVersion":"`...), after(line, `"protocolVersion":"`, `"`)...)
-		dst = append(dst, `","capabilities":{"tools":{}},"serverInfo":{"name":"rawpipe","version":"1.0.0"}`...)
-	}
-	return append(dst, "}}\n"...)
-}
-
-// after returns what stands between the first key in line and the first of the
-// characters in end that follows, or nil if there is no key.
-func after(line []byte, key, end string) []byte {
-	_, rest, found := bytes.Cut(line, []byte(key))
-	if !found {
-		return nil
-	}
-	if i := bytes.IndexAny(rest, end); i >= 0 {
-		return rest[:i]
-	}
-	return rest
-}
 
 // serve answers what it reads in one go with one write, until input ends.
 func serve(in, out int) error {
@@ -72,7 +32,7 @@ func serve(in, out int) error {
 			if !found {
 				break
 			}
-			replies, rest = answer(replies, line), tail
+			replies, rest = raw.Answer(replies, line), tail
 		}
 		buf = append(buf[:0], rest...)
 		for left := replies; len(left) > 0; {

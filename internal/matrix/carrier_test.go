@@ -16,13 +16,16 @@ import (
 	"mcpwire/stdio"
 )
 
-// A host starts a server for each connection that is made with it, and fails the test if one does not end well.
+// A host starts a server for each connection that is made with it, or one for all where there is HTTP, and fails the test if one does not end well.
 type host struct {
 	t         testing.TB
 	server    string // name of
 	principal string
 	framing   jsonrpc.Framing
 	pipe      func() (near, far stream) // nil runs the server as a child process
+	web       *web                      // nil unless it is reached over HTTP
+	opening   sync.Once
+	open      *site // that it is served at then; nil before the first connection
 }
 
 // A stream is one end of a connection that is made of bytes.
@@ -33,7 +36,10 @@ type stream interface {
 
 // Connect implements client.Carrier.
 func (h *host) Connect(ctx context.Context) (jsonrpc.Framer, error) {
-	if h.pipe != nil {
+	switch {
+	case h.web != nil:
+		return h.site().Connect(ctx)
+	case h.pipe != nil:
 		return h.connectHere(), nil
 	}
 	f, err := h.command().Connect(ctx)
@@ -43,9 +49,12 @@ func (h *host) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	return &link{StreamFramer: f.(*jsonrpc.StreamFramer), ended: h.ended}, nil
 }
 
-// connectRaw is Connect for a peer that can end its output alone.
+// connectRaw is Connect for a peer that can end its output alone, if the carrier can.
 func (h *host) connectRaw(ctx context.Context) (jsonrpc.Framer, error) {
-	if h.pipe != nil {
+	switch {
+	case h.web != nil:
+		return newBrowser(h.site())
+	case h.pipe != nil:
 		return h.connectHere(), nil
 	}
 	p, err := h.command().Start(ctx)
@@ -53,6 +62,12 @@ func (h *host) connectRaw(ctx context.Context) (jsonrpc.Framer, error) {
 		return nil, err
 	}
 	return &link{jsonrpc.NewFramer(p, &jsonrpc.FramerOptions{Framing: h.framing}), p.CloseWrite, h.ended}, nil
+}
+
+// site returns where the server is reached over HTTP. All connections are to the same site.
+func (h *host) site() *site {
+	h.opening.Do(func() { h.open = newSite(h.t, h.server, h.principal, *h.web) })
+	return h.open
 }
 
 // connectHere starts a server in this process. The test waits for its end.

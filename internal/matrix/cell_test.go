@@ -20,6 +20,7 @@ type behaviour struct {
 	// instead says what holds in the revisions that do not have it. It must be there if when is.
 	instead func(s *scene)
 	on      place
+	unless  []excuse
 }
 
 // A place says where a behaviour can be tried.
@@ -30,16 +31,59 @@ const (
 	inBubbles        // where time can be told
 )
 
+// An excuse says why a behaviour that holds in a revision cannot be tried over HTTP there.
+type excuse struct {
+	over carriers
+	when func(f *features) bool // nil is all revisions
+	why  string
+}
+
+// carriers are kinds of HTTP.
+type carriers uint8
+
+const (
+	newHTTP carriers = 1 << iota // Streamable HTTP
+	oldHTTP                      // HTTP+SSE
+	anyHTTP = newHTTP | oldHTTP
+)
+
+// excused returns why the behaviour is not tried in the cell; "" if it is.
+func (b *behaviour) excused(c cell, f *features) string {
+	if b.on == inBubbles && !c.bubble {
+		return "time cannot be told here"
+	}
+	kind := newHTTP
+	switch {
+	case c.web == nil:
+		return ""
+	case c.web.old:
+		kind = oldHTTP
+	}
+	for _, e := range b.unless {
+		if e.over&kind != 0 && (e.when == nil || e.when(f)) {
+			return e.why
+		}
+	}
+	return ""
+}
+
 // A cell is one combination that behaviours are tried in.
 type cell struct {
 	carrier string
 	bubble  bool
 	pipe    func() (near, far stream)
 	framing jsonrpc.Framing
+	web     *web // nil without HTTP
 	version mcp.Revision
 }
 
-func (c cell) String() string { return fmt.Sprintf("%s/%v/%v", c.carrier, c.framing, c.version) }
+func (c cell) String() string {
+	var shape fmt.Stringer = c.framing
+	if c.web != nil {
+		shape = c.web
+	}
+	return fmt.Sprintf("%s/%v/%v", c.carrier, shape, c.version)
+}
 
 // cells returns all of them.
 func cells() (all []cell) {
@@ -54,7 +98,31 @@ func cells() (all []cell) {
 			}
 		}
 	}
+	for _, c := range []cell{
+		{carrier: "http1", web: &web{}},
+		{carrier: "http1", web: &web{stream: true}},
+		{carrier: "http2", web: &web{h2: true}},
+		{carrier: "http2", web: &web{h2: true, stream: true}},
+		{carrier: "http1", web: &web{old: true}},
+	} {
+		for _, c.version = range mcp.Revisions() {
+			if c.web.carries(c.version) {
+				all = append(all, c)
+			}
+		}
+	}
 	return all
+}
+
+// carries reports whether a revision is tried over it. HTTP/2 makes no difference between those that have sessions, so the last of them is enough there.
+func (w *web) carries(r mcp.Revision) bool {
+	switch {
+	case w.old:
+		return r == mcp.Revision20241105
+	case w.h2:
+		return r >= mcp.Revision20251125
+	}
+	return r >= mcp.Revision20250326
 }
 
 // A scene is one behaviour in one cell.
@@ -79,7 +147,7 @@ func try(t *testing.T, server string, behaviours []behaviour) {
 			t.Parallel()
 			shared := &stage{t: t}
 			for _, b := range behaviours {
-				if b.on == inBubbles && !c.bubble {
+				if b.excused(c, featuresOf(c.version)) != "" {
 					continue
 				}
 				t.Run(b.name, func(t *testing.T) {
@@ -157,7 +225,7 @@ func (s *scene) tryDial(h *host, change func(o *client.Options)) (*client.Client
 }
 
 func (s *scene) host(principal string) *host {
-	return &host{t: s.T, server: s.server, principal: principal, framing: s.framing, pipe: s.pipe}
+	return &host{t: s.T, server: s.server, principal: principal, framing: s.framing, pipe: s.pipe, web: s.web}
 }
 
 // peer connects a client that a behaviour plays by hand, and makes the handshake where there is one.

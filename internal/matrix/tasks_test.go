@@ -18,7 +18,7 @@ import (
 // newTaskServer has tools that run as tasks.
 func newTaskServer(func()) *server.Server {
 	srv := server.New("tasks", "1", &server.Options{Tasks: &server.TaskOptions{PollInterval: 50 * time.Millisecond, TTL: time.Minute}})
-	var released, cancelled counter
+	var released, hanging, cancelled counter
 	add := func(name, support string, fn func(c *server.Call) (string, error)) {
 		def := mcp.Tool{Name: name, Execution: &mcp.ToolExecution{TaskSupport: support}}
 		must(server.AddToolWith(srv, def, func(ctx context.Context, _ struct{}) (string, error) { return fn(server.CallOf(ctx)) }))
@@ -41,12 +41,14 @@ func newTaskServer(func()) *server.Server {
 		return roots[0].Name + " " + to.Value.Street, nil
 	})
 	add("hangs", mcp.TaskSupportRequired, func(c *server.Call) (string, error) {
+		hanging.add()
 		<-c.Done()
 		cancelled.add()
 		return "too late", nil
 	})
 	must(
 		server.AddTool(srv, "release", "", func(context.Context, struct{}) (string, error) { released.add(); return "", nil }),
+		server.AddTool(srv, "hanging", "", func(ctx context.Context, in struct{ N int }) (int, error) { return in.N, hanging.wait(ctx, in.N) }),
 		server.AddTool(srv, "cancelled", "", func(ctx context.Context, in struct{ N int }) (int, error) { return in.N, cancelled.wait(ctx, in.N) }),
 	)
 	return srv
@@ -170,7 +172,7 @@ func TestTasks(t *testing.T) {
 			if hasTasks(s.features) { // else the request may have been given up before the handler began
 				s.call(c, "cancelled", object{"N": 1})
 			}
-		}},
+		}, unless: []excuse{{over: anyHTTP, why: "a request that is given up is taken back, so there may never be a task"}}},
 		// Spec: T52
 		{name: "tasks that fail", test: func(s *scene) {
 			c := s.dial(taking)

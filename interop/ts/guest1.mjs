@@ -1,6 +1,5 @@
 // A guest on @modelcontextprotocol/sdk, which speaks the legacy era.
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import {
   CallToolResultSchema,
   CreateMessageRequestSchema,
@@ -11,6 +10,7 @@ import {
   ToolListChangedNotificationSchema,
 } from "@modelcontextprotocol/sdk/types.js";
 import { capabilities, handlers, job, visit } from "./visit.mjs";
+import { leave, tellRevision, way } from "./way1.mjs";
 
 const client = new Client({ name: "interop", version: "1" }, { capabilities });
 client.setRequestHandler(ElicitRequestSchema, async ({ params }) => handlers.elicit(params));
@@ -20,10 +20,9 @@ client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => 
 client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => handlers.updated(params));
 client.setNotificationHandler(ToolListChangedNotificationSchema, () => handlers.changed());
 
-// The client keeps the revision to itself, but tells it to its transport.
 let revision = "";
-const transport = new StdioClientTransport({ command: job.command, args: job.args, env: process.env, stderr: "inherit" });
-transport.setProtocolVersion = (version) => (revision = version);
+const transport = way(job);
+tellRevision(transport, (version) => (revision = version));
 await client.connect(transport);
 
 /** Starts a task and follows it, until it is cancelled at once or done. */
@@ -44,6 +43,7 @@ async function follow(name, args, cancel) {
 
 await visit(client, {
   revision: () => revision,
+  leave: () => leave(transport),
   logFrom: async (_, level) => void (await client.setLoggingLevel(level)),
   watch: (_, uri) => client.subscribeResource({ uri }),
   runTasks: async () => ({

@@ -2,9 +2,9 @@
 // mode is its version negotiation: "legacy", "auto" or {"pin": revision}.
 // Tasks come from @modelcontextprotocol/ext-tasks.
 import { Client } from "@modelcontextprotocol/client";
-import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { createTaskSessionFromClient, resultFromTaskOutcome } from "@modelcontextprotocol/ext-tasks/client";
 import { capabilities, handlers, job, visit } from "./visit.mjs";
+import { leave, way } from "./way2.mjs";
 
 const clientInfo = { name: "interop", version: "1" };
 const client = new Client(clientInfo, { capabilities, versionNegotiation: { mode: job.mode } });
@@ -15,7 +15,7 @@ client.setNotificationHandler("notifications/message", ({ params }) => handlers.
 client.setNotificationHandler("notifications/resources/updated", ({ params }) => handlers.updated(params));
 client.setNotificationHandler("notifications/tools/list_changed", () => handlers.changed());
 
-const transport = new StdioClientTransport({ command: job.command, args: job.args, env: process.env, stderr: "inherit" });
+const transport = way(job);
 await client.connect(transport);
 const modern = client.getProtocolEra() === "modern";
 
@@ -67,6 +67,7 @@ async function runTasks() {
 
 await visit(client, {
   revision: () => client.getNegotiatedProtocolVersion(),
+  leave: () => leave(transport),
   logFrom: async (_, level) => {
     if (modern) {
       return { "io.modelcontextprotocol/logLevel": level };

@@ -6,6 +6,10 @@
 //   progress(ctx, params), log(ctx, level, data, logger), signal(ctx)
 //   ask(ctx, kind, question)  answers the question, or is undefined and gives
 //                             what the handler has to return to ask it
+//   extended                  tells of the tool that extend registers, if that
+//                             is not for the server that extend was called on
+//
+// What tools remember is the process's, since servers may come and go.
 import { z } from "zod";
 
 /** The words, from the Go test. */
@@ -23,14 +27,23 @@ function delay(ms, signal) {
   });
 }
 
+let extended = false;
+let cancelled = 0;
+let wake = () => {};
+
 /** Registers everything but tasks and subscriptions. */
 export function register(server, dialect, updated) {
   addTools(server, dialect);
   addQuestions(server, dialect);
   addResources(server, dialect);
   addPrompts(server, dialect);
+  const extra = () => server.registerTool("extra", { inputSchema: {} }, async () => text("extra"));
+  if (extended) {
+    extra();
+  }
   server.registerTool("extend", { inputSchema: {} }, async () => {
-    server.registerTool("extra", { inputSchema: {} }, async () => text("extra"));
+    extended = true;
+    (dialect.extended ?? extra)();
     return text("extended");
   });
   server.registerTool("touch", { inputSchema: { uri: z.string() } }, async ({ uri }) => {
@@ -40,8 +53,6 @@ export function register(server, dialect, updated) {
 }
 
 function addTools(server, dialect) {
-  let cancelled = 0;
-  let wake = () => {};
   server.registerTool("echo", { inputSchema: { text: z.string() } }, async (args) => text(args.text));
   server.registerTool(
     "sum",

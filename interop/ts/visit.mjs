@@ -26,7 +26,7 @@ export const handlers = {
     told.questions.push(`sample ${role} up to ${maxTokens}: ${content.text}`);
     return { role: "assistant", model: "test-model", stopReason: "endTurn", content: { type: "text", text: "hello" } };
   },
-  roots: () => ({ roots: [{ uri: "file:///work/a", name: "Project A" }, { uri: "file:///work/b" }] }),
+  roots: () => ({ roots: [{ uri: "file:///projects/a", name: "Project A" }, { uri: "file:///projects/b" }] }),
   log: ({ level, logger, data }) => told.log.push(`${level} ${logger} ${data}`),
   updated: ({ uri }) => told.events.push(`updated ${uri}`),
   changed: () => told.events.push("tools changed"),
@@ -74,7 +74,7 @@ async function all(list, member, name) {
 /**
  * Leads a connected client through the server, closes it and prints the
  * report. The dialect is in what the SDKs differ: revision(client),
- * logFrom(client, level) which returns what calls have to bring as their _meta,
+ * leave(), logFrom(client, level) which returns what calls have to bring as their _meta,
  * watch(client, uri), and runTasks(client), for those who can.
  */
 export async function visit(client, dialect) {
@@ -107,6 +107,7 @@ export async function visit(client, dialect) {
       await until(told.events, 2);
     }
     report.events = told.events;
+    await dialect.leave();
     await client.close();
   } catch (error) {
     report.failure = String(error?.stack ?? error);

@@ -11,10 +11,10 @@ export const identity = { name: "interop", version: "1" };
 
 /**
  * Walks a connected client through the job's steps, closes it and prints the
- * report. The three functions are in what the SDKs differ: how to connect, to
- * learn the negotiated revision, and to call a tool with request options.
+ * report. The functions are in what the SDKs differ: how to connect, to learn
+ * the negotiated revision, to call a tool with request options, and to leave.
  */
-export async function walk(connect, revisionOf, callTool) {
+export async function walk(connect, revisionOf, callTool, leave) {
   const report = { revision: "", server: "", tools: [], outcomes: {}, failure: "" };
   try {
     const client = await connect();
@@ -27,6 +27,7 @@ export async function walk(connect, revisionOf, callTool) {
     if (job.ping) {
       await client.ping();
     }
+    await leave();
     await client.close();
   } catch (error) {
     report.failure = String(error?.stack ?? error);

@@ -29,10 +29,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(f.Server[0], f.Server[1:]...)
-	cmd.Stderr = os.Stderr
 	c := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1.0.0"}, nil)
-	session, err := c.Connect(ctx, &mcp.CommandTransport{Command: cmd}, &mcp.ClientSessionOptions{ProtocolVersion: f.Revision()})
+	session, err := c.Connect(ctx, transport(f), &mcp.ClientSessionOptions{ProtocolVersion: f.Revision()})
 	if err != nil {
 		return err
 	}
@@ -51,4 +49,13 @@ func run(ctx context.Context) error {
 		}
 		return block.Text, nil
 	})
+}
+
+func transport(f loop.Flags) mcp.Transport {
+	if f.URL != "" {
+		return &mcp.StreamableClientTransport{Endpoint: f.URL, HTTPClient: loop.HTTPClient()}
+	}
+	cmd := exec.Command(f.Server[0], f.Server[1:]...)
+	cmd.Stderr = os.Stderr
+	return &mcp.CommandTransport{Command: cmd}
 }

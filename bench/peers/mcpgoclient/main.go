@@ -34,7 +34,11 @@ func run(ctx context.Context) error {
 		//lint:ignore SA1019 the handshake is what this era is about
 		opts = append(opts, client.WithLegacyProtocolOnly())
 	}
-	c := client.NewClient(transport.NewStdio(f.Server[0], nil, f.Server[1:]...), opts...)
+	t, err := carrier(f)
+	if err != nil {
+		return err
+	}
+	c := client.NewClient(t, opts...)
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
@@ -62,4 +66,11 @@ func run(ctx context.Context) error {
 		}
 		return block.Text, nil
 	})
+}
+
+func carrier(f loop.Flags) (transport.Interface, error) {
+	if f.URL != "" {
+		return transport.NewStreamableHTTP(f.URL, transport.WithHTTPBasicClient(loop.HTTPClient()))
+	}
+	return transport.NewStdio(f.Server[0], nil, f.Server[1:]...), nil
 }

@@ -1,4 +1,4 @@
-package main
+package offer
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"mcpwire/server"
 )
 
-// registerRest adds one of everything that a server can offer besides tools.
-func registerRest(srv *server.Server) error {
+// Everything adds one of everything that a server can offer besides tools.
+func Everything(srv *server.Server) error {
 	return errors.Join(
 		server.AddResource(srv, mcp.Resource{URI: "bench://text", Name: "text"}, server.Static("text")),
 		server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "bench://text/{id}", Name: "texts"},

@@ -1,0 +1,41 @@
+//go:build unix
+
+// Command httpserver is mcpwire's entry in benchmarks over HTTP: the tools of
+// command server at /mcp, for all revisions.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+
+	"mcpwire/bench/offer"
+	"mcpwire/bench/probe"
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+func main() {
+	addr := flag.String("http", "127.0.0.1:0", "`ADDRESS` to listen on")
+	tools := flag.Int("tools", 2, "how many tools to list; the first is echo, the second word_count")
+	stream := flag.Bool("sse", false, "answer with event streams")
+	flag.Parse()
+	err := probe.Run(func(ctx context.Context) error { return serve(ctx, *addr, *tools, *stream) })
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(ctx context.Context, addr string, tools int, stream bool) error {
+	srv := server.New("bench", "1.0.0", nil)
+	if err := offer.Tools(srv, tools, false); err != nil {
+		return err
+	}
+	h := streamable.NewHandler(srv, &streamable.Options{StreamAlways: stream, MaxPerCaller: 10_000})
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", h)
+	return streamable.ListenAndServe(ctx, addr, mux, nil)
+}

@@ -1,0 +1,82 @@
+package interop
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+)
+
+// scriptWeb returns a server in ts that listens. The words are what it is told
+// besides those of the surface.
+func scriptWeb(t *testing.T, path, script string, words map[string]any) *witnessed {
+	t.Helper()
+	all := surfaceWords("")
+	for name, word := range words {
+		all[name] = word
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newWeb(t, path, node(t, 20), filepath.Join(nodeDir, script), string(text))
+}
+
+// typeScriptWeb is a server of one of the SDKs over HTTP.
+func typeScriptWeb(of *peer, path, script string, revisions []string, words map[string]any) *peer {
+	return &peer{
+		name:      of.name,
+		info:      of.info,
+		revisions: revisions,
+		launch: func(t *testing.T, _ ...string) *witnessed {
+			t.Helper()
+			return scriptWeb(t, path, script, words)
+		},
+		deviations: of.deviations,
+	}
+}
+
+// crashOnce leaves the crash to the other tours: it takes a second start of
+// Node.js, and a server over HTTP that is there again is like another.
+var crashOnce = map[string]string{"crash": "other tours have it"}
+
+// TestTypeScript1ServerHTTP takes our client through servers of the SDK.
+func TestTypeScript1ServerHTTP(t *testing.T) {
+	p := typeScriptWeb(typeScript1Peer, webPath, "web1.mjs", []string{"2025-03-26", "2025-06-18", latestLegacy}, nil)
+	p.quirks = typeScript1Peer.quirks
+	p.lacks = crashOnce
+	runTours(t, p)
+	t.Run("JSON", func(t *testing.T) {
+		p := typeScriptWeb(typeScript1Peer, webPath, "web1.mjs", []string{latestLegacy}, map[string]any{"json": true})
+		p.quirks = typeScript1Peer.known("an unknown tool is a tool error")
+		const why = "what belongs to a request is dropped when the answer is one message"
+		p.lacks = map[string]string{
+			"progress": why, "cancel": "the tour cancels by progress", "elicitation": why, "url elicitation": why, "sampling": why, "roots": why,
+			"questions of prompts and resources": why, "tasks": "likewise, of a task", "crash": crashOnce["crash"],
+		}
+		runTours(t, p)
+	})
+	t.Run("HTTP+SSE", func(t *testing.T) {
+		p := typeScriptWeb(typeScript1Peer, oldPath, "web1.mjs", []string{"2024-11-05"}, nil)
+		p.quirks = typeScript1Peer.quirks
+		runTours(t, p)
+	})
+}
+
+// TestTypeScript2ServerHTTP takes our client through servers of the SDK.
+func TestTypeScript2ServerHTTP(t *testing.T) {
+	p := typeScriptWeb(typeScript2Peer, webPath, "web2.mjs", []string{"2025-03-26", latestLegacy}, map[string]any{"legacy": "sessions"})
+	p.quirks = typeScript2Peer.known("content of later revisions", "no tasks in 2025-11-25")
+	p.lacks = crashOnce
+	runTours(t, p)
+	t.Run("modern", func(t *testing.T) {
+		p := typeScriptWeb(typeScript2Peer, webPath, "web2.mjs", []string{modern}, map[string]any{"legacy": "sessions"})
+		p.quirks = typeScript2Peer.known("no tasks in 2026-07-28")
+		runTours(t, p)
+	})
+	t.Run("streams", func(t *testing.T) {
+		p := typeScriptWeb(typeScript2Peer, webPath, "web2.mjs", []string{modern}, map[string]any{"response": "sse"})
+		p.quirks = typeScript2Peer.known("no tasks in 2026-07-28")
+		p.lacks = crashOnce
+		runTours(t, p)
+	})
+}

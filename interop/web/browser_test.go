@@ -1,0 +1,274 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "embed"
+)
+
+// page is a document whose script makes the steps that it is told to and says
+// what came of them.
+//
+//go:embed page.html
+var page []byte
+
+// A step is something that a page does; the fields are those of page.html.
+type step struct {
+	Name string `json:"name"`
+	// Kind is "fetch", or what is in page.html besides.
+	Kind   string            `json:"kind"`
+	URL    string            `json:"url"`
+	Method string            `json:"method,omitempty"`
+	Header map[string]string `json:"headers,omitempty"` // $session is the last Mcp-Session-Id that could be read
+	Body   string            `json:"body,omitempty"`
+	Mode   string            `json:"mode,omitempty"` // of fetch
+	// Ack is where to post to as soon as the first event is there.
+	Ack string `json:"ack,omitempty"`
+	// Events ends the reading of a stream after so many; 0 reads to the end.
+	Events int `json:"events,omitempty"`
+}
+
+// An outcome is what a page saw of a step.
+type outcome struct {
+	Name   string            `json:"name"`
+	Error  string            `json:"error"`
+	Type   string            `json:"type"` // of the response, as "cors" or "opaque"
+	Status int               `json:"status"`
+	Header map[string]string `json:"headers"` // that the script may read
+	Body   string            `json:"body"`
+	Events []string          `json:"events"` // the data of each
+}
+
+// A browser is a running Chromium.
+type browser struct {
+	cmd *exec.Cmd
+	dir string
+	log logBuffer
+	api string // of the debugger, which opens pages
+}
+
+var browsers browserSet
+
+// browserSet has the browser that tests share, once one needs it.
+type browserSet struct {
+	mu  sync.Mutex
+	one *browser
+}
+
+func (s *browserSet) get(t *testing.T) *browser {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.one == nil {
+		s.one = startBrowser(t)
+	}
+	return s.one
+}
+
+func (s *browserSet) stop() {
+	b := s.one
+	if b == nil {
+		return
+	}
+	b.cmd.Process.Signal(syscall.SIGTERM)
+	timer := time.AfterFunc(5*time.Second, func() { b.cmd.Process.Kill() })
+	b.cmd.Wait()
+	timer.Stop()
+	os.RemoveAll(b.dir)
+}
+
+// startBrowser starts Chromium. Names below .test mean this machine to it, as
+// they would after somebody's name server had said so.
+func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		missing(t, "there is no Chromium: %v", err)
+	}
+	b := new(browser)
+	if b.dir, err = os.MkdirTemp("", "mcpwire-chromium-"); err != nil {
+		t.Fatal(err)
+	}
+	b.cmd = exec.Command(path,
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--disable-features=HttpsUpgrades",
+		"--host-resolver-rules=MAP *.test 127.0.0.1", "--no-proxy-server",
+		"--user-data-dir="+b.dir, "--remote-debugging-port=0", "about:blank")
+	b.cmd.Env = append(os.Environ(), "HOME="+b.dir)
+	b.cmd.Stderr = &b.log
+	b.cmd.WaitDelay = time.Second // for the pipe that its children have, too
+	if err := b.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	browsers.one = b // to be stopped, whatever comes
+	eventually(t, "the browser starts", func() bool {
+		f, err := os.Open(filepath.Join(b.dir, "DevToolsActivePort"))
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		if !lines.Scan() || lines.Text() == "" {
+			return false
+		}
+		b.api = "http://127.0.0.1:" + lines.Text()
+		return true
+	})
+	return b
+}
+
+// open opens a page in a tab of its own, for the time of the test.
+func (b *browser) open(t *testing.T, address string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, b.api+"/json/new?"+url.QueryEscape(address), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := send(t, req)
+	var tab struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal([]byte(r.body), &tab); err != nil || tab.ID == "" {
+		t.Fatalf("the browser opens no page: status %d, %s", r.status, r.body)
+	}
+	t.Cleanup(func() {
+		if resp, err := http.Get(b.api + "/json/close/" + tab.ID); err == nil {
+			resp.Body.Close()
+		}
+	})
+}
+
+// A host serves pages of an origin.
+type host struct {
+	origin   string
+	steps    chan []step
+	outcomes chan []outcome
+
+	mu   sync.Mutex
+	acks map[string]chan struct{} // by path; closed by a post
+}
+
+func newHost() *host {
+	return &host{steps: make(chan []step, 1), outcomes: make(chan []outcome, 1), acks: map[string]chan struct{}{}}
+}
+
+// acked returns what is closed by the first post to a path below /ack/.
+func (h *host) acked(path string) chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.acks[path]
+	if c == nil {
+		c = make(chan struct{})
+		h.acks[path] = c
+	}
+	return c
+}
+
+// ack closes it.
+func (h *host) ack(path string) {
+	c := h.acked(path)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+// startHost serves pages at a name of this machine.
+func startHost(t *testing.T, name string) *host {
+	t.Helper()
+	h := newHost()
+	ts := httptest.NewServer(h)
+	t.Cleanup(ts.Close)
+	_, port, err := net.SplitHostPort(ts.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.origin = "http://" + name + ":" + port
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, "/ack/") {
+		h.ack(r.URL.Path)
+		return
+	}
+	switch r.Method + " " + r.URL.Path {
+	case "GET /page":
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Write(page)
+	case "GET /steps":
+		select {
+		case steps := <-h.steps:
+			json.NewEncoder(w).Encode(steps)
+		case <-r.Context().Done():
+		}
+	case "POST /outcomes":
+		var got []outcome
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			got = []outcome{{Error: fmt.Sprintf("the page reports no outcomes: %v", err)}}
+		}
+		select {
+		case h.outcomes <- got:
+		default: // of a page that was loaded again
+		}
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// run has a page of the host make the steps and returns what it saw, by the
+// steps' names.
+func (h *host) run(t *testing.T, steps []step) map[string]outcome {
+	t.Helper()
+	return h.runAt(t, h.origin, steps)
+}
+
+// runAt is run under another name of the host.
+func (h *host) runAt(t *testing.T, origin string, steps []step) map[string]outcome {
+	t.Helper()
+	b := browsers.get(t)
+	h.steps <- steps
+	b.open(t, origin+"/page")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	select {
+	case got := <-h.outcomes:
+		byName := map[string]outcome{}
+		for _, o := range got {
+			byName[o.Name] = o
+		}
+		for _, s := range steps {
+			if _, ok := byName[s.Name]; !ok {
+				t.Errorf("the page does not say what came of %q: %+v", s.Name, got)
+			}
+		}
+		return byName
+	case <-ctx.Done():
+		t.Fatalf("the page says nothing; the browser says:\n%s", lastLines(b.log.String(), 20))
+		return nil
+	}
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,147 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"mcpwire/mcp"
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+// An endpoint is an MCP server that a browser can reach. It has pages of its own.
+type endpoint struct {
+	*host
+	url  string
+	port string
+	runs atomic.Int64 // of tools
+
+	mu   sync.Mutex
+	seen []visit
+}
+
+// A visit is a request that the endpoint got, and how it was answered.
+type visit struct {
+	method, host, origin, site string // site is what the browser says of who asks
+	contentType                string
+	status                     int
+}
+
+// newEndpoint returns one with the tools count, region, whose argument comes in a
+// header as well, and watch.
+func newEndpoint(t *testing.T, options *streamable.Options) *endpoint {
+	t.Helper()
+	e := &endpoint{host: newHost()}
+	handler := streamable.NewHandler(e.server(t), options)
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", e.record(handler))
+	if options != nil && options.Guard != nil {
+		for _, path := range options.Guard.MetadataPaths() {
+			mux.Handle(path, options.Guard.Metadata())
+		}
+	}
+	mux.Handle("/", e.host)
+	ts := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := handler.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		ts.Close()
+	})
+	e.origin = ts.URL
+	e.url = ts.URL + "/mcp"
+	var err error
+	if _, e.port, err = net.SplitHostPort(ts.Listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func (e *endpoint) server(t *testing.T) *server.Server {
+	t.Helper()
+	srv := server.New("endpoint", "1.0.0", nil)
+	count := func(context.Context, empty) (int64, error) { return e.runs.Add(1), nil }
+	if err := server.AddTool(srv, "count", "Counts its calls.", count); err != nil {
+		t.Fatal(err)
+	}
+	type where struct {
+		Region string `json:"region"`
+	}
+	def := mcp.Tool{Name: "region", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)}
+	err := server.AddToolWith(srv, def, func(_ context.Context, in where) (string, error) {
+		e.runs.Add(1)
+		return "in " + in.Region, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type wait struct {
+		Page string `json:"page"` // where acknowledgements go
+	}
+	// The result stays away until the page has the progress. If the answer were
+	// held back, it would never have it.
+	err = server.AddTool(srv, "watch", "Waits until its progress has been seen.", func(ctx context.Context, in wait) (string, error) {
+		e.runs.Add(1)
+		if err := server.CallOf(ctx).Progress(1, 2, "begun"); err != nil {
+			return "", err
+		}
+		select {
+		case <-e.acked(in.Page):
+			return "seen", nil
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return srv
+}
+
+// record notes what goes through to next.
+func (e *endpoint) record(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(out, r)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		h := r.Header
+		e.seen = append(e.seen, visit{r.Method, r.Host, h.Get("Origin"), h.Get("Sec-Fetch-Site"), h.Get("Content-Type"), out.status})
+	})
+}
+
+// visits returns the requests that f likes.
+func (e *endpoint) visits(f func(visit) bool) (found []visit) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, v := range e.seen {
+		if f(v) {
+			found = append(found, v)
+		}
+	}
+	return found
+}
+
+// A statusWriter remembers the status.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

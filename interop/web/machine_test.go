@@ -1,0 +1,117 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"mcpwire/auth"
+	"mcpwire/client"
+	"mcpwire/mcp"
+)
+
+// TestClientCredentials has clients that act for themselves. They authenticate
+// with a secret that needs escaping, in each of the two ways, or with a key.
+func TestClientCredentials(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*auth.ClientOptions)
+		want   string
+	}{
+		{"secret", func(o *auth.ClientOptions) { o.ClientID, o.ClientSecret = machineID, auth.NewSecret(machineSecret) }, machineID},
+		{"key", func(o *auth.ClientOptions) {
+			o.ClientID, o.ClientKey = keyedID, &auth.ClientKey{Key: keyed(), KeyID: "keyed-1"}
+		}, keyedID},
+		{"bound to a key", func(o *auth.ClientOptions) {
+			o.ClientID, o.ClientSecret, o.DPoP = machineID, auth.NewSecret(machineSecret), auth.DPoPOn
+		}, machineID},
+	} {
+		for _, format := range []string{formatJWT, formatOpaque} {
+			for _, era := range eras {
+				t.Run(tt.name+" "+format+" "+era.name, func(t *testing.T) {
+					t.Parallel()
+					o := withDPoP(false, false)
+					o.introspection = withoutCache.introspection
+					s := newSite(t, issuers.at(t, ""), format, o)
+					v := newVisitor(t, s, "nobody", func(_ *visitor, o *auth.ClientOptions) {
+						o.Grant, o.ClientIssuer = auth.ClientCredentials{}, s.issuer.url
+						tt.change(o)
+					})
+					c := v.mustDial(era.revision)
+					checkMachine(t, v, c, tt.want, format)
+				})
+			}
+		}
+	}
+}
+
+func checkMachine(t *testing.T, v *visitor, c *client.Client, id, format string) {
+	t.Helper()
+	if got := v.whoami(c); got.ClientID != id || got.Issuer != v.site.issuer.url {
+		t.Errorf("the site takes the caller for %+v", got)
+	}
+	if _, err := client.CallTool[string](t.Context(), c, "change", nil); err != nil {
+		t.Errorf("a tool that needs more: %v", err)
+	}
+	if format == formatOpaque && id == machineID {
+		v.site.issuer.revoke(t, v.token(), machineID, machineSecret)
+		v.whoami(c)
+	}
+	if n := len(v.asked()) + v.registrations(); n != 0 {
+		t.Errorf("%d users and registrations, want none", n)
+	}
+}
+
+// TestClientCredentialsRefused has a secret that is wrong, and a key that is
+// another client's.
+func TestClientCredentialsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, issuers.at(t, ""), formatJWT, siteOptions{})
+	for name, change := range map[string]func(*auth.ClientOptions){
+		"secret": func(o *auth.ClientOptions) { o.ClientID, o.ClientSecret = machineID, auth.NewSecret("a guess") },
+		"key":    func(o *auth.ClientOptions) { o.ClientID, o.ClientKey = keyedID, &auth.ClientKey{Key: newProver(t).key} },
+	} {
+		v := newVisitor(t, s, "nobody", func(_ *visitor, o *auth.ClientOptions) {
+			o.Grant, o.ClientIssuer = auth.ClientCredentials{}, s.issuer.url
+			change(o)
+		})
+		_, err := v.dial(mcp.LatestRevision)
+		var failed *auth.AuthorizationError
+		if !errors.Is(err, auth.ErrRefused) || !errors.As(err, &failed) || failed.Code != "invalid_client" {
+			t.Errorf("%s: got %v, want that the issuer refuses the client", name, err)
+		}
+	}
+}
+
+// TestForeignTokens has tokens of the same issuer that are not for the site, or
+// not any more, and of another issuer.
+func TestForeignTokens(t *testing.T) {
+	t.Parallel()
+	is, realm := issuers.at(t, ""), issuers.at(t, "/realm")
+	for _, format := range []string{formatJWT, formatOpaque} {
+		s := newSite(t, is, format, siteOptions{})
+		good := is.token(t, s.url, scopeRead)
+		for name, token := range map[string]string{
+			"another site's":        is.token(t, newSite(t, is, format, siteOptions{}).url, scopeRead),
+			"of a part of the site": is.token(t, s.url+"/more", scopeRead),
+			"another issuer's":      realm.token(t, s.url, scopeRead),
+			"changed":               good[:len(good)-6] + "AAAAAA",
+			"made up":               "nothing-that-anybody-issued",
+		} {
+			s.refused(t, format+" "+name, s.call(t, "Bearer "+token), http.StatusUnauthorized, "invalid_token", 0)
+		}
+		s.refused(t, format+" without a scope", s.call(t, "Bearer "+is.token(t, s.url, scopeWrite)), http.StatusForbidden, "insufficient_scope", 0)
+		if r := s.call(t, "Bearer "+good); r.status != http.StatusOK {
+			t.Errorf("%s: a good token: status %d, %s", format, r.status, r.body)
+		}
+	}
+}
+
+// TestExpired has a token that had expired when it was issued. The issuer has
+// another clock, as it were.
+func TestExpired(t *testing.T) {
+	t.Parallel()
+	is := issuers.at(t, "")
+	s := newSite(t, is, formatStale, siteOptions{})
+	s.refused(t, "expired", s.call(t, "Bearer "+is.token(t, s.url, scopeRead)), http.StatusUnauthorized, "invalid_token", 0)
+}

@@ -1,0 +1,314 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The paths at which servers are reached: that of Streamable HTTP, and that of
+// the stream of HTTP+SSE, which revision 2024-11-05 had.
+const (
+	webPath = "/mcp"
+	oldPath = "/sse"
+)
+
+const (
+	startPatience = 20 * time.Second // for a server to listen
+	stopPatience  = 10 * time.Second // for it to exit, and for a host to leave
+)
+
+// A web is a server under test that is reached over HTTP, and the witness in
+// front of it. A process that ends while it is needed is started again.
+type web struct {
+	t       *testing.T
+	s       *witnessed
+	path    string
+	command []string
+	front   *httptest.Server
+	back    *http.Transport
+
+	mu      sync.Mutex
+	started int
+	process *webProcess
+	moments []moment
+	open    int  // exchanges that have not ended
+	stopped bool // nothing is recorded any more
+	faults  []violation
+}
+
+// A webProcess is one process of a server.
+type webProcess struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	base  string        // URL without a path
+	ended chan struct{} // closed once it has, and been waited for
+}
+
+// newWeb returns a server that listens. Its command has to write a line with
+// url=http://… to standard error when it does, and to exit when its standard
+// input ends.
+func newWeb(t *testing.T, path string, command ...string) *witnessed {
+	t.Helper()
+	s := &witnessed{t: t}
+	s.showLog()
+	w := &web{t: t, s: s, path: path, command: command, back: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
+	s.web = w
+	w.front = httptest.NewServer(w)
+	t.Cleanup(func() {
+		w.kill()
+		if t.Failed() {
+			logMoments(t, w.moments)
+		}
+		w.front.CloseClientConnections()
+		w.front.Close()
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.startLocked(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// newWebProgram is newWeb for one of the programs in this binary.
+func newWebProgram(t *testing.T, path, verb string, args ...string) *witnessed {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newWeb(t, path, append([]string{self, verb}, args...)...)
+}
+
+// newWebServer is newServer over HTTP.
+func newWebServer(t *testing.T, path string, revisions ...string) *witnessed {
+	t.Helper()
+	args := append(append([]string{}, serverCommand...), "--http", "127.0.0.1:0", "--sse")
+	for _, r := range revisions {
+		args = append(args, "--revision", r)
+	}
+	return newWebProgram(t, path, keeperVerb, args...)
+}
+
+// url is what hosts are given.
+func (w *web) url() string { return w.front.URL + w.path }
+
+// listening finds the URL that a server writes when it listens.
+var listening = regexp.MustCompile(`url=(http://127\.0\.0\.1:[0-9]+)`)
+
+func (w *web) startLocked() error {
+	cmd := exec.Command(w.command[0], w.command[1:]...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = in, in
+	err = cmd.Start()
+	in.Close()
+	if err != nil {
+		out.Close()
+		return err
+	}
+	w.started++
+	p := &webProcess{cmd: cmd, stdin: stdin, ended: make(chan struct{})}
+	base := make(chan string, 1)
+	go func() {
+		defer close(p.ended)
+		defer out.Close()
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			fmt.Fprintln(&w.s.log, lines.Text())
+			if m := listening.FindStringSubmatch(lines.Text()); m != nil && len(base) == 0 {
+				base <- m[1]
+			}
+		}
+		cmd.Wait()
+	}()
+	w.process = p
+	select {
+	case p.base = <-base:
+	case <-p.ended:
+		return fmt.Errorf("%s ended before it listened", w.command)
+	case <-time.After(startPatience):
+		return fmt.Errorf("%s does not listen", w.command)
+	}
+	conn, err := net.DialTimeout("tcp", p.base[len("http://"):], startPatience)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// send passes a request on to the process, or to the one that comes after it.
+func (w *web) send(ctx context.Context, r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	if w.hasEnded() && !w.stopped {
+		w.exitedLocked()
+		if err := w.startLocked(); err != nil {
+			w.mu.Unlock()
+			return nil, err
+		}
+	}
+	p := w.process
+	w.mu.Unlock()
+	out, err := http.NewRequestWithContext(ctx, r.Method, p.base+r.URL.RequestURI(), r.Body)
+	if err != nil {
+		return nil, err
+	}
+	out.Header, out.ContentLength, out.Host = r.Header.Clone(), r.ContentLength, r.Host
+	resp, err := w.back.RoundTrip(out)
+	if err == nil || ctx.Err() != nil {
+		return resp, err
+	}
+	// It may be about to end: what comes next is for another one.
+	select {
+	case <-p.ended:
+	case <-time.After(time.Second):
+	}
+	return nil, err
+}
+
+func (w *web) hasEnded() bool {
+	select {
+	case <-w.process.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// exitedLocked checks how a process ended that was not asked to.
+func (w *web) exitedLocked() {
+	if status := w.process.cmd.ProcessState.ExitCode(); status != crashStatus || !w.s.crashes {
+		w.faults = append(w.faults, violation{serverExit, fmt.Sprintf("a process ended with status %d, unasked", status)})
+	}
+}
+
+// stop ends the server, after the host is done with it. Its exit status has to
+// be 0.
+func (w *web) stop() {
+	w.t.Helper()
+	deadline := time.Now().Add(stopPatience)
+	for w.opened() > 0 {
+		if time.Now().After(deadline) {
+			w.mu.Lock()
+			w.faults = append(w.faults, violation{clientLeaves, fmt.Sprintf("%d requests are still open", w.open)})
+			w.mu.Unlock()
+			break
+		}
+		<-time.After(time.Millisecond)
+	}
+	w.mu.Lock()
+	if w.stopped {
+		w.mu.Unlock()
+		return
+	}
+	w.stopped = true
+	p := w.process
+	ended := w.hasEnded()
+	w.mu.Unlock()
+	p.stdin.Close()
+	select {
+	case <-p.ended:
+	case <-time.After(stopPatience):
+		w.kill()
+		w.faults = append(w.faults, violation{serverExit, "the server does not end when it should"})
+		return
+	}
+	status := p.cmd.ProcessState.ExitCode()
+	if status != 0 && !(ended && status == crashStatus && w.s.crashes) {
+		w.faults = append(w.faults, violation{serverExit, fmt.Sprintf("the server ended with status %d", status)})
+	}
+}
+
+// opened is how many exchanges are under way.
+func (w *web) opened() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open
+}
+
+// kill ends the server at once.
+func (w *web) kill() {
+	w.mu.Lock()
+	w.stopped = true
+	p := w.process
+	w.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.cmd.Process.Kill()
+	p.stdin.Close()
+	<-p.ended
+}
+
+// serveWeb is what programs do that are servers over HTTP: it serves until
+// standard input ends. end, if not nil, ends what would never end by itself.
+func serveWeb(h http.Handler, end func(context.Context) error) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	srv := &http.Server{Handler: h}
+	done := make(chan error, 1)
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		ctx, cancel := context.WithTimeout(context.Background(), stopPatience/2)
+		defer cancel()
+		var err error
+		if end != nil {
+			err = end(ctx)
+		}
+		if err == nil {
+			err = srv.Shutdown(ctx)
+		}
+		done <- err
+	}()
+	fmt.Fprintf(os.Stderr, "listening url=http://%s\n", l.Addr())
+	if err := srv.Serve(l); err != http.ErrServerClosed {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := <-done; err != nil {
+		fmt.Fprintln(os.Stderr, "shutting down:", err)
+		return 1
+	}
+	return 0
+}
+
+// keeperVerb as the first argument makes the test binary a keeper of a command
+// that has to be told to end by a signal: it does when standard input ends.
+const keeperVerb = "keeper"
+
+func keeper(command []string) int {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	signal.Ignore(syscall.SIGINT)
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "keeper:", err)
+		return 125
+	}
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		cmd.Process.Signal(syscall.SIGTERM)
+	}()
+	cmd.Wait()
+	return cmd.ProcessState.ExitCode()
+}
