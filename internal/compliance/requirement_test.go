@@ -33,8 +33,6 @@ var statuses = []status{
 	{open, true, "nothing shows it, or it is not so"},
 	{user, true, "left, wholly or in part, to the application that embeds mcpwire"},
 	{"design", true, "it cannot be otherwise, for the reason given"},
-	{"http", false, "waits for HTTP"},
-	{"auth", false, "waits for authorization"},
 }
 
 // A part is a chapter of the page, and has tables.
