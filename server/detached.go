@@ -24,8 +24,8 @@ func (s *Server) OpenSession(ctx context.Context, out jsonrpc.Outlet) (c *jsonrp
 }
 
 // OpenStateless is for the same carriers: it returns a connection for the requests of all clients of modern revisions, which are to be delivered with
-// [jsonrpc.Delivery.Free] set and an outlet of their own, and a context that [Server.OnBehalfOf] made. When it is closed, its subscriptions end. A server that
-// speaks no modern revision has none: c is nil.
+// [jsonrpc.Delivery.Free] set and an outlet of their own, and a context that [Server.OnBehalfOf] made. When it is closed, its subscriptions end; those that were
+// delivered with Stand are the carrier's to finish. A server that speaks no modern revision has none: c is nil.
 func (s *Server) OpenStateless() (c *jsonrpc.Conn) {
 	revisions := s.ofEra(true)
 	if len(revisions) == 0 {

@@ -326,9 +326,6 @@ func (st *stream) closeEarly(retry time.Duration) error {
 	}
 	if !st.open {
 		st.out.lone = true
-		if st.out.cuttable {
-			st.out.w.Header()["Connection"] = closeConnection
-		}
 		if err := st.startLocked(); err != nil {
 			return err
 		}
