@@ -14,22 +14,27 @@ import (
 type Context struct {
 	conn  *Conn
 	base  context.Context
-	turn  uint64 // of the reader that runs the handler itself; 0 on other goroutines
-	trace Trace
+	turn  uint64      // of the reader that runs the handler itself; 0 on other goroutines
+	trace *Trace      // nil if there is none
 	ended atomic.Bool // answered or cancelled: nothing may be sent for it any more
 
 	direct  bool       // what belongs to the request goes by its own outlet
+	follows bool       // it ends with base; only then, and only if somebody asks, does it watch that
 	sending sync.Mutex // held while something does; guards outlet
 	outlet  Outlet     // nil once the request has been dismissed
-	follows bool       // it ends with base; only then, and only if somebody asks, does it watch that
 
 	mu       sync.Mutex
 	done     chan struct{}
 	err      error
-	deadline time.Time
-	timer    *time.Timer
+	timeout  *timeout // nil if there is none; it does not change
 	after    map[*func()]struct{}
 	unfollow func() bool // stops watching base
+}
+
+// A timeout is the end of the time that a request may take.
+type timeout struct {
+	deadline time.Time
+	timer    *time.Timer
 }
 
 type contextKey struct{}
@@ -68,10 +73,10 @@ func (c *Context) Outlet() Outlet {
 
 // Deadline implements [context.Context].
 func (c *Context) Deadline() (time.Time, bool) {
-	if c.deadline.IsZero() {
+	if c.timeout == nil {
 		return c.base.Deadline()
 	}
-	return c.deadline, true
+	return c.timeout.deadline, true
 }
 
 // Done implements [context.Context].
@@ -156,8 +161,8 @@ func (c *Context) finish(err error) {
 	if c.done != nil {
 		close(c.done)
 	}
-	if c.timer != nil {
-		c.timer.Stop()
+	if c.timeout != nil {
+		c.timeout.timer.Stop()
 	}
 	if c.unfollow != nil {
 		c.unfollow()

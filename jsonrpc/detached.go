@@ -28,6 +28,30 @@ type Delivery struct {
 	Batch bool // it came in a batch
 	// Stand lets the handler leave the request standing, of a Free delivery: Deliver then returns no response, and the error is the *[Outstanding] to finish.
 	Stand bool
+
+	request *Request // that Parse has parsed into, for Deliver
+}
+
+// Parse parses a frame like the function [Parse] does, into memory of the delivery's own that Message points to then and that the next frame takes: the request
+// is handled where it lies. The frame must last as long as Message is used.
+func (d *Delivery) Parse(frame []byte, maxDepth int) error {
+	if d.request == nil {
+		d.request = new(Request)
+	}
+	d.Message = &d.request.Message
+	return Parse(frame, d.Message, maxDepth)
+}
+
+// take returns the request to deliver, and whether it is the delivery's own.
+func (d *Delivery) take() (r *Request, own bool) {
+	if r = d.request; r != nil && d.Message == &r.Message {
+		r.clear()
+		return r, true
+	}
+	r = requests.Get().(*Request)
+	r.clear()
+	r.Message = *d.Message // by itself, or it is copied twice
+	return r, false
 }
 
 // NewDetached returns a connection without a carrier of its own, for one that brings each message by itself and has a way back for what belongs to it, as
@@ -110,15 +134,16 @@ func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response [
 	if c.opts.Trace != nil {
 		c.opts.Trace(Incoming, d.Message.text)
 	}
-	r := requests.Get().(*Request)
-	r.clear()
-	r.conn, r.base, r.outlet, r.stand, r.Message = c, ctx, d.Outlet, d.Free && d.Stand, *d.Message
+	r, own := d.take()
+	r.conn, r.base, r.outlet, r.stand = c, ctx, d.Outlet, d.Free && d.Stand
 	if d.Batch {
 		r.batch = delivered
 	}
 	start := len(dst)
 	if refusal := c.admit(r, d.Free); refusal != nil {
-		r.release()
+		if !own {
+			r.release()
+		}
 		return c.traced(AppendError(dst, d.Message.ID, refusal, true), start), refusal
 	}
 	stands := false
@@ -126,7 +151,9 @@ func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response [
 		if !stands && !c.dismiss(r, d.Free) {
 			response, err = dst[:start], ErrRequestEnded
 		}
-		r.release()
+		if !own {
+			r.release()
+		}
 	}()
 	response, err = c.deliver(r, dst)
 	if s, ok := err.(*Outstanding); ok && r.stand {

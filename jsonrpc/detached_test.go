@@ -80,6 +80,7 @@ func TestDeliver(t *testing.T) {
 		return r.Params, nil
 	})
 	ctx := context.WithValue(t.Context(), "k", "v") //lint:ignore SA1029 it is a test
+	var reused Delivery
 	for _, tt := range []struct {
 		text     string
 		batch    bool
@@ -94,9 +95,16 @@ func TestDeliver(t *testing.T) {
 		{text: `{"jsonrpc":"2.0","id":4,"method":"value"}`, response: result(4, `"v"`)},
 		{text: `{"jsonrpc":"2.0","id":5,"method":"batch"}`, batch: true, response: result(5, "true")},
 	} {
-		for _, free := range []bool{false, true} {
+		for i := range 4 {
 			own := newTray()
-			got, err := c.Deliver(ctx, &Delivery{Message: parsed(t, tt.text), Outlet: own, Free: free, Batch: tt.batch}, []byte("> "))
+			d := &reused // for one message after the other
+			if i&1 == 0 {
+				d = &Delivery{Message: parsed(t, tt.text)}
+			} else if err := d.Parse([]byte(tt.text), 0); err != nil {
+				t.Fatal(err)
+			}
+			d.Outlet, d.Free, d.Batch = own, i&2 == 0, tt.batch
+			got, err := c.Deliver(ctx, d, []byte("> "))
 			if string(got) != "> "+tt.response {
 				t.Errorf("%s: response %s, want %s", tt.text, got, tt.response)
 			}

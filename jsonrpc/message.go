@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"bytes"
+	"math"
 
 	"mcpwire/internal/jsonwire"
 )
@@ -44,8 +45,9 @@ type Message struct {
 
 	text    []byte // what the spans below point into
 	nparams uint8
-	walk    bool // the index is incomplete: look members up by walking Params
-	twice   bool // a member of Params stands there twice
+	walk    bool   // the index is incomplete: look members up by walking Params
+	twice   bool   // a member of Params stands there twice
+	lengths uint32 // of the names of Params, see lengthBit: most that are asked for and are not there are of another
 	params  [maxIndexed]member
 }
 
@@ -59,17 +61,31 @@ type member struct{ key, value span }
 
 // Param returns the JSON text of the named member of Params. It aliases the frame. It finds nothing when Params is an array.
 func (m *Message) Param(name string) (value []byte, ok bool) {
+	if m.lengths&lengthBit(len(name)) == 0 {
+		return nil, false
+	}
+	return m.param(name)
+}
+
+func (m *Message) param(name string) (value []byte, ok bool) {
 	if m.walk {
 		return m.walkParam(name)
 	}
 	for i := range m.params[:m.nparams] {
 		p := &m.params[i]
-		if string(m.text[p.key.start:p.key.end]) == name {
+		if int(p.key.end-p.key.start) == len(name) && string(m.text[p.key.start:p.key.end]) == name {
 			return m.text[p.value.start:p.value.end], true
 		}
 	}
 	return nil, false
 }
+
+// lengthBit is the bit of Message.lengths for names of n bytes.
+func lengthBit(n int) uint32 { return 1 << (uint(n) & 31) }
+
+func (m *Message) forgetIndex() { m.nparams, m.walk, m.twice, m.lengths = 0, false, false, 0 }
+
+func (m *Message) lookByWalking() { m.walk, m.lengths = true, math.MaxUint32 }
 
 func (m *Message) walkParam(name string) ([]byte, bool) {
 	members := jsonwire.ObjectMembers(m.Params)

@@ -40,6 +40,7 @@ var paramTests = []struct {
 	{"twice among many", `{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"f":8}`, map[string]string{"g": "7"}, true},
 	{"twice among those behind the index", `{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"g":8}`, map[string]string{"a": "1"}, true},
 	{"twice inside a member", `{"a":{"b":1,"b":2}}`, map[string]string{"a": `{"b":1,"b":2}`}, false},
+	{"names of like length", `{"ab":1,"cd":2,"` + strings.Repeat("x", 34) + `":3}`, map[string]string{"ab": "1", "cd": "2", "ef": "", strings.Repeat("x", 34): "3", strings.Repeat("y", 34): "", strings.Repeat("x", 66): ""}, false},
 	{"names that only look alike", `{"a":1,"A":2,"a ":3}`, map[string]string{"a": "1", "A": "2", "a ": "3"}, false},
 }
 

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"errors"
 	"math"
 
@@ -112,7 +113,8 @@ func parseError(err error) *Error {
 
 func (m *Message) reset(text []byte) {
 	m.Kind, m.ID, m.Method, m.Params, m.Result, m.Error = KindInvalid, nil, nil, nil, nil, nil
-	m.text, m.nparams, m.walk, m.twice = text, 0, false, false
+	m.text = text
+	m.forgetIndex()
 }
 
 // What scan has seen of an envelope.
@@ -135,20 +137,23 @@ func (m *Message) scan(s *jsonwire.Scanner) (problem string, err error) {
 	}
 	seen := 0
 	more, err := s.EnterObject()
+	if more && s.Try(`"jsonrpc":"2.0",`) { // as nearly all begin: behind it is a member, as behind any comma
+		seen = sawVersion
+	}
 	for more && err == nil {
-		raw, escaped, err := s.Key()
-		if err != nil {
-			return "", err
-		}
-		if escaped {
-			raw = jsonwire.AppendUnquote(nil, raw)
-		}
-		bit, p, err := m.scanMember(s, raw)
-		if err != nil {
-			return "", err
+		bit, p := sawParams, ""
+		if s.Try(`"params":`) { // any other spelling of it is none that somebody sends
+			if p, err = m.scanParams(s); err == nil {
+				more, err = s.NextMember()
+			}
+		} else {
+			var at jsonwire.Member
+			if more, err = s.Member(&at); err == nil {
+				bit, p = m.take(&at)
+			}
 		}
 		if bit != 0 && seen&bit != 0 {
-			p = "member " + string(raw) + " stands twice"
+			p = "member " + memberNames[bit] + " stands twice"
 			if bit == sawID {
 				m.ID = nil // which of them is meant nobody can tell
 			}
@@ -157,9 +162,6 @@ func (m *Message) scan(s *jsonwire.Scanner) (problem string, err error) {
 		if problem == "" {
 			problem = p
 		}
-		if more, err = s.NextMember(); err != nil {
-			return "", err
-		}
 	}
 	if err != nil {
 		return "", err
@@ -167,29 +169,33 @@ func (m *Message) scan(s *jsonwire.Scanner) (problem string, err error) {
 	return m.classify(seen, problem), nil
 }
 
-// scanMember reads the value of the member with that name. bit is 0 for a name that is not the envelope's.
-func (m *Message) scanMember(s *jsonwire.Scanner, name []byte) (bit int, problem string, err error) {
+var memberNames = map[int]string{
+	sawVersion: "jsonrpc", sawID: "id", sawMethod: "method", sawParams: "params", sawResult: "result", sawError: "error",
+}
+
+// take takes in a member of the envelope. bit is 0 for a name that is not the envelope's.
+func (m *Message) take(at *jsonwire.Member) (bit int, problem string) {
+	name, value := m.text[at.NameStart:at.NameEnd], m.text[at.Start:at.End]
+	if at.Escaped {
+		name = jsonwire.AppendUnquote(nil, name)
+	}
 	switch string(name) {
 	case "jsonrpc":
-		problem, err = scanVersion(s)
-		return sawVersion, problem, err
+		return sawVersion, checkVersion(value)
 	case "id":
-		problem, err = m.scanID(s)
-		return sawID, problem, err
+		return sawID, m.takeID(value)
 	case "method":
-		problem, err = m.scanMethod(s)
-		return sawMethod, problem, err
+		return sawMethod, m.takeMethod(value)
 	case "params":
-		problem, err = m.scanParams(s)
-		return sawParams, problem, err
+		return sawParams, m.takeParams(value)
 	case "result":
-		m.Result, err = scanValue(s, m.text)
-		return sawResult, "", err
+		m.Result = value
+		return sawResult, ""
 	case "error":
-		m.Error, err = scanValue(s, m.text)
-		return sawError, "", err
+		m.Error = value
+		return sawError, ""
 	}
-	return 0, "", s.Skip()
+	return 0, ""
 }
 
 // classify decides the kind from the members that were seen, and names what is wrong.
@@ -231,70 +237,69 @@ func (m *Message) classify(seen int, problem string) string {
 	return problem
 }
 
-func scanVersion(s *jsonwire.Scanner) (problem string, err error) {
-	const wrong = `jsonrpc must be "2.0"`
-	if s.Peek() != '"' {
-		return wrong, s.Skip()
+func checkVersion(text []byte) (problem string) {
+	if string(text) == `"2.0"` || text[0] == '"' && jsonwire.RawEqual(text[1:len(text)-1], "2.0") {
+		return ""
 	}
-	raw, escaped, err := s.String()
-	if err != nil {
-		return "", err
-	}
-	if escaped {
-		raw = jsonwire.AppendUnquote(nil, raw)
-	}
-	if string(raw) != "2.0" {
-		return wrong, nil
-	}
-	return "", nil
+	return `jsonrpc must be "2.0"`
 }
 
-func (m *Message) scanID(s *jsonwire.Scanner) (problem string, err error) {
-	c := s.Peek()
-	text, err := scanValue(s, m.text)
-	if err != nil {
-		return "", err
-	}
-	switch {
+func (m *Message) takeID(text []byte) (problem string) {
+	switch c := text[0]; {
 	case c == '"', c == 'n', isInteger(text):
 		m.ID = text
-		return "", nil
+		return ""
 	case c == '-' || '0' <= c && c <= '9':
-		return "id must be an integer, not a fraction or a number with an exponent", nil
+		return "id must be an integer, not a fraction or a number with an exponent"
 	}
-	return "id must be a string or an integer", nil
+	return "id must be a string or an integer"
 }
 
-func (m *Message) scanMethod(s *jsonwire.Scanner) (problem string, err error) {
-	if s.Peek() != '"' {
-		return "method must be a string", s.Skip()
+func (m *Message) takeMethod(text []byte) (problem string) {
+	if text[0] != '"' {
+		return "method must be a string"
 	}
-	raw, escaped, err := s.String()
-	if err != nil {
-		return "", err
+	m.Method = text[1 : len(text)-1]
+	if bytes.IndexByte(m.Method, '\\') >= 0 {
+		m.Method = jsonwire.AppendUnquote(nil, m.Method)
 	}
-	if escaped {
-		raw = jsonwire.AppendUnquote(nil, raw)
-	}
-	m.Method = raw
-	return "", nil
+	return ""
 }
+
+// takeParams is scanParams for a text that has been scanned.
+func (m *Message) takeParams(text []byte) (problem string) {
+	m.forgetIndex()
+	switch text[0] {
+	case '{':
+		m.Params = text
+		m.lookByWalking()
+	case '[':
+		m.Params = text
+	case 'n':
+	default:
+		return badParams
+	}
+	return ""
+}
+
+const badParams = "params must be an object or an array"
 
 func (m *Message) scanParams(s *jsonwire.Scanner) (problem string, err error) {
-	switch s.Peek() {
+	c := s.Peek()
+	start := s.Pos()
+	m.forgetIndex()
+	switch c {
 	case '{':
-		start := s.Pos()
-		m.nparams, m.walk, m.twice = 0, false, false
 		err = m.indexParams(s)
-		if err == nil {
-			m.Params = m.text[start:s.Pos()]
-		}
 	case '[':
-		m.Params, err = scanValue(s, m.text)
+		err = s.Skip()
 	case 'n':
-		err = s.Skip() // several SDKs write "params":null for no parameters
+		return "", s.Skip() // several SDKs write "params":null for no parameters
 	default:
-		return "params must be an object or an array", s.Skip()
+		return badParams, s.Skip()
+	}
+	if err == nil {
+		m.Params = m.text[start:s.Pos()]
 	}
 	return "", err
 }
@@ -302,41 +307,32 @@ func (m *Message) scanParams(s *jsonwire.Scanner) (problem string, err error) {
 // indexParams scans the object and remembers where its first members are.
 func (m *Message) indexParams(s *jsonwire.Scanner) error {
 	more, err := s.EnterObject()
+	var at jsonwire.Member
 	for more && err == nil {
-		raw, escaped, kerr := s.Key()
-		if kerr != nil {
-			return kerr
+		if more, err = s.Member(&at); err == nil && !m.walk {
+			m.index(&at)
 		}
-		s.Peek()
-		start := s.Pos()
-		if err := s.Skip(); err != nil {
-			return err
-		}
-		switch {
-		case escaped || m.nparams == maxIndexed:
-			m.walk = true
-		case !m.walk:
-			k := int32(cap(m.text) - cap(raw)) // where raw starts: the scanner never cuts a capacity
-			for i := range m.params[:m.nparams] {
-				p := &m.params[i]
-				if string(m.text[p.key.start:p.key.end]) == string(raw) {
-					m.twice = true
-				}
-			}
-			m.params[m.nparams] = member{span{k, k + int32(len(raw))}, span{int32(start), int32(s.Pos())}}
-			m.nparams++
-		}
-		more, err = s.NextMember()
 	}
 	return err
 }
 
-// scanValue passes over one value and returns its text.
-func scanValue(s *jsonwire.Scanner, text []byte) ([]byte, error) {
-	s.Peek()
-	start := s.Pos()
-	if err := s.Skip(); err != nil {
-		return nil, err
+func (m *Message) index(at *jsonwire.Member) {
+	if at.Escaped || m.nparams == maxIndexed {
+		m.lookByWalking()
+		return
 	}
-	return text[start:s.Pos()], nil
+	key := span{int32(at.NameStart), int32(at.NameEnd)}
+	bit := lengthBit(at.NameEnd - at.NameStart)
+	if m.lengths&bit != 0 {
+		name := m.text[at.NameStart:at.NameEnd]
+		for i := range m.params[:m.nparams] {
+			p := &m.params[i]
+			if string(m.text[p.key.start:p.key.end]) == string(name) {
+				m.twice = true
+			}
+		}
+	}
+	m.lengths |= bit
+	m.params[m.nparams] = member{key, span{int32(at.Start), int32(at.End)}}
+	m.nparams++
 }

@@ -72,17 +72,21 @@ func (r *Request) WithParams(params []byte) (*Request, error) {
 
 // InitContext makes ctx, which must be new, the context of the request. trace is what calls and notifications made with it carry on; see [TraceOf].
 func (r *Request) InitContext(ctx *Context, trace Trace) {
-	ctx.conn, ctx.base, ctx.turn, ctx.trace = r.conn, r.conn.base, r.turn, trace
+	ctx.conn, ctx.base, ctx.turn = r.conn, r.conn.base, r.turn
+	if trace != (Trace{}) {
+		t := trace // or each would be moved to the heap
+		ctx.trace = &t
+	}
 	if r.base != nil {
-		ctx.base, ctx.follows = r.base, r.base.Done() != nil
+		ctx.base, ctx.follows = r.base, true // whether base can end is not asked, since that costs a channel
 	}
 	if r.outlet != nil {
 		ctx.direct, ctx.outlet = true, r.outlet
 	}
 	if d := r.conn.opts.RequestTimeout; d > 0 {
 		ctx.mu.Lock() // against expire
-		ctx.deadline = time.Now().Add(d)
-		ctx.timer = time.AfterFunc(d, ctx.expire)
+		ctx.timeout = &timeout{deadline: time.Now().Add(d)}
+		ctx.timeout.timer = time.AfterFunc(d, ctx.expire)
 		ctx.mu.Unlock()
 	}
 	r.ctx.Store(ctx)

@@ -33,8 +33,8 @@ func TraceFrom(ctx context.Context) Trace {
 	if t, ok := ctx.Value(traceKey{}).(Trace); ok {
 		return t
 	}
-	if c := RequestContext(ctx); c != nil {
-		return c.trace
+	if c := RequestContext(ctx); c != nil && c.trace != nil {
+		return *c.trace
 	}
 	return Trace{}
 }

@@ -25,19 +25,18 @@ type Call struct {
 	jsonrpc.Context
 	limit   atomic.Pointer[limited] // the same, with the handler's timeout and what middleware added; nil if there is none of that
 	session *session
-	behalf  *behalf
+	behalf  *behalf // nil: as the context says, see who
 	method  string
 	name    string // of the tool or the prompt, the URI of the resource
 	ex      era.Exchange
 	view    *View
-	id      string
+	id      *string                  // for the log; nil if nothing is logged
 	talk    atomic.Pointer[dialogue] // with the client; nil as long as there is none
 
 	run atomic.Pointer[taskRun] // if it is, or may become, a task
 
 	mu       sync.Mutex
-	progress float64
-	began    bool
+	progress float64 // the last one
 }
 
 // A limited is a context that stems from a Call's.
@@ -45,18 +44,27 @@ type limited struct{ context.Context }
 
 // newCall returns the Call of a request, whose context it becomes.
 func (s *session) newCall(r *jsonrpc.Request, ex era.Exchange) *Call {
-	c := &Call{session: s, method: methodName(r.Method), ex: ex}
+	c := &Call{session: s, method: methodName(r.Method), ex: ex, progress: math.Inf(-1)}
 	if s.log.Enabled(context.Background(), slog.LevelError) {
-		c.id = r.ID.String()
+		id := r.ID.String()
+		c.id = &id
 	}
 	r.InitContext(&c.Context, ex.Meta.Trace)
-	if c.behalf = s.behalf; s.detached {
-		c.behalf = behalfOf(&c.Context) // of each request: it may know more, or other scopes, than the one that opened the session
+	if !s.detached { // else it is of each request, which may know more, or have other scopes, than the one that opened the session
+		c.behalf = s.behalf
 	}
 	if v := s.srv.opts.View; v != nil {
-		c.view = v(c, c.behalf.principal)
+		c.view = v(c, c.who().principal)
 	}
 	return c
+}
+
+// who returns on whose behalf the request comes. Few ask, so it is looked up then.
+func (c *Call) who() *behalf {
+	if c.behalf != nil {
+		return c.behalf
+	}
+	return behalfOf(&c.Context)
 }
 
 // named sets what the request names. Middleware may have changed that; where it has not, it may be reading the name.
@@ -136,7 +144,7 @@ func (c *Call) Method() string { return c.method }
 func (c *Call) Name() string { return c.name }
 
 // Principal returns on whose behalf the request comes, which is never nil. It is shared and must not be changed.
-func (c *Call) Principal() *Principal { return c.behalf.principal }
+func (c *Call) Principal() *Principal { return c.who().principal }
 
 // Revision returns the revision of the protocol that the request is of.
 func (c *Call) Revision() mcp.Revision { return c.ex.Revision }
@@ -166,10 +174,10 @@ func (c *Call) Progress(progress, total float64, message string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock() // held while sending, so that the order on the wire is that of the numbers
-	if c.began && progress <= c.progress {
+	if progress <= c.progress {
 		return errProgress
 	}
-	c.began, c.progress = true, progress
+	c.progress = progress
 	token := c.ex.Meta.ProgressToken
 	if token == nil {
 		return nil
@@ -225,7 +233,11 @@ func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
 
 // Logger returns the server's log with the request's id, its method and what it names, and the trace id if the request carries one.
 func (c *Call) Logger() *slog.Logger {
-	log := c.session.log.With("id", c.id, "method", c.method)
+	id := ""
+	if c.id != nil {
+		id = *c.id
+	}
+	log := c.session.log.With("id", id, "method", c.method)
 	if c.name != "" {
 		log = log.With(nameAttr(c.method), clip(c.name))
 	}

@@ -64,7 +64,7 @@ type shared struct{ session *session }
 // listenAlone answers subscriptions/listen with a session of its own, because the limits on subscriptions are for each client.
 func (h *shared) listenAlone(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	of := h.session
-	x := &session{srv: of.srv, era: of.era, conn: of.conn, log: of.log, base: context.WithoutCancel(c), behalf: c.behalf, detached: true}
+	x := &session{srv: of.srv, era: of.era, conn: of.conn, log: of.log, base: context.WithoutCancel(c), behalf: c.who(), detached: true}
 	leave := of.srv.enlist(x)
 	dst, err := x.listen(c, r, dst)
 	if standing, ok := err.(*jsonrpc.Outstanding); ok {

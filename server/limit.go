@@ -123,9 +123,10 @@ func (l *limits) done(k *caller) {
 
 // callerLocked returns who makes the call.
 func (l *limits) callerLocked(c *Call, now time.Time) *caller {
-	id, s := c.behalf.principal.ID, c.session
-	if id == "" && c.behalf.address != "" {
-		id = "\x00" + c.behalf.address
+	by, s := c.who(), c.session
+	id := by.principal.ID
+	if id == "" && by.address != "" {
+		id = "\x00" + by.address
 	}
 	if id == "" {
 		if s.caller == nil {

@@ -18,6 +18,9 @@ var methods = func() map[string]string {
 
 // methodName returns the name of a method, without allocating for those that are known.
 func methodName(method []byte) string {
+	if string(method) == mcp.MethodToolsCall { // nearly all are
+		return mcp.MethodToolsCall
+	}
 	if name, ok := methods[string(method)]; ok {
 		return name
 	}

@@ -24,7 +24,8 @@ func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 }
 
 // OnBehalfOf is for carriers that do not import this package, and know of each request whose it is: it returns a context for one that comes on behalf of the
-// [Principal] with these fields. If id is empty, that is nobody in particular, and the limits tell callers apart by their network address.
+// [Principal] with these fields. If id is empty, that is nobody in particular, and the limits tell callers apart by their network address;
+// a server without limits returns ctx itself then, which carriers may rely on.
 func (s *Server) OnBehalfOf(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
 	p := nobody
 	switch {

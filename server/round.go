@@ -73,8 +73,10 @@ func badResponse(key string, err error) error {
 // resume takes up what the client brings of earlier rounds. It comes before anything of the handler runs.
 func (c *Call) resume(r *jsonrpc.Request) error {
 	var before seal.Stamp
-	if d := c.talk.Swap(nil); d != nil { // a middleware has the request handled more than once
-		before = d.stamp
+	if c.talk.Load() != nil { // a middleware has the request handled more than once
+		if d := c.talk.Swap(nil); d != nil {
+			before = d.stamp
+		}
 	}
 	if !c.ex.Modern {
 		return nil

@@ -131,6 +131,11 @@ func (s *session) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
 		return s.answer(r, dst)
 	}
+	return s.logged(r, dst)
+}
+
+// logged answers a request and logs that.
+func (s *session) logged(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	began := time.Now()
 	dst, err := s.answer(r, dst)
 	attrs := []any{"id", clip(r.ID.String()), "method", clip(string(r.Method))}

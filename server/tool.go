@@ -58,15 +58,18 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 		return toolError(def.Name, err)
 	}
 	return s.add(def, func(c *Call, args, dst []byte) ([]byte, error) {
-		var arg In
-		if err := in.decode(args, &arg); err != nil {
+		var v struct { // in one piece of memory
+			arg In
+			out Out
+		}
+		if err := in.decode(args, &v.arg); err != nil {
 			return c.appendFailure(dst, err.Error()), nil
 		}
-		out, err := fn(c, arg)
-		if err != nil {
+		var err error
+		if v.out, err = fn(c, v.arg); err != nil {
 			return c.failed(dst, err)
 		}
-		return encode(c, dst, &out)
+		return encode(c, dst, &v.out)
 	})
 }
 

@@ -51,14 +51,14 @@ const (
 // admit reports whether the request may be handled. If not, it has been answered. It also adds the headers that let pages of allowed origins see the answer,
 // and answers their preflight requests, so it has to come before everything that looks at who is asking: a preflight request has no credentials.
 func (a *access) admit(w http.ResponseWriter, r *http.Request) bool {
-	host, ok := a.host(r)
+	values := r.Header["Origin"]
+	host, ok := a.host(r, values == nil)
 	if !ok {
 		return forbid(w, refusedHost)
 	}
 	if len(a.origins) > 0 {
 		addVary(w.Header())
 	}
-	values := r.Header["Origin"]
 	if len(values) == 0 {
 		if r.Header["Sec-Fetch-Site"] != nil && !ownSite(r) {
 			return forbid(w, refusedSite)
@@ -81,12 +81,12 @@ func (a *access) admit(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// host returns the host that the request says it is for, and whether the server may be reached as that. Without an Origin it is not needed and, where it is known to
-// be good, not looked at.
-func (a *access) host(r *http.Request) (host hostName, ok bool) {
+// host returns the host that the request says it is for, and whether the server may be reached as that. Where the request is plain, without an Origin, it is not
+// needed and, if it is known to be good, not looked at.
+func (a *access) host(r *http.Request, plain bool) (host hostName, ok bool) {
 	last := a.last.Load()
 	known := last != nil && *last == r.Host
-	if known && r.Header["Origin"] == nil {
+	if known && plain {
 		return hostName{}, true
 	}
 	if host, ok = parseHost(r.Host); !ok || !a.reachedAs(host) {

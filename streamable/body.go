@@ -61,10 +61,11 @@ func (x *exchange) readBody() (err error) {
 		return errBodyTooLarge
 	}
 	// net/http takes the deadline away itself when it sees the end of a body of HTTP/1, because it reads on then to see whether the client goes.
-	if r.ContentLength != 0 && x.controller().SetReadDeadline(time.Now().Add(h.opts.BodyTimeout)) == nil {
+	x.at = h.clock.since()
+	if r.ContentLength != 0 && x.boundRead(h.clock.base.Add(x.at+h.opts.BodyTimeout)) == nil {
 		defer func() {
 			if err != nil || r.ProtoMajor != 1 {
-				x.rc.SetReadDeadline(time.Time{})
+				x.boundRead(time.Time{})
 			}
 		}()
 	}
@@ -73,7 +74,7 @@ func (x *exchange) readBody() (err error) {
 		b = make([]byte, 0, min(n, maxKept)) // no more at once, as long as the client has not sent any
 	}
 	defer func() { x.body = b }()
-	for {
+	for reads := 1; ; reads++ {
 		if len(b) == cap(b) {
 			b = append(b, 0)[:len(b)]
 		}
@@ -82,10 +83,13 @@ func (x *exchange) readBody() (err error) {
 		switch {
 		case len(b) > limit:
 			return errBodyTooLarge
-		case err == io.EOF:
-			return nil
-		case err != nil:
+		case err != nil && err != io.EOF:
 			return err
+		case err != nil:
+			if reads > 1 { // it took its time
+				x.at = h.clock.since()
+			}
+			return nil
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -140,7 +141,7 @@ func versionValue(text []byte) []string {
 	if latest := valueModern[0]; len(text) == len(latest)+2 && string(text[1:len(text)-1]) == latest {
 		return valueModern
 	}
-	return []string{encodeHeaderValue(unquoted(text))}
+	return []string{era.EncodeHeaderValue(unquoted(text))}
 }
 
 // header returns a header for one request, with what the user wants in each. n is how many more there will be.
@@ -160,13 +161,13 @@ func (c *Carrier) modernHeader(e *envelope, version []string) (http.Header, erro
 	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
 	h[headerVersion] = version
 	if e.method != "" {
-		h[headerMethod] = []string{encodeHeaderValue(e.method)}
+		h[headerMethod] = []string{era.EncodeHeaderValue(e.method)}
 	}
 	if e.name == nil || e.name[0] != '"' {
 		return h, nil
 	}
 	name := unquoted(e.name)
-	h[headerName] = []string{encodeHeaderValue(name)}
+	h[headerName] = []string{era.EncodeHeaderValue(name)}
 	if e.method == mcp.MethodToolsCall {
 		return h, c.tools.apply(h, name, e.arguments)
 	}
@@ -177,7 +178,7 @@ func (c *Carrier) modernHeader(e *envelope, version []string) (http.Header, erro
 func paramValue(text []byte) (value string, ok bool, err error) {
 	switch text[0] {
 	case '"':
-		return encodeHeaderValue(unquoted(text)), true, nil
+		return era.EncodeHeaderValue(unquoted(text)), true, nil
 	case 't', 'f':
 		return string(text), true, nil
 	case 'n', '{', '[':

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -61,7 +62,7 @@ func (f *framer) opened(h http.Header) error {
 // agreed notes the version that the server has chosen.
 func (f *framer) agreed(m *jsonrpc.Message) {
 	version := unquoted(memberIn(m.Result, "protocolVersion"))
-	if version == "" || !isPlain(version) || len(version) > len(valueModern[0]) {
+	if version == "" || !era.PlainHeaderValue(version) || len(version) > len(valueModern[0]) {
 		return // the client is not going to agree
 	}
 	f.mu.Lock()

@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"net/http"
+	"time"
 
 	"mcpwire/jsonrpc"
 )
@@ -12,11 +13,10 @@ type exchange struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	takes accepted
-	rc    *http.ResponseController // nil until something wants it
 
-	body     []byte          // of the request
-	message  jsonrpc.Message // in it, if it is one
-	delivery jsonrpc.Delivery
+	at       time.Duration    // when its body was, or began to be, read, by the clock of h: they do not differ where it is a time that matters
+	body     []byte           // of the request
+	delivery jsonrpc.Delivery // of the message in it, if it is one
 	response response
 	answer   []byte
 	more     int64 // requests besides the first that are counted for it
@@ -41,10 +41,23 @@ func (x *exchange) recycle() {
 	if x.kept || !x.response.recycle() {
 		return
 	}
-	x.h, x.w, x.r, x.rc, x.more = nil, nil, nil, nil, 0
-	x.message, x.delivery = jsonrpc.Message{}, jsonrpc.Delivery{}
+	x.h, x.w, x.r, x.more = nil, nil, nil, 0
+	if cap(x.body) > maxKept {
+		x.delivery = jsonrpc.Delivery{} // what it knows of the message is part of the body
+	} else {
+		d := &x.delivery
+		d.Message, d.Outlet, d.Free, d.Stand = nil, nil, false, false
+	}
 	x.body, x.answer = shrink(x.body), shrink(x.answer)
 	h.exchanges.Put(x)
+}
+
+// id returns the id of the message; none of a batch.
+func (x *exchange) id() jsonrpc.ID {
+	if x.delivery.Message == nil {
+		return nil
+	}
+	return x.delivery.Message.ID
 }
 
 // shrink returns a buffer that is empty, and not large.
@@ -55,18 +68,17 @@ func shrink(b []byte) []byte {
 	return b[:0]
 }
 
-// controller returns what deadlines are set with.
-func (x *exchange) controller() *http.ResponseController {
-	if x.rc == nil {
-		x.rc = http.NewResponseController(x.w)
+// boundRead sets the deadline for reading. Most ResponseWriters can do that by themselves, which spares the memory of a controller.
+func (x *exchange) boundRead(t time.Time) error {
+	if d, ok := x.w.(interface{ SetReadDeadline(time.Time) error }); ok {
+		return d.SetReadDeadline(t)
 	}
-	return x.rc
+	return http.NewResponseController(x.w).SetReadDeadline(t)
 }
 
 // respond returns the response. It must be ended or stopped before the request has been served.
 func (x *exchange) respond() *response {
 	p := &x.response
 	p.begin(x.h, x.w, x.r, x.takes)
-	p.rc = x.rc
 	return p
 }

@@ -24,7 +24,10 @@ type Handler struct {
 	legacy   []mcp.Revision
 	plain    bool // it speaks a revision whose requests do not name it in a header
 	instance string
+	clock    clock
 	events   EventStore
+	inMemory bool // the events are, so that nothing waits for them
+	limits   bool // srv wants to know the addresses of those who are nobody in particular
 	sessions sessionTable
 	sessioners,
 	listeners callers // who has sessions, and streams
@@ -44,7 +47,7 @@ type Handler struct {
 // NewHandler returns a handler that brings what clients post to srv. opts may be nil; it is copied. It panics if Options.Hosts or Options.Origins hold what is
 // no host or no origin. Shut it down in the end, see [Handler.Shutdown].
 func NewHandler(srv Server, opts *Options) *Handler {
-	h := &Handler{srv: srv, instance: rand.Text()[:8], idle: make(chan struct{})}
+	h := &Handler{srv: srv, instance: rand.Text()[:8], idle: make(chan struct{}), clock: clock{time.Now()}}
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.forced, h.force = context.WithCancel(context.Background())
 	if opts != nil {
@@ -62,9 +65,11 @@ func NewHandler(srv Server, opts *Options) *Handler {
 	}
 	h.plain = slices.Contains(h.legacy, mcp.Revision20241105) || slices.Contains(h.legacy, mcp.Revision20250326)
 	h.modern = srv.OpenStateless()
+	h.limits = srv.OnBehalfOf(h.closed, "", "?", nil, nil) != h.closed
 	if h.events = h.opts.Events; h.events == nil {
 		h.events = NewMemoryEvents(nil)
 	}
+	_, h.inMemory = h.events.(*MemoryEvents)
 	h.sessions.init(h)
 	h.inner = h.guarded(h.serve)
 	return h
@@ -245,5 +250,9 @@ func setHeader(header http.Header, contentType []string) {
 	header["Cache-Control"] = noStore
 }
 
-// now is when something was last done, to the accuracy that idle sessions need.
-func now() int64 { return time.Now().Unix() }
+// A clock tells the time by asking for what has passed since another, which takes half as long as to ask for the time of day as well. Its times are good for deadlines
+// and for comparing them with each other.
+type clock struct{ base time.Time }
+
+// since returns what has passed since base.
+func (c clock) since() time.Duration { return time.Since(c.base) }

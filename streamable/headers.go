@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -28,6 +29,9 @@ func versionOf(m *jsonrpc.Message) (version []byte, ok bool) {
 	if !ok || meta[0] != '{' {
 		return nil, false
 	}
+	if version := firstVersion(meta); version != nil {
+		return version, true
+	}
 	members := jsonwire.ObjectMembers(meta)
 	for members.Next() {
 		if members.KeyIs(mcp.MetaProtocolVersion) {
@@ -36,6 +40,26 @@ func versionOf(m *jsonrpc.Message) (version []byte, ok bool) {
 	}
 	return nil, false
 }
+
+// firstVersion returns the version if it comes first in _meta and is spelled as nearly every client does; nil if it has to be looked for.
+func firstVersion(meta []byte) []byte {
+	const head = `{"` + mcp.MetaProtocolVersion + `":"`
+	if len(meta) < len(head) || string(meta[:len(head)]) != head {
+		return nil
+	}
+	for i, c := range meta[len(head):min(len(meta), len(head)+maxFirstVersion)] {
+		switch c {
+		case '"':
+			return meta[len(head) : len(head)+i]
+		case '\\':
+			return nil
+		}
+	}
+	return nil
+}
+
+// maxFirstVersion is how long firstVersion looks, in bytes.
+const maxFirstVersion = 16
 
 // stringOf returns the value of a JSON string, which aliases text where it can; nil of anything else.
 func stringOf(text []byte) []byte {
@@ -106,14 +130,14 @@ func checkHeaders(header http.Header, m *jsonrpc.Message, version []byte) *jsonr
 	if !request || name == nil {
 		return nil
 	}
-	value, e := oneValue(header, headerName)
+	value, e := oneValue(header[headerName], headerName)
 	if e != nil {
 		return e
 	}
-	if value == string(name) && isPlain(value) {
+	if value == string(name) && era.PlainHeaderValue(value) {
 		return nil
 	}
-	decoded, err := decodeHeaderValue(value)
+	decoded, err := era.DecodeHeaderValue(value)
 	if err != nil {
 		return mismatch("%s: %v", headerName, err)
 	}
@@ -125,29 +149,37 @@ func checkHeaders(header http.Header, m *jsonrpc.Message, version []byte) *jsonr
 
 // checkHeader checks a header whose value is the text itself.
 func checkHeader(header http.Header, name string, want []byte, required bool) *jsonrpc.Error {
-	if _, ok := header[name]; !ok && !required {
+	values := header[name]
+	if values == nil && !required {
 		return nil
 	}
-	value, e := oneValue(header, name)
+	value, e := oneValue(values, name)
 	if e != nil {
 		return e
 	}
-	if value != string(want) || !isPlain(value) {
+	if value != string(want) || !era.PlainHeaderValue(value) {
 		return mismatch("%s is not what the body says", name)
 	}
 	return nil
 }
 
 // oneValue returns the value of a header that must stand there once, without the white space around it.
-func oneValue(header http.Header, name string) (string, *jsonrpc.Error) {
-	values := header[name]
+func oneValue(values []string, name string) (string, *jsonrpc.Error) {
 	switch len(values) {
 	case 0:
 		return "", mismatch("header %s is missing", name)
 	case 1:
-		return strings.Trim(values[0], " \t"), nil
+		return trim(values[0]), nil
 	}
 	return "", mismatch("header %s stands there %d times", name, len(values))
+}
+
+// trim is strings.Trim for blanks and tabs, which few values have at their ends.
+func trim(s string) string {
+	if s != "" && s[0] > ' ' && s[len(s)-1] > ' ' {
+		return s
+	}
+	return strings.Trim(s, " \t")
 }
 
 func mismatch(format string, args ...any) *jsonrpc.Error {
@@ -166,11 +198,11 @@ func checkParams(header http.Header, params []mcp.HeaderParam, arguments []byte)
 			}
 			continue
 		}
-		text, e := oneValue(header, name)
+		text, e := oneValue(header[name], name)
 		if e != nil {
 			return e
 		}
-		decoded, err := decodeHeaderValue(text)
+		decoded, err := era.DecodeHeaderValue(text)
 		if err != nil {
 			return mismatch("%s: %v", name, err)
 		}

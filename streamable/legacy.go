@@ -14,7 +14,7 @@ import (
 // postLegacy answers a message of a revision with sessions
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server).
 func (x *exchange) postLegacy() {
-	h, m := x.h, &x.message
+	h, m := x.h, x.delivery.Message
 	if m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize && x.r.Header[headerSession] == nil {
 		x.initialize()
 		return
@@ -46,7 +46,7 @@ func (s *session) take(ctx context.Context, m *jsonrpc.Message) {
 // initialize opens a session.
 func (x *exchange) initialize() {
 	h, w, r := x.h, x.w, x.r
-	if !h.takesRequests(w) || !h.allowed(w, r, &x.message) {
+	if !h.takesRequests(w) || !h.allowed(w, r, x.delivery.Message) {
 		return
 	}
 	s := h.open(r)
@@ -64,7 +64,7 @@ func (x *exchange) initialize() {
 	defer p.stop()
 	// It has no outlet of its own: the id of the session must be in the header of what comes first, and is not agreed on before the answer.
 	var err error
-	x.answer, err = s.conn.Deliver(h.onBehalf(r.Context(), r), &jsonrpc.Delivery{Message: &x.message}, x.answer[:0])
+	x.answer, err = s.conn.Deliver(h.onBehalf(r.Context(), r), &x.delivery, x.answer[:0])
 	if err != nil || !s.agreed(x.answer) {
 		p.end(x.answer, nil)
 		return
@@ -199,15 +199,23 @@ func (x *exchange) await(s *session, entries []jsonrpc.Entry) {
 	// have it there always would double what a quick request costs.
 	p.cuttable = x.r.ProtoMajor == 1
 	left := st.carry(p, !p.cuttable)
-	defer st.abandon(p)
-	p.keepWarm(st)
-	s.enter()
+	answered := false
+	defer func() {
+		if !answered {
+			st.abandon(p)
+		}
+	}()
+	p.keepWarmSince(st, x.at)
 	if p.cuttable {
-		x.run(s, st, entries)
+		if answered = x.run(s, st, entries) == p; answered {
+			return
+		}
 	} else {
 		x.kept = true
+		s.enter()
 		go func() {
 			defer x.h.leave()
+			defer s.leave()
 			x.run(s, st, entries)
 		}()
 		select {
@@ -215,17 +223,16 @@ func (x *exchange) await(s *session, entries []jsonrpc.Entry) {
 		case <-x.r.Context().Done():
 		}
 	}
-	p.unanswered(x.message.ID)
+	p.unanswered(x.id())
 }
 
-// run is the work of await.
-func (x *exchange) run(s *session, st *stream, entries []jsonrpc.Entry) {
-	defer s.leave()
+// run is the work of await. It returns the response that the answer has ended, which may be another by now; nil if none.
+func (x *exchange) run(s *session, st *stream, entries []jsonrpc.Entry) (ended *response) {
 	defer x.h.active.Add(-x.more)
 	returned := false
 	defer func() {
 		if !returned { // the handler has ended the goroutine
-			st.finish(jsonrpc.AppendError(nil, x.message.ID, errExited, false))
+			st.finish(jsonrpc.AppendError(nil, x.id(), errExited, false))
 			if x.r.ProtoMajor == 1 {
 				http.NewResponseController(x.w).Flush() // what net/http does at the end is not done
 			}
@@ -235,11 +242,11 @@ func (x *exchange) run(s *session, st *stream, entries []jsonrpc.Entry) {
 	if entries != nil {
 		x.answer = s.batch(ctx, st, entries, x.answer[:0])
 	} else {
-		x.delivery = jsonrpc.Delivery{Message: &x.message, Outlet: st}
+		x.delivery.Outlet = st
 		x.answer, _ = s.conn.Deliver(ctx, &x.delivery, x.answer[:0])
 	}
 	returned = true
-	st.finish(x.answer)
+	return st.finish(x.answer)
 }
 
 // A lasting context has the values of a request, and ends with the session.

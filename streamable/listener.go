@@ -76,10 +76,11 @@ func (l *listener) subscribe(x *exchange) {
 	returned := false
 	defer func() {
 		if !returned { // middleware has ended the goroutine
-			l.p.fail(x.message.ID)
+			l.p.fail(x.id())
 		}
 	}()
-	x.delivery = jsonrpc.Delivery{Message: &x.message, Outlet: l.p, Free: true, Stand: true}
+	d := &x.delivery
+	d.Outlet, d.Free, d.Stand = l.p, true, true
 	answer, err := l.h.modern.Deliver(l.h.onBehalf(ctx, x.r), &x.delivery, nil)
 	returned = true
 	standing, ok := err.(*jsonrpc.Outstanding)

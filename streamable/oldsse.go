@@ -186,11 +186,11 @@ func (s *SSEHandler) read(w http.ResponseWriter, r *http.Request) *jsonrpc.Messa
 		s.h.refuseBody(w, r, err)
 		return nil
 	}
-	if err := jsonrpc.Parse(x.body, &x.message, 0); err != nil {
-		refuseID(w, http.StatusBadRequest, x.message.ID, jsonrpc.ErrorOf(err))
+	if err := x.delivery.Parse(x.body, 0); err != nil {
+		refuseID(w, http.StatusBadRequest, x.delivery.Message.ID, jsonrpc.ErrorOf(err))
 		return nil
 	}
-	return &x.message
+	return x.delivery.Message
 }
 
 // An oldOutlet sends messages by the stream of a session.

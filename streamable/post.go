@@ -45,8 +45,9 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) {
 		x.postBatch()
 		return false
 	}
-	m := &x.message
-	if err := jsonrpc.Parse(x.body, m, 0); err != nil {
+	err := x.delivery.Parse(x.body, 0)
+	m := x.delivery.Message
+	if err != nil {
 		refuseID(w, http.StatusBadRequest, m.ID, jsonrpc.ErrorOf(err))
 		return false
 	}
@@ -77,7 +78,7 @@ func (h *Handler) isModern(r *http.Request, named bool) bool {
 
 // postModern answers a message of a revision without sessions.
 func (x *exchange) postModern(version []byte) {
-	h, w, r, m := x.h, x.w, x.r, &x.message
+	h, w, r, m := x.h, x.w, x.r, x.delivery.Message
 	var e *jsonrpc.Error
 	if version != nil {
 		e = checkHeaders(r.Header, m, version)
@@ -110,19 +111,20 @@ func (h *Handler) versionless() *jsonrpc.Error {
 // deliver has a modern request answered, as one that ends with ctx.
 func (x *exchange) deliver(ctx context.Context) {
 	p := x.respond()
-	p.keepWarm(nil)
+	p.keepWarmSince(nil, x.at)
 	returned := false
 	defer func() {
 		if !returned { // the handler has ended the goroutine
-			p.fail(x.message.ID)
+			p.fail(x.id())
+			p.stop()
 		}
-		p.stop()
 	}()
-	x.delivery = jsonrpc.Delivery{Message: &x.message, Outlet: p, Free: true}
+	x.delivery.Outlet, x.delivery.Free = p, true
 	var err error
 	x.answer, err = x.h.modern.Deliver(x.h.onBehalf(ctx, x.r), &x.delivery, x.answer[:0])
 	returned = true
-	if errors.Is(context.Cause(ctx), auth.ErrExpired) {
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), auth.ErrExpired) {
+		p.stop()
 		return // the client is not to hear that all went well
 	}
 	p.end(x.answer, err)
@@ -146,6 +148,9 @@ func (x *exchange) listen() {
 // onBehalf returns the context of a request with what is known of its caller.
 func (h *Handler) onBehalf(ctx context.Context, r *http.Request) context.Context {
 	p := auth.PrincipalOf(ctx)
+	if p == nil && !h.limits {
+		return ctx
+	}
 	if p == nil {
 		return h.srv.OnBehalfOf(ctx, "", addressOf(r), nil, nil)
 	}

@@ -31,14 +31,13 @@ type response struct {
 	mu        sync.Mutex
 	conn      net.Conn // that it is held on, see held.go; nil if net/http has the connection
 	streaming bool
-	ended     bool        // nothing may be written any more
-	broken    error       // why nothing can be
-	timer     *time.Timer // calls tick
-	ticking   bool        // it was started
-	bounded   bool        // a deadline is set
-	last      bool        // what is written now is the end, which net/http flushes with its own
-	busy      bool        // tick could not be kept from running, and may do so still
-	carries   *stream     // whose signs of life they are; nil if there is no stream but the response
+	ended     bool    // nothing may be written any more
+	broken    error   // why nothing can be
+	warmer    *warmer // nil until there was one
+	bounded   bool    // a deadline is set
+	last      bool    // what is written now is the end, which net/http flushes with its own
+	busy      bool    // tick could not be kept from running, and may do so still
+	carries   *stream // whose signs of life they are; nil if there is no stream but the response
 	buf       []byte
 }
 
@@ -46,6 +45,9 @@ type response struct {
 func (p *response) begin(h *Handler, w http.ResponseWriter, r *http.Request, takes accepted) {
 	p.h, p.w, p.header, p.takes = h, w, r.Header, takes
 	p.chunked, p.h2 = r.ProtoAtLeast(1, 1), r.ProtoMajor > 1
+	if _, ours := w.(*guardedWriter); ours {
+		return // no server of Serve has one
+	}
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
 		p.timed = s.WriteTimeout > 0
 	}
@@ -63,29 +65,30 @@ func (p *response) recycle() bool {
 	if p.busy {
 		return false
 	}
-	timer, buf := p.timer, shrink(p.buf)
-	*p = response{timer: timer, buf: buf}
+	warmer, buf := p.warmer, shrink(p.buf)
+	*p = response{warmer: warmer, buf: buf}
 	return true
 }
 
 // keepWarm sends signs of life, by st if that is not nil, until the response has ended.
-func (p *response) keepWarm(st *stream) {
+func (p *response) keepWarm(st *stream) { p.keepWarmSince(st, p.h.clock.since()) }
+
+// keepWarmSince is keepWarm for a response that began at that time.
+func (p *response) keepWarmSince(st *stream, began time.Duration) {
 	if !p.takes.stream {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.carries = st
-	if p.timer == nil {
-		p.timer = time.AfterFunc(p.h.opts.KeepAlive, p.tick)
-	} else {
-		p.timer.Reset(p.h.opts.KeepAlive)
+	if p.warmer == nil {
+		p.warmer = &warmer{every: p.h.opts.KeepAlive, clock: p.h.clock}
 	}
-	p.ticking = true
+	p.warmer.start(p, began)
 }
 
-// tick is called by the timer.
-func (p *response) tick() {
+// tick is called by the warmer. It reports whether it wants to be called again.
+func (p *response) tick() bool {
 	if p.carries != nil {
 		p.carries.warm(p)
 	} else {
@@ -93,9 +96,7 @@ func (p *response) tick() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.ended && p.broken == nil {
-		p.timer.Reset(p.h.opts.KeepAlive)
-	}
+	return !p.ended && p.broken == nil
 }
 
 // signOfLife is a comment that means nothing.
@@ -254,7 +255,7 @@ func (p *response) cut() error {
 	if p.ended || p.broken != nil {
 		return nil
 	}
-	conn, _, err := p.rc.Hijack()
+	conn, _, err := http.NewResponseController(p.w).Hijack()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotResumable, err)
 	}
@@ -297,7 +298,7 @@ func (p *response) stopLocked() {
 		return
 	}
 	p.ended = true
-	if p.ticking && !p.timer.Stop() {
+	if p.warmer != nil && !p.warmer.stop() {
 		p.busy = true
 	}
 	switch {

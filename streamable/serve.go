@@ -152,7 +152,7 @@ func (o *ServeOptions) httpServer(base context.Context, h http.Handler, config *
 	protocols.SetHTTP2(config != nil)
 	protocols.SetUnencryptedHTTP2(o.H2C)
 	return &http.Server{
-		Handler:           &guard{next: h, opts: o},
+		Handler:           &guard{next: h, opts: o, clock: clock{time.Now()}},
 		TLSConfig:         config,
 		ReadHeaderTimeout: o.HeaderTimeout,
 		IdleTimeout:       o.IdleTimeout,

@@ -10,8 +10,9 @@ import (
 
 // A guard is around the handler of a server: it has what every request needs and net/http leaves to handlers.
 type guard struct {
-	next http.Handler
-	opts *ServeOptions
+	next  http.Handler
+	opts  *ServeOptions
+	clock clock
 }
 
 // ServeHTTP implements [http.Handler].
@@ -39,10 +40,10 @@ func (g *guard) boundEnd(w *guardedWriter, r *http.Request) {
 	if w.taken {
 		return
 	}
-	now := time.Now()
-	w.SetWriteDeadline(now.Add(g.opts.WriteTimeout))
+	since := g.clock.since()
+	w.SetWriteDeadline(g.clock.base.Add(since + g.opts.WriteTimeout))
 	if r.ContentLength != 0 && r.ProtoMajor == 1 {
-		w.SetReadDeadline(now.Add(g.opts.HeaderTimeout))
+		w.SetReadDeadline(g.clock.base.Add(since + g.opts.HeaderTimeout))
 	}
 }
 

@@ -1,7 +1,6 @@
 package streamable
 
 import (
-	"errors"
 	"log/slog"
 	"net"
 	"sync"
@@ -47,7 +46,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
-	return &boundedConn{Conn: c, slots: l.slots}, nil
+	return newBoundedConn(c, l.slots), nil
 }
 
 // Close implements [net.Listener].
@@ -57,26 +56,4 @@ func (l *boundedListener) Close() error {
 		l.err = l.Listener.Close()
 	})
 	return l.err
-}
-
-// A boundedConn gives its place back when it is closed.
-type boundedConn struct {
-	net.Conn
-	slots chan struct{}
-	once  sync.Once
-}
-
-// Close implements [net.Conn].
-func (c *boundedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { <-c.slots })
-	return err
-}
-
-// CloseWrite lets net/http send the end of a last answer before the connection is reset.
-func (c *boundedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
 }

@@ -31,7 +31,7 @@ type session struct {
 	news   *stream // what belongs to no request
 
 	features atomic.Pointer[era.Features] // that initialize has agreed on; nil before
-	seen     atomic.Int64                 // when the last request ended, in Unix seconds
+	seen     atomic.Int64                 // when the last request ended, in nanoseconds of the handler's clock
 	busy     atomic.Int32                 // requests and streams
 
 	mu      sync.Mutex
@@ -52,7 +52,7 @@ func (h *Handler) open(r *http.Request) *session {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.news = &stream{session: s, name: newsName, open: true}
 	s.conn, s.over = h.srv.OpenSession(h.onBehalf(context.WithoutCancel(r.Context()), r), s.news)
-	s.seen.Store(now())
+	s.see()
 	return s
 }
 
@@ -96,13 +96,15 @@ func (s *session) drop() (err error) {
 func (s *session) enter() { s.busy.Add(1) }
 
 func (s *session) leave() {
-	s.seen.Store(now())
+	s.see()
 	s.busy.Add(-1)
 }
 
+func (s *session) see() { s.seen.Store(int64(time.Since(s.h.clock.base))) }
+
 // idle reports whether nobody has used the session for so long.
 func (s *session) idle(timeout time.Duration) bool {
-	return s.busy.Load() == 0 && time.Duration(now()-s.seen.Load())*time.Second >= timeout
+	return s.busy.Load() == 0 && time.Since(s.h.clock.base)-time.Duration(s.seen.Load()) >= timeout
 }
 
 // list names a stream, so that it can be found again. The name is one that no other process gives, if another may have the session.

@@ -24,8 +24,8 @@ type stream struct {
 	out  *response     // that carries it now; nil if none does
 	left chan struct{} // closed when out is to end
 	open bool          // it is one of events: there is no plain JSON any more
-	had  string        // the last event that a client was sent, or the one before the first
 	done bool          // nothing more will be sent
+	had  string        // the last event that a client was sent, or the one before the first
 	last string        // the newest event
 	kept int           // events since a client had one, while none listened
 }
@@ -179,8 +179,12 @@ const storeTimeout = 5 * time.Second
 
 // keep stores an event and returns its id.
 func (st *stream) keep(message []byte) (id string, err error) {
-	ctx, cancel := context.WithTimeout(st.session.ctx, storeTimeout)
-	defer cancel()
+	ctx := st.session.ctx
+	if !st.session.h.inMemory {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+	}
 	if ctx.Err() != nil {
 		return "", errGone // the session has ended: nobody would drop it any more
 	}
@@ -199,18 +203,20 @@ func contain(err *error) {
 	}
 }
 
-// finish sends the answer to the request, which is empty if there is to be none. Only the first call counts.
-func (st *stream) finish(answer []byte) {
+// finish sends the answer to the request, which is empty if there is to be none. Only the first call counts. It returns the response that it has ended; nil
+// if none.
+func (st *stream) finish(answer []byte) (ended *response) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.done {
-		return // the session has ended
+		return nil // the session has ended
 	}
 	out := st.out
 	switch {
 	case len(answer) == 0 && !st.open && st.session.ctx.Err() != nil: // the client is told why there is no answer
 	case !st.open && out != nil && !(out.takes.stream && st.session.h.opts.StreamAlways && len(answer) > 0) && out.takes.json:
 		out.end(answer, nil)
+		ended = out
 	case st.open || out != nil:
 		if len(answer) > 0 {
 			if out != nil {
@@ -222,6 +228,7 @@ func (st *stream) finish(answer []byte) {
 		}
 		if out != nil {
 			out.end(nil, nil)
+			ended = out
 		}
 	} // else nobody waits for it, and nobody can come back
 	st.done = true
@@ -229,6 +236,7 @@ func (st *stream) finish(answer []byte) {
 		st.session.forget(st) // now that all of it is in the store
 	}
 	st.leaveLocked()
+	return ended
 }
 
 // warm is called when nothing has been written for a while.

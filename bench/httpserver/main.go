@@ -1,14 +1,13 @@
 //go:build unix
 
 // Command httpserver is mcpwire's entry in benchmarks over HTTP: the tools of
-// command server at /mcp, for all revisions.
+// command server at any path, for all revisions.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 
 	"mcpwire/bench/offer"
@@ -35,7 +34,5 @@ func serve(ctx context.Context, addr string, tools int, stream bool) error {
 		return err
 	}
 	h := streamable.NewHandler(srv, &streamable.Options{StreamAlways: stream, MaxPerCaller: 10_000})
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", h)
-	return streamable.ListenAndServe(ctx, addr, mux, nil)
+	return streamable.ListenAndServe(ctx, addr, h, nil) // at all paths, as rawhttp: a multiplexer is no part of either
 }

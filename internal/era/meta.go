@@ -17,6 +17,7 @@ type Meta struct {
 
 	client     Client
 	version    string
+	revision   mcp.Revision // that version names; RevisionNone if it is none that is known
 	hasVersion bool
 	named      bool // the version is a string, as it must be
 	hasCaps    bool
@@ -99,6 +100,7 @@ func (m *Meta) read(key, v []byte) int {
 	switch string(key) {
 	case mcp.MetaProtocolVersion:
 		m.version, m.hasVersion, m.named = text, true, isText
+		m.revision, _ = mcp.ParseRevision(text)
 		if !isText {
 			m.complain(key, "a string")
 		}

@@ -105,8 +105,8 @@ func (s *Session) OpenNotification(r *jsonrpc.Request) (Exchange, error) {
 		return Exchange{}, err
 	}
 	if meta.hasVersion && len(s.modern) > 0 {
-		revision, ok := mcp.ParseRevision(meta.version)
-		if !ok || !slices.Contains(s.modern, revision) {
+		revision := meta.revision
+		if !s.speaks(revision) {
 			return Exchange{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
 		}
 		return Exchange{Of(revision), meta, &meta.client}, nil
@@ -165,8 +165,8 @@ func (s *Session) openModern(r *jsonrpc.Request, meta *Meta) (Exchange, error) {
 		return Exchange{}, s.refuseInitialize(r)
 	}
 	// The version comes first: what else a request needs is for its revision to say.
-	revision, ok := mcp.ParseRevision(meta.version)
-	if meta.named && (!ok || !slices.Contains(s.modern, revision)) {
+	revision := meta.revision
+	if meta.named && !s.speaks(revision) {
 		return Exchange{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
 	}
 	if problem := meta.checkModern(s.modern); problem != "" {
@@ -180,6 +180,16 @@ func (s *Session) openModern(r *jsonrpc.Request, meta *Meta) (Exchange, error) {
 		return Exchange{}, jsonrpc.MethodNotFound(string(r.Method))
 	}
 	return Exchange{f, meta, &meta.client}, nil
+}
+
+// speaks reports whether the revision is one of the modern ones that are spoken here.
+func (s *Session) speaks(revision mcp.Revision) bool {
+	for _, r := range s.modern { // none of them is RevisionNone
+		if r == revision {
+			return true
+		}
+	}
+	return false
 }
 
 // refuseInitialize answers the handshake of a legacy client that is met by a modern server only.

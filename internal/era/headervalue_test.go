@@ -1,4 +1,4 @@
-package streamable
+package era
 
 import (
 	"strings"
@@ -23,14 +23,14 @@ func TestEncodeHeaderValue(t *testing.T) {
 		{"=?BASE64?eA==?=", "=?BASE64?eA==?="}, // no mark
 		{"\x7f", "=?base64?fw==?="},
 	} {
-		if got := encodeHeaderValue(test.text); got != test.want {
-			t.Errorf("encodeHeaderValue(%q) = %q, want %q", test.text, got, test.want)
+		if got := EncodeHeaderValue(test.text); got != test.want {
+			t.Errorf("EncodeHeaderValue(%q) = %q, want %q", test.text, got, test.want)
 		}
-		if got := string(appendHeaderValue([]byte("x"), test.text)); got != "x"+test.want {
-			t.Errorf("appendHeaderValue(%q) = %q, want %q", test.text, got, "x"+test.want)
+		if got := string(AppendHeaderValue([]byte("x"), test.text)); got != "x"+test.want {
+			t.Errorf("AppendHeaderValue(%q) = %q, want %q", test.text, got, "x"+test.want)
 		}
-		if got, err := decodeHeaderValue(test.want); got != test.text || err != nil {
-			t.Errorf("decodeHeaderValue(%q) = %q, %v, want %q", test.want, got, err, test.text)
+		if got, err := DecodeHeaderValue(test.want); got != test.text || err != nil {
+			t.Errorf("DecodeHeaderValue(%q) = %q, %v, want %q", test.want, got, err, test.text)
 		}
 	}
 }
@@ -45,8 +45,8 @@ func TestDecodeHeaderValue(t *testing.T) {
 		{"SGVsbG8=?=", "SGVsbG8=?="},
 		{"in\tside", "in\tside"},
 	} {
-		if got, err := decodeHeaderValue(test.value); got != test.want || err != nil {
-			t.Errorf("decodeHeaderValue(%q) = %q, %v, want %q", test.value, got, err, test.want)
+		if got, err := DecodeHeaderValue(test.value); got != test.want || err != nil {
+			t.Errorf("DecodeHeaderValue(%q) = %q, %v, want %q", test.value, got, err, test.want)
 		}
 	}
 	for _, value := range []string{
@@ -59,9 +59,9 @@ func TestDecodeHeaderValue(t *testing.T) {
 		"=?base64?//8=?=",         // no UTF-8
 		"caf\xe9", "世界", "a\x00", "a\nb", "a\x7f",
 	} {
-		got, err := decodeHeaderValue(value)
+		got, err := DecodeHeaderValue(value)
 		if err == nil {
-			t.Errorf("decodeHeaderValue(%q) = %q, want an error", value, got)
+			t.Errorf("DecodeHeaderValue(%q) = %q, want an error", value, got)
 		}
 	}
 }
@@ -71,11 +71,11 @@ func FuzzHeaderValue(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		value := encodeHeaderValue(s)
+		value := EncodeHeaderValue(s)
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) || strings.TrimSpace(value) != value {
 			t.Fatalf("%q became %q, which does not survive in a header", s, value)
 		}
-		switch got, err := decodeHeaderValue(value); {
+		switch got, err := DecodeHeaderValue(value); {
 		case !utf8.ValidString(s):
 			if err == nil {
 				t.Fatalf("%q is no UTF-8 and became %q", s, got)
@@ -83,8 +83,24 @@ func FuzzHeaderValue(f *testing.F) {
 		case got != s || err != nil:
 			t.Fatalf("%q became %q and then %q, %v", s, value, got, err)
 		}
-		if text, err := decodeHeaderValue(s); err == nil && !utf8.ValidString(text) {
+		if text, err := DecodeHeaderValue(s); err == nil && !utf8.ValidString(text) {
 			t.Fatalf("%q was decoded to %q", s, text)
 		}
 	})
+}
+
+// Every byte is judged the same wherever it stands.
+func TestPlainHeaderValue(t *testing.T) {
+	for n := 1; n <= 17; n++ {
+		for at := range n {
+			for c := range 256 {
+				b := []byte(strings.Repeat("x", n))
+				b[at] = byte(c)
+				want := c >= ' ' && c <= '~' && (c != ' ' || at > 0 && at < n-1)
+				if got := PlainHeaderValue(string(b)); got != want {
+					t.Fatalf("PlainHeaderValue(%q) = %v", b, got)
+				}
+			}
+		}
+	}
 }

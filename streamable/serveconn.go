@@ -1,0 +1,190 @@
+package streamable
+
+import (
+	"errors"
+	"math"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A boundedConn is a connection that gives its place back when it is closed, and whose deadlines cost little.
+//
+// For each request of HTTP/1 a server sets about ten deadlines, nearly all of which are replaced before anything could have waited for them, and each moves a
+// timer. Here a deadline is only noted. The connection beneath gets one when something is about to wait, and keeps it as long as it is not too late: if
+// it then turns out to be too early, the wait goes on with the right one. What a caller sees is the same.
+type boundedConn struct {
+	net.Conn
+	slots chan struct{}
+	once  sync.Once
+
+	reads, writes deadline
+}
+
+func newBoundedConn(c net.Conn, slots chan struct{}) *boundedConn {
+	b, base := &boundedConn{Conn: c, slots: slots}, time.Now()
+	b.reads.init(base, c.SetReadDeadline)
+	b.writes.init(base, c.SetWriteDeadline)
+	return b
+}
+
+// Close implements [net.Conn].
+func (c *boundedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { <-c.slots })
+	return err
+}
+
+// CloseWrite lets net/http send the end of a last answer before the connection is reset.
+func (c *boundedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// Read implements [net.Conn].
+func (c *boundedConn) Read(b []byte) (int, error) {
+	d := &c.reads
+	if err := d.begin(); err != nil {
+		return 0, err
+	}
+	for {
+		n, err := c.Conn.Read(b)
+		if !d.goesOn(err) || n > 0 {
+			d.end()
+			return n, err
+		}
+	}
+}
+
+// Write implements [net.Conn].
+func (c *boundedConn) Write(b []byte) (written int, err error) {
+	d := &c.writes
+	if err := d.begin(); err != nil {
+		return 0, err
+	}
+	defer d.end()
+	for {
+		n, err := c.Conn.Write(b[written:])
+		written += n
+		if !d.goesOn(err) {
+			return written, err
+		}
+	}
+}
+
+// SetDeadline implements [net.Conn].
+func (c *boundedConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// SetReadDeadline implements [net.Conn].
+func (c *boundedConn) SetReadDeadline(t time.Time) error { return c.reads.want(t) }
+
+// SetWriteDeadline implements [net.Conn].
+func (c *boundedConn) SetWriteDeadline(t time.Time) error { return c.writes.want(t) }
+
+// A deadline is that of one direction of a connection. While nobody waits, the connection beneath may have any; while somebody does, it has one that is not later
+// than the one that is wanted. Times are durations since base.
+type deadline struct {
+	base time.Time
+	set  func(time.Time) error // of the connection beneath
+
+	wanted atomic.Int64 // by the caller
+	waits  atomic.Int32 // calls under way
+	armed  atomic.Int64 // what the connection beneath has, or spent; it is changed with mu held
+	mu     sync.Mutex
+}
+
+const (
+	never = math.MaxInt64 // there is no deadline
+	spent = math.MinInt64 // the one that the connection beneath has has come
+)
+
+func (d *deadline) init(base time.Time, set func(time.Time) error) {
+	d.base, d.set = base, set
+	d.wanted.Store(never)
+	d.armed.Store(never)
+}
+
+// want is what callers set a deadline by. That it stores first and looks for waits then, and begin counts first and looks for what is wanted then, makes
+// one of them see the other.
+func (d *deadline) want(t time.Time) error {
+	at := int64(never)
+	if !t.IsZero() {
+		at = int64(t.Sub(d.base))
+	}
+	d.wanted.Store(at)
+	if d.waits.Load() > 0 && at < d.armed.Load() {
+		return d.arm()
+	}
+	return nil
+}
+
+// arm gives the connection beneath the deadline that is wanted.
+func (d *deadline) arm() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for {
+		at := d.wanted.Load()
+		d.armed.Store(at)
+		var t time.Time
+		if at != never {
+			t = d.base.Add(time.Duration(at))
+		}
+		if err := d.set(t); err != nil {
+			return err
+		}
+		if d.wanted.Load() >= at {
+			return nil
+		} // else somebody has wanted an earlier one meanwhile, and may have compared it with the one before
+	}
+}
+
+// begin is called before a wait, which the caller ends, unless there is an error.
+func (d *deadline) begin() error {
+	d.waits.Add(1)
+	at, armed := d.wanted.Load(), d.armed.Load()
+	if at >= armed && armed != spent {
+		return nil
+	}
+	if passed, _ := d.passed(); passed {
+		d.waits.Add(-1)
+		return os.ErrDeadlineExceeded
+	}
+	if err := d.arm(); err != nil {
+		d.waits.Add(-1)
+		return err
+	}
+	return nil
+}
+
+// passed reports whether the deadline that is wanted has come.
+func (d *deadline) passed() (passed bool, now int64) {
+	if at := d.wanted.Load(); at != never {
+		now = int64(time.Since(d.base))
+		passed = now >= at
+	}
+	return passed, now
+}
+
+// goesOn reports whether err is of a deadline that was too early, and sets the right one then.
+func (d *deadline) goesOn(err error) bool {
+	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	if passed, now := d.passed(); passed {
+		d.mu.Lock()
+		if d.armed.Load() <= now { // or somebody else has set another meanwhile
+			d.armed.Store(spent)
+		}
+		d.mu.Unlock()
+		return false
+	}
+	return d.arm() == nil
+}
+
+func (d *deadline) end() { d.waits.Add(-1) }

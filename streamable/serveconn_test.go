@@ -1,0 +1,172 @@
+package streamable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// boundConn returns c as one that is accepted.
+func boundConn(c net.Conn) *boundedConn {
+	slots := make(chan struct{}, 1)
+	slots <- struct{}{}
+	return newBoundedConn(c, slots)
+}
+
+// pass lets time pass, in a bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
+// waited returns what becomes of a connection whose deadline is set, which is read from and which is sent something, at times that the seed chooses.
+func waited(c, far net.Conn, seed uint64) (log []string) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	began := time.Now()
+	results := make(chan string, 1)
+	reading, sent := false, false
+	collect := func() {
+		synctest.Wait()
+		select {
+		case r := <-results:
+			log = append(log, r)
+			reading = false
+		default:
+		}
+	}
+	for range 40 {
+		switch random.IntN(5) {
+		case 0:
+			c.SetReadDeadline(time.Time{})
+		case 1:
+			c.SetReadDeadline(time.Unix(1, 0))
+		case 2: // never at a time at which something else happens
+			c.SetReadDeadline(time.Now().Add(time.Duration(random.IntN(60))*time.Second + time.Millisecond))
+		case 3:
+			if !reading {
+				reading, sent = true, false
+				go func() {
+					var b [1]byte
+					n, err := c.Read(b[:])
+					results <- fmt.Sprint(time.Since(began), n, errors.Is(err, os.ErrDeadlineExceeded), err == nil)
+				}()
+			}
+		case 4:
+			if collect(); reading && !sent {
+				sent = true
+				go far.Write([]byte{0})
+			}
+		}
+		collect()
+		pass(time.Duration(random.IntN(20)) * time.Second)
+		collect()
+	}
+	c.Close()
+	far.Close()
+	collect()
+	return log
+}
+
+// What a caller sees of the deadlines of a boundedConn is what it sees of those of the connection beneath.
+func TestBoundedConnDeadlines(t *testing.T) {
+	for seed := range uint64(300) {
+		synctest.Test(t, func(t *testing.T) {
+			c, far := net.Pipe()
+			want := waited(c, far, seed)
+			c, far = net.Pipe()
+			got := waited(boundConn(c), far, seed)
+			if !slices.Equal(got, want) {
+				t.Errorf("seed %d:\n got %q\nwant %q", seed, got, want)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A countingConn counts the deadlines that it is given.
+type countingConn struct {
+	net.Conn
+	deadlines int
+}
+
+func (c *countingConn) SetReadDeadline(t time.Time) error {
+	c.deadlines++
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *countingConn) SetWriteDeadline(t time.Time) error {
+	c.deadlines++
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// As long as something is read and written all the time, deadlines that are a while off cost nothing.
+func TestBoundedConnFewDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		counting := &countingConn{Conn: near}
+		c := boundConn(counting)
+		go io.Copy(far, far)
+		defer far.Close()
+		defer c.Close()
+		for range 100 {
+			c.SetWriteDeadline(time.Now().Add(10 * time.Second))
+			c.SetReadDeadline(time.Now().Add(time.Minute))
+			b := []byte{0}
+			if _, err := c.Write(b); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(c, b); err != nil {
+				t.Fatal(err)
+			}
+			c.SetReadDeadline(time.Unix(1, 0)) // as net/http does when nothing is being read
+			c.SetDeadline(time.Time{})
+			pass(50 * time.Millisecond)
+		}
+		if counting.deadlines != 2 {
+			t.Errorf("the connection was given %d deadlines, want 2", counting.deadlines)
+		}
+	})
+}
+
+// A deadline that was noted before a write, and comes in the middle of it, does not count: all of the write is done.
+func TestBoundedConnWriteGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		c := boundConn(near)
+		defer far.Close()
+		defer c.Close()
+		read := func(n int) string {
+			b := make([]byte, n)
+			io.ReadFull(far, b)
+			return string(b)
+		}
+		c.SetWriteDeadline(time.Now().Add(time.Second))
+		go c.Write([]byte("a"))
+		got := read(1)
+		c.SetWriteDeadline(time.Now().Add(10 * time.Second))
+		result := make(chan error, 1)
+		go func() {
+			n, err := c.Write([]byte("bcdefghij"))
+			if n != 9 {
+				t.Errorf("%d bytes were written, want 9", n)
+			}
+			result <- err
+		}()
+		got += read(4)
+		pass(5 * time.Second)
+		got += read(5)
+		if err := <-result; err != nil || got != "abcdefghij" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		began := time.Now()
+		if _, err := c.Write([]byte("k")); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 5*time.Second {
+			t.Errorf("a write that nobody reads ended after %v with %v", time.Since(began), err)
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package streamable
+
+import (
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/server"
+)
+
+// A timedWriter notes when something was written.
+type timedWriter struct {
+	*httptest.ResponseRecorder
+	at []time.Time
+}
+
+func (w *timedWriter) Write(b []byte) (int, error) {
+	w.at = append(w.at, time.Now())
+	return w.ResponseRecorder.Write(b)
+}
+
+// Signs of life come in time, however many responses the memory of this one served before, and none comes when it has ended.
+func TestWarmerServesOneAfterAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHandler(server.New("test", "1", nil), &Options{KeepAlive: 15 * time.Second})
+		defer h.Shutdown(t.Context())
+		p := new(response)
+		serve := func(d time.Duration) (after []time.Duration) {
+			w := &timedWriter{ResponseRecorder: httptest.NewRecorder()}
+			began := time.Now()
+			p.begin(h, w, httptest.NewRequest("POST", "http://localhost/", nil), accepted{json: true, stream: true})
+			p.keepWarm(nil)
+			pass(d)
+			p.stop()
+			if !p.recycle() {
+				t.Fatal("the response is still in use")
+			}
+			for _, at := range w.at {
+				after = append(after, at.Sub(began))
+			}
+			return after
+		}
+		for _, d := range []time.Duration{0, 10 * time.Second, time.Second} {
+			if got := serve(d); got != nil {
+				t.Errorf("a response of %v had signs of life after %v", d, got)
+			}
+		}
+		const second = time.Second
+		if got, want := serve(50*second), []time.Duration{15 * second, 30 * second, 45 * second}; !slices.Equal(got, want) {
+			t.Errorf("signs of life after %v, want %v", got, want)
+		}
+		time.Sleep(time.Minute) // the timer comes for nothing, and rests
+		if got, want := serve(20*second), []time.Duration{15 * second}; !slices.Equal(got, want) {
+			t.Errorf("signs of life after %v, want %v", got, want)
+		}
+	})
+}
