@@ -11,8 +11,9 @@ type batch struct {
 
 type queued struct {
 	ev       Event
-	from, to int  // of the payload in batch.data, unless it is in ev.Data
-	shared   bool // it is in batch.data
+	from, to int    // of the payload in batch.data, unless it is in ev.Data
+	shared   bool   // it is in batch.data
+	free     func() // gives the payload back; nil if it is the collector's
 }
 
 const (
@@ -31,7 +32,7 @@ func (b *batch) add(e *Event, n uint64, t time.Duration, own []byte, cost int) {
 	q := &b.events[len(b.events)-1]
 	q.ev = *e
 	q.ev.N, q.ev.T = n, t
-	q.shared = false
+	q.shared, q.free = false, nil
 	b.cost += cost
 	switch {
 	case own != nil:
@@ -45,6 +46,9 @@ func (b *batch) add(e *Event, n uint64, t time.Duration, own []byte, cost int) {
 	}
 }
 
+// freeLast has the payload of the event that was added last given back when it is not needed any more.
+func (b *batch) freeLast(free func()) { b.events[len(b.events)-1].free = free }
+
 // event returns an event with its payload. It is good until reset.
 func (b *batch) event(i int) *Event {
 	q := &b.events[i]
@@ -56,6 +60,11 @@ func (b *batch) event(i int) *Event {
 
 // reset empties the batch, and lets go of what a burst has made it grow to.
 func (b *batch) reset() {
+	for i := range b.events {
+		if free := b.events[i].free; free != nil {
+			free()
+		}
+	}
 	events, data := len(b.events), len(b.data)
 	clear(b.events)
 	b.events, b.data, b.cost = b.events[:0], b.data[:0], 0

@@ -277,3 +277,32 @@ func TestRedactHostileText(t *testing.T) {
 		r.Text(text)
 	}
 }
+
+// TestWorkingDirectory: PWD and OLDPWD hold folders when they are variables, and what is called a password's name elsewhere stays one.
+func TestWorkingDirectory(t *testing.T) {
+	var file bytes.Buffer
+	w := capture.NewWriter(&file, nil)
+	w.Record(&capture.Event{Kind: capture.KindStart, Start: &capture.Start{
+		Command: []string{"server"}, Dir: "/srv/project", Env: []string{"PWD=/srv/project", "OLDPWD=/home/somebody", "DB_PWD=planted-one"},
+	}})
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"path":"/srv/project/a","old":"/home/somebody","x":"planted-one"}}`,
+		`{"jsonrpc":"2.0","id":2,"result":{"pwd":"planted-two"}}`,
+	} {
+		w.Record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte(text)})
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := file.String()
+	for _, want := range []string{`"cwd":"/srv/project"`, `"/srv/project/a"`, `"old":"/home/somebody"`, `"pwd":"~redacted:password:`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("there is no %s in\n%s", want, got)
+		}
+	}
+	for _, secret := range []string{"planted-one", "planted-two"} {
+		if strings.Contains(got, secret) {
+			t.Errorf("%s is in\n%s", secret, got)
+		}
+	}
+}

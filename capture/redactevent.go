@@ -131,6 +131,9 @@ func (r *Redactor) start(s *Start, p *pointers) *Start {
 			continue
 		}
 		c.Env[i] = name
+		if name == "PWD" || name == "OLDPWD" { // a folder, though as the name of anything else it would be a password's
+			continue
+		}
 		if _, secret := r.classify([]byte(name), false); secret {
 			r.known.add(value, 6, true)
 		}

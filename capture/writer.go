@@ -113,23 +113,33 @@ func (c *Writer) ID() string { return c.id }
 //
 // It never waits for the disk. Data is copied. What e points to else is kept, and must not be changed any more; e itself may be used again. After Close it does
 // nothing, and returns 0.
-func (c *Writer) Record(e *Event) (n uint64) {
-	if len(e.Data) > c.opts.MaxPayload {
-		cut := *e
-		cut.Len = e.wireLen()
-		end := c.opts.MaxPayload
-		for i := 0; i < utf8.UTFMax && end > 0 && !utf8.RuneStart(e.Data[end]); i++ {
-			end--
-		}
-		cut.Data = e.Data[:end]
-		cut.Cut = true
-		e = &cut
+func (c *Writer) Record(e *Event) (n uint64) { return c.record(e, nil) }
+
+// Hand is Record for a payload that the caller does not need any more: Data is not copied. The Writer reads it until it has been written, or given up, and then calls free, once, on a
+// goroutine of its own or before Hand returns.
+func (c *Writer) Hand(e *Event, free func()) (n uint64) { return c.record(e, free) }
+
+// record records an event. free is nil if Data has to be copied.
+func (c *Writer) record(e *Event, free func()) (n uint64) {
+	handed := false
+	if free != nil {
+		defer func() {
+			if !handed {
+				free()
+			}
+		}()
 	}
+	e = c.within(e)
 	cost := e.cost()
 	var own []byte
 	if len(e.Data) >= largePayload {
-		if own = c.copyLarge(e.Data, cost); own == nil {
+		switch ok := c.reserve(cost); {
+		case !ok:
 			cost = -1
+		case free != nil:
+			own = e.Data
+		default:
+			own = bytes.Clone(e.Data) // outside of the lock
 		}
 	}
 	c.mu.Lock()
@@ -150,6 +160,10 @@ func (c *Writer) Record(e *Event) (n uint64) {
 	}
 	c.endGap()
 	c.queue.add(e, n, t, own, cost)
+	if own != nil && free != nil {
+		c.queue.freeLast(free)
+		handed = true
+	}
 	idle := c.idle
 	c.idle = false
 	full := c.queue.cost > c.opts.MaxQueue/4
@@ -170,18 +184,31 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// copyLarge copies a payload outside of the lock, once there is room for it. It returns nil if there is none.
-func (c *Writer) copyLarge(data []byte, cost int) []byte {
+// within returns the event with no more of its payload than is recorded.
+func (c *Writer) within(e *Event) *Event {
+	if len(e.Data) <= c.opts.MaxPayload {
+		return e
+	}
+	cut := *e
+	cut.Len = e.wireLen()
+	end := c.opts.MaxPayload
+	for i := 0; i < utf8.UTFMax && end > 0 && !utf8.RuneStart(e.Data[end]); i++ {
+		end--
+	}
+	cut.Data = e.Data[:end]
+	cut.Cut = true
+	return &cut
+}
+
+// reserve makes room for a payload that has memory of its own, and reports whether there is any.
+func (c *Writer) reserve(cost int) bool {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	ok := !c.closed && c.waiting+cost <= c.opts.MaxQueue
 	if ok {
 		c.waiting += cost
 	}
-	c.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	return bytes.Clone(data)
+	return ok
 }
 
 // miss counts an event that is not recorded.
