@@ -15,6 +15,8 @@ import (
 const (
 	specDir = "../../../shared/spec"
 	outDir  = "../../mcp"
+	// shapeDir is the folder of the tables of shapes.
+	shapeDir = "../shape"
 )
 
 // needSpec skips the test if the specification, which is not part of the repository, is not there.
@@ -28,11 +30,22 @@ func needSpec(t *testing.T) {
 // TestCommitted: the committed files are what the generator makes.
 func TestCommitted(t *testing.T) {
 	needSpec(t)
-	want, _, err := generate(specDir)
+	types, _, err := generate(specDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths, err := filepath.Glob(filepath.Join(outDir, "gen_*.go"))
+	compareFiles(t, outDir, types)
+	shapes, err := generateShape(specDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareFiles(t, shapeDir, shapes)
+}
+
+// compareFiles compares the generated files of a folder with what they should be.
+func compareFiles(t *testing.T, dir string, want map[string][]byte) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "gen_*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,12 +56,12 @@ func TestCommitted(t *testing.T) {
 		}
 		name := filepath.Base(path)
 		if diff := cmp.Diff(string(want[name]), string(got)); diff != "" {
-			t.Errorf("%s: go generate ./mcp would change it (-generated +committed):\n%s", name, diff)
+			t.Errorf("%s: go generate ./mcp ./internal/shape would change it (-generated +committed):\n%s", name, diff)
 		}
 		delete(want, name)
 	}
 	for name := range want {
-		t.Errorf("%s: go generate ./mcp would write it", name)
+		t.Errorf("%s: go generate ./mcp ./internal/shape would write it", name)
 	}
 }
 
@@ -154,6 +167,38 @@ func TestRules(t *testing.T) {
 		t.Errorf("as it was: %v", err)
 	}
 	if _, _, err := generate("nowhere"); err == nil {
+		t.Error("generated from nothing")
+	}
+}
+
+// TestShapeRules: a rule of the shapes that nothing needs fails the run, too.
+func TestShapeRules(t *testing.T) {
+	needSpec(t)
+	fails := func(name, want string) {
+		t.Helper()
+		if _, err := generateShape(specDir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
+	}
+	unshaped["Nothing"] = "why"
+	fails("no shape", `rule "Nothing" of unshaped is not used`)
+	delete(unshaped, "Nothing")
+
+	fractions = append(fractions, "Nothing.at")
+	fails("fraction", `rule "Nothing.at" of fractions is not used`)
+	fractions = fractions[:len(fractions)-1]
+
+	additions := shapeAdditionsText
+	shapeAdditionsText = []byte(`{"1999-01-01":{}}`)
+	fails("revision", "no revision 1999-01-01")
+	shapeAdditionsText = []byte(strings.Replace(string(additions), `"SubscriptionFilter"`, `"SubscriptionSieve"`, 1))
+	fails("extension of nothing", "has no SubscriptionSieve")
+	shapeAdditionsText = additions
+
+	if _, err := generateShape(specDir); err != nil {
+		t.Errorf("as it was: %v", err)
+	}
+	if _, err := generateShape("nowhere"); err == nil {
 		t.Error("generated from nothing")
 	}
 }

@@ -1,10 +1,12 @@
-// Command gen writes the types of package mcp from the specification's schemas.
+// Command gen writes the types of package mcp, and the tables of package internal/shape, from the specification's schemas.
 //
-//	go run ./internal/gen -spec ../shared/spec -out mcp
+//	go run ./internal/gen -spec ../shared/spec -out mcp -shape internal/shape
 //
 // It reads schema.json of each revision, merges what the revisions say of the same concept into one Go type, and writes the files mcp/gen_*.go. What
 // cannot be read out of a schema stands in rules.go; a rule that is not needed fails the run, as does anything in a schema that is neither
 // covered nor listed there as skipped. additions.json describes what no schema has.
+//
+// The tables of internal/shape keep what each revision says apart. Their rules stand in shaperules.go, and shapeadditions.json adds to the schemas.
 package main
 
 import (
@@ -17,19 +19,37 @@ import (
 
 func main() {
 	spec := flag.String("spec", "../shared/spec", "folder with a folder for each revision")
-	out := flag.String("out", "mcp", "folder of package mcp")
+	out := flag.String("out", "mcp", "folder of package mcp; it is left alone if this is empty")
+	shape := flag.String("shape", "", "folder of package internal/shape; it is left alone if this is empty")
 	flag.Parse()
-	if err := run(*spec, *out); err != nil {
+	if err := run(*spec, *out, *shape); err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(spec, out string) error {
-	files, _, err := generate(spec)
+func run(spec, out, shape string) error {
+	if out != "" {
+		files, _, err := generate(spec)
+		if err != nil {
+			return err
+		}
+		if err := write(out, files); err != nil {
+			return err
+		}
+	}
+	if shape == "" {
+		return nil
+	}
+	files, err := generateShape(spec)
 	if err != nil {
 		return err
 	}
+	return write(shape, files)
+}
+
+// write replaces the generated files of a folder.
+func write(out string, files map[string][]byte) error {
 	old, err := filepath.Glob(filepath.Join(out, "gen_*.go"))
 	if err != nil {
 		return err

@@ -26,6 +26,9 @@ type schema struct {
 	Items      *schema            `json:"items"`
 	AnyOf      []*schema          `json:"anyOf"`
 	AllOf      []*schema          `json:"allOf"`
+	Minimum    *int               `json:"minimum"`
+	Maximum    *int               `json:"maximum"`
+	MaxItems   int                `json:"maxItems"`
 }
 
 // typeNames is the keyword "type": one name or several.

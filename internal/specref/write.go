@@ -1,0 +1,367 @@
+package specref
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mcpwire/mcp"
+)
+
+// A Style is how an entry is shown. The zero Style is plain text, 80 columns wide.
+type Style struct {
+	Width int // in columns; 0 is 80
+	// Strong and Faint, if they are set, emphasize text and put it into the background. They must not change its width.
+	Strong, Faint func(text string) string
+}
+
+// Write shows entries, one after the other, as text.
+func Write(w io.Writer, entries []*Entry, style Style) error {
+	if style.Width == 0 {
+		style.Width = 80
+	}
+	for _, emphasis := range []*func(string) string{&style.Strong, &style.Faint} {
+		if *emphasis == nil {
+			*emphasis = func(text string) string { return text }
+		}
+	}
+	p := &pages{Style: style}
+	for i, e := range entries {
+		if i > 0 {
+			p.line("")
+		}
+		p.entry(e)
+	}
+	_, err := w.Write(p.Bytes())
+	return err
+}
+
+// WriteIndex shows what can be asked for.
+func WriteIndex(w io.Writer, groups []Group, style Style) error {
+	if style.Width == 0 {
+		style.Width = 80
+	}
+	if style.Strong == nil {
+		style.Strong = func(text string) string { return text }
+	}
+	p := &pages{Style: style}
+	for i, g := range groups {
+		if i > 0 {
+			p.line("")
+		}
+		p.line(style.Strong(g.Title))
+		p.list("  ", g.Words)
+	}
+	_, err := w.Write(p.Bytes())
+	return err
+}
+
+// pages collects what is written.
+type pages struct {
+	bytes.Buffer
+	Style
+}
+
+func (p *pages) line(text string) { p.WriteString(strings.TrimRight(text, " ") + "\n") }
+
+// wrap writes a text in lines of the width: first stands before the first of them, then before the others.
+func (p *pages) wrap(first, then, text string) {
+	row, start := first, true
+	for word := range strings.FieldsSeq(text) {
+		if !start && len(row)+1+len(word) > p.Width {
+			p.line(row)
+			row, start = then, true
+		}
+		if !start {
+			row += " "
+		}
+		row += word
+		start = false
+	}
+	p.line(row)
+}
+
+// list writes words with commas, none of them broken.
+func (p *pages) list(indent string, words []string) {
+	row := indent
+	for i, word := range words {
+		if i < len(words)-1 {
+			word += ","
+		}
+		if row != indent && len(row)+len(word) > p.Width {
+			p.line(row)
+			row = indent
+		}
+		row += word + " "
+	}
+	p.line(row)
+}
+
+// part begins a part of an entry.
+func (p *pages) part(title string) {
+	p.line("")
+	p.line(p.Strong(title))
+}
+
+func (p *pages) entry(e *Entry) {
+	title := e.Name
+	if e.Alias != "" {
+		title += " " + e.Alias
+	}
+	kind := e.Kind
+	switch {
+	case e.Message != "":
+		kind = e.Message
+	case e.Kind == "code":
+		kind = "error code"
+	case e.Kind == "field":
+		kind = "member"
+	}
+	p.line(p.Strong(title) + p.Faint(" ("+kind+")"))
+	if e.Summary != "" {
+		p.wrap("  ", "  ", e.Summary)
+	}
+	p.facts(e)
+	p.shapes(e)
+	p.places(e.Places)
+	if len(e.UsedIn) > 0 {
+		p.part("Used in")
+		p.list("  ", e.UsedIn)
+	}
+	if len(e.Changes) > 0 {
+		p.part("Changes")
+		for _, c := range e.Changes {
+			for i, what := range c.What {
+				head := c.Revision
+				if i > 0 {
+					head = strings.Repeat(" ", len(c.Revision))
+				}
+				p.wrap("  "+head+"  ", "                ", what)
+			}
+		}
+	}
+	if e.Do != "" {
+		p.part("What to do")
+		p.wrap("  ", "  ", e.Do)
+	}
+	p.notes(e)
+	p.errors(e)
+	p.rules(e)
+	p.examples(e.Examples)
+}
+
+// facts are what fits on a line each.
+func (p *pages) facts(e *Entry) {
+	p.line("")
+	fact := func(name, text string) {
+		if text != "" {
+			p.wrap(fmt.Sprintf("%-11s", name), "           ", text)
+		}
+	}
+	if len(e.Revisions) == 0 {
+		fact("Revisions", "not in what was asked for: it is of "+strings.Join(e.All, ", "))
+	} else {
+		fact("Revisions", strings.Join(e.Revisions, ", "))
+	}
+	fact("From", map[string]string{"both": "client and server"}[e.From]+map[bool]string{true: e.From}[e.From != "both"])
+	each := func(name string, all []Span) {
+		for i, s := range all {
+			if i > 0 {
+				name = ""
+			}
+			fact(name, s.Text+since(s.Revisions, e.Revisions))
+		}
+	}
+	each("Direction", e.Directions)
+	each("When", e.When)
+	each("Needs", e.Needs)
+	fact("Answers", e.Answers)
+	fact("HTTP", e.HTTP)
+	fact("Data", e.DataNote)
+	fact("Page", e.Page)
+}
+
+// since says for which revisions a text holds, unless it is all of them.
+func since(part, whole []string) string {
+	if len(part) >= len(whole) {
+		return ""
+	}
+	return " (" + period(part) + ")"
+}
+
+// period writes revisions, which follow each other, as a range.
+func period(revs []string) string {
+	all := mcp.Revisions()
+	switch n := len(revs); {
+	case n == 0:
+		return ""
+	case n == len(all):
+		return "all"
+	case n > 1 && revs[n-1] == all[len(all)-1].String():
+		return "since " + revs[0]
+	case n > 1 && revs[0] == all[0].String():
+		return "until " + revs[n-1]
+	case n > 2:
+		return revs[0] + " to " + revs[n-1]
+	}
+	return strings.Join(revs, ", ")
+}
+
+func (p *pages) shapes(e *Entry) {
+	show := func(title string, s *Shape) {
+		if s == nil {
+			return
+		}
+		name := ""
+		if s.Type != "" {
+			name = s.Type + ", "
+		}
+		optional := ""
+		if s.Optional {
+			optional = "; may be left out"
+		}
+		p.part(title + " (" + name + s.Revision + optional + ")")
+		p.shape(s)
+	}
+	show("Params", e.Params)
+	for i, r := range e.Results {
+		show(map[bool]string{true: "Result", false: "Or"}[i == 0], r)
+	}
+	show("Data", e.Data)
+	show("Shape", e.Shape)
+}
+
+func (p *pages) shape(s *Shape) {
+	switch {
+	case len(s.OneOf) > 0:
+		p.wrap("  ", "  ", strings.Join(s.OneOf, " | "))
+		for _, alt := range s.Alternatives {
+			p.line("  " + alt.Type + ":")
+			p.members(alt.Members, "    ")
+		}
+		if slices.ContainsFunc(s.Alternatives, func(alt *Shape) bool { return slices.ContainsFunc(alt.Members, needed) }) {
+			p.line(p.Faint("  * must be there"))
+		}
+	case len(s.Members) == 0:
+		p.line("  nothing that must be there")
+	default:
+		p.members(s.Members, "  ")
+		if slices.ContainsFunc(s.Members, needed) {
+			p.line(p.Faint("  * must be there"))
+		}
+	}
+}
+
+// needed reports whether a member, or one in it, must be there.
+func needed(m Member) bool { return m.Required || slices.ContainsFunc(m.Members, needed) }
+
+// members shows a tree of members: names, and types in a column of their own.
+func (p *pages) members(all []Member, indent string) {
+	column := 0
+	for _, m := range all {
+		if n := len(m.Name) + 3; n <= 30 {
+			column = max(column, n)
+		}
+	}
+	for _, m := range all {
+		name := m.Name
+		if m.Required {
+			name += "*"
+		}
+		text := m.Type
+		if m.Limits != "" {
+			text += " (" + m.Limits + ")"
+		}
+		head := indent + fmt.Sprintf("%-*s", column, name)
+		if len(name) >= column {
+			head = indent + name + "  "
+		}
+		p.wrap(head, indent+strings.Repeat(" ", column+2), text)
+		p.members(m.Members, indent+"  ")
+	}
+}
+
+func (p *pages) places(all []Place) {
+	if len(all) == 0 {
+		return
+	}
+	const most = 40
+	p.part("Where")
+	for i, place := range all {
+		if i == most {
+			p.line(fmt.Sprintf("  and %d more: --json lists them", len(all)-most))
+			return
+		}
+		text := place.In + ": " + place.Type
+		switch {
+		case len(place.Required) == len(place.Revisions):
+			text += ", required"
+		case len(place.Required) > 0:
+			text += ", required in " + period(place.Required)
+		}
+		p.wrap("  ", "    ", text+" ("+period(place.Revisions)+")")
+	}
+}
+
+// notes shows notes, with their revisions if they are not about all that have the thing.
+func (p *pages) notes(e *Entry) {
+	if len(e.Notes) == 0 {
+		return
+	}
+	p.part("Notes")
+	for _, s := range e.Notes {
+		head := ""
+		if !slices.Equal(s.Revisions, e.Revisions) {
+			head = period(s.Revisions) + ": "
+		}
+		p.wrap("  - ", "    ", head+s.Text)
+	}
+}
+
+func (p *pages) errors(e *Entry) {
+	if len(e.Errors) == 0 {
+		return
+	}
+	p.part("Errors")
+	for _, c := range e.Errors {
+		p.wrap(fmt.Sprintf("  %-7s ", strconv.Itoa(c.Code)), "          ", c.When+since(c.Revisions, e.Revisions))
+	}
+}
+
+func (p *pages) rules(e *Entry) {
+	if len(e.Rules) == 0 {
+		return
+	}
+	p.part("Rules")
+	side := ""
+	for _, r := range e.Rules {
+		if r.Side != side {
+			side = r.Side
+			p.line("  " + side + ":")
+		}
+		p.wrap(fmt.Sprintf("    %-5s", r.ID), "         ", r.Text+since(r.Revisions, e.All))
+	}
+}
+
+func (p *pages) examples(all []Example) {
+	for _, x := range all {
+		title := "Example: " + x.Title
+		if x.Revision != "" {
+			title += " (" + x.Revision + ")"
+		}
+		p.part(title)
+		if x.Header != "" {
+			p.wrap("  ", "    ", x.Header)
+			continue
+		}
+		var out bytes.Buffer
+		if err := json.Indent(&out, x.Message, "  ", "  "); err != nil {
+			continue // it is our own, and a test reads them all
+		}
+		p.line("  " + out.String())
+	}
+}
