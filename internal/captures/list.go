@@ -1,0 +1,177 @@
+package captures
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+)
+
+// A State says whether a capture is complete.
+type State string
+
+// The states of a capture.
+const (
+	Writing State = "writing" // its recorder is at it
+	Closed  State = "closed"  // its last line is there
+	Dead    State = "dead"    // its recorder has ended without the last line
+	Unknown State = "unknown" // compressed, so that the end cannot be looked at
+)
+
+// An Info is what a list says of a capture. The texts in it are as they are in the capture, which anybody can have written.
+type Info struct {
+	Path      string    // of the file
+	ID        string    // of the capture; "" and what follows empty if the file does not begin with a head
+	Name      string    // of the server
+	Transport string    // "stdio", "http", "sse"
+	Tool      string    // that recorded it
+	Redact    string    // "default", "custom" or "off"
+	Begun     time.Time // by the head, else when the file was changed last
+	Changed   time.Time // when the file was changed last
+	Size      int64     // of the file, in bytes
+	State     State
+	Events    uint64 // in the capture, by its last line; 0 unless Closed
+	Lost      uint64 // that are not in it
+}
+
+// maxHead is how much of a file is looked at for its first and for its last line, in bytes.
+const maxHead = 64 << 10
+
+// ErrNotFound is wrapped by the error for a capture that there is not.
+var ErrNotFound = errors.New("no such capture")
+
+// List returns the captures in dir, the newest first. A folder that does not exist has none. Files with other names, and what is no regular file, are passed over.
+func List(dir string) ([]Info, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var list []Info
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !isCapture(e.Name()) {
+			continue
+		}
+		info, err := Stat(filepath.Join(dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) { // gone in between
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, info)
+	}
+	slices.SortStableFunc(list, func(a, b Info) int {
+		return cmp.Or(b.Begun.Compare(a.Begun), strings.Compare(b.Path, a.Path))
+	})
+	return list, nil
+}
+
+func isCapture(name string) bool {
+	name = strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
+	return strings.HasSuffix(name, capture.Suffix)
+}
+
+// Stat returns what there is to say about the capture in a file. It reads the beginning and the end of it.
+func Stat(path string) (Info, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Info{}, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return Info{}, err
+	}
+	info := Info{Path: path, Begun: st.ModTime(), Changed: st.ModTime(), Size: st.Size()}
+	info.readHead(f)
+	compressed := !strings.HasSuffix(path, capture.Suffix)
+	switch tail := readTail(f, st.Size(), compressed); {
+	case tail != nil:
+		info.State, info.Events, info.Lost = Closed, tail.Events, tail.Lost
+	case locked(f):
+		info.State = Writing
+	case compressed:
+		info.State = Unknown
+	default:
+		info.State = Dead
+	}
+	return info, nil
+}
+
+func (i *Info) readHead(f *os.File) {
+	r := capture.NewReader(io.LimitReader(f, maxHead), nil)
+	defer r.Close()
+	for e, err := range r.Events() {
+		if err == nil && e.Head != nil {
+			h := e.Head
+			i.ID, i.Name, i.Transport, i.Tool, i.Redact, i.Begun = h.ID, h.Name, h.Transport, h.Tool, h.Redact, h.At
+		}
+		return // the head is the first line
+	}
+}
+
+// readTail returns the last line of a capture, if it is that of one that was closed.
+func readTail(f *os.File, size int64, compressed bool) *capture.Tail {
+	if compressed {
+		return nil
+	}
+	from := max(0, size-maxHead)
+	end, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
+	if err != nil || !bytes.HasSuffix(end, []byte("\n")) {
+		return nil
+	}
+	line := end[bytes.LastIndexByte(end[:len(end)-1], '\n')+1:]
+	r := capture.NewReader(bytes.NewReader(line), nil)
+	for e, err := range r.Events() {
+		if err == nil && e.Kind == capture.KindTail {
+			return e.Tail
+		}
+		return nil
+	}
+	return nil
+}
+
+// Newest returns the newest capture in dir, by when it was begun. The error may wrap [ErrNotFound].
+func Newest(dir string) (Info, error) {
+	list, err := List(dir)
+	if err != nil {
+		return Info{}, err
+	}
+	if len(list) == 0 {
+		return Info{}, fmt.Errorf("%w: there are none in %s", ErrNotFound, dir)
+	}
+	return list[0], nil
+}
+
+// Find returns the newest capture in dir of the server called name, or the one whose file is called so, with or without what its name ends in. The error may wrap [ErrNotFound].
+func Find(dir, name string) (Info, error) {
+	list, err := List(dir)
+	if err != nil {
+		return Info{}, err
+	}
+	for _, i := range list {
+		base := filepath.Base(i.Path)
+		stem, _, _ := strings.Cut(base, capture.Suffix)
+		if name == base || name == stem {
+			return i, nil
+		}
+	}
+	for _, i := range list {
+		if name == i.Name {
+			return i, nil
+		}
+	}
+	return Info{}, fmt.Errorf("%w: %q is neither a file nor the name of a server with a capture in %s", ErrNotFound, name, dir)
+}

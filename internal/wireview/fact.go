@@ -1,0 +1,115 @@
+package wireview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"mcpwire/capture"
+)
+
+const maxCommand = 16 // arguments that are kept
+
+// fact takes an event that is neither a message nor about HTTP.
+func (m *Model) fact(s *Session, e *capture.Event) {
+	kinds := map[capture.Kind]Kind{
+		capture.KindStart: Start, capture.KindExit: Exit, capture.KindEOF: EOF, capture.KindStderr: Stderr,
+		capture.KindBad: Invalid, capture.KindNote: Note, capture.KindGap: Gap, capture.KindXlate: Xlate,
+	}
+	kind, ok := kinds[e.Kind]
+	if !ok {
+		return // of a later version of the format
+	}
+	x := m.exchange(s, e.Exchange)
+	if kind == Invalid && e.Dir == capture.ToClient && e.Exchange == 0 {
+		kind = Stdout
+	}
+	r := m.newRow(kind, s, e)
+	r.Excerpt, r.RequestBytes = excerpt(e.Data), wireLen(e)
+	parent := x.parent()
+	switch kind {
+	case Start:
+		m.start(s, r, e.Start)
+	case Exit:
+		m.exit(s, r, e.Exit)
+	case Gap:
+		r.Excerpt = gapText(e.Gap)
+	case Xlate:
+		if e.Xlate == nil {
+			return
+		}
+		r.Excerpt = clip(e.Xlate.Rule, maxExcerpt)
+		parent = s.Capture.byEvent[e.Xlate.Of]
+	}
+	m.put(r, parent)
+	m.attach(x, r)
+	if kind == Exit {
+		m.abandonSession(s)
+	}
+}
+
+func (m *Model) start(s *Session, r *Row, st *capture.Start) {
+	if st == nil {
+		return
+	}
+	s.PID, s.Command = st.PID, nil
+	for _, a := range st.Command[:min(len(st.Command), maxCommand)] {
+		s.Command = append(s.Command, clip(a, maxName))
+	}
+	s.Exited = false
+	r.Excerpt = clip(strings.Join(s.Command, " "), maxExcerpt)
+	r.Target = fmt.Sprint("pid ", st.PID)
+}
+
+func (m *Model) exit(s *Session, r *Row, x *capture.Exit) {
+	if x == nil {
+		return
+	}
+	s.Exited, s.ExitCode, s.Signal = true, x.Code, clip(x.Signal, maxName)
+	r.Code = x.Code
+	r.Excerpt = fmt.Sprint("code ", x.Code)
+	if x.Signal != "" {
+		r.Excerpt = "signal " + s.Signal
+	}
+}
+
+// abandonSession ends what waits in a session whose process is gone.
+func (m *Model) abandonSession(s *Session) {
+	var open []*Row
+	for _, r := range s.pending {
+		open = append(open, r)
+	}
+	slices.SortFunc(open, func(a, b *Row) int {
+		if a.Seq < b.Seq {
+			return -1
+		}
+		return 1
+	})
+	hits := m.hits
+	m.hits = 0
+	for _, r := range open {
+		m.abandon(r)
+	}
+	m.hits = hits
+}
+
+func gapText(g *capture.Gap) string {
+	if g == nil {
+		return ""
+	}
+	n := "some events"
+	switch {
+	case g.Lost == 1:
+		n = "1 event"
+	case g.Lost > 1:
+		n = fmt.Sprint(g.Lost, " events")
+	}
+	why := map[string]string{
+		capture.GapQueue: "recorded faster than written", capture.GapWrite: "writing failed", capture.GapLimit: "the line is too long",
+		capture.GapMalformed: "the line is no event", capture.GapTruncated: "the capture breaks off here",
+	}[g.Why]
+	if why == "" {
+		why = clip(g.Why, maxName)
+	}
+	return fmt.Sprintf("%s missing, %s: %s", n, Size(g.Bytes), why)
+}

@@ -1,0 +1,333 @@
+package wireview
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// What is taken from messages. Their text has been validated by parsing them.
+
+// requestFacts are what matters of a request's params.
+type requestFacts struct {
+	target, excerpt string
+	revision        string // by its metadata
+	peer            Peer
+	token           string // of progress
+	task            string
+	relatedTask     string
+	polls           bool   // it is about a task
+	again           bool   // it is a further round
+	state           uint64 // hash of requestState
+	params          uint64 // hash of the other params, if the request may take rounds
+}
+
+func (m *Model) requestFacts(method string, params []byte) (f requestFacts) {
+	if len(params) == 0 || params[0] != '{' {
+		return f
+	}
+	f.polls = strings.HasPrefix(method, "tasks/")
+	key := targetKey(method)
+	var arguments, rest []byte
+	for p := jsonwire.ObjectMembers(params); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs("_meta"):
+			m.requestMeta(&f, v)
+			continue
+		case p.KeyIs("inputResponses"):
+			f.again = true
+			continue
+		case p.KeyIs("requestState"):
+			f.again, f.state = true, sum(v)
+			continue
+		case p.KeyIs("taskId"):
+			f.task = text(v)
+		case p.KeyIs("arguments"):
+			arguments = v
+		}
+		if key != "" && p.KeyIs(key) {
+			f.target = m.name([]byte(text(v)))
+		} else if rest == nil {
+			rest = v
+		}
+		if mrtr(method) { // in whatever order the members come
+			f.params += sum(p.RawKey(), v)
+		}
+	}
+	if f.target == "" && method == mcp.MethodComplete {
+		f.target = m.completeTarget(params)
+	}
+	switch {
+	case len(arguments) > 0:
+		f.excerpt = excerpt(arguments)
+	case key == "" || method == mcp.MethodCreateMessage:
+		f.excerpt = excerpt(params)
+	}
+	return f
+}
+
+// targetKey is the member of the params that says what a request is about.
+func targetKey(method string) string {
+	switch method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		return "name"
+	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.NotificationResourceUpdated:
+		return "uri"
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
+		return "taskId"
+	case mcp.MethodSetLevel, mcp.NotificationMessage:
+		return "level"
+	case mcp.MethodElicit:
+		return "message"
+	case mcp.MethodInitialize:
+		return "protocolVersion"
+	}
+	return ""
+}
+
+func (m *Model) completeTarget(params []byte) string {
+	ref := member(params, "ref")
+	if v := member(ref, "name"); v != nil {
+		return m.name([]byte(text(v)))
+	}
+	return m.name([]byte(text(member(ref, "uri"))))
+}
+
+func (m *Model) requestMeta(f *requestFacts, meta []byte) {
+	if len(meta) == 0 || meta[0] != '{' {
+		return
+	}
+	for p := jsonwire.ObjectMembers(meta); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs(mcp.MetaProtocolVersion):
+			f.revision = m.name([]byte(text(v)))
+		case p.KeyIs(mcp.MetaClientInfo):
+			f.peer.info(v, m)
+		case p.KeyIs(mcp.MetaClientCapabilities):
+			f.peer.Capabilities = m.capabilities(v)
+		case p.KeyIs(mcp.MetaProgressToken):
+			f.token = scalar(v)
+		case p.KeyIs(mcp.MetaRelatedTask):
+			f.relatedTask = text(member(v, "taskId"))
+		}
+	}
+}
+
+// resultFacts are what matters of a result.
+type resultFacts struct {
+	Facts
+	isError         bool
+	state           uint64
+	task, taskState string
+	peer            Peer
+	inner           *Facts // of the result that a task holds
+	innerError      bool
+}
+
+func (m *Model) resultFacts(method string, result []byte) (f resultFacts) {
+	if len(result) == 0 || result[0] != '{' {
+		return f
+	}
+	for p := jsonwire.ObjectMembers(result); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs("resultType"):
+			if t := text(v); t != mcp.ResultTypeComplete {
+				f.Kind = m.name([]byte(t))
+			}
+		case p.KeyIs("isError"):
+			f.isError = string(v) == "true"
+		case p.KeyIs("requestState"):
+			f.state = sum(v)
+		case p.KeyIs("structuredContent"):
+			f.Structured = true
+		case p.KeyIs("nextCursor"):
+			f.More = true
+		case p.KeyIs("taskId"):
+			f.task = text(v)
+		case p.KeyIs("status"):
+			f.taskState = text(v)
+		case p.KeyIs("task"): // of 2025-11-25
+			f.task, f.taskState = text(member(v, "taskId")), text(member(v, "status"))
+		case p.KeyIs("inputRequests"):
+			f.What, f.Count = "inputs", count(v)
+		case p.KeyIs("result"):
+			inner := m.resultFacts("", v)
+			f.inner, f.innerError = &inner.Facts, inner.isError
+		case p.KeyIs("_meta"):
+			f.peer.info(member(v, mcp.MetaServerInfo), m)
+		default:
+			f.counted(&p, v)
+		}
+	}
+	if method != mcp.MethodToolsCall && !strings.HasPrefix(method, "tasks/") && f.Kind != "task" {
+		f.task = ""
+	}
+	return f
+}
+
+// counted takes a member of a result that may be a list.
+func (f *resultFacts) counted(p *jsonwire.Members, v []byte) {
+	for _, name := range [...]string{"content", "contents", "messages", "tools", "prompts", "resources", "resourceTemplates", "roots", "tasks"} {
+		if !p.KeyIs(name) || len(v) == 0 || v[0] != '[' {
+			continue
+		}
+		f.What, f.Count = name, count(v)
+		if name != "content" {
+			return
+		}
+		for el := jsonwire.ArrayElements(v); el.Next(); {
+			if t := member(el.Value(), "text"); t != nil {
+				f.Text = clip(text(t), maxExcerpt)
+				return
+			}
+		}
+		return
+	}
+}
+
+// noteFacts are what matters of a notification's params.
+type noteFacts struct {
+	target, excerpt     string
+	requestID, token    string
+	task, taskState     string
+	relatedTask         string
+	subscription        string
+	inner               *Facts
+	innerError          bool
+	progress, total, at string
+}
+
+func (m *Model) noteFacts(method string, params []byte) (f noteFacts) {
+	if len(params) == 0 || params[0] != '{' {
+		return f
+	}
+	f.excerpt = excerpt(params)
+	key := targetKey(method)
+	for p := jsonwire.ObjectMembers(params); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs("_meta"):
+			f.relatedTask = text(member(member(v, mcp.MetaRelatedTask), "taskId"))
+			f.subscription = scalar(member(v, mcp.MetaSubscriptionID))
+		case p.KeyIs("requestId"):
+			f.requestID = scalar(v)
+		case p.KeyIs("progressToken"):
+			f.token = scalar(v)
+		case p.KeyIs("progress"):
+			f.progress = clip(string(v), 32)
+		case p.KeyIs("total"):
+			f.total = clip(string(v), 32)
+		case p.KeyIs("message"), p.KeyIs("data"), p.KeyIs("reason"):
+			if v[0] == '"' {
+				f.excerpt = clip(text(v), maxExcerpt)
+			} else {
+				f.excerpt = excerpt(v)
+			}
+			f.at = f.excerpt
+		case p.KeyIs("taskId"):
+			f.task = text(v)
+		case p.KeyIs("status"):
+			f.taskState = text(v)
+		case p.KeyIs("result"):
+			inner := m.resultFacts("", v)
+			f.inner, f.innerError = &inner.Facts, inner.isError
+		}
+		if key != "" && p.KeyIs(key) {
+			f.target = m.name([]byte(text(v)))
+		}
+	}
+	if method == mcp.NotificationProgress {
+		f.target = f.progress
+		if f.total != "" {
+			f.target += "/" + f.total
+		}
+		f.excerpt = f.at
+	}
+	if f.task != "" {
+		f.target, f.excerpt = clip(f.task, maxName), f.taskState
+	}
+	return f
+}
+
+func errorFacts(e []byte) (code int, message string) {
+	n, _ := jsonwire.ParseInt(member(e, "code"))
+	return int(n), clip(text(member(e, "message")), maxExcerpt)
+}
+
+// member returns the text of a member of an object, or nil.
+func member(obj []byte, name string) []byte {
+	if len(obj) == 0 || obj[0] != '{' {
+		return nil
+	}
+	for m := jsonwire.ObjectMembers(obj); m.Next(); {
+		if m.KeyIs(name) {
+			return m.Value()
+		}
+	}
+	return nil
+}
+
+// text returns the beginning of what a JSON string says, or "" for anything else.
+func text(v []byte) string {
+	if len(v) < 2 || v[0] != '"' {
+		return ""
+	}
+	raw := v[1 : len(v)-1]
+	if len(raw) > 8*maxName { // an escape that is cut stays as it is, which does no harm
+		raw = raw[:8*maxName]
+		for i := len(raw) - 1; i >= len(raw)-12; i-- {
+			if raw[i] == '\\' {
+				raw = raw[:i]
+			}
+		}
+	}
+	return jsonwire.UnquoteString(raw)
+}
+
+// scalar returns a text that is the same for equal strings and numbers.
+func scalar(v []byte) string {
+	if len(v) == 0 || len(v) > maxName {
+		return ""
+	}
+	return idText(jsonrpc.ID(v))
+}
+
+// count returns how many elements or members there are.
+func count(v []byte) (n int) {
+	switch {
+	case len(v) == 0:
+	case v[0] == '[':
+		for el := jsonwire.ArrayElements(v); el.Next(); {
+			n++
+		}
+	case v[0] == '{':
+		for m := jsonwire.ObjectMembers(v); m.Next(); {
+			n++
+		}
+	}
+	return n
+}
+
+// excerpt returns the beginning of a payload.
+func excerpt(b []byte) string {
+	const more = 4 // so that clip sees that there is more
+	return clip(string(b[:min(len(b), maxExcerpt+more)]), maxExcerpt)
+}
+
+// clip returns the beginning of a text, with "…" if there was more.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	n := limit
+	for n > 0 && n > limit-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.Clone(s[:n]) + "…"
+}

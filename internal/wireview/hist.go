@@ -1,0 +1,97 @@
+package wireview
+
+import (
+	"math/bits"
+	"time"
+)
+
+// A Hist counts durations in buckets that grow with them: each power of two has 32, so that a quantile is at most 1.6 % off. It has 256 bytes of counters for each power
+// of two that came up, however many durations there were. The zero Hist is empty.
+type Hist struct {
+	n        uint64
+	total    time.Duration
+	min, max time.Duration
+	octaves  [64]*[subBuckets]uint64
+}
+
+const (
+	subBits    = 5
+	subBuckets = 1 << subBits
+)
+
+// Add counts a duration. One below 0 counts as 0.
+func (h *Hist) Add(d time.Duration) {
+	d = max(d, 0)
+	if h.n == 0 || d < h.min {
+		h.min = d
+	}
+	h.max = max(h.max, d)
+	h.n++
+	h.total += d
+	octave, sub := bucket(uint64(d))
+	if h.octaves[octave] == nil {
+		h.octaves[octave] = new([subBuckets]uint64)
+	}
+	h.octaves[octave][sub]++
+}
+
+// bucket returns where a value is counted. Values below subBuckets have a bucket each.
+func bucket(v uint64) (octave, sub int) {
+	octave = bits.Len64(v >> subBits)
+	if octave == 0 {
+		return 0, int(v)
+	}
+	return octave, int(v>>(octave-1)) & (subBuckets - 1)
+}
+
+// middle is the value in the middle of a bucket.
+func middle(octave, sub int) uint64 {
+	if octave == 0 {
+		return uint64(sub)
+	}
+	width := uint64(1) << (octave - 1)
+	return (subBuckets+uint64(sub))*width + width/2
+}
+
+// Count returns how many durations there were.
+func (h *Hist) Count() uint64 { return h.n }
+
+// Mean returns their mean, or 0 if there were none.
+func (h *Hist) Mean() time.Duration {
+	if h.n == 0 {
+		return 0
+	}
+	return h.total / time.Duration(h.n)
+}
+
+// Max returns the longest.
+func (h *Hist) Max() time.Duration { return h.max }
+
+// Quantile returns the duration that so many of them (0.5 is half) do not exceed, or 0 if there were none.
+func (h *Hist) Quantile(q float64) time.Duration {
+	if h.n == 0 {
+		return 0
+	}
+	rank := uint64(q * float64(h.n))
+	if float64(rank) < q*float64(h.n) || rank == 0 {
+		rank++
+	}
+	switch {
+	case rank >= h.n:
+		return h.max
+	case rank == 1:
+		return h.min
+	}
+	var seen uint64
+	for octave, subs := range h.octaves {
+		if subs == nil {
+			continue
+		}
+		for sub, n := range subs {
+			if seen += n; seen >= rank {
+				return min(max(time.Duration(middle(octave, sub)), h.min), h.max)
+			}
+		}
+	}
+	return h.max
+}

@@ -1,0 +1,331 @@
+package wireview
+
+import (
+	"slices"
+
+	"mcpwire/capture"
+	"mcpwire/internal/filter"
+)
+
+// Defaults of a [Model] that is not told others.
+const (
+	DefaultMaxRows     = 100_000 // with those inside others
+	DefaultMaxChildren = 256     // inside one row
+)
+
+const (
+	maxExchanges = 1 << 14 // HTTP exchanges that go on
+	maxInterned  = 4096    // names
+	maxEvents    = 32      // numbers in Row.Events
+	maxName      = 256     // bytes of a name
+	maxExcerpt   = 160     // bytes
+	maxDepth     = 6       // of rows inside rows
+)
+
+// Options are the options of a [Model]. nil means defaults.
+type Options struct {
+	// MaxRows is how many rows are kept, with those inside others; 0 is DefaultMaxRows. The oldest make room.
+	MaxRows int
+	// MaxChildren is how many rows are kept inside one; 0 is DefaultMaxChildren. The oldest make room.
+	MaxChildren int
+	// Scan looks at an event before it is added. What it returns is in Row.Hits of the rows that the event belongs to. The event is good until it returns.
+	Scan func(e *capture.Event) filter.Hits
+	// Load returns the payload of an event again, for [Row.Payloads]. nil: they yield excerpts.
+	Load func(captureID string, n uint64) ([]byte, error)
+}
+
+// An Op is what happened to a row.
+type Op uint8
+
+// The operations.
+const (
+	Added Op = iota
+	Updated
+	Dropped // it made room, and changes no more
+)
+
+// A Change is what an event did to a row.
+type Change struct {
+	Op  Op
+	Row *Row
+}
+
+// A Model is built from events. See the package comment.
+type Model struct {
+	opts     Options
+	pairer   *capture.Pairer
+	captures map[string]*Capture
+	capOrder []*Capture
+	rows     []*Row // of the timeline, the oldest first
+	first    int    // index in rows of the oldest
+	count    int    // of all rows
+	seq      uint64
+	dropped  uint64
+	calls    map[*capture.Call]*Row
+	xs       map[xkey]*xchg
+	xorder   []xkey
+	names    map[string]string
+	stats    statTable
+	changes  []Change
+	hits     filter.Hits
+}
+
+// New returns a model. opts may be nil.
+func New(opts *Options) *Model {
+	m := &Model{
+		captures: map[string]*Capture{}, calls: map[*capture.Call]*Row{}, xs: map[xkey]*xchg{}, names: map[string]string{},
+		stats: newStatTable(),
+	}
+	if opts != nil {
+		m.opts = *opts
+	}
+	if m.opts.MaxRows <= 0 {
+		m.opts.MaxRows = DefaultMaxRows
+	}
+	if m.opts.MaxChildren <= 0 {
+		m.opts.MaxChildren = DefaultMaxChildren
+	}
+	m.pairer = capture.NewPairer(&capture.PairOptions{MaxPending: max(1, min(m.opts.MaxRows, capture.DefaultMaxPending))})
+	return m
+}
+
+// Add takes the next event, and returns what it changed; the slice is good until the next call. head is that of the event's capture, as [capture.Reader.Head] returns it; it may
+// be nil if the event with the head is added, too. The event is not kept.
+func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
+	m.changes, m.hits = m.changes[:0], 0
+	if e.Head != nil {
+		head = e.Head
+	}
+	c := m.capture(head, e.Capture)
+	if e.Kind == capture.KindHead || e.Kind == capture.KindTail {
+		return nil
+	}
+	s, added := c.session(e.Session)
+	if added {
+		s.First = e.At
+	}
+	s.Last = e.At
+	if m.opts.Scan != nil {
+		m.hits = m.opts.Scan(e)
+	}
+	switch e.Kind {
+	case capture.KindMessage:
+		m.message(s, e)
+	case capture.KindRequest, capture.KindResponse, capture.KindBody, capture.KindSSE, capture.KindEnd:
+		m.http(s, e)
+	default:
+		m.fact(s, e)
+	}
+	m.shrink()
+	return m.changes
+}
+
+// capture returns the capture that an event is in.
+func (m *Model) capture(h *capture.Head, id string) *Capture {
+	if h != nil && id == "" {
+		id = h.ID
+	}
+	if c := m.captures[id]; c != nil {
+		return c
+	}
+	if h == nil || h.ID != id {
+		h = &capture.Head{ID: id}
+	}
+	c := newCapture(h)
+	if len(m.capOrder) >= maxCaptures {
+		delete(m.captures, m.capOrder[0].ID)
+		m.capOrder = slices.Delete(m.capOrder, 0, 1)
+	}
+	m.captures[id] = c
+	m.capOrder = append(m.capOrder, c)
+	return c
+}
+
+// Finish says that no more events come: what waits is unanswered. It returns the changes as Add does.
+func (m *Model) Finish() []Change {
+	m.changes, m.hits = m.changes[:0], 0
+	var open []*Row
+	for _, r := range m.rows[m.first:] {
+		for x := range r.All() {
+			if !x.Done && (x.Kind == Request || x.Kind == HTTP) {
+				open = append(open, x)
+			}
+		}
+	}
+	for _, r := range open {
+		m.abandon(r)
+	}
+	return m.changes
+}
+
+// Rows returns the timeline, the oldest first. The slice is good until the next call that changes the model.
+func (m *Model) Rows() []*Row { return m.rows[m.first:] }
+
+// DroppedRows returns how many rows have made room.
+func (m *Model) DroppedRows() uint64 { return m.dropped }
+
+// Find returns the row that the event n of a capture belongs to, or nil. An empty captureID means the only capture.
+func (m *Model) Find(captureID string, n uint64) *Row {
+	if c := m.captureByID(captureID); c != nil {
+		return c.byEvent[n]
+	}
+	return nil
+}
+
+func (m *Model) captureByID(id string) *Capture {
+	if id == "" && len(m.capOrder) == 1 {
+		return m.capOrder[0]
+	}
+	return m.captures[id]
+}
+
+// Captures returns the captures that events came from, in the order in which they came.
+func (m *Model) Captures() []*Capture { return slices.Clone(m.capOrder) }
+
+// Sessions returns the sessions of a capture, by their numbers.
+func (c *Capture) Sessions() []*Session {
+	list := make([]*Session, 0, len(c.sessions))
+	for _, s := range c.sessions {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *Session) int {
+		if a.Number < b.Number {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// newRow makes a row of an event.
+func (m *Model) newRow(kind Kind, s *Session, e *capture.Event) *Row {
+	m.seq++
+	return &Row{Seq: m.seq, Kind: kind, Capture: s.Capture, Session: s, N: e.N, T: e.T, At: e.At, Dir: e.Dir, model: m}
+}
+
+// put adds a row to the timeline, or inside another.
+func (m *Model) put(r, parent *Row) {
+	if parent != nil && parent.dropped {
+		parent = nil
+	}
+	for parent != nil && parent.depth() >= maxDepth {
+		parent = parent.Parent
+	}
+	m.count++
+	r.Session.Rows++
+	m.event(r, r.N)
+	if parent != nil {
+		r.Parent = parent
+		parent.Children = append(parent.Children, r)
+		m.hit(r)
+		m.changes = append(m.changes, Change{Added, r})
+		if len(parent.Children) > m.opts.MaxChildren {
+			m.release(parent.Children[0])
+			parent.Children = slices.Delete(parent.Children, 0, 1)
+			parent.Gone++
+		}
+		return
+	}
+	m.hit(r)
+	m.rows = append(m.rows, r)
+	m.changes = append(m.changes, Change{Added, r})
+}
+
+// event notes that an event belongs to a row.
+func (m *Model) event(r *Row, n uint64) {
+	if n == 0 || r.dropped || len(r.Events) >= maxEvents || slices.Contains(r.Events, n) {
+		return
+	}
+	r.Events = append(r.Events, n)
+	if r.Capture.byEvent[n] == nil {
+		r.Capture.byEvent[n] = r
+	}
+}
+
+// changed says that an event has changed a row.
+func (m *Model) changed(r *Row) {
+	m.hit(r)
+	if !r.dropped {
+		m.changes = append(m.changes, Change{Updated, r})
+	}
+}
+
+// hit notes what was found in the event, on the row and those that it is in.
+func (m *Model) hit(r *Row) {
+	for ; m.hits != 0 && r != nil; r = r.Parent {
+		r.Hits |= m.hits
+	}
+}
+
+// shrink drops the oldest rows above the limit.
+func (m *Model) shrink() {
+	for m.count > m.opts.MaxRows && m.first < len(m.rows)-1 {
+		r := m.rows[m.first]
+		m.rows[m.first] = nil
+		m.first++
+		m.release(r)
+		m.dropped++
+		m.changes = append(m.changes, Change{Dropped, r})
+	}
+	if m.first > len(m.rows)/2 && m.first > 1024 {
+		n := copy(m.rows, m.rows[m.first:])
+		clear(m.rows[n:])
+		m.rows, m.first = m.rows[:n], 0
+	}
+}
+
+// release forgets whatever leads to a row and to those inside it.
+func (m *Model) release(r *Row) {
+	for _, c := range r.Children {
+		m.release(c)
+	}
+	m.count--
+	r.dropped = true
+	c, s := r.Capture, r.Session
+	for _, n := range r.Events {
+		if c.byEvent[n] == r {
+			delete(c.byEvent, n)
+		}
+	}
+	m.closed(r)
+	if s.tokens[r.token] == r {
+		delete(s.tokens, r.token)
+	}
+	if r.Task != nil && c.tasks[r.Task.ID] == r {
+		delete(c.tasks, r.Task.ID)
+	}
+	if r.Chain != nil {
+		c.stopWaiting(r)
+	}
+	if x := m.xs[r.xkey]; x != nil && x.row == r {
+		x.row = nil
+	}
+}
+
+// closed forgets that a request waits for its response.
+func (m *Model) closed(r *Row) {
+	if r.call == nil {
+		return
+	}
+	delete(m.calls, r.call)
+	k := idKey{r.Dir, idText(r.call.ID)}
+	if r.Session.pending[k] == r {
+		delete(r.Session.pending, k)
+	}
+	delete(r.Session.open, r)
+	r.call = nil
+}
+
+// name returns a name as a string that equal names share.
+func (m *Model) name(b []byte) string {
+	b = b[:min(len(b), maxName)]
+	if s, ok := m.names[string(b)]; ok {
+		return s
+	}
+	if len(m.names) >= maxInterned {
+		clear(m.names)
+	}
+	s := string(b)
+	m.names[s] = s
+	return s
+}

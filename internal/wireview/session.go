@@ -1,0 +1,110 @@
+package wireview
+
+import (
+	"time"
+
+	"mcpwire/capture"
+)
+
+// The eras of the protocol (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
+const (
+	Legacy = "legacy"
+	Modern = "modern"
+)
+
+// A Capture is one that events came from.
+type Capture struct {
+	ID, Name, Transport, Tool, Redact string
+	Begun                             time.Time
+
+	sessions map[uint64]*Session
+	byEvent  map[uint64]*Row
+	tasks    map[string]*Row
+	waiting  map[chainKey][]*Row
+}
+
+// A Session is a connection or session in a capture.
+type Session struct {
+	Capture *Capture
+	Number  uint64 // in the capture
+
+	Era      string // "legacy", "modern", or "" as long as that is not certain
+	Offered  string // the revision that the client asked for first
+	Answered string // the revision in force: what initialize answered, or what requests say that were answered
+	Client   Peer
+	Server   Peer
+
+	Command  []string // of the process: its first arguments
+	PID      int
+	Exited   bool
+	ExitCode int
+	Signal   string
+
+	Rows        uint64 // of its timeline
+	First, Last time.Time
+
+	pending map[idKey]*Row
+	open    map[*Row]struct{} // requests of the client that wait, but for streams and pings
+	tokens  map[tokenKey]*Row
+}
+
+// A Peer is what a side says of itself.
+type Peer struct {
+	Name, Version string
+	Capabilities  []string // names, such as "tools" and "tools.listChanged"
+}
+
+const (
+	maxCaptures = 1024
+	maxSessions = 4096 // of a capture; what is beyond shares one
+)
+
+// idKey is who sent a request with which id.
+type idKey struct {
+	dir capture.Dir
+	id  string
+}
+
+// tokenKey is a progress token of the requests in a direction.
+type tokenKey struct {
+	dir   capture.Dir
+	token string
+}
+
+// chainKey is what the next round of a request is recognised by.
+type chainKey struct {
+	method string
+	state  uint64 // of its requestState; 0 is none
+	params uint64 // of its other params, if there is no state
+}
+
+func newCapture(h *capture.Head) *Capture {
+	return &Capture{
+		ID: h.ID, Name: clip(h.Name, maxName), Transport: clip(h.Transport, maxName), Tool: clip(h.Tool, maxName), Redact: clip(h.Redact, maxName), Begun: h.At,
+		sessions: map[uint64]*Session{}, byEvent: map[uint64]*Row{}, tasks: map[string]*Row{}, waiting: map[chainKey][]*Row{},
+	}
+}
+
+func (c *Capture) session(number uint64) (s *Session, added bool) {
+	s = c.sessions[number]
+	if s == nil && len(c.sessions) >= maxSessions {
+		number = ^uint64(0)
+		s = c.sessions[number]
+	}
+	if s != nil {
+		return s, false
+	}
+	s = &Session{Capture: c, Number: number, pending: map[idKey]*Row{}, open: map[*Row]struct{}{}, tokens: map[tokenKey]*Row{}}
+	c.sessions[number] = s
+	return s, true
+}
+
+// only returns the request of the client that waits, if there is exactly one.
+func (s *Session) only() *Row {
+	if len(s.open) == 1 {
+		for r := range s.open {
+			return r
+		}
+	}
+	return nil
+}

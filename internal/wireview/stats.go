@@ -1,0 +1,136 @@
+package wireview
+
+import (
+	"cmp"
+	"slices"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+)
+
+// A Stat sums up the requests with one method, or the calls of one tool.
+type Stat struct {
+	Server string // the name of its capture
+	Name   string // of the method or tool
+	Calls  uint64 // requests; the rounds of one count once
+
+	OK, Errors, IsErrors, Cancelled, Unanswered uint64 // outcomes: of those that have one yet
+
+	Latency           Hist  // that the server took, without the time for which it waited for the client, of those that were answered
+	BytesIn, BytesOut int64 // of requests and of responses, with further rounds
+	DefinitionBytes   int64 // of a tool's definition in the last list
+}
+
+type statKey struct {
+	server, name string
+	tool         bool
+}
+
+// A statTable holds the statistics. Above maxStats, names share "(others)".
+type statTable struct{ byKey map[statKey]*Stat }
+
+// A statPair is the statistics that a request counts for: those of its method, and if it calls a tool those of the tool.
+type statPair struct{ method, tool *Stat }
+
+const (
+	maxStats = 2048
+	others   = "(others)"
+)
+
+func newStatTable() statTable { return statTable{map[statKey]*Stat{}} }
+
+func (t statTable) get(server, name string, tool bool) *Stat {
+	k := statKey{server, name, tool}
+	p := t.byKey[k]
+	if p == nil && len(t.byKey) >= maxStats {
+		k.name = others
+		if p = t.byKey[k]; p == nil && len(t.byKey) >= 2*maxStats {
+			k.server = others
+			p = t.byKey[k]
+		}
+	}
+	if p == nil {
+		p = &Stat{Server: k.server, Name: k.name}
+		t.byKey[k] = p
+	}
+	return p
+}
+
+// of returns what a request counts for.
+func (t statTable) of(r *Row) statPair {
+	p := statPair{method: t.get(r.Capture.Name, r.Method, false)}
+	if r.Method == mcp.MethodToolsCall {
+		p.tool = t.get(r.Capture.Name, r.Target, true)
+	}
+	return p
+}
+
+func (p statPair) each(f func(s *Stat)) {
+	f(p.method)
+	if p.tool != nil {
+		f(p.tool)
+	}
+}
+
+func (p statPair) call(r *Row) {
+	p.each(func(s *Stat) { s.Calls++; s.BytesIn += r.RequestBytes })
+}
+
+func (p statPair) again(r *Row) { p.each(func(s *Stat) { s.BytesIn += r.RequestBytes }) }
+
+func (p statPair) out(r *Row) { p.each(func(s *Stat) { s.BytesOut += r.ResponseBytes }) }
+
+// result counts the outcome of a request, once.
+func (p statPair) result(r *Row) {
+	if r.counted || r.Kind != Request {
+		return
+	}
+	r.counted = true
+	p.each(func(s *Stat) {
+		switch r.Status {
+		case Failed, HTTPFailed:
+			s.Errors++
+		case ToolFailed:
+			s.IsErrors++
+		case Cancelled:
+			s.Cancelled++
+			return
+		case Unanswered:
+			s.Unanswered++
+			return
+		default:
+			s.OK++
+		}
+		s.Latency.Add(r.Server())
+	})
+}
+
+// definitions notes how large the definitions of tools are.
+func (t statTable) definitions(r *Row, result []byte) {
+	list := member(result, "tools")
+	if len(list) == 0 || list[0] != '[' {
+		return
+	}
+	for el := jsonwire.ArrayElements(list); el.Next(); {
+		if name := text(member(el.Value(), "name")); name != "" {
+			t.get(r.Capture.Name, clip(name, maxName), true).DefinitionBytes = int64(len(el.Value()))
+		}
+	}
+}
+
+// Tools returns the statistics of tools, also of those that were listed and never called, by server and name.
+func (m *Model) Tools() []*Stat { return m.stats.list(true) }
+
+// Methods returns the statistics of methods, by server and name.
+func (m *Model) Methods() []*Stat { return m.stats.list(false) }
+
+func (t statTable) list(tools bool) []*Stat {
+	var list []*Stat
+	for k, s := range t.byKey {
+		if k.tool == tools {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Stat) int { return cmp.Or(cmp.Compare(a.Server, b.Server), cmp.Compare(a.Name, b.Name)) })
+	return list
+}
