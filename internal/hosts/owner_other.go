@@ -1,0 +1,8 @@
+//go:build !unix
+
+package hosts
+
+import "os"
+
+// keepOwner does nothing: a new file gets the rights of its folder.
+func keepOwner(*os.File, os.FileInfo) {}
