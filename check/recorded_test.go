@@ -1,0 +1,237 @@
+package check_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"iter"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+// short is how the tests call a revision: r1 is the oldest.
+func short(rev mcp.Revision) string {
+	return "r" + string(rune('1'+slices.Index(mcp.Revisions(), rev)))
+}
+
+// recordings records clean sessions: of the packages client and server in each revision, over stdio-r1 … and http-r2 …, over sse-r1, and raw-r1 … and web-r2 …, in which a
+// client says what that client never would.
+func recordings(t *testing.T) iter.Seq2[string, *tape] {
+	all := map[string]*tape{}
+	for _, rev := range mcp.Revisions() {
+		all["stdio-"+short(rev)] = recordStdio(t, rev)
+		all["raw-"+short(rev)] = recordRaw(t, rev)
+		if rev == mcp.Revision20241105 {
+			all["sse-"+short(rev)] = recordSSE(t, rev)
+			continue
+		}
+		all["http-"+short(rev)] = recordHTTP(t, rev)
+		all["web-"+short(rev)] = recordWeb(t, rev)
+	}
+	names := slices.Sorted(maps.Keys(all))
+	return func(yield func(string, *tape) bool) {
+		for _, name := range names {
+			if !yield(name, all[name]) {
+				return
+			}
+		}
+	}
+}
+
+func recordStdio(t *testing.T, rev mcp.Revision) *tape {
+	tape := newTape("stdio")
+	tape.record(capture.Event{Kind: capture.KindStart})
+	var wg sync.WaitGroup
+	srv := newServer(t, rev)
+	converse(t, tape, srv, pipeCarrier{srv, tape, &wg}, rev)
+	wg.Wait()
+	tape.record(capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
+	tape.record(capture.Event{Kind: capture.KindExit, Exit: &capture.Exit{}})
+	return tape
+}
+
+func recordHTTP(t *testing.T, rev mcp.Revision) *tape {
+	tape := newTape("http")
+	srv := newServer(t, rev)
+	h := streamable.NewHandler(srv, nil)
+	ts := httptest.NewServer(tape.listen(h))
+	converse(t, tape, srv, streamable.Dial(ts.URL, nil), rev)
+	_ = h.Shutdown(context.Background())
+	ts.Close()
+	return tape
+}
+
+func recordSSE(t *testing.T, rev mcp.Revision) *tape {
+	tape := newTape("sse")
+	srv := newServer(t, rev)
+	h := streamable.NewHandler(srv, nil)
+	old := h.SSE("/messages")
+	mux := http.NewServeMux()
+	mux.Handle("/sse", old)
+	mux.Handle("/messages", old)
+	ts := httptest.NewServer(tape.listen(mux))
+	converse(t, tape, srv, streamable.Dial(ts.URL+"/sse", nil), rev)
+	_ = h.Shutdown(context.Background())
+	ts.Close()
+	return tape
+}
+
+const (
+	rawHello = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"$rev","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`
+	rawReady = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	rawPing  = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+	rawMeta  = `"_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{}}`
+)
+
+// rawLines are what the raw client of a revision says, each with how many lines come back.
+func rawLines(rev mcp.Revision) (lines []string) {
+	if rev == mcp.Revision20260728 {
+		return []string{
+			`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + rawMeta + `}}`,
+			`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{` + strings.Replace(rawMeta, "$rev", "1999-01-01", 1) + `}}`,
+			`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"roots",` + rawMeta + `}}`,
+			`{"jsonrpc":"2.0","id":4,"method":"vendor/none","params":{` + rawMeta + `}}`,
+			`{"jsonrpc":"2.0","id":5,"method":"prompts/list","params":{` + rawMeta + `}}`,
+			`{"jsonrpc":"2.0","id":6,"method":"server/discover","params":{` + rawMeta + `}}`,
+		}
+	}
+	lines = []string{rawHello, rawReady, rawPing, `{"jsonrpc":"2.0","id":3,"method":"vendor/none"}`, `{"jsonrpc":"2.0","id":4,"method":"prompts/list"}`}
+	if rev == mcp.Revision20250326 {
+		lines = append(lines, `[{"jsonrpc":"2.0","id":5,"method":"ping"},{"jsonrpc":"2.0","method":"vendor/news"},{"jsonrpc":"2.0","id":6,"method":"tools/list"}]`)
+	}
+	return lines
+}
+
+// recordRaw talks to the server line by line.
+func recordRaw(t *testing.T, rev mcp.Revision) *tape {
+	tape := newTape("stdio")
+	near, far := net.Pipe()
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = newServer(t, rev).Serve(context.Background(), jsonrpc.NewFramer(far, nil)) })
+	in := bufio.NewScanner(near)
+	in.Buffer(nil, 1<<20)
+	for _, text := range rawLines(rev) {
+		text = strings.ReplaceAll(text, "$rev", rev.String())
+		tape.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Framing: capture.FramingLF, Data: []byte(text)})
+		_, err := io.WriteString(near, text+"\n")
+		must(t, err)
+		if text != rawReady && in.Scan() {
+			tape.record(capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Framing: capture.FramingLF, Data: in.Bytes()})
+		}
+	}
+	must(t, in.Err(), near.Close())
+	wg.Wait()
+	tape.record(capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
+	tape.record(capture.Event{Kind: capture.KindExit, Exit: &capture.Exit{}})
+	return tape
+}
+
+// A webClient posts what it is told to.
+type webClient struct {
+	t       *testing.T
+	url     string
+	rev     mcp.Revision
+	session string
+}
+
+// do sends a request and waits for the end of its response, or for its first event.
+func (c *webClient) do(method, body string, headers ...string) *http.Response {
+	req, err := http.NewRequestWithContext(c.t.Context(), method, c.url, strings.NewReader(strings.ReplaceAll(body, "$rev", c.rev.String())))
+	must(c.t, err)
+	req.Header.Set("Accept", "text/event-stream")
+	if method == http.MethodPost {
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.session != "" {
+		req.Header.Set("Mcp-Session-Id", c.session)
+	}
+	if !strings.Contains(body, `"initialize"`) {
+		req.Header.Set("MCP-Protocol-Version", c.rev.String())
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	must(c.t, err)
+	if method == http.MethodGet {
+		_, err = bufio.NewReader(res.Body).ReadString('\n')
+	} else {
+		_, err = io.Copy(io.Discard, res.Body)
+	}
+	must(c.t, err, res.Body.Close())
+	return res
+}
+
+// recordWeb has what packages client and streamable never do: a 401, a stream that is taken up again, a session that is used behind its end.
+func recordWeb(t *testing.T, rev mcp.Revision) *tape {
+	tape := newTape("http")
+	h := streamable.NewHandler(newServer(t, rev), &streamable.Options{Retry: 1})
+	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Guard") != "" {
+			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="https://example.com/.well-known/oauth-protected-resource"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+	ts := httptest.NewServer(tape.listen(guarded))
+	c := &webClient{t: t, url: ts.URL + "/mcp", rev: rev}
+	if rev == mcp.Revision20260728 {
+		list := `{"jsonrpc":"2.0","id":"l","method":"prompts/list","params":{` + rawMeta + `}}`
+		c.do("POST", list, "Mcp-Method", "prompts/list", "X-Guard", "1")
+		for _, text := range rawLines(rev) {
+			_, method, _ := strings.Cut(text, `"method":"`)
+			method, _, _ = strings.Cut(method, `"`)
+			version := rev.String()
+			if strings.Contains(text, "1999") {
+				version = "1999-01-01"
+			}
+			c.do("POST", text, "Mcp-Method", method, "Mcp-Name", "roots", "MCP-Protocol-Version", version)
+		}
+	} else {
+		c.do("POST", rawHello, "X-Guard", "1")
+		c.session = c.do("POST", rawHello).Header.Get("Mcp-Session-Id")
+		c.do("POST", rawReady)
+		c.do("GET", "")
+		tape.await(idle)
+		tape.later(time.Second)
+		c.do("GET", "", "Last-Event-ID", lastEventID(tape))
+		tape.await(idle)
+		c.do("POST", rawPing)
+		tape.later(time.Minute)
+		c.do("POST", strings.Replace(rawPing, "2,", "3,", 1))
+		c.do("DELETE", "")
+		c.do("POST", strings.Replace(rawPing, "2,", "4,", 1))
+		c.session = ""
+		c.session = c.do("POST", strings.Replace(rawHello, `"i"`, `"again"`, 1)).Header.Get("Mcp-Session-Id")
+		c.do("POST", rawReady)
+	}
+	_ = h.Shutdown(context.Background())
+	ts.Close()
+	return tape
+}
+
+// lastEventID returns the id of the latest event of a stream.
+func lastEventID(p *tape) (id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.events {
+		if e.SSE != nil && e.SSE.HasID {
+			id = e.SSE.ID
+		}
+	}
+	return id
+}

@@ -1,0 +1,109 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mcpwire/internal/spelling"
+	"mcpwire/mcp"
+)
+
+// A Rule is something that messages on the wire have to keep to, described for people.
+type Rule struct {
+	ID        string         // stable, such as "jsonrpc/id-null": what the rule is about, a slash, what is wrong
+	Severity  Severity       // of its findings
+	Revisions []mcp.Revision // in which it holds, in ascending order; nil is all of them
+	Title     string         // one line: what is wrong
+	Why       string         // why it matters
+	Fix       string         // how to mend it
+	URL       string         // of the specification that says so, in the newest revision that has the rule
+	Good, Bad Example        // sessions that keep to it and that do not
+}
+
+// Rules returns all rules, sorted by their ids. They belong to the caller.
+func Rules() []*Rule {
+	var all []*Rule
+	for _, table := range tables() {
+		for i := range table {
+			all = append(all, table[i].describe())
+		}
+	}
+	slices.SortFunc(all, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// Lookup returns the rule with an id. It belongs to the caller.
+func Lookup(id string) (*Rule, bool) {
+	for _, table := range tables() {
+		for i := range table {
+			if table[i].ID == id {
+				return table[i].describe(), true
+			}
+		}
+	}
+	return nil, false
+}
+
+// Nearest returns up to three ids of rules that someone who wrote id may have meant, the likeliest first.
+func Nearest(id string) []string {
+	type candidate struct {
+		id       string
+		distance int
+	}
+	var near []candidate
+	id = strings.ToLower(clipBytes(id, 100))
+	_, name, _ := strings.Cut(id, "/")
+	for _, table := range tables() {
+		for i := range table {
+			_, ruleName, _ := strings.Cut(table[i].ID, "/")
+			d := min(spelling.Distance(id, table[i].ID), spelling.Distance(id, ruleName))
+			switch {
+			case ruleName == id || ruleName == name:
+				d = 0
+			case len(id) >= 3 && strings.Contains(table[i].ID, id):
+				d = min(d, 2)
+			}
+			if d <= max(2, len(id)/3) {
+				near = append(near, candidate{table[i].ID, d})
+			}
+		}
+	}
+	slices.SortFunc(near, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.id, b.id))
+	})
+	var ids []string
+	for _, c := range near[:min(len(near), 3)] {
+		ids = append(ids, c.id)
+	}
+	return ids
+}
+
+const specificationURL = "https://modelcontextprotocol.io/specification/"
+
+// describe returns a copy of the description of r, with the whole URL.
+func (r *rule) describe() *Rule {
+	d := r.Rule
+	d.Revisions = slices.Clone(d.Revisions)
+	d.Title, d.Why, d.Fix = dated(d.Title), dated(d.Why), dated(d.Fix)
+	if !strings.HasPrefix(d.URL, "https:") {
+		newest := mcp.LatestRevision
+		if n := len(d.Revisions); n > 0 {
+			newest = d.Revisions[n-1]
+		}
+		d.URL = specificationURL + newest.String() + "/" + d.URL
+	}
+	return &d
+}
+
+// dated writes out the dates of revisions, which tables have as $r1 to $r5, the oldest first.
+func dated(s string) string {
+	if !strings.Contains(s, "$r") {
+		return s
+	}
+	for i, r := range mcp.Revisions() {
+		s = strings.ReplaceAll(s, "$r"+strconv.Itoa(i+1), r.String())
+	}
+	return s
+}

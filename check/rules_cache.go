@@ -1,0 +1,93 @@
+package check
+
+import (
+	"mcpwire/capture"
+)
+
+// A paging is what rules remember of lists in a session: the scope that the first page had, by the cursor of the next one.
+type paging struct {
+	scopes map[string]scoped
+}
+
+type scoped struct {
+	scope string
+	n     uint64
+}
+
+const maxPaging = 256 // cursors of a session
+
+// observersCache remember the scope of pages.
+var observersCache = []observer{{
+	kinds: kindResult, dir: capture.ToClient,
+	observe: func(v *view) {
+		next := v.result("nextCursor")
+		if !v.modern || v.call == nil || !isString(next) || len(next) > maxPairedID {
+			return
+		}
+		p := recall[paging](&v.sess.state)
+		if p.scopes == nil || len(p.scopes) >= maxPaging {
+			p.scopes = map[string]scoped{}
+		}
+		p.scopes[v.call.method+" "+text(next)] = scoped{text(v.result("cacheScope")), v.e.N}
+	},
+}}
+
+func cachePage(scope string) string {
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{$meta}}}`
+	return "> " + list + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[],"nextCursor":"p2","ttlMs":1000,"cacheScope":"public"}}` + "\n" +
+		`> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"cursor":"p2","_meta":{$meta}}}` + "\n" +
+		`< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":1000,"cacheScope":"` + scope + `"}}`
+}
+
+const cacheURL = "server/utilities/caching"
+
+// rulesCache are the rules about how long, and for whom, a result stays good.
+var rulesCache = []rule{
+	{
+		Rule: Rule{
+			ID: "cache/scope-varies", Severity: Error, Revisions: modern,
+			Title: "Pages of one list have different scopes",
+			Why:   "A cache that several users share would show a part of the list to all of them and keep the rest back.",
+			Fix:   "Send the same cacheScope with all pages of a list; private if any of it is.",
+			URL:   cacheURL,
+			Good:  Example{r5, cachePage("public")},
+			Bad:   Example{r5, cachePage("private")},
+		},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			if v.call == nil || !v.modern || !v.complete() {
+				return
+			}
+			cursor, scope := v.call.param("cursor"), v.result("cacheScope")
+			if !isString(cursor) || !isString(scope) {
+				return
+			}
+			before, ok := recall[paging](&v.sess.state).scopes[v.call.method+" "+text(cursor)]
+			if ok && before.scope != "" && before.scope != text(scope) {
+				v.report("/result/cacheScope", "the cacheScope is %s, that of the page before %s", showJSON(scope), show(before.scope)).with(before.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "cache/question-kept", Severity: Warning, Revisions: modern,
+			Title: "A question to the user says how long it stays good",
+			Why:   "A cache that goes by it would ask one user what was meant for another.",
+			Fix:   "Leave ttlMs and cacheScope out of results with input_required.",
+			URL:   cacheURL,
+			Good:  mrtrExample(mrtrRetry("2", mrtrGood)),
+			Bad:   Example{r5, mrtrAsk + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","ttlMs":0}}`},
+		},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			if !v.inputRequired() {
+				return
+			}
+			for _, name := range []string{"ttlMs", "cacheScope"} {
+				if v.result(name) != nil {
+					v.report(pointer("result", name), "a result with input_required has %s", name)
+				}
+			}
+		},
+	},
+}

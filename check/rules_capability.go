@@ -1,0 +1,217 @@
+package check
+
+import (
+	"mcpwire/capture"
+	"mcpwire/mcp"
+)
+
+// rulesCapability are the rules about what either side has said that it can do (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#capability-negotiation).
+var rulesCapability = []rule{
+	{
+		Rule: Rule{
+			ID: "capability/server-undeclared", Severity: Error, Revisions: both34,
+			Title: "The client uses what the server has not declared",
+			Why:   "Only capabilities that were agreed on may be used. The server answers with an error, or hangs.",
+			Fix:   "Look at the capabilities in the answer to initialize first.",
+			URL:   "basic/lifecycle#capability-negotiation",
+			Good:  Example{r4, "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"prompts\":[]}}"},
+			Bad:   Example{r4, "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+		},
+		kinds: kindRequest, dir: capture.ToServer,
+		check: func(v *view) {
+			if need := serverCapability(v.msg.method, v.f().Completions); need != nil && v.sess.shaken != 0 && isObject(v.sess.serverCaps) && !declared(v.sess.serverCaps, need) {
+				v.report("", "%s needs the server's capability %s, which it has not declared", show(v.msg.method), dotted(need)).with(v.sess.shaken)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "capability/client-undeclared", Severity: Error, Revisions: both34,
+			Title: "The server asks for what the client has not declared",
+			Why:   "The client does not have it: it answers with an error, or never.",
+			Fix:   "Look at the capabilities in initialize first, and do without what is not there.",
+			URL:   "basic/lifecycle#capability-negotiation",
+			Good: Example{r4, `init client={"elicitation":{"url":{}}}
+< {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"e"}}
+> {"jsonrpc":"2.0","id":1,"result":{"action":"decline"}}`},
+			Bad: Example{r4, `init client={"elicitation":{}}
+< {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"e"}}
+> {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such mode"}}`},
+		},
+		kinds: kindRequest, dir: capture.ToClient,
+		check: func(v *view) {
+			if !isObject(v.sess.clientCaps) || v.sess.initialize == nil {
+				return
+			}
+			if need := undeclaredByClient(v.msg.method, v.msg.params, v.sess.clientCaps); need != nil {
+				v.report("", "%s needs the client's capability %s, which it has not declared", show(v.msg.method), dotted(need)).with(v.sess.initialize.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "capability/feature-undeclared", Severity: Error,
+			Title: "The server has something that it has not declared",
+			Why:   "Clients look at the capabilities and never ask for it: the feature does not exist for their users.",
+			Fix:   "Declare the capability: tools, resources, prompts, completions.",
+			URL:   "server/tools",
+			Good:  Example{r2, "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"prompts\":[]}}"},
+			Bad:   Example{r2, "init server={}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"prompts\":[]}}"},
+		},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			if v.call == nil || !isObject(v.sess.serverCaps) || v.modern && !v.sess.certain {
+				return
+			}
+			need := serverCapability(v.call.method, v.f().Completions)
+			if len(need) > 0 && !declared(v.sess.serverCaps, need[:1]) {
+				v.report("", "%s was answered, and the capability %s is not declared", show(v.call.method), need[0]).with(v.sess.shaken)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "capability/list-missing", Severity: Error, Revisions: modern,
+			Title: "A capability without its list",
+			Why:   "A server that declares tools, resources or prompts answers their list, be it empty.",
+			Fix:   "Answer the list, or do not declare the capability.",
+			URL:   "server/tools",
+			Good:  Example{r5, discovered + exModernTools("")},
+			Bad: Example{r5, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
+< {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"method not found"}}`},
+		},
+		kinds: kindError, methods: []string{mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodPromptsList}, dir: capture.ToClient,
+		check: func(v *view) {
+			need := serverCapability(v.call.method, true)
+			if v.msg.code() == -32601 && v.sess.modern && isObject(v.sess.serverCaps) && declared(v.sess.serverCaps, need) {
+				v.report("/error", "the server has declared %s, and does not have %s", need[0], show(v.call.method)).with(v.call.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "capability/logging", Severity: Error,
+			Title: "Log messages of a server that has not declared logging",
+			Why:   "Clients that do not expect log messages drop them, or take them for broken.",
+			Fix:   `Declare "logging":{}, or write logs to standard error.`,
+			URL:   "schema#loggingmessagenotificationparams",
+			Good:  Example{r4, "init server={\"logging\":{}}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"ready\"}}"},
+			Bad:   Example{r4, "init server={}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"ready\"}}"},
+		},
+		kinds: kindNotification, methods: []string{mcp.NotificationMessage}, dir: capture.ToClient,
+		check: func(v *view) {
+			if isObject(v.sess.serverCaps) && !declared(v.sess.serverCaps, []string{"logging"}) && (v.sess.certain || !v.modern) {
+				v.report("", "the server has not declared the capability logging").with(v.sess.shaken)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "capability/notification-undeclared", Severity: Error, Revisions: both34,
+			Title: "A notification that was not declared",
+			Why:   "Only capabilities that were agreed on may be used: the peer does not listen for it.",
+			Fix:   "Declare listChanged (or subscribe) with the capability, or do not send the notification.",
+			URL:   "basic/lifecycle#capability-negotiation",
+			Good:  Example{r4, "init\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
+			Bad:   Example{r4, "init server={\"tools\":{}}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
+		},
+		kinds: kindNotification,
+		check: func(v *view) {
+			caps, need := v.sess.serverCaps, notificationCapability(v.msg.method)
+			if v.toServer() {
+				caps = v.sess.clientCaps
+			}
+			if need == nil || v.sess.shaken == 0 || !isObject(caps) || (v.msg.method == mcp.NotificationRootsChanged) != v.toServer() {
+				return
+			}
+			if !declared(caps, need) {
+				v.report("", "%s needs the capability %s, which its sender has not declared", show(v.msg.method), dotted(need)).with(v.sess.shaken)
+			}
+		},
+	},
+}
+
+// serverCapability returns the capability of the server that a method needs, nil if it needs none.
+func serverCapability(method string, completions bool) []string {
+	switch method {
+	case mcp.MethodToolsList, mcp.MethodToolsCall:
+		return []string{"tools"}
+	case mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodResourcesRead:
+		return []string{"resources"}
+	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		return []string{"resources", "subscribe"}
+	case mcp.MethodPromptsList, mcp.MethodPromptsGet:
+		return []string{"prompts"}
+	case mcp.MethodSetLevel:
+		return []string{"logging"}
+	case mcp.MethodComplete:
+		if completions {
+			return []string{"completions"}
+		}
+	}
+	return nil
+}
+
+// notificationCapability returns the capability that a notification needs.
+func notificationCapability(method string) []string {
+	switch method {
+	case mcp.NotificationToolsChanged:
+		return []string{"tools", "listChanged"}
+	case mcp.NotificationResourcesChanged:
+		return []string{"resources", "listChanged"}
+	case mcp.NotificationPromptsChanged:
+		return []string{"prompts", "listChanged"}
+	case mcp.NotificationResourceUpdated:
+		return []string{"resources", "subscribe"}
+	case mcp.NotificationRootsChanged:
+		return []string{"roots", "listChanged"}
+	}
+	return nil
+}
+
+// undeclaredByClient returns a capability that a request to the client needs and that it has not declared, nil if there is none. It serves inputRequests, too.
+func undeclaredByClient(method string, params, caps []byte) []string {
+	var need []string
+	switch method {
+	case mcp.MethodRootsList:
+		need = []string{"roots"}
+	case mcp.MethodCreateMessage:
+		need = []string{"sampling"}
+		if declared(caps, need) && (member(params, "tools") != nil || member(params, "toolChoice") != nil) {
+			need = []string{"sampling", "tools"}
+		}
+	case mcp.MethodElicit:
+		need = []string{"elicitation"}
+		e := member(caps, "elicitation")
+		if !isObject(e) {
+			return need
+		}
+		form := member(e, "form") != nil || member(e, "url") == nil // {} is short for forms
+		switch {
+		case text(member(params, "mode")) == mcp.ElicitModeURL:
+			need = []string{"elicitation", "url"}
+		case !form:
+			need = []string{"elicitation", "form"}
+		}
+	default:
+		return nil
+	}
+	if declared(caps, need) {
+		return nil
+	}
+	return need
+}
+
+// declared reports whether capabilities have one, and what is nested in it. A flag that is false is not declared.
+func declared(caps []byte, path []string) bool {
+	v := at(caps, path...)
+	return v != nil && string(v) != "false" && !isNull(v)
+}
+
+func dotted(path []string) string {
+	s := path[0]
+	for _, p := range path[1:] {
+		s += "." + p
+	}
+	return s
+}

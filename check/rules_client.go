@@ -1,0 +1,339 @@
+package check
+
+import (
+	"net/url"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/internal/era"
+	"mcpwire/mcp"
+	"mcpwire/schema"
+)
+
+// rulesClient are the rules about what servers ask of clients: roots, sampling and elicitation, by requests or within results.
+var rulesClient = []rule{
+	{
+		Rule: Rule{
+			ID: "roots/uri", Severity: Error,
+			Title: "A root that is no file:// URI",
+			Why:   "Roots are folders and files; servers cannot do anything with another scheme.",
+			Fix:   "Begin the URI of a root with file://.",
+			URL:   "client/roots",
+			Good:  Example{r4, exRoots("file:///home/me/project")},
+			Bad:   Example{r4, exRoots("https://example.com/project")},
+		},
+		kinds: kindResult | kindRequest, dir: capture.ToServer,
+		check: func(v *view) {
+			if v.msg.is(kindResult) && v.call != nil && v.call.method == mcp.MethodRootsList {
+				rootURIs(v, "/result", v.msg.result)
+			}
+			for key, answer := range members(v.param("inputResponses")) {
+				rootURIs(v, "/params/inputResponses"+pointer(key), answer)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "elicitation/schema", Severity: Error, Revisions: from3,
+			Title: "A form that clients cannot show",
+			Why:   "Forms are flat: each property is a string, a number, a boolean or a choice. Clients have no field for anything else.",
+			Fix:   "Ask for one thing after the other, or for text.",
+			URL:   "client/elicitation#requested-schema",
+			Good:  Example{r4, exElicit(`"name":{"type":"string"}`, `{"action":"decline"}`)},
+			Bad:   Example{r4, exElicit(`"name":{"type":"object","properties":{"first":{"type":"string"}}}`, `{"action":"decline"}`)},
+		},
+		kinds: kindRequest | kindResult, dir: capture.ToClient,
+		consequences: []string{"shape/bad-value"},
+		check: func(v *view) {
+			for place, params := range questions(v, mcp.MethodElicit) {
+				flatForm(v, place, params)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "elicitation/content", Severity: Warning, Revisions: both34,
+			Title: "The answer to a form is not what the form asks for",
+			Why:   "The server validates it and asks again, or fails.",
+			Fix:   "Validate the fields before the form is sent; send content only with accept.",
+			URL:   "client/elicitation",
+			Good:  Example{r4, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":7}}`)},
+			Bad:   Example{r4, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":"seven"}}`)},
+		},
+		kinds: kindResult, methods: []string{mcp.MethodElicit}, dir: capture.ToServer,
+		check: func(v *view) {
+			if v.call.lost || text(v.result("action")) != mcp.ElicitActionAccept || v.call.param("requestedSchema") == nil {
+				return
+			}
+			content := v.result("content")
+			if content == nil {
+				content = []byte("{}")
+			}
+			problems := visible(formProblems(v.call.param("requestedSchema"), content), func(place string) bool { return v.hiddenIn("/result/content" + place) })
+			if len(problems) > 0 {
+				v.report("/result/content", "the content does not fit what was asked for: %s", problemText(problems)).with(v.call.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "elicitation/secret", Severity: Warning, Revisions: from3,
+			Title: "A form asks for a secret",
+			Why:   "What is typed into a form passes through the host, and often through a model. Passwords, keys and means of payment must not.",
+			Fix:   "Ask by URL, on a page of your own.",
+			URL:   "client/elicitation",
+			Good:  Example{r4, exElicit(`"city":{"type":"string"}`, `{"action":"decline"}`)},
+			Bad:   Example{r4, exElicit(`"password":{"type":"string"}`, `{"action":"decline"}`)},
+		},
+		kinds: kindRequest | kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			for place, params := range questions(v, mcp.MethodElicit) {
+				for name := range members(at(params, "requestedSchema", "properties")) {
+					if secretName(name) {
+						v.report(place+"/requestedSchema/properties"+pointer(name), "the form asks for %s", show(name))
+					}
+				}
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "elicitation/url", Severity: Error, Revisions: from4,
+			Title: "A page that cannot be opened",
+			Why:   "Users are shown the URL and open it in a browser.",
+			Fix:   "Send an absolute URL with https.",
+			URL:   "client/elicitation",
+			Good:  Example{r4, exElicitURL("https://example.com/connect")},
+			Bad:   Example{r4, exElicitURL("https://")},
+		},
+		kinds: kindRequest | kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			for place, params := range questions(v, mcp.MethodElicit) {
+				page := member(params, "url")
+				if text(member(params, "mode")) != mcp.ElicitModeURL || !isString(page) || v.hiddenIn(place+"/url") {
+					continue
+				}
+				if u, err := url.Parse(text(page)); err != nil || u.Scheme == "" || u.Host == "" {
+					v.report(place+"/url", "%s is no URL that can be opened", showJSON(page))
+				}
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "elicitation/complete-unknown", Severity: Error, Revisions: only4,
+			Title: "The completion of an elicitation that there was not",
+			Why:   "The client cannot tell what the user is done with.",
+			Fix:   "Send the elicitationId of the question, to the client that was asked.",
+			URL:   "client/elicitation#completion-notifications-for-url-mode-elicitation",
+			Good:  Example{r4, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("e")},
+			Bad:   Example{r4, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("f")},
+		},
+		kinds: kindNotification, methods: []string{mcp.NotificationElicitationComplete}, dir: capture.ToClient,
+		check: func(v *view) {
+			id := v.param("elicitationId")
+			asked := recall[elicited](&v.sess.state)
+			if isString(id) && v.sess.whole() && !v.sess.restarted && !asked.ids.full() && !v.hidden("/params/elicitationId") && !asked.ids.has(canonical(id), v.k.seed) {
+				v.report("/params/elicitationId", "no question had the elicitationId %s", showJSON(id))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "sampling/tool-results", Severity: Error, Revisions: from4,
+			Title: "Tool results that do not follow their uses",
+			Why:   "Models take each use of a tool with its result right behind it, and nothing else in that message; their interfaces refuse the conversation.",
+			Fix:   "Answer all tool_use blocks of a message by tool_result blocks in the next, and put nothing else there.",
+			URL:   "client/sampling",
+			Good:  Example{r4, exSampling(exToolUse + `,{"role":"user","content":[{"type":"tool_result","toolUseId":"u1","content":[]}]}`)},
+			Bad:   Example{r4, exSampling(exToolUse + `,{"role":"user","content":{"type":"text","text":"go on"}}`)},
+		},
+		kinds: kindRequest | kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			for place, params := range questions(v, mcp.MethodCreateMessage) {
+				samplingMessages(v, place+"/messages", member(params, "messages"))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "sampling/context", Severity: Warning, Revisions: only4,
+			Title: "includeContext for a client without sampling.context",
+			Why:   "The client does not support it: the model answers without what the server counts on.",
+			Fix:   "Leave includeContext out, and put what the model has to know into the messages.",
+			URL:   "client/sampling",
+			Good:  Example{r4, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}`)},
+			Bad:   Example{r4, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}],"includeContext":"thisServer","stopSequences":["x"`)},
+		},
+		kinds: kindRequest, methods: []string{mcp.MethodCreateMessage}, dir: capture.ToClient,
+		check: func(v *view) {
+			c := text(v.param("includeContext"))
+			if (c == mcp.IncludeContextThisServer || c == mcp.IncludeContextAllServers) && isObject(v.sess.clientCaps) && !declared(v.sess.clientCaps, []string{"sampling", "context"}) {
+				v.report("/params/includeContext", "includeContext is %s, and the client has not declared sampling.context", show(c))
+			}
+		},
+	},
+}
+
+func exRoots(uri string) string {
+	return `init
+< {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+> {"jsonrpc":"2.0","id":1,"result":{"roots":[{"uri":"` + uri + `"}]}}`
+}
+
+func exElicit(properties, result string) string {
+	return `init
+< {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"Who are you?","requestedSchema":{"type":"object","properties":{` + properties + `}}}}
+> {"jsonrpc":"2.0","id":1,"result":` + result + `}`
+}
+
+func exElicitURL(page string) string {
+	return `init client={"elicitation":{"url":{}}}
+< {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"mode":"url","message":"Connect","url":"` + page + `","elicitationId":"e"}}
+> {"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}`
+}
+
+func exElicitDone(id string) string {
+	return `< {"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"` + id + `"}}`
+}
+
+const exToolUse = `{"role":"user","content":{"type":"text","text":"hi"}},{"role":"assistant","content":[{"type":"tool_use","id":"u1","name":"a","input":{}}]}`
+
+func exSampling(messages string) string {
+	return `init client={"sampling":{"tools":{}}}
+< {"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"maxTokens":10,"messages":[` + messages + `]}}
+> {"jsonrpc":"2.0","id":1,"result":{"role":"assistant","model":"m","content":{"type":"text","text":"hello"}}}`
+}
+
+// elicited are the elicitationIds of a session.
+type elicited struct{ ids idSet }
+
+var observeElicited = []observer{{
+	kinds: kindRequest, methods: []string{mcp.MethodElicit}, dir: capture.ToClient,
+	observe: func(v *view) { rememberElicitation(v, v.param("elicitationId")) },
+}, {
+	kinds: kindError, dir: capture.ToClient,
+	observe: func(v *view) {
+		for _, e := range elements(at(v.msg.err, "data", "elicitations")) {
+			rememberElicitation(v, member(e, "elicitationId"))
+		}
+	},
+}}
+
+func rememberElicitation(v *view, id []byte) {
+	if isString(id) {
+		recall[elicited](&v.sess.state).ids.add(canonical(id), v.k.seed)
+	}
+}
+
+// questions yields the params of what a server asks of a client by a method, with their places: of a request, or of those in a result that is input_required.
+func questions(v *view, method string) func(yield func(string, []byte) bool) {
+	return func(yield func(string, []byte) bool) {
+		if v.msg.is(kindRequest) {
+			if v.msg.method == method {
+				yield("/params", v.msg.params)
+			}
+			return
+		}
+		for key, q := range members(v.result("inputRequests")) {
+			if text(member(q, "method")) == method && !yield("/result/inputRequests"+pointer(key)+"/params", member(q, "params")) {
+				return
+			}
+		}
+	}
+}
+
+// rootURIs reports roots that are no file URIs in a ListRootsResult at a place.
+func rootURIs(v *view, place string, result []byte) {
+	for i, r := range elements(member(result, "roots")) {
+		if uri := member(r, "uri"); isString(uri) && !strings.HasPrefix(strings.ToLower(text(uri)), "file://") {
+			v.report(place+"/roots"+pointer(i)+"/uri", "%s must begin with file://", showJSON(uri))
+		}
+	}
+}
+
+// flatForm reports what in the requestedSchema of ElicitRequestParams at a place is not flat.
+func flatForm(v *view, place string, params []byte) {
+	for name, p := range members(at(params, "requestedSchema", "properties")) {
+		here := place + "/requestedSchema/properties" + pointer(name)
+		switch t := text(member(p, "type")); {
+		case t == "string" || t == "number" || t == "integer" || t == "boolean":
+		case t == "array" && era.Of(v.rev).MultiSelect && isObject(member(p, "items")) && (at(p, "items", "enum") != nil || at(p, "items", "anyOf") != nil):
+		case t == "" && (member(p, "enum") != nil || member(p, "oneOf") != nil):
+		default:
+			v.report(here, "the field %s is %s; it must be a string, a number, a boolean or a choice", show(name), showJSON(p))
+		}
+	}
+}
+
+// formProblems holds content against the schema of a form.
+func formProblems(form, content []byte) []schema.Problem {
+	if !isObject(form) || !isObject(content) || len(form) > maxToolText {
+		return nil
+	}
+	return compile(form).validate(content)
+}
+
+// secretName reports whether a field's name is that of a secret. It is meant to be certain rather than complete.
+func secretName(name string) bool {
+	n := strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || r == ' ' || r == '.' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(name))
+	switch n {
+	case "password", "passwd", "passphrase", "secret", "apikey", "accesstoken", "secretkey", "privatekey", "clientsecret", "creditcard", "cardnumber", "creditcardnumber", "cvv", "cvc", "pin", "ssn", "otp":
+		return true
+	}
+	return strings.HasSuffix(n, "password") || strings.HasSuffix(n, "apikey")
+}
+
+// samplingMessages reports what is wrong with the uses and results of tools in the messages at a place.
+func samplingMessages(v *view, place string, messages []byte) {
+	var uses map[string]bool // of the message before, that wait for their results
+	from := 0
+	for i, m := range elements(messages) {
+		results, others, found := map[string]bool{}, 0, map[string]bool{}
+		for _, b := range contentOf(m) {
+			switch text(member(b, "type")) {
+			case "tool_use":
+				found[clipBytes(text(member(b, "id")), maxPairedID)] = true
+			case "tool_result":
+				results[clipBytes(text(member(b, "toolUseId")), maxPairedID)] = true
+			default:
+				others++
+			}
+		}
+		here := place + pointer(i)
+		if len(results) > 0 && (others > 0 || len(found) > 0) {
+			v.report(here+"/content", "this message mixes tool results with other content")
+		}
+		for id := range uses {
+			if !results[id] {
+				v.report(here, "the use %s of a tool in message %d has no result in the message behind it", show(id), from+1)
+				break
+			}
+		}
+		for id := range results {
+			if !uses[id] {
+				v.report(here, "the result for %s has no use of a tool in the message before it", show(id))
+				break
+			}
+		}
+		uses, from = found, i
+	}
+}
+
+// contentOf yields the blocks of a message's content, which may be one or a list.
+func contentOf(m []byte) func(yield func(int, []byte) bool) {
+	c := member(m, "content")
+	if isArray(c) {
+		return elements(c)
+	}
+	return func(yield func(int, []byte) bool) {
+		if isObject(c) {
+			yield(0, c)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package check
+
+import (
+	"mime"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+)
+
+// rulesContent are the rules about resources, prompts, completion and the blocks of content in all of them.
+var rulesContent = []rule{
+	{
+		Rule: Rule{
+			ID: "content/mime-type", Severity: Error,
+			Title: "An image, or audio, without a MIME type for it",
+			Why:   "Hosts cannot show or play it.",
+			Fix:   "Send image/png, audio/wav and the like.",
+			URL:   "server/prompts",
+			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"image","data":"AAAA","mimeType":"image/png"}]}`)},
+			Bad:   Example{r4, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"image","data":"AAAA","mimeType":"png"}]}`)},
+		},
+		kinds: kindResult, methods: []string{mcp.MethodToolsCall, mcp.MethodPromptsGet}, dir: capture.ToClient,
+		check: func(v *view) {
+			for place, block := range blocks(v) {
+				kind, mt := text(member(block, "type")), member(block, "mimeType")
+				if kind != "image" && kind != "audio" || !isString(mt) {
+					continue
+				}
+				if t, _, err := mime.ParseMediaType(text(mt)); err != nil || !strings.HasPrefix(t, kind+"/") {
+					v.report(place+"/mimeType", "mimeType is %s; it must be that of %s", showJSON(mt), kind)
+				}
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "content/text-and-blob", Severity: Warning,
+			Title: "Contents of a resource with text and blob",
+			Why:   "They are the one or the other: some clients take the text and some the bytes.",
+			Fix:   "Send text for what is text, and blob for all else.",
+			URL:   "server/resources",
+			Good:  Example{r4, resourceRead(`{"uri":"file:///a.png","text":"x"}`)},
+			Bad:   Example{r4, resourceRead(`{"uri":"file:///a.png","text":"x","blob":"eA=="}`)},
+		},
+		kinds: kindResult, methods: []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead}, dir: capture.ToClient,
+		check: func(v *view) {
+			both := func(place string, r []byte) {
+				if member(r, "text") != nil && member(r, "blob") != nil {
+					v.report(place, "these contents of %s have text and blob", show(text(member(r, "uri"))))
+				}
+			}
+			for i, r := range elements(v.result("contents")) {
+				both("/result/contents"+pointer(i), r)
+			}
+			for place, block := range blocks(v) {
+				both(place+"/resource", member(block, "resource"))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "resources/empty", Severity: Warning, Revisions: modern,
+			Title: "A resource without contents",
+			Why:   "A resource that does not exist is an error, -32602; empty contents must not stand for that.",
+			Fix:   "Answer -32602 if there is no such resource; if there is, send its contents, be they an empty text.",
+			URL:   "server/resources#reading-resources",
+			Good:  Example{r5, discovered + exModernRead(`{"uri":"file:///a","text":""}`)},
+			Bad:   Example{r5, discovered + exModernRead("")},
+		},
+		kinds: kindResult, methods: []string{mcp.MethodResourcesRead}, dir: capture.ToClient,
+		check: func(v *view) {
+			if !v.complete() || !isArray(v.result("contents")) {
+				return
+			}
+			for range elements(v.result("contents")) {
+				return
+			}
+			v.report("/result/contents", "the contents of %s are empty", show(text(v.call.param("uri")))).with(v.call.n)
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "resources/not-subscribed", Severity: Warning, Revisions: legacy,
+			Title: "An update of a resource that nobody subscribed to",
+			Why:   "Clients pass over it, or take it for a sign that everything has changed.",
+			Fix:   "Send notifications/resources/updated only between resources/subscribe and resources/unsubscribe.",
+			URL:   "server/resources#subscriptions",
+			Good: Example{r4, `init
+> {"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}
+< {"jsonrpc":"2.0","id":1,"result":{}}
+< {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a/b"}}`},
+			Bad: Example{r4, `init
+< {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}`},
+		},
+		kinds: kindNotification, methods: []string{mcp.NotificationResourceUpdated}, dir: capture.ToClient,
+		check: func(v *view) {
+			if s := v.sess; s.whole() && !s.restarted && s.shaken != 0 && !recall[subscribed](&s.state).ever {
+				v.report("/params/uri", "the client has subscribed to no resource")
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "prompts/argument-missing", Severity: Warning,
+			Title: "A prompt was asked for without an argument that it requires",
+			Why:   "The server cannot fill in the prompt: it answers with an error, or leaves a hole.",
+			Fix:   "Ask the user for the arguments that prompts/list marks as required.",
+			URL:   "server/prompts#getting-a-prompt",
+			Good:  Example{r4, exPrompt(`{"file":"a.go"}`)},
+			Bad:   Example{r4, exPrompt(`{}`)},
+		},
+		kinds: kindRequest, methods: []string{mcp.MethodPromptsGet}, dir: capture.ToServer,
+		check: func(v *view) {
+			p := recall[prompts](&v.sess.state).byName[text(v.param("name"))]
+			for _, name := range p.required {
+				if v.param("arguments", name) == nil {
+					v.report("/params", "the prompt %s requires the argument %s", showJSON(v.param("name")), show(name)).with(p.n)
+				}
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "completion/total", Severity: Warning,
+			Title: "Completion counts wrong",
+			Why:   "Clients show how many more there are, or ask for more.",
+			Fix:   "total counts all there are, so it is not less than the values that are sent; hasMore is true only if there are more than these.",
+			URL:   "server/utilities/completion#completion-results",
+			Good:  Example{r4, exCompletion(`{"values":["a","b"],"total":5,"hasMore":true}`)},
+			Bad:   Example{r4, exCompletion(`{"values":["a","b"],"total":1}`)},
+		},
+		kinds: kindResult, methods: []string{mcp.MethodComplete}, dir: capture.ToClient,
+		check: func(v *view) {
+			n := int64(0)
+			for range elements(v.result("completion", "values")) {
+				n++
+			}
+			total, ok := jsonwire.ParseInt(v.result("completion", "total"))
+			switch {
+			case !ok:
+			case total < n:
+				v.report("/result/completion/total", "total is %d, and there are %d values", total, n)
+			case total == n && isTrue(v.result("completion", "hasMore")):
+				v.report("/result/completion/hasMore", "hasMore is true, and all of the %d values are there", total)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "completion/too-many", Severity: Error,
+			Title: "More than 100 suggestions",
+			Why:   "A result has at most 100; strict clients refuse more.",
+			Fix:   "Send the best 100, with hasMore and total.",
+			URL:   "server/utilities/completion#completion-results",
+			Good:  Example{r4, exCompletion(`{"values":["a"]}`)},
+			Bad:   Example{r4, exCompletion(`{"values":["a"` + strings.Repeat(`,"a"`, 100) + `]}`)},
+		},
+		kinds: kindResult, methods: []string{mcp.MethodComplete}, dir: capture.ToClient,
+		check: func(v *view) {
+			n := 0
+			for range elements(v.result("completion", "values")) {
+				n++
+			}
+			if n > 100 {
+				v.report("/result/completion/values", "there are %d values; there may be 100", n)
+			}
+		},
+	},
+}
+
+func exModernRead(contents string) string {
+	return `> {"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"file:///a","_meta":{$meta}}}
+< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","contents":[` + contents + `],"ttlMs":0,"cacheScope":"private"}}`
+}
+
+func exPrompt(arguments string) string {
+	return exList("prompts", `{"name":"review","arguments":[{"name":"file","required":true},{"name":"style"}]}`) + `
+> {"jsonrpc":"2.0","id":2,"method":"prompts/get","params":{"name":"review","arguments":` + arguments + `}}
+< {"jsonrpc":"2.0","id":2,"result":{"messages":[{"role":"user","content":{"type":"text","text":"Review."}}]}}`
+}
+
+func exCompletion(completion string) string {
+	return `init
+> {"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"review"},"argument":{"name":"file","value":"a"}}}
+< {"jsonrpc":"2.0","id":1,"result":{"completion":` + completion + `}}`
+}
+
+// blocks yields the blocks of content of a result, with their places.
+func blocks(v *view) func(yield func(string, []byte) bool) {
+	return func(yield func(string, []byte) bool) {
+		for i, b := range elements(v.result("content")) {
+			if !yield("/result/content"+pointer(i), b) {
+				return
+			}
+		}
+		for i, m := range elements(v.result("messages")) {
+			if b := member(m, "content"); isObject(b) && !yield("/result/messages"+pointer(i)+"/content", b) {
+				return
+			}
+		}
+	}
+}
+
+// A subscribed is whether a legacy client has ever subscribed to a resource.
+type subscribed struct{ ever bool }
+
+// prompts are what a server has said of its prompts.
+type prompts struct{ byName map[string]promptFacts }
+
+type promptFacts struct {
+	n        uint64
+	required []string
+}
+
+const maxPrompts = 4096
+
+var observeContent = []observer{{
+	kinds: kindRequest, methods: []string{mcp.MethodResourcesSubscribe}, dir: capture.ToServer,
+	observe: func(v *view) { recall[subscribed](&v.sess.state).ever = true },
+}, {
+	kinds: kindNotification, methods: []string{mcp.NotificationPromptsChanged}, dir: capture.ToClient,
+	observe: func(v *view) { clear(recall[prompts](&v.sess.state).byName) },
+}, {
+	kinds: kindResult, methods: []string{mcp.MethodPromptsList}, dir: capture.ToClient,
+	observe: observePrompts,
+}}
+
+func observePrompts(v *view) {
+	p := recall[prompts](&v.sess.state)
+	if p.byName == nil {
+		p.byName = map[string]promptFacts{}
+	}
+	for n, item := range elements(v.result("prompts")) {
+		name := text(member(item, "name"))
+		if len(name) > maxPairedID || len(p.byName) >= maxPrompts {
+			continue
+		}
+		facts := promptFacts{n: v.e.N}
+		for i, a := range elements(member(item, "arguments")) {
+			if arg := text(member(a, "name")); isTrue(member(a, "required")) && i < 64 && len(arg) <= maxShown && !v.hidden("/result/prompts"+pointer(n, "arguments", i, "name")) {
+				facts.required = append(facts.required, arg)
+			}
+		}
+		p.byName[name] = facts
+	}
+}

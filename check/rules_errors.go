@@ -1,0 +1,178 @@
+package check
+
+import (
+	"mcpwire/capture"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+)
+
+// rulesErrors are the rules about error codes (https://modelcontextprotocol.io/specification/2026-07-28/basic#error-codes).
+var rulesErrors = []rule{
+	{
+		Rule: Rule{
+			ID: "errors/undefined-code", Severity: Error, Revisions: modern,
+			Title: "An error code that is reserved for the specification",
+			Why:   "-32020 to -32099 belong to the specification, which has defined three of them so far: another one will mean something else tomorrow. -32042 was withdrawn.",
+			Fix:   "Choose a code outside -32768 to -32000 for errors of your own.",
+			URL:   "basic#error-codes",
+			Good:  Example{r5, modernError(`{"code":1,"message":"out of paper"}`)},
+			Bad:   Example{r5, modernError(`{"code":-32050,"message":"out of paper"}`)},
+		},
+		kinds: kindError,
+		check: func(v *view) {
+			switch c := v.msg.code(); {
+			case c > -32020 || c < -32099, c == int64(mcp.CodeHeaderMismatch), c == int64(mcp.CodeMissingRequiredClientCapability), c == int64(mcp.CodeUnsupportedProtocolVersion):
+			default:
+				v.report("/error/code", "the code %d is reserved, and %s does not define it", c, v.rev)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "errors/resource-not-found", Severity: Error, Revisions: modern,
+			Title: "The code -32002 is of older revisions",
+			Why:   "A resource that does not exist is -32602 since $r5. Clients may have given up on the old code.",
+			Fix:   "Answer -32602, with the URI in data.",
+			URL:   "server/resources",
+			Good:  Example{r5, modernError(`{"code":-32602,"message":"no such resource"}`)},
+			Bad:   Example{r5, modernError(`{"code":-32002,"message":"no such resource"}`)},
+		},
+		kinds: kindError,
+		check: func(v *view) {
+			if v.msg.code() == -32002 {
+				v.report("/error/code", "the code -32002 must not be sent in %s; a resource that does not exist is -32602", v.rev)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "errors/legacy-range", Severity: Warning, Revisions: modern,
+			Title: "An error code that has no meaning any more",
+			Why:   "-32000 to -32019 were used for different things by different libraries; since $r5 nobody may conclude anything from them, and no new ones are allotted.",
+			Fix:   "Use a code that the specification defines, or one outside -32768 to -32000.",
+			URL:   "basic#error-codes",
+			Good:  Example{r5, modernError(`{"code":-32603,"message":"internal error"}`)},
+			Bad:   Example{r5, modernError(`{"code":-32001,"message":"internal error"}`)},
+		},
+		kinds: kindError,
+		check: func(v *view) {
+			if c := v.msg.code(); v.sess.modern && c <= -32000 && c >= -32019 && c != -32002 { // a legacy server that is probed may say anything
+				v.report("/error/code", "the code %d has no meaning in %s", c, v.rev)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "errors/reserved-code", Severity: Warning,
+			Title: "An error code that JSON-RPC keeps for itself",
+			Why:   "-32768 to -32100 are reserved, and only five of them are defined: peers do not know what this one means.",
+			Fix:   "Use one of the defined codes, or one outside -32768 to -32000.",
+			URL:   "https://www.jsonrpc.org/specification#error_object",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32500,\"message\":\"method not found\"}}"},
+		},
+		kinds: kindError,
+		check: func(v *view) {
+			c := v.msg.code()
+			if c >= -32768 && c < -32099 && c != -32700 && (c > -32600 || c < -32603) {
+				v.report("/error/code", "the code %d is reserved by JSON-RPC and not defined", c)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "errors/capability-declared", Severity: Error, Revisions: modern,
+			Title: "A capability was demanded that the client has declared",
+			Why:   "-32021 says that the request lacks a capability of the client. If it is there, the client cannot mend anything and gives up.",
+			Fix:   "Send -32021 only for capabilities that the metadata of this very request does not declare.",
+			URL:   "basic#error-codes",
+			Good:  Example{r5, capabilityError(`{"sampling":{}}`)},
+			Bad:   Example{r5, capabilityError(`{"elicitation":{}}`)},
+		},
+		kinds: kindError, dir: capture.ToClient,
+		check: func(v *view) {
+			required := at(v.msg.err, "data", "requiredCapabilities")
+			if v.msg.code() != int64(mcp.CodeMissingRequiredClientCapability) || v.call == nil || !isObject(v.call.client) || !isObject(required) || v.hiddenIn("/error/data") {
+				return
+			}
+			if n := 0; within(required, v.call.client, &n, 0) && n > 0 {
+				v.report("/error/data/requiredCapabilities", "the client has declared what this error asks for (%s)", showJSON(required)).with(v.call.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "errors/version-requested", Severity: Error, Revisions: modern,
+			Title: "The error about the version names another version",
+			Why:   "data.requested is what the client asked for; a client that looks at it takes the answer for one to another request.",
+			Fix:   "Copy the version from the request's metadata.",
+			URL:   "basic/versioning",
+			Good:  Example{r5, versionError("1999-01-01")},
+			Bad:   Example{r5, versionError("1998-01-01")},
+		},
+		kinds: kindError, dir: capture.ToClient,
+		check: func(v *view) {
+			requested := at(v.msg.err, "data", "requested")
+			if v.msg.code() != int64(mcp.CodeUnsupportedProtocolVersion) || v.call == nil || !isString(requested) {
+				return
+			}
+			if sent := v.call.param("_meta", mcp.MetaProtocolVersion); isString(sent) && text(sent) != text(requested) {
+				v.report("/error/data/requested", "requested is %s, and the request has %s", showJSON(requested), showJSON(sent)).with(v.call.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "errors/header-mismatch-stdio", Severity: Error, Revisions: modern,
+			Title: "An error about headers where there are none",
+			Why:   "-32020 says that HTTP headers and the message differ. On standard input there are no headers.",
+			Fix:   "Send the code that fits, such as -32602.",
+			URL:   "basic#error-codes",
+			Good:  Example{r5, modernError(`{"code":-32602,"message":"no name"}`)},
+			Bad:   Example{r5, modernError(`{"code":-32020,"message":"no name"}`)},
+		},
+		kinds: kindError, dir: capture.ToClient,
+		check: func(v *view) {
+			if v.msg.code() == int64(mcp.CodeHeaderMismatch) && v.sess.carrier == carrierStdio {
+				v.report("/error/code", "the code -32020 is about HTTP headers, and there are none here")
+			}
+		},
+	},
+}
+
+// within reports whether what an object has is in another, too. n counts the members.
+func within(part, whole []byte, n *int, depth int) bool {
+	if depth > 8 {
+		return false
+	}
+	for m := jsonwire.ObjectMembers(part); m.Next(); {
+		*n++
+		other := member(whole, m.KeyString())
+		if other == nil || isObject(m.Value()) && (!isObject(other) || !within(m.Value(), other, n, depth+1)) {
+			return false
+		}
+	}
+	return true
+}
+
+// The examples of this file: a request of a modern client with an error.
+
+func modernError(e string) string {
+	return discovered + `> {"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"file:///a","_meta":{$meta}}}
+< {"jsonrpc":"2.0","id":2,"error":` + e + `}`
+}
+
+func capabilityError(required string) string {
+	return discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","_meta":{$version,$client:{"elicitation":{}}}}}
+< {"jsonrpc":"2.0","id":2,"error":{"code":-32021,"message":"the client cannot do what this needs","data":{"requiredCapabilities":` + required + `}}}`
+}
+
+func versionError(requested string) string {
+	return discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1999-01-01",$client:{}}}}
+< {"jsonrpc":"2.0","id":2,"error":{"code":-32022,"message":"unsupported version","data":{"supported":["$rev"],"requested":"` + requested + `"}}}`
+}
+
+// discovered begins an example of a modern session.
+const discovered = `> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
+< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["$rev"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}},"ttlMs":0,"cacheScope":"public"}}
+`

@@ -1,0 +1,277 @@
+package check
+
+import (
+	"mcpwire/capture"
+	"mcpwire/mcp"
+)
+
+// rulesJSONRPC are the rules about the envelope of single messages (https://www.jsonrpc.org/specification).
+var rulesJSONRPC = []rule{
+	{
+		Rule: Rule{
+			ID: "jsonrpc/not-a-message", Severity: Error,
+			Title: "JSON that is no JSON-RPC message",
+			Why:   "It stands where messages stand. Some peers pass over it, others close the connection. A log in JSON on standard output is the usual cause.",
+			Fix:   "Write logs to standard error, and nothing but requests, notifications and responses to the wire.",
+			URL:   "basic",
+			Good:  Example{r4, "init\n! {\"level\":\"info\",\"msg\":\"ready\"}"},
+			Bad:   Example{r4, "init\n< {\"level\":\"info\",\"msg\":\"ready\"}"},
+		},
+		kinds: kindOther,
+		check: func(v *view) {
+			if !v.msg.batch || len(trim(v.msg.raw)) > 2 {
+				v.report("", "%s is neither a request nor a notification nor a response: it has no method, no result and no error", showJSON(v.msg.raw))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/version", Severity: Error,
+			Title: "The member jsonrpc is missing or not \"2.0\"",
+			Why:   "It is what tells JSON-RPC 2.0 from other protocols; strict peers refuse a message without it.",
+			Fix:   `Begin every message with "jsonrpc":"2.0".`,
+			URL:   "basic",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{r4, "init\n> {\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		},
+		kinds: kindCall | kindResponse,
+		check: func(v *view) {
+			switch {
+			case v.msg.version == nil:
+				v.report("", `the member jsonrpc is missing; it must be "2.0"`)
+			case text(v.msg.version) != "2.0":
+				v.report("/jsonrpc", `jsonrpc is %s; it must be "2.0"`, showJSON(v.msg.version))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/id-null", Severity: Error,
+			Title: "A request has the id null",
+			Why:   "Whoever gets the answer cannot tell what it answers, and many peers take such a request for a notification and never answer.",
+			Fix:   "Give each request a string or an integer as its id; leave id out of notifications.",
+			URL:   "basic",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"a\",\"result\":{}}"},
+			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}"},
+		},
+		kinds: kindRequest,
+		check: func(v *view) {
+			if v.msg.id.IsNull() {
+				v.report("/id", "the id of this request is null; it must be a string or an integer")
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/id-type", Severity: Error,
+			Title: "An id is neither a string nor an integer",
+			Why:   "Fractions change on their way through floating-point numbers, and other types are not ids at all: the answer does not find its request.",
+			Fix:   "Use strings or integers, written without fraction and exponent.",
+			URL:   "basic",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":15,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":15,\"result\":{}}"},
+			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1.5,\"result\":{}}"},
+		},
+		kinds: kindRequest | kindResponse,
+		check: func(v *view) {
+			if id := v.msg.id; len(id) > 0 && !id.IsNull() && !id.Valid() {
+				v.report("/id", "the id is %s; it must be a string or an integer", showJSON(id))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/method-type", Severity: Error,
+			Title: "The method is not a string",
+			Why:   "Nobody can tell what is asked for.",
+			Fix:   "Name the method by a string.",
+			URL:   "basic",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"no method\"}}"},
+		},
+		kinds: kindCall,
+		check: func(v *view) {
+			if !isString(v.msg.name) {
+				v.report("/method", "method is %s; it must be a string", showJSON(v.msg.name))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/params-type", Severity: Error,
+			Title: "The params are not an object",
+			Why:   "MCP names all parameters: those in an array have no meaning, and null is not the same as none.",
+			Fix:   "Send an object, or leave params out where there are none.",
+			URL:   "basic",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/add\",\"params\":{\"a\":1}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/add\",\"params\":[1,2]}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		},
+		kinds: kindCall,
+		check: func(v *view) {
+			if p := v.msg.params; p != nil && !isObject(p) {
+				v.report("/params", "params are %s; they must be an object, or absent", showJSON(p))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/result-and-error", Severity: Error,
+			Title: "A response has a result and an error",
+			Why:   "Peers take the one or the other, so that they disagree on whether the request succeeded. \"error\":null beside a result counts as well.",
+			Fix:   "Send result or error, and leave the other out.",
+			URL:   "basic",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"error\":null}"},
+		},
+		kinds: kindResponse,
+		check: func(v *view) {
+			if v.msg.result != nil && v.msg.err != nil {
+				v.report("", "this response has a result and an error (%s); it must have one of them", showJSON(v.msg.err))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/result-type", Severity: Error,
+			Title: "A result is not an object",
+			Why:   "All results of MCP are objects, empty ones too; clients look for members in them.",
+			Fix:   "Answer with an object: {} if there is nothing to say.",
+			URL:   "basic",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"pong\"}"},
+		},
+		kinds: kindResult,
+		check: func(v *view) {
+			if !isObject(v.msg.result) {
+				v.report("/result", "the result is %s; it must be an object", showJSON(v.msg.result))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/duplicate-member", Severity: Warning,
+			Title: "A name stands twice in an object",
+			Why:   "Some parsers take the first value and some the last: what one peer checks, the next may read in another way.",
+			Fix:   "Write each name once.",
+			URL:   "https://www.rfc-editor.org/rfc/rfc8259#section-4",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		},
+		kinds: kindAny,
+		check: func(v *view) {
+			switch {
+			case v.msg.twice != "":
+				v.report("/"+v.msg.twice, "the member %s stands twice", v.msg.twice)
+			case v.e.Why == "duplicate" && v.msg.index == 0:
+				v.report("", "a name stands twice in an object of this message")
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/utf8", Severity: Error,
+			Title: "A message is not UTF-8",
+			Why:   "JSON in any other encoding is unreadable to the peer, or becomes another text.",
+			Fix:   "Encode as UTF-8; on Windows, set the encoding of standard output.",
+			URL:   "basic/transports",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":\"é\",\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"é\",\"result\":{}}"},
+			Bad:   Example{r4, "init\n> q\"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":\\\"\\xe9\\\",\\\"method\\\":\\\"ping\\\"}\""},
+		},
+		events: []capture.Kind{capture.KindBad},
+		check: func(v *view) {
+			if i := notUTF8(v.e.Data); i >= 0 && looksJSON(v.e.Data) && v.e.Part == 0 && len(v.e.Redacted) == 0 {
+				v.report("", "byte %d of this message is not UTF-8: %s", i, show(v.e.Data[max(0, i-20):]))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/batch", Severity: Error, Revisions: from3,
+			Title: "A batch in a revision that has none",
+			Why:   "Batches are in $r2 only. Peers of other revisions refuse the whole array.",
+			Fix:   "Send each message by itself.",
+			URL:   "basic",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{r4, "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		},
+		kinds: kindAny,
+		check: func(v *view) {
+			if v.msg.batch && v.msg.index == 0 && !v.f().Batches {
+				v.report("", "this is an array of messages, which %s does not have", v.rev)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/batch-empty", Severity: Error,
+			Title: "A batch without messages",
+			Why:   "An empty array is not a message, and its sender waits for an answer that does not come.",
+			Fix:   "Send nothing instead.",
+			URL:   "https://www.jsonrpc.org/specification#batch",
+			Good:  Example{r2, "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]"},
+			Bad:   Example{r2, "init\n> []"},
+		},
+		kinds: kindOther,
+		check: func(v *view) {
+			if v.msg.batch && isArray(v.msg.raw) {
+				v.report("", "this batch has no messages")
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/batch-initialize", Severity: Error, Revisions: only2,
+			Title: "initialize in a batch",
+			Why:   "Before the handshake there is no revision, so nobody knows yet whether there are batches.",
+			Fix:   "Send initialize by itself, and wait for the answer.",
+			URL:   "basic/lifecycle#initialization",
+			Good:  Example{r2, "init"},
+			Bad: Example{r2, `> [{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"$rev","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}]
+< [{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"$rev","capabilities":{},"serverInfo":{"name":"server","version":"1"}}}]
+> {"jsonrpc":"2.0","method":"notifications/initialized"}`},
+		},
+		kinds: kindRequest, methods: []string{mcp.MethodInitialize}, dir: capture.ToServer,
+		check: func(v *view) {
+			if v.msg.batch {
+				v.report("", "initialize is in a batch; it must be sent by itself")
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "jsonrpc/batch-mixed", Severity: Error, Revisions: only2,
+			Title: "A batch of responses and other messages",
+			Why:   "A batch holds requests and notifications, or responses. Over HTTP the two have different answers, so a mixed one has none that fits.",
+			Fix:   "Send responses in a batch of their own.",
+			URL:   "basic/transports#sending-messages-to-the-server",
+			Good: Example{r2, `init
+< {"jsonrpc":"2.0","id":7,"method":"roots/list"}
+> [{"jsonrpc":"2.0","id":7,"result":{"roots":[]}}]`},
+			Bad: Example{r2, `init
+< {"jsonrpc":"2.0","id":7,"method":"roots/list"}
+> [{"jsonrpc":"2.0","id":7,"result":{"roots":[]}},{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}]`},
+		},
+		kinds: kindCall | kindResponse, dir: capture.ToServer,
+		check: checkMixedBatch,
+	},
+}
+
+// A batchMix is which kinds of messages a batch had so far.
+type batchMix struct {
+	n     uint64
+	kinds kind
+}
+
+func checkMixedBatch(v *view) {
+	if !v.msg.batch {
+		return
+	}
+	m := recall[batchMix](&v.sess.state)
+	if m.n != v.e.N {
+		*m = batchMix{n: v.e.N}
+	}
+	mixed := func(k kind) bool { return k&kindCall != 0 && k&kindResponse != 0 }
+	before := mixed(m.kinds)
+	if m.kinds |= v.msg.kind; mixed(m.kinds) && !before {
+		v.report("", "this batch holds responses as well as requests or notifications")
+	}
+}

@@ -1,0 +1,162 @@
+package check
+
+import (
+	"mcpwire/capture"
+	"mcpwire/internal/era"
+	"mcpwire/mcp"
+)
+
+// rulesMeta are the rules about metadata (https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta).
+var rulesMeta = []rule{
+	{
+		Rule: Rule{
+			ID: "meta/key", Severity: Error, Revisions: from3,
+			Title: "A key of _meta is not spelled as keys are",
+			Why:   "Keys are names, with a prefix in front that says whose they are. Peers that sort metadata by prefix cannot place this one.",
+			Fix:   "Write name, or com.example/name: labels of letters, digits and hyphens with dots between, a slash, and a name that begins and ends with a letter or a digit.",
+			URL:   "basic#_meta",
+			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"com.example/trace_id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"-example/trace id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		},
+		kinds: kindCall | kindResult,
+		check: func(v *view) {
+			for place, meta := range metas(v) {
+				for key := range members(meta) {
+					if len(key) <= maxPairedID && mcp.CheckMetaKey(key) != nil {
+						v.report(place+pointer(key), "%s is no key of _meta: %s", show(key), metaKeyFault(key))
+					}
+				}
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "meta/trace-context", Severity: Error, Revisions: modern,
+			Title: "Trace context that is not spelled as W3C prescribes",
+			Why:   "Tracing systems drop what they cannot parse, and the trace ends here.",
+			Fix:   "Take traceparent, tracestate and baggage from a tracing library.",
+			URL:   "basic#_meta",
+			Good:  Example{r5, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")},
+			Bad:   Example{r5, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01")},
+		},
+		kinds: kindCall | kindResult,
+		check: func(v *view) {
+			for place, meta := range metas(v) {
+				for _, name := range []string{"traceparent", "tracestate", "baggage"} {
+					value := member(meta, name)
+					if value != nil && (!isString(value) || !traceField(name, text(value))) {
+						v.report(place+"/"+name, "%s is no valid %s", showJSON(value), name)
+					}
+				}
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "meta/extension-id", Severity: Error, Revisions: modern,
+			Title: "An extension's identifier is not spelled as they are",
+			Why:   "Identifiers always have a prefix, so that two vendors cannot mean different things by the same one.",
+			Fix:   "Write com.example/name.",
+			URL:   "basic",
+			Good:  Example{r5, discovered + exExtension("com.example/paint")},
+			Bad:   Example{r5, discovered + exExtension("paint")},
+		},
+		kinds: kindRequest | kindResult,
+		check: func(v *view) {
+			place, caps := "/params/_meta"+pointer(mcp.MetaClientCapabilities), v.param("_meta", mcp.MetaClientCapabilities)
+			if v.msg.is(kindResult) {
+				if !v.asked(mcp.MethodDiscover) {
+					return
+				}
+				place, caps = "/result/capabilities", v.result("capabilities")
+			}
+			for id := range members(member(caps, "extensions")) {
+				if mcp.CheckExtensionID(id) != nil {
+					v.report(place+"/extensions"+pointer(id), "%s is no identifier of an extension: it needs a prefix and a name, such as com.example/name", show(id))
+				}
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "meta/server-changes", Severity: Info, Revisions: modern,
+			Title: "The server changes its name",
+			Why:   "On one connection results come from one server. A name that changes is a sign that something in between mixes answers up.",
+			Fix:   "Send the same io.modelcontextprotocol/serverInfo with each result.",
+			URL:   "basic#_meta",
+			Good:  Example{r5, exNamed("a") + exNamedAgain("a")},
+			Bad:   Example{r5, exNamed("a") + exNamedAgain("b")},
+		},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			name := member(v.meta(mcp.MetaServerInfo), "name")
+			if !isString(name) || v.sess.carrier != carrierStdio || v.sess.restarted || v.hidden("/result/_meta"+pointer(mcp.MetaServerInfo)+"/name") {
+				return
+			}
+			k := recall[knownServer](&v.sess.state)
+			if k.n != 0 && k.name != text(name) {
+				v.report("/result/_meta"+pointer(mcp.MetaServerInfo), "the server is now %s, and was %s before", showJSON(name), show(k.name)).with(k.n)
+			}
+			k.n, k.name = v.e.N, clipBytes(text(name), maxPairedID)
+		},
+	},
+}
+
+// A knownServer is how the server on a connection has named itself.
+type knownServer struct {
+	n    uint64
+	name string
+}
+
+func exTraced(parent string) string {
+	return `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta,"traceparent":"` + parent + `"}}}
+< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`
+}
+
+func exExtension(id string) string {
+	return `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$version,$client:{"extensions":{"` + id + `":{}}}}}}
+< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`
+}
+
+func exNamed(name string) string {
+	return `> {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{$meta}}}
+< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public","_meta":{"` + mcp.MetaServerInfo + `":{"name":"` + name + `","version":"1"}}}}
+`
+}
+
+func exNamedAgain(name string) string {
+	return `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
+< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public","_meta":{"` + mcp.MetaServerInfo + `":{"name":"` + name + `","version":"1"}}}}
+`
+}
+
+// metas yields the _meta objects of a message with their places: its own, and those of what it lists.
+func metas(v *view) func(yield func(string, []byte) bool) {
+	return func(yield func(string, []byte) bool) {
+		root, body := "/params", v.msg.params
+		if v.msg.is(kindResult) {
+			root, body = "/result", v.msg.result
+		}
+		if meta := member(body, "_meta"); meta != nil && !yield(root+"/_meta", meta) {
+			return
+		}
+		if !v.msg.is(kindResult) || v.call == nil || !era.Of(v.rev).HasMethod([]byte(v.call.method)) {
+			return
+		}
+		for _, list := range []string{"tools", "resources", "resourceTemplates", "prompts", "contents", "content"} {
+			for i, item := range elements(member(body, list)) {
+				if meta := member(item, "_meta"); meta != nil && !yield(root+"/"+list+pointer(i)+"/_meta", meta) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// metaKeyFault says what is wrong with a key.
+func metaKeyFault(key string) string {
+	if key == "" {
+		return "it is empty"
+	}
+	return "labels of a prefix begin with a letter and end with a letter or a digit, and names begin and end with one of these"
+}

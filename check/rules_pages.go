@@ -1,0 +1,89 @@
+package check
+
+import (
+	"mcpwire/capture"
+	"mcpwire/mcp"
+)
+
+// listMethods are those whose results come in pages.
+var listMethods = []string{mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodPromptsList, mcp.MethodTasksList}
+
+// rulesPages are the rules about lists that come in pages (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination).
+var rulesPages = []rule{
+	{
+		Rule: Rule{
+			ID: "pagination/unknown-cursor", Severity: Error, Revisions: legacy,
+			Title: "A cursor that the server never gave",
+			Why:   "Cursors mean something only to the server, only in this session, and only for the list that they came with: it answers with an error, or with another page.",
+			Fix:   "Send nextCursor back as it came, for the same list; leave cursor out for the first page.",
+			URL:   "server/utilities/pagination",
+			Good:  Example{r4, exPages("p2", "p2", "")},
+			Bad:   Example{r4, exPages("p2", "p3", "")},
+		},
+		kinds: kindRequest, methods: listMethods, dir: capture.ToServer,
+		check: func(v *view) {
+			cursor := v.param("cursor")
+			if !isString(cursor) || !v.sess.whole() || v.sess.restarted || v.hidden("/params/cursor") || len(cursor) > maxSessionText {
+				return
+			}
+			if c := recall[cursors](&v.sess.state); !c.full && !c.given[v.msg.method].has(canonical(cursor), v.k.seed) {
+				v.report("/params/cursor", "the server has not given the cursor %s for %s", showJSON(cursor), v.msg.method)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "pagination/loop", Severity: Warning,
+			Title: "The next page has the cursor of this one",
+			Why:   "A client that reads all pages never comes to an end.",
+			Fix:   "Leave nextCursor out of the last page.",
+			URL:   "server/utilities/pagination",
+			Good:  Example{r4, exPages("p2", "p2", "")},
+			Bad:   Example{r4, exPages("p2", "p2", `,"nextCursor":"p2"`)},
+		},
+		kinds: kindResult, methods: listMethods, dir: capture.ToClient,
+		check: func(v *view) {
+			next, cursor := v.result("nextCursor"), v.call.param("cursor")
+			if isString(next) && isString(cursor) && text(next) == text(cursor) {
+				v.report("/result/nextCursor", "nextCursor is %s, which is the cursor of this very page", showJSON(next)).with(v.call.n)
+			}
+		},
+	},
+}
+
+func exPages(given, taken, more string) string {
+	return `init
+> {"jsonrpc":"2.0","id":1,"method":"tools/list"}
+< {"jsonrpc":"2.0","id":1,"result":{"tools":[],"nextCursor":"` + given + `"}}
+> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"cursor":"` + taken + `"}}
+< {"jsonrpc":"2.0","id":2,"result":{"tools":[]` + more + `}}`
+}
+
+// cursors are those that a server has given, for each list.
+type cursors struct {
+	given map[string]*idSet
+	full  bool // there were more than are remembered
+}
+
+// observeCursors keeps the cursors that a server gives.
+var observeCursors = []observer{{
+	kinds: kindResult, methods: listMethods, dir: capture.ToClient,
+	observe: func(v *view) {
+		next := v.result("nextCursor")
+		if !isString(next) || v.call == nil {
+			return
+		}
+		c := recall[cursors](&v.sess.state)
+		if c.given == nil {
+			c.given = map[string]*idSet{}
+			for _, m := range listMethods {
+				c.given[m] = &idSet{}
+			}
+		}
+		if len(next) > maxSessionText || v.hidden("/result/nextCursor") || c.given[v.call.method].full() {
+			c.full = true
+			return
+		}
+		c.given[v.call.method].add(canonical(next), v.k.seed)
+	},
+}}

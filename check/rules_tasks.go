@@ -1,0 +1,194 @@
+package check
+
+import (
+	"mcpwire/capture"
+	"mcpwire/mcp"
+)
+
+// A taskBook is what rules remember of the tasks of a session.
+type taskBook struct {
+	known map[string]taskSeen
+}
+
+// A taskSeen is the last that was said of a task.
+type taskSeen struct {
+	status string
+	n      uint64
+}
+
+const maxTasks = 4096 // of a session
+
+// observersTasks remember the states of tasks.
+var observersTasks = []observer{{
+	kinds: kindResult | kindNotification,
+	observe: func(v *view) {
+		id, status := v.taskState()
+		if id == "" || status == "" {
+			return
+		}
+		b := recall[taskBook](&v.sess.state)
+		if b.known == nil || len(b.known) >= maxTasks {
+			b.known = map[string]taskSeen{}
+		}
+		if final(status) || !final(b.known[id].status) {
+			b.known[id] = taskSeen{status, v.e.N}
+		}
+	},
+}}
+
+// taskState returns what the message says of a task, in either of the two designs, "" if it says nothing.
+func (v *view) taskState() (id, status string) {
+	var t []byte
+	switch m := v.msg; {
+	case m.is(kindNotification) && (m.method == mcp.NotificationTaskStatus || m.method == mcp.NotificationTasks):
+		t = m.params
+	case !m.is(kindResult) || v.call == nil:
+	case v.call.method == mcp.MethodTasksGet || v.call.method == mcp.MethodTasksCancel && !v.modern:
+		t = m.result
+	case v.modern && text(v.result("resultType")) == mcp.ResultTypeTask:
+		t = m.result
+	case !v.modern && v.result("task") != nil:
+		t = v.result("task")
+	}
+	if id = text(member(t, "taskId")); len(id) > maxPairedID {
+		return "", ""
+	}
+	return id, text(member(t, "status"))
+}
+
+func final(status string) bool {
+	return status == "completed" || status == "failed" || status == "cancelled"
+}
+
+const (
+	tasksMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
+	tasksCall = `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a",` + tasksMeta + `}}`
+	tasksMade = `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"t","status":"working","createdAt":"` + tasksTime + `","lastUpdatedAt":"` + tasksTime + `","ttlMs":null}}`
+	tasksTime = "1999-12-31T23:59:59Z"
+)
+
+// tasksPoll is a tasks/get and its answer.
+func tasksPoll(id, result string) string {
+	return `> {"jsonrpc":"2.0","id":` + id + `,"method":"tasks/get","params":{"taskId":"t",` + tasksMeta + `}}` + "\n" +
+		`< {"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","taskId":"t","createdAt":"` + tasksTime + `","lastUpdatedAt":"` + tasksTime + `","ttlMs":null,` + result + `}}`
+}
+
+const (
+	tasksDone    = `"status":"completed","result":{"content":[]}`
+	tasksWorking = `"status":"working"`
+)
+
+// rulesTasks are the rules about tasks: those of 2025-11-25 and those of the extension.
+var rulesTasks = []rule{
+	{
+		Rule: Rule{
+			ID: "tasks/undeclared", Severity: Error, Revisions: modern,
+			Title: "A call has become a task, and the client knows no tasks",
+			Why:   "The client takes the result for invalid, and what the tool does is lost.",
+			Fix:   "Make a task only of calls whose clientCapabilities have the extension io.modelcontextprotocol/tasks; if it takes one, answer -32021.",
+			URL:   "https://modelcontextprotocol.io/extensions/tasks/overview",
+			Good:  Example{r5, tasksCall + "\n" + tasksMade},
+			Bad:   Example{r5, `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{$meta}}}` + "\n" + tasksMade},
+		},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			if v.modern && v.call != nil && text(v.result("resultType")) == mcp.ResultTypeTask && v.call.client != nil && at(v.call.client, "extensions", mcp.ExtensionTasks) == nil {
+				v.report("/result/resultType", "the result is a task; the request does not declare %s", mcp.ExtensionTasks).with(v.call.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "tasks/unexpected", Severity: Error, Revisions: modern,
+			Title: "Something other than a tool's call has become a task",
+			Why:   "Clients look for tasks in the answers to tools/call only, and take others for invalid.",
+			Fix:   "Make tasks of tools/call only; tasks/get answers with resultType complete.",
+			URL:   "https://modelcontextprotocol.io/extensions/tasks/overview",
+			Good:  Example{r5, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksDone)},
+			Bad:   Example{r5, `> {"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"a",` + tasksMeta + `}}` + "\n" + tasksMade},
+		},
+		kinds: kindResult, dir: capture.ToClient,
+		check: func(v *view) {
+			if v.modern && v.call != nil && text(v.result("resultType")) == mcp.ResultTypeTask && v.call.method != mcp.MethodToolsCall {
+				v.report("/result/resultType", "%s is answered with a task", show(v.call.method))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "tasks/final", Severity: Error, Revisions: from4,
+			Title: "A task that has ended goes on",
+			Why:   "Whoever has seen the end has acted on it.",
+			Fix:   "Leave completed, failed and cancelled as they are.",
+			URL:   "https://modelcontextprotocol.io/extensions/tasks/overview",
+			Good:  Example{r5, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksWorking) + "\n" + tasksPoll("3", tasksDone)},
+			Bad:   Example{r5, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksDone) + "\n" + tasksPoll("3", tasksWorking)},
+		},
+		kinds: kindResult | kindNotification,
+		check: func(v *view) {
+			id, status := v.taskState()
+			before, ok := recall[taskBook](&v.sess.state).known[id]
+			// What was asked before the end, and what comes on another stream, may be older than it.
+			late := v.msg.is(kindResult) && v.call != nil && v.call.n > before.n || v.msg.is(kindNotification) && v.sess.carrier == carrierStdio
+			if id != "" && ok && late && final(before.status) && status != before.status && status != "" {
+				v.report("", "the task %s is %s now, and was %s", show(id), show(status), show(before.status)).with(before.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "tasks/begin", Severity: Error, Revisions: only4,
+			Title: "A task begins in the middle",
+			Why:   "Whoever follows the task has missed what led there.",
+			Fix:   "Begin with the status working.",
+			URL:   "basic/utilities/tasks",
+			Good:  Example{r4, tasksLegacy("working")},
+			Bad:   Example{r4, tasksLegacy("completed")},
+		},
+		kinds: kindResult,
+		check: func(v *view) {
+			if v.call != nil && v.call.method != mcp.MethodTasksGet && v.result("task") != nil {
+				if s := text(v.result("task", "status")); s != "" && s != "working" {
+					v.report("/result/task/status", "the task begins as %s", show(s))
+				}
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "tasks/support", Severity: Error, Revisions: only4,
+			Title: "A call asks for a task that the tool cannot be",
+			Why:   "The server answers -32601, or carries the call out without a task.",
+			Fix:   "Send params.task only for tools whose execution.taskSupport is optional or required, and always for those where it is required.",
+			URL:   "basic/utilities/tasks",
+			Good:  Example{r4, tasksLegacy("working")},
+			Bad:   Example{r4, tasksInit + "\n" + tasksList("forbidden") + "\n" + `> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","task":{}}}` + "\n" + `< {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no tasks"}}`},
+		},
+		kinds: kindRequest, dir: capture.ToServer, methods: []string{mcp.MethodToolsCall},
+		check: func(v *view) {
+			if v.call.tool == nil {
+				return
+			}
+			support, task := text(at(v.call.tool.text, "execution", "taskSupport")), v.param("task")
+			switch {
+			case task != nil && (support == "" || support == "forbidden"):
+				v.report("/params/task", "the tool cannot be a task").with(v.call.tool.n)
+			case task == nil && support == "required":
+				v.report("/params", "the tool has to be a task, and the call does not ask for one").with(v.call.tool.n)
+			}
+		},
+	},
+}
+
+const tasksInit = `init server={"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}`
+
+func tasksList(support string) string {
+	return `> {"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n" +
+		`< {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","inputSchema":{"type":"object"},"execution":{"taskSupport":"` + support + `"}}]}}`
+}
+
+func tasksLegacy(status string) string {
+	return tasksInit + "\n" + tasksList("optional") + "\n" +
+		`> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","task":{}}}` + "\n" +
+		`< {"jsonrpc":"2.0","id":2,"result":{"task":{"taskId":"t","status":"` + status + `","createdAt":"` + tasksTime + `","lastUpdatedAt":"` + tasksTime + `","ttl":null}}}`
+}

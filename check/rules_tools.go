@@ -1,0 +1,260 @@
+package check
+
+import (
+	"errors"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+	"mcpwire/schema"
+)
+
+// exTool is a tool for examples.
+const exTool = `{"name":"add","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}`
+
+// exToolCall begins an example in which a tool is called.
+func exToolCall(tool, arguments, result string) string {
+	return toolsList(`{"tools":[`+tool+`]}`) + `
+> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add","arguments":` + arguments + `}}
+< {"jsonrpc":"2.0","id":2,` + result + `}`
+}
+
+const exDone = `"result":{"content":[{"type":"text","text":"done"}]}`
+
+// rulesTools are the rules about tools (https://modelcontextprotocol.io/specification/2026-07-28/server/tools).
+var rulesTools = []rule{
+	{
+		Rule: Rule{
+			ID: "tools/arguments", Severity: Warning,
+			Title: "The arguments are not what inputSchema asks for",
+			Why:   "The server must validate arguments, and refuse these: the model that wrote them gets an error instead of an answer.",
+			Fix:   "Give the model the schema as the server sent it, and validate before the call. If the arguments are right, mend the tool's inputSchema.",
+			URL:   "server/tools#calling-tools",
+			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, exDone)},
+			Bad:   Example{r4, exToolCall(exTool, `{"n":"one"}`, `"result":{"content":[{"type":"text","text":"n must be an integer"}],"isError":true}`)},
+		},
+		kinds: kindRequest, methods: []string{mcp.MethodToolsCall}, dir: capture.ToServer,
+		check: func(v *view) {
+			if p := argumentProblems(v.call, v.msg.params, func(place string) bool { return v.hiddenIn("/params/arguments" + place) }); len(p) > 0 {
+				v.report("/params/arguments", "the arguments do not fit the inputSchema of %s: %s", show(text(v.param("name"))), problemText(p)).with(v.call.tool.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "tools/arguments-accepted", Severity: Warning,
+			Title: "Arguments that inputSchema does not allow were accepted",
+			Why:   "Servers must validate the arguments of tools: what reaches the tool unchecked is the model's invention, or an attacker's.",
+			Fix:   "Validate against the tool's own inputSchema, and answer with isError and a text that says what is wrong.",
+			URL:   "server/tools",
+			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, exDone)},
+			Bad:   Example{r4, exToolCall(exTool, `{}`, exDone)},
+		},
+		consequences: []string{"tools/arguments"},
+		kinds:        kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
+		check: func(v *view) {
+			if !v.complete() || isTrue(v.result("isError")) || v.call.lost {
+				return
+			}
+			if p := argumentProblems(v.call, v.call.params, func(place string) bool { return covered(v.call.hidden, "/params/arguments"+place) }); len(p) > 0 {
+				v.report("", "the server took arguments that do not fit the inputSchema of %s: %s", show(text(v.call.param("name"))), problemText(p)).with(v.call.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "tools/arguments-refused", Severity: Info, Revisions: from4,
+			Title: "Wrong arguments were answered with a JSON-RPC error",
+			Why:   "The model does not see protocol errors, so it cannot correct itself. Since $r4 an error in the arguments is a result with isError.",
+			Fix:   `Answer {"isError":true,"content":[…]} with a text that says what is wrong with the arguments.`,
+			URL:   "server/tools",
+			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, exDone)},
+			Bad:   Example{r4, exToolCall(exTool, `{}`, `"error":{"code":-32602,"message":"n is missing"}`)},
+		},
+		consequences: []string{"tools/arguments"},
+		kinds:        kindError, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
+		check: func(v *view) {
+			if v.msg.code() != -32602 || v.call.lost || !isObject(v.call.param("arguments")) {
+				return
+			}
+			if p := argumentProblems(v.call, v.call.params, func(place string) bool { return covered(v.call.hidden, "/params/arguments"+place) }); len(p) > 0 {
+				v.report("/error", "the arguments do not fit (%s), and the answer is an error that models do not see", problemText(p)).with(v.call.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "tools/output-schema", Severity: Error, Revisions: from3,
+			Title: "structuredContent is not what outputSchema promises",
+			Why:   "Clients validate it and drop the result; programs that rely on the schema break.",
+			Fix:   "Return what outputSchema says, or mend outputSchema.",
+			URL:   "server/tools#output-schema",
+			Good:  Example{r4, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"n":1}}`)},
+			Bad:   Example{r4, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}`)},
+		},
+		kinds: kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
+		check: func(v *view) {
+			content := v.result("structuredContent")
+			if !v.complete() || isTrue(v.result("isError")) || content == nil || v.call.tool == nil || !v.call.tool.output {
+				return
+			}
+			problems := visible(v.call.tool.outputValidator().validate(content), func(place string) bool { return v.hiddenIn("/result/structuredContent" + place) })
+			if len(problems) > 0 {
+				v.report("/result/structuredContent", "structuredContent does not fit the outputSchema of %s: %s", show(text(v.call.param("name"))), problemText(problems)).with(v.call.tool.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "tools/structured-missing", Severity: Error, Revisions: from3,
+			Title: "A tool with an outputSchema returned nothing structured",
+			Why:   "The schema is a promise: clients look for structuredContent and refuse a result without it.",
+			Fix:   "Return structuredContent, unless the result is an error, or take outputSchema away.",
+			URL:   "server/tools#output-schema",
+			Good:  Example{r4, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"no such thing"}],"isError":true}`)},
+			Bad:   Example{r4, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}]}`)},
+		},
+		kinds: kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
+		check: func(v *view) {
+			if v.complete() && !isTrue(v.result("isError")) && v.result("structuredContent") == nil && v.result("task") == nil && v.call.tool != nil && v.call.tool.output {
+				v.report("/result", "%s has an outputSchema, and this result has no structuredContent", show(text(v.call.param("name")))).with(v.call.tool.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "tools/structured-only", Severity: Warning, Revisions: from3,
+			Title: "structuredContent without a text",
+			Why:   "Older clients, and many models, see only content: for them the result is empty.",
+			Fix:   "Put the same JSON into a text block of content.",
+			URL:   "server/tools#tool-result",
+			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"n":1}}`)},
+			Bad:   Example{r4, exToolCall(exTool, `{"n":1}`, `"result":{"content":[],"structuredContent":{"n":1}}`)},
+		},
+		kinds: kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
+		check: func(v *view) {
+			if !v.complete() || v.result("structuredContent") == nil || !isArray(v.result("content")) {
+				return
+			}
+			for range elements(v.result("content")) {
+				return
+			}
+			v.report("/result/content", "the result has structuredContent, and nothing in content")
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "tools/unknown", Severity: Warning,
+			Title: "A call of a tool that the server does not list",
+			Why:   "The model has made the name up, or the host uses an old list.",
+			Fix:   "Call what tools/list shows, and ask again when notifications/tools/list_changed comes.",
+			URL:   "server/tools#calling-tools",
+			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, exDone)},
+			Bad:   Example{r4, exToolCall(`{"name":"sub","inputSchema":{"type":"object"}}`, `{}`, `"error":{"code":-32602,"message":"unknown tool: add"}`)},
+		},
+		kinds: kindRequest, methods: []string{mcp.MethodToolsCall}, dir: capture.ToServer,
+		check: func(v *view) {
+			if unlisted(v, v.call) && !v.hidden("/params/name") {
+				v.report("/params/name", "%s is not in the server's list of %s", showJSON(v.param("name")), plural(len(v.sess.tools.byName), "tool"))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "tools/unknown-as-result", Severity: Warning,
+			Title: "The call of an unknown tool was answered with a result",
+			Why:   "That a tool does not exist is an error of the protocol, -32602; isError is for tools that were run and failed.",
+			Fix:   "Answer with the error -32602.",
+			URL:   "server/tools",
+			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, exDone)},
+			Bad:   Example{r4, exToolCall(`{"name":"sub","inputSchema":{"type":"object"}}`, `{}`, `"result":{"content":[{"type":"text","text":"unknown tool"}],"isError":true}`)},
+		},
+		consequences: []string{"tools/unknown"},
+		kinds:        kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
+		check: func(v *view) {
+			if v.complete() && isTrue(v.result("isError")) && unlisted(v, v.call) {
+				v.report("/result/isError", "%s is no tool of this server; the answer must be an error", show(text(v.call.param("name")))).with(v.call.n)
+			}
+		},
+	},
+}
+
+// exOutputTool is a tool with an outputSchema.
+const exOutputTool = `{"name":"add","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}`
+
+func isTrue(v []byte) bool { return string(v) == "true" }
+
+// unlisted reports whether a call is of a tool that the server certainly does not list.
+func unlisted(v *view, c *call) bool {
+	b := &v.sess.tools
+	return c.tool == nil && !c.lost && b.complete && v.sess.whole() && isString(c.param("name")) && b.byName[text(c.param("name"))] == nil
+}
+
+// argumentProblems returns what is wrong with the arguments of a call of a tool, but for what hidden says is redacted.
+func argumentProblems(c *call, params []byte, hidden func(place string) bool) []schema.Problem {
+	if c == nil || c.tool == nil {
+		return nil
+	}
+	arguments := member(params, "arguments")
+	if arguments == nil {
+		arguments = []byte("{}")
+	}
+	if !isObject(arguments) {
+		return nil // the shape's business
+	}
+	return visible(c.tool.inputValidator().validate(arguments), hidden)
+}
+
+// visible leaves out problems that may come of what is redacted.
+func visible(problems []schema.Problem, hidden func(place string) bool) []schema.Problem {
+	var rest []schema.Problem
+	for _, p := range problems {
+		if !hidden(p.Pointer) {
+			rest = append(rest, p)
+		}
+	}
+	return rest
+}
+
+var errUnsupported = errors.New("needs an engine")
+
+// schemaFault returns why a schema cannot be one, "" if nothing is certainly wrong with it.
+func schemaFault(text []byte) string {
+	_, err := schema.Compile(text, func([]byte) (func([]byte) error, error) { return nil, errUnsupported })
+	if err == nil || errors.Is(err, errUnsupported) {
+		return ""
+	}
+	return strings.TrimPrefix(err.Error(), "schema: ")
+}
+
+// externalRef returns a $ref in a schema that leads into the network, with its place.
+func externalRef(v []byte, place string, depth int) (ref, at string) {
+	if depth > 64 {
+		return "", ""
+	}
+	switch {
+	case isObject(v):
+		for m := jsonwire.ObjectMembers(v); m.Next(); {
+			name := m.KeyString()
+			if name == "$ref" && isString(m.Value()) {
+				if s := text(m.Value()); (strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")) && !strings.Contains(s, "//json-schema.org/") {
+					return s, place + "/$ref"
+				}
+			}
+			if name == "const" || name == "enum" || name == "default" || name == "examples" {
+				continue
+			}
+			if ref, at = externalRef(m.Value(), place+pointer(name), depth+1); ref != "" {
+				return ref, at
+			}
+		}
+	case isArray(v):
+		for i, e := range elements(v) {
+			if ref, at = externalRef(e, place+pointer(i), depth+1); ref != "" {
+				return ref, at
+			}
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,318 @@
+package check
+
+import (
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/mcp"
+)
+
+// rulesUtilities are the rules about progress, cancellation, logging and pages.
+var rulesUtilities = []rule{
+	{
+		Rule: Rule{
+			ID: "progress/unknown-token", Severity: Error,
+			Title: "Progress under a token that nobody gave",
+			Why:   "Whoever gets it cannot tell what makes progress, and the user sees none.",
+			Fix:   "Copy progressToken from the request's _meta, with its type; without one, send no progress.",
+			URL:   "schema#progressnotificationparams",
+			Good:  Example{r4, exProgress(`"t"`, exProgressed(`"t"`, "1"))},
+			Bad:   Example{r4, exProgress(`1`, exProgressed(`"1"`, "1"))},
+		},
+		kinds: kindNotification, methods: []string{mcp.NotificationProgress},
+		check: func(v *view) {
+			token := v.param("progressToken")
+			if x := v.x; x != nil && v.modern && x.call != nil && !x.call.lost && x.call.method != mcp.MethodSubscriptionsListen && (isString(token) || isNumber(token)) {
+				if own := x.call.param("_meta", mcp.MetaProgressToken); canonical(own) != canonical(token) {
+					v.report("/params/progressToken", "the request of this stream has not brought the token %s", showJSON(token)).with(x.call.n)
+				}
+				return
+			}
+			if progressOf(v) == nil && (isString(token) || isNumber(token)) && len(token) <= maxPairedID && v.sess.whole() && !v.sess.restarted && !recall[tokens](&v.sess.state).full {
+				v.report("/params/progressToken", "no request has brought the token %s", showJSON(token))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "progress/backwards", Severity: Error,
+			Title: "Progress that does not grow",
+			Why:   "Each notification must have a greater progress than the one before, also if the total is not known.",
+			Fix:   "Count what is done, and never start again under the same token.",
+			URL:   "schema#progressnotificationparams",
+			Good:  Example{r4, exProgress(`"t"`, exProgressed(`"t"`, "0.5")+exProgressed(`"t"`, "0.75"))},
+			Bad:   Example{r4, exProgress(`"t"`, exProgressed(`"t"`, "0.75")+exProgressed(`"t"`, "0.5"))},
+		},
+		kinds: kindNotification, methods: []string{mcp.NotificationProgress},
+		check: func(v *view) {
+			if p := progressOf(v); p != nil && p.n != 0 && p.done == 0 && isNumber(v.param("progress")) && backwards(p.value, v.param("progress")) {
+				v.report("/params/progress", "progress is %s, and was %s before", showJSON(v.param("progress")), showJSON(p.value)).with(p.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "progress/after-completion", Severity: Error,
+			Title: "Progress of a request that was answered",
+			Why:   "The token is gone with the answer; the peer drops the notification, or applies it to another request.",
+			Fix:   "Stop sending progress before the response is sent.",
+			URL:   "schema#progressnotificationparams",
+			Good:  Example{r4, exProgress(`"t"`, exProgressed(`"t"`, "1"))},
+			Bad:   Example{r4, exProgress(`"t"`, "") + "\n" + exProgressed(`"t"`, "1")},
+		},
+		kinds: kindNotification, methods: []string{mcp.NotificationProgress},
+		check: func(v *view) {
+			if p := progressOf(v); p != nil && p.done != 0 && !p.task {
+				v.report("/params/progressToken", "the request with the token %s was answered before", showJSON(v.param("progressToken"))).with(p.done)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "progress/token-reused", Severity: Error,
+			Title: "A progress token that another request still uses",
+			Why:   "Progress can belong to either of the two.",
+			Fix:   "Give each request a token of its own; its id will do.",
+			URL:   "basic#_meta",
+			Good:  Example{r4, exProgress(`"t"`, "")},
+			Bad: Example{r4, exProgress(`"t"`, `> {"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":{"progressToken":"t"}}}
+< {"jsonrpc":"2.0","id":2,"result":{}}
+`)},
+		},
+		kinds: kindRequest,
+		check: func(v *view) {
+			token := v.meta(mcp.MetaProgressToken)
+			if token == nil || !v.sess.certain || !isString(token) && !isNumber(token) {
+				return
+			}
+			p := recall[tokens](&v.sess.state).live[tokenKey{v.e.Dir, canonical(token)}]
+			if p != nil && p.done == 0 && p.call.cancelled == 0 && v.sess.wholeSince(p.call.n) && !v.sess.restarted {
+				v.report("/params/_meta/progressToken", "the token %s is that of a request for %s which has no answer yet", showJSON(token), show(p.call.method)).with(p.call.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "cancel/unknown-request", Severity: Error,
+			Title: "A cancellation of a request that was never sent",
+			Why:   "Only one's own requests can be cancelled. What should stop goes on.",
+			Fix:   "Copy the id of the request, with its type.",
+			URL:   "schema#cancellednotificationparams",
+			Good:  Example{r4, exCancel("1")},
+			Bad:   Example{r4, exCancel(`"1"`)},
+		},
+		kinds: kindNotification, methods: []string{mcp.NotificationCancelled},
+		check: func(v *view) {
+			id := v.param("requestId")
+			s := v.sess
+			// Over HTTP a cancellation may overtake its request, or be all that was sent of it.
+			if s.carrier != carrierStdio || !isString(id) && !isNumber(id) || len(id) > maxPairedID || !s.whole() || s.restarted || v.hidden("/params/requestId") || v.k.lossy || v.modern && v.toClient() {
+				return
+			}
+			if !s.ids[v.e.Dir].has(canonical(id), v.k.seed) && !s.ids[v.e.Dir].full() {
+				v.report("/params/requestId", "its sender has sent no request with the id %s", showJSON(id))
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "cancel/answered", Severity: Info,
+			Title: "A cancelled request was answered",
+			Why:   "Usually the two have crossed on the way. If it is always so, the server does not act on cancellations.",
+			Fix:   "Stop the work when notifications/cancelled comes, and send no response.",
+			URL:   "schema#cancellednotificationparams",
+			Good:  Example{r4, exCancel("1")},
+			Bad:   Example{r4, exCancel("1") + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`},
+		},
+		kinds: kindResponse,
+		check: func(v *view) {
+			if v.call != nil && v.call.cancelled != 0 && v.call.method != mcp.MethodSubscriptionsListen {
+				v.report("/id", "the request was cancelled before").with(v.call.cancelled)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "cancel/progress-after", Severity: Warning,
+			Title: "Progress of a request that was cancelled long before",
+			Why:   "The server goes on with work that nobody wants.",
+			Fix:   "Stop the work when notifications/cancelled comes, and send nothing more for the request.",
+			URL:   "schema#cancellednotificationparams",
+			Good:  Example{r4, exCancelled + exProgressed("1", "2")},
+			Bad:   Example{r4, exCancelled + "wait 10s\n" + exProgressed("1", "2")},
+		},
+		kinds: kindNotification, methods: []string{mcp.NotificationProgress},
+		check: func(v *view) {
+			if p := progressOf(v); p != nil && p.call.cancelled != 0 && v.e.T-p.call.cancelledT > 5*time.Second {
+				v.report("", "the request was cancelled %s before", (v.e.T - p.call.cancelledT).Round(time.Second)).with(p.call.cancelled)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "cancel/by-server", Severity: Error, Revisions: modern,
+			Title: "A cancellation of the server that ends no subscription",
+			Why:   "Servers send no requests, so there is nothing of theirs to cancel; they may only end a subscription.",
+			Fix:   "Answer the request with an error instead.",
+			URL:   "basic/patterns/cancellation",
+			Good: Example{r5, discovered + exListen + `< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}
+< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":2}}}`},
+			Bad: Example{r5, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
+< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}
+< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
+		},
+		kinds: kindNotification, methods: []string{mcp.NotificationCancelled}, dir: capture.ToClient,
+		check: func(v *view) {
+			c := v.sess.open[openKey{capture.ToServer, canonical(v.param("requestId"))}]
+			if c != nil && c.modern && c.method != mcp.MethodSubscriptionsListen && v.sess.shaken == 0 && v.sess.certain {
+				v.report("/params/requestId", "the request %s is %s; a server may cancel only subscriptions/listen", showJSON(v.param("requestId")), show(c.method)).with(c.n)
+			}
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "logging/below-level", Severity: Warning,
+			Title: "A log message below the level that was asked for",
+			Why:   "The client asked for less, and gets what it has to sort out.",
+			Fix:   "Compare by severity: debug is the least, emergency the most.",
+			URL:   "schema#loggingmessagenotificationparams",
+			Good:  Example{r4, exLog("error", "critical")},
+			Bad:   Example{r4, exLog("error", "warning")},
+		},
+		kinds: kindNotification, methods: []string{mcp.NotificationMessage}, dir: capture.ToClient,
+		check: checkLogLevel,
+	},
+	{
+		Rule: Rule{
+			ID: "logging/not-asked", Severity: Error, Revisions: modern,
+			Title: "A log message that no request asked for",
+			Why:   "Log messages belong to a request whose metadata has a logLevel, and come before its response.",
+			Fix:   "Send notifications/message only while such a request is under way; write all else to standard error.",
+			URL:   "schema#loggingmessagenotificationparams",
+			Good:  Example{r5, discovered + exModernLog(`,"io.modelcontextprotocol/logLevel":"info"`)},
+			Bad:   Example{r5, discovered + exModernLog("")},
+		},
+		kinds: kindNotification, methods: []string{mcp.NotificationMessage}, dir: capture.ToClient,
+		check: func(v *view) {
+			if !v.modern || v.sess.shaken != 0 || v.sess.initialize != nil || !v.sess.modern && v.x == nil {
+				return
+			}
+			if level, known := askedLevel(v); known && level == mcp.LevelNone {
+				v.report("", "no request that is under way has a logLevel")
+			}
+		},
+	},
+}
+
+const exListen = `> {"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{$meta}}}
+< {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}
+`
+
+func exProgress(token, during string) string {
+	return `init
+> {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":` + token + `}}}
+` + during + `< {"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`
+}
+
+func exProgressed(token, progress string) string {
+	return `< {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + token + `,"progress":` + progress + `}}
+`
+}
+
+func exCancel(id string) string {
+	return `init
+> {"jsonrpc":"2.0","id":1,"method":"tools/list"}
+> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`
+}
+
+func exLog(asked, got string) string {
+	return `init
+> {"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"` + asked + `"}}
+< {"jsonrpc":"2.0","id":1,"result":{}}
+< {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + got + `","data":"x"}}`
+}
+
+func exModernLog(meta string) string {
+	return `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta` + meta + `}}}
+< {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}
+< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`
+}
+
+const exCancelled = `init
+> {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":1}}}
+< {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}
+> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
+`
+
+// A logLevel is what a legacy client has set.
+type logLevel struct {
+	level mcp.LoggingLevel
+	n     uint64
+}
+
+// observeLevel takes the level when the server has agreed to it.
+var observeLevel = []observer{{
+	kinds: kindResult, methods: []string{mcp.MethodSetLevel}, dir: capture.ToClient,
+	observe: func(v *view) {
+		if v.call == nil {
+			return
+		}
+		if level, ok := mcp.ParseLoggingLevel(text(v.call.param("level"))); ok {
+			*recall[logLevel](&v.sess.state) = logLevel{level, v.e.N}
+		}
+	},
+}}
+
+// askedLevel returns the lowest level that a modern request under way has asked for, LevelNone if none has; known is false if that cannot be told.
+func askedLevel(v *view) (level mcp.LoggingLevel, known bool) {
+	add := func(c *call) bool {
+		if c.lost {
+			return false
+		}
+		if l, ok := mcp.ParseLoggingLevel(text(c.param("_meta", mcp.MetaLogLevel))); ok && (level == mcp.LevelNone || l < level) {
+			level = l
+		}
+		return true
+	}
+	if v.x != nil {
+		if v.x.call == nil || !add(v.x.call) {
+			return level, false
+		}
+		return level, true
+	}
+	if !v.sess.whole() || v.k.lossy {
+		return level, false
+	}
+	for _, c := range v.sess.open {
+		if c.dir == capture.ToServer && !add(c) {
+			return level, false
+		}
+	}
+	return level, true
+}
+
+func checkLogLevel(v *view) {
+	got, ok := mcp.ParseLoggingLevel(text(v.param("level")))
+	if !ok {
+		return
+	}
+	if v.modern {
+		if level, known := askedLevel(v); known && level != mcp.LevelNone && got < level && v.sess.shaken == 0 {
+			v.report("/params/level", "the level is %s, and %s was asked for", showJSON(v.param("level")), level)
+		}
+		return
+	}
+	if set := recall[logLevel](&v.sess.state); set.n != 0 && got < set.level && !pendingLevel(v.sess) {
+		v.report("/params/level", "the level is %s, and %s was asked for", showJSON(v.param("level")), set.level).with(set.n)
+	}
+}
+
+// pendingLevel reports whether the client is changing the level just now.
+func pendingLevel(s *session) bool {
+	for _, c := range s.open {
+		if c.method == mcp.MethodSetLevel {
+			return true
+		}
+	}
+	return false
+}
