@@ -1,0 +1,325 @@
+package tap
+
+import (
+	"bytes"
+	"strconv"
+
+	"mcpwire/capture"
+)
+
+const (
+	maxHeader    = 8 << 10  // of a block that may be a header
+	firstCopy    = 64 << 10 // what is taken for a frame in pieces; it doubles
+	keptCopy     = 1 << 20  // more is memory of its own, which is given back behind the frame
+	maxBodyBytes = 1 << 53  // a Content-Length above is none
+)
+
+// A splitter tells frames apart in a stream of bytes, and hands each to sink when it is complete. It never fails: any stream is a sequence of frames, and
+// putting their bytes behind one another gives the stream again, see appendRaw.
+//
+// Invariants: a frame that has begun in an earlier chunk has its first len(copy) bytes in copy, unless state is inHeader, when all of it is in header.
+type splitter struct {
+	sink func(*capture.Event) // the event and its Data are good during the call
+	max  int                  // bytes of a frame in pieces that are handed to sink
+
+	ev     capture.Event
+	state  splitState
+	copy   []byte
+	large  bool   // copy is of newLarge
+	small  []byte // what copy was before that, to be used again
+	size   int64  // of the frame up to here, without its header
+	last   byte   // of the frame up to here, if size > 0
+	header []byte
+	prefix string // of the header of the body under way
+	left   int64  // bytes of it that have not come
+}
+
+type splitState uint8
+
+const (
+	betweenFrames splitState = iota
+	inLine
+	inHeader // maybe
+	inBody
+)
+
+func newSplitter(dir capture.Dir, max int, sink func(*capture.Event)) *splitter {
+	return &splitter{sink: sink, max: max, ev: capture.Event{Kind: capture.KindMessage, Dir: dir}}
+}
+
+// write takes the next piece of the stream.
+func (s *splitter) write(p []byte) {
+	for len(p) > 0 {
+		if s.state == betweenFrames {
+			s.state = inLine
+			if likeHeader(p) {
+				s.state = inHeader
+			}
+		}
+		switch s.state {
+		case inLine:
+			p = s.line(p)
+		case inHeader:
+			p = s.headerLine(p)
+		case inBody:
+			p = s.body(p)
+		}
+	}
+}
+
+// partial reports whether a frame has begun and not ended.
+func (s *splitter) partial() bool { return s.state != betweenFrames }
+
+// close takes the end of the stream.
+func (s *splitter) close() {
+	switch s.state {
+	case inHeader:
+		s.notHeader()
+		if s.state == inLine {
+			s.emit(s.copy, capture.FramingNone)
+		}
+	case inLine:
+		s.emit(s.copy, capture.FramingNone)
+	case inBody:
+		s.emit(s.copy, capture.FramingHeader)
+	}
+}
+
+// line takes what p has of a line.
+func (s *splitter) line(p []byte) (rest []byte) {
+	i := bytes.IndexByte(p, '\n')
+	if i < 0 {
+		s.keep(p)
+		return nil
+	}
+	line := p[:i]
+	if s.size > 0 {
+		s.keep(line)
+		line = s.copy
+	} else if s.size = int64(i); i > 0 {
+		s.last = line[i-1]
+	}
+	s.endLine(line)
+	return p[i+1:]
+}
+
+// endLine hands over a line of s.size bytes that begins with data.
+func (s *splitter) endLine(data []byte) {
+	if s.size == 0 || s.last != '\r' {
+		s.emit(data, capture.FramingLF)
+		return
+	}
+	if int64(len(data)) == s.size {
+		data = data[:len(data)-1]
+	}
+	s.size--
+	s.emit(data, capture.FramingCRLF)
+}
+
+// keep remembers a piece of the frame, as far as that is wanted.
+func (s *splitter) keep(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	s.size += int64(len(p))
+	s.last = p[len(p)-1]
+	// One more than is wanted: whoever cuts it to size sees where a character ends.
+	p = p[:min(len(p), s.max+1-len(s.copy))]
+	if need := len(s.copy) + len(p); need > cap(s.copy) {
+		s.grow(need)
+	}
+	s.copy = append(s.copy, p...)
+}
+
+// grow makes room for so many bytes in copy.
+func (s *splitter) grow(need int) {
+	if need > keptCopy && !s.large {
+		if b := newLarge(s.max + 1); b != nil {
+			s.small, s.copy, s.large = s.copy, append(b, s.copy...), true
+			return
+		}
+	}
+	grown := make([]byte, len(s.copy), min(max(2*cap(s.copy), need, firstCopy), s.max+1))
+	copy(grown, s.copy)
+	s.copy = grown
+}
+
+// hand gives the memory of a large frame to the one who is told of it, from within sink, and returns what gives it back to the system: nil if the frame has none of its own.
+func (s *splitter) hand() (free func()) {
+	if !s.large || len(s.ev.Data) == 0 || &s.ev.Data[0] != &s.copy[0] {
+		return nil
+	}
+	memory := s.copy
+	s.copy, s.small, s.large = s.small[:0], nil, false
+	return func() { freeLarge(memory) }
+}
+
+// release makes copy empty, and gives back what a large frame has taken.
+func (s *splitter) release() {
+	switch {
+	case s.large:
+		freeLarge(s.copy)
+		s.copy, s.small, s.large = s.small[:0], nil, false
+	case cap(s.copy) > keptCopy:
+		s.copy = nil
+	default:
+		s.copy = s.copy[:0]
+	}
+}
+
+// emit hands over a frame of s.size bytes that begins with data, and is ready for the next.
+func (s *splitter) emit(data []byte, framing capture.Framing) {
+	e := &s.ev
+	e.Data, e.Framing = data, framing
+	e.Cut = int64(len(data)) < s.size
+	e.Len = s.size
+	e.Prefix = ""
+	if framing == capture.FramingHeader {
+		e.Prefix = s.prefix
+	}
+	if e.Data == nil {
+		e.Data = []byte{}
+	}
+	s.state, s.size, s.left = betweenFrames, 0, 0
+	s.sink(e)
+	e.Data = nil
+	s.release()
+}
+
+// headerLine takes what p has of a line of what may be a header.
+func (s *splitter) headerLine(p []byte) (rest []byte) {
+	i := bytes.IndexByte(p, '\n')
+	end := i + 1
+	if i < 0 {
+		end = len(p)
+	}
+	if len(s.header)+end > maxHeader {
+		s.notHeader()
+		s.state = inLine // also if p begins like a header
+		return p
+	}
+	start := bytes.LastIndexByte(s.header, '\n') + 1
+	s.header = append(s.header, p[:end]...)
+	switch line := s.header[start:]; {
+	case !likeHeader(s.header):
+		s.notHeader()
+	case i < 0:
+	case len(line) == 1 || len(line) == 2 && line[0] == '\r':
+		s.endHeader()
+	case !isField(line):
+		s.notHeader()
+	}
+	return p[end:]
+}
+
+// endHeader is called with a whole block in header.
+func (s *splitter) endHeader() {
+	n, ok := contentLength(s.header)
+	if !ok {
+		s.notHeader()
+		return
+	}
+	if string(s.header) != s.prefix {
+		s.prefix = string(s.header)
+	}
+	s.header = s.header[:0]
+	s.state, s.left = inBody, n
+	if n == 0 {
+		s.emit(nil, capture.FramingHeader)
+	}
+}
+
+// notHeader makes lines of what is in header. They are not looked at as headers again, or there would be no end of it.
+func (s *splitter) notHeader() {
+	text := s.header
+	s.state = betweenFrames
+	for len(text) > 0 {
+		s.state = inLine
+		text = s.line(text)
+	}
+	s.header = s.header[:0]
+}
+
+// body takes what p has of a body.
+func (s *splitter) body(p []byte) (rest []byte) {
+	if int64(len(p)) < s.left {
+		s.left -= int64(len(p))
+		s.keep(p)
+		return nil
+	}
+	part := p[:s.left]
+	rest = p[s.left:]
+	s.left = 0
+	if s.size == 0 {
+		s.size = int64(len(part))
+		s.emit(part, capture.FramingHeader)
+		return rest
+	}
+	s.keep(part)
+	s.emit(s.copy, capture.FramingHeader)
+	return rest
+}
+
+// headerNames are what a header of a frame begins with.
+var headerNames = [...]string{"content-length:", "content-type:"}
+
+// likeHeader reports whether p begins as a header does, as far as it goes.
+func likeHeader(p []byte) bool {
+	for _, name := range headerNames {
+		n := min(len(p), len(name))
+		i := 0
+		for i < n && lower(p[i]) == name[i] {
+			i++
+		}
+		if i == n {
+			return true
+		}
+	}
+	return false
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
+}
+
+// isField reports whether a line is a field of a header.
+func isField(line []byte) bool {
+	name, _, ok := bytes.Cut(line, []byte(":"))
+	for _, c := range name {
+		if l := lower(c); (l < 'a' || l > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+			return false
+		}
+	}
+	return ok && len(name) > 0
+}
+
+// contentLength returns the length that a header gives, if it gives one.
+func contentLength(header []byte) (n int64, ok bool) {
+	for line := range bytes.Lines(header) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if !bytes.EqualFold(name, []byte("content-length")) {
+			continue
+		}
+		v, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 63)
+		if err != nil || v > maxBodyBytes || ok && int64(v) != n {
+			return 0, false
+		}
+		n, ok = int64(v), true
+	}
+	return n, ok
+}
+
+// appendRaw appends the bytes that a frame had on the wire, if it is not cut.
+func appendRaw(dst []byte, e *capture.Event) []byte {
+	dst = append(append(dst, e.Prefix...), e.Data...)
+	switch e.Framing {
+	case capture.FramingLF:
+		dst = append(dst, '\n')
+	case capture.FramingCRLF:
+		dst = append(dst, "\r\n"...)
+	}
+	return dst
+}

@@ -1,0 +1,110 @@
+package tap
+
+import (
+	"bytes"
+	"strconv"
+
+	"mcpwire/capture"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+)
+
+// member returns the value of a member of an object that is valid JSON, nil if there is none.
+func member(object []byte, name string) []byte {
+	if len(object) == 0 || object[0] != '{' {
+		return nil
+	}
+	for m := jsonwire.ObjectMembers(object); m.Next(); {
+		if m.KeyIs(name) {
+			return m.Value()
+		}
+	}
+	return nil
+}
+
+// inject sends the host a message of our own. Nothing else may be writing to it, and no frame be under way.
+func (k *keeper) inject(msg []byte, headers bool) {
+	e := capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Session: k.rec.session.Load(), Data: msg, Framing: capture.FramingLF}
+	if headers {
+		e.Framing, e.Prefix = capture.FramingHeader, "Content-Length: "+strconv.Itoa(len(msg))+"\r\n\r\n"
+	}
+	k.rec.record(&e)
+	if err := writeAll(k.Stdout, appendRaw(nil, &e)); err != nil {
+		k.loseHost("the host has closed its end of standard output: " + err.Error())
+	}
+}
+
+// fail answers what a server has not answered, and cancels what it has asked.
+func (k *keeper) fail(l lost, message string) {
+	if n := len(l.calls); n > 0 {
+		k.rec.note("answering " + strconv.Itoa(n) + " requests in place of the server that has ended")
+	}
+	refusal := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}
+	for i := 0; i < len(l.calls); {
+		first := l.calls[i]
+		if first.batch == 0 {
+			k.inject(jsonrpc.AppendError(nil, first.id, refusal, false), l.headers)
+			i++
+			continue
+		}
+		answer := []byte{'['}
+		for ; i < len(l.calls) && l.calls[i].batch == first.batch; i++ {
+			if len(answer) > 1 {
+				answer = append(answer, ',')
+			}
+			answer = jsonrpc.AppendError(answer, l.calls[i].id, refusal, false)
+		}
+		k.inject(append(answer, ']'), l.headers)
+	}
+	for _, id := range l.asked {
+		k.rec.note("cancelling request " + printable(id) + " of the server that has ended")
+		params := append(append([]byte(`{"requestId":`), id...), `,"reason":"the server was restarted"}`...)
+		k.inject(jsonrpc.AppendNotification(nil, "notifications/cancelled", params), l.headers)
+	}
+}
+
+// newLife makes the session ready for another server.
+func (k *keeper) newLife(reason string) {
+	l := k.session.lose()
+	k.fail(l, "the server was restarted before it answered: "+reason)
+	if l.again != nil {
+		k.queue.first(*l.again)
+	}
+}
+
+// giveUp answers all that will never be answered, including what waits.
+func (k *keeper) giveUp(reason string) {
+	for _, e := range k.queue.leave() {
+		k.session.toServer(&e)
+	}
+	l := k.session.lose()
+	if l.again != nil {
+		messages(l.again.Data, func(m *jsonrpc.Message, _ bool) { l.calls = append([]*call{{id: m.ID.Clone()}}, l.calls...) })
+	}
+	l.asked = nil
+	k.fail(l, "the server has ended and is not started again: "+reason)
+}
+
+// changes tells the host what it should ask the new server for again. result is the server's answer to the handshake.
+func (k *keeper) changes(result []byte) {
+	if old, now := k.session.agreed(), member(result, "protocolVersion"); !bytes.Equal(old, now) {
+		k.rec.note("the new server has agreed on revision " + printable(now) + "; the host still believes it is " + printable(old))
+	}
+	capabilities := member(result, "capabilities")
+	for _, name := range [...]string{"tools", "prompts", "resources"} {
+		if member(capabilities, name) == nil {
+			continue
+		}
+		k.rec.note("telling the host that " + name + " may have changed")
+		k.inject(jsonrpc.AppendNotification(nil, "notifications/"+name+"/list_changed", nil), k.session.framed())
+	}
+}
+
+// printable returns a short text of a peer, quoted, for notes.
+func printable(text []byte) string {
+	const longest = 80
+	if len(text) > longest {
+		return strconv.QuoteToASCII(string(text[:longest])) + "…"
+	}
+	return strconv.QuoteToASCII(string(text))
+}

@@ -1,0 +1,147 @@
+package tap
+
+import (
+	"context"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/capture"
+)
+
+// Options say what is tapped and how. Command must be set; of the others the zero value is the default.
+type Options struct {
+	Command []string // the program, which is looked up in PATH if it has no separator, and its arguments
+	Dir     string   // its working directory; "" is ours
+	Env     []string // its variables as "NAME=value"; nil is ours
+
+	// Stdin, Stdout and Stderr are the host's side; nil means the process's own. Stdout is closed when the server's output has ended, and Stdin when the server
+	// does not read any more.
+	Stdin, Stdout, Stderr *os.File
+
+	// Record gets all that passes. It is left open. nil records nothing.
+	Record *capture.Writer
+	// Observe is called with each event but standard error, in the order of the capture, by several goroutines but one at a time. It must return at
+	// once, since the wire waits for it, and must not keep the event or its Data.
+	Observe func(*capture.Event)
+	// MaxCopy is how many bytes of a frame that comes in pieces are recorded; 0 is [capture.DefaultMaxPayload].
+	MaxCopy int
+	// Log gets notes on what the tap does besides forwarding. It may be called by several goroutines at once.
+	Log func(string)
+
+	// Signals are forwarded to the server; see [Signals].
+	Signals <-chan os.Signal
+	// Restart has the server started again, see the package comment. nil does not: then nothing but the server's bytes is ever written to Stdout.
+	Restart *Restart
+}
+
+// hostPoll is how often the host is looked after.
+const hostPoll = 250 * time.Millisecond
+
+// Run starts the server and forwards until it has ended and all that it wrote was read. It returns the exit status that a shell would show: the server's own, or
+// 128 and the number of the signal that ended it. When ctx ends, the server is ended.
+//
+// The error is a [*StartError]; nothing was read from Stdin then.
+func Run(ctx context.Context, opts Options) (exit int, err error) {
+	t := newTap(&opts)
+	defer t.parent.release()
+	defer t.lookAfterHost()()
+	if opts.Restart != nil {
+		return t.runRestarting(ctx)
+	}
+	return t.runOnce(ctx)
+}
+
+// A tap is a call of Run.
+type tap struct {
+	*Options
+	rec      *recorder
+	parent   parent
+	hostGone chan struct{} // closed by loseHost
+	goneOnce sync.Once
+	inputEnd atomic.Bool // Stdin has ended, or was closed by us
+	shut     atomic.Bool // Stdout was closed by us
+}
+
+func newTap(o *Options) *tap {
+	defaultFile := func(f **os.File, std *os.File) {
+		if *f == nil {
+			*f = std
+		}
+	}
+	defaultFile(&o.Stdin, os.Stdin)
+	defaultFile(&o.Stdout, os.Stdout)
+	defaultFile(&o.Stderr, os.Stderr)
+	if o.MaxCopy <= 0 {
+		o.MaxCopy = capture.DefaultMaxPayload
+	}
+	if o.Log == nil {
+		o.Log = func(string) {}
+	}
+	return &tap{
+		Options:  o,
+		rec:      &recorder{w: o.Record, observe: o.Observe, log: o.Log, start: time.Now()},
+		parent:   ourParent(),
+		hostGone: make(chan struct{}),
+	}
+}
+
+// recordStart records that a server was started.
+func (t *tap) recordStart(c *child) {
+	dir := t.Dir
+	if dir == "" {
+		dir, _ = os.Getwd() // it is only for the record
+	}
+	env := t.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	t.rec.fact(capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: t.Command, Dir: dir, Env: env, PID: c.pid}})
+}
+
+// recordExit records how it ended.
+func (t *tap) recordExit(c *child) {
+	exit := c.exit
+	t.rec.fact(capture.Event{Kind: capture.KindExit, Exit: &exit})
+}
+
+// closeStdout tells the host that there is no more.
+func (t *tap) closeStdout() {
+	t.shut.Store(true)
+	closeOutput(t.Stdout)
+}
+
+func (t *tap) loseHost(note string) {
+	t.goneOnce.Do(func() {
+		t.rec.note(note)
+		close(t.hostGone)
+	})
+}
+
+// lookAfterHost notices in the background that the host is gone, until the function that it returns is called. That our parent has died is enough: the ends of our
+// pipes may be open still in other children of the host, and nothing is read of an input that the server does not take. While the input goes on, an output that
+// nobody reads shows when it is written to, as it would without us.
+func (t *tap) lookAfterHost() (stop func()) {
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(hostPoll)
+		defer tick.Stop()
+		for {
+			if t.parent.gone() || t.inputEnd.Load() && !t.shut.Load() && unread(t.Stdout) {
+				t.loseHost("the host is gone")
+				return
+			}
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() {
+		close(quit)
+		wg.Wait()
+	}
+}

@@ -1,0 +1,142 @@
+package tap
+
+import (
+	"hash/maphash"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	watchPoll = 300 * time.Millisecond
+	// maxWatched bounds how many names one look goes through.
+	maxWatched = 20000
+)
+
+// A watcher notices changes of files by looking at them from time to time, which works on every file system, for editors that replace files too.
+type watcher struct {
+	globs []string
+	seed  maphash.Seed
+	seen  int // names in this look
+}
+
+// watch asks for a restart whenever files have changed and then kept still for one look. The function that it returns ends that.
+func (k *keeper) watch(globs []string) (stop func()) {
+	if len(globs) == 0 {
+		return func() {}
+	}
+	w := &watcher{globs: globs, seed: maphash.MakeSeed()}
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	last, _ := w.look()
+	wg.Go(func() {
+		tick := time.NewTicker(watchPoll)
+		defer tick.Stop()
+		changed := ""
+		told := false
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+			}
+			now, newest := w.look()
+			switch {
+			case now != last:
+				last, changed = now, newest
+			case changed != "":
+				k.wish("files have changed: " + changed)
+				changed = ""
+			}
+			if w.seen > maxWatched && !told {
+				told = true
+				k.rec.note("too many files match: not all of them are watched")
+			}
+		}
+	})
+	return func() {
+		close(quit)
+		wg.Wait()
+	}
+}
+
+// look returns a sum of names, times and sizes of all files that match, and the pattern of the newest.
+func (w *watcher) look() (sum uint64, newest string) {
+	w.seen = 0
+	var latest time.Time
+	for _, glob := range w.globs {
+		w.each(glob, func(name string) {
+			info, err := os.Stat(name)
+			if err != nil || info.IsDir() {
+				return
+			}
+			var h maphash.Hash
+			h.SetSeed(w.seed)
+			_, _ = h.WriteString(name) // never fails
+			maphash.WriteComparable(&h, [2]int64{info.ModTime().UnixNano(), info.Size()})
+			sum += h.Sum64() // does not depend on the order
+			if t := info.ModTime(); newest == "" || t.After(latest) {
+				latest, newest = t, glob
+			}
+		})
+	}
+	if newest == "" && len(w.globs) > 0 {
+		newest = w.globs[0]
+	}
+	return sum, newest
+}
+
+// each calls f with the files that match a pattern.
+func (w *watcher) each(glob string, f func(name string)) {
+	before, after, deep := strings.Cut(filepath.ToSlash(glob), "**")
+	if !deep {
+		names, _ := filepath.Glob(glob) // the pattern was checked before
+		for _, name := range names {
+			if w.seen++; w.seen > maxWatched {
+				return
+			}
+			f(name)
+		}
+		return
+	}
+	roots, _ := filepath.Glob(filepath.FromSlash(strings.TrimSuffix(before, "/")))
+	if before == "" {
+		roots = []string{"."}
+	} else if before == "/" {
+		roots = []string{"/"}
+	}
+	after = strings.TrimPrefix(after, "/")
+	for _, root := range roots {
+		_ = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+			if w.seen++; w.seen > maxWatched {
+				return filepath.SkipAll
+			}
+			switch {
+			case err != nil:
+				return nil // it may have gone just now
+			case d.IsDir() && name != root && (d.Name() == "node_modules" || d.Name() == ".git"):
+				return filepath.SkipDir // large, and not what one edits
+			case !d.IsDir() && matchTail(after, filepath.ToSlash(name)):
+				f(name)
+			}
+			return nil
+		})
+	}
+}
+
+// matchTail reports whether the last elements of a name match a pattern with as many.
+func matchTail(pattern, name string) bool {
+	if pattern == "" {
+		return true
+	}
+	elements := strings.Split(name, "/")
+	n := strings.Count(pattern, "/") + 1
+	if len(elements) < n {
+		return false
+	}
+	ok, err := filepath.Match(pattern, strings.Join(elements[len(elements)-n:], "/"))
+	return err == nil && ok
+}

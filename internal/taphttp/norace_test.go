@@ -1,0 +1,5 @@
+//go:build !race
+
+package taphttp_test
+
+const raceEnabled = false
