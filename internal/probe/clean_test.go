@@ -1,0 +1,55 @@
+package probe
+
+import (
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+// TestCleanStdio: nothing is found in a server that keeps to the rules.
+func TestCleanStdio(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		report, err := probeFake(t, flaw{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(report.Findings) > 0 {
+			t.Errorf("findings:%s", verbose(report.Findings))
+		}
+		if diff := cmp.Diff(mcp.Revisions(), report.Speaks); diff != "" {
+			t.Errorf("revisions (-want +got):\n%s", diff)
+		}
+		if report.Events < 200 || report.Asked < 80 {
+			t.Errorf("%d events of %d questions: it has not asked all", report.Events, report.Asked)
+		}
+	})
+}
+
+// TestCleanHTTP is the same over HTTP. That lenient headers are taken is worth knowing, and not wrong.
+func TestCleanHTTP(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		h := streamable.NewHandler(newServer(t), &streamable.Options{StreamAlways: always})
+		srv := httptest.NewServer(h)
+		report, err := Run(t.Context(), &Target{URL: srv.URL, Transport: srv.Client().Transport}, nil)
+		srv.Close()
+		if shutErr := h.Shutdown(t.Context()); shutErr != nil {
+			t.Error(shutErr)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := slices.DeleteFunc(brief(report.Findings), func(id string) bool { return id == "probe/http-lenient" })
+		if len(list) > 0 {
+			t.Errorf("StreamAlways %v: findings:%s", always, verbose(report.Findings))
+		}
+		if len(report.Speaks) != len(mcp.Revisions()) {
+			t.Errorf("StreamAlways %v: it speaks %v", always, report.Speaks)
+		}
+	}
+}
