@@ -7,22 +7,30 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
 )
 
-const demoUsage = `
-Usage: mcpwire demo
-
-Starts "mcpwire serve" as a child process, as a host would, plays a short
+const demoLong = `Starts "mcpwire serve" as a child process, as a host would, plays a short
 session over its pipes, and prints each line as it crosses, with what it means:
 → goes to the server's standard input, ← comes from its standard output.
 
 On a terminal lines are folded to 80 columns (COLUMNS) and coloured (unless
-NO_COLOR is set). Elsewhere, as in mcpwire demo | cat, each is one line.
-`
+NO_COLOR is set). Elsewhere, as in mcpwire demo | cat, each is one line.`
+
+func newDemoCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "watch a real session cross the pipe, explained line by line",
+		Long:  demoLong,
+		Args:  flagsOnly,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), e) },
+	}
+}
 
 // demoTimeout bounds the whole demo, which takes a fraction of a second.
 const demoTimeout = 20 * time.Second
@@ -77,10 +85,7 @@ func demoSteps() []demoStep {
 	}
 }
 
-func runDemo(ctx context.Context, e *env, args []string) error {
-	if err := newFlags(e, "demo", demoUsage, "").parse(args); err != nil {
-		return err
-	}
+func runDemo(ctx context.Context, e *env) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("demo: where is this program? %w", err)

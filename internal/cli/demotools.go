@@ -38,7 +38,7 @@ func addDemoTools(srv *server.Server) error {
 		server.AddToolWith(srv, mcp.Tool{Name: "word_count", Description: "Count words in the input string.", Annotations: readOnly}, wordCount),
 		server.AddToolWith(srv, mcp.Tool{Name: "add", Description: "Add two integers, exactly.", Annotations: readOnly}, add),
 		server.AddToolWith(srv, mcp.Tool{Name: "slow", Description: "Take some steps, report progress after each, and stop when cancelled.", Annotations: readOnly}, slow),
-		server.AddTool(srv, "fail", "Fail as a tool does: with a result that says so.", fail),
+		server.AddTool(srv, "fail", "Fail as a tool does: with a result that says so.", failTool),
 		server.AddTool(srv, "crash", "Panic: the request gets an internal error, the server lives on.", crash),
 	)
 }
@@ -75,7 +75,7 @@ func slow(ctx context.Context, in slowInput) (string, error) {
 	return fmt.Sprintf("done after %d steps", in.Steps), nil
 }
 
-func fail(_ context.Context, in failInput) (string, error) { return "", errors.New(in.Message) }
+func failTool(_ context.Context, in failInput) (string, error) { return "", errors.New(in.Message) }
 
 func crash(context.Context, struct{}) (string, error) {
 	panic("the crash tool was called")

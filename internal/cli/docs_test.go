@@ -78,7 +78,7 @@ func goTool(t *testing.T, args ...string) string {
 // TestHostConfiguration holds that the README and the help of serve show the same block, and that it is JSON.
 func TestHostConfiguration(t *testing.T) {
 	var compact [2]bytes.Buffer
-	_, help, _ := strings.Cut(serveFooter, ":\n")
+	_, help, _ := strings.Cut(serveLong, "\"servers\"):\n")
 	help, _, _ = strings.Cut(help, "\n\nGive ")
 	for i, text := range []string{fenced(t, readDoc(t, "README.md"), "json"), help} {
 		if err := json.Compact(&compact[i], []byte(text)); err != nil {

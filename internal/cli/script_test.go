@@ -41,6 +41,8 @@ func TestScripts(t *testing.T) {
 			"serving": cmdServing,
 			"posts":   cmdPosts,
 			"stops":   cmdStops,
+			"tapping": cmdTapping,
+			"untap":   cmdUntap,
 			"bytes":   cmdBytes,
 			"shown":   cmdShown,
 			"mask":    cmdMask,

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,23 +10,21 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/stdio"
 )
 
-const serveUsage = `
-Usage: mcpwire serve [FLAGS]
-
-Runs the demo server on standard input and output until the input ends, or over
+const serveLong = `Runs the demo server on standard input and output until the input ends, or over
 HTTP until it is told to stop. It speaks every revision of MCP, with and without
 handshake, and offers the tools echo, word_count, add, slow, fail and crash, the
 resource demo://about, the resource template demo:///squares/{n} and the prompt
 explain. Messages go to stdout, the log to stderr.
-`
 
-const serveFooter = `
 To use it from a host such as Claude Desktop or Cursor, put this into the host's
 configuration (VS Code calls the outer member "servers"):
 
@@ -42,20 +39,17 @@ configuration (VS Code calls the outer member "servers"):
 
 Give the command's whole path if mcpwire is not in the host's PATH.
 
-By hand:
+Over HTTP only this machine can reach it, and no web page. For others, let
+--token-env or --issuer ask who they are, and name the --host that they use.`
 
-  echo '{"jsonrpc":"2.0","id":1,"method":"ping"}' | mcpwire serve
+const serveExample = `  echo '{"jsonrpc":"2.0","id":1,"method":"ping"}' | mcpwire serve
 
-Over HTTP, for clients that are given http://127.0.0.1:8080/mcp:
-
+  # over HTTP, for clients that are given http://127.0.0.1:8080/mcp
   mcpwire serve --http 127.0.0.1:8080
 
-Only this machine can reach that, and no web page. For others, let --token-env
-or --issuer ask who they are, and name the --host that they use:
-
+  # for other machines
   mcpwire serve --http 0.0.0.0:8443 --host mcp.example.com --token-env TOKEN \
-      --tls-cert cert.pem --tls-key key.pem
-`
+      --tls-cert cert.pem --tls-key key.pem`
 
 // serveFlags are the flags of serve.
 type serveFlags struct {
@@ -69,15 +63,15 @@ type serveFlags struct {
 	http      httpFlags
 }
 
-func (f *serveFlags) register(fs *flag.FlagSet) {
-	fs.Func("framing", "how messages are told apart: `KIND` is line, header, or\n"+flagIndent+"auto, which takes what the client uses and is the default", f.setFraming)
-	fs.Func("log-level", "least `LEVEL` to log: trace, debug, info (the default),\n"+flagIndent+"warn or error", f.setLevel)
+func (f *serveFlags) register(fs *pflag.FlagSet) {
+	fs.Func("framing", "how messages are told apart: `KIND` is line, header, or auto, which takes what the client uses and is the default", f.setFraming)
+	fs.Func("log-level", "least `LEVEL` to log: trace, debug, info (the default), warn or error", f.setLevel)
 	fs.BoolVar(&f.json, "log-json", false, "log as lines of JSON")
-	fs.BoolVar(&f.trace, "trace", false, "log each message as it crosses, in [TRACE] lines; the\n"+flagIndent+"same as --log-level trace")
-	fs.Func("revision", "speak this revision of MCP only, a `DATE` such as mcpwire\n"+flagIndent+"version lists; repeat it for several; the default is all", f.addRevision)
+	fs.BoolVar(&f.trace, "trace", false, "log each message as it crosses, in [TRACE] lines; the same as --log-level trace")
+	fs.Func("revision", "speak this revision of MCP only, a `DATE` such as mcpwire version lists; repeat it for several; the default is all", f.addRevision)
 	fs.BoolVar(&f.lenient, "lenient", false, "take requests before the handshake is complete")
 	f.http.register(fs)
-	fs.Func("max-frame", "largest message to read, in bytes, a `SIZE` such as 65536,\n"+flagIndent+"64K or 16M; a larger one is skipped and answered with an\n"+flagIndent+"error; the default is 64M, over HTTP 4M", f.setMaxFrame)
+	fs.Func("max-frame", "largest message to read, in bytes, a `SIZE` such as 65536, 64K or 16M; a larger one is skipped and answered with an error; the default is 64M, over HTTP 4M", f.setMaxFrame)
 }
 
 func (f *serveFlags) setFraming(s string) error {
@@ -123,22 +117,31 @@ func (f *serveFlags) setMaxFrame(s string) error {
 	return nil
 }
 
-func runServe(ctx context.Context, e *env, args []string) error {
+func newServeCommand(e *env) *cobra.Command {
 	var f serveFlags
-	fs := newFlags(e, "serve", serveUsage, serveFooter)
-	f.register(fs.FlagSet)
-	if err := fs.parse(args); err != nil {
-		return err
+	c := &cobra.Command{
+		Use:         "serve [FLAGS]",
+		Short:       "run the demo server on standard input and output, or over HTTP",
+		Long:        serveLong,
+		Example:     serveExample,
+		Annotations: map[string]string{ownSignals: "true"},
+		Args:        flagsOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.http.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			return runServe(cmd.Context(), e, &f)
+		},
 	}
-	set := make(map[string]bool)
-	fs.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
-	if err := f.http.check(set); err != nil {
-		return err
-	}
+	f.register(c.Flags())
+	return c
+}
+
+func runServe(ctx context.Context, e *env, f *serveFlags) error {
 	handler := f.logHandler(e.stderr)
 	defer handler.Close()
 	log := slog.New(handler)
-	srv, err := newDemoServer(&f, log)
+	srv, err := newDemoServer(f, log)
 	if err != nil {
 		return err
 	}

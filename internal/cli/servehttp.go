@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,6 +12,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/spf13/pflag"
 
 	"mcpwire/auth"
 	"mcpwire/server"
@@ -35,38 +36,39 @@ type httpFlags struct {
 // A list is a flag that may be given several times.
 type list []string
 
+func (l *list) Type() string       { return "" }
 func (l *list) String() string     { return strings.Join(*l, ",") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
-func (f *httpFlags) register(fs *flag.FlagSet) {
-	fs.StringVar(&f.addr, "http", "", "serve Streamable HTTP at an `ADDRESS` such as 127.0.0.1:8080\n"+flagIndent+"instead of standard input and output")
-	fs.StringVar(&f.path, "path", "/mcp", "`PATH` of the endpoint; the default is /mcp")
-	fs.Var(&f.hosts, "host", "`NAME` under which clients reach the server besides\n"+flagIndent+"localhost; repeat it for several")
-	fs.Var(&f.origins, "origin", "`ORIGIN` of web pages that may use the server, such as\n"+flagIndent+"https://app.example.com; repeat it for several")
-	fs.StringVar(&f.tokenEnv, "token-env", "", "let in who has the bearer token that the environment\n"+flagIndent+"variable `NAME` holds")
-	fs.StringVar(&f.issuer, "issuer", "", "let in who has a token of this authorization server, a\n"+flagIndent+"`URL`; it takes --audience too")
+func (f *httpFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.addr, "http", "", "serve Streamable HTTP at an `ADDRESS` such as 127.0.0.1:8080 instead of standard input and output")
+	fs.StringVar(&f.path, "path", "/mcp", "`PATH` of the endpoint")
+	fs.Var(&f.hosts, "host", "`NAME` under which clients reach the server besides localhost; repeat it for several")
+	fs.Var(&f.origins, "origin", "`ORIGIN` of web pages that may use the server, such as https://app.example.com; repeat it for several")
+	fs.StringVar(&f.tokenEnv, "token-env", "", "let in who has the bearer token that the environment variable `NAME` holds")
+	fs.StringVar(&f.issuer, "issuer", "", "let in who has a token of this authorization server, a `URL`; it takes --audience too")
 	fs.StringVar(&f.audience, "audience", "", "public `URL` of this endpoint, which tokens must be for")
-	fs.StringVar(&f.jwks, "jwks", "", "`URL` of the authorization server's keys; the default is\n"+flagIndent+"what its metadata says")
+	fs.StringVar(&f.jwks, "jwks", "", "`URL` of the authorization server's keys; the default is what its metadata says")
 	fs.Var(&f.scopes, "scope", "`SCOPE` that a token must have; repeat it for several")
 	fs.StringVar(&f.certFile, "tls-cert", "", "`FILE` with the certificate, in PEM: serve TLS")
 	fs.StringVar(&f.keyFile, "tls-key", "", "`FILE` with the certificate's key, in PEM")
 	fs.BoolVar(&f.h2c, "h2c", false, "take HTTP/2 without TLS too, from proxies")
-	fs.BoolVar(&f.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse\n"+flagIndent+"and /messages")
-	fs.BoolVar(&f.ndjson, "ndjson", false, "also take bodies of type application/x-ndjson: lines of\n"+flagIndent+"messages, answered by lines")
-	fs.BoolVar(&f.insecure, "insecure", false, "allow an address that other machines reach, without\n"+flagIndent+"asking who they are")
+	fs.BoolVar(&f.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse and /messages")
+	fs.BoolVar(&f.ndjson, "ndjson", false, "also take bodies of type application/x-ndjson: lines of messages, answered by lines")
+	fs.BoolVar(&f.insecure, "insecure", false, "allow an address that other machines reach, without asking who they are")
 }
 
-// check complains of flags that do not go together. set holds the names of those that were given.
-func (f *httpFlags) check(set map[string]bool) error {
+// check complains of flags that do not go together. set tells which were given.
+func (f *httpFlags) check(set func(name string) bool) error {
 	for _, name := range []string{"path", "host", "origin", "token-env", "jwks", "issuer", "audience", "scope", "tls-cert", "tls-key", "h2c", "sse", "ndjson", "insecure"} {
-		if set[name] && f.addr == "" {
+		if set(name) && f.addr == "" {
 			return usagef("serve: --%s is for HTTP: give --http ADDRESS too", name)
 		}
 	}
 	switch {
 	case f.addr == "":
 		return nil
-	case set["framing"]:
+	case set("framing"):
 		return usagef("serve: --framing is for standard input and output, not for --http")
 	case !strings.HasPrefix(f.path, "/"):
 		return usagef("serve: --path %q must begin with /", f.path)

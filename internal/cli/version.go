@@ -1,11 +1,13 @@
 package cli
 
 import (
-	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"mcpwire/mcp"
 )
@@ -13,24 +15,26 @@ import (
 // Version is the version of this source tree.
 const Version = "0.1.0-dev"
 
-const versionUsage = `
-Usage: mcpwire version
-
-Prints the version, the revisions of MCP that it speaks, and what it was built
-with.
-`
-
-func runVersion(_ context.Context, e *env, args []string) error {
-	fs := newFlags(e, "version", versionUsage, "")
-	if err := fs.parse(args); err != nil {
-		return err
+func newVersionCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "print the version",
+		Long:  "Prints the version, the revisions of MCP that it speaks, and what it was built\nwith.",
+		Args:  flagsOnly,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(e.stdout, versionText())
+			return err
+		},
 	}
+}
+
+// versionText is what version prints, and --version.
+func versionText() string {
 	var dates []string
 	for _, r := range mcp.Revisions() {
 		dates = append(dates, r.String())
 	}
-	_, err := fmt.Fprintf(e.stdout, "mcpwire %s%s\nMCP %s\n%s %s/%s\n", Version, commit(), strings.Join(dates, ", "), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return err
+	return fmt.Sprintf("mcpwire %s%s\nMCP %s\n%s %s/%s\n", Version, commit(), strings.Join(dates, ", "), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func commit() string {

@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// argsHelp is what the help says of arguments.
+const argsHelp = `Arguments are NAME=TEXT, or NAME:=JSON for a value of any type. NAME=TEXT is a
+string, but for a TEXT that is exactly what the tool's schema wants: an integer
+such as 12 where it says integer, a number where it says number, true or false
+where it says boolean. 012 stays a string. --args takes the whole object
+instead.`
+
+// An argument is one of a command line: a text that may stand for something else, or JSON text.
+type argument struct {
+	name string
+	text string
+	raw  json.RawMessage // of NAME:=JSON; nil for NAME=TEXT
+}
+
+// parseArguments reads NAME=TEXT and NAME:=JSON.
+func parseArguments(command string, args []string) ([]argument, error) {
+	var list []argument
+	for _, arg := range args {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok || name == "" || name == ":" {
+			return nil, usagef("%s: unexpected argument %q (want NAME=TEXT or NAME:=JSON)", command, clip(arg, 60))
+		}
+		a := argument{name: name, text: value}
+		if before, ok := strings.CutSuffix(name, ":"); ok {
+			a.name, a.raw = before, json.RawMessage(strings.TrimSpace(value))
+			if err := jsonwire.Valid(a.raw, 0); err != nil {
+				return nil, usagef("%s: the value of %s:= is no JSON: %w (for a text, write %[2]s=…)", command, safeLine(before), err)
+			}
+		}
+		if slices.ContainsFunc(list, func(b argument) bool { return b.name == a.name }) {
+			return nil, usagef("%s: argument %s is given twice", command, safeLine(a.name))
+		}
+		list = append(list, a)
+	}
+	return list, nil
+}
+
+// readArgs reads the value of --args: JSON text, @FILE, or - for standard input.
+func readArgs(e *env, value string) (json.RawMessage, error) {
+	text, err := readInput(e, value)
+	if err != nil {
+		return nil, fmt.Errorf("--args: %w", err)
+	}
+	text = []byte(strings.TrimSpace(string(text)))
+	if err := jsonwire.Valid(text, 0); err != nil {
+		return nil, fmt.Errorf("--args: no JSON: %w", err)
+	}
+	if text[0] != '{' {
+		return nil, fmt.Errorf("--args: want an object, such as {\"text\":\"hello\"} (mcpwire send can send anything)")
+	}
+	return text, nil
+}
+
+// readInput returns a text that is given directly, as @FILE, or as - for standard input.
+func readInput(e *env, value string) ([]byte, error) {
+	switch {
+	case value == "-":
+		return readStdin(e.stdin)
+	case strings.HasPrefix(value, "@"):
+		return readSmall(value[1:])
+	}
+	return []byte(value), nil
+}
+
+func readStdin(f *os.File) ([]byte, error) {
+	if f == nil {
+		return nil, errors.New("standard input has the shell's commands")
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxSmall+1))
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	if len(text) > maxSmall {
+		return nil, fmt.Errorf("standard input: more than %d MiB", maxSmall>>20)
+	}
+	return text, nil
+}
+
+// A property is a member of an object that a schema describes.
+type property struct {
+	name        string
+	schema      json.RawMessage
+	kind        string // the one type that the schema names; "" if it names none, or several
+	required    bool
+	description string
+	fallback    json.RawMessage // default
+}
+
+// properties reads what a schema says of an object's members, in its order. A schema that says it in another way has none. closed reports whether there
+// can be no others.
+func properties(schema json.RawMessage) (list []property, closed bool) {
+	if jsonwire.Valid(schema, maxSchemaDepth) != nil || schema[0] != '{' {
+		return nil, false
+	}
+	var required []string
+	members := jsonwire.ObjectMembers(schema)
+	for members.Next() {
+		value := members.Value()
+		switch {
+		case members.KeyIs("properties") && value[0] == '{':
+			list = list[:0]
+			of := jsonwire.ObjectMembers(value)
+			for of.Next() && len(list) < maxProperties {
+				list = append(list, newProperty(of.KeyString(), of.Value()))
+			}
+		case members.KeyIs("required"):
+			_ = json.Unmarshal(value, &required) // what is no list of names requires nothing
+		case members.KeyIs("additionalProperties"):
+			closed = string(value) == "false"
+		}
+	}
+	for i := range list {
+		list[i].required = slices.Contains(required, list[i].name)
+	}
+	return list, closed
+}
+
+// Limits on schemas.
+const (
+	maxSchemaDepth = 200
+	maxProperties  = 1000
+)
+
+// unquote returns the value of a JSON string with its quotes.
+func unquote(raw []byte) string { return jsonwire.UnquoteString(raw[1 : len(raw)-1]) }
+
+func newProperty(name string, schema json.RawMessage) property {
+	p := property{name: name, schema: schema}
+	if schema[0] != '{' {
+		return p
+	}
+	members := jsonwire.ObjectMembers(schema)
+	for members.Next() {
+		value := members.Value()
+		switch {
+		case members.KeyIs("type") && value[0] == '"':
+			p.kind = unquote(value)
+		case members.KeyIs("description") && value[0] == '"':
+			p.description = unquote(value)
+		case members.KeyIs("default"):
+			p.fallback = value
+		}
+	}
+	return p
+}
+
+// convert returns the JSON text that a text stands for where the schema wants a type, and whether it can be that.
+func convert(kind, text string) (value []byte, ok bool) {
+	number := text != "" && (text[0] == '-' || text[0] >= '0' && text[0] <= '9') && jsonwire.Valid([]byte(text), 1) == nil && !strings.ContainsAny(text, " \t\r\n")
+	switch kind {
+	case "integer":
+		ok = number && !strings.ContainsAny(text, ".eE")
+	case "number":
+		ok = number
+	case "boolean":
+		ok = text == "true" || text == "false"
+	case "string", "":
+		return jsonwire.AppendQuote(nil, text), true
+	}
+	if !ok {
+		return jsonwire.AppendQuote(nil, text), false
+	}
+	return []byte(text), true
+}
+
+// appendArguments builds the object of a tool's arguments. warn is told of what the schema does not know or want.
+func appendArguments(list []argument, schema json.RawMessage, known bool, warn func(format string, args ...any)) json.RawMessage {
+	props, closed := properties(schema)
+	var names []string
+	for _, p := range props {
+		names = append(names, p.name)
+	}
+	object := []byte{'{'}
+	for i, a := range list {
+		if i > 0 {
+			object = append(object, ',')
+		}
+		object = append(jsonwire.AppendQuote(object, a.name), ':')
+		j := slices.Index(names, a.name)
+		if j < 0 && known && (closed || len(props) > 0) {
+			warn("the tool knows no argument %s%s", safeLine(a.name), didYouMean(a.name, names))
+		}
+		if a.raw != nil {
+			object = append(object, a.raw...)
+			continue
+		}
+		kind := ""
+		if j >= 0 {
+			kind = props[j].kind
+		}
+		value, ok := convert(kind, a.text)
+		if !ok {
+			warn("argument %s is sent as a string, but the tool wants %s (%[1]s:=… sends JSON)", safeLine(a.name), article(kind))
+		}
+		object = append(object, value...)
+	}
+	for _, p := range props {
+		if p.required && !slices.ContainsFunc(list, func(a argument) bool { return a.name == p.name }) {
+			warn("the tool requires the argument %s", safeLine(p.name))
+		}
+	}
+	return append(object, '}')
+}
+
+func article(kind string) string {
+	if strings.ContainsAny(kind[:min(1, len(kind))], "aeiou") {
+		return "an " + safeLine(kind)
+	}
+	return "a " + safeLine(kind)
+}

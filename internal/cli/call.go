@@ -1,0 +1,274 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/client"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+)
+
+const callLong = `Calls a tool and prints what it answers: texts as they are, a line for each
+other content, and the structured content if there is no text. With -o a.png,
+data goes to that file, and what more there is to a-2.png and so on. --json
+prints the result object as it came over the wire. Progress, log messages and
+warnings go to standard error. The exit status is 5 if the tool fails.
+
+` + argsHelp
+
+const callExample = `  mcpwire call add a=2 b=3 -- mcpwire serve
+  mcpwire call http://127.0.0.1:8080/mcp add a=2 b:=3 --json
+  echo '{"text":"from a pipe"}' | mcpwire call echo --args - -- mcpwire serve
+  mcpwire call cursor:browser screenshot -o page.png --timeout 2m`
+
+func newCallCommand(e *env) *cobra.Command {
+	return newVerbCommand(e, &cobra.Command{
+		Use:     "call TARGET TOOL [NAME=TEXT | NAME:=JSON]... [FLAGS]",
+		Short:   "call a tool",
+		Long:    callLong,
+		Example: callExample,
+	}, &callVerb{e: e})
+}
+
+// A callVerb calls a tool.
+type callVerb struct {
+	e      *env
+	json   bool
+	args   string
+	file   string
+	level  logLevel
+	noList bool
+	task   bool
+	tool   string
+	list   []argument
+	object json.RawMessage // of --args
+
+	unknown bool // the server does not list the tool
+}
+
+func (v *callVerb) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&v.json, "json", false, "print the result object as it came")
+	fs.StringVar(&v.args, "args", "", "all arguments at once: an `OBJECT`, @FILE, or - for standard input")
+	fs.StringVarP(&v.file, "output", "o", "", "write pictures, sound and other data to `FILE`, or the text if there is no data; - is standard output")
+	fs.Var(&v.level, "log-level", "ask for log messages of this `LEVEL` and above: debug, info, notice, warning, error, critical, alert or emergency")
+	fs.BoolVar(&v.noList, "no-list", false, "do not ask for the tool's schema first: then nothing is converted, and nothing warned about")
+	fs.BoolVar(&v.task, "task", false, "let the server make a task of the call, and wait for it")
+}
+
+func (v *callVerb) parse(args []string) (err error) {
+	if len(args) == 0 {
+		return usagef("call: which tool? (mcpwire list TARGET tools lists them)")
+	}
+	v.tool = args[0]
+	if v.list, err = parseArguments("call", args[1:]); err != nil {
+		return err
+	}
+	if v.args == "" {
+		return nil
+	}
+	if len(v.list) > 0 {
+		return usagef("call: --args takes all arguments at once; %s does not go with it", safeLine(v.list[0].name))
+	}
+	if v.object, err = readArgs(v.e, v.args); err != nil {
+		return usagef("call: %w", err)
+	}
+	return nil
+}
+
+func (v *callVerb) tweak(o *client.Options) { o.Tasks = v.task }
+
+func (v *callVerb) run(ctx context.Context, s *session) error {
+	object, err := v.arguments(ctx, s)
+	if err != nil {
+		return err
+	}
+	opts, err := v.level.options(ctx, s)
+	if err != nil {
+		return err
+	}
+	opts = append(opts, client.WithProgress(s.notes.progress))
+	s.trace.forget()
+	result, err := v.call(ctx, s, object, opts)
+	bad, _ := errors.AsType[*client.OutputError](err)
+	if bad != nil {
+		result, err = bad.Result, nil
+	}
+	if f, ok := errors.AsType[*failure](s.d.failure(err)); ok && v.unknown && f.rpc != nil {
+		f.hint = "mcpwire list TARGET tools lists what there is"
+		return f
+	}
+	if err != nil {
+		return err
+	}
+	if err := v.print(s, result); err != nil {
+		return err
+	}
+	switch {
+	case result.IsError:
+		return fail(exitAnswer, "tool_error", "", fmt.Errorf("the tool %s failed%s", safeLine(v.tool), errorText(result)))
+	case bad != nil:
+		return fail(exitAnswer, "output_mismatch", "hosts may refuse this result; --no-list does not compare it", fmt.Errorf("the result of %s does not fit the tool's outputSchema: %w", safeLine(v.tool), bad.Err))
+	}
+	return nil
+}
+
+func errorText(r *mcp.CallToolResult) string {
+	for _, c := range r.Content {
+		if t, ok := c.(mcp.TextContent); ok && strings.TrimSpace(t.Text) != "" {
+			return ": " + clip(firstLine(t.Text), 500)
+		}
+	}
+	return ""
+}
+
+// arguments returns the object to send. What the tool's schema says is asked for first, so that arguments can be converted, and a name that is wrong be
+// told before the server does.
+func (v *callVerb) arguments(ctx context.Context, s *session) (json.RawMessage, error) {
+	var schema json.RawMessage
+	found := false
+	if !v.noList {
+		var names []string
+		for tool, err := range s.Tools(ctx) {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err != nil {
+				s.notes.warnf("the list of tools cannot be had: %s", clipLine(err.Error(), 300))
+				names = nil
+				break
+			}
+			if found = tool.Name == v.tool; found {
+				schema = tool.InputSchema
+				break
+			}
+			names = append(names, tool.Name)
+		}
+		if v.unknown = !found && names != nil; v.unknown {
+			s.notes.warnf("the server lists no tool %s%s", safeLine(v.tool), didYouMean(v.tool, names))
+		}
+	}
+	if v.object != nil {
+		if found {
+			warnMembers(v.object, schema, s.notes.warnf)
+		}
+		return v.object, nil
+	}
+	return appendArguments(v.list, schema, found, s.notes.warnf), nil
+}
+
+// warnMembers warns about the members of --args as appendArguments does about arguments.
+func warnMembers(object, schema json.RawMessage, warn func(string, ...any)) {
+	var list []argument
+	members := jsonwire.ObjectMembers(object)
+	for members.Next() {
+		list = append(list, argument{name: members.KeyString(), raw: members.Value()})
+	}
+	appendArguments(list, schema, true, warn)
+}
+
+func (v *callVerb) call(ctx context.Context, s *session, object json.RawMessage, opts []client.CallOption) (*mcp.CallToolResult, error) {
+	if !v.task {
+		return s.CallTool(ctx, v.tool, object, opts...)
+	}
+	task, err := s.StartTool(ctx, v.tool, object, append(opts, client.WithTaskStatus(func(t client.TaskState) {
+		s.notes.linef("task %s: %s %s", clipLine(t.ID, 100), safeLine(string(t.Status)), clipLine(t.Message, 300))
+	}))...)
+	if err != nil {
+		return nil, err
+	}
+	result, err := task.Wait(ctx)
+	if ctx.Err() != nil && task.ID() != "" {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), termWait)
+		defer cancel()
+		_ = task.Cancel(stop) // the user does not wait for what comes of it
+	}
+	return result, err
+}
+
+// print prints the result, as it came or for people.
+func (v *callVerb) print(s *session, r *mcp.CallToolResult) error {
+	if v.json {
+		return s.writeValue(v.wireResult(s, r))
+	}
+	var parts []part
+	for _, c := range r.Content {
+		parts = append(parts, contentPart(c))
+	}
+	if r.StructuredContent != nil && !hasText(parts) {
+		parts = append(parts, part{text: string(r.StructuredContent)})
+	}
+	return s.writeParts(parts, v.file)
+}
+
+func hasText(parts []part) bool {
+	for _, p := range parts {
+		if p.text != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// wireResult is the result as it came: that of the call, or if the call became a task, that of the task.
+func (v *callVerb) wireResult(s *session, r *mcp.CallToolResult) json.RawMessage {
+	if text, _ := s.trace.result(mcp.MethodTasksResult); text != nil {
+		return text
+	}
+	if text, _ := s.trace.result(mcp.MethodTasksGet); text != nil {
+		members := jsonwire.ObjectMembers(text)
+		for members.Next() {
+			if members.KeyIs("result") {
+				return members.Value()
+			}
+		}
+	}
+	text, _ := s.trace.result(mcp.MethodToolsCall)
+	if text == nil {
+		return r.AppendJSON(nil)
+	}
+	return text
+}
+
+// A logLevel is the value of --log-level.
+type logLevel struct{ level mcp.LoggingLevel }
+
+func (l *logLevel) Type() string { return "" }
+
+func (l *logLevel) String() string {
+	if l.level == mcp.LevelNone {
+		return ""
+	}
+	return l.level.String()
+}
+
+func (l *logLevel) Set(s string) error {
+	level, ok := mcp.ParseLoggingLevel(s)
+	if !ok || level == mcp.LevelNone {
+		return errors.New("want debug, info, notice, warning, error, critical, alert or emergency")
+	}
+	l.level = level
+	return nil
+}
+
+// options are those of a call that asks for log messages, if it does. Legacy servers are told beforehand; what they say comes by itself then.
+func (l *logLevel) options(ctx context.Context, s *session) ([]client.CallOption, error) {
+	switch {
+	case l.level == mcp.LevelNone:
+		return nil, nil
+	case s.Modern():
+		return []client.CallOption{client.WithLog(l.level, func(mcp.LoggingMessageNotificationParams) {})}, nil
+	}
+	err := s.SetLevel(ctx, l.level)
+	if client.IsPeer(err) {
+		s.notes.warnf("the server does not take a log level: %s", clipLine(err.Error(), 300))
+		err = nil
+	}
+	return nil, err
+}

@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/internal/captures"
+	"mcpwire/internal/wireview"
+)
+
+func newCapturesCommand(e *env) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "captures [--json] | path | prune [--older AGE] [--max-bytes SIZE] [--dry-run]",
+		Short: "list what was recorded, and clear it away",
+		Long: `Lists the captures of this user, the newest first. mcpwire tap puts them there
+unless it is told another file; other commands take the name of the server, or
+of the file, for the path. MCPWIRE_HOME says where else they are.
+
+Nothing is ever removed by itself: prune does it, and only what it is told.`,
+		Example: `  mcpwire captures
+  mcpwire captures --json | jq -r '.[0].path'
+  mcpwire captures prune --older 30d --max-bytes 1G
+  ls "$(mcpwire captures path)"`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("captures: there is no %q (path and prune are what there is; mcpwire show reads a capture)", args[0])
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error { return listCaptures(e, asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print an array of objects")
+	c.AddCommand(&cobra.Command{
+		Use:     "path",
+		Short:   "print the folder that captures are kept in",
+		Long:    "Prints the folder that captures are kept in. It need not exist yet.",
+		Example: "  mcpwire captures path\n  MCPWIRE_HOME=/tmp/x mcpwire captures path",
+		Args:    flagsOnly,
+		RunE: func(*cobra.Command, []string) error {
+			dir, err := captures.Dir()
+			if err == nil {
+				_, err = fmt.Fprintln(e.stdout, dir)
+			}
+			return err
+		},
+	}, newPruneCommand(e))
+	return c
+}
+
+func newPruneCommand(e *env) *cobra.Command {
+	var older, maxBytes string
+	var dry bool
+	c := &cobra.Command{
+		Use:   "prune [--older AGE] [--max-bytes SIZE] [--dry-run]",
+		Short: "remove old captures",
+		Long: `Removes captures that were not written to for longer than AGE, and the oldest
+until all together have no more than SIZE. Those that are being written stay.
+The paths of what was removed are printed.`,
+		Example: `  mcpwire captures prune --older 30d
+  mcpwire captures prune --max-bytes 500MB --dry-run`,
+		Args: flagsOnly,
+		RunE: func(*cobra.Command, []string) error {
+			p := captures.Prune{DryRun: dry}
+			var ok bool
+			if p.Older, ok = parseAge(older); older != "" && !ok {
+				return usagef("prune: --older needs an age such as 30d, 2w or 12h, not %q", older)
+			}
+			if p.MaxBytes, ok = parseBytes(maxBytes); maxBytes != "" && !ok {
+				return usagef("prune: --max-bytes needs a size such as 1G, 500MB or 64MiB, not %q", maxBytes)
+			}
+			if older == "" && maxBytes == "" {
+				return usagef("prune: what should go? --older 30d, --max-bytes 1G, or both")
+			}
+			return pruneCaptures(e, p)
+		},
+	}
+	c.Flags().StringVar(&older, "older", "", "remove those not written to for longer: 30d, 2w, 12h")
+	c.Flags().StringVar(&maxBytes, "max-bytes", "", "remove the oldest above this size of all: 1G, 500MB")
+	c.Flags().BoolVarP(&dry, "dry-run", "n", false, "only print what would go")
+	return c
+}
+
+func pruneCaptures(e *env, p captures.Prune) error {
+	dir, err := captures.Dir()
+	if err != nil {
+		return err
+	}
+	removed, err := p.Run(dir)
+	var size int64
+	for _, i := range removed {
+		size += i.Size
+		if _, werr := fmt.Fprintln(e.stdout, wireview.Escape(i.Path)); werr != nil {
+			return werr
+		}
+	}
+	verb := "removed"
+	if p.DryRun {
+		verb = "would remove"
+	}
+	fmt.Fprintf(e.stderr, "%s %d captures, %s\n", verb, len(removed), wireview.Size(size))
+	return err
+}
+
+// parseAge reads a duration that may also be in days and weeks.
+func parseAge(s string) (time.Duration, bool) {
+	for unit, length := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
+		if n, err := strconv.ParseFloat(strings.TrimSuffix(s, unit), 64); err == nil && strings.HasSuffix(s, unit) {
+			d := n * float64(length)
+			return time.Duration(d), d > 0 && d < 1<<62
+		}
+	}
+	d, err := time.ParseDuration(s)
+	return d, err == nil && d > 0
+}
+
+// parseBytes reads a number of bytes with a unit.
+func parseBytes(s string) (int64, bool) {
+	unit := strings.TrimLeft(s, "0123456789.")
+	n, err := strconv.ParseFloat(strings.TrimSuffix(s, unit), 64)
+	if err != nil {
+		return 0, false
+	}
+	factor := map[string]float64{
+		"": 1, "b": 1, "k": 1e3, "kb": 1e3, "m": 1e6, "mb": 1e6, "g": 1e9, "gb": 1e9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30,
+	}[strings.ToLower(unit)]
+	n *= factor
+	return int64(n), n >= 1 && n < 1<<62
+}
+
+// A captureRecord is what captures --json says of a capture.
+type captureRecord struct {
+	Path      string         `json:"path"`
+	Name      string         `json:"name"`
+	Transport string         `json:"transport"`
+	Begun     time.Time      `json:"begun"`
+	Changed   time.Time      `json:"changed"`
+	Bytes     int64          `json:"bytes"`
+	State     captures.State `json:"state"`
+	Events    *uint64        `json:"events,omitempty"`
+	Lost      uint64         `json:"lost,omitempty"`
+	ID        string         `json:"id"`
+	Tool      string         `json:"tool"`
+	Redact    string         `json:"redact"`
+}
+
+func listCaptures(e *env, asJSON bool) error {
+	dir, err := captures.Dir()
+	if err != nil {
+		return err
+	}
+	list, err := captures.List(dir)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		records := []captureRecord{}
+		for _, i := range list {
+			r := captureRecord{i.Path, i.Name, i.Transport, i.Begun, i.Changed, i.Size, i.State, nil, i.Lost, i.ID, i.Tool, i.Redact}
+			if i.State == captures.Closed {
+				r.Events = &i.Events
+			}
+			records = append(records, r)
+		}
+		return writeJSON(e.stdout, records)
+	}
+	if len(list) == 0 {
+		fmt.Fprintf(e.stderr, "no captures in %s; mcpwire tap -- CMD… records one\n", wireview.Escape(dir))
+		return nil
+	}
+	t := &table{heads: []string{"BEGUN", "SERVER", "TRANSPORT", "STATE", "EVENTS", "SIZE", "FILE"}, spare: []string{"TRANSPORT", "EVENTS", "SERVER"}}
+	for _, i := range list {
+		events := "-"
+		if i.State == captures.Closed {
+			events = strconv.FormatUint(i.Events, 10)
+		}
+		t.add(i.Begun.Local().Format("2006-01-02 15:04:05"), column(i.Name, 24), column(i.Transport, 12), string(i.State), events,
+			wireview.Size(i.Size), wireview.Escape(filepath.Base(i.Path)))
+	}
+	return t.print(e)
+}
+
+// column returns text of peers for a table: safe, short, and never empty.
+func column(s string, width int) string {
+	if s == "" {
+		return "-"
+	}
+	return wireview.Cut(wireview.Escape(s), width)
+}
+
+// writeJSON writes a value and a line break.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// captureArgs returns the files that arguments name: paths, names of servers or of files in the folder of captures, "-" for standard input. Without arguments it is the newest
+// capture there, which is said on standard error.
+func captureArgs(e *env, command string, args []string) ([]string, error) {
+	dir, err := captures.Dir()
+	if err != nil {
+		return nil, err
+	}
+	if len(args) == 0 {
+		newest, err := captures.Newest(dir)
+		if err != nil {
+			return nil, fail(exitUnexpected, "no_capture", "record one: mcpwire tap -- CMD…; or name a file: mcpwire "+command+" FILE", err)
+		}
+		fmt.Fprintf(e.stderr, "reading %s, the newest capture (mcpwire captures lists them)\n", wireview.Escape(newest.Path))
+		return []string{newest.Path}, nil
+	}
+	var paths []string
+	for _, a := range args {
+		info, err := os.Stat(a)
+		folder := err == nil && info.IsDir() // one may be called as a server is
+		if a == "-" || err == nil && !folder {
+			paths = append(paths, a)
+			continue
+		}
+		found, err := captures.Find(dir, a)
+		if err != nil && folder {
+			err = fmt.Errorf("%s is a folder, and there is no capture of that name: %w", wireview.Escape(a), captures.ErrNotFound)
+		}
+		if err != nil {
+			return nil, fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", err)
+		}
+		paths = append(paths, found.Path)
+	}
+	return paths, nil
+}
+
+// completeCaptures completes the names of servers with captures; files as well.
+func completeCaptures(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	dir, err := captures.Dir()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	list, _ := captures.List(dir)
+	var names []string
+	seen := map[string]bool{}
+	for _, i := range list {
+		if i.Name != "" && !seen[i.Name] && wireview.Escape(i.Name) == i.Name {
+			seen[i.Name] = true
+			names = append(names, i.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}

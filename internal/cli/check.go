@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/capture"
+	"mcpwire/check"
+	"mcpwire/mcp"
+)
+
+// checkFlags are the flags of check.
+type checkFlags struct {
+	format, failOn, explain, rev string
+	list                         bool
+	only, disable                []string
+
+	server liveFlags
+	opts   check.Options // what they come to
+}
+
+// The values of --format, and of --fail-on besides the severities.
+const (
+	formatText   = "text"
+	formatJSON   = "json"
+	formatJUnit  = "junit"
+	formatSARIF  = "sarif"
+	formatGitHub = "github"
+
+	failNever = "never"
+)
+
+func checkFormats() []string {
+	return []string{formatText, formatJSON, formatJUnit, formatSARIF, formatGitHub}
+}
+
+func checkFailures() []string {
+	return []string{check.Error.String(), check.Warning.String(), check.Info.String(), failNever}
+}
+
+func newCheckCommand(e *env) *cobra.Command {
+	f := new(checkFlags)
+	c := &cobra.Command{
+		Use:   "check [FILE|NAME|-]... | check TARGET | check -- CMD...",
+		Short: "hold captures against the rules of the protocol",
+		Long: `Reads captures and says what in them breaks the rules of MCP: those that the
+specification has for what can be seen on the wire, in the revision in force, and
+those that experience has. Each finding says where it is, what is due, how to mend
+it and where it is written. What cannot be told for certain, because events are
+missing or values redacted, is not a finding. Without a file it is the newest
+capture; - is standard input.
+
+With a server, a URL or a name from a host's configuration, or a command behind --,
+it drives the server itself, in all revisions or that of --rev, with requests as they
+should be and as they should not: it calls no tool that exists. Rules of its own,
+probe/…, are about how the server takes that.
+
+Rules have ids: --list shows them, --explain tells about one, with examples. In
+--only and --disable, GROUP/* is all rules of a group.
+
+The exit status is 6 if there are findings of the severity of --fail-on or worse.`,
+		Example: `  mcpwire check
+  mcpwire check --format sarif a.mcpcap.ndjson.gz > a.sarif
+  mcpwire check --disable 'tools/*' --fail-on warning fs github
+  mcpwire check --explain stdio/stray-output
+  mcpwire check -- node build/index.js
+  mcpwire check -o probe.mcpcap.ndjson http://127.0.0.1:8080/mcp`,
+		ValidArgsFunction: completeCaptures,
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, e, args) },
+	}
+	fs := c.Flags()
+	fs.StringVar(&f.format, "format", formatText, "`FORMAT` of the findings: text, json, junit, sarif or github")
+	fs.StringVar(&f.failOn, "fail-on", check.Error.String(), "the least `SEVERITY` for exit status 6: error, warning, info or never")
+	fs.StringVar(&f.explain, "explain", "", "tell about a `RULE`, with examples")
+	fs.StringVar(&f.rev, "rev", "", "hold everything against a `REVISION`, whatever the traffic says")
+	fs.BoolVar(&f.list, "list", false, "list the rules")
+	fs.StringSliceVar(&f.only, "only", nil, "check only these `RULES`")
+	fs.StringSliceVar(&f.disable, "disable", nil, "do not check these `RULES`")
+	f.server.register(fs)
+	completeFlag(c, "format", checkFormats)
+	completeFlag(c, "fail-on", checkFailures)
+	completeFlag(c, "explain", ruleIDs)
+	completeFlag(c, "only", ruleIDs)
+	completeFlag(c, "disable", ruleIDs)
+	completeFlag(c, "rev", func() []string {
+		var dates []string
+		for _, r := range mcp.Revisions() {
+			dates = append(dates, r.String())
+		}
+		return dates
+	})
+	return c
+}
+
+// completeFlag completes the values of a flag.
+func completeFlag(c *cobra.Command, name string, values func() []string) {
+	// The error is for a flag that does not exist.
+	_ = c.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return values(), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+func ruleIDs() []string {
+	var ids []string
+	for _, r := range allRules() {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+func (f *checkFlags) run(cmd *cobra.Command, e *env, args []string) error {
+	if err := f.parse(); err != nil {
+		return err
+	}
+	switch {
+	case f.explain != "":
+		return f.explainRule(e, args)
+	case f.list:
+		return f.listRules(e, args)
+	case isLiveCheck(cmd, args):
+		return f.live(cmd, e, args)
+	}
+	paths, err := captureArgs(e, "check", args)
+	if err != nil {
+		return err
+	}
+	run := newCheckRun(&f.opts)
+	for _, path := range paths {
+		if err := run.captured(cmd, captureSource{e, []string{path}}, path); err != nil {
+			return err
+		}
+	}
+	return f.finish(e, run)
+}
+
+// parse checks the flags.
+func (f *checkFlags) parse() error {
+	if !slices.Contains(checkFormats(), f.format) {
+		return usagef("check: unknown format %q (there are %s)", f.format, strings.Join(checkFormats(), ", "))
+	}
+	if !slices.Contains(checkFailures(), f.failOn) {
+		return usagef("check: --fail-on %q: want one of %s", f.failOn, strings.Join(checkFailures(), ", "))
+	}
+	if f.rev != "" {
+		if err := f.opts.Revision.UnmarshalText([]byte(f.rev)); err != nil {
+			return usagef("check: --rev: %w", err)
+		}
+	}
+	for _, id := range slices.Concat(f.only, f.disable) {
+		if err := knownRule(id); err != nil {
+			return err
+		}
+	}
+	f.opts.Only, f.opts.Disabled = f.only, f.disable
+	return nil
+}
+
+// knownRule complains of an id that no rule has, or a group without rules.
+func knownRule(id string) error {
+	if group, ok := strings.CutSuffix(id, "*"); ok && strings.HasSuffix(group, "/") {
+		if slices.ContainsFunc(ruleIDs(), func(r string) bool { return strings.HasPrefix(r, group) }) {
+			return nil
+		}
+		return usagef("check: no rules %q (mcpwire check --list shows them all)", id)
+	}
+	if _, ok := lookupRule(id); ok {
+		return nil
+	}
+	if near := check.Nearest(id); len(near) > 0 {
+		return usagef("check: unknown rule %q: did you mean %s?", id, strings.Join(near, " or "))
+	}
+	return usagef("check: unknown rule %q (mcpwire check --list shows them all)", id)
+}
+
+func (f *checkFlags) explainRule(e *env, args []string) error {
+	if len(args) > 0 || f.list {
+		return usagef("check: --explain takes a rule and nothing else")
+	}
+	if err := knownRule(f.explain); err != nil {
+		return err
+	}
+	r, ok := lookupRule(f.explain)
+	switch {
+	case !ok:
+		return usagef("check: --explain takes one rule (mcpwire check --list shows them all)")
+	case f.format == formatJSON:
+		return check.WriteRulesJSON(e.stdout, []*check.Rule{r})
+	case f.format != formatText:
+		return usagef("check: --explain has the formats text and json")
+	}
+	return check.Explain(e.stdout, r, checkColors(e))
+}
+
+func (f *checkFlags) listRules(e *env, args []string) error {
+	if len(args) > 0 {
+		return usagef("check: --list takes no files; --only and --disable choose among the rules")
+	}
+	rules := f.rules()
+	switch f.format {
+	case formatText:
+		return check.WriteRules(e.stdout, rules, checkColors(e))
+	case formatJSON:
+		return check.WriteRulesJSON(e.stdout, rules)
+	}
+	return usagef("check: --list has the formats text and json")
+}
+
+func checkColors(e *env) *check.TextOptions {
+	return &check.TextOptions{Color: bool(newScreen(e.stdout).paint)}
+}
+
+// A checkRun collects findings of any number of captures, or of live traffic.
+type checkRun struct {
+	opts   *check.Options
+	report check.Report
+}
+
+func newCheckRun(opts *check.Options) *checkRun {
+	return &checkRun{opts, check.Report{Tool: "mcpwire", Version: Version, Rules: opts.Enabled()}}
+}
+
+// captured checks a capture.
+func (r *checkRun) captured(cmd *cobra.Command, src captureSource, name string) error {
+	if info, err := os.Stat(name); err == nil && info.Mode()&os.ModeCharDevice != 0 && name != "-" {
+		// A line of it may have no end, and neither has the search for the next one.
+		return fail(exitUnexpected, "not_a_capture", "captures are NDJSON as doc/capture-format.md says; mcpwire tap records them", fmt.Errorf("%s is a device, and no capture", name))
+	}
+	k := check.New(r.opts)
+	r.report.Sources = append(r.report.Sources, name)
+	for e, err := range src.events(cmd.Context()) {
+		if err != nil {
+			return err
+		}
+		r.event(k, name, e)
+	}
+	r.add(name, k.Close())
+	return nil
+}
+
+// event checks one event.
+func (r *checkRun) event(k *check.Checker, name string, e *capture.Event) {
+	if e.Kind != capture.KindHead && e.Kind != capture.KindTail && e.Kind != capture.KindGap {
+		r.report.Events++
+	}
+	var head *capture.Head
+	if e.Kind == capture.KindHead {
+		head = e.Head
+	}
+	r.add(name, k.Add(head, e))
+}
+
+func (r *checkRun) add(name string, findings []check.Finding) {
+	for _, f := range findings {
+		r.report.Results = append(r.report.Results, check.Result{Finding: f, Source: name})
+	}
+}
+
+// finish prints the report, and returns the exit status as an error.
+func (f *checkFlags) finish(e *env, run *checkRun) error {
+	w := bufio.NewWriter(e.stdout)
+	if err := f.write(w, e, &run.report); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	var least check.Severity
+	worst, any := run.report.Worst()
+	if f.failOn == failNever || !any || least.UnmarshalText([]byte(f.failOn)) != nil || worst < least {
+		return nil
+	}
+	return &exitStatus{exitFindings}
+}
+
+func (f *checkFlags) write(w io.Writer, e *env, report *check.Report) error {
+	switch f.format {
+	case formatJSON:
+		return check.WriteJSON(w, report)
+	case formatJUnit:
+		return check.WriteJUnit(w, report)
+	case formatSARIF:
+		return check.WriteSARIF(w, report)
+	case formatGitHub:
+		return check.WriteGitHub(w, report)
+	}
+	return check.WriteText(w, report, checkColors(e))
+}

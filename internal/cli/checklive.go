@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/capture"
+	"mcpwire/check"
+	"mcpwire/internal/captures"
+	"mcpwire/internal/hosts"
+	"mcpwire/internal/probe"
+	"mcpwire/mcp"
+)
+
+// liveFlags are the flags of check that only matter for servers.
+type liveFlags struct {
+	target targetFlags
+	output string
+	redact string
+}
+
+// reachFlags are those of targetFlags that a probe, which speaks for itself, has a use for.
+var reachFlags = []string{
+	"header", "header-file", "env", "cwd", "timeout", "connect-timeout", "insecure", "cacert", "config", "server",
+	"verbose", "oauth", "no-oauth", "client-id", "client-secret-env", "issuer", "scope",
+}
+
+// register adds the flags to a command's.
+func (f *liveFlags) register(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.output, "output", "o", "", "`FILE` to keep what went over the wire in, when a server is checked")
+	fs.StringVar(&f.redact, "redact", "default", "default or off: a `WAY` to hide secrets in that file")
+	registerReach(&f.target, fs)
+}
+
+// registerReach adds those of the flags of a target that say how to reach it.
+func registerReach(t *targetFlags, fs *pflag.FlagSet) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	t.register(all)
+	for _, name := range reachFlags {
+		fs.AddFlag(all.Lookup(name))
+	}
+	t.set = fs
+}
+
+// allRules are the rules of captures and those of servers, sorted by their ids.
+func allRules() []*check.Rule {
+	list := append(check.Rules(), probe.Rules()...)
+	slices.SortFunc(list, func(a, b *check.Rule) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+// lookupRule finds a rule of either kind.
+func lookupRule(id string) (*check.Rule, bool) {
+	if r, ok := probe.Lookup(id); ok {
+		return r, true
+	}
+	return check.Lookup(id)
+}
+
+// isLiveCheck reports whether a command line of check means a server and not a capture.
+func isLiveCheck(cmd *cobra.Command, args []string) bool {
+	switch {
+	case cmd.ArgsLenAtDash() >= 0, flagText(cmd, "config") != "":
+		return true
+	case len(args) != 1 || args[0] == "-":
+		return false
+	case isURL(args[0]):
+		return true
+	}
+	if _, err := os.Stat(args[0]); err == nil {
+		return false
+	}
+	if dir, err := captures.Dir(); err == nil {
+		if _, err := captures.Find(dir, args[0]); err == nil {
+			return false
+		}
+	}
+	machine, err := hosts.Current()
+	if err != nil {
+		return false
+	}
+	_, err = hosts.Resolve(machine, args[0])
+	var missing *hosts.NotFoundError
+	return err == nil || !errors.As(err, &missing)
+}
+
+// live checks a server: it is driven, and what comes of that is held against the rules.
+func (f *checkFlags) live(cmd *cobra.Command, e *env, args []string) error {
+	t, rest, err := splitTarget(cmd, args)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return usagef("check: unexpected argument %q beside a server", rest[0])
+	}
+	d, err := newDialer(e, t, &f.server.target)
+	if err != nil {
+		return err
+	}
+	return checkLive(cmd.Context(), e, d, f)
+}
+
+// probeTarget is the server of a dialer, for package probe.
+func (d *dialer) probeTarget() *probe.Target {
+	t := &probe.Target{Command: d.target.command, Dir: d.target.dir, Env: d.target.env, URL: d.target.url, Header: d.target.header}
+	if d.http != nil {
+		t.Transport = d.http
+	}
+	return t
+}
+
+// checkLive probes a server and prints the findings.
+func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
+	opts := &probe.Options{Only: f.only, Disabled: f.disable, Client: "mcpwire", Version: Version}
+	if d.flags.given("timeout") || d.target.timeout > 0 {
+		opts.Timeout = orForever(d.flags.timeout)
+	}
+	if f.opts.Revision != mcp.RevisionNone {
+		opts.Revisions = []mcp.Revision{f.opts.Revision}
+	}
+	if d.flags.verbose {
+		opts.Progress = func(what string) { fmt.Fprintln(e.stderr, "mcpwire: "+what) }
+	}
+	rec, err := f.server.record(d)
+	if err != nil {
+		return err
+	}
+	if rec != nil {
+		opts.Capture = rec.Writer
+	}
+	report, err := probe.Run(ctx, d.probeTarget(), opts)
+	if rec != nil {
+		if closeErr := rec.Close(); closeErr != nil && err == nil {
+			err = fail(exitUnexpected, "capture", "", fmt.Errorf("the capture is not complete: %w", closeErr))
+		}
+	}
+	if err != nil && (len(report.Speaks) > 0 || ctx.Err() != nil || !errors.Is(err, probe.ErrNoAnswer)) {
+		return d.probeFailure(err)
+	}
+	run := newCheckRun(&f.opts)
+	run.report.Rules = f.rules()
+	run.report.Sources, run.report.Events = []string{d.target.name}, report.Events
+	run.add(d.target.name, report.Findings)
+	printed := f.finish(e, run)
+	if err != nil {
+		return d.probeFailure(err)
+	}
+	return printed
+}
+
+// record makes the file of --output; nil if there is none.
+func (f *liveFlags) record(d *dialer) (*capture.File, error) {
+	if f.redact != "default" && f.redact != "off" {
+		return nil, usagef("check: --redact %s: want default or off", safeLine(f.redact))
+	}
+	if f.output == "" {
+		return nil, nil
+	}
+	transport := "http"
+	if d.target.isStdio() {
+		transport = "stdio"
+	}
+	rec, err := capture.Create(f.output, &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: d.target.name, Unredacted: f.redact == "off"})
+	if err != nil {
+		return nil, fail(exitUnexpected, "capture", "--output names a file that does not exist yet", err)
+	}
+	return rec, nil
+}
+
+// probeFailure makes of what a probe failed with the error that a command ends with.
+func (d *dialer) probeFailure(err error) error {
+	var status *probe.StatusError
+	switch {
+	case errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden || status.Status == http.StatusProxyAuthRequired):
+		return &failure{status: exitAuth, code: "auth_required", err: status, httpStatus: status.Status, url: safeURL(d.target.url), hint: "mcpwire doctor tells what the server wants; --header 'Authorization: Bearer ${TOKEN}' gives it a token"}
+	case errors.Is(err, probe.ErrNoAnswer):
+		return &failure{status: exitUnreachable, code: "no_answer", err: errors.New(safeLine(err.Error())), hint: "mcpwire doctor looks for the reason"}
+	}
+	return d.failure(err)
+}
+
+// rules are those that --only and --disable leave, of both kinds.
+func (f *checkFlags) rules() []*check.Rule {
+	list := f.opts.Enabled()
+	for _, r := range probe.Rules() {
+		if probe.Chosen(r.ID, f.only, f.disable) {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b *check.Rule) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}

@@ -1,0 +1,44 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+// A commandGroup is a heading of the help, with what stands below it.
+type commandGroup struct {
+	id       string
+	commands []*cobra.Command
+}
+
+// commandGroups returns all commands, in the order in which the help lists them.
+func commandGroups(e *env) []commandGroup {
+	return []commandGroup{
+		{groupRead, []*cobra.Command{
+			newTapCommand(e),
+			newShowCommand(e),
+			newGrepCommand(e),
+			newStatsCommand(e),
+			newCheckCommand(e),
+			newDoctorCommand(e),
+			newCapturesCommand(e),
+			newServersCommand(e),
+			newWrapCommand(e),
+			newUnwrapCommand(e),
+			newSpecCommand(e),
+		}},
+		{groupHand, []*cobra.Command{
+			newInfoCommand(e),
+			newListCommand(e),
+			newCallCommand(e),
+			newReadCommand(e),
+			newPromptCommand(e),
+			newCompleteCommand(e),
+			newPingCommand(e),
+			newSendCommand(e),
+			newShellCommand(e),
+		}},
+		{groupBuild, []*cobra.Command{
+			newDemoCommand(e),
+			newServeCommand(e),
+			newVersionCommand(e),
+		}},
+	}
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/mcp"
+)
+
+const completeLong = `Asks the server how the value of an argument of a prompt, or of a resource
+template, could go on, and prints the values, one on each line. ARG=TEXT are
+the values of other arguments that are settled. --json prints the result object
+as it came.`
+
+const completeExample = `  mcpwire complete resource 'demo:///squares/{n}' n 1 -- mcpwire serve
+  mcpwire complete http://127.0.0.1:8080/mcp prompt explain audience be topic=x`
+
+func newCompleteCommand(e *env) *cobra.Command {
+	return newVerbCommand(e, &cobra.Command{
+		Use:     "complete TARGET (prompt | resource) NAME ARG VALUE [ARG=TEXT]...",
+		Short:   "ask how the value of an argument could go on",
+		Long:    completeLong,
+		Example: completeExample,
+	}, &completeVerb{})
+}
+
+// A completeVerb asks for completions.
+type completeVerb struct {
+	json     bool
+	ref      mcp.Reference
+	argument mcp.CompleteArgument
+	known    map[string]string
+}
+
+func (v *completeVerb) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&v.json, "json", false, "print the result object as it came")
+}
+
+func (v *completeVerb) parse(args []string) (err error) {
+	if len(args) < 4 {
+		return usagef("complete: want prompt NAME or resource TEMPLATE, an argument, and what its value begins with, which may be '' (such as: complete prompt explain audience be)")
+	}
+	switch args[0] {
+	case "prompt":
+		v.ref = mcp.PromptReference{Name: args[1]}
+	case "resource", "template":
+		v.ref = mcp.ResourceTemplateReference{URI: args[1]}
+	default:
+		return usagef("complete: unexpected argument %q (want prompt or resource)", clip(args[0], 60))
+	}
+	v.argument = mcp.CompleteArgument{Name: args[2], Value: args[3]}
+	v.known, err = textArguments("complete", args[4:])
+	return err
+}
+
+func (v *completeVerb) run(ctx context.Context, s *session) error {
+	s.trace.forget()
+	c, err := s.Complete(ctx, v.ref, v.argument, v.known)
+	if err != nil {
+		return err
+	}
+	if v.json {
+		return s.writeJSON(mcp.MethodComplete)
+	}
+	for _, value := range c.Values {
+		if err := s.writeText(value); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.Total != nil && *c.Total > int64(len(c.Values)):
+		s.notes.linef("%d of %s", len(c.Values), strconv.FormatInt(*c.Total, 10))
+	case c.HasMore:
+		s.notes.linef("%d, and there are more", len(c.Values))
+	}
+	return nil
+}

@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"mcpwire/auth"
+	"mcpwire/mcp"
+)
+
+// authorization follows the chain from a 401 to where a token is had
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization).
+func (doc *doctor) authorization(ctx context.Context, r *webReply) {
+	doc.report.worse(exitAuth)
+	s := doc.report.section("Authorization")
+	s.note("the server wants to know who is asking: HTTP 401")
+	doc.report.Verdict = "the server wants authorization"
+	if doc.d.target.header.Get("Authorization") != "" {
+		s.bad("it does not take the token that it was given").hint("is it for this server, not expired, and with the right scope?")
+		doc.report.Verdict = "the server does not take the token"
+	}
+	metadata := doc.challenge(s, r)
+	issuers := doc.resource(ctx, s, metadata)
+	if len(issuers) == 0 {
+		doc.report.next("mcpwire doctor --header 'Authorization: Bearer ${TOKEN}' %s", doc.again)
+		return
+	}
+	if doc.issuer(ctx, s, issuers[0]) {
+		s.note("mcpwire logs in by the browser, if it is run on a terminal")
+		doc.report.next("mcpwire info %s", doc.again)
+	} else {
+		doc.report.next("mcpwire doctor --header 'Authorization: Bearer ${TOKEN}' %s", doc.again)
+	}
+}
+
+// challenge reads WWW-Authenticate, and returns where the metadata are said to be.
+func (doc *doctor) challenge(s *doctorSection, r *webReply) string {
+	values := r.header.Values("WWW-Authenticate")
+	if len(values) == 0 {
+		s.odd("there is no WWW-Authenticate in the answer: clients have to guess where to go").hint(`send WWW-Authenticate: Bearer resource_metadata="URL"`)
+		return ""
+	}
+	list, err := auth.ParseChallenges(values)
+	if err != nil {
+		s.bad("WWW-Authenticate cannot be read: %s", clip(safeLine(strings.Join(values, ", ")), 200)).hint("quote the values of its parameters")
+	}
+	for _, c := range list {
+		if c.Scheme != "bearer" {
+			s.note("WWW-Authenticate offers %s", clip(safeLine(c.Scheme), 40))
+			continue
+		}
+		s.good("WWW-Authenticate: Bearer%s", challengeText(c.Params))
+		if c.Params["resource_metadata"] == "" {
+			s.note("it does not say where the metadata of the resource are: clients look in the well-known places")
+		}
+		return c.Params["resource_metadata"]
+	}
+	return ""
+}
+
+func challengeText(params map[string]string) string {
+	text := ""
+	for _, name := range []string{"error", "error_description", "scope", "resource_metadata"} {
+		if v := params[name]; v != "" {
+			text += " " + name + "=" + clip(safeLine(v), 120)
+		}
+	}
+	return text
+}
+
+// A resourceDocument is what a server says of its authorization (https://www.rfc-editor.org/rfc/rfc9728).
+type resourceDocument struct {
+	Resource string   `json:"resource"`
+	Servers  []string `json:"authorization_servers"`
+	Scopes   []string `json:"scopes_supported"`
+}
+
+// resource fetches the metadata of the server, and returns its authorization servers.
+func (doc *doctor) resource(ctx context.Context, s *doctorSection, named string) []string {
+	u, err := url.Parse(doc.d.target.url)
+	if err != nil {
+		return nil
+	}
+	places := wellKnown(u, "oauth-protected-resource")
+	if named != "" {
+		places = []string{named}
+	}
+	for _, place := range places {
+		var d resourceDocument
+		status, err := doc.fetch(ctx, place, &d)
+		if err != nil || status != http.StatusOK {
+			doc.unfetched(s, named != "", place, status, err)
+			continue
+		}
+		s.good("metadata of the resource: %s", safeURL(place))
+		if want, err := auth.CanonicalResource(doc.d.target.url); err == nil {
+			if got, err := auth.CanonicalResource(d.Resource); err != nil || got != want && !strings.HasPrefix(want, strings.TrimSuffix(got, "/")+"/") {
+				s.bad("they are about another resource: %s", clip(safeLine(d.Resource), 120)).hint("resource must be the URL that clients use: %s", safeURL(want))
+			}
+		}
+		if len(d.Servers) == 0 {
+			s.bad("they name no authorization server").hint("authorization_servers must have at least one")
+		}
+		if len(d.Scopes) > 0 {
+			s.note("scopes: %s", clip(safeLine(strings.Join(d.Scopes, " ")), 200))
+		}
+		return d.Servers
+	}
+	s.bad("the metadata of the resource are nowhere: clients cannot find out where to get a token").hint("serve them at %s", safeURL(wellKnown(u, "oauth-protected-resource")[0]))
+	return nil
+}
+
+func (doc *doctor) unfetched(s *doctorSection, named bool, place string, status int, err error) {
+	line := s.note
+	if named {
+		line = s.bad
+	}
+	why := fmt.Sprintf("HTTP %d", status)
+	if err != nil {
+		why = clip(safeLine(cause(err).Error()), 200)
+	}
+	line("no metadata at %s: %s", safeURL(place), why)
+}
+
+// wellKnown are the places of a document about a URL: with its path behind the well-known part, and without.
+func wellKnown(u *url.URL, name string) []string {
+	root := url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/.well-known/" + name}
+	if u.Path == "" || u.Path == "/" {
+		return []string{root.String()}
+	}
+	long := root
+	long.Path += u.Path
+	return []string{long.String(), root.String()}
+}
+
+// An issuerDocument is what an authorization server says of itself (https://www.rfc-editor.org/rfc/rfc8414).
+type issuerDocument struct {
+	Issuer       string   `json:"issuer"`
+	Authorize    string   `json:"authorization_endpoint"`
+	Token        string   `json:"token_endpoint"`
+	Registration string   `json:"registration_endpoint"`
+	Challenges   []string `json:"code_challenge_methods_supported"`
+	Documents    bool     `json:"client_id_metadata_document_supported"`
+}
+
+// issuer fetches the metadata of an authorization server, and says what a client needs. It reports whether one can log in.
+func (doc *doctor) issuer(ctx context.Context, s *doctorSection, issuer string) bool {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Host == "" {
+		s.bad("the authorization server is no URL: %s", clip(safeLine(issuer), 120))
+		return false
+	}
+	places := append(wellKnown(u, "oauth-authorization-server"), wellKnown(u, "openid-configuration")...)
+	if u.Path != "" && u.Path != "/" {
+		places = append(places, strings.TrimSuffix(issuer, "/")+"/.well-known/openid-configuration")
+	}
+	for _, place := range places {
+		var d issuerDocument
+		status, err := doc.fetch(ctx, place, &d)
+		if err != nil || status != http.StatusOK {
+			doc.unfetched(s, false, place, status, err)
+			continue
+		}
+		s.good("metadata of the authorization server: %s", safeURL(place))
+		return doc.judgeIssuer(s, issuer, &d)
+	}
+	s.bad("the authorization server %s has no metadata", safeURL(issuer)).hint("serve them at %s", safeURL(places[0]))
+	return false
+}
+
+func (doc *doctor) judgeIssuer(s *doctorSection, issuer string, d *issuerDocument) bool {
+	fine := true
+	wrong := func(format string, args ...any) *doctorLine {
+		fine = false
+		return s.bad(format, args...)
+	}
+	if d.Issuer != issuer {
+		wrong("its issuer is %s, not %s: clients must refuse that", clip(safeLine(d.Issuer), 120), clip(safeLine(issuer), 120)).hint("they must be the same, to the last slash")
+	}
+	if d.Authorize == "" || d.Token == "" {
+		wrong("its metadata lack authorization_endpoint or token_endpoint")
+	}
+	if !slices.Contains(d.Challenges, "S256") {
+		wrong("code_challenge_methods_supported does not have S256: clients must refuse to go on").hint("support PKCE with S256, and say so")
+	}
+	switch {
+	case d.Documents:
+		s.good("clients may use a metadata document as their id")
+	case d.Registration != "":
+		s.good("clients can register themselves")
+	default:
+		s.odd("clients cannot register themselves").hint("register one by hand, and give its --client-id to mcpwire, and to the host if it lets you")
+	}
+	return fine
+}
+
+// fetch gets a document. It goes where others say, so that it goes to public addresses only, unless the server is on this machine itself.
+func (doc *doctor) fetch(ctx context.Context, address string, into any) (int, error) {
+	conf, err := doc.d.flags.tls()
+	if err != nil {
+		return 0, err
+	}
+	u, err := url.Parse(doc.d.target.url)
+	if err != nil {
+		return 0, err
+	}
+	transport := auth.GuardedTransport(&auth.EgressOptions{AllowLoopback: isLoopback(u.Hostname()), Timeout: doc.wait, TLS: conf})
+	ctx, cancel := context.WithTimeout(ctx, doc.wait+time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Accept", "application/json")
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return resp.StatusCode, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 256<<10))
+	if err != nil {
+		return 0, err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return resp.StatusCode, fmt.Errorf("it is no JSON: %w", err)
+	}
+	return resp.StatusCode, nil
+}
+
+// ownOrigins are those that a page of the server itself, or on this machine, would have.
+func ownOrigins(u *url.URL) []string {
+	list := []string{u.Scheme + "://" + u.Host}
+	for _, more := range []string{"http://localhost:6274", "http://127.0.0.1:6274", "null"} { // 6274 is where the Inspector is
+		if !slices.Contains(list, more) {
+			list = append(list, more)
+		}
+	}
+	return list
+}
+
+// origins says which pages may reach the server.
+func (doc *doctor) origins(ctx context.Context, rev mcp.Revision, u *url.URL) {
+	s := doc.report.section("Origin")
+	with := func(origin string) int {
+		r := doc.shake(ctx, rev, func(q *http.Request) { q.Header.Set("Origin", origin) })
+		return r.status
+	}
+	var yes, no []string
+	for _, origin := range ownOrigins(u) {
+		if with(origin) < 300 {
+			yes = append(yes, origin)
+		} else {
+			no = append(no, origin)
+		}
+	}
+	if len(yes) > 0 {
+		s.note("taken: %s", safeLine(strings.Join(yes, " ")))
+	}
+	if len(no) > 0 {
+		s.note("refused: %s", safeLine(strings.Join(no, " "))).hint("hosts in a browser need theirs on the server's list")
+	}
+	foreign := with("http://foreign.invalid")
+	switch {
+	case foreign < 300 && isLoopback(u.Hostname()):
+		s.bad("pages of any site are taken: what the user visits can call the tools of this server").hint("answer 403 to an Origin that is not on a list")
+	case foreign < 300:
+		s.note("pages of any site are taken")
+	default:
+		s.good("pages of other sites are refused: HTTP %d", foreign)
+	}
+}
+
+// forbidden finds out what a 403 is about.
+func (doc *doctor) forbidden(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
+	rev := newestFirst()[0]
+	for _, origin := range ownOrigins(u) {
+		if o := doc.shake(ctx, rev, func(q *http.Request) { q.Header.Set("Origin", origin) }); o.status != 0 && o.status != http.StatusForbidden {
+			s.bad("HTTP 403 to requests without Origin; with Origin: %s it is %d", safeLine(origin), o.status).hint("only browsers send Origin: the server must take requests without one")
+			doc.report.next("mcpwire doctor --header 'Origin: %s' %s", safeLine(origin), doc.again)
+			return
+		}
+	}
+	if o := doc.shake(ctx, rev, func(q *http.Request) { q.Host = "localhost" }); isLoopback(u.Hostname()) && o.status != 0 && o.status != http.StatusForbidden {
+		s.bad("HTTP 403 for the host %s; for localhost it is %d", safeLine(u.Host), o.status).hint("the server takes only some names: use one of them in the URL, or add this one to its list of hosts")
+		doc.report.next("mcpwire doctor %s", safeURL(strings.Replace(u.String(), u.Hostname(), "localhost", 1)))
+		return
+	}
+	doc.report.worse(exitAuth)
+	l := s.bad("HTTP 403: the server does not allow it").detail(bodyLines(r)...)
+	if r.header.Get("WWW-Authenticate") != "" {
+		l.hint("it says: %s", clip(safeLine(strings.Join(r.header.Values("WWW-Authenticate"), ", ")), 200))
+	} else {
+		l.hint("a token may lack a scope, or a firewall in front of the server may not like the client")
+	}
+	doc.report.next("mcpwire doctor --header 'Authorization: Bearer ${TOKEN}' %s", doc.again)
+}

@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// installers says where well-known programs come from.
+var installers = map[string]string{
+	"node": "install Node.js", "npx": "install Node.js, which npx is part of", "npm": "install Node.js, which npm is part of",
+	"uv": "install uv", "uvx": "install uv, which uvx is part of", "python": "install Python, or use python3", "python3": "install Python",
+	"docker": "install Docker, and start it", "deno": "install Deno", "bun": "install Bun", "bunx": "install Bun, which bunx is part of", "go": "install Go", "java": "install a Java runtime",
+}
+
+// command looks at what is to be started, and reports whether it is worth trying.
+func (doc *doctor) command() bool {
+	s := doc.report.section("Command")
+	t := &doc.d.target
+	dir := t.dir
+	if dir == "" {
+		dir, _ = os.Getwd()
+	}
+	s.note("%s, in %s", doc.report.Target, safeLine(dir))
+	path, ok := doc.locate(s, t.command[0], dir)
+	if ok {
+		ok = doc.executable(s, path)
+	}
+	if ok {
+		doc.arguments(s, t.command, dir)
+	}
+	doc.variables(s, t.env)
+	if !ok {
+		doc.report.worse(exitUnreachable)
+		doc.report.next("mcpwire doctor %s, once that is mended", doc.again)
+	}
+	return ok
+}
+
+// locate finds the program as the system would.
+func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
+	if strings.ContainsAny(name, `/\`) && (runtime.GOOS == "windows" || strings.Contains(name, "/")) {
+		path := name
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, name)
+			s.odd("%s is relative to the folder that the host runs in, which is often another one than yours", safeLine(name)).hint("configure the whole path: %s", safeLine(path))
+		}
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			s.bad("%s does not exist", safeLine(path)).hint("%s", nearFile(path))
+			return "", false
+		case info.IsDir():
+			s.bad("%s is a folder, not a program", safeLine(path))
+			return "", false
+		}
+		return path, true
+	}
+	path, err := exec.LookPath(name)
+	if err == nil || errors.Is(err, exec.ErrDot) {
+		if abs, err := filepath.Abs(path); err == nil {
+			path = abs
+		}
+		s.good("%s is %s", safeLine(name), safeLine(path))
+		if runtime.GOOS == "windows" && strings.HasSuffix(strings.ToLower(path), ".cmd") {
+			s.odd("%s is a batch file: some hosts only start .exe files", safeLine(path)).hint(`use "cmd" as the command, with the arguments /c %s …`, safeLine(name))
+		}
+		if !inEveryPath(path) {
+			s.odd("hosts that are started from a desktop often have a shorter PATH, without %s", safeLine(filepath.Dir(path))).hint("configure the whole path: %s", safeLine(path))
+		}
+		return path, true
+	}
+	folders := filepath.SplitList(os.Getenv("PATH"))
+	l := s.bad("%s is not found in PATH", safeLine(name))
+	for _, f := range folders[:min(len(folders), 20)] {
+		l.detail(safeLine(f))
+	}
+	hint := "install it, or configure its whole path"
+	if how, ok := installers[strings.TrimSuffix(name, ".cmd")]; ok {
+		hint = how + ", or configure its whole path"
+	}
+	if near := nearPrograms(name, folders); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "? Otherwise " + hint
+	}
+	if strings.Contains(name, " ") {
+		hint = "there is no shell that splits the line: give program and arguments apart"
+	} else if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+		hint = "it is in " + safeLine(dir) + ", which is not in PATH: configure the whole path " + safeLine(filepath.Join(dir, name))
+	}
+	l.hint("%s", hint)
+	return "", false
+}
+
+// inEveryPath reports whether a program is in one of the folders that all processes search.
+func inEveryPath(path string) bool {
+	if runtime.GOOS == "windows" {
+		return true
+	}
+	switch filepath.Dir(path) {
+	case "/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin":
+		return true
+	}
+	return false
+}
+
+const maxEntries = 10_000 // of folders that are looked at for similar names
+
+// nearPrograms are names in the folders that look like one.
+func nearPrograms(name string, folders []string) []string {
+	var names []string
+	for _, f := range folders {
+		dir, err := os.Open(f)
+		if err != nil {
+			continue
+		}
+		list, _ := dir.Readdirnames(maxEntries)
+		dir.Close()
+		names = append(names, list...)
+		if len(names) > maxEntries {
+			break
+		}
+	}
+	slices.Sort(names)
+	var near []string
+	for _, n := range slices.Compact(names) {
+		if n != name && len(near) < 3 && editDistance(strings.ToLower(n), strings.ToLower(name)) <= 1+len(name)/6 && len(name) > 2 {
+			near = append(near, safeLine(n))
+		}
+	}
+	return near
+}
+
+// editDistance is how many bytes have to be changed, added or left out.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
+
+// nearFile is a hint about a file that is not there.
+func nearFile(path string) string {
+	dir := filepath.Dir(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "the folder " + safeLine(dir) + " does not exist either"
+	}
+	for _, e := range entries[:min(len(entries), maxEntries)] {
+		if editDistance(e.Name(), filepath.Base(path)) <= 2 {
+			return "did you mean " + safeLine(filepath.Join(dir, e.Name())) + "?"
+		}
+	}
+	return "was it built, and is this the right folder?"
+}
+
+// executable reports whether a file can be run: the system's own message about it is often wrong.
+func (doc *doctor) executable(s *doctorSection, path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || runtime.GOOS == "windows" {
+		return err == nil
+	}
+	if info.Mode()&0o111 == 0 {
+		s.bad("%s is not executable", safeLine(path)).hint("chmod +x %s, or configure the interpreter as the command and the file as its argument", safeLine(path))
+		return false
+	}
+	interpreter, arg := shebang(path)
+	if interpreter == "" {
+		return true
+	}
+	if strings.HasSuffix(interpreter, "\r") || strings.HasSuffix(arg, "\r") {
+		s.bad("the first line of %s ends in CR LF, so that its interpreter is not found", safeLine(path)).hint("save it with LF line ends")
+		return false
+	}
+	if _, err := os.Stat(interpreter); errors.Is(err, fs.ErrNotExist) {
+		s.bad("the interpreter of %s does not exist: %s", safeLine(path), safeLine(interpreter)).hint("install it, or mend the first line of the file")
+		return false
+	}
+	if filepath.Base(interpreter) == "env" && arg != "" && !strings.HasPrefix(arg, "-") {
+		if _, err := exec.LookPath(arg); err != nil {
+			hint := "install it"
+			if how, ok := installers[arg]; ok {
+				hint = how
+			}
+			s.bad("%s needs %s, which is not found in PATH", safeLine(path), safeLine(arg)).hint("%s", hint)
+			return false
+		}
+	}
+	return true
+}
+
+// shebang reads the first line of a script.
+func shebang(path string) (interpreter, arg string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", ""
+	}
+	defer f.Close()
+	line, err := bufio.NewReaderSize(f, 512).ReadSlice('\n')
+	if err != nil || !strings.HasPrefix(string(line), "#!") {
+		return "", ""
+	}
+	interpreter, arg, _ = strings.Cut(strings.Trim(strings.TrimSuffix(string(line[2:]), "\n"), " \t"), " ")
+	return interpreter, strings.TrimLeft(arg, " ")
+}
+
+// arguments looks for a script that an interpreter will not find.
+func (doc *doctor) arguments(s *doctorSection, command []string, dir string) {
+	if len(command) < 2 || strings.HasPrefix(command[1], "-") {
+		return
+	}
+	switch strings.ToLower(filepath.Ext(command[1])) {
+	case ".js", ".mjs", ".cjs", ".ts", ".py", ".rb", ".sh", ".jar", ".php":
+	default:
+		return
+	}
+	path := command[1]
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	if _, err := os.Stat(path); err != nil {
+		s.bad("%s does not exist", safeLine(path)).hint("%s", nearFile(path))
+	} else if !filepath.IsAbs(command[1]) {
+		s.odd("%s is relative to the folder that the host runs in, which is often another one than yours", safeLine(command[1])).hint("configure the whole path: %s", safeLine(path))
+	}
+}
+
+// variables looks for environment variables that came to nothing.
+func (doc *doctor) variables(s *doctorSection, env []string) {
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		switch {
+		case value == "":
+			s.odd("the environment variable %s is empty", safeLine(name)).hint("set it, if the server needs it")
+		case strings.Contains(value, "${") || strings.HasPrefix(value, "$") && len(value) > 1 && strings.ToUpper(value) == value:
+			s.odd("the environment variable %s holds a reference that nobody has replaced", safeLine(name)).hint("not all hosts replace references: write the value, or give it by --env")
+		case strings.HasPrefix(value, "<") && strings.HasSuffix(value, ">"), strings.HasPrefix(strings.ToUpper(value), "YOUR_"):
+			s.odd("the environment variable %s still holds what the instructions have in its place", safeLine(name)).hint("write your own value")
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// network looks at the way to a server, and reports whether it can be gone.
+func (doc *doctor) network(ctx context.Context, u *url.URL) bool {
+	s := doc.report.section("Network")
+	request := &http.Request{URL: u}
+	proxy, err := http.ProxyFromEnvironment(request)
+	switch {
+	case err != nil:
+		s.bad("the proxy of the environment cannot be used: %s", clip(safeLine(err.Error()), 200)).hint("mend HTTPS_PROXY or HTTP_PROXY")
+		return false
+	case proxy != nil:
+		s.note("requests go through the proxy %s of the environment", safeURL(proxy.String())).hint("NO_PROXY=%s goes without it", safeLine(u.Hostname()))
+		return true
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
+	}
+	addresses, ok := doc.resolve(ctx, s, u.Hostname())
+	if !ok {
+		return false
+	}
+	if !doc.reach(ctx, s, addresses, port) {
+		return false
+	}
+	if strings.EqualFold(u.Scheme, "https") {
+		return doc.certificate(ctx, s, net.JoinHostPort(u.Hostname(), port), u.Hostname())
+	}
+	if !isLoopback(u.Hostname()) {
+		s.odd("http without TLS to another machine: everybody on the way can read and change what is said").hint("use https://")
+	}
+	return true
+}
+
+// resolve looks a name up.
+func (doc *doctor) resolve(ctx context.Context, s *doctorSection, host string) ([]string, bool) {
+	if net.ParseIP(host) != nil {
+		return []string{host}, true
+	}
+	limited, cancel := context.WithTimeout(ctx, doc.wait)
+	defer cancel()
+	start := time.Now()
+	addresses, err := net.DefaultResolver.LookupHost(limited, host)
+	if err != nil {
+		var dns *net.DNSError
+		if errors.As(err, &dns) && dns.IsNotFound {
+			s.bad("the name %s is not known", safeLine(host)).hint("is it spelled right, and does it need a VPN?")
+		} else {
+			s.bad("the name %s cannot be looked up: %s", safeLine(host), clip(safeLine(err.Error()), 200))
+		}
+		doc.report.next("mcpwire doctor %s, once that is mended", doc.again)
+		return nil, false
+	}
+	s.good("%s is %s, looked up in %s", safeLine(host), safeLine(strings.Join(addresses[:min(len(addresses), 4)], ", ")), shortTime(time.Since(start)))
+	return addresses, true
+}
+
+// reach connects to the addresses. One that works will do, but those that do not cost time.
+func (doc *doctor) reach(ctx context.Context, s *doctorSection, addresses []string, port string) bool {
+	works := 0
+	var last error
+	const most = 4
+	for _, a := range addresses[:min(len(addresses), most)] {
+		limited, cancel := context.WithTimeout(ctx, doc.wait)
+		start := time.Now()
+		conn, err := new(net.Dialer).DialContext(limited, "tcp", net.JoinHostPort(a, port))
+		cancel()
+		if err != nil {
+			last = err
+			continue
+		}
+		conn.Close()
+		if works++; works == 1 {
+			s.good("connected to %s port %s in %s", safeLine(a), safeLine(port), shortTime(time.Since(start)))
+		}
+	}
+	switch {
+	case works == 0:
+		why := clip(safeLine(cause(last).Error()), 200)
+		hint := "is the server running, and at this port?"
+		if errors.Is(last, context.DeadlineExceeded) {
+			why, hint = "nothing answers", "a firewall drops it, or the machine is off"
+		}
+		s.bad("no connection to port %s: %s", safeLine(port), why).hint("%s", hint)
+		doc.report.next("mcpwire doctor %s, once the server runs", doc.again)
+		return false
+	case last != nil:
+		s.odd("of its %d addresses only %d can be connected to: %s", min(len(addresses), most), works, clip(safeLine(cause(last).Error()), 200)).hint("a server that only listens on 127.0.0.1 is not at localhost for programs that try ::1 first")
+	}
+	return true
+}
+
+// certificate looks at the server's.
+func (doc *doctor) certificate(ctx context.Context, s *doctorSection, address, host string) bool {
+	conf, err := doc.d.flags.tls()
+	if err != nil {
+		s.bad("%s", safeLine(err.Error()))
+		return false
+	}
+	if conf == nil {
+		conf = new(tls.Config)
+	}
+	conf = conf.Clone()
+	conf.ServerName = host
+	limited, cancel := context.WithTimeout(ctx, doc.wait)
+	defer cancel()
+	start := time.Now()
+	conn, err := (&tls.Dialer{Config: conf}).DialContext(limited, "tcp", address)
+	if err != nil {
+		what, hint := explainTLS(err)
+		s.bad("%s", what).hint("%s", hint)
+		doc.report.next("%s", tlsNext(err, doc.again))
+		return false
+	}
+	defer conn.Close()
+	state := conn.(*tls.Conn).ConnectionState()
+	s.good("%s, in %s", tls.VersionName(state.Version), shortTime(time.Since(start)))
+	if len(state.PeerCertificates) > 0 {
+		end := state.PeerCertificates[0].NotAfter
+		if left := time.Until(end); left < 14*24*time.Hour && left > 0 {
+			s.odd("the certificate ends in %d days", int(left.Hours()/24)).hint("renew it")
+		}
+	}
+	return true
+}
+
+// explainTLS says in words what is wrong with a certificate.
+func explainTLS(err error) (what, hint string) {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &unknown):
+		if c := unknown.Cert; c != nil && c.Issuer.String() == c.Subject.String() {
+			return "the certificate is signed by itself", "trust it by --cacert FILE; hosts on Node.js do by NODE_EXTRA_CA_CERTS=FILE"
+		}
+		return "the certificate is signed by an authority that this system does not know", "trust the authority by --cacert FILE; hosts on Node.js do by NODE_EXTRA_CA_CERTS=FILE. A server may also have left out an intermediate certificate"
+	case errors.As(err, &name):
+		return "the certificate is for another name: " + clip(safeLine(name.Error()), 200), "use the name that is in the certificate, or get one for this name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the certificate is out of date: " + clip(safeLine(invalid.Error()), 200), "renew it; or is the clock of this machine wrong?"
+	case errors.As(err, &record):
+		return "the server does not speak TLS at this port", "try http:// in the URL"
+	}
+	return "TLS fails: " + clip(safeLine(cause(err).Error()), 200), "does the server want a certificate of the client, or an older version of TLS?"
+}
+
+func tlsNext(err error, again string) string {
+	var unknown x509.UnknownAuthorityError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &unknown):
+		return "mcpwire doctor --cacert FILE " + again + "; --insecure in its place shows what comes behind it"
+	case errors.As(err, &record):
+		return "mcpwire doctor " + strings.Replace(again, "https://", "http://", 1)
+	}
+	return "mcpwire doctor --insecure " + again
+}

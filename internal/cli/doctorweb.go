@@ -1,0 +1,326 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"mcpwire/internal/sse"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A webReply is what came back to a request over HTTP.
+type webReply struct {
+	status  int
+	header  http.Header
+	body    []byte // at most maxLook bytes
+	message *jsonrpc.Message
+	head    time.Duration // until the head of the response
+	took    time.Duration // until the answer
+	err     error
+}
+
+const maxLook = 4 << 20
+
+// web examines a server over HTTP.
+func (doc *doctor) web(ctx context.Context) {
+	u, err := url.Parse(doc.d.target.url)
+	if err != nil {
+		doc.report.section("URL").bad("it cannot be read")
+		return
+	}
+	if !doc.network(ctx, u) {
+		doc.report.worse(exitUnreachable)
+		return
+	}
+	s := doc.report.section("Handshakes")
+	var spoken []mcp.Revision
+	var last webReply
+	for _, rev := range newestFirst() {
+		r := doc.shake(ctx, rev, nil)
+		if ctx.Err() != nil {
+			return
+		}
+		agreed := doc.webHandshake(s, rev, &r)
+		if agreed {
+			spoken = append(spoken, rev)
+			doc.pace(s, &r)
+		}
+		last = r
+		if r.status == http.StatusUnauthorized {
+			doc.authorization(ctx, &r)
+			return
+		}
+		if r.status >= 300 && r.status < 400 || r.err != nil || r.status == http.StatusForbidden || r.status == http.StatusProxyAuthRequired {
+			break // it would be the same for all
+		}
+	}
+	if len(spoken) == 0 {
+		doc.noWeb(ctx, s, &last, u)
+		return
+	}
+	doc.origins(ctx, spoken[0], u)
+	doc.rules(ctx, spoken)
+}
+
+// shake posts a handshake, and ends a session that comes of it.
+func (doc *doctor) shake(ctx context.Context, rev mcp.Revision, tweak func(*http.Request)) webReply {
+	body := initializeRequest(rev)
+	if rev.Modern() {
+		body = discoverRequest(rev)
+	}
+	r := doc.send(ctx, http.MethodPost, doc.d.target.url, body, tweak)
+	if id := r.header.Get("Mcp-Session-Id"); id != "" {
+		doc.send(ctx, http.MethodDelete, doc.d.target.url, nil, func(q *http.Request) {
+			q.Header.Set("Mcp-Session-Id", id)
+			q.Header.Set("MCP-Protocol-Version", rev.String())
+		})
+	}
+	return r
+}
+
+// discoverRequest is server/discover with what each modern request has
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/discover).
+func discoverRequest(rev mcp.Revision) []byte {
+	meta, err := json.Marshal(map[string]any{"_meta": map[string]any{
+		mcp.MetaProtocolVersion: rev.String(), mcp.MetaClientCapabilities: map[string]any{},
+		mcp.MetaClientInfo: map[string]string{"name": "mcpwire", "version": Version},
+	}})
+	if err != nil {
+		return nil // it cannot fail
+	}
+	return jsonrpc.AppendRequest(nil, jsonrpc.IntID(1), mcp.MethodDiscover, meta)
+}
+
+// send makes one request, and reads the answer: of an event stream the first message.
+func (doc *doctor) send(ctx context.Context, method, address string, body []byte, tweak func(*http.Request)) webReply {
+	ctx, cancel := context.WithTimeout(ctx, doc.wait)
+	defer cancel()
+	p := &poster{d: doc.d, client: &http.Client{Transport: doc.d.http, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	request, err := p.request(ctx, method, address, body)
+	if err != nil {
+		return webReply{err: err}
+	}
+	if tweak != nil {
+		tweak(request)
+	}
+	start := time.Now()
+	resp, err := p.client.Do(request)
+	if err != nil {
+		return webReply{err: cause(err), took: time.Since(start)}
+	}
+	defer resp.Body.Close()
+	r := webReply{status: resp.StatusCode, header: resp.Header, head: time.Since(start)}
+	if isEventStream(resp.Header) {
+		r.body, r.err = firstEvent(resp.Body)
+	} else {
+		r.body, r.err = io.ReadAll(io.LimitReader(resp.Body, maxLook))
+	}
+	r.took = time.Since(start)
+	var m jsonrpc.Message
+	if jsonrpc.Parse(bytes.TrimSpace(r.body), &m, 0) == nil {
+		r.message = &m
+	}
+	return r
+}
+
+// firstEvent is the first event of a stream that answers something, or says where to post.
+func firstEvent(body io.Reader) ([]byte, error) {
+	reader := sse.NewReader(io.LimitReader(body, maxLook), maxLook)
+	for {
+		e, err := reader.Read()
+		if err != nil {
+			return nil, err
+		}
+		var m jsonrpc.Message
+		if e.Name == "endpoint" || jsonrpc.Parse(e.Data, &m, 0) == nil && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) {
+			return bytes.Clone(e.Data), nil
+		}
+	}
+}
+
+// webHandshake says what came of one, and reports whether the revision is spoken.
+func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply) bool {
+	head := fmt.Sprintf("%v  POST initialize", rev)
+	if rev.Modern() {
+		head = fmt.Sprintf("%v  POST server/discover", rev)
+	}
+	status := fmt.Sprintf("HTTP %d", r.status)
+	took := shortTime(r.took)
+	switch {
+	case r.err != nil && r.status == 0:
+		s.note("%s: %s", head, webTrouble(r.err))
+	case r.message != nil && r.message.Kind == jsonrpc.KindResponse:
+		var result struct {
+			ProtocolVersion   string   `json:"protocolVersion"`
+			SupportedVersions []string `json:"supportedVersions"`
+		}
+		_ = json.Unmarshal(r.message.Result, &result) // what is missing is seen below
+		for _, v := range append(result.SupportedVersions, result.ProtocolVersion) {
+			if v == rev.String() {
+				session := ""
+				if r.header.Get("Mcp-Session-Id") != "" {
+					session = ", with a session"
+				}
+				s.good("%s: agreed, %s, %s%s, in %s", head, status, clip(safeLine(r.header.Get("Content-Type")), 60), session, took)
+				return true
+			}
+		}
+		s.note("%s: answered with version %s, %s, in %s", head, clip(safeLine(strings.Join(append(result.SupportedVersions, result.ProtocolVersion), " ")), 60), status, took)
+	case r.message != nil && r.message.Kind == jsonrpc.KindError:
+		e := r.message.Err()
+		s.note("%s: %s, error %d %s, in %s", head, status, int(e.Code), clip(safeLine(e.Message), 100), took)
+	case r.err != nil:
+		s.note("%s: %s, and then %s", head, status, webTrouble(r.err))
+	default:
+		kind := r.header.Get("Content-Type")
+		if kind == "" {
+			kind = "no content type"
+		}
+		s.note("%s: %s, %s, %d bytes that are no message, in %s", head, status, clip(safeLine(kind), 60), len(r.body), took)
+	}
+	return false
+}
+
+func webTrouble(err error) string {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed before the answer"
+	}
+	return clip(safeLine(err.Error()), 200)
+}
+
+// pace says whether something on the way holds streams back.
+func (doc *doctor) pace(s *doctorSection, r *webReply) {
+	if r.took > slowStart {
+		s.odd("the answer took %s: some hosts give up after 10 s", shortTime(r.took))
+	}
+	if isEventStream(r.header) && r.took-r.head > 2*time.Second {
+		s.odd("the first event came %s after the head of its stream", shortTime(r.took-r.head)).hint("a proxy that buffers does so: turn it off (X-Accel-Buffering: no), and compression for text/event-stream")
+	}
+	if r.header.Get("Content-Encoding") != "" && isEventStream(r.header) {
+		s.odd("the event stream is compressed, which holds events back").hint("do not compress text/event-stream")
+	}
+}
+
+// noWeb says why no revision is spoken.
+func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
+	doc.report.worse(exitUnreachable)
+	kind, _, _ := strings.Cut(strings.ToLower(r.header.Get("Content-Type")), ";")
+	switch {
+	case r.status == 0:
+		s.bad("no answer over HTTP: %s", webTrouble(r.err)).hint("is this a web server at all?")
+		doc.report.next("curl -v %s", safeURL(u.String()))
+	case r.status >= 300 && r.status < 400:
+		doc.redirected(s, r, u)
+	case r.status == http.StatusForbidden:
+		doc.forbidden(ctx, s, r, u)
+	case r.status == http.StatusProxyAuthRequired:
+		s.bad("the proxy wants a user name").hint("give it in HTTPS_PROXY")
+		doc.report.worse(exitAuth)
+	case r.status == http.StatusNotFound, r.status == http.StatusMethodNotAllowed, kind == "text/html":
+		doc.elsewhere(ctx, s, r, u)
+	case r.status == http.StatusNotAcceptable, r.status == http.StatusUnsupportedMediaType:
+		s.bad("HTTP %d, although both kinds of answer are accepted and JSON is sent", r.status).hint("the server should take Accept: application/json, text/event-stream and Content-Type: application/json")
+		doc.report.next("mcpwire send -v %s", doc.again)
+	case r.status >= 500:
+		s.bad("HTTP %d: the server, or the proxy before it, is broken", r.status).detail(bodyLines(r)...).hint("its log says why")
+		doc.report.next("mcpwire doctor %s, once that is mended", doc.again)
+	default:
+		s.bad("HTTP %d, and no revision is agreed on", r.status).detail(bodyLines(r)...)
+		doc.report.next("mcpwire send -v %s", doc.again)
+	}
+}
+
+// bodyLines shows the beginning of a body.
+func bodyLines(r *webReply) []string {
+	var lines []string
+	for line := range strings.Lines(string(r.body[:min(len(r.body), 2000)])) {
+		if line = strings.TrimSpace(line); line != "" && len(lines) < 3 {
+			lines = append(lines, clip(safeLine(line), 120))
+		}
+	}
+	return lines
+}
+
+func (doc *doctor) redirected(s *doctorSection, r *webReply, u *url.URL) {
+	where := r.header.Get("Location")
+	target, err := u.Parse(where)
+	if where == "" || err != nil {
+		s.bad("HTTP %d, a redirect to nowhere", r.status)
+		return
+	}
+	l := s.bad("HTTP %d: the server is at %s", r.status, safeURL(target.String()))
+	switch {
+	case strings.Contains(strings.ToLower(target.Path), "login") || strings.Contains(strings.ToLower(target.Path), "signin"):
+		l.hint("that is a page to log in, for people: the server should answer 401 with WWW-Authenticate to clients")
+	case r.status < 307:
+		l.hint("many clients turn a POST into a GET there: configure the new URL")
+	default:
+		l.hint("not all clients follow: configure the new URL")
+	}
+	doc.report.next("mcpwire doctor %s", safeURL(target.String()))
+}
+
+// guesses are where endpoints often are.
+var guesses = []string{"/mcp", "/sse", "/", "/api/mcp", "/mcp/", "/v1/mcp"}
+
+// elsewhere looks for the endpoint: where HTTP+SSE answers, and at other paths.
+func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
+	what := fmt.Sprintf("HTTP %d: there is no MCP endpoint at %s", r.status, safeLine(u.Path))
+	if strings.HasPrefix(strings.ToLower(r.header.Get("Content-Type")), "text/html") {
+		what = fmt.Sprintf("HTTP %d with a web page: %s is for people", r.status, safeLine(u.Path))
+	}
+	if doc.oldTransport(ctx, u.String()) {
+		s.good("it is an endpoint of HTTP+SSE, the transport of the first revision").hint("hosts that only know Streamable HTTP cannot use it")
+		doc.report.status, doc.report.cause = exitOK, ""
+		doc.report.next("mcpwire info --transport sse %s", doc.again)
+		return
+	}
+	l := s.bad("%s", what)
+	for _, path := range guesses {
+		other := *u
+		other.Path, other.RawPath = path, ""
+		if path == u.Path || ctx.Err() != nil {
+			continue
+		}
+		found := doc.send(ctx, http.MethodPost, other.String(), initializeRequest(newestLegacy()), nil)
+		if found.message != nil && found.status != http.StatusNotFound || found.status == http.StatusUnauthorized {
+			l.hint("there is one at %s", safeURL(other.String()))
+			doc.report.next("mcpwire doctor %s", safeURL(other.String()))
+			return
+		}
+		if strings.HasSuffix(path, "/sse") && doc.oldTransport(ctx, other.String()) {
+			l.hint("there is one of HTTP+SSE at %s", safeURL(other.String()))
+			doc.report.next("mcpwire info --transport sse %s", safeURL(other.String()))
+			return
+		}
+	}
+	l.detail(bodyLines(r)...).hint("tried %s too: look into the documentation of the server for its path", strings.Join(guesses, " "))
+	doc.report.next("mcpwire doctor URL")
+}
+
+func newestLegacy() mcp.Revision {
+	for _, r := range newestFirst() {
+		if !r.Modern() {
+			return r
+		}
+	}
+	return mcp.RevisionNone
+}
+
+// oldTransport reports whether a GET opens a stream of HTTP+SSE.
+func (doc *doctor) oldTransport(ctx context.Context, address string) bool {
+	r := doc.send(ctx, http.MethodGet, address, nil, nil)
+	return r.status == http.StatusOK && isEventStream(r.header) && r.err == nil && r.message == nil && len(r.body) > 0
+}

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"mcpwire/server"
+	"mcpwire/streamable"
+)
+
+// runDoctorOn runs the command on a handler, and returns the exit status and what it printed. URL in args is that of the server.
+func runDoctorOn(t *testing.T, srv *httptest.Server, args ...string) (int, string) {
+	t.Helper()
+	t.Setenv("MCPWIRE_HOME", t.TempDir())
+	line := []string{"doctor", "--timeout", "20s"}
+	for _, a := range args {
+		line = append(line, strings.ReplaceAll(a, "URL", srv.URL))
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	var out, errs bytes.Buffer
+	status := Run(t.Context(), line, null, &out, &errs)
+	if errs.Len() > 0 {
+		t.Errorf("standard error: %s", errs.String())
+	}
+	return status, strings.ReplaceAll(out.String(), srv.URL, "URL")
+}
+
+// An answer is what a handler says, whatever it is asked.
+func constant(status int, header map[string]string, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for name, value := range header {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func TestDoctorWeb(t *testing.T) {
+	good := streamable.NewHandler(server.New("fixture", "1", nil), nil)
+	t.Cleanup(func() { _ = good.Shutdown(t.Context()) })
+	for _, tt := range []struct {
+		name    string
+		handler http.Handler
+		tls     bool
+		args    []string
+		status  int
+		want    []string // in what is printed
+	}{
+		{"well", good, false, []string{"URL"}, exitOK, []string{
+			"✓ connected to 127.0.0.1", "POST server/discover: agreed, HTTP 200", "with a session", "taken: URL", "✓ pages of other sites are refused: HTTP 403", "✓ nothing is wrong", "Verdict: healthy",
+		}},
+		{"any origin", dropOrigin(good), false, []string{"--quick", "URL"}, exitFindings, []string{"✗ pages of any site are taken", "Verdict: problems"}},
+		{"elsewhere", mux("/mcp", good), false, []string{"URL/api"}, exitUnreachable, []string{"HTTP 404: there is no MCP endpoint at /api", "→ there is one at URL/mcp", "next: mcpwire doctor URL/mcp"}},
+		{"nowhere", http.NotFoundHandler(), false, []string{"URL/api"}, exitUnreachable, []string{"│ 404 page not found", "tried /mcp /sse"}},
+		{"HTTP+SSE", http.HandlerFunc(oldServer), false, []string{"URL/sse"}, exitOK, []string{"an endpoint of HTTP+SSE", "next: mcpwire info --transport sse URL/sse"}},
+		{"page", constant(200, map[string]string{"Content-Type": "text/html; charset=utf-8"}, "<!doctype html>\x1b[31m"), false, []string{"URL/"}, exitUnreachable, []string{"HTTP 200 with a web page", `│ <!doctype html>\x1b[31m`}},
+		{"moved", constant(301, map[string]string{"Location": "/new"}, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"HTTP 301: the server is at URL/new", "turn a POST into a GET", "next: mcpwire doctor URL/new"}},
+		{"login page", constant(302, map[string]string{"Location": "/login?next=/mcp"}, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"a page to log in, for people"}},
+		{"gateway", constant(502, nil, "bad gateway"), false, []string{"URL/mcp"}, exitUnreachable, []string{"the proxy before it, is broken", "│ bad gateway"}},
+		{"not acceptable", constant(406, nil, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"HTTP 406, although"}},
+		{"forbidden", constant(403, nil, "no"), false, []string{"URL/mcp"}, exitAuth, []string{"HTTP 403: the server does not allow it", "│ no"}},
+		{"wants an origin", wantsOrigin(good), false, []string{"URL"}, exitUnreachable, []string{"HTTP 403 to requests without Origin", "the server must take requests without one"}},
+		{"another version", constant(200, map[string]string{"Content-Type": "application/json"}, `{"jsonrpc":"2.0","id":"mcpwire-init","result":{"protocolVersion":"1.0"}}`), false, []string{"URL"}, exitUnreachable, []string{"answered with version 1.0"}},
+		{"certificate", good, true, []string{"URL"}, exitUnreachable, []string{"✗ the certificate is signed by", "NODE_EXTRA_CA_CERTS", "next: mcpwire doctor --cacert FILE URL"}},
+		{"certificate, trusted by all", good, true, []string{"--quick", "--insecure", "URL"}, exitOK, []string{"✓ TLS 1.3", "agreed", "Verdict: healthy"}},
+		{"token refused", constant(401, map[string]string{"WWW-Authenticate": `Bearer error="invalid_token"`}, ""), false, []string{"--header", "Authorization: Bearer secret-token-1", "URL"}, exitAuth, []string{"does not take the token", "error=invalid_token", "Verdict: authorization_required: the server does not take the token"}},
+		{"no challenge", constant(401, nil, ""), false, []string{"URL"}, exitAuth, []string{"no WWW-Authenticate", "the metadata of the resource are nowhere"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := httptest.NewUnstartedServer(tt.handler)
+			srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+			if tt.tls {
+				srv.StartTLS()
+			} else {
+				srv.Start()
+			}
+			defer srv.Close()
+			status, out := runDoctorOn(t, srv, tt.args...)
+			if status != tt.status {
+				t.Errorf("exit status %d, want %d", status, tt.status)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is not in what was printed", want)
+				}
+			}
+			if strings.ContainsRune(out, '\x1b') || strings.Contains(out, "secret-token") {
+				t.Error("it prints what it should not")
+			}
+			if t.Failed() {
+				t.Log(out)
+			}
+		})
+	}
+}
+
+func dropOrigin(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Origin")
+		h.ServeHTTP(w, r)
+	})
+}
+
+func wantsOrigin(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Origin") == "" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func mux(path string, h http.Handler) http.Handler {
+	m := http.NewServeMux()
+	m.Handle(path, h)
+	return m
+}
+
+// oldServer is where a server of HTTP+SSE begins.
+func oldServer(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, "event: endpoint\ndata: /messages?s=1\n\n")
+}
+
+// TestDoctorAuthorization follows the chain of RFC 9728 and RFC 8414.
+func TestDoctorAuthorization(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(resource, issuer map[string]any)
+		want   []string
+	}{
+		{"complete", func(_, _ map[string]any) {}, []string{"✓ metadata of the resource", "✓ metadata of the authorization server", "✓ clients can register", "next: mcpwire info URL/mcp"}},
+		{"other resource", func(r, _ map[string]any) { r["resource"] = "https://other.example" }, []string{"✗ they are about another resource: https://other.example"}},
+		{"no servers", func(r, _ map[string]any) { delete(r, "authorization_servers") }, []string{"✗ they name no authorization server"}},
+		{"other issuer", func(_, i map[string]any) { i["issuer"] = "https://other.example" }, []string{"✗ its issuer is https://other.example"}},
+		{"no PKCE", func(_, i map[string]any) { delete(i, "code_challenge_methods_supported") }, []string{"does not have S256"}},
+		{"no registration", func(_, i map[string]any) { delete(i, "registration_endpoint") }, []string{"! clients cannot register themselves"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var srv *httptest.Server
+			srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				resource := map[string]any{"resource": srv.URL + "/mcp", "authorization_servers": []string{srv.URL}, "scopes_supported": []string{"read"}}
+				issuer := map[string]any{
+					"issuer": srv.URL, "authorization_endpoint": srv.URL + "/a", "token_endpoint": srv.URL + "/t", "registration_endpoint": srv.URL + "/r",
+					"code_challenge_methods_supported": []string{"S256"},
+				}
+				tt.change(resource, issuer)
+				switch r.URL.Path {
+				case "/.well-known/oauth-protected-resource/mcp":
+					_ = json.NewEncoder(w).Encode(resource)
+				case "/.well-known/oauth-authorization-server":
+					_ = json.NewEncoder(w).Encode(issuer)
+				default:
+					w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer resource_metadata="%s/.well-known/oauth-protected-resource/mcp"`, srv.URL))
+					w.WriteHeader(http.StatusUnauthorized)
+				}
+			}))
+			defer srv.Close()
+			status, out := runDoctorOn(t, srv, "URL/mcp")
+			if status != exitAuth {
+				t.Errorf("exit status %d, want %d", status, exitAuth)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is not in:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+// TestDoctorNetwork: there is nobody, or somebody who speaks something else.
+func TestDoctorNetwork(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	if status, out := runDoctorOn(t, srv, strings.Replace(srv.URL, "http://", "https://", 1)); status != exitUnreachable || !strings.Contains(out, "does not speak TLS") {
+		t.Errorf("status %d, printed:\n%s", status, out)
+	}
+	srv.Close()
+	status, out := runDoctorOn(t, srv, "--json", "URL/mcp")
+	var report struct {
+		Status, Verdict, Next string
+		Sections              []struct{ Title string }
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v in:\n%s", err, out)
+	}
+	if status != exitUnreachable || report.Status != "unreachable" || !strings.Contains(report.Verdict, "no connection to port") || len(report.Sections) != 1 || report.Next == "" {
+		t.Errorf("status %d, report %+v", status, report)
+	}
+}
+
+func TestClassifyStray(t *testing.T) {
+	for _, tt := range []struct{ line, want string }{
+		{"\xef\xbb\xbf{}", "byte order mark"},
+		{"\xff\xfe{\x00}\x00", "UTF-16"},
+		{"", "an empty line"},
+		{"Content-Length: 20", "Language Server"},
+		{"<!DOCTYPE html>", "a web page"},
+		{"[dotenv@17.2.3] injecting env (0) from .env", "dotenv"},
+		{"npm warn exec The following package was not found", "npm or npx"},
+		{"Need to install the following packages:", "npm or npx"},
+		{"> my-server@1.0.0 start", "npm or npx"},
+		{"Resolved 12 packages in 3ms", "package manager"},
+		{"Traceback (most recent call last):", "Python traceback"},
+		{`{"level":30,"msg":"listening"}`, "structured log"},
+		{"\x1b[32mok\x1b[0m", "colour codes"},
+		{"2026-01-02T03:04:05Z started", "line of a log"},
+		{"2026/01/02 03:04:05 started", "line of a log"},
+		{"INFO: started", "line of a log"},
+		{"[debug] started", "line of a log"},
+		{"{", "several lines"},
+		{"╭────╮", "a banner"},
+		{"Server running", "console.log"},
+		{"> quoted", "console.log"},
+	} {
+		if got := classifyStray([]byte(tt.line)); !strings.Contains(got.what, tt.want) || got.hint == "" {
+			t.Errorf("%q: %q, want %q", tt.line, got.what, tt.want)
+		}
+	}
+}

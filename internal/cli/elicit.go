@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"mcpwire/client"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+	"mcpwire/schema"
+)
+
+// answers sets the handlers for what a server asks of its client: the user's input, a model, folders. Files that the flags name are read here.
+func (d *dialer) answers() error {
+	o, f := &d.opts, d.flags
+	o.ElicitModes = client.ElicitForm | client.ElicitURL
+	switch way := f.elicit; {
+	case way == "ask" || way == "" && d.canAsk():
+		if !d.canAsk() {
+			return usagef("--elicit ask needs a terminal: give --elicit @FILE with the answers, or --elicit decline")
+		}
+		o.Elicit = func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			d.notes.clear()
+			return newForm(d.target.name, p).fill(ctx, d.ask)
+		}
+	case way == "" || way == "decline":
+		o.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			d.notes.linef("the server asks the user, which is declined: %s", clipLine(p.Message, 500))
+			return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
+		}
+	case strings.HasPrefix(way, "@"):
+		prepared, err := readAnswers(way[1:])
+		if err != nil {
+			return usagef("--elicit: %w", err)
+		}
+		o.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			r, err := prepared.elicit(p)
+			problem := err
+			if err == nil {
+				problem = misfit(r, p) // the client does not send it then, but does not say to the user why
+			}
+			if problem != nil {
+				d.notes.warnf("%s: %v", safeLine(way[1:]), problem)
+			}
+			return r, err
+		}
+	default:
+		return usagef("--elicit %s: want ask, decline or @FILE", safeLine(way))
+	}
+	if err := d.sampling(); err != nil {
+		return err
+	}
+	return d.folders()
+}
+
+// canAsk reports whether there is somebody to answer.
+func (d *dialer) canAsk() bool {
+	return d.ask != nil || isTerminal(d.e.stdin) && writerIsTerminal(d.e.stderr) && os.Getenv("CI") == ""
+}
+
+// sampling sets the handler for what a server wants of a model.
+func (d *dialer) sampling() error {
+	switch way := d.flags.sampling; {
+	case way == "":
+	case way == "decline":
+		d.opts.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+			d.notes.linef("the server wants a model to answer, which is declined")
+			return nil, client.ErrRefused
+		}
+	case strings.HasPrefix(way, "@"):
+		list, err := readList(way[1:])
+		if err != nil {
+			return usagef("--sampling: %w", err)
+		}
+		results := make([]*mcp.CreateMessageResult, len(list.items))
+		for i, text := range list.items {
+			results[i] = new(mcp.CreateMessageResult)
+			if err := results[i].UnmarshalJSON(text); err != nil {
+				return usagef("--sampling: %s: no CreateMessageResult: %w", safeLine(way[1:]), err)
+			}
+		}
+		var mu sync.Mutex
+		d.opts.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(results) == 0 {
+				return nil, fmt.Errorf("%s has no further answer", safeLine(way[1:]))
+			}
+			r := results[0]
+			if len(results) > 1 || list.many {
+				results = results[1:]
+			}
+			return r, nil
+		}
+	default:
+		return usagef("--sampling %s: want decline or @FILE", safeLine(way))
+	}
+	return nil
+}
+
+// folders sets the handler for the folders that a server may know of.
+func (d *dialer) folders() error {
+	var roots []mcp.Root
+	for _, name := range d.flags.roots {
+		path, err := filepath.Abs(name)
+		if err != nil {
+			return err
+		}
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			return usagef("--root %s: no such folder", safeLine(name))
+		}
+		slashed := filepath.ToSlash(path)
+		if !strings.HasPrefix(slashed, "/") {
+			slashed = "/" + slashed
+		}
+		roots = append(roots, mcp.Root{URI: (&url.URL{Scheme: "file", Path: slashed}).String(), Name: filepath.Base(path)})
+	}
+	if roots != nil {
+		d.opts.Roots = func(context.Context) ([]mcp.Root, error) { return roots, nil }
+	}
+	return nil
+}
+
+// A jsonList is what a file of answers holds: one JSON object, or several in an array.
+type jsonList struct {
+	items []json.RawMessage
+	many  bool
+}
+
+func readList(file string) (jsonList, error) {
+	text, err := readSmall(file)
+	if err != nil {
+		return jsonList{}, err
+	}
+	text = []byte(strings.TrimSpace(string(text)))
+	if err := jsonwire.Valid(text, 0); err != nil {
+		return jsonList{}, fmt.Errorf("%s: no JSON: %w", safeLine(file), err)
+	}
+	list := jsonList{items: []json.RawMessage{text}}
+	if text[0] == '[' {
+		list = jsonList{many: true}
+		elements := jsonwire.ArrayElements(text)
+		for elements.Next() {
+			list.items = append(list.items, elements.Value())
+		}
+	}
+	for _, item := range list.items {
+		if item[0] != '{' {
+			return list, fmt.Errorf("%s: want an object, or an array of objects", safeLine(file))
+		}
+	}
+	return list, nil
+}
+
+// prepared are answers from a file: objects that are given in the order in which the server asks, or one whose members answer whatever form has a field of
+// that name. An object with the member action is the result itself, others are the content of an accepted form.
+type prepared struct {
+	mu   sync.Mutex
+	list jsonList
+}
+
+func readAnswers(file string) (*prepared, error) {
+	list, err := readList(file)
+	return &prepared{list: list}, err
+}
+
+func (a *prepared) elicit(p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.list.items) == 0 {
+		return nil, errors.New("the file of answers has no further one")
+	}
+	item := a.list.items[0]
+	if a.list.many {
+		a.list.items = a.list.items[1:]
+	}
+	if isElicitResult(item) {
+		r := new(mcp.ElicitResult)
+		return r, r.UnmarshalJSON(item)
+	}
+	if p.Mode == mcp.ElicitModeURL { // only the user can have visited it
+		return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
+	}
+	if !a.list.many {
+		item = pickFields(item, p.RequestedSchema)
+	}
+	return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: item}, nil
+}
+
+// misfit says why an answer is not what a form wants; nil if it is, or if the form makes no sense.
+func misfit(r *mcp.ElicitResult, p *mcp.ElicitRequestParams) error {
+	if r.Action != mcp.ElicitActionAccept || p.Mode == mcp.ElicitModeURL {
+		return nil
+	}
+	v, err := schema.Compile(p.RequestedSchema, nil)
+	if err != nil {
+		return nil
+	}
+	content := r.Content
+	if content == nil {
+		content = json.RawMessage("{}")
+	}
+	err = v.Validate(content)
+	if e, ok := errors.AsType[*schema.Error](err); ok {
+		e.Root = "the answer"
+	}
+	if err != nil {
+		return errors.New(clipLine(err.Error(), 500))
+	}
+	return nil
+}
+
+// isElicitResult reports whether an object says itself what the user did.
+func isElicitResult(object json.RawMessage) bool {
+	members := jsonwire.ObjectMembers(object)
+	for members.Next() {
+		if members.KeyIs("action") {
+			switch string(members.Value()) {
+			case `"accept"`, `"decline"`, `"cancel"`:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pickFields returns the members of an object that a form has fields for.
+func pickFields(object, form json.RawMessage) json.RawMessage {
+	fields, _ := properties(form)
+	out := []byte{'{'}
+	members := jsonwire.ObjectMembers(object)
+	for members.Next() {
+		for _, f := range fields {
+			if !members.KeyIs(f.name) {
+				continue
+			}
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(jsonwire.AppendQuote(out, f.name), ':')
+			out = append(out, members.Value()...)
+			break
+		}
+	}
+	return append(out, '}')
+}

@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+
+	"mcpwire/auth"
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/stdio"
+	"mcpwire/streamable"
+)
+
+// failure makes of what a client failed with the error that a command ends with: one of the exit statuses, a code for scripts, and what to do.
+func (d *dialer) failure(err error) error {
+	var ready *failure
+	if err == nil || errors.As(err, &ready) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	f := d.classify(err)
+	if f.url == "" && !d.target.isStdio() {
+		f.url = safeURL(d.target.url)
+	}
+	return f
+}
+
+// classify is failure for errors that are none yet. The order matters: what is said last may be a consequence of something that is said first.
+func (d *dialer) classify(err error) *failure {
+	if f := d.denied(err); f != nil {
+		return f
+	}
+	if e, ok := errors.AsType[*client.IncompatibleError](err); ok {
+		return &failure{status: exitUnreachable, code: "no_common_revision", hint: "--protocol auto allows all revisions; mcpwire info --probe tells which the server speaks", err: e}
+	}
+	if e, ok := errors.AsType[*client.InputError](err); ok {
+		return &failure{status: exitAnswer, code: "input_refused", hint: "--elicit and --sampling say how to answer the server", err: e}
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return rpcFailure(e)
+	}
+	if e, ok := errors.AsType[*stdio.ExitError](err); ok {
+		short := *e
+		short.Name = d.target.name // the arguments may be secret
+		err := d.withStray(exitText(&short))
+		return &failure{status: exitUnreachable, code: "server_exited", hint: "mcpwire doctor looks for the reason", err: err}
+	}
+	if f := unreachable(err); f != nil {
+		return f
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &failure{status: exitUnreachable, code: "timeout", hint: d.lateHint(), err: d.withTail(lateText(err))}
+	}
+	if e, ok := errors.AsType[*client.ProtocolError](err); ok {
+		return &failure{status: exitUnreachable, code: "protocol_error", hint: "mcpwire check says what is wrong with the server", err: d.withTail(e)}
+	}
+	if errors.Is(err, jsonrpc.ErrMalformed) {
+		return &failure{status: exitUnreachable, code: "protocol_error", hint: "the server's answer is not MCP: is this its endpoint?", err: d.withTail(err)}
+	}
+	if errors.Is(err, jsonrpc.ErrClosed) {
+		return &failure{status: exitUnreachable, code: "connection_lost", err: d.withTail(err)}
+	}
+	return &failure{status: exitUnreachable, code: "unreachable", err: d.withTail(err)}
+}
+
+// denied is for servers, and those that stand before them, that want to know who asks; nil if err is about something else.
+func (d *dialer) denied(err error) *failure {
+	f := &failure{status: exitAuth, code: "auth_required", err: err}
+	login, isLogin := errors.AsType[*auth.AuthorizationError](err)
+	status, isStatus := errors.AsType[*streamable.StatusError](err)
+	switch {
+	case isLogin:
+		f.err, f.hint = login, loginHint(login)
+		if d.http != nil {
+			f.httpStatus = int(d.http.refused.Load())
+		}
+	case errors.Is(err, auth.ErrNotReplayable):
+		f.hint = "try again: the token is there now"
+	case isStatus && (status.StatusCode == http.StatusUnauthorized || status.StatusCode == http.StatusForbidden || status.StatusCode == http.StatusProxyAuthRequired):
+		f.err, f.httpStatus = status, status.StatusCode
+		f.hint = "give a token by --header 'Authorization: Bearer ${TOKEN}', or log in by running this on a terminal"
+		if d.target.header.Get("Authorization") != "" {
+			f.hint = "the server does not take the token that it was given"
+		}
+		if status.StatusCode == http.StatusForbidden {
+			f.code, f.hint = "forbidden", "the server knows who asks, and does not allow it; or it does not take this Host or Origin (mcpwire doctor tells)"
+		}
+		if status.StatusCode == http.StatusProxyAuthRequired {
+			f.hint = "the proxy of the environment wants a user name"
+		}
+	default:
+		return nil
+	}
+	return f
+}
+
+// loginHint says what to do about a token that could not be had.
+func loginHint(e *auth.AuthorizationError) string {
+	switch {
+	case errors.Is(e, auth.ErrConsentRequired):
+		return "run this once on a terminal to log in, or give a token by --header 'Authorization: Bearer ${TOKEN}'"
+	case errors.Is(e, auth.ErrUnregistered):
+		return "register a client with the authorization server and give its --client-id"
+	case errors.Is(e, auth.ErrDenied):
+		return "the user, or the authorization server for them, said no"
+	}
+	return "give a token by --header 'Authorization: Bearer ${TOKEN}', or --no-oauth to see the server's own answer"
+}
+
+// unreachable is for connections that could not be made; nil if err is about something else.
+func unreachable(err error) *failure {
+	f := &failure{status: exitUnreachable, code: "unreachable", err: err}
+	var dns *net.DNSError
+	var op *net.OpError
+	var verify *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var record tls.RecordHeaderError
+	var program *exec.Error
+	var path *fs.PathError
+	status, isStatus := errors.AsType[*streamable.StatusError](err)
+	switch {
+	case isStatus:
+		f.code, f.httpStatus, f.err, f.hint = "http_status", status.StatusCode, status, "is this the server's endpoint? Many have it at /mcp, older ones at /sse"
+	case errors.As(err, &program):
+		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(program.Name), program.Err), "is it installed, and in the PATH? There is no shell: mcpwire doctor looks closer"
+	case errors.As(err, &path) && errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && errors.As(err, &path):
+		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(path.Path), path.Err), "does the file exist, and is it executable?"
+	case errors.As(err, &verify), errors.As(err, &unknown):
+		f.code, f.hint = "tls_failed", "--cacert names a certificate to trust, --insecure trusts anyone"
+	case errors.As(err, &record):
+		f.code, f.hint = "tls_failed", "the server does not speak TLS at this port: try http://"
+	case errors.As(err, &dns):
+		f.err, f.hint = dns, "no such host is known"
+	case errors.As(err, &op) && op.Op == "dial":
+		f.err, f.hint = op, "is the server running, and at this address?"
+	default:
+		return nil
+	}
+	return f
+}
+
+// rpcFailure is for errors that the server answered.
+func rpcFailure(e *jsonrpc.Error) *failure {
+	f := &failure{status: exitAnswer, code: "rpc_error", err: fmt.Errorf("the server answers error %d: %s", int(e.Code), clip(e.Message, maxPeerText))}
+	f.rpc = &rpcLine{Code: int(e.Code), Message: clip(e.Message, maxPeerText)}
+	if len(e.Data) > 0 && len(e.Data) <= maxPeerData && json.Valid(e.Data) {
+		f.rpc.Data = bytes.Clone(e.Data)
+	}
+	return f
+}
+
+// What of a server's error is shown.
+const (
+	maxPeerText = 2000     // characters
+	maxPeerData = 16 << 10 // bytes; more is left out
+)
+
+// exitText says how a process ended, and shows the end of what it had to say.
+func exitText(e *stdio.ExitError) error {
+	short := *e
+	short.Stderr = ""
+	tail := newTailWriter(nil)
+	_, _ = tail.Write([]byte(e.Stderr))
+	return withLines(&short, tail.lines())
+}
+
+func withLines(err error, lines []string) error {
+	if len(lines) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; its standard error ends with: %s", err, strings.Join(lines, " ⏎ "))
+}
+
+// withTail adds the end of the server's standard error, and what it wrote to standard output that was no message.
+func (d *dialer) withTail(err error) error {
+	return withLines(d.withStray(err), d.tail.lines())
+}
+
+func (d *dialer) withStray(err error) error {
+	if text := d.trace.strayText(); text != "" && d.target.isStdio() {
+		return fmt.Errorf("%w; it wrote to standard output what is no message: %s", err, text)
+	}
+	return err
+}
+
+// lateText is the message of a timeout, in the terms of the command line.
+func lateText(err error) error {
+	if e, ok := errors.AsType[*client.TimeoutError](err); ok {
+		return fmt.Errorf("no answer to %s within %v", e.Method, e.After)
+	}
+	if e, ok := errors.AsType[*lateError](err); ok {
+		return e
+	}
+	if os.IsTimeout(err) {
+		return err
+	}
+	return errors.New("no answer in time")
+}
+
+func (d *dialer) lateHint() string {
+	if d.target.isStdio() {
+		return "--timeout and --connect-timeout allow more time; mcpwire doctor looks for the reason"
+	}
+	return "--timeout and --connect-timeout allow more time"
+}

@@ -1,0 +1,353 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+	"mcpwire/schema"
+)
+
+// An askFunc shows a text to the user and returns the line that they answer with. Its error is io.EOF at the end of input.
+type askFunc func(ctx context.Context, prompt string) (string, error)
+
+// A form is what a server wants to know of the user.
+type form struct {
+	server string
+	params *mcp.ElicitRequestParams
+	fields []field
+}
+
+// A field is one line of a form.
+type field struct {
+	property
+	title   string
+	options []option // that there are to choose from; nil if anything goes
+	several bool     // more than one may be chosen
+	answer  json.RawMessage
+}
+
+type option struct {
+	value json.RawMessage
+	label string
+}
+
+const maxOptions = 200
+
+func newForm(server string, p *mcp.ElicitRequestParams) *form {
+	f := &form{server: server, params: p}
+	props, _ := properties(p.RequestedSchema)
+	for _, prop := range props {
+		f.fields = append(f.fields, newField(prop))
+	}
+	return f
+}
+
+func newField(p property) field {
+	f := field{property: p}
+	var s struct {
+		Title     string
+		Enum      []json.RawMessage
+		EnumNames []string `json:"enumNames"`
+		OneOf     []titled `json:"oneOf"`
+		Items     struct {
+			Enum  []json.RawMessage
+			AnyOf []titled `json:"anyOf"`
+		}
+	}
+	if json.Unmarshal(p.schema, &s) != nil {
+		return f
+	}
+	f.title = s.Title
+	f.several = p.kind == "array"
+	if f.several {
+		s.Enum, s.OneOf = s.Items.Enum, s.Items.AnyOf
+	}
+	for i, v := range s.Enum {
+		o := option{value: v, label: plainText(v)}
+		if i < len(s.EnumNames) && !f.several {
+			o.label = s.EnumNames[i]
+		}
+		f.options = append(f.options, o)
+	}
+	for _, t := range s.OneOf {
+		if t.Const != nil {
+			f.options = append(f.options, option{t.Const, t.Title})
+		}
+	}
+	f.options = f.options[:min(len(f.options), maxOptions)]
+	return f
+}
+
+type titled struct {
+	Const json.RawMessage
+	Title string
+}
+
+// plainText is a JSON value as people write it.
+func plainText(v json.RawMessage) string {
+	if len(v) > 1 && v[0] == '"' {
+		return unquote(v)
+	}
+	return string(v)
+}
+
+// What the user can say instead of an answer.
+var (
+	errDecline = errors.New("declined")
+	errCancel  = errors.New("cancelled")
+	errBack    = errors.New("back")
+)
+
+// fill has the user answer. The end of input cancels.
+func (f *form) fill(ctx context.Context, ask askFunc) (*mcp.ElicitResult, error) {
+	content, err := f.answer(ctx, ask)
+	switch {
+	case errors.Is(err, errDecline):
+		return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
+	case err != nil:
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return &mcp.ElicitResult{Action: mcp.ElicitActionCancel}, nil
+	}
+	return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: content}, nil
+}
+
+func (f *form) answer(ctx context.Context, ask askFunc) (json.RawMessage, error) {
+	head := fmt.Sprintf("\nThe server %s asks: %s\n", clip(f.server, 40), clipText(f.params.Message, 4000))
+	if f.params.Mode == mcp.ElicitModeURL {
+		return nil, f.visit(ctx, head, ask)
+	}
+	head += "(An empty line takes what is in brackets, or leaves the field out.\n:back, :decline and :cancel do what they say.)\n"
+	for {
+		for i := 0; i < len(f.fields); {
+			err := f.fields[i].fill(ctx, head, ask)
+			head = ""
+			switch {
+			case errors.Is(err, errBack):
+				i = max(0, i-1)
+			case err != nil:
+				return nil, err
+			default:
+				i++
+			}
+		}
+		content := f.content()
+		prompt := head + "Send " + clipLine(string(content), 2000) + "? [Y]es, [e]dit, [d]ecline, [c]ancel: "
+		head = ""
+		line, err := ask(ctx, prompt)
+		if err != nil {
+			return nil, err
+		}
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "", "y", "yes":
+			return content, nil
+		case "d", "decline", ":decline":
+			return nil, errDecline
+		case "c", "cancel", ":cancel":
+			return nil, errCancel
+		}
+	}
+}
+
+// visit asks for the consent to a web page. The page is not opened here: the user does that, with the whole address before their eyes.
+func (f *form) visit(ctx context.Context, head string, ask askFunc) error {
+	host := ""
+	if u, err := url.Parse(f.params.URL); err == nil {
+		host = u.Hostname()
+	}
+	prompt := head + "It wants you to visit a web page of " + safeLine(host) + ":\n  " + safeLine(f.params.URL) + "\n"
+	if strings.Contains(host, "xn--") {
+		prompt += "Careful: the name of the host is written with letters that may only look like those that you know.\n"
+	}
+	for {
+		line, err := ask(ctx, prompt+"Do you agree, and open it yourself? [y]es, [d]ecline, [c]ancel: ")
+		if err != nil {
+			return err
+		}
+		prompt = ""
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return nil
+		case "d", "n", "no", "decline", ":decline":
+			return errDecline
+		case "c", "cancel", ":cancel":
+			return errCancel
+		}
+	}
+}
+
+// content is the object of all answers.
+func (f *form) content() json.RawMessage {
+	out := []byte{'{'}
+	for _, field := range f.fields {
+		if field.answer == nil {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(jsonwire.AppendQuote(out, field.name), ':')
+		out = append(out, field.answer...)
+	}
+	return append(out, '}')
+}
+
+// fill asks for one field until the answer fits.
+func (f *field) fill(ctx context.Context, head string, ask askFunc) error {
+	prompt := head + f.prompt()
+	for {
+		line, err := ask(ctx, prompt)
+		if err != nil {
+			return err
+		}
+		switch strings.TrimSpace(line) {
+		case ":decline":
+			return errDecline
+		case ":cancel":
+			return errCancel
+		case ":back":
+			return errBack
+		case "":
+			if line == "" && f.skip() {
+				return nil
+			}
+		}
+		value, problem := f.read(line)
+		if problem == "" {
+			problem = f.check(value)
+		}
+		if problem == "" {
+			f.answer = value
+			return nil
+		}
+		prompt = "  " + problem + "\n  " + safeLine(f.name) + ": "
+	}
+}
+
+// skip takes what there is already, and reports whether that will do.
+func (f *field) skip() bool {
+	if f.answer == nil && f.fallback != nil {
+		f.answer = f.fallback
+	}
+	return f.answer != nil || !f.required
+}
+
+func (f *field) prompt() string {
+	var b strings.Builder
+	kind := safeLine(f.kind)
+	switch {
+	case f.several:
+		kind = "any of these, with commas between"
+	case f.options != nil:
+		kind = "one of these"
+	case f.kind == "boolean":
+		kind = "yes or no"
+	}
+	b.WriteString("  " + safeLine(f.name) + " (" + kind)
+	if f.required {
+		b.WriteString(", required")
+	}
+	b.WriteString(")")
+	if f.title != "" && f.title != f.name {
+		b.WriteString(" — " + clipLine(f.title, 200))
+	}
+	if f.description != "" {
+		b.WriteString(" — " + clipLine(f.description, 1000))
+	}
+	b.WriteByte('\n')
+	for i, o := range f.options {
+		b.WriteString("    " + strconv.Itoa(i+1) + ". " + clipLine(o.label, 200))
+		if plain := plainText(o.value); plain != o.label {
+			b.WriteString(" (" + clipLine(plain, 100) + ")")
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString("  " + safeLine(f.name))
+	if given := f.answer; given != nil {
+		b.WriteString(" [" + clipLine(plainText(given), 200) + "]")
+	} else if f.fallback != nil {
+		b.WriteString(" [" + clipLine(plainText(f.fallback), 200) + "]")
+	}
+	return b.String() + ": "
+}
+
+// read makes a value of what the user has typed; problem says why it is none.
+func (f *field) read(line string) (value json.RawMessage, problem string) {
+	text := strings.TrimSpace(line)
+	switch {
+	case f.several && f.options != nil:
+		out := []byte{'['}
+		for _, part := range strings.Split(text, ",") {
+			if part = strings.TrimSpace(part); part == "" {
+				continue
+			}
+			v, problem := f.choose(part)
+			if problem != "" {
+				return nil, problem
+			}
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, v...)
+		}
+		return append(out, ']'), ""
+	case f.options != nil:
+		return f.choose(text)
+	}
+	switch f.kind {
+	case "boolean":
+		switch strings.ToLower(text) {
+		case "y", "yes", "true":
+			return json.RawMessage("true"), ""
+		case "n", "no", "false":
+			return json.RawMessage("false"), ""
+		}
+		return nil, "want yes or no"
+	case "integer", "number":
+		if v, ok := convert(f.kind, text); ok {
+			return v, ""
+		}
+		return nil, "want " + article(f.kind)
+	}
+	return jsonwire.AppendQuote(nil, line), ""
+}
+
+// choose finds an option by its value, its label or its number.
+func (f *field) choose(text string) (value json.RawMessage, problem string) {
+	i := slices.IndexFunc(f.options, func(o option) bool { return plainText(o.value) == text })
+	if i < 0 {
+		i = slices.IndexFunc(f.options, func(o option) bool { return strings.EqualFold(o.label, text) })
+	}
+	if n, err := strconv.Atoi(text); i < 0 && err == nil && n >= 1 && n <= len(f.options) {
+		i = n - 1
+	}
+	if i < 0 {
+		return nil, "want one of those above, by its name or its number"
+	}
+	return f.options[i].value, ""
+}
+
+// check holds an answer against the field's schema. A schema that makes no sense is not held against the user.
+func (f *field) check(value json.RawMessage) (problem string) {
+	v, err := schema.Compile(f.schema, nil)
+	if err != nil {
+		return ""
+	}
+	err = v.Validate(value)
+	if e, ok := errors.AsType[*schema.Error](err); ok {
+		e.Root = "the answer"
+	}
+	if err != nil {
+		return clipLine(err.Error(), 500)
+	}
+	return ""
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/internal/wireview"
+)
+
+func newGrepCommand(e *env) *cobra.Command {
+	var files, count, asJSON bool
+	c := &cobra.Command{
+		Use:   "grep FILTER [FILE|NAME...] [-l|-c|--json]",
+		Short: "find exchanges in captures",
+		Long: `Prints the exchanges that a filter holds for, as mcpwire show does, capture by
+capture. A filter is words to find in the payloads, and terms such as
+tool:search, status:error or dur>1s: mcpwire show --help tells. Without a file
+it is the newest capture.
+
+The exit status is 0 if something was found, 1 if nothing was, and 2 if there is
+no such capture, or one cannot be read.`,
+		Example: `  mcpwire grep timeout
+  mcpwire grep 'tool:search status:iserror' *.mcpcap.ndjson
+  mcpwire grep -l '"connection refused"' fs github
+  mcpwire grep -c dur\>1s fs`,
+		ValidArgsFunction: completeCaptures,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || args[0] == "" {
+				return usagef("grep: what should be found? such as: mcpwire grep timeout FILE")
+			}
+			if files && count || asJSON && (files || count) {
+				return usagef("grep: -l, -c and --json are three ways to print; choose one")
+			}
+			return trouble(runGrep(cmd, e, args, files, count, asJSON))
+		},
+	}
+	c.Flags().BoolVarP(&files, "files", "l", false, "print only the names of the files with a match")
+	c.Flags().BoolVarP(&count, "count", "c", false, "print only how many exchanges match, file by file")
+	c.Flags().BoolVar(&asJSON, "json", false, "print an object for each exchange")
+	return c
+}
+
+// trouble tells failing apart from finding nothing, which is exitUnexpected here as it is for grep elsewhere.
+func trouble(err error) error {
+	if f, ok := errors.AsType[*failure](err); ok && f.status == exitUnexpected {
+		f.status = exitUsage
+	}
+	return err
+}
+
+func runGrep(cmd *cobra.Command, e *env, args []string, files, count, asJSON bool) error {
+	f, err := parseFilter("grep", args[0])
+	if err != nil {
+		return err
+	}
+	paths, err := captureArgs(e, "grep "+args[0], args[1:])
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, path := range paths {
+		l := newLister(e, f)
+		l.json = asJSON
+		safe := wireview.Escape(path)
+		if len(paths) > 1 && !asJSON {
+			l.prefix = safe + ": "
+		}
+		s := captureSource{e, []string{path}}
+		if !files && !count {
+			if err := l.run(cmd.Context(), s.events(cmd.Context()), func() bool { return true }); err != nil {
+				return err
+			}
+			found = found || l.count > 0
+			continue
+		}
+		n, err := countMatches(cmd, s, l, files)
+		if err != nil {
+			return err
+		}
+		found = found || n > 0
+		switch {
+		case files && n > 0:
+			_, err = fmt.Fprintln(e.stdout, safe)
+		case count:
+			_, err = fmt.Fprintf(e.stdout, "%s%d\n", l.prefix, n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !found {
+		return &exitStatus{exitUnexpected}
+	}
+	return nil
+}
+
+// errEnough ends reading when there is nothing more to learn.
+var errEnough = fmt.Errorf("enough")
+
+func countMatches(cmd *cobra.Command, s captureSource, l *lister, first bool) (n int, err error) {
+	_, err = walk(cmd.Context(), s, l.filter, func(r *wireview.Row) error {
+		if l.filter.MatchScanned(r, r.Hits) {
+			if n++; first {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	if err == errEnough {
+		err = nil
+	}
+	return n, err
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// TestHelp looks at the help of every command: it fits into 80 columns, has examples that name the command, and tells the flags that reach a server apart.
+func TestHelp(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		if c.Parent() != nil && (c.Name() == "completion" || c.Parent().Name() == "completion") {
+			return // its texts are cobra's
+		}
+		var b bytes.Buffer
+		if err := writeHelp(&b, c); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(strings.Replace(b.String(), c.Example, "", 1)) { // what is to be pasted is not broken
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > helpWidth {
+				t.Errorf("%s: %d columns: %s", c.CommandPath(), n, line)
+			}
+		}
+		for line := range strings.Lines(c.Example) {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "mcpwire") && !strings.HasPrefix(line, c.CommandPath()) {
+				t.Errorf("%s: an example of another command: %s", c.CommandPath(), line)
+			}
+		}
+		flags, target, grouped := strings.Cut(b.String(), "\nTarget flags:\n")
+		if c.Flags().Lookup("header") != nil != grouped {
+			t.Errorf("%s: group of target flags: %t", c.CommandPath(), grouped)
+		}
+		if grouped && (strings.Contains(flags, "--connect-timeout ") || strings.Contains(target, "--help ") || strings.Contains(target, "--json ")) {
+			t.Errorf("%s: flags in the wrong group:\n%s", c.CommandPath(), b.String())
+		}
+	}
+	walk(newRoot(&env{}))
+}
+
+func TestNearFlag(t *testing.T) {
+	c, _, err := newRoot(&env{}).Find([]string{"call"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, want string }{
+		{"--tmeout", ": did you mean --timeout?"},
+		{"--jsno", ": did you mean --json?"},
+		{"--colour", ""},
+		{"-x", ""},
+	} {
+		if got := nearFlag(c, tt.name); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/auth"
+	"mcpwire/internal/captures"
+)
+
+// An httpSide makes the HTTP requests to one server. It may be used by many goroutines at once.
+type httpSide struct {
+	next        http.RoundTripper
+	sse         string // the URL to which nothing is posted, because the user says that it is that of an HTTP+SSE stream; "" is none
+	refused     atomic.Int32
+	interactive bool // the user may be sent to log in
+	clock       loginClock
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
+	if h.sse != "" && r.Method == http.MethodPost && r.URL.String() == h.sse {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return &http.Response{
+			Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r,
+		}, nil
+	}
+	return h.next.RoundTrip(r)
+}
+
+// A watcher notes that a server refuses requests for want of authorization: what the user then hears of is why there is no token.
+type watcher struct {
+	base    http.RoundTripper
+	refused *atomic.Int32
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w watcher) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := w.base.RoundTrip(r)
+	if err == nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
+		w.refused.Store(int32(resp.StatusCode))
+	}
+	return resp, err
+}
+
+// newHTTPSide returns what makes the requests to a target, which must be merged already.
+func newHTTPSide(e *env, t *targetSpec, f *targetFlags) (*httpSide, error) {
+	conf, err := f.tls()
+	if err != nil {
+		return nil, err
+	}
+	dial := &net.Dialer{Timeout: f.connectTimeout, KeepAlive: 30 * time.Second}
+	base := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: conf, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: f.connectTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 16,
+	}
+	h := &httpSide{next: base}
+	if t.transport == transportSSE {
+		h.sse = t.url
+	}
+	how, err := f.login(e, t)
+	if err != nil || how == noLogin {
+		return h, err
+	}
+	h.interactive = how == byBrowser
+	h.next, err = f.authorized(e, t, h, watcher{base, &h.refused}, conf, how)
+	return h, err
+}
+
+// tls is the configuration that --insecure and --cacert ask for; nil if they are not given.
+func (f *targetFlags) tls() (*tls.Config, error) {
+	if !f.insecure && f.caFile == "" {
+		return nil, nil
+	}
+	conf := &tls.Config{InsecureSkipVerify: f.insecure}
+	if f.caFile == "" {
+		return conf, nil
+	}
+	pem, err := readSmall(f.caFile)
+	if err != nil {
+		return nil, usagef("--cacert: %w", err)
+	}
+	if conf.RootCAs, err = x509.SystemCertPool(); err != nil {
+		conf.RootCAs = x509.NewCertPool()
+	}
+	if !conf.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, usagef("--cacert %s: no certificate in it (want PEM)", safeLine(f.caFile))
+	}
+	return conf, nil
+}
+
+// How a token is got.
+const (
+	noLogin   = iota // not at all
+	byStore          // only if there is one from before, which may be refreshed
+	byBrowser        // the user may log in
+	bySecret         // with the client's own secret
+)
+
+// login decides how a token is got if the server wants one.
+func (f *targetFlags) login(e *env, t *targetSpec) (int, error) {
+	u, err := url.Parse(t.url)
+	if err != nil {
+		return noLogin, usagef("bad URL: %s", t.name)
+	}
+	plain := u.Scheme != "https" && !isLoopback(u.Hostname())
+	switch {
+	case f.oauth && t.header.Get("Authorization") != "":
+		return noLogin, usagef("--oauth and --header Authorization contradict each other")
+	case f.oauth && plain:
+		return noLogin, usagef("--oauth needs https: over http everybody on the way could read the token")
+	case f.noOAuth, plain, t.header.Get("Authorization") != "":
+		return noLogin, nil
+	case isTerminal(e.stdin) && writerIsTerminal(e.stderr) && os.Getenv("CI") == "":
+		return byBrowser, nil
+	case f.secretEnv != "":
+		return bySecret, nil
+	}
+	return byStore, nil
+}
+
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}
+
+// stateFolder is where what lasts is kept.
+func stateFolder() (string, error) {
+	dir, err := captures.Dir()
+	return filepath.Dir(dir), err
+}
+
+// authorized returns a transport that sends requests with tokens.
+func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.RoundTripper, conf *tls.Config, how int) (http.RoundTripper, error) {
+	u, err := url.Parse(t.url)
+	if err != nil {
+		return nil, usagef("bad URL: %s", t.name)
+	}
+	local := isLoopback(u.Hostname())
+	opts := &auth.ClientOptions{
+		Scopes:            f.scopes,
+		AllowLoopbackHTTP: local,
+		MetadataTransport: auth.GuardedTransport(&auth.EgressOptions{AllowLoopback: local, TLS: conf}),
+		Registration:      auth.Registration{ClientName: "mcpwire"},
+	}
+	dir, err := stateFolder()
+	if err == nil {
+		opts.Store, err = auth.NewFileStore(filepath.Join(dir, "tokens.json"))
+	}
+	if err != nil {
+		return nil, fail(exitAuth, "token_store", "--no-oauth goes without tokens; MCPWIRE_HOME says where to keep them", err)
+	}
+	if f.clientID != "" {
+		opts.ClientID, opts.ClientIssuer = f.clientID, f.issuer
+		if f.issuer == "" {
+			opts.ClientIssuer = auth.FirstIssuer
+		}
+	}
+	if f.secretEnv != "" {
+		secret, ok := os.LookupEnv(f.secretEnv)
+		if !ok || secret == "" {
+			return nil, usagef("--client-secret-env: the environment variable %s is not set", safeLine(f.secretEnv))
+		}
+		opts.ClientSecret = auth.NewSecret(secret)
+	}
+	switch how {
+	case bySecret:
+		opts.Grant = auth.ClientCredentials{}
+	case byBrowser:
+		opts.Grant = auth.AuthorizationCode{Redirector: pausing{auth.Loopback{Show: showLogin(e), Browse: openBrowser}, &h.clock}}
+	}
+	if f.verbose {
+		opts.Logf = func(format string, args ...any) {
+			fmt.Fprintln(e.stderr, "mcpwire: "+safeLine(fmt.Sprintf(format, args...)))
+		}
+	}
+	c, err := auth.NewClient(opts)
+	if err != nil {
+		return nil, usagef("OAuth: %w", err)
+	}
+	return c.Transport(t.url, base)
+}
+
+// showLogin tells the user where to log in.
+func showLogin(e *env) func(string) {
+	return func(address string) {
+		fmt.Fprintf(e.stderr, "The server wants to know who you are. Log in with the browser; if none opens, visit\n  %s\n", safeLine(address))
+	}
+}
+
+// openBrowser shows a page to the user. The URL is one of the web, and no shell sees it.
+func openBrowser(_ context.Context, address string) error {
+	name, args := "xdg-open", []string{address}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
+	}
+	cmd := exec.Command(name, args...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	return cmd.Process.Release() // it may last as long as the browser, and nobody waits for that
+}
+
+// A loginClock stops the time for a connection while the user logs in.
+type loginClock struct {
+	mu    sync.Mutex
+	timer *time.Timer
+	whole time.Duration
+}
+
+func (c *loginClock) set(timer *time.Timer, whole time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer, c.whole = timer, whole
+}
+
+func (c *loginClock) pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+func (c *loginClock) goOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Reset(c.whole)
+	}
+}
+
+// pausing is a Redirector during whose work the time does not count.
+type pausing struct {
+	auth.Redirector
+	clock *loginClock
+}
+
+// Prepare implements auth.Redirector.
+func (p pausing) Prepare(ctx context.Context, known []string) (auth.Redirection, error) {
+	r, err := p.Redirector.Prepare(ctx, known)
+	if err != nil {
+		return nil, err
+	}
+	return pausingRedirection{r, p.clock}, nil
+}
+
+type pausingRedirection struct {
+	auth.Redirection
+	clock *loginClock
+}
+
+// Authorize implements auth.Redirection.
+func (p pausingRedirection) Authorize(ctx context.Context, address string) (string, error) {
+	p.clock.pause()
+	defer p.clock.goOn()
+	return p.Redirection.Authorize(ctx, address)
+}

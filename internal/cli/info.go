@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/mcp"
+)
+
+const infoLong = `Connects to a server and prints what it says of itself: its era and revision,
+what it can do, its instructions, how much it offers, and how long it took.
+
+--probe connects once for each revision there is, to a fresh process for a stdio
+server, and tells which the server speaks.
+
+--json prints the result of server/discover, or of initialize, as it came; with
+--probe, a line for each revision.`
+
+const infoExample = `  mcpwire info -- mcpwire serve
+  mcpwire info https://mcp.example.com/mcp --probe
+  mcpwire info claude-desktop:files --json`
+
+func newInfoCommand(e *env) *cobra.Command {
+	v := &infoVerb{}
+	c := &cobra.Command{
+		Use:     "info TARGET [FLAGS]",
+		Short:   "show what a server is and can do",
+		Long:    infoLong,
+		Example: infoExample,
+	}
+	c.Flags().BoolVar(&v.probe, "probe", false, "try each revision on a connection of its own")
+	return newVerbCommand(e, c, v)
+}
+
+// An infoVerb shows what a server says of itself.
+type infoVerb struct {
+	json, probe bool
+}
+
+func (v *infoVerb) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&v.json, "json", false, "print what the server says of itself as it came")
+}
+
+func (v *infoVerb) parse(args []string) error {
+	if len(args) > 0 {
+		return usagef("info: unexpected argument %q", clip(args[0], 60))
+	}
+	return nil
+}
+
+func (v *infoVerb) run(ctx context.Context, s *session) error {
+	method := mcp.MethodInitialize
+	if s.Modern() {
+		method = mcp.MethodDiscover
+	}
+	hello, asked := s.d.greeting, s.d.asked
+	if v.json {
+		if hello == nil {
+			return fail(exitUnexpected, "failed", "", errors.New("the server did not say what it is"))
+		}
+		return s.writeValue(hello)
+	}
+	info := s.ServerInfo()
+	rows := [][2]string{
+		{"server", strings.TrimSpace(safeLine(info.Name) + " " + safeLine(info.Version))},
+	}
+	add := func(name, text string) {
+		if text != "" {
+			rows = append(rows, [2]string{name, text})
+		}
+	}
+	add("title", clipLine(info.Title, 200))
+	add("about", clipLine(info.Description, 500))
+	add("website", clipLine(info.WebsiteURL, 300))
+	add("target", s.d.targetText())
+	add("era", eraName(s.Revision()))
+	add("revision", s.Revision().String())
+	add("versions", versionsText(hello))
+	add("capabilities", capabilitiesText(s.ServerCapabilities()))
+	offers, listed, listErr := s.count(ctx)
+	add("offers", offers)
+	add("times", fmt.Sprintf("connected in %s, %s %s, lists %s", shortTime(s.d.took), method, shortTime(asked), shortTime(listed)))
+	if text := s.Instructions(); text != "" {
+		add("instructions", clip(strings.ReplaceAll(safeText(strings.TrimSpace(text)), "\n", "\n              "), 8000))
+	}
+	for _, row := range rows {
+		if err := s.write(fmt.Sprintf("%-13s %s\n", row[0], row[1])); err != nil {
+			return err
+		}
+	}
+	return listErr
+}
+
+// targetText says how the server was reached.
+func (d *dialer) targetText() string {
+	switch {
+	case d.target.isStdio():
+		return "stdio, " + d.target.name
+	case d.target.transport == transportSSE:
+		return "HTTP+SSE, " + d.target.name
+	}
+	return "HTTP, " + d.target.name
+}
+
+// versionsText lists what a DiscoverResult says that the server speaks.
+func versionsText(hello json.RawMessage) string {
+	var r struct {
+		SupportedVersions []string `json:"supportedVersions"`
+	}
+	if json.Unmarshal(hello, &r) != nil {
+		return ""
+	}
+	return clipLine(strings.Join(r.SupportedVersions, ", "), 500)
+}
+
+// capabilitiesText lists capabilities, each with what it includes.
+func capabilitiesText(c mcp.ServerCapabilities) string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(c.AppendJSON(nil), &all) != nil || len(all) == 0 {
+		return "none"
+	}
+	var list []string
+	for name, value := range all {
+		text := safeLine(name)
+		var inner map[string]json.RawMessage
+		if json.Unmarshal(value, &inner) == nil {
+			var set []string
+			for member, on := range inner {
+				if string(on) != "false" {
+					set = append(set, safeLine(member))
+				}
+			}
+			slices.Sort(set)
+			if set != nil {
+				text += " (" + strings.Join(set, ", ") + ")"
+			}
+		}
+		list = append(list, text)
+	}
+	slices.Sort(list)
+	return clip(strings.Join(list, ", "), 2000)
+}
+
+// count says how much the server offers. What cannot be listed does not keep the rest back.
+func (s *session) count(ctx context.Context) (text string, took time.Duration, err error) {
+	start := time.Now()
+	var parts []string
+	for _, kind := range declaredKinds(s.ServerCapabilities()) {
+		n := 0
+		failed := eachPage(nil, func(cursor *string) (*string, error) {
+			_, lines, next, err := fetchPage(ctx, s.Client, kind, cursor)
+			n += len(lines)
+			return next, err
+		})
+		name := kind
+		if n == 1 {
+			name = strings.TrimSuffix(kind, "s")
+		}
+		part := fmt.Sprintf("%d %s", n, name)
+		if failed != nil {
+			part = kind + " cannot be listed"
+			err = failed
+		}
+		parts = append(parts, part)
+	}
+	if parts == nil {
+		return "nothing that can be listed", 0, nil
+	}
+	return strings.Join(parts, ", "), time.Since(start), err
+}

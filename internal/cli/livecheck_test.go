@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/capture"
+)
+
+// A stuckWriter is a standard error that nobody reads.
+type stuckWriter struct{ stop chan struct{} }
+
+func (w stuckWriter) Write([]byte) (int, error) {
+	<-w.stop
+	return 0, io.ErrClosedPipe
+}
+
+// TestLiveCheckStuck: a standard error that nobody reads costs neither memory without end nor the end of the tap.
+func TestLiveCheckStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := stuckWriter{make(chan struct{})}
+		c := newLiveCheck(w, "stdio")
+		stray := &capture.Event{Kind: capture.KindBad, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte("x")}
+		c.observe(stray)
+		synctest.Wait() // it writes a finding
+		for range 2 * maxUnchecked / eventBytes {
+			c.observe(stray)
+		}
+		if c.bytes > maxUnchecked || len(c.queue) > maxUnchecked/eventBytes || c.lost == nil {
+			t.Errorf("%d events wait, and %d bytes; a gap: %v", len(c.queue), c.bytes, c.lost != nil)
+		}
+		begun := time.Now()
+		c.close()
+		if d := time.Since(begun); d > time.Minute {
+			t.Errorf("the end took %v", d)
+		}
+		c.observe(stray) // does no harm
+		c.mu.Lock()
+		c.queue = nil // or the rest would be checked now
+		c.mu.Unlock()
+		close(w.stop)
+	})
+}

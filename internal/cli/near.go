@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/internal/spelling"
+)
+
+// nearest returns those of names that somebody who typed name may have meant, the most likely first, at most three.
+func nearest(name string, names []string) []string {
+	type near struct {
+		name     string
+		distance int
+		begun    bool // name is its beginning
+	}
+	var found []near
+	for _, n := range names {
+		if len(n) > 256 || len(name) > 256 {
+			continue
+		}
+		d := spelling.Distance(strings.ToLower(name), strings.ToLower(n))
+		shorter := min(len(name), len(n))
+		begun := len(name) >= 3 && strings.HasPrefix(strings.ToLower(n), strings.ToLower(name))
+		if d < shorter && d <= min(3, max(1, shorter/2)) || begun {
+			found = append(found, near{n, d, begun})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b near) int { return a.distance - b.distance })
+	var list []string
+	for _, f := range found {
+		if len(list) < 3 && (f.begun || f.distance == found[0].distance) { // what is farther away than the nearest is noise
+			list = append(list, f.name)
+		}
+	}
+	return list
+}
+
+// didYouMean is a question to append to a message about an unknown name; "" if nothing is like it.
+func didYouMean(name string, names []string) string {
+	near := nearest(name, names)
+	if len(near) == 0 {
+		return ""
+	}
+	for i := range near {
+		near[i] = safeLine(near[i])
+	}
+	return ": did you mean " + strings.Join(near, " or ") + "?"
+}
+
+// nearFlag is didYouMean for a long flag of a command.
+func nearFlag(cmd *cobra.Command, name string) string {
+	long, ok := strings.CutPrefix(name, "--")
+	if !ok {
+		return ""
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	near := nearest(long, names)
+	if len(near) == 0 {
+		return ""
+	}
+	return ": did you mean --" + near[0] + "?"
+}

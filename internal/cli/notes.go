@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/wireview"
+	"mcpwire/mcp"
+)
+
+// notes are what a command says on standard error while it works: progress, log messages, warnings. On a terminal, progress is a bar, which is always the
+// last line. It may be used by many goroutines at once.
+type notes struct {
+	mu       sync.Mutex
+	w        io.Writer
+	terminal bool
+	bar      bool // the last line is the bar
+}
+
+func newNotes(w io.Writer) *notes {
+	return &notes{w: w, terminal: writerIsTerminal(w) && os.Getenv("TERM") != "dumb"}
+}
+
+// linef prints a line. What is formatted into it must be safe, if it is the server's: see safeLine.
+func (n *notes) linef(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.eraseLocked()
+	fmt.Fprintf(n.w, format+"\n", args...)
+}
+
+// warnf prints a line about something that is probably not meant.
+func (n *notes) warnf(format string, args ...any) { n.linef("warning: "+format, args...) }
+
+// clear removes the bar.
+func (n *notes) clear() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.eraseLocked()
+}
+
+func (n *notes) eraseLocked() {
+	if n.bar {
+		io.WriteString(n.w, "\r\x1b[K")
+		n.bar = false
+	}
+}
+
+// progress shows how far a call is.
+func (n *notes) progress(p mcp.ProgressNotificationParams) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	text := progressText(p.Progress, p.Total, p.Message)
+	if !n.terminal {
+		fmt.Fprintf(n.w, "progress %s\n", text)
+		return
+	}
+	fmt.Fprintf(n.w, "\r\x1b[K%s", wireview.Cut(progressBar(p.Progress, p.Total)+text, max(minWidth, terminalWidth(n.w))-1))
+	n.bar = true
+}
+
+func progressText(done float64, total *float64, message string) string {
+	text := strconv.FormatFloat(done, 'g', -1, 64)
+	if total != nil {
+		text += "/" + strconv.FormatFloat(*total, 'g', -1, 64)
+	}
+	if message != "" {
+		text += " " + clipLine(message, 200)
+	}
+	return text
+}
+
+const barWidth = 24
+
+// progressBar draws how much is done; nothing if it is not known of how much.
+func progressBar(done float64, total *float64) string {
+	if total == nil || *total <= 0 || done < 0 {
+		return ""
+	}
+	full := int(min(done / *total, 1) * barWidth)
+	return "[" + strings.Repeat("#", full) + strings.Repeat("-", barWidth-full) + "] "
+}
+
+// logParams shows a log message of the server's.
+func (n *notes) logParams(params json.RawMessage) {
+	var p mcp.LoggingMessageNotificationParams
+	if p.UnmarshalJSON(params) == nil {
+		n.log(p)
+	}
+}
+
+// log shows a log message of the server's.
+func (n *notes) log(p mcp.LoggingMessageNotificationParams) {
+	text := string(p.Data)
+	if len(text) > 0 && text[0] == '"' {
+		text = unquote(p.Data)
+	} else {
+		text = string(jsonwire.AppendCompact(nil, p.Data))
+	}
+	if p.Logger != "" {
+		text = p.Logger + ": " + text
+	}
+	n.linef("[%v] %s", p.Level, clipLine(text, 4000))
+}

@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+)
+
+// A part is a piece of what a server answered, for people: a text, or data with a line that describes it.
+type part struct {
+	text string // as it is; "" for data
+	note string // describes what is no text
+	data []byte // nil if there is none
+	kind string // MIME type of data
+}
+
+// contentPart returns what there is to see of a content block.
+func contentPart(c mcp.ContentBlock) part {
+	switch b := c.(type) {
+	case mcp.TextContent:
+		return part{text: b.Text}
+	case mcp.ImageContent:
+		return dataPart("image", b.MIMEType, b.Data)
+	case mcp.AudioContent:
+		return dataPart("audio", b.MIMEType, b.Data)
+	case mcp.EmbeddedResource:
+		p := resourcePart(b.Resource)
+		if p.data != nil {
+			p.note = strings.TrimSuffix(p.note, "]") + ", " + clipLine(b.Resource.URI, 200) + "]"
+		}
+		return p
+	case mcp.ResourceLink:
+		note := "[link to " + clipLine(b.URI, 500)
+		if b.Name != "" {
+			note += ", " + clipLine(b.Name, 100)
+		}
+		if b.MIMEType != "" {
+			note += ", " + clipLine(b.MIMEType, 60)
+		}
+		return part{note: note + "]"}
+	}
+	return part{note: "[content of a kind that is not known: " + clipLine(string(c.AppendJSON(nil)), 500) + "]"}
+}
+
+func resourcePart(r mcp.ResourceContents) part {
+	if r.Blob != nil {
+		return dataPart("data", r.MIMEType, r.Blob)
+	}
+	return part{text: r.Text}
+}
+
+func dataPart(what, kind string, data []byte) part {
+	if data == nil {
+		data = []byte{}
+	}
+	if kind == "" {
+		kind = "application/octet-stream"
+	}
+	return part{note: fmt.Sprintf("[%s: %s, %s]", what, clipLine(kind, 60), sizeText(len(data))), data: data, kind: kind}
+}
+
+// sizeText is a number of bytes for people.
+func sizeText(n int) string {
+	switch {
+	case n < 1000:
+		return strconv.Itoa(n) + " B"
+	case n < 1000*1000:
+		return strconv.FormatFloat(float64(n)/1000, 'f', 1, 64) + " kB"
+	}
+	return strconv.FormatFloat(float64(n)/1e6, 'f', 1, 64) + " MB"
+}
+
+// writeParts writes parts one below the other, and data to the file, if one is named. "-" is standard output.
+func (s *session) writeParts(parts []part, file string) error {
+	if file == "" {
+		for _, p := range parts {
+			if err := s.writePart(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var data []part
+	for _, p := range parts {
+		if p.data != nil {
+			data = append(data, p)
+		}
+	}
+	if data == nil { // then the text is what is wanted
+		var text strings.Builder
+		for _, p := range parts {
+			text.WriteString(p.text)
+		}
+		data = []part{{data: []byte(text.String())}}
+	} else if file != "-" {
+		for _, p := range parts {
+			if p.data == nil {
+				if err := s.writePart(p); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return s.writeData(data, file)
+}
+
+func (s *session) writePart(p part) error {
+	if p.note != "" {
+		return s.write(p.note + "\n")
+	}
+	return s.writeText(p.text)
+}
+
+// maxFiles is how many files are written for one result. Who named one of them did not ask for more than a few.
+const maxFiles = 100
+
+// writeData writes data to a file, and further data to files beside it: a-2.png and a-3.png beside a.png.
+func (s *session) writeData(data []part, file string) error {
+	if file != "-" && len(data) > maxFiles {
+		return fail(exitUnexpected, "output", "--json prints all of it", fmt.Errorf("there are %d pieces of data, and at most %d files are written", len(data), maxFiles))
+	}
+	for i, p := range data {
+		if file == "-" {
+			text := string(p.data)
+			if p.kind == "" && writerIsTerminal(s.e.stdout) { // text of the server's
+				text = safeText(text)
+			}
+			if err := s.write(text); err != nil {
+				return err
+			}
+			continue
+		}
+		name := file
+		if i > 0 {
+			ext := filepath.Ext(file)
+			name = strings.TrimSuffix(file, ext) + "-" + strconv.Itoa(i+1) + ext
+		}
+		if err := os.WriteFile(name, p.data, 0o666); err != nil {
+			return fail(exitUnexpected, "output", "", err)
+		}
+		s.notes.linef("%s: %s", safeLine(name), sizeText(len(p.data)))
+	}
+	return nil
+}
+
+// signature shows a tool as a function: name(arg: type, opt?: type).
+func signature(name string, schema json.RawMessage) string {
+	props, _ := properties(schema)
+	var args []string
+	for _, p := range props {
+		arg := safeLine(p.name)
+		if !p.required {
+			arg += "?"
+		}
+		args = append(args, arg+": "+clipLine(typeText(p.schema, 0), 80))
+	}
+	return safeLine(name) + "(" + strings.Join(args, ", ") + ")"
+}
+
+const maxTypeDepth = 3
+
+// typeText shows a schema as a type: integer, string[], "a" | "b".
+func typeText(schema json.RawMessage, depth int) string {
+	if len(schema) == 0 || schema[0] != '{' || depth > maxTypeDepth {
+		return "any"
+	}
+	var s struct {
+		Type  json.RawMessage
+		Enum  []json.RawMessage
+		Const json.RawMessage
+		Items json.RawMessage
+		AnyOf []json.RawMessage `json:"anyOf"`
+		OneOf []json.RawMessage `json:"oneOf"`
+		Ref   string            `json:"$ref"`
+	}
+	if json.Unmarshal(schema, &s) != nil {
+		return "any"
+	}
+	switch {
+	case s.Enum != nil:
+		return alternatives(s.Enum, func(v json.RawMessage) string { return string(jsonwire.AppendCompact(nil, v)) })
+	case s.Const != nil:
+		return string(s.Const)
+	case s.OneOf != nil || s.AnyOf != nil:
+		return alternatives(append(s.OneOf, s.AnyOf...), func(v json.RawMessage) string { return typeText(v, depth+1) })
+	case s.Ref != "":
+		return s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]
+	case len(s.Type) == 0:
+		return "any"
+	case s.Type[0] == '[':
+		var types []json.RawMessage
+		_ = json.Unmarshal(s.Type, &types) // it is a list
+		return alternatives(types, func(v json.RawMessage) string { return strings.Trim(string(v), `"`) })
+	}
+	kind := strings.Trim(string(s.Type), `"`)
+	if kind == "array" && s.Items != nil {
+		if item := typeText(s.Items, depth+1); item != "any" {
+			if strings.Contains(item, " ") {
+				item = "(" + item + ")"
+			}
+			return item + "[]"
+		}
+	}
+	return kind
+}
+
+func alternatives(list []json.RawMessage, text func(json.RawMessage) string) string {
+	var parts []string
+	for i, v := range list {
+		if i == 12 {
+			parts = append(parts, "…")
+			break
+		}
+		parts = append(parts, text(v))
+	}
+	return strings.Join(parts, " | ")
+}

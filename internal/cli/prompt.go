@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/client"
+	"mcpwire/mcp"
+)
+
+const promptLong = `Fills in a prompt and prints its messages, each below the role that says it.
+Arguments are NAME=TEXT. --json prints the result object as it came over the
+wire.`
+
+const promptExample = `  mcpwire prompt explain topic=pipes -- mcpwire serve
+  mcpwire prompt http://127.0.0.1:8080/mcp explain topic=go --json`
+
+func newPromptCommand(e *env) *cobra.Command {
+	return newVerbCommand(e, &cobra.Command{
+		Use:     "prompt TARGET NAME [NAME=TEXT]... [FLAGS]",
+		Short:   "fill in a prompt",
+		Long:    promptLong,
+		Example: promptExample,
+	}, &promptVerb{})
+}
+
+// A promptVerb fills in a prompt.
+type promptVerb struct {
+	json bool
+	name string
+	args map[string]string
+}
+
+func (v *promptVerb) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&v.json, "json", false, "print the result object as it came")
+}
+
+func (v *promptVerb) parse(args []string) (err error) {
+	if len(args) == 0 {
+		return usagef("prompt: which prompt? (mcpwire list TARGET prompts lists them)")
+	}
+	v.name = args[0]
+	v.args, err = textArguments("prompt", args[1:])
+	return err
+}
+
+// textArguments reads arguments that can only be text.
+func textArguments(command string, args []string) (map[string]string, error) {
+	list, err := parseArguments(command, args)
+	if err != nil || list == nil {
+		return nil, err
+	}
+	m := map[string]string{}
+	for _, a := range list {
+		if a.raw != nil {
+			return nil, usagef("%s: %s:= does not do: arguments of prompts are texts (write %[2]s=…)", command, safeLine(a.name))
+		}
+		m[a.name] = a.text
+	}
+	return m, nil
+}
+
+func (v *promptVerb) run(ctx context.Context, s *session) error {
+	v.warn(ctx, s)
+	s.trace.forget()
+	r, err := s.Prompt(ctx, v.name, v.args, client.WithProgress(s.notes.progress))
+	if err != nil {
+		return err
+	}
+	if v.json {
+		return s.writeJSON(mcp.MethodPromptsGet)
+	}
+	for i, m := range r.Messages {
+		head := "[" + safeLine(string(m.Role)) + "]\n"
+		if i > 0 {
+			head = "\n" + head
+		}
+		if err := s.write(head); err != nil {
+			return err
+		}
+		if err := s.writePart(contentPart(m.Content)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warn tells of names that the server does not list.
+func (v *promptVerb) warn(ctx context.Context, s *session) {
+	var names []string
+	for p, err := range s.Prompts(ctx) {
+		if err != nil {
+			return // the call itself will tell
+		}
+		if p.Name == v.name {
+			v.warnArguments(p, s)
+			return
+		}
+		names = append(names, p.Name)
+	}
+	if names != nil {
+		s.notes.warnf("the server lists no prompt %s%s", safeLine(v.name), didYouMean(v.name, names))
+	}
+}
+
+func (v *promptVerb) warnArguments(p mcp.Prompt, s *session) {
+	var names []string
+	for _, a := range p.Arguments {
+		names = append(names, a.Name)
+		if _, given := v.args[a.Name]; a.Required && !given {
+			s.notes.warnf("the prompt requires the argument %s", safeLine(a.Name))
+		}
+	}
+	var unknown []string
+	for name := range v.args {
+		if !slices.Contains(names, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.SortFunc(unknown, strings.Compare)
+	for _, name := range unknown {
+		s.notes.warnf("the prompt knows no argument %s%s", safeLine(name), didYouMean(name, names))
+	}
+}

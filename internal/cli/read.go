@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/client"
+	"mcpwire/mcp"
+)
+
+const readLong = `Reads a resource. Texts are printed as they are. Data goes to -o FILE, or to
+standard output if that is no terminal and there is nothing else; otherwise a
+line describes it. --json prints the result object as it came over the wire.`
+
+const readExample = `  mcpwire read demo://about -- mcpwire serve
+  mcpwire read http://127.0.0.1:8080/mcp demo:///squares/12 -o square.txt`
+
+func newReadCommand(e *env) *cobra.Command {
+	return newVerbCommand(e, &cobra.Command{
+		Use:     "read TARGET URI [FLAGS]",
+		Short:   "read a resource",
+		Long:    readLong,
+		Example: readExample,
+	}, &readVerb{})
+}
+
+// A readVerb reads a resource.
+type readVerb struct {
+	json bool
+	file string
+	uri  string
+}
+
+func (v *readVerb) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&v.json, "json", false, "print the result object as it came")
+	fs.StringVarP(&v.file, "output", "o", "", "write what is in the resource to `FILE`; - is standard output")
+}
+
+func (v *readVerb) parse(args []string) error {
+	switch {
+	case len(args) == 0:
+		return usagef("read: which resource? (mcpwire list TARGET resources lists them)")
+	case len(args) > 1:
+		return usagef("read: unexpected argument %q (read takes one URI)", clip(args[1], 60))
+	}
+	v.uri = args[0]
+	return nil
+}
+
+func (v *readVerb) run(ctx context.Context, s *session) error {
+	s.trace.forget()
+	r, err := s.ReadResource(ctx, v.uri, client.WithFresh(), client.WithProgress(s.notes.progress))
+	if err != nil {
+		if client.IsPeer(err) && client.IsNotFound(err) {
+			if f, ok := errors.AsType[*failure](s.d.failure(err)); ok && f.rpc != nil {
+				f.hint = "mcpwire list TARGET resources templates lists what there is"
+				return f
+			}
+		}
+		return err
+	}
+	if v.json {
+		return s.writeJSON(mcp.MethodResourcesRead)
+	}
+	var parts []part
+	for _, c := range r.Contents {
+		parts = append(parts, resourcePart(c))
+	}
+	if len(parts) == 0 {
+		return fail(exitAnswer, "empty", "", fmt.Errorf("the server answers nothing of %s", clipLine(v.uri, 200)))
+	}
+	file := v.file
+	if file == "" && len(parts) == 1 && parts[0].data != nil && !writerIsTerminal(s.e.stdout) {
+		file = "-"
+	}
+	return s.writeParts(parts, file)
+}

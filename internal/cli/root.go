@@ -1,0 +1,235 @@
+// Package cli is the mcpwire command: one file per subcommand, with its flags and what it prints. Data goes to stdout, all else to stderr.
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// An env is where a command runs.
+type env struct {
+	stdin          *os.File
+	stdout, stderr io.Writer
+}
+
+// Run runs the command line, without the program's name, and returns the exit status.
+func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.Writer) int {
+	e := &env{stdin, stdout, stderr}
+	root := newRoot(e)
+	root.SetArgs(args)
+	help := &helpWriter{w: stdout}
+	root.SetOut(help)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = help.err
+	}
+	return report(stderr, err, ctx.Err() != nil || interrupted(root))
+}
+
+// A helpWriter remembers that writing failed, of which cobra does not tell.
+type helpWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (h *helpWriter) Write(p []byte) (int, error) {
+	n, err := h.w.Write(p)
+	if err != nil {
+		h.err = err
+	}
+	return n, err
+}
+
+// The groups that the help lists commands in.
+const (
+	groupRead  = "read"
+	groupHand  = "hand"
+	groupBuild = "build"
+)
+
+// newRoot returns the command with all that is below it.
+func newRoot(e *env) *cobra.Command {
+	cobra.EnableCommandSorting = false
+	root := &cobra.Command{
+		Use:           "mcpwire",
+		Short:         "the Model Context Protocol on the bare wire",
+		Long:          "mcpwire speaks the Model Context Protocol on the bare wire: it taps, records,\nshows, checks and calls any server, whatever it is written in.",
+		Args:          cobra.ArbitraryArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, args []string) error { return runRoot(cmd, e, args) },
+	}
+	root.Flags().Bool("version", false, "print the version")
+	root.Flags().BoolP("help", "h", false, "print this help")
+	root.SetIn(e.stdin)
+	root.SetErr(e.stderr)
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { _ = writeHelp(c.OutOrStdout(), c) })
+	root.SetUsageFunc(func(c *cobra.Command) error { return writeHelp(c.OutOrStderr(), c) })
+	root.AddGroup(
+		&cobra.Group{ID: groupRead, Title: "Read and debug:"},
+		&cobra.Group{ID: groupHand, Title: "By hand and in scripts:"},
+		&cobra.Group{ID: groupBuild, Title: "Build:"},
+	)
+	for _, g := range commandGroups(e) {
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	root.SetHelpCommand(newHelpCommand())
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil {
+		c.Short = "write completion for bash, zsh, fish or powershell"
+	}
+	root.AddCommand(newManCommand())
+	for _, c := range root.Commands() {
+		finish(c)
+	}
+	return root
+}
+
+// finish gives a command what all of them have.
+func finish(c *cobra.Command) {
+	c.DisableFlagsInUseLine = true
+	if c.Args == nil {
+		c.Args = cobra.ArbitraryArgs // which ones, it says itself
+	}
+	c.Flags().BoolP("help", "h", false, "print this help")
+	if _, own := c.Annotations[ownSignals]; !own && c.RunE != nil {
+		handleSignals(c)
+	}
+	for _, sub := range c.Commands() {
+		finish(sub)
+	}
+}
+
+// runRoot is what happens without a command, or with one that does not exist.
+func runRoot(cmd *cobra.Command, e *env, args []string) error {
+	if v, _ := cmd.Flags().GetBool("version"); v && len(args) == 0 {
+		_, err := io.WriteString(e.stdout, versionText())
+		return err
+	}
+	if len(args) > 0 {
+		return unknownCommand(cmd, args[0])
+	}
+	cmd.SetOut(e.stderr)
+	if err := cmd.Help(); err != nil {
+		return err
+	}
+	return usagef("which command? see above, or start with: mcpwire demo")
+}
+
+func unknownCommand(root *cobra.Command, name string) error {
+	var names []string
+	for _, c := range root.Root().Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	if near := nearest(name, names); name != "" && len(near) > 0 {
+		return usagef("unknown command %q: did you mean %s? (mcpwire help lists them all)", name, strings.Join(near, " or "))
+	}
+	return usagef("unknown command %q (mcpwire help lists them)", name)
+}
+
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "tell about a command",
+		Args:  cobra.ArbitraryArgs,
+		ValidArgsFunction: func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, sub := range c.Root().Commands() {
+				if sub.IsAvailableCommand() {
+					names = append(names, sub.Name()+"\t"+sub.Short)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			found, rest, err := c.Root().Find(args)
+			if err != nil || len(rest) > 0 && !found.HasParent() {
+				return unknownCommand(c, args[0])
+			}
+			if len(rest) > 0 {
+				return usagef("help: unexpected argument %q (help takes one command)", rest[0])
+			}
+			return found.Help()
+		},
+	}
+}
+
+// flagError makes what package pflag found wrong a usageError that names the command, and says how to mend it.
+func flagError(cmd *cobra.Command, err error) error {
+	help := cmd.CommandPath() + " --help lists the flags"
+	switch e := err.(type) {
+	case *pflag.NotExistError:
+		name := "--" + e.GetSpecifiedName()
+		if e.GetSpecifiedShortnames() != "" {
+			name = "-" + e.GetSpecifiedName()
+		}
+		return usagef("%s: unknown flag %s%s (%s)", cmd.Name(), name, nearFlag(cmd, name), help)
+	case *pflag.ValueRequiredError:
+		return usagef("%s: flag --%s needs a value (%s)", cmd.Name(), e.GetFlag().Name, help)
+	case *pflag.InvalidValueError:
+		cause := e.Unwrap().Error()
+		if e.GetFlag().Value.Type() == "bool" {
+			cause = "want true or false, or the flag alone"
+		}
+		return usagef("%s: invalid value %q for flag --%s: %s", cmd.Name(), e.GetValue(), e.GetFlag().Name, cause)
+	}
+	return usagef("%s: %w (%s)", cmd.Name(), err, help)
+}
+
+// flagsOnly refuses arguments.
+func flagsOnly(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s: unexpected argument %q (%s takes flags only; --help lists them)", cmd.Name(), args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+// ownSignals is the annotation of a command that deals with signals itself: what serves or taps has more to do than to stop.
+const ownSignals = "signals"
+
+// interruptedKey is the annotation of the root that remembers that a signal came.
+const interruptedKey = "interrupted"
+
+// patience is how long a command has to end behind a signal: what waits for a file or a pipe may not notice.
+const patience = 5 * time.Second
+
+// handleSignals has the command's context end with SIGINT and SIGTERM. A second signal ends the process at once, and so does patience.
+func handleSignals(c *cobra.Command) {
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		done := make(chan struct{})
+		defer close(done)
+		context.AfterFunc(ctx, func() {
+			stop()
+			select {
+			case <-done:
+			case <-time.After(patience):
+				os.Exit(exitInterrupted)
+			}
+		})
+		cmd.SetContext(ctx)
+		err := run(cmd, args)
+		if ctx.Err() != nil {
+			cmd.Root().Annotations = map[string]string{interruptedKey: "true"}
+		}
+		return err
+	}
+}
+
+func interrupted(root *cobra.Command) bool { return root.Annotations[interruptedKey] != "" }

@@ -1,0 +1,370 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+const sendLong = `Sends messages as they are, without any check, and prints what comes back: the
+payload on standard output, directions and times on standard error. It takes
+messages, @FILE, or - for standard input, which is also read if there is none of
+these and it is no terminal. A text that is one JSON value is one message; of
+others, each line is one. --raw sends the bytes of it all in one piece instead,
+with nothing before or behind.
+
+A session is opened first, for which --protocol names the revision, and said so:
+with the legacy handshake, unless the first message is a modern one, which has
+its revision in _meta, or is itself initialize. Over HTTP, messages get the
+headers that go with that. With --no-init nothing is sent but what is given:
+over HTTP only Content-Type and Accept are added, and --header 'NAME:' leaves
+those out.
+
+It waits for the answers to all requests among the messages, or if there are
+none, or to what is no JSON, for what comes until nothing has come for --wait.
+Then the input of a stdio server ends, and it waits once more. The exit status
+is 0 whatever the answers say, and 4 if there is none, or no connection.`
+
+const sendExample = `  mcpwire send '{"jsonrpc":"2.0","id":1,"method":"tools/list"}' -- mcpwire serve
+  printf '{"jsonrpc":"2.0","i' | mcpwire send --raw --no-init -- mcpwire serve
+  mcpwire send http://127.0.0.1:8080/mcp @a.json --no-init -H 'Mcp-Method: x'
+  mcpwire send --batch --no-init @two.ndjson -- mcpwire serve`
+
+func newSendCommand(e *env) *cobra.Command {
+	v := &sender{e: e}
+	f := targetFlags{anyHeader: true}
+	c := &cobra.Command{
+		Use:     "send TARGET [JSON | @FILE | -]... [FLAGS]",
+		Short:   "send messages or bytes as they are, malformed ones too",
+		Long:    sendLong + "\n\n" + targetHelp,
+		Example: sendExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, rest, err := splitTarget(cmd, args)
+			if err != nil {
+				return err
+			}
+			if err := v.parse(rest); err != nil {
+				return err
+			}
+			d, err := newDialer(e, t, &f)
+			if err != nil {
+				return err
+			}
+			return v.send(cmd.Context(), d)
+		},
+	}
+	v.register(c.Flags())
+	f.register(c.Flags())
+	return c
+}
+
+// A sender sends messages as they are.
+type sender struct {
+	e      *env
+	raw    bool
+	noInit bool
+	batch  bool
+	wait   time.Duration
+	count  int
+
+	messages [][]byte
+	began    time.Time
+	out      *session // where it prints
+}
+
+func (v *sender) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&v.raw, "raw", false, "send the bytes in one piece, with no line break behind them")
+	fs.BoolVar(&v.noInit, "no-init", false, "send nothing before, and no headers")
+	fs.BoolVar(&v.batch, "batch", false, "send all messages as one array")
+	fs.DurationVar(&v.wait, "wait", 2*time.Second, "how long to wait when nothing comes")
+	fs.IntVarP(&v.count, "number", "n", 0, "stop after this `NUMBER` of messages; 0 waits as said above")
+}
+
+func (v *sender) parse(args []string) error {
+	if v.raw && v.batch {
+		return usagef("send: --raw and --batch contradict each other")
+	}
+	if v.wait < 0 || v.count < 0 {
+		return usagef("send: --wait and --number cannot be negative")
+	}
+	if len(args) == 0 {
+		if isTerminal(v.e.stdin) {
+			return usagef("send: what? Give a message, @FILE, or - for standard input")
+		}
+		args = []string{"-"}
+	}
+	v.messages = nil
+	for _, arg := range args {
+		text, err := readInput(v.e, arg)
+		if err != nil {
+			return usagef("send: %w", err)
+		}
+		v.messages = append(v.messages, text)
+	}
+	if v.raw {
+		v.messages = [][]byte{bytes.Join(v.messages, nil)}
+	} else if v.messages = splitMessages(v.messages); v.batch {
+		v.messages = [][]byte{append(append([]byte{'['}, bytes.Join(v.messages, []byte{','})...), ']')}
+	}
+	if len(v.messages) == 0 || v.raw && len(v.messages[0]) == 0 {
+		return usagef("send: there is nothing to send")
+	}
+	return nil
+}
+
+// splitMessages makes of each text that is JSON one message, and of others one of each line.
+func splitMessages(texts [][]byte) (list [][]byte) {
+	for _, text := range texts {
+		if trimmed := bytes.TrimSpace(text); jsonwire.Valid(trimmed, 0) == nil {
+			list = append(list, jsonrpc.OneLine(trimmed))
+			continue
+		}
+		for line := range bytes.Lines(text) {
+			if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
+				list = append(list, line)
+			}
+		}
+	}
+	return list
+}
+
+// An envelope is what can be told of a message, which need not be one.
+type envelope struct {
+	id      jsonrpc.ID // of a request, or of an answer; nil if there is none
+	method  string
+	version string // in _meta: a modern request
+	name    string // of the tool or prompt, or the URI
+	answer  bool
+	json    bool
+}
+
+// envelopes reads what can be read of a message, or of each one in a batch.
+func envelopes(message []byte) []envelope {
+	message = bytes.TrimSpace(message)
+	if jsonwire.Valid(message, 0) != nil {
+		return []envelope{{}}
+	}
+	if message[0] != '[' {
+		return []envelope{newEnvelope(message)}
+	}
+	var list []envelope
+	elements := jsonwire.ArrayElements(message)
+	for elements.Next() && len(list) < jsonrpc.MaxBatch {
+		list = append(list, newEnvelope(elements.Value()))
+	}
+	return list
+}
+
+func newEnvelope(message []byte) envelope {
+	v := envelope{json: true}
+	if message[0] != '{' {
+		return v
+	}
+	var m struct {
+		ID     json.RawMessage
+		Method any
+		Params struct {
+			Name any
+			URI  any
+			Meta struct {
+				Version any `json:"io.modelcontextprotocol/protocolVersion"`
+			} `json:"_meta"`
+		}
+		Result, Error json.RawMessage
+	}
+	_ = json.Unmarshal(message, &m) // what is of another type stays empty, and the rest is read
+	v.method, _ = m.Method.(string)
+	v.version, _ = m.Params.Meta.Version.(string)
+	v.name, _ = m.Params.Name.(string)
+	if v.method == mcp.MethodResourcesRead {
+		v.name, _ = m.Params.URI.(string)
+	}
+	if len(m.ID) > 0 && string(m.ID) != "null" {
+		v.id = jsonrpc.ID(m.ID)
+	}
+	v.answer = v.method == "" && (m.Result != nil || m.Error != nil)
+	return v
+}
+
+// describe says in a few words what a message is.
+func describe(message []byte) string {
+	list := envelopes(message)
+	if len(list) != 1 {
+		return "batch of " + strconv.Itoa(len(list))
+	}
+	v := list[0]
+	id := clipLine(v.id.String(), 60)
+	method := clipLine(v.method, 100)
+	switch {
+	case !v.json:
+		return "no JSON"
+	case v.method != "" && v.id != nil:
+		return "request " + id + " " + method
+	case v.method != "":
+		return "notification " + method
+	case v.answer && bytes.Contains(message, []byte(`"error"`)) && newAnswerIsError(message):
+		return "error " + id
+	case v.answer:
+		return "response " + id
+	}
+	return "no message"
+}
+
+func newAnswerIsError(message []byte) bool {
+	var m jsonrpc.Message
+	return jsonrpc.Parse(message, &m, 0) == nil && m.Kind == jsonrpc.KindError
+}
+
+// init says how the session is to be opened: with the handshake of a legacy revision, or not at all, which is RevisionNone.
+func (v *sender) init(d *dialer) (r mcp.Revision, why string, err error) {
+	first := envelopes(v.messages[0])[0]
+	wanted, err := d.flags.revisions()
+	switch {
+	case err != nil:
+		return mcp.RevisionNone, "", err
+	case v.noInit:
+		return mcp.RevisionNone, "", nil
+	case wanted != nil && wanted[len(wanted)-1].Modern():
+		return mcp.RevisionNone, "no handshake: modern revisions have none", nil
+	case wanted != nil:
+		return wanted[len(wanted)-1], "", nil
+	case first.version != "":
+		return mcp.RevisionNone, "no handshake: the message is a modern one, of " + clipLine(first.version, 40), nil
+	case first.method == mcp.MethodInitialize:
+		return mcp.RevisionNone, "no handshake but yours", nil
+	}
+	return mcp.LatestLegacyRevision, "", nil
+}
+
+// send does it.
+func (v *sender) send(ctx context.Context, d *dialer) error {
+	v.out = &session{e: v.e, d: d, notes: d.notes}
+	v.began = time.Now()
+	r, why, err := v.init(d)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		d.notes.linef("%s", why)
+	}
+	if d.target.isStdio() {
+		err = v.sendStdio(ctx, d, r)
+	} else {
+		err = v.sendHTTP(ctx, d, r)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return d.failure(err)
+}
+
+// sent notes what went out.
+func (v *sender) sent(message []byte, how string) {
+	v.out.notes.linef("→ %9s  %s%s (%s)", v.clock(), how, describe(message), sizeText(len(message)))
+}
+
+// received prints what came in.
+func (v *sender) received(message []byte, how string) error {
+	v.out.notes.linef("← %9s  %s%s (%s)", v.clock(), how, describe(message), sizeText(len(message)))
+	if writerIsTerminal(v.e.stdout) {
+		return v.out.write(safeText(string(message)) + "\n")
+	}
+	return v.out.write(string(message) + "\n")
+}
+
+func (v *sender) clock() string { return shortTime(time.Since(v.began)) }
+
+// outstanding are the requests among messages that want an answer.
+type outstanding struct {
+	ids     map[string]bool
+	any     bool // there were some
+	blind   bool // something was sent that may be answered in any way
+	counted int  // messages that came
+	ended   bool // nothing more can come
+}
+
+func newOutstanding(messages [][]byte) *outstanding {
+	o := &outstanding{ids: map[string]bool{}}
+	for _, m := range messages {
+		for _, v := range envelopes(m) {
+			switch {
+			case v.id != nil && v.method != "":
+				o.ids[string(v.id)], o.any = true, true
+			case !v.json || v.method == "" && !v.answer:
+				o.blind = true
+			}
+		}
+	}
+	return o
+}
+
+// take notes what came and reports whether there is nothing more to wait for.
+func (o *outstanding) take(message []byte, count int) (done bool) {
+	o.counted++
+	for _, v := range envelopes(message) {
+		if v.method == "" {
+			delete(o.ids, string(v.id))
+		}
+	}
+	if count > 0 {
+		return o.counted >= count
+	}
+	return o.answered()
+}
+
+func (o *outstanding) answered() bool { return o.any && len(o.ids) == 0 && !o.blind }
+
+// missing is the error for requests without an answer; nil if there is none.
+func (o *outstanding) missing(v *sender, d *dialer) error {
+	if len(o.ids) == 0 || v.count > 0 && o.counted >= v.count || o.blind && o.counted > 0 {
+		return nil
+	}
+	var id string
+	for id = range o.ids {
+		break
+	}
+	what := "request " + clipLine(id, 60)
+	if len(o.ids) > 1 {
+		what = strconv.Itoa(len(o.ids)) + " requests"
+	}
+	if o.ended {
+		return fail(exitUnreachable, "no_answer", "", d.withTail(errors.New("no answer to "+what+", and there will be none")))
+	}
+	return fail(exitUnreachable, "timeout", "--wait allows more time", d.withTail(fmt.Errorf("no answer to %s, and nothing else for %v", what, v.wait)))
+}
+
+// initialize is the request that opens a session.
+func initializeRequest(r mcp.Revision) []byte {
+	params := mcp.InitializeRequestParams{ProtocolVersion: r.String(), ClientInfo: mcp.Implementation{Name: "mcpwire", Version: Version}}
+	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-init"), mcp.MethodInitialize, params.AppendJSON(nil))
+}
+
+// greeted reads the answer to initialize, notes it, and returns the revision that the server wants.
+func (v *sender) greeted(answer []byte) (string, error) {
+	var m jsonrpc.Message
+	if err := jsonrpc.Parse(answer, &m, 0); err != nil {
+		return "", errors.New("the answer to initialize is no message (--no-init leaves the handshake out): " + clipLine(string(answer), 300))
+	}
+	if m.Kind == jsonrpc.KindError {
+		f := rpcFailure(m.Err())
+		f.hint = "--protocol modern or --no-init leave the handshake out"
+		return "", f
+	}
+	var r mcp.InitializeResult
+	if err := r.UnmarshalJSON(m.Result); err != nil {
+		return "", fmt.Errorf("the answer to initialize is not as it should be (--no-init leaves the handshake out): %w", err)
+	}
+	v.out.notes.linef("handshake: legacy, revision %s, with %s %s", clipLine(r.ProtocolVersion, 40), clipLine(r.ServerInfo.Name, 100), clipLine(r.ServerInfo.Version, 40))
+	return r.ProtocolVersion, nil
+}

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+)
+
+// TestSendUnanswered sends a request to servers that do not answer it, in each of the ways there are.
+func TestSendUnanswered(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		handler http.HandlerFunc
+		status  int
+		code    string
+	}{
+		{"accepted", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }, exitUnreachable, "no_answer"},
+		{"stream that ends", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, ": nothing\n\n")
+		}, exitUnreachable, "no_answer"},
+		{"body that does not end", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, `{"jsonrpc":`)
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}, exitUnreachable, "timeout"},
+		{"status alone", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, exitOK, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("MCPWIRE_HOME", t.TempDir())
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				io.Copy(io.Discard, r.Body)
+				tt.handler(w, r)
+			}))
+			defer srv.Close()
+			stdin, err := os.Open(os.DevNull)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stdin.Close()
+			var stdout, stderr bytes.Buffer
+			args := []string{"send", srv.URL, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "--no-init", "--no-oauth", "--timeout", "100ms"}
+			if got := Run(t.Context(), args, stdin, &stdout, &stderr); got != tt.status {
+				t.Errorf("status %d, want %d", got, tt.status)
+			}
+			lines := bytes.Split(bytes.TrimSpace(stderr.Bytes()), []byte("\n"))
+			var line errorLine
+			_ = json.Unmarshal(lines[len(lines)-1], &line) // what is no such line leaves it empty
+			if line.Error.Code != tt.code {
+				t.Errorf("code %q, want %q:\n%s", line.Error.Code, tt.code, stderr.String())
+			}
+		})
+	}
+}

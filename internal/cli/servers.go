@@ -1,0 +1,287 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/capture"
+	"mcpwire/internal/hosts"
+	"mcpwire/internal/printable"
+)
+
+func newServersCommand(e *env) *cobra.Command {
+	var host string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "servers [FLAGS]",
+		Short: "list the servers that the hosts on this machine have configured",
+		Long: `Lists the servers that the MCP hosts on this machine have configured, for you and
+for the project that you are in, and which of them go through mcpwire tap. Nothing is
+started. Values of variables and headers, and what looks like a secret among the
+arguments, are not shown. Files that cannot be read are named on standard error.
+
+Hosts: ` + strings.Join(hosts.Names()[:7], ", ") + `,
+` + strings.Join(hosts.Names()[7:], ", ") + `.`,
+		Example: `  mcpwire servers
+  mcpwire servers --host cursor
+  mcpwire servers --json | jq -r '.servers[] | select(.wrapped) | .name'`,
+		Args: flagsOnly,
+		RunE: func(*cobra.Command, []string) error { return runServers(e, host, asJSON) },
+	}
+	c.Flags().StringVar(&host, "host", "", "only this `HOST`'s")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object: servers and problems")
+	_ = c.RegisterFlagCompletionFunc("host", completeHosts) // the flag is there
+	return c
+}
+
+func completeHosts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return hosts.Names(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// checkHost refuses a host that is not known.
+func checkHost(command, host string) error {
+	if host != "" && !slices.Contains(hosts.Names(), host) {
+		return usagef("%s: unknown host %q (known: %s)", command, host, strings.Join(hosts.Names(), ", "))
+	}
+	return nil
+}
+
+func runServers(e *env, host string, asJSON bool) error {
+	if err := checkHost("servers", host); err != nil {
+		return err
+	}
+	here, err := hosts.Current()
+	if err != nil {
+		return err
+	}
+	files, err := hosts.Find(here)
+	if err != nil {
+		return err
+	}
+	files = slices.DeleteFunc(files, func(f hosts.File) bool { return host != "" && f.Host != host })
+	problems := warnAbout(e.stderr, files)
+	if asJSON {
+		return printServersJSON(e.stdout, files, problems)
+	}
+	return printServers(e, here, files)
+}
+
+// A fileProblem is a file or an entry that could not be read, in JSON.
+type fileProblem struct {
+	Host    string `json:"host"`
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Message string `json:"message"`
+}
+
+// warnAbout says on standard error what of files could not be read, and returns it.
+func warnAbout(stderr io.Writer, files []hosts.File) []fileProblem {
+	problems := []fileProblem{}
+	for _, f := range files {
+		list := make([]error, 0, len(f.Problems)+1)
+		if f.Err != nil {
+			list = append(list, f.Err)
+		}
+		for _, p := range f.Problems {
+			list = append(list, p)
+		}
+		for _, err := range list {
+			fmt.Fprintf(stderr, "mcpwire: %s\n", printable.Line(err.Error()))
+			p := fileProblem{Host: f.Host, File: f.Path, Message: err.Error()}
+			var at *hosts.ParseError
+			if errors.As(err, &at) {
+				p.Line, p.Column, p.Message = at.Line, at.Column, at.Problem
+			}
+			problems = append(problems, p)
+		}
+	}
+	return problems
+}
+
+// How wide columns may be.
+const (
+	maxNameColumns = 32
+	maxRunsColumns = 60
+)
+
+func printServers(e *env, here *hosts.Env, files []hosts.File) error {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "HOST\tSCOPE\tNAME\tTRANSPORT\tRUNS\tWRAPPED\tSTATE\tFILE")
+	n := 0
+	for _, f := range files {
+		for _, s := range f.Servers {
+			n++
+			cells := []string{s.Host, string(s.Scope), cutColumns(printable.Line(s.Name), maxNameColumns), orDash(string(s.Transport)),
+				cutColumns(serverRuns(s), maxRunsColumns), wrappedCell(s), serverState(s), printable.Line(tilde(here, s.File))}
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
+		}
+	}
+	if n == 0 {
+		_, err := fmt.Fprintln(e.stderr, "mcpwire: no host on this machine has a server configured, as far as is known here")
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := e.stdout.Write(b.Bytes())
+	return err
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// wrappedCell tells whether an entry goes through a tap, and through whose: what the host runs is that program, which a file of a project may choose.
+func wrappedCell(s hosts.Server) string {
+	if !s.Wrapped {
+		return "no"
+	}
+	return "yes" + cutColumns(otherTap(s), maxRunsColumns)
+}
+
+func serverState(s hosts.Server) string {
+	if s.Disabled {
+		return "disabled"
+	}
+	return "-"
+}
+
+// tilde shortens a path in the home folder.
+func tilde(here *hosts.Env, path string) string {
+	if rest, ok := strings.CutPrefix(path, here.Home+"/"); ok && here.Home != "" {
+		return "~/" + rest
+	}
+	return path
+}
+
+// cutColumns shortens a text to so many columns.
+func cutColumns(s string, columns int) string {
+	r := []rune(s)
+	if len(r) <= columns {
+		return s
+	}
+	return string(r[:columns-1]) + "…"
+}
+
+// serverRuns tells what a server is, without its secrets.
+func serverRuns(s hosts.Server) string {
+	s = s.Redacted()
+	if s.Transport != hosts.TransportStdio {
+		return orDash(printable.Line(maskText(s.URL)))
+	}
+	parts := maskCommand(append([]string{s.Command}, s.Args...))
+	for i, p := range parts {
+		if p != hosts.Hidden {
+			parts[i] = shellWord(p)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// A serverJSON is a server in the output of servers --json.
+type serverJSON struct {
+	Host      string            `json:"host"`
+	Scope     string            `json:"scope"`
+	Name      string            `json:"name"`
+	File      string            `json:"file"`
+	Pointer   string            `json:"pointer"`
+	Project   string            `json:"project,omitempty"`
+	Transport string            `json:"transport,omitempty"`
+	Command   string            `json:"command,omitempty"`
+	Args      []string          `json:"args,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	EnvFile   string            `json:"envFile,omitempty"`
+	Cwd       string            `json:"cwd,omitempty"`
+	URL       string            `json:"url,omitempty"`
+	Headers   map[string]string `json:"headers,omitempty"`
+	TimeoutMS int64             `json:"timeoutMs,omitempty"`
+	Disabled  bool              `json:"disabled"`
+	Wrapped   bool              `json:"wrapped"`
+	Wrapper   string            `json:"wrapper,omitempty"`
+}
+
+func printServersJSON(w io.Writer, files []hosts.File, problems []fileProblem) error {
+	out := struct {
+		Servers  []serverJSON  `json:"servers"`
+		Problems []fileProblem `json:"problems"`
+	}{Servers: []serverJSON{}, Problems: problems}
+	for _, f := range files {
+		for _, s := range f.Servers {
+			s = s.Redacted()
+			j := serverJSON{Host: s.Host, Scope: string(s.Scope), Name: s.Name, File: s.File, Pointer: s.Pointer, Project: s.Project,
+				Transport: string(s.Transport), Env: s.Env, EnvFile: s.EnvFile, Cwd: s.Cwd, URL: maskText(s.URL), Headers: s.Headers,
+				TimeoutMS: s.Timeout.Milliseconds(), Disabled: s.Disabled, Wrapped: s.Wrapped, Wrapper: s.Wrapper}
+			if s.Command != "" {
+				parts := maskCommand(append([]string{s.Command}, s.Args...))
+				j.Command, j.Args = parts[0], parts[1:]
+			}
+			out.Servers = append(out.Servers, j)
+		}
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(out); err != nil {
+		return err
+	}
+	_, err := w.Write(safeJSON(b.Bytes()))
+	return err
+}
+
+// placeholder is what package capture puts in the place of a secret.
+var placeholder = regexp.MustCompile(`~redacted:[^~]*~`)
+
+func maskText(s string) string {
+	return placeholder.ReplaceAllString(capture.NewRedactor(nil).Text(s), hosts.Hidden)
+}
+
+// maskCommand hides what looks like a secret among the arguments of a command, by the rules that captures have for them.
+func maskCommand(command []string) []string {
+	var b bytes.Buffer
+	enc := capture.NewEncoder(&b, nil)
+	err := errors.Join(
+		enc.Encode(&capture.Event{Kind: capture.KindHead, Head: &capture.Head{}}),
+		enc.Encode(&capture.Event{Kind: capture.KindStart, N: 1, Start: &capture.Start{Command: command}}),
+		enc.Flush())
+	var shown []string
+	if err == nil {
+		shown = recordedCommand(&b)
+	}
+	out := make([]string, len(command))
+	for i := range out {
+		out[i] = hosts.Hidden // if this fails, nothing is shown
+		if len(shown) == len(command) {
+			out[i] = placeholder.ReplaceAllString(shown[i], hosts.Hidden)
+		}
+	}
+	return out
+}
+
+// recordedCommand reads the command of the first process in a capture.
+func recordedCommand(r io.Reader) []string {
+	events := capture.NewReader(r, nil)
+	defer events.Close()
+	for ev, err := range events.Events() {
+		if err != nil {
+			return nil
+		}
+		if ev.Start != nil {
+			return slices.Clone(ev.Start.Command)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/client"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+)
+
+const shellLong = `Connects to a server and takes commands, one on each line, until quit or the end
+of input: call, read, prompt, list, info, complete and ping, with the arguments
+and flags that they have elsewhere, but without TARGET, and send, log, help and
+quit. What the server says of itself is shown as it comes.
+
+On a terminal, the tab key completes commands, tools, their arguments, resources
+and prompts, the arrow keys bring back earlier lines, and Ctrl-C ends the
+command under way but not the shell. Elsewhere, errors are a line of JSON each;
+the shell goes on unless there is --fail-fast, and its exit status is that of
+the last command.
+
+A word may stand in 'single' or "double" quotes. JSON needs none: x:={"a": [1,
+2]}.`
+
+const shellExample = `  mcpwire shell -- mcpwire serve
+  printf 'list tools\ncall add a=2 b=3\n' | mcpwire shell -- mcpwire serve`
+
+func newShellCommand(e *env) *cobra.Command {
+	var f targetFlags
+	sh := &shell{}
+	c := &cobra.Command{
+		Use:         "shell TARGET [FLAGS]",
+		Short:       "work with a server line by line",
+		Long:        shellLong + "\n\n" + targetHelp,
+		Example:     shellExample,
+		Annotations: map[string]string{ownSignals: "true"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, rest, err := splitTarget(cmd, args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 {
+				return usagef("shell: unexpected argument %q", clip(rest[0], 60))
+			}
+			d, err := newDialer(e, t, &f)
+			if err != nil {
+				return err
+			}
+			return sh.open(cmd.Context(), d)
+		},
+	}
+	c.Flags().BoolVar(&sh.failFast, "fail-fast", false, "end with the first command that fails")
+	f.register(c.Flags())
+	return c
+}
+
+// A shell is a session that takes commands.
+type shell struct {
+	failFast bool
+
+	s     *session
+	lines lineSource
+	words *vocabulary
+	level mcp.LoggingLevel // that calls of a modern server ask for
+	last  error
+}
+
+// A lineSource is where commands come from.
+type lineSource interface {
+	// line returns the next; io.EOF when there is none.
+	line(ctx context.Context) (string, error)
+	// failed tells that a command did.
+	failed(err error)
+	interactive() bool
+}
+
+// open connects and takes commands. SIGTERM ends it; SIGINT too, but on a terminal only the command under way.
+func (sh *shell) open(ctx context.Context, d *dialer) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	sh.s = &session{e: d.e, d: d, trace: d.trace, notes: d.notes}
+	sh.words = newVocabulary(sh.s)
+	if isTerminal(d.e.stdin) && writerIsTerminal(d.e.stderr) {
+		t := newTermSource(d.e, d.notes, sh.words)
+		d.ask, sh.lines = t.ask, t
+	} else {
+		sh.lines = &pipeSource{asker: lineAsker{in: d.e.stdin, out: io.Discard}, stderr: d.e.stderr}
+	}
+	own := *d.e
+	own.stdin = nil // it has the commands
+	sh.s.e = &own
+	d.trace.heard = sh.heard
+	connecting, done := signal.NotifyContext(ctx, os.Interrupt)
+	c, err := d.dial(connecting, func(o *client.Options) { o.Reconnect = client.ReconnectPolicy{} })
+	done()
+	if err != nil {
+		if connecting.Err() != nil && errors.Is(err, context.Canceled) {
+			return &exitStatus{exitInterrupted}
+		}
+		return err
+	}
+	sh.s.Client = c
+	defer c.Close()
+	sh.welcome()
+	sh.subscribe(ctx)
+	err = sh.loop(ctx)
+	d.notes.clear()
+	return err
+}
+
+// heard shows what the server says of itself.
+func (sh *shell) heard(method string, params []byte) {
+	switch method {
+	case mcp.NotificationProgress, mcp.NotificationAcknowledged:
+	case mcp.NotificationMessage:
+		sh.s.notes.logParams(params)
+	default:
+		sh.words.changed()
+		sh.s.notes.linef("• %s %s", clipLine(method, 100), clipLine(string(jsonwire.AppendCompact(nil, params)), 500))
+	}
+}
+
+// subscribe asks to be told of changes. A server that cannot is none the worse.
+func (sh *shell) subscribe(ctx context.Context) {
+	c := sh.s.ServerCapabilities()
+	filter := mcp.SubscriptionFilter{
+		ToolsListChanged:     c.Tools != nil && c.Tools.ListChanged,
+		PromptsListChanged:   c.Prompts != nil && c.Prompts.ListChanged,
+		ResourcesListChanged: c.Resources != nil && c.Resources.ListChanged,
+	}
+	if !sh.lines.interactive() || !filter.ToolsListChanged && !filter.PromptsListChanged && !filter.ResourcesListChanged {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
+	defer cancel()
+	if _, err := sh.s.ListenFunc(ctx, filter, func(client.Event) {}); err != nil { // closing the client ends it
+		sh.s.notes.linef("changes are not told: %s", clipLine(err.Error(), 200))
+	}
+}
+
+const subscribeTimeout = 3 * time.Second
+
+func (sh *shell) welcome() {
+	if !sh.lines.interactive() {
+		return
+	}
+	info := sh.s.ServerInfo()
+	sh.s.notes.linef("connected to %s %s, %s revision %v; help lists the commands", clipLine(info.Name, 100), clipLine(info.Version, 40), eraName(sh.s.Revision()), sh.s.Revision())
+}
+
+// errQuit ends the shell.
+var errQuit = errors.New("quit")
+
+// loop takes commands until there are no more.
+func (sh *shell) loop(ctx context.Context) error {
+	for {
+		line, err := sh.next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return sh.status()
+		case ctx.Err() != nil || errors.Is(err, context.Canceled):
+			return &exitStatus{exitInterrupted}
+		case err != nil:
+			return err
+		}
+		interrupted, err := sh.one(ctx, line)
+		if errors.Is(err, errQuit) {
+			return sh.status()
+		}
+		if strings.TrimSpace(line) != "" {
+			sh.last = err
+		}
+		if interrupted && !sh.lines.interactive() || ctx.Err() != nil {
+			return &exitStatus{exitInterrupted}
+		}
+		if err == nil {
+			continue
+		}
+		sh.lines.failed(err)
+		if sh.failFast || errors.Is(err, errOutput) {
+			return sh.status()
+		}
+	}
+}
+
+// next waits for a command. A signal ends the wait, where the terminal does not keep it from being one.
+func (sh *shell) next(ctx context.Context) (string, error) {
+	if sh.lines.interactive() {
+		sh.words.refresh(ctx)
+	} else {
+		var stop func()
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt)
+		defer stop()
+	}
+	return sh.lines.line(ctx)
+}
+
+// status is the exit status of the last command, which was told of already.
+func (sh *shell) status() error {
+	if sh.last == nil {
+		return nil
+	}
+	return &exitStatus{statusOf(sh.last)}
+}
+
+// one runs a command. It ends with SIGINT.
+func (sh *shell) one(ctx context.Context, line string) (interrupted bool, err error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	err = sh.run(ctx, line)
+	sh.s.notes.clear()
+	if err == nil || errors.Is(err, errQuit) {
+		return false, err
+	}
+	if ctx.Err() != nil && isInterrupt(ctx, err) {
+		return true, context.Canceled
+	}
+	return false, sh.s.d.failure(err)
+}
+
+func (sh *shell) run(ctx context.Context, line string) error {
+	words, err := splitLine(line)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+		return nil
+	}
+	v := sh.verb(words[0])
+	if v == nil {
+		return usagef("no command %q%s (help lists them)", clip(words[0], 40), didYouMean(words[0], shellVerbs()))
+	}
+	fs := pflag.NewFlagSet(words[0], pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	v.register(fs)
+	if err := fs.Parse(words[1:]); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return sh.write(verbHelp(words[0], v))
+		}
+		return usagef("%s: %w", safeLine(words[0]), err)
+	}
+	if err := v.parse(fs.Args()); err != nil {
+		return err
+	}
+	return v.run(ctx, sh.s)
+}
+
+func (sh *shell) write(text string) error { return sh.s.write(text) }
+
+// shellVerbs are the commands of the shell, in the order in which help lists them.
+func shellVerbs() []string {
+	return []string{"call", "read", "prompt", "list", "info", "complete", "ping", "send", "log", "help", "quit"}
+}
+
+// verb returns a command by its name, nil if there is none.
+func (sh *shell) verb(name string) verb {
+	switch name {
+	case "call":
+		return &callVerb{e: sh.s.e, level: logLevel{sh.level}}
+	case "read":
+		return &readVerb{}
+	case "prompt":
+		return &promptVerb{}
+	case "list":
+		return &listVerb{}
+	case "info":
+		return &infoVerb{}
+	case "complete":
+		return &completeVerb{}
+	case "ping":
+		return &pingVerb{}
+	case "send":
+		return &requestVerb{}
+	case "log":
+		return &logVerb{shell: sh}
+	case "help":
+		return &helpVerb{shell: sh}
+	case "quit", "exit":
+		return &quitVerb{}
+	}
+	return nil
+}
+
+// A pipeSource takes commands from what is no terminal.
+type pipeSource struct {
+	asker  lineAsker
+	stderr io.Writer
+}
+
+func (p *pipeSource) interactive() bool { return false }
+
+func (p *pipeSource) line(ctx context.Context) (string, error) { return p.asker.ask(ctx, "") }
+
+func (p *pipeSource) failed(err error) { report(p.stderr, err, true) }
+
+// statusOf is the exit status that an error stands for.
+func statusOf(err error) int { return report(io.Discard, err, true) }
+
+// lineError is an error for people.
+func lineError(err error) string {
+	text := fmt.Sprintf("error: %s\n", clipLine(err.Error(), 2000))
+	if f, ok := errors.AsType[*failure](err); ok && f.hint != "" {
+		text += fmt.Sprintf("       %s\n", f.hint)
+	}
+	return text
+}

@@ -1,0 +1,371 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/wireview"
+)
+
+// An eventSet holds numbers of events, by their captures.
+type eventSet map[string]map[uint64]uint64
+
+func (s eventSet) add(id string, n uint64) {
+	words := s[id]
+	if words == nil {
+		words = map[uint64]uint64{}
+		s[id] = words
+	}
+	words[n/64] |= 1 << (n % 64)
+}
+
+func (s eventSet) has(id string, n uint64) bool { return s[id][n/64]&(1<<(n%64)) != 0 }
+
+const maxInFull = 1000 // exchanges that are shown in full at once
+
+// A picker says which events are to be printed.
+type picker struct {
+	all    bool
+	events eventSet
+	rows   map[string]map[uint64]*wireview.Row // by their first event, for those in full
+	count  int
+}
+
+// pickEvents reads the captures for what belongs to the exchanges that are asked for.
+func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, error) {
+	p := &picker{events: eventSet{}, rows: map[string]map[uint64]*wireview.Row{}}
+	if f.number == "" && f.parsed == nil {
+		p.all = true
+		return p, nil
+	}
+	_, err := walk(ctx, s, f.parsed, func(r *wireview.Row) error {
+		if f.number != "" && !r.Covers(f.from, f.to) || !f.parsed.MatchScanned(r, r.Hits) {
+			return nil
+		}
+		p.count++
+		for x := range r.All() {
+			for _, n := range x.Events {
+				p.events.add(r.Capture.ID, n)
+			}
+		}
+		if f.number == "" || f.raw || f.json {
+			return nil
+		}
+		if p.count > maxInFull {
+			return usagef("show: -n %s are more than %d exchanges; choose fewer, or leave -n out for a list", f.number, maxInFull)
+		}
+		first := r.N
+		for _, n := range r.Events {
+			first = min(first, n)
+		}
+		if p.rows[r.Capture.ID] == nil {
+			p.rows[r.Capture.ID] = map[uint64]*wireview.Row{}
+		}
+		p.rows[r.Capture.ID][first] = r
+		return nil
+	})
+	if err == nil && f.number != "" && p.count == 0 {
+		err = fail(exitUnexpected, "no_event", "the first column of mcpwire show has the numbers", fmt.Errorf("there is no event %s", f.number))
+	}
+	return p, err
+}
+
+// showEvents prints events one by one: raw, as JSON, a line each, or in full.
+func showEvents(ctx context.Context, s captureSource, f *showFlags) error {
+	p, err := pickEvents(ctx, s, f)
+	if err != nil {
+		return err
+	}
+	l := newLister(s.e, f.parsed)
+	l.server = len(s.paths) > 1
+	v := &eventPrinter{lister: l, flags: f, picker: p}
+	if file, ok := s.e.stdout.(*os.File); ok {
+		v.terminal = isTerminal(file)
+	}
+	for e, err := range s.events(ctx) {
+		if err != nil {
+			_ = l.w.Flush()
+			return err
+		}
+		if e.Head != nil && l.began.IsZero() {
+			l.began = e.Head.At
+		}
+		if e.Kind == capture.KindHead || e.Kind == capture.KindTail || !p.all && !p.events.has(e.Capture, e.N) {
+			continue
+		}
+		if err := v.print(e); err != nil {
+			return err
+		}
+	}
+	return l.w.Flush()
+}
+
+// An eventPrinter prints events.
+type eventPrinter struct {
+	*lister
+	flags    *showFlags
+	picker   *picker
+	terminal bool
+}
+
+func (v *eventPrinter) print(e *capture.Event) error {
+	switch {
+	case v.flags.raw:
+		return v.raw(e)
+	case v.flags.frames:
+		return v.frame(e)
+	case v.flags.json:
+		return v.message(e)
+	}
+	return v.full(e)
+}
+
+// raw prints a payload byte by byte. Terminals get it escaped, since they do what they are told.
+func (v *eventPrinter) raw(e *capture.Event) error {
+	if len(e.Data) == 0 {
+		return nil
+	}
+	if v.terminal {
+		_, err := v.w.WriteString(wireview.Escape(string(e.Data)) + "\n")
+		return err
+	}
+	if _, err := v.w.Write(e.Data); err != nil {
+		return err
+	}
+	return v.w.WriteByte('\n')
+}
+
+// message prints a message on one line; what is no message is left out.
+func (v *eventPrinter) message(e *capture.Event) error {
+	if e.Kind != capture.KindMessage || jsonwire.Valid(e.Data, 0) != nil {
+		return nil
+	}
+	out := jsonwire.AppendCompact(make([]byte, 0, len(e.Data)), e.Data)
+	if v.terminal {
+		out = []byte(wireview.Escape(string(out)))
+	}
+	_, err := v.w.Write(append(out, '\n'))
+	return err
+}
+
+// arrow is the sign for a direction.
+func arrow(d capture.Dir) string {
+	switch d {
+	case capture.ToServer:
+		return "→"
+	case capture.ToClient:
+		return "←"
+	}
+	return "·"
+}
+
+// frame prints an event on one line.
+func (v *eventPrinter) frame(e *capture.Event) error {
+	head := fmt.Sprintf("%6d %9.3f ", e.N, e.At.Sub(v.began).Seconds())
+	name := fmt.Sprintf("%s %-5s", arrow(e.Dir), wireview.Escape(string(e.Kind)))
+	if v.server {
+		name += " " + wireview.Escape(e.Capture[:min(len(e.Capture), 6)])
+	}
+	if e.Exchange > 0 {
+		name += fmt.Sprintf(" x%d", e.Exchange)
+	}
+	rest := " " + eventText(e)
+	if v.width > 0 {
+		rest = wireview.Cut(rest, max(1, v.width-len(head)-wireview.Width(name)))
+	}
+	_, err := io.WriteString(v.w, v.paint.in(dim, head)+v.paint.in(eventStyle(e), name)+rest+"\n")
+	return err
+}
+
+func eventStyle(e *capture.Event) string {
+	switch {
+	case e.Kind == capture.KindBad || e.Kind == capture.KindGap:
+		return yellow
+	case e.Dir == capture.ToServer:
+		return cyan
+	case e.Dir == capture.ToClient:
+		return green
+	}
+	return dim
+}
+
+const maxFrameText = 200 // bytes of a payload on the line of a frame
+
+// eventText says what is in an event, on one line.
+func eventText(e *capture.Event) string {
+	var parts []string
+	size := e.Len
+	if size == 0 {
+		size = int64(len(e.Data))
+	}
+	switch {
+	case e.Request != nil:
+		parts = append(parts, e.Request.Method, e.Request.URL, e.Request.Proto)
+	case e.Response != nil:
+		parts = append(parts, fmt.Sprint(e.Response.Status), e.Response.Proto)
+	case e.Exit != nil:
+		parts = append(parts, fmt.Sprint("code ", e.Exit.Code), e.Exit.Signal)
+	case e.Start != nil:
+		parts = append(parts, e.Start.Command...)
+	case e.Gap != nil:
+		parts = append(parts, fmt.Sprint(e.Gap.Lost, " events missing: ", e.Gap.Why))
+	case e.Xlate != nil:
+		parts = append(parts, fmt.Sprint(e.Xlate.Of, " became ", e.Xlate.To), e.Xlate.Rule)
+	}
+	if e.SSE != nil {
+		parts = append(parts, sseFields(e.SSE))
+	}
+	if size > 0 {
+		parts = append(parts, wireview.Size(size), string(e.Data[:min(len(e.Data), maxFrameText)]))
+	}
+	var list []string
+	for _, p := range parts {
+		if p != "" {
+			list = append(list, wireview.Escape(p))
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+func sseFields(s *capture.SSE) string {
+	var list []string
+	if s.Event != "" {
+		list = append(list, "event: "+s.Event)
+	}
+	if s.HasID {
+		list = append(list, "id: "+s.ID)
+	}
+	if s.HasRetry {
+		list = append(list, fmt.Sprint("retry: ", s.Retry.Milliseconds()))
+	}
+	if s.HasComment {
+		list = append(list, ": "+s.Comment)
+	}
+	return strings.Join(list, ", ")
+}
+
+// full prints an event with everything that it says.
+func (v *eventPrinter) full(e *capture.Event) error {
+	if r := v.picker.rows[e.Capture][e.N]; r != nil {
+		v.title(r)
+	}
+	what := map[capture.Kind]string{
+		capture.KindMessage: "message", capture.KindBad: "no message", capture.KindStderr: "standard error", capture.KindRequest: "HTTP request",
+		capture.KindResponse: "HTTP response", capture.KindSSE: "event of the stream", capture.KindEnd: "end of the exchange", capture.KindEOF: "end of the stream",
+	}[e.Kind]
+	if what == "" {
+		what = string(e.Kind)
+	}
+	fmt.Fprintf(v.w, "%s\n", v.paint.in(bold, fmt.Sprintf("%s event %d, %.6f s, %s", arrow(e.Dir), e.N, e.At.Sub(v.began).Seconds(), eventHead(e, wireview.Escape(what)))))
+	if e.SSE != nil {
+		if fields := sseFields(e.SSE); fields != "" {
+			fmt.Fprintf(v.w, "  %s\n", wireview.Escape(fields))
+		}
+	}
+	v.headers(e)
+	if len(e.Redacted) > 0 {
+		fmt.Fprintf(v.w, "  %s\n", v.paint.in(dim, "hidden: "+wireview.Escape(strings.Join(e.Redacted, ", "))))
+	}
+	if len(e.Data) > 0 {
+		v.payload(e)
+	}
+	_, err := v.w.WriteString("\n")
+	return err
+}
+
+// eventHead says what an event is besides its payload.
+func eventHead(e *capture.Event, what string) string {
+	parts := []string{what}
+	if len(e.Data) > 0 || e.Len > 0 {
+		parts = append(parts, fmt.Sprint(max(e.Len, int64(len(e.Data))), " bytes"))
+	}
+	if e.Framing != "" {
+		parts = append(parts, "framed by "+wireview.Escape(string(e.Framing)))
+	}
+	if e.Why != "" {
+		parts = append(parts, wireview.Escape(e.Why))
+	}
+	if e.Cut {
+		parts = append(parts, "cut")
+	}
+	if e.Exchange > 0 {
+		parts = append(parts, fmt.Sprint("HTTP exchange ", e.Exchange))
+	}
+	if e.Request != nil || e.Response != nil || e.Exit != nil || e.Start != nil || e.Gap != nil || e.Xlate != nil {
+		parts = append(parts, eventText(&capture.Event{Request: e.Request, Response: e.Response, Exit: e.Exit, Start: e.Start, Gap: e.Gap, Xlate: e.Xlate}))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// title prints what there is to say about an exchange as a whole.
+func (v *eventPrinter) title(r *wireview.Row) {
+	fmt.Fprintf(v.w, "%s\n", v.paint.in(rowStyle(r), fmt.Sprintf("%s #%d %s", wireview.Glyph(r), r.N, wireview.Summary(r))))
+	facts := []string{r.At.UTC().Format("2006-01-02T15:04:05.000000Z"), "server " + r.Capture.Name, r.Capture.Transport}
+	if n := r.Session.Number; n > 0 {
+		facts = append(facts, fmt.Sprint("session ", n))
+	}
+	if r.Kind == wireview.Request {
+		facts = append(facts, strings.TrimSpace(r.Era()+" "+r.Rev()), "id "+r.ID)
+	}
+	var list []string
+	for _, f := range facts {
+		if f != "" {
+			list = append(list, wireview.Escape(f))
+		}
+	}
+	fmt.Fprintf(v.w, "  %s\n", v.paint.in(dim, strings.Join(list, ", ")))
+	for x := range r.All() {
+		for _, l := range x.Lints {
+			fmt.Fprintf(v.w, "  %s\n", v.paint.in(yellow, wireview.Escape(fmt.Sprintf("▲ %s (%s) event %d %s: %s", l.Rule, l.Severity, l.Event, l.Pointer, l.Message))))
+		}
+	}
+	fmt.Fprintln(v.w)
+}
+
+func (v *eventPrinter) headers(e *capture.Event) {
+	var list []capture.Header
+	switch {
+	case e.Request != nil:
+		list = e.Request.Headers
+	case e.Response != nil:
+		list = e.Response.Headers
+	}
+	for _, h := range list {
+		fmt.Fprintf(v.w, "  %s %s\n", v.paint.in(cyan, wireview.Escape(h.Name)+":"), wireview.Escape(h.Value))
+	}
+}
+
+const (
+	maxPretty      = 1 << 20 // bytes of a payload that is shown
+	maxPrettyDepth = 64      // levels that are indented
+)
+
+// payload prints a payload for people: JSON indented, anything else line by line.
+func (v *eventPrinter) payload(e *capture.Event) {
+	data := e.Data[:min(len(e.Data), maxPretty)]
+	var pretty bytes.Buffer
+	if len(data) == len(e.Data) && jsonwire.Valid(data, maxPrettyDepth) == nil && json.Indent(&pretty, data, "", "  ") == nil {
+		data = pretty.Bytes()
+	}
+	lines := bufio.NewReader(bytes.NewReader(data))
+	for {
+		line, err := lines.ReadString('\n')
+		if line != "" {
+			fmt.Fprintf(v.w, "  %s\n", wireview.Escape(strings.TrimSuffix(line, "\n")))
+		}
+		if err != nil {
+			break
+		}
+	}
+	if len(e.Data) > maxPretty {
+		fmt.Fprintf(v.w, "  %s\n", v.paint.in(dim, fmt.Sprintf("… and %d bytes more; --raw prints them all", len(e.Data)-maxPretty)))
+	}
+}

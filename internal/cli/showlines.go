@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/filter"
+	"mcpwire/internal/wireview"
+)
+
+// A lister prints rows, one line each, with what is inside them indented.
+type lister struct {
+	w      *bufio.Writer
+	paint  paint
+	width  int // 0 does not cut
+	prefix string
+	json   bool
+	filter *filter.Filter
+	live   bool // print a row as soon as there is something to say
+	server bool // print which server it is
+	began  time.Time
+	count  int // of rows printed
+
+	queue []*wireview.Row // that wait for what becomes of them, the oldest first
+}
+
+// The marks of rows.
+const (
+	markTaken   = 1 // out of the queue
+	markPrinted = 2
+)
+
+// newLister returns a lister that prints to where data goes.
+func newLister(e *env, f *filter.Filter) *lister {
+	s := newScreen(e.stdout)
+	return &lister{w: bufio.NewWriterSize(e.stdout, 32<<10), paint: s.paint, width: terminalWidth(e.stdout), filter: f}
+}
+
+// run prints the rows of a timeline. The order is that in which they began, unless it is live.
+func (l *lister) run(ctx context.Context, events iter.Seq2[*capture.Event, error], ended func() bool) error {
+	m := wireview.New(&wireview.Options{MaxRows: maxWindow, Scan: scanner(ctx, l.filter)})
+	var failed error
+	for e, err := range events {
+		if err != nil {
+			failed = err
+			break
+		}
+		if err := l.changes(m.Add(nil, e)); err != nil {
+			return err
+		}
+		if l.live && l.w.Flush() != nil {
+			return l.w.Flush()
+		}
+	}
+	if failed == nil && ended() {
+		_ = l.changes(m.Finish())
+	}
+	err := l.flush(nil)
+	if ferr := l.w.Flush(); err == nil {
+		err = ferr
+	}
+	return errors.Join(failed, err)
+}
+
+func (l *lister) changes(list []wireview.Change) error {
+	for _, c := range list {
+		r := c.Row
+		switch {
+		case c.Op == wireview.Added && r.Parent == nil:
+			l.queue = append(l.queue, r)
+		case c.Op == wireview.Added && r.Root().Mark == markPrinted:
+			if err := l.late(r); err != nil {
+				return err
+			}
+		case c.Op == wireview.Dropped:
+			if err := l.flush(r); err != nil {
+				return err
+			}
+		case l.live && r.Role != "" && r.Done && r.Mark == 0 && r.Root().Mark == markPrinted:
+			if err := l.late(r); err != nil {
+				return err
+			}
+		}
+	}
+	return l.settled()
+}
+
+// settled prints what nothing more is expected of.
+func (l *lister) settled() error {
+	if l.live {
+		rest := l.queue[:0]
+		for _, r := range l.queue {
+			if !live(r) {
+				rest = append(rest, r)
+				continue
+			}
+			if err := l.print(r); err != nil {
+				return err
+			}
+		}
+		clear(l.queue[len(rest):])
+		l.queue = rest
+		return nil
+	}
+	for len(l.queue) > 0 && l.queue[0].Settled() {
+		if err := l.print(l.pop()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// live reports whether there is something to say about a row while things go on.
+func live(r *wireview.Row) bool {
+	return r.Status != wireview.Pending || r.HTTP != nil && r.HTTP.Stream && r.Kind == wireview.HTTP || r.Method == "subscriptions/listen"
+}
+
+func (l *lister) pop() *wireview.Row {
+	r := l.queue[0]
+	l.queue[0] = nil
+	l.queue = l.queue[1:]
+	return r
+}
+
+// flush prints what waits, up to a row; nil is all.
+func (l *lister) flush(last *wireview.Row) error {
+	if last != nil && last.Mark != 0 {
+		return nil
+	}
+	for len(l.queue) > 0 {
+		r := l.pop()
+		if err := l.print(r); err != nil || r == last {
+			return err
+		}
+	}
+	return nil
+}
+
+// print prints a row with what is inside it, if the filter wants it.
+func (l *lister) print(r *wireview.Row) error {
+	if r.Mark = markTaken; !l.filter.MatchScanned(r, r.Hits) {
+		return nil
+	}
+	r.Mark = markPrinted
+	l.count++
+	if l.json {
+		return l.record(r)
+	}
+	return l.lines(r, 0)
+}
+
+func (l *lister) record(r *wireview.Row) error {
+	return writeJSON(l.w, wireview.Recorded(r))
+}
+
+func (l *lister) lines(r *wireview.Row, depth int) error {
+	if err := l.line(r, depth, ""); err != nil {
+		return err
+	}
+	if r.Gone > 0 {
+		if _, err := fmt.Fprintf(l.w, "%s%s%d more before these\n", l.prefix, strings.Repeat(" ", 2*depth+24), r.Gone); err != nil {
+			return err
+		}
+	}
+	for _, c := range r.Children {
+		if c.Mark = markPrinted; c.Kind == wireview.Request && !c.Done {
+			c.Mark = 0 // it comes again when it is done
+		}
+		if err := l.lines(c, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// late prints a row inside one that was printed before.
+func (l *lister) late(r *wireview.Row) error {
+	if l.live && r.Kind == wireview.Request && !r.Done {
+		return nil // when it is done
+	}
+	r.Mark = markPrinted
+	if l.json {
+		return l.record(r)
+	}
+	return l.line(r, 1, " (of #"+strconv.FormatUint(r.Root().N, 10)+")")
+}
+
+// narrowWidth is the width below which a line has neither the time nor columns.
+const narrowWidth = 60
+
+// line prints one row.
+func (l *lister) line(r *wireview.Row, depth int, after string) error {
+	if l.began.IsZero() {
+		l.began = r.Capture.Begun
+	}
+	head := fmt.Sprintf("%6d %9.3f ", r.N, r.At.Sub(l.began).Seconds())
+	narrow := l.width > 0 && l.width < narrowWidth
+	if narrow {
+		head = fmt.Sprintf("%d ", r.N)
+	}
+	name := r.Method
+	if r.Kind != wireview.Request && r.Kind != wireview.HTTP {
+		name = string(r.Kind)
+	}
+	name = wireview.Escape(name)
+	if l.server {
+		name = wireview.Cut(wireview.Escape(r.Capture.Name), 12) + " " + name
+	}
+	glyph := strings.Repeat("  ", depth) + wireview.Glyph(r)
+	if !narrow {
+		name += strings.Repeat(" ", max(0, 20-2*depth-wireview.Width(name)))
+	}
+	rest := " " + wireview.Summary(r) + after
+	lints := ""
+	if len(r.Lints) > 0 {
+		lints = fmt.Sprintf(" ▲%d", len(r.Lints))
+	}
+	if l.width > 0 {
+		left := max(2, l.width-len(head)-wireview.Width(glyph)-1-wireview.Width(lints))
+		name = wireview.Cut(name, left)
+		if left -= wireview.Width(name); left > 0 {
+			rest = wireview.Cut(rest, left)
+		} else {
+			rest = ""
+		}
+	}
+	style := rowStyle(r)
+	_, err := io.WriteString(l.w, l.prefix+l.paint.in(dim, head)+l.paint.in(style, glyph+" "+name)+l.paint.in(restStyle(r, style), rest)+l.paint.in(yellow, lints)+"\n")
+	return err
+}
+
+// rowStyle is how the sign and the name of a row are painted.
+func rowStyle(r *wireview.Row) string {
+	switch wireview.Glyph(r) {
+	case "✖":
+		return red
+	case "!", "▲", "▒", "⊘":
+		return yellow
+	case "⇠", "?":
+		return cyan
+	case "→":
+		return green
+	}
+	return dim
+}
+
+func restStyle(r *wireview.Row, style string) string {
+	if r.Kind == wireview.Request && style != red && style != yellow {
+		return ""
+	}
+	return style
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"mcpwire/capture"
+	"mcpwire/internal/filter"
+	"mcpwire/internal/wireview"
+)
+
+// A captureSource is the captures that a command reads. It may be read more than once, unless standard input is among them.
+type captureSource struct {
+	e     *env
+	paths []string
+}
+
+// stdin reports whether standard input is read, which can be done once.
+func (s captureSource) stdin() bool {
+	for _, p := range s.paths {
+		if p == "-" {
+			return true
+		}
+	}
+	return false
+}
+
+// events returns the events of all captures in one timeline. What stops reading one of them is an error there; the others go on.
+func (s captureSource) events(ctx context.Context) iter.Seq2[*capture.Event, error] {
+	var seqs []iter.Seq2[*capture.Event, error]
+	for _, p := range s.paths {
+		seqs = append(seqs, s.one(ctx, p, false))
+	}
+	if len(seqs) == 1 {
+		return seqs[0]
+	}
+	return capture.Merge(seqs...)
+}
+
+// follow returns the events of the only capture as it grows.
+func (s captureSource) follow(ctx context.Context) iter.Seq2[*capture.Event, error] {
+	return s.one(ctx, s.paths[0], true)
+}
+
+func (s captureSource) one(ctx context.Context, path string, follow bool) iter.Seq2[*capture.Event, error] {
+	return func(yield func(*capture.Event, error) bool) {
+		var r *capture.Reader
+		if path == "-" {
+			r = capture.NewReader(s.e.stdin, nil)
+		} else {
+			var err error
+			if r, err = capture.Open(path, nil); err != nil {
+				yield(nil, err)
+				return
+			}
+			defer r.Close()
+		}
+		events := r.Events()
+		if follow {
+			events = r.Follow(ctx)
+		}
+		first := true
+		for e, err := range events {
+			switch {
+			case errors.Is(err, capture.ErrFollowCompressed):
+				err = usagef("show: --follow cannot read a compressed capture; without it, it is read to its end")
+			case err != nil:
+				err = fail(exitUnexpected, "unreadable", "", fmt.Errorf("%s: %w", path, err))
+			case ctx.Err() != nil:
+				err = ctx.Err()
+			case first && e.Kind == capture.KindGap && e.N == 0 && r.Head() == nil:
+				err = fail(exitUnexpected, "not_a_capture", "captures are NDJSON as doc/capture-format.md says; mcpwire tap records them",
+					fmt.Errorf("%s is no capture: its first line is no event of one", path))
+			}
+			first = false
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// scanner returns what notes on rows which terms about payloads hold: of messages, of text, and of the heads of HTTP messages.
+func scanner(ctx context.Context, f *filter.Filter) func(e *capture.Event) filter.Hits {
+	if !f.NeedsPayload() {
+		return nil
+	}
+	return func(e *capture.Event) filter.Hits {
+		h := f.Scan(ctx, e.Data)
+		var headers []capture.Header
+		switch {
+		case e.Request != nil:
+			h |= f.Scan(ctx, []byte(e.Request.Method+" "+e.Request.URL))
+			headers = e.Request.Headers
+		case e.Response != nil:
+			headers = e.Response.Headers
+		}
+		for _, x := range headers {
+			h |= f.Scan(ctx, []byte(x.Name+": "+x.Value))
+		}
+		return h
+	}
+}
+
+// maxWindow is how many rows are held while a capture is read: what an exchange may lie apart from what belongs to it.
+const maxWindow = 10_000
+
+// walk reads captures and calls each for every row of the timeline when all is known about it, in order. It holds a limited number of rows.
+func walk(ctx context.Context, s captureSource, f *filter.Filter, each func(r *wireview.Row) error) (*wireview.Model, error) {
+	m := wireview.New(&wireview.Options{MaxRows: maxWindow, Scan: scanner(ctx, f)})
+	for e, err := range s.events(ctx) {
+		if err != nil {
+			return m, err
+		}
+		for _, c := range m.Add(nil, e) {
+			if c.Op != wireview.Dropped {
+				continue
+			}
+			if err := each(c.Row); err != nil {
+				return m, err
+			}
+		}
+	}
+	m.Finish()
+	for _, r := range m.Rows() {
+		if err := each(r); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/internal/specref"
+	"mcpwire/mcp"
+)
+
+func newSpecCommand(e *env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "spec [METHOD|CODE|FIELD|HEADER|TYPE] [flags]",
+		Short: "look something up in the specification, offline",
+		Long: `Tells what a method, an error code, a member of a message, a header or a type of
+MCP is: who sends it and when, what it looks like, what each revision changed,
+which rules concern it, and an example. Without a word it lists what there is.
+A word with several meanings gets all of them.`,
+		Example: `  mcpwire spec tools/call
+  mcpwire spec tools/call --rev ` + mcp.Revision20250618.String() + `
+  mcpwire spec -32020
+  mcpwire spec HeaderMismatch
+  mcpwire spec Mcp-Param-Region
+  mcpwire spec _meta.io.modelcontextprotocol/clientInfo
+  mcpwire spec Tool --json`,
+		// Codes begin with a hyphen. What is a flag is found out in RunE.
+		DisableFlagParsing: true,
+	}
+	revs := c.Flags().StringSlice("rev", nil, "say only what concerns this `REVISION`; may be repeated")
+	asJSON := c.Flags().Bool("json", false, "write JSON")
+	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var words []string
+		for _, g := range specref.Open().Index() {
+			for _, w := range g.Words {
+				number, _, _ := strings.Cut(w, " ") // of a code, whose name is behind it
+				words = append(words, number)
+			}
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		words, err := parseSpecArgs(cmd, args)
+		if err != nil {
+			return err
+		}
+		if help, _ := cmd.Flags().GetBool("help"); help {
+			return cmd.Help()
+		}
+		for _, date := range *revs {
+			if _, ok := mcp.ParseRevision(date); !ok {
+				return usagef("spec: unknown revision %.40q (known: %v)", date, mcp.Revisions())
+			}
+		}
+		in := slices.DeleteFunc(mcp.Revisions(), func(r mcp.Revision) bool { return !slices.Contains(*revs, r.String()) })
+		return writeSpec(e, words, in, *asJSON)
+	}
+	return c
+}
+
+// parseSpecArgs parses flags, and returns the words. A negative number is a word.
+func parseSpecArgs(cmd *cobra.Command, args []string) (words []string, err error) {
+	var others []string
+	for i, arg := range args {
+		if arg == "--" {
+			others = append(others, args[i:]...)
+			break
+		}
+		if len(arg) > 1 && arg[0] == '-' && strings.Trim(arg[1:], "0123456789.-") == "" {
+			words = append(words, arg)
+		} else {
+			others = append(others, arg)
+		}
+	}
+	if err := cmd.Flags().Parse(others); err != nil {
+		return nil, cmd.FlagErrorFunc()(cmd, err)
+	}
+	words = append(words, cmd.Flags().Args()...)
+	if len(words) > 1 {
+		return nil, usagef("spec: unexpected argument %q (spec takes one word)", words[1])
+	}
+	return words, nil
+}
+
+// writeSpec writes what the words, which are one or none, mean.
+func writeSpec(e *env, words []string, revs []mcp.Revision, asJSON bool) error {
+	book := specref.Open()
+	style := specref.Style{Width: helpWidth}
+	if p := newScreen(e.stdout).paint; p {
+		style.Strong = func(text string) string { return p.in(bold, text) }
+		style.Faint = func(text string) string { return p.in(dim, text) }
+	}
+	if len(words) == 0 {
+		if asJSON {
+			return writeSpecJSON(e, book.Index())
+		}
+		return specref.WriteIndex(e.stdout, book.Index(), style)
+	}
+	entries := book.Lookup(words[0], revs)
+	if len(entries) == 0 {
+		if near := book.Suggest(words[0]); len(near) > 0 {
+			return usagef("spec: nothing is called %.100q: did you mean %s?", words[0], strings.Join(near, " or "))
+		}
+		return usagef("spec: nothing is called %.100q (mcpwire spec lists what there is)", words[0])
+	}
+	if asJSON {
+		return writeSpecJSON(e, entries)
+	}
+	return specref.Write(e.stdout, entries, style)
+}
+
+func writeSpecJSON(e *env, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := e.stdout.Write(b.Bytes())
+	return err
+}

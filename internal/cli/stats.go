@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/internal/wireview"
+)
+
+func newStatsCommand(e *env) *cobra.Command {
+	var asJSON bool
+	var by string
+	c := &cobra.Command{
+		Use:   "stats [FILE|NAME...] [--by tool|method] [--json]",
+		Short: "sum up a capture: calls, errors, latency, bytes",
+		Long: `Sums captures up, tool by tool or method by method: how many calls, how many
+failed, how long the server took (half of the calls, 95 and 99 of a hundred took
+no longer), and the bytes of requests, of responses and of a tool's definition,
+which every model that is offered the tool has to read.
+
+The time for which the server waited for the client or its user does not count,
+and the rounds of one call are one call. Without a file it is the newest
+capture.`,
+		Example: `  mcpwire stats
+  mcpwire stats fs github --by method
+  mcpwire stats session.mcpcap.ndjson --json | jq '.[] | select(.errors > 0)'`,
+		ValidArgsFunction: completeCaptures,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if by != "tool" && by != "method" {
+				return usagef("stats: --by is tool or method, not %q", by)
+			}
+			paths, err := captureArgs(e, "stats", args)
+			if err != nil {
+				return err
+			}
+			m, err := walk(cmd.Context(), captureSource{e, paths}, nil, func(*wireview.Row) error { return nil })
+			if err != nil {
+				return err
+			}
+			list := m.Tools()
+			if by == "method" {
+				list = m.Methods()
+			}
+			if asJSON {
+				return writeStatsJSON(e, list, by)
+			}
+			return writeStats(e, list, by, len(paths) > 1)
+		},
+	}
+	c.Flags().StringVar(&by, "by", "tool", "what to sum up: tool or method")
+	c.Flags().BoolVar(&asJSON, "json", false, "print an array of objects")
+	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"tool", "method"}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// A statRecord is what stats --json says of a tool or method. Times are in milliseconds.
+type statRecord struct {
+	Server          string   `json:"server"`
+	Tool            string   `json:"tool,omitempty"`
+	Method          string   `json:"method,omitempty"`
+	Calls           uint64   `json:"calls"`
+	OK              uint64   `json:"ok"`
+	Errors          uint64   `json:"errors"`
+	IsErrors        uint64   `json:"isErrors"`
+	Cancelled       uint64   `json:"cancelled"`
+	Unanswered      uint64   `json:"unanswered"`
+	P50             *float64 `json:"p50Ms,omitempty"`
+	P95             *float64 `json:"p95Ms,omitempty"`
+	P99             *float64 `json:"p99Ms,omitempty"`
+	Max             *float64 `json:"maxMs,omitempty"`
+	RequestBytes    int64    `json:"requestBytes"`
+	ResponseBytes   int64    `json:"responseBytes"`
+	DefinitionBytes int64    `json:"definitionBytes,omitempty"`
+}
+
+func writeStatsJSON(e *env, list []*wireview.Stat, by string) error {
+	records := []statRecord{}
+	for _, s := range list {
+		r := statRecord{
+			Server: s.Server, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.IsErrors, Cancelled: s.Cancelled, Unanswered: s.Unanswered,
+			RequestBytes: s.BytesIn, ResponseBytes: s.BytesOut, DefinitionBytes: s.DefinitionBytes,
+		}
+		if r.Tool = s.Name; by == "method" {
+			r.Tool, r.Method = "", s.Name
+		}
+		if s.Latency.Count() > 0 {
+			ms := func(d time.Duration) *float64 { v := float64(d) / float64(time.Millisecond); return &v }
+			r.P50, r.P95, r.P99, r.Max = ms(s.Latency.Quantile(0.5)), ms(s.Latency.Quantile(0.95)), ms(s.Latency.Quantile(0.99)), ms(s.Latency.Max())
+		}
+		records = append(records, r)
+	}
+	return writeJSON(e.stdout, records)
+}
+
+func writeStats(e *env, list []*wireview.Stat, by string, server bool) error {
+	if len(list) == 0 {
+		fmt.Fprintf(e.stderr, "no %ss in there\n", by)
+		return nil
+	}
+	t := &table{
+		heads: []string{"CALLS", "ERRORS", "ISERROR", "CANCELLED", "UNANSWERED", "P50", "P95", "P99", "MAX", "REQUESTS", "RESPONSES", "DEFINITION", by}, right: true,
+		spare: []string{"CANCELLED", "UNANSWERED", "MAX", "DEFINITION", "REQUESTS"},
+	}
+	for _, s := range list {
+		t.add(statCells(s, server)...)
+	}
+	if by == "method" {
+		t.drop("DEFINITION")
+	}
+	return t.print(e)
+}
+
+// statCells are the cells of a line of the table.
+func statCells(s *wireview.Stat, server bool) []string {
+	var cells []string
+	for _, n := range []uint64{s.Calls, s.Errors, s.IsErrors, s.Cancelled, s.Unanswered} {
+		cells = append(cells, strconv.FormatUint(n, 10))
+	}
+	h := &s.Latency
+	for _, d := range []time.Duration{h.Quantile(0.5), h.Quantile(0.95), h.Quantile(0.99), h.Max()} {
+		if h.Count() == 0 {
+			cells = append(cells, "-")
+		} else {
+			cells = append(cells, wireview.Duration(d))
+		}
+	}
+	size := "-"
+	if s.DefinitionBytes > 0 {
+		size = wireview.Size(s.DefinitionBytes)
+	}
+	name := column(s.Name, 60)
+	if server {
+		name = column(s.Server, 24) + " " + name
+	}
+	return append(cells, wireview.Size(s.BytesIn), wireview.Size(s.BytesOut), size, name)
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+
+	"mcpwire/internal/wireview"
+)
+
+// A table is printed with its columns below each other. The texts in it are safe already.
+type table struct {
+	heads []string
+	right bool     // all columns but the last are numbers
+	spare []string // heads of the columns that a terminal need not show if it is too narrow, what is missed least first
+	rows  [][]string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// drop leaves a column out, and reports whether there was one.
+func (t *table) drop(head string) bool {
+	i := slices.Index(t.heads, head)
+	if i < 0 {
+		return false
+	}
+	t.heads = slices.Delete(t.heads, i, i+1)
+	for j := range t.rows {
+		t.rows[j] = slices.Delete(t.rows[j], i, i+1)
+	}
+	return true
+}
+
+// write prints the table, on a terminal so that no line is wider than that: columns are left out, which is returned, and the last one is cut.
+func (t *table) write(w io.Writer, width int) (left []string, err error) {
+	for _, spare := range t.spare {
+		if width > 0 && lineWidth(t.widths()) > width && t.drop(spare) {
+			left = append(left, spare)
+		}
+	}
+	widths, room := t.widths(), 0
+	last := len(widths) - 1
+	if width > 0 && lineWidth(widths) > width {
+		room = max(1, width-lineWidth(widths[:last])-gap)
+	}
+	var b strings.Builder
+	for _, r := range append([][]string{t.heads}, t.rows...) {
+		for i, cell := range r[:last] {
+			pad := strings.Repeat(" ", widths[i]-wireview.Width(cell))
+			if t.right {
+				cell, pad = pad, cell
+			}
+			b.WriteString(cell + pad + strings.Repeat(" ", gap))
+		}
+		b.WriteString(wireview.Cut(r[last], room) + "\n")
+	}
+	_, err = io.WriteString(w, b.String())
+	return left, err
+}
+
+const gap = 2 // columns of the screen between those of a table
+
+func (t *table) widths() []int {
+	widths := make([]int, len(t.heads))
+	for _, r := range append([][]string{t.heads}, t.rows...) {
+		for i, cell := range r {
+			widths[i] = max(widths[i], wireview.Width(cell))
+		}
+	}
+	return widths
+}
+
+func lineWidth(widths []int) int {
+	sum := gap * max(0, len(widths)-1)
+	for _, w := range widths {
+		sum += w
+	}
+	return sum
+}
+
+// print writes the table to standard output and says on standard error what there was no room for.
+func (t *table) print(e *env) error {
+	left, err := t.write(e.stdout, terminalWidth(e.stdout))
+	if err == nil && left != nil {
+		_, err = fmt.Fprintf(e.stderr, "no room for %s; --json has all\n", strings.ToLower(strings.Join(left, ", ")))
+	}
+	return err
+}
+
+// terminalWidth returns how many columns the terminal has that w writes to; 0 if it is none.
+func terminalWidth(w io.Writer) int {
+	if s, ok := w.(*termSource); ok {
+		w = s.out
+	}
+	width := newScreen(w).width
+	if f, ok := w.(*os.File); ok && width > 0 && os.Getenv("COLUMNS") == "" {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n >= minWidth {
+			width = n
+		}
+	}
+	return width
+}

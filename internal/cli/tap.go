@@ -1,0 +1,380 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/capture"
+	"mcpwire/check"
+	"mcpwire/internal/captures"
+	"mcpwire/internal/tap"
+)
+
+const tapLong = `Runs a server and stands between it and its host: everything passes as if tap were
+not there, and is recorded. Put "mcpwire tap --" before the server's command in the
+host's configuration, or let mcpwire wrap do it. Bytes, standard error, the end of
+input, signals and the exit status are the server's; when either side dies, nothing
+is left behind.
+
+Captures go to a folder of yours that mcpwire captures lists. What looks like a
+secret is hidden before it is written.
+
+With --listen, tap stands before a server on HTTP instead. Give clients the address
+in the place of the server's.
+
+With --restart-on, tap keeps the host's connection while the server is started again:
+"crash" when it ends by itself, "SIGHUP" when tap is sent that signal, anything else
+when a file changes that matches the pattern ("**" stands for any number of folders).
+The handshake, the level of logging and subscriptions are sent to the new server again,
+and the host is told that tools, prompts and resources may have changed. Requests that
+were under way are answered with an error; later ones wait. What the old server kept in
+memory, its tasks, cursors and open questions to the user are lost, and if the new one
+agrees on another revision or other capabilities, the host does not learn of it.`
+
+const tapExample = `  mcpwire tap -- node build/index.js
+  mcpwire tap --name files --check -- npx -y @modelcontextprotocol/server-filesystem ~
+
+  # while working on a server
+  mcpwire tap --restart-on 'src/**/*.py' --restart-on crash -- python -m my_server
+
+  # a server on HTTP, for clients that are given http://127.0.0.1:9000/mcp
+  mcpwire tap --listen 127.0.0.1:9000 https://example.com/mcp`
+
+// tapFlags are the flags of tap, on standard input and output and on HTTP.
+type tapFlags struct {
+	name     string
+	output   string
+	noRecord bool
+	check    bool
+	redact   string
+	verbose  bool
+
+	restartOn []string
+
+	listen          string
+	tlsCert, tlsKey string
+	caFile          string
+	insecure        bool
+	hosts           list
+	origin          string
+}
+
+func (f *tapFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.name, "name", "", "`NAME` of the server in the capture; the default is the command's")
+	fs.StringVarP(&f.output, "output", "o", "", "record to this `FILE`, which must not exist; compressed if it ends in .gz or .zst")
+	fs.BoolVar(&f.noRecord, "no-record", false, "record nothing")
+	fs.BoolVar(&f.check, "check", false, "hold what passes against the rules, and print findings on stderr as they come")
+	fs.StringVar(&f.redact, "redact", "default", "what is hidden in the capture: `WHAT` is default, or off for nothing")
+	fs.BoolVarP(&f.verbose, "verbose", "v", false, "say on stderr what tap does")
+	fs.StringArrayVar(&f.restartOn, "restart-on", nil, "start the server again on crash, on SIGHUP, or when a file changes that a pattern matches: one `CAUSE`; repeat it for several")
+	fs.StringVar(&f.listen, "listen", "", "tap a server on HTTP: the `ADDRESS` for its clients, such as 127.0.0.1:9000")
+	fs.StringVar(&f.tlsCert, "tls-cert", "", "with --listen, `FILE` with a certificate, in PEM: clients use TLS")
+	fs.StringVar(&f.tlsKey, "tls-key", "", "with --listen, `FILE` with the certificate's key, in PEM")
+	fs.StringVar(&f.caFile, "cacert", "", "with --listen, `FILE` with certificates that vouch for the server, in PEM, besides the system's")
+	fs.BoolVar(&f.insecure, "insecure", false, "with --listen, take any certificate of the server")
+	fs.Var(&f.hosts, "host", "with --listen, `NAME` under which clients reach the tap besides localhost; repeat it for several")
+	fs.StringVar(&f.origin, "origin", "", "with --listen, the `ORIGIN` that the server is told instead of that of a page of this machine or of a --host; drop tells it none")
+}
+
+func newTapCommand(e *env) *cobra.Command {
+	var f tapFlags
+	c := &cobra.Command{
+		Use:         "tap [FLAGS] -- COMMAND [ARGUMENTS] | tap [FLAGS] --listen ADDRESS URL",
+		Short:       "pass everything between a host and a server, and record it",
+		Long:        tapLong,
+		Example:     tapExample,
+		Annotations: map[string]string{ownSignals: "true"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.validate(); err != nil {
+				return err
+			}
+			dash := cmd.ArgsLenAtDash()
+			switch {
+			case f.listen != "" && dash >= 0:
+				return usagef("tap: --listen taps a server on HTTP, and takes a URL instead of a command behind --")
+			case f.listen != "" && len(args) != 1:
+				return usagef("tap: --listen takes one URL, such as: mcpwire tap --listen 127.0.0.1:9000 https://example.com/mcp")
+			case f.listen != "":
+				if len(f.restartOn) > 0 {
+					return usagef("tap: --restart-on is for servers that tap runs, not for those on HTTP")
+				}
+				return runTapHTTP(cmd, e, &f, args[0])
+			case dash < 0 && len(args) > 0 && strings.Contains(args[0], "://"):
+				return usagef("tap: a server on HTTP needs an address for its clients: mcpwire tap --listen 127.0.0.1:9000 %s", args[0])
+			case dash != 0:
+				return usagef("tap: the server's command goes behind --, such as: mcpwire tap -- node build/index.js")
+			case len(args) == 0:
+				return usagef("tap: there is no command behind --")
+			}
+			return runTapStdio(cmd, e, &f, args)
+		},
+	}
+	f.register(c.Flags())
+	return c
+}
+
+// validate finds flags that cannot be meant together.
+func (f *tapFlags) validate() error {
+	switch {
+	case f.redact != "default" && f.redact != "off":
+		return usagef("tap: invalid value %q for flag --redact: want default or off", f.redact)
+	case f.noRecord && f.output != "":
+		return usagef("tap: --no-record and --output exclude each other")
+	case f.output == "-":
+		return usagef("tap: standard output is the server's: name a file for --output")
+	}
+	return nil
+}
+
+// runTapStdio taps a command.
+func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) error {
+	restart, err := tap.ParseRestart(f.restartOn)
+	if err != nil {
+		return usagef("tap: invalid value for flag --restart-on: %w", err)
+	}
+	name := f.name
+	if name == "" {
+		name = strings.TrimSuffix(filepath.Base(command[0]), ".exe")
+	}
+	say := f.notes(e)
+	rec, err := f.record(e, "stdio", name, say)
+	if err != nil {
+		return err
+	}
+	// Caught before the server is started, so that none is lost.
+	forward, catch := tap.Signals()
+	if restart != nil && restart.OnHangup {
+		forward = append(forward, syscall.SIGHUP) // also under nohup
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forward...)
+	defer signal.Stop(signals)
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, catch...)
+	defer signal.Stop(caught)
+
+	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Log: say}
+	opts.Stdout, _ = e.stdout.(*os.File) // nil is the process's own, which it is
+	opts.Stderr, _ = e.stderr.(*os.File)
+	if rec != nil {
+		opts.Record = rec.Writer
+	}
+	var live *liveCheck
+	if f.check {
+		live = newLiveCheck(e.stderr, "stdio")
+		opts.Observe = live.observe
+	}
+	exit, err := tap.Run(cmd.Context(), opts)
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		if live != nil {
+			live.close()
+		}
+		f.finish(e, rec)
+	}()
+	awaitUnlessTold(finished, signals)
+	if err != nil {
+		hint := "check the path of the command, and the PATH that the host gives it"
+		if errors.Is(err, exec.ErrNotFound) {
+			hint = "the program is not in the PATH that the host gives it: use its whole path"
+		}
+		return fail(exitUnreachable, "spawn", hint, err)
+	}
+	if exit != 0 {
+		return &exitStatus{exit}
+	}
+	return nil
+}
+
+// awaitUnlessTold waits for what is left to be checked and written, unless a signal says that the process shall end.
+func awaitUnlessTold(finished <-chan struct{}, signals <-chan os.Signal) {
+	for {
+		select {
+		case <-finished:
+			return
+		case s := <-signals:
+			if s == os.Interrupt || s == syscall.SIGTERM {
+				return
+			}
+		}
+	}
+}
+
+// notes returns what says something about the tap itself.
+func (f *tapFlags) notes(e *env) func(string) {
+	if !f.verbose {
+		return func(string) {}
+	}
+	return func(text string) {
+		fmt.Fprintln(e.stderr, "mcpwire: "+safeLine(text))
+	}
+}
+
+// record begins the capture that the flags ask for; nil if they ask for none. If the usual folder cannot be used, a word on stderr is all: a server that worked
+// before shall work with tap.
+func (f *tapFlags) record(e *env, transport, name string, say func(string)) (*capture.File, error) {
+	if f.noRecord {
+		return nil, nil
+	}
+	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: name, Unredacted: f.redact == "off"}
+	if f.output != "" {
+		rec, err := capture.Create(f.output, opts)
+		if err != nil {
+			return nil, fail(exitUnexpected, "output", "name a file that does not exist, in a folder that does", err)
+		}
+		return rec, nil
+	}
+	dir, err := captures.Dir()
+	var rec *capture.File
+	if err == nil {
+		rec, err = captures.Create(dir, name, opts)
+	}
+	if err != nil {
+		fmt.Fprintln(e.stderr, "mcpwire: nothing is recorded: "+safeLine(err.Error()))
+		return nil, nil
+	}
+	say("recording to " + rec.Name())
+	return rec, nil
+}
+
+// finish ends the capture.
+func (f *tapFlags) finish(e *env, rec *capture.File) {
+	if rec == nil {
+		return
+	}
+	if err := rec.Close(); err != nil {
+		fmt.Fprintln(e.stderr, "mcpwire: the capture is not complete: "+safeLine(err.Error()))
+	}
+}
+
+// maxUnchecked is how many bytes may wait to be checked, events themselves included. What is beyond is passed over, and the checker is told so.
+const (
+	maxUnchecked = 64 << 20
+	eventBytes   = 512
+)
+
+// checkWait is how long the end of a tap waits for a checker that gets nowhere, since nobody reads standard error, say.
+const checkWait = 3 * time.Second
+
+// A liveCheck checks events while the wire goes on.
+type liveCheck struct {
+	out io.Writer
+	k   *check.Checker
+
+	mu     sync.Mutex
+	queue  []*capture.Event
+	bytes  int
+	lost   *capture.Event // a gap
+	closed bool
+	wake   chan struct{} // one element
+	done   chan struct{}
+
+	checked atomic.Uint64 // events
+}
+
+func newLiveCheck(out io.Writer, transport string) *liveCheck {
+	c := &liveCheck{out: out, k: check.New(&check.Options{Transport: transport}), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go c.run()
+	return c
+}
+
+// observe takes an event. It never waits for the checker.
+func (c *liveCheck) observe(e *capture.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	size := eventBytes + len(e.Data)
+	if len(c.queue) > 0 && c.bytes+size > maxUnchecked {
+		if c.lost == nil {
+			c.lost = &capture.Event{Kind: capture.KindGap, N: e.N, T: e.T, Gap: &capture.Gap{Why: capture.GapQueue}}
+		}
+		c.lost.Gap.Lost++
+		c.lost.Gap.Until = e.T
+		return
+	}
+	if c.lost != nil {
+		c.queue = append(c.queue, c.lost)
+		c.lost = nil
+	}
+	c.queue = append(c.queue, e.Clone())
+	c.bytes += size
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *liveCheck) run() {
+	defer close(c.done)
+	for range c.wake {
+		c.mu.Lock()
+		events, closed := c.queue, c.closed
+		if closed && c.lost != nil {
+			events = append(events, c.lost)
+		}
+		c.queue, c.bytes = nil, 0
+		c.mu.Unlock()
+		for _, e := range events {
+			c.print(c.k.Add(nil, e))
+			c.checked.Add(1)
+		}
+		if closed {
+			c.print(c.k.Close())
+			return
+		}
+	}
+}
+
+// close checks what is left, unless that gets nowhere. observe does no harm afterwards.
+func (c *liveCheck) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	for before := uint64(0); ; {
+		select {
+		case <-c.done:
+			return
+		case <-time.After(checkWait):
+			now := c.checked.Load()
+			if now == before {
+				return
+			}
+			before = now
+		}
+	}
+}
+
+// print writes a line for each finding, in one write: hosts read stderr line by line.
+func (c *liveCheck) print(findings []check.Finding) {
+	for _, f := range findings {
+		at := fmt.Sprintf("event %d", f.Event)
+		if f.Dir != "" {
+			at += " " + string(f.Dir)
+		}
+		if f.Method != "" {
+			at += " " + f.Method
+		}
+		line := fmt.Sprintf("mcpwire: %v %s: %s: %s", f.Rule.Severity, f.Rule.ID, at, f.Message)
+		fmt.Fprintln(c.out, safeLine(line))
+	}
+}

@@ -1,0 +1,292 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/textproto"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/stdio"
+)
+
+// targetFlags are the flags that say how to reach a server, the same for all commands that do.
+type targetFlags struct {
+	transport, protocol     string
+	headers, headerFiles    []string
+	env                     []string
+	dir                     string
+	timeout, connectTimeout time.Duration
+	insecure                bool
+	caFile                  string
+	config, server          string
+	elicit, sampling        string
+	roots                   []string
+	verbose                 bool
+	framing                 jsonrpc.Framing
+	oauth, noOAuth          bool
+	clientID, secretEnv     string
+	issuer                  string
+	scopes                  []string
+
+	anyHeader bool // headers may be those that the protocol itself has
+	set       *pflag.FlagSet
+}
+
+const (
+	defaultTimeout        = 30 * time.Second
+	defaultConnectTimeout = 30 * time.Second
+)
+
+// register adds the flags to a command's, which may have others already.
+func (f *targetFlags) register(all *pflag.FlagSet) {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.define(fs)
+	fs.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{ofTarget: nil} })
+	all.AddFlagSet(fs)
+	f.set = all
+}
+
+func (f *targetFlags) define(fs *pflag.FlagSet) {
+	fs.StringVar(&f.transport, "transport", transportAuto, "auto, stdio, http (Streamable HTTP) or sse (HTTP+SSE): a `KIND`")
+	fs.StringVar(&f.protocol, "protocol", "auto", "auto, modern, legacy or a `REVISION` such as mcpwire version lists")
+	fs.StringArrayVarP(&f.headers, "header", "H", nil, "`'NAME: VALUE'` to send with each HTTP request; ${VARIABLE} stands for one of the environment; repeat it for several")
+	fs.StringArrayVar(&f.headerFiles, "header-file", nil, "`FILE` of such headers, one on each line")
+	fs.StringArrayVarP(&f.env, "env", "e", nil, "`NAME=VALUE` for the environment of a stdio server; repeat it for several")
+	fs.StringVar(&f.dir, "cwd", "", "`FOLDER` that a stdio server runs in")
+	fs.DurationVar(&f.timeout, "timeout", defaultTimeout, "how long to wait for an answer, or for progress; 0 is for ever")
+	fs.DurationVar(&f.connectTimeout, "connect-timeout", defaultConnectTimeout, "how long to wait for the connection, handshake included; 0 is for ever")
+	fs.BoolVar(&f.insecure, "insecure", false, "do not check the server's TLS certificate")
+	fs.StringVar(&f.caFile, "cacert", "", "`FILE` of certificates, in PEM, to trust besides the system's")
+	fs.StringVar(&f.config, "config", "", "`FILE` in which --server is configured")
+	fs.StringVar(&f.server, "server", "", "`NAME` of a server in --config")
+	fs.StringVar(&f.elicit, "elicit", "", "what to do when the server asks the user: ask, decline, or @FILE with answers: a `WAY`; the default is ask on a terminal, otherwise decline")
+	fs.StringVar(&f.sampling, "sampling", "", "offer the server a model: decline, or @FILE with what it says: a `WAY`; the default is not to offer one")
+	fs.StringArrayVar(&f.roots, "root", nil, "`FOLDER` that the server may know of; repeat it for several")
+	fs.BoolVarP(&f.verbose, "verbose", "v", false, "show the server's standard error, and how the connection came about")
+	fs.Func("framing", "how a stdio server tells messages apart: line (the default) or header: a `KIND`", f.setFraming)
+	fs.BoolVar(&f.oauth, "oauth", false, "insist on OAuth; without this it is used when the server asks for it")
+	fs.BoolVar(&f.noOAuth, "no-oauth", false, "do not use OAuth")
+	fs.StringVar(&f.clientID, "client-id", "", "`ID` of a client that is registered with the authorization server")
+	fs.StringVar(&f.secretEnv, "client-secret-env", "", "environment variable `NAME` with the secret of --client-id; without a terminal the client then acts for itself")
+	fs.StringVar(&f.issuer, "issuer", "", "`URL` of the only authorization server that gets --client-id and its secret; the default is the one that the server names")
+	fs.StringArrayVar(&f.scopes, "scope", nil, "`SCOPE` to ask for; repeat it for several")
+}
+
+func (f *targetFlags) setFraming(s string) error {
+	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
+		if s == framing.String() {
+			f.framing = framing
+			return nil
+		}
+	}
+	return errors.New("want line or header")
+}
+
+// given reports whether a flag was.
+func (f *targetFlags) given(name string) bool { return f.set != nil && f.set.Changed(name) }
+
+// The flags that only make sense for one kind of server.
+var (
+	onlyStdio = []string{"env", "cwd", "framing"}
+	onlyHTTP  = []string{"header", "header-file", "insecure", "cacert", "oauth", "no-oauth", "client-id", "client-secret-env", "issuer", "scope"}
+)
+
+// merge puts what the flags say into a target. It complains of what does not go together.
+func (f *targetFlags) merge(t *targetSpec) error {
+	wrong, kind := onlyHTTP, "a stdio server"
+	if !t.isStdio() {
+		wrong, kind = onlyStdio, "a server over HTTP"
+	}
+	for _, name := range wrong {
+		if f.given(name) && (name != "env" || f.config == "") {
+			return usagef("--%s makes no sense for %s", name, kind)
+		}
+	}
+	switch f.transport {
+	case transportAuto:
+	case transportStdio:
+		if !t.isStdio() {
+			return usagef("--transport stdio needs a command behind --, not a URL")
+		}
+	case transportHTTP, transportSSE:
+		if t.isStdio() {
+			return usagef("--transport %s needs a URL, not a command", f.transport)
+		}
+		t.transport = f.transport
+	default:
+		return usagef("--transport %s: want auto, stdio, http or sse", safeLine(f.transport))
+	}
+	if f.timeout < 0 || f.connectTimeout < 0 {
+		return usagef("--timeout and --connect-timeout cannot be negative")
+	}
+	if t.timeout > 0 && !f.given("timeout") {
+		f.timeout = t.timeout
+	}
+	if t.isStdio() {
+		return f.mergeProcess(t)
+	}
+	return f.mergeHTTP(t)
+}
+
+func (f *targetFlags) mergeProcess(t *targetSpec) error {
+	for _, v := range f.env {
+		if name, _, ok := strings.Cut(v, "="); !ok || name == "" {
+			return usagef("--env %s: want NAME=VALUE", safeLine(name))
+		}
+	}
+	t.env = append(slices.Clone(t.env), f.env...)
+	if f.dir != "" {
+		t.dir = f.dir
+	}
+	if t.dir != "" {
+		if info, err := os.Stat(t.dir); err != nil || !info.IsDir() {
+			return usagef("the server cannot run in %s: no such folder", safeLine(t.dir))
+		}
+	}
+	return nil
+}
+
+func (f *targetFlags) mergeHTTP(t *targetSpec) error {
+	if f.oauth && f.noOAuth {
+		return usagef("--oauth and --no-oauth contradict each other")
+	}
+	if f.secretEnv != "" && f.clientID == "" {
+		return usagef("--client-secret-env needs --client-id")
+	}
+	lines := slices.Clone(f.headers)
+	for _, name := range f.headerFiles {
+		text, err := readSmall(name)
+		if err != nil {
+			return usagef("--header-file: %w", err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				lines = append(lines, line)
+			}
+		}
+	}
+	given := http.Header{}
+	for _, line := range lines {
+		name, value, err := f.parseHeader(line)
+		if err != nil {
+			return err
+		}
+		given[name] = append(given[name], value)
+	}
+	t.header = t.header.Clone()
+	if t.header == nil {
+		t.header = http.Header{}
+	}
+	for name, values := range given {
+		t.header[name] = values
+	}
+	return nil
+}
+
+// ownHeaders are those that the protocol itself decides on.
+var ownHeaders = []string{"Accept", "Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Host", "Last-Event-Id"}
+
+// parseHeader reads NAME: VALUE. Errors do not show the value.
+func (f *targetFlags) parseHeader(line string) (name, value string, err error) {
+	name, value, ok := strings.Cut(line, ":")
+	name = strings.TrimSpace(name)
+	if !ok || name == "" || strings.Trim(name, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		if !ok {
+			name = "…" // it may be a token alone
+		}
+		return "", "", usagef("--header %s: want 'NAME: VALUE'", clipLine(name, 40))
+	}
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	if !f.anyHeader && (slices.Contains(ownHeaders, name) || strings.HasPrefix(name, "Mcp-")) {
+		return "", "", usagef("--header %s: the protocol itself has this header (mcpwire send can set it)", name)
+	}
+	if value, err = expandVariables(strings.TrimSpace(value)); err != nil {
+		return "", "", usagef("--header %s: %w", name, err)
+	}
+	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return "", "", usagef("--header %s: the value has control characters in it", name)
+	}
+	return name, value, nil
+}
+
+var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
+
+// expandVariables replaces ${NAME} and ${NAME:-default} by the environment. A variable that is not set is an error: an empty token would look like one.
+func expandVariables(s string) (string, error) {
+	var err error
+	s = variable.ReplaceAllStringFunc(s, func(ref string) string {
+		m := variable.FindStringSubmatch(ref)
+		if v, ok := os.LookupEnv(m[1]); ok && (v != "" || !strings.Contains(ref, ":-")) {
+			return v
+		}
+		if !strings.Contains(ref, ":-") {
+			err = fmt.Errorf("the environment variable %s is not set", m[1])
+		}
+		return m[2]
+	})
+	return s, err
+}
+
+// maxSmall is how large files may be that a command line names.
+const maxSmall = 64 << 20
+
+// readSmall reads a file that a command line names.
+func readSmall(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		var e *fs.PathError
+		if errors.As(err, &e) {
+			err = e.Err
+		}
+		return nil, fmt.Errorf("%s: %w", safeLine(name), err)
+	}
+	if info.IsDir() || info.Size() > maxSmall {
+		return nil, fmt.Errorf("%s: not a file of at most %d MiB", safeLine(name), maxSmall>>20)
+	}
+	return os.ReadFile(name)
+}
+
+// revisions are those that --protocol allows; nil is all.
+func (f *targetFlags) revisions() ([]mcp.Revision, error) {
+	if f.protocol == "" || f.protocol == "auto" {
+		return nil, nil
+	}
+	if r, ok := mcp.ParseRevision(f.protocol); ok {
+		return []mcp.Revision{r}, nil
+	}
+	var list []mcp.Revision
+	for _, r := range mcp.Revisions() {
+		if f.protocol == "modern" && r.Modern() || f.protocol == "legacy" && !r.Modern() {
+			list = append(list, r)
+		}
+	}
+	if list == nil {
+		return nil, usagef("--protocol %s: want auto, modern, legacy or one of %v", safeLine(f.protocol), mcp.Revisions())
+	}
+	return list, nil
+}
+
+// process is how a stdio server is run. Its standard error goes to stderr too, if that is not nil.
+func (f *targetFlags) process(t *targetSpec, tail *tailWriter) *stdio.Cmd {
+	cmd := stdio.Command(t.command[0], t.command[1:]...)
+	cmd.Dir, cmd.Env, cmd.Framing, cmd.Stderr = t.dir, t.env, f.framing, tail
+	cmd.StopWait, cmd.TermWait, cmd.KillWait = stopWait, termWait, killWait
+	return cmd
+}
+
+// A command should end soon after it has printed what it was asked for: servers that do not heed the end of their input are told by a signal then.
+const (
+	stopWait = time.Second
+	termWait = 2 * time.Second
+	killWait = 2 * time.Second
+)

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/client"
+	"mcpwire/mcp"
+)
+
+// A verb is what can be done with a server: by a command, which connects for it, and by a line of the shell, which is connected already.
+type verb interface {
+	// register adds the verb's own flags.
+	register(fs *pflag.FlagSet)
+	// parse takes the arguments behind the target, and complains of what cannot be meant. Nothing was started yet.
+	parse(args []string) error
+	run(ctx context.Context, s *session) error
+}
+
+// A session is a connection to a server, and where what comes of it goes.
+type session struct {
+	*client.Client
+	e     *env
+	d     *dialer
+	trace *wireTrace
+	notes *notes
+}
+
+// newVerbCommand makes the command of a verb of c, which has the texts.
+func newVerbCommand(e *env, c *cobra.Command, v verb) *cobra.Command {
+	var f targetFlags
+	c.Long += "\n\n" + targetHelp
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		t, rest, err := splitTarget(cmd, args)
+		if err != nil {
+			return err
+		}
+		if err := v.parse(rest); err != nil {
+			return err
+		}
+		return f.runVerb(cmd.Context(), e, t, v)
+	}
+	v.register(c.Flags())
+	f.register(c.Flags())
+	return c
+}
+
+// runVerb connects, does it, and disconnects.
+func (f *targetFlags) runVerb(ctx context.Context, e *env, t targetSpec, v verb) error {
+	d, err := newDialer(e, t, f)
+	if err != nil {
+		return err
+	}
+	if own, ok := v.(interface {
+		alone(context.Context, *dialer) (bool, error)
+	}); ok {
+		if done, err := own.alone(ctx, d); done {
+			return err
+		}
+	}
+	s := &session{e: e, d: d, trace: d.trace, notes: d.notes}
+	d.trace.heard = s.heard
+	var tweaks []func(*client.Options)
+	if own, ok := v.(interface{ tweak(*client.Options) }); ok {
+		tweaks = append(tweaks, own.tweak)
+	}
+	if s.Client, err = d.dial(ctx, tweaks...); err != nil {
+		return err
+	}
+	err = v.run(ctx, s)
+	s.notes.clear()
+	if err != nil && ctx.Err() != nil && isInterrupt(ctx, err) {
+		err = context.Canceled
+	}
+	err = d.failure(err)
+	if closing := s.Close(); err == nil && closing != nil {
+		if f.verbose {
+			s.notes.linef("mcpwire: %v", closing)
+		}
+	}
+	return err
+}
+
+// heard shows the log messages of a server.
+func (s *session) heard(method string, params []byte) {
+	if method == mcp.NotificationMessage {
+		s.notes.logParams(params)
+	}
+}
+
+// errOutput is wrapped by the error for data that could not be written.
+var errOutput = errors.New("cannot write the output")
+
+// write writes data to standard output.
+func (s *session) write(text string) error {
+	s.notes.clear()
+	if _, err := io.WriteString(s.e.stdout, text); err != nil {
+		return fail(exitUnexpected, "output", "", fmt.Errorf("%w: %w", errOutput, err))
+	}
+	return nil
+}
+
+// writeJSON writes the last result of a method as it came.
+func (s *session) writeJSON(method string) error {
+	text, _ := s.trace.result(method)
+	if text == nil {
+		return fail(exitUnexpected, "failed", "", errors.New("there is no result of "+method))
+	}
+	return s.writeValue(text)
+}
+
+// writeValue writes a JSON value. What is not safe for a terminal is escaped on one.
+func (s *session) writeValue(text []byte) error {
+	if writerIsTerminal(s.e.stdout) {
+		text = safeJSON(text)
+	}
+	return s.write(string(text) + "\n")
+}
+
+// writeText writes text of the server's, which ends with a line break then.
+func (s *session) writeText(text string) error {
+	if writerIsTerminal(s.e.stdout) {
+		text = safeText(strings.ReplaceAll(text, "\r\n", "\n"))
+	}
+	if len(text) == 0 || text[len(text)-1] != '\n' {
+		text += "\n"
+	}
+	return s.write(text)
+}

@@ -1,0 +1,317 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/internal/hosts"
+	"mcpwire/internal/printable"
+)
+
+// A selection says which entries of which files are meant.
+type selection struct {
+	name       string
+	all        bool
+	host, file string
+}
+
+func (s *selection) flags(c *cobra.Command) {
+	c.Flags().BoolVar(&s.all, "all", false, "all servers")
+	c.Flags().StringVar(&s.host, "host", "", "only this `HOST`'s")
+	c.Flags().StringVar(&s.file, "file", "", "only those in this `FILE`")
+	_ = c.RegisterFlagCompletionFunc("host", completeHosts) // the flag is there
+}
+
+// A wrapping is what the flags of wrap say.
+type wrapping struct {
+	selection
+	dryRun          bool
+	command, listen string
+}
+
+func newWrapCommand(e *env) *cobra.Command {
+	w := &wrapping{}
+	c := &cobra.Command{
+		Use:   "wrap NAME|--all [FLAGS]",
+		Short: "have a host run a server through the tap",
+		Long: `Rewrites the entry of a server in the configuration of its host, so that the host
+runs mcpwire tap with the server behind it: then all that goes between the two is
+recorded. NAME is the name of a server, HOST:NAME or FILE:NAME; mcpwire servers lists
+them. Comments, order and formatting stay, a backup is kept, and mcpwire unwrap makes
+the entry what it was. Restart the host afterwards.
+
+A host does not start what it reaches by a URL, so there --listen says where a tap is
+listening: the entry then goes to that address, and you run the tap yourself.`,
+		Example: `  mcpwire wrap filesystem --dry-run
+  mcpwire wrap cursor:filesystem
+  mcpwire wrap --all --host claude-desktop
+  mcpwire wrap linear --listen 127.0.0.1:9000`,
+		Args: func(_ *cobra.Command, args []string) error { return w.arguments("wrap", args) },
+		RunE: func(*cobra.Command, []string) error { return w.run(e) },
+	}
+	w.flags(c)
+	c.Flags().BoolVarP(&w.dryRun, "dry-run", "n", false, "print what would change, and change nothing")
+	c.Flags().StringVar(&w.command, "command", "", "write this `PROGRAM` for mcpwire; by default the path of this one")
+	c.Flags().StringVar(&w.listen, "listen", "", "`ADDRESS` of the tap that a server with a URL is to be reached through")
+	return c
+}
+
+// arguments takes NAME.
+func (s *selection) arguments(command string, args []string) error {
+	switch {
+	case s.all && len(args) > 0:
+		return usagef("%s: NAME or --all, not both", command)
+	case !s.all && len(args) == 0:
+		return usagef("%s: which server? NAME, HOST:NAME, FILE:NAME or --all (mcpwire servers lists them)", command)
+	case len(args) > 1:
+		return usagef("%s: unexpected argument %q (one NAME, or --all)", command, args[1])
+	case s.host != "" && s.file != "":
+		return usagef("%s: --host or --file, not both", command)
+	}
+	if len(args) > 0 {
+		s.name = args[0]
+	}
+	return checkHost(command, s.host)
+}
+
+func (w *wrapping) run(e *env) error {
+	if w.listen != "" {
+		if w.all {
+			return usagef("wrap: --listen is for one server: a tap has one URL behind it")
+		}
+		host, port, err := net.SplitHostPort(w.listen)
+		if err != nil || port == "" {
+			return usagef("wrap: invalid value %q for flag --listen: want HOST:PORT", w.listen)
+		}
+		if host == "" {
+			host = "127.0.0.1"
+		}
+		w.listen = net.JoinHostPort(host, port)
+	}
+	program := w.command
+	if program == "" {
+		var err error
+		if program, err = ownPath(); err != nil {
+			return fmt.Errorf("find out the path of this program: %w (--command PROGRAM names it)", err)
+		}
+	}
+	r := &rewriting{env: e, selection: w.selection, dryRun: w.dryRun, verb: "wrap", done: "wrapped"}
+	r.change = func(d *hosts.Document, s hosts.Server) error {
+		if w.listen != "" && s.IsRemote() {
+			return d.WrapURL(s.Pointer, w.listen)
+		}
+		return d.Wrap(s.Pointer, []string{program, "tap", "--name", s.Name, "--"})
+	}
+	err := r.run(nil)
+	said := ""
+	for _, s := range r.changed {
+		if w.listen != "" && s.IsRemote() {
+			fmt.Fprintf(e.stderr, "mcpwire: the host reaches %s only while this runs: mcpwire tap --name %s --listen %s %s\n",
+				serverLabel(s), shellWord(s.Name), w.listen, shellWord(s.Redacted().URL))
+		}
+		if s.Scope == hosts.ScopeProject && !w.dryRun && s.File != said {
+			said = s.File
+			fmt.Fprintf(e.stderr, "mcpwire: %s belongs to the project: unwrap before you commit it\n", printable.Line(s.File))
+		}
+	}
+	return err
+}
+
+// A rewriting changes entries in the files that they are in.
+type rewriting struct {
+	env *env
+	selection
+	dryRun     bool
+	verb, done string
+	change     func(*hosts.Document, hosts.Server) error
+	changed    []hosts.Server
+	here       *hosts.Env
+}
+
+// run finds the entries, and changes them file by file. prefer, if any fits, narrows what a name stands for.
+func (r *rewriting) run(prefer func(hosts.Server) bool) error {
+	var err error
+	if r.here, err = hosts.Current(); err != nil {
+		return err
+	}
+	list, err := r.find(r.env, r.here, r.verb, prefer)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for len(list) > 0 {
+		path := list[0].File
+		var these []hosts.Server
+		list = slices.DeleteFunc(list, func(s hosts.Server) bool {
+			if s.File != path {
+				return false
+			}
+			these = append(these, s)
+			return true
+		})
+		if err := r.file(path, these); err != nil { // the other files can still be changed
+			failed = append(failed, err)
+		}
+	}
+	if len(r.changed) > 0 && !r.dryRun {
+		fmt.Fprintf(r.env.stderr, "mcpwire: restart the host for this to take effect\n")
+	}
+	if len(failed) == 1 {
+		return failed[0]
+	}
+	return errors.Join(failed...)
+}
+
+// file changes entries of one file.
+func (r *rewriting) file(path string, list []hosts.Server) error {
+	d, err := hosts.Open(r.here, path)
+	if err != nil {
+		return err
+	}
+	var changed []hosts.Server
+	for _, s := range list {
+		err := r.change(d, s)
+		switch {
+		case err == nil:
+			changed = append(changed, s)
+		case errors.Is(err, hosts.ErrWrapped):
+			fmt.Fprintf(r.env.stderr, "mcpwire: %s is wrapped already%s\n", serverLabel(s), otherTap(s))
+		case errors.Is(err, hosts.ErrNotWrapped):
+			fmt.Fprintf(r.env.stderr, "mcpwire: %s is not wrapped\n", serverLabel(s))
+		case r.all:
+			fmt.Fprintf(r.env.stderr, "mcpwire: skipped %s: %s\n", serverLabel(s), printable.Line(err.Error()))
+		default:
+			return r.refusal(s, err)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	if r.dryRun {
+		r.changed = append(r.changed, changed...)
+		_, err := fmt.Fprint(r.env.stdout, d.Diff(maskCommand))
+		return err
+	}
+	switch _, err := d.Save(); {
+	case errors.Is(err, hosts.ErrChanged):
+		return fail(exitUnexpected, "changed", "something else has written the file just now; try again", err)
+	case errors.Is(err, hosts.ErrNoState):
+		return fail(exitUnexpected, "no_state", "set HOME, or MCPWIRE_HOME to a folder", err)
+	case err != nil:
+		return err
+	}
+	r.changed = append(r.changed, changed...)
+	for _, s := range changed {
+		if _, err := fmt.Fprintf(r.env.stdout, "%s %s in %s\n", r.done, serverLabel(s), printable.Line(s.File)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusal is the error for an entry that cannot be changed.
+func (r *rewriting) refusal(s hosts.Server, err error) error {
+	if errors.Is(err, hosts.ErrRemote) {
+		const address = "127.0.0.1:9000"
+		return fail(exitUsage, "remote", fmt.Sprintf("a host does not start what it reaches by a URL. Run a tap yourself: mcpwire tap --listen %s %s; then mcpwire wrap %s --listen %s has the entry go there",
+			address, shellWord(s.Redacted().URL), shellWord(r.name), address), fmt.Errorf("%s: %w", serverLabel(s), err))
+	}
+	return fmt.Errorf("%s: %w", serverLabel(s), err)
+}
+
+// serverLabel is what an entry is called in messages.
+func serverLabel(s hosts.Server) string {
+	name := cutColumns(printable.Line(s.Name), maxRunsColumns)
+	if s.Host == "" {
+		return name
+	}
+	return s.Host + ":" + name
+}
+
+// find returns the entries that are meant, at least one unless all are. prefer narrows them: all to those that fit, and what a name stands
+// for if any fits.
+func (s *selection) find(e *env, here *hosts.Env, verb string, prefer func(hosts.Server) bool) ([]hosts.Server, error) {
+	if s.all {
+		list, err := s.findAll(e, here)
+		if prefer != nil {
+			list = slices.DeleteFunc(list, func(c hosts.Server) bool { return !prefer(c) })
+		}
+		if err == nil && len(list) == 0 {
+			fmt.Fprintf(e.stderr, "mcpwire: nothing to %s there\n", verb)
+		}
+		return list, err
+	}
+	target := s.name
+	switch {
+	case s.file != "":
+		path, err := filepath.Abs(s.file)
+		if err != nil {
+			return nil, err
+		}
+		target = path + ":" + s.name
+	case s.host != "" && !strings.HasPrefix(s.name, s.host+":"):
+		target = s.host + ":" + s.name
+	}
+	list, err := hosts.Candidates(here, target)
+	if err != nil {
+		return nil, noServer(verb, err)
+	}
+	if s.host != "" {
+		list = slices.DeleteFunc(list, func(c hosts.Server) bool { return c.Host != s.host })
+	}
+	if prefer != nil && slices.ContainsFunc(list, prefer) {
+		list = slices.DeleteFunc(list, func(c hosts.Server) bool { return !prefer(c) })
+	}
+	if len(list) != 1 {
+		return nil, noServer(verb, &hosts.AmbiguousError{Target: s.name, Choices: list})
+	}
+	return list, nil
+}
+
+func (s *selection) findAll(e *env, here *hosts.Env) ([]hosts.Server, error) {
+	var files []hosts.File
+	if s.file != "" {
+		f, err := hosts.ReadFile(here, s.file)
+		if err != nil {
+			return nil, err
+		}
+		files = []hosts.File{f}
+	} else {
+		var err error
+		if files, err = hosts.Find(here); err != nil {
+			return nil, err
+		}
+		files = slices.DeleteFunc(files, func(f hosts.File) bool { return s.host != "" && f.Host != s.host })
+	}
+	warnAbout(e.stderr, files)
+	var list []hosts.Server
+	for _, f := range files {
+		list = append(list, f.Servers...)
+	}
+	return list, nil
+}
+
+// noServer is the error for a name that stands for no server, or for several.
+func noServer(verb string, err error) error {
+	var ambiguous *hosts.AmbiguousError
+	var missing *hosts.NotFoundError
+	switch {
+	case errors.As(err, &ambiguous):
+		const most = 5
+		targets := ambiguous.Targets()
+		targets = targets[:min(len(targets), most)]
+		for i, t := range targets {
+			targets[i] = "mcpwire " + verb + " " + shellWord(t)
+		}
+		return fail(exitUsage, "ambiguous_server", strings.Join(targets, " or "), err)
+	case errors.As(err, &missing):
+		return fail(exitUsage, "unknown_server", "mcpwire servers lists what is configured", err)
+	}
+	return err
+}

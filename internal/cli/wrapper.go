@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"mcpwire/internal/hosts"
+	"mcpwire/internal/printable"
+)
+
+// ownPath is where this program is, by the path that outlives an upgrade: what a shell finds may be a link into the folder of one version.
+func ownPath() (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{filepath.Base(os.Args[0]), os.Args[0]} {
+		if found, err := exec.LookPath(name); err == nil && sameFile(found, exe) {
+			return filepath.Abs(found)
+		}
+	}
+	return exe, nil
+}
+
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+// otherTap tells that the tap of an entry is another program than this one, which may have been moved since; "" if it is this one.
+func otherTap(s hosts.Server) string {
+	if s.Wrapper == "" {
+		return ""
+	}
+	name := cutColumns(printable.Line(s.Wrapper), maxRunsColumns)
+	found, err := exec.LookPath(s.Wrapper)
+	if err != nil {
+		return ", by " + name + ", which is not there: unwrap it, and wrap it again"
+	}
+	if exe, err := os.Executable(); err != nil || !sameFile(found, exe) {
+		return ", by " + name
+	}
+	return ""
+}
