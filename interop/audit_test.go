@@ -68,7 +68,8 @@ func (s *witnessed) audit(processes int, known ...deviation) {
 	}
 	excused := excuses{known: known, seen: make([]bool, len(known))}
 	for i, events := range all {
-		if excused.report(s.t, fmt.Sprintf("process %d", i+1), auditTranscript(s.t, events, s.crashes)) {
+		found := append(auditTranscript(s.t, events, s.crashes), checkTranscript(s.t, events)...)
+		if excused.report(s.t, fmt.Sprintf("process %d", i+1), found) {
 			logTranscript(s.t, events)
 		}
 	}

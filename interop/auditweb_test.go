@@ -64,6 +64,7 @@ func (s *witnessed) auditWeb(processes int, known []deviation) {
 	for i, found := range append(a.run(w.moments), w.faults) {
 		excused.report(s.t, fmt.Sprintf("session %d", i+1), found)
 	}
+	excused.report(s.t, "the whole", checkMoments(s.t, w.moments))
 	excused.checkSeen(s.t)
 }
 

@@ -63,6 +63,7 @@ func goSDKWebDeviations(revision string) []deviation {
 	probed := unbuffered // as a modern request is answered, if there is one
 	probed.racy = true
 	return append(known, probed,
+		deviation{rule: serverProgress, why: "where answers are JSON, progress has a stream of its own, and may come behind the answer", racy: true},
 		deviation{rule: serverCancelled, has: "tools/call", why: "what a handler returns is sent, cancelled or not"},
 		deviation{rule: serverLegacy, has: "ttlMs", why: "caching hints are always sent; older clients ignore them"})
 }

@@ -24,6 +24,7 @@ var programs = map[string]func(args []string) int{
 	goSDKWebVerb:      goSDKWebMain,
 	mcpGoVerb:         mcpGoMain,
 	mcpGoWebVerb:      mcpGoWebMain,
+	referenceVerb:     reference,
 }
 
 func TestMain(m *testing.M) {

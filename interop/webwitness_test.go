@@ -97,6 +97,9 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			rw.Header()[name] = values
 		}
 	}
+	if resp.Header["Content-Type"] == nil {
+		rw.Header()["Content-Type"] = nil // or one would be made up
+	}
 	rw.WriteHeader(resp.StatusCode)
 	if x.streams() {
 		err = w.passEvents(r.Context(), x, rw, resp.Body)

@@ -1,0 +1,170 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"mcpwire/capture"
+	"mcpwire/check"
+)
+
+// What hosts and servers said is held against the rules of package check, too, which was written apart from the audit here. Two opinions of the same
+// session: what only one of them complains of is a mistake in the other.
+
+// checkRule is the rule of the audit that a rule of package check stands for.
+func checkRule(id string) rule { return rule("check: " + id) }
+
+// recorded writes a capture and returns what package check finds in it, errors and warnings.
+func recorded(t *testing.T, transport string, record func(w *capture.Writer)) (found []violation) {
+	t.Helper()
+	var file bytes.Buffer
+	w := capture.NewWriter(&file, &capture.Options{Tool: "interop", Transport: transport, Unredacted: true})
+	record(w)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for f, err := range check.Run(capture.NewReader(&file, nil), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Rule.Severity > check.Info && !isKnown(f) {
+			found = append(found, violation{checkRule(f.Rule.ID), fmt.Sprintf("event %d, %s, id %s, %s%s: %s", f.Event, f.Dir, f.ID, f.Method, f.Pointer, f.Message)})
+		}
+	}
+	return found
+}
+
+// A known finding is one that is right, by what the specification says, and of a peer that is not ours; or one that the tests here provoke.
+type knownFinding struct {
+	id, has string
+	dir     capture.Dir
+	why     string
+}
+
+var knownFindings = []knownFinding{
+	{"prompts/argument-missing", "", capture.ToServer, "the tour leaves an argument out, to see what comes of it"},
+	{"tools/arguments", "", capture.ToServer, "the tour sends wrong arguments"},
+	{"tools/unknown", "no_such_tool", capture.ToServer, "the tour calls a tool that there is not"},
+	{"pagination/unknown-cursor", "no such cursor", capture.ToServer, "the tour makes a cursor up"},
+	{"stdio/exit-pending", "status 3", "", "the tour calls a tool that crashes the server"},
+
+	{"mrtr/undeclared", "", capture.ToClient, "go-sdk and mcp-go leave the client's capabilities for servers to look at"},
+	{"capability/client-undeclared", "", capture.ToClient, "go-sdk, mcp-go and TypeScript 1 leave the client's capabilities for servers to look at"},
+	{"jsonrpc/error-id-null", "", capture.ToClient, "both TypeScript SDKs refuse an HTTP request with an error whose id is null, in every revision"},
+	{"shape/not-in-revision", "/content/", capture.ToClient, "go-sdk sends all kinds of content whatever the revision"},
+	{"tools/unknown-as-result", "no_such_tool", capture.ToClient, "TypeScript 1 answers a call of an unknown tool with a result"},
+	{"tasks/begin", "input_required", capture.ToClient, "TypeScript 1 lets tasks begin with a question"},
+	{"shape/missing-member", `"ttl"`, capture.ToClient, "mcp-go leaves the time to live of a task out if there is none, where null is right"},
+	{"progress/after-completion", "", capture.ToClient, "mcp-go and go-sdk send notifications on a way of their own, so some come behind the result"},
+	{"logging/not-asked", "", capture.ToClient, "mcp-go sends notifications on a way of their own, so some come behind the result"},
+	{"listen/no-id", "", capture.ToClient, "mcp-go tells of changes without the subscription's id on standard output"},
+	{"cache/question-kept", "", capture.ToClient, "go-sdk puts caching hints into a question that a resource asks"},
+}
+
+// isKnown reports whether a finding is known.
+func isKnown(f check.Finding) bool {
+	return slices.ContainsFunc(knownFindings, func(k knownFinding) bool {
+		return k.id == f.Rule.ID && k.dir == f.Dir && strings.Contains(f.Pointer+" "+f.Message, k.has)
+	})
+}
+
+// checkTranscript checks what one process read and wrote.
+func checkTranscript(t *testing.T, events []event) []violation {
+	t.Helper()
+	return recorded(t, "stdio", func(w *capture.Writer) {
+		for _, e := range events {
+			switch e.Kind {
+			case started:
+				w.Record(&capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: []string{"server"}, PID: e.Code}})
+			case toServer:
+				w.Record(lineEvent(capture.ToServer, e.Line))
+			case toHost:
+				w.Record(lineEvent(capture.ToClient, e.Line))
+			case inputEnds:
+				w.Record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
+			case signalled:
+				w.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("signal " + e.Text)})
+			case exited:
+				w.Record(&capture.Event{Kind: capture.KindExit, Exit: &capture.Exit{Code: e.Code}})
+			}
+		}
+	})
+}
+
+func lineEvent(dir capture.Dir, line []byte) *capture.Event {
+	e := &capture.Event{Kind: capture.KindMessage, Dir: dir, Framing: capture.FramingLF}
+	var ok bool
+	if e.Data, ok = bytes.CutSuffix(line, []byte("\n")); !ok {
+		e.Framing = capture.FramingNone
+	} else if e.Data, ok = bytes.CutSuffix(e.Data, []byte("\r")); ok {
+		e.Framing = capture.FramingCRLF
+	}
+	return e
+}
+
+// checkMoments checks what was said over HTTP.
+func checkMoments(t *testing.T, moments []moment) []violation {
+	t.Helper()
+	number := map[*exchange]uint64{}
+	return recorded(t, "http", func(w *capture.Writer) {
+		for _, m := range moments {
+			if m.kind == requested {
+				number[m.x] = uint64(len(number) + 1)
+			}
+			for _, e := range momentEvents(m) {
+				e.Exchange = number[m.x]
+				w.Record(e)
+			}
+		}
+	})
+}
+
+func momentEvents(m moment) []*capture.Event {
+	switch m.kind {
+	case requested:
+		events := []*capture.Event{{Kind: capture.KindRequest, Dir: capture.ToServer, Request: &capture.Request{Method: m.x.method, URL: m.x.uri, Proto: "HTTP/1.1", Headers: headers(m.x.header)}}}
+		if len(m.x.body) > 0 {
+			events = append(events, &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: m.x.body})
+		}
+		return events
+	case responded:
+		return []*capture.Event{{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{Status: m.x.status, Proto: "HTTP/1.1", Headers: headers(m.x.response)}}}
+	case spoke:
+		return []*capture.Event{saidEvent(m.x, m.said)}
+	case left:
+		return []*capture.Event{{Kind: capture.KindEnd, Data: []byte(context.Canceled.Error())}}
+	case broke:
+		return []*capture.Event{{Kind: capture.KindEnd, Data: []byte("the server broke it off")}}
+	}
+	return []*capture.Event{{Kind: capture.KindEnd}}
+}
+
+func saidEvent(x *exchange, s said) *capture.Event {
+	e := &capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: s.data}
+	if !x.streams() {
+		return e
+	}
+	e.SSE = &capture.SSE{Event: s.name, ID: s.id, HasID: s.hasID, HasRetry: s.retry, HasData: s.data != nil}
+	if len(s.data) == 0 || s.name != "" && s.name != "message" {
+		e.Kind = capture.KindSSE
+	}
+	return e
+}
+
+// headers returns the fields of a header in a fixed order.
+func headers(h http.Header) (fields []capture.Header) {
+	for name, values := range h {
+		for _, v := range values {
+			fields = append(fields, capture.Header{Name: name, Value: v})
+		}
+	}
+	slices.SortFunc(fields, func(a, b capture.Header) int {
+		return bytes.Compare([]byte(a.Name+"\x00"+a.Value), []byte(b.Name+"\x00"+b.Value))
+	})
+	return fields
+}

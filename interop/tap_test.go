@@ -1,0 +1,255 @@
+package interop
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mcpwire/capture"
+)
+
+// referenceServer is the script of the reference server that npm has.
+var referenceServer = filepath.Join(nodeDir, "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
+
+// tapVisits are what Inspector is told to do with the reference server.
+var tapVisits = []struct {
+	name   string
+	args   []string
+	status int
+}{
+	{"tools", []string{"--method", "tools/list"}, 0},
+	{"echo", []string{"--method", "tools/call", "--tool-name", "echo", "--tool-args-json", `{"message":"caf\u00e9 \u2028 \"x\""}`}, 0},
+	{"image", []string{"--method", "tools/call", "--tool-name", "get-tiny-image", "--tool-args-json", `{}`}, 0},
+	{"progress", []string{"--method", "tools/call", "--tool-name", "trigger-long-running-operation", "--tool-args-json", `{"duration":0.2,"steps":4}`}, 0},
+	{"bad arguments", []string{"--method", "tools/call", "--tool-name", "get-sum", "--tool-args-json", `{"a":"x"}`}, inspectorToolError},
+	{"resources", []string{"--method", "resources/list"}, 0},
+	{"prompts", []string{"--method", "prompts/list"}, 0},
+}
+
+// TestTapReference puts a tap between Inspector and the reference server, neither of which is ours, and holds that not a byte is different for it:
+// what goes into the tap at one side comes out at the other, and is what the capture says; and Inspector prints what it does without a tap.
+func TestTapReference(t *testing.T) {
+	script, err := filepath.Abs(referenceServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range tapVisits {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			far := newCommand(t, node(t, 22), script, "stdio")
+			self, inner := far.command()
+			file := filepath.Join(t.TempDir(), "tap"+capture.Suffix)
+			near := newCommand(t, slices.Concat([]string{serverCommand[0], "tap", "--redact", "off", "-o", file, "--", self}, inner)...)
+			status, out := inspect(t, near, "legacy", tt.args...)
+			if status != tt.status {
+				t.Errorf("status: got %d, want %d", status, tt.status)
+			}
+			heard, said := oneTranscript(t, near), oneTranscript(t, far)
+			recorded := streamsOf(t, file)
+			for _, kind := range []string{toServer, toHost} {
+				want := bytesOf(said, kind)
+				if diff := gocmp.Diff(want, bytesOf(heard, kind)); diff != "" || want == "" {
+					t.Errorf("%s (-behind the tap +before it):\n%s", kind, diff)
+				}
+				if diff := gocmp.Diff(want, recorded[kind]); diff != "" {
+					t.Errorf("%s (-behind the tap +capture):\n%s", kind, diff)
+				}
+			}
+			direct := newCommand(t, node(t, 22), script, "stdio")
+			wantStatus, want := inspect(t, direct, "legacy", tt.args...)
+			if diff := gocmp.Diff(string(want), string(out)); diff != "" || status != wantStatus {
+				t.Errorf("with a tap: status %d, want %d (-without +with):\n%s", status, wantStatus, diff)
+			}
+		})
+	}
+}
+
+// oneTranscript returns the transcript of a host that has started one server.
+func oneTranscript(t *testing.T, s *witnessed) []event {
+	t.Helper()
+	all := s.transcripts()
+	if len(all) != 1 {
+		t.Fatalf("%d processes were started, want 1", len(all))
+	}
+	return all[0]
+}
+
+// bytesOf joins what went one way.
+func bytesOf(events []event, kind string) string {
+	var b strings.Builder
+	for _, e := range events {
+		if e.Kind == kind {
+			b.Write(e.Line)
+		}
+	}
+	return b.String()
+}
+
+// streamsOf puts together again what a capture of lines says went each way.
+func streamsOf(t *testing.T, file string) map[string]string {
+	t.Helper()
+	r, err := capture.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	streams := map[string]string{}
+	for e, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == capture.KindGap {
+			t.Errorf("the capture has a gap: %+v", e.Gap)
+		}
+		if e.Kind != capture.KindMessage && e.Kind != capture.KindBad {
+			continue
+		}
+		kind := toServer
+		if e.Dir == capture.ToClient {
+			kind = toHost
+		}
+		streams[kind] += string(e.Data) + map[capture.Framing]string{capture.FramingLF: "\n", capture.FramingCRLF: "\r\n"}[e.Framing]
+	}
+	return streams
+}
+
+// referenceVerb as the first argument makes the test binary the keeper of the reference server over HTTP: it says where that listens, and ends it when
+// standard input ends.
+const referenceVerb = "reference"
+
+func reference(args []string) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	addr := l.Addr().(*net.TCPAddr)
+	l.Close()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("PORT=%d", addr.Port))
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	for deadline := time.Now().Add(startPatience); ; <-time.After(20 * time.Millisecond) {
+		if conn, err := net.Dial("tcp", addr.String()); err == nil {
+			conn.Close()
+			break
+		} else if time.Now().After(deadline) {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	fmt.Fprintf(os.Stderr, "listening url=http://%s\n", addr)
+	io.Copy(io.Discard, os.Stdin)
+	return 0
+}
+
+// TestTapReferenceHTTP is TestTapReference over HTTP, with the streams of HTTP+SSE and of Streamable HTTP.
+func TestTapReferenceHTTP(t *testing.T) {
+	script, err := filepath.Abs(referenceServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, carrier := range []struct{ path, arg string }{{webPath, "streamableHttp"}, {oldPath, "sse"}} {
+		for _, tt := range tapVisits {
+			t.Run(carrier.arg+" "+tt.name, func(t *testing.T) {
+				t.Parallel()
+				far := newWebProgram(t, carrier.path, referenceVerb, node(t, 22), script, carrier.arg)
+				near := newWebProgram(t, carrier.path, keeperVerb, serverCommand[0], "tap", "--no-record", "--listen", "127.0.0.1:0", far.web.url())
+				status, _ := inspect(t, near, "legacy", tt.args...)
+				if status != tt.status {
+					t.Errorf("status: got %d, want %d", status, tt.status)
+				}
+				near.web.stop()
+				far.web.stop()
+				want, got := exchangesOf(far.web.moments), exchangesOf(near.web.moments)
+				if len(want) == 0 {
+					t.Fatal("nothing was said")
+				}
+				forgetLeft(want, got)
+				if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(overheard{})); diff != "" {
+					t.Errorf("(-behind the tap +before it):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// An overheard is an exchange as one side of a tap has it.
+type overheard struct {
+	Method, URI string
+	Request     http.Header
+	Body        string
+	Status      int
+	Response    http.Header
+	Said        []string
+	left        bool // the host went away before the end
+}
+
+// forgetLeft takes out of what was seen behind the tap what the server has said when the host had left already: it hears of that later than the tap.
+func forgetLeft(behind, before []*overheard) {
+	for i, o := range before {
+		if !o.left || i >= len(behind) {
+			continue
+		}
+		if b := behind[i]; o.Status == 0 {
+			b.Status, b.Response, b.Said = 0, nil, nil
+		} else {
+			b.Said = b.Said[:min(len(b.Said), len(o.Said))]
+		}
+	}
+}
+
+// exchangesOf returns what the host asked for and was told. Requests that are under way at once may arrive in another order, so they are sorted.
+func exchangesOf(moments []moment) []*overheard {
+	var all []*overheard
+	of := map[*exchange]*overheard{}
+	for _, m := range moments {
+		switch m.kind {
+		case requested:
+			o := &overheard{Method: m.x.method, URI: m.x.uri, Request: endToEnd(m.x.header), Body: string(m.x.body)}
+			of[m.x] = o
+			all = append(all, o)
+		case responded:
+			o := of[m.x]
+			o.Status, o.Response = m.x.status, endToEnd(m.x.response)
+		case left:
+			of[m.x].left = true
+		case spoke:
+			s := m.said
+			var line bytes.Buffer
+			fmt.Fprintf(&line, "%s|%s|%v|%v|%s", s.name, s.id, s.hasID, s.retry, s.data)
+			of[m.x].Said = append(of[m.x].Said, line.String())
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *overheard) int {
+		return cmp.Or(strings.Compare(a.Method, b.Method), strings.Compare(a.URI, b.URI), strings.Compare(a.Body, b.Body))
+	})
+	return all
+}
+
+// endToEnd returns the fields that are not about one connection alone, nor about how a body is set apart on it.
+func endToEnd(h http.Header) http.Header {
+	h = h.Clone()
+	for _, name := range []string{"Connection", "Keep-Alive", "Transfer-Encoding", "Content-Length"} {
+		h.Del(name)
+	}
+	return h
+}

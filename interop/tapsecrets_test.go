@@ -1,0 +1,163 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mcpwire/capture"
+	"mcpwire/check"
+	"mcpwire/client"
+	"mcpwire/stdio"
+	"mcpwire/streamable"
+)
+
+// What the tests plant. Each begins with the same word, so that nothing of them can hide.
+const (
+	plantedBearer = "planted-bearer-Zx81kQ0"
+	plantedCookie = "planted-cookie-77aQwe"
+	plantedKey    = "planted-apikey-0123456789"
+	plantedEnv    = "planted-env-abcdefgh"
+	plantedArg    = "planted-argument-9876"
+	plantedPEM    = "-----BEGIN PRIVATE KEY-----\nplantedMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----"
+)
+
+// spill has a client say secrets to the tool echo, which says them again.
+func spill(t *testing.T, c *client.Client) {
+	t.Helper()
+	if _, err := c.CallTool(t.Context(), "echo", map[string]any{"text": "the key is here: " + plantedPEM + " and Authorization: Bearer " + plantedBearer}); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.CallTool(t.Context(), "echo", map[string]any{"text": "hello", "api_key": plantedKey, "nested": map[string]any{"password": plantedKey}}); err != nil {
+		t.Log(err) // an argument that the tool does not have may be refused; it was on the wire
+	}
+}
+
+// checkSecrets holds that nothing planted is in a capture, that something was hidden, and that what is left still keeps to the rules.
+func checkSecrets(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := bytes.Index(text, []byte("planted")); i >= 0 {
+		t.Errorf("the capture has a secret: …%s…", text[max(0, i-120):min(len(text), i+60)])
+	}
+	if !bytes.Contains(text, []byte("~redacted:")) {
+		t.Error("nothing was hidden")
+	}
+	r, err := capture.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	calls := 0
+	for e, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(e.Data, []byte(`"tools/call"`)) {
+			calls++
+		}
+	}
+	if calls != 2 {
+		t.Errorf("%d calls are in the capture, want 2", calls)
+	}
+	again, err := capture.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	for f, err := range check.Run(again, &check.Options{Disabled: []string{"tools/arguments"}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Rule.Severity > check.Info {
+			t.Errorf("%s at event %d %s: %s", f.Rule.ID, f.Event, f.Pointer, f.Message)
+		}
+	}
+}
+
+// TestTapSecrets plants secrets wherever people have them, in both eras, and holds that none gets into the capture of a tap.
+func TestTapSecrets(t *testing.T) {
+	for _, revision := range []string{latestLegacy, modern} {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "secrets"+capture.Suffix)
+			server := []string{"sh", "-c", `echo "connecting with token=` + plantedArg + `" >&2; exec "$0" serve`, serverCommand[0], "--token", plantedArg}
+			tap := stdio.Command(serverCommand[0], append([]string{"tap", "-o", file, "--"}, server...)...)
+			tap.Env = []string{"SERVICE_API_KEY=" + plantedEnv}
+			c, err := client.Dial(t.Context(), tap, &client.Options{Revisions: revisionsOf(revision)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			spill(t, c)
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			checkSecrets(t, file)
+		})
+	}
+}
+
+// TestTapSecretsHTTP is TestTapSecrets over HTTP, where there are headers and sessions besides.
+func TestTapSecretsHTTP(t *testing.T) {
+	t.Setenv("INTEROP_PLANTED", plantedBearer)
+	for _, revision := range []string{latestLegacy, modern} {
+		t.Run(revision, func(t *testing.T) {
+			far := newWebProgram(t, webPath, keeperVerb, serverCommand[0], "serve", "--http", "127.0.0.1:0", "--token-env", "INTEROP_PLANTED")
+			file := filepath.Join(t.TempDir(), "secrets"+capture.Suffix)
+			near := newWebProgram(t, webPath, keeperVerb, serverCommand[0], "tap", "-o", file, "--listen", "127.0.0.1:0", far.web.url())
+			header := http.Header{"Authorization": {"Bearer " + plantedBearer}, "Cookie": {"sid=" + plantedCookie}, "X-Api-Key": {plantedKey}}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			c, err := client.Dial(ctx, streamable.Dial(near.web.url()+"?api_key="+plantedKey, &streamable.DialOptions{Header: header}), &client.Options{Revisions: revisionsOf(revision)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			spill(t, c)
+			session := sessionOf(near.web)
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			near.web.stop()
+			far.web.stop()
+			checkSecrets(t, file)
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if session == "" && revision != modern {
+				t.Error("there was no session")
+			}
+			if session != "" && strings.Contains(string(text), session) {
+				t.Error("the capture has the id of the session")
+			}
+		})
+	}
+}
+
+// sessionOf returns the session id that the host has used.
+func sessionOf(w *web) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.moments {
+		if id := m.x.header.Get("Mcp-Session-Id"); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// TestTapVersion is a simple thing: the tap takes nothing from what the server is given.
+func TestTapVersion(t *testing.T) {
+	out, err := exec.Command(serverCommand[0], "tap", "--no-record", "--", serverCommand[0], "--version").Output()
+	if err != nil || !strings.Contains(string(out), "mcpwire ") {
+		t.Errorf("got %q, %v", out, err)
+	}
+}

@@ -1,0 +1,154 @@
+package interop
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"mcpwire/capture"
+)
+
+const (
+	soakMessages = 1_000_000 // both ways, half of them requests
+	soakInFlight = 4         // so that what hides secrets keeps up; what it has not done yet is memory, too
+	soakGrowth   = 16 << 20  // bytes that a tap may grow by, from a tenth of the way on
+)
+
+// TestTapSoak sends a million messages through one tap, which records them all, and holds that its memory does not grow.
+func TestTapSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a million messages take a while")
+	}
+	if _, err := os.Stat("/proc/self/statm"); err != nil {
+		t.Skip("this system does not tell how much memory a process has")
+	}
+	file := filepath.Join(t.TempDir(), "soak"+capture.Suffix)
+	cmd := exec.Command(serverCommand[0], "tap", "-o", file, "--", serverCommand[0], "serve", "--lenient")
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+
+	room := make(chan struct{}, soakInFlight)
+	sent := make(chan error, 1)
+	go func() {
+		var line []byte
+		for id := range soakMessages / 2 {
+			room <- struct{}{}
+			line = fmt.Appendf(line[:0], `{"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n", id)
+			if _, err := stdin.Write(line); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	var early int
+	lines := bufio.NewReader(stdout)
+	for id := range soakMessages / 2 {
+		line, err := lines.ReadSlice('\n')
+		if err != nil {
+			t.Fatalf("answer %d: %v", id, err)
+		}
+		if want := fmt.Appendf(nil, `"id":%d,`, id); !bytes.Contains(line, want) {
+			t.Fatalf("answer %d: %q has no %s", id, line, want)
+		}
+		<-room
+		if id == soakMessages/20 {
+			early = resident(t, cmd.Process.Pid)
+		}
+	}
+	late := resident(t, cmd.Process.Pid)
+	t.Logf("resident: %d KiB after a tenth, %d KiB in the end", early>>10, late>>10)
+	if late-early > soakGrowth {
+		t.Errorf("the tap grew by %d bytes, the limit is %d", late-early, soakGrowth)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	stdin.Close()
+	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
+		t.Errorf("after the last answer: %q, %v", rest, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the tap ended with %v", err)
+	}
+	checkSoaked(t, file)
+}
+
+// checkSoaked holds that a capture has every message, each request before its answer.
+func checkSoaked(t *testing.T, file string) {
+	t.Helper()
+	r, err := capture.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	messages, lost, asked := 0, uint64(0), -1
+	for e, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case e.Kind == capture.KindGap:
+			lost += e.Gap.Lost
+		case e.Kind == capture.KindMessage && e.Dir == capture.ToServer:
+			messages++
+			asked++
+		case e.Kind == capture.KindMessage:
+			messages++
+			if id := idOf(t, e.Data); id > asked {
+				t.Fatalf("event %d answers %d, which has not been asked yet", e.N, id)
+			}
+		}
+	}
+	if uint64(messages)+lost < soakMessages || messages == 0 {
+		t.Errorf("the capture has %d messages and says that %d events are lost, of %d", messages, lost, soakMessages)
+	}
+	t.Logf("%d messages are in the capture, %d events did not get there", messages, lost)
+}
+
+var soakID = regexp.MustCompile(`"id":([0-9]+)`)
+
+func idOf(t *testing.T, message []byte) int {
+	t.Helper()
+	m := soakID.FindSubmatch(message)
+	if m == nil {
+		t.Fatalf("no id in %q", message)
+	}
+	id, err := strconv.Atoi(string(m[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// resident returns how much memory a process has, in bytes.
+func resident(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size, pages int
+	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
+}
