@@ -42,8 +42,8 @@ func TestWrapText(t *testing.T) {
 		{"inline", "c.toml", "/mcp_servers/fs", "mcp_servers = {fs = {command='x'}}", "mcp_servers = {fs = {command=\"/bin/mcpwire\", args=[\"tap\", \"--name\", \"fs\", \"--\", 'x']}}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e, root := machine(t, "linux", map[string]string{"work/" + tt.file: tt.text}, nil)
-			path := filepath.Join(root, "work", tt.file)
+			e, root := machine(t, "linux", map[string]string{"src/" + tt.file: tt.text}, nil)
+			path := filepath.Join(root, "src", tt.file)
 			tap := slices.Clone(tap)
 			if tt.pointer == "/mcpServers/--" {
 				tap[3] = "--"
@@ -81,8 +81,8 @@ func TestUnwrapWithoutRecord(t *testing.T) {
 		{`{"s": {"command": "other", "args": ["tap", "--", "x"]}}`, ""},
 		{`{"s": {"command": "mcpwire", "args": ["serve", "--", "x"]}}`, ""},
 	} {
-		e, root := machine(t, "linux", map[string]string{"work/c.json": tt.text}, nil)
-		path := filepath.Join(root, "work", "c.json")
+		e, root := machine(t, "linux", map[string]string{"src/c.json": tt.text}, nil)
+		path := filepath.Join(root, "src", "c.json")
 		d := open(t, e, path)
 		err := d.Unwrap("/s")
 		if tt.want == "" {
@@ -113,8 +113,8 @@ func TestUnwrapOthers(t *testing.T) {
 		name  string
 		steps [][]string
 	}{{"one by one", [][]string{{"/b"}, {"/a"}}}, {"at once", [][]string{{"/a", "/b"}}}, {"ours first", [][]string{{"/a"}, {"/b"}}}} {
-		e, root := machine(t, "linux", map[string]string{"work/c.json": text}, nil)
-		path := filepath.Join(root, "work", "c.json")
+		e, root := machine(t, "linux", map[string]string{"src/c.json": text}, nil)
+		path := filepath.Join(root, "src", "c.json")
 		edit(t, e, path, func(d *hosts.Document) error { return d.Wrap("/a", tap) })
 		for _, step := range tt.steps {
 			edit(t, e, path, unwrap(step...))
@@ -167,7 +167,7 @@ func TestSaveFile(t *testing.T) {
 	}
 	const text = `{"fs": {"command": "x"}}`
 	e, root := machine(t, "linux", map[string]string{"dotfiles/real.json": text}, nil)
-	real, link := filepath.Join(root, "dotfiles", "real.json"), filepath.Join(root, "work", "link.json")
+	real, link := filepath.Join(root, "dotfiles", "real.json"), filepath.Join(root, "src", "link.json")
 	if err := errors.Join(os.Chmod(real, 0o640), os.Symlink("../dotfiles/real.json", link)); err != nil {
 		t.Fatal(err)
 	}
@@ -217,8 +217,8 @@ func TestSaveFile(t *testing.T) {
 // TestSaveLoses: of two that edit a file at once, the second changes neither the file nor the first one's record.
 func TestSaveLoses(t *testing.T) {
 	const text = `{"a": {"url": "https://a.example/mcp"}, "b": {"command": "x"}}`
-	e, root := machine(t, "linux", map[string]string{"work/c.json": text}, nil)
-	path := filepath.Join(root, "work", "c.json")
+	e, root := machine(t, "linux", map[string]string{"src/c.json": text}, nil)
+	path := filepath.Join(root, "src", "c.json")
 	second := open(t, e, path)
 	if err := second.Wrap("/b", tap); err != nil {
 		t.Fatal(err)
@@ -235,8 +235,8 @@ func TestSaveLoses(t *testing.T) {
 
 func TestSaveRefuses(t *testing.T) {
 	const text = `{"fs": {"command": "x"}, "other": {"command": "y"}}`
-	e, root := machine(t, "linux", map[string]string{"work/c.json": text}, nil)
-	path := filepath.Join(root, "work", "c.json")
+	e, root := machine(t, "linux", map[string]string{"src/c.json": text}, nil)
+	path := filepath.Join(root, "src", "c.json")
 	prepared := func() *hosts.Document {
 		d := open(t, e, path)
 		if err := d.Wrap("/fs", tap); err != nil {
@@ -252,7 +252,7 @@ func TestSaveRefuses(t *testing.T) {
 	if got := read(t, path); got != text+"\n" {
 		t.Errorf("it was overwritten: %s", got)
 	}
-	if left, _ := filepath.Glob(filepath.Join(root, "work", ".*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(root, "src", ".*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	d = prepared()
@@ -287,8 +287,8 @@ func TestSaveRefuses(t *testing.T) {
 }
 
 func TestWrapRefuses(t *testing.T) {
-	e, root := machine(t, "linux", map[string]string{"work/c.json": `{"no": {}, "empty": {"command": ""}, "argv": {"command": []}, "twice": {"command": "a", "command": "b"}, "args": {"command": "a", "args": "b"}, "list": [1], "ok": {"command": "x"}}`}, nil)
-	d := open(t, e, filepath.Join(root, "work", "c.json"))
+	e, root := machine(t, "linux", map[string]string{"src/c.json": `{"no": {}, "empty": {"command": ""}, "argv": {"command": []}, "twice": {"command": "a", "command": "b"}, "args": {"command": "a", "args": "b"}, "list": [1], "ok": {"command": "x"}}`}, nil)
+	d := open(t, e, filepath.Join(root, "src", "c.json"))
 	for _, tt := range []struct {
 		pointer string
 		want    error
@@ -340,8 +340,8 @@ func TestDiff(t *testing.T) {
 		"b": {"url": "https://~hidden~@b.example", "headers": {"A": "~hidden~"}, "args": ["\u001b[31m"]}
 	}
 `
-	e, root := machine(t, "linux", map[string]string{"work/c.json": text}, nil)
-	path := filepath.Join(root, "work", "c.json")
+	e, root := machine(t, "linux", map[string]string{"src/c.json": text}, nil)
+	path := filepath.Join(root, "src", "c.json")
 	d := open(t, e, path)
 	mask := func(command []string) []string {
 		for i, s := range command {

@@ -78,12 +78,12 @@ func TestFind(t *testing.T) {
 		t.Run(goos, func(t *testing.T) {
 			files := userFiles(goos)
 			for name, text := range projectFiles {
-				files["work/repo/"+name] = text
+				files["src/repo/"+name] = text
 			}
-			files["work/repo/.git/HEAD"] = "ref"
-			files["work/.mcp.json"] = `{"mcpServers": {"above-the-repository": {"command": "no"}}}`
+			files["src/repo/.git/HEAD"] = "ref"
+			files["src/.mcp.json"] = `{"mcpServers": {"above-the-repository": {"command": "no"}}}`
 			e, root := machine(t, goos, files, nil)
-			e.Dir = filepath.Join(root, "work", "repo", "sub")
+			e.Dir = filepath.Join(root, "src", "repo", "sub")
 			list, err := hosts.Find(e)
 			if err != nil {
 				t.Fatal(err)
@@ -169,11 +169,11 @@ func TestFindElsewhere(t *testing.T) {
 // TestFindOutside: above a working directory that is neither in a repository nor in the home folder, anybody may have put files.
 func TestFindOutside(t *testing.T) {
 	e, root := machine(t, "linux", map[string]string{
-		".mcp.json":      `{"mcpServers": {"anybody": {"command": "x"}}}`,
-		"work/.mcp.json": `{"mcpServers": {"here": {"command": "x"}}}`,
+		".mcp.json":     `{"mcpServers": {"anybody": {"command": "x"}}}`,
+		"src/.mcp.json": `{"mcpServers": {"here": {"command": "x"}}}`,
 	}, nil)
 	list, err := hosts.Find(e)
-	if err != nil || len(list) != 1 || list[0].Servers[0].Name != "here" || list[0].Servers[0].Project != filepath.Join(root, "work") {
+	if err != nil || len(list) != 1 || list[0].Servers[0].Name != "here" || list[0].Servers[0].Project != filepath.Join(root, "src") {
 		t.Errorf("got %+v, %v", list, err)
 	}
 	e.Dir = filepath.Join(root, "home", "a", "b")

@@ -11,12 +11,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// machine makes a machine in a folder that goes away: files are paths below it, home/ is the home folder, work/ the working
+// machine makes a machine in a folder that goes away: files are paths below it, home/ is the home folder, src/ the working
 // directory.
 func machine(t testing.TB, goos string, files map[string]string, vars map[string]string) (*hosts.Env, string) {
 	t.Helper()
 	root := t.TempDir()
-	for _, dir := range []string{"home", "work"} {
+	for _, dir := range []string{"home", "src"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +25,7 @@ func machine(t testing.TB, goos string, files map[string]string, vars map[string
 		write(t, filepath.Join(root, name), text)
 	}
 	return &hosts.Env{
-		GOOS: goos, Home: filepath.Join(root, "home"), Dir: filepath.Join(root, "work"),
+		GOOS: goos, Home: filepath.Join(root, "home"), Dir: filepath.Join(root, "src"),
 		Lookup: func(name string) (string, bool) {
 			if name == "MCPWIRE_HOME" {
 				return filepath.Join(root, "state"), true

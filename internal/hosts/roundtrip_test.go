@@ -135,8 +135,8 @@ func TestRoundTrip(t *testing.T) {
 		} else {
 			text = m.json(names)
 		}
-		e, root := machine(t, "linux", map[string]string{"work/" + file: text}, nil)
-		path := filepath.Join(root, "work", file)
+		e, root := machine(t, "linux", map[string]string{"src/" + file: text}, nil)
+		path := filepath.Join(root, "src", file)
 		f, err := hosts.ReadFile(e, path)
 		if err != nil || len(f.Problems) > 0 {
 			t.Fatalf("seed %d: %v %v\n%s", seed, err, f.Problems, text)

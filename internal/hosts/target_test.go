@@ -16,12 +16,12 @@ func TestResolve(t *testing.T) {
 	e, root := machine(t, "linux", map[string]string{
 		"home/.cursor/mcp.json":        `{"mcpServers": {"fs": {"command": "a"}, "same": {"command": "s", "args": []}, "plugin:x": {"command": "p"}, "cursor": {"command": "c"}}}`,
 		"home/.kiro/settings/mcp.json": `{"mcpServers": {"fs": {"command": "b"}, "same": {"command": "s"}}}`,
-		"home/.claude.json":            `{"mcpServers": {"twice": {"command": "u"}}, "projects": {"ROOT/work": {"mcpServers": {"twice": {"command": "l"}}}, "/other": {"mcpServers": {"fs": {"command": "o"}, "far": {"command": "f"}}}}}`,
+		"home/.claude.json":            `{"mcpServers": {"twice": {"command": "u"}}, "projects": {"ROOT/src": {"mcpServers": {"twice": {"command": "l"}}}, "/other": {"mcpServers": {"fs": {"command": "o"}, "far": {"command": "f"}}}}}`,
 		"home/.codex/config.toml":      "[mcp_servers\n",
-		"work/my.json":                 `{"mcpServers": {"one": {"command": "1"}}}`,
-		"work/map.jsonc":               `{/* root */ "two": {"command": "2"}, "other": 5, "a/b": {"url": "https://x.example"}}`,
-		"work/a:b.toml":                "[mcp_servers.'x:y']\ncommand = 'z'\nenv = { T = '${HOME}' }",
-		"work/broken.json":             `{"mcpServers": {"one": `,
+		"src/my.json":                  `{"mcpServers": {"one": {"command": "1"}}}`,
+		"src/map.jsonc":                `{/* root */ "two": {"command": "2"}, "other": 5, "a/b": {"url": "https://x.example"}}`,
+		"src/a:b.toml":                 "[mcp_servers.'x:y']\ncommand = 'z'\nenv = { T = '${HOME}' }",
+		"src/broken.json":              `{"mcpServers": {"one": `,
 	}, nil)
 	claude := filepath.Join(root, "home", ".claude.json")
 	write(t, claude, strings.ReplaceAll(read(t, claude), "ROOT", filepath.ToSlash(root)))
@@ -33,7 +33,7 @@ func TestResolve(t *testing.T) {
 		{"cursor", "c", ""},
 		{"far", "f", ""}, // in a project elsewhere, and nowhere else
 		{"my.json:one", "1", ""},
-		{root + "/work/my.json:one", "1", ""},
+		{root + "/src/my.json:one", "1", ""},
 		{"map.jsonc:two", "2", ""},
 		{"map.jsonc:/two", "2", ""},
 		{"map.jsonc:/a~1b", "https://x.example", ""},
@@ -47,7 +47,7 @@ func TestResolve(t *testing.T) {
 		{"cursor:sam", "", `no server "cursor:sam" is configured: did you mean cursor:same?`},
 		{"my.json:on", "", `no server "my.json:on" is configured: did you mean my.json:one?`},
 		{"map.jsonc:other", "", `no server "map.jsonc:other" is configured`},
-		{"broken.json:one", "", "ROOT/work/broken.json:1:24: the file ends too early"},
+		{"broken.json:one", "", "ROOT/src/broken.json:1:24: the file ends too early"},
 		{"gone.json:one", "", "no such file"},
 		{"completely-different", "", `no server "completely-different" is configured`},
 		{"", "", `no server "" is configured`},
@@ -85,15 +85,15 @@ func TestResolve(t *testing.T) {
 func TestExpand(t *testing.T) {
 	vars := map[string]string{"A": "alpha", "EMPTY": "", "TOK": "t0k", "ORG": "o"}
 	e, root := machine(t, "linux", map[string]string{
-		"work/.env": "# c\nA=file\nexport B=\"two\\nlines\" # c\nC='raw $A'\nD = bare # c\nE=\"a\nb\"\n\nF=#x\nG=a#b\r\n",
-		"work/.vscode/mcp.json": `{"servers": {
+		"src/.env": "# c\nA=file\nexport B=\"two\\nlines\" # c\nC='raw $A'\nD = bare # c\nE=\"a\nb\"\n\nF=#x\nG=a#b\r\n",
+		"src/.vscode/mcp.json": `{"servers": {
 			"all": {"command": "${A}/bin", "args": ["${env:A}", "${NOPE:-d}", "${EMPTY:-e}", "${workspaceFolder}/x", "${workspaceFolderBasename}", "${userHome}", "${pathSeparator}", "$A", "${not a ref}", "$${A}", "{env:A}"],
 				"env": {"A": "own ${A}", "X": "${EMPTY}"}, "cwd": "sub", "envFile": "${workspaceFolder}/.env"},
 			"not": {"url": "https://${NOPE}/${input:tok}", "headers": {"X": "${config:a.b} ${command:c} ${NOPE2:x}"}},
 			"badfile": {"command": "x", "envFile": "gone.env"}}}`,
 		"home/.codex/config.toml":    "[mcp_servers.dex]\nurl = 'https://x.example/${A}'\nbearer_token_env_var = 'TOK'\nhttp_headers = {Y = '${A}'}\n[mcp_servers.dex.env_http_headers]\nX = 'ORG'",
 		"home/.gemini/settings.json": `{"mcpServers": {"gem": {"command": "$A", "args": ["${A}-$NOPE_"]}}}`,
-		"work/opencode.json":         `{"mcp": {"open": {"command": ["x", "{env:A}", "${A}", "{file:s}"]}}}`,
+		"src/opencode.json":          `{"mcp": {"open": {"command": ["x", "{env:A}", "${A}", "{file:s}"]}}}`,
 	}, vars)
 	get := func(target string) (hosts.Server, error) {
 		s, err := hosts.Resolve(e, target)
@@ -102,12 +102,12 @@ func TestExpand(t *testing.T) {
 		}
 		return s.Expand(e)
 	}
-	work := filepath.Join(root, "work")
+	work := filepath.Join(root, "src")
 	s, err := get("all")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"alpha/bin", "alpha", "d", "e", work + "/x", "work", filepath.Join(root, "home"), "/", "$A", "${not a ref}", "$alpha", "{env:A}"}
+	want := []string{"alpha/bin", "alpha", "d", "e", work + "/x", "src", filepath.Join(root, "home"), "/", "$A", "${not a ref}", "$alpha", "{env:A}"}
 	if diff := cmp.Diff(want, append([]string{s.Command}, s.Args...)); diff != "" {
 		t.Errorf("command (-want +got):\n%s", diff)
 	}
