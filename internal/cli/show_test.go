@@ -172,7 +172,7 @@ func TestFollow(t *testing.T) {
 			l.live = true
 			done <- l.run(ctx, captureSource{e, []string{path}}.follow(ctx), func() bool { return ctx.Err() == nil })
 		}()
-		time.Sleep(time.Second) // of the bubble
+		<-time.After(time.Second) // of the bubble
 		if got := out.String(); !strings.Contains(got, "called search: 3 contents") || strings.Contains(got, "order") {
 			t.Errorf("at first there is\n%s", got)
 		}
@@ -184,7 +184,7 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Close()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
