@@ -25,9 +25,16 @@ func cmdServing(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("usage: serving FLAGS...")
 	}
+	stop := listen(ts, "URL", append([]string{"serve"}, args...)...)
+	serving.Store(ts, stop)
+	ts.Defer(func() { stop() })
+}
+
+// listen starts mcpwire, waits until it listens, and puts the URL into a variable of the script. What it returns stops the process, waits for it and returns what it wrote to standard error.
+func listen(ts *testscript.TestScript, variable string, args ...string) (stop func() (log string, err error)) {
 	path, err := exec.LookPath("mcpwire")
 	ts.Check(err)
-	c := exec.Command(path, append([]string{"serve"}, args...)...)
+	c := exec.Command(path, args...)
 	for _, name := range []string{"PATH", "TOKEN", "GORACE", "HOME"} {
 		c.Env = append(c.Env, name+"="+ts.Getenv(name))
 	}
@@ -41,7 +48,7 @@ func cmdServing(ts *testscript.TestScript, neg bool, args []string) {
 		line, err := lines.ReadString('\n')
 		log.WriteString(line)
 		if m := listening.FindStringSubmatch(line); m != nil {
-			ts.Setenv("URL", m[1])
+			ts.Setenv(variable, m[1])
 			break
 		}
 		if err != nil {
@@ -50,16 +57,14 @@ func cmdServing(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	drained := make(chan struct{})
 	go func() {
-		io.Copy(io.Discard, lines)
+		io.Copy(&log, lines)
 		close(drained)
 	}()
-	stop := sync.OnceValue(func() error {
+	return sync.OnceValues(func() (string, error) {
 		c.Process.Signal(syscall.SIGTERM)
 		<-drained
-		return c.Wait()
+		return log.String(), c.Wait()
 	})
-	serving.Store(ts, stop)
-	ts.Defer(func() { stop() })
 }
 
 // cmdStops tells the server to stop, which has to exit with status 0: stops
@@ -68,7 +73,8 @@ func cmdStops(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 || !ok {
 		ts.Fatalf("usage: stops, after serving")
 	}
-	ts.Check(stop.(func() error)())
+	_, err := stop.(func() (string, error))()
+	ts.Check(err)
 }
 
 // cmdPosts posts a file and prints what comes back: posts STATUS URL FILE [HEADER:VALUE]... A file "-" is a GET.
