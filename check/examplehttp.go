@@ -97,13 +97,8 @@ func (p *transcript) headers(method string, body []byte) []capture.Header {
 	}
 	m := parseMessage(trim(body))
 	add("Mcp-Method", m.method)
-	switch m.method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
-		add("Mcp-Name", text(member(m.params, "name")))
-	case mcp.MethodResourcesRead:
-		add("Mcp-Name", text(member(m.params, "uri")))
-	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
-		add("Mcp-Name", text(member(m.params, "taskId")))
+	if param := era.NameParam(m.method); param != "" {
+		add("Mcp-Name", era.EncodeHeaderValue(text(member(m.params, param))))
 	}
 	return list
 }

@@ -10,19 +10,6 @@ import (
 	"mcpwire/mcp"
 )
 
-// named are the methods whose subject is repeated in the header Mcp-Name, with the parameter that has it.
-func named(method string) string {
-	switch method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
-		return "name"
-	case mcp.MethodResourcesRead:
-		return "uri"
-	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
-		return "taskId"
-	}
-	return ""
-}
-
 // A mirror is what rules remember of an exchange whose headers do not repeat the body: the server has to refuse it.
 type mirror struct {
 	wrong string // which header
@@ -71,7 +58,7 @@ var rulesHTTPMirror = []rule{
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
-			param := named(v.msg.method)
+			param := era.NameParam(v.msg.method)
 			value := v.param(param)
 			if param == "" || !v.posts() || !isString(value) || v.hidden("/params/"+param) {
 				return

@@ -64,7 +64,7 @@ func readEnvelope(msg []byte) (e envelope) {
 	default:
 		e.kind = jsonrpc.KindRequest
 	}
-	about := nameParam([]byte(e.method))
+	about := era.NameParam(e.method)
 	members = jsonwire.ObjectMembers(params)
 	for members.Next() {
 		switch {

@@ -73,22 +73,9 @@ func stringOf(text []byte) []byte {
 	return jsonwire.AppendUnquote([]byte{}, text)
 }
 
-// nameParam is the param that Mcp-Name repeats; "" if none.
-func nameParam(method []byte) string {
-	switch string(method) {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
-		return "name"
-	case mcp.MethodResourcesRead:
-		return "uri"
-	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
-		return "taskId"
-	}
-	return ""
-}
-
 // nameOf returns what a request names, as the value of the param that Mcp-Name would repeat; nil if there is none.
 func nameOf(m *jsonrpc.Message) []byte {
-	param := nameParam(m.Method)
+	param := era.NameParam(m.Method)
 	if param == "" {
 		return nil
 	}
@@ -142,7 +129,7 @@ func checkHeaders(header http.Header, m *jsonrpc.Message, version []byte) *jsonr
 		return mismatch("%s: %v", headerName, err)
 	}
 	if decoded != string(name) {
-		return mismatch("%s is not what params.%s of the body says", headerName, nameParam(m.Method))
+		return mismatch("%s is not what params.%s of the body says", headerName, era.NameParam(m.Method))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package probe
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"io"
 	"mime"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/era"
 	"mcpwire/internal/sse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -172,25 +172,11 @@ func mirror(h http.Header, body []byte) {
 		h.Set("MCP-Protocol-Version", v)
 	}
 	h.Set("Mcp-Method", string(m.Method))
-	name := "name"
-	switch string(m.Method) {
-	case mcp.MethodResourcesRead:
-		name = "uri"
-		fallthrough
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
-		if v, ok := m.Param(name); ok {
-			h.Set("Mcp-Name", headerText(textOf(v)))
+	if param := era.NameParam(m.Method); param != "" {
+		if v, ok := m.Param(param); ok {
+			h.Set("Mcp-Name", era.EncodeHeaderValue(textOf(v)))
 		}
 	}
-}
-
-// headerText is a text as a header has it: in base64 if it does not fit as it is.
-func headerText(s string) string {
-	odd := func(r rune) bool { return r < ' ' || r > '~' }
-	if strings.ContainsFunc(s, odd) || s != strings.TrimSpace(s) {
-		return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?="
-	}
-	return s
 }
 
 // pairs are the fields of a request as it goes out, but for those that net/http adds.
