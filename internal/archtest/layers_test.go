@@ -28,6 +28,8 @@ var table = []row{
 	{0, "internal/jsonwire", nil, nil},
 	{0, "internal/sse", nil, nil},
 	{0, "internal/printable", nil, nil},
+	// Job objects of Windows.
+	{0, "internal/winjob", nil, []string{"golang.org/x/sys"}},
 	{0, "internal/spelling", nil, nil},
 	// A program that is run by go generate.
 	{0, "internal/gen", nil, nil},
@@ -37,7 +39,7 @@ var table = []row{
 	{2, "mcp", []string{"jsonrpc", "internal/jsonwire"}, nil},
 	// Serving on real descriptors and supervising processes needs system
 	// calls that package syscall does not have for all platforms.
-	{2, "stdio", []string{"jsonrpc"}, []string{"golang.org/x/sys"}},
+	{2, "stdio", []string{"jsonrpc", "internal/winjob"}, []string{"golang.org/x/sys"}},
 	// Captures may be compressed with zstd, see doc/adr/0010-dependencies.md.
 	{2, "capture", []string{"jsonrpc", "internal/jsonwire"}, []string{"github.com/klauspost/compress"}},
 	{3, "internal/era", []string{"mcp", "jsonrpc", "internal/jsonwire"}, nil},

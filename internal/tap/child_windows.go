@@ -5,79 +5,29 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/windows"
 
 	"mcpwire/capture"
+	"mcpwire/internal/winjob"
 )
 
-// A group is a job object that holds a server and what it starts. The zero value is none, and ending it does nothing.
-type group struct {
-	job windows.Handle
-	pid int
-}
+// A group is the job that holds a server and what it starts.
+type group struct{ job winjob.Group }
 
-func groupAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
-}
+func groupAttr() *syscall.SysProcAttr { return winjob.Attr() }
 
-// newGroup puts a process into a job of its own, which ends with this process. What the process has started before that is not in it.
-func newGroup(leader *os.Process) group {
-	g := group{pid: leader.Pid}
-	job, err := windows.CreateJobObject(nil, nil)
-	if err != nil {
-		return g
-	}
-	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)))
-	if err == nil {
-		handleErr := leader.WithHandle(func(process uintptr) {
-			err = windows.AssignProcessToJobObject(job, windows.Handle(process))
-		})
-		if handleErr != nil {
-			err = handleErr
-		}
-	}
-	if err != nil {
-		windows.CloseHandle(job)
-		return g
-	}
-	g.job = job
-	return g
-}
+func newGroup(leader *os.Process) group { return group{winjob.New(leader)} }
 
-// terminate sends Ctrl-Break, which reaches the group if it shares our console.
-func (g group) terminate() {
-	if g.pid != 0 {
-		_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.pid)) // there may be no console
-	}
-}
-
-func (g group) kill() {
-	if g.job != 0 {
-		_ = windows.TerminateJobObject(g.job, 1) // it may have ended just now
-		return
-	}
-	if g.pid == 0 {
-		return
-	}
-	if process, err := os.FindProcess(g.pid); err == nil {
-		_ = process.Kill()
-		_ = process.Release()
-	}
-}
+func (g group) terminate() { g.job.Terminate() }
+func (g group) kill()      { g.job.Kill() }
 
 // reap waits for the process and ends what is left of its job.
 func (c *child) reap(cmd *exec.Cmd) {
 	_ = cmd.Wait() // the state says more
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.group.job != 0 {
-		c.group.kill()
-		windows.CloseHandle(c.group.job)
-	}
+	c.group.job.Close()
 	c.group = group{}
 }
 

@@ -1,0 +1,76 @@
+package winjob
+
+import (
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// A Group is a job object (https://learn.microsoft.com/windows/win32/procthread/job-objects) that holds a process and what it starts. The zero value is none, and ending it does nothing.
+type Group struct {
+	job windows.Handle
+	pid int
+}
+
+// Attr returns the attributes with which the process has to be started.
+func Attr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
+}
+
+// New puts a process into a job of its own, which ends with this process. What the process has started before that is not in it. Close it in the end.
+func New(leader *os.Process) Group {
+	g := Group{pid: leader.Pid}
+	job, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return g
+	}
+	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)))
+	if err == nil {
+		handleErr := leader.WithHandle(func(process uintptr) {
+			err = windows.AssignProcessToJobObject(job, windows.Handle(process))
+		})
+		if handleErr != nil {
+			err = handleErr
+		}
+	}
+	if err != nil {
+		windows.CloseHandle(job)
+		return g
+	}
+	g.job = job
+	return g
+}
+
+// Terminate sends Ctrl-Break, which reaches the group if it shares our console.
+func (g Group) Terminate() {
+	if g.pid != 0 {
+		_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.pid)) // there may be no console
+	}
+}
+
+// Kill ends all processes of the job at once, or the process alone if there is no job.
+func (g Group) Kill() {
+	if g.job != 0 {
+		_ = windows.TerminateJobObject(g.job, 1) // it may have ended just now
+		return
+	}
+	if g.pid == 0 {
+		return
+	}
+	if process, err := os.FindProcess(g.pid); err == nil {
+		_ = process.Kill()
+		_ = process.Release()
+	}
+}
+
+// Close ends what is left of the job, once the process has been waited for. The Group must not be used any more.
+func (g Group) Close() {
+	if g.job != 0 {
+		g.Kill()
+		windows.CloseHandle(g.job)
+	}
+}
