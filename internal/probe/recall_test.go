@@ -278,6 +278,16 @@ func TestRecallHTTP(t *testing.T) {
 		{"version wanted", status(func(r *http.Request, b []byte) bool {
 			return ping("MCP-Protocol-Version", "")(r, b) && r.Header.Get("Mcp-Session-Id") != ""
 		}, 400), []string{"probe/version-absent"}},
+		{"headers looked at first", func(w http.ResponseWriter, r *http.Request, body []byte) bool { // which is right: without a name there is no Mcp-Name
+			list := parse(body)
+			if r.Header.Get("MCP-Protocol-Version") != r5.String() || len(list) == 0 || string(list[0].Method) != mcp.MethodToolsCall || r.Header.Get("Mcp-Name") != "" {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(400)
+			_, _ = io.WriteString(w, failure(&list[0], "-32020")[0])
+			return true
+		}, []string{}},
 		{"base64 not decoded", func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 			list := parse(body)
 			if !strings.HasPrefix(r.Header.Get("Mcp-Name"), "=?base64?") || len(list) == 0 {

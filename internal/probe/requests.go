@@ -136,17 +136,21 @@ func unknownMethod(ctx context.Context, v *visit) {
 }
 
 func invalidParams(ctx context.Context, v *visit) {
+	due := []jsonrpc.Code{jsonrpc.CodeInvalidParams}
+	if v.pipe == nil && v.rev.Modern() {
+		due = append(due, mcp.CodeHeaderMismatch) // without a name there is no Mcp-Name either, and headers may be looked at first
+	}
 	if v.has("tools") {
 		a := v.call(ctx, mcp.MethodToolsCall, object{})
-		v.refused("invalid-params", &a, "tools/call without a name", jsonrpc.CodeInvalidParams)
+		v.refused("invalid-params", &a, "tools/call without a name", due...)
 	}
 	if v.has("prompts") && v.link.alive() {
 		a := v.call(ctx, mcp.MethodPromptsGet, object{"name": 7})
-		v.refused("invalid-params", &a, "prompts/get with a number for the name", jsonrpc.CodeInvalidParams)
+		v.refused("invalid-params", &a, "prompts/get with a number for the name", due...)
 	}
 	if v.has("resources") && v.link.alive() {
 		a := v.call(ctx, mcp.MethodResourcesRead, object{})
-		v.refused("invalid-params", &a, "resources/read without a URI", jsonrpc.CodeInvalidParams)
+		v.refused("invalid-params", &a, "resources/read without a URI", due...)
 	}
 }
 
