@@ -27,8 +27,10 @@ func newDemoCommand(e *env) *cobra.Command {
 		Use:   "demo",
 		Short: "watch a real session cross the pipe, explained line by line",
 		Long:  demoLong,
-		Args:  flagsOnly,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), e) },
+		Example: `  mcpwire demo
+  mcpwire demo | cat`,
+		Args: flagsOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), e) },
 	}
 }
 

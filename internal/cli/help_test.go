@@ -16,6 +16,9 @@ func TestHelp(t *testing.T) {
 		for _, sub := range c.Commands() {
 			walk(sub)
 		}
+		if c.Parent() != nil && !strings.Contains(c.Example, "mcpwire ") {
+			t.Errorf("%s: no example", c.CommandPath())
+		}
 		if c.Parent() != nil && (c.Name() == "completion" || c.Parent().Name() == "completion") {
 			return // its texts are cobra's
 		}

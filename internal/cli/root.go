@@ -86,15 +86,32 @@ func newRoot(e *env) *cobra.Command {
 		}
 	}
 	root.SetHelpCommand(newHelpCommand())
-	root.InitDefaultCompletionCmd()
-	if c, _, err := root.Find([]string{"completion"}); err == nil {
-		c.Short = "write completion for bash, zsh, fish or powershell"
-	}
+	addCompletion(root)
 	root.AddCommand(newManCommand())
 	for _, c := range root.Commands() {
 		finish(c)
 	}
 	return root
+}
+
+// addCompletion adds cobra's command for completion, with a text and examples of our own.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return // cobra has renamed it
+	}
+	c.Short = "write completion for bash, zsh, fish or powershell"
+	c.Example = "  mcpwire completion bash --help\n  mcpwire completion bash > ~/.local/share/bash-completion/completions/mcpwire"
+	examples := map[string]string{
+		"bash":       "  source <(mcpwire completion bash)\n  mcpwire completion bash > ~/.local/share/bash-completion/completions/mcpwire",
+		"zsh":        "  source <(mcpwire completion zsh)\n  mcpwire completion zsh > \"${fpath[1]}/_mcpwire\"",
+		"fish":       "  mcpwire completion fish | source\n  mcpwire completion fish > ~/.config/fish/completions/mcpwire.fish",
+		"powershell": "  mcpwire completion powershell | Out-String | Invoke-Expression\n  mcpwire completion powershell > mcpwire.ps1",
+	}
+	for _, shell := range c.Commands() {
+		shell.Example = examples[shell.Name()]
+	}
 }
 
 // finish gives a command what all of them have.
@@ -145,7 +162,9 @@ func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "tell about a command",
-		Args:  cobra.ArbitraryArgs,
+		Example: `  mcpwire help tap
+  mcpwire help captures prune`,
+		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			for _, sub := range c.Root().Commands() {

@@ -20,7 +20,9 @@ func newVersionCommand(e *env) *cobra.Command {
 		Use:   "version",
 		Short: "print the version",
 		Long:  "Prints the version, the revisions of MCP that it speaks, and what it was built\nwith.",
-		Args:  flagsOnly,
+		Example: `  mcpwire version
+  mcpwire version | head -1`,
+		Args: flagsOnly,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := io.WriteString(e.stdout, versionText())
 			return err
