@@ -31,7 +31,7 @@
 // # Errors
 //
 // Recording has none: what could not be recorded or written is counted, and the capture has a gap in its place; [Writer.Err] and Close tell of the first error. Close may wrap
-// [ErrUnfinished]. [Create] returns those of the file system, [ErrAppendCompressed] and [ErrNotPrivate]. Readers return those of the source, [ErrVersion] and [ErrFollowCompressed]; what is wrong
+// [ErrUnfinished]. [Create] returns those of the file system, [ErrAppendCompressed] and [ErrNotPrivate]. Readers return those of the source, [ErrVersion], [ErrNotCapture] and [ErrFollowCompressed]; what is wrong
 // with a single line is no error but a gap.
 //
 // # Compatibility

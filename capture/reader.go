@@ -21,6 +21,8 @@ const (
 var (
 	// ErrVersion is wrapped by the error for a capture in a newer version of the format.
 	ErrVersion = errors.New("capture: written in a newer version of the format")
+	// ErrNotCapture is wrapped by the error for what does not even begin like a capture: its first 64 KiB are one line, and not of JSON objects.
+	ErrNotCapture = errors.New("capture: this is no capture")
 	// ErrFollowCompressed is returned by Follow for a compressed capture, which cannot be read before it is complete.
 	ErrFollowCompressed = errors.New("capture: cannot follow a compressed file")
 )
@@ -94,7 +96,7 @@ func (r *Reader) Close() error {
 func (r *Reader) Head() *Head { return r.head }
 
 // Events returns the events from here to the end. The event, and its Data, are good until the next; Clone keeps one. Lines that are no events, that are above the limit, or that have no
-// end show as gaps. An error, which ends it, is that of the source, or wraps ErrVersion.
+// end show as gaps. An error, which ends it, is that of the source, or wraps ErrVersion or ErrNotCapture.
 //
 // A file may hold several captures, one behind the other, each with a head.
 func (r *Reader) Events() iter.Seq2[*Event, error] {
@@ -202,6 +204,9 @@ func (r *Reader) line() ([]byte, error) {
 		if err == nil && len(r.buf) == 0 && r.over == 0 {
 			return part, nil
 		}
+		if r.lines == 0 && len(r.buf) == 0 && r.over == 0 && errors.Is(err, bufio.ErrBufferFull) && !likeLine(part) {
+			return nil, ErrNotCapture // a disk image, or a device: its first line may have no end
+		}
 		if r.over > 0 || len(r.buf)+len(part) > r.opts.MaxLine {
 			r.over += int64(len(r.buf) + len(part))
 			r.buf = r.buf[:0]
@@ -212,6 +217,12 @@ func (r *Reader) line() ([]byte, error) {
 			return r.buf, err
 		}
 	}
+}
+
+// likeLine reports whether a line that is not all there may be one of a capture.
+func likeLine(line []byte) bool {
+	line = bytes.TrimLeft(bytes.TrimPrefix(line, bom), " \t\r")
+	return len(line) == 0 || line[0] == '{'
 }
 
 // next lets go of the line.

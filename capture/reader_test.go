@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -115,6 +116,37 @@ func TestReaderErrors(t *testing.T) {
 	for _, err := range capture.NewReader(strings.NewReader(`{"k":"head","v":9}`), nil).Events() {
 		if !errors.Is(err, capture.ErrVersion) {
 			t.Errorf("error %v", err)
+		}
+	}
+}
+
+// endless is a source whose only line has no end.
+type endless byte
+
+func (b endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(b)
+	}
+	return len(p), nil
+}
+
+// What is no capture is not searched for the end of a line, which may never come.
+func TestNotCapture(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for name, events := range map[string]iter.Seq2[*capture.Event, error]{
+		"Events": capture.NewReader(endless(0), nil).Events(),
+		"Follow": capture.NewReader(endless('x'), nil).Follow(ctx),
+	} {
+		var errs []error
+		for e, err := range events {
+			if e != nil {
+				t.Errorf("%s: an event: %s", name, brief(e))
+			}
+			errs = append(errs, err)
+		}
+		if len(errs) != 1 || !errors.Is(errs[0], capture.ErrNotCapture) {
+			t.Errorf("%s: got %v", name, errs)
 		}
 	}
 }
