@@ -53,7 +53,7 @@ func (b *batch) freeLast(free func()) { b.events[len(b.events)-1].free = free }
 func (b *batch) event(i int) *Event {
 	q := &b.events[i]
 	if q.shared {
-		q.ev.Data = b.data[q.from:q.to:q.to]
+		q.ev.Data = filled(b.data[q.from:q.to:q.to]) // empty is not absent, even if the batch has no memory yet
 	}
 	return &q.ev
 }

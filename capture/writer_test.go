@@ -381,6 +381,24 @@ func TestLines(t *testing.T) {
 }
 
 // A secret that comes in two writes is hidden.
+// A payload that is empty is one: a priming event has a data field. It must not matter what else the queue has seen.
+func TestEmptyPayload(t *testing.T) {
+	var out bytes.Buffer
+	w := capture.NewWriter(&out, nil)
+	w.Record(&capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, SSE: &capture.SSE{ID: "1", HasID: true, HasData: true}, Data: []byte{}})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range capture.NewReader(&out, nil).Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == capture.KindSSE && !e.SSE.HasData {
+			t.Errorf("the event has lost its data field: %s", out.String())
+		}
+	}
+}
+
 func TestLinesRedact(t *testing.T) {
 	var buf bytes.Buffer
 	w := capture.NewWriter(&buf, nil)

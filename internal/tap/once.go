@@ -16,6 +16,7 @@ type run struct {
 	toServer *pump
 	toClient *pump
 	stderr   *pump
+	said     chan struct{} // closed when all that came of toClient is recorded
 }
 
 // runOnce is Run without restarts.
@@ -35,6 +36,7 @@ func (t *tap) runOnce(ctx context.Context) (int, error) {
 		toServer: newPump(t.Stdin, forwardTo(c.stdin, in)),
 		toClient: newPump(c.stdout, forwardTo(t.Stdout, out)),
 		stderr:   newErrPump(t.Stderr, c.stderr, t.rec.lines()),
+		said:     make(chan struct{}),
 	}
 	go r.input(in)
 	go r.output(out)
@@ -74,6 +76,7 @@ func (r *run) input(s *splitter) {
 
 // output sends the host what the server sends.
 func (r *run) output(s *splitter) {
+	defer close(r.said)
 	r.toClient.run()
 	if s != nil {
 		s.close()
@@ -131,6 +134,11 @@ func (r *run) await(ctx context.Context) {
 			stopping.Go(func() {
 				defer close(drained)
 				r.toClient.drain(quit, &told)
+				select {
+				case <-r.toClient.ended: // its last frame and its end come before the exit
+					<-r.said
+				default: // somebody else holds the pipe
+				}
 				r.stderr.drain(quit, &told)
 			})
 		case <-drained:

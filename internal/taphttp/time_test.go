@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -74,14 +75,10 @@ func bubble(t *testing.T, h http.HandlerFunc, opts taphttp.Options, test func(t 
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- handler.Serve(ctx, l, nil) }()
-		stopped := false
-		stop := func() {
-			if !stopped {
-				stopped = true
-				cancel()
-				<-done
-			}
-		}
+		stop := sync.OnceFunc(func() { // who calls it second waits for the first
+			cancel()
+			<-done
+		})
 		want := test(t, l, stop)
 		stop()
 		rec.Close()
