@@ -62,6 +62,7 @@ var table = []row{
 	{3, "internal/filter", []string{"jsonrpc", "internal/jsonwire"}, []string{"github.com/itchyny/gojq"}},
 	{4, "internal/specref", []string{"internal/spelling", "internal/shape", "internal/era", "mcp", "jsonrpc", "internal/jsonwire"}, nil},
 	{4, "internal/captures", []string{"capture"}, []string{"golang.org/x/sys"}},
+	{4, "internal/translate", []string{"internal/era", "mcp", "jsonrpc", "internal/jsonwire", "internal/seal", "internal/uritemplate"}, nil},
 	{5, "internal/wireview", []string{anyLower}, nil},
 	{6, "internal/probe", []string{anyLower}, nil},
 	// Both modules are there for our own tests already, see doc/adr/0014-mcptest.md.
@@ -74,16 +75,29 @@ var table = []row{
 	{5, "internal/bridge", []string{anyLower}, nil},
 	{5, "internal/gateway", []string{anyLower}, nil},
 	{5, "internal/cluster", []string{anyLower}, nil},
-	{5, "internal/ui", []string{anyLower}, nil},
-	{5, "internal/tui", []string{anyLower}, nil},
-	{7, "internal/cli", []string{anyLower}, []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys"}},
-	{8, "cmd/mcpwire", []string{"internal/cli"}, nil},
-	{7, "internal/conformance/server", []string{anyLower}, nil},
-	{7, "internal/conformance/client", []string{anyLower}, nil},
-	{9, "internal/archtest", nil, nil},
-	{9, "internal/compliance", nil, nil},
+	// The sockets on which running taps can be watched.
+	{5, "internal/live", []string{anyLower}, []string{"golang.org/x/sys"}},
+	{3, "internal/schemadiff", []string{"internal/jsonwire"}, nil},
+	{3, "internal/jsondiff", []string{"internal/jsonwire"}, nil},
+	{6, "internal/detail", []string{anyLower}, nil},
+	{7, "internal/export", []string{anyLower}, nil},
+	{6, "internal/importer", []string{anyLower}, nil},
+	{6, "internal/inventory", []string{anyLower}, nil},
+	{6, "internal/mock", []string{anyLower}, nil},
+	{7, "internal/replay", []string{anyLower}, nil},
+	{6, "internal/resend", []string{anyLower}, nil},
+	{6, "internal/watch", []string{anyLower}, nil},
+	{7, "internal/ui", []string{anyLower}, nil},
+	// The terminal, see doc/adr/0026-watch.md.
+	{7, "internal/tui", []string{anyLower}, []string{"charm.land/bubbletea/v2", "charm.land/bubbles/v2", "github.com/charmbracelet/x/ansi"}},
+	{8, "internal/cli", []string{anyLower}, []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys"}},
+	{9, "cmd/mcpwire", []string{"internal/cli"}, nil},
+	{8, "internal/conformance/server", []string{anyLower}, nil},
+	{8, "internal/conformance/client", []string{anyLower}, nil},
+	{10, "internal/archtest", nil, nil},
+	{10, "internal/compliance", nil, nil},
 	// Its tests import everything; it has no other code.
-	{9, "internal/matrix", nil, nil},
+	{10, "internal/matrix", nil, nil},
 }
 
 // rowOf returns the row of a package, or nil.
