@@ -156,6 +156,8 @@ func decodeHead(line []byte) *Head {
 			h.Transport = text(v)
 		case "name":
 			h.Name = text(v)
+		case "url":
+			h.URL = text(v)
 		case "redact":
 			h.Redact = text(v)
 		}

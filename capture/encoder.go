@@ -120,6 +120,7 @@ func (c *Encoder) head(h *Head) {
 	c.member("tool", h.Tool)
 	c.member("transport", h.Transport)
 	c.member("name", h.Name)
+	c.member("url", h.URL)
 	label := "off"
 	if c.red != nil {
 		label = c.red.label

@@ -117,6 +117,7 @@ type Head struct {
 	Tool      string    // that recorded it, with its version
 	Transport string    // "stdio", "http", "sse" or whatever the tool calls it
 	Name      string    // of the server, as the user knows it
+	URL       string    // of the server, if it is one on HTTP and that is known; secrets in it are hidden
 	Redact    string    // "default", "custom" or "off"
 }
 
@@ -178,6 +179,7 @@ type Gap struct {
 const (
 	GapQueue     = "queue"     // recorded faster than written
 	GapWrite     = "write"     // writing failed. Some of them may be in the capture nevertheless
+	GapUnwatched = "unwatched" // of a tap that records for viewers only: there were none, see Options.Want
 	GapLimit     = "limit"     // a Reader passed over a line that is above its limit
 	GapMalformed = "malformed" // a Reader passed over a line that is no event
 	GapTruncated = "truncated" // a Reader found that the last line has no end: whoever wrote it has died, or is still writing

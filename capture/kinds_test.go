@@ -85,13 +85,13 @@ func record(t *testing.T, opts *capture.Options, events ...capture.Event) []byte
 func TestRoundTrip(t *testing.T) {
 	for _, unredacted := range []bool{true, false} {
 		want := everyKind()
-		text := record(t, &capture.Options{Tool: "test 1", Transport: "stdio", Name: "fs", Unredacted: unredacted}, want...)
+		text := record(t, &capture.Options{Tool: "test 1", Transport: "stdio", Name: "fs", URL: "https://example.com/mcp?a=b", Unredacted: unredacted}, want...)
 		got := read(t, text, nil)
 		if len(got) != len(want)+2 {
 			t.Fatalf("%d events, want %d:\n%s", len(got), len(want)+2, text)
 		}
 		redact := map[bool]string{true: "off", false: "default"}[unredacted]
-		wantHead := &capture.Head{Version: 1, ID: got[0].Capture, At: got[0].At, Tool: "test 1", Transport: "stdio", Name: "fs", Redact: redact}
+		wantHead := &capture.Head{Version: 1, ID: got[0].Capture, At: got[0].At, Tool: "test 1", Transport: "stdio", Name: "fs", URL: "https://example.com/mcp?a=b", Redact: redact}
 		if diff := cmp.Diff(wantHead, got[0].Head); diff != "" {
 			t.Errorf("head (-want +got):\n%s", diff)
 		}

@@ -180,6 +180,9 @@ func (r *Reader) begin() error {
 		return nil
 	}
 	if _, err := r.src.Peek(4); err != nil && r.src.Buffered() == 0 {
+		if !errors.Is(err, io.EOF) {
+			return fmt.Errorf("reading the capture: %w", err)
+		}
 		return nil // nothing there yet; line will say so
 	}
 	in, stop, err := decompress(r.src)

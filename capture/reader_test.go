@@ -321,3 +321,18 @@ func TestMerge(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestSourceFails: a source that fails is not an empty one, wherever it fails.
+func TestSourceFails(t *testing.T) {
+	broken := errors.New("broken")
+	const head = `{"k":"head","v":1,"id":"A","at":"2026-11-20T12:00:00Z"}` + "\n"
+	for _, before := range []string{"", head, head + `{"n":1,`} {
+		var got error
+		for _, err := range capture.NewReader(io.MultiReader(strings.NewReader(before), iotest.ErrReader(broken)), nil).Events() {
+			got = err
+		}
+		if !errors.Is(got, broken) {
+			t.Errorf("behind %q: got %v, want %v", before, got, broken)
+		}
+	}
+}

@@ -233,7 +233,7 @@ func planted() (events []capture.Event, secrets []string) {
 
 func TestPlantedSecrets(t *testing.T) {
 	events, secrets := planted()
-	text := string(record(t, &capture.Options{Name: "n " + fakeGitHub, Tool: "t"}, events...))
+	text := string(record(t, &capture.Options{Name: "n " + fakeGitHub, Tool: "t", URL: "https://aladdin:opensesame@h/mcp?api_key=query-value&a=b"}, events...))
 	for _, s := range secrets {
 		for line := range strings.SplitSeq(text, "\n") {
 			if strings.Contains(line, s) {

@@ -45,6 +45,10 @@ func (r *Redactor) facts(e *Event, p *pointers) {
 		fix(&h.Name, "/name")
 		fix(&h.Tool, "/tool")
 		fix(&h.Transport, "/transport")
+		if u := r.URL(h.URL); u != h.URL {
+			h.URL = u
+			p.add("/url")
+		}
 	}
 	if e.Start != nil {
 		e.Start = r.start(e.Start, p)

@@ -43,7 +43,7 @@ func TestSchema(t *testing.T) {
 			}
 		}
 	}
-	check(record(t, &capture.Options{Tool: "t", Transport: "stdio", Name: "n", Unredacted: true}, everyKind()...))
+	check(record(t, &capture.Options{Tool: "t", Transport: "http", Name: "n", URL: "https://example.com/mcp", Unredacted: true}, everyKind()...))
 	check(record(t, nil, everyKind()...))
 	check(record(t, nil, secret...))
 	check(record(t, &capture.Options{MaxQueue: 1}, everyKind()...)) // with gaps

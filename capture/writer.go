@@ -32,8 +32,8 @@ var (
 
 // Options are the options of a [Writer]. nil means defaults.
 type Options struct {
-	// Tool, Transport and Name are for the head, see [Head].
-	Tool, Transport, Name string
+	// Tool, Transport, Name and URL are for the head, see [Head].
+	Tool, Transport, Name, URL string
 	// Redact says what is hidden besides the usual.
 	Redact *Redaction
 	// Unredacted turns redaction off: the capture is as secret as the traffic.
@@ -46,6 +46,11 @@ type Options struct {
 	CloseTimeout time.Duration
 	// Append lets [Create] go on behind the end of a file that exists, with a head of its own. It must not be compressed.
 	Append bool
+	// Tee is shown what is written; nil is none. See [Tee].
+	Tee Tee
+	// Want is asked whether an event is worth recording, by many goroutines at once, and must return at once; nil records all. size is that of its payload, and of all that waits to be written. Events that
+	// are not wanted get their numbers, and become a gap. What is not traffic is not asked about: that a process was started or has ended, the end of a stream, notes.
+	Want func(size int) bool
 }
 
 // A Writer records events. Recording takes the time of copying the payload: a goroutine of the Writer's hides secrets and writes, and if it is too slow
@@ -115,6 +120,17 @@ func (c *Writer) ID() string { return c.id }
 // nothing, and returns 0.
 func (c *Writer) Record(e *Event) (n uint64) { return c.record(e, nil) }
 
+// Wants reports whether an event of traffic with so many bytes of payload would be recorded now: see Options.Want. Who would have to copy them can save it.
+func (c *Writer) Wants(size int) bool {
+	if c.opts.Want == nil {
+		return true
+	}
+	c.mu.Lock()
+	size += c.waiting
+	c.mu.Unlock()
+	return c.opts.Want(size)
+}
+
 // Hand is Record for a payload that the caller does not need any more: Data is not copied. The Writer reads it until it has been written, or given up, and then calls free, once, on a
 // goroutine of its own or before Hand returns.
 func (c *Writer) Hand(e *Event, free func()) (n uint64) { return c.record(e, free) }
@@ -128,6 +144,9 @@ func (c *Writer) record(e *Event, free func()) (n uint64) {
 				free()
 			}
 		}()
+	}
+	if !c.wanted(e) {
+		return c.pass(e)
 	}
 	e = c.within(e)
 	cost := e.cost()
@@ -151,7 +170,7 @@ func (c *Writer) record(e *Event, free func()) (n uint64) {
 	n = c.n
 	t := time.Since(c.start)
 	if cost < 0 || own == nil && c.waiting+cost > c.opts.MaxQueue {
-		c.miss(e, n, t)
+		c.miss(e, n, t, GapQueue)
 		c.mu.Unlock()
 		return n
 	}
@@ -211,10 +230,31 @@ func (c *Writer) reserve(cost int) bool {
 	return ok
 }
 
-// miss counts an event that is not recorded.
-func (c *Writer) miss(e *Event, n uint64, t time.Duration) {
+// wanted reports whether an event is recorded.
+func (c *Writer) wanted(e *Event) bool {
+	switch e.Kind {
+	case KindMessage, KindRequest, KindResponse, KindBody, KindSSE, KindEnd, KindStderr:
+		return c.Wants(len(e.Data))
+	}
+	return true
+}
+
+// pass gives an event that is not wanted its number.
+func (c *Writer) pass(e *Event) (n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return 0
+	}
+	c.n++
+	c.miss(e, c.n, time.Since(c.start), GapUnwatched)
+	return c.n
+}
+
+// miss counts an event that is not recorded. The first of several says why.
+func (c *Writer) miss(e *Event, n uint64, t time.Duration, why string) {
 	if c.gap.Lost == 0 {
-		c.gapN, c.gapT, c.gap.Why = n, t, GapQueue
+		c.gapN, c.gapT, c.gap.Why = n, t, why
 	}
 	c.gap.Lost++
 	c.gap.Bytes += e.wireLen()
@@ -230,7 +270,7 @@ func (c *Writer) endGap() {
 	}
 }
 
-// Lost returns how many events were not recorded because the disk was too slow, or failed.
+// Lost returns how many events were not recorded because the disk was too slow, or failed, or because nobody wanted them.
 func (c *Writer) Lost() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,6 +13,7 @@ type writing struct {
 	broken  bool // the last write failed, maybe within a line
 	dirty   bool // the flusher has something that is not flushed
 
+	next      uint64 // number of the event that the next line is about
 	events    uint64 // written
 	risk      span   // the events since the last write that did not fail: lost if the next one does
 	lost      span   // those that were lost, as long as the capture does not say so
@@ -49,14 +50,15 @@ func (s *span) join(o span) {
 
 func (w *writing) init(c *Writer, out io.Writer) {
 	if c.opts.Unredacted {
-		w.enc = NewUnredactedEncoder(out)
+		w.enc = NewUnredactedEncoder(c.opts.showing(out))
 	} else {
-		w.enc = NewEncoder(out, c.opts.Redact)
+		w.enc = NewEncoder(c.opts.showing(out), c.opts.Redact)
 	}
+	w.next = 1
 	w.flusher, _ = out.(interface{ Flush() error })
 	w.spare = new(batch)
 	w.head = Event{Kind: KindHead, Head: &Head{
-		Version: Version, ID: c.id, At: c.start, Tool: c.opts.Tool, Transport: c.opts.Transport, Name: c.opts.Name,
+		Version: Version, ID: c.id, At: c.start, Tool: c.opts.Tool, Transport: c.opts.Transport, Name: c.opts.Name, URL: c.opts.URL,
 	}}
 	w.enc.Encode(&w.head)
 }
@@ -151,6 +153,7 @@ func (c *Writer) drain() {
 // write writes the events of a batch, and accounts for them.
 func (c *Writer) write(b *batch) {
 	w := &c.w
+	defer w.whole(c.opts.Tee)
 	if w.broken {
 		// The last line may be half there: end it, so that no other is lost with it.
 		w.broken, w.enc.out.err = false, nil
@@ -167,6 +170,7 @@ func (c *Writer) write(b *batch) {
 		if e.Kind != KindGap {
 			w.risk.add(e)
 		}
+		w.next = max(w.next, e.N+1)
 		if w.enc.Encode(e) == nil && len(w.enc.out.buf) == 0 {
 			w.safe()
 		}
@@ -229,6 +233,8 @@ func (c *Writer) finish() {
 	if err := w.enc.Flush(); err != nil {
 		c.failed(err)
 	}
+	w.next = n
+	w.whole(c.opts.Tee)
 	w.dirty = w.flusher != nil
 	c.sync()
 }

@@ -21,10 +21,12 @@ const (
 type splitter struct {
 	sink func(*capture.Event) // the event and its Data are good during the call
 	max  int                  // bytes of a frame in pieces that are handed to sink
+	want func(size int) bool  // whether a frame of so many bytes is worth copying; nil: all are
 
 	ev     capture.Event
 	state  splitState
 	copy   []byte
+	spare  bool   // the rest of the frame is not copied
 	large  bool   // copy is of newLarge
 	small  []byte // what copy was before that, to be used again
 	size   int64  // of the frame up to here, without its header
@@ -125,7 +127,14 @@ func (s *splitter) keep(p []byte) {
 	s.last = p[len(p)-1]
 	// One more than is wanted: whoever cuts it to size sees where a character ends.
 	p = p[:min(len(p), s.max+1-len(s.copy))]
-	if need := len(s.copy) + len(p); need > cap(s.copy) {
+	need := len(s.copy) + len(p)
+	if s.want != nil && (len(s.copy) == 0 || need > cap(s.copy)) && !s.want(need) {
+		s.spare = true
+	}
+	if s.spare {
+		return
+	}
+	if need > cap(s.copy) {
 		s.grow(need)
 	}
 	s.copy = append(s.copy, p...)
@@ -180,7 +189,7 @@ func (s *splitter) emit(data []byte, framing capture.Framing) {
 	if e.Data == nil {
 		e.Data = []byte{}
 	}
-	s.state, s.size, s.left = betweenFrames, 0, 0
+	s.state, s.size, s.left, s.spare = betweenFrames, 0, 0, false
 	s.sink(e)
 	e.Data = nil
 	s.release()

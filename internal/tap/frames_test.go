@@ -226,3 +226,26 @@ func FuzzSplit(f *testing.F) {
 		}
 	})
 }
+
+// TestFrameNotWanted: a frame that nobody wants is not copied, and the next one is as it should be.
+func TestFrameNotWanted(t *testing.T) {
+	var got []string
+	s := newSplitter(capture.ToServer, 1<<20, func(e *capture.Event) {
+		got = append(got, fmt.Sprint(len(e.Data), " ", e.Len, " ", e.Cut))
+	})
+	wanted := false
+	s.want = func(int) bool { return wanted }
+	for range 100 {
+		s.write(bytes.Repeat([]byte("x"), 10_000))
+	}
+	s.write([]byte("y\nwhole\n"))
+	if cap(s.copy) > 0 {
+		t.Errorf("%d bytes were copied", cap(s.copy))
+	}
+	wanted = true
+	s.write([]byte("in "))
+	s.write([]byte("pieces\n"))
+	if diff := cmp.Diff([]string{"0 1000001 true", "5 5 false", "9 9 false"}, got); diff != "" {
+		t.Errorf("frames (-want +got):\n%s", diff)
+	}
+}

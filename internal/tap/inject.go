@@ -37,7 +37,11 @@ func (k *keeper) inject(msg []byte, headers bool) {
 // fail answers what a server has not answered, and cancels what it has asked.
 func (k *keeper) fail(l lost, message string) {
 	if n := len(l.calls); n > 0 {
-		k.rec.note("answering " + strconv.Itoa(n) + " requests in place of the server that has ended")
+		what := " requests"
+		if n == 1 {
+			what = " request"
+		}
+		k.rec.note("answering " + strconv.Itoa(n) + what + " in place of the server that has ended")
 	}
 	refusal := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}
 	for i := 0; i < len(l.calls); {

@@ -49,6 +49,7 @@ func (r *recorder) record(e *capture.Event) {
 func (r *recorder) splitter(dir capture.Dir, max int) *splitter {
 	s := newSplitter(dir, max, r.record)
 	if r.observe == nil && r.w != nil {
+		s.want = r.w.Wants
 		s.sink = func(e *capture.Event) {
 			if free := s.hand(); free != nil {
 				r.w.Hand(e, free)
