@@ -23,7 +23,14 @@ type round struct {
 
 // rounds are what rules remember of the rounds in a session, by what was asked.
 type rounds struct {
-	by map[uint64][]round
+	by   map[uint64]askings
+	lost bool // some requests were forgotten
+}
+
+// askings are the last rounds of requests that ask the same.
+type askings struct {
+	list []round
+	lost bool // there were more
 }
 
 const (
@@ -73,11 +80,16 @@ var observersMRTR = []observer{{
 		}
 		all := recall[rounds](&v.sess.state)
 		if all.by == nil || len(all.by) >= maxRounds {
-			all.by = map[uint64][]round{}
+			all.lost = len(all.by) > 0
+			all.by = map[uint64]askings{}
 		}
 		key := v.asking(v.call.method, v.call.params)
-		list := append(all.by[key], r)
-		all.by[key] = list[max(0, len(list)-maxPerAsking):]
+		a := all.by[key]
+		a.list = append(a.list, r)
+		if n := len(a.list) - maxPerAsking; n > 0 {
+			a.list, a.lost = a.list[n:], true
+		}
+		all.by[key] = a
 	},
 }}
 
@@ -86,12 +98,23 @@ func (v *view) inputRequired() bool {
 	return v.modern && v.call != nil && v.call.dir == capture.ToServer && v.msg.is(kindResult) && text(v.result("resultType")) == mcp.ResultTypeInputRequired
 }
 
-// retries returns the rounds that a request may be the next of; ok is false if it is no retry.
-func (v *view) retries() (before []round, ok bool) {
+// retries returns the rounds that a request may be the next of; ok is false if it is no retry. Where the same is asked many times at once, it may be the
+// next of one that is not remembered any more: all is false then.
+func (v *view) retries() (before []round, all, ok bool) {
 	if v.param("inputResponses") == nil && v.param("requestState") == nil {
-		return nil, false
+		return nil, true, false
 	}
-	return recall[rounds](&v.sess.state).by[v.asking(v.msg.method, v.msg.params)], true
+	known := recall[rounds](&v.sess.state)
+	a := known.by[v.asking(v.msg.method, v.msg.params)]
+	return a.list, !a.lost && !known.lost, true
+}
+
+// same reports whether a retry brings back the state of the round; it may be that nobody can tell.
+func (r *round) same(state []byte) bool {
+	if r.state == nil || state == nil {
+		return r.state == nil && state == nil
+	}
+	return !r.kept || text(r.state) == text(state)
 }
 
 func asksInput(method string) bool {
@@ -192,13 +215,13 @@ var rulesMRTR = []rule{
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
-			before, ok := v.retries()
+			before, all, ok := v.retries()
 			state := v.param("requestState")
-			if !ok || len(before) == 0 || v.hidden("/params/requestState") {
+			if !ok || !all || len(before) == 0 || v.hidden("/params/requestState") {
 				return
 			}
-			for _, r := range before {
-				if r.state != nil && (!r.kept || state != nil && text(r.state) == text(state)) || r.state == nil && state == nil {
+			for i := range before {
+				if before[i].same(state) {
 					return
 				}
 			}
@@ -225,7 +248,12 @@ var rulesMRTR = []rule{
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
-			before, ok := v.retries()
+			before, all, ok := v.retries()
+			if state := v.param("requestState"); state != nil && !v.hidden("/params/requestState") { // it says which round is answered
+				before = slices.DeleteFunc(slices.Clone(before), func(r round) bool { return !r.same(state) })
+			} else if !all {
+				return
+			}
 			if !ok || len(before) == 0 {
 				return
 			}
@@ -260,7 +288,7 @@ var rulesMRTR = []rule{
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
-			before, ok := v.retries()
+			before, _, ok := v.retries()
 			if !ok || !v.sess.certain && v.sess.carrier != carrierHTTP {
 				return
 			}
@@ -284,8 +312,8 @@ var rulesMRTR = []rule{
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
-			before, ok := v.retries()
-			if ok && asksInput(v.msg.method) && len(before) == 0 && v.sess.whole() && len(v.hiddenPlaces()) == 0 && v.sess.carrier == carrierStdio {
+			before, all, ok := v.retries()
+			if ok && all && asksInput(v.msg.method) && len(before) == 0 && v.sess.whole() && len(v.hiddenPlaces()) == 0 && v.sess.carrier == carrierStdio {
 				v.report("", "this request has inputResponses or a requestState, and no request with these params was answered with a question")
 			}
 		},

@@ -168,7 +168,7 @@ exit 2`},
 		},
 		kinds: kindAny,
 		check: func(v *view) {
-			if v.sess.exited != 0 && v.msg.index == 0 {
+			if v.sess.exited != 0 && v.msg.index == 0 && v.e.Dir == capture.ToServer { // what comes from there is a tap's, in the server's place
 				v.report("", "the server had ended before this message").with(v.sess.exited)
 			}
 		},

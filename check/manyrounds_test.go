@@ -1,0 +1,64 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// sameAsked is a session with n calls that differ by their ids only, all of which are asked before any of them goes on; retry makes the members of the i-th
+// retry.
+func sameAsked(n int, retry func(i int) string) Example {
+	var b strings.Builder
+	b.WriteString(strings.TrimRight(discovered, "\n") + "\n")
+	call := func(id int, members string) {
+		fmt.Fprintf(&b, `> {"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"a",%s"_meta":{$version,$client:{"roots":{}}}}}`+"\n", id, members)
+	}
+	for i := range n {
+		call(100+i, "")
+	}
+	for i := range n {
+		fmt.Fprintf(&b, `< {"jsonrpc":"2.0","id":%d,"result":{"resultType":"input_required","requestState":"s%d","inputRequests":{"k%d":{"method":"roots/list"}}}}`+"\n", 100+i, i, i)
+	}
+	for i := range n {
+		call(1000+i, retry(i)+",")
+		fmt.Fprintf(&b, `< {"jsonrpc":"2.0","id":%d,"result":{"resultType":"complete","content":[]}}`+"\n", 1000+i)
+	}
+	return Example{r5, b.String()}
+}
+
+// TestManyRounds has the same call asked many times at once, more often than is remembered: each retry is held against the round whose state it has, and
+// nobody is accused of what cannot be known.
+func TestManyRounds(t *testing.T) {
+	good := func(i int) string {
+		return fmt.Sprintf(`"inputResponses":{"k%d":{"roots":[]}},"requestState":"s%d"`, i, i)
+	}
+	for _, tt := range []struct {
+		name  string
+		n     int
+		retry func(i int) string
+		want  map[string]int
+	}{
+		{"two", 2, good, map[string]int{}},
+		{"as many as are remembered", maxPerAsking, good, map[string]int{}},
+		{"more", 5 * maxPerAsking, good, map[string]int{}},
+		{"an answer for another round", 2, func(i int) string {
+			return fmt.Sprintf(`"inputResponses":{"k%d":{"roots":[]}},"requestState":"s%d"`, 1-i, i)
+		}, map[string]int{"mrtr/answer-missing": 2}},
+		{"states of nobody", 2, func(i int) string {
+			return fmt.Sprintf(`"inputResponses":{"k%d":{"roots":[]}},"requestState":"x"`, i)
+		}, map[string]int{"mrtr/state-changed": 2}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := map[string]int{}
+			for _, f := range find(t, sameAsked(tt.n, tt.retry), nil) {
+				if strings.HasPrefix(f.Rule.ID, "mrtr/") {
+					got[f.Rule.ID]++
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
+				t.Errorf("found %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
