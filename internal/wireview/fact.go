@@ -52,11 +52,12 @@ func (m *Model) start(s *Session, r *Row, st *capture.Start) {
 	if st == nil {
 		return
 	}
-	s.PID, s.Command = st.PID, nil
+	s.PID, s.Command, s.StartN = st.PID, nil, r.N
 	for _, a := range st.Command[:min(len(st.Command), maxCommand)] {
 		s.Command = append(s.Command, clip(a, maxName))
 	}
-	s.Exited = false
+	s.Exited, s.ExitCode, s.Signal = false, 0, ""
+	s.Capture.newest = s
 	r.Excerpt = clip(strings.Join(s.Command, " "), maxExcerpt)
 	r.Target = fmt.Sprint("pid ", st.PID)
 }
@@ -88,7 +89,12 @@ func (m *Model) abandonSession(s *Session) {
 	hits := m.hits
 	m.hits = 0
 	for _, r := range open {
+		call := r.call
 		m.abandon(r)
+		if call == nil {
+			continue
+		}
+		r.call, m.calls[call] = call, r // a tap answers in place of the server that is gone, see late
 	}
 	m.hits = hits
 }
@@ -106,6 +112,7 @@ func gapText(g *capture.Gap) string {
 	}
 	why := map[string]string{
 		capture.GapQueue: "recorded faster than written", capture.GapWrite: "writing failed", capture.GapLimit: "the line is too long",
+		capture.GapUnwatched: "nobody watched",
 		capture.GapMalformed: "the line is no event", capture.GapTruncated: "the capture breaks off here",
 	}[g.Why]
 	if why == "" {

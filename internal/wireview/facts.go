@@ -31,7 +31,7 @@ func (m *Model) requestFacts(method string, params []byte) (f requestFacts) {
 	}
 	f.polls = strings.HasPrefix(method, "tasks/")
 	key := targetKey(method)
-	var arguments, rest []byte
+	var arguments []byte
 	for p := jsonwire.ObjectMembers(params); p.Next(); {
 		v := p.Value()
 		switch {
@@ -51,8 +51,6 @@ func (m *Model) requestFacts(method string, params []byte) (f requestFacts) {
 		}
 		if key != "" && p.KeyIs(key) {
 			f.target = m.name([]byte(text(v)))
-		} else if rest == nil {
-			rest = v
 		}
 		if mrtr(method) { // in whatever order the members come
 			f.params += sum(p.RawKey(), v)
@@ -65,7 +63,7 @@ func (m *Model) requestFacts(method string, params []byte) (f requestFacts) {
 	case len(arguments) > 0:
 		f.excerpt = excerpt(arguments)
 	case key == "" || method == mcp.MethodCreateMessage:
-		f.excerpt = excerpt(params)
+		f.excerpt = excerptOfParams(params)
 	}
 	return f
 }
@@ -207,7 +205,7 @@ func (m *Model) noteFacts(method string, params []byte) (f noteFacts) {
 	if len(params) == 0 || params[0] != '{' {
 		return f
 	}
-	f.excerpt = excerpt(params)
+	f.excerpt = excerptOfParams(params)
 	key := targetKey(method)
 	for p := jsonwire.ObjectMembers(params); p.Next(); {
 		v := p.Value()
@@ -318,6 +316,26 @@ func count(v []byte) (n int) {
 func excerpt(b []byte) string {
 	const more = 4 // so that clip sees that there is more
 	return clip(string(b[:min(len(b), maxExcerpt+more)]), maxExcerpt)
+}
+
+// excerptOfParams is excerpt without the metadata, which every message has that has any, and which says nothing of this one.
+func excerptOfParams(params []byte) string {
+	if member(params, "_meta") == nil {
+		return excerpt(params)
+	}
+	var b []byte
+	for p := jsonwire.ObjectMembers(params); len(b) <= maxExcerpt && p.Next(); {
+		if p.KeyIs("_meta") {
+			continue
+		}
+		b = append(append(b, ',', '"'), p.RawKey()...)
+		b = append(append(b, '"', ':'), p.Value()[:min(len(p.Value()), maxExcerpt)]...)
+	}
+	if len(b) == 0 {
+		return ""
+	}
+	b[0] = '{'
+	return excerpt(append(b, '}'))
 }
 
 // clip returns the beginning of a text, with "…" if there was more.

@@ -7,7 +7,10 @@ import (
 	"mcpwire/mcp"
 )
 
-const maxCapabilities = 64 // names that are kept
+const (
+	maxCapabilities = 64 // names that are kept
+	maxSupported    = 16 // revisions that are kept
+)
 
 // offer takes what a client says of itself in initialize.
 func (s *Session) offer(params []byte, m *Model) {
@@ -26,6 +29,20 @@ func (s *Session) hello(method string, result []byte, m *Model) {
 		s.Server.info(member(result, "serverInfo"), m)
 	}
 	s.Server.Capabilities = m.capabilities(member(result, "capabilities"))
+	s.supports(member(result, "supportedVersions"), m)
+}
+
+// supports takes the list of revisions that a server says it knows.
+func (s *Session) supports(list []byte, m *Model) {
+	if len(list) == 0 || list[0] != '[' {
+		return
+	}
+	s.Supported = nil
+	for el := jsonwire.ArrayElements(list); el.Next() && len(s.Supported) < maxSupported; {
+		if v := text(el.Value()); v != "" {
+			s.Supported = append(s.Supported, m.name([]byte(v)))
+		}
+	}
 }
 
 // info takes the text of an Implementation.

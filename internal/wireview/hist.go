@@ -95,3 +95,53 @@ func (h *Hist) Quantile(q float64) time.Duration {
 	}
 	return h.max
 }
+
+// A Bucket is how many durations were at least Lower and below Upper.
+type Bucket struct {
+	Lower, Upper time.Duration
+	Count        uint64
+}
+
+// Buckets returns the histogram for drawing, in at most limit buckets without gaps between them, from the one with the shortest duration to the one with the longest; nil if there
+// were none. On a logarithmic scale they are about equally wide.
+func (h *Hist) Buckets(limit int) []Bucket {
+	if h.n == 0 {
+		return nil
+	}
+	limit = max(limit, 1)
+	lo, hi := number(bucket(uint64(h.min))), number(bucket(uint64(h.max)))
+	shift := 0
+	for (hi>>shift)-(lo>>shift)+1 > limit {
+		shift++
+	}
+	list := make([]Bucket, (hi>>shift)-(lo>>shift)+1)
+	for i := range list {
+		list[i].Lower, list[i].Upper = lower((lo>>shift+i)<<shift), lower((lo>>shift+i+1)<<shift)
+	}
+	for octave, subs := range h.octaves {
+		if subs == nil {
+			continue
+		}
+		for sub, n := range subs {
+			if n > 0 {
+				list[number(octave, sub)>>shift-lo>>shift].Count += n
+			}
+		}
+	}
+	return list
+}
+
+// number counts buckets from the one with the shortest durations.
+func number(octave, sub int) int { return octave<<subBits | sub }
+
+// lower is the shortest duration in a bucket.
+func lower(number int) time.Duration {
+	octave, sub := number>>subBits, uint64(number&(subBuckets-1))
+	if octave == 0 {
+		return time.Duration(sub)
+	}
+	if octave > 63-subBits { // above all durations
+		return 1<<63 - 1
+	}
+	return time.Duration((subBuckets + sub) << (octave - 1))
+}

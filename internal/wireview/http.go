@@ -118,7 +118,7 @@ func (m *Model) http(s *Session, e *capture.Event) {
 			r.Excerpt = excerpt(e.Data)
 		}
 	case capture.KindSSE:
-		x.http.Events++
+		x.http.streamed(e.N)
 		if r.Kind == Request || r.Kind == HTTP {
 			c := m.newRow(SSE, s, e)
 			c.Excerpt, c.RequestBytes = sseText(e), wireLen(e)

@@ -271,3 +271,22 @@ func ExampleModel() {
 	}
 	// Output: 1 called search: 0 contents, 48 B, 43 ms
 }
+
+// BenchmarkRow reports what a row costs in memory: a call with its response, while rows are kept.
+func BenchmarkRow(b *testing.B) {
+	const rows = 100_000
+	heap := func() uint64 {
+		var s runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&s)
+		return s.HeapAlloc
+	}
+	for b.Loop() {
+		before := heap()
+		m := wireview.New(nil)
+		exchanges(rows, func(e *capture.Event) { m.Add(head, e) })
+		b.ReportMetric(float64(heap()-before)/rows, "B/row")
+		runtime.KeepAlive(m)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(2*rows), "ns/event")
+}

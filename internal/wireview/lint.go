@@ -1,5 +1,7 @@
 package wireview
 
+import "slices"
+
 // A Lint is something that a check has found in an event.
 type Lint struct {
 	Rule     string `json:"rule"`     // its id
@@ -13,15 +15,18 @@ type Lint struct {
 const maxLints = 32 // on a row
 
 // Attach notes a finding on the row that has an event, and returns the change as Add does: none if there is no such row. An empty captureID means the only
-// capture. A row has at most 32 findings.
+// capture. A row keeps its first 32 findings, and counts the others.
 func (m *Model) Attach(captureID string, event uint64, l Lint) []Change {
 	m.changes, m.hits = m.changes[:0], 0
 	r := m.Find(captureID, event)
-	if r == nil || len(r.Lints) >= maxLints {
+	if r == nil {
 		return nil
 	}
-	l.Event = event
-	r.Lints = append(r.Lints, l)
+	if l.Event = event; len(r.Lints) < maxLints {
+		r.Lints = append(r.Lints, l)
+	} else {
+		r.LintsGone++
+	}
 	m.changed(r)
 	return m.changes
 }
@@ -29,7 +34,20 @@ func (m *Model) Attach(captureID string, event uint64, l Lint) []Change {
 // CountLints returns how many findings a row has, with those inside it.
 func (r *Row) CountLints() (n int) {
 	for x := range r.All() {
-		n += len(x.Lints)
+		n += len(x.Lints) + x.LintsGone
 	}
 	return n
+}
+
+// WorstLint returns the severity of the worst finding that a row has, with those inside it: "error", "warning", "info", or "" if there is none.
+func (r *Row) WorstLint() (worst string) {
+	order := [...]string{"", "info", "warning", "error"}
+	for x := range r.All() {
+		for i := range x.Lints {
+			if s := x.Lints[i].Severity; slices.Index(order[:], s) > slices.Index(order[:], worst) {
+				worst = s
+			}
+		}
+	}
+	return worst
 }

@@ -19,7 +19,7 @@ func (m *Model) message(s *Session, e *capture.Event) {
 	}
 	x := m.exchange(s, e.Exchange)
 	if x != nil && x.http.Stream && e.Dir == capture.ToClient {
-		x.http.Events++
+		x.http.streamed(e.N)
 	}
 	var msg jsonrpc.Message
 	var entries []jsonrpc.Entry
@@ -76,7 +76,7 @@ func (m *Model) request(s *Session, e *capture.Event, p *capture.Part, msg *json
 	}
 	parent := m.parentOfRequest(s, r, &f, x)
 	m.put(r, parent)
-	if r.Parent == nil {
+	if r.Parent == nil || r.Parent != parent && r.Role != Asked { // it has made room, or is too deep inside
 		r.Role = ""
 	}
 	m.attach(x, r)
@@ -106,6 +106,7 @@ func (m *Model) began(r *Row, f *requestFacts) {
 		c := head.Chain
 		c.Rounds++
 		c.Human += max(0, r.T-c.last)
+		c.Wall = max(c.Wall, r.T-head.T)
 		st.again(r)
 	case Asked:
 		for p := r.Parent; p != nil; p = p.Parent {
@@ -142,7 +143,10 @@ func (m *Model) response(s *Session, e *capture.Event, p *capture.Part, msg *jso
 	}
 	m.event(r, e.N)
 	r.ResponseN, r.ResponseBytes = e.N, size
-	if r.Done { // cancelled, and answered all the same
+	switch {
+	case r.Status == Unanswered:
+		m.late(r)
+	case r.Done: // cancelled, and answered all the same
 		m.closed(r)
 		m.changed(r)
 		return
@@ -153,6 +157,12 @@ func (m *Model) response(s *Session, e *capture.Event, p *capture.Part, msg *jso
 		m.attachTo(x, r)
 	}
 	m.changed(r)
+}
+
+// late takes back that a request stays without an answer: there is one, by whoever speaks for a process that is gone.
+func (m *Model) late(r *Row) {
+	r.until = 0
+	m.stats.of(r).unanswered(r)
 }
 
 // outcome takes what a response says.
@@ -166,6 +176,9 @@ func (m *Model) outcome(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 	if msg.Kind == jsonrpc.KindError {
 		r.Status = Failed
 		r.Code, r.Message = errorFacts(msg.Error)
+		if r.Code == int(mcp.CodeUnsupportedProtocolVersion) && r.Dir == capture.ToServer {
+			r.Session.supports(member(member(msg.Error, "data"), "supported"), m)
+		}
 		return
 	}
 	f := m.resultFacts(r.Method, msg.Result)
@@ -239,7 +252,7 @@ func (m *Model) abandon(r *Row) {
 	if r.Done {
 		return
 	}
-	r.Done = true
+	r.Done, r.until = true, r.now()
 	m.closed(r)
 	if r.Kind == Request {
 		r.Status = Unanswered

@@ -104,7 +104,7 @@ func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
 	if added {
 		s.First = e.At
 	}
-	s.Last = e.At
+	s.Last, s.now = e.At, max(s.now, e.T)
 	if m.opts.Scan != nil {
 		m.hits = m.opts.Scan(e)
 	}

@@ -184,7 +184,7 @@ func TestModel(t *testing.T) {
 1 request ok: called book: 1 content, 335 B, 3 rounds in 2.2 s (server 60 ms, client 2.1 s)
   6 request input_required: called book again: needs input, 20 ms
   8 request ok: called book again: 1 content, 99 B, 30 ms
-2 request input_required: called book: needs input, 2 rounds in 10 ms (server 10 ms, client 990 ms)
+2 request input_required: called book: needs input, 2 rounds in 1.0 s (server 10 ms, client 990 ms)
   5 request pending: called book again: no answer yet
 `},
 		{"rounds, by params", `

@@ -48,7 +48,8 @@ type Row struct {
 	Children []*Row // the newest ones
 	Gone     int    // children that made room
 
-	Lints []Lint
+	Lints     []Lint
+	LintsGone int // findings that are not in Lints, because there are too many
 	// Events are the numbers of its events, without those of Children: at most 32.
 	Events []uint64
 	// Hits are what Options.Scan said of its events and of those inside it.
@@ -63,8 +64,9 @@ type Row struct {
 	asking  int // requests inside it that the client has not answered
 	askedAt time.Duration
 	xkey    xkey
-	params  uint64 // see chainKey
-	counted bool   // its outcome is in the statistics
+	params  uint64        // see chainKey
+	until   time.Duration // when nothing could come any more
+	counted bool          // its outcome is in the statistics
 	dropped bool
 }
 
@@ -112,8 +114,21 @@ type HTTPFacts struct {
 	Ended       bool
 
 	RequestN, ResponseN, EndN uint64 // numbers of the events
+	// Recent are the numbers of the newest events of the stream, wherever their rows are: 256, or some more.
+	Recent []uint64
 
 	began time.Duration
+}
+
+const maxRecent = 256 // events of a stream whose numbers are kept, at least
+
+// streamed counts an event of the stream.
+func (h *HTTPFacts) streamed(n uint64) {
+	h.Events++
+	if len(h.Recent) >= 2*maxRecent {
+		h.Recent = h.Recent[:copy(h.Recent, h.Recent[maxRecent:])]
+	}
+	h.Recent = append(h.Recent, n)
 }
 
 // Root returns the row of the timeline that the row stands in; itself if it is one.

@@ -15,8 +15,10 @@ const (
 // A Capture is one that events came from.
 type Capture struct {
 	ID, Name, Transport, Tool, Redact string
+	URL                               string // of the server, if that is known
 	Begun                             time.Time
 
+	newest   *Session // whose process was started last
 	sessions map[uint64]*Session
 	byEvent  map[uint64]*Row
 	tasks    map[string]*Row
@@ -31,10 +33,13 @@ type Session struct {
 	Era      string // "legacy", "modern", or "" as long as that is not certain
 	Offered  string // the revision that the client asked for first
 	Answered string // the revision in force: what initialize answered, or what requests say that were answered
-	Client   Peer
-	Server   Peer
+	// Supported are the revisions that the server says it knows, in its order.
+	Supported []string
+	Client    Peer
+	Server    Peer
 
 	Command  []string // of the process: its first arguments
+	StartN   uint64   // of the event that says how it was started; 0 if there is none
 	PID      int
 	Exited   bool
 	ExitCode int
@@ -43,6 +48,8 @@ type Session struct {
 	Rows        uint64 // of its timeline
 	First, Last time.Time
 
+	now time.Duration // of the last event, since the capture began
+
 	pending map[idKey]*Row
 	open    map[*Row]struct{} // requests of the client that wait, but for streams and pings
 	tokens  map[tokenKey]*Row
@@ -50,11 +57,13 @@ type Session struct {
 
 // A Peer is what a side says of itself.
 type Peer struct {
-	Name, Version string
-	Capabilities  []string // names, such as "tools" and "tools.listChanged"
+	Name         string   `json:"name,omitempty"`
+	Version      string   `json:"version,omitempty"`
+	Capabilities []string `json:"capabilities,omitempty"` // names, such as "tools" and "tools.listChanged"
 }
 
 const (
+	maxURL      = 2048 // bytes
 	maxCaptures = 1024
 	maxSessions = 4096 // of a capture; what is beyond shares one
 )
@@ -80,7 +89,7 @@ type chainKey struct {
 
 func newCapture(h *capture.Head) *Capture {
 	return &Capture{
-		ID: h.ID, Name: clip(h.Name, maxName), Transport: clip(h.Transport, maxName), Tool: clip(h.Tool, maxName), Redact: clip(h.Redact, maxName), Begun: h.At,
+		ID: h.ID, Name: clip(h.Name, maxName), Transport: clip(h.Transport, maxName), Tool: clip(h.Tool, maxName), Redact: clip(h.Redact, maxName), URL: clip(h.URL, maxURL), Begun: h.At,
 		sessions: map[uint64]*Session{}, byEvent: map[uint64]*Row{}, tasks: map[string]*Row{}, waiting: map[chainKey][]*Row{},
 	}
 }

@@ -105,6 +105,14 @@ func (p statPair) result(r *Row) {
 	})
 }
 
+// unanswered takes back that a request was counted as one without an answer.
+func (p statPair) unanswered(r *Row) {
+	if r.counted {
+		r.counted = false
+		p.each(func(s *Stat) { s.Unanswered-- })
+	}
+}
+
 // definitions notes how large the definitions of tools are.
 func (t statTable) definitions(r *Row, result []byte) {
 	list := member(result, "tools")

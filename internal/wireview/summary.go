@@ -161,6 +161,9 @@ func outcome(r *Row) string {
 	size := Size(r.ResponseBytes)
 	switch r.Status {
 	case Pending:
+		if r.Stream() {
+			return join(", ", "open", streamed(r))
+		}
 		return "no answer yet"
 	case Unanswered:
 		return join(", ", "no answer", ending(r))
@@ -178,6 +181,14 @@ func outcome(r *Row) string {
 		return ""
 	}
 	return join(", ", answered(r), counted(&r.Facts), size)
+}
+
+// streamed says how much came in the stream of a request.
+func streamed(r *Row) string {
+	if n := len(r.Children) + r.Gone; n > 0 {
+		return plural(n, "message")
+	}
+	return ""
 }
 
 // ending says why the HTTP exchange of a request ended, if not in the normal way.
