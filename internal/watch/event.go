@@ -1,0 +1,101 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"mcpwire/capture"
+)
+
+// ErrGone is wrapped by the error for an event that cannot be read again: its file is not there any more, or is another, or there never was one; or there is no such event.
+var ErrGone = errors.New("watch: the event is gone")
+
+// Event returns an event with its payload, read again. It belongs to the caller. The error is that of ctx, or wraps ErrGone. It reads the file, so it should not be called inside
+// Read.
+func (h *Hub) Event(ctx context.Context, captureID string, n uint64) (*capture.Event, error) {
+	if e := h.ring.get(captureID, n); e != nil {
+		return e.Clone(), nil
+	}
+	h.smu.Lock()
+	seg := h.captures[captureID]
+	var from int64
+	unsorted := false
+	if seg != nil {
+		from, unsorted = seg.index.before(n), seg.index.unsorted
+	}
+	h.smu.Unlock()
+	if seg == nil || n == 0 || seg.source.path == "" {
+		return nil, fmt.Errorf("event %d of %s: %w", n, captureID, ErrGone)
+	}
+	f, err := seg.source.again()
+	if err != nil {
+		return nil, fmt.Errorf("event %d of %s: %w", n, captureID, err)
+	}
+	defer f.Close()
+	src := io.Reader(f)
+	if !seg.source.compressed {
+		src = io.NewSectionReader(f, from, math.MaxInt64-from)
+	}
+	e, err := seg.find(ctx, src, n, unsorted)
+	if err != nil {
+		return nil, fmt.Errorf("event %d of %s: %w", n, captureID, err)
+	}
+	return e, nil
+}
+
+// find looks for an event.
+func (seg *segment) find(ctx context.Context, src io.Reader, n uint64, unsorted bool) (*capture.Event, error) {
+	r := capture.NewReader(src, nil)
+	defer r.Close()
+	inside := !seg.source.compressed // a compressed file is read from its beginning
+	for e, err := range r.Events() {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrGone, err)
+		}
+		if e.Head != nil {
+			if inside && e.Head.ID != seg.id {
+				break
+			}
+			inside = e.Head.ID == seg.id
+		}
+		if seg.head == nil {
+			inside = true
+		}
+		if !inside || e.N != n {
+			if inside && e.N > n && !unsorted {
+				break
+			}
+			continue
+		}
+		e = e.Clone()
+		e.Capture = seg.id
+		if seg.head != nil {
+			e.At = seg.head.At.Add(e.T)
+		}
+		return e, nil
+	}
+	return nil, ErrGone
+}
+
+// again opens the file of a source again. The error wraps ErrGone if it is not there, or is another.
+func (s *source) again() (*os.File, error) {
+	f, info, err := openRegular(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	s.hub.smu.Lock()
+	was := s.file
+	s.hub.smu.Unlock()
+	if was != nil && !os.SameFile(was, info) {
+		f.Close()
+		return nil, fmt.Errorf("%w: the file was replaced", ErrGone)
+	}
+	return f, nil
+}

@@ -1,0 +1,203 @@
+package watch
+
+import (
+	"sort"
+	"sync/atomic"
+
+	"mcpwire/internal/filter"
+	"mcpwire/internal/wireview"
+)
+
+// A Selection is the rows of the timeline for which a filter holds. Len, At, Index and Has are for the inside of [Hub.Read] and of [Feed.Next]'s use.
+type Selection struct {
+	h      *Hub
+	filter *filter.Filter // nil: all
+
+	rows    []*wireview.Row // in the order of the timeline, from first on
+	first   int
+	hits    map[uint64]filter.Hits // of the terms about payloads, by Seq
+	cursor  uint64                 // Seq of the last row that was judged, until filled
+	filled  bool
+	cancel  func() // of the search; nil: there is none
+	closed  bool
+	share   atomic.Uint64 // of the search, in millionths
+	pending atomic.Bool   // it goes on
+}
+
+const fillRows = 2000 // that are judged while the lock is held
+
+// Select returns the rows of the timeline for which a filter holds, kept up to date; nil is all. Terms about payloads are searched for in the background: until that is done, see
+// [Selection.Searching], rows may be missing, or too many where such a term is negated. Select must not be called inside Read. Close the Selection in the end.
+func (h *Hub) Select(f *filter.Filter) *Selection {
+	s := &Selection{h: h, filter: f}
+	s.share.Store(whole)
+	if f == nil {
+		s.filled = true
+		return s
+	}
+	h.mu.Lock()
+	h.selections[s] = struct{}{}
+	var task *search
+	if f.NeedsPayload() {
+		s.hits = map[uint64]filter.Hits{}
+		h.payload = append(h.payload[:len(h.payload):len(h.payload)], s)
+		task = h.newSearch(s)
+	}
+	h.mu.Unlock()
+	for !s.fill() {
+	}
+	if task != nil {
+		task.begin()
+	}
+	return s
+}
+
+// fill judges some of the rows that were there before the selection. It returns true when it is done.
+func (s *Selection) fill() bool {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	rows := s.h.model.Rows()
+	i := sort.Search(len(rows), func(i int) bool { return rows[i].Seq > s.cursor })
+	for end := min(len(rows), i+fillRows); i < end; i++ {
+		s.cursor = rows[i].Seq
+		if s.filter.MatchScanned(rows[i], s.hits[rows[i].Seq]) {
+			s.rows = append(s.rows, rows[i])
+		}
+	}
+	s.filled = i == len(rows)
+	return s.filled
+}
+
+// Len returns how many rows there are.
+func (s *Selection) Len() int {
+	if s.filter == nil {
+		return len(s.h.model.Rows())
+	}
+	return len(s.rows) - s.first
+}
+
+// At returns the row with an index, or nil if there is none.
+func (s *Selection) At(i int) *wireview.Row {
+	if i < 0 || i >= s.Len() {
+		return nil
+	}
+	return s.list()[i]
+}
+
+func (s *Selection) list() []*wireview.Row {
+	if s.filter == nil {
+		return s.h.model.Rows()
+	}
+	return s.rows[s.first:]
+}
+
+// Index returns the index of a row, or of the row of the timeline that it stands in; -1 if it is not selected.
+func (s *Selection) Index(r *wireview.Row) int {
+	if r == nil {
+		return -1
+	}
+	r = r.Root()
+	list := s.list()
+	i := position(list, r.Seq)
+	if i < len(list) && list[i] == r {
+		return i
+	}
+	return -1
+}
+
+// Has reports whether a row, or the row of the timeline that it stands in, is selected.
+func (s *Selection) Has(r *wireview.Row) bool { return s.Index(r) >= 0 }
+
+// position returns the index of the row with a Seq, or where it would be.
+func position(list []*wireview.Row, seq uint64) int {
+	if n := len(list); n == 0 || list[n-1].Seq < seq { // a new one, mostly
+		return n
+	}
+	return sort.Search(len(list), func(i int) bool { return list[i].Seq >= seq })
+}
+
+// Searching returns which part of the search in payloads is done, from 0 to 1, and whether it goes on. It may be called anywhere.
+func (s *Selection) Searching() (share float64, busy bool) {
+	return float64(s.share.Load()) / whole, s.pending.Load()
+}
+
+// Close ends the selection, which then has no rows. It must not be called inside Read.
+func (s *Selection) Close() {
+	if s.filter == nil {
+		return
+	}
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	delete(h.selections, s)
+	var others []*Selection
+	for _, o := range h.payload {
+		if o != s {
+			others = append(others, o)
+		}
+	}
+	h.payload = others
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.rows, s.first, s.hits = nil, 0, nil
+}
+
+// judge adds or removes a row of the timeline. It reports whether that has changed the selection. h.mu is held.
+func (s *Selection) judge(r *wireview.Row) (changed bool) {
+	if !s.filled && r.Seq > s.cursor || r.Dropped() { // fill comes to it
+		return false
+	}
+	list := s.rows[s.first:]
+	i := position(list, r.Seq)
+	has := i < len(list) && list[i] == r
+	is := s.filter.MatchScanned(r, s.hits[r.Seq])
+	switch {
+	case is && !has:
+		s.rows = append(s.rows, nil)
+		list = s.rows[s.first:]
+		copy(list[i+1:], list[i:])
+		list[i] = r
+	case has && !is:
+		s.cut(i)
+	}
+	return is != has
+}
+
+// remove forgets a row that has made room.
+func (s *Selection) remove(r *wireview.Row) {
+	delete(s.hits, r.Seq)
+	list := s.rows[s.first:]
+	if i := position(list, r.Seq); i < len(list) && list[i] == r {
+		s.cut(i)
+	}
+}
+
+// cut takes out the row with an index.
+func (s *Selection) cut(i int) {
+	list := s.rows[s.first:]
+	if i > 0 {
+		copy(list[i:], list[i+1:])
+		list[len(list)-1] = nil
+		s.rows = s.rows[:len(s.rows)-1]
+		return
+	}
+	list[0] = nil
+	s.first++
+	if s.first > len(s.rows)/2 && s.first > 1024 {
+		n := copy(s.rows, s.rows[s.first:])
+		clear(s.rows[n:])
+		s.rows, s.first = s.rows[:n], 0
+	}
+}
+
+// hit notes that terms about payloads hold for a row of the timeline. h.mu is held.
+func (s *Selection) hit(root *wireview.Row, hits filter.Hits) {
+	if !root.Dropped() && s.hits != nil {
+		s.hits[root.Seq] |= hits
+	}
+}

@@ -1,0 +1,347 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/check"
+	"mcpwire/internal/live"
+)
+
+// A Source is a capture, or a running tap, that a Hub reads.
+type Source struct {
+	ID         string // of the capture; "" as long as it is not known. Of several in one file, the last
+	Path       string // of the file, absolute; "" if there is none. One that is compressed is not read while its tap runs
+	Name       string // of the server
+	Transport  string // "stdio", "http", "sse"
+	State      State
+	Err        string // why it is not read, or not read any further; "" if nothing went wrong
+	Read, Size int64  // bytes that were read so far, and that there are as far as is known
+	CanRestart bool   // see [Hub.Restart]
+}
+
+// A State says whether more is to come from a source.
+type State string
+
+// The states of a source.
+const (
+	Live      State = "live"       // its tap runs
+	Growing   State = "growing"    // somebody writes it, or it is still being read
+	Complete  State = "complete"   // all of it was read, and there will be no more
+	BrokenOff State = "broken off" // nobody writes it any more, and the last line is missing
+)
+
+const (
+	maxSources  = 4096
+	maxSegments = 4096
+)
+
+// A source is what is read of one file or tap.
+type source struct {
+	hub        *Hub
+	path       string // "" for a tap without a file
+	compressed bool
+	follow     bool // go on at the end, if somebody may still write it
+	begun      time.Time
+
+	// These are under hub.smu.
+	info    Source
+	conn    *live.Conn // to the tap
+	wasLive bool
+	file    fs.FileInfo // which file it was
+	started bool        // somebody reads it
+	ended   bool
+
+	wake chan struct{} // one element
+
+	// These belong to the one who reads it.
+	f        *os.File
+	tail     *tailer // nil if compressed
+	reader   *capture.Reader
+	next     func() (*capture.Event, error, bool)
+	stop     func()
+	limit    int64 // in the file: what was there at the beginning
+	segment  *segment
+	head     *capture.Head
+	checker  *check.Checker
+	last     uint64 // number of the last event
+	tailSeen bool
+	good     bool // it has begun like a capture
+
+	events int // taken. hub.mu holds it
+}
+
+// A segment is a capture in a source.
+type segment struct {
+	source *source
+	id     string
+	head   *capture.Head // nil: it has none
+	index  index
+}
+
+// addFile adds a file, unless it is there: then it returns what is. follow tells whether more may come.
+func (h *Hub) addFile(path string, follow bool) (s *source, added bool) {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	info, _ := os.Stat(path) // nil: it does not exist, and no other is the same
+	h.smu.Lock()
+	defer h.smu.Unlock()
+	for _, s := range h.sources {
+		if (s.path == path || info != nil && s.file != nil && os.SameFile(s.file, info)) && !s.replaced(info) {
+			return s, false
+		}
+	}
+	s = &source{hub: h, path: path, file: info, compressed: !strings.HasSuffix(path, capture.Suffix) && compressed(path), follow: follow}
+	h.add(s)
+	return s, true
+}
+
+// replaced reports whether another file stands where one was that was read to its end. hub.smu is held.
+func (s *source) replaced(now fs.FileInfo) bool {
+	return s.ended && now != nil && s.file != nil && s.info.ID != "" && (!os.SameFile(s.file, now) || now.Size() < s.info.Size)
+}
+
+func compressed(path string) bool {
+	return strings.HasSuffix(path, ".gz") || strings.HasSuffix(path, ".zst")
+}
+
+// forgetFailed forgets a file that could not be read, so that it can be added again.
+func (h *Hub) forgetFailed(path string) {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	h.smu.Lock()
+	defer h.smu.Unlock()
+	h.sources = slices.DeleteFunc(h.sources, func(s *source) bool { return s.path == path && s.ended && s.info.Err != "" && s.info.ID == "" })
+}
+
+// add adds a source. h.smu is held.
+func (h *Hub) add(s *source) {
+	s.wake = make(chan struct{}, 1)
+	s.info.Path, s.info.State = s.path, Growing
+	if len(h.sources) >= maxSources {
+		if i := slices.IndexFunc(h.sources, func(s *source) bool { return s.ended }); i >= 0 {
+			h.sources = slices.Delete(h.sources, i, i+1)
+		}
+	}
+	h.sources = append(h.sources, s)
+	h.sourcesNow++
+}
+
+// unstarted returns the sources that nobody reads yet, and says that somebody does.
+func (h *Hub) unstarted() (list []*source) {
+	h.smu.Lock()
+	defer h.smu.Unlock()
+	for _, s := range h.sources {
+		if !s.started {
+			s.started = true
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// claim says that the caller reads the source, and reports whether nobody did.
+func (s *source) claim() bool {
+	s.hub.smu.Lock()
+	defer s.hub.smu.Unlock()
+	was := s.started
+	s.started = true
+	return !was
+}
+
+// Sources returns what the hub reads, or has read, in the order in which it was found. It may be called inside Read.
+func (h *Hub) Sources() []Source {
+	h.smu.Lock()
+	defer h.smu.Unlock()
+	list := make([]Source, 0, len(h.sources))
+	for _, s := range h.sources {
+		list = append(list, s.info)
+	}
+	return list
+}
+
+// Head returns the head of a capture, which must not be changed, or nil if it is not known. It may be called inside Read.
+func (h *Hub) Head(captureID string) *capture.Head {
+	h.smu.Lock()
+	defer h.smu.Unlock()
+	if c := h.captures[captureID]; c != nil {
+		return c.head
+	}
+	return nil
+}
+
+// update changes what Sources says of a source.
+func (s *source) update(f func(i *Source)) {
+	h := s.hub
+	h.smu.Lock()
+	before := s.info
+	f(&s.info)
+	changed := before != s.info
+	if changed {
+		h.sourcesNow++
+	}
+	h.smu.Unlock()
+	if changed {
+		h.wakeFeeds()
+	}
+}
+
+// open opens the file.
+func (s *source) open() error {
+	f, info, err := openRegular(s.path)
+	if err != nil {
+		return err
+	}
+	s.f = f
+	s.hub.smu.Lock()
+	s.file = info
+	s.info.Size = info.Size()
+	s.hub.smu.Unlock()
+	if s.compressed {
+		s.reader = capture.NewReader(&counter{r: f, s: s}, nil)
+	} else {
+		s.tail = newTailer(f, s.more)
+		s.reader = capture.NewReader(s.tail, nil)
+	}
+	s.next, s.stop = iter.Pull2(s.reader.Events())
+	return nil
+}
+
+// openRegular opens a file if it is a regular one. It does not hang at one that is not.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: it is no regular file", capture.ErrNotCapture)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// looksLikeCapture returns an error if the beginning of a file is not that of a capture. An empty file may become one.
+func looksLikeCapture(path string) error {
+	f, _, err := openRegular(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := capture.NewReader(f, &capture.ReaderOptions{MaxLine: 1 << 20})
+	defer r.Close()
+	for e, err := range r.Events() {
+		switch {
+		case err != nil:
+			return err
+		case e.Kind == capture.KindGap && e.Gap.Why == capture.GapMalformed:
+			return capture.ErrNotCapture
+		}
+		break
+	}
+	return nil
+}
+
+// close lets go of the file.
+func (s *source) close() {
+	if s.stop != nil {
+		s.stop()
+		s.stop = nil
+	}
+	if s.reader != nil {
+		s.reader.Close()
+	}
+	if s.f != nil {
+		s.f.Close()
+		s.f = nil
+	}
+}
+
+// run reads to the end, whenever that comes.
+func (s *source) run(ctx context.Context) {
+	if s.tail != nil {
+		s.tail.ctx = ctx
+	}
+	if s.next == nil {
+		if err := s.settle(ctx); err != nil {
+			s.end(err)
+			return
+		}
+		if err := s.open(); err != nil {
+			s.end(err)
+			return
+		}
+		if s.tail != nil {
+			s.tail.ctx = ctx
+		}
+	}
+	for ctx.Err() == nil {
+		if more, err := s.step(ctx); !more {
+			s.end(err)
+			return
+		}
+	}
+	s.close()
+}
+
+// step takes the next event. more is false at the end.
+func (s *source) step(ctx context.Context) (more bool, err error) {
+	e, err, ok := s.next()
+	if !ok || err != nil || ctx.Err() != nil {
+		return false, err
+	}
+	if !s.good && e.Kind == capture.KindGap && e.Gap.Why == capture.GapMalformed {
+		return false, capture.ErrNotCapture
+	}
+	s.good = true
+	if err := s.take(ctx, e); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// end says that nothing more comes.
+func (s *source) end(err error) {
+	defer s.close()
+	if s.hub.ctxEnded() {
+		return
+	}
+	s.closeSegment()
+	s.update(func(i *Source) {
+		s.ended = true
+		i.CanRestart = false
+		i.State = BrokenOff
+		if s.tailSeen {
+			i.State = Complete
+		}
+		if s.tail != nil {
+			i.Read = s.tail.off
+		}
+		if err != nil {
+			i.Err = err.Error()
+			if pe, ok := errors.AsType[*fs.PathError](err); ok {
+				i.Err = pe.Err.Error()
+			}
+		}
+	})
+}
+
+func (h *Hub) ctxEnded() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ctx != nil && h.ctx.Err() != nil
+}
