@@ -1,0 +1,122 @@
+package resend
+
+import (
+	"bytes"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// parse returns the messages in a frame, those of a batch too; none if it is not JSON-RPC. They alias the frame.
+func parse(frame []byte) []jsonrpc.Message {
+	if jsonrpc.IsBatch(frame) {
+		list, err := jsonrpc.ParseBatch(frame, 0)
+		if err != nil {
+			return nil
+		}
+		all := make([]jsonrpc.Message, len(list))
+		for i := range list {
+			all[i] = list[i].Message
+		}
+		return all
+	}
+	var m jsonrpc.Message
+	if jsonrpc.Parse(frame, &m, 0) != nil {
+		return nil
+	}
+	return []jsonrpc.Message{m}
+}
+
+// memberIn returns the value of a member of an object that is valid JSON, or nil.
+func memberIn(object []byte, name string) []byte {
+	if len(object) == 0 || object[0] != '{' {
+		return nil
+	}
+	members := jsonwire.ObjectMembers(object)
+	for members.Next() {
+		if members.KeyIs(name) {
+			return members.Value()
+		}
+	}
+	return nil
+}
+
+// unquoted returns the string that the JSON text is, or "".
+func unquoted(text []byte) string {
+	if len(text) < 2 || text[0] != '"' {
+		return ""
+	}
+	return jsonwire.UnquoteString(text[1 : len(text)-1])
+}
+
+// idKey is equal for equal ids.
+func idKey(id jsonrpc.ID) string {
+	if s, ok := id.Text(); ok {
+		return `"` + s
+	}
+	return string(id)
+}
+
+// A due is the ids of requests that have not been answered.
+type due map[string]bool
+
+// dueOf returns what a message asks for. A standing subscription is never answered, so it is not among it.
+func dueOf(message []byte) due {
+	d := due{}
+	for _, m := range parse(message) {
+		if m.Kind == jsonrpc.KindRequest && string(m.Method) != mcp.MethodSubscriptionsListen {
+			d[idKey(m.ID)] = true
+		}
+	}
+	return d
+}
+
+// take removes what a frame answers, and reports whether there was any. lone takes an error without an id for the answer to whatever is due, as it is if there is only one thing.
+func (d due) take(list []jsonrpc.Message, lone bool) bool {
+	took := false
+	for _, m := range list {
+		if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
+			continue
+		}
+		if k := idKey(m.ID); d[k] {
+			delete(d, k)
+			took = true
+		} else if m.Kind == jsonrpc.KindError && (len(m.ID) == 0 || m.ID.IsNull()) && lone {
+			clear(d)
+			took = true
+		}
+	}
+	return took
+}
+
+// isHello reports whether a message is the handshake itself, and isGreeted whether it is the end of one.
+func isHello(message []byte) bool   { return isSingle(message, mcp.MethodInitialize) }
+func isGreeted(message []byte) bool { return isSingle(message, mcp.NotificationInitialized) }
+
+func isSingle(message []byte, method string) bool {
+	list := parse(message)
+	return len(list) == 1 && string(list[0].Method) == method
+}
+
+// freshID returns the message with another id in the place of one that was used: everything else stays as it is.
+func freshID(message []byte, used jsonrpc.ID) []byte {
+	list := parse(message)
+	taken := map[string]bool{idKey(used): true}
+	for _, m := range list {
+		taken[idKey(m.ID)] = true
+	}
+	for _, m := range list {
+		if m.Kind != jsonrpc.KindRequest || !m.ID.Equal(used) {
+			continue
+		}
+		fresh := jsonrpc.IntID(1)
+		for n := int64(1); taken[idKey(fresh)]; n++ {
+			fresh = jsonrpc.IntID(n)
+		}
+		at := cap(message) - cap(m.ID) // where it stands: it aliases the message
+		out := bytes.Clone(message[:at])
+		return append(append(out, fresh...), message[at+len(m.ID):]...)
+	}
+	return message
+}

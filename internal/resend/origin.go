@@ -1,0 +1,208 @@
+package resend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/url"
+	"slices"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/internal/printable"
+	"mcpwire/mcp"
+)
+
+// A Transport is how a server is reached.
+type Transport string
+
+// The transports.
+const (
+	Stdio Transport = "stdio" // a process that is started
+	HTTP  Transport = "http"  // Streamable HTTP, of all revisions that have it
+	SSE   Transport = "sse"   // HTTP+SSE, of 2024-11-05
+)
+
+// An Origin is what is needed to start a fresh copy of a server, and to begin a session with it like the one that was recorded. It is plain data: callers may change it.
+type Origin struct {
+	Capture string // id of the capture
+	Event   uint64 // number of the event with the message
+	Name    string // of the server, as the capture has it
+
+	Transport Transport
+	Command   []string // the program and its arguments; nil if the capture does not say
+	Dir       string   // the folder it ran in; "" is ours
+	Framed    bool     // messages have a Content-Length in front of them, rather than a line end behind them
+	URL       string   // that messages are posted to, or for [SSE] the one of the stream; "" if the capture does not say
+
+	// Modern tells that the session began without a handshake. Revision is what it agreed on, asked for, or said with each request; "" if the capture does not say.
+	Modern   bool
+	Revision string
+	// Initialize is the request that began a legacy session; nil if the capture has none: one is made up then.
+	Initialize []byte
+	// Listens tells that the client had a standing stream open, by GET.
+	Listens bool
+	// Params are the arguments of tools that are repeated in headers, by the name of the tool.
+	Params map[string][]mcp.HeaderParam
+
+	// Hidden lists what was hidden in the recorded message, as JSON pointers into it, and HiddenMore how many more places there are.
+	Hidden     []string
+	HiddenMore int
+}
+
+// Target says in one line what is started or sent to, fit for terminals.
+func (o *Origin) Target() string {
+	if o.Transport != Stdio {
+		return printable.Line(o.URL)
+	}
+	quoted := make([]string, len(o.Command))
+	for i, a := range o.Command {
+		if quoted[i] = printable.Line(a); a == "" || strings.ContainsAny(a, " \t\n'\"\\$`*?;&|<>()") {
+			quoted[i] = "'" + strings.ReplaceAll(quoted[i], "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// Find reads a capture up to event n of a session, and returns what it takes to send it again, and the message; both are the caller's. The events are those of one capture, from
+// its beginning; of a file with several, they are told apart by [capture.Event.Capture]. Not more is kept than the origin.
+//
+// The error wraps [ErrNotFound], [ErrNotMessage] or [ErrCut], or is that of events or of ctx. Whether the copy can be started is not looked at before [Run].
+func Find(ctx context.Context, events iter.Seq2[*capture.Event, error], session uint64, n uint64) (*Origin, []byte, error) {
+	f := finder{session: session}
+	for e, err := range events {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("resend: reading the capture: %w", err)
+		}
+		if e.N == n && e.Kind != capture.KindHead && e.Kind != capture.KindGap {
+			return f.found(e)
+		}
+		if e.N > n {
+			break
+		}
+		f.add(e)
+	}
+	return nil, nil, fmt.Errorf("resend: event %d: %w", n, ErrNotFound)
+}
+
+// found makes the origin of the message in e.
+func (f *finder) found(e *capture.Event) (*Origin, []byte, error) {
+	fail := func(err error) (*Origin, []byte, error) {
+		return nil, nil, fmt.Errorf("resend: event %d: %w", e.N, err)
+	}
+	switch {
+	case e.Session != f.session:
+		return fail(ErrNotFound)
+	case e.Kind != capture.KindMessage && e.Kind != capture.KindBad, e.Dir != capture.ToServer:
+		return fail(ErrNotMessage)
+	case e.Cut:
+		return fail(ErrCut)
+	}
+	message := slices.Clone(e.Data)
+	o := &Origin{
+		Capture: e.Capture, Event: e.N, Transport: f.transport(e), Framed: e.Framing == capture.FramingHeader,
+		Listens: f.listens, Params: f.params, Hidden: hiddenIn(e), HiddenMore: e.RedactedMore,
+	}
+	if h := f.head; h != nil {
+		o.Name = h.Name
+	}
+	if o.Transport == Stdio {
+		start := f.start
+		if start == nil {
+			start = f.anyStart
+		}
+		if start != nil {
+			o.Command, o.Dir = start.Command, start.Dir
+		}
+	} else if f.head != nil {
+		o.URL = endpointURL(f.head.URL, f.target(e))
+	}
+	f.agreed(o, e, message)
+	return o, message, nil
+}
+
+// agreed says how the session began.
+func (f *finder) agreed(o *Origin, e *capture.Event, message []byte) {
+	hello := &f.hello
+	if hello.request == nil && !f.modern { // by a connection that has another number, or it was opened before
+		hello = &f.anyHello
+	}
+	header := ""
+	if q := f.requests[e.Exchange]; q != nil {
+		header = q.version
+	}
+	rev, _ := mcp.ParseRevision(header)
+	switch version := versionIn(message); {
+	case version != "":
+		o.Modern, o.Revision = true, version
+	case f.hello.request == nil && (f.modern || rev.Modern()):
+		o.Modern, o.Revision = true, header
+	case hello.request != nil:
+		o.Initialize, o.Revision = hello.request, hello.revision
+	default:
+		o.Revision = header
+	}
+}
+
+// hiddenIn returns the places of a message that were hidden, as pointers into the message.
+func hiddenIn(e *capture.Event) []string {
+	var list []string
+	for _, p := range e.Redacted {
+		if rest, ok := strings.CutPrefix(p, "/msg"); ok && (rest == "" || rest[0] == '/') {
+			list = append(list, rest)
+		} else if p == "/raw" || p == "/b64" {
+			list = append(list, "")
+		}
+	}
+	return list
+}
+
+// endpointURL is where a request with the given target went: a tap has the paths of the server's whole origin.
+func endpointURL(server, target string) string {
+	base, err := url.Parse(server)
+	to, terr := url.Parse(target)
+	if server == "" || target == "" || err != nil || terr != nil {
+		return server
+	}
+	return base.ResolveReference(&url.URL{Path: to.Path, RawPath: to.RawPath, RawQuery: to.RawQuery}).String()
+}
+
+// server says how the copy is reached, by the options or by the capture.
+func (o *Origin) server(opts *Options) (command []string, address *url.URL, err error) {
+	if o.Transport == Stdio {
+		command = opts.Command
+		if len(command) == 0 {
+			command = o.Command
+		}
+		if len(command) == 0 {
+			return nil, nil, fmt.Errorf("resend: %w: it has no command", ErrNoServer)
+		}
+		return command, nil, o.refuseHidden("command", command, opts)
+	}
+	raw := opts.URL
+	if raw == "" {
+		raw = o.URL
+	}
+	if raw == "" {
+		return nil, nil, fmt.Errorf("resend: %w: it has no URL", ErrNoServer)
+	}
+	if err := o.refuseHidden("URL", []string{raw}, opts); err != nil {
+		return nil, nil, err
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		if outer, ok := errors.AsType[*url.Error](err); ok {
+			err = outer.Err // without the URL, which may have secrets in it
+		}
+		return nil, nil, fmt.Errorf("resend: %w: the URL: %w", ErrNoServer, err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return nil, nil, fmt.Errorf("resend: %w: the URL is not one of HTTP", ErrNoServer)
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return nil, u, nil
+}

@@ -1,0 +1,242 @@
+package resend
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/jsonwire"
+)
+
+// A Session is a connection to a fresh copy of a server. It records everything in the order in which it may have been caused, sends what it is told to, and returns what comes; it
+// answers nothing by itself, and makes no handshake. Make one with [Open], and close it in the end.
+type Session struct {
+	o    *Origin
+	opts Options
+	rec  *capture.Writer
+	left atomic.Int64 // bytes that are still recorded
+	link link
+
+	in      chan *Incoming
+	closing chan struct{} // closed when Close begins: nobody takes what comes any more
+	ended   chan struct{} // closed when nothing will come any more
+	endOnce sync.Once
+	endErr  error // why, once ended is closed
+
+	mu        sync.Mutex
+	closed    bool
+	closeOnce sync.Once
+	wg        sync.WaitGroup
+}
+
+// A link carries messages. Its methods are called by a Session alone.
+type link interface {
+	// open connects, as far as that is done in front of the first message.
+	open(ctx context.Context) error
+	// send records a message and sends it.
+	send(ctx context.Context, message []byte) (Sent, error)
+	// close ends the connection, and records how.
+	close()
+}
+
+// A Sent says where a message that was sent is recorded.
+type Sent struct {
+	N        uint64 // number of its event
+	Exchange uint64 // the HTTP exchange; 0 over stdio
+}
+
+// An Incoming is something that came from the server. It belongs to whoever got it.
+type Incoming struct {
+	N        uint64 // number of the event it is recorded as
+	Exchange uint64 // the HTTP exchange it came by; 0 over stdio
+	Data     []byte // a message, or whatever stands in the place of one; nil if Ended
+	Status   int    // of the HTTP response it came by; 0 over stdio, or if there was none
+	// Ended tells that the exchange of a message that was sent is over, whatever came by it, and Err why it broke off, if it did.
+	Ended bool
+	Err   error
+}
+
+// Open starts the server, or prepares to reach it, and records it with rec, which stays the caller's to close behind the session. For [SSE] it opens the stream. The options must not be
+// changed any more; nil means defaults. ctx is for opening alone.
+//
+// The error is a [*RedactedError], wraps [ErrNoServer], or is that of starting or connecting.
+func Open(ctx context.Context, o *Origin, rec *capture.Writer, opts *Options) (*Session, error) {
+	s := &Session{
+		o: o, opts: opts.withDefaults(), rec: rec,
+		in: make(chan *Incoming), closing: make(chan struct{}), ended: make(chan struct{}),
+	}
+	s.left.Store(s.opts.MaxCapture)
+	command, address, err := o.server(&s.opts)
+	if err != nil {
+		return nil, err
+	}
+	if o.Transport == Stdio {
+		s.link = &pipe{s: s, command: command}
+	} else {
+		s.link = newWeb(s, address)
+	}
+	if err := s.link.open(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Send records a message and sends it: the bytes are the message's, without anything that sets it apart from others. It waits while too much is on its way, but not for the server to
+// take the message; that it could not be delivered shows in what [Session.Next] returns. Send is for one goroutine at a time.
+//
+// The error wraps [ErrTooMuch], is [ErrClosed], an [*EndedError], or the cause of ctx.
+func (s *Session) Send(ctx context.Context, message []byte) (Sent, error) {
+	if len(message) > s.opts.MaxMessage {
+		return Sent{}, fmt.Errorf("resend: a message of %d bytes: %w", len(message), ErrTooMuch)
+	}
+	select {
+	case <-s.closing:
+		return Sent{}, ErrClosed
+	case <-s.ended:
+		return Sent{}, s.endErr
+	default:
+	}
+	return s.link.send(ctx, bytes.Clone(message))
+}
+
+// Next waits for what comes next from the server. The server waits, too, as long as it is not called. It is for one goroutine at a time.
+//
+// The error is an [*EndedError] or wraps [ErrTooMuch] when nothing can come any more; [ErrClosed]; or the cause of ctx.
+func (s *Session) Next(ctx context.Context) (*Incoming, error) {
+	select {
+	case in := <-s.in:
+		return in, nil
+	case <-s.ended:
+		return nil, s.endErr
+	case <-s.closing:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Listen opens the standing stream of a legacy session on HTTP, as its clients do behind the handshake; what comes on it is returned by [Session.Next]. It waits until
+// the server has answered, but not for long. Elsewhere it does nothing.
+func (s *Session) Listen(ctx context.Context) {
+	if w, ok := s.link.(*web); ok && s.o.Transport == HTTP {
+		w.listen(ctx)
+	}
+}
+
+// Close ends the session: a process by closing its input, by signals to its process group if that is not enough, and HTTP by DELETE. It waits until all has been recorded, which takes
+// no longer than [Options.StopWait] and a few seconds. It may be called more than once.
+func (s *Session) Close() {
+	s.closeOnce.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
+		close(s.closing)
+		s.link.close()
+		s.wg.Wait()
+	})
+}
+
+// spawn runs f on a goroutine that Close waits for; not if it has begun to. also counts it, too, unless it is nil.
+func (s *Session) spawn(also *sync.WaitGroup, f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if also == nil {
+		also = new(sync.WaitGroup)
+	}
+	also.Add(1)
+	s.wg.Go(func() {
+		defer also.Done()
+		f()
+	})
+	return true
+}
+
+// record records an event, unless there are too many already.
+func (s *Session) record(e *capture.Event) uint64 {
+	const overhead = 128 // of a line, in bytes
+	switch e.Kind {
+	case capture.KindExit, capture.KindEOF, capture.KindEnd, capture.KindStart: // how it ends is always told
+		return s.rec.Record(e)
+	}
+	if s.left.Add(-int64(len(e.Data))-overhead) < 0 {
+		s.end(fmt.Errorf("resend: %w: above the limit of %d bytes for a capture", ErrTooMuch, s.opts.MaxCapture))
+		return 0
+	}
+	return s.rec.Record(e)
+}
+
+// note records a remark.
+func (s *Session) note(text string) {
+	s.record(&capture.Event{Kind: capture.KindNote, Session: 1, Data: []byte(text)})
+}
+
+// deliver hands over what has come, unless nobody takes it any more.
+func (s *Session) deliver(in *Incoming) {
+	select {
+	case s.in <- in:
+	case <-s.ended:
+	case <-s.closing:
+	}
+}
+
+// end says that nothing will come any more.
+func (s *Session) end(err error) {
+	s.endOnce.Do(func() {
+		s.endErr = err
+		close(s.ended)
+	})
+}
+
+// lines records standard error. It counts what it is given, and drops what is too much.
+type lines struct {
+	s     *Session
+	lines *capture.Lines
+	ready chan struct{} // closed when the start of the process is recorded
+}
+
+// Write implements [io.Writer].
+func (l *lines) Write(p []byte) (int, error) {
+	<-l.ready
+	if l.s.left.Add(-int64(len(p))) >= 0 {
+		return l.lines.Write(p)
+	}
+	return len(p), nil
+}
+
+var _ io.Writer = (*lines)(nil)
+
+// framed is a message with what tells it apart from others in a stream of bytes. Line breaks between the tokens of JSON would be such, and are taken out; of what is no JSON they stay, since
+// whoever sends that wants it so.
+func framed(message []byte, header bool) (frame []byte, e *capture.Event) {
+	e = &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Session: 1}
+	if header {
+		e.Framing, e.Prefix, e.Data = capture.FramingHeader, contentLength(len(message)), message
+		return append([]byte(e.Prefix), message...), e
+	}
+	if bytes.ContainsAny(message, "\r\n") && jsonwire.Valid(message, 0) == nil {
+		message = bytes.Map(func(r rune) rune {
+			if r == '\r' || r == '\n' {
+				return -1
+			}
+			return r
+		}, message)
+	}
+	e.Framing, e.Data = capture.FramingLF, message
+	return append(bytes.Clone(message), '\n'), e
+}
+
+// within calls f with a context that ends after d, and says so in the error.
+func within(ctx context.Context, d time.Duration, what string, f func(context.Context) error) error {
+	inner, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("resend: %w: %s took longer than %v", ErrTimeout, what, d))
+	defer cancel()
+	return f(inner)
+}
