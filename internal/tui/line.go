@@ -1,0 +1,212 @@
+package tui
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"mcpwire/internal/printable"
+)
+
+// A span is a text in a style. The text is safe: it has no control characters and no line breaks.
+type span struct {
+	style style
+	text  string
+}
+
+// A line is what stands on one line of the screen, or is wrapped onto several.
+type line []span
+
+// maxText is how many bytes of one text of a peer are looked at for a line: more is on no screen.
+const maxText = 4096
+
+// safe returns text of peers as it may be shown on one line.
+func safe(s string) string {
+	if len(s) > maxText {
+		s = s[:maxText] + "…"
+	}
+	return printable.Line(s)
+}
+
+// safeLong is safe for text that was limited before.
+func safeLong(s string) string { return printable.Line(s) }
+
+// ascii reports whether each byte of a safe text is one column.
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// width returns how many columns a safe text takes.
+func width(s string) int {
+	if ascii(s) {
+		return len(s)
+	}
+	return ansi.StringWidth(s)
+}
+
+// cut returns the beginning of a safe text that fits into so many columns, with "…" at its end if that is not all.
+func cut(s string, n int) string {
+	switch {
+	case n <= 0:
+		return ""
+	case ascii(s):
+		if len(s) <= n {
+			return s
+		}
+		return s[:n-1] + "…"
+	}
+	return ansi.Truncate(s, n, "…")
+}
+
+// pad returns a safe text in exactly so many columns, its end cut or filled.
+func pad(s string, n int) string {
+	s = cut(s, n)
+	return s + spaces(n-width(s))
+}
+
+// padLeft is pad for numbers: they stand at the right.
+func padLeft(s string, n int) string {
+	s = cut(s, n)
+	return spaces(n-width(s)) + s
+}
+
+func spaces(n int) string { return strings.Repeat(" ", max(0, n)) }
+
+// plain returns the text of a line.
+func (l line) plain() string {
+	if len(l) == 1 {
+		return l[0].text
+	}
+	var b strings.Builder
+	for _, s := range l {
+		b.WriteString(s.text)
+	}
+	return b.String()
+}
+
+func (l line) width() (n int) {
+	for _, s := range l {
+		n += width(s.text)
+	}
+	return n
+}
+
+// cut returns a line that takes so many columns at most, with "…" at its end if that is not all.
+func (l line) cut(columns int) line {
+	var out line
+	left := columns
+	for i, s := range l {
+		w := width(s.text)
+		if w < left || w == left && l[i+1:].width() == 0 {
+			out, left = append(out, s), left-w
+			continue
+		}
+		if s.text = ansi.Truncate(s.text, left-1, ""); left > 0 {
+			out = append(out, span{s.style, s.text + "…"})
+			left -= width(s.text) + 1
+		}
+		break
+	}
+	if left > 0 && len(out) > 0 {
+		out = append(out, span{"", spaces(left)})
+	}
+	return out
+}
+
+// appendTo appends a line as the terminal gets it, in exactly so many columns. Base is below the styles of the spans; if alone is set, instead of them.
+func (l line) appendTo(b *strings.Builder, columns int, base style, alone bool) {
+	if n := l.width(); n > columns {
+		l = l.cut(columns)
+	}
+	left := columns
+	for _, s := range l {
+		st := base.plus(s.style)
+		if alone {
+			st = base
+		}
+		write(b, st, s.text)
+		left -= width(s.text)
+	}
+	write(b, base, spaces(left))
+}
+
+func write(b *strings.Builder, s style, text string) {
+	switch {
+	case text == "":
+	case s == "":
+		b.WriteString(text)
+	default:
+		b.WriteString("\x1b[")
+		b.WriteString(string(s))
+		b.WriteString("m")
+		b.WriteString(text)
+		b.WriteString("\x1b[m")
+	}
+}
+
+// take splits a safe text so that its first part has so many columns at most. A character that is wider than that stays in the second.
+func take(s string, columns int) (head, rest string) {
+	i, n := 0, 0
+	for i < len(s) && n < columns {
+		if s[i] < 0x80 && (i+1 == len(s) || s[i+1] < 0x80) { // what follows could combine with it otherwise
+			i, n = i+1, n+1
+			continue
+		}
+		cluster, w := ansi.FirstGraphemeCluster(s[i:], ansi.GraphemeWidth)
+		if n+w > columns || cluster == "" {
+			break
+		}
+		i, n = i+len(cluster), n+w
+	}
+	return s[:i], s[i:]
+}
+
+// atWord moves the place at which a text is broken in front of the word that it is in, if that is short.
+func atWord(head, rest string) (string, string) {
+	if rest[0] == ' ' {
+		return head, rest[1:]
+	}
+	if i := strings.LastIndexByte(head, ' '); i > 0 && len(head)-i < 24 && strings.TrimLeft(head[:i], " ") != "" {
+		return head[:i+1], head[i+1:] + rest
+	}
+	return head, rest
+}
+
+// wrap breaks a line into lines of so many columns. Those after the first are indented, by a third of the columns at most.
+func (l line) wrap(columns, indent int) []line {
+	columns = max(columns, 2)
+	indent = min(indent, columns/3)
+	var out []line
+	var current line
+	left := columns
+	for _, s := range l {
+		for text := s.text; text != ""; {
+			head, rest := take(text, left)
+			if head == "" && left == columns { // it fits nowhere
+				_, size := utf8.DecodeRuneInString(text)
+				head, rest = "?", text[size:]
+			}
+			if rest != "" {
+				head, rest = atWord(head, rest)
+			}
+			if head != "" {
+				current = append(current, span{s.style, head})
+				left -= width(head)
+			}
+			if text = rest; text != "" {
+				out = append(out, current)
+				current, left = line{{"", spaces(indent)}}, columns-indent
+				if indent == 0 {
+					current = nil
+				}
+			}
+		}
+	}
+	return append(out, current)
+}

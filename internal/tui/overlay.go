@@ -1,0 +1,264 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"mcpwire/internal/wireview"
+)
+
+// An overlay is a text that has the screen until it is closed.
+type overlay struct {
+	title string
+	page  *pager
+	again func() []line  // makes the text anew, in another theme; nil keeps it
+	copy  string         // what y copies
+	other func() tea.Cmd // what Y does; nil is nothing
+
+	otherName string // of that, for the last line
+}
+
+func newOverlay(title string, again func() []line) *overlay {
+	return &overlay{title: title, page: newPager(again()), again: again}
+}
+
+// drawOver draws the overlay.
+func (m *model) drawOver() string {
+	o := m.over
+	height := m.overHeight()
+	o.page.fit(max(1, m.width-2))
+	o.page.scroll(0, height)
+	lines := make([]string, 0, m.height)
+	add := func(l line, base style) {
+		if len(lines) < m.height {
+			var b strings.Builder
+			l.appendTo(&b, m.width, base, false)
+			lines = append(lines, b.String())
+		}
+	}
+	if m.height > 2 {
+		add(line{{m.theme.title.plus(bold), " " + o.title}}, m.theme.title)
+	}
+	for i := range height {
+		add(append(line{{"", " "}}, o.page.at(i, m.theme.match)...), "")
+	}
+	if m.height > 1 {
+		add(m.overFooter(height), "")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// overHeight is how many lines the text of an overlay has.
+func (m *model) overHeight() int {
+	return max(1, m.height-2)
+}
+
+func (m *model) overFooter(height int) line {
+	if m.prompt != nil {
+		return m.prompt.line(m)
+	}
+	if m.flash.text != "" {
+		return m.flashLine()
+	}
+	p := m.over.page
+	right := ""
+	if p.search != "" {
+		right = fmt.Sprintf("%d found  ", len(p.hits))
+	}
+	if len(p.shown) > height {
+		right += fmt.Sprintf("%d–%d of %d", p.top+1, min(len(p.shown), p.top+height), len(p.shown))
+	}
+	pairs := []string{"Esc", "back", "/", "search"}
+	if p.search != "" {
+		pairs = append(pairs, "n/N", "next")
+	}
+	if m.over.copy != "" {
+		pairs = append(pairs, "y", "copy")
+	}
+	if m.over.other != nil {
+		pairs = append(pairs, "Y", m.over.otherName)
+	}
+	l := m.hints(pairs...)
+	for l.width()+width(right)+1 > m.width && len(l) > 0 {
+		l = l[:len(l)-2]
+	}
+	return append(l, span{"", spaces(m.width - l.width() - width(right) - 1)}, span{m.theme.dim, right})
+}
+
+// factWidth is how wide the names of facts are.
+const factWidth = 13
+
+// cardOverlay shows what is known about a session.
+func (m *model) cardOverlay() *overlay {
+	c := m.view.session
+	return newOverlay("Session", func() []line { return m.cardLines(&c) })
+}
+
+func (m *model) cardLines(c *wireview.Card) []line {
+	t := m.theme
+	var out []line
+	fact := func(name, value string) {
+		if value != "" {
+			out = append(out, line{{t.dim, pad(name, factWidth)}, {t.text, value}})
+		}
+	}
+	out = append(out, line{{bold, safe(c.Name)}, {t.dim, fmt.Sprintf("  session %d of capture %s", c.Session, safe(c.Capture))}}, nil)
+	fact("transport", safe(c.Transport))
+	fact("era", orText(safe(c.Era), "not certain yet"))
+	fact("offered", safe(c.Offered))
+	fact("answered", safe(c.Answered))
+	if c.Offered != "" && c.Answered != "" && c.Offered != c.Answered {
+		out = append(out, line{{"", spaces(factWidth)}, {t.lint, "▲ the server answered another revision than the client offered"}})
+	}
+	fact("supported", safe(strings.Join(c.Supported, ", ")))
+	fact("command", safe(strings.Join(c.Command, " ")))
+	if c.PID > 0 {
+		fact("pid", fmt.Sprint(c.PID))
+	}
+	if c.Exited {
+		text, st := fmt.Sprintf("- exited with %d", c.ExitCode), t.dim
+		if c.Signal != "" {
+			text = "- ended by " + safe(c.Signal)
+		}
+		if c.ExitCode != 0 {
+			st, text = t.fail, "✖"+text[1:]
+		}
+		out = append(out, line{{t.dim, pad("process", factWidth)}, {st, text}})
+		if c.Next > 0 {
+			out = append(out, line{{"", spaces(factWidth)}, {t.text, fmt.Sprintf("started again as session %d", c.Next)}})
+		}
+	}
+	fact("recorded by", safe(c.Tool))
+	fact("redaction", safe(c.Redact))
+	fact("exchanges", fmt.Sprint(c.Rows))
+	if !c.First.IsZero() {
+		fact("from", c.First.In(m.zone).Format("2006-01-02 15:04:05.000"))
+		fact("to", c.Last.In(m.zone).Format("2006-01-02 15:04:05.000"))
+	}
+	for _, p := range []struct {
+		who  string
+		peer wireview.Peer
+		sign string
+		st   style
+	}{{"Client", c.Client, "→", t.request}, {"Server", c.Server, "←", t.response}} {
+		name := join(safe(p.peer.Name), safe(p.peer.Version))
+		out = append(out, nil, line{{p.st, p.sign + " "}, {t.head, p.who + "  "}, {t.text, orText(name, "has not said who it is")}})
+		if len(p.peer.Capabilities) == 0 {
+			out = append(out, line{{t.dim, "  no capabilities, as far as was seen"}})
+		}
+		for _, x := range p.peer.Capabilities {
+			out = append(out, line{{t.dim, "  · "}, {t.text, safe(x)}})
+		}
+	}
+	return out
+}
+
+// toolsOverlay shows the statistics of tools and methods.
+func (m *model) toolsOverlay() *overlay {
+	var tools, methods []statLine
+	m.src.Read(func(w *wireview.Model) { tools, methods = statLines(w.Tools()), statLines(w.Methods()) })
+	o := newOverlay("Tools and methods", func() []line {
+		both := append(tools[:len(tools):len(tools)], methods...)
+		out := m.statTable("tool", tools, both)
+		if len(tools) == 0 {
+			out = []line{{{m.theme.dim, "No tool was listed or called yet."}}}
+		}
+		if len(methods) == 0 {
+			return out
+		}
+		return append(append(out, nil), m.statTable("method", methods, both)...)
+	})
+	o.page.wraps = false // a table is read in its columns
+	return o
+}
+
+// A statLine is a Stat as it is shown.
+type statLine struct {
+	name             string
+	calls, wrong     uint64
+	p50, p95, most   string
+	in, out, defines int64
+	hist             string
+}
+
+// maxStats is how many tools, or methods, are shown.
+const maxStats = 1000
+
+func statLines(list []*wireview.Stat) []statLine {
+	several := false
+	for _, s := range list {
+		several = several || s.Server != list[0].Server
+	}
+	var out []statLine
+	for _, s := range list[:min(len(list), maxStats)] {
+		x := statLine{name: safe(s.Name), calls: s.Calls, wrong: s.Errors + s.IsErrors + s.Unanswered, in: s.BytesIn, out: s.BytesOut, defines: s.DefinitionBytes}
+		if several {
+			x.name = safe(s.Server) + " " + x.name
+		}
+		if s.Latency.Count() > 0 {
+			x.p50, x.p95, x.most = wireview.Duration(s.Latency.Quantile(.5)), wireview.Duration(s.Latency.Quantile(.95)), wireview.Duration(s.Latency.Max())
+			x.hist = histogram(s.Latency.Buckets(histColumns))
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// histColumns is how wide a histogram is.
+const histColumns = 12
+
+// histogram draws buckets as blocks of a height that tells their share.
+func histogram(list []wireview.Bucket) string {
+	blocks := []rune("▁▂▃▄▅▆▇█")
+	most := uint64(1)
+	for _, b := range list {
+		most = max(most, b.Count)
+	}
+	var out []rune
+	for _, b := range list {
+		switch {
+		case b.Count == 0:
+			out = append(out, ' ')
+		default:
+			out = append(out, blocks[int((b.Count*7+most/2)/most)%len(blocks)])
+		}
+	}
+	return string(out)
+}
+
+// statTable lays statistics out for the width of the screen, with columns below those of all.
+func (m *model) statTable(what string, list, all []statLine) []line {
+	t := m.theme
+	name := width(what)
+	for _, s := range all {
+		name = max(name, width(s.name))
+	}
+	wide := m.width-84 >= name
+	name = min(name, max(10, m.width-48))
+	head := pad(what, name) + padLeft("calls", 7) + padLeft("wrong", 7) + padLeft("p50", 9) + padLeft("p95", 9)
+	if wide {
+		head += padLeft("max", 9) + padLeft("req", 9) + padLeft("res", 9) + padLeft("defined", 9)
+	}
+	out := []line{{{t.head, head + "  latency"}}}
+	for _, s := range list {
+		wrong, st := "", t.dim
+		if s.wrong > 0 {
+			wrong, st = "✖ "+number(s.wrong), t.fail
+		}
+		l := line{{t.text, pad(s.name, name)}, {t.text, padLeft(number(s.calls), 7)}, {st, padLeft(wrong, 7)}, {t.text, padLeft(s.p50, 9) + padLeft(s.p95, 9)}}
+		if wide {
+			l = append(l, span{t.dim, padLeft(s.most, 9) + sizeOrNone(s.in) + sizeOrNone(s.out) + sizeOrNone(s.defines)})
+		}
+		out = append(out, append(l, span{t.bar, "  " + s.hist}))
+	}
+	return out
+}
+
+func sizeOrNone(n int64) string {
+	if n == 0 {
+		return spaces(9)
+	}
+	return padLeft(wireview.Size(n), 9)
+}
