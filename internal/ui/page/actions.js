@@ -1,0 +1,178 @@
+// What keys and buttons do.
+import { announce, toast } from "./announce.js";
+import { copyCommand } from "./clipboard.js";
+import { showTab, shownDetail, tabList } from "./detail.js";
+import { showDiff } from "./dialog-diff.js";
+import { showExport } from "./dialog-export.js";
+import { showHelp } from "./dialog-help.js";
+import { showResend } from "./dialog-resend.js";
+import { confirmRestart, showSessions } from "./dialog-sessions.js";
+import { showTools } from "./dialog-tools.js";
+import { byId } from "./dom.js";
+import { focusFilter, setFilterText } from "./filterbox.js";
+import { resetFrames, unfolded } from "./items.js";
+import { applyFilter, clearFilter, close, current, focusList, indexOfRow, lookForWanted, match, move, page, redraw, select, setFollow, toggleFold, toggleLint } from "./listing.js";
+import { exported } from "./source.js";
+import { toggleFull } from "./split.js";
+import { emit, view, writeHash } from "./state.js";
+import { setPaused, store } from "./store.js";
+import { copyPayload } from "./tab-payload.js";
+
+const timeModes = ["clock", "start", "delta"];
+const timeTexts = { clock: "Time of day", start: "Seconds since the first row", delta: "Seconds since the line before" };
+
+// actions are what keys and buttons do, by name. One that returns false does not take the key.
+export const actions = {
+  next: () => move(current() + 1),
+  previous: () => move(current() < 0 ? page.list.length - 1 : current() - 1),
+  first: () => move(0),
+  last: () => move(page.list.length - 1),
+  pageUp: () => move(current() - page.grid.perPage()),
+  pageDown: () => move(current() + page.grid.perPage()),
+  nextMatch: () => match(1),
+  previousMatch: () => match(-1),
+  open: () => {
+    if (!page.row) actions.first();
+    if (page.row) select(page.row, page.back, true);
+    if (byId("main").dataset.split === "full") byId("d-back").focus();
+  },
+  back: () => {
+    if (view.open) close();
+    else if (store.paused) setPaused(false);
+    else if (view.filter) {
+      setFilterText("");
+      applyFilter("");
+    } else return false;
+  },
+  full: () => {
+    if (!view.open) return false;
+    toggleFull();
+    if (byId("main").dataset.split === "full") byId("panel").focus();
+    else focusList();
+  },
+  unfoldAll: () => {
+    if (view.frames) return;
+    const all = unfolded.size === 0;
+    unfolded.clear();
+    if (all) for (const r of store.rows.values()) if (r.kids) unfolded.add(r.q);
+    redraw(new Set());
+    announce(all ? "All lines are unfolded" : "All lines are folded");
+  },
+  hex: () => press(".raw .hexbutton"),
+  wrap: () => press("#panel .wrapbutton"),
+  unfold: () => fold(true),
+  fold: () => fold(false),
+  toggle: () => page.row?.kids && !view.frames ? toggleFold(page.row) : false,
+  filter: focusFilter,
+  follow: () => setFollow(!view.follow),
+  pause: () => !exported && setPaused(!store.paused),
+  frames: () => {
+    view.frames = !view.frames;
+    writeHash();
+    resetFrames();
+    emit("buttons");
+    redraw(null);
+    announce(view.frames ? "Frames" : "Exchanges");
+    const i = indexOfRow();
+    if (i >= 0 && !view.follow) page.grid.reveal(i);
+  },
+  time: () => {
+    view.time = timeModes[(timeModes.indexOf(view.time) + 1) % timeModes.length];
+    writeHash();
+    page.grid.refresh();
+    toast(timeTexts[view.time] + ".");
+  },
+  tab: (n) => {
+    if (!view.open || !tabList[n - 1]) return false;
+    showTab(tabList[n - 1].id);
+    return true;
+  },
+  copy: () => {
+    const d = shownDetail();
+    const payload = d && (view.tab === "response" ? d.last || d.response : d.request || d.response);
+    if (payload) copyPayload(d, payload);
+    else toast(page.row ? "Open the row first." : "Choose a row first.");
+  },
+  copyCommand: () => {
+    if (exported || !page.row) return;
+    const key = page.row.q + "call";
+    const as = view.tab === "http" || page.lastCommand === key ? "curl" : "call";
+    page.lastCommand = as === "call" ? key : "";
+    copyCommand(page.row.q, as);
+  },
+  resend: () => resend(false),
+  edit: () => resend(true),
+  mark: () => {
+    if (!page.row) return;
+    const at = page.marks.indexOf(page.row);
+    if (at >= 0) page.marks.splice(at, 1);
+    else page.marks.push(page.row);
+    if (page.marks.length > 2) page.marks.shift();
+    page.grid.marked = new Set(page.marks.map((r) => r.q));
+    page.grid.refresh();
+    emit("buttons");
+    announce(at >= 0 ? "Mark removed" : "Marked, " + page.marks.length + " of 2");
+  },
+  diff: () => {
+    if (exported) return;
+    if (page.marks.length === 2) showDiff(...page.marks);
+    else toast("Mark two rows with m first.");
+  },
+  sessions: () => showSessions(page.row?.c, page.row?.s),
+  tools: () => showTools((filter) => {
+    setFilterText(filter);
+    applyFilter(filter);
+    focusList();
+  }),
+  lint: toggleLint,
+  export: () => exported || showExport(),
+  restart: () => {
+    if (exported) return;
+    const c = page.row?.c || store.sources.find((s) => s.restart)?.id;
+    const source = store.sources.find((s) => s.id === c);
+    if (source?.restart) confirmRestart(c, source.name);
+    else toast("The server of this row cannot be restarted: only a tap that still runs can do that.");
+  },
+  help: showHelp,
+};
+
+// press presses the buttons of a kind in the detail.
+function press(selector) {
+  const buttons = byId("panel").querySelectorAll(selector);
+  if (!view.open || !buttons.length) return false;
+  const first = buttons[0].getAttribute("aria-pressed");
+  for (const b of buttons) if (b.getAttribute("aria-pressed") === first) b.click();
+}
+
+function fold(open) {
+  const r = page.row;
+  if (!r || view.frames) return false;
+  if (open && r.kids?.length && !unfolded.has(r.q)) toggleFold(r);
+  else if (!open && unfolded.has(r.q)) toggleFold(r);
+  else if (!open && r.p) {
+    const i = page.list.indexOf(store.rows.get(r.p));
+    if (i >= 0) move(i);
+  } else return false;
+}
+
+function resend(edit) {
+  if (exported) return;
+  if (!page.row || page.row.k !== "request" || page.row.d === "s2c") {
+    toast("Choose a request of the client first.");
+    return;
+  }
+  showResend(page.row, edit, (answer) => {
+    if (!answer.n) return;
+    page.wantedN = { c: answer.capture, n: answer.n };
+    page.wanted = answer.capture + "/" + answer.n;
+    view.open = true;
+    view.tab = "response";
+    showTab("response");
+    lookForWanted(store.rows.values());
+    setTimeout(() => {
+      if (!page.wantedN || !view.filter) return;
+      toast("The filter hides the answer: it is cleared.");
+      clearFilter();
+    }, 1500);
+  });
+}

@@ -1,0 +1,186 @@
+// The detail of the row that is selected.
+import { rowClass, setTitle } from "./cells.js";
+import { byId, h } from "./dom.js";
+import { dropMedia } from "./media.js";
+import { isPending, statusText } from "./row.js";
+import { getDetail } from "./source.js";
+import { emit, view, writeHash } from "./state.js";
+import { tabHTTP } from "./tab-http.js";
+import { tabLint } from "./tab-lint.js";
+import { tabPayload } from "./tab-payload.js";
+import { tabRaw } from "./tab-raw.js";
+import { tabSSE } from "./tab-sse.js";
+import { tabSummary } from "./tab-summary.js";
+import { tabTiming } from "./tab-timing.js";
+import { tabTranslated } from "./tab-translated.js";
+import { Tabs } from "./tabs.js";
+
+const tabNames = ["Summary", "Request", "Response", "Raw", "HTTP", "SSE", "Timing", "Lint", "Translated"];
+
+export const tabList = tabNames.map((label) => ({ id: label.toLowerCase(), label }));
+
+const pane = { tabs: null, row: null, detail: null, asked: null, timer: 0, mark: "", go: null };
+
+// initDetail prepares the pane. go: shows the row of a number.
+export function initDetail(go) {
+  pane.go = go;
+  pane.tabs = new Tabs(byId("tabs"), byId("panel"), tabList, showTab);
+}
+
+// shownDetail is what the pane shows, or null.
+export function shownDetail() {
+  return pane.detail;
+}
+
+// showTab chooses a tab by its id.
+export function showTab(id) {
+  if (!tabList.some((t) => t.id === id)) id = "summary";
+  view.tab = id;
+  writeHash();
+  pane.tabs.select(id);
+  drawPanel();
+}
+
+// showRow shows the detail of a row; the same row again brings it up to date.
+export function showRow(r) {
+  const other = pane.row !== r;
+  pane.row = r;
+  drawHead(r);
+  const mark = signature(r);
+  if (!other && mark === pane.mark) return;
+  pane.mark = mark;
+  if (other) {
+    pane.detail = null;
+    pane.tabs.select(view.tab);
+  }
+  clearTimeout(pane.timer);
+  pane.timer = setTimeout(readDetail, other ? 40 : 300, r);
+}
+
+// hideRow forgets what was shown.
+export function hideRow() {
+  clearTimeout(pane.timer);
+  pane.asked?.abort();
+  pane.row = pane.detail = null;
+  pane.mark = "";
+  dropMedia();
+}
+
+function signature(r) {
+  return [r.q, r.st, r.done, r.rs, r.rq, r.nev, r.ended, r.rounds, r.task, r.kids?.length, r.lint].join();
+}
+
+function drawHead(r) {
+  setTitle(byId("d-title"), r);
+  const glyph = byId("d-glyph");
+  glyph.textContent = r.g || "•";
+  byId("d-head").className = rowClass({ row: r, depth: 0 }, false, false).replace("row ", "d-head ");
+  byId("d-status").textContent = statusText(r);
+  emit("head", r);
+}
+
+async function readDetail(r) {
+  pane.asked?.abort();
+  const control = (pane.asked = new AbortController());
+  const slow = setTimeout(() => !pane.detail && loading(), 120);
+  try {
+    const d = await getDetail(r.q, control.signal);
+    if (pane.row !== r) return;
+    const before = pane.detail;
+    pane.detail = d;
+    count(d);
+    if (!before || JSON.stringify(content(before, view.tab)) !== JSON.stringify(content(d, view.tab))) drawPanel(!!before);
+    emit("detail", d);
+  } catch (e) {
+    if (e.name !== "AbortError" && pane.row === r) problem(e, r);
+  } finally {
+    clearTimeout(slow);
+  }
+}
+
+function loading() {
+  byId("panel").replaceChildren(h("p", { class: "hint busy", text: "Reading…" }));
+}
+
+function problem(e, r) {
+  byId("panel").replaceChildren(h("div", { class: "problem" }, h("p", { class: "note bad", text: e.message }), h("button", { type: "button", text: "Try again", on: { click: () => readDetail(r) } })));
+}
+
+// content is what a tab is drawn from: if it stays the same, so does the tab.
+function content(d, tab) {
+  const p = (x) => x && [x.n, x.len, x.left, x.lines?.length];
+  switch (tab) {
+    case "request":
+      return p(d.request);
+    case "response":
+      return [p(d.response), p(d.last)];
+    case "raw":
+      return (d.raw || []).map((r) => [r.n, r.len]);
+    case "translated":
+      return (d.translated || []).map((t) => t.n);
+  }
+  return d[tab] ?? null;
+}
+
+function count(d) {
+  const t = pane.tabs;
+  const note = (id, n, show) => t.count(id, show && n ? String(n) : "", !n);
+  note("request", d.request ? 1 : 0);
+  note("response", d.response ? 1 : 0);
+  note("raw", d.raw?.length || 0, true);
+  note("http", d.http ? 1 : 0);
+  note("sse", d.sse?.events?.length || 0, true);
+  note("timing", d.timing ? 1 : 0);
+  note("lint", d.lint?.length || 0, true);
+  note("translated", d.translated?.length || 0, true);
+}
+
+const emptyTexts = {
+  request: "There is no request.",
+  response: "There is no response.",
+  raw: "There are no bytes to show.",
+  http: "This did not go over HTTP.",
+  sse: "There is no event stream here.",
+  lint: "The rules have found nothing here.",
+  translated: "No bridge has changed this.",
+};
+
+function emptyText(tab) {
+  if (tab === "response" && pane.row && isPending(pane.row)) return "No response yet.";
+  if (tab === "response" && pane.row && pane.row.k !== "request") return "Nothing answers this.";
+  return emptyTexts[tab] || "There is nothing to show.";
+}
+
+function drawPanel(again) {
+  const d = pane.detail;
+  const panel = byId("panel");
+  if (!d) return;
+  const top = again ? panel.scrollTop : 0;
+  dropMedia();
+  panel.replaceChildren(tabBody(d, view.tab) || h("p", { class: "hint", text: emptyText(view.tab) }));
+  panel.scrollTop = top;
+}
+
+function tabBody(d, tab) {
+  switch (tab) {
+    case "summary":
+      return tabSummary(d, pane.go);
+    case "request":
+      return d.request && tabPayload(d, [{ title: "Request", payload: d.request }]);
+    case "response":
+      return (d.response || d.last) && tabPayload(d, [{ title: "First response", payload: d.response }, { title: "Last response", payload: d.last }]);
+    case "raw":
+      return d.raw?.length && tabRaw(d);
+    case "http":
+      return d.http && tabHTTP(d);
+    case "sse":
+      return d.sse && tabSSE(d);
+    case "timing":
+      return d.timing && tabTiming(d);
+    case "lint":
+      return d.lint?.length && tabLint(d);
+    case "translated":
+      return d.translated?.length && tabTranslated(d);
+  }
+  return null;
+}

@@ -1,0 +1,116 @@
+// Sessions as cards: who talks to whom, which versions were offered and answered, what each side can do. And the captures that are followed.
+import { toast } from "./announce.js";
+import { apiPost } from "./api.js";
+import { openDialog } from "./dialogs.js";
+import { h } from "./dom.js";
+import { fmtCount, fmtDateTime, fmtMs, fmtSize, plural } from "./format.js";
+import { exported } from "./source.js";
+import { isolated } from "./safetext.js";
+import { emit, on } from "./state.js";
+import { now, store } from "./store.js";
+
+let sessionsOpen = null;
+
+on("sessions", redrawSessions);
+on("sources", redrawSessions);
+
+// showSessions opens the cards. capture, session: which comes first.
+export function showSessions(capture, session) {
+  sessionsOpen = { ...openDialog("Sessions", [], { wide: true, closed: () => (sessionsOpen = null) }), capture, session };
+  redrawSessions();
+}
+
+function redrawSessions() {
+  if (!sessionsOpen) return;
+  const { body, capture, session } = sessionsOpen;
+  const first = (c) => c.capture === capture && (c.session || 0) === (session || 0);
+  const cards = [...store.sessions].sort((a, b) => first(b) - first(a) || moment(b.last) - moment(a.last)).slice(0, 100);
+  const list = h("div", { class: "cards" }, ...cards.map((c) => card(c, first(c))));
+  const parts = [];
+  if (!cards.length) parts.push(h("p", { class: "hint", text: "There is no session yet." }));
+  else parts.push(list);
+  if (store.sessions.length > cards.length) parts.push(h("p", { class: "hint", text: plural(store.sessions.length - cards.length, "older session") + " not shown" }));
+  if (store.sources.length) parts.push(h("h3", { text: "Captures" }), sourceTable());
+  body.replaceChildren(...parts);
+}
+
+function moment(text) {
+  return Date.parse(text || "") || 0;
+}
+
+function card(c, current) {
+  const source = store.sources.find((s) => s.id === c.capture);
+  const live = source?.state === "live" && !c.exited;
+  const state = c.exited ? "exited" + (c.signal ? " by " + c.signal : " with " + (c.exitCode || 0)) : live ? "live" : source?.state || "";
+  const bad = c.exited && (c.exitCode || c.signal);
+  const box = h("article", { class: "card" + (current ? " current" : "") });
+  box.append(h("header", {}, h("h3", {}, isolated(c.name || c.capture)), h("span", { class: "chip" + (live ? " live" : bad ? " bad" : ""), text: (live ? "● " : bad ? "✖ " : "") + state })));
+  const facts = h("dl", { class: "facts" });
+  const fact = (name, ...value) => facts.append(h("dt", { text: name }), h("dd", {}, ...value));
+  fact("Era", c.era || "not certain yet");
+  if (c.offered || c.answered) fact("Revision", versions(c));
+  if (c.supported?.length) fact("Supported", ...c.supported.slice(0, 20).flatMap((v, i) => [i ? ", " : "", isolated(v, "code rev")]));
+  if (c.client) fact("Client", isolated(peer(c.client)), caps(c.client.capabilities));
+  if (c.server) fact("Server", isolated(peer(c.server)), caps(c.server.capabilities));
+  fact("Transport", isolated(c.transport || "?"), c.pid ? ", pid " + c.pid : "");
+  if (c.url) fact("Address", isolated(c.url, "code"));
+  if (c.command?.length) fact("Command", isolated(c.command.join(" "), "code"));
+  const began = moment(c.first);
+  if (began) fact("Time", fmtDateTime(began) + ", " + fmtMs(Math.max(0, (live ? now() : moment(c.last)) - began)));
+  if (c.next) fact("Then", "started again as session " + c.next);
+  fact("Rows", fmtCount(c.rows));
+  if (c.redact) fact("Secrets", c.redact === "off" ? h("strong", { class: "bad", text: "✖ not hidden" }) : "hidden (" + c.redact + ")");
+  box.append(facts);
+  if (source?.restart && !exported) box.append(h("button", { type: "button", text: "Restart…", on: { click: () => confirmRestart(c.capture, c.name) } }));
+  return box;
+}
+
+function versions(c) {
+  const span = h("span", {});
+  if (c.offered) span.append("offered ", isolated(c.offered, "code rev"));
+  if (c.answered) span.append(c.offered ? ", answered " : "", isolated(c.answered, "code rev"));
+  if (c.offered && c.answered && c.offered !== c.answered) span.append(h("span", { class: "l-warning", text: " ▲ another one" }));
+  return span;
+}
+
+function peer(p) {
+  return [p.name, p.version].filter(Boolean).join(" ") || "does not say";
+}
+
+function caps(list) {
+  const ul = h("ul", { class: "caps" });
+  for (const c of list || []) ul.append(h("li", {}, isolated(c)));
+  return list?.length ? ul : "";
+}
+
+function sourceTable() {
+  const table = h("table", { class: "wide" }, h("caption", { class: "vh", text: "Captures" }), h("thead", {}, h("tr", {}, ...["Name", "State", "Read", "File"].map((t, i) => h("th", { scope: "col", class: i === 2 ? "right" : "", text: t })))));
+  const rows = h("tbody", {});
+  const order = (s) => (s.err ? "0" : s.state === "live" ? "1" : "2") + (s.name || "");
+  for (const s of [...store.sources].sort((a, b) => order(a).localeCompare(order(b))).slice(0, 200)) {
+    const state = h("td", {}, s.err ? h("span", { class: "bad" }, "✖ ", isolated(s.err)) : s.state || "");
+    const share = s.size > (s.read || 0) ? fmtSize(s.read || 0) + " of " + fmtSize(s.size) : fmtSize(s.read || 0);
+    rows.append(h("tr", {}, h("td", {}, isolated(s.name || s.id)), state, h("td", { class: "right", text: share }), h("td", {}, isolated(s.path || "", "code path"))));
+  }
+  table.append(rows);
+  return table;
+}
+
+// confirmRestart asks before the server of a capture is started again: its host will notice.
+export function confirmRestart(capture, name) {
+  const go = h("button", { type: "button", class: "primary", text: "Restart", autofocus: true });
+  const d = openDialog("Restart the server", [
+    h("p", {}, "The process of ", isolated(name || "this server"), " is ended and started again. Its host keeps running, and loses what waits for an answer."),
+    h("div", { class: "actions" }, go, h("button", { type: "button", text: "Cancel", on: { click: () => d.close() } })),
+  ]);
+  go.addEventListener("click", async () => {
+    d.close();
+    try {
+      await apiPost("/api/restart/" + encodeURIComponent(capture), {});
+      toast("The server is being restarted.");
+      emit("restarted", capture);
+    } catch (e) {
+      toast(e.message, "bad");
+    }
+  });
+}

@@ -1,0 +1,27 @@
+// Dialogs: made when they are needed, gone when they are closed; the keyboard goes back to where it was.
+import { h } from "./dom.js";
+
+let dialogCount = 0;
+
+// openDialog shows a dialog. content goes below the title; opts: {wide, closed: called after}. It returns {dialog, body, close}.
+export function openDialog(title, content, opts) {
+  const before = document.activeElement;
+  const id = "dialog-" + ++dialogCount;
+  const body = h("div", { class: "dialog-body", tabindex: "0", role: "region", "aria-labelledby": id }, ...content);
+  const shut = h("button", { type: "button", class: "icon", "aria-label": "Close", text: "✕", on: { click: () => dialog.close() } });
+  const dialog = h("dialog", { class: "dialog" + (opts?.wide ? " wide" : ""), "aria-labelledby": id }, h("header", {}, h("h2", { id, text: title }), shut), body);
+  dialog.addEventListener("click", (e) => e.target === dialog && outside(dialog, e) && dialog.close());
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    opts?.closed?.();
+    if (before?.isConnected) before.focus({ preventScroll: true });
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  return { dialog, body, close: () => dialog.close() };
+}
+
+function outside(dialog, e) {
+  const b = dialog.getBoundingClientRect();
+  return e.clientX < b.left || e.clientX > b.right || e.clientY < b.top || e.clientY > b.bottom;
+}

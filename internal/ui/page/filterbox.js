@@ -1,0 +1,98 @@
+// The filter: checked by the server while one types. It turns red and says what is wrong, and where.
+import { apiGet } from "./api.js";
+import { announce } from "./announce.js";
+import { byId, h } from "./dom.js";
+import { exported } from "./source.js";
+import { view } from "./state.js";
+
+const box = { timer: 0, asked: null, apply: null, leave: null };
+
+// initFilter: apply(text) shows what a filter shows, leave() gives the keyboard back to the list.
+export function initFilter(apply, leave) {
+  box.apply = apply;
+  box.leave = leave;
+  const input = byId("filter");
+  input.addEventListener("input", () => {
+    clear();
+    clearTimeout(box.timer);
+    box.timer = setTimeout(check, 180, false);
+  });
+  input.addEventListener("keydown", (e) => {
+    if (e.key === "Enter") {
+      clearTimeout(box.timer);
+      check(true);
+    } else if (e.key === "Escape") {
+      e.preventDefault();
+      e.stopPropagation();
+      if (input.value !== view.filter) {
+        input.value = view.filter;
+        setError(null);
+        clear();
+      } else leave();
+    } else if (e.key === "ArrowDown") {
+      e.preventDefault();
+      leave();
+    }
+  });
+  byId("filter-clear").addEventListener("click", () => {
+    input.value = "";
+    clear();
+    check(false);
+    input.focus();
+  });
+  setFilterText(view.filter);
+}
+
+function clear() {
+  byId("filter-clear").hidden = !byId("filter").value;
+}
+
+// setFilterText shows a filter that comes from elsewhere.
+export function setFilterText(text) {
+  byId("filter").value = text;
+  clear();
+}
+
+// focusFilter gives the keyboard to the box.
+export function focusFilter() {
+  byId("filter").focus();
+  byId("filter").select();
+}
+
+async function check(leave) {
+  const text = byId("filter").value.trim();
+  box.asked?.abort();
+  const control = (box.asked = new AbortController());
+  try {
+    if (text && !exported) {
+      const a = await apiGet("/api/filter?text=" + encodeURIComponent(text), control.signal);
+      if (a.error) {
+        setError(a.error, text);
+        return;
+      }
+    }
+    setError(null);
+    if (text !== view.filter) box.apply(text);
+    if (leave) box.leave();
+  } catch (e) {
+    if (e.name !== "AbortError") setError({ message: e.message }, text);
+  }
+}
+
+// setError says what is wrong with a text: error is {message, at: column from 1}, or null if all is well.
+function setError(error, text) {
+  const input = byId("filter");
+  const out = byId("filter-error");
+  input.setAttribute("aria-invalid", String(!!error));
+  out.hidden = !error;
+  out.textContent = "";
+  if (!error) return;
+  out.append(h("p", {}, "✖ " + error.message));
+  if (error.at) {
+    const chars = [...text];
+    const at = Math.min(error.at - 1, chars.length);
+    const from = Math.max(0, at - 40);
+    out.append(h("p", { class: "where", "aria-hidden": "true" }, (from ? "…" : "") + chars.slice(from, at).join(""), h("mark", { text: chars[at] ?? "␣" }), chars.slice(at + 1, at + 30).join("")));
+  }
+  announce("The filter is not understood" + (error.at ? ", character " + error.at : "") + ": " + error.message);
+}

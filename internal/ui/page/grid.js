@@ -1,0 +1,291 @@
+// The list: a tree grid of which only the lines that can be seen are elements. Lines have one height, so that any of 100,000 is found by counting.
+import { fillCell, newCell, rowClass } from "./cells.js";
+import { columnsFor, growing, tracks } from "./columns.js";
+import { h, nextPaint } from "./dom.js";
+import { itemAt } from "./items.js";
+import { isPending } from "./row.js";
+import { now } from "./store.js";
+import { drawWave, waveLabel, waveSpan } from "./waterfall.js";
+
+const margin = 4; // lines above and below that are elements, too
+
+export class Grid {
+  // root has the elements .head and .body; on: {select(item, index, open), fold(item)}
+  constructor(root, on) {
+    this.root = root;
+    this.head = root.querySelector(".head");
+    this.body = root.querySelector(".body");
+    this.canvas = root.querySelector(".canvas");
+    this.callbacks = on;
+    this.list = [];
+    this.pool = [];
+    this.marked = new Set();
+    this.active = -1; // index of the line that is selected
+    this.columns = [];
+    this.height = 0;
+    this.following = true;
+    this.scheduled = false;
+    this.lastTop = 0;
+    this.top = 0; // what the body is scrolled by: asking it would make the browser lay out all
+    this.viewHeight = 0;
+    this.total = 0;
+    this.compact = false;
+    this.listen();
+  }
+
+  listen() {
+    this.body.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    this.body.addEventListener("click", (e) => this.clicked(e));
+    this.body.addEventListener("dblclick", (e) => this.twice(e));
+    new ResizeObserver(() => this.measure()).observe(this.root);
+    this.measure();
+  }
+
+  measure() {
+    const width = this.root.clientWidth;
+    const em = parseFloat(getComputedStyle(this.root).fontSize);
+    const coarse = matchMedia("(pointer: coarse)").matches;
+    const height = Math.round(em * (coarse ? 2.8 : 2));
+    const columns = columnsFor(width, em);
+    const same = columns.length === this.columns.length && columns.every((c, i) => c === this.columns[i]);
+    const focused = this.hasFocus();
+    if (!same || height !== this.height) {
+      this.columns = columns;
+      this.height = height;
+      this.canvas.textContent = "";
+      this.pool = [];
+      this.drawHead();
+    }
+    this.root.style.setProperty("--tracks", tracks(columns, width));
+    for (const [name, value] of Object.entries(growing(width, em))) this.root.style.setProperty(name, value);
+    this.root.style.setProperty("--gutter", this.body.offsetWidth - this.body.clientWidth + "px");
+    this.root.style.setProperty("--row", height + "px");
+    this.compact = width < (this.columns.some((c) => c.key === "what") ? 48 : 70) * em;
+    this.viewHeight = this.body.clientHeight;
+    this.stretch();
+    if (focused) this.focus();
+    else this.refresh();
+  }
+
+  drawHead() {
+    this.head.textContent = "";
+    const row = h("div", { role: "row", class: "row", "aria-rowindex": "1" });
+    this.columns.forEach((c, i) => {
+      const cell = h("div", { role: "columnheader", class: "cell c-" + c.key + (c.right ? " right" : ""), "aria-colindex": String(i + 1), title: c.title });
+      cell.append(h("span", { text: c.label || "Kind", class: c.label ? "" : "vh" }));
+      if (c.key === "wave") {
+        this.waveHead = h("span", { class: "span" });
+        cell.append(this.waveHead);
+      }
+      row.append(cell);
+    });
+    this.head.append(row);
+    this.root.setAttribute("aria-colcount", String(this.columns.length));
+  }
+
+  // show takes the lines: see items.js.
+  show(list, active) {
+    const anchor = this.following ? null : this.anchor();
+    this.list = list;
+    this.active = active;
+    this.stretch();
+    if (!this.following && anchor) this.hold(anchor);
+    this.draw();
+  }
+
+  // anchor is the line at the top, which has to stay there when lines above it come or go.
+  anchor() {
+    const index = Math.floor(this.top / this.height);
+    return index > 0 && index < this.list.length ? { element: this.list[index], index } : null;
+  }
+
+  hold(anchor) {
+    if (this.list[anchor.index] === anchor.element) return;
+    const index = this.list.indexOf(anchor.element);
+    if (index < 0) return;
+    this.scrollTo(this.top + (index - anchor.index) * this.height);
+  }
+
+  stretch() {
+    const total = this.list.length * this.height;
+    if (total !== this.total) {
+      this.total = total;
+      this.canvas.style.height = total + "px";
+    }
+    const count = String(this.list.length + 1);
+    if (count !== this.counted) {
+      this.counted = count;
+      this.root.setAttribute("aria-rowcount", count);
+    }
+  }
+
+  end() {
+    return Math.max(0, this.total - this.viewHeight);
+  }
+
+  scrolled() {
+    const top = this.body.scrollTop;
+    this.top = top;
+    const up = top < this.lastTop - 1;
+    this.lastTop = top;
+    const atEnd = top >= this.end() - this.height;
+    if (this.following && up && !atEnd) this.callbacks.follow(false);
+    else if (!this.following && !up && atEnd && this.byHand) this.callbacks.follow(true);
+    this.byHand = true;
+    this.refresh();
+  }
+
+  // refresh draws what can be seen before the next frame.
+  refresh() {
+    if (this.scheduled) return;
+    this.scheduled = true;
+    nextPaint(() => {
+      this.scheduled = false;
+      this.draw();
+    });
+  }
+
+  window() {
+    if (this.following) this.top = this.end();
+    const top = Math.min(this.top, this.end());
+    const first = Math.max(0, Math.floor(top / this.height) - margin);
+    const last = Math.min(this.list.length, Math.ceil((top + this.viewHeight) / this.height) + margin);
+    return [first, last];
+  }
+
+  draw() {
+    if (!this.columns.length) return;
+    const [first, last] = this.window();
+    const wanted = [];
+    for (let i = first; i < last; i++) wanted.push(i);
+    const tabStop = this.active >= 0 && this.active < this.list.length ? this.active : first;
+    if (this.list.length && (tabStop < first || tabStop >= last)) wanted.push(tabStop);
+    const free = new Map(this.pool.map((el) => [el.index, el]));
+    const spare = [];
+    const keep = new Set(wanted);
+    for (const [i, el] of free) if (!keep.has(i)) spare.push(el);
+    const at = now();
+    const span = this.columns.some((c) => c.key === "wave") ? this.span(at) : null;
+    for (const i of wanted) {
+      let el = free.get(i);
+      if (!el) el = spare.pop() || this.newRow();
+      this.fill(el, i, i === tabStop, span, at);
+    }
+    const focused = this.hasFocus();
+    for (const el of spare) this.retire(el);
+    if (spare.length) this.pool = this.pool.filter((el) => !el.retired);
+    if (this.following && this.scrolledTo !== this.top) this.body.scrollTop = this.scrolledTo = this.top;
+    if (!this.following) this.scrolledTo = -1;
+    if (focused) this.keepFocus();
+  }
+
+  keepFocus() {
+    const el = this.pool.find((e) => e.$tabindex === "0");
+    if (el && el !== document.activeElement && !el.contains(document.activeElement)) el.focus({ preventScroll: true });
+  }
+
+  retire(el) {
+    el.retired = true;
+    el.remove();
+  }
+
+  // span is the time that the lines take up which can be seen.
+  span(at) {
+    const rows = [];
+    const top = Math.min(this.top, this.end());
+    const last = Math.min(this.list.length, Math.ceil((top + this.viewHeight) / this.height));
+    for (let i = Math.max(0, Math.floor(top / this.height)); i < last; i++) rows.push(itemAt(this.list, i).row);
+    const span = waveSpan(rows, at);
+    const text = waveLabel(span);
+    if (this.waveHead && this.waveHead.textContent !== text) this.waveHead.textContent = text;
+    return span;
+  }
+
+  newRow() {
+    const el = h("div", { role: "row", class: "row" });
+    this.columns.forEach((c, i) => el.append(newCell(c, i)));
+    this.canvas.append(el);
+    this.pool.push(el);
+    return el;
+  }
+
+  fill(el, i, tabStop, span, at) {
+    const item = itemAt(this.list, i);
+    const before = i > 0 && this.columns.length ? itemAt(this.list, i - 1) : null;
+    const selected = i === this.active;
+    if (el.index !== i) {
+      el.index = i;
+      el.style.transform = "translateY(" + i * this.height + "px)";
+      el.setAttribute("aria-rowindex", String(i + 2));
+    }
+    el.item = item;
+    const cls = rowClass(item, selected, this.marked.has(item.row.q)) + (i % 2 ? " odd" : "");
+    if (el.cls !== cls) el.className = el.cls = cls;
+    attr(el, "tabindex", tabStop ? "0" : "-1");
+    attr(el, "aria-selected", selected ? "true" : "false");
+    attr(el, "aria-level", String(item.depth + 1));
+    attr(el, "aria-expanded", item.kids ? String(item.unfolded) : null);
+    this.columns.forEach((c, k) => {
+      const cell = el.children[k];
+      if (c.key === "wave") drawWave(cell.firstChild, item.row, span, at);
+      else fillCell(cell, c.key, item, before, this.compact);
+    });
+  }
+
+  // tick brings what counts up to date: true if there is something of the kind.
+  tick() {
+    if (this.pool.some((el) => el.item && isPending(el.item.row))) this.refresh();
+  }
+
+  // reveal scrolls as far as needed for a line to be seen.
+  reveal(i) {
+    if (i < 0) return;
+    const top = i * this.height;
+    const view = this.viewHeight;
+    if (top < this.top) this.scrollTo(top);
+    else if (top + this.height > this.top + view) this.scrollTo(top + this.height - view);
+    this.refresh();
+  }
+
+  // scrollTo scrolls as the page wants, which is no wish of the reader's to stop or go on following.
+  scrollTo(top) {
+    this.byHand = false;
+    this.top = Math.max(0, Math.min(top, this.end()));
+    this.body.scrollTop = this.top;
+  }
+
+  // focus gives the keyboard to the line that is selected, or the first.
+  focus() {
+    this.draw();
+    const el = this.pool.find((e) => e.$tabindex === "0");
+    if (el) el.focus({ preventScroll: true });
+  }
+
+  hasFocus() {
+    return this.body.contains(document.activeElement);
+  }
+
+  perPage() {
+    return Math.max(1, Math.floor(this.viewHeight / this.height) - 1);
+  }
+
+  clicked(e) {
+    const el = e.target.closest(".row");
+    if (!el || !el.item) return;
+    if (e.target.closest(".fold")) this.callbacks.fold(el.item);
+    else this.callbacks.select(el.item, el.index, true);
+  }
+
+  twice(e) {
+    const el = e.target.closest(".row");
+    if (el && el.item && el.item.kids && !e.target.closest(".fold")) this.callbacks.fold(el.item);
+  }
+}
+
+// attr sets an attribute if it is another than before: asking the element takes longer.
+function attr(el, name, value) {
+  if (el["$" + name] === value) return;
+  el["$" + name] = value;
+  if (value === null) el.removeAttribute(name);
+  else el.setAttribute(name, value);
+}

@@ -1,0 +1,40 @@
+// The icons of the buttons: paths on a grid of 16, drawn with the colour of the text.
+import { svg } from "./dom.js";
+
+const iconPaths = {
+  pause: "M5 3v10M11 3v10",
+  play: "M5 3l8 5-8 5z",
+  follow: "M8 2v9M4 7.5L8 11.5l4-4M3 14h10",
+  lint: "M8 2.5L14.5 13.5h-13zM8 6.5v3.2M8 11.6v.4",
+  frames: "M2.5 5h9M9 2.5L11.5 5 9 7.5M13.5 11h-9M7 8.5L4.5 11 7 13.5",
+  tools: "M2.5 13.5h11M4 11V7.5M8 11V3M12 11V5.5",
+  sessions: "M2.5 3.5h11v9h-11zM5 10c0-2 3-2 3 0M10 6.5h2M10 9h2M6.5 6.2v.3",
+  export: "M8 10V2M5 5l3-3 3 3M3 9.5v4h10v-4",
+  help: "M5.5 6c0-3.5 5-3.5 5-.3C10.500 8 8 7.800 8 10M8 12.5v.4",
+  theme: "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
+  close: "M4 4l8 8M12 4l-8 8",
+  copy: "M5.500 5.500h7v8h-7zM3.500 10.500v-8h7",
+  shell: "M2.500 4l4 4-4 4M8 12.500h5.500",
+  resend: "M13 8a5 5 0 1 1-1.600-3.700M13 2v3h-3",
+  edit: "M3 13l.7-3L11 2.700l2.300 2.300L6 12.300z",
+  mark: "M4 2.500h8v11l-4-3-4 3z",
+  back: "M10 3L5 8l5 5",
+  open: "M2 12.500v-9h4l1.500 2H14v7z",
+  clear: "M5 5l6 6M11 5l-6 6",
+};
+
+// putIcons draws the icon in each element of the page that asks for one.
+export function putIcons(root) {
+  for (const el of root.querySelectorAll("[data-icon]")) setIcon(el, el.dataset.icon);
+}
+
+// setIcon draws another icon in an element.
+export function setIcon(el, name) {
+  if (el.iconName === name) return;
+  el.iconName = name;
+  el.querySelector(":scope > svg")?.remove();
+  const filled = name === "play" ? "icon filled" : "icon";
+  const pic = svg("svg", { class: filled, viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false" }, svg("path", { d: iconPaths[name] || "" }));
+  if (name === "theme") pic.append(svg("path", { class: "fill", d: "M8 2a6 6 0 0 0 0 12z" }));
+  el.prepend(pic);
+}

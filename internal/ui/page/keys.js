@@ -1,0 +1,59 @@
+// The keyboard: the same keys as in the terminal.
+
+// keyHelp is what the help lists: [keys, what they do, name of the action, exported pages have it, too].
+export const keyHelp = [
+  ["j / ↓, k / ↑", "next line, previous line"],
+  ["Enter", "open the detail"],
+  ["z", "the detail in full size"],
+  ["Esc", "back: closes the detail, ends a pause, takes the filter away"],
+  ["→ / ←, Space", "show or hide what is inside a line"],
+  ["*", "show or hide it for all lines"],
+  ["/", "filter"],
+  ["n / N", "next line with an error or a finding, the one before"],
+  ["g / G", "first line, last line"],
+  ["f", "follow: stay at the newest line"],
+  ["p", "pause the list"],
+  ["x", "exchanges or frames"],
+  ["t", "time: of day, since the beginning, since the line before"],
+  ["1 … 9", "tabs of the detail"],
+  ["b", "bytes as text or as hexadecimal digits"],
+  ["W", "wrap long lines, or not"],
+  ["y", "copy the message that is shown"],
+  ["Y", "copy as a command: mcpwire call; once more, or in the tab HTTP: curl"],
+  ["r", "send again, to a fresh copy of the server"],
+  ["E", "edit and send, to a fresh copy of the server"],
+  ["m, d", "mark lines, show the differences of two marked ones"],
+  ["c", "sessions: versions and capabilities"],
+  ["s", "summary of tools"],
+  ["l", "only lines with findings"],
+  ["e", "export and save"],
+  ["w", "restart the server"],
+  ["?", "this help"],
+];
+
+const byKey = {
+  j: "next", ArrowDown: "next", k: "previous", ArrowUp: "previous", Enter: "open", Escape: "back", ArrowRight: "unfold", ArrowLeft: "fold", " ": "toggle", "/": "filter", n: "nextMatch",
+  N: "previousMatch", g: "first", Home: "first", G: "last", End: "last", PageUp: "pageUp", PageDown: "pageDown", f: "follow", p: "pause", x: "frames", t: "time", y: "copy", Y: "copyCommand",
+  r: "resend", E: "edit", m: "mark", d: "diff", c: "sessions", s: "tools", l: "lint", e: "export", w: "restart", "?": "help", z: "full", "*": "unfoldAll", b: "hex", W: "wrap", J: "next", K: "previous",
+};
+
+const needsList = new Set(["Enter", " ", "ArrowRight", "ArrowLeft", "Home", "End", "PageUp", "PageDown", "ArrowDown", "ArrowUp"]);
+
+// listenKeys calls actions[name](number) for keys. inList tells whether the list has the keyboard.
+export function listenKeys(actions, inList) {
+  document.addEventListener("keydown", (e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented || e.isComposing) return;
+    const target = e.target instanceof Element ? e.target : document.body;
+    if (document.querySelector("dialog[open]")) return;
+    if (target.closest("input, textarea, select, audio")) return;
+    if (e.key >= "1" && e.key <= "9") {
+      if (actions.tab(Number(e.key))) e.preventDefault();
+      return;
+    }
+    const name = byKey[e.key];
+    if (!name) return;
+    const elsewhere = target !== document.body && !inList();
+    if (elsewhere && needsList.has(e.key)) return;
+    if (actions[name]() !== false) e.preventDefault();
+  });
+}

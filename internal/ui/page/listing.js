@@ -1,0 +1,240 @@
+// The list and what is selected in it: what is shown when rows change, and how one gets from line to line.
+import { announce, noteNews, toast } from "./announce.js";
+import { hideRow, showRow } from "./detail.js";
+import { byId, nextPaint } from "./dom.js";
+import { focusFilter, setFilterText } from "./filterbox.js";
+import { plural } from "./format.js";
+import { exchangeItems, frameItems, itemAt, resetFrames, unfolded } from "./items.js";
+import { localFilter } from "./localfilter.js";
+import { hasLint, isError, rowRef } from "./row.js";
+import { exported } from "./source.js";
+import { toggleFull } from "./split.js";
+import { emit, view, writeHash } from "./state.js";
+import { drawEmpty, drawStatus, noteWaiting } from "./statusbar.js";
+import { store } from "./store.js";
+import { connect } from "./stream.js";
+
+export const page = { grid: null, arrange: null, list: [], row: null, back: false, marks: [], wanted: "", wantedN: null, known: new Map(), filtered: false, lastCommand: "", changed: new Set(), scheduled: false, drawn: 0 };
+
+const loadingPause = 150; // ms between two states of the list while it loads
+
+// later brings the list up to date before the next frame, or a little later while it loads.
+export function later() {
+  if (page.scheduled) return;
+  page.scheduled = true;
+  const wait = store.synced ? 0 : page.drawn + loadingPause - performance.now();
+  if (wait > 20) setTimeout(() => nextPaint(redrawChanged), wait);
+  else nextPaint(redrawChanged);
+}
+
+function redrawChanged() {
+  page.scheduled = false;
+  page.drawn = performance.now();
+  const changed = page.changed;
+  page.changed = new Set();
+  redraw(changed);
+}
+
+export function rowsChanged(changed) {
+  noteWaiting(changed);
+  countNews(changed);
+  if (!page.changed.size) page.changed = changed;
+  else for (const r of changed) page.changed.add(r);
+  if (page.wanted) lookForWanted(changed);
+  if (page.scheduled) return;
+  if (store.synced) redrawChanged(); // this is called before a frame already
+  else later();
+}
+
+// countNews tells screen readers of what has gone wrong, but not of what was there when the page came.
+function countNews(changed) {
+  if (!store.synced || changed.size > 200) return;
+  if (page.known.size > 50000) page.known = new Map();
+  let errors = 0;
+  let findings = 0;
+  for (const r of changed) {
+    const state = (isError(r) ? 1 : 0) + (hasLint(r) && !r.p ? 2 : 0);
+    const before = page.known.get(r.q) || 0;
+    if (state === before) continue;
+    page.known.set(r.q, state);
+    if (state & 1 && !(before & 1)) errors++;
+    if (state & 2 && !(before & 2)) findings++;
+  }
+  noteNews(errors, findings);
+}
+
+export function lookForWanted(changed) {
+  for (const r of changed) {
+    const found = page.wantedN ? r.c === page.wantedN.c && (r.n === page.wantedN.n || r.rn === page.wantedN.n) : rowRef(r) === page.wanted;
+    if (!found) continue;
+    page.wanted = "";
+    page.wantedN = null;
+    nextPaint(() => {
+      select(r, false, view.open);
+      showInList(r);
+    });
+    return;
+  }
+}
+
+export function redraw(changed) {
+  let list = view.frames ? frameItems(changed) : exchangeItems();
+  if (exported && view.filter) list = filterLocally(list);
+  page.list = list;
+  if (page.row && store.rows.get(page.row.q) !== page.row) page.row = store.rows.get(page.row.q) || page.row;
+  page.grid.show(list, indexOfRow());
+  drawStatus(list.length);
+  drawEmpty(list.length, clearFilter);
+  if (page.filtered && store.synced) {
+    page.filtered = false;
+    announce(view.filter ? plural(list.length, "row") + " match" : "All " + plural(list.length, "row"));
+  }
+  if (view.open && page.row && changed?.has(page.row)) showRow(page.row);
+}
+
+function filterLocally(list) {
+  const match = localFilter(view.filter);
+  const root = (r) => (r.p ? root(store.rows.get(r.p) || { p: 0 }) : r);
+  return list.filter((e) => {
+    const r = root(e.back === undefined ? e : e.row);
+    return r.q !== undefined && match(r);
+  });
+}
+
+export function indexOfRow() {
+  if (!page.row) return -1;
+  return view.frames ? page.list.findIndex((f) => f.row === page.row && f.back === page.back) : page.list.indexOf(page.row);
+}
+
+export function forgetAll() {
+  unfolded.clear();
+  resetFrames();
+  page.known = new Map();
+  page.marks = [];
+  page.grid.marked = new Set();
+  if (page.row && !page.wanted) page.wanted = rowRef(page.row);
+  page.row = null;
+  page.changed = new Set();
+  page.grid.following = view.follow;
+  later();
+}
+
+// select makes a row the one that is shown; open: with its detail.
+export function select(r, back, open) {
+  if (view.follow && open && page.list.length && itemAt(page.list, page.list.length - 1).row !== r) setFollow(false);
+  page.row = r;
+  page.back = !!back;
+  view.row = rowRef(r);
+  if (open) view.open = true;
+  writeHash();
+  page.grid.show(page.list, indexOfRow());
+  page.arrange();
+  if (view.open) showRow(r);
+  if (open && !view.follow) page.grid.reveal(indexOfRow());
+}
+
+function showInList(r) {
+  for (let p = store.rows.get(r.p); p; p = store.rows.get(p.p)) unfolded.add(p.q);
+  redraw(new Set());
+  const i = indexOfRow();
+  if (i < 0) return;
+  setFollow(i === page.list.length - 1 && view.follow);
+  page.grid.reveal(i);
+}
+
+// goTo shows the row of a number, wherever it stands.
+export function goTo(q) {
+  const r = store.rows.get(q);
+  if (!r) {
+    toast("That row is not in the list: it made room, or the filter hides it.");
+    return;
+  }
+  select(r, false, true);
+  showInList(r);
+}
+
+export function focusList() {
+  page.grid.focus();
+}
+
+export function applyFilter(text) {
+  view.filter = text;
+  writeHash();
+  page.filtered = true;
+  if (exported) redraw(new Set());
+  else connect(text);
+}
+
+export function clearFilter() {
+  if (view.lint) toggleLint();
+  setFilterText("");
+  if (view.filter) applyFilter("");
+  focusFilter();
+}
+
+export function setFollow(follow) {
+  if (view.follow === follow) return;
+  view.follow = page.grid.following = follow;
+  writeHash();
+  emit("buttons");
+  if (follow) page.grid.show(page.list, indexOfRow());
+}
+
+export function toggleFold(r) {
+  if (unfolded.has(r.q)) unfolded.delete(r.q);
+  else unfolded.add(r.q);
+  if (view.follow && unfolded.has(r.q)) setFollow(false);
+  redraw(new Set());
+}
+
+export function close() {
+  view.open = false;
+  toggleFull(false);
+  writeHash();
+  hideRow();
+  page.arrange();
+  const i = indexOfRow();
+  if (i >= 0 && !view.follow) page.grid.reveal(i);
+  focusList();
+}
+
+export function move(to) {
+  const n = page.list.length;
+  if (!n) return;
+  const i = Math.min(n - 1, Math.max(0, to));
+  const item = itemAt(page.list, i);
+  if (view.follow && i < n - 1) setFollow(false);
+  select(item.row, item.back, false);
+  page.grid.reveal(i);
+  if (byId("main").dataset.split !== "full" && !byId("detail").contains(document.activeElement)) focusList();
+}
+
+export function current() {
+  const i = indexOfRow();
+  if (i >= 0) return i;
+  return -1;
+}
+
+// match moves to the next line with an error or a finding.
+export function match(step) {
+  const n = page.list.length;
+  let i = current();
+  if (i < 0) i = step > 0 ? -1 : n;
+  for (i += step; i >= 0 && i < n; i += step) {
+    const r = itemAt(page.list, i).row;
+    if (isError(r) || hasLint(r)) {
+      move(i);
+      return;
+    }
+  }
+  toast("No further error or finding.");
+}
+
+// toggleLint shows only lines with findings, or all.
+export function toggleLint() {
+  view.lint = !view.lint;
+  writeHash();
+  emit("buttons");
+  redraw(new Set());
+  announce(view.lint ? "Only lines with findings: " + page.list.length : "All lines");
+}

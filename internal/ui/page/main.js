@@ -1,0 +1,94 @@
+// The page: puts the parts together.
+import { actions } from "./actions.js";
+import { toast } from "./announce.js";
+import { initButtons } from "./buttons.js";
+import { hideRow, initDetail, showTab } from "./detail.js";
+import { byId, reducedMotion } from "./dom.js";
+import { initDrop } from "./dropfile.js";
+import { initFilter, setFilterText } from "./filterbox.js";
+import { fmtDateTime } from "./format.js";
+import { Grid } from "./grid.js";
+import { putIcons } from "./icons.js";
+import { resetFrames } from "./items.js";
+import { listenKeys } from "./keys.js";
+import { applyFilter, clearFilter, focusList, forgetAll, goTo, later, lookForWanted, page, redraw, rowsChanged, select, setFollow, toggleFold } from "./listing.js";
+import { exported } from "./source.js";
+import { initSplit } from "./split.js";
+import { emit, on, readHash, view } from "./state.js";
+import { drawEmpty, leftText } from "./statusbar.js";
+import { putRows, resetStore, store } from "./store.js";
+import { connect } from "./stream.js";
+import { initTheme } from "./theme.js";
+
+function start() {
+  readHash();
+  putIcons(document);
+  initTheme();
+  page.wanted = view.row;
+  page.grid = new Grid(byId("grid"), { select: (item, i, open) => select(item.row, item.back, open), fold: (item) => toggleFold(item.row), follow: setFollow });
+  initDetail(goTo);
+  page.arrange = initSplit((how) => {
+    byId("list").hidden = how === "full";
+    page.grid.measure();
+  });
+  initFilter(applyFilter, focusList);
+  initButtons();
+  listenKeys(actions, () => page.grid.hasFocus());
+  addEventListener("hashchange", fromHash);
+  on("reset", forgetAll);
+  on("rows", (changed) => rowsChanged(changed));
+  on("waiting", () => later());
+  on("synced", () => later());
+  on("sources", () => later());
+  on("searching", () => later());
+  setInterval(() => page.grid.tick(), reducedMotion() ? 1000 : 100);
+  page.grid.following = view.follow;
+  emit("buttons");
+  page.arrange();
+  if (exported) startExported();
+  else {
+    initDrop(() => toast("Opened: its rows come."));
+    drawEmpty(0, clearFilter);
+    connect(view.filter);
+  }
+}
+
+function startExported() {
+  document.body.classList.add("exported");
+  for (const el of document.querySelectorAll("[data-live]")) el.hidden = true;
+  store.sources = exported.sources || [];
+  store.tool = exported.hello?.tool || "";
+  store.frozen = exported.exported || 0;
+  const made = exported.exported ? "Exported " + fmtDateTime(exported.exported) + ". " : "";
+  const left = exported.left ? leftText(exported.left) : "";
+  byId("exportnote").textContent = made + left;
+  byId("exportnote").hidden = !(made + left);
+  view.follow = page.grid.following = false;
+  loadExported();
+}
+
+function loadExported() {
+  resetStore();
+  store.sessions = exported.sessions || [];
+  putRows(exported.rows || []);
+  store.synced = true;
+}
+
+function fromHash() {
+  const filter = view.filter;
+  if (!readHash()) return;
+  page.wanted = view.row;
+  setFilterText(view.filter);
+  page.grid.following = view.follow;
+  if (view.open) showTab(view.tab);
+  else hideRow();
+  page.arrange();
+  resetFrames();
+  emit("buttons");
+  if (view.filter !== filter) applyFilter(view.filter);
+  redraw(null);
+  lookForWanted(store.rows.values());
+  emit("head");
+}
+
+start();

@@ -1,0 +1,42 @@
+// The tab Summary: what happened, in plain words.
+import { h } from "./dom.js";
+import { fmtMs, plural } from "./format.js";
+import { isolated } from "./safetext.js";
+
+// tabSummary shows words and facts. go: shows the row of a number.
+export function tabSummary(d, go) {
+  const box = h("div", { class: "summary" });
+  for (const words of d.summary?.words || []) box.append(h("p", { class: "words" }, isolated(words)));
+  for (const m of d.missing || []) box.append(h("p", { class: "note warn" }, "Event " + m.n + " cannot be read again: ", isolated(m.why)));
+  const facts = d.summary?.facts || [];
+  if (facts.length) box.append(factList(facts));
+  if (d.rounds?.length > 1) box.append(section("Rounds", d.rounds.map((r) => insideLine(r.seq, "→", "#" + r.n, [statusWord(r.status), fmtMs(r.wallMs)], go))));
+  if (d.inside?.length) {
+    const list = d.inside.map((r) => insideLine(r.seq, r.glyph, r.summary, ["+" + fmtMs(r.atMs), r.wallMs ? fmtMs(r.wallMs) : ""], go));
+    box.append(section("Inside", list, d.gone ? plural(d.gone, "older one") + " made room." : ""));
+  }
+  if (d.redacted) box.append(h("p", { class: "hint", text: plural(d.redacted, "secret") + " hidden when it was recorded." }));
+  return box;
+}
+
+function statusWord(s) {
+  return String(s || "").replaceAll("_", " ");
+}
+
+// factList shows names and values.
+function factList(facts) {
+  const dl = h("dl", { class: "facts" });
+  for (const f of facts) dl.append(h("dt", {}, isolated(f.name)), h("dd", {}, isolated(f.value)));
+  return dl;
+}
+
+function section(title, list, after) {
+  return h("section", {}, h("h3", { text: title }), h("ul", { class: "inside" }, ...list), after ? h("p", { class: "hint", text: after }) : null);
+}
+
+function insideLine(seq, glyph, text, notes, go) {
+  const button = h("button", { type: "button", class: "rowlink", on: { click: () => go(seq) } });
+  button.append(h("span", { class: "g", text: glyph || "•" }), isolated(text, "what"));
+  for (const n of notes) if (n) button.append(h("span", { class: "n", text: n }));
+  return h("li", {}, button);
+}

@@ -1,0 +1,50 @@
+// Tabs: the pattern of ARIA, with arrow keys and one tab stop.
+import { h } from "./dom.js";
+
+export class Tabs {
+  // list: [{id, label}…]; pick(id) is called when the reader chooses one. panel is the element that all of them share.
+  constructor(root, panel, list, pick) {
+    this.root = root;
+    this.panel = panel;
+    this.list = list;
+    this.pick = pick;
+    this.current = "";
+    this.buttons = new Map();
+    list.forEach((t, i) => {
+      const b = h("button", { type: "button", role: "tab", id: "tab-" + t.id, "aria-controls": panel.id, "aria-selected": "false", tabindex: "-1", title: t.label + " (" + (i + 1) + ")", on: { click: () => pick(t.id) } });
+      b.append(h("span", { text: t.label }), h("span", { class: "count" }));
+      this.buttons.set(t.id, b);
+      root.append(b);
+    });
+    root.addEventListener("keydown", (e) => this.key(e));
+  }
+
+  key(e) {
+    const i = this.list.findIndex((t) => t.id === this.current);
+    const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: this.list.length - 1 }[e.key];
+    if (to === undefined) return;
+    e.preventDefault();
+    e.stopPropagation();
+    const next = this.list[(to + this.list.length) % this.list.length].id;
+    this.pick(next);
+    this.buttons.get(next).focus();
+  }
+
+  // select shows which one is chosen.
+  select(id) {
+    this.current = id;
+    for (const [name, b] of this.buttons) {
+      b.setAttribute("aria-selected", String(name === id));
+      b.tabIndex = name === id ? 0 : -1;
+    }
+    this.panel.setAttribute("aria-labelledby", "tab-" + id);
+    this.buttons.get(id)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  // count shows a number beside a label, and whether there is anything behind it.
+  count(id, text, empty) {
+    const b = this.buttons.get(id);
+    b.lastChild.textContent = text;
+    b.classList.toggle("empty", empty);
+  }
+}

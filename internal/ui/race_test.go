@@ -1,0 +1,9 @@
+//go:build race
+
+package ui_test
+
+// Less of everything: the race detector is slow.
+const (
+	hugeBytes = 5_000_000
+	slowRows  = 4_000
+)
