@@ -33,7 +33,7 @@ func (x *exchange) legacyBatch(entries []jsonrpc.Entry) {
 	if answers == 0 {
 		ctx := h.onBehalf(r.Context(), r)
 		for i := range entries {
-			s.take(ctx, &entries[i].Message)
+			s.take(ctx, nil, &entries[i].Message)
 		}
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -60,10 +60,10 @@ func (s *session) batch(ctx context.Context, st *stream, entries []jsonrpc.Entry
 			answers[i] = jsonrpc.AppendError(nil, e.ID, e.Invalid, false)
 		case e.Kind == jsonrpc.KindRequest:
 			wg.Go(func() {
-				answers[i], _ = s.conn.Deliver(ctx, &jsonrpc.Delivery{Message: &e.Message, Outlet: st, Batch: true}, nil)
+				answers[i], _ = s.peer.deliver(ctx, nil, &jsonrpc.Delivery{Message: &e.Message, Outlet: st, Batch: true}, nil)
 			})
 		default:
-			s.take(ctx, &e.Message)
+			s.take(ctx, nil, &e.Message)
 		}
 	}
 	wg.Wait()

@@ -16,11 +16,12 @@ import (
 
 // A Handler serves all revisions of the protocol at one URL. Make one with [NewHandler]. It may be used by many goroutines at once.
 type Handler struct {
-	srv      Server
+	srv      backend
+	openPeer opener
 	opts     Options
 	access   *access
-	inner    http.Handler  // behind access
-	modern   *jsonrpc.Conn // nil if the server speaks no modern revision
+	inner    http.Handler // behind access
+	modern   peer         // nil if the server speaks no modern revision
 	legacy   []mcp.Revision
 	plain    bool // it speaks a revision whose requests do not name it in a header
 	instance string
@@ -47,7 +48,19 @@ type Handler struct {
 // NewHandler returns a handler that brings what clients post to srv. opts may be nil; it is copied. It panics if Options.Hosts or Options.Origins hold what is
 // no host or no origin. Shut it down in the end, see [Handler.Shutdown].
 func NewHandler(srv Server, opts *Options) *Handler {
-	h := &Handler{srv: srv, instance: rand.Text()[:8], idle: make(chan struct{}), clock: clock{time.Now()}}
+	var modern peer
+	if c := srv.OpenStateless(); c != nil {
+		modern = serverConn{c}
+	}
+	open := func(ctx context.Context, out jsonrpc.Outlet) (peer, func()) {
+		c, end := srv.OpenSession(ctx, out)
+		return serverConn{c}, end
+	}
+	return newHandler(srv, modern, open, opts)
+}
+
+func newHandler(srv backend, modern peer, open opener, opts *Options) *Handler {
+	h := &Handler{srv: srv, modern: modern, openPeer: open, instance: rand.Text()[:8], idle: make(chan struct{}), clock: clock{time.Now()}}
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.forced, h.force = context.WithCancel(context.Background())
 	if opts != nil {
@@ -64,7 +77,6 @@ func NewHandler(srv Server, opts *Options) *Handler {
 		}
 	}
 	h.plain = slices.Contains(h.legacy, mcp.Revision20241105) || slices.Contains(h.legacy, mcp.Revision20250326)
-	h.modern = srv.OpenStateless()
 	h.limits = srv.OnBehalfOf(h.closed, "", "?", nil, nil) != h.closed
 	if h.events = h.opts.Events; h.events == nil {
 		h.events = NewMemoryEvents(nil)
@@ -135,7 +147,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	go func() { // it ends with ctx or the requests; after that it is waited for what handlers of notifications take, which is bounded
 		defer close(ended)
 		if h.modern != nil {
-			h.modern.Close()
+			h.modern.close()
 		}
 		select {
 		case <-h.idle:

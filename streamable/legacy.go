@@ -25,7 +25,7 @@ func (x *exchange) postLegacy() {
 	}
 	defer s.leave()
 	if m.Kind != jsonrpc.KindRequest {
-		s.take(h.onBehalf(x.r.Context(), x.r), m)
+		s.take(h.onBehalf(x.r.Context(), x.r), x.body, m)
 		x.w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -35,12 +35,12 @@ func (x *exchange) postLegacy() {
 }
 
 // take acts on a message that is not answered.
-func (s *session) take(ctx context.Context, m *jsonrpc.Message) {
+func (s *session) take(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	if m.Kind == jsonrpc.KindNotification {
-		s.conn.DeliverNotification(ctx, m)
+		s.peer.notify(ctx, frame, m)
 		return
 	}
-	s.conn.DeliverResponse(m)
+	s.peer.respond(ctx, frame, m)
 }
 
 // initialize opens a session.
@@ -64,7 +64,7 @@ func (x *exchange) initialize() {
 	defer p.stop()
 	// It has no outlet of its own: the id of the session must be in the header of what comes first, and is not agreed on before the answer.
 	var err error
-	x.answer, err = s.conn.Deliver(h.onBehalf(r.Context(), r), &x.delivery, x.answer[:0])
+	x.answer, err = s.peer.deliver(h.onBehalf(r.Context(), r), x.body, &x.delivery, x.answer[:0])
 	if err != nil || !s.agreed(x.answer) {
 		p.end(x.answer, nil)
 		return
@@ -164,12 +164,12 @@ func (h *Handler) takeOver(r *http.Request, id string) *session {
 		return nil
 	}
 	s.id = id
-	answer, err := s.conn.Deliver(s.ctx, &jsonrpc.Delivery{Message: &m}, nil)
+	answer, err := s.peer.deliver(s.ctx, saved.Initialize, &jsonrpc.Delivery{Message: &m}, nil)
 	if err != nil || !s.agreed(answer) {
 		s.close(false)
 		return nil
 	}
-	s.conn.DeliverNotification(s.ctx, initialized)
+	s.peer.notify(s.ctx, nil, initialized)
 	s.enter()
 	kept, ok := h.sessions.add(s)
 	if kept != s {
@@ -243,7 +243,7 @@ func (x *exchange) run(s *session, st *stream, entries []jsonrpc.Entry) (ended *
 		x.answer = s.batch(ctx, st, entries, x.answer[:0])
 	} else {
 		x.delivery.Outlet = st
-		x.answer, _ = s.conn.Deliver(ctx, &x.delivery, x.answer[:0])
+		x.answer, _ = s.peer.deliver(ctx, x.body, &x.delivery, x.answer[:0])
 	}
 	returned = true
 	return st.finish(x.answer)

@@ -27,7 +27,7 @@ type SSEHandler struct {
 type oldSession struct {
 	id    string
 	owner string
-	conn  *jsonrpc.Conn
+	peer  peer
 	ctx   context.Context
 	out   *oldOutlet
 	wg    sync.WaitGroup
@@ -92,8 +92,8 @@ func (s *SSEHandler) open(w http.ResponseWriter, r *http.Request) {
 	p := s.h.respond(w, r, accepted{stream: true})
 	defer p.stop()
 	x := &oldSession{id: rand.Text(), owner: ownerOf(r), ctx: ctx, out: &oldOutlet{p}}
-	conn, over := s.h.srv.OpenSession(s.h.onBehalf(ctx, r), x.out)
-	x.conn = conn
+	var over func()
+	x.peer, over = s.h.openPeer(s.h.onBehalf(ctx, r), x.out)
 	defer over()
 	s.mu.Lock()
 	s.by[x.id] = x
@@ -139,58 +139,58 @@ func (s *SSEHandler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) 
 		return false
 	}
 	defer x.wg.Done()
-	m := s.read(w, r)
+	m, frame := s.read(w, r)
 	if m == nil || m.Kind == jsonrpc.KindRequest && !s.h.takesRequests(w) || !s.h.allowed(w, r, m) {
 		return false
 	}
 	ctx := s.h.onBehalf(&lasting{x.ctx, r.Context()}, r)
 	switch m.Kind {
 	case jsonrpc.KindNotification:
-		x.conn.DeliverNotification(ctx, m)
+		x.peer.notify(ctx, frame, m)
 	case jsonrpc.KindRequest:
 		goesOn = true
 		x.wg.Go(func() {
 			defer s.h.leave()
-			x.answer(ctx, m)
+			x.answer(ctx, frame, m)
 		})
 	default:
-		x.conn.DeliverResponse(m)
+		x.peer.respond(ctx, frame, m)
 	}
 	w.WriteHeader(http.StatusAccepted)
 	return goesOn
 }
 
 // answer has a request handled, and sends the answer.
-func (x *oldSession) answer(ctx context.Context, m *jsonrpc.Message) {
+func (x *oldSession) answer(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	returned := false
 	defer func() {
 		if !returned { // the handler has ended the goroutine
 			x.out.Send(jsonrpc.AppendError(nil, m.ID, errExited, false))
 		}
 	}()
-	answer, _ := x.conn.Deliver(ctx, &jsonrpc.Delivery{Message: m, Outlet: x.out}, nil)
+	answer, _ := x.peer.deliver(ctx, frame, &jsonrpc.Delivery{Message: m, Outlet: x.out}, nil)
 	returned = true
 	if len(answer) > 0 {
 		x.out.Send(answer) // if that fails, the stream has ended
 	}
 }
 
-// read returns the message in a body, in memory of its own; nil if it has answered the request.
-func (s *SSEHandler) read(w http.ResponseWriter, r *http.Request) *jsonrpc.Message {
+// read returns the message in a body, and that, in memory of its own; nil if it has answered the request.
+func (s *SSEHandler) read(w http.ResponseWriter, r *http.Request) (m *jsonrpc.Message, frame []byte) {
 	if encoded(r) || kindOf(r) != bodyJSON {
 		refuse(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json, and the body not compressed")
-		return nil
+		return nil, nil
 	}
 	x := &exchange{h: s.h, w: w, r: r} // the body stays with the message
 	if err := x.readBody(); err != nil {
 		s.h.refuseBody(w, r, err)
-		return nil
+		return nil, nil
 	}
 	if err := x.delivery.Parse(x.body, 0); err != nil {
 		refuseID(w, http.StatusBadRequest, x.delivery.Message.ID, jsonrpc.ErrorOf(err))
-		return nil
+		return nil, nil
 	}
-	return x.delivery.Message
+	return x.delivery.Message, x.body
 }
 
 // An oldOutlet sends messages by the stream of a session.

@@ -91,7 +91,7 @@ func (x *exchange) postModern(version []byte) {
 	}
 	switch {
 	case m.Kind == jsonrpc.KindNotification:
-		h.modern.DeliverNotification(h.onBehalf(r.Context(), r), m)
+		h.modern.notify(h.onBehalf(r.Context(), r), x.body, m)
 		w.WriteHeader(http.StatusAccepted)
 	case m.Kind != jsonrpc.KindRequest:
 		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "clients have nothing to answer in this revision")
@@ -121,7 +121,7 @@ func (x *exchange) deliver(ctx context.Context) {
 	}()
 	x.delivery.Outlet, x.delivery.Free = p, true
 	var err error
-	x.answer, err = x.h.modern.Deliver(x.h.onBehalf(ctx, x.r), &x.delivery, x.answer[:0])
+	x.answer, err = x.h.modern.deliver(x.h.onBehalf(ctx, x.r), x.body, &x.delivery, x.answer[:0])
 	returned = true
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), auth.ErrExpired) {
 		p.stop()

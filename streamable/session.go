@@ -24,7 +24,7 @@ type session struct {
 	id     string
 	owner  string // the principal's id; "" if it is nobody's in particular
 	caller string // who is charged for it
-	conn   *jsonrpc.Conn
+	peer   peer
 	over   func() // ends it on the server's side
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -51,7 +51,7 @@ func (h *Handler) open(r *http.Request) *session {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.news = &stream{session: s, name: newsName, open: true}
-	s.conn, s.over = h.srv.OpenSession(h.onBehalf(context.WithoutCancel(r.Context()), r), s.news)
+	s.peer, s.over = h.openPeer(h.onBehalf(context.WithoutCancel(r.Context()), r), s.news)
 	s.see()
 	return s
 }

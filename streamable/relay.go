@@ -1,0 +1,159 @@
+package streamable
+
+import (
+	"context"
+	"net/http"
+
+	"mcpwire/internal/era"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A Relay is what a [Handler] made by [NewRelay] brings messages to: one that passes them on as they are, as a bridge does, where a [Server] answers them itself.
+// Its methods may be called by many goroutines at once.
+type Relay interface {
+	// Revisions are those that clients may use.
+	Revisions() []mcp.Revision
+	// Stateless returns the peer of all requests without a session; nil if there are to be none. It is called once.
+	Stateless() RelayPeer
+	// Session returns the peer of one session. What belongs to no request of it goes to out. ctx has the values of the request that opens it, such as
+	// [auth.PrincipalOf], and does not end. nil refuses the session.
+	Session(ctx context.Context, out jsonrpc.Outlet) RelayPeer
+	// Serve relays what comes by a framer, of a client that pipes lines (see [Options.NDJSON]).
+	Serve(ctx context.Context, f jsonrpc.Framer) error
+}
+
+// A RelayPeer takes the messages of one session, or those that have none. Its methods may be called by many goroutines at once. Messages and frames are good
+// until the method returns.
+type RelayPeer interface {
+	// Request relays a request and appends the response to dst, the whole message with the id of the request. Without one it returns dst and an error: when ctx has
+	// ended, or the peer was closed. Frame is the text that m was parsed from, nil if it came in a batch. What belongs to the request and goes before its response goes to out,
+	// which may be nil.
+	Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error)
+	// Notification relays a notification.
+	Notification(ctx context.Context, frame []byte, m *jsonrpc.Message)
+	// Response relays the answer to a request that was sent to an outlet.
+	Response(ctx context.Context, frame []byte, m *jsonrpc.Message)
+	// Close ends the session: what is still under way is given up. It does not wait.
+	Close()
+}
+
+// NewRelay returns a handler that brings what clients post to a relay. It does what one of [NewHandler] does but for what needs to know the server's tools: headers
+// are held against the body except Mcp-Param ones, which only the tools' schemas tell of. opts may be nil; it is copied. It panics as NewHandler does.
+func NewRelay(r Relay, opts *Options) *Handler {
+	var modern peer
+	if p := r.Stateless(); p != nil {
+		var spoken []mcp.Revision
+		for _, revision := range r.Revisions() {
+			if revision.Modern() {
+				spoken = append(spoken, revision)
+			}
+		}
+		// Whether a method exists, and what for, is up to the other side.
+		all := func([]byte) bool { return true }
+		modern = &relayed{RelayPeer: p, rules: era.NewSession(era.Config{Revisions: spoken, Custom: all})}
+	}
+	open := func(ctx context.Context, out jsonrpc.Outlet) (peer, func()) {
+		p := r.Session(ctx, out)
+		if p == nil {
+			p = refusing{}
+		}
+		return &relayed{RelayPeer: p}, p.Close
+	}
+	return newHandler(relayServer{r}, modern, open, opts)
+}
+
+// Beside returns a handler that is to be reached by those only who may reach h: it checks host, origin and token as h does.
+func (h *Handler) Beside(next http.Handler) http.Handler {
+	inner := h.guarded(next.ServeHTTP)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h.access.admit(w, r) {
+			inner.ServeHTTP(w, r)
+		}
+	})
+}
+
+// A peer is the other side of a session, or of requests without one: a connection of a server's, or that of a relay. Frame is the text of the message, nil if it is
+// not known.
+type peer interface {
+	deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) (response []byte, err error)
+	notify(ctx context.Context, frame []byte, m *jsonrpc.Message)
+	respond(ctx context.Context, frame []byte, m *jsonrpc.Message)
+	close()
+}
+
+// An opener opens a session, and returns what ends it.
+type opener func(ctx context.Context, out jsonrpc.Outlet) (p peer, end func())
+
+// serverConn is the peer that a server's connection is.
+type serverConn struct{ *jsonrpc.Conn }
+
+func (c serverConn) deliver(ctx context.Context, _ []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
+	return c.Deliver(ctx, d, dst)
+}
+
+func (c serverConn) notify(ctx context.Context, _ []byte, m *jsonrpc.Message) {
+	c.DeliverNotification(ctx, m)
+}
+func (c serverConn) respond(_ context.Context, _ []byte, m *jsonrpc.Message) { c.DeliverResponse(m) }
+func (c serverConn) close()                                                  { c.Close() }
+
+// relayed is the peer of a relay. rules are those of requests without a session; nil for others.
+type relayed struct {
+	RelayPeer
+	rules *era.Session
+}
+
+// deliver implements peer. The error is what the response says, for the status.
+func (p *relayed) deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
+	m := d.Message
+	if p.rules != nil {
+		if _, err := p.rules.Open(&jsonrpc.Request{Message: *m}); err != nil {
+			return jsonrpc.AppendError(dst, m.ID, jsonrpc.ErrorOf(err), false), err
+		}
+	}
+	n := len(dst)
+	dst, err := p.Request(ctx, frame, m, d.Outlet, dst)
+	if err != nil || p.rules == nil {
+		return dst, err
+	}
+	var answer jsonrpc.Message
+	if jsonrpc.Parse(dst[n:], &answer, 0) == nil && answer.Kind == jsonrpc.KindError {
+		err = answer.Err()
+	}
+	return dst, err
+}
+
+func (p *relayed) notify(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+	p.Notification(ctx, frame, m)
+}
+
+func (p *relayed) respond(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+	p.Response(ctx, frame, m)
+}
+
+func (p *relayed) close() { p.Close() }
+
+// refusing is the peer of a session that there is not.
+type refusing struct{}
+
+func (refusing) Request(_ context.Context, _ []byte, m *jsonrpc.Message, _ jsonrpc.Outlet, dst []byte) ([]byte, error) {
+	return jsonrpc.AppendError(dst, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "there are too many sessions, or this bridge is shutting down"), false), nil
+}
+func (refusing) Notification(context.Context, []byte, *jsonrpc.Message) {}
+func (refusing) Response(context.Context, []byte, *jsonrpc.Message)     {}
+func (refusing) Close()                                                 {}
+
+// relayServer is the part of a Server that a Handler needs of a relay.
+type relayServer struct{ Relay }
+
+func (relayServer) OnBehalfOf(ctx context.Context, _, _ string, _ []string, _ any) context.Context {
+	return ctx
+}
+
+// backend is what a Handler asks a server for besides its peers.
+type backend interface {
+	Revisions() []mcp.Revision
+	OnBehalfOf(ctx context.Context, id, address string, scopes []string, claims any) context.Context
+	Serve(ctx context.Context, f jsonrpc.Framer) error
+}
