@@ -1,0 +1,120 @@
+package bridge
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/jsonrpc"
+)
+
+// ErrClosed is what [Bridge.Serve] returns when the bridge was closed before.
+var ErrClosed = errors.New("bridge: closed")
+
+// A Bridge connects clients to one server. Make one with [New], and close it in the end. It may be used by many goroutines at once.
+type Bridge struct {
+	opts     Options
+	instance string // part of ids that the bridge makes up
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	lanes    atomic.Uint64
+	metrics  metrics
+	linesUp  atomic.Int64 // connections to the server
+	health   health
+	known    known
+
+	mu       sync.Mutex
+	closed   bool
+	draining bool
+	clients  map[*client]struct{}
+	shared   map[string]*plain // by principal
+}
+
+// New returns a bridge. Nothing is connected before there is something to send. The error says what is wrong with the options.
+func New(o *Options) (*Bridge, error) {
+	if o == nil || o.Connect == nil {
+		return nil, errors.New("bridge: Options.Connect is missing")
+	}
+	b := &Bridge{opts: o.withDefaults(), instance: rand.Text()[:8], clients: map[*client]struct{}{}, shared: map[string]*plain{}}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// Close ends all clients and connections to the server, and waits until the server's processes have ended: no longer than the connections take for it.
+func (b *Bridge) Close() error {
+	b.mu.Lock()
+	b.closed, b.draining = true, true
+	clients := make([]*client, 0, len(b.clients))
+	for cl := range b.clients {
+		clients = append(clients, cl)
+	}
+	b.mu.Unlock()
+	for _, cl := range clients {
+		cl.close()
+	}
+	b.mu.Lock()
+	for _, p := range b.shared {
+		p.line.close()
+	}
+	b.mu.Unlock()
+	timer := time.AfterFunc(farewell, b.cancel)
+	b.wg.Wait()
+	timer.Stop()
+	b.cancel()
+	return nil
+}
+
+func (b *Bridge) newLane() lane {
+	return lane{b.opts.Record, b.lanes.Add(1)}
+}
+
+// sharedBy returns the connection that all clients of a principal share.
+func (b *Bridge) sharedBy(cl *client, near Era) party {
+	b.mu.Lock()
+	p := b.shared[cl.owner]
+	if p == nil {
+		p = b.newPlain(true, true)
+		b.shared[cl.owner] = p
+	}
+	p.join(cl)
+	b.mu.Unlock()
+	if near == EraModern {
+		if _, modern := b.known.get(); modern == unknown {
+			ctx, cancel := contextWithin(cl.ended, probeTimeout)
+			m, err := p.ask(ctx, func(jsonrpc.ID) []byte { return discoverRequest() })
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) { // it may still be about to start
+				b.known.note(unknown, modernBy(m, err))
+			}
+		}
+		if _, modern := b.known.get(); modern == no {
+			p.leave(cl)
+			return unshared{}
+		}
+	}
+	return p
+}
+
+// keeps reports whether a connection goes on without clients.
+func (b *Bridge) keeps(p *plain) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return p.shared && !b.closed
+}
+
+func contextWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, silence(d))
+}
+
+// silence is the error of who has waited in vain for as long.
+type silence time.Duration
+
+func (s silence) Error() string { return fmt.Sprintf("nothing came for %v", time.Duration(s)) }
+
+// Is makes it a deadline that was exceeded.
+func (silence) Is(target error) bool { return target == context.DeadlineExceeded }

@@ -1,0 +1,319 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A client is one on the near side: a connection, a session of HTTP, or all requests of one principal that have no session. Its methods may be called by many
+// goroutines at once.
+type client struct {
+	b       *Bridge
+	lane    lane
+	news    jsonrpc.Outlet // for what belongs to no request
+	many    bool           // ids of its requests are not unique, since it is several
+	owner   string         // the id of the principal; "" is nobody in particular
+	ended   context.Context
+	end     context.CancelFunc
+	gone    chan struct{} // closed when close has done its work
+	cut     chan struct{} // closed when the client is cut off because it does not read
+	cutOff  sync.Once
+	flushed chan struct{} // closed when all was sent that waited in the client's outbox; nil if it has none
+
+	mu           sync.Mutex
+	party        party
+	open         map[*call]struct{}
+	backlog      []func() // what came while it was not known yet what the other side is
+	backlogBytes int      // of all that came since it began to be found out
+	asking       bool     // it is being found out
+	closed       bool
+	used         time.Time // when the last request was made or answered
+}
+
+// A party is the rest of the bridge as a client sees it: what brings its messages to the server. Frames are the party's from the call on.
+type party interface {
+	request(c *call, frame []byte, m *jsonrpc.Message)
+	notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64)
+	response(cl *client, frame []byte, m *jsonrpc.Message, event uint64)
+	// hangUp says that nobody waits for the call any more.
+	hangUp(c *call)
+	// leave ends what there is of a client.
+	leave(cl *client)
+}
+
+// A call is a request of a client that has no answer yet.
+type call struct {
+	client *client
+	id     jsonrpc.ID // as the client gave it
+	method string
+	modern bool
+	out    jsonrpc.Outlet // for what goes before the answer; nil is the client's news
+	ctx    context.Context
+	event  uint64 // in the capture
+	began  time.Time
+	answer func(response []byte)
+	once   sync.Once
+	done   atomic.Bool // it was answered, or is not wanted any more
+
+	far    jsonrpc.ID // the id that the server has it under
+	token  []byte     // the client's progress token, if it was replaced
+	heard  string     // key of the token that the server was given; "" is none
+	timer  atomic.Pointer[time.Timer]
+	handed bool   // the line has it; guarded by the plain's lock
+	frame  []byte // the request, if it may have to be made again with more headers
+	again  []byte // the request, if it goes on when the server is started again
+	swear  bool   // the server is going to acknowledge it once more
+	about  string // of a subscription, the URI
+	stream uint64 // of a translator
+}
+
+// newClient returns a client that counts, or nil if there are too many. It must be closed.
+func (b *Bridge) newClient(news jsonrpc.Outlet, owner string, many bool) *client {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || len(b.clients) >= b.opts.MaxSessions {
+		b.metrics.refused.Add(1)
+		return nil
+	}
+	c := &client{b: b, lane: b.newLane(), news: news, owner: owner, many: many, open: map[*call]struct{}{}, used: time.Now(), gone: make(chan struct{}), cut: make(chan struct{})}
+	c.ended, c.end = context.WithCancel(b.ctx)
+	if b.opts.Shared && news != nil {
+		c.news = c.behind(news) // one that does not read must not hold up the others
+	}
+	b.clients[c] = struct{}{}
+	b.metrics.sessions.Add(1)
+	return c
+}
+
+// close ends the client and answers what it has under way. It does not wait for the server.
+func (cl *client) close() {
+	cl.mu.Lock()
+	if cl.closed {
+		cl.mu.Unlock()
+		<-cl.gone
+		return
+	}
+	defer close(cl.gone)
+	cl.closed = true
+	p := cl.party
+	cl.backlog = nil
+	cl.mu.Unlock()
+	cl.end()
+	if p != nil {
+		p.leave(cl)
+	}
+	cl.failAll(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended"))
+	cl.lane.ended(capture.ToServer)
+	cl.b.mu.Lock()
+	delete(cl.b.clients, cl)
+	cl.b.mu.Unlock()
+}
+
+// failAll answers all that is open.
+func (cl *client) failAll(e *jsonrpc.Error) {
+	cl.mu.Lock()
+	open := make([]*call, 0, len(cl.open))
+	for c := range cl.open {
+		open = append(open, c)
+	}
+	cl.mu.Unlock()
+	for _, c := range open {
+		c.fail(e)
+	}
+}
+
+// busy returns how many requests are open, and since when nothing was done if there are none.
+func (cl *client) busy() (open int, used time.Time) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return len(cl.open), cl.used
+}
+
+// waiting returns how many requests are open, without those that go on for as long as the client listens.
+func (cl *client) waiting() int {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	n := 0
+	for c := range cl.open {
+		if c.method != mcp.MethodSubscriptionsListen {
+			n++
+		}
+	}
+	return n
+}
+
+// endListening ends the client as soon as nothing else but subscriptions is under way.
+func (cl *client) endListening() {
+	cl.mu.Lock()
+	var listens []*call
+	for c := range cl.open {
+		if c.method == mcp.MethodSubscriptionsListen {
+			listens = append(listens, c)
+		}
+	}
+	cl.mu.Unlock()
+	for _, c := range listens {
+		cl.hangUp(c)
+	}
+}
+
+// request takes a request; frame and what m holds are the client's from then on. answer is called once, by any goroutine, with the response, or nil if there is to be none.
+func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, answer func([]byte)) *call {
+	c := &call{client: cl, id: m.ID, method: string(m.Method), modern: isModern(m), out: out, ctx: ctx, answer: answer, began: time.Now()}
+	cl.b.metrics.requests.Add(1)
+	cl.mu.Lock()
+	full := len(cl.open) >= cl.b.opts.MaxCalls
+	if !full && !cl.closed {
+		cl.open[c] = struct{}{}
+	}
+	cl.used = time.Now()
+	cl.mu.Unlock()
+	c.event = cl.lane.record(capture.ToServer, frame)
+	if full {
+		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%d requests of this client are under way already", cl.b.opts.MaxCalls))
+		return c
+	}
+	if !cl.do(opening{c, frame, m}, func(p party) { p.request(c, frame, m) }) {
+		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended, or too much waits for the server to start already"))
+	}
+	return c
+}
+
+// notification takes a notification, as request does a request.
+func (cl *client) notification(frame []byte, m *jsonrpc.Message) {
+	event := cl.lane.record(capture.ToServer, frame)
+	cl.do(opening{nil, frame, m}, func(p party) { p.notification(cl, frame, m, event) })
+}
+
+// response takes the answer to a request of the server's, as request does a request.
+func (cl *client) response(frame []byte, m *jsonrpc.Message) {
+	event := cl.lane.record(capture.ToServer, frame)
+	cl.do(opening{nil, frame, m}, func(p party) { p.response(cl, frame, m, event) })
+}
+
+// invalid records what is no message.
+func (cl *client) invalid(frame []byte) { cl.lane.record(capture.ToServer, frame) }
+
+// hangUp gives a call up because nobody waits for its answer any more.
+func (cl *client) hangUp(c *call) {
+	cl.mu.Lock()
+	p := cl.party
+	_, open := cl.open[c]
+	cl.mu.Unlock()
+	c.done.Store(true) // for a party that has not got it yet, or is just about to take it
+	if p != nil && open {
+		p.hangUp(c)
+	}
+	c.finish(nil)
+}
+
+// maxBacklog is how many messages may wait until it is known what the server is.
+const maxBacklog = 256
+
+// An opening is the first message of a client. call is nil if it is no request.
+type opening struct {
+	call  *call
+	frame []byte
+	m     *jsonrpc.Message
+}
+
+// do has f called with what the client talks to, now or as soon as that is known. It reports false if the client has ended, or has sent too much by then.
+func (cl *client) do(o opening, f func(party)) bool {
+	cl.mu.Lock()
+	switch {
+	case cl.closed, len(cl.backlog) >= maxBacklog, cl.backlogBytes > 0 && cl.backlogBytes+len(o.frame) > cl.b.opts.MaxQueue:
+		cl.mu.Unlock()
+		return false
+	case cl.party != nil && !cl.asking:
+		p := cl.party
+		cl.mu.Unlock()
+		f(p)
+		return true
+	}
+	cl.backlog = append(cl.backlog, func() { f(cl.party) })
+	cl.backlogBytes += len(o.frame)
+	if cl.asking {
+		cl.mu.Unlock()
+		return true
+	}
+	cl.asking = true
+	cl.mu.Unlock()
+	cl.b.wg.Go(func() { cl.settle(o) })
+	return true
+}
+
+// settle finds out what the client is to talk to, and hands on what came meanwhile.
+func (cl *client) settle(o opening) {
+	p, done := cl.b.partyFor(cl, o)
+	cl.mu.Lock()
+	if cl.closed {
+		cl.mu.Unlock()
+		p.leave(cl)
+		return
+	}
+	cl.party = p
+	if done {
+		cl.backlog = cl.backlog[1:]
+	}
+	for len(cl.backlog) > 0 && !cl.closed {
+		f := cl.backlog[0]
+		cl.backlog = cl.backlog[1:]
+		cl.mu.Unlock()
+		f()
+		cl.mu.Lock()
+	}
+	cl.asking, cl.backlog, cl.backlogBytes = false, nil, 0
+	cl.mu.Unlock()
+}
+
+// send sends the client a message that is no response, where out says, and returns its event.
+func (cl *client) send(out jsonrpc.Outlet, frame []byte) (uint64, error) {
+	if out == nil {
+		out = cl.news
+	}
+	event := cl.lane.record(capture.ToClient, frame)
+	if out == nil {
+		return event, errNowhere
+	}
+	return event, out.Send(frame)
+}
+
+// errNowhere is why a message was dropped that belongs to no request, where there is no place for such.
+var errNowhere = errors.New("the client takes nothing that belongs to none of its requests")
+
+// finish answers the call with a response, or with none. It returns the event. Only the first call counts.
+func (c *call) finish(response []byte) (event uint64) {
+	c.once.Do(func() {
+		c.done.Store(true)
+		if t := c.timer.Load(); t != nil {
+			t.Stop()
+		}
+		if response != nil {
+			event = c.client.lane.record(capture.ToClient, response)
+		}
+		cl := c.client
+		cl.mu.Lock()
+		delete(cl.open, c)
+		cl.used = time.Now()
+		cl.mu.Unlock()
+		cl.b.metrics.answered(c, response)
+		c.answer(response)
+	})
+	return event
+}
+
+// fail answers the call with an error.
+func (c *call) fail(e *jsonrpc.Error) { c.finish(jsonrpc.AppendError(nil, c.id, e, false)) }
+
+// isModern reports whether a message says of itself which revision it is of.
+func isModern(m *jsonrpc.Message) bool {
+	meta, ok := m.Param("_meta")
+	return ok && locate(meta, mcp.MetaProtocolVersion).found()
+}

@@ -1,0 +1,231 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// known is what was found out of the server's era. It is a property of the server, so it holds for all clients until something contradicts it.
+type known struct {
+	mu             sync.Mutex
+	legacy, modern answer
+}
+
+// An answer is to a question that may not have been asked.
+type answer int8
+
+const (
+	unknown answer = iota
+	yes
+	no
+)
+
+func (k *known) get() (legacy, modern answer) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.legacy, k.modern
+}
+
+func (k *known) note(legacy, modern answer) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if legacy != unknown {
+		k.legacy = legacy
+	}
+	if modern != unknown {
+		k.modern = modern
+	}
+}
+
+// forget makes it be found out again.
+func (k *known) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.legacy, k.modern = unknown, unknown
+}
+
+// partyFor returns what a client talks to, by its first message, and whether that message has been dealt with.
+func (b *Bridge) partyFor(cl *client, o opening) (p party, done bool) {
+	near := EraLegacy
+	if method := string(o.m.Method); isModern(o.m) || method == mcp.MethodDiscover || method == mcp.MethodSubscriptionsListen {
+		near = EraModern
+	}
+	if b.opts.Near != EraAuto && b.opts.Near != near {
+		return foreign{b.opts.Near}, false
+	}
+	if b.opts.Shared {
+		return b.sharedBy(cl, near), false
+	}
+	legacy, modern := b.known.get()
+	switch b.opts.Far {
+	case EraLegacy:
+		legacy, modern = yes, no
+	case EraModern:
+		legacy, modern = no, yes
+	}
+	switch {
+	case near == EraLegacy && legacy == yes, near == EraModern && modern == yes:
+		return b.joined(cl, b.newPlain(cl.many, false)), false
+	case near == EraLegacy && legacy == no && modern == yes, near == EraModern && modern == no && legacy == yes:
+		return b.newTranslated(cl, near, nil), false
+	case near == EraModern:
+		return b.tryModern(cl), false
+	}
+	return b.tryLegacy(cl, o)
+}
+
+func (b *Bridge) joined(cl *client, p *plain) party {
+	p.join(cl)
+	return p
+}
+
+// tryModern asks the server whether it is modern, as the client is.
+func (b *Bridge) tryModern(cl *client) party {
+	u, l := b.newProber()
+	ctx, cancel := contextWithin(cl.ended, probeTimeout)
+	defer cancel()
+	m, err := u.ask(ctx, l, discoverRequest())
+	if errors.Is(err, context.DeadlineExceeded) {
+		m, err = b.stillSilent(cl.ended, u, l)
+	}
+	if verdict := modernBy(m, err); verdict == yes {
+		b.known.note(unknown, yes)
+	} else if verdict == no {
+		if err == nil { // what holds for this one only is that it has said nothing
+			b.known.note(yes, no) // what else could it be
+		}
+		return b.newTranslated(cl, EraModern, l)
+	}
+	return b.plainOn(cl, l, cl.many, nil)
+}
+
+// stillSilent waits for a server that has not answered server/discover yet. It may be slow to start, or of those that answer nothing before a handshake, but for a
+// ping: as soon as it answers that, the other answer is not going to come.
+func (b *Bridge) stillSilent(ctx context.Context, u *prober, l *line) (*jsonrpc.Message, error) {
+	ctx, cancel := contextWithin(ctx, b.opts.ConnectTimeout)
+	defer cancel()
+	ping := jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-ping"), mcp.MethodPing, nil)
+	l.lane.record(toServer, ping)
+	a := u.await(ctx, l, ping, nil)
+	if a.err == nil && a.m.ID.Equal(jsonrpc.StringID("mcpwire-ping")) {
+		return nil, context.DeadlineExceeded
+	}
+	return a.m, a.err
+}
+
+// modernBy judges what a server has answered to server/discover
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
+func modernBy(m *jsonrpc.Message, err error) answer {
+	if err == nil {
+		if m.Kind == jsonrpc.KindResponse || era.IsModernError(m.Err()) {
+			return yes
+		}
+		return no
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return no
+	}
+	if failed, ok := errors.AsType[*jsonrpc.CallError](err); ok && failed.Fate == jsonrpc.FateRefused {
+		return no
+	}
+	return unknown // it cannot be reached, or does not let us in: that says nothing of its era
+}
+
+// tryLegacy forwards initialize, and sees whether the server knows it.
+func (b *Bridge) tryLegacy(cl *client, o opening) (p party, done bool) {
+	if o.call == nil || o.call.method != mcp.MethodInitialize {
+		return b.joined(cl, b.newPlain(cl.many, false)), false
+	}
+	u, l := b.newProber()
+	event := l.lane.record(toServer, o.frame)
+	cl.lane.link(o.call.event, []uint64{event}, "same")
+	ctx, cancel := contextWithin(o.call.ctx, b.patience())
+	defer cancel()
+	defer context.AfterFunc(cl.ended, cancel)()
+	a := u.await(ctx, l, o.frame, o.call.id)
+	if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
+		b.known.note(yes, unknown)
+		return b.plainOn(cl, l, false, func(q *plain) {
+			q.adopt(o, a.m)
+			l.lane.link(a.event, []uint64{o.call.finish(a.frame)}, "same")
+		}), true
+	}
+	short, stop := contextWithin(cl.ended, probeTimeout)
+	defer stop()
+	if reachable(a.err) {
+		if d, failed := u.ask(short, l, discoverRequest()); failed == nil && modernBy(d, nil) == yes {
+			b.known.note(no, yes)
+			return b.newTranslated(cl, EraLegacy, l), false
+		}
+	}
+	if a.err == nil {
+		l.lane.link(a.event, []uint64{o.call.finish(a.frame)}, "same")
+	} else {
+		o.call.fail(asAnswer(a.err))
+	}
+	return b.plainOn(cl, l, false, nil), true
+}
+
+// reachable reports whether a server that has not agreed to a handshake is worth being asked something else.
+func reachable(err error) bool {
+	if err == nil {
+		return true
+	}
+	failed, ok := errors.AsType[*jsonrpc.CallError](err)
+	return ok && failed.Fate == jsonrpc.FateRefused
+}
+
+// patience is how long the handshake may take.
+func (b *Bridge) patience() time.Duration {
+	if b.opts.CallTimeout > 0 {
+		return b.opts.CallTimeout
+	}
+	return 365 * 24 * time.Hour
+}
+
+// discoverRequest is the bridge's own question what a server is.
+func discoverRequest() []byte {
+	offer := era.Offer{Info: mcp.Implementation{Name: "mcpwire bridge", Version: "1"}}
+	f := era.Of(mcp.LatestRevision)
+	capabilities, _ := offer.Capabilities(f)
+	params := append(offer.AppendMeta([]byte(`{"_meta":`), f, capabilities), "}}"...)
+	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-discover"), mcp.MethodDiscover, params)
+}
+
+// initializeRequest is the bridge's own handshake, of which only the answer is of interest.
+func initializeRequest() []byte {
+	offer := era.Offer{Info: mcp.Implementation{Name: "mcpwire bridge", Version: "1"}}
+	f := era.Of(mcp.LatestLegacyRevision)
+	capabilities, _ := offer.Capabilities(f)
+	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-initialize"), mcp.MethodInitialize, offer.AppendInitialize(nil, f, capabilities))
+}
+
+// unshared is the party of clients that cannot share a server of the other era.
+type unshared struct{ foreign }
+
+func (unshared) request(c *call, _ []byte, _ *jsonrpc.Message) {
+	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError,
+		"the server has no revision without a handshake, and clients that share a connection are not translated: let each have its own (--sessions per-client)"))
+}
+
+// foreign is the party of clients of an era that is not allowed.
+type foreign struct{ allowed Era }
+
+func (f foreign) request(c *call, _ []byte, m *jsonrpc.Message) {
+	if f.allowed == EraLegacy {
+		c.fail(jsonrpc.MethodNotFound(c.method)) // as a server answers that knows no other
+		return
+	}
+	version, _ := m.Param("protocolVersion")
+	c.fail(mcp.UnsupportedProtocolVersion(f.allowed.revisions(), text(version)))
+}
+func (foreign) notification(*client, []byte, *jsonrpc.Message, uint64) {}
+func (foreign) response(*client, []byte, *jsonrpc.Message, uint64)     {}
+func (foreign) hangUp(*call)                                           {}
+func (foreign) leave(*client)                                          {}

@@ -1,0 +1,159 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpwire/jsonrpc"
+)
+
+// health knows whether the server answers. The zero value is ready to use.
+type health struct {
+	seen atomic.Int64 // when the server has last sent something, in nanoseconds since the epoch
+
+	mu    sync.Mutex
+	asked time.Time     // when it was last asked
+	err   error         // what came of that
+	asks  chan struct{} // closed when it has been found out; nil if nobody asks
+}
+
+// fresh is how long what was found out about the server counts.
+const fresh = 10 * time.Second
+
+func (b *Bridge) sawUpstream() { b.health.seen.Store(time.Now().UnixNano()) }
+
+// Ready returns nil if the server has answered something within the last ten seconds. Otherwise it is asked, by a connection of its own, at most once in ten seconds; the
+// error says what is wrong with it, or with the bridge.
+func (b *Bridge) Ready(ctx context.Context) error {
+	b.mu.Lock()
+	draining := b.draining
+	b.mu.Unlock()
+	if draining {
+		return errors.New("the bridge is shutting down")
+	}
+	if time.Since(time.Unix(0, b.health.seen.Load())) < fresh {
+		return nil
+	}
+	h := &b.health
+	h.mu.Lock()
+	if time.Since(h.asked) < fresh {
+		defer h.mu.Unlock()
+		return h.err
+	}
+	asks := h.asks
+	if asks == nil {
+		asks = make(chan struct{})
+		if !b.spawn(func() { b.askReady(asks) }) {
+			h.mu.Unlock()
+			return ErrClosed
+		}
+		h.asks = asks
+	}
+	h.mu.Unlock()
+	select {
+	case <-asks:
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.err
+	case <-ctx.Done():
+		return fmt.Errorf("the server has not answered yet: %w", context.Cause(ctx))
+	}
+}
+
+// askReady finds out whether the server answers, for all that wait for asks. Who asks may not have the patience that a server needs to start: what comes of it is for the
+// next one then.
+func (b *Bridge) askReady(asks chan struct{}) {
+	ctx, cancel := contextWithin(b.ctx, b.opts.ConnectTimeout)
+	defer cancel()
+	err := b.probe(ctx)
+	h := &b.health
+	h.mu.Lock()
+	h.err, h.asked, h.asks = err, time.Now(), nil
+	h.mu.Unlock()
+	close(asks)
+}
+
+// spawn has f run in a goroutine that Close waits for, unless the bridge is closed.
+func (b *Bridge) spawn(f func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.wg.Go(f)
+	}
+	return !b.closed
+}
+
+// Drain makes Ready fail from now on, so that nobody sends new clients here.
+func (b *Bridge) Drain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.draining = true
+}
+
+// Healthz serves whether the bridge itself works, which it does if it answers.
+func (b *Bridge) Healthz() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, http.StatusOK, "ok", nil) })
+}
+
+// Readyz serves whether the server answers: status 200, or 503. The reason is logged; it is for those who ask too if tell is set, and may name the server's command and
+// what it wrote last.
+func (b *Bridge) Readyz(tell bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := b.Ready(r.Context()); err != nil {
+			if !tell {
+				b.opts.Logger.Warn("not ready", "error", err)
+				err = nil
+			}
+			writeHealth(w, http.StatusServiceUnavailable, "unavailable", err)
+			return
+		}
+		writeHealth(w, http.StatusOK, "ok", nil)
+	})
+}
+
+func writeHealth(w http.ResponseWriter, status int, text string, why error) {
+	body := struct {
+		Status string `json:"status"`
+		Error  string `json:"error,omitempty"`
+	}{Status: text}
+	if why != nil {
+		body.Error = why.Error()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(body)
+}
+
+// probe connects to the server and sees whether it answers.
+func (b *Bridge) probe(ctx context.Context) error {
+	u, l := b.newProber()
+	defer l.close()
+	if _, modern := b.known.get(); b.opts.Far == EraModern || b.opts.Far == EraAuto && modern != no {
+		short, cancel := contextWithin(ctx, probeTimeout)
+		m, err := u.ask(short, l, discoverRequest())
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			m, err = b.stillSilent(ctx, u, l)
+		}
+		switch verdict := modernBy(m, err); {
+		case verdict == yes:
+			return nil
+		case verdict == unknown:
+			return err
+		case b.opts.Far == EraModern:
+			return errors.New("the server does not answer server/discover")
+		}
+	}
+	m, err := u.ask(ctx, l, initializeRequest())
+	if err == nil && m.Kind == jsonrpc.KindError {
+		err = m.Err()
+	}
+	return err
+}

@@ -1,0 +1,215 @@
+package bridge
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"mcpwire/auth"
+	"mcpwire/internal/translate"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+// Handler returns a handler for clients over HTTP, in the revisions that Options.Near allows. Its options are those of streamable.NewRelay; o may be nil. Shut it down before
+// the bridge is closed.
+func (b *Bridge) Handler(o *streamable.Options) *streamable.Handler {
+	return streamable.NewRelay(&relay{b: b, groups: map[string]*group{}}, o)
+}
+
+// A relay is the bridge as an HTTP handler sees it.
+type relay struct {
+	b *Bridge
+
+	mu     sync.Mutex
+	groups map[string]*group // of requests without a session, by principal and what tells modern clients apart
+}
+
+// Revisions implements streamable.Relay.
+func (r *relay) Revisions() []mcp.Revision { return r.b.opts.Near.revisions() }
+
+// Serve implements streamable.Relay.
+func (r *relay) Serve(ctx context.Context, f jsonrpc.Framer) error { return r.b.Serve(ctx, f) }
+
+// Session implements streamable.Relay.
+func (r *relay) Session(ctx context.Context, out jsonrpc.Outlet) streamable.RelayPeer {
+	cl := r.b.newClient(out, ownerOf(ctx), false)
+	if cl == nil {
+		return nil
+	}
+	return &sessionPeer{cl}
+}
+
+// Stateless implements streamable.Relay.
+func (r *relay) Stateless() streamable.RelayPeer {
+	if r.b.opts.Near == EraLegacy {
+		return nil
+	}
+	return &statelessPeer{r}
+}
+
+// ownerOf returns the id of the principal, "" if there is none.
+func ownerOf(ctx context.Context) string {
+	if p := auth.PrincipalOf(ctx); p != nil {
+		return p.ID()
+	}
+	return ""
+}
+
+// A sessionPeer is one session.
+type sessionPeer struct{ cl *client }
+
+// Request implements streamable.RelayPeer. In the legacy era, a client that has gone has not cancelled: ctx ends with the session.
+func (p *sessionPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error) {
+	return p.cl.await(ctx, frame, m, out, dst)
+}
+
+// Notification implements streamable.RelayPeer.
+func (p *sessionPeer) Notification(_ context.Context, frame []byte, m *jsonrpc.Message) {
+	frame, m = keep(frame, m)
+	p.cl.notification(frame, m)
+}
+
+// Response implements streamable.RelayPeer.
+func (p *sessionPeer) Response(_ context.Context, frame []byte, m *jsonrpc.Message) {
+	frame, m = keep(frame, m)
+	p.cl.response(frame, m)
+}
+
+// Close implements streamable.RelayPeer.
+func (p *sessionPeer) Close() { p.cl.close() }
+
+// await hands a request on and waits for the answer. Meanwhile it sends what belongs to the request: out must not be used when the request has been served.
+func (cl *client) await(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error) {
+	frame, m = keep(frame, m)
+	answer := make(chan []byte, 1)
+	var box jsonrpc.Outlet
+	o := newOutbox()
+	if out != nil {
+		box = o
+	}
+	defer o.take(true)
+	c := cl.request(ctx, frame, m, box, func(response []byte) { answer <- response })
+	for {
+		select {
+		case <-o.wake:
+			cl.flush(o, out, false)
+		case response := <-answer:
+			if out != nil {
+				cl.flush(o, out, true)
+			}
+			if response == nil {
+				return dst, jsonrpc.ErrRequestEnded
+			}
+			return append(dst, response...), nil
+		case <-ctx.Done():
+			cl.hangUp(c)
+			<-answer
+			return dst, context.Cause(ctx)
+		}
+	}
+}
+
+// keep returns a frame on one line, and the message in it, that last.
+func keep(frame []byte, m *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
+	if frame == nil {
+		frame = rebuilt(m)
+	}
+	frame = compact(frame)
+	own := new(jsonrpc.Message)
+	if jsonrpc.Parse(frame, own, 0) != nil { // which it passed before
+		return frame, m.Clone()
+	}
+	return frame, own
+}
+
+// A statelessPeer is all requests that have no session.
+type statelessPeer struct{ r *relay }
+
+// A group are those of one principal that may share a session with a legacy server, which declares the capabilities of a client once.
+type group struct {
+	client *client
+	users  int
+	timer  *time.Timer
+}
+
+// Request implements streamable.RelayPeer. A client that has gone has cancelled.
+func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error) {
+	cl, done := p.r.enter(ownerOf(ctx), frame)
+	if cl == nil {
+		return jsonrpc.AppendError(dst, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "there are too many clients, or the bridge is shutting down"), false), nil
+	}
+	defer done()
+	return cl.await(ctx, frame, m, out, dst)
+}
+
+// Notification implements streamable.RelayPeer.
+func (p *statelessPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+	cl, done := p.r.enter(ownerOf(ctx), frame)
+	if cl == nil {
+		return
+	}
+	defer done()
+	frame, m = keep(frame, m)
+	cl.notification(frame, m)
+}
+
+// Response implements streamable.RelayPeer. In this era clients have nothing to answer.
+func (p *statelessPeer) Response(context.Context, []byte, *jsonrpc.Message) {}
+
+// Close implements streamable.RelayPeer.
+func (p *statelessPeer) Close() {
+	p.r.mu.Lock()
+	groups := p.r.groups
+	p.r.groups = map[string]*group{}
+	p.r.mu.Unlock()
+	for _, g := range groups {
+		g.timer.Stop()
+		g.client.endListening()
+	}
+}
+
+// enter returns the client that a principal's requests are, in use until done is called; nil if there are too many. frame is the request.
+func (r *relay) enter(owner string, frame []byte) (cl *client, done func()) {
+	key := owner
+	if r.b.opts.Far != EraModern {
+		key += " " + translate.ClientKey(frame)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.groups[key]
+	if g != nil && g.client.ended.Err() != nil {
+		g = nil
+	}
+	if g == nil {
+		cl := r.b.newClient(nil, owner, true)
+		if cl == nil {
+			return nil, nil
+		}
+		g = &group{client: cl}
+		g.timer = time.AfterFunc(r.b.opts.IdleTimeout, func() { r.expire(key, g) })
+		r.groups[key] = g
+	}
+	g.users++
+	g.timer.Stop()
+	return g.client, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if g.users--; g.users == 0 {
+			g.timer.Reset(r.b.opts.IdleTimeout)
+		}
+	}
+}
+
+// expire ends what nobody has used for long.
+func (r *relay) expire(key string, g *group) {
+	r.mu.Lock()
+	if g.users > 0 || r.groups[key] != g {
+		r.mu.Unlock()
+		return
+	}
+	delete(r.groups, key)
+	r.mu.Unlock()
+	g.client.close()
+}

@@ -1,0 +1,259 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/jsonrpc"
+)
+
+// live makes a connection and serves it until it ends. It returns why it did.
+func (l *line) live(first bool) error {
+	ctx, cancel := context.WithTimeout(l.ctx, l.b.opts.ConnectTimeout)
+	l.mu.Lock()
+	l.worked = false
+	l.mu.Unlock()
+	text := l.lane.stderr()
+	defer text.Close()
+	f, err := l.b.opts.Connect(ctx, text)
+	cancel()
+	if err != nil {
+		return err
+	}
+	l.b.metrics.connections.Add(1)
+	began := time.Now()
+	read := make(chan error, 1)
+	l.mu.Lock()
+	l.up, l.held, l.worked = true, l.held || !first, first
+	l.mu.Unlock()
+	l.b.linesUp.Add(1)
+	defer l.b.linesUp.Add(-1)
+	ended, end := context.WithCancel(l.ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		read <- l.read(f)
+		end()
+	})
+	wg.Go(func() { l.write(ended, f, end) })
+	if !first {
+		err = l.revive(ended)
+	}
+	if err == nil {
+		<-ended.Done()
+	}
+	end()
+	l.mu.Lock()
+	l.up = false
+	l.mu.Unlock()
+	f.Close() // which makes read return
+	wg.Wait()
+	if why := <-read; err == nil || errors.Is(err, context.Canceled) {
+		err = why
+	}
+	if time.Since(began) >= l.b.opts.StableAfter {
+		l.mu.Lock()
+		l.failures = 0
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// revive has the user tell a new server what it should know, and lets go what waits.
+func (l *line) revive(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, l.b.opts.ConnectTimeout)
+	defer cancel()
+	if err := l.user().connected(bounded); err != nil {
+		return fmt.Errorf("the server was started again, and does not come up: %w", err)
+	}
+	l.mu.Lock()
+	l.held, l.worked = false, true
+	l.mu.Unlock()
+	poke(l.wake)
+	return nil
+}
+
+// write sends what waits until ctx ends. If that fails, it calls end: what the server has said last is still to be read.
+func (l *line) write(ctx context.Context, f jsonrpc.Framer, end func()) {
+	for {
+		it, ok := l.take()
+		if !ok {
+			if l.finished() {
+				return
+			}
+			select {
+			case <-l.wake:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err := f.WriteFrame(it.frame); err != nil {
+			l.b.opts.Logger.Debug("a message was not sent", "error", err)
+			l.unsent(it)
+			if !l.b.opts.HTTP {
+				// The reader is about to learn why, and waits no longer than this.
+				timer := time.AfterFunc(farewell, end)
+				defer timer.Stop()
+				<-ctx.Done()
+			}
+			end()
+			return
+		}
+	}
+}
+
+// farewell is how long a server that does not take anything any more may go on to say something.
+const farewell = time.Second
+
+// take returns what is to be sent next.
+func (l *line) take() (it item, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case len(l.urgent) > 0:
+		it, l.urgent = l.urgent[0], l.urgent[1:]
+		l.urgentBytes -= len(it.frame)
+	case len(l.queue) > 0 && !l.held:
+		it, l.queue = l.queue[0], l.queue[1:]
+		l.bytes -= len(it.frame)
+		poke(l.space)
+		if l.b.opts.HTTP && it.id != nil && len(it.frame) <= maxAgain {
+			l.sent[idKey(it.id)] = it
+		}
+	default:
+		l.writing = false
+		return item{}, false
+	}
+	l.writing = true
+	return it, true
+}
+
+// withdraw forgets a request that is not wanted any more, and reports whether it was not even sent: then the server must not be told of it.
+func (l *line) withdraw(id jsonrpc.ID) bool {
+	key := idKey(id)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.sent, key)
+	for i, it := range l.queue {
+		if it.id != nil && idKey(it.id) == key {
+			l.queue = slices.Delete(l.queue, i, i+1)
+			l.bytes -= len(it.frame)
+			poke(l.space)
+			return true
+		}
+	}
+	return false
+}
+
+// maxAgain is how large a request may be, in bytes, that is sent again when the server had forgotten its session.
+const maxAgain = 1 << 20
+
+// unsent puts a message back.
+func (l *line) unsent(it item) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.again = append(l.again, it)
+}
+
+// read takes what the server sends until it has ended, and returns why.
+func (l *line) read(f jsonrpc.Framer) error {
+	noise := 0
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			if !l.took(err) {
+				if errors.Is(err, io.EOF) {
+					err = fmt.Errorf("the server has closed the connection: %w", io.EOF)
+				}
+				return err
+			}
+			continue
+		}
+		if !l.deliver(frame) {
+			if noise++; noise == 1 {
+				l.b.opts.Logger.Warn("the server writes what is no message, which is dropped; further ones are not reported", "server", l.b.opts.Name, "text", clip(frame))
+			}
+		}
+	}
+}
+
+// took acts on an error of the framer that does not end the connection, and reports whether it was one.
+func (l *line) took(err error) bool {
+	if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
+		l.b.opts.Logger.Warn("a message of the server was dropped", "error", bad)
+		return true
+	}
+	if errors.Is(err, jsonrpc.ErrGap) {
+		l.user().missed()
+		return true
+	}
+	failed, ok := errors.AsType[*jsonrpc.CallError](err)
+	if !ok {
+		return false
+	}
+	l.mu.Lock()
+	it, known := l.sent[idKey(failed.ID)]
+	delete(l.sent, idKey(failed.ID))
+	retry := known && failed.Fate == jsonrpc.FateUnsent && errors.Is(failed.Err, jsonrpc.ErrClosed) // the session is gone, and comes back
+	if retry {
+		l.again = append(l.again, it)
+	}
+	l.mu.Unlock()
+	if !retry {
+		l.user().callFailed(failed.ID, failed)
+	}
+	return true
+}
+
+// deliver hands on a message, or those of a batch. It reports false if it is none.
+func (l *line) deliver(frame []byte) bool {
+	frame = compact(frame)
+	if jsonrpc.IsBatch(frame) {
+		entries, err := jsonrpc.ParseBatch(frame, 0)
+		for i := range entries {
+			if m := &entries[i].Message; entries[i].Invalid == nil {
+				l.pass(rebuilt(m), m)
+			}
+		}
+		return err == nil
+	}
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(frame, m, 0); err != nil {
+		l.lane.record(capture.ToClient, frame)
+		l.b.metrics.noise.Add(1)
+		return false
+	}
+	l.pass(frame, m)
+	return true
+}
+
+func (l *line) pass(frame []byte, m *jsonrpc.Message) {
+	l.mu.Lock()
+	if l.b.opts.HTTP && len(m.ID) > 0 && len(m.Method) == 0 {
+		delete(l.sent, idKey(m.ID))
+	}
+	l.mu.Unlock()
+	l.b.sawUpstream()
+	l.passing.Lock()
+	defer l.passing.Unlock()
+	l.user().received(frame, m)
+}
+
+// rebuilt returns the text of a message that came in a batch.
+func rebuilt(m *jsonrpc.Message) []byte {
+	switch m.Kind {
+	case jsonrpc.KindRequest:
+		return jsonrpc.AppendRequest(nil, m.ID, string(m.Method), m.Params)
+	case jsonrpc.KindNotification:
+		return jsonrpc.AppendNotification(nil, string(m.Method), m.Params)
+	case jsonrpc.KindResponse:
+		return jsonrpc.AppendResult(nil, m.ID, m.Result)
+	}
+	return jsonrpc.AppendError(nil, m.ID, m.Err(), false)
+}

@@ -1,0 +1,46 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"mcpwire/capture"
+	"mcpwire/jsonrpc"
+)
+
+// ask sends the server a request of the bridge's own and waits for the answer, which may be an error. An error of ask's says that there was none.
+func (p *plain) ask(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
+	p.mu.Lock()
+	p.last++
+	id := p.ownID()
+	answer := p.expectLocked(id)
+	p.mu.Unlock()
+	frame := withID(text(id), id)
+	p.line.lane.record(capture.ToServer, frame)
+	p.line.sendFirst(item{frame: frame, id: id})
+	select {
+	case m := <-answer:
+		return m, nil
+	case <-ctx.Done():
+		p.mu.Lock()
+		delete(p.own, idKey(id))
+		p.mu.Unlock()
+		return nil, fmt.Errorf("no answer in time: %w", context.Cause(ctx))
+	}
+}
+
+// expectLocked has the answer to a request of the bridge's own go to the channel that it returns.
+func (p *plain) expectLocked(id jsonrpc.ID) chan *jsonrpc.Message {
+	c := make(chan *jsonrpc.Message, 1)
+	p.own[idKey(id)] = c
+	return c
+}
+
+// ownID returns an id that no client uses.
+func (p *plain) ownID() jsonrpc.ID {
+	if p.rename {
+		return jsonrpc.IntID(p.last)
+	}
+	return jsonrpc.StringID("mcpwire-" + p.b.instance + "-" + strconv.FormatInt(p.last, 10))
+}

@@ -1,0 +1,475 @@
+package bridge
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A plain is the party where both sides are of the same era. It forwards the bytes as they are, and knows of each message what it must to replace the
+// server. It is the user of its line. Its methods may be called by many goroutines at once.
+type plain struct {
+	b      *Bridge
+	line   *line
+	rename bool // ids are replaced, because several clients use them
+	shared bool // these are clients that each have a handshake of their own
+
+	shaking sync.Mutex // held while the bridge shakes hands for its clients
+
+	mu      sync.Mutex
+	members map[*client]struct{}
+	calls   map[string]*call // by the key of the id that the server knows
+	tokens  map[string]*call // by the key of the progress token that the server knows
+	asked   map[string]*ask  // questions of the server that were not answered
+	own     map[string]chan *jsonrpc.Message
+	last    int64 // id that was given
+	past    past
+	over    bool
+}
+
+// An ask is a request of the server's.
+type ask struct {
+	client *client
+	id     jsonrpc.ID
+	out    jsonrpc.Outlet
+}
+
+func (b *Bridge) newPlain(rename, shared bool) *plain {
+	p := newPlain(b, rename, shared)
+	p.line = b.prepareLine(p)
+	b.wg.Go(p.line.run)
+	return p
+}
+
+func newPlain(b *Bridge, rename, shared bool) *plain {
+	return &plain{
+		b: b, rename: rename, shared: shared,
+		members: map[*client]struct{}{}, calls: map[string]*call{}, tokens: map[string]*call{}, asked: map[string]*ask{}, own: map[string]chan *jsonrpc.Message{},
+	}
+}
+
+// plainOn returns a plain that is the user of a line that there is already, for a client. It calls first, which may be nil, before it gets what the server has sent of itself.
+func (b *Bridge) plainOn(cl *client, l *line, rename bool, first func(*plain)) *plain {
+	p := newPlain(b, rename, false)
+	p.line = l
+	p.join(cl)
+	l.hand(p, func() {
+		if first != nil {
+			first(p)
+		}
+	})
+	return p
+}
+
+// join makes the client one of those whose messages are brought to the server.
+func (p *plain) join(cl *client) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.members[cl] = struct{}{}
+}
+
+// request implements party.
+func (p *plain) request(c *call, frame []byte, m *jsonrpc.Message) {
+	if p.shared && p.handshake(c, m) {
+		return
+	}
+	p.mu.Lock()
+	c.far = c.id
+	if p.rename {
+		frame = p.renamedLocked(c, frame, m)
+	} else if token, ok := tokenOf(m); ok {
+		c.heard = idKey(token)
+	}
+	key := idKey(c.far)
+	switch {
+	case p.over:
+		p.mu.Unlock()
+		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the connection to the server is closed"))
+		return
+	case p.calls[key] != nil:
+		p.mu.Unlock()
+		c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the id is that of another request which is under way"))
+		return
+	}
+	p.calls[key] = c
+	if c.heard != "" {
+		p.tokens[c.heard] = c
+	}
+	p.past.asks(c, frame, m)
+	if p.b.opts.HTTP && c.modern && c.method == mcp.MethodToolsCall && len(frame) <= maxAgain {
+		c.frame = frame
+	}
+	if c.method == mcp.MethodSubscriptionsListen {
+		c.again = frame
+	} else if d := p.b.opts.CallTimeout; d > 0 {
+		c.timer.Store(time.AfterFunc(d, func() { p.expire(c, d) }))
+	}
+	event := p.line.lane.record(capture.ToServer, frame)
+	c.client.lane.link(c.event, []uint64{event}, p.rule())
+	err := p.handLocked(c, frame)
+	p.mu.Unlock()
+	if err == errFull {
+		if err = p.line.send(c.ctx, item{frame, c.far}); err == nil {
+			p.mu.Lock()
+			c.handed = true
+			p.mu.Unlock()
+		}
+	}
+	if (err != nil || c.done.Load()) && p.forget(c) {
+		if err == nil { // it was given up meanwhile
+			p.cancel(c, "the client is gone")
+			return
+		}
+		c.fail(reason(err))
+	}
+}
+
+// handLocked gives a request to the line, unless too much waits there. It is done with the lock held, so that who says that the connection has ended knows which requests
+// that is of no interest to, because they have not been sent.
+func (p *plain) handLocked(c *call, frame []byte) (err error) {
+	if p.b.opts.HTTP && c.method == mcp.MethodInitialize { // what follows has no session before that was answered
+		p.line.hold(true)
+		p.line.sendFirst(item{frame, c.far})
+	} else {
+		err = p.line.offer(item{frame, c.far})
+	}
+	c.handed = err == nil
+	return err
+}
+
+func (p *plain) rule() string {
+	if p.rename {
+		return "id"
+	}
+	return "same"
+}
+
+// renamedLocked gives a request ids that no other has.
+func (p *plain) renamedLocked(c *call, frame []byte, m *jsonrpc.Message) []byte {
+	p.last++
+	c.far = jsonrpc.IntID(p.last)
+	frame = withID(frame, c.far)
+	if token, ok := tokenOf(m); ok {
+		c.token, c.heard = token, idKey(c.far)
+		frame = splice(frame, locate(frame, "params", "_meta", mcp.MetaProgressToken), c.far)
+	}
+	return frame
+}
+
+// tokenOf returns the progress token of a request.
+func tokenOf(m *jsonrpc.Message) (jsonrpc.ID, bool) {
+	meta, ok := m.Param("_meta")
+	if !ok {
+		return nil, false
+	}
+	at := locate(meta, mcp.MetaProgressToken)
+	return jsonrpc.ID(at.of(meta)), at.found()
+}
+
+// forget takes a call out of those that are open, and reports whether it was.
+func (p *plain) forget(c *call) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.forgetLocked(c)
+}
+
+func (p *plain) forgetLocked(c *call) bool {
+	key := idKey(c.far)
+	if p.calls[key] != c {
+		return false
+	}
+	delete(p.calls, key)
+	if p.b.opts.HTTP && c.method == mcp.MethodInitialize {
+		defer p.line.hold(false)
+	}
+	if p.tokens[c.heard] == c {
+		delete(p.tokens, c.heard)
+	}
+	return true
+}
+
+// expire gives a call up for which nothing was heard for too long.
+func (p *plain) expire(c *call, d time.Duration) {
+	p.mu.Lock()
+	waits := false
+	for _, a := range p.asked {
+		waits = waits || a.client == c.client
+	}
+	if waits && p.calls[idKey(c.far)] == c { // it may be the user whom it waits for
+		c.timer.Load().Reset(d)
+		p.mu.Unlock()
+		return
+	}
+	open := p.forgetLocked(c)
+	p.mu.Unlock()
+	if open {
+		p.b.metrics.timeouts.Add(1)
+		p.cancel(c, "timeout")
+		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server has not answered %s for %v", c.method, d))
+	}
+}
+
+// cancel tells the server that a call, which has been forgotten, is not wanted any more.
+func (p *plain) cancel(c *call, why string) {
+	if unsent := p.line.withdraw(c.far); unsent || c.method == mcp.MethodInitialize {
+		return
+	}
+	p.tell(cancellation(c.far, why))
+}
+
+// tell sends the server a notification of the bridge's own.
+func (p *plain) tell(frame []byte) {
+	p.line.lane.record(capture.ToServer, frame)
+	p.line.sendFirst(item{frame: frame})
+}
+
+// notification implements party.
+func (p *plain) notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
+	switch string(m.Method) {
+	case mcp.NotificationCancelled:
+		var ok bool
+		if frame, ok = p.cancelled(cl, frame, m); !ok {
+			return
+		}
+	case mcp.NotificationInitialized:
+		if p.shared {
+			return // the bridge has said so itself
+		}
+		p.mu.Lock()
+		p.past.initialized = slices.Clone(frame)
+		p.mu.Unlock()
+	}
+	p.forward(cl, frame, event)
+}
+
+// forward sends the server what wants no answer.
+func (p *plain) forward(cl *client, frame []byte, event uint64) {
+	far := p.line.lane.record(capture.ToServer, frame)
+	cl.lane.link(event, []uint64{far}, p.rule())
+	if err := p.line.send(cl.ended, item{frame: frame}); err != nil {
+		p.b.opts.Logger.Debug("a message was dropped", "error", err)
+	}
+}
+
+// cancelled acts on a cancellation, and returns it as the server has to have it.
+func (p *plain) cancelled(cl *client, frame []byte, m *jsonrpc.Message) ([]byte, bool) {
+	id, ok := m.Param("requestId")
+	if !ok {
+		return frame, !p.rename
+	}
+	p.mu.Lock()
+	var c *call
+	if p.rename {
+		for _, other := range p.calls {
+			if other.client == cl && idKey(other.id) == idKey(id) {
+				c = other
+				break
+			}
+		}
+	} else {
+		c = p.calls[idKey(id)]
+	}
+	if c == nil || c.method == mcp.MethodInitialize {
+		p.mu.Unlock()
+		return frame, !p.rename && c == nil
+	}
+	p.forgetLocked(c)
+	p.mu.Unlock()
+	if p.rename {
+		frame = splice(frame, locate(frame, "params", "requestId"), c.far)
+	}
+	c.finish(nil)
+	return frame, !p.line.withdraw(c.far)
+}
+
+// response implements party.
+func (p *plain) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
+	p.mu.Lock()
+	a := p.asked[idKey(m.ID)]
+	if a == nil || a.client != cl {
+		p.mu.Unlock()
+		p.b.metrics.strays.Add(1)
+		return
+	}
+	delete(p.asked, idKey(m.ID))
+	p.mu.Unlock()
+	p.forward(cl, frame, event)
+}
+
+// hangUp implements party.
+func (p *plain) hangUp(c *call) {
+	if p.forget(c) {
+		p.cancel(c, "the client is gone")
+	}
+}
+
+// leave implements party.
+func (p *plain) leave(cl *client) {
+	p.mu.Lock()
+	delete(p.members, cl)
+	empty := len(p.members) == 0
+	var calls []*call
+	for _, c := range p.calls {
+		if c.client == cl {
+			calls = append(calls, c)
+			p.forgetLocked(c)
+		}
+	}
+	drop := p.past.leave(cl)
+	p.mu.Unlock()
+	for _, c := range calls {
+		p.cancel(c, "the client is gone")
+	}
+	if empty && !p.b.keeps(p) {
+		p.line.close()
+		return
+	}
+	for _, uri := range drop {
+		p.unsubscribe(uri)
+	}
+}
+
+// received implements user.
+func (p *plain) received(frame []byte, m *jsonrpc.Message) {
+	event := p.line.lane.record(capture.ToClient, frame)
+	switch m.Kind {
+	case jsonrpc.KindRequest:
+		p.question(frame, m, event)
+	case jsonrpc.KindNotification:
+		p.news(frame, m, event)
+	default:
+		p.answered(frame, m, event)
+	}
+}
+
+// answered hands a response to who waits for it.
+func (p *plain) answered(frame []byte, m *jsonrpc.Message, event uint64) {
+	key := idKey(m.ID)
+	p.mu.Lock()
+	if own := p.own[key]; own != nil {
+		delete(p.own, key)
+		p.mu.Unlock()
+		own <- m // it has room
+		return
+	}
+	c := p.calls[key]
+	if c == nil {
+		p.mu.Unlock()
+		p.b.metrics.strays.Add(1)
+		return
+	}
+	if p.mismatchedLocked(c, m) {
+		p.mu.Unlock()
+		p.b.wg.Go(func() { p.relearn(c, frame, event) })
+		return
+	}
+	p.forgetLocked(c)
+	p.past.answered(c, m)
+	p.mu.Unlock()
+	if p.rename {
+		frame = restored(frame, c)
+	}
+	near := c.finish(frame)
+	p.line.lane.link(event, []uint64{near}, p.rule())
+}
+
+// restored puts the client's ids back into an answer.
+func restored(frame []byte, c *call) []byte {
+	if c.method == mcp.MethodSubscriptionsListen {
+		if at := locate(frame, "result", "_meta", mcp.MetaSubscriptionID); at.found() {
+			frame = splice(frame, at, c.id)
+		}
+	}
+	return withID(frame, c.id)
+}
+
+// callFailed implements user.
+func (p *plain) callFailed(id jsonrpc.ID, err error) {
+	p.mu.Lock()
+	c := p.calls[idKey(id)]
+	own := p.own[idKey(id)]
+	delete(p.own, idKey(id))
+	if c != nil {
+		p.forgetLocked(c)
+	}
+	p.mu.Unlock()
+	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server did not answer: %v", err)
+	p.line.lane.note(e.Message)
+	switch {
+	case own != nil:
+		own <- failure(id, e)
+	case c != nil:
+		c.fail(e)
+	}
+}
+
+// failure is a response that is an error.
+func failure(id jsonrpc.ID, e *jsonrpc.Error) *jsonrpc.Message {
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse(jsonrpc.AppendError(nil, id, e, false), m, 0); err != nil {
+		m.Kind = jsonrpc.KindError // the error object is missing then, which Err says
+	}
+	return m
+}
+
+// disconnected implements user.
+func (p *plain) disconnected(err error, unsent []item) {
+	closed := err == errLineClosed
+	waits := map[string]bool{}
+	if !closed && p.line.served() {
+		for _, it := range unsent {
+			if it.id != nil {
+				waits[idKey(it.id)] = true
+			}
+		}
+		p.line.requeue(unsent)
+	}
+	p.mu.Lock()
+	p.over = closed
+	var fail []*call
+	for key, c := range p.calls {
+		if !waits[key] && (closed || c.again == nil && c.handed && !p.line.waits(c.far)) {
+			fail = append(fail, c)
+			p.forgetLocked(c)
+		}
+	}
+	asked := slices.Collect(maps.Values(p.asked))
+	own := p.own
+	p.own = map[string]chan *jsonrpc.Message{}
+	clear(p.asked)
+	p.past.lost()
+	p.mu.Unlock()
+	e := reason(err)
+	for _, c := range own {
+		c <- failure(nil, e)
+	}
+	for _, c := range fail {
+		c.fail(e)
+	}
+	for _, a := range asked {
+		a.client.send(a.out, cancellation(a.id, "the server is gone"))
+	}
+}
+
+// needed implements user.
+func (p *plain) needed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over || len(p.members) == 0 {
+		return false
+	}
+	if p.past.shaken() {
+		return true
+	}
+	for _, c := range p.calls {
+		if c.again != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,95 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"mcpwire/jsonrpc"
+)
+
+// probeTimeout is how long a server may take to say whether it is modern.
+const probeTimeout = 5 * time.Second
+
+// A prober is the user of a line of which nobody knows yet what it is for: it asks one thing after the other.
+type prober struct {
+	lane    lane
+	answers chan probed
+	kept    []probed // what the server has sent of itself, which is for the next user; guarded by the line's passing
+}
+
+// maxKept is how many messages are kept.
+const maxKept = 256
+
+// probed is an answer, or why there is none.
+type probed struct {
+	m     *jsonrpc.Message
+	frame []byte
+	event uint64 // in the capture
+	err   error
+}
+
+// newProber returns a prober and its line.
+func (b *Bridge) newProber() (*prober, *line) {
+	u := &prober{answers: make(chan probed, 8)}
+	l := b.prepareLine(u)
+	u.lane = l.lane
+	b.wg.Go(l.run)
+	return u, l
+}
+
+// ask sends a request of the bridge's own, and waits for the answer.
+func (u *prober) ask(ctx context.Context, l *line, frame []byte) (*jsonrpc.Message, error) {
+	l.lane.record(toServer, frame)
+	id := locate(frame, "id")
+	a := u.await(ctx, l, frame, id.of(frame))
+	return a.m, a.err
+}
+
+// await sends a request, which has been recorded, and waits for the answer; if id is nil, for any.
+func (u *prober) await(ctx context.Context, l *line, frame []byte, id jsonrpc.ID) probed {
+	l.sendFirst(item{frame: frame, id: id})
+	for {
+		select {
+		case a := <-u.answers:
+			if a.err == nil && id != nil && !a.m.ID.Equal(id) && !a.m.ID.IsNull() && len(a.m.ID) > 0 {
+				continue // to what was asked before
+			}
+			return a
+		case <-ctx.Done():
+			return probed{err: context.Cause(ctx)}
+		}
+	}
+}
+
+func (u *prober) tell(a probed) {
+	select {
+	case u.answers <- a:
+	default: // nobody asks that much
+	}
+}
+
+// received implements user.
+func (u *prober) received(frame []byte, m *jsonrpc.Message) {
+	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
+		u.tell(probed{m: m, frame: frame, event: u.lane.record(toClient, frame)})
+		return
+	}
+	if len(u.kept) < maxKept { // the next user records it
+		u.kept = append(u.kept, probed{m: m, frame: frame})
+	}
+}
+
+// callFailed implements user.
+func (u *prober) callFailed(_ jsonrpc.ID, err error) { u.tell(probed{err: err}) }
+
+// disconnected implements user.
+func (u *prober) disconnected(err error, _ []item) {
+	if !errors.Is(err, errLineClosed) {
+		u.tell(probed{err: err})
+	}
+}
+
+func (u *prober) missed()                         {}
+func (u *prober) connected(context.Context) error { return nil }
+func (u *prober) needed() bool                    { return false }

@@ -1,0 +1,318 @@
+package bridge
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"mcpwire/internal/translate"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A translated is the party where the client and the server are of different eras: package translate decides what is said to either. It is the user of its line.
+type translated struct {
+	b    *Bridge
+	cl   *client
+	line *line
+
+	mu      sync.Mutex // serialises what the translator is told and what it says
+	t       translate.Translator
+	streams map[uint64]*call // of HTTP
+	piped   map[string]*call // of a stream, by the key of the id
+	last    uint64
+	timer   *time.Timer
+	asked   map[string]struct{} // keys of the ids of questions that the client has not answered
+	lost    bool                // the translator was told so
+	over    bool
+}
+
+// newTranslated returns the party of a client of the era near, on a line that there is already, or one of its own if l is nil.
+func (b *Bridge) newTranslated(cl *client, near Era, l *line) *translated {
+	p := &translated{b: b, cl: cl, streams: map[uint64]*call{}, piped: map[string]*call{}, asked: map[string]struct{}{}, line: l}
+	if near == EraModern {
+		p.t = translate.NewModernToLegacy(nil)
+	} else {
+		p.t = translate.NewLegacyToModern(nil)
+	}
+	p.timer = time.AfterFunc(time.Hour, p.tick)
+	p.timer.Stop()
+	if l == nil {
+		p.line = b.prepareLine(p)
+		b.wg.Go(p.line.run)
+	} else {
+		l.hand(p, nil)
+	}
+	return p
+}
+
+// do tells the translator something, and does what it says. of is the event that is the reason.
+func (p *translated) do(lane lane, of uint64, say func(now time.Time) []translate.Out) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.actLocked(lane, of, say(time.Now()))
+	}
+}
+
+func (p *translated) actLocked(lane lane, of uint64, outs []translate.Out) {
+	var to []uint64
+	rule := ""
+	for i := range outs {
+		o := &outs[i]
+		if o.Rule != "" && (rule == "" || o.To == translate.Nowhere) {
+			rule = o.Rule
+		}
+		if event := p.sendLocked(o); event != 0 {
+			to = append(to, event)
+		}
+	}
+	if len(outs) > 0 && len(to) == 0 && rule != "" && of != 0 {
+		lane.note("message " + strconv.FormatUint(of, 10) + " goes no further: " + rule)
+	}
+	if rule == "" {
+		rule = "id"
+	}
+	lane.link(of, to, rule)
+	next := p.t.Next()
+	if next.IsZero() {
+		p.timer.Stop()
+	} else {
+		p.timer.Reset(max(time.Until(next), 0))
+	}
+}
+
+func (p *translated) tick() {
+	p.do(p.cl.lane, 0, func(now time.Time) []translate.Out { return p.t.Tick(now) })
+}
+
+// sendLocked sends one message, and returns its event.
+func (p *translated) sendLocked(o *translate.Out) uint64 {
+	if len(o.Message) == 0 {
+		if o.To == translate.Near && o.Final {
+			p.finishLocked(o, nil)
+		}
+		return 0
+	}
+	switch o.To {
+	case translate.Far:
+		return p.toFarLocked(o)
+	case translate.Near:
+		return p.toNearLocked(o)
+	}
+	return 0
+}
+
+func (p *translated) toFarLocked(o *translate.Out) uint64 {
+	event := p.line.lane.record(toServer, o.Message)
+	it := item{frame: o.Message}
+	if o.Call != 0 && !o.Cancel {
+		it.id = jsonrpc.IntID(o.Call)
+	}
+	if o.Cancel || p.lost {
+		p.line.sendFirst(it) // p.lost: what goes before all that waits, once there is a server again
+		return event
+	}
+	if err := p.line.offer(it); err != nil && it.id != nil {
+		p.actLocked(p.line.lane, event, p.t.FarEnded(time.Now(), o.Call, reason(err)))
+	}
+	return event
+}
+
+func (p *translated) toNearLocked(o *translate.Out) uint64 {
+	if o.Final {
+		return p.finishLocked(o, o.Message)
+	}
+	var out jsonrpc.Outlet
+	c := p.streams[o.Stream]
+	if c != nil {
+		out = c.out
+	}
+	p.heardLocked(c, o.Message)
+	event, err := p.cl.send(out, o.Message)
+	if err != nil {
+		p.b.opts.Logger.Debug("a message was dropped", "error", err)
+	}
+	return event
+}
+
+// finishLocked answers a call.
+func (p *translated) finishLocked(o *translate.Out, message []byte) uint64 {
+	if o.Stream != 0 {
+		c := p.streams[o.Stream]
+		delete(p.streams, o.Stream)
+		if c != nil {
+			return c.finish(message)
+		}
+	}
+	var m jsonrpc.Message
+	if jsonrpc.Parse(message, &m, 0) == nil && len(m.ID) > 0 {
+		if c := p.piped[idKey(m.ID)]; c != nil {
+			delete(p.piped, idKey(m.ID))
+			return c.finish(message)
+		}
+	}
+	if message == nil {
+		return 0
+	}
+	event, _ := p.cl.send(nil, message)
+	return event
+}
+
+// request implements party.
+func (p *translated) request(c *call, frame []byte, _ *jsonrpc.Message) {
+	if err := p.line.down(); err != nil {
+		c.fail(reason(err))
+		return
+	}
+	p.mu.Lock()
+	if p.over || c.done.Load() {
+		p.mu.Unlock()
+		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended"))
+		return
+	}
+	if c.out != nil {
+		p.last++
+		c.stream = p.last
+		p.streams[c.stream] = c
+	} else {
+		if p.piped[idKey(c.id)] != nil {
+			p.mu.Unlock()
+			c.fail(jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the id is that of another request which is under way"))
+			return
+		}
+		p.piped[idKey(c.id)] = c
+	}
+	p.actLocked(p.cl.lane, c.event, p.t.FromNear(time.Now(), frame, c.stream))
+	if d := p.b.opts.CallTimeout; d > 0 && c.method != mcp.MethodSubscriptionsListen && !c.done.Load() {
+		c.timer.Store(time.AfterFunc(d, func() { p.expire(c, d) }))
+	}
+	p.mu.Unlock()
+	poke(p.line.wake) // the translator may wait for a server
+}
+
+// notification implements party.
+func (p *translated) notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
+	p.do(cl.lane, event, func(now time.Time) []translate.Out { return p.t.FromNear(now, frame, 0) })
+	if string(m.Method) != mcp.NotificationCancelled {
+		return
+	}
+	if id, ok := m.Param("requestId"); ok {
+		p.cancelled(id)
+	}
+}
+
+// cancelled answers nothing to a request of the client that it has cancelled.
+func (p *translated) cancelled(id jsonrpc.ID) {
+	p.mu.Lock()
+	c := p.piped[idKey(id)]
+	delete(p.piped, idKey(id))
+	for n, other := range p.streams {
+		if c == nil && !other.modern && idKey(other.id) == idKey(id) {
+			c = other
+			delete(p.streams, n)
+		}
+	}
+	p.mu.Unlock()
+	if c != nil && c.method != mcp.MethodInitialize {
+		c.finish(nil)
+	}
+}
+
+// response implements party.
+func (p *translated) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
+	p.mu.Lock()
+	delete(p.asked, idKey(m.ID))
+	p.mu.Unlock()
+	p.do(cl.lane, event, func(now time.Time) []translate.Out { return p.t.FromNear(now, frame, 0) })
+}
+
+// hangUp implements party.
+func (p *translated) hangUp(c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.stream == 0 || p.over {
+		return
+	}
+	p.actLocked(p.cl.lane, 0, p.t.NearGone(time.Now(), c.stream))
+	delete(p.streams, c.stream)
+}
+
+// leave implements party.
+func (p *translated) leave(*client) {
+	p.mu.Lock()
+	if p.over {
+		p.mu.Unlock()
+		return
+	}
+	p.actLocked(p.cl.lane, 0, p.t.Close(time.Now(), jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended")))
+	p.over = true
+	p.timer.Stop()
+	p.mu.Unlock()
+	p.line.close()
+}
+
+// received implements user.
+func (p *translated) received(frame []byte, _ *jsonrpc.Message) {
+	event := p.line.lane.record(toClient, frame)
+	p.do(p.line.lane, event, func(now time.Time) []translate.Out { return p.t.FromFar(now, frame, 0) })
+}
+
+// callFailed implements user.
+func (p *translated) callFailed(id jsonrpc.ID, err error) {
+	n, ok := intOf(id)
+	if !ok {
+		return
+	}
+	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server did not answer: %v", err)
+	p.line.lane.note(e.Message)
+	p.do(p.line.lane, 0, func(now time.Time) []translate.Out { return p.t.FarEnded(now, n, e) })
+}
+
+func intOf(id jsonrpc.ID) (int64, bool) {
+	n, err := strconv.ParseInt(string(id), 10, 64)
+	return n, err == nil
+}
+
+// missed implements user. A translator that is told of the loss asks again for what it should know.
+func (p *translated) missed() {}
+
+// connected implements user.
+func (p *translated) connected(context.Context) error {
+	p.b.metrics.restarts.Add(1)
+	p.do(p.line.lane, 0, func(now time.Time) []translate.Out {
+		if !p.lost {
+			return nil
+		}
+		return p.t.FarReady(now) // whose messages go before those that wait, since lost still holds
+	})
+	p.mu.Lock()
+	p.lost = false
+	p.mu.Unlock()
+	return nil
+}
+
+// disconnected implements user.
+func (p *translated) disconnected(err error, unsent []item) {
+	var calls []int64
+	if err != errLineClosed && p.line.served() {
+		for _, it := range unsent {
+			if n, ok := intOf(it.id); ok {
+				calls = append(calls, n)
+			}
+		}
+	}
+	p.do(p.line.lane, 0, func(now time.Time) []translate.Out {
+		p.lost = true
+		return p.t.FarLost(now, reason(err), calls...)
+	})
+}
+
+// needed implements user.
+func (p *translated) needed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	open, _ := p.t.Open()
+	return !p.over && p.lost && (open > 0 || p.t.Legacy() != mcp.RevisionNone)
+}
