@@ -1,0 +1,227 @@
+package inventory
+
+import (
+	"bytes"
+	"hash/fnv"
+	"iter"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/wireview"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// Limits of an inventory.
+const (
+	maxThings  = 16 << 10  // of one kind
+	maxAnswers = 16 << 10  // different requests
+	maxHeld    = 128 << 20 // bytes of answers, and of the things of one kind
+)
+
+// The kinds of things that a server offers.
+const (
+	Tools     = "tools"
+	Prompts   = "prompts"
+	Resources = "resources"
+	Templates = "resourceTemplates"
+)
+
+// Kinds returns all of them, in the order in which they are reported.
+func Kinds() []string { return []string{Tools, Prompts, Resources, Templates} }
+
+// An Inventory is what is known of a server.
+type Inventory struct {
+	Source       string                       // where it is from, for people
+	Name         string                       // of the server, as it says itself
+	Version      string                       // of the server
+	Revision     string                       // in which it was talked to
+	Capabilities []byte                       // JSON text; nil if it has not said
+	Instructions string                       // that it gives to models
+	Things       map[string]map[string][]byte // definitions by kind, and by name or URI: JSON text
+	Listed       map[string]bool              // kinds of which the last page has come: only then is what is not there missing
+	Answers      map[Key]*Answer
+	Order        []Key // of Answers, as they were asked for
+	Left         int   // answers above the limits
+
+	pages map[string]map[string][]byte // of a list that goes on
+	sizes map[string]int               // of pages, in bytes
+	held  int                          // of answers
+}
+
+// A Key tells requests apart: what is asked of what, with which parameters. Metadata does not count.
+type Key struct {
+	Method string
+	Target string // the tool, prompt or URI
+	Params uint64 // hash of the parameters, in whatever order they come
+}
+
+// An Answer is what came to a request. If it was asked several times, the answer is the first, and the times are of all.
+type Answer struct {
+	Result  []byte // JSON text; nil if it was an error
+	Error   []byte // JSON text; nil if it was none
+	Latency wireview.Hist
+}
+
+// New returns an empty inventory.
+func New(source string) *Inventory {
+	v := &Inventory{Source: source, Things: map[string]map[string][]byte{}, Listed: map[string]bool{}, Answers: map[Key]*Answer{}, pages: map[string]map[string][]byte{}, sizes: map[string]int{}}
+	for _, k := range Kinds() {
+		v.Things[k] = map[string][]byte{}
+	}
+	return v
+}
+
+// FromCapture takes stock of the server in a capture, or of the last one if there are several.
+func FromCapture(source string, events iter.Seq2[*capture.Event, error]) (*Inventory, error) {
+	v := New(source)
+	for x, err := range capture.Pairs(events, nil) {
+		if err != nil {
+			return nil, err
+		}
+		if x.Call.Dir != capture.ToServer || x.Response == nil || x.Request == nil {
+			continue
+		}
+		q, qok := part(x.Request.Data, x.Call.Index)
+		r, rok := part(x.Response.Data, x.Index)
+		if qok && rok {
+			v.Add(x.Call.Method, q.Params, r.Result, r.Error, x.Call.Latency)
+		}
+	}
+	return v, nil
+}
+
+// part returns a message of an event, which may be a batch.
+func part(data []byte, index int) (m jsonrpc.Message, ok bool) {
+	data = bytes.TrimSpace(data)
+	if len(data) > 0 && data[0] == '[' {
+		list, err := jsonrpc.ParseBatch(data, 0)
+		if err != nil || index >= len(list) {
+			return m, false
+		}
+		return list[index].Message, true
+	}
+	return m, jsonrpc.Parse(data, &m, 0) == nil
+}
+
+// Add takes an answer: a result or an error, JSON text. Nothing of it is kept but copies.
+func (v *Inventory) Add(method string, params, result, failure []byte, latency time.Duration) {
+	switch method {
+	case mcp.MethodInitialize, mcp.MethodDiscover:
+		v.greeting(params, result)
+		return
+	case mcp.MethodToolsList:
+		v.page(Tools, "name", params, result)
+	case mcp.MethodPromptsList:
+		v.page(Prompts, "name", params, result)
+	case mcp.MethodResourcesList:
+		v.page(Resources, "uri", params, result)
+	case mcp.MethodResourceTemplatesList:
+		v.page(Templates, "uriTemplate", params, result)
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete:
+	default:
+		return
+	}
+	v.answer(method, params, result, failure, latency)
+}
+
+// greeting takes what a server says of itself.
+func (v *Inventory) greeting(params, result []byte) {
+	if len(result) == 0 {
+		return
+	}
+	info := member(result, "serverInfo")
+	if info == nil {
+		info = member(member(result, "_meta"), mcp.MetaServerInfo)
+	}
+	if name := text(member(info, "name")); name != "" {
+		v.Name, v.Version = name, text(member(info, "version"))
+	}
+	v.Capabilities = bytes.Clone(member(result, "capabilities"))
+	v.Instructions = text(member(result, "instructions"))
+	if v.Revision = text(member(result, "protocolVersion")); v.Revision == "" {
+		v.Revision = text(member(member(params, "_meta"), mcp.MetaProtocolVersion))
+	}
+}
+
+// page takes a page of a list. The first page begins the list anew.
+func (v *Inventory) page(kind, key string, params, result []byte) {
+	list := member(result, kind)
+	if len(list) == 0 || list[0] != '[' {
+		return
+	}
+	if member(params, "cursor") == nil || v.pages[kind] == nil {
+		v.pages[kind], v.sizes[kind] = map[string][]byte{}, 0
+	}
+	things := v.pages[kind]
+	for el := jsonwire.ArrayElements(list); el.Next(); {
+		name := text(member(el.Value(), key))
+		old, ok := things[name]
+		size := v.sizes[kind] + len(el.Value()) - len(old)
+		if name != "" && (ok || len(things) < maxThings) && size <= maxHeld {
+			things[name], v.sizes[kind] = bytes.Clone(el.Value()), size
+		}
+	}
+	v.Things[kind] = things
+	v.Listed[kind] = member(result, "nextCursor") == nil
+}
+
+func (v *Inventory) answer(method string, params, result, failure []byte, latency time.Duration) {
+	k := key(method, params)
+	a := v.Answers[k]
+	if a == nil {
+		if len(v.Answers) >= maxAnswers || v.held+len(result)+len(failure) > maxHeld {
+			v.Left++
+			return
+		}
+		a = &Answer{Result: bytes.Clone(result), Error: bytes.Clone(failure)}
+		v.held += len(result) + len(failure)
+		v.Answers[k] = a
+		v.Order = append(v.Order, k)
+	}
+	a.Latency.Add(latency)
+}
+
+// key returns what a request is recognised by.
+func key(method string, params []byte) Key {
+	k := Key{Method: method}
+	if len(params) == 0 || params[0] != '{' {
+		return k
+	}
+	for p := jsonwire.ObjectMembers(params); p.Next(); {
+		if p.KeyIs("_meta") {
+			continue
+		}
+		if p.KeyIs("name") || p.KeyIs("uri") {
+			k.Target = text(p.Value())
+		}
+		h := fnv.New64a()
+		h.Write(p.RawKey())
+		h.Write([]byte{0})
+		h.Write(p.Value())
+		k.Params += h.Sum64()
+	}
+	return k
+}
+
+// member returns the text of a member of an object, or nil.
+func member(obj []byte, name string) []byte {
+	if len(obj) == 0 || obj[0] != '{' {
+		return nil
+	}
+	for m := jsonwire.ObjectMembers(obj); m.Next(); {
+		if m.KeyIs(name) {
+			return m.Value()
+		}
+	}
+	return nil
+}
+
+// text returns what a JSON string says, or "" for anything else.
+func text(v []byte) string {
+	if len(v) < 2 || v[0] != '"' {
+		return ""
+	}
+	return jsonwire.UnquoteString(v[1 : len(v)-1])
+}

@@ -1,0 +1,145 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/jsondiff"
+	"mcpwire/jsonrpc"
+)
+
+const (
+	maxDifferences = 50       // of a result
+	maxShown       = 4 << 10  // bytes of a value
+	maxCompared    = 16 << 20 // bytes of a message that is looked into
+	maxChanges     = 1000     // that are looked through
+	maxLooked      = 1 << 30  // bytes that are looked through for the values of all differences of a message
+	nearby         = 24 * time.Hour
+)
+
+// A side is one of the messages that are compared.
+type side struct {
+	raw    []byte
+	at     time.Time
+	hidden []string
+}
+
+// A comparer compares messages.
+type comparer struct {
+	red    *capture.Redactor
+	ignore []string
+	strict bool
+}
+
+func newComparer(opts *Options) *comparer {
+	return &comparer{red: capture.NewRedactor(nil), ignore: append([]string{"/id", "/jsonrpc"}, opts.Ignore...), strict: opts.Strict}
+}
+
+// compare returns in what a message differs from the recorded one.
+func (c *comparer) compare(recorded, live side) []Difference {
+	if len(recorded.raw) > maxCompared || len(live.raw) > maxCompared {
+		if bytes.Equal(recorded.raw, live.raw) {
+			return nil
+		}
+		return []Difference{{Op: "replace", Old: "a message that is too large to be compared", New: "another one"}}
+	}
+	a, b := bytes.TrimSpace(recorded.raw), bytes.TrimSpace(live.raw)
+	old, _ := c.red.Message(nil, a) // what is secret must not be shown
+	now, _ := c.red.Message(nil, b)
+	x, y := a, b
+	if !c.strict {
+		x, y = mask(a), mask(b)
+	}
+	var list []Difference
+	looked := 0
+	for _, ch := range jsondiff.Diff(x, y, &jsondiff.Options{Ignore: c.ignore, MaxChanges: maxChanges, MaxValue: 1}) {
+		from := cmp.Or(ch.First, ch.Pointer)
+		d := Difference{Op: string(ch.Op), Pointer: ch.Pointer}
+		if looked += 2 * (len(a) + len(b)); len(list) == maxDifferences || looked > maxLooked || ch.Op == jsondiff.More {
+			return append(list, Difference{Op: string(jsondiff.More)})
+		}
+		switch {
+		case slices.Contains(recorded.hidden, from) && ch.Op != jsondiff.Add:
+			continue
+		case ch.Op == jsondiff.Replace && c.alike(at(a, from), at(b, ch.Pointer), recorded.at, live.at):
+			continue
+		}
+		if ch.Op == jsondiff.Remove {
+			d.Pointer = from
+		}
+		if ch.Op != jsondiff.Add {
+			d.Old = shown(at(old, from))
+		}
+		if ch.Op != jsondiff.Remove {
+			d.New = shown(at(now, ch.Pointer))
+		}
+		d.Note = !c.strict && strings.HasSuffix(d.Pointer, "/serverInfo/version")
+		list = append(list, d)
+	}
+	return list
+}
+
+// alike reports whether two values are as good as equal: because part of the first was hidden, or because both say what the time is.
+func (c *comparer) alike(was, is []byte, wasAt, isAt time.Time) bool {
+	if len(was) == 0 || len(is) == 0 {
+		return false
+	}
+	if was[0] == '"' && is[0] == '"' {
+		s, t := textOf(was), textOf(is)
+		if s == t || matches(s, t) {
+			return true
+		}
+		if c.strict {
+			return false
+		}
+		m, n := maskText(s), maskText(t)
+		return m != "" && matches(m, n) || near([]byte(s), wasAt) && near([]byte(t), isAt)
+	}
+	return !c.strict && near(was, wasAt) && near(is, isAt)
+}
+
+// near reports whether a number is a time near another, in seconds or milliseconds since 1970.
+func near(number []byte, t time.Time) bool {
+	if len(number) < 9 || len(number) > 32 || number[0] < '0' || number[0] > '9' || t.IsZero() || bytes.ContainsAny(number, "eE/") {
+		return false
+	}
+	f, _, err := big.ParseFloat(string(number), 10, 64, big.ToNearestEven)
+	if err != nil {
+		return false
+	}
+	v, _ := f.Float64()
+	for _, unit := range []float64{1, 1e3} {
+		if d := v/unit - float64(t.UnixMilli())/1e3; d < nearby.Seconds() && d > -nearby.Seconds() {
+			return true
+		}
+	}
+	return false
+}
+
+// shown is the beginning of a value.
+func shown(value []byte) string {
+	if len(value) <= maxShown {
+		return string(value)
+	}
+	return strings.ToValidUTF8(string(value[:maxShown]), "") + "…"
+}
+
+// answers compares an answer with the recorded one.
+func (c *comparer) answers(recorded, live side, old, now *jsonrpc.Message) []Difference {
+	if (old.Kind == jsonrpc.KindError) == (now.Kind == jsonrpc.KindError) {
+		return c.compare(recorded, live)
+	}
+	hide := func(b []byte) string {
+		out, _ := c.red.Message(nil, b)
+		return shown(out)
+	}
+	if now.Kind == jsonrpc.KindError {
+		return []Difference{{Op: "answer", Pointer: "/error", Old: hide(old.Result), New: hide(now.Error)}}
+	}
+	return []Difference{{Op: "answer", Pointer: "/result", Old: hide(old.Error), New: hide(now.Result)}}
+}

@@ -1,0 +1,138 @@
+package replay
+
+import (
+	"maps"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+)
+
+// maxTools is how many tools with arguments in headers are remembered.
+const maxTools = 10_000
+
+// finish completes a recording: which request builds on the answer to which, and how the session began.
+func (g *builder) finish() {
+	r := g.rec
+	hello := false
+	for _, c := range r.calls {
+		if c.method == mcp.MethodInitialize {
+			hello = true
+			if v := textOf(member(c.result(), "protocolVersion")); v != "" {
+				r.Revision = v
+			}
+		}
+		r.params = learnParams(r.params, c.method, c.result())
+	}
+	if hello {
+		r.Modern = false
+	} else if !r.Modern {
+		r.Made = true
+	}
+	l := links{pages: map[string]*call{}, rounds: map[string]*call{}, tasks: map[string]*call{}}
+	for _, f := range r.frames {
+		for i := range f.elements {
+			if el := &f.elements[i]; el.call != nil {
+				l.link(el)
+			}
+		}
+	}
+}
+
+// result is what the call was answered; nil if that is no result.
+func (c *call) result() []byte {
+	if c.answer == nil {
+		return nil
+	}
+	return c.answer.m.Result
+}
+
+// links are the answers that a request can build on, the last of each kind: by its method and its cursor; by method, target and state; by the id of the task.
+type links struct{ pages, rounds, tasks map[string]*call }
+
+// link finds the request that a request builds on, and remembers the request for those that build on it.
+func (l *links) link(el *element) {
+	c, params := el.call, el.m.Params
+	responses, state := member(params, "inputResponses"), member(params, "requestState")
+	b := l.rounds[roundKey(c, state)]
+	if c.method == mcp.MethodTasksUpdate {
+		b = l.tasks[c.target]
+	}
+	if (responses != nil || state != nil) && b != nil && hasKeys(member(b.result(), "inputRequests"), responses) {
+		c.round = b
+	}
+	if cursor := textOf(member(params, "cursor")); cursor != "" {
+		c.page = l.pages[c.method+"\x00"+cursor]
+	}
+
+	result := c.result()
+	if cursor := textOf(member(result, "nextCursor")); cursor != "" {
+		l.pages[c.method+"\x00"+cursor] = c
+	}
+	if textOf(member(result, "resultType")) == mcp.ResultTypeInputRequired {
+		l.rounds[roundKey(c, member(result, "requestState"))] = c
+	}
+	if c.method == mcp.MethodTasksGet && member(result, "inputRequests") != nil {
+		l.tasks[c.target] = c
+	}
+}
+
+func roundKey(c *call, state []byte) string {
+	return c.method + "\x00" + c.target + "\x00" + textOf(state)
+}
+
+// hasKeys reports whether an object has all the names of another.
+func hasKeys(object, names []byte) bool {
+	have := keys(object)
+	for name := range keys(names) {
+		if !have[name] {
+			return false
+		}
+	}
+	return true
+}
+
+func keys(object []byte) map[string]bool {
+	set := map[string]bool{}
+	if len(object) == 0 || object[0] != '{' {
+		return set
+	}
+	members := jsonwire.ObjectMembers(object)
+	for members.Next() {
+		set[members.KeyString()] = true
+	}
+	return set
+}
+
+// learnParams adds what the result of tools/list says of arguments in headers. The map is changed.
+func learnParams(known map[string][]mcp.HeaderParam, method string, result []byte) map[string][]mcp.HeaderParam {
+	tools := member(result, "tools")
+	if method != mcp.MethodToolsList || len(tools) == 0 || tools[0] != '[' {
+		return known
+	}
+	list := jsonwire.ArrayElements(tools)
+	for list.Next() {
+		name, schema := textOf(member(list.Value(), "name")), member(list.Value(), "inputSchema")
+		if schema == nil {
+			continue
+		}
+		params, err := mcp.HeaderParams(schema)
+		switch {
+		case err != nil || len(params) == 0:
+			delete(known, name)
+		case len(known) < maxTools:
+			if known == nil {
+				known = map[string][]mcp.HeaderParam{}
+			}
+			known[name] = params
+		}
+	}
+	return known
+}
+
+// paramsOf is a copy of what the recording knows, to be changed.
+func (r *Recording) paramsOf() map[string][]mcp.HeaderParam {
+	if r.params == nil {
+		return map[string][]mcp.HeaderParam{}
+	}
+	return maps.Clone(r.params)
+}

@@ -1,0 +1,102 @@
+package replay
+
+import (
+	"slices"
+	"time"
+
+	"mcpwire/internal/resend"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A Recording is what the client has said in a session, with what it was answered.
+type Recording struct {
+	Capture   string // id of the capture
+	Session   uint64 // its number in the capture, or of modern requests over HTTP, which have no sessions, that of the first
+	Name      string // of the server, as the capture has it
+	Transport resend.Transport
+	Modern    bool   // it has no handshake
+	Revision  string // that was agreed on, or that requests say; "" if the capture does not say
+	Redact    string // what was hidden: "default", "custom" or "off"
+	First     uint64 // number of the event with the first message
+	// Made tells that the recording does not have the handshake, and that one is made up.
+	Made bool
+
+	frames  []*frame
+	calls   []*call
+	asks    []*ask
+	kinds   []string // methods of notifications that belong to no request, each once
+	listens bool     // the client had a standing stream open, or needed none for what it would bring
+	params  map[string][]mcp.HeaderParam
+}
+
+// Requests is how many requests the client has sent.
+func (r *Recording) Requests() int { return len(r.calls) }
+
+// Has reports whether one of the requests is chosen, see [Options.Choose]. All are if choose is nil.
+func (r *Recording) Has(choose func(captureID string, n uint64) bool) bool {
+	return choose == nil || slices.ContainsFunc(r.calls, func(c *call) bool { return choose(r.Capture, c.n) })
+}
+
+// A frame is what the client has sent at once.
+type frame struct {
+	n        uint64
+	t        time.Duration
+	since    time.Duration // when the last thing happened before that it may have waited for
+	batch    bool
+	elements []element
+	after    []*call // that were answered since the frame before
+	reply    *ask    // it answers a request of the server, and is nothing else
+	cut      bool    // the capture has only the beginning
+}
+
+// An element is a message, alone or in a batch.
+type element struct {
+	raw    []byte
+	m      jsonrpc.Message // aliases raw
+	hidden []string        // places that were hidden, as pointers into raw
+	more   int             // places that are not in hidden
+	call   *call           // that it begins; nil if it is no request
+}
+
+// A call is a request of the client's.
+type call struct {
+	index    int
+	n        uint64
+	t        time.Duration
+	id       string // comparable
+	method   string
+	target   string
+	token    string // of progress, JSON text
+	exchange uint64
+
+	answer   *element // nil if none came
+	answerT  time.Duration
+	answerAt time.Time
+	status   int // of an HTTP response without an answer
+	seen     trace
+
+	// round is the request whose answer asked for input, which this one brings, and page the one whose answer has the cursor.
+	round, page *call
+}
+
+// An ask is a request of the server's.
+type ask struct {
+	index  int
+	n      uint64
+	t      time.Duration
+	at     time.Time
+	method string
+	raw    element
+	reply  *element // nil if the client did not answer
+	replyT time.Duration
+	during []*call // that waited for their answer then
+}
+
+// idKey is equal for equal ids.
+func idKey(id jsonrpc.ID) string {
+	if s, ok := id.Text(); ok {
+		return `"` + s
+	}
+	return string(id)
+}
