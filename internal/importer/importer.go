@@ -1,0 +1,250 @@
+package importer
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+)
+
+// A Format is what a source is in.
+type Format string
+
+// The formats.
+const (
+	Auto          Format = "auto"           // whichever the beginning looks like
+	McpSnoop      Format = "mcpsnoop"       // JSON Lines of mcpsnoop
+	HAR           Format = "har"            // HTTP Archive 1.2, of browsers and proxies
+	ClaudeDesktop Format = "claude-desktop" // mcp-server-NAME.log
+	VSCode        Format = "vscode"         // the output of an MCP server, at the level of debug or trace
+	ClaudeCode    Format = "claude-code"    // mcp-logs-NAME/*.jsonl
+)
+
+// Formats returns all formats but [Auto].
+func Formats() []Format { return []Format{McpSnoop, HAR, ClaudeDesktop, VSCode, ClaudeCode} }
+
+// ErrUnknown is the error for a source that is in no format that is known.
+var ErrUnknown = errors.New("in no format that can be imported")
+
+// maxLine is how long a line of a source may be, in bytes. Longer ones are passed over, and leave a gap.
+const maxLine = 256 << 20
+
+// byteOrderMark is what programs on Windows put in front of text.
+const byteOrderMark = "\ufeff"
+
+// Options are the options of an import. nil means defaults.
+type Options struct {
+	Format Format // "" is Auto
+	Name   string // of the server, where the source does not say it
+	Tool   string // that imports, for the head of the capture
+	// Redact says what is hidden besides the usual; Unredacted hides nothing.
+	Redact     *capture.Redaction
+	Unredacted bool
+	// Zone is where the clock of a log was that does not say so; nil is UTC.
+	Zone *time.Location
+}
+
+// A Result is what an import did.
+type Result struct {
+	Format   Format
+	Events   uint64 // that are in the capture
+	Messages uint64 // how many of them are messages
+	Notes    uint64 // lines that were not understood
+	Skipped  uint64 // entries of an archive that have nothing to do with the protocol
+}
+
+// Run reads a source and writes it as a capture. opts may be nil.
+func Run(w io.Writer, r io.Reader, opts *Options) (Result, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Zone == nil {
+		o.Zone = time.UTC
+	}
+	br := bufio.NewReaderSize(r, 64<<10)
+	if mark, _ := br.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = br.Discard(len(mark))
+	}
+	if o.Format == "" || o.Format == Auto {
+		o.Format = detect(br)
+	}
+	s := &sink{opts: o, out: w}
+	s.result.Format = o.Format
+	var err error
+	switch o.Format {
+	case McpSnoop:
+		err = eachLine(br, s, snoopLine)
+	case ClaudeDesktop:
+		err = eachLine(br, s, desktopLine)
+	case VSCode:
+		err = eachLine(br, s, vscodeLine)
+	case ClaudeCode:
+		err = eachLine(br, s, codeLine)
+	case HAR:
+		err = readHAR(br, s)
+	default:
+		if _, err := br.Peek(1); err != nil && err != io.EOF {
+			return s.result, err
+		}
+		return s.result, ErrUnknown
+	}
+	if err == nil && s.enc == nil {
+		err = fmt.Errorf("%w: there is nothing in it", ErrUnknown)
+	}
+	if err != nil {
+		return s.result, err
+	}
+	return s.result, s.close()
+}
+
+// detect looks at the beginning of a source.
+func detect(br *bufio.Reader) Format {
+	head, _ := br.Peek(32 << 10)
+	for line := range bytes.Lines(head) {
+		line = bytes.TrimSpace(line)
+		switch {
+		case len(line) == 0:
+			continue
+		case bytes.Contains(line, []byte(`"session_id"`)) && bytes.Contains(line, []byte(`"direction"`)):
+			return McpSnoop
+		case line[0] == '{' && bytes.Contains(line, []byte(`"timestamp"`)) && (bytes.Contains(line, []byte(`"debug"`)) || bytes.Contains(line, []byte(`"error"`))):
+			return ClaudeCode
+		case line[0] == '{' && bytes.Contains(head, []byte(`"log"`)) && (bytes.Contains(head, []byte(`"entries"`)) || bytes.Contains(head, []byte(`"creator"`))):
+			return HAR
+		}
+		if _, ok := parseDesktop(line); ok {
+			return ClaudeDesktop
+		}
+		if _, ok := parseVSCode(line, time.UTC); ok {
+			return VSCode
+		}
+	}
+	return ""
+}
+
+// eachLine calls take for every line that is not empty.
+func eachLine(br *bufio.Reader, s *sink, take func(s *sink, line []byte) error) error {
+	var long []byte
+	for {
+		part, err := br.ReadSlice('\n')
+		if len(long)+len(part) > maxLine {
+			s.gap(int64(len(long) + len(part)))
+			long = long[:0]
+			for err == bufio.ErrBufferFull {
+				_, err = br.ReadSlice('\n')
+			}
+			part = nil
+		}
+		if err == bufio.ErrBufferFull {
+			long = append(long, part...)
+			continue
+		}
+		if err != nil && err != io.EOF {
+			return err
+		}
+		line := part
+		if len(long) > 0 {
+			line = append(long, part...)
+			long = long[:0]
+		}
+		if line = bytes.TrimRight(line, "\r\n"); len(bytes.TrimSpace(line)) > 0 {
+			if failed := take(s, line); failed != nil {
+				return failed
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+	}
+}
+
+// A sink writes the capture.
+type sink struct {
+	opts     Options
+	url      string // of the server, where the source says it
+	out      io.Writer
+	enc      *capture.Encoder
+	begun    time.Time
+	last     time.Duration
+	n        uint64
+	sessions map[string]uint64
+	result   Result
+}
+
+// begin writes the head, if it is not written.
+func (s *sink) begin(at time.Time, name, transport string) error {
+	if s.enc != nil {
+		return nil
+	}
+	if s.opts.Unredacted {
+		s.enc = capture.NewUnredactedEncoder(s.out)
+	} else {
+		s.enc = capture.NewEncoder(s.out, s.opts.Redact)
+	}
+	if s.opts.Name != "" {
+		name = s.opts.Name
+	}
+	s.begun = at
+	return s.enc.Encode(&capture.Event{Kind: capture.KindHead, Head: &capture.Head{
+		Version: capture.Version, ID: rand.Text(), At: at, Tool: s.opts.Tool, Transport: transport, Name: name, URL: s.url,
+	}})
+}
+
+// add writes an event that was at a time. Events keep the order of the source; one that says that it was before the one ahead of it counts as at the same time.
+func (s *sink) add(at time.Time, e *capture.Event) error {
+	s.n++
+	s.last = max(s.last, at.Sub(s.begun))
+	e.N, e.T = s.n, s.last
+	s.result.Events++
+	if e.Kind == capture.KindMessage {
+		s.result.Messages++
+	}
+	return s.enc.Encode(e)
+}
+
+// note keeps a line that is not understood.
+func (s *sink) note(at time.Time, line []byte) error {
+	s.result.Notes++
+	return s.add(at, &capture.Event{Kind: capture.KindNote, Data: line})
+}
+
+// gap says that something was too long.
+func (s *sink) gap(size int64) {
+	if s.enc != nil {
+		_ = s.add(s.begun, &capture.Event{Kind: capture.KindGap, Gap: &capture.Gap{Lost: 1, Bytes: size, Why: capture.GapLimit}})
+	}
+}
+
+// session returns the number of a session.
+func (s *sink) session(id string) uint64 {
+	const most = 1 << 16
+	const longest = 256
+	if id == "" {
+		return 0
+	}
+	id = strings.Clone(id[:min(len(id), longest)])
+	n, ok := s.sessions[id]
+	if !ok && len(s.sessions) < most {
+		if s.sessions == nil {
+			s.sessions = map[string]uint64{}
+		}
+		n = uint64(len(s.sessions) + 1)
+		s.sessions[id] = n
+	}
+	return n
+}
+
+// close writes the tail.
+func (s *sink) close() error {
+	if err := s.enc.Encode(&capture.Event{Kind: capture.KindTail, N: s.n + 1, T: s.last, Tail: &capture.Tail{Events: s.result.Events}}); err != nil {
+		return err
+	}
+	return s.enc.Flush()
+}
