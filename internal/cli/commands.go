@@ -13,12 +13,16 @@ func commandGroups(e *env) []commandGroup {
 	return []commandGroup{
 		{groupRead, []*cobra.Command{
 			newTapCommand(e),
+			newWatchCommand(e),
 			newShowCommand(e),
 			newGrepCommand(e),
 			newStatsCommand(e),
 			newCheckCommand(e),
 			newDoctorCommand(e),
+			newDiffCommand(e),
 			newCapturesCommand(e),
+			newExportCommand(e),
+			newImportCommand(e),
 			newServersCommand(e),
 			newWrapCommand(e),
 			newUnwrapCommand(e),
@@ -34,6 +38,11 @@ func commandGroups(e *env) []commandGroup {
 			newPingCommand(e),
 			newSendCommand(e),
 			newShellCommand(e),
+		}},
+		{groupConnect, []*cobra.Command{
+			newBridgeCommand(e),
+			newMockCommand(e),
+			newReplayCommand(e),
 		}},
 		{groupBuild, []*cobra.Command{
 			newDemoCommand(e),

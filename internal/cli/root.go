@@ -50,9 +50,10 @@ func (h *helpWriter) Write(p []byte) (int, error) {
 
 // The groups that the help lists commands in.
 const (
-	groupRead  = "read"
-	groupHand  = "hand"
-	groupBuild = "build"
+	groupRead    = "read"
+	groupHand    = "hand"
+	groupConnect = "connect"
+	groupBuild   = "build"
 )
 
 // newRoot returns the command with all that is below it.
@@ -61,7 +62,7 @@ func newRoot(e *env) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "mcpwire",
 		Short:         "the Model Context Protocol on the bare wire",
-		Long:          "mcpwire speaks the Model Context Protocol on the bare wire: it taps, records,\nshows, checks and calls any server, whatever it is written in.",
+		Long:          "mcpwire speaks the Model Context Protocol on the bare wire: it taps, records,\nshows, checks, calls, mocks and bridges any server, whatever it is written in.",
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -77,6 +78,7 @@ func newRoot(e *env) *cobra.Command {
 	root.AddGroup(
 		&cobra.Group{ID: groupRead, Title: "Read and debug:"},
 		&cobra.Group{ID: groupHand, Title: "By hand and in scripts:"},
+		&cobra.Group{ID: groupConnect, Title: "Connect:"},
 		&cobra.Group{ID: groupBuild, Title: "Build:"},
 	)
 	for _, g := range commandGroups(e) {

@@ -43,6 +43,8 @@ func TestScripts(t *testing.T) {
 			"stops":   cmdStops,
 			"tapping": cmdTapping,
 			"untap":   cmdUntap,
+			"mocking": cmdMocking,
+			"unmock":  cmdUnmock,
 			"bytes":   cmdBytes,
 			"shown":   cmdShown,
 			"mask":    cmdMask,

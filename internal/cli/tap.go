@@ -19,7 +19,6 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
-	"mcpwire/internal/captures"
 	"mcpwire/internal/tap"
 )
 
@@ -150,7 +149,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 		name = strings.TrimSuffix(filepath.Base(command[0]), ".exe")
 	}
 	say := f.notes(e)
-	rec, err := f.record(e, "stdio", name, say)
+	rec, err := f.record(e, "stdio", name, "", liveRestart(restart), say)
 	if err != nil {
 		return err
 	}
@@ -166,12 +165,9 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	signal.Notify(caught, catch...)
 	defer signal.Stop(caught)
 
-	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Log: say}
+	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Log: say, Record: rec.writer}
 	opts.Stdout, _ = e.stdout.(*os.File) // nil is the process's own, which it is
 	opts.Stderr, _ = e.stderr.(*os.File)
-	if rec != nil {
-		opts.Record = rec.Writer
-	}
 	var live *liveCheck
 	if f.check {
 		live = newLiveCheck(e.stderr, "stdio")
@@ -184,7 +180,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 		if live != nil {
 			live.close()
 		}
-		f.finish(e, rec)
+		rec.finish(e)
 	}()
 	awaitUnlessTold(finished, signals)
 	if err != nil {
@@ -221,43 +217,6 @@ func (f *tapFlags) notes(e *env) func(string) {
 	}
 	return func(text string) {
 		fmt.Fprintln(e.stderr, "mcpwire: "+safeLine(text))
-	}
-}
-
-// record begins the capture that the flags ask for; nil if they ask for none. If the usual folder cannot be used, a word on stderr is all: a server that worked
-// before shall work with tap.
-func (f *tapFlags) record(e *env, transport, name string, say func(string)) (*capture.File, error) {
-	if f.noRecord {
-		return nil, nil
-	}
-	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: name, Unredacted: f.redact == "off"}
-	if f.output != "" {
-		rec, err := capture.Create(f.output, opts)
-		if err != nil {
-			return nil, fail(exitUnexpected, "output", "name a file that does not exist, in a folder that does", err)
-		}
-		return rec, nil
-	}
-	dir, err := captures.Dir()
-	var rec *capture.File
-	if err == nil {
-		rec, err = captures.Create(dir, name, opts)
-	}
-	if err != nil {
-		fmt.Fprintln(e.stderr, "mcpwire: nothing is recorded: "+safeLine(err.Error()))
-		return nil, nil
-	}
-	say("recording to " + rec.Name())
-	return rec, nil
-}
-
-// finish ends the capture.
-func (f *tapFlags) finish(e *env, rec *capture.File) {
-	if rec == nil {
-		return
-	}
-	if err := rec.Close(); err != nil {
-		fmt.Fprintln(e.stderr, "mcpwire: the capture is not complete: "+safeLine(err.Error()))
 	}
 }
 

@@ -51,25 +51,21 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 		name = u.Host
 	}
 	say := f.notes(e)
-	rec, err := f.record(e, "http", name, say)
+	rec, err := f.record(e, "http", name, u.String(), nil, say)
 	if err != nil {
 		return err
 	}
-	defer f.finish(e, rec)
+	defer rec.finish(e)
 	if f.check {
 		live := newLiveCheck(e.stderr, "http")
 		opts.Observe = live.observe
 		defer live.close()
 	}
-	return f.serveTap(ctx, e, l, u, rec, opts)
+	return f.serveTap(ctx, e, l, u, rec.writer, opts)
 }
 
 // serveTap runs the tap.
-func (f *tapFlags) serveTap(ctx context.Context, e *env, l net.Listener, u *url.URL, rec *capture.File, opts *taphttp.Options) error {
-	var w *capture.Writer
-	if rec != nil {
-		w = rec.Writer
-	}
+func (f *tapFlags) serveTap(ctx context.Context, e *env, l net.Listener, u *url.URL, w *capture.Writer, opts *taphttp.Options) error {
 	h, err := taphttp.New(u, w, opts)
 	if err != nil {
 		return err

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/stdio"
+	"mcpwire/streamable"
+)
+
+// A bridgeConnect opens a connection to the server.
+type bridgeConnect = func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error)
+
+// inPath complains of a program that is not where programs are.
+func inPath(program string) error {
+	if _, err := exec.LookPath(program); err != nil {
+		return fail(exitUnreachable, "spawn", "the program is not in the PATH that the host gives it: use its whole path", err)
+	}
+	return nil
+}
+
+// processSide starts a process for each connection. What it writes to standard error goes to ours.
+func (f *bridgeFlags) processSide(e *env, t *targetSpec) *farSide {
+	show := newTailWriter(e.stderr)
+	base := stdio.Command(t.command[0], t.command[1:]...)
+	base.Dir, base.Env, base.Framing, base.MaxFrame = t.dir, t.env, f.target.framing, f.maxFrame
+	return &farSide{name: t.name, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
+		cmd := *base
+		cmd.Stderr = io.MultiWriter(show, stderr)
+		return cmd.Connect(ctx)
+	}}
+}
+
+// urlSide makes HTTP requests. What is learnt of the server's tools serves all connections.
+func (f *bridgeFlags) urlSide(e *env, t *targetSpec, log *slog.Logger) (*farSide, error) {
+	side, err := f.httpSide(e, t)
+	if err != nil {
+		return nil, err
+	}
+	carrier := streamable.Dial(t.url, &streamable.DialOptions{
+		HTTPClient: &http.Client{Transport: side}, Header: t.header, NoSSE: t.transport == transportHTTP, MaxFrame: f.maxFrame, Logger: log,
+	})
+	return &farSide{name: nameOfURL(t.url), http: true, connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
+		return carrier.Connect(ctx)
+	}}, nil
+}
+
+// httpSide is what makes the requests. It differs from that of other commands in that a user can log in although standard input is a host's.
+func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
+	conf, err := f.target.tls()
+	if err != nil {
+		return nil, err
+	}
+	dial := &net.Dialer{Timeout: f.target.connectTimeout, KeepAlive: 15 * time.Second}
+	base := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: conf, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: f.target.connectTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second}, // an idle connection may be dead without anybody saying so
+	}
+	h := &httpSide{next: base}
+	if t.transport == transportSSE {
+		h.sse = t.url
+	}
+	how, err := f.target.login(e, t)
+	if err != nil || how == noLogin {
+		return h, err
+	}
+	if how == byStore && os.Getenv("CI") == "" {
+		how = byBrowser
+	}
+	h.interactive = how == byBrowser
+	h.next, err = f.target.authorized(e, t, h, watcher{base, &h.refused}, conf, how)
+	return h, err
+}
+
+// socketSide connects to a socket.
+func (f *bridgeFlags) socketSide(kind, where string) (*farSide, error) {
+	for _, name := range append(onlyHTTP, "env", "cwd", "config", "server") {
+		if f.target.given(name) {
+			return nil, usagef("bridge: --%s makes no sense for a socket", name)
+		}
+	}
+	if f.target.transport != transportAuto {
+		return nil, usagef("bridge: --transport makes no sense for a socket")
+	}
+	framing := framingOr(f.target.framing, jsonrpc.FramingLine)
+	dial := &net.Dialer{KeepAlive: 15 * time.Second}
+	return &farSide{name: safeLine(kind + ":" + where), connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
+		conn, err := dial.DialContext(ctx, kind, where)
+		if err != nil {
+			return nil, err
+		}
+		return jsonrpc.NewFramer(conn, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: f.maxFrame}), nil
+	}}, nil
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"mcpwire/internal/bridge"
+	"mcpwire/jsonrpc"
+)
+
+// bridgeFlags are the flags of bridge.
+type bridgeFlags struct {
+	target targetFlags // the server's
+
+	listen          string
+	http            httpFlags
+	allowRemote     bool
+	nearFraming     jsonrpc.Framing
+	nearEra, farEra bridge.Era
+	sessions        string
+	timeout, idle   time.Duration
+	maxSessions     int
+	maxFrame        int
+	capture, redact string
+	recordIt        bool
+	json            bool
+}
+
+func newBridgeFlags() *bridgeFlags { return &bridgeFlags{} }
+
+// ofServer are the flags of commands that take a server which mean the same here.
+var ofServer = []string{
+	"transport", "header", "header-file", "env", "cwd", "connect-timeout", "insecure", "cacert", "config", "server", "verbose", "framing",
+	"oauth", "no-oauth", "client-id", "client-secret-env", "issuer", "scope",
+}
+
+func (f *bridgeFlags) register(all *pflag.FlagSet) {
+	known := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.target.define(known)
+	for _, name := range ofServer {
+		flag := known.Lookup(name)
+		flag.Annotations = map[string][]string{ofTarget: nil}
+		all.AddFlag(flag)
+	}
+	f.target.set = all
+	all.StringVar(&f.listen, "listen", "", "where clients come, instead of standard input and output: an `ADDRESS` such as 127.0.0.1:8080, unix:PATH or tcp:127.0.0.1:9000")
+	f.registerHTTP(all)
+	all.Func("near-framing", "how clients on standard input or a socket tell messages apart: line, header, or auto, which is the default and takes what the client uses: a `KIND`", f.setNearFraming)
+	all.Func("near-era", "what clients may speak: legacy, modern, or auto for both, which is the default: an `ERA`", eraFlag(&f.nearEra))
+	all.Func("far-era", "what the server speaks: legacy, modern, or auto, which finds it out and is the default: an `ERA`", eraFlag(&f.farEra))
+	all.StringVar(&f.sessions, "sessions", "per-client", "`HOW` clients use the server: per-client, or shared for one connection or process that all use")
+	all.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long the server may take for an answer, or for progress; 0 is for ever")
+	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "after which an HTTP session, and a process for clients without one, ends that is not used")
+	all.IntVar(&f.maxSessions, "max-sessions", 1000, "how many clients there may be at once")
+	all.Func("max-frame", "largest message to read, in bytes, a `SIZE` such as 65536, 64K or 16M; the default is 64M, of clients over HTTP 4M", f.setMaxFrame)
+	all.StringVar(&f.capture, "capture", "", "record both sides to this `FILE`, which must not exist; compressed if it ends in .gz or .zst")
+	all.BoolVar(&f.recordIt, "record", false, "record both sides to the usual folder (mcpwire captures)")
+	all.StringVar(&f.redact, "redact", "default", "what is hidden in the capture: `WHAT` is default, or off for nothing")
+	all.BoolVar(&f.json, "log-json", false, "log as lines of JSON")
+}
+
+func (f *bridgeFlags) registerHTTP(fs *pflag.FlagSet) {
+	h := &f.http
+	fs.StringVar(&h.path, "path", "/mcp", "with --listen, `PATH` of the HTTP endpoint")
+	fs.BoolVar(&h.sse, "sse", false, "with --listen, also serve the older HTTP+SSE transport, at /sse and /messages")
+	fs.Var(&h.hosts, "host", "with --listen, `NAME` under which clients come besides localhost; repeat it for several")
+	fs.Var(&h.origins, "origin", "with --listen, `ORIGIN` of web pages that may come, such as https://app.example.com; repeat it for several")
+	fs.StringVar(&h.tokenEnv, "token-env", "", "with --listen, let in who has the bearer token that the environment variable `NAME` holds")
+	fs.StringVar(&h.certFile, "tls-cert", "", "with --listen, `FILE` with the certificate, in PEM: serve TLS")
+	fs.StringVar(&h.keyFile, "tls-key", "", "with --listen, `FILE` with the certificate's key, in PEM")
+	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --listen, allow an address that other machines reach, without asking who they are")
+}
+
+func eraFlag(era *bridge.Era) func(string) error {
+	return func(s string) (err error) {
+		*era, err = bridge.ParseEra(s)
+		return err
+	}
+}
+
+func (f *bridgeFlags) setNearFraming(s string) error {
+	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingAuto, jsonrpc.FramingLine, jsonrpc.FramingHeader} {
+		if s == framing.String() {
+			f.nearFraming = framing
+			return nil
+		}
+	}
+	return fmt.Errorf("want auto, line or header")
+}
+
+func (f *bridgeFlags) setMaxFrame(s string) error {
+	var of serveFlags
+	err := of.setMaxFrame(s)
+	f.maxFrame = of.maxFrame
+	return err
+}
+
+// level is what is logged.
+func (f *bridgeFlags) level() slog.Level {
+	if f.target.verbose {
+		return slog.LevelDebug
+	}
+	if f.listen != "" {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn // hosts take what is on standard error for trouble
+}
+
+// check complains of flags that do not go together. set tells which were given.
+func (f *bridgeFlags) check(set func(name string) bool) error {
+	_, _, socket := socketAddress(f.listen)
+	for _, name := range []string{"path", "sse", "host", "origin", "token-env", "tls-cert", "tls-key"} {
+		if set(name) && (f.listen == "" || socket) {
+			return usagef("bridge: --%s is for HTTP: give --listen HOST:PORT too", name)
+		}
+	}
+	switch {
+	case set("near-framing") && f.listen != "" && !socket:
+		return usagef("bridge: --near-framing is for standard input and output and sockets, not for HTTP")
+	case set("allow-remote") && f.listen == "":
+		return usagef("bridge: --allow-remote needs --listen")
+	case !strings.HasPrefix(f.http.path, "/"):
+		return usagef("bridge: --path %q must begin with /", f.http.path)
+	case (f.http.certFile == "") != (f.http.keyFile == ""):
+		return usagef("bridge: --tls-cert and --tls-key go together")
+	case f.sessions != "per-client" && f.sessions != "shared":
+		return usagef("bridge: --sessions %s: want per-client or shared", safeLine(f.sessions))
+	case f.sessions == "shared" && f.nearEra != f.farEra && f.nearEra != bridge.EraAuto && f.farEra != bridge.EraAuto:
+		return usagef("bridge: --sessions shared does not translate: --near-era and --far-era have to be the same")
+	case f.redact != "default" && f.redact != "off":
+		return usagef("bridge: invalid value %q for flag --redact: want default or off", f.redact)
+	case f.capture != "" && f.recordIt:
+		return usagef("bridge: --capture and --record exclude each other")
+	case f.capture == "-":
+		return usagef("bridge: standard output is the client's: name a file for --capture")
+	case f.timeout < 0 || f.idle <= 0 || f.maxSessions <= 0:
+		return usagef("bridge: --timeout cannot be negative, --idle-timeout and --max-sessions must be more than 0")
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"mcpwire/internal/bridge"
+	"mcpwire/streamable"
+)
+
+// serveHTTP has clients come over HTTP, until ctx ends.
+func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, log *slog.Logger) (err error) {
+	if _, _, err := net.SplitHostPort(f.listen); err != nil {
+		return usagef("bridge: invalid value %q for flag --listen: want an address and a port such as 127.0.0.1:8080, unix:PATH or tcp:HOST:PORT", f.listen)
+	}
+	guard, err := f.http.guard(log)
+	if err != nil {
+		return usagef("bridge: %w", err)
+	}
+	defer func() { // of the two options whose values are wrong at the command line
+		if v := recover(); v != nil {
+			err = usagef("bridge: --host or --origin: %s", strings.TrimPrefix(fmt.Sprint(v), "streamable.NewHandler: "))
+		}
+	}()
+	h := b.Handler(&streamable.Options{
+		Hosts: f.http.hosts, Origins: f.http.origins, Guard: guard, MaxBody: f.maxFrame, SessionTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
+	})
+	mux := http.NewServeMux()
+	mux.Handle(f.http.path, h)
+	if f.http.sse {
+		old := h.SSE("/messages")
+		mux.Handle("/sse", old)
+		mux.Handle("/messages", old)
+	}
+	if remote := guard != nil || f.allowRemote; remote { // who asks there comes by an address, and has no token
+		mux.Handle("/healthz", b.Healthz())
+		mux.Handle("/readyz", b.Readyz(false))
+	} else {
+		mux.Handle("/healthz", h.Beside(b.Healthz()))
+		mux.Handle("/readyz", h.Beside(b.Readyz(true)))
+	}
+	mux.Handle("/metrics", h.Beside(b.Metrics()))
+	if guard != nil {
+		for _, path := range guard.MetadataPaths() {
+			mux.Handle(path, guard.Metadata())
+		}
+	}
+	scheme := "http"
+	if f.http.certFile != "" {
+		scheme = "https"
+	}
+	err = streamable.ListenAndServe(ctx, f.listen, mux, &streamable.ServeOptions{
+		AllowRemote: guard != nil || f.allowRemote,
+		CertFile:    f.http.certFile, KeyFile: f.http.keyFile,
+		OnListen:   func(a net.Addr) { log.Info("listening", "url", scheme+"://"+a.String()+f.http.path) },
+		OnShutdown: h.Shutdown,
+		Logger:     log,
+	})
+	if errors.Is(err, streamable.ErrRemoteAddress) {
+		return fail(exitUnexpected, "remote_address", "give --token-env, or --allow-remote, or listen at 127.0.0.1",
+			fmt.Errorf("bridge: not listening at %s, which other machines reach", f.listen))
+	}
+	return err
+}
+
+// serveSocket has clients come to a unix socket or a TCP port, until ctx ends.
+func (f *bridgeFlags) serveSocket(ctx context.Context, b *bridge.Bridge, kind, where string, log *slog.Logger) error {
+	l, err := f.listenSocket(ctx, kind, where)
+	if err != nil {
+		return err
+	}
+	log.Info("listening", "address", kind+":"+l.Addr().String())
+	return b.ServeListener(ctx, l, f.nearFraming, f.maxFrame)
+}
+
+func (f *bridgeFlags) listenSocket(ctx context.Context, kind, where string) (net.Listener, error) {
+	if kind == "tcp" && !f.allowRemote {
+		host, port, err := net.SplitHostPort(where)
+		if err != nil {
+			return nil, usagef("bridge: invalid value %q for flag --listen: want tcp:HOST:PORT", f.listen)
+		}
+		switch addr, err := netip.ParseAddr(host); {
+		case host == "":
+			where = net.JoinHostPort("127.0.0.1", port)
+		case host != "localhost" && (err != nil || !addr.IsLoopback()):
+			return nil, fail(exitUnexpected, "remote_address", "a socket asks nobody who they are: give --allow-remote, or listen at 127.0.0.1",
+				fmt.Errorf("bridge: not listening at %s, which other machines reach", f.listen))
+		}
+	}
+	if kind == "unix" {
+		removeStale(ctx, where)
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, kind, where)
+	if err == nil && kind == "unix" {
+		if err = os.Chmod(where, 0o600); err != nil {
+			l.Close()
+		}
+	}
+	if err != nil {
+		return nil, fail(exitUnexpected, "listen", "another program may be listening there", err)
+	}
+	return l, nil
+}
+
+// removeStale removes a socket that nobody listens on any more.
+func removeStale(ctx context.Context, path string) {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return
+	}
+	dial := &net.Dialer{Timeout: time.Second}
+	conn, err := dial.DialContext(ctx, "unix", path)
+	if err == nil {
+		conn.Close()
+		return
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) { // of any other error somebody may listen
+		os.Remove(path)
+	}
+}

@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/capture"
+	"mcpwire/internal/inventory"
+	"mcpwire/internal/replay"
+	"mcpwire/internal/schemadiff"
+	"mcpwire/internal/wireview"
+)
+
+const diffLong = `Compares two servers, or two versions of one: who they say they are,
+capabilities, tools with their schemas, prompts, resources; and of captures also
+what was answered to the same requests, and how long that took. Each difference
+says what it means:
+
+  breaking    who relies on A may fail: a tool is gone, an argument is required
+              now, a result may be what it could not be before, a call fails
+  unclear     nobody can tell without knowing the server
+  compatible  who relies on A notices nothing: a new tool, an optional argument
+  words       what people and models read: descriptions, titles, instructions
+
+A and B are captures (files, or - for standard input), or servers that are
+asked: a URL, the name of a server in any host's configuration, HOST:NAME or
+FILE:NAME. Everything behind -- is the command line of a stdio server, and is B.
+
+Times, UUIDs and ULIDs in answers are not compared unless --strict asks for it.
+The exit status is 6 if there is a difference that is at least as bad as
+--fail-on says.`
+
+const diffExample = `  mcpwire diff before.mcpcap.ndjson after.mcpcap.ndjson
+  mcpwire diff released.mcpcap.ndjson -- node build/index.js
+  mcpwire diff https://example.com/mcp http://127.0.0.1:8080/mcp --json --fail-on never`
+
+// diffFlags are what diff can be told.
+type diffFlags struct {
+	json   bool
+	strict bool
+	failOn string
+	ignore list
+	slower float64
+	target targetFlags
+}
+
+// verdicts are the values of --fail-on, from the mildest.
+func verdicts() []string {
+	return []string{string(schemadiff.Words), string(schemadiff.Compatible), string(schemadiff.Unclear), string(schemadiff.Breaking), "never"}
+}
+
+func newDiffCommand(e *env) *cobra.Command {
+	var f diffFlags
+	c := &cobra.Command{
+		Use:     "diff A B [FLAGS] | diff A [FLAGS] -- COMMAND",
+		Short:   "compare two servers, or two captures of one: what breaks?",
+		Long:    diffLong,
+		Example: diffExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(verdicts(), f.failOn) {
+				return usagef("diff: invalid value %q for flag --fail-on: want %s", f.failOn, strings.Join(verdicts(), ", "))
+			}
+			return runDiff(cmd, e, &f, args)
+		},
+	}
+	c.Flags().BoolVar(&f.json, "json", false, "print one object: a, b, and the differences")
+	c.Flags().BoolVar(&f.strict, "strict", false, "compare times and ids in answers, too")
+	c.Flags().StringVar(&f.failOn, "fail-on", string(schemadiff.Breaking), "the exit status is 6 if a difference is this bad: `VERDICT` is "+strings.Join(verdicts(), ", "))
+	c.Flags().Var(&f.ignore, "ignore", "do not compare this place in answers: a JSON `POINTER`, with * for any name or index; repeat it for several")
+	c.Flags().Float64Var(&f.slower, "slower", 0, "tell of requests whose median takes this many `TIMES` as long, and 10 ms more at least; 0 does not compare times")
+	f.target.register(c.Flags())
+	_ = c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(verdicts(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func runDiff(cmd *cobra.Command, e *env, f *diffFlags, args []string) error {
+	sides := [2]*inventory.Inventory{}
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case dash < 0 && len(args) != 2:
+		return usagef("diff: it takes two captures or servers, not %d", len(args))
+	case dash >= 0 && dash != 1:
+		return usagef("diff: in front of -- stands one capture or server, and behind it the command of the other")
+	case dash < 0 && args[0] == "-" && args[1] == "-":
+		return usagef("diff: standard input can be read once")
+	}
+	for i := range sides {
+		var err error
+		if dash >= 0 && i == 1 {
+			t := targetSpec{name: commandName(args[dash:]), command: args[dash:]}
+			if len(args) == dash || args[dash] == "" {
+				return usagef("diff: no command behind --")
+			}
+			sides[i], err = f.live(cmd.Context(), e, t)
+		} else {
+			sides[i], err = f.side(cmd, e, args[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	opts := &inventory.Options{Ignore: f.ignore, Slower: f.slower, Least: 10 * time.Millisecond}
+	if !f.strict {
+		opts.Same = func(pointer string, old, now []byte) bool { return replay.Volatile(path.Base(pointer), old, now) }
+	}
+	found := inventory.Compare(sides[0], sides[1], opts)
+	if err := f.print(e, sides, found); err != nil {
+		return err
+	}
+	if worst := slices.Index(verdicts(), string(inventory.Worst(found))); worst >= 0 && worst >= slices.Index(verdicts(), f.failOn) {
+		return &exitStatus{exitFindings}
+	}
+	return nil
+}
+
+// side takes stock of what an argument names.
+func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inventory, error) {
+	info, err := os.Stat(arg)
+	if err != nil && strings.Contains(arg, capture.Suffix) {
+		return nil, fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", err)
+	}
+	if arg == "-" || err == nil && !info.IsDir() {
+		s := captureSource{e, []string{arg}}
+		return inventory.FromCapture(arg, s.events(cmd.Context()))
+	}
+	var t targetSpec
+	if isURL(arg) {
+		t, err = urlTarget(arg)
+	} else {
+		t, err = namedTarget(cmd, arg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.live(cmd.Context(), e, t)
+}
+
+// live asks a server what it offers.
+func (f *diffFlags) live(ctx context.Context, e *env, t targetSpec) (*inventory.Inventory, error) {
+	flags := f.target
+	d, err := newDialer(e, t, &flags)
+	if err != nil {
+		return nil, err
+	}
+	c, err := d.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	v := inventory.New(t.name)
+	v.Add("initialize", nil, d.greeting, nil, d.asked)
+	if v.Revision == "" {
+		v.Revision = c.Revision().String()
+	}
+	for _, kind := range declaredKinds(c.ServerCapabilities()) {
+		err := eachPage(nil, func(cursor *string) (*string, error) {
+			d.trace.forget()
+			method, _, next, err := fetchPage(ctx, c, kind, cursor)
+			if err != nil {
+				return nil, d.failure(err)
+			}
+			var params []byte
+			if cursor != nil {
+				params, _ = json.Marshal(struct {
+					Cursor string `json:"cursor"`
+				}{*cursor})
+			}
+			result, took := d.trace.result(method)
+			v.Add(method, params, result, nil, took)
+			return next, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// print prints the differences.
+func (f *diffFlags) print(e *env, sides [2]*inventory.Inventory, found []inventory.Difference) error {
+	type side struct {
+		Source   string `json:"source"`
+		Name     string `json:"name,omitempty"`
+		Version  string `json:"version,omitempty"`
+		Revision string `json:"revision,omitempty"`
+	}
+	if f.json {
+		of := func(v *inventory.Inventory) side { return side{v.Source, v.Name, v.Version, v.Revision} }
+		if found == nil {
+			found = []inventory.Difference{}
+		}
+		return writeJSON(e.stdout, struct {
+			A           side                   `json:"a"`
+			B           side                   `json:"b"`
+			Differences []inventory.Difference `json:"differences"`
+		}{of(sides[0]), of(sides[1]), found})
+	}
+	p := newScreen(e.stdout).paint
+	var b strings.Builder
+	for i, v := range sides {
+		fmt.Fprintf(&b, "%c  %s%s\n", 'A'+i, safeLine(v.Source), safeLine(strings.TrimRight(fmt.Sprintf("  %s %s  %s", v.Name, v.Version, v.Revision), " ")))
+	}
+	last := inventory.Difference{}
+	for _, d := range found {
+		if d.Verdict != last.Verdict {
+			fmt.Fprintf(&b, "\n%s\n", p.in(verdictStyle(d.Verdict), string(d.Verdict)))
+		}
+		if head := strings.TrimSpace(d.What + " " + safeLine(d.Name)); d.What != last.What || d.Name != last.Name || d.Verdict != last.Verdict {
+			fmt.Fprintf(&b, "  %s\n", head)
+		}
+		last = d
+		fmt.Fprintf(&b, "    %s", safeLine(d.Why))
+		if d.Pointer != "" {
+			fmt.Fprintf(&b, "  %s", p.in(dim, safeLine(d.Pointer)))
+		}
+		b.WriteString("\n")
+		for _, x := range []struct{ sign, text string }{{"-", d.Old}, {"+", d.New}} {
+			if x.text != "" {
+				fmt.Fprintf(&b, "      %s %s\n", x.sign, wireview.Cut(safeLine(x.text), 160))
+			}
+		}
+	}
+	if len(found) == 0 {
+		b.WriteString("\nno differences\n")
+	}
+	_, err := fmt.Fprint(e.stdout, b.String())
+	return err
+}
+
+func verdictStyle(v inventory.Verdict) string {
+	switch v {
+	case schemadiff.Breaking:
+		return red
+	case schemadiff.Unclear:
+		return yellow
+	case schemadiff.Compatible:
+		return green
+	}
+	return dim
+}

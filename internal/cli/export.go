@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/capture"
+	"mcpwire/internal/export"
+	"mcpwire/internal/filter"
+)
+
+const exportLong = `Turns captures into what other tools read. --to says which:
+
+  har      HTTP Archive 1.2: browsers' developer tools and HTTP debuggers. It is
+           for HTTP alone: what went over stdio is not made to look like it
+  pcapng   Wireshark and tshark, without a plugin: a packet for each message,
+           with the numbers of the capture in comments
+  otlp     OpenTelemetry: a span for each request, in the protocol's JSON, one
+           batch a line, as collectors read it from files
+  html     the page of mcpwire watch --web, in one file that needs no server
+  curl     a shell script: a command of curl for each HTTP request
+  text     for people, mail and issues: a line for each event
+
+FILE is a capture, NAME that of a server with one (mcpwire captures lists them),
+- standard input; without any it is the newest. What looks like a secret is
+hidden, also if the capture has it; --redact off leaves everything as it is.
+What has no place in the format is left out, and counted on standard error.`
+
+const exportExample = `  mcpwire export files --to pcapng -o files.pcapng && wireshark files.pcapng
+  mcpwire export a.mcpcap.ndjson --to har --filter 'tool:search' -o search.har
+  mcpwire export --to text | less
+  mcpwire export files --to pcapng | tshark -r - -T fields -e frame.comment`
+
+// exportFlags are what export can be told.
+type exportFlags struct {
+	to, output, filter, redact string
+}
+
+// exporters are the formats by their names.
+func exporters() map[string]func(io.Writer, export.Events, *export.Options) (export.Left, error) {
+	return map[string]func(io.Writer, export.Events, *export.Options) (export.Left, error){
+		"har": export.HAR, "pcapng": export.PCAPNG, "otlp": export.OTLP, "curl": export.Curl, "text": export.Text,
+	}
+}
+
+func formatNames() []string {
+	var names []string
+	for name := range exporters() {
+		names = append(names, name)
+	}
+	names = append(names, "html")
+	slices.Sort(names)
+	return names
+}
+
+func newExportCommand(e *env) *cobra.Command {
+	var f exportFlags
+	c := &cobra.Command{
+		Use:               "export [FILE | NAME]... --to FORMAT [-o FILE] [FLAGS]",
+		Short:             "turn captures into HAR, pcapng, OpenTelemetry, HTML, curl or text",
+		Long:              exportLong,
+		Example:           exportExample,
+		ValidArgsFunction: completeCaptures,
+		RunE:              func(cmd *cobra.Command, args []string) error { return runExport(cmd.Context(), e, &f, args) },
+	}
+	c.Flags().StringVar(&f.to, "to", "", "the `FORMAT`: "+strings.Join(formatNames(), ", "))
+	c.Flags().StringVarP(&f.output, "output", "o", "", "write to this `FILE`, which must not exist; the default is standard output")
+	c.Flags().StringVarP(&f.filter, "filter", "f", "", "export only exchanges for which a `FILTER` holds, see mcpwire show --help")
+	c.Flags().StringVar(&f.redact, "redact", "default", "what is hidden: `WHAT` is default, or off for nothing")
+	_ = c.RegisterFlagCompletionFunc("to", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error {
+	write := exporters()[f.to]
+	parsed, err := parseFilter("export", f.filter)
+	switch {
+	case f.to == "":
+		return usagef("export: --to says what to make of it: %s", strings.Join(formatNames(), ", "))
+	case write == nil && f.to != "html":
+		return usagef("export: there is no format %q; there are %s", f.to, strings.Join(formatNames(), ", "))
+	case f.redact != "default" && f.redact != "off":
+		return usagef("export: invalid value %q for flag --redact: want default or off", f.redact)
+	case err != nil:
+		return err
+	case f.to == "pcapng" && f.output == "" && writerIsTerminal(e.stdout):
+		return usagef("export: pcapng is not for terminals: name a file with -o, or pipe it")
+	}
+	paths, err := captureArgs(e, "export", args)
+	if err != nil {
+		return err
+	}
+	s := captureSource{e, paths}
+	switch {
+	case f.to == "html" && f.redact == "off":
+		return usagef("export: pages are for sharing: --redact off does not go with --to html")
+	case f.to == "html" && s.stdin():
+		return usagef("export: --to html needs files")
+	case f.to == "html":
+		return exportTo(e, f, func(w io.Writer) error { return exportHTML(ctx, w, paths, parsed) })
+	case parsed != nil && s.stdin():
+		return usagef("export: standard input can be read once, and with a filter it is read twice; give a file")
+	}
+	events, err := exported(ctx, s, parsed, f.redact == "default")
+	if err != nil {
+		return err
+	}
+	return exportTo(e, f, func(w io.Writer) error {
+		left, err := write(w, events, &export.Options{Tool: "mcpwire", Version: Version})
+		if errors.Is(err, export.ErrNoHTTP) {
+			return fail(exitUnexpected, "no_http", "--to pcapng, otlp or text have a place for what went over stdio", err)
+		}
+		if err == nil && left.Events > 0 {
+			fmt.Fprintf(e.stderr, "%d events have no place in %s, and are left out\n", left.Events, f.to)
+		}
+		if err == nil && left.Cut > 0 {
+			fmt.Fprintf(e.stderr, "of %d payloads only the beginning is there\n", left.Cut)
+		}
+		return err
+	})
+}
+
+// exportTo calls write with where the data goes. A file that could not be finished is removed.
+func exportTo(e *env, f *exportFlags, write func(w io.Writer) error) error {
+	if f.output == "" || f.output == "-" {
+		return write(e.stdout)
+	}
+	file, err := os.OpenFile(f.output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fail(exitUnexpected, "output", "name a file that does not exist, in a folder that does", err)
+	}
+	err = write(file)
+	if cerr := file.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		_ = os.Remove(f.output)
+	}
+	return err
+}
+
+// exported returns the events that are to be exported.
+func exported(ctx context.Context, s captureSource, f *filter.Filter, redact bool) (export.Events, error) {
+	p, err := pickEvents(ctx, s, &showFlags{parsed: f})
+	if err != nil {
+		return nil, err
+	}
+	if !p.all && p.count == 0 {
+		return nil, fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter holds for", errors.New("the filter holds for nothing in the capture"))
+	}
+	seqs := make([]iter.Seq2[*capture.Event, error], 0, len(s.paths))
+	for _, path := range s.paths { // each by itself: merged, captures have no place for whose an event is
+		events := picked(s.one(ctx, path, false), p)
+		if redact {
+			events = redacted(events)
+		}
+		seqs = append(seqs, events)
+	}
+	if len(seqs) == 1 {
+		return seqs[0], nil
+	}
+	return capture.Merge(seqs...), nil
+}
+
+// picked returns those of the events that were picked.
+func picked(events export.Events, p *picker) export.Events {
+	return func(yield func(*capture.Event, error) bool) {
+		for e, err := range events {
+			if err == nil && !p.all && e.Kind != capture.KindHead && !p.events.has(e.Capture, e.N) {
+				continue
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// redacted hides in the events of a file what looks like a secret. What is hidden already stays as it is.
+func redacted(events export.Events) export.Events {
+	return func(yield func(*capture.Event, error) bool) {
+		next, stop := iter.Pull2(events)
+		defer stop()
+		r := &redactor{next: next}
+		r.enc = capture.NewEncoder(&r.text, nil)
+		for e, err := range capture.NewReader(r, nil).Events() {
+			if err != nil && r.err != nil {
+				err = r.err
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// A redactor reads events as a capture in which what looks like a secret is hidden.
+type redactor struct {
+	next func() (*capture.Event, error, bool)
+	enc  *capture.Encoder
+	text bytes.Buffer
+	err  error // of the events
+}
+
+// Read implements [io.Reader].
+func (r *redactor) Read(p []byte) (int, error) {
+	for r.text.Len() == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		e, err, ok := r.next()
+		if !ok {
+			return 0, io.EOF
+		}
+		if r.err = err; err == nil {
+			r.err = cmp.Or(r.enc.Encode(e), r.enc.Flush())
+		}
+	}
+	return r.text.Read(p)
+}

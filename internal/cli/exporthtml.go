@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"mcpwire/internal/filter"
+	"mcpwire/internal/ui"
+	"mcpwire/internal/watch"
+	"mcpwire/internal/wireview"
+)
+
+// exportHTML writes captures as a page that opens alone. It is the page of watch --web, so the captures are read as watch reads them.
+func exportHTML(ctx context.Context, w io.Writer, paths []string, f *filter.Filter) error {
+	hub := watch.New(&watch.Options{Files: paths})
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- hub.Run(ctx) }()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	server, err := ui.New(hub, &ui.Options{Tool: "mcpwire " + Version})
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if err := readWhole(ctx, hub, len(paths)); err != nil {
+		return err
+	}
+	return server.Export(ctx, w, f)
+}
+
+// readWhole waits until all captures are read, as far as they are written now.
+func readWhole(ctx context.Context, hub *watch.Hub, count int) error {
+	feed := hub.Subscribe(0)
+	defer feed.Close()
+	for {
+		read := 0
+		for _, s := range hub.Sources() {
+			if s.Err != "" {
+				return fail(exitUnexpected, "unreadable", "", errors.New(wireview.Escape(s.Path+": "+s.Err)))
+			}
+			if s.State == watch.Complete || s.State == watch.BrokenOff || s.Size > 0 && s.Read >= s.Size {
+				read++
+			}
+		}
+		wait, cancel := context.WithTimeout(ctx, endPoll)
+		err := feed.Next(wait, func(*watch.Batch) {})
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded) && read >= count:
+			return nil
+		case err != nil && !errors.Is(err, context.DeadlineExceeded):
+			return fmt.Errorf("reading the captures: %w", err)
+		}
+	}
+}

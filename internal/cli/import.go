@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/capture"
+	"mcpwire/internal/captures"
+	"mcpwire/internal/importer"
+)
+
+const importLong = `Makes a capture of what another tool has recorded, so that everything here can
+read it. The beginning of FILE tells what it is, or --from does:
+
+  mcpsnoop        recordings of mcpsnoop
+  har             HTTP archives of browsers and proxies; what is not MCP in them
+                  is passed over
+  claude-desktop  its logs, mcp-server-NAME.log
+  vscode          the output of an MCP server, at the log level debug or trace
+  claude-code     its logs, mcp-logs-NAME/*.jsonl, which seldom have messages
+
+The capture goes to the folder that mcpwire captures lists, and its path is
+printed; -o names another file, or - for standard output. What looks like a
+secret is hidden unless --redact off says otherwise. - as FILE is standard
+input.`
+
+const importExample = `  mcpwire import ~/Library/Logs/Claude/mcp-server-files.log && mcpwire show
+  mcpwire import page.har -o - | mcpwire check -
+  mcpwire import --from vscode --local-time output.log --name tasks`
+
+// importFlags are what import can be told.
+type importFlags struct {
+	from, output, name, redact string
+	local                      bool
+}
+
+func newImportCommand(e *env) *cobra.Command {
+	var f importFlags
+	names := make([]string, 0, 8)
+	for _, n := range importer.Formats() {
+		names = append(names, string(n))
+	}
+	c := &cobra.Command{
+		Use:     "import FILE [-o FILE] [FLAGS]",
+		Short:   "make a capture of a host's log, of mcpsnoop's recording, or of HAR",
+		Long:    importLong,
+		Example: importExample,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("import: it takes one file, or - for standard input")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.from != "" && !slices.Contains(names, f.from) {
+				return usagef("import: there is no format %q; there are %s", f.from, strings.Join(names, ", "))
+			}
+			if f.redact != "default" && f.redact != "off" {
+				return usagef("import: invalid value %q for flag --redact: want default or off", f.redact)
+			}
+			return runImport(cmd.Context(), e, &f, args[0])
+		},
+	}
+	c.Flags().StringVar(&f.from, "from", "", "the `FORMAT`: "+strings.Join(names, ", "))
+	c.Flags().StringVarP(&f.output, "output", "o", "", "write to this `FILE`, which must not exist; - is standard output")
+	c.Flags().StringVar(&f.name, "name", "", "`NAME` of the server, where FILE does not say it")
+	c.Flags().StringVar(&f.redact, "redact", "default", "what is hidden: `WHAT` is default, or off for nothing")
+	c.Flags().BoolVar(&f.local, "local-time", false, "times without a zone are those of this machine, not UTC")
+	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func runImport(ctx context.Context, e *env, f *importFlags, path string) error {
+	in := io.Reader(e.stdin)
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return fail(exitUnexpected, "unreadable", "", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	name := f.name
+	if name == "" {
+		name = importName(path)
+	}
+	opts := &importer.Options{Format: importer.Format(f.from), Name: f.name, Tool: "mcpwire " + Version + " import", Unredacted: f.redact == "off"}
+	if f.local {
+		opts.Zone = time.Local
+	}
+	out, finish, err := importTarget(e, f.output, name)
+	if err != nil {
+		return err
+	}
+	result, err := importer.Run(out, contextReader{ctx, in}, opts)
+	if err = finish(err); err != nil {
+		if errors.Is(err, importer.ErrUnknown) {
+			return fail(exitUnexpected, "unknown_format", "mcpwire import --help lists what can be imported; --from names the format", fmt.Errorf("%s: %w", safeLine(path), err))
+		}
+		return err
+	}
+	fmt.Fprintf(e.stderr, "%s: %d events, %d of them messages", result.Format, result.Events, result.Messages)
+	if result.Notes > 0 {
+		fmt.Fprintf(e.stderr, ", %d lines kept as notes", result.Notes)
+	}
+	if result.Skipped > 0 {
+		fmt.Fprintf(e.stderr, ", %d entries passed over that are not MCP", result.Skipped)
+	}
+	fmt.Fprintln(e.stderr)
+	return nil
+}
+
+// importName is what the server is called if nothing says it.
+func importName(path string) string {
+	name := filepath.Base(path)
+	name = strings.TrimSuffix(name, filepath.Ext(name))
+	name = strings.TrimPrefix(name, "mcp-server-")
+	if path == "-" || name == "" || name == "." {
+		return "imported"
+	}
+	return name
+}
+
+// importTarget opens where the capture goes. finish takes what became of it, and removes a file that is not complete; it prints the path of a file that the user did not name.
+func importTarget(e *env, output, name string) (w io.Writer, finish func(error) error, err error) {
+	if output == "-" {
+		return e.stdout, func(err error) error { return err }, nil
+	}
+	path := output
+	if path == "" {
+		dir, err := captures.Dir()
+		if err == nil {
+			err = os.MkdirAll(dir, 0o700)
+		}
+		if err != nil {
+			return nil, nil, fail(exitUnexpected, "output", "name a file with -o", err)
+		}
+		path = filepath.Join(dir, fmt.Sprintf("%s-%s-%d%s", captures.FileName(name), time.Now().UTC().Format("20060102T150405Z"), os.Getpid(), capture.Suffix))
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, nil, fail(exitUnexpected, "output", "name a file that does not exist, in a folder that does", err)
+	}
+	return file, func(err error) error {
+		if cerr := file.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			_ = os.Remove(path)
+			return err
+		}
+		if output == "" {
+			_, err = fmt.Fprintln(e.stdout, path)
+		}
+		return err
+	}, nil
+}
+
+// A contextReader ends with its context.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

@@ -1,0 +1,337 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/internal/bridge"
+	"mcpwire/internal/mock"
+	"mcpwire/jsonrpc"
+	"mcpwire/stdio"
+	"mcpwire/streamable"
+)
+
+const mockLong = `Is the server that was recorded: answers clients with what the capture has of its
+answers, on standard input and output until the input ends, or over HTTP.
+
+A request gets the answer of the recorded one with the same method and params,
+without _meta; repeated ones get the recorded answers in their order, and the
+last one again. What precedes an answer is sent again too: progress, log messages,
+and questions, which the client has to answer. Messages are the recorded text but
+for ids and progress tokens. What redaction has hidden stays hidden: in params it
+matches anything, in answers it is sent as the placeholder that it is.
+
+What is not in the capture is answered with an error, told on standard error with
+the nearest that is, and makes the exit status 6 in the end.
+
+Faults, for testing clients: --fault 'FILTER ACTION [every=N] [first=N] [p=SHARE]'.
+FILTER is as for mcpwire show, about the request (tool: method: target: id: n:
+words in it …); none is all requests. ACTION is one of
+
+  delay=TIME           the answer comes so much later
+  drop                 there is no answer
+  duplicate            the answer comes twice
+  truncate[=BYTES]     it breaks off in the middle, or behind so many bytes
+  garbage              text that is no JSON comes before it
+  stray=TEXT           a line on standard output that is no message
+  exit[=CODE]          the server ends instead of answering
+  status=CODE          HTTP answers with this status: 401, 404, 500 …
+  id=swap              the answer has another id
+  error=CODE:MESSAGE   an error is the answer`
+
+const mockExample = `  # as the command of a server, in a host's configuration or in a test
+  mcpwire mock fs.mcpcap.ndjson
+
+  # over HTTP, as slow as it was
+  mcpwire mock fs --http 127.0.0.1:8080 --latency keep
+
+  # what does my client do when every third search takes 30 s, and some break off?
+  mcpwire mock fs --fault 'tool:search delay=30s every=3' --fault 'tool:read truncate p=0.1'`
+
+// mockFlags are the flags of mock.
+type mockFlags struct {
+	http                httpFlags
+	latency             mock.Latency
+	faults              list
+	seed                uint64
+	once, loose, strict bool
+	maxBytes            int
+	framing             jsonrpc.Framing
+	askTimeout          time.Duration
+	json                bool
+	level               slog.Level
+	era                 bridge.Era
+}
+
+func (f *mockFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.http.addr, "http", "", "serve Streamable HTTP at an `ADDRESS` such as 127.0.0.1:8080 instead of standard input and output")
+	fs.StringVar(&f.http.path, "path", "/mcp", "`PATH` of the endpoint")
+	fs.Var(&f.http.hosts, "host", "`NAME` under which clients reach the server besides localhost; repeat it for several")
+	fs.Var(&f.http.origins, "origin", "`ORIGIN` of web pages that may use the server, such as https://app.example.com; repeat it for several")
+	fs.BoolVar(&f.http.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse and /messages")
+	fs.BoolVar(&f.http.insecure, "insecure", false, "allow an address that other machines reach: they are all let in")
+	fs.Func("latency", "how long answers take: keep, as long as they did; fast, no time, which is the default; or a `TIME` such as 200ms", f.setLatency)
+	fs.Var(&f.faults, "fault", "`FAULT` for some requests, see above; repeat it for several")
+	fs.Uint64Var(&f.seed, "seed", 0, "`NUMBER` that the chance of faults with p= depends on")
+	fs.Func("era", "serve clients of an `ERA`, legacy or modern, also if the capture is of the other one: what they say is translated; the default is auto, the capture's", f.setEra)
+	fs.BoolVar(&f.once, "once", false, "give each recorded answer once, and none when they are used up")
+	fs.BoolVar(&f.loose, "loose", false, "if no params are the same, take what was recorded of the same tool, prompt, resource or task")
+	fs.BoolVar(&f.strict, "strict", false, "end when something is asked for that is not in the capture")
+	fs.DurationVar(&f.askTimeout, "ask-timeout", 5*time.Minute, "`TIME` that a client has to answer what the server asked")
+	fs.Func("max-memory", "largest capture to take, in bytes of the server's messages, a `SIZE` such as 64M or 1G; the default is 256M", f.setMaxBytes)
+	fs.Func("framing", "how messages are told apart: `KIND` is line, header, or auto, which takes what the client uses and is the default", f.setFraming)
+	fs.Func("log-level", "least `LEVEL` to log: debug, info (the default), warn or error", f.setLevel)
+	fs.BoolVar(&f.json, "log-json", false, "log as lines of JSON")
+}
+
+func (f *mockFlags) setLatency(s string) (err error) {
+	f.latency, err = mock.ParseLatency(s)
+	return err
+}
+
+func (f *mockFlags) setEra(s string) (err error) {
+	f.era, err = bridge.ParseEra(s)
+	return err
+}
+
+func (f *mockFlags) setMaxBytes(s string) error {
+	var size serveFlags
+	if err := size.setMaxFrame(s); err != nil {
+		return err
+	}
+	f.maxBytes = size.maxFrame
+	return nil
+}
+
+func (f *mockFlags) setFraming(s string) error {
+	var framing serveFlags
+	err := framing.setFraming(s)
+	f.framing = framing.framing
+	return err
+}
+
+func (f *mockFlags) setLevel(s string) error {
+	if f.level.UnmarshalText([]byte(s)) != nil {
+		return fmt.Errorf("want debug, info, warn or error")
+	}
+	return nil
+}
+
+func newMockCommand(e *env) *cobra.Command {
+	var f mockFlags
+	c := &cobra.Command{
+		Use:               "mock FILE | NAME [--http ADDRESS] [FLAGS]",
+		Short:             "be the server that was recorded",
+		Long:              mockLong,
+		Example:           mockExample,
+		Annotations:       map[string]string{ownSignals: "true"},
+		ValidArgsFunction: completeCaptures,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runMock(cmd, e, &f, args)
+		},
+	}
+	f.register(c.Flags())
+	return c
+}
+
+// check complains of flags that do not go together.
+func (f *mockFlags) check(set func(string) bool) error {
+	for _, name := range []string{"path", "host", "origin", "sse", "insecure"} {
+		if set(name) && f.http.addr == "" {
+			return usagef("mock: --%s is for HTTP: give --http ADDRESS too", name)
+		}
+	}
+	switch {
+	case f.http.addr == "":
+		return nil
+	case set("framing"):
+		return usagef("mock: --framing is for standard input and output, not for --http")
+	case !strings.HasPrefix(f.http.path, "/"):
+		return usagef("mock: --path %q must begin with /", f.http.path)
+	}
+	return nil
+}
+
+// options reads the options of the server.
+func (f *mockFlags) options(log *slog.Logger) (*mock.Options, error) {
+	o := &mock.Options{
+		Latency: f.latency, Once: f.once, Loose: f.loose, Strict: f.strict, Seed: f.seed, AskTimeout: f.askTimeout, Logger: log,
+	}
+	for _, text := range f.faults {
+		fault, err := mock.ParseFault(text)
+		switch {
+		case err != nil:
+			return nil, usagef("mock: --%w", err)
+		case fault.HTTPOnly() && f.http.addr == "":
+			return nil, usagef("mock: --fault %q: %s is for HTTP: give --http ADDRESS too", text, fault)
+		case fault.PipeOnly() && f.http.addr != "":
+			return nil, usagef("mock: --fault %q: %s is for standard output, not for --http", text, fault)
+		}
+		o.Faults = append(o.Faults, fault)
+	}
+	return o, nil
+}
+
+func runMock(cmd *cobra.Command, e *env, f *mockFlags, args []string) error {
+	switch {
+	case len(args) != 1:
+		return usagef("mock: give one capture: a file, or the name of a server (mcpwire captures lists them)")
+	case args[0] == "-":
+		return usagef("mock: standard input is where the client is: give a file")
+	}
+	if err := f.check(cmd.Flags().Changed); err != nil {
+		return err
+	}
+	handler := stdio.NewLogHandler(e.stderr, &stdio.LogOptions{Level: f.level, JSON: f.json})
+	defer handler.Close()
+	log := slog.New(handler)
+	opts, err := f.options(log)
+	if err != nil {
+		return err
+	}
+	paths, err := captureArgs(e, "mock", args)
+	if err != nil {
+		return err
+	}
+	tape, err := f.read(cmd.Context(), e, paths[0], log)
+	if err != nil {
+		return err
+	}
+	srv, err := mock.New(tape, opts)
+	if err != nil {
+		return err
+	}
+	defer srv.Close()
+	between, err := f.translate(srv, tape, opts)
+	if err != nil {
+		return err
+	}
+	if between != nil {
+		defer between.Close()
+	}
+	switch {
+	case f.http.addr != "":
+		err = f.serveHTTP(cmd.Context(), srv, between, log)
+	case between != nil:
+		err = f.serveStdio(cmd.Context(), e, srv, between, log)
+	default:
+		err = f.serveStdio(cmd.Context(), e, srv, srv, log)
+	}
+	return mockResult(srv, err)
+}
+
+// translate returns what stands before the server if the capture has nothing of the era that is to be served; nil if nothing has to.
+func (f *mockFlags) translate(srv *mock.Server, tape *mock.Tape, o *mock.Options) (*bridge.Bridge, error) {
+	legacy, modern := tape.Eras()
+	if f.era == bridge.EraAuto || f.era == bridge.EraLegacy && legacy || f.era == bridge.EraModern && modern {
+		return nil, nil
+	}
+	for _, fault := range o.Faults {
+		if !fault.OnMessages() {
+			return nil, usagef("mock: --fault %s is of what is on the wire, and --era %s has the capture translated: delay, drop, error and exit are what goes with that", fault, f.era)
+		}
+	}
+	return srv.Translate(f.era)
+}
+
+// read reads the capture, and says what is worth knowing about it.
+func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Logger) (*mock.Tape, error) {
+	tape, err := mock.Read(captureSource{e, []string{path}}.events(ctx), &mock.ReadOptions{MaxBytes: f.maxBytes})
+	switch {
+	case errors.Is(err, mock.ErrTooLarge):
+		return nil, fail(exitUnexpected, "too_large", "--max-memory allows more", err)
+	case errors.Is(err, mock.ErrNothing):
+		return nil, fail(exitUnexpected, "nothing_recorded", "record a session with mcpwire tap, or look at it with mcpwire show", err)
+	case err != nil:
+		return nil, err
+	}
+	n := &tape.Notes
+	if n.Hidden > 0 {
+		log.Warn("what redaction has hidden in answers is sent as placeholders", "values", n.Hidden)
+	}
+	if n.Lost > 0 || n.Cut > 0 {
+		log.Warn("the capture is not complete", "events_missing", n.Lost, "messages_cut", n.Cut)
+	}
+	if n.Stray > 0 {
+		log.Info("lines of the server that are no messages are not sent: see --fault stray", "lines", n.Stray)
+	}
+	log.Debug("capture read", "server", tape.Name, "requests", n.Requests, "unanswered", n.Unanswered, "orphans", n.Orphans, "revisions", tape.Revisions())
+	return tape, nil
+}
+
+// serveStdio serves front, which is the server or stands before it, until the input or the server ends.
+func (f *mockFlags) serveStdio(ctx context.Context, e *env, srv *mock.Server, front stdio.Server, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if front != stdio.Server(srv) {
+		defer context.AfterFunc(srv.Ended(), cancel)()
+	}
+	cfg := stdio.Config{Framing: f.framing, Logger: log}
+	if out, ok := e.stdout.(*os.File); ok && (e.stdin != os.Stdin || out != os.Stdout) {
+		cfg.Stdin, cfg.Stdout = e.stdin, out
+	}
+	return cfg.Serve(ctx, front)
+}
+
+// serveHTTP serves until a signal, or until the server ends by itself. between stands before the server, unless it is nil.
+func (f *mockFlags) serveHTTP(ctx context.Context, srv *mock.Server, between *bridge.Bridge, log *slog.Logger) (err error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(srv.Ended(), stop)()
+	defer func() { // of the two options whose values are wrong at the command line
+		if v := recover(); v != nil {
+			err = usagef("mock: --host or --origin: %s", strings.TrimPrefix(fmt.Sprint(v), "streamable.NewHandler: "))
+		}
+	}()
+	opts := &streamable.Options{Hosts: f.http.hosts, Origins: f.http.origins, Logger: log}
+	mux := http.NewServeMux()
+	var old http.Handler
+	var shutdown func(context.Context) error
+	if between != nil {
+		h := between.Handler(opts)
+		mux.Handle(f.http.path, h)
+		old, shutdown = h.SSE("/messages"), h.Shutdown
+	} else {
+		h := srv.Web(opts)
+		mux.Handle(f.http.path, h)
+		old, shutdown = h.SSE("/messages"), h.Shutdown
+	}
+	if f.http.sse {
+		mux.Handle("/sse", old)
+		mux.Handle("/messages", old)
+	}
+	err = streamable.ListenAndServe(ctx, f.http.addr, mux, &streamable.ServeOptions{
+		AllowRemote: f.http.insecure,
+		OnListen:    func(a net.Addr) { log.Info("listening", "url", "http://"+a.String()+f.http.path) },
+		OnShutdown:  shutdown,
+		Logger:      log,
+	})
+	if errors.Is(err, streamable.ErrRemoteAddress) {
+		return fmt.Errorf("mock: not listening at %s: %w: give --insecure", f.http.addr, streamable.ErrRemoteAddress)
+	}
+	return err
+}
+
+// mockResult says how the command ends.
+func mockResult(srv *mock.Server, err error) error {
+	exit, byFault := errors.AsType[*mock.ExitError](srv.Err())
+	switch {
+	case byFault:
+		return &exitStatus{exit.Code}
+	case srv.Misses() > 0:
+		return fail(exitFindings, "not_in_capture", "record these too, or try --loose", fmt.Errorf("%d requests were not in the capture", srv.Misses()))
+	}
+	return err
+}

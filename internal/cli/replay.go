@@ -1,0 +1,338 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/replay"
+	"mcpwire/internal/resend"
+	"mcpwire/internal/wireview"
+	"mcpwire/jsonrpc"
+)
+
+const replayLong = `Plays the client of a recorded session against a server, and compares what the server answers
+with what was answered then. Messages go in their recorded order and with their ids, each as
+soon as everything has been answered that was answered in front of it in the recording. What a
+server chooses anew in each session (cursors, ids of tasks, the state of requests for input) is
+replaced by what it chose this time. What the server asks is answered as it was, by method and
+order; what it did not ask then is declined.
+
+FILE is a capture, or the NAME of a server that has one. It is sent to the server that you name
+and to no other. Over HTTP or stdio makes no difference; the era does, since it is never
+translated.
+
+Not compared, unless --strict asks for it, is what is another one each time: times, UUIDs and
+ULIDs wherever they stand, _meta, ttlMs, and the values of cursors, states and ids of tasks and
+sessions. What was hidden in the recording is equal to anything. A message with something in it
+that was hidden is not sent, unless --set says what stood there.
+
+--update replaces FILE by a recording of this session, if everything could be sent and was
+answered, and the exit status is 0 then. Otherwise it is 6 if there are differences, and 4 if
+the server cannot be reached, or ends.`
+
+const replayExample = `  mcpwire replay session.mcpcap.ndjson -- node build/index.js
+  mcpwire replay files https://example.com/mcp --filter 'tool:search' --timing keep
+  mcpwire replay a.mcpcap.ndjson --ignore '/result/content/*/text' --update -- ./server
+  mcpwire replay a.mcpcap.ndjson --set '/params/arguments/key=${KEY}' --same`
+
+// replayFlags are what replay can be told.
+type replayFlags struct {
+	json, strict, same, update     bool
+	timing, filter, output, redact string
+	ignore, set                    list
+	session                        int64
+	target                         targetFlags
+
+	dialer *dialer
+	path   string // of the capture
+}
+
+func newReplayCommand(e *env) *cobra.Command {
+	var f replayFlags
+	c := &cobra.Command{
+		Use:               "replay FILE TARGET [FLAGS] | replay FILE [FLAGS] -- COMMAND",
+		Short:             "be the recorded client: send its requests, compare the answers",
+		Long:              replayLong + "\n\n" + targetHelp,
+		Example:           replayExample,
+		ValidArgsFunction: completeCaptures,
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, e, args) },
+	}
+	fs := c.Flags()
+	fs.BoolVar(&f.json, "json", false, "print an object a line for each request")
+	fs.BoolVar(&f.strict, "strict", false, "compare everything, and the number of notifications")
+	fs.BoolVar(&f.same, "same", false, "the server is the recorded one: its command, or its URL")
+	fs.BoolVar(&f.update, "update", false, "replace FILE by a recording of this session")
+	fs.StringVar(&f.timing, "timing", string(replay.Fast), "`SPEED`: fast, or keep for the pauses that the client made")
+	fs.StringVarP(&f.filter, "filter", "f", "", "send only requests for which a `FILTER` holds, besides the handshake, see mcpwire show --help")
+	fs.StringVarP(&f.output, "output", "o", "", "record this session in a `FILE`, which must not exist")
+	fs.StringVar(&f.redact, "redact", "default", "what is hidden in what is recorded: `WHAT` is default, or off for nothing")
+	fs.Var(&f.ignore, "ignore", "do not compare this place in answers: a JSON `POINTER`, with * for any name or index; repeat it for several")
+	fs.Var(&f.set, "set", "what stood at a place of a message that was hidden: `POINTER=TEXT`, or POINTER:=JSON; ${VARIABLE} stands for one of the environment")
+	fs.Int64Var(&f.session, "session", -1, "play only the session with this `NUMBER`; the default is all, one after the other")
+	f.target.register(fs)
+	_ = c.RegisterFlagCompletionFunc("timing", cobra.FixedCompletions([]string{string(replay.Fast), string(replay.Keep)}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (f *replayFlags) run(cmd *cobra.Command, e *env, args []string) error {
+	opts, err := f.options()
+	if err != nil {
+		return err
+	}
+	t, err := f.splitArgs(cmd, e, args)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	src := captureSource{e, []string{f.path}}
+	if src.stdin() && (f.update || f.same || f.filter != "") {
+		return usagef("replay: standard input can be read once, and is no file: --update, --same and --filter need one")
+	}
+	if opts.Choose, err = f.chosen(ctx, src); err != nil {
+		return err
+	}
+	recordings, err := replay.Read(ctx, src.events(ctx), f.readOptions())
+	if err != nil {
+		return fail(exitUnexpected, "unreadable", "mcpwire show prints what a capture has", err)
+	}
+	to := new(resend.Origin)
+	if f.same {
+		if to, err = f.recorded(ctx, e, src, recordings[0]); err != nil {
+			return err
+		}
+		t = targetSpec{name: to.Target(), command: to.Command, dir: to.Dir, url: to.URL}
+	}
+	if f.dialer, err = newDialer(e, t, &f.target); err != nil {
+		return err
+	}
+	f.reach(to, opts)
+	return f.play(ctx, e, recordings, to, opts)
+}
+
+// options checks the flags.
+func (f *replayFlags) options() (*replay.Options, error) {
+	opts := &replay.Options{Timing: replay.Timing(f.timing), Ignore: f.ignore, Strict: f.strict, Set: map[string][]byte{}}
+	switch {
+	case opts.Timing != replay.Fast && opts.Timing != replay.Keep:
+		return nil, usagef("replay: invalid value %q for flag --timing: want fast or keep", f.timing)
+	case f.redact != "default" && f.redact != "off":
+		return nil, usagef("replay: invalid value %q for flag --redact: want default or off", f.redact)
+	case f.update && (f.output != "" || f.filter != "" || f.session >= 0):
+		return nil, usagef("replay: --update replaces the whole recording: --output, --filter and --session do not go with it")
+	}
+	for _, name := range []string{"protocol", "elicit", "sampling", "root"} {
+		if f.target.given(name) {
+			return nil, usagef("replay: --%s makes no sense: the recording says that", name)
+		}
+	}
+	for _, p := range f.ignore {
+		if !strings.HasPrefix(p, "/") {
+			return nil, usagef("replay: --ignore %s: want a JSON pointer, such as /result/content", clipLine(p, 60))
+		}
+	}
+	for _, s := range f.set {
+		pointer, value, err := parseSet(s)
+		if err != nil {
+			return nil, err
+		}
+		opts.Set[pointer] = value
+	}
+	return opts, nil
+}
+
+// parseSet reads POINTER=TEXT or POINTER:=JSON. Errors do not show the value.
+func parseSet(s string) (pointer string, value []byte, err error) {
+	pointer, text, ok := strings.Cut(s, "=")
+	pointer, isJSON := strings.CutSuffix(pointer, ":")
+	if !ok || !strings.HasPrefix(pointer, "/") {
+		return "", nil, usagef("replay: --set: want POINTER=TEXT, such as /params/arguments/key=${KEY}")
+	}
+	if text, err = expandVariables(text); err != nil {
+		return "", nil, usagef("replay: --set %s: %w", safeLine(pointer), err)
+	}
+	if !isJSON {
+		return pointer, jsonwire.AppendQuote(nil, text), nil
+	}
+	if value = []byte(strings.TrimSpace(text)); jsonwire.Valid(value, 0) != nil {
+		return "", nil, usagef("replay: --set %s:= is no JSON", safeLine(pointer))
+	}
+	return pointer, value, nil
+}
+
+// splitArgs tells the capture from the server.
+func (f *replayFlags) splitArgs(cmd *cobra.Command, e *env, args []string) (t targetSpec, err error) {
+	dash := cmd.ArgsLenAtDash()
+	file := args
+	if dash >= 0 {
+		file = args[:dash]
+	}
+	if len(file) == 0 {
+		return t, usagef("replay: which recording? Give a capture, and a server (mcpwire replay --help)")
+	}
+	paths, err := captureArgs(e, "replay", file[:1])
+	if err != nil {
+		return t, err
+	}
+	f.path = paths[0]
+	rest := file[1:]
+	switch {
+	case f.same && (dash >= 0 || len(rest) > 0 || f.target.config != ""):
+		return t, usagef("replay: --same takes the server from the recording: name no other")
+	case f.same:
+		return t, nil
+	case dash >= 0 && f.target.config == "":
+		if len(rest) > 0 || len(args) == dash || args[dash] == "" {
+			return t, usagef("replay: in front of -- stands one capture, and behind it the command of the server")
+		}
+		return targetSpec{name: commandName(args[dash:]), command: args[dash:]}, nil
+	case len(rest) == 0 && f.target.config == "":
+		return t, usagef("replay: to which server? Give a URL, a name from a host's configuration, or -- and a command; --same takes the recorded one, and starts or calls it")
+	}
+	if t, rest, err = splitTarget(cmd, rest); err == nil && len(rest) > 0 {
+		err = usagef("replay: unexpected argument %q: it takes one capture and one server", clipLine(rest[0], 60))
+	}
+	return t, err
+}
+
+func (f *replayFlags) readOptions() *replay.ReadOptions {
+	opts := new(replay.ReadOptions)
+	if f.session >= 0 {
+		n := uint64(f.session)
+		opts.Session = &n
+	}
+	return opts
+}
+
+// chosen says which requests the filter holds for; nil if there is none.
+func (f *replayFlags) chosen(ctx context.Context, src captureSource) (func(string, uint64) bool, error) {
+	parsed, err := parseFilter("replay", f.filter)
+	if err != nil || f.filter == "" {
+		return nil, err
+	}
+	type key struct {
+		capture string
+		n       uint64
+	}
+	set := map[key]bool{}
+	_, err = walk(ctx, src, parsed, func(r *wireview.Row) error {
+		if r.Parent != nil || !parsed.MatchScanned(r, r.Hits) {
+			return nil
+		}
+		for x := range r.All() {
+			id := ""
+			if x.Capture != nil {
+				id = x.Capture.ID
+			}
+			set[key{id, x.N}] = true
+		}
+		return nil
+	})
+	return func(id string, n uint64) bool { return set[key{id, n}] }, err
+}
+
+// recorded is the server of the recording.
+func (f *replayFlags) recorded(ctx context.Context, e *env, src captureSource, r *replay.Recording) (*resend.Origin, error) {
+	o, _, err := resend.Find(ctx, src.events(ctx), r.Session, r.First)
+	if err == nil && len(o.Command) == 0 && o.URL == "" {
+		err = fmt.Errorf("%w", resend.ErrNoServer)
+	}
+	if err != nil {
+		return nil, fail(exitUnexpected, "no_server", "name the server: a URL, or a command behind --", err)
+	}
+	fmt.Fprintf(e.stderr, "replaying to %s\n", o.Target())
+	return o, nil
+}
+
+// reach says how the server is reached.
+func (f *replayFlags) reach(to *resend.Origin, opts *replay.Options) {
+	t := &f.dialer.target
+	opts.Timeout = orForever(f.target.timeout)
+	opts.Resend = &resend.Options{Tool: "mcpwire " + Version, Env: t.env, Headers: t.header}
+	to.Name, to.Command, to.Dir, to.URL = t.name, t.command, t.dir, t.url
+	to.Framed = to.Framed && f.same || f.target.framing == jsonrpc.FramingHeader
+	switch {
+	case t.isStdio():
+		to.Transport = resend.Stdio
+	case t.transport == transportSSE || f.same && to.Transport == resend.SSE:
+		to.Transport = resend.SSE
+	default:
+		to.Transport = resend.HTTP
+	}
+	if f.dialer.http != nil {
+		opts.Resend.Transport = f.dialer.http
+	}
+}
+
+// play plays the recordings, one after the other.
+func (f *replayFlags) play(ctx context.Context, e *env, recordings []*replay.Recording, to *resend.Origin, opts *replay.Options) error {
+	out := &replayPrinter{e: e, json: f.json, paint: newScreen(e.stdout).paint}
+	rec, err := newReplayRecorder(f, to)
+	if err != nil {
+		return err
+	}
+	defer rec.abandon()
+	opts.Report = out.result
+	var sum replay.Summary
+	recordings = slices.DeleteFunc(recordings, func(r *replay.Recording) bool { return !r.Has(opts.Choose) })
+	if len(recordings) == 0 {
+		return fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter holds for", errors.New("the filter holds for no request of the recording"))
+	}
+	for i, r := range recordings {
+		if r.Made {
+			f.dialer.notes.linef("the recording does not have the beginning of session %d: a handshake is made up", r.Session)
+		}
+		if len(recordings) > 1 {
+			out.session(r)
+		}
+		one, err := f.one(ctx, rec, r, to, opts)
+		sum.Add(one)
+		for _, later := range recordings[i+1:] {
+			if err != nil {
+				sum.Unsent += later.Requests()
+				sum.Requests += later.Requests()
+			}
+		}
+		if err == nil {
+			err = out.err
+		}
+		if err != nil {
+			out.summary(&sum)
+			return f.failure(ctx, err)
+		}
+	}
+	updated, err := rec.finish(&sum)
+	if err != nil {
+		return err
+	}
+	out.summary(&sum)
+	switch {
+	case out.err != nil:
+		return out.err
+	case updated:
+		fmt.Fprintf(e.stderr, "%s is what the server answers now\n", safeLine(f.path))
+	case f.update:
+		return fail(exitFindings, "not_updated", "see what is said of the requests", errors.New("the recording stays as it is: not everything was sent and answered"))
+	case !sum.OK():
+		return &exitStatus{exitFindings}
+	}
+	return nil
+}
+
+// one plays a recording.
+func (f *replayFlags) one(ctx context.Context, rec *replayRecorder, r *replay.Recording, to *resend.Origin, opts *replay.Options) (*replay.Summary, error) {
+	w, done, err := rec.next(r)
+	if err != nil {
+		return new(replay.Summary), err
+	}
+	sum, err := replay.Run(ctx, r, to, w, opts)
+	if closed := done(); err == nil && closed != nil {
+		err = fail(exitUnexpected, "capture", "", fmt.Errorf("recording: %w", closed))
+	}
+	return sum, err
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"mcpwire/internal/replay"
+	"mcpwire/internal/wireview"
+)
+
+// A replayPrinter prints what becomes of requests that are played.
+type replayPrinter struct {
+	e     *env
+	json  bool
+	paint paint
+	count int   // of sessions
+	err   error // the first one
+}
+
+// session begins another session.
+func (p *replayPrinter) session(r *replay.Recording) {
+	p.count++
+	if !p.json {
+		p.printf("session %d  %s\n", r.Session, safeLine(r.Name))
+	}
+}
+
+func (p *replayPrinter) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.e.stdout, format, args...)
+	}
+}
+
+// result prints a result.
+func (p *replayPrinter) result(r *replay.Result) {
+	if p.json {
+		if p.err == nil {
+			p.err = writeJSON(p.e.stdout, r)
+		}
+		return
+	}
+	sign, style := "✔", green
+	switch {
+	case !r.OK:
+		sign, style = "✖", red
+	case r.Status == replay.Skipped || r.Status == replay.Open:
+		sign, style = "•", dim
+	}
+	var b strings.Builder
+	b.WriteString(p.paint.in(style, sign) + " ")
+	if r.Asked {
+		b.WriteString("⇠ ")
+	}
+	b.WriteString(wireview.Cut(safeLine(strings.TrimSpace(r.Method+" "+r.Target)), 100))
+	if r.Live != nil {
+		b.WriteString("  " + milliseconds(*r.Live))
+		if r.Recorded != nil {
+			b.WriteString(p.paint.in(dim, " (it was "+milliseconds(*r.Recorded)+")"))
+		}
+	}
+	if r.N > 0 && !r.OK {
+		b.WriteString(p.paint.in(dim, fmt.Sprintf("  event %d", r.N)))
+	}
+	b.WriteString("\n")
+	if r.Why != "" {
+		fmt.Fprintf(&b, "    %s\n", safeLine(r.Why))
+	}
+	for _, pointer := range r.Hidden {
+		fmt.Fprintf(&b, "    %s  (--set '%[1]s=TEXT')\n", safeLine(pointer))
+	}
+	for _, d := range r.Differences {
+		p.difference(&b, d)
+	}
+	p.printf("%s", b.String())
+}
+
+func (p *replayPrinter) difference(b *strings.Builder, d replay.Difference) {
+	head := safeLine(d.Pointer)
+	switch d.Op {
+	case "more":
+		head = "and more"
+	case "notifications":
+		head = "notifications"
+	case "answer":
+		head = "an error, which it was not"
+		if d.Pointer != "/error" {
+			head = "no error, which it was"
+		}
+	}
+	if d.Note {
+		head = p.paint.in(dim, "note: "+head)
+	}
+	fmt.Fprintf(b, "    %s\n", head)
+	for _, x := range []struct{ sign, text string }{{"-", d.Old}, {"+", d.New}} {
+		if x.text != "" {
+			fmt.Fprintf(b, "      %s %s\n", x.sign, wireview.Cut(safeLine(x.text), 160))
+		}
+	}
+}
+
+func milliseconds(ms float64) string {
+	return wireview.Duration(time.Duration(ms * float64(time.Millisecond)))
+}
+
+// summary prints the counts.
+func (p *replayPrinter) summary(s *replay.Summary) {
+	if p.json {
+		return
+	}
+	var parts []string
+	for _, x := range []struct {
+		n    int
+		what string
+	}{
+		{s.Same, "the same"},
+		{s.Different, "different"},
+		{s.Open, "without an answer to compare with"},
+		{s.Skipped, "skipped"},
+		{s.Hidden, "hidden"},
+		{s.Timeout, "not answered in time"},
+		{s.Lost, "lost"},
+		{s.Unsent, "not sent"},
+	} {
+		if x.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", x.n, x.what))
+		}
+	}
+	if len(parts) == 0 {
+		parts = []string{"nothing to send"}
+	}
+	p.printf("\n%s\n", strings.Join(parts, ", "))
+	if s.Stray > 0 {
+		p.printf("%d messages of the server's answer nothing, or are none\n", s.Stray)
+	}
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/internal/captures"
+	"mcpwire/internal/replay"
+	"mcpwire/internal/resend"
+)
+
+// A replayRecorder records what is played: for --output, for --update, or for nobody.
+type replayRecorder struct {
+	f     *replayFlags
+	to    *resend.Origin
+	path  string // of the file; "" if there is none
+	final string // that the file is to replace; "" if there is none
+	mode  os.FileMode
+	count int
+}
+
+func newReplayRecorder(f *replayFlags, to *resend.Origin) (*replayRecorder, error) {
+	r := &replayRecorder{f: f, to: to, path: f.output}
+	if f.output != "" {
+		if _, err := os.Lstat(f.output); err == nil {
+			return nil, fail(exitUnexpected, "capture", "--output names a file that does not exist yet", fmt.Errorf("%s exists", safeLine(f.output)))
+		}
+	}
+	if !f.update {
+		return r, nil
+	}
+	final, err := filepath.EvalSymlinks(f.path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(final)
+	if err != nil {
+		return nil, err
+	}
+	if c, err := captures.Stat(final); err == nil && c.State == captures.Writing {
+		return nil, fail(exitUnexpected, "capture", "", fmt.Errorf("%s is still being written", safeLine(final)))
+	}
+	r.final, r.mode = final, info.Mode().Perm()
+	// In the same folder, so that it can take the place of the other at once, and with its ending, which says how it is compressed.
+	dir, base := filepath.Split(final)
+	r.path = filepath.Join(dir, ".replay-"+strconv.Itoa(os.Getpid())+"-"+base)
+	return r, nil
+}
+
+// next returns what records a session, and what ends that.
+func (r *replayRecorder) next(rec *replay.Recording) (*capture.Writer, func() error, error) {
+	r.count++
+	opts := &capture.Options{
+		Tool: "mcpwire " + Version, Transport: string(r.to.Transport), Name: rec.Name, URL: r.to.URL, Unredacted: r.f.redact == "off", Append: r.count > 1,
+	}
+	if r.path == "" {
+		w := capture.NewWriter(io.Discard, opts)
+		return w, w.Close, nil
+	}
+	if opts.Append && (strings.HasSuffix(r.path, ".gz") || strings.HasSuffix(r.path, ".zst")) {
+		return nil, nil, fail(exitUsage, "usage", "choose one by --session, or record in a file that is not compressed", errors.New("several sessions cannot be recorded in a compressed file"))
+	}
+	file, err := capture.Create(r.path, opts)
+	if err != nil {
+		return nil, nil, fail(exitUnexpected, "capture", "", err)
+	}
+	return file.Writer, file.Close, nil
+}
+
+// finish replaces the recording, if it is to be and everything was sent and answered, and reports whether.
+func (r *replayRecorder) finish(sum *replay.Summary) (bool, error) {
+	if r.final == "" || !sum.Through() {
+		return false, nil
+	}
+	if err := os.Chmod(r.path, r.mode); err != nil {
+		return false, err
+	}
+	if err := os.Rename(r.path, r.final); err != nil {
+		return false, err
+	}
+	r.path = ""
+	return true, nil
+}
+
+// abandon removes the file that did not replace the recording.
+func (r *replayRecorder) abandon() {
+	if r.final != "" && r.path != "" {
+		_ = os.Remove(r.path) // it may not be there
+	}
+}

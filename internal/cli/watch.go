@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/internal/captures"
+	"mcpwire/internal/filter"
+	livesock "mcpwire/internal/live"
+	"mcpwire/internal/tui"
+	"mcpwire/internal/watch"
+)
+
+// watchFlags are what watch can be told.
+type watchFlags struct {
+	filter      string
+	plain, json bool
+	web         string // an address; webHere if there was none
+	open        bool
+	allowRemote bool
+	past        int
+	noRules     bool
+	parsed      *filter.Filter
+}
+
+const (
+	webHere = "127.0.0.1:0" // where the page is served unless told otherwise: any port that is free
+	allPast = -1
+	fewPast = 3 // captures that nobody writes any more, shown unless told otherwise
+)
+
+const watchLong = `Shows what goes over the wire of every tap that runs on this machine, and of every
+capture that grows, while it does: exchanges with what happened because of them,
+timers for those without an answer, a waterfall, what the rules find, and everything
+about one of them beside it. Press ? for the keys.
+
+FILE is a capture, NAME that of a server with one (mcpwire captures lists them): then
+only those are watched. Without any, the newest captures of the past are shown, too.
+
+--web serves the same as a page to this machine's browsers. ADDR is where, such as
+127.0.0.1:8123; the address to open, with a token in it, is printed.
+
+Where there is no terminal, and with --plain, each exchange is a line that is printed
+when it is complete; with --json, an object. They end when there is nothing more to
+come, if captures were named.
+
+The filters are those of mcpwire show.`
+
+const watchExample = `  mcpwire watch
+  mcpwire watch fs --filter 'tool:search dur>500ms'
+  mcpwire watch --web --open
+  mcpwire watch --json | jq -r 'select(.status != "ok") | .summary'
+  mcpwire watch session.mcpcap.ndjson`
+
+func newWatchCommand(e *env) *cobra.Command {
+	var f watchFlags
+	c := &cobra.Command{
+		Use:               "watch [FILE | NAME]... [--filter F] [--plain | --json | --web[=ADDR]]",
+		Short:             "see the traffic as it goes, in the terminal or the browser",
+		Long:              watchLong,
+		Example:           watchExample,
+		ValidArgsFunction: completeCaptures,
+		RunE:              func(cmd *cobra.Command, args []string) error { return runWatch(cmd, e, &f, args) },
+	}
+	fs := c.Flags()
+	fs.StringVarP(&f.filter, "filter", "f", "", "show only exchanges for which a `FILTER` holds")
+	fs.BoolVar(&f.plain, "plain", false, "print a line for each exchange, also on a terminal")
+	fs.BoolVar(&f.json, "json", false, "print an object for each exchange that is complete")
+	fs.StringVar(&f.web, "web", "", "serve a page at an `ADDR`ess of this machine")
+	fs.Lookup("web").NoOptDefVal = webHere
+	fs.BoolVar(&f.open, "open", false, "with --web, open the page in the browser")
+	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --web, allow an address that other machines reach; what they see and send is not encrypted")
+	fs.IntVar(&f.past, "past", fewPast, "show `N` captures of the past as well, the newest; -1 is all (default 3, and 0 with --plain and --json)")
+	fs.Lookup("past").DefValue = "0" // is not printed; the text says it
+	fs.BoolVar(&f.noRules, "no-rules", false, "do not hold the traffic against the rules of mcpwire check")
+	return c
+}
+
+// check finds flags that do not go together, and fills in what depends on others.
+func (f *watchFlags) check(cmd *cobra.Command, e *env) error {
+	faces := 0
+	for _, set := range []bool{f.plain, f.json, f.web != ""} {
+		if set {
+			faces++
+		}
+	}
+	switch {
+	case faces > 1:
+		return usagef("watch: --plain, --json and --web are three ways to watch; choose one")
+	case f.web == "" && (f.open || f.allowRemote):
+		return usagef("watch: --open and --allow-remote go with --web")
+	case f.past < allPast:
+		return usagef("watch: --past needs a number of captures, or -1 for all, not %d", f.past)
+	}
+	var err error
+	if f.parsed, err = parseFilter("watch", f.filter); err != nil {
+		return err
+	}
+	if faces == 0 && !(writerIsTerminal(e.stdout) && isTerminal(e.stdin)) {
+		f.plain = true
+	}
+	if (f.plain || f.json) && !cmd.Flags().Changed("past") {
+		f.past = 0
+	}
+	return nil
+}
+
+// takeAddress takes the address of --web ADDR from the arguments: the flag may stand alone, so it does not take the next word by itself.
+func (f *watchFlags) takeAddress(args []string) []string {
+	if f.web != webHere || len(args) == 0 {
+		return args
+	}
+	_, port, err := net.SplitHostPort(args[0])
+	if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 0 || n > 65535 {
+		return args
+	}
+	if _, err := os.Stat(args[0]); err == nil {
+		return args
+	}
+	f.web = args[0]
+	return args[1:]
+}
+
+func runWatch(cmd *cobra.Command, e *env, f *watchFlags, args []string) error {
+	if err := f.check(cmd, e); err != nil {
+		return err
+	}
+	args = f.takeAddress(args)
+	opts := &watch.Options{Past: f.past, NoRules: f.noRules}
+	dir, err := captures.Dir()
+	if err != nil {
+		return err
+	}
+	sockets, err := livesock.Dir()
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		opts.Dir, opts.Live = dir, sockets
+	} else {
+		if opts.Files, err = captureArgs(e, "watch", args); err != nil {
+			return err
+		}
+		for _, p := range opts.Files {
+			if p == "-" {
+				return usagef("watch: standard input cannot be watched; mcpwire show - reads it")
+			}
+		}
+	}
+	hub := watch.New(opts)
+	return besideHub(cmd.Context(), hub, func(ctx context.Context) error {
+		switch {
+		case f.web != "":
+			return watchWeb(ctx, e, hub, f, dir)
+		case f.plain || f.json:
+			return watchPlain(ctx, e, hub, f, len(args) > 0)
+		}
+		return watchTerminal(ctx, e, hub, f, dir)
+	})
+}
+
+// besideHub runs a hub while a face shows it, and waits for both.
+func besideHub(ctx context.Context, hub *watch.Hub, face func(ctx context.Context) error) error {
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var failed error
+	wg.Go(func() {
+		if failed = hub.Run(inner); failed != nil {
+			cancel()
+		}
+	})
+	err := face(inner)
+	cancel()
+	wg.Wait()
+	if failed != nil && !errors.Is(failed, context.Canceled) {
+		return errors.Join(failed, err)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// watchTerminal shows the hub on the terminal.
+func watchTerminal(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir string) error {
+	if os.Getenv("TERM") == "dumb" {
+		return fail(exitUnexpected, "dumb_terminal", "mcpwire watch --plain prints lines", errors.New("this terminal cannot show more than lines (TERM=dumb)"))
+	}
+	o := &tui.Options{Filter: f.filter, Input: e.stdin, Output: e.stdout, Captures: dir, Tool: "mcpwire " + Version}
+	if os.Getenv("NO_COLOR") != "" {
+		o.Colours = tui.None
+	}
+	// A terminal that is closed ends it as the other signals do, so that what remains of it is left in order.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	defer stop()
+	return tui.Run(ctx, hub, o)
+}

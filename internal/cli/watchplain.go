@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"mcpwire/internal/watch"
+	"mcpwire/internal/wireview"
+)
+
+// A plainFace prints what a hub sees as lines, or as objects. It prints a row of the timeline when there is something to say about it, or with JSON when it is complete, and what
+// happens inside one that was printed when it does.
+type plainFace struct {
+	hub  *watch.Hub
+	sel  *watch.Selection
+	list *lister
+	buf  bytes.Buffer // of the lister: the hub is not locked while the output waits
+
+	waiting []*wireview.Row // of the timeline, not printed yet, the oldest first
+	known   map[uint64]bool // Seq of those in waiting
+}
+
+// maxWaiting is how many rows wait. The oldest are printed as they are if there are more.
+const maxWaiting = maxWindow
+
+// endPoll is how often it is looked whether there is nothing more to come, and how far a search has got.
+const endPoll = 100 * time.Millisecond
+
+// watchPlain prints until ctx ends; if captures were named, until all of them are complete.
+func watchPlain(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, named bool) error {
+	p := &plainFace{hub: hub, sel: hub.Select(f.parsed), known: map[uint64]bool{}}
+	defer p.sel.Close()
+	p.list = newLister(e, nil) // the selection filters
+	p.list.w = bufio.NewWriter(&p.buf)
+	p.list.json, p.list.live, p.list.server = f.json, true, true
+	feed := hub.Subscribe(0)
+	defer feed.Close()
+	for {
+		ended := named && p.ended()
+		wait, cancel := context.WithTimeout(ctx, endPoll)
+		var failed error
+		err := feed.Next(wait, func(b *watch.Batch) { failed = p.take(b) })
+		cancel()
+		quiet := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+		if quiet {
+			err = nil
+			hub.Read(func(*wireview.Model) { failed = p.print(ended && !p.searching()) })
+		}
+		if werr := p.write(e); werr != nil {
+			return werr
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil // besideHub knows
+		case err != nil:
+			return err
+		case failed != nil:
+			return failed
+		case quiet && ended && !p.searching():
+			return p.unreadable()
+		}
+	}
+}
+
+func (p *plainFace) searching() bool {
+	_, busy := p.sel.Searching()
+	return busy
+}
+
+// write hands what was printed to standard output.
+func (p *plainFace) write(e *env) error {
+	if err := p.list.w.Flush(); err != nil {
+		return err
+	}
+	_, err := p.buf.WriteTo(e.stdout)
+	return err
+}
+
+// ended reports whether nothing more comes from any source.
+func (p *plainFace) ended() bool {
+	sources := p.hub.Sources()
+	for _, s := range sources {
+		if s.Err == "" && s.State != watch.Complete && s.State != watch.BrokenOff {
+			return false
+		}
+	}
+	return len(sources) > 0
+}
+
+// unreadable returns an error if a source could not be read.
+func (p *plainFace) unreadable() error {
+	for _, s := range p.hub.Sources() {
+		if s.Err != "" {
+			return fail(exitUnexpected, "unreadable", "", errors.New(wireview.Escape(s.Path+": "+s.Err)))
+		}
+	}
+	return nil
+}
+
+// take takes what has changed. The model is locked.
+func (p *plainFace) take(b *watch.Batch) error {
+	for _, r := range b.Changed {
+		switch {
+		case r.Parent == nil && r.Mark == 0 && !p.known[r.Seq]:
+			p.known[r.Seq] = true
+			p.waiting = append(p.waiting, r)
+		case r.Parent != nil && r.Mark == 0 && r.Root().Mark == markPrinted && !p.list.json:
+			if err := p.list.late(r); err != nil {
+				return err
+			}
+		}
+	}
+	return p.print(false)
+}
+
+// print prints the rows that can be, or all of them. The model is locked.
+func (p *plainFace) print(all bool) error {
+	searching := p.searching()
+	rest := p.waiting[:0]
+	for i, r := range p.waiting {
+		due := all || len(p.waiting)-i > maxWaiting || (p.list.json && r.Settled() || !p.list.json && live(r))
+		switch {
+		case due && p.sel.Has(r):
+			if err := p.list.print(r); err != nil {
+				return err
+			}
+			delete(p.known, r.Seq)
+		case due && !searching:
+			delete(p.known, r.Seq) // the filter does not want it
+			r.Mark = markTaken
+		case r.Parent != nil: // it went inside another
+			delete(p.known, r.Seq)
+		default:
+			rest = append(rest, r)
+		}
+	}
+	clear(p.waiting[len(rest):])
+	p.waiting = rest
+	return nil
+}

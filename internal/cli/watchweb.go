@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+
+	"mcpwire/internal/resend"
+	"mcpwire/internal/ui"
+	"mcpwire/internal/watch"
+	"mcpwire/streamable"
+)
+
+// watchWeb serves the page until ctx ends. Its address, with the token, is the only thing on standard output.
+func watchWeb(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir string) error {
+	s, err := ui.New(hub, &ui.Options{AllowRemote: f.allowRemote, Tool: "mcpwire " + Version, Resend: &resend.Options{Dir: dir, Tool: "mcpwire " + Version}})
+	if err != nil {
+		return err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", f.web)
+	if err != nil {
+		return fail(exitUnexpected, "listen", "another ADDR, or --web alone for any port that is free", fmt.Errorf("the page cannot be served: %w", err))
+	}
+	address := s.URL(l.Addr())
+	if f.parsed != nil {
+		address += "#" + url.Values{"f": {f.filter}}.Encode()
+	}
+	if _, err := fmt.Fprintln(e.stdout, address); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	fmt.Fprintln(e.stderr, "Open this address in a browser of this machine; whoever has it can read everything. Ctrl+C ends it.")
+	if f.open {
+		if err := openBrowser(ctx, address); err != nil {
+			fmt.Fprintf(e.stderr, "no browser could be opened: %v\n", err)
+		}
+	}
+	err = s.Serve(ctx, l)
+	if errors.Is(err, streamable.ErrRemoteAddress) {
+		return fail(exitUnexpected, "remote_address", "give --allow-remote, or listen at 127.0.0.1", fmt.Errorf("other machines reach %s, and what the page shows is private", l.Addr()))
+	}
+	return err
+}
