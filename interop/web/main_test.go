@@ -9,6 +9,8 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	issuers.stop()
 	browsers.stop()
+	drivers.stop()
+	built.remove()
 	os.Exit(code)
 }
 

@@ -1,0 +1,79 @@
+// Makes the pictures of the README: node pictures.mjs MCPWIRE CHROMIUM FOLDER.
+// doc/pictures/make calls it.
+import { spawn } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { chromium } from 'playwright-core'
+import { small } from './picturespng.mjs'
+import { pause, play } from './picturesstage.mjs'
+import { Terminal } from './picturesterm.mjs'
+
+const [, , exe, chromiumPath, folder] = process.argv
+const largest = 150 * 1024 // bytes of a picture
+const home = mkdtempSync(join(tmpdir(), 'mw'))
+const env = { ...process.env, MCPWIRE_HOME: home }
+const ends = []
+
+async function shoot(place, name) {
+  const path = join(folder, name + '.png')
+  const png = small(await place.screenshot())
+  if (png.length > largest) throw new Error(`${path} would have ${png.length} bytes`)
+  writeFileSync(path, png)
+  console.log(path, Math.round(png.length / 1024) + ' KB')
+}
+
+// watchWeb starts the page and returns its address.
+async function watchWeb() {
+  const child = spawn(exe, ['watch', '--web=127.0.0.1:0'], { env, stdio: ['ignore', 'pipe', 'ignore'] })
+  ends.push(() => child.kill())
+  for await (const line of createInterface({ input: child.stdout })) return line
+}
+
+async function web(browser, address, colorScheme) {
+  const page = await browser.newPage({ viewport: { width: 1720, height: 790 }, colorScheme, reducedMotion: 'reduce' })
+  await page.addInitScript(() => localStorage.setItem('mcpwire.split', '66'))
+  await page.goto(address)
+  const row = page.locator('#grid .canvas .row', { hasText: 'release' }).first()
+  await row.locator('.fold').click()
+  await row.click()
+  await page.click('#tab-timing')
+  await page.locator('#panel .chart').waitFor()
+  await pause(300)
+  await shoot(page, 'watch-web-' + colorScheme)
+  await page.close()
+}
+
+async function terminal(browser, look) {
+  const t = new Terminal(exe, env, look)
+  ends.push(() => t.stop())
+  await pause(2500)
+  for (const keys of terminalKeys) {
+    t.press(...keys)
+    await pause(250)
+  }
+  await pause(1200)
+  const page = await browser.newPage({ viewport: { width: 1200, height: 700 } })
+  await page.setContent(t.page())
+  await shoot(page.locator('pre'), 'watch-terminal-' + look)
+  await page.close()
+}
+
+// What is pressed before the picture of the terminal is taken: the release is
+// looked for, unfolded and opened.
+const terminalKeys = [['G'], ['k'], ['k'], ['Right'], ['Enter']]
+
+try {
+  const hosts = await play(exe, env)
+  ends.push(() => hosts.forEach((h) => h.stop()))
+  const address = await watchWeb()
+  const browser = await chromium.launch({ executablePath: chromiumPath, args: ['--no-sandbox', '--disable-gpu', '--font-render-hinting=none'] })
+  ends.push(() => browser.close())
+  for (const look of ['light', 'dark']) await web(browser, address, look)
+  for (const look of ['light', 'dark']) await terminal(browser, look)
+} finally {
+  for (const end of ends.reverse()) await end()
+  await pause(500)
+  rmSync(home, { recursive: true, force: true })
+}

@@ -1,0 +1,83 @@
+// The hosts for the pictures: each runs a server of picturesserver.mjs through
+// mcpwire tap and talks to it as a script says.
+import { spawn } from 'node:child_process'
+import { createInterface } from 'node:readline'
+
+export const pause = (ms) => new Promise((r) => setTimeout(r, ms))
+
+// A Host is one with a server behind a tap.
+class Host {
+  constructor(exe, env, name) {
+    this.name = name
+    this.child = spawn(exe, ['tap', '--name', name, '--', 'node', 'picturesserver.mjs', name], { env, cwd: import.meta.dirname, stdio: ['pipe', 'pipe', 'ignore'] })
+    this.waiting = new Map()
+    this.id = 0
+    createInterface({ input: this.child.stdout }).on('line', (line) => this.take(line))
+  }
+
+  take(line) {
+    let m
+    try {
+      m = JSON.parse(line)
+    } catch {
+      return
+    }
+    if (m.method && m.id !== undefined) setTimeout(() => this.write({ id: m.id, result: { action: 'accept', content: { notify: true } } }), 900)
+    else if (this.waiting.has(m.id)) this.waiting.get(m.id)(m)
+  }
+
+  write(m) {
+    this.child.stdin.write(JSON.stringify({ jsonrpc: '2.0', ...m }) + '\n')
+  }
+
+  // ask sends a request and waits for the answer.
+  ask(method, params) {
+    const id = ++this.id
+    this.write({ id, method, params })
+    return new Promise((resolve) => this.waiting.set(id, resolve))
+  }
+
+  call(name, args, more) {
+    return this.ask('tools/call', { name, arguments: args, ...more })
+  }
+
+  async greet(protocolVersion, capabilities) {
+    await this.ask('initialize', { protocolVersion, capabilities, clientInfo: { name: 'editor', version: '3.1.0' } })
+    this.write({ method: 'notifications/initialized' })
+    await this.ask('tools/list', {})
+  }
+
+  stop() {
+    this.child.stdin.end()
+  }
+}
+
+const meta = {
+  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/clientCapabilities': { elicitation: { form: {} } },
+  'io.modelcontextprotocol/clientInfo': { name: 'editor', version: '3.1.0' },
+}
+
+// play plays the session and returns its hosts, whose servers still run. One
+// request of the last waits for its answer then.
+export async function play(exe, env) {
+  const [files, calendar, deploy] = ['files', 'calendar', 'deploy'].map((n) => new Host(exe, env, n))
+  await files.greet('2025-11-25', { roots: {} })
+  await files.call('search', { query: 'frame', path: 'src' }, { _meta: { progressToken: 'search-1' } })
+  await files.call('read_file', { path: 'src/wire/frame.go' })
+  await calendar.greet('2025-11-25', { elicitation: {} })
+  await calendar.call('find_slot', { minutes: 30 })
+  await files.call('write_file', { path: 'notes.md', text: 'Frames end where their line does.' })
+  await files.call('find_file', { name: 'frame.go' })
+  await calendar.call('book', { title: 'Review', at: '2026-11-24T10:00' })
+  await deploy.ask('server/discover', { _meta: meta })
+  await deploy.ask('tools/list', { _meta: meta })
+  await deploy.call('plan', { service: 'api' }, { _meta: meta })
+  const args = { service: 'api', version: '2.8.0' }
+  const first = await deploy.call('release', args, { _meta: { ...meta, progressToken: 'release-1' } })
+  await pause(1100)
+  await deploy.call('release', args, { inputResponses: { confirm: { action: 'accept', content: { confirm: true } } }, requestState: first.result.requestState, _meta: { ...meta, progressToken: 'release-2' } })
+  await files.call('read_file', { path: 'src/wire/frame_test.go' })
+  deploy.call('rollback', { service: 'api' }, { _meta: meta })
+  return [files, calendar, deploy]
+}

@@ -1,0 +1,59 @@
+// Drives a browser through the scenes that watch_test.go asks for. Usage: node
+// watch.mjs CHROMIUM. Lines of JSON come on standard input: {scene, with, dir,
+// shots} plays a scene, {reply, value, error} answers a call. Lines go out:
+// {call, hand, args} calls a hand of the test, {notes, failures} ends a scene.
+import { createInterface } from 'node:readline'
+import { chromium } from 'playwright-core'
+import { Scene } from './watchscene.mjs'
+import { access, reload, restart } from './watchlink.mjs'
+import { detail, empty, filter, keys, rows } from './watchlist.mjs'
+import { diff, drop, edit, exporting, resend, save } from './watchdoing.mjs'
+import { axe, narrow } from './watchaxe.mjs'
+import { hostile } from './watchhostile.mjs'
+import { many } from './watchmany.mjs'
+
+const scenes = { access, axe, detail, diff, drop, edit, empty, export: exporting, filter, hostile, keys, many, narrow, reload, resend, restart, rows, save }
+
+const browser = await chromium.launch({
+  executablePath: process.argv[2],
+  args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking', '--disable-component-update', '--no-proxy-server'],
+})
+const calls = new Map()
+let count = 0
+
+function tell(line) {
+  process.stdout.write(JSON.stringify(line) + '\n')
+}
+
+// call has the test do something, and returns what came of it.
+function call(hand, args) {
+  return new Promise((resolve, reject) => {
+    calls.set(++count, { resolve, reject })
+    tell({ call: count, hand, args: args ?? {} })
+  })
+}
+
+async function play(line) {
+  const scene = new Scene(browser, call, line)
+  try {
+    await scenes[line.scene](scene)
+  } catch (e) {
+    scene.fail(e.stack || String(e))
+    await scene.shoot('failed')
+  }
+  await scene.end()
+  tell({ notes: scene.notes, failures: scene.failures })
+}
+
+for await (const text of createInterface({ input: process.stdin })) {
+  const line = JSON.parse(text)
+  if (line.scene) {
+    play(line)
+    continue
+  }
+  const waiting = calls.get(line.reply)
+  calls.delete(line.reply)
+  if (line.error) waiting.reject(new Error(line.error))
+  else waiting.resolve(line.value)
+}
+await browser.close()

@@ -1,0 +1,104 @@
+package web
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// planted is a secret that a host sends, without a name or a shape that tells.
+// The tap that hears it hides nothing, so hiding it is the export's task: see
+// the password beside it.
+const planted = "correct-horse-battery-staple"
+
+// TestWatchLive drives the page while hosts talk to tapped servers, one of each
+// era on standard input and output and one on HTTP.
+func TestWatchLive(t *testing.T) {
+	d := drivers.get(t)
+	m := newMachine(t)
+	m.tap("old")
+	m.tap("new")
+	m.tap("frank", "--redact", "off")
+	http := m.tapHTTP(t, "web")
+	greet(t, m)
+	talkHTTP(t, http)
+	writeTranslated(t, m.captures())
+	m.mustWatch()
+	with := map[string]any{"secret": planted, "meta": modernMeta}
+	for _, scene := range []string{"access", "rows", "filter", "detail", "keys", "diff", "resend", "edit", "export", "save", "drop", "reload", "narrow", "axe", "restart"} {
+		t.Run(scene, func(t *testing.T) {
+			with["url"] = m.url // it is another one after a scene in which watch ends
+			d.play(t, scene, with, m.hands())
+		})
+	}
+}
+
+// greet has the hosts say how they are, and make the calls that the scenes look
+// for.
+func greet(t *testing.T, m *machine) {
+	t.Helper()
+	handshake := []string{
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"old-host","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}`,
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":5}}}`,
+		`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"slow","arguments":{"steps":3,"delay_ms":20},"_meta":{"progressToken":"t"}}}`,
+		`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"fail","arguments":{"message":"disk full"}}}`,
+		`{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"no_such_tool"}}`,
+		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"text":"gone with the wire"}}}`,
+	}
+	say(t, m, "old", handshake)
+	say(t, m, "frank", []string{
+		handshake[0], handshake[1],
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"in","password":"` + planted + `"}}}`,
+	})
+	meta := `{` + strings.TrimPrefix(modernMeta, ",") + `}`
+	say(t, m, "new", []string{
+		`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":` + meta + `}}`,
+		`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"word_count","arguments":{"text":"every byte on the wire"},"_meta":` + meta + `}}`,
+		`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"word_count","arguments":{"text":"two words"},"_meta":` + meta + `}}`,
+		`{"jsonrpc":"2.0","id":"c","method":"resources/read","params":{"uri":"demo://about","_meta":` + meta + `}}`,
+	})
+}
+
+// say feeds a tap with lines and waits for each answer.
+func say(t *testing.T, m *machine, tap string, lines []string) {
+	t.Helper()
+	for _, line := range lines {
+		args, err := json.Marshal(map[string]any{"tap": tap, "lines": []json.RawMessage{json.RawMessage(line)}, "wait": true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.feed(args); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWatchEmpty drives a page that has nothing to show yet.
+func TestWatchEmpty(t *testing.T) {
+	d := drivers.get(t)
+	m := newMachine(t)
+	d.play(t, "empty", map[string]any{"url": m.mustWatch()}, m.hands())
+}
+
+// TestWatchHostile drives a page whose traffic wants to harm it: what peers,
+// hosts and servers say, live and in a capture.
+func TestWatchHostile(t *testing.T) {
+	d := drivers.get(t)
+	m := newMachine(t)
+	rows := writeHostile(t, m.captures())
+	m.tap("old")
+	greetHostile(t, m)
+	d.play(t, "hostile", map[string]any{"url": m.mustWatch("--past", "-1"), "rows": rows}, m.hands())
+}
+
+// TestWatchMany drives a page with as many rows as the model keeps.
+func TestWatchMany(t *testing.T) {
+	d := drivers.get(t)
+	m := newMachine(t)
+	const rows = 100_000
+	file := writeMany(t, m.captures(), rows)
+	d.play(t, "many", map[string]any{"url": m.mustWatch(file), "rows": rows}, m.hands())
+}

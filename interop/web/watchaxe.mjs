@@ -1,0 +1,81 @@
+// Accessibility: all states of the page, light and dark, wide and narrow.
+
+export async function axe(s) {
+  for (const colorScheme of ['light', 'dark']) {
+    const colours = colorScheme === 'dark'
+    await s.open({ colorScheme })
+    await s.accessible('the list, ' + colorScheme, { colours })
+    await s.shoot('list-' + colorScheme)
+    for (const [filter, text, tabs] of [
+      ['server:old tool:slow', 'slow', ['summary', 'request', 'response', 'raw', 'timing']],
+      ['server:web tool:slow', 'slow', ['http', 'sse']],
+      ['tool:no_such_tool', 'no_such_tool', ['summary', 'response']],
+      ['tool:carried', 'carried', ['translated']],
+    ]) {
+      await s.filter(filter)
+      await s.pick(text)
+      for (const t of tabs) {
+        await s.tab(t)
+        await s.accessible(`the tab ${t} of ${filter}, ${colorScheme}`, { within: '#detail', colours })
+        await s.shoot(`${t}-${colorScheme}`)
+      }
+    }
+    await s.filter('lint:*')
+    await s.page.locator('#grid .canvas .row').first().click()
+    await s.tab('lint')
+    await s.page.locator('#panel .finding').first().waitFor()
+    await s.accessible('the page with the tab lint, ' + colorScheme, { colours })
+    await s.shoot('lint-' + colorScheme)
+    await s.filter('')
+    await s.page.keyboard.press('Escape')
+    for (const [button, name] of [['b-tools', 'tools'], ['b-sessions', 'sessions'], ['b-export', 'export'], ['b-help', 'help']]) {
+      await s.page.click('#' + button)
+      await s.page.locator('dialog[open]').waitFor()
+      await s.wait('the dialog ' + name, () => !document.querySelector('dialog .busy'))
+      await s.accessible(`the dialog ${name}, ${colorScheme}`, { within: 'dialog', colours })
+      await s.shoot(name + '-' + colorScheme)
+      await s.page.keyboard.press('Escape')
+      await s.page.locator('dialog[open]').waitFor({ state: 'detached' })
+    }
+    await s.page.keyboard.press('x')
+    await s.accessible('the frames, ' + colorScheme, { within: '#list', colours })
+    await s.shoot('frames-' + colorScheme)
+  }
+}
+
+// narrow: on a telephone all can be reached, and nothing is wider than it; nor
+// is it on larger screens.
+export async function narrow(s) {
+  for (const [width, height, colorScheme] of [[320, 640, 'light'], [320, 640, 'dark'], [768, 700, 'light'], [3840, 2160, 'dark']]) {
+    const colours = colorScheme === 'dark'
+    await s.open({ viewport: { width, height }, colorScheme, reducedMotion: 'no-preference' })
+    const look = async (part, within) => {
+      const what = `${part}, ${width} px, ${colorScheme}`
+      await fits(s, what)
+      if (width === 320) await s.accessible(what, { within, colours })
+      await s.shoot(`${part.replaceAll(' ', '-')}-${width}-${colorScheme}`)
+    }
+    await look('the list')
+    await s.filter('server:old tool:slow')
+    await s.pick('slow')
+    for (const t of ['request', 'raw', 'timing', 'summary']) {
+      await s.tab(t)
+      await look('the tab ' + t, t === 'summary' ? undefined : '#detail')
+    }
+    if (width > 320 || colours) continue
+    await s.page.click('#d-back')
+    for (const b of ['tools', 'sessions', 'help', 'export']) {
+      await s.page.click('#b-' + b)
+      await s.page.locator('dialog[open]').waitFor()
+      await s.wait('the dialog', () => !document.querySelector('dialog .busy'))
+      await look('the dialog ' + b, 'dialog')
+      await s.page.keyboard.press('Escape')
+      await s.page.locator('dialog[open]').waitFor({ state: 'detached' })
+    }
+  }
+}
+
+async function fits(s, what) {
+  const [wide, width] = await s.page.evaluate(() => [Math.max(document.documentElement.scrollWidth, document.body.scrollWidth), innerWidth])
+  s.check(wide <= width, `${what}: it is ${wide} px wide`)
+}

@@ -1,0 +1,88 @@
+package web
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+var listening = regexp.MustCompile(`url="?(http://[^\s"]+)`)
+
+// tapHTTP starts the demo server on HTTP, and a tap before it. It returns the
+// address for clients.
+func (m *machine) tapHTTP(t *testing.T, name string) string {
+	t.Helper()
+	upstream := m.listen(t, "serve", "--http", "127.0.0.1:0")
+	return m.listen(t, "tap", "--name", name, "--listen", "127.0.0.1:0", upstream)
+}
+
+// listen starts what says on standard error where it listens.
+func (m *machine) listen(t *testing.T, args ...string) string {
+	t.Helper()
+	p, err := m.run(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.stop(syscall.SIGTERM) })
+	var found []string
+	eventually(t, strings.Join(args, " ")+" listens", func() bool {
+		found = listening.FindStringSubmatch(p.log.String())
+		return found != nil
+	})
+	return found[1]
+}
+
+// post sends a message as a client of an era does, and reads the whole answer.
+func post(t *testing.T, address, revision, session, message string) (sessionID, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(message))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if revision != "" {
+		req.Header.Set("Mcp-Protocol-Version", revision)
+	}
+	if session != "" {
+		req.Header.Set("Mcp-Session-Id", session)
+	}
+	if strings.Contains(message, `"tools/call"`) && session == "" {
+		req.Header.Set("Mcp-Method", "tools/call")
+		req.Header.Set("Mcp-Name", "slow")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode >= 400 {
+		t.Fatalf("the server on HTTP: %s\n%s", resp.Status, text)
+	}
+	return resp.Header.Get("Mcp-Session-Id"), string(text)
+}
+
+// talkHTTP makes a call in each era whose progress comes in an event stream.
+func talkHTTP(t *testing.T, address string) {
+	t.Helper()
+	const slow = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"slow","arguments":{"steps":3,"delay_ms":15},"_meta":{"progressToken":"p%d"%s}}}`
+	session, _ := post(t, address, "", "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"old-host","version":"1"}}}`)
+	post(t, address, "2025-11-25", session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	post(t, address, "2025-11-25", session, fmt.Sprintf(slow, 1, 1, ""))
+	_, body := post(t, address, "2026-07-28", "", fmt.Sprintf(slow, 2, 2, modernMeta))
+	if !strings.Contains(body, "notifications/progress") {
+		t.Fatalf("there is no progress in the stream:\n%s", body)
+	}
+}
+
+// modernMeta is what goes with each request in the modern era, behind other
+// members of _meta.
+const modernMeta = `,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"new-host","version":"2"}`

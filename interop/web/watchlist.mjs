@@ -1,0 +1,226 @@
+// The list: rows as they come, the filter, the detail and its tabs, the keyboard.
+
+// rows: a row is in the document soon after its line was on the wire. Times are
+// of one clock: the test's before it writes, and the page's as the text appears.
+export async function rows(s) {
+  await s.open()
+  await s.page.evaluate(() => {
+    const seen = (globalThis.seen = {})
+    const look = () => {
+      for (const m of document.querySelector('#grid .canvas').textContent.matchAll(/probe-\d+-/g)) seen[m[0]] ??= performance.timeOrigin + performance.now()
+    }
+    new MutationObserver(look).observe(document.querySelector('#grid .canvas'), { subtree: true, childList: true, characterData: true })
+  })
+  const late = []
+  for (let i = 0; i < 15; i++) {
+    const probe = 'probe-' + i + '-'
+    const tap = i % 2 ? 'new' : 'old'
+    const meta = tap === 'new' ? `,"_meta":{${s.with.meta.slice(1)}}` : ''
+    const [at] = await s.call('feed', { tap, wait: true, lines: [JSON.parse(`{"jsonrpc":"2.0","id":${100 + i},"method":"tools/call","params":{"name":"echo","arguments":{"text":"${probe}"}${meta}}}`)] })
+    await s.wait('a row for ' + probe, (p) => p in globalThis.seen, probe)
+    late.push((await s.page.evaluate((p) => globalThis.seen[p], probe)) - at)
+  }
+  late.sort((a, b) => a - b)
+  const median = late[late.length >> 1]
+  s.note(`rows appear after ${late.map((ms) => ms.toFixed(0)).join(' ')} ms; median ${median.toFixed(0)} ms`)
+  s.check(median <= 200, `rows appear ${median.toFixed(0)} ms after the wire, want 200 at most`)
+  s.check(late[0] > 0, 'a row appears before it was written: the clocks differ')
+  await s.wait('all answers', () => [...document.querySelectorAll('#grid .canvas .row')].filter((r) => r.textContent.includes('probe-')).every((r) => r.querySelector('.c-status').textContent === 'ok'))
+  s.check((await s.status()).includes('4 servers live'), 'the status line says: ' + (await s.status()))
+  await s.shoot('list')
+}
+
+// filter: what it shows, what it says of a wrong one, and where.
+export async function filter(s) {
+  await s.open()
+  const all = await s.page.getAttribute('#grid', 'aria-rowcount')
+  await s.filter('tool:word_count')
+  await s.wait('two rows', () => document.getElementById('grid').getAttribute('aria-rowcount') === '3')
+  s.equal(await s.row('word_count').count(), 2, 'rows of tool:word_count')
+  await s.filter('tool:slow status:ok -server:web')
+  await s.wait('one row', () => document.getElementById('grid').getAttribute('aria-rowcount') === '2')
+  await s.filter('"gone with the wire"')
+  await s.wait('the row with a text', () => document.getElementById('grid').getAttribute('aria-rowcount') === '2' && document.querySelector('#grid .canvas').textContent.includes('echo'))
+
+  await s.page.fill('#filter', 'tool:echo dur>soon')
+  await s.wait('the error', () => !document.getElementById('filter-error').hidden)
+  s.equal(await s.page.getAttribute('#filter', 'aria-invalid'), 'true', 'aria-invalid of a wrong filter')
+  const mark = s.page.locator('#filter-error mark')
+  s.equal(await mark.count(), 1, 'marks of where the filter is wrong')
+  s.note('a wrong filter: ' + (await s.text('#filter-error')).replaceAll('\n', ' '))
+  const [border, red] = await s.page.evaluate(() => {
+    const probe = document.createElement('i')
+    probe.className = 'bad'
+    document.body.append(probe)
+    const red = getComputedStyle(probe).color
+    probe.remove()
+    return [getComputedStyle(document.getElementById('filter')).borderTopColor, red]
+  })
+  s.equal(border, red, 'the border of a wrong filter')
+  s.equal(await s.row('echo').count(), 1, 'rows while the filter is wrong: those of the last that was understood')
+  await s.shoot('wrong')
+  await s.accessible('a wrong filter')
+
+  await s.filter('tool:nothing_like_it')
+  await s.wait('that there is nothing', () => document.getElementById('empty').dataset.state === 'filtered')
+  await s.shoot('nothing')
+  await s.page.click('#empty button')
+  await s.wait('all rows', (n) => document.getElementById('grid').getAttribute('aria-rowcount') === n, all)
+  s.equal(await s.page.inputValue('#filter'), '', 'the filter that was cleared')
+}
+
+// What tabs say of rows: [filter, text of the row, tab, pattern].
+const tabTexts = [
+  ['tool:add', '"b":2', 'summary', /add/],
+  ['tool:add', '"b":2', 'request', /"tools\/call"[^]*"add"/],
+  ['tool:add', '"b":2', 'response', /"result"[^]*3/],
+  ['tool:add', '"b":2', 'raw', /"jsonrpc"/],
+  ['tool:add', '"b":2', 'http', /did not go over HTTP/],
+  ['tool:add', '"b":2', 'sse', /no event stream/],
+  ['tool:add', '"b":2', 'timing', /Server/],
+  ['tool:add', '"b":2', 'translated', /No bridge/],
+  ['server:web tool:slow', 'slow', 'http', /POST[^]*200[^]*text\/event-stream/],
+  ['server:web tool:slow', 'slow', 'sse', /notifications\/progress/],
+  ['tool:no_such_tool', 'no_such_tool', 'response', /-32602/],
+  ['server:bridged tool:carried', 'carried', 'translated', /handshake→_meta[^]*Before[^]*After/],
+]
+
+// detail: opens rows, and every tab of theirs.
+export async function detail(s) {
+  await s.open()
+  let last = ''
+  for (const [filter, text, tab, want] of tabTexts) {
+    if (filter + text !== last) {
+      await s.filter(filter)
+      await s.pick(text)
+      last = filter + text
+    }
+    const panel = await s.tab(tab)
+    await panel.filter({ hasText: want }).waitFor({ timeout: 5000 }).catch(async () => s.fail(`${filter}: the tab ${tab} says ${JSON.stringify((await panel.innerText()).slice(0, 600))}, want ${want}`))
+    s.equal(await s.page.locator('#tabs [aria-selected="true"]').count(), 1, 'tabs that are chosen')
+    await s.shoot(tab)
+  }
+  s.check(/"tool:carried|carried/.test(await s.text('#d-title')), 'the title of the detail')
+
+  await s.filter('lint:*')
+  await s.page.locator('#grid .canvas .row').first().click()
+  const lint = await s.tab('lint')
+  await lint.locator('.finding').first().waitFor().catch(() => s.fail('the tab Lint has no finding'))
+  await s.shoot('lint')
+  await s.filter('tool:add')
+  await s.pick('"b":2')
+  await s.tab('raw')
+  await s.page.click('#panel button:has-text("Hex")')
+  s.check(/^000000 {2}7b 22/.test(await s.text('#panel .hex')), 'the bytes are ' + (await s.text('#panel .hex')).slice(0, 60))
+  await s.tab('request')
+  for (const mode of ['Tree', 'Raw', 'Pretty']) await s.page.click(`#panel .segments button:has-text("${mode}")`)
+
+  await s.filter('server:old tool:slow')
+  await s.row('slow').first().locator('.fold').click()
+  await s.wait('what is inside', () => document.querySelectorAll('#grid .canvas .row[aria-level="2"]').length >= 3)
+  await s.shoot('unfolded')
+}
+
+// keys: the keyboard does what the terminal's does.
+export async function keys(s) {
+  await s.open({ permissions: ['clipboard-read', 'clipboard-write'] }, 'f=server%3Aold+method%3Atools%2Fcall')
+  const { page } = s
+  const hash = (name) => page.evaluate((n) => new URLSearchParams(location.hash.slice(1)).get(n), name)
+  const hashIs = (name, want) => s.wait(`${name}=${want} in the address`, ([n, w]) => new URLSearchParams(location.hash.slice(1)).get(n) === w, [name, want])
+  const at = (want) => s.wait('line ' + want, (w) => document.querySelector('#grid .row[aria-selected="true"]')?.getAttribute('aria-rowindex') === w, String(want))
+  const count = Number(await page.getAttribute('#grid', 'aria-rowcount'))
+
+  await page.keyboard.press('g')
+  await at(2)
+  await page.keyboard.press('j')
+  await page.keyboard.press('ArrowDown')
+  await at(4)
+  await page.keyboard.press('k')
+  await page.keyboard.press('ArrowUp')
+  await at(2)
+  await page.keyboard.press('G')
+  await at(count)
+  await page.keyboard.press('Home')
+  await at(2)
+  await page.keyboard.press('n') // what failed, and then the error
+  await at(5)
+  await page.keyboard.press('n')
+  await at(6)
+  await page.keyboard.press('N')
+  await at(5)
+
+  await page.keyboard.press('Enter')
+  await hashIs('tab', 'summary')
+  for (const [i, tab] of ['summary', 'request', 'response', 'raw', 'http', 'sse', 'timing', 'lint', 'translated'].entries()) {
+    await page.keyboard.press(String(i + 1))
+    await hashIs('tab', tab)
+  }
+  await page.keyboard.press('2')
+  await s.wait('the message', () => document.querySelector('#panel .lines'))
+  await page.keyboard.press('y')
+  await s.wait('that it was copied', () => document.getElementById('toasts').textContent.includes('Copied'))
+  const copied = await page.evaluate(() => navigator.clipboard.readText())
+  s.equal(JSON.parse(copied).method, 'tools/call', 'the message that was copied')
+  await page.keyboard.press('Y')
+  await s.wait('the command', async () => (await navigator.clipboard.readText()).startsWith('mcpwire call'))
+  s.note('as a command: ' + (await page.evaluate(() => navigator.clipboard.readText())).slice(0, 120))
+  await page.keyboard.press('Escape')
+  await hashIs('tab', null)
+
+  await page.keyboard.press('f')
+  await hashIs('follow', null)
+  await page.keyboard.press('f')
+  await hashIs('follow', '0')
+  await page.keyboard.press('x')
+  await hashIs('frames', '1')
+  await s.wait('the frames', (n) => Number(document.getElementById('grid').getAttribute('aria-rowcount')) > n, count)
+  await page.keyboard.press('x')
+  await hashIs('frames', null)
+  for (const time of ['start', 'delta', null]) {
+    await page.keyboard.press('t')
+    await hashIs('time', time)
+  }
+  await page.keyboard.press('l')
+  await hashIs('lint', '1')
+  await page.keyboard.press('l')
+  await hashIs('lint', null)
+
+  await page.keyboard.press('p')
+  await s.wait('the pause', () => document.getElementById('b-pause').getAttribute('aria-pressed') === 'true')
+  await s.call('feed', { tap: 'old', wait: true, lines: [{ jsonrpc: '2.0', id: 300, method: 'tools/call', params: { name: 'add', arguments: { a: 30, b: 300 } } }] })
+  await s.wait('that something waits', () => /waiting/.test(document.getElementById('status').textContent))
+  s.equal(Number(await page.getAttribute('#grid', 'aria-rowcount')), count, 'rows during the pause')
+  await page.keyboard.press('p')
+  await s.wait('the row that waited', (n) => Number(document.getElementById('grid').getAttribute('aria-rowcount')) === n + 1, count)
+
+  for (const [key, title] of [['c', 'Sessions'], ['s', 'Tools'], ['?', 'Help'], ['e', 'Export']]) {
+    await page.keyboard.press(key)
+    await page.locator('dialog[open] h2', { hasText: title }).waitFor({ timeout: 3000 }).catch(() => s.fail(`the key ${key} opens no ${title}`))
+    await s.shoot('dialog-' + title.toLowerCase())
+    await page.keyboard.press('Escape')
+    await page.locator('dialog[open]').waitFor({ state: 'detached' })
+  }
+  await page.keyboard.press('/')
+  s.equal(await page.evaluate(() => document.activeElement.id), 'filter', 'what / gives the keyboard to')
+  await page.keyboard.press('Escape')
+  await page.keyboard.press('w')
+  await s.wait('that it cannot be restarted', () => /cannot be restarted/.test(document.getElementById('toasts').textContent))
+  s.check((await hash('f')) !== null, 'the filter is still there')
+
+  await s.filter('server:old tool:slow')
+  await page.keyboard.press('g')
+  await page.keyboard.press('ArrowRight')
+  await s.wait('what is inside', () => document.querySelectorAll('#grid .canvas .row[aria-level="2"]').length >= 3)
+  await page.keyboard.press('ArrowLeft')
+  await s.wait('that it is folded', () => document.querySelectorAll('#grid .canvas .row[aria-level="2"]').length === 0)
+}
+
+// empty: a page without any traffic says what to do, in both themes.
+export async function empty(s) {
+  for (const colorScheme of ['light', 'dark']) {
+    await s.open({ colorScheme })
+    s.check(/mcpwire tap/.test(await s.text('#empty')), 'an empty page says ' + (await s.text('#empty')))
+    await s.accessible('the empty page, ' + colorScheme, { colours: colorScheme === 'dark' })
+    await s.shoot(colorScheme)
+  }
+}

@@ -1,0 +1,342 @@
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binary builds mcpwire once for all tests.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "mcpwire-watch-")
+	if err != nil {
+		return "", err
+	}
+	built.Store(dir)
+	path := filepath.Join(dir, "mcpwire")
+	build := exec.Command("go", "build", "-o", path, "./cmd/mcpwire")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("mcpwire cannot be built: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// built is the folder of the binary, once there is one.
+var built folder
+
+type folder struct {
+	mu   sync.Mutex
+	path string
+}
+
+func (f *folder) Store(path string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.path = path
+}
+
+func (f *folder) remove() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.path != "" {
+		os.RemoveAll(f.path)
+	}
+}
+
+// A machine is one on which somebody uses mcpwire: a home of its own, taps and
+// a page that watches them.
+type machine struct {
+	t    *testing.T
+	exe  string
+	home string
+
+	mu      sync.Mutex
+	watcher *process
+	url     string // of the page, with the token
+	taps    map[string]*tapped
+}
+
+// newMachine makes one. Nothing runs yet.
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	exe, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.MkdirTemp("", "mw") // short: sockets are in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	return &machine{t: t, exe: exe, home: home, taps: map[string]*tapped{}}
+}
+
+// captures is the folder where taps record to.
+func (m *machine) captures() string {
+	dir := filepath.Join(m.home, "captures")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		m.t.Fatal(err)
+	}
+	return dir
+}
+
+// A process is one that runs mcpwire.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout io.Reader
+	log    logBuffer
+}
+
+// run starts mcpwire.
+func (m *machine) run(args ...string) (*process, error) {
+	p := &process{cmd: exec.Command(m.exe, args...)}
+	p.cmd.Env = append(os.Environ(), "MCPWIRE_HOME="+m.home, "HOME="+m.home, "NO_COLOR=1")
+	p.cmd.Stderr = &p.log
+	p.cmd.WaitDelay = time.Second
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	m.t.Cleanup(func() { p.stop(syscall.SIGKILL) })
+	return p, nil
+}
+
+// stop ends a process.
+func (p *process) stop(s syscall.Signal) {
+	if p.cmd.ProcessState != nil {
+		return
+	}
+	p.cmd.Process.Signal(s)
+	timer := time.AfterFunc(10*time.Second, func() { p.cmd.Process.Kill() })
+	defer timer.Stop()
+	p.cmd.Wait()
+}
+
+// watch starts the page at an address of this machine, and returns where it is.
+func (m *machine) watch(addr string, more ...string) (string, error) {
+	p, err := m.run(append([]string{"watch", "--web=" + addr}, more...)...)
+	if err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(p.stdout).ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("watch does not start: %w\n%s", err, p.log.String())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watcher, m.url = p, strings.TrimSpace(line)
+	return m.url, nil
+}
+
+// mustWatch is watch at any port.
+func (m *machine) mustWatch(more ...string) string {
+	m.t.Helper()
+	address, err := m.watch("127.0.0.1:0", more...)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return address
+}
+
+// unwatch ends the page.
+func (m *machine) unwatch() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watcher.stop(syscall.SIGTERM)
+}
+
+// A tapped is a server behind a tap, and the test is its host.
+type tapped struct {
+	*process
+
+	mu   sync.Mutex
+	got  []string // lines from the server
+	came chan struct{}
+	done chan struct{}
+}
+
+// tap starts the demo server behind a tap.
+func (m *machine) tap(name string, flags ...string) *tapped {
+	m.t.Helper()
+	args := append([]string{"tap", "--name", name}, flags...)
+	p, err := m.run(append(args, "--", m.exe, "serve", "--log-level", "error")...)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	tp := &tapped{process: p, came: make(chan struct{}, 1), done: make(chan struct{})}
+	go tp.read()
+	m.t.Cleanup(func() {
+		p.stop(syscall.SIGKILL)
+		<-tp.done
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.taps[name] = tp
+	return tp
+}
+
+func (tp *tapped) read() {
+	defer close(tp.done)
+	r := bufio.NewReaderSize(tp.stdout, 1<<20)
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		tp.mu.Lock()
+		tp.got = append(tp.got, line[:min(len(line), 1<<16)])
+		tp.mu.Unlock()
+		select {
+		case tp.came <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// send writes a line, and returns when it was: in ms since 1970, right before.
+func (tp *tapped) send(line string) (float64, error) {
+	at := float64(time.Now().UnixMicro()) / 1000
+	_, err := io.WriteString(tp.stdin, line+"\n")
+	return at, err
+}
+
+// answered waits for the response to a request.
+func (tp *tapped) answered(id string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	has := func(line string) bool {
+		var m struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		return json.Unmarshal([]byte(line), &m) == nil && m.Method == "" && string(m.ID) == id
+	}
+	for {
+		tp.mu.Lock()
+		found := slices.ContainsFunc(tp.got, has)
+		tp.mu.Unlock()
+		if found {
+			return nil
+		}
+		select {
+		case <-tp.came:
+		case <-tp.done:
+			return fmt.Errorf("the tap has ended before it answered %s: %s", id, tp.log.String())
+		case <-ctx.Done():
+			return fmt.Errorf("there is no answer to %s: %s", id, tp.log.String())
+		}
+	}
+}
+
+// lines is how many lines have come from the server.
+func (tp *tapped) lines() int {
+	tp.mu.Lock()
+	defer tp.mu.Unlock()
+	return len(tp.got)
+}
+
+// feed is a hand: it writes lines to a tap and waits for the answers to the
+// requests among them. It returns when each was written.
+func (m *machine) feed(args json.RawMessage) (any, error) {
+	var in struct {
+		Tap   string            `json:"tap"`
+		Lines []json.RawMessage `json:"lines"`
+		Wait  bool              `json:"wait"`
+	}
+	if err := json.Unmarshal(args, &in); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	tp := m.taps[in.Tap]
+	m.mu.Unlock()
+	if tp == nil {
+		return nil, fmt.Errorf("there is no tap %q", in.Tap)
+	}
+	var at []float64
+	for _, line := range in.Lines {
+		when, err := tp.send(string(line))
+		if err != nil {
+			return nil, err
+		}
+		at = append(at, when)
+		if id := requestID(line); in.Wait && id != "" {
+			if err := tp.answered(id); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return at, nil
+}
+
+// requestID is the id of a request, "" if it is none.
+func requestID(line []byte) string {
+	var m struct {
+		ID json.RawMessage `json:"id"`
+	}
+	if json.Unmarshal(line, &m) != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(m.ID))
+}
+
+// heard is a hand: how many lines the host of a tap has got.
+func (m *machine) heard(args json.RawMessage) (any, error) {
+	var in struct {
+		Tap string `json:"tap"`
+	}
+	if err := json.Unmarshal(args, &in); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.taps[in.Tap] == nil {
+		return nil, errors.New("there is no such tap")
+	}
+	return m.taps[in.Tap].lines(), nil
+}
+
+// again is a hand: it ends the page, or starts it at the port it had.
+func (m *machine) again(args json.RawMessage) (any, error) {
+	var in struct {
+		Start bool `json:"start"`
+	}
+	if err := json.Unmarshal(args, &in); err != nil {
+		return nil, err
+	}
+	if !in.Start {
+		m.unwatch()
+		return nil, nil
+	}
+	u, err := url.Parse(m.url)
+	if err != nil {
+		return nil, err
+	}
+	return m.watch(u.Host)
+}
+
+// hands are what scenes may call.
+func (m *machine) hands() map[string]hand {
+	return map[string]hand{"feed": m.feed, "heard": m.heard, "again": m.again}
+}
