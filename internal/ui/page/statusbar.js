@@ -27,7 +27,7 @@ export function drawStatus(shown) {
   const add = (text, cls) => parts.push(h("span", { class: cls || "", text }));
   add(plural(shown, view.frames ? "frame" : "row") + (view.frames ? "" : " of " + fmtCount(store.rows.size)));
   const waits = countWaiting();
-  if (waits) add("… " + fmtCount(waits) + " running", "running");
+  if (waits) add("… " + fmtCount(waits) + (exported ? " without an answer" : " running"), "running");
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;
   if (exported) add("exported page");
   else add(servers ? "● " + plural(servers, "server") + " live" : "○ no server live", servers ? "livetext" : "");
