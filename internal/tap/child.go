@@ -77,7 +77,13 @@ func startChild(o *Options, polled bool) (*child, error) {
 		c.owned.Wait()
 		return nil, &StartError{o.Command[0], err}
 	}
-	c.owned.Go(c.watchOver)
+	// Before anything that the process says goes on: who has heard of it, and kills us, finds a guardian there. It is not started before the process, which would then start a
+	// millisecond later; like this the two start together.
+	g := startGuardian(c.pid)
+	c.owned.Go(func() {
+		<-c.done
+		g.dismiss()
+	})
 	return c, nil
 }
 
@@ -103,13 +109,6 @@ func (c *child) run(cmd *exec.Cmd, started chan<- error) {
 	c.reap(cmd)
 	c.exit = exitOf(cmd.ProcessState)
 	close(c.done)
-}
-
-// watchOver has a guardian for as long as the process runs. It is started beside it, not before: it takes a millisecond.
-func (c *child) watchOver() {
-	g := startGuardian(c.pid)
-	<-c.done
-	g.dismiss()
 }
 
 // signal has send signal the process or its group, if it is still there.
