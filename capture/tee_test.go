@@ -92,7 +92,7 @@ func TestTeeFullDisk(t *testing.T) {
 		synctest.Wait()
 		d.set(1, nil)
 		w.Record(message(`{"jsonrpc":"2.0","id":1,"method":"lost"}`))
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		w.Record(message(`{"jsonrpc":"2.0","id":2,"method":"written"}`))
 		if err := w.Close(); err == nil {
 			t.Error("closed without an error")

@@ -177,9 +177,9 @@ func TestNoServer(t *testing.T) {
 		if starts > 20 {
 			t.Errorf("%d starts", starts)
 		}
-		time.Sleep(time.Hour) // of the bubble's time: nobody wants anything
+		<-time.After(time.Hour) // of the bubble's time: nobody wants anything
 		before := starts
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		if starts != before {
 			t.Errorf("%d starts, while nothing was to be done", starts-before)
 		}
@@ -196,7 +196,7 @@ func TestTimeout(t *testing.T) {
 		start := time.Now()
 		near.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":7}}}`)
 		far.reads("tools/call")
-		time.Sleep(50 * time.Second)
+		<-time.After(50 * time.Second)
 		far.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}`)
 		near.reads("progress")
 		near.reads(`"id":1,"error"`, "has not answered")

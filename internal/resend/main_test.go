@@ -180,7 +180,7 @@ func ask() int {
 func grandchild() int {
 	signal.Ignore(syscall.SIGTERM)
 	if os.Getenv("RESEND_TEST_LEAF") != "" {
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 	}
 	leaf := exec.Command(os.Args[0])
 	leaf.Env = append(os.Environ(), "RESEND_TEST_LEAF=1")
@@ -188,6 +188,6 @@ func grandchild() int {
 		return 1
 	}
 	script(func(c *peer, m *jsonrpc.Message) { c.result(m.ID, fmt.Sprintf(`{"pid":%d}`, leaf.Process.Pid)) })
-	time.Sleep(time.Hour)
+	<-time.After(time.Hour)
 	return 0
 }

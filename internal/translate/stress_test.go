@@ -26,7 +26,7 @@ func TestTogether(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				opts := guest(near)
 				opts.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-					time.Sleep(20 * time.Millisecond) // in the bubble's time
+					<-time.After(20 * time.Millisecond) // in the bubble's time
 					return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: []mcp.ContentBlock{mcp.TextContent{Text: "x"}}}, nil
 				}
 				held := newRules()
@@ -51,7 +51,7 @@ func TestTogether(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				time.Sleep(time.Hour)
+				<-time.After(time.Hour)
 				synctest.Wait()
 				if requests, held := tr.Open(); requests+held != 0 {
 					t.Errorf("%d requests and %d held calls are left", requests, held)
