@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -29,7 +30,7 @@ func named(t testing.TB, name string, names ...string) *fakeServer {
 			return strings.TrimSuffix(tools(tool(names[at], "")), "}") + fmt.Sprintf(`,"nextCursor":"%d"}`, at+1), nil
 		},
 		"tools/call": func(_ context.Context, params string) (string, error) {
-			called, _ := stringValue(member([]byte(params), "name"))
+			called, _ := stringValue(jsonwire.Lookup([]byte(params), "name"))
 			return `{"content":[` + text(name+" "+called) + `]}`, nil
 		},
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -35,7 +36,7 @@ func (s *listenServer) listen(ctx context.Context, params string) (string, error
 	id := idOf(ctx)
 	honoured := s.honoured
 	if honoured == "" {
-		honoured = string(member([]byte(params), "notifications"))
+		honoured = string(jsonwire.Lookup([]byte(params), "notifications"))
 	}
 	s.tell(id, "subscriptions/acknowledged", `,"notifications":`+honoured)
 	s.open <- id

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 )
 
@@ -58,7 +59,7 @@ func (x *exchange) relist(ctx context.Context) error {
 	x.relisted = true
 	ctx, cancel := x.bounded(ctx)
 	defer cancel()
-	name, _ := stringValue(member(x.r.params, "name"))
+	name, _ := stringValue(jsonwire.Lookup(x.r.params, "name"))
 	x.c.lookUp(ctx, name)
 	if ctx.Err() != nil {
 		return x.interrupted(ctx)

@@ -55,10 +55,10 @@ func (a *toolAnswer) text() (all string, n int) {
 	var several strings.Builder
 	blocks := jsonwire.ArrayElements(a.content)
 	for blocks.Next() {
-		if !stringIs(member(blocks.Value(), "type"), "text") {
+		if !stringIs(jsonwire.Lookup(blocks.Value(), "type"), "text") {
 			continue
 		}
-		text, _ := stringValue(member(blocks.Value(), "text"))
+		text, _ := stringValue(jsonwire.Lookup(blocks.Value(), "text"))
 		switch n++; n {
 		case 1:
 			all = text

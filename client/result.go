@@ -38,17 +38,6 @@ func decodeResult(method string, raw []byte, v json.Unmarshaler) error {
 	return nil
 }
 
-// member returns the JSON text of a member of an object, or nil.
-func member(object []byte, name string) []byte {
-	members := jsonwire.ObjectMembers(object)
-	for members.Next() {
-		if members.KeyIs(name) {
-			return members.Value()
-		}
-	}
-	return nil
-}
-
 // stringValue decodes a JSON string; ok is false for any other text.
 func stringValue(text []byte) (s string, ok bool) {
 	if len(text) < 2 || text[0] != '"' {
@@ -77,6 +66,6 @@ func uriParams(uri string) []byte {
 }
 
 func uriParam(params []byte) string {
-	uri, _ := stringValue(member(params, "uri"))
+	uri, _ := stringValue(jsonwire.Lookup(params, "uri"))
 	return uri
 }

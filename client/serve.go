@@ -154,12 +154,12 @@ func handle[T any](in *input, handler func() (T, error)) (T, error) {
 // relate marks a result as one that belongs to a task if its request does
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks).
 func relate(dst []byte, start int, params []byte) []byte {
-	task := member(member(params, "_meta"), mcp.MetaRelatedTask)
+	task := jsonwire.Lookup(jsonwire.Lookup(params, "_meta"), mcp.MetaRelatedTask)
 	if task == nil {
 		return dst
 	}
 	rest, meta := splitMeta(dst[start:])
-	if member(meta, mcp.MetaRelatedTask) != nil {
+	if jsonwire.Lookup(meta, mcp.MetaRelatedTask) != nil {
 		return dst
 	}
 	members := bytes.Clone(inside(meta))

@@ -3,6 +3,7 @@ package client
 import (
 	"sync"
 
+	"mcpwire/internal/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -52,7 +53,7 @@ func (l *subscriptions) of(params []byte) *Subscription {
 
 // subscriptionID returns the JSON text by which a notification says whose it is, or "".
 func subscriptionID(params []byte) string {
-	return string(member(member(params, "_meta"), mcp.MetaSubscriptionID))
+	return string(jsonwire.Lookup(jsonwire.Lookup(params, "_meta"), mcp.MetaSubscriptionID))
 }
 
 // nextConnection returns a channel that is closed when the connection is made anew.
@@ -77,7 +78,7 @@ func (l *subscriptions) reconnected() {
 // acknowledged takes notifications/subscriptions/acknowledged.
 func (l *subscriptions) acknowledged(params []byte) {
 	if s := l.of(params); s != nil {
-		s.acknowledge(parseFilter(member(params, "notifications")))
+		s.acknowledge(parseFilter(jsonwire.Lookup(params, "notifications")))
 	}
 }
 
@@ -88,7 +89,7 @@ func (c *Client) noticed(kind EventKind, params []byte) {
 	case ResourceUpdated:
 		e.URI = uriParam(params)
 	case TaskUpdated:
-		e.TaskID, _ = stringValue(member(params, "taskId"))
+		e.TaskID, _ = stringValue(jsonwire.Lookup(params, "taskId"))
 	}
 	c.stale(e)
 	if c.Modern() {

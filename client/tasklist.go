@@ -25,7 +25,7 @@ func (c *Client) listTasks(ctx context.Context, cursor *string) (tasks []TaskSta
 	if err != nil {
 		return nil, nil, err
 	}
-	elements := jsonwire.ArrayElements(member(raw, "tasks"))
+	elements := jsonwire.ArrayElements(jsonwire.Lookup(raw, "tasks"))
 	for elements.Next() {
 		state, ok := parseTask(elements.Value())
 		if !ok {
@@ -33,7 +33,7 @@ func (c *Client) listTasks(ctx context.Context, cursor *string) (tasks []TaskSta
 		}
 		tasks = append(tasks, state)
 	}
-	if s, ok := stringValue(member(raw, "nextCursor")); ok {
+	if s, ok := stringValue(jsonwire.Lookup(raw, "nextCursor")); ok {
 		next = &s
 	}
 	return tasks, next, nil

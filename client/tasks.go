@@ -218,7 +218,7 @@ func (c *Client) taskOf(raw []byte) (*TaskState, error) {
 		if era.ResultType(raw) != mcp.ResultTypeTask {
 			return nil, nil
 		}
-	} else if text = member(raw, "task"); text == nil || member(raw, "content") != nil {
+	} else if text = jsonwire.Lookup(raw, "task"); text == nil || jsonwire.Lookup(raw, "content") != nil {
 		return nil, nil
 	}
 	state, ok := parseTask(text)

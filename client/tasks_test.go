@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -135,7 +136,7 @@ func TestCallToolFindsOutAboutTask(t *testing.T) {
 			s := taskServer(t, legacyDate, "completed")
 			s.answers["tools/list"] = slowTool(tt.support)
 			s.answers["tools/call"] = func(ctx context.Context, params string) (string, error) {
-				if member([]byte(params), "task") == nil {
+				if jsonwire.Lookup([]byte(params), "task") == nil {
 					return "", jsonrpc.MethodNotFound("tools/call without a task")
 				}
 				return created(legacyDate)(ctx, params)

@@ -91,7 +91,7 @@ func (t *Task) follow(ctx context.Context) (result []byte, err error, ended bool
 				}
 				return result, err, ended
 			}
-			if err := t.answer(ctx, member(raw, "inputRequests")); err != nil {
+			if err := t.answer(ctx, jsonwire.Lookup(raw, "inputRequests")); err != nil {
 				return nil, err, false
 			}
 		case mcp.TaskStatusCancelled:
@@ -116,7 +116,7 @@ func outcome(status mcp.TaskStatus, raw []byte) (result []byte, err error, ended
 	if status == mcp.TaskStatusFailed {
 		name = "error"
 	}
-	text := member(raw, name)
+	text := jsonwire.Lookup(raw, name)
 	switch {
 	case len(text) == 0 || text[0] != '{':
 		return nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: fmt.Sprintf("the task has %s, but there is no %s", status, name)}, false

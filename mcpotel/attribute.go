@@ -79,26 +79,12 @@ func (f failure) attributes() []attribute.KeyValue {
 
 // toolFailed reports whether a tool's result says isError.
 func toolFailed(result []byte) bool {
-	return string(member(result, "isError")) == "true"
-}
-
-// member returns the JSON text of an object's member, or nil.
-func member(object []byte, name string) []byte {
-	if len(object) == 0 || object[0] != '{' {
-		return nil
-	}
-	members := jsonwire.ObjectMembers(object)
-	for members.Next() {
-		if members.KeyIs(name) {
-			return members.Value()
-		}
-	}
-	return nil
+	return string(jsonwire.Lookup(result, "isError")) == "true"
 }
 
 // text returns a string that is a member of an object, or "".
 func text(object []byte, name string) string {
-	v := member(object, name)
+	v := jsonwire.Lookup(object, name)
 	if len(v) < 2 || v[0] != '"' {
 		return ""
 	}

@@ -15,13 +15,13 @@ const maxValue = 8 << 10
 
 // extract returns ctx with what the _meta of params carries.
 func (t *Telemetry) extract(ctx context.Context, params []byte) context.Context {
-	meta := member(params, "_meta")
+	meta := jsonwire.Lookup(params, "_meta")
 	if len(meta) == 0 || meta[0] != '{' {
 		return ctx
 	}
 	carrier := propagation.MapCarrier{}
 	for _, field := range t.propagator.Fields() {
-		if v := member(meta, field); len(v) > 1 && v[0] == '"' && len(v) <= maxValue {
+		if v := jsonwire.Lookup(meta, field); len(v) > 1 && v[0] == '"' && len(v) <= maxValue {
 			carrier[field] = jsonwire.UnquoteString(v[1 : len(v)-1])
 		}
 	}
@@ -38,7 +38,7 @@ func (t *Telemetry) inject(ctx context.Context, params []byte) []byte {
 	if len(carrier) == 0 || len(params) > 0 && params[0] != '{' {
 		return params
 	}
-	old := member(params, "_meta")
+	old := jsonwire.Lookup(params, "_meta")
 	if len(old) > 0 && old[0] != '{' {
 		return params // it is no business of this package to mend that
 	}

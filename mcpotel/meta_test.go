@@ -8,6 +8,8 @@ import (
 	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"mcpwire/internal/jsonwire"
 )
 
 const (
@@ -109,7 +111,7 @@ func FuzzInject(f *testing.F) {
 		if !validObject(out) {
 			tb.Fatalf("%s became %s", params, out)
 		}
-		if meta := member(params, "_meta"); meta == nil || meta[0] == '{' {
+		if meta := jsonwire.Lookup(params, "_meta"); meta == nil || meta[0] == '{' {
 			if got := trace.SpanContextFromContext(t.extract(context.Background(), out)); got.SpanID().String() != "b7ad6b7169203331" {
 				tb.Errorf("%s became %s, of which the trace is lost", params, out)
 			}

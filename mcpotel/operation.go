@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -129,7 +130,7 @@ func (o *operation) spanAttributes(ctx context.Context) []attribute.KeyValue {
 		}
 	}
 	if o.opts.Content && o.method == mcp.MethodToolsCall {
-		if args := member(o.params, "arguments"); args != nil {
+		if args := jsonwire.Lookup(o.params, "arguments"); args != nil {
 			attrs = append(attrs, attrArguments.String(string(args)))
 		}
 	}

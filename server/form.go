@@ -102,7 +102,7 @@ func checkForm(text []byte, f *era.Features) error {
 	if !isObjectSchema(bytes.TrimLeft(text, " \t\r\n")) {
 		return errFormObject
 	}
-	properties := member(text, "properties")
+	properties := jsonwire.Lookup(text, "properties")
 	if len(properties) == 0 || properties[0] != '{' {
 		return errFormProperties
 	}
@@ -119,12 +119,12 @@ func checkField(field []byte, f *era.Features) error {
 	if field[0] != '{' {
 		return errFormNested
 	}
-	switch string(member(field, "type")) {
+	switch string(jsonwire.Lookup(field, "type")) {
 	case `"string"`, `"number"`, `"integer"`, `"boolean"`:
 		return nil
 	case `"array"`:
-		items := member(field, "items")
-		if len(items) == 0 || items[0] != '{' || member(items, "enum") == nil && member(items, "anyOf") == nil {
+		items := jsonwire.Lookup(field, "items")
+		if len(items) == 0 || items[0] != '{' || jsonwire.Lookup(items, "enum") == nil && jsonwire.Lookup(items, "anyOf") == nil {
 			return errFormNested
 		}
 		if !f.MultiSelect {
@@ -141,11 +141,11 @@ var fieldKeywords = []string{"type", "title", "description", "default", "enum", 
 
 // requestedSchema makes the schema of a struct, as package schema writes it, that of a form.
 func requestedSchema(text []byte) (json.RawMessage, error) {
-	if !isObjectSchema(text) || member(text, "properties") == nil {
+	if !isObjectSchema(text) || jsonwire.Lookup(text, "properties") == nil {
 		return nil, errors.New("it must be a struct")
 	}
 	dst := []byte(`{"type":"object","properties":{`)
-	members := jsonwire.ObjectMembers(member(text, "properties"))
+	members := jsonwire.ObjectMembers(jsonwire.Lookup(text, "properties"))
 	for first := true; members.Next(); first = false {
 		if !first {
 			dst = append(dst, ',')
@@ -157,7 +157,7 @@ func requestedSchema(text []byte) (json.RawMessage, error) {
 		dst = appendField(dst, members.Value())
 	}
 	dst = append(dst, '}')
-	if required := member(text, "required"); required != nil {
+	if required := jsonwire.Lookup(text, "required"); required != nil {
 		dst = append(append(dst, `,"required":`...), required...)
 	}
 	return append(dst, '}'), nil
@@ -208,18 +208,18 @@ var formFormats = []string{`"email"`, `"uri"`, `"date"`, `"date-time"`}
 
 // checkFormats holds the strings of the content against the formats of the schema, which are annotations in JSON Schema but meant in forms.
 func checkFormats(schema, content []byte) error {
-	properties := member(schema, "properties")
+	properties := jsonwire.Lookup(schema, "properties")
 	members := jsonwire.ObjectMembers(content)
 	for members.Next() {
 		v := members.Value()
 		if v[0] != '"' {
 			continue
 		}
-		field := member(properties, members.KeyString())
+		field := jsonwire.Lookup(properties, members.KeyString())
 		if len(field) == 0 || field[0] != '{' {
 			continue
 		}
-		format := string(member(field, "format"))
+		format := string(jsonwire.Lookup(field, "format"))
 		if !slices.Contains(formFormats, format) {
 			continue
 		}

@@ -116,7 +116,7 @@ func checkStrings(args []byte) error {
 // argumentsOf returns the arguments that the schema of a struct describes, and collects their enums.
 func argumentsOf(text []byte, enums map[string][]string) ([]mcp.PromptArgument, error) {
 	var list []mcp.PromptArgument
-	properties := jsonwire.ObjectMembers(member(text, "properties"))
+	properties := jsonwire.ObjectMembers(jsonwire.Lookup(text, "properties"))
 	for properties.Next() {
 		a := mcp.PromptArgument{Name: properties.KeyString()}
 		isString := false
@@ -144,7 +144,7 @@ func argumentsOf(text []byte, enums map[string][]string) ([]mcp.PromptArgument, 
 		}
 		list = append(list, a)
 	}
-	required := jsonwire.ArrayElements(member(text, "required"))
+	required := jsonwire.ArrayElements(jsonwire.Lookup(text, "required"))
 	for required.Next() {
 		for i := range list {
 			list[i].Required = list[i].Required || list[i].Name == unquote(required.Value())

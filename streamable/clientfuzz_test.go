@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -35,7 +36,7 @@ func FuzzEnvelope(f *testing.F) {
 			t.Fatalf("%s: kind %v, id %s, method %q; want %v, %s, %q", msg, e.kind, e.id, e.method, m.Kind, m.ID, m.Method)
 		}
 		c := Dial("http://x/", nil)
-		c.tools.learn(unquoted(e.name), []mcp.HeaderParam{{Header: "A", Path: []string{"region"}}, {Header: "B", Path: []string{"n"}}})
+		c.tools.learn(jsonwire.Text(e.name), []mcp.HeaderParam{{Header: "A", Path: []string{"region"}}, {Header: "B", Path: []string{"n"}}})
 		h, _ := c.modernHeader(&e, versionValue(e.version))
 		for name, values := range h {
 			for _, v := range values {

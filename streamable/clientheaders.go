@@ -69,7 +69,7 @@ func readEnvelope(msg []byte) (e envelope) {
 	for members.Next() {
 		switch {
 		case members.KeyIs("_meta"):
-			e.version = memberIn(members.Value(), mcp.MetaProtocolVersion)
+			e.version = jsonwire.Lookup(members.Value(), mcp.MetaProtocolVersion)
 		case about != "" && members.KeyIs(about):
 			e.name = members.Value()
 		case members.KeyIs("arguments"):
@@ -86,7 +86,7 @@ func readEnvelope(msg []byte) (e envelope) {
 // declaresQuestions reports whether a client with these capabilities can be asked for something.
 func declaresQuestions(capabilities []byte) bool {
 	for _, name := range []string{"elicitation", "sampling", "roots"} {
-		if memberIn(capabilities, name) != nil {
+		if jsonwire.Lookup(capabilities, name) != nil {
 			return true
 		}
 	}
@@ -114,26 +114,7 @@ func methodName(text []byte) string {
 	case `"` + mcp.MethodPromptsGet + `"`:
 		return mcp.MethodPromptsGet
 	}
-	return unquoted(text)
-}
-
-// memberIn returns the value of a member, or nil.
-func memberIn(object []byte, name string) []byte {
-	members := jsonwire.ObjectMembers(object)
-	for members.Next() {
-		if members.KeyIs(name) {
-			return members.Value()
-		}
-	}
-	return nil
-}
-
-// unquoted returns the string that the JSON text is, or "".
-func unquoted(text []byte) string {
-	if len(text) < 2 || text[0] != '"' {
-		return ""
-	}
-	return jsonwire.UnquoteString(text[1 : len(text)-1])
+	return jsonwire.Text(text)
 }
 
 // versionValue returns the value of MCP-Protocol-Version for the JSON text of a version.
@@ -141,7 +122,7 @@ func versionValue(text []byte) []string {
 	if latest := valueModern[0]; len(text) == len(latest)+2 && string(text[1:len(text)-1]) == latest {
 		return valueModern
 	}
-	return []string{era.EncodeHeaderValue(unquoted(text))}
+	return []string{era.EncodeHeaderValue(jsonwire.Text(text))}
 }
 
 // header returns a header for one request, with what the user wants in each. n is how many more there will be.
@@ -166,7 +147,7 @@ func (c *Carrier) modernHeader(e *envelope, version []string) (http.Header, erro
 	if e.name == nil || e.name[0] != '"' {
 		return h, nil
 	}
-	name := unquoted(e.name)
+	name := jsonwire.Text(e.name)
 	h[headerName] = []string{era.EncodeHeaderValue(name)}
 	if e.method == mcp.MethodToolsCall {
 		return h, c.tools.apply(h, name, e.arguments)
@@ -178,7 +159,7 @@ func (c *Carrier) modernHeader(e *envelope, version []string) (http.Header, erro
 func paramValue(text []byte) (value string, ok bool, err error) {
 	switch text[0] {
 	case '"':
-		return era.EncodeHeaderValue(unquoted(text)), true, nil
+		return era.EncodeHeaderValue(jsonwire.Text(text)), true, nil
 	case 't', 'f':
 		return string(text), true, nil
 	case 'n', '{', '[':

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -61,7 +62,7 @@ func (f *framer) opened(h http.Header) error {
 
 // agreed notes the version that the server has chosen.
 func (f *framer) agreed(m *jsonrpc.Message) {
-	version := unquoted(memberIn(m.Result, "protocolVersion"))
+	version := jsonwire.Text(jsonwire.Lookup(m.Result, "protocolVersion"))
 	if version == "" || !era.PlainHeaderValue(version) || len(version) > len(valueModern[0]) {
 		return // the client is not going to agree
 	}

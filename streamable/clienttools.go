@@ -47,7 +47,7 @@ func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error 
 	for _, p := range params {
 		value := arguments
 		for _, name := range p.path {
-			if value = memberIn(value, name); value == nil {
+			if value = jsonwire.Lookup(value, name); value == nil {
 				break
 			}
 		}
@@ -95,7 +95,7 @@ func (t *toolHeaders) take(frame []byte, m *jsonrpc.Message, log *slog.Logger) [
 	if m.Kind != jsonrpc.KindResponse || !t.some.Load() && !bytes.Contains(frame, []byte("mcp-header")) && !bytes.Contains(frame, []byte(`\u`)) {
 		return frame
 	}
-	tools := memberIn(m.Result, "tools")
+	tools := jsonwire.Lookup(m.Result, "tools")
 	if len(tools) == 0 || tools[0] != '[' {
 		return frame
 	}
@@ -132,7 +132,7 @@ func (t *toolHeaders) takeTool(tool []byte) (name string, err error) {
 	for members.Next() {
 		switch {
 		case members.KeyIs("name"):
-			name = unquoted(members.Value())
+			name = jsonwire.Text(members.Value())
 		case members.KeyIs("inputSchema"):
 			schema = members.Value()
 		}

@@ -38,7 +38,7 @@ func CallCommand(d *Detail) (*Command, error) {
 	if err != nil {
 		return nil, err
 	}
-	params := member(d.request, "params")
+	params := jsonwire.Lookup(d.request, "params")
 	if !verb(l, d.method, params, target) {
 		l.reset()
 		l.word("mcpwire")
@@ -74,7 +74,7 @@ func verb(l *shellLine, method string, params []byte, target *target) bool {
 		l.word("call")
 		target.before(l)
 		l.word(name)
-		if arguments := member(params, "arguments"); arguments != nil {
+		if arguments := jsonwire.Lookup(params, "arguments"); arguments != nil {
 			l.word("--args")
 			return arguments[0] == '{' && l.json(arguments)
 		}
@@ -96,7 +96,7 @@ func verb(l *shellLine, method string, params []byte, target *target) bool {
 		l.word("prompt")
 		target.before(l)
 		l.word(name)
-		return pairs(l, member(params, "arguments"))
+		return pairs(l, jsonwire.Lookup(params, "arguments"))
 	case mcp.MethodComplete:
 		return completion(l, params, target)
 	case mcp.MethodPing:
@@ -118,7 +118,7 @@ func list(l *shellLine, method string, params []byte, target *target) bool {
 	l.word("list")
 	target.before(l)
 	l.word(what)
-	if cursor := member(params, "cursor"); cursor != nil {
+	if cursor := jsonwire.Lookup(params, "cursor"); cursor != nil {
 		text := string(textOf(cursor))
 		if text == "" || !pasteable(text) {
 			return false
@@ -130,13 +130,13 @@ func list(l *shellLine, method string, params []byte, target *target) bool {
 
 // completion writes the command for a completion.
 func completion(l *shellLine, params []byte, target *target) bool {
-	ref, argument := member(params, "ref"), member(params, "argument")
-	kind, name := "prompt", textOf(member(ref, "name"))
-	if string(textOf(member(ref, "type"))) == "ref/resource" {
-		kind, name = "resource", textOf(member(ref, "uri"))
+	ref, argument := jsonwire.Lookup(params, "ref"), jsonwire.Lookup(params, "argument")
+	kind, name := "prompt", textOf(jsonwire.Lookup(ref, "name"))
+	if string(textOf(jsonwire.Lookup(ref, "type"))) == "ref/resource" {
+		kind, name = "resource", textOf(jsonwire.Lookup(ref, "uri"))
 	}
-	words := []string{string(name), string(textOf(member(argument, "name"))), string(textOf(member(argument, "value")))}
-	if !only(params, "ref", "argument", "context") || !only(argument, "name", "value") || !only(member(params, "context"), "arguments") {
+	words := []string{string(name), string(textOf(jsonwire.Lookup(argument, "name"))), string(textOf(jsonwire.Lookup(argument, "value")))}
+	if !only(params, "ref", "argument", "context") || !only(argument, "name", "value") || !only(jsonwire.Lookup(params, "context"), "arguments") {
 		return false
 	}
 	l.word("complete")
@@ -148,7 +148,7 @@ func completion(l *shellLine, params []byte, target *target) bool {
 		}
 		l.word(w)
 	}
-	return pairs(l, member(member(params, "context"), "arguments"))
+	return pairs(l, jsonwire.Lookup(jsonwire.Lookup(params, "context"), "arguments"))
 }
 
 // pairs writes the members of an object as NAME=TEXT.
@@ -177,7 +177,7 @@ func pairs(l *shellLine, object []byte) bool {
 
 // plainName returns the parameter that says what a request is about, if it can be a word of a command, and there is nothing in the params but it, the other one, and metadata.
 func plainName(params []byte, name, other string) (string, bool) {
-	text := string(textOf(member(params, name)))
+	text := string(textOf(jsonwire.Lookup(params, name)))
 	return text, text != "" && pasteable(text) && !strings.HasPrefix(text, "-") && only(params, name, other)
 }
 

@@ -110,31 +110,18 @@ func (w *work) headers() {
 			want = []byte(w.d.method)
 		case "mcp-name":
 			if name := era.NameParam(w.d.method); name != "" {
-				want = textOf(member(w.params, name))
+				want = textOf(jsonwire.Lookup(w.params, name))
 			}
 			if v, err := era.DecodeHeaderValue(value); err == nil {
 				value = v
 			}
 		case "mcp-protocol-version":
-			want = textOf(member(member(w.params, "_meta"), mcp.MetaProtocolVersion))
+			want = textOf(jsonwire.Lookup(jsonwire.Lookup(w.params, "_meta"), mcp.MetaProtocolVersion))
 		}
 		if want != nil && strings.TrimSpace(value) != strings.TrimSpace(string(want)) {
 			h.Request.Headers[i].Wrong = "the message says " + printable.Line(string(want[:min(len(want), 200)]))
 		}
 	}
-}
-
-// member returns the text of a member of an object, or nil.
-func member(object []byte, name string) []byte {
-	if len(object) == 0 || object[0] != '{' {
-		return nil
-	}
-	for m := jsonwire.ObjectMembers(object); m.Next(); {
-		if m.KeyIs(name) {
-			return m.Value()
-		}
-	}
-	return nil
 }
 
 // textOf returns what a JSON string says, or nil.

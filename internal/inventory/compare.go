@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/internal/jsondiff"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/internal/schemadiff"
 	"mcpwire/mcp"
 )
@@ -157,7 +158,7 @@ func (c *comparison) thing(what, name string, before, after []byte) {
 		if side == schemadiff.Output {
 			pointer = "outputSchema"
 		}
-		x, y := member(before, pointer), member(after, pointer)
+		x, y := jsonwire.Lookup(before, pointer), jsonwire.Lookup(after, pointer)
 		switch {
 		case x == nil && y == nil:
 		case x == nil:

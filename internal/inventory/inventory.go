@@ -131,32 +131,32 @@ func (v *Inventory) greeting(params, result []byte) {
 	if len(result) == 0 {
 		return
 	}
-	info := member(result, "serverInfo")
+	info := jsonwire.Lookup(result, "serverInfo")
 	if info == nil {
-		info = member(member(result, "_meta"), mcp.MetaServerInfo)
+		info = jsonwire.Lookup(jsonwire.Lookup(result, "_meta"), mcp.MetaServerInfo)
 	}
-	if name := text(member(info, "name")); name != "" {
-		v.Name, v.Version = name, text(member(info, "version"))
+	if name := jsonwire.Text(jsonwire.Lookup(info, "name")); name != "" {
+		v.Name, v.Version = name, jsonwire.Text(jsonwire.Lookup(info, "version"))
 	}
-	v.Capabilities = bytes.Clone(member(result, "capabilities"))
-	v.Instructions = text(member(result, "instructions"))
-	if v.Revision = text(member(result, "protocolVersion")); v.Revision == "" {
-		v.Revision = text(member(member(params, "_meta"), mcp.MetaProtocolVersion))
+	v.Capabilities = bytes.Clone(jsonwire.Lookup(result, "capabilities"))
+	v.Instructions = jsonwire.Text(jsonwire.Lookup(result, "instructions"))
+	if v.Revision = jsonwire.Text(jsonwire.Lookup(result, "protocolVersion")); v.Revision == "" {
+		v.Revision = jsonwire.Text(jsonwire.Lookup(jsonwire.Lookup(params, "_meta"), mcp.MetaProtocolVersion))
 	}
 }
 
 // page takes a page of a list. The first page begins the list anew.
 func (v *Inventory) page(kind, key string, params, result []byte) {
-	list := member(result, kind)
+	list := jsonwire.Lookup(result, kind)
 	if len(list) == 0 || list[0] != '[' {
 		return
 	}
-	if member(params, "cursor") == nil || v.pages[kind] == nil {
+	if jsonwire.Lookup(params, "cursor") == nil || v.pages[kind] == nil {
 		v.pages[kind], v.sizes[kind] = map[string][]byte{}, 0
 	}
 	things := v.pages[kind]
 	for el := jsonwire.ArrayElements(list); el.Next(); {
-		name := text(member(el.Value(), key))
+		name := jsonwire.Text(jsonwire.Lookup(el.Value(), key))
 		old, ok := things[name]
 		size := v.sizes[kind] + len(el.Value()) - len(old)
 		if name != "" && (ok || len(things) < maxThings) && size <= maxHeld {
@@ -164,7 +164,7 @@ func (v *Inventory) page(kind, key string, params, result []byte) {
 		}
 	}
 	v.Things[kind] = things
-	v.Listed[kind] = member(result, "nextCursor") == nil
+	v.Listed[kind] = jsonwire.Lookup(result, "nextCursor") == nil
 }
 
 func (v *Inventory) answer(method string, params, result, failure []byte, latency time.Duration) {
@@ -194,7 +194,7 @@ func key(method string, params []byte) Key {
 			continue
 		}
 		if p.KeyIs("name") || p.KeyIs("uri") {
-			k.Target = text(p.Value())
+			k.Target = jsonwire.Text(p.Value())
 		}
 		h := fnv.New64a()
 		h.Write(p.RawKey())
@@ -203,25 +203,4 @@ func key(method string, params []byte) Key {
 		k.Params += h.Sum64()
 	}
 	return k
-}
-
-// member returns the text of a member of an object, or nil.
-func member(obj []byte, name string) []byte {
-	if len(obj) == 0 || obj[0] != '{' {
-		return nil
-	}
-	for m := jsonwire.ObjectMembers(obj); m.Next(); {
-		if m.KeyIs(name) {
-			return m.Value()
-		}
-	}
-	return nil
-}
-
-// text returns what a JSON string says, or "" for anything else.
-func text(v []byte) string {
-	if len(v) < 2 || v[0] != '"' {
-		return ""
-	}
-	return jsonwire.UnquoteString(v[1 : len(v)-1])
 }

@@ -3,8 +3,9 @@
 //
 // A [Scanner] validates a text in one pass and hands out slices into it. What
 // has passed a Scanner once may be walked again with [SkipValue], [Members] and
-// [Elements], which check nothing and are faster for it. [AppendQuote],
-// [AppendUnquote], [UnquoteString] and [AppendCompact] write.
+// [Elements], which check nothing and are faster for it, or asked for a single
+// value with [Lookup] and [Text]. [AppendQuote], [AppendUnquote], [UnquoteString]
+// and [AppendCompact] write.
 //
 // # What is valid
 //

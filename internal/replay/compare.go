@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/jsondiff"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 )
 
@@ -90,7 +91,7 @@ func (c *comparer) alike(was, is []byte, wasAt, isAt time.Time) bool {
 		return false
 	}
 	if was[0] == '"' && is[0] == '"' {
-		s, t := textOf(was), textOf(is)
+		s, t := jsonwire.Text(was), jsonwire.Text(is)
 		if s == t || matches(s, t) {
 			return true
 		}

@@ -8,36 +8,6 @@ import (
 	"mcpwire/internal/jsonwire"
 )
 
-// member returns the value of a member of an object that is valid JSON, or nil.
-func member(object []byte, path ...string) []byte {
-	for _, name := range path {
-		if len(object) == 0 || object[0] != '{' {
-			return nil
-		}
-		members, found := jsonwire.ObjectMembers(object), []byte(nil)
-		for found == nil && members.Next() {
-			if members.KeyIs(name) {
-				found = members.Value()
-			}
-		}
-		object = found
-	}
-	return object
-}
-
-// text returns the string that the JSON text is.
-func text(value []byte) (string, bool) {
-	if len(value) < 2 || value[0] != '"' {
-		return "", false
-	}
-	return jsonwire.UnquoteString(value[1 : len(value)-1]), true
-}
-
-func textOf(value []byte) string {
-	s, _ := text(value)
-	return s
-}
-
 func quoted(s string) []byte { return jsonwire.AppendQuote(nil, s) }
 
 // edit returns a valid JSON text with the value at a path replaced by what f makes of it: nil takes a member away. f gets nil for a member that is not there, in an object that is.
@@ -133,7 +103,7 @@ func at(value []byte, pointer string) []byte {
 		}
 		switch value[0] {
 		case '{':
-			value = member(value, name)
+			value = jsonwire.Lookup(value, name)
 		case '[':
 			elements, found := jsonwire.ArrayElements(value), []byte(nil)
 			for i := 0; elements.Next() && found == nil; i++ {

@@ -17,7 +17,7 @@ func (g *builder) finish() {
 	for _, c := range r.calls {
 		if c.method == mcp.MethodInitialize {
 			hello = true
-			if v := textOf(member(c.result(), "protocolVersion")); v != "" {
+			if v := jsonwire.Text(jsonwire.Lookup(c.result(), "protocolVersion")); v != "" {
 				r.Revision = v
 			}
 		}
@@ -52,32 +52,32 @@ type links struct{ pages, rounds, tasks map[string]*call }
 // link finds the request that a request builds on, and remembers the request for those that build on it.
 func (l *links) link(el *element) {
 	c, params := el.call, el.m.Params
-	responses, state := member(params, "inputResponses"), member(params, "requestState")
+	responses, state := jsonwire.Lookup(params, "inputResponses"), jsonwire.Lookup(params, "requestState")
 	b := l.rounds[roundKey(c, state)]
 	if c.method == mcp.MethodTasksUpdate {
 		b = l.tasks[c.target]
 	}
-	if (responses != nil || state != nil) && b != nil && hasKeys(member(b.result(), "inputRequests"), responses) {
+	if (responses != nil || state != nil) && b != nil && hasKeys(jsonwire.Lookup(b.result(), "inputRequests"), responses) {
 		c.round = b
 	}
-	if cursor := textOf(member(params, "cursor")); cursor != "" {
+	if cursor := jsonwire.Text(jsonwire.Lookup(params, "cursor")); cursor != "" {
 		c.page = l.pages[c.method+"\x00"+cursor]
 	}
 
 	result := c.result()
-	if cursor := textOf(member(result, "nextCursor")); cursor != "" {
+	if cursor := jsonwire.Text(jsonwire.Lookup(result, "nextCursor")); cursor != "" {
 		l.pages[c.method+"\x00"+cursor] = c
 	}
-	if textOf(member(result, "resultType")) == mcp.ResultTypeInputRequired {
-		l.rounds[roundKey(c, member(result, "requestState"))] = c
+	if jsonwire.Text(jsonwire.Lookup(result, "resultType")) == mcp.ResultTypeInputRequired {
+		l.rounds[roundKey(c, jsonwire.Lookup(result, "requestState"))] = c
 	}
-	if c.method == mcp.MethodTasksGet && member(result, "inputRequests") != nil {
+	if c.method == mcp.MethodTasksGet && jsonwire.Lookup(result, "inputRequests") != nil {
 		l.tasks[c.target] = c
 	}
 }
 
 func roundKey(c *call, state []byte) string {
-	return c.method + "\x00" + c.target + "\x00" + textOf(state)
+	return c.method + "\x00" + c.target + "\x00" + jsonwire.Text(state)
 }
 
 // hasKeys reports whether an object has all the names of another.
@@ -105,13 +105,13 @@ func keys(object []byte) map[string]bool {
 
 // learnParams adds what the result of tools/list says of arguments in headers. The map is changed.
 func learnParams(known map[string][]mcp.HeaderParam, method string, result []byte) map[string][]mcp.HeaderParam {
-	tools := member(result, "tools")
+	tools := jsonwire.Lookup(result, "tools")
 	if method != mcp.MethodToolsList || len(tools) == 0 || tools[0] != '[' {
 		return known
 	}
 	list := jsonwire.ArrayElements(tools)
 	for list.Next() {
-		name, schema := textOf(member(list.Value(), "name")), member(list.Value(), "inputSchema")
+		name, schema := jsonwire.Text(jsonwire.Lookup(list.Value(), "name")), jsonwire.Lookup(list.Value(), "inputSchema")
 		if schema == nil {
 			continue
 		}

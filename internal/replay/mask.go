@@ -94,7 +94,7 @@ func (m *masker) object(dst, value []byte, app bool) []byte {
 
 // string masks a string. One that is itself JSON is masked as that.
 func (m *masker) string(dst, value []byte) []byte {
-	s := textOf(value)
+	s := jsonwire.Text(value)
 	if m.depth < maxMaskDepth {
 		if t := strings.TrimSpace(s); t != "" && (t[0] == '{' || t[0] == '[') && jsonwire.Valid([]byte(t), 0) == nil {
 			inner := masker{m.depth + 1}

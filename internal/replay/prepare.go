@@ -77,7 +77,7 @@ func (p *player) build(el *element) (raw []byte, why string) {
 	}
 	raw = el.raw
 	if c.page != nil {
-		cursor := member(p.calls[c.page.index].result(), "nextCursor")
+		cursor := jsonwire.Lookup(p.calls[c.page.index].result(), "nextCursor")
 		if len(cursor) == 0 || cursor[0] != '"' {
 			return nil, "there is no further page this time"
 		}
@@ -87,15 +87,15 @@ func (p *player) build(el *element) (raw []byte, why string) {
 		return raw, ""
 	}
 	result := p.calls[c.round.index].result()
-	requests, state := member(result, "inputRequests"), member(result, "requestState")
-	if c.method != mcp.MethodTasksUpdate && textOf(member(result, "resultType")) != mcp.ResultTypeInputRequired || requests == nil && state == nil {
+	requests, state := jsonwire.Lookup(result, "inputRequests"), jsonwire.Lookup(result, "requestState")
+	if c.method != mcp.MethodTasksUpdate && jsonwire.Text(jsonwire.Lookup(result, "resultType")) != mcp.ResultTypeInputRequired || requests == nil && state == nil {
 		return nil, "the server did not ask for input this time"
 	}
 	raw = edit(raw, []string{"params", "inputResponses"}, func(old []byte) []byte {
 		if requests == nil {
 			return nil
 		}
-		return responses(member(c.round.result(), "inputRequests"), old, requests)
+		return responses(jsonwire.Lookup(c.round.result(), "inputRequests"), old, requests)
 	})
 	if c.method != mcp.MethodTasksUpdate {
 		raw = edit(raw, []string{"params", "requestState"}, func([]byte) []byte { return state })
@@ -130,14 +130,14 @@ func responses(was, answered, now []byte) []byte {
 		members := jsonwire.ObjectMembers(answered)
 		for members.Next() && len(list) < maxInputs {
 			key := members.KeyString()
-			list = append(list, response{key: key, method: textOf(member(was, key, "method")), value: members.Value()})
+			list = append(list, response{key: key, method: jsonwire.Text(jsonwire.Lookup(was, key, "method")), value: members.Value()})
 		}
 	}
 	given := map[string][]byte{}
 	for _, exact := range []bool{true, false} {
 		members := jsonwire.ObjectMembers(now)
 		for n := 0; members.Next() && n < maxInputs; n++ {
-			key, method := members.KeyString(), textOf(member(members.Value(), "method"))
+			key, method := members.KeyString(), jsonwire.Text(jsonwire.Lookup(members.Value(), "method"))
 			if given[key] != nil {
 				continue
 			}

@@ -279,7 +279,7 @@ func (g *builder) called(e *capture.Event, el *element) *call {
 	m := &el.m
 	c := &call{index: len(g.rec.calls), n: e.N, t: e.T, id: idKey(m.ID), method: string(m.Method), exchange: e.Exchange, target: targetOf(m)}
 	meta, _ := m.Param("_meta")
-	c.token = string(member(meta, mcp.MetaProgressToken))
+	c.token = string(jsonwire.Lookup(meta, mcp.MetaProgressToken))
 	c.seen = trace{exchange: e.Exchange, token: c.token, standing: c.method == mcp.MethodSubscriptionsListen}
 	g.tracker.add(&c.seen)
 	g.rec.calls = append(g.rec.calls, c)
@@ -290,7 +290,7 @@ func (g *builder) called(e *capture.Event, el *element) *call {
 func targetOf(m *jsonrpc.Message) string {
 	for _, name := range []string{"name", "uri", "taskId"} {
 		if v, _ := m.Param(name); len(v) > 0 && v[0] == '"' {
-			return textOf(v)
+			return jsonwire.Text(v)
 		}
 	}
 	return ""
@@ -363,7 +363,7 @@ func versionIn(data []byte) string {
 		return ""
 	}
 	for _, raw := range split(data) {
-		if s := textOf(member(raw, "params", "_meta", mcp.MetaProtocolVersion)); s != "" {
+		if s := jsonwire.Text(jsonwire.Lookup(raw, "params", "_meta", mcp.MetaProtocolVersion)); s != "" {
 			return s
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/internal/jsonwire"
 	"mcpwire/internal/resend"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -198,7 +199,7 @@ func (p *player) noteVersion(l *live, r *Result) {
 		return
 	}
 	place := []string{"_meta", mcp.MetaServerInfo, "version"}
-	old, now := textOf(member(l.call.result(), place...)), textOf(member(l.answer.m.Result, place...))
+	old, now := jsonwire.Text(jsonwire.Lookup(l.call.result(), place...)), jsonwire.Text(jsonwire.Lookup(l.answer.m.Result, place...))
 	if old != "" && now != "" && old != now {
 		p.version = true
 		pointer := "/result/_meta/" + pointerEscapes.Replace(mcp.MetaServerInfo) + "/version"

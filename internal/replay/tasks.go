@@ -27,7 +27,7 @@ const maxTasks = 10_000
 func taskIDs(result []byte) [][]byte {
 	var list [][]byte
 	for _, place := range [][]string{{"taskId"}, {"task", "taskId"}} {
-		if id := member(result, place...); len(id) > 0 && id[0] == '"' {
+		if id := jsonwire.Lookup(result, place...); len(id) > 0 && id[0] == '"' {
 			list = append(list, id)
 		}
 	}
@@ -40,7 +40,7 @@ func (p *player) learn(l *live) {
 	old, now := taskIDs(l.call.result()), taskIDs(l.result())
 	for i := range min(len(old), len(now)) {
 		if len(p.tasks) < maxTasks {
-			p.tasks[textOf(old[i])] = now[i]
+			p.tasks[jsonwire.Text(old[i])] = now[i]
 		}
 	}
 }
@@ -51,7 +51,7 @@ func (p *player) tasksIn(raw []byte) []byte {
 		return raw
 	}
 	renamed := func(old []byte) []byte {
-		if now, ok := p.tasks[textOf(old)]; ok && len(old) > 0 {
+		if now, ok := p.tasks[jsonwire.Text(old)]; ok && len(old) > 0 {
 			return now
 		}
 		return old
@@ -76,15 +76,15 @@ func (p *player) tasksIn(raw []byte) []byte {
 // goesOn reports whether the answer says of a task that it is not as far as it was. It is asked for once more then.
 func (p *player) goesOn(l *live, now time.Time) bool {
 	c := l.call
-	if c.method != mcp.MethodTasksGet || textOf(member(l.result(), "status")) != working || c.answer == nil {
+	if c.method != mcp.MethodTasksGet || jsonwire.Text(jsonwire.Lookup(l.result(), "status")) != working || c.answer == nil {
 		return false
 	}
-	if status := textOf(member(c.result(), "status")); status == "" || status == working || now.Sub(l.at) > p.opts.Timeout {
+	if status := jsonwire.Text(jsonwire.Lookup(c.result(), "status")); status == "" || status == working || now.Sub(l.at) > p.opts.Timeout {
 		return false
 	}
 	wait := anyPoll
 	for _, name := range []string{"pollIntervalMs", "pollInterval"} {
-		if ms, ok := jsonwire.ParseInt(member(l.result(), name)); ok {
+		if ms, ok := jsonwire.ParseInt(jsonwire.Lookup(l.result(), name)); ok {
 			wait = min(max(time.Duration(min(ms, maxPoll.Milliseconds()))*time.Millisecond, minPoll), maxPoll)
 		}
 	}
@@ -104,5 +104,5 @@ func (p *player) poll(ctx context.Context, l *live) error {
 
 // underWay reports whether the recorded answer says that a task goes on: how far it is now is a matter of time.
 func (p *player) underWay(l *live) bool {
-	return !p.opts.Strict && l.call.method == mcp.MethodTasksGet && l.answer.m.Kind == jsonrpc.KindResponse && textOf(member(l.call.result(), "status")) == working
+	return !p.opts.Strict && l.call.method == mcp.MethodTasksGet && l.answer.m.Kind == jsonrpc.KindResponse && jsonwire.Text(jsonwire.Lookup(l.call.result(), "status")) == working
 }

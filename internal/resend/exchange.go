@@ -113,7 +113,7 @@ func (x *exchange) message(e *capture.Event) {
 	if x.hello { // before it is handed over: the next message is sent with what it says
 		for _, m := range list {
 			if m.Kind == jsonrpc.KindResponse {
-				x.w.greeted(nil, unquoted(memberIn(m.Result, "protocolVersion")))
+				x.w.greeted(nil, jsonwire.Text(jsonwire.Lookup(m.Result, "protocolVersion")))
 			}
 		}
 	}

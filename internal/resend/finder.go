@@ -106,7 +106,7 @@ func (f *finder) toServer(e *capture.Event) {
 	}
 	h := hello{request: bytes.Clone(e.Data), id: m.ID.Clone(), session: e.Session}
 	if v, ok := m.Param("protocolVersion"); ok {
-		h.revision = unquoted(v)
+		h.revision = jsonwire.Text(v)
 	}
 	f.anyHello = h
 	if e.Session == f.session {
@@ -138,14 +138,14 @@ func (h *hello) answer(e *capture.Event) {
 		return
 	}
 	h.answered = true
-	if v := unquoted(memberIn(m.Result, "protocolVersion")); v != "" {
+	if v := jsonwire.Text(jsonwire.Lookup(m.Result, "protocolVersion")); v != "" {
 		h.revision = v
 	}
 }
 
 // learnParams adds what the result of tools/list says of arguments in headers.
 func learnParams(known map[string][]mcp.HeaderParam, result []byte) map[string][]mcp.HeaderParam {
-	tools := memberIn(result, "tools")
+	tools := jsonwire.Lookup(result, "tools")
 	if len(tools) == 0 || tools[0] != '[' {
 		return known
 	}
@@ -154,9 +154,9 @@ func learnParams(known map[string][]mcp.HeaderParam, result []byte) map[string][
 		if list.Value()[0] != '{' {
 			continue
 		}
-		schema := memberIn(list.Value(), "inputSchema")
+		schema := jsonwire.Lookup(list.Value(), "inputSchema")
 		params, err := mcp.HeaderParams(schema)
-		name := unquoted(memberIn(list.Value(), "name"))
+		name := jsonwire.Text(jsonwire.Lookup(list.Value(), "name"))
 		switch {
 		case schema == nil || err != nil || len(params) == 0:
 			delete(known, name)
@@ -199,7 +199,7 @@ func versionIn(message []byte) string {
 	}
 	for _, m := range parse(message) {
 		meta, _ := m.Param("_meta")
-		if v := unquoted(memberIn(meta, mcp.MetaProtocolVersion)); v != "" {
+		if v := jsonwire.Text(jsonwire.Lookup(meta, mcp.MetaProtocolVersion)); v != "" {
 			return v
 		}
 	}

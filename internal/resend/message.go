@@ -3,7 +3,6 @@ package resend
 import (
 	"bytes"
 
-	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -26,28 +25,6 @@ func parse(frame []byte) []jsonrpc.Message {
 		return nil
 	}
 	return []jsonrpc.Message{m}
-}
-
-// memberIn returns the value of a member of an object that is valid JSON, or nil.
-func memberIn(object []byte, name string) []byte {
-	if len(object) == 0 || object[0] != '{' {
-		return nil
-	}
-	members := jsonwire.ObjectMembers(object)
-	for members.Next() {
-		if members.KeyIs(name) {
-			return members.Value()
-		}
-	}
-	return nil
-}
-
-// unquoted returns the string that the JSON text is, or "".
-func unquoted(text []byte) string {
-	if len(text) < 2 || text[0] != '"' {
-		return ""
-	}
-	return jsonwire.UnquoteString(text[1 : len(text)-1])
 }
 
 // idKey is equal for equal ids.

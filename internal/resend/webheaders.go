@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -91,7 +92,7 @@ func (w *web) mirror(h http.Header, body []byte) {
 	if param == "" || len(text) == 0 || text[0] != '"' {
 		return
 	}
-	name := unquoted(text)
+	name := jsonwire.Text(text)
 	h.Set(headerName, era.EncodeHeaderValue(name))
 	if string(m.Method) != mcp.MethodToolsCall {
 		return
@@ -108,7 +109,7 @@ func (w *web) mirror(h http.Header, body []byte) {
 func paramValue(arguments []byte, path []string) (string, bool) {
 	value := arguments
 	for _, name := range path {
-		if value = memberIn(value, name); value == nil {
+		if value = jsonwire.Lookup(value, name); value == nil {
 			return "", false
 		}
 	}
@@ -117,7 +118,7 @@ func paramValue(arguments []byte, path []string) (string, bool) {
 	}
 	switch value[0] {
 	case '"':
-		return era.EncodeHeaderValue(unquoted(value)), true
+		return era.EncodeHeaderValue(jsonwire.Text(value)), true
 	case 't', 'f':
 		return string(value), true
 	case 'n', '{', '[':

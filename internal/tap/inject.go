@@ -9,19 +9,6 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// member returns the value of a member of an object that is valid JSON, nil if there is none.
-func member(object []byte, name string) []byte {
-	if len(object) == 0 || object[0] != '{' {
-		return nil
-	}
-	for m := jsonwire.ObjectMembers(object); m.Next(); {
-		if m.KeyIs(name) {
-			return m.Value()
-		}
-	}
-	return nil
-}
-
 // inject sends the host a message of our own. Nothing else may be writing to it, and no frame be under way.
 func (k *keeper) inject(msg []byte, headers bool) {
 	e := capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Session: k.rec.session.Load(), Data: msg, Framing: capture.FramingLF}
@@ -91,12 +78,12 @@ func (k *keeper) giveUp(reason string) {
 
 // changes tells the host what it should ask the new server for again. result is the server's answer to the handshake.
 func (k *keeper) changes(result []byte) {
-	if old, now := k.session.agreed(), member(result, "protocolVersion"); !bytes.Equal(old, now) {
+	if old, now := k.session.agreed(), jsonwire.Lookup(result, "protocolVersion"); !bytes.Equal(old, now) {
 		k.rec.note("the new server has agreed on revision " + printable(now) + "; the host still believes it is " + printable(old))
 	}
-	capabilities := member(result, "capabilities")
+	capabilities := jsonwire.Lookup(result, "capabilities")
 	for _, name := range [...]string{"tools", "prompts", "resources"} {
-		if member(capabilities, name) == nil {
+		if jsonwire.Lookup(capabilities, name) == nil {
 			continue
 		}
 		k.rec.note("telling the host that " + name + " may have changed")

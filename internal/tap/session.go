@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"mcpwire/capture"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 )
 
@@ -200,7 +201,7 @@ func (s *session) answered(m *jsonrpc.Message) {
 	drop := func(sub subscription) bool { return sub.uri == c.uri }
 	switch c.method {
 	case "initialize":
-		s.initialize, s.version = c.frame, string(member(m.Result, "protocolVersion"))
+		s.initialize, s.version = c.frame, string(jsonwire.Lookup(m.Result, "protocolVersion"))
 	case "logging/setLevel":
 		s.setLevel = c.frame
 	case "resources/subscribe":

@@ -88,11 +88,11 @@ func targetKey(method string) string {
 }
 
 func (m *Model) completeTarget(params []byte) string {
-	ref := member(params, "ref")
-	if v := member(ref, "name"); v != nil {
+	ref := jsonwire.Lookup(params, "ref")
+	if v := jsonwire.Lookup(ref, "name"); v != nil {
 		return m.name([]byte(text(v)))
 	}
-	return m.name([]byte(text(member(ref, "uri"))))
+	return m.name([]byte(text(jsonwire.Lookup(ref, "uri"))))
 }
 
 func (m *Model) requestMeta(f *requestFacts, meta []byte) {
@@ -111,7 +111,7 @@ func (m *Model) requestMeta(f *requestFacts, meta []byte) {
 		case p.KeyIs(mcp.MetaProgressToken):
 			f.token = scalar(v)
 		case p.KeyIs(mcp.MetaRelatedTask):
-			f.relatedTask = text(member(v, "taskId"))
+			f.relatedTask = text(jsonwire.Lookup(v, "taskId"))
 		}
 	}
 }
@@ -151,14 +151,14 @@ func (m *Model) resultFacts(method string, result []byte) (f resultFacts) {
 		case p.KeyIs("status"):
 			f.taskState = text(v)
 		case p.KeyIs("task"): // of 2025-11-25
-			f.task, f.taskState = text(member(v, "taskId")), text(member(v, "status"))
+			f.task, f.taskState = text(jsonwire.Lookup(v, "taskId")), text(jsonwire.Lookup(v, "status"))
 		case p.KeyIs("inputRequests"):
 			f.What, f.Count = "inputs", count(v)
 		case p.KeyIs("result"):
 			inner := m.resultFacts("", v)
 			f.inner, f.innerError = &inner.Facts, inner.isError
 		case p.KeyIs("_meta"):
-			f.peer.info(member(v, mcp.MetaServerInfo), m)
+			f.peer.info(jsonwire.Lookup(v, mcp.MetaServerInfo), m)
 		default:
 			f.counted(&p, v)
 		}
@@ -180,7 +180,7 @@ func (f *resultFacts) counted(p *jsonwire.Members, v []byte) {
 			return
 		}
 		for el := jsonwire.ArrayElements(v); el.Next(); {
-			if t := member(el.Value(), "text"); t != nil {
+			if t := jsonwire.Lookup(el.Value(), "text"); t != nil {
 				f.Text = clip(text(t), maxExcerpt)
 				return
 			}
@@ -211,8 +211,8 @@ func (m *Model) noteFacts(method string, params []byte) (f noteFacts) {
 		v := p.Value()
 		switch {
 		case p.KeyIs("_meta"):
-			f.relatedTask = text(member(member(v, mcp.MetaRelatedTask), "taskId"))
-			f.subscription = scalar(member(v, mcp.MetaSubscriptionID))
+			f.relatedTask = text(jsonwire.Lookup(jsonwire.Lookup(v, mcp.MetaRelatedTask), "taskId"))
+			f.subscription = scalar(jsonwire.Lookup(v, mcp.MetaSubscriptionID))
 		case p.KeyIs("requestId"):
 			f.requestID = scalar(v)
 		case p.KeyIs("progressToken"):
@@ -254,21 +254,8 @@ func (m *Model) noteFacts(method string, params []byte) (f noteFacts) {
 }
 
 func errorFacts(e []byte) (code int, message string) {
-	n, _ := jsonwire.ParseInt(member(e, "code"))
-	return int(n), clip(text(member(e, "message")), maxExcerpt)
-}
-
-// member returns the text of a member of an object, or nil.
-func member(obj []byte, name string) []byte {
-	if len(obj) == 0 || obj[0] != '{' {
-		return nil
-	}
-	for m := jsonwire.ObjectMembers(obj); m.Next(); {
-		if m.KeyIs(name) {
-			return m.Value()
-		}
-	}
-	return nil
+	n, _ := jsonwire.ParseInt(jsonwire.Lookup(e, "code"))
+	return int(n), clip(text(jsonwire.Lookup(e, "message")), maxExcerpt)
 }
 
 // text returns the beginning of what a JSON string says, or "" for anything else.
@@ -320,7 +307,7 @@ func excerpt(b []byte) string {
 
 // excerptOfParams is excerpt without the metadata, which every message has that has any, and which says nothing of this one.
 func excerptOfParams(params []byte) string {
-	if member(params, "_meta") == nil {
+	if jsonwire.Lookup(params, "_meta") == nil {
 		return excerpt(params)
 	}
 	var b []byte

@@ -14,22 +14,22 @@ const (
 
 // offer takes what a client says of itself in initialize.
 func (s *Session) offer(params []byte, m *Model) {
-	if v := text(member(params, "protocolVersion")); v != "" && s.Offered == "" {
+	if v := text(jsonwire.Lookup(params, "protocolVersion")); v != "" && s.Offered == "" {
 		s.Offered = m.name([]byte(v))
 	}
-	s.Client.info(member(params, "clientInfo"), m)
-	s.Client.Capabilities = m.capabilities(member(params, "capabilities"))
+	s.Client.info(jsonwire.Lookup(params, "clientInfo"), m)
+	s.Client.Capabilities = m.capabilities(jsonwire.Lookup(params, "capabilities"))
 }
 
 // hello takes what a server says of itself.
 func (s *Session) hello(method string, result []byte, m *Model) {
 	if method == mcp.MethodInitialize {
 		s.Era = Legacy
-		s.Answered = m.name([]byte(text(member(result, "protocolVersion"))))
-		s.Server.info(member(result, "serverInfo"), m)
+		s.Answered = m.name([]byte(text(jsonwire.Lookup(result, "protocolVersion"))))
+		s.Server.info(jsonwire.Lookup(result, "serverInfo"), m)
 	}
-	s.Server.Capabilities = m.capabilities(member(result, "capabilities"))
-	s.supports(member(result, "supportedVersions"), m)
+	s.Server.Capabilities = m.capabilities(jsonwire.Lookup(result, "capabilities"))
+	s.supports(jsonwire.Lookup(result, "supportedVersions"), m)
 }
 
 // supports takes the list of revisions that a server says it knows.
@@ -47,8 +47,8 @@ func (s *Session) supports(list []byte, m *Model) {
 
 // info takes the text of an Implementation.
 func (p *Peer) info(v []byte, m *Model) {
-	if name := text(member(v, "name")); name != "" {
-		p.Name, p.Version = m.name([]byte(name)), m.name([]byte(text(member(v, "version"))))
+	if name := text(jsonwire.Lookup(v, "name")); name != "" {
+		p.Name, p.Version = m.name([]byte(name)), m.name([]byte(text(jsonwire.Lookup(v, "version"))))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -177,7 +178,7 @@ func (m *Model) outcome(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 		r.Status = Failed
 		r.Code, r.Message = errorFacts(msg.Error)
 		if r.Code == int(mcp.CodeUnsupportedProtocolVersion) && r.Dir == capture.ToServer {
-			r.Session.supports(member(member(msg.Error, "data"), "supported"), m)
+			r.Session.supports(jsonwire.Lookup(jsonwire.Lookup(msg.Error, "data"), "supported"), m)
 		}
 		return
 	}

@@ -115,12 +115,12 @@ func (p statPair) unanswered(r *Row) {
 
 // definitions notes how large the definitions of tools are.
 func (t statTable) definitions(r *Row, result []byte) {
-	list := member(result, "tools")
+	list := jsonwire.Lookup(result, "tools")
 	if len(list) == 0 || list[0] != '[' {
 		return
 	}
 	for el := jsonwire.ArrayElements(list); el.Next(); {
-		if name := text(member(el.Value(), "name")); name != "" {
+		if name := text(jsonwire.Lookup(el.Value(), "name")); name != "" {
 			t.get(r.Capture.Name, clip(name, maxName), true).DefinitionBytes = int64(len(el.Value()))
 		}
 	}
