@@ -54,6 +54,7 @@
 //	l    ms until it was over, with further rounds and the task; absent as long as it is pending: count from at
 //	la   ms until its own response, if that is another number than l
 //	sv   ms that the server took           hu  ms for which the server waited for the client or its user
+//	ws   [[FROM,TO]…] when that was: ms since at, at most 16
 //	done true when nothing more is due     sum summary in plain words, safe to show       g   glyph, one character
 //	role "asked" "retry" "poll"            era "legacy" "modern"                          rev revision in force
 //	http status of HTTP                    stream true if the response is an event stream, which is open as long as not "ended"

@@ -137,6 +137,32 @@ func (o *object) times(r *wireview.Row) {
 	}
 	if human > 0 {
 		o.millis("hu", human)
+		o.waits(r)
+	}
+}
+
+// maxWaits is how many times the server may have waited for the client so that the page is told when.
+const maxWaits = 16
+
+// waits appends when the server waited for the client.
+func (o *object) waits(r *wireview.Row) {
+	var room [maxWaits]wireview.Span
+	n := 0
+	for _, sp := range r.Spans(room[:0]) {
+		if sp.Kind != wireview.SpanClient || n == maxWaits {
+			continue
+		}
+		if n++; n == 1 {
+			o.name("ws")
+			*o = append(*o, '[')
+		} else {
+			*o = append(*o, ',')
+		}
+		*o = appendMillis(append(*o, '['), sp.From-r.T)
+		*o = append(appendMillis(append(*o, ','), sp.To-r.T), ']')
+	}
+	if n > 0 {
+		*o = append(*o, ']')
 	}
 }
 

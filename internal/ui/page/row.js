@@ -31,6 +31,7 @@ export class Row {
     this.la = j.la ?? -1;
     this.sv = j.sv ?? -1;
     this.hu = j.hu || 0;
+    this.ws = j.ws || null;
     this.done = !!j.done;
     this.sum = j.sum || "";
     this.g = j.g || "";

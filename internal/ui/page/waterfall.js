@@ -7,9 +7,8 @@ const scaleWidth = 1000; // of a picture's own coordinates
 
 // newWave makes an empty picture of a row.
 export function newWave() {
-  const rect = (name) => svg("rect", { class: name, y: "8", height: "8", x: "0", width: "0" });
   const box = svg("svg", { class: "wave", viewBox: "0 0 " + scaleWidth + " 24", preserveAspectRatio: "none", "aria-hidden": "true", focusable: "false" });
-  box.append(rect("w-server"), rect("w-human"));
+  box.append(svg("path", { class: "w-server", d: "" }), svg("path", { class: "w-human", d: "" }));
   return box;
 }
 
@@ -37,11 +36,21 @@ export function drawWave(box, r, span, now) {
   const x = (r.at - span.from) * perMs;
   const end = (rowEnd(r, now) - span.from) * perMs;
   const least = 10;
-  const human = Math.min(r.hu, Math.max(0, rowEnd(r, now) - r.at)) * perMs;
-  const [server, waited] = box.children;
-  const width = Math.max(Math.min(end, scaleWidth) - x, least);
-  place(server, x, Math.max(width - human, r.k === "request" || r.k === "http" ? 0 : least));
-  place(waited, x + width - human, human);
+  const right = x + Math.max(Math.min(end, scaleWidth) - x, least);
+  let server = "";
+  let waited = "";
+  let from = x;
+  for (const [a, b] of r.ws || []) {
+    const start = Math.max(from, x + a * perMs);
+    const stop = Math.min(right, x + b * perMs);
+    if (stop <= start) continue;
+    server += waveBar(from, start);
+    waited += waveBar(start, stop);
+    from = stop;
+  }
+  server += waveBar(from, right);
+  place(box.children[0], server);
+  place(box.children[1], waited);
   const tone = toneOf(r) + (isPending(r) ? " going" : "") + (r.stream ? " open" : "");
   if (box.tone !== tone) {
     box.tone = tone;
@@ -49,14 +58,15 @@ export function drawWave(box, r, span, now) {
   }
 }
 
-function place(rect, x, width) {
-  const a = x.toFixed(1);
-  const b = width.toFixed(1);
-  if (rect.at === a && rect.wide === b) return;
-  rect.at = a;
-  rect.wide = b;
-  rect.setAttribute("x", a);
-  rect.setAttribute("width", b);
+// waveBar is the outline of a part.
+function waveBar(from, to) {
+  return to > from ? "M" + from.toFixed(1) + " 8H" + to.toFixed(1) + "V16H" + from.toFixed(1) + "Z" : "";
+}
+
+function place(path, d) {
+  if (path.drawn === d) return;
+  path.drawn = d;
+  path.setAttribute("d", d);
 }
 
 // waveLabel says what a span is, for the head of the column.
