@@ -21,6 +21,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("Result", []byte("{ \"_meta\" : null,\n\"x\":\"\\ud800\",\"x\":1e5,\"resultType\":\"\"}"))
 	f.Add("CallToolResult", []byte(`{"content":[{"type":"tool_result","toolUseId":"","content":[{"type":"x"}]},{"type":"image","data":"\/w==","mimeType":"\""}]}`))
 	f.Add("CallToolResult", []byte(`{"content":[{"type":"`))
+	f.Add("CallToolResult", []byte(`{"content":null}`))
 	f.Add("ProgressNotificationParams", []byte(`{"progressToken":-0,"progress":1e-7,"total":-0.0}`))
 	f.Fuzz(func(t *testing.T, typ string, data []byte) {
 		if codecs[typ] == nil {
@@ -60,7 +61,7 @@ func FuzzRead(f *testing.F) {
 // forgive changes a value in what reading is known not to keep.
 func forgive(typ string, value any) {
 	top, _ := value.(map[string]any)
-	if _, ok := top["content"]; typ == "CallToolResult" && !ok {
+	if typ == "CallToolResult" && top["content"] == nil { // missing, or null
 		top["content"] = []any{}
 	}
 	if e, ok := top["error"].(map[string]any); typ == "DetailedTask" && ok {
