@@ -127,7 +127,7 @@ export class Scene {
   // pick opens the detail of the only, or the first, line with a text.
   async pick(text) {
     await this.row(text).first().click()
-    await this.wait('the detail of ' + text, () => document.querySelector('#panel').childElementCount > 0 && !document.querySelector('#panel .busy'))
+    await this.wait('the detail of ' + text, () => document.querySelector('#panel:not([aria-busy])')?.childElementCount > 0)
   }
 
   // tab shows a tab of the detail.

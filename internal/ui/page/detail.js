@@ -52,6 +52,7 @@ export function showRow(r) {
   if (other) {
     pane.detail = null;
     pane.tabs.select(view.tab);
+    byId("panel").setAttribute("aria-busy", "true"); // until then it shows the row before, so that it does not flicker
   }
   clearTimeout(pane.timer);
   pane.timer = setTimeout(readDetail, other ? 40 : 300, r);
@@ -88,6 +89,7 @@ async function readDetail(r) {
     if (pane.row !== r) return;
     const before = pane.detail;
     pane.detail = d;
+    byId("panel").removeAttribute("aria-busy");
     count(d);
     if (!before || JSON.stringify(content(before, view.tab)) !== JSON.stringify(content(d, view.tab))) drawPanel(!!before);
     emit("detail", d);
@@ -103,6 +105,7 @@ function loading() {
 }
 
 function problem(e, r) {
+  byId("panel").removeAttribute("aria-busy");
   byId("panel").replaceChildren(h("div", { class: "problem" }, h("p", { class: "note bad", text: e.message }), h("button", { type: "button", text: "Try again", on: { click: () => readDetail(r) } })));
 }
 
