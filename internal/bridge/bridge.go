@@ -59,6 +59,7 @@ func (b *Bridge) Close() error {
 	}
 	b.mu.Lock()
 	for _, p := range b.shared {
+		p.idle.Stop()
 		p.line.close()
 	}
 	b.mu.Unlock()
@@ -79,9 +80,11 @@ func (b *Bridge) sharedBy(cl *client, near Era) party {
 	p := b.shared[cl.owner]
 	if p == nil {
 		p = b.newPlain(true, true)
+		p.idle = time.AfterFunc(b.opts.IdleTimeout, func() { b.retire(cl.owner, p) })
 		b.shared[cl.owner] = p
 	}
 	p.join(cl)
+	p.idle.Stop()
 	b.mu.Unlock()
 	if near == EraModern {
 		if _, modern := b.known.get(); modern == unknown {
@@ -100,11 +103,27 @@ func (b *Bridge) sharedBy(cl *client, near Era) party {
 	return p
 }
 
-// keeps reports whether a connection goes on without clients.
+// keeps reports whether a connection goes on without clients, which it does for the time that clients without a session have.
 func (b *Bridge) keeps(p *plain) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return p.shared && !b.closed
+	if !p.shared || b.closed {
+		return false
+	}
+	p.idle.Reset(b.opts.IdleTimeout)
+	return true
+}
+
+// retire ends the connection that a principal's clients share, if there are none.
+func (b *Bridge) retire(owner string, p *plain) {
+	b.mu.Lock()
+	if b.shared[owner] != p || !p.empty() {
+		b.mu.Unlock()
+		return
+	}
+	delete(b.shared, owner)
+	b.mu.Unlock()
+	p.line.close()
 }
 
 func contextWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {

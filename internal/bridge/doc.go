@@ -14,7 +14,7 @@
 //
 // A client has a connection to the server of its own, with its own process if the server is one, unless [Options.Shared] says that all share one. It begins with the
 // client's first message, and ends with the client: with its input, its connection, its session's DELETE, or when a session was idle for too long. Requests without a
-// session have one for each principal.
+// session have one for each principal. It ends when nobody has made any for as long, and what clients share when it was as long without clients.
 //
 // When the server's process ends, or its HTTP session does, each request that waits for it is answered with an error at once, which says how it ended
 // and what it wrote to standard error last. It is started again after a pause, that grows while it does not help, and told what the one before

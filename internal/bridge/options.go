@@ -68,7 +68,7 @@ type Options struct {
 
 	ConnectTimeout time.Duration // for the server to be connected to and to answer the handshake; 0 is 30 s
 	CallTimeout    time.Duration // without an answer, progress or question, after which a request fails; 0 is 5 min, negative never
-	IdleTimeout    time.Duration // of what clients without a session have at the server; 0 is 30 min
+	IdleTimeout    time.Duration // of what clients without a session have at the server, and of what they share; 0 is 30 min
 	DrainTimeout   time.Duration // for requests under way when the bridge or a client's input ends; 0 is 10 s
 	MaxSessions    int           // at once; 0 is 1000
 	MaxCalls       int           // requests of one client under way at once; 0 is 10,000

@@ -19,7 +19,8 @@ type plain struct {
 	rename bool // ids are replaced, because several clients use them
 	shared bool // these are clients that each have a handshake of their own
 
-	shaking sync.Mutex // held while the bridge shakes hands for its clients
+	idle    *time.Timer // ends what clients share when it was without any for long; guarded by the bridge's lock
+	shaking sync.Mutex  // held while the bridge shakes hands for its clients
 
 	mu      sync.Mutex
 	members map[*client]struct{}
@@ -71,6 +72,12 @@ func (p *plain) join(cl *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.members[cl] = struct{}{}
+}
+
+func (p *plain) empty() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.members) == 0
 }
 
 // request implements party.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"mcpwire/jsonrpc"
 )
@@ -173,5 +174,44 @@ func TestListenIDs(t *testing.T) {
 		if len(got) != 1 || got[0] != `{"jsonrpc":"2.0","id":"l","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}` {
 			t.Errorf("answer: %q", got)
 		}
+	})
+}
+
+// TestSharedIdle: what clients share ends when it was without any for long, not before, and the next client has a new one.
+func TestSharedIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		br := f.bridge(with(legacy, func(o *Options) { o.Shared, o.IdleTimeout = true, time.Minute }))
+		visit := func(first bool) *pipe {
+			near, done := client0(t, br)
+			near.send(hello)
+			var far *pipe
+			if first {
+				far = f.next()
+				far.send(answering(far.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+				far.wants(confirmed)
+			}
+			near.reads(`"id":0,"result"`)
+			near.f.Close()
+			<-done
+			return far
+		}
+		far := visit(true)
+		<-time.After(59 * time.Second)
+		visit(false)
+		<-time.After(59 * time.Second)
+		synctest.Wait()
+		if n := br.linesUp.Load(); n != 1 {
+			t.Errorf("%d connections to the server while clients come and go, want 1", n)
+		}
+		<-time.After(2 * time.Second)
+		if _, err := far.f.ReadFrame(); err == nil {
+			t.Error("the connection goes on without clients")
+		}
+		synctest.Wait()
+		if n := len(br.shared); n != 0 {
+			t.Errorf("%d connections are shared by nobody", n)
+		}
+		visit(true)
 	})
 }

@@ -54,7 +54,7 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	all.Func("far-era", "what the server speaks: legacy, modern, or auto, which finds it out and is the default: an `ERA`", eraFlag(&f.farEra))
 	all.StringVar(&f.sessions, "sessions", "per-client", "`HOW` clients use the server: per-client, or shared for one connection or process that all use")
 	all.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long the server may take for an answer, or for progress; 0 is for ever")
-	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "after which an HTTP session, and a process for clients without one, ends that is not used")
+	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "after which an HTTP session, and a process for clients without one or that clients share, ends that is not used")
 	all.IntVar(&f.maxSessions, "max-sessions", 1000, "how many clients there may be at once")
 	all.Func("max-frame", "largest message to read, in bytes, a `SIZE` such as 65536, 64K or 16M; the default is 64M, of clients over HTTP 4M", f.setMaxFrame)
 	all.StringVar(&f.capture, "capture", "", "record both sides to this `FILE`, which must not exist; compressed if it ends in .gz or .zst")
