@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,34 +21,34 @@ import (
 	"mcpwire/stdio"
 )
 
-const bridgeLong = `Connects clients to a server that they cannot reach themselves, because it is on
-another carrier, or of the other era: legacy, with a handshake and sessions, or
-modern, without.
+const bridgeLong = `Brings clients to a server that they do not fit: one of the two is a command and
+the other on the web, or they are of different eras, of which legacy begins with
+a handshake and modern does not.
 
 TARGET is the server: a URL (Streamable HTTP, or the older HTTP+SSE), the
-name of a server in any host's configuration, unix:PATH, tcp:HOST:PORT, or
-everything behind --, a command.
+name of a server in any host's configuration, unix:PATH, tcp:HOST:PORT, or a
+command behind --.
 
-The client is on standard input and output, which is what a host's configuration
-takes. With --listen, clients come to an address: HOST:PORT is Streamable HTTP at
-/mcp, for clients of all revisions; unix:PATH and tcp:HOST:PORT are sockets, with
-lines or Content-Length headers, whichever the client uses.
+Without --listen there is one client, on standard input and output: that is for
+a host's configuration. With --listen any number come to an address: HOST:PORT
+is Streamable HTTP, at /mcp; unix:PATH and tcp:HOST:PORT are sockets.
 
-Messages pass as the bytes that they are if both sides are of the same era, and
-are translated if not: --near-era and --far-era say what may be spoken. Each
-client has a process of a command, or a session, to itself, which ends with the
-client; with --sessions shared all use one, which takes clients of the server's
-era only, and cannot ask them anything. When the process ends by itself, or the
-server has forgotten its session, whoever waits is told at once, with what it
-wrote to standard error last, and it is started again and reminded of the
-session.
+Messages pass as they are if both sides are of the same era, and are translated
+if not. The bridge finds out what each side speaks, unless --era, --near-era or
+--far-era say what it may.
 
-A URL may want a login: the browser is opened, and tokens are kept for the next
-time, as mcpwire call does.
+Each client has a process or a session of the server to itself, which ends with
+it. If that ends first, requests that wait are answered at once, with what the
+server wrote to standard error last, and it is started again. With --sessions
+shared all clients use one, which takes those of the server's era only, and
+cannot ask them anything.
+
+If a server on the web wants a login, the browser is opened, and the address is
+on standard error. Tokens are kept for the next time, for all commands.
 
 Over HTTP, /healthz says that the bridge runs, /readyz that the server answers,
-and /metrics counts. Only this machine and no web page can reach it, unless
---allow-remote and --host, or a token, say otherwise.`
+and /metrics counts. Other machines get in only with --token-env or
+--allow-remote, names besides localhost with --host, web pages with --origin.`
 
 const bridgeExample = `  # in a host's configuration, a server on the web
   {"command": "mcpwire", "args": ["bridge", "https://example.com/mcp"]}
@@ -74,6 +75,12 @@ func newBridgeCommand(e *env) *cobra.Command {
 		},
 	}
 	f.register(c.Flags())
+	eras := []string{bridge.EraAuto.String(), bridge.EraLegacy.String(), bridge.EraModern.String()}
+	for name, values := range map[string][]string{
+		"era": eras, "near-era": eras, "far-era": eras, "near-framing": {"auto", "line", "header"}, "sessions": {"per-client", "shared"}, "redact": {"default", "off"},
+	} {
+		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for a flag that is not there
+	}
 	return c
 }
 
@@ -214,13 +221,16 @@ func nameOfURL(raw string) string {
 
 // options are those of the bridge.
 func (f *bridgeFlags) options(far *farSide, log *slog.Logger) *bridge.Options {
-	timeout := f.timeout
+	timeout, connect := f.timeout, f.target.connectTimeout
 	if timeout == 0 {
 		timeout = -1
 	}
+	if connect == 0 {
+		connect = 365 * 24 * time.Hour
+	}
 	return &bridge.Options{
 		Connect: far.connect, HTTP: far.http, Name: far.name, Near: f.nearEra, Far: f.farEra, Shared: f.sessions == "shared",
-		ConnectTimeout: f.target.connectTimeout, CallTimeout: timeout, IdleTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
+		ConnectTimeout: connect, CallTimeout: timeout, IdleTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
 	}
 }
 

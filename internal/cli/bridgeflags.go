@@ -20,6 +20,7 @@ type bridgeFlags struct {
 	http            httpFlags
 	allowRemote     bool
 	nearFraming     jsonrpc.Framing
+	era             bridge.Era // of both sides
 	nearEra, farEra bridge.Era
 	sessions        string
 	timeout, idle   time.Duration
@@ -38,25 +39,35 @@ var ofServer = []string{
 	"oauth", "no-oauth", "client-id", "client-secret-env", "issuer", "scope",
 }
 
+// inBridge is what some of them mean to a bridge, in other words.
+var inBridge = map[string]string{
+	"verbose":           "log how connections come about and end",
+	"client-secret-env": "environment variable `NAME` with the secret of --client-id; without a terminal the bridge then acts for itself, not for a user",
+}
+
 func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	known := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.target.define(known)
 	for _, name := range ofServer {
 		flag := known.Lookup(name)
 		flag.Annotations = map[string][]string{ofTarget: nil}
+		if usage, ok := inBridge[name]; ok {
+			flag.Usage = usage
+		}
 		all.AddFlag(flag)
 	}
 	f.target.set = all
-	all.StringVar(&f.listen, "listen", "", "where clients come, instead of standard input and output: an `ADDRESS` such as 127.0.0.1:8080, unix:PATH or tcp:127.0.0.1:9000")
+	all.StringVar(&f.listen, "listen", "", "`ADDRESS` that clients come to, such as 127.0.0.1:8080, unix:PATH or tcp:127.0.0.1:9000")
 	f.registerHTTP(all)
-	all.Func("near-framing", "how clients on standard input or a socket tell messages apart: line, header, or auto, which is the default and takes what the client uses: a `KIND`", f.setNearFraming)
-	all.Func("near-era", "what clients may speak: legacy, modern, or auto for both, which is the default: an `ERA`", eraFlag(&f.nearEra))
-	all.Func("far-era", "what the server speaks: legacy, modern, or auto, which finds it out and is the default: an `ERA`", eraFlag(&f.farEra))
-	all.StringVar(&f.sessions, "sessions", "per-client", "`HOW` clients use the server: per-client, or shared for one connection or process that all use")
-	all.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long the server may take for an answer, or for progress; 0 is for ever")
-	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "after which an HTTP session, and a process for clients without one or that clients share, ends that is not used")
+	all.Func("near-framing", "`KIND` of framing of clients on standard input or a socket: line, header, or auto (the default) for whichever they use", f.setNearFraming)
+	all.Func("era", "`ERA` that both sides may speak: legacy, modern, or auto (the default) for either", eraFlag(&f.era))
+	all.Func("near-era", "`ERA` that clients may speak, if not that of --era", eraFlag(&f.nearEra))
+	all.Func("far-era", "`ERA` that the server speaks, if not that of --era; the server is not asked then", eraFlag(&f.farEra))
+	all.StringVar(&f.sessions, "sessions", "per-client", "per-client, or shared for one process or session that all clients use: `HOW` they use the server")
+	all.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long the server may take to answer, or to tell of progress; 0 is for ever")
+	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "how long an HTTP session lasts that is not used, and a process for clients without session or that clients share")
 	all.IntVar(&f.maxSessions, "max-sessions", 1000, "how many clients there may be at once")
-	all.Func("max-frame", "largest message to read, in bytes, a `SIZE` such as 65536, 64K or 16M; the default is 64M, of clients over HTTP 4M", f.setMaxFrame)
+	all.Func("max-frame", "`SIZE` of the largest message to read, such as 65536, 64K or 16M; the default is 64M, of clients over HTTP 4M", f.setMaxFrame)
 	all.StringVar(&f.capture, "capture", "", "record both sides to this `FILE`, which must not exist; compressed if it ends in .gz or .zst")
 	all.BoolVar(&f.recordIt, "record", false, "record both sides to the usual folder (mcpwire captures)")
 	all.StringVar(&f.redact, "redact", "default", "what is hidden in the capture: `WHAT` is default, or off for nothing")
@@ -65,14 +76,14 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 
 func (f *bridgeFlags) registerHTTP(fs *pflag.FlagSet) {
 	h := &f.http
-	fs.StringVar(&h.path, "path", "/mcp", "with --listen, `PATH` of the HTTP endpoint")
-	fs.BoolVar(&h.sse, "sse", false, "with --listen, also serve the older HTTP+SSE transport, at /sse and /messages")
-	fs.Var(&h.hosts, "host", "with --listen, `NAME` under which clients come besides localhost; repeat it for several")
-	fs.Var(&h.origins, "origin", "with --listen, `ORIGIN` of web pages that may come, such as https://app.example.com; repeat it for several")
-	fs.StringVar(&h.tokenEnv, "token-env", "", "with --listen, let in who has the bearer token that the environment variable `NAME` holds")
-	fs.StringVar(&h.certFile, "tls-cert", "", "with --listen, `FILE` with the certificate, in PEM: serve TLS")
-	fs.StringVar(&h.keyFile, "tls-key", "", "with --listen, `FILE` with the certificate's key, in PEM")
-	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --listen, allow an address that other machines reach, without asking who they are")
+	fs.StringVar(&h.path, "path", "/mcp", "with HTTP, `PATH` of the endpoint")
+	fs.BoolVar(&h.sse, "sse", false, "with HTTP, also serve the older HTTP+SSE transport, at /sse and /messages")
+	fs.Var(&h.hosts, "host", "with HTTP, `NAME` under which clients come besides localhost; repeat it for several")
+	fs.Var(&h.origins, "origin", "with HTTP, `ORIGIN` of web pages that may come, such as https://app.example.com; repeat it for several")
+	fs.StringVar(&h.tokenEnv, "token-env", "", "with HTTP, let in only who has the bearer token that the environment variable `NAME` holds")
+	fs.StringVar(&h.certFile, "tls-cert", "", "with HTTP, `FILE` with the certificate, in PEM: serve https")
+	fs.StringVar(&h.keyFile, "tls-key", "", "with HTTP, `FILE` with the certificate's key, in PEM")
+	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --listen, take an address that other machines reach without a token")
 }
 
 func eraFlag(era *bridge.Era) func(string) error {
@@ -112,6 +123,12 @@ func (f *bridgeFlags) level() slog.Level {
 
 // check complains of flags that do not go together. set tells which were given.
 func (f *bridgeFlags) check(set func(name string) bool) error {
+	if !set("near-era") {
+		f.nearEra = f.era
+	}
+	if !set("far-era") {
+		f.farEra = f.era
+	}
 	_, _, socket := socketAddress(f.listen)
 	for _, name := range []string{"path", "sse", "host", "origin", "token-env", "tls-cert", "tls-key"} {
 		if set(name) && (f.listen == "" || socket) {
