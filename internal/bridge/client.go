@@ -237,6 +237,11 @@ func (cl *client) do(o opening, f func(party)) bool {
 		f(p)
 		return true
 	}
+	if near := cl.b.opts.Near; !cl.asking && near != EraAuto && near != eraOf(o.m) {
+		cl.mu.Unlock()
+		f(foreign{near})
+		return true
+	}
 	cl.backlog = append(cl.backlog, func() { f(cl.party) })
 	cl.backlogBytes += len(o.frame)
 	if cl.asking {

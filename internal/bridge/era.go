@@ -50,15 +50,17 @@ func (k *known) forget() {
 	k.legacy, k.modern = unknown, unknown
 }
 
-// partyFor returns what a client talks to, by its first message, and whether that message has been dealt with.
+// eraOf returns the era that a message is of.
+func eraOf(m *jsonrpc.Message) Era {
+	if method := string(m.Method); isModern(m) || method == mcp.MethodDiscover || method == mcp.MethodSubscriptionsListen {
+		return EraModern
+	}
+	return EraLegacy
+}
+
+// partyFor returns what a client talks to, by its first message of an era that is allowed, and whether that message has been dealt with.
 func (b *Bridge) partyFor(cl *client, o opening) (p party, done bool) {
-	near := EraLegacy
-	if method := string(o.m.Method); isModern(o.m) || method == mcp.MethodDiscover || method == mcp.MethodSubscriptionsListen {
-		near = EraModern
-	}
-	if b.opts.Near != EraAuto && b.opts.Near != near {
-		return foreign{b.opts.Near}, false
-	}
+	near := eraOf(o.m)
 	if b.opts.Shared {
 		return b.sharedBy(cl, near), false
 	}
@@ -214,7 +216,7 @@ func (unshared) request(c *call, _ []byte, _ *jsonrpc.Message) {
 		"the server has no revision without a handshake, and clients that share a connection are not translated: let each have its own (--sessions per-client)"))
 }
 
-// foreign is the party of clients of an era that is not allowed.
+// foreign is the party of messages of an era that is not allowed. The client may have both, and go on with the other.
 type foreign struct{ allowed Era }
 
 func (f foreign) request(c *call, _ []byte, m *jsonrpc.Message) {
