@@ -17,7 +17,7 @@ import (
 // connect returns a client of the fixtures that knows an answer to everything.
 func connect(t *testing.T, r mcp.Revision) *client.Client {
 	t.Helper()
-	srv, err := newServer(nil)
+	srv, err := newServer(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestPrompts(t *testing.T) {
 
 // A client that has declared nothing is refused by what needs it.
 func TestUndeclared(t *testing.T) {
-	srv, err := newServer(nil)
+	srv, err := newServer(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"mcpwire/mcp"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
 )
@@ -31,11 +32,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flag.NewFlagSet("server", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	address := fs.String("http", "", "serve at `HOST:PORT`; with port 0 at a free one; without this flag on standard input and output")
+	var revisions []mcp.Revision
+	fs.Func("era", "speak only this `ERA`, legacy or modern; without this flag both", func(era string) (err error) {
+		revisions, err = revisionsOf(era)
+		return err
+	})
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	srv, err := newServer(log)
+	srv, err := newServer(log, revisions)
 	if err != nil {
 		return err
 	}
@@ -50,6 +56,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return (&stdio.Config{Logger: log}).Serve(ctx, srv)
 	}
 	return serveHTTP(ctx, *address, streamable.NewHandler(srv, &streamable.Options{Logger: log}), stdout)
+}
+
+// revisionsOf returns the revisions of an era.
+func revisionsOf(era string) (of []mcp.Revision, err error) {
+	if era != "legacy" && era != "modern" {
+		return nil, errors.New("want legacy or modern")
+	}
+	for _, r := range mcp.Revisions() {
+		if r.Modern() == (era == "modern") {
+			of = append(of, r)
+		}
+	}
+	return of, nil
 }
 
 // patience is how long what is under way may go on when the process is told to end.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,9 +47,24 @@ func TestServeHTTP(t *testing.T) {
 }
 
 func TestRunRefuses(t *testing.T) {
-	for _, address := range []string{"localhost", "localhost:x", "127.0.0.1:1:1"} {
-		if err := run(t.Context(), []string{"-http", address}, io.Discard, io.Discard); err == nil {
-			t.Errorf("-http %s is taken", address)
+	for _, args := range [][]string{{"-http", "localhost"}, {"-http", "localhost:x"}, {"-http", "127.0.0.1:1:1"}, {"-era", "classical"}} {
+		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
+			t.Errorf("%s is taken", args)
 		}
+	}
+}
+
+// An era is the revisions of that era and no others.
+func TestRevisionsOf(t *testing.T) {
+	legacy, err := revisionsOf("legacy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	modern, err := revisionsOf("modern")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := append(legacy, modern...); !slices.Equal(got, mcp.Revisions()) || slices.ContainsFunc(legacy, mcp.Revision.Modern) {
+		t.Errorf("got %v and %v", legacy, modern)
 	}
 }
