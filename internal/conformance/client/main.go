@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/stdio"
 	"mcpwire/streamable"
 )
 
@@ -29,6 +30,7 @@ func main() {
 // A stage is what one scenario is played on.
 type stage struct {
 	url  string
+	via  []string        // command that connects to url, which it gets as the last argument; nil: there is no need of one
 	text json.RawMessage // the scenario's context; nil if it has none
 	http *http.Client    // nil unless there is a login
 
@@ -47,7 +49,7 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 	if play == nil {
 		return fmt.Errorf("scenario %q is not known", scenario)
 	}
-	s := &stage{url: args[len(args)-1]}
+	s := &stage{url: args[len(args)-1], via: args[:len(args)-1]}
 	if text := getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
 		s.text = json.RawMessage(text)
 	}
@@ -88,7 +90,11 @@ func partOf(scenario string) part {
 // dial connects to the scenario's server.
 func (s *stage) dial(ctx context.Context) (*client.Client, error) {
 	carrier := s.carrier
-	if carrier == nil {
+	switch {
+	case carrier != nil:
+	case len(s.via) > 0:
+		carrier = stdio.Command(s.via[0], append(s.via[1:len(s.via):len(s.via)], s.url)...)
+	default:
 		carrier = streamable.Dial(s.url, &streamable.DialOptions{HTTPClient: s.http})
 	}
 	return client.Dial(ctx, carrier, &client.Options{
