@@ -34,6 +34,8 @@ func (r *Reader) decode(line []byte) error {
 			e.T = seconds(v)
 		case "dir":
 			e.Dir = oneOf(v, dirs)
+		case "side":
+			e.Side = oneOf(v, sides)
 		case "s":
 			e.Session = number(v)
 		case "x":
@@ -327,6 +329,7 @@ var (
 		KindMessage, KindStderr, KindBad, KindSSE, KindRequest, KindResponse, KindBody, KindEnd, KindHead, KindStart, KindEOF, KindExit, KindXlate, KindNote, KindGap, KindTail,
 	}
 	dirs     = []Dir{ToServer, ToClient}
+	sides    = []Side{Near, Far}
 	framings = []Framing{FramingLF, FramingCRLF, FramingNone, FramingHeader}
 )
 

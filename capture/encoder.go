@@ -145,6 +145,10 @@ func (c *Encoder) common(e *Event) {
 		c.out.str(`,"dir":`)
 		c.quote(string(e.Dir))
 	}
+	if e.Side != "" {
+		c.out.str(`,"side":`)
+		c.quote(string(e.Side))
+	}
 	c.positive("s", e.Session)
 	c.positive("x", e.Exchange)
 }

@@ -38,6 +38,15 @@ const (
 	ToClient Dir = "s2c"
 )
 
+// A Side is which of the two conversations of a bridge an event is of.
+type Side string
+
+// The sides. Captures of one conversation have none.
+const (
+	Near Side = "near" // between the clients and the bridge
+	Far  Side = "far"  // between the bridge and the server
+)
+
 // A Framing tells how a frame was set apart from its neighbours in a stream of bytes. The bytes of the framing are not in Data.
 type Framing string
 
@@ -62,6 +71,8 @@ type Event struct {
 	// Capture is the id of the capture that the event is in. Readers set it; writers ignore it.
 	Capture string
 	Dir     Dir
+	// Side is set in a bridge's capture, which has two: each session is of one.
+	Side Side
 	// Session tells connections and sessions in one capture apart. The recorder counts them; it is never the session id of the protocol, which is a secret.
 	// 0 is for a capture that has but one, or does not know.
 	Session uint64

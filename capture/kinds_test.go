@@ -47,6 +47,8 @@ func everyKind() []capture.Event {
 		{Kind: capture.KindMessage, Dir: capture.ToClient, Exchange: 4, Data: []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), SSE: &capture.SSE{ID: "", HasID: true}},
 		{Kind: capture.KindEnd, Exchange: 4, Data: []byte("client closed")},
 		{Kind: capture.KindEnd, Exchange: 5},
+		{Kind: capture.KindMessage, Dir: capture.ToServer, Side: capture.Near, Session: 1, Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)},
+		{Kind: capture.KindMessage, Dir: capture.ToServer, Side: capture.Far, Session: 2, Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)},
 		{Kind: capture.KindXlate, Xlate: &capture.Xlate{Of: 14, To: []uint64{16, 17}, Rule: "mrtr→elicitation/create"}},
 		{Kind: capture.KindNote, Data: []byte("asked for identity encoding")},
 		{Kind: "novel", Dir: capture.ToClient},

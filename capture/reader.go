@@ -33,6 +33,19 @@ type ReaderOptions struct {
 	MaxLine int
 	// Poll is how often Follow looks for more; 0 is DefaultPoll.
 	Poll time.Duration
+	// Side, if it is set, passes over the other side of a bridge's capture, and over what links the two: what is left reads like a capture of that side alone, its events have no Side. A
+	// capture that has no sides is read as a whole.
+	Side Side
+}
+
+// takes reports whether an event is of the side that is read.
+func (r *Reader) takes(e *Event) bool {
+	if r.opts.Side == "" {
+		return true
+	}
+	other := e.Side != "" && e.Side != r.opts.Side || e.Kind == KindXlate
+	e.Side = ""
+	return !other
 }
 
 // A Reader reads a capture, which it never holds as a whole: its memory is that of the longest line. It is for one goroutine at a time.
@@ -119,7 +132,7 @@ func (r *Reader) Events() iter.Seq2[*Event, error] {
 			if e == nil && errors.Is(err, io.ErrUnexpectedEOF) { // a compressed file breaks off
 				e = r.gap(GapTruncated, 0)
 			}
-			if e != nil && !yield(e, nil) {
+			if e != nil && r.takes(e) && !yield(e, nil) {
 				return
 			}
 			if err != nil {
@@ -154,7 +167,7 @@ func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
 					yield(nil, bad)
 					return
 				}
-				if e != nil && (!yield(e, nil) || e.Kind == KindTail) {
+				if e != nil && r.takes(e) && (!yield(e, nil) || e.Kind == KindTail) {
 					return
 				}
 				r.next()

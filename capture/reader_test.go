@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -333,6 +334,37 @@ func TestSourceFails(t *testing.T) {
 		}
 		if !errors.Is(got, broken) {
 			t.Errorf("behind %q: got %v, want %v", before, got, broken)
+		}
+	}
+}
+
+// TestSide reads one side of a bridge's capture as a capture of its own.
+func TestSide(t *testing.T) {
+	text := record(t, nil,
+		capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Side: capture.Near, Session: 1, Data: []byte(`{"a":1}`)},
+		capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Side: capture.Far, Session: 2, Data: []byte(`{"b":1}`)},
+		capture.Event{Kind: capture.KindXlate, Xlate: &capture.Xlate{Of: 1, To: []uint64{2}, Rule: "same"}},
+		capture.Event{Kind: capture.KindNote, Data: []byte("of none")},
+	)
+	for side, want := range map[capture.Side]string{
+		"":           "head - near1 far2 xlate3 note4 tail - ",
+		capture.Near: "head - 1 note4 tail - ",
+		capture.Far:  "head - 2 note4 tail - ",
+	} {
+		var got strings.Builder
+		for _, e := range read(t, text, &capture.ReaderOptions{Side: side}) {
+			kind := string(e.Kind)
+			if e.Kind == capture.KindMessage {
+				kind = string(e.Side)
+			}
+			number := " -"
+			if e.N > 0 && e.Kind != capture.KindTail {
+				number = strconv.FormatUint(e.N, 10)
+			}
+			got.WriteString(kind + number + " ")
+		}
+		if got.String() != want {
+			t.Errorf("side %q: got %q, want %q", side, got.String(), want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/httphead"
 )
 
 // An exchange is a request with its response.
@@ -124,19 +125,11 @@ func (x *exchange) recordRequest() {
 			x.header = list
 		}
 	}
-	list := x.header
-	if list == nil {
-		var length string
-		if r.ContentLength >= 0 && r.Header.Get("Content-Length") == "" && r.ContentLength > 0 {
-			length = strconv.FormatInt(r.ContentLength, 10)
-		}
-		list = pairs(r.Header, r.ProtoMajor == 2,
-			capture.Header{Name: "Host", Value: r.Host}, capture.Header{Name: "Content-Length", Value: length},
-			capture.Header{Name: "Transfer-Encoding", Value: strings.Join(r.TransferEncoding, ", ")}, capture.Header{Name: "Trailer", Value: trailerNames(r.Trailer)})
+	head := httphead.Received(r)
+	if x.header != nil {
+		head.Headers = x.header
 	}
-	x.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: &capture.Request{
-		Method: r.Method, URL: r.RequestURI, Proto: r.Proto, Remote: r.RemoteAddr, Headers: list,
-	}})
+	x.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: head})
 }
 
 // nextHead is called when the body of the request has been read and nothing of the response has been sent: what the client sends from now on is its next request.

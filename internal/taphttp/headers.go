@@ -1,7 +1,6 @@
 package taphttp
 
 import (
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -65,29 +64,6 @@ func hasToken(values []string, token string) bool {
 	}
 	return false
 }
-
-// pairs returns a header as a list for the record, when the order of the wire is not known. Host and what net/http keeps elsewhere come first.
-func pairs(h http.Header, http2 bool, first ...capture.Header) []capture.Header {
-	var list []capture.Header
-	for _, f := range first {
-		if f.Value != "" {
-			list = append(list, f)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(h)) {
-		shown := name
-		if http2 { // there are no capitals in its names
-			shown = strings.ToLower(name)
-		}
-		for _, v := range h[name] {
-			list = append(list, capture.Header{Name: shown, Value: v})
-		}
-	}
-	return list
-}
-
-// trailerNames returns the names that a message announces for its trailer.
-func trailerNames(t http.Header) string { return strings.Join(slices.Sorted(maps.Keys(t)), ", ") }
 
 // mediaType returns the media type of a body without its parameters, in lower case.
 func mediaType(h http.Header) string {

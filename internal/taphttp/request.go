@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/httphead"
 )
 
 // forward sends the request to the server and brings back the response.
@@ -142,7 +143,7 @@ func (i *informed) pass(status int, header textproto.MIMEHeader) error {
 	}
 	x := i.x
 	x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
-		Status: status, Proto: "HTTP/1.1", Headers: pairs(http.Header(header), false),
+		Status: status, Proto: "HTTP/1.1", Headers: httphead.Fields(http.Header(header), false),
 	}})
 	if x.r.ProtoMajor == 1 && x.r.ProtoMinor == 0 {
 		return nil // there are none in HTTP/1.0

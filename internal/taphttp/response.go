@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/httphead"
 )
 
 // chunks are buffers for what goes by.
@@ -30,7 +30,7 @@ func (x *exchange) respond(resp *http.Response, conn *serverConn) {
 			h[name] = nil
 		}
 	}
-	if names := trailerNames(resp.Trailer); names != "" {
+	if names := httphead.TrailerNames(resp.Trailer); names != "" {
 		h["Trailer"] = []string{names}
 	}
 	x.w.WriteHeader(resp.StatusCode)
@@ -51,19 +51,11 @@ func (x *exchange) recordResponse(resp *http.Response, conn *serverConn) (exact 
 			exact = list
 		}
 	}
-	list := exact
-	if list == nil {
-		var length string
-		if _, ok := resp.Header["Content-Length"]; !ok && resp.ContentLength > 0 {
-			length = strconv.FormatInt(resp.ContentLength, 10)
-		}
-		list = pairs(resp.Header, resp.ProtoMajor == 2,
-			capture.Header{Name: "Content-Length", Value: length}, capture.Header{Name: "Transfer-Encoding", Value: strings.Join(resp.TransferEncoding, ", ")},
-			capture.Header{Name: "Trailer", Value: trailerNames(resp.Trailer)})
+	head := httphead.Response(resp)
+	if exact != nil {
+		head.Headers = exact
 	}
-	x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
-		Status: resp.StatusCode, Proto: resp.Proto, Headers: list,
-	}})
+	x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head})
 	if to, err := resp.Location(); err == nil && to.Host != "" && strings.Contains(resp.Header.Get("Location"), "//") {
 		x.note(capture.ToClient, "the Location leads past the tap")
 	}
@@ -171,7 +163,7 @@ func (x *exchange) writeFailed(err error) error {
 // trailers passes on the fields behind the body (https://www.rfc-editor.org/rfc/rfc9110#section-6.5).
 func (x *exchange) trailers(t http.Header) {
 	h := x.w.Header()
-	for _, f := range pairs(t, false) {
+	for _, f := range httphead.Fields(t, false) {
 		x.note(capture.ToClient, "trailer "+printable(f.Name)+": "+printable(f.Value))
 		if hasToken(h["Trailer"], f.Name) {
 			h.Add(f.Name, f.Value)
