@@ -63,6 +63,7 @@ type framer struct {
 type inbound struct {
 	frame []byte
 	err   error
+	on    string // the id of the request in whose response it came; "" if it came by itself
 }
 
 func newFramer(c *Carrier) *framer {
@@ -81,17 +82,27 @@ func newFramer(c *Carrier) *framer {
 
 // ReadFrame implements [jsonrpc.Framer].
 func (f *framer) ReadFrame() ([]byte, error) {
+	frame, _, err := f.ReadStream()
+	return frame, err
+}
+
+// ReadStream is ReadFrame, and tells in the response to which request of this side the frame came: that is what a server's question is about, which does not say so
+// itself. request is nil if it came on a stream of its own, or on the only one that there is in the first revision.
+func (f *framer) ReadStream() (frame []byte, request jsonrpc.ID, err error) {
+	var m inbound
 	select {
-	case m := <-f.in:
-		return m.frame, m.err
+	case m = <-f.in:
 	case <-f.over:
+		select {
+		case m = <-f.in: // what came before the end
+		default:
+			return nil, nil, f.end
+		}
 	}
-	select {
-	case m := <-f.in: // what came before the end
-		return m.frame, m.err
-	default:
-		return nil, f.end
+	if m.on != "" {
+		request = jsonrpc.ID(m.on)
 	}
+	return m.frame, request, m.err
 }
 
 // deliver hands something to the reader.

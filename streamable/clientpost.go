@@ -210,13 +210,13 @@ func (p *post) take(frame []byte, sole bool) (answered bool, err error) {
 // pass hands a message to the reader that is not the answer.
 func (p *post) pass(frame []byte) {
 	p.behind = true
-	p.f.deliver(inbound{frame: frame})
+	p.f.deliver(inbound{frame: frame, on: p.id})
 }
 
 // answer hands on what the call waits for.
 func (p *post) answer(frame []byte) error {
 	if p.behind || p.f.answer == nil {
-		p.f.deliver(inbound{frame: frame})
+		p.f.deliver(inbound{frame: frame, on: p.id})
 		return nil
 	}
 	if err := p.f.answer(frame); err != nil {
@@ -257,7 +257,7 @@ func (p *post) takeBatch(frame []byte) (answered bool, err error) {
 		e := &entries[i]
 		answered = answered || (e.Kind == jsonrpc.KindResponse || e.Kind == jsonrpc.KindError) && e.ID.Equal(jsonrpc.ID(p.id))
 	}
-	p.f.deliver(inbound{frame: frame})
+	p.f.deliver(inbound{frame: frame, on: p.id})
 	return answered, nil
 }
 

@@ -14,8 +14,8 @@ import (
 // A user is what a line belongs to: it takes what the server sends, and what becomes of the connection. Its methods are called by one goroutine at a time but for
 // callFailed and missed, which come between received.
 type user interface {
-	// received takes a message; frame and m are the user's.
-	received(frame []byte, m *jsonrpc.Message)
+	// received takes a message; frame and m are the user's. on is the id of the request on whose stream it came; nil if that is not known.
+	received(frame []byte, m *jsonrpc.Message, on jsonrpc.ID)
 	// callFailed says that a request got no answer, while the connection goes on.
 	callFailed(id jsonrpc.ID, err error)
 	// missed says that messages which the server sent of itself may have been lost.
@@ -87,7 +87,7 @@ func (l *line) hand(u user, first func()) {
 	}
 	if p, ok := before.(*prober); ok {
 		for _, k := range p.kept {
-			u.received(k.frame, k.m)
+			u.received(k.frame, k.m, nil)
 		}
 		p.kept = nil
 	}

@@ -164,8 +164,9 @@ func (l *line) unsent(it item) {
 // read takes what the server sends until it has ended, and returns why.
 func (l *line) read(f jsonrpc.Framer) error {
 	noise := 0
+	next := readerOf(f)
 	for {
-		frame, err := f.ReadFrame()
+		frame, on, err := next()
 		if err != nil {
 			if !l.took(err) {
 				if errors.Is(err, io.EOF) {
@@ -175,11 +176,24 @@ func (l *line) read(f jsonrpc.Framer) error {
 			}
 			continue
 		}
-		if !l.deliver(frame) {
+		if !l.deliver(frame, on) {
 			if noise++; noise == 1 {
 				l.b.opts.Logger.Warn("the server writes what is no message, which is dropped; further ones are not reported", "server", l.b.opts.Name, "text", clip(frame))
 			}
 		}
+	}
+}
+
+// readerOf returns what reads the next frame, with the id of the request on whose stream it came where the carrier has such: streamable's do.
+func readerOf(f jsonrpc.Framer) func() (frame []byte, on jsonrpc.ID, err error) {
+	if f, ok := f.(interface {
+		ReadStream() ([]byte, jsonrpc.ID, error)
+	}); ok {
+		return f.ReadStream
+	}
+	return func() ([]byte, jsonrpc.ID, error) {
+		frame, err := f.ReadFrame()
+		return frame, nil, err
 	}
 }
 
@@ -212,13 +226,13 @@ func (l *line) took(err error) bool {
 }
 
 // deliver hands on a message, or those of a batch. It reports false if it is none.
-func (l *line) deliver(frame []byte) bool {
+func (l *line) deliver(frame []byte, on jsonrpc.ID) bool {
 	frame = compact(frame)
 	if jsonrpc.IsBatch(frame) {
 		entries, err := jsonrpc.ParseBatch(frame, 0)
 		for i := range entries {
 			if m := &entries[i].Message; entries[i].Invalid == nil {
-				l.pass(rebuilt(m), m)
+				l.pass(rebuilt(m), m, on)
 			}
 		}
 		return err == nil
@@ -229,11 +243,11 @@ func (l *line) deliver(frame []byte) bool {
 		l.b.metrics.noise.Add(1)
 		return false
 	}
-	l.pass(frame, m)
+	l.pass(frame, m, on)
 	return true
 }
 
-func (l *line) pass(frame []byte, m *jsonrpc.Message) {
+func (l *line) pass(frame []byte, m *jsonrpc.Message, on jsonrpc.ID) {
 	l.mu.Lock()
 	if l.b.opts.HTTP && len(m.ID) > 0 && len(m.Method) == 0 {
 		delete(l.sent, idKey(m.ID))
@@ -242,7 +256,7 @@ func (l *line) pass(frame []byte, m *jsonrpc.Message) {
 	l.b.sawUpstream()
 	l.passing.Lock()
 	defer l.passing.Unlock()
-	l.user().received(frame, m)
+	l.user().received(frame, m, on)
 }
 
 // rebuilt returns the text of a message that came in a batch.

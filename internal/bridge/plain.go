@@ -342,13 +342,13 @@ func (p *plain) leave(cl *client) {
 }
 
 // received implements user.
-func (p *plain) received(frame []byte, m *jsonrpc.Message) {
+func (p *plain) received(frame []byte, m *jsonrpc.Message, on jsonrpc.ID) {
 	event := p.line.lane.record(capture.ToClient, frame)
 	switch m.Kind {
 	case jsonrpc.KindRequest:
-		p.question(frame, m, event)
+		p.question(frame, m, on, event)
 	case jsonrpc.KindNotification:
-		p.news(frame, m, event)
+		p.news(frame, m, on, event)
 	default:
 		p.answered(frame, m, event)
 	}

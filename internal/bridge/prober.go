@@ -70,7 +70,7 @@ func (u *prober) tell(a probed) {
 }
 
 // received implements user.
-func (u *prober) received(frame []byte, m *jsonrpc.Message) {
+func (u *prober) received(frame []byte, m *jsonrpc.Message, _ jsonrpc.ID) {
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
 		u.tell(probed{m: m, frame: frame, event: u.lane.record(toClient, frame)})
 		return

@@ -9,13 +9,13 @@ import (
 )
 
 // question hands a request of the server's to the client that it is for.
-func (p *plain) question(frame []byte, m *jsonrpc.Message, event uint64) {
+func (p *plain) question(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
 	if p.shared {
 		p.answerItself(m)
 		return
 	}
 	p.mu.Lock()
-	cl, out := p.askerLocked()
+	cl, out := p.askerLocked(on)
 	if cl == nil || p.asked[idKey(m.ID)] != nil || len(p.asked) >= p.b.opts.MaxCalls {
 		p.mu.Unlock()
 		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "there is no client that could be asked, or it is asked too much already"))
@@ -38,8 +38,12 @@ func (p *plain) question(frame []byte, m *jsonrpc.Message, event uint64) {
 	}
 }
 
-// askerLocked returns whom a question of the server's is for, which does not say so itself: the client with the call that was begun last of those that may ask.
-func (p *plain) askerLocked() (*client, jsonrpc.Outlet) {
+// askerLocked returns whom a question of the server's is for, which does not say so itself: that of the call on whose stream it came, or the client with the call that
+// was begun last of those that may ask.
+func (p *plain) askerLocked(on jsonrpc.ID) (*client, jsonrpc.Outlet) {
+	if c := p.calls[idKey(on)]; c != nil {
+		return c.client, c.out
+	}
 	var last *call
 	for _, c := range p.calls {
 		if mayAsk(c.method) && (last == nil || c.event > last.event || c.event == last.event && later(c, last)) {
@@ -77,7 +81,7 @@ func (p *plain) refuse(m *jsonrpc.Message, e *jsonrpc.Error) {
 }
 
 // news hands a notification of the server's to the client that it is for, or to all.
-func (p *plain) news(frame []byte, m *jsonrpc.Message, event uint64) {
+func (p *plain) news(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
 	switch string(m.Method) {
 	case mcp.NotificationProgress:
 		token, _ := m.Param(mcp.MetaProgressToken)
@@ -106,7 +110,7 @@ func (p *plain) news(frame []byte, m *jsonrpc.Message, event uint64) {
 		}
 		return
 	}
-	if c := p.talking(m); c != nil {
+	if c := p.talking(on); c != nil {
 		p.pass(c, frame, event)
 		return
 	}
@@ -234,10 +238,14 @@ func changes(granted []byte, id jsonrpc.ID) (list [][]byte) {
 	return list
 }
 
-// talking returns the call that a message belongs to which does not say so, among clients without a session: the only one, or of several that which was begun last.
-func (p *plain) talking(m *jsonrpc.Message) *call {
+// talking returns the call that a message belongs to which does not say so: that on whose stream it came, or, among clients without a session, the only one, or of several
+// that which was begun last.
+func (p *plain) talking(on jsonrpc.ID) *call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if c := p.calls[idKey(on)]; c != nil {
+		return c
+	}
 	var last *call
 	for _, c := range p.calls {
 		if !c.modern || c.again != nil {

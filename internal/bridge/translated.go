@@ -254,9 +254,10 @@ func (p *translated) leave(*client) {
 }
 
 // received implements user.
-func (p *translated) received(frame []byte, _ *jsonrpc.Message) {
+func (p *translated) received(frame []byte, _ *jsonrpc.Message, on jsonrpc.ID) {
 	event := p.line.lane.record(toClient, frame)
-	p.do(p.line.lane, event, func(now time.Time) []translate.Out { return p.t.FromFar(now, frame, 0) })
+	call, _ := intOf(on)
+	p.do(p.line.lane, event, func(now time.Time) []translate.Out { return p.t.FromFar(now, frame, call) })
 }
 
 // callFailed implements user.

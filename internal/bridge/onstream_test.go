@@ -1,0 +1,91 @@
+package bridge
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/streamable"
+)
+
+// A staged carrier says on whose stream a frame came, as one on HTTP does: the member "on" has it.
+type staged struct{ jsonrpc.Framer }
+
+func (s staged) ReadStream() ([]byte, jsonrpc.ID, error) {
+	frame, err := s.ReadFrame()
+	if at := locate(frame, "on"); at.found() {
+		return frame, jsonrpc.ID(at.of(frame)), err
+	}
+	return frame, nil, err
+}
+
+// streaming has a farm's connections be staged.
+func (f *farm) streaming(o *Options) *Options {
+	o.Connect = func(ctx context.Context, w io.Writer) (jsonrpc.Framer, error) {
+		framer, err := f.connect(ctx, w)
+		return staged{framer}, err
+	}
+	return o
+}
+
+// TestOnStream: what a server sends on the stream of a request is for who made it, whatever else is under way.
+func TestOnStream(t *testing.T) {
+	f := newFarm(t)
+	b := newBridge(t, f.streaming(with(legacy, nil)))
+	cl := b.newClient(newOutbox(), "", false)
+	defer cl.close()
+	outs := [2]*outbox{newOutbox(), newOutbox()}
+	for i, id := range []string{"1", "2"} {
+		frame := []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"t"}}`)
+		m := new(jsonrpc.Message)
+		if err := jsonrpc.Parse(frame, m, 0); err != nil {
+			t.Fatal(err)
+		}
+		cl.request(t.Context(), frame, m, outs[i], func([]byte) {})
+	}
+	far := f.next()
+	far.reads(`"id":1`)
+	far.reads(`"id":2`)
+	ask, log := `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{},"on":1}`, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1},"on":1}`
+	far.send(ask, log)
+	var got []string
+	await(t, "both to come", func() bool {
+		for _, message := range outs[0].take(false) {
+			got = append(got, string(message))
+		}
+		return len(got) == 2
+	})
+	if got[0] != ask || got[1] != log {
+		t.Errorf("got %q", got)
+	}
+	if other := outs[1].take(false); len(other) > 0 {
+		t.Errorf("the other request got %q", other)
+	}
+}
+
+// TestCarrierStreams: the carrier on HTTP tells what came in the response to which request.
+func TestCarrierStreams(t *testing.T) {
+	const event = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: "+event+"\n\ndata: "+answering(`"a"`, "{}")+"\n\n")
+	}))
+	defer ts.Close()
+	f, err := streamable.Dial(ts.URL, nil).Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.WriteFrame([]byte(`{"jsonrpc":"2.0","id":"a","method":"x"}`)); err != nil {
+		t.Fatal(err)
+	}
+	next := readerOf(f)
+	for _, want := range []string{event, answering(`"a"`, "{}")} {
+		if frame, on, err := next(); string(frame) != want || string(on) != `"a"` || err != nil {
+			t.Errorf("got %s on %s, %v, want %s", frame, on, err, want)
+		}
+	}
+}
