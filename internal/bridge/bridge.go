@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -125,15 +124,3 @@ func (b *Bridge) retire(owner string, p *plain) {
 	b.mu.Unlock()
 	p.line.close()
 }
-
-func contextWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, silence(d))
-}
-
-// silence is the error of who has waited in vain for as long.
-type silence time.Duration
-
-func (s silence) Error() string { return fmt.Sprintf("nothing came for %v", time.Duration(s)) }
-
-// Is makes it a deadline that was exceeded.
-func (silence) Is(target error) bool { return target == context.DeadlineExceeded }

@@ -30,9 +30,9 @@ type client struct {
 	mu           sync.Mutex
 	party        party
 	open         map[*call]struct{}
-	backlog      []func() // what came while it was not known yet what the other side is
-	backlogBytes int      // of all that came since it began to be found out
-	asking       bool     // it is being found out
+	backlog      []func(party) // what came while it was not known yet what the other side is
+	backlogBytes int           // of all that came since it began to be found out
+	asking       bool          // it is being found out
 	closed       bool
 	used         time.Time // when the last request was made or answered
 }
@@ -62,16 +62,17 @@ type call struct {
 	once   sync.Once
 	done   atomic.Bool // it was answered, or is not wanted any more
 
-	far    jsonrpc.ID // the id that the server has it under
-	token  []byte     // the client's progress token, if it was replaced
-	heard  string     // key of the token that the server was given; "" is none
-	timer  atomic.Pointer[time.Timer]
-	handed bool   // the line has it; guarded by the plain's lock
-	frame  []byte // the request, if it may have to be made again with more headers
-	again  []byte // the request, if it goes on when the server is started again
-	swear  bool   // the server is going to acknowledge it once more
-	about  string // of a subscription, the URI
-	stream uint64 // of a translator
+	far      jsonrpc.ID // the id that the server has it under
+	token    []byte     // the client's progress token, if it was replaced
+	heard    string     // key of the token that the server was given; "" is none
+	timer    atomic.Pointer[time.Timer]
+	patience time.Duration // of the timer; set before it
+	handed   bool          // the line has it; guarded by the plain's lock
+	frame    []byte        // the request, if it may have to be made again with more headers
+	again    []byte        // the request, if it goes on when the server is started again
+	swear    bool          // the server is going to acknowledge it once more
+	about    string        // of a subscription, the URI
+	stream   uint64        // of a translator
 }
 
 // newClient returns a client that counts, or nil if there are too many. It must be closed.
@@ -242,7 +243,7 @@ func (cl *client) do(o opening, f func(party)) bool {
 		f(foreign{near})
 		return true
 	}
-	cl.backlog = append(cl.backlog, func() { f(cl.party) })
+	cl.backlog = append(cl.backlog, f)
 	cl.backlogBytes += len(o.frame)
 	if cl.asking {
 		cl.mu.Unlock()
@@ -263,6 +264,15 @@ func (cl *client) settle(o opening) {
 		p.leave(cl)
 		return
 	}
+	if _, again := p.(mute); again {
+		waiting := cl.backlog
+		cl.asking, cl.backlog, cl.backlogBytes = false, nil, 0
+		cl.mu.Unlock()
+		for _, f := range waiting {
+			f(p)
+		}
+		return
+	}
 	cl.party = p
 	if done {
 		cl.backlog = cl.backlog[1:]
@@ -271,7 +281,7 @@ func (cl *client) settle(o opening) {
 		f := cl.backlog[0]
 		cl.backlog = cl.backlog[1:]
 		cl.mu.Unlock()
-		f()
+		f(p)
 		cl.mu.Lock()
 	}
 	cl.asking, cl.backlog, cl.backlogBytes = false, nil, 0

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
@@ -90,11 +89,12 @@ func (b *Bridge) joined(cl *client, p *plain) party {
 // tryModern asks the server whether it is modern, as the client is.
 func (b *Bridge) tryModern(cl *client) party {
 	u, l := b.newProber()
-	ctx, cancel := contextWithin(cl.ended, probeTimeout)
+	ctx, cancel := b.whileConnecting(cl.ended)
 	defer cancel()
-	m, err := u.ask(ctx, l, discoverRequest())
-	if errors.Is(err, context.DeadlineExceeded) {
-		m, err = b.stillSilent(cl.ended, u, l)
+	m, err := b.discover(ctx, u, l)
+	if ctx.Err() != nil && cl.ended.Err() == nil {
+		l.close()
+		return mute{err}
 	}
 	if verdict := modernBy(m, err); verdict == yes {
 		b.known.note(unknown, yes)
@@ -107,11 +107,15 @@ func (b *Bridge) tryModern(cl *client) party {
 	return b.plainOn(cl, l, cl.many, nil)
 }
 
-// stillSilent waits for a server that has not answered server/discover yet. It may be slow to start, or of those that answer nothing before a handshake, but for a
-// ping: as soon as it answers that, the other answer is not going to come.
-func (b *Bridge) stillSilent(ctx context.Context, u *prober, l *line) (*jsonrpc.Message, error) {
-	ctx, cancel := contextWithin(ctx, b.opts.ConnectTimeout)
-	defer cancel()
+// discover asks the server what it is. One that does not answer may be slow to start, or of those that answer nothing before a handshake, but for a ping: as soon as it answers
+// that, the other answer is not going to come, which is a deadline that was exceeded, while ctx goes on.
+func (b *Bridge) discover(ctx context.Context, u *prober, l *line) (*jsonrpc.Message, error) {
+	short, cancel := contextWithin(ctx, min(probeTimeout, b.opts.ConnectTimeout/2))
+	m, err := u.ask(short, l, discoverRequest())
+	cancel()
+	if !isSilence(err) || ctx.Err() != nil {
+		return m, err
+	}
 	ping := jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-ping"), mcp.MethodPing, nil)
 	l.lane.record(toServer, ping)
 	a := u.await(ctx, l, ping, nil)
@@ -130,7 +134,7 @@ func modernBy(m *jsonrpc.Message, err error) answer {
 		}
 		return no
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if isSilence(err) {
 		return no
 	}
 	if failed, ok := errors.AsType[*jsonrpc.CallError](err); ok && failed.Fate == jsonrpc.FateRefused {
@@ -147,10 +151,14 @@ func (b *Bridge) tryLegacy(cl *client, o opening) (p party, done bool) {
 	u, l := b.newProber()
 	event := l.lane.record(toServer, o.frame)
 	cl.lane.link(o.call.event, []uint64{event}, "same")
-	ctx, cancel := contextWithin(o.call.ctx, b.patience())
+	ctx, cancel := b.whileConnecting(o.call.ctx)
 	defer cancel()
 	defer context.AfterFunc(cl.ended, cancel)()
 	a := u.await(ctx, l, o.frame, o.call.id)
+	if isSilence(a.err) && ctx.Err() != nil {
+		l.close()
+		return mute{a.err}, false
+	}
 	if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
 		b.known.note(yes, unknown)
 		return b.plainOn(cl, l, false, func(q *plain) {
@@ -183,14 +191,6 @@ func reachable(err error) bool {
 	return ok && failed.Fate == jsonrpc.FateRefused
 }
 
-// patience is how long the handshake may take.
-func (b *Bridge) patience() time.Duration {
-	if b.opts.CallTimeout > 0 {
-		return b.opts.CallTimeout
-	}
-	return 365 * 24 * time.Hour
-}
-
 // discoverRequest is the bridge's own question what a server is.
 func discoverRequest() []byte {
 	offer := era.Offer{Info: mcp.Implementation{Name: "mcpwire bridge", Version: "1"}}
@@ -207,6 +207,18 @@ func initializeRequest() []byte {
 	capabilities, _ := offer.Capabilities(f)
 	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-initialize"), mcp.MethodInitialize, offer.AppendInitialize(nil, f, capabilities))
 }
+
+// mute is the party of a client whose server has said nothing at all. The next message of the client finds out anew whether it does, on another connection.
+type mute struct{ err error }
+
+func (p mute) request(c *call, _ []byte, _ *jsonrpc.Message) {
+	c.client.b.metrics.timeouts.Add(1)
+	c.fail(reason(p.err))
+}
+func (mute) notification(*client, []byte, *jsonrpc.Message, uint64) {}
+func (mute) response(*client, []byte, *jsonrpc.Message, uint64)     {}
+func (mute) hangUp(*call)                                           {}
+func (mute) leave(*client)                                          {}
 
 // unshared is the party of clients that cannot share a server of the other era.
 type unshared struct{ foreign }

@@ -69,7 +69,7 @@ func (b *Bridge) Ready(ctx context.Context) error {
 // askReady finds out whether the server answers, for all that wait for asks. Who asks may not have the patience that a server needs to start: what comes of it is for the
 // next one then.
 func (b *Bridge) askReady(asks chan struct{}) {
-	ctx, cancel := contextWithin(b.ctx, b.opts.ConnectTimeout)
+	ctx, cancel := b.whileConnecting(b.ctx)
 	defer cancel()
 	err := b.probe(ctx)
 	h := &b.health
@@ -136,11 +136,9 @@ func (b *Bridge) probe(ctx context.Context) error {
 	u, l := b.newProber()
 	defer l.close()
 	if _, modern := b.known.get(); b.opts.Far == EraModern || b.opts.Far == EraAuto && modern != no {
-		short, cancel := contextWithin(ctx, probeTimeout)
-		m, err := u.ask(short, l, discoverRequest())
-		cancel()
-		if errors.Is(err, context.DeadlineExceeded) {
-			m, err = b.stillSilent(ctx, u, l)
+		m, err := b.discover(ctx, u, l)
+		if ctx.Err() != nil {
+			return err
 		}
 		switch verdict := modernBy(m, err); {
 		case verdict == yes:

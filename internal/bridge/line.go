@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"mcpwire/jsonrpc"
-	"mcpwire/stdio"
 )
 
 // A user is what a line belongs to: it takes what the server sends, and what becomes of the connection. Its methods are called by one goroutine at a time but for
@@ -111,7 +110,7 @@ func (l *line) downLocked() error {
 		return errLineClosed
 	}
 	if wait := time.Until(l.next); l.lastErr != nil && !l.up && wait > retryPatience {
-		return fmt.Errorf("%w; the next attempt is in %v", l.lastErr, wait.Round(time.Second))
+		return &laterError{l.lastErr, wait.Round(time.Second)}
 	}
 	return nil
 }
@@ -326,21 +325,4 @@ func (l *line) takeAll() []item {
 	clear(l.sent)
 	poke(l.space)
 	return unsent
-}
-
-// asAnswer is the error that a client is answered with for one that the bridge met, or that the server has answered the bridge with.
-func asAnswer(err error) *jsonrpc.Error {
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return e
-	}
-	return reason(err)
-}
-
-// reason is what a client is told of the end of a connection: the text, and the exit status and the last words of a process as data.
-func reason(err error) *jsonrpc.Error {
-	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server is gone: %v", err)
-	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
-		e.Data = exitData(exit)
-	}
-	return e
 }

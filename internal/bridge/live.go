@@ -24,7 +24,7 @@ func (l *line) live(first bool) error {
 	f, err := l.b.opts.Connect(ctx, text)
 	cancel()
 	if err != nil {
-		return err
+		return &connectError{err}
 	}
 	l.b.metrics.connections.Add(1)
 	began := time.Now()
@@ -66,7 +66,7 @@ func (l *line) live(first bool) error {
 
 // revive has the user tell a new server what it should know, and lets go what waits.
 func (l *line) revive(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, l.b.opts.ConnectTimeout)
+	bounded, cancel := l.b.whileConnecting(ctx)
 	defer cancel()
 	if err := l.user().connected(bounded); err != nil {
 		return fmt.Errorf("the server was started again, and does not come up: %w", err)

@@ -66,6 +66,9 @@ type Options struct {
 	Near, Far Era // of the clients and the server
 	Shared    bool
 
+	// LoggingIn reports whether the user is about to log in to the server, for which time that would be over goes on. It may be nil.
+	LoggingIn func() bool
+
 	ConnectTimeout time.Duration // for the server to be connected to and to answer the handshake; 0 is 30 s
 	CallTimeout    time.Duration // without an answer, progress or question, after which a request fails; 0 is 5 min, negative never
 	IdleTimeout    time.Duration // of what clients without a session have at the server, and of what they share; 0 is 30 min
@@ -95,6 +98,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxBackoff, 30*time.Second)
 	setDefault(&o.StableAfter, 30*time.Second)
 	setDefault(&o.Name, "the server")
+	if o.LoggingIn == nil {
+		o.LoggingIn = func() bool { return false }
+	}
 	setDefault(&o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }

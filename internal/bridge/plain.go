@@ -113,9 +113,8 @@ func (p *plain) request(c *call, frame []byte, m *jsonrpc.Message) {
 	}
 	if c.method == mcp.MethodSubscriptionsListen {
 		c.again = frame
-	} else if d := p.b.opts.CallTimeout; d > 0 {
-		c.timer.Store(time.AfterFunc(d, func() { p.expire(c, d) }))
 	}
+	c.watch(func() { p.expire(c) })
 	event := p.line.lane.record(capture.ToServer, frame)
 	c.client.lane.link(c.event, []uint64{event}, p.rule())
 	err := p.handLocked(c, frame)
@@ -201,14 +200,14 @@ func (p *plain) forgetLocked(c *call) bool {
 }
 
 // expire gives a call up for which nothing was heard for too long.
-func (p *plain) expire(c *call, d time.Duration) {
+func (p *plain) expire(c *call) {
 	p.mu.Lock()
 	waits := false
 	for _, a := range p.asked {
 		waits = waits || a.client == c.client
 	}
 	if waits && p.calls[idKey(c.far)] == c { // it may be the user whom it waits for
-		c.timer.Load().Reset(d)
+		c.more()
 		p.mu.Unlock()
 		return
 	}
@@ -217,7 +216,7 @@ func (p *plain) expire(c *call, d time.Duration) {
 	if open {
 		p.b.metrics.timeouts.Add(1)
 		p.cancel(c, "timeout")
-		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server has not answered %s for %v", c.method, d))
+		c.fail(c.late())
 	}
 }
 
@@ -405,7 +404,7 @@ func (p *plain) callFailed(id jsonrpc.ID, err error) {
 		p.forgetLocked(c)
 	}
 	p.mu.Unlock()
-	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server did not answer: %v", err)
+	e := reason(err)
 	p.line.lane.note(e.Message)
 	switch {
 	case own != nil:

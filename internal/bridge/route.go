@@ -88,9 +88,7 @@ func (p *plain) news(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint
 		p.mu.Lock()
 		c := p.tokens[idKey(token)]
 		if c != nil {
-			if t := c.timer.Load(); t != nil {
-				t.Reset(p.b.opts.CallTimeout)
-			}
+			c.more()
 		}
 		p.mu.Unlock()
 		if c != nil && c.token != nil {

@@ -185,8 +185,8 @@ func (p *translated) request(c *call, frame []byte, _ *jsonrpc.Message) {
 		p.piped[idKey(c.id)] = c
 	}
 	p.actLocked(p.cl.lane, c.event, p.t.FromNear(time.Now(), frame, c.stream))
-	if d := p.b.opts.CallTimeout; d > 0 && c.method != mcp.MethodSubscriptionsListen && !c.done.Load() {
-		c.timer.Store(time.AfterFunc(d, func() { p.expire(c, d) }))
+	if !c.done.Load() {
+		c.watch(func() { p.expire(c) })
 	}
 	p.mu.Unlock()
 	poke(p.line.wake) // the translator may wait for a server
@@ -266,7 +266,7 @@ func (p *translated) callFailed(id jsonrpc.ID, err error) {
 	if !ok {
 		return
 	}
-	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server did not answer: %v", err)
+	e := reason(err)
 	p.line.lane.note(e.Message)
 	p.do(p.line.lane, 0, func(now time.Time) []translate.Out { return p.t.FarEnded(now, n, e) })
 }

@@ -23,30 +23,23 @@ func (p *translated) heardLocked(c *call, frame []byte) {
 		delete(p.asked, idKey(id))
 	case string(m.Method) != mcp.NotificationProgress:
 	case c != nil:
-		p.more(c)
+		c.more()
 	default:
 		for _, c := range p.piped {
-			p.more(c)
+			c.more()
 		}
 	}
 }
 
-// more gives a call the whole time again.
-func (p *translated) more(c *call) {
-	if t := c.timer.Load(); t != nil {
-		t.Reset(p.b.opts.CallTimeout)
-	}
-}
-
 // expire gives a call up for which nothing was heard for too long.
-func (p *translated) expire(c *call, d time.Duration) {
+func (p *translated) expire(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over || p.streams[c.stream] != c && p.piped[idKey(c.id)] != c {
 		return
 	}
 	if len(p.asked) > 0 { // it may be the user whom it waits for
-		p.more(c)
+		c.more()
 		return
 	}
 	delete(p.streams, c.stream)
@@ -63,5 +56,5 @@ func (p *translated) expire(c *call, d time.Duration) {
 		}
 		p.actLocked(p.cl.lane, 0, outs)
 	}
-	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server has not answered %s for %v", c.method, d))
+	c.fail(c.late())
 }

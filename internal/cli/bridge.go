@@ -180,6 +180,8 @@ type farSide struct {
 	name    string
 	http    bool
 	connect bridgeConnect
+
+	loggingIn func() bool // reports whether the user is about to; nil if nobody ever is
 }
 
 // upstream reads what server the command line means, and says how to connect to it. Nothing is started.
@@ -230,7 +232,7 @@ func (f *bridgeFlags) options(far *farSide, log *slog.Logger) *bridge.Options {
 	}
 	return &bridge.Options{
 		Connect: far.connect, HTTP: far.http, Name: far.name, Near: f.nearEra, Far: f.farEra, Shared: f.sessions == "shared",
-		ConnectTimeout: connect, CallTimeout: timeout, IdleTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
+		ConnectTimeout: connect, LoggingIn: far.loggingIn, CallTimeout: timeout, IdleTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
 	}
 }
 

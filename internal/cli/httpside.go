@@ -230,6 +230,14 @@ type loginClock struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	whole time.Duration
+	users int // who log in
+}
+
+// paused reports whether a user is about to log in.
+func (c *loginClock) paused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.users > 0
 }
 
 func (c *loginClock) set(timer *time.Timer, whole time.Duration) {
@@ -241,6 +249,7 @@ func (c *loginClock) set(timer *time.Timer, whole time.Duration) {
 func (c *loginClock) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.users++
 	if c.timer != nil {
 		c.timer.Stop()
 	}
@@ -249,6 +258,7 @@ func (c *loginClock) pause() {
 func (c *loginClock) goOn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.users--
 	if c.timer != nil {
 		c.timer.Reset(c.whole)
 	}

@@ -1,0 +1,125 @@
+package bridge
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"mcpwire/auth"
+	"mcpwire/jsonrpc"
+	"mcpwire/stdio"
+	"mcpwire/streamable"
+)
+
+// asAnswer is the error that a client is answered with for one that the bridge met, or that the server has answered the bridge with.
+func asAnswer(err error) *jsonrpc.Error {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return e
+	}
+	return reason(err)
+}
+
+// reason is what a client is told of the end of a connection, or of a request that got no answer: the text, and the exit status and the last words of a process as data.
+func reason(err error) *jsonrpc.Error {
+	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", told(err))
+	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
+		e.Data = exitData(exit)
+	}
+	return e
+}
+
+// told says what happened, and how to mend it where that is known.
+func told(err error) string {
+	if later, ok := errors.AsType[*laterError](err); ok {
+		return fmt.Sprintf("%s (the next attempt is in %v)", told(later.err), later.wait)
+	}
+	failed, isCall := errors.AsType[*jsonrpc.CallError](err)
+	if status, ok := errors.AsType[*streamable.StatusError](err); ok {
+		return toldStatus(status)
+	}
+	var (
+		login  *auth.AuthorizationError
+		verify *tls.CertificateVerificationError
+		signed x509.UnknownAuthorityError
+		plain  tls.RecordHeaderError
+		dns    *net.DNSError
+		dial   *net.OpError
+		quiet  silence
+	)
+	switch {
+	case errors.Is(err, errLineClosed):
+		return "the connection to the server is closed"
+	case errors.Is(err, errFull):
+		return errFull.Error()
+	case errors.As(err, &login):
+		return fmt.Sprintf("the server wants to know who asks, and there is no token for it: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header", login)
+	case errors.As(err, &verify), errors.As(err, &signed):
+		return fmt.Sprintf("the server's certificate is not trusted: %v; --cacert names one that is", inner(err, failed))
+	case errors.As(err, &plain):
+		return fmt.Sprintf("the server does not speak TLS: %v; its URL may begin with http://", plain)
+	case errors.As(err, &dns):
+		return fmt.Sprintf("the server cannot be reached: %v", dns)
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return fmt.Sprintf("the server cannot be reached: %v; is it running, and at this address?", dial)
+	case errors.As(err, &quiet):
+		return fmt.Sprintf("the server has not answered for %v", time.Duration(quiet))
+	case errors.Is(err, jsonrpc.ErrMalformed):
+		return fmt.Sprintf("the server's answer cannot be read: %v", inner(err, failed))
+	case isCall && failed.Fate == jsonrpc.FateLost:
+		return fmt.Sprintf("the server was lost before it answered: %v; it may have carried out the request", failed.Err)
+	case isCall:
+		return fmt.Sprintf("the request did not reach the server: %v", failed.Err)
+	}
+	if start, ok := errors.AsType[*connectError](err); ok {
+		return fmt.Sprintf("the server cannot be started: %v", start.err)
+	}
+	return fmt.Sprintf("the server is gone: %v", err)
+}
+
+// toldStatus is told for an HTTP response that is no answer.
+func toldStatus(s *streamable.StatusError) string {
+	switch code := s.StatusCode; {
+	case code == http.StatusUnauthorized:
+		return fmt.Sprintf("the server wants to know who asks: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header", s)
+	case code == http.StatusForbidden:
+		return fmt.Sprintf("the server does not let the bridge in: %v; mcpwire doctor looks for the reason", s)
+	case code == http.StatusProxyAuthRequired:
+		return fmt.Sprintf("the proxy wants to know who asks: %v", s)
+	case code == http.StatusTooManyRequests, code == http.StatusTooEarly, code == http.StatusServiceUnavailable:
+		return fmt.Sprintf("the server takes no requests at the moment: %v; try again later", s)
+	case code >= 500, code == http.StatusRequestTimeout:
+		return fmt.Sprintf("the server failed: %v", s)
+	}
+	return fmt.Sprintf("the server does not take the request: %v; is the URL that of its endpoint? Many have it at /mcp", s)
+}
+
+// inner is the error of a call without what became of it.
+func inner(err error, failed *jsonrpc.CallError) error {
+	if failed != nil {
+		return failed.Err
+	}
+	return err
+}
+
+// A connectError says why there was no connection at all.
+type connectError struct{ err error }
+
+func (e *connectError) Error() string { return e.err.Error() }
+
+func (e *connectError) Unwrap() error { return e.err }
+
+// A laterError says why there is no connection, and when the next one is going to be tried.
+type laterError struct {
+	err  error
+	wait time.Duration
+}
+
+func (e *laterError) Error() string {
+	return fmt.Sprintf("%v (the next attempt is in %v)", e.err, e.wait)
+}
+
+func (e *laterError) Unwrap() error { return e.err }

@@ -1,0 +1,87 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// patience is how long a request may go without an answer, progress or question; 0 is for ever. What belongs to connecting has the time for that as a whole.
+func (o *Options) patience(method string) time.Duration {
+	switch method {
+	case mcp.MethodInitialize, mcp.MethodDiscover:
+		return o.ConnectTimeout
+	case mcp.MethodSubscriptionsListen:
+		return 0
+	}
+	return max(o.CallTimeout, 0)
+}
+
+// watch has expire called when nothing was heard of the call for too long, unless a user is about to log in. It counts from when the client has sent it.
+func (c *call) watch(expire func()) {
+	opts := &c.client.b.opts
+	d := opts.patience(c.method)
+	if d == 0 {
+		return
+	}
+	c.patience = d
+	c.timer.Store(time.AfterFunc(max(d-time.Since(c.began), 0), func() {
+		if opts.LoggingIn() {
+			c.more()
+			return
+		}
+		expire()
+	}))
+}
+
+// more gives the call the whole time again.
+func (c *call) more() {
+	if t := c.timer.Load(); t != nil {
+		t.Reset(c.patience)
+	}
+}
+
+// late is the error of a call that was watched in vain.
+func (c *call) late() *jsonrpc.Error {
+	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server has not answered %s for %v", c.method, c.patience)
+}
+
+// whileConnecting returns a context that ends when the time for a connection is over, which a user who logs in has again afterwards.
+func (b *Bridge) whileConnecting(ctx context.Context) (context.Context, context.CancelFunc) {
+	d := b.opts.ConnectTimeout
+	ctx, cancel := context.WithCancelCause(ctx)
+	var timer *time.Timer
+	started := make(chan struct{}) // guards timer
+	timer = time.AfterFunc(d, func() {
+		<-started
+		if b.opts.LoggingIn() {
+			timer.Reset(d)
+			return
+		}
+		cancel(silence(d))
+	})
+	close(started)
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+func contextWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, silence(d))
+}
+
+// silence is the error of who has waited in vain for as long.
+type silence time.Duration
+
+func (s silence) Error() string { return fmt.Sprintf("nothing came for %v", time.Duration(s)) }
+
+// Is makes it a deadline that was exceeded.
+func (silence) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// isSilence reports whether an error is that the server has said nothing in time.
+func isSilence(err error) bool { return errors.Is(err, context.DeadlineExceeded) }

@@ -1,0 +1,132 @@
+package bridge
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/streamable"
+)
+
+// TestConnectTimeout: the handshake is answered within the time for connecting, whoever shakes hands with whom, and the next attempt has a server of its own.
+func TestConnectTimeout(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		first string
+		o     Options
+		fresh bool // the next attempt has a connection of its own
+	}{
+		{"legacy to what is not known", hello, Options{}, true},
+		{"legacy to legacy", hello, Options{Far: EraLegacy}, false},
+		{"legacy to modern", hello, Options{Far: EraModern}, false},
+		{"modern to what is not known", discover, Options{}, true},
+		{"modern to modern", discover, Options{Far: EraModern}, false},
+		{"modern to legacy", discover, Options{Far: EraLegacy}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFarm(t)
+				tt.o.ConnectTimeout, tt.o.CallTimeout = 20*time.Second, time.Hour
+				near, _ := client0(t, f.bridge(&tt.o))
+				began := time.Now()
+				near.send(tt.first)
+				swallow(f.next())
+				near.reads(`"error":{"code":-32603`, "has not answered", "for 20s")
+				if d := time.Since(began); d != 20*time.Second {
+					t.Errorf("the answer came after %v", d)
+				}
+				if !tt.fresh {
+					return
+				}
+				near.send(tt.first)
+				id := f.next().request(`"method":"`)
+				if id == "" {
+					t.Error("no request")
+				}
+			})
+		})
+	}
+}
+
+// swallow is a server that takes everything and says nothing.
+func swallow(p *pipe) {
+	go func() { // it ends with the test's connection
+		for {
+			if _, err := p.f.ReadFrame(); err != nil {
+				return
+			}
+		}
+	}()
+}
+
+// TestLoggingIn: the time in which a user logs in does not count.
+func TestLoggingIn(t *testing.T) {
+	for _, far := range []Era{EraAuto, EraLegacy, EraModern} {
+		t.Run(far.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFarm(t)
+				began := time.Now()
+				near, _ := client0(t, f.bridge(&Options{
+					Far: far, ConnectTimeout: 10 * time.Second, LoggingIn: func() bool { return time.Since(began) < 3*time.Minute },
+				}))
+				near.send(hello)
+				swallow(f.next())
+				near.reads("has not answered")
+				if d := time.Since(began); d < 3*time.Minute || d > 3*time.Minute+20*time.Second {
+					t.Errorf("the answer came after %v", d)
+				}
+			})
+		})
+	}
+}
+
+// TestTold: what clients are told says what happened, and how to mend it.
+func TestTold(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{io.EOF, "the server is gone: EOF"},
+		{&connectError{errTest}, "the server cannot be started: no such program"},
+		{&connectError{dial}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address?"},
+		{&jsonrpc.CallError{Err: dial, Fate: jsonrpc.FateUnsent}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address?"},
+		{&jsonrpc.CallError{Err: io.ErrUnexpectedEOF}, "the server was lost before it answered: unexpected EOF; it may have carried out the request"},
+		{&jsonrpc.CallError{Err: errors.New("too many"), Fate: jsonrpc.FateUnsent}, "the request did not reach the server: too many"},
+		{
+			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 401}, Fate: jsonrpc.FateDenied},
+			"the server wants to know who asks: HTTP status 401 Unauthorized; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header",
+		},
+		{
+			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 404}, Fate: jsonrpc.FateRefused},
+			"the server does not take the request: HTTP status 404 Not Found; is the URL that of its endpoint? Many have it at /mcp",
+		},
+		{&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 502}}, "the server failed: HTTP status 502 Bad Gateway"},
+		{&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 429}, Fate: jsonrpc.FateUnsent}, "the server takes no requests at the moment: HTTP status 429 Too Many Requests; try again later"},
+		{
+			&jsonrpc.CallError{Err: x509.UnknownAuthorityError{}, Fate: jsonrpc.FateDenied},
+			"the server's certificate is not trusted: x509: certificate signed by unknown authority; --cacert names one that is",
+		},
+		{fmt.Errorf("handshake: %w", silence(time.Second)), "the server has not answered for 1s"},
+		{context.DeadlineExceeded, "the server is gone: context deadline exceeded"},
+		{&laterError{dial, 3 * time.Second}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address? (the next attempt is in 3s)"},
+		{errLineClosed, "the connection to the server is closed"},
+		{errFull, "too much waits for the server to take it already"},
+	} {
+		if got := told(tt.err); got != tt.want {
+			t.Errorf("told(%v):\ngot  %s\nwant %s", tt.err, got, tt.want)
+		}
+		if e := reason(tt.err); e.Code != jsonrpc.CodeInternalError || !strings.Contains(e.Message, tt.want) {
+			t.Errorf("reason(%v) = %v", tt.err, e)
+		}
+	}
+}
