@@ -38,8 +38,8 @@ type ModernClient struct {
 	listens []*exchange
 	uris    map[string]*subscribed
 	tasks   map[string]*farTask
-	taskIDs []string           // of tasks, the oldest first
-	support map[string][]byte  // what tools say of tasks
+	taskIDs []string // of tasks, the oldest first
+	tools   toolbox
 	hidden  map[string]*errand // calls that had to become tasks without the client knowing, by task
 }
 
@@ -100,7 +100,7 @@ func NewModernToLegacy(opts *Options) *ModernClient {
 		asks:    make(map[string]*question),
 		uris:    make(map[string]*subscribed),
 		tasks:   make(map[string]*farTask),
-		support: make(map[string][]byte),
+		tools:   toolbox{support: make(map[string][]byte)},
 		hidden:  make(map[string]*errand),
 	}
 	t.modern = era.Of(t.opts.Modern)
@@ -173,7 +173,7 @@ func (t *ModernClient) FarLost(now time.Time, e *jsonrpc.Error, unsent ...int64)
 			r.done(answer{err: e, lost: true})
 		}
 		clear(t.tasks)
-		t.taskIDs = nil
+		t.taskIDs, t.tools.whole = nil, false
 		for _, u := range t.uris {
 			u.lost()
 			t.syncResource(u)

@@ -112,7 +112,10 @@ func (t *ModernClient) sendErrand(r *errand) {
 		return
 	}
 	if r.tool != "" && r.task == nil && t.hasTasks() {
-		t.augment(r, t.support[r.tool])
+		if x != nil && t.mustLearn(r) {
+			return
+		}
+		t.augment(r, t.tools.support[r.tool])
 	}
 	t.dispatch(r, "− _meta")
 }
@@ -181,7 +184,7 @@ func (t *ModernClient) deliver(r *errand, a answer) {
 		result = unrelate(result)
 	}
 	if r.method == mcp.MethodToolsList && t.hasTasks() {
-		result = t.learnTools(result)
+		result = t.listed(r.params, result)
 	}
 	t.answer(x, result, "+ resultType", a.mark)
 }

@@ -60,7 +60,10 @@ func (t *ModernClient) farNotification(m *jsonrpc.Message, frame []byte, on int6
 		t.farLog(m, frame, on)
 	case mcp.NotificationCancelled:
 		t.farCancelled(m)
-	case mcp.NotificationToolsChanged, mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged, mcp.NotificationResourceUpdated:
+	case mcp.NotificationToolsChanged:
+		t.tools.whole = false
+		t.farChanged(m)
+	case mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged, mcp.NotificationResourceUpdated:
 		t.farChanged(m)
 	case mcp.NotificationElicitationComplete:
 		t.drop("modern clients try again by themselves")

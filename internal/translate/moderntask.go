@@ -33,30 +33,6 @@ func (t *ModernClient) hasTasks() bool {
 	return f != nil && f.CoreTasks && era.Lookup(t.server.caps, "tasks", "requests", "tools", "call") != nil
 }
 
-// learnTools takes note of what tools say of tasks, which modern tools do not say.
-func (t *ModernClient) learnTools(result []byte) []byte {
-	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
-		if v := m.Value(); !m.KeyIs("tools") || v[0] != '[' {
-			return v
-		}
-		return era.RewriteArray(nil, m.Value(), func(tool []byte) []byte {
-			name := era.LookupString(tool, "name")
-			if !era.IsObject(tool) {
-				return tool
-			}
-			support := era.LookupString(tool, "execution", "taskSupport")
-			_, known := t.support[name]
-			switch {
-			case support != "optional" && support != "required":
-				delete(t.support, name)
-			case known || len(t.support) < t.opts.Limits.Names && len(name) <= 1<<10:
-				t.support[name] = []byte(support)
-			}
-			return without(tool, "execution")
-		})
-	}, nil)
-}
-
 // augment has a call become a task if the tool can only be called so, or the client knows tasks.
 func (t *ModernClient) augment(r *errand, support []byte) {
 	r.tasks = r.near != nil && r.near.client.Extension(t.modern, mcp.ExtensionTasks) != nil
