@@ -56,7 +56,9 @@ func TestTurn(t *testing.T) {
 }
 
 func TestRatios(t *testing.T) {
-	micros := func(t, cpu time.Duration) sample { return sample{t * time.Microsecond, cpu * time.Microsecond} }
+	micros := func(t, cpu time.Duration) sample {
+		return sample{time: t * time.Microsecond, cpu: cpu * time.Microsecond}
+	}
 	tab := comparison{
 		time:  "p50",
 		peers: []peer{{name: "limit"}, {name: "other"}},
@@ -80,7 +82,7 @@ func TestRatios(t *testing.T) {
 func TestUpdateMarkdown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "README.md")
 	r := &run{options: options{markdown: file, rounds: 1, block: time.Second, text: 64}}
-	c := comparison{title: "load", time: "p50", peers: []peer{{name: "limit"}}, samples: [][]sample{{{1000, 500}}}}
+	c := comparison{title: "load", time: "p50", peers: []peer{{name: "limit"}}, samples: [][]sample{{{time: 1000, cpu: 500}}}}
 	tables := []table{c.table()}
 	const row = "| limit | 1.0 µs | 0.5 µs | 1.00 | 1.00 | n/a | n/a |\n"
 	for _, tt := range []struct{ name, old, before, after string }{

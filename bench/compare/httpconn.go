@@ -44,17 +44,21 @@ const (
 )
 
 func dialHTTP(addr string) (*httpConn, error) {
-	c, err := net.DialTimeout("tcp", addr, patience)
+	c := &httpConn{addr: addr, id: firstID}
+	return c, c.dial()
+}
+
+func (c *httpConn) dial() error {
+	conn, err := net.DialTimeout("tcp", c.addr, patience)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer c.Close()
-	f, err := c.(*net.TCPConn).File()
-	if err != nil {
-		return nil, err
+	defer conn.Close()
+	if c.file, err = conn.(*net.TCPConn).File(); err != nil {
+		return err
 	}
-	h := &httpConn{file: f, fd: int(f.Fd()), addr: addr, id: firstID}
-	return h, errors.Join(syscall.SetNonblock(h.fd, false), h.wait(patience))
+	c.fd = int(c.file.Fd())
+	return errors.Join(syscall.SetNonblock(c.fd, false), c.wait(patience))
 }
 
 // wait bounds the time that a read may take.
@@ -157,8 +161,8 @@ func (c *httpConn) send() error {
 func (c *httpConn) accept() (bool, error) {
 	if c.length > 0 && c.taken < inFull {
 		switch {
-		case len(c.read) < c.length && bytes.HasPrefix(c.read, []byte("HTTP/1.1 200")):
-			return false, nil
+		case len(c.read) < c.length && bytes.HasPrefix(c.read, []byte("HTTP/1.1 200")) && !bytes.HasSuffix(c.read, []byte("0\r\n\r\n")):
+			return false, nil // a shorter one, with ids of events, say, ends so
 		case len(c.read) == c.length && responseID(c.read[c.place:]) == c.id:
 			c.taken++
 			return true, nil

@@ -18,23 +18,28 @@ import (
 type conn struct {
 	cmd     *exec.Cmd
 	in, out *os.File
+	inFD    int // of in; blocking
+	outFD   int // of out; not blocking
 	call    request
 	want    []byte // stands in every right response
 	nextID  int
 
 	read    []byte            // what came in and is not a whole line yet
 	write   []byte            // scratch for requests
+	unsent  []byte            // what the pipe had no room for
 	started map[int]time.Time // calls in flight, by id
 	took    []time.Duration   // calls answered in this block
 }
 
 func newConn(cmd *exec.Cmd, in, out *os.File, e era, text string) *conn {
-	return &conn{
-		cmd: cmd, in: in, out: out,
-		call:    e.call(text),
-		want:    []byte(`"text":"` + text + `"`),
-		started: map[int]time.Time{},
-	}
+	c := &conn{cmd: cmd, in: in, out: out, inFD: int(in.Fd()), outFD: int(out.Fd()), started: map[int]time.Time{}}
+	c.prepare(e, text)
+	return c
+}
+
+// prepare makes a call of echo the request that is sent.
+func (c *conn) prepare(e era, text string) {
+	c.call, c.want = e.call(text), []byte(`"text":"`+text+`"`)
 }
 
 // open goes through the era's handshake, one message at a time.
@@ -71,6 +76,8 @@ func (c *conn) close() error {
 type sample struct {
 	time time.Duration // the median from request to response, or the mean per call
 	cpu  time.Duration // of the program that is measured, per call
+
+	calls int
 }
 
 // load keeps so many calls in flight for the duration, waits for the last
@@ -109,7 +116,7 @@ func (c *conn) loadHere(window int, duration time.Duration) (sample, error) {
 		return sample{}, err
 	}
 	slices.Sort(c.took)
-	return sample{time: c.took[len(c.took)/2], cpu: (after - before) / time.Duration(len(c.took))}, nil
+	return sample{time: c.took[len(c.took)/2], cpu: (after - before) / time.Duration(len(c.took)), calls: len(c.took)}, nil
 }
 
 // ask sends n calls in one write.
@@ -169,11 +176,19 @@ func (c *conn) line() ([]byte, error) {
 }
 
 // fill and send use system calls: through os.File they would wait in the
-// runtime's poller, which costs more than the fastest server.
+// runtime's poller, which costs more than the fastest server. What does not fit
+// into the pipe is sent while fill waits: whoever reads it may have to write first.
 func (c *conn) fill() error {
 	c.read = slices.Grow(c.read, 64<<10)
 	for {
-		n, err := syscall.Read(int(c.in.Fd()), c.read[len(c.read):cap(c.read)])
+		if len(c.unsent) > 0 {
+			if readable, err := c.push(); err != nil {
+				return err
+			} else if !readable {
+				continue
+			}
+		}
+		n, err := syscall.Read(c.inFD, c.read[len(c.read):cap(c.read)])
 		switch {
 		case err == syscall.EINTR:
 			continue
@@ -187,13 +202,39 @@ func (c *conn) fill() error {
 	}
 }
 
+// push waits until something can be sent or read, sends what can be, and reports
+// whether something can be read.
+func (c *conn) push() (readable bool, err error) {
+	in, out, err := await(c.inFD, c.outFD)
+	if err != nil || !out {
+		return in, err
+	}
+	rest, err := put(c.outFD, c.unsent)
+	c.unsent = append(c.unsent[:0], rest...)
+	return in, err
+}
+
 func (c *conn) send(data []byte) error {
+	if len(c.unsent) > 0 {
+		c.unsent = append(c.unsent, data...)
+		return nil
+	}
+	rest, err := put(c.outFD, data)
+	c.unsent = append(c.unsent, rest...)
+	return err
+}
+
+// put writes what there is room for, and returns the rest.
+func put(fd int, data []byte) ([]byte, error) {
 	for len(data) > 0 {
-		n, err := syscall.Write(int(c.out.Fd()), data)
-		if err != nil && err != syscall.EINTR {
-			return err
+		n, err := syscall.Write(fd, data)
+		switch {
+		case err == syscall.EAGAIN:
+			return data, nil
+		case err != nil && err != syscall.EINTR:
+			return data, err
 		}
 		data = data[max(n, 0):]
 	}
-	return nil
+	return nil, nil
 }

@@ -8,6 +8,7 @@
 //	client    client libraries, on stdio and over HTTP
 //	http      servers over HTTP
 //	sessions  the memory that standing streams take
+//	bridge    what bridges between carriers and eras add
 //
 // In the folder bench:
 //
@@ -56,6 +57,7 @@ var suites = []suite{
 	{"client", measureClients},
 	{"http", measureHTTP},
 	{"sessions", measureSessions},
+	{"bridge", measureBridges},
 }
 
 // A run is what the suites need.

@@ -75,19 +75,22 @@ func (c comparison) table() table {
 	return t
 }
 
+func micros(d time.Duration) string { return fmt.Sprintf("%.1f µs", float64(d)/1e3) }
+
+// times shows the median of ratios, and with spread the quartiles.
+func times(ratios []float64, spread bool) string {
+	switch {
+	case len(ratios) == 0:
+		return "n/a"
+	case spread:
+		return fmt.Sprintf("%.2f (%.2f–%.2f)", quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75))
+	}
+	return fmt.Sprintf("%.2f", quantile(ratios, 0.5))
+}
+
 // row is the table's line about one peer.
 func (c comparison) row(who int) []string {
 	limit := c.peers[0].name
-	micros := func(d time.Duration) string { return fmt.Sprintf("%.1f µs", float64(d)/1e3) }
-	times := func(ratios []float64, spread bool) string {
-		switch {
-		case len(ratios) == 0:
-			return "n/a"
-		case spread:
-			return fmt.Sprintf("%.2f (%.2f–%.2f)", quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75))
-		}
-		return fmt.Sprintf("%.2f", quantile(ratios, 0.5))
-	}
 	return []string{
 		c.peers[who].name, micros(c.median(who, timeOf)), micros(c.median(who, cpuOf)),
 		times(c.ratios(who, limit, timeOf), who > 0), times(c.ratios(who, limit, cpuOf), who > 0),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 )
 
 // stdioServers are the servers on stdio, the limit first.
@@ -73,6 +74,13 @@ func (r *run) measureStdio(e era, peers []peer) ([]table, error) {
 // start runs the peer and opens a session of the era with it, for calls that
 // carry the given text.
 func (p peer) start(e era, text string) (*conn, error) {
+	cmd := exec.Command(p.path)
+	cmd.Stderr = os.Stderr
+	return startConn(cmd, e, text)
+}
+
+// startConn is start for any command.
+func startConn(cmd *exec.Cmd, e era, text string) (*conn, error) {
 	theirIn, out, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -81,16 +89,21 @@ func (p peer) start(e era, text string) (*conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, theirIn.Close(), out.Close())
 	}
-	cmd := exec.Command(p.path)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, os.Stderr
+	cmd.Stdin, cmd.Stdout = theirIn, theirOut
 	err = errors.Join(cmd.Start(), theirIn.Close(), theirOut.Close())
 	if err != nil {
 		return nil, errors.Join(err, in.Close(), out.Close())
 	}
-	c := newConn(cmd, in, out, e, text)
-	if err := c.open(e); err != nil {
+	c, err := openConn(cmd, in, out, e, text)
+	if err != nil {
 		c.close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// openConn opens a session by the pipes of a process that runs. The conn must be closed even if that fails.
+func openConn(cmd *exec.Cmd, in, out *os.File, e era, text string) (*conn, error) {
+	c := newConn(cmd, in, out, e, text)
+	return c, errors.Join(syscall.SetNonblock(c.outFD, true), c.open(e))
 }

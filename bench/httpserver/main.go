@@ -19,17 +19,22 @@ import (
 func main() {
 	addr := flag.String("http", "127.0.0.1:0", "`ADDRESS` to listen on")
 	tools := flag.Int("tools", 2, "how many tools to list; the first is echo, the second word_count")
+	era := flag.String("era", "", "the only era to speak, `legacy` or modern; both if empty")
 	stream := flag.Bool("sse", false, "answer with event streams")
 	flag.Parse()
-	err := probe.Run(func(ctx context.Context) error { return serve(ctx, *addr, *tools, *stream) })
+	err := probe.Run(func(ctx context.Context) error { return serve(ctx, *addr, *tools, *era, *stream) })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(ctx context.Context, addr string, tools int, stream bool) error {
-	srv := server.New("bench", "1.0.0", nil)
+func serve(ctx context.Context, addr string, tools int, era string, stream bool) error {
+	revisions, err := offer.Revisions(era)
+	if err != nil {
+		return err
+	}
+	srv := server.New("bench", "1.0.0", &server.Options{Revisions: revisions})
 	if err := offer.Tools(srv, tools, false); err != nil {
 		return err
 	}

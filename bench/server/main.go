@@ -16,16 +16,21 @@ import (
 
 func main() {
 	tools := flag.Int("tools", 2, "how many tools to list; the first is echo, the second word_count")
+	era := flag.String("era", "", "the only era to speak, `legacy` or modern; both if empty")
 	everything := flag.Bool("everything", false, "offer resources, templates, prompts, completion, tasks and a method of its own as well")
 	flag.Parse()
-	if err := serve(context.Background(), *tools, *everything); err != nil {
+	if err := serve(context.Background(), *tools, *era, *everything); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(ctx context.Context, tools int, everything bool) error {
-	opts := &server.Options{}
+func serve(ctx context.Context, tools int, era string, everything bool) error {
+	revisions, err := offer.Revisions(era)
+	if err != nil {
+		return err
+	}
+	opts := &server.Options{Revisions: revisions}
 	if everything {
 		opts.Tasks = &server.TaskOptions{}
 	}

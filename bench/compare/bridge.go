@@ -1,0 +1,213 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A carrier is what messages go by.
+type carrier string
+
+const (
+	onStdio carrier = "stdio"
+	onHTTP  carrier = "HTTP"
+)
+
+// A way is what a bridge connects: the client's carrier and the server's.
+type way struct{ near, far carrier }
+
+var ways = []way{{onStdio, onHTTP}, {onHTTP, onStdio}}
+
+func (w way) String() string {
+	return fmt.Sprintf("client on %s, server on %s", w.near, w.far)
+}
+
+// A crossing is the eras of the client and of the server, which speaks no other.
+type crossing struct{ client, server era }
+
+func (c crossing) String() string {
+	if c.client.name == c.server.name {
+		return c.client.name
+	}
+	return c.client.name + " to " + c.server.name
+}
+
+func crossings() (all []crossing) {
+	for _, e := range eras {
+		all = append(all, crossing{e, e})
+	}
+	return append(all, crossing{eras[0], eras[1]}, crossing{eras[1], eras[0]})
+}
+
+const (
+	unbridged = "no bridge"
+	manyCalls = 16
+)
+
+// bridgeTexts are how long the texts of calls are. The second is 100 kB and not KiB, since one of the bridges takes requests of 100 KiB at most.
+var bridgeTexts = []int{1 << 10, 100_000}
+
+// measureBridges has a client call a server through bridges, and without one.
+func measureBridges(r *run) ([]table, error) {
+	p, err := r.prepareBridges()
+	if err != nil {
+		return nil, err
+	}
+	var tables []table
+	for _, w := range ways {
+		var measured []*crossed
+		for _, c := range crossings() {
+			m := &crossed{crossing: c}
+			for _, window := range []int{1, manyCalls} {
+				err := place(r.pin && window == 1, func() error { return p.measure(w, m, window) })
+				if err != nil {
+					return nil, fmt.Errorf("%s, %s: %w", w, c, err)
+				}
+			}
+			measured = append(measured, m)
+		}
+		for i, text := range bridgeTexts {
+			tables = append(tables, bridgeTable(fmt.Sprintf("%s, texts of %d bytes", w, text), measured, i))
+		}
+	}
+	return tables, nil
+}
+
+// A party is the programs that take part.
+type party struct {
+	*run
+	server, web string // the servers' binaries
+	bridge      string // ours
+	packages    string // folder of the others, "" if they are not there
+	names       []string
+}
+
+func (r *run) prepareBridges() (*party, error) {
+	p := &party{run: r}
+	var err, webErr, bridgeErr error
+	if p.names, err = r.chosen(); err != nil {
+		return nil, err
+	}
+	p.server, err = r.compile("./server")
+	p.web, webErr = r.compile("./httpserver")
+	p.bridge, bridgeErr = r.compileIn("..", "./cmd/mcpwire")
+	if err := errors.Join(err, webErr, bridgeErr); err != nil {
+		return nil, err
+	}
+	// What they remember of servers is not the user's.
+	for _, name := range []string{"MCPWIRE_HOME", "MCP_REMOTE_CONFIG_DIR"} {
+		if err := os.Setenv(name, filepath.Join(r.dir, strings.ToLower(name))); err != nil {
+			return nil, err
+		}
+	}
+	others := slices.ContainsFunc(bridges[1:], func(b bridge) bool { return slices.Contains(p.names, b.name) })
+	if p.packages, err = npmFolder("bridges"); err != nil && others {
+		fmt.Fprintln(os.Stderr, "compare: only mcpwire's bridge is measured:", err)
+	}
+	return p, nil
+}
+
+// measure starts what takes part in a crossing, and loads it in turn, with texts of all lengths.
+func (p *party) measure(w way, m *crossed, window int) error {
+	subjects, done, err := p.start(w, m.crossing)
+	defer done()
+	if err != nil {
+		return err
+	}
+	if m.names == nil {
+		for _, s := range subjects {
+			m.names = append(m.names, s.name)
+		}
+	}
+	for _, length := range bridgeTexts {
+		text := strings.Repeat("x", length)
+		for _, s := range subjects {
+			if err := s.check(s.prepare(window, text, p.block)); err != nil {
+				return err
+			}
+		}
+		samples, err := p.interleave(len(subjects), func(who int) (sample, error) {
+			s := subjects[who]
+			if s.failed != nil {
+				return sample{}, nil
+			}
+			taken, err := s.load(window, p.block)
+			return taken, s.check(err)
+		})
+		if err != nil {
+			return err
+		}
+		failed := make([]bool, len(subjects))
+		for i, s := range subjects {
+			failed[i] = s.failed != nil
+		}
+		m.took = append(m.took, taken{window, samples, failed})
+	}
+	return nil
+}
+
+// check takes note of what is wrong with a bridge that is not ours, which ends with that, and returns what is wrong with the others.
+func (s *subject) check(err error) error {
+	if err == nil || s.failed != nil {
+		return nil
+	}
+	err = fmt.Errorf("%s: %w%s", s.name, err, s.lastWords())
+	if s.pid == 0 || s.name == ours {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "compare:", err)
+	s.failed = err
+	return nil
+}
+
+// start starts the server, and connects to it without a bridge and through each that can. The third subject is the same server on the client's carrier.
+func (p *party) start(w way, c crossing) (subjects []*subject, done func(), err error) {
+	var ends []func() error
+	done = func() {
+		for i := len(ends) - 1; i >= 0; i-- {
+			ends[i]()
+		}
+	}
+	site, err := startSite(peer{name: "the server", path: p.web, args: []string{"-era", c.server.name}})
+	if err != nil {
+		return nil, done, err
+	}
+	ends = append(ends, site.close)
+	far := map[carrier][]string{onHTTP: {site.url()}, onStdio: {p.server, "-era", c.server.name}}
+	add := func(name string, w way, e era, command []string) error {
+		s, err := p.connect(name, w, e, command)
+		if s == nil {
+			return err
+		}
+		subjects, ends = append(subjects, s), append(ends, s.close)
+		return s.check(err)
+	}
+	err = errors.Join(
+		add(unbridged, way{w.far, w.far}, c.server, far[w.far]),
+		add(unbridged+", on "+string(w.near), way{w.near, w.near}, c.server, far[w.near]),
+	)
+	for _, b := range bridges {
+		command := b.command(p, w, c, far[w.far])
+		if command != nil && err == nil && slices.Contains(p.names, b.name) {
+			if err = add(b.name, w, c.client, command); err == nil {
+				subjects[len(subjects)-1].slow = b.script != ""
+			}
+		}
+	}
+	return subjects, done, err
+}
+
+// patient is err, or what is wrong if a program took too long.
+func patient(took *time.Timer, err error) error {
+	if !took.Stop() {
+		return errors.Join(errors.New("no answer in time"), err)
+	}
+	return err
+}

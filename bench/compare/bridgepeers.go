@@ -1,0 +1,101 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A bridge is a program that connects clients to a server on another carrier.
+type bridge struct {
+	name   string
+	script string // of a package of npm; "" is ours
+	// args are the arguments for a way and a crossing, nil if it has none. addr stands for the address where clients come; far is the URL or the command.
+	args func(w way, c crossing, far []string) []string
+}
+
+const (
+	addrMark = "{addr}"
+	portMark = "{port}"
+)
+
+// bridges are those that are compared, ours first. All are told to log as little as they can.
+var bridges = []bridge{
+	{name: ours, args: func(w way, _ crossing, far []string) []string {
+		if w.near == onHTTP {
+			return append([]string{"bridge", "--listen", addrMark, "--"}, far...)
+		}
+		return []string{"bridge", far[0]}
+	}},
+	{name: "mcp-remote", script: "mcp-remote", args: func(w way, c crossing, far []string) []string {
+		args := []string{far[0], "--silent"}
+		switch {
+		case w.near != onStdio || c.client.modern() && !c.server.modern():
+			return nil
+		case c.server.modern():
+			return append(args, "--protocol", "auto")
+		}
+		return args
+	}},
+	{name: "supergateway", script: "supergateway", args: func(w way, c crossing, far []string) []string {
+		quiet := []string{"--logLevel", "none"}
+		switch {
+		case c.client.name != c.server.name || w.near == onStdio && c.server.modern():
+			return nil
+		case w.near == onStdio:
+			return append(quiet, "--streamableHttp", far[0])
+		}
+		return append(quiet, "--stdio", strings.Join(far, " "), "--outputTransport", "streamableHttp", "--stateful", "--port", portMark)
+	}},
+	{name: "mcp-proxy", script: "mcp-proxy", args: func(w way, c crossing, far []string) []string {
+		if w.near != onHTTP {
+			return nil
+		}
+		return append([]string{"--host", "127.0.0.1", "--port", portMark, "--server", "stream", "--gracefulShutdownTimeout", "100",
+			"--upstreamProtocol", c.server.name, "--"}, far...)
+	}},
+}
+
+// command is the command line of a bridge, nil if it does not do that.
+func (b bridge) command(p *party, w way, c crossing, far []string) []string {
+	args := b.args(w, c, far)
+	switch {
+	case args == nil, b.script != "" && p.packages == "":
+		return nil
+	case b.script == "":
+		return append([]string{p.bridge}, args...)
+	}
+	return append([]string{"node", filepath.Join(p.packages, b.script)}, args...)
+}
+
+// npmFolder returns where the programs of the packages are that were installed in a folder.
+func npmFolder(dir string) (string, error) {
+	if _, err := exec.LookPath("node"); err != nil {
+		return "", errors.New("there is no Node.js")
+	}
+	path, err := filepath.Abs(filepath.Join(dir, "node_modules", ".bin"))
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("the others are installed by: npm ci --prefix %s --ignore-scripts", dir)
+	}
+	return path, nil
+}
+
+// at returns a command line with an address in it.
+func at(command []string, addr string) []string {
+	_, port, _ := net.SplitHostPort(addr)
+	command = slices.Clone(command)
+	for i := range command {
+		command[i] = strings.NewReplacer(addrMark, addr, portMark, port).Replace(command[i])
+	}
+	return command
+}

@@ -1,0 +1,223 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// A subject is what a client calls: a server, or a bridge in front of it.
+type subject struct {
+	name   string
+	era    era // the client's
+	failed error
+	pid    int      // of the bridge, 0 if there is none
+	slow   bool     // it takes a while to get warm
+	server string   // the binary of the server that it may start, which is no part of it
+	log    *os.File // of standard error
+
+	conn *conn     // on stdio
+	site *site     // over HTTP
+	id   string    // of the session that all its connections have
+	used time.Time // when the last call was answered
+}
+
+// connect runs a command, or takes the URL that it is, and opens a session. The subject must be closed, unless it is nil.
+func (p *party) connect(name string, w way, e era, command []string) (*subject, error) {
+	log, err := os.CreateTemp(p.dir, "log")
+	if err != nil {
+		return nil, err
+	}
+	s := &subject{name: name, era: e, server: p.server, log: log}
+	start := func(command []string) *exec.Cmd {
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.Stderr = log
+		return cmd
+	}
+	switch {
+	case w.near == onStdio:
+		if s.conn, err = startConn(start(command), e, ""); err != nil {
+			return s, err
+		}
+		s.pid = s.conn.cmd.Process.Pid
+	case len(command) == 1:
+		s.site = &site{name: name, addr: strings.TrimSuffix(strings.TrimPrefix(command[0], "http://"), endpoint)}
+	default:
+		if s.site, err = launchSite(name, func(addr string) *exec.Cmd { return start(at(command, addr)) }); err != nil {
+			return s, err
+		}
+		s.pid = s.site.cmd.Process.Pid
+	}
+	if w.near == w.far { // it is the server
+		s.pid = 0
+	}
+	return s, s.settle()
+}
+
+func (s *subject) close() error {
+	defer s.log.Close()
+	switch {
+	case s.conn != nil:
+		return s.conn.close()
+	case s.site == nil:
+		return nil
+	case s.site.cmd != nil:
+		return s.site.close()
+	}
+	for _, c := range s.site.conns {
+		c.close()
+	}
+	return nil
+}
+
+// lastWords is what the bridge wrote last to standard error.
+func (s *subject) lastWords() string {
+	text, err := os.ReadFile(s.log.Name())
+	text = bytes.TrimSpace(text)
+	if err != nil || len(text) == 0 {
+		return ""
+	}
+	return "\n" + string(text[max(0, len(text)-1000):])
+}
+
+// settle opens the session, and calls until that works: some bridges tell the server of the end of the handshake after they have said that they did.
+func (s *subject) settle() error {
+	if s.site != nil {
+		c, err := dialHTTP(s.site.addr)
+		if err != nil {
+			return err
+		}
+		s.site.conns = append(s.site.conns, c)
+		if s.id, err = c.open(s.era); err != nil {
+			return err
+		}
+	}
+	var last error
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for began := time.Now(); time.Since(began) < patience; <-again.C {
+		if last = s.try(); last == nil {
+			s.used = time.Now()
+			return nil
+		}
+	}
+	return last
+}
+
+// try makes one call.
+func (s *subject) try() error {
+	var answer []byte
+	if s.site != nil {
+		c := s.site.conns[0]
+		c.prepare(s.era, s.id, "")
+		resp, body, err := c.roundTrip(c.request)
+		if err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: %.200q", resp.Status, body)
+		}
+		answer = body
+	} else {
+		c := s.conn
+		c.nextID++
+		if err := c.send(c.call.append(nil, c.nextID-1)); err != nil {
+			return err
+		}
+		for answer == nil {
+			line, err := c.line()
+			if err != nil {
+				return err
+			}
+			if responseID(line) == c.nextID-1 {
+				answer = line
+			}
+		}
+	}
+	if !bytes.Contains(answer, []byte(`"content"`)) {
+		return fmt.Errorf("a wrong answer: %.200q", answer)
+	}
+	return nil
+}
+
+// warmBlocks is how many blocks it may take until a just-in-time compiler has done its work.
+const warmBlocks = 10
+
+// prepare makes calls of a text what load sends, and warms up what is slow to get warm.
+func (s *subject) prepare(window int, text string, block time.Duration) error {
+	if s.failed != nil {
+		return nil
+	}
+	if s.conn != nil {
+		s.conn.prepare(s.era, text)
+	} else {
+		for len(s.site.conns) < window {
+			c, err := dialHTTP(s.site.addr)
+			if err != nil {
+				return err
+			}
+			s.site.conns = append(s.site.conns, c)
+		}
+		for i, c := range s.site.conns {
+			c.id = firstID * (i + 1) // ids must differ within a session
+			c.prepare(s.era, s.id, text)
+		}
+	}
+	if !s.slow {
+		return nil
+	}
+	_, err := s.load(window, warmBlocks*block)
+	return err
+}
+
+// maxIdle is how long a connection is used again after the last call. One of the bridges closes it after 5 s.
+const maxIdle = 2 * time.Second
+
+// load keeps so many calls in flight for the duration, and returns the median round trip of one, or what many take per call, and the CPU time of the bridge.
+func (s *subject) load(window int, duration time.Duration) (sample, error) {
+	if s.site != nil && time.Since(s.used) > maxIdle {
+		for _, c := range s.site.conns {
+			if err := errors.Join(c.close(), c.dial()); err != nil {
+				return sample{}, err
+			}
+		}
+	}
+	var bridge []int
+	var err error
+	if s.pid != 0 {
+		if bridge, err = processes(s.pid, s.server); err != nil {
+			return sample{}, err
+		}
+	}
+	before, err := cpuTimes(bridge)
+	if err != nil {
+		return sample{}, err
+	}
+	began := time.Now()
+	taken, err := s.call(window, duration)
+	if err != nil {
+		return sample{}, err
+	}
+	if s.used = time.Now(); window > 1 {
+		taken.time = s.used.Sub(began) / time.Duration(taken.calls)
+	}
+	after, err := cpuTimes(bridge)
+	taken.cpu = (after - before) / time.Duration(taken.calls)
+	return taken, err
+}
+
+func (s *subject) call(window int, duration time.Duration) (sample, error) {
+	if s.conn != nil {
+		limit := time.AfterFunc(duration+patience, func() { s.conn.cmd.Process.Kill() })
+		taken, err := s.conn.loadHere(window, duration)
+		return taken, patient(limit, err)
+	}
+	return s.site.call(window, duration)
+}
