@@ -29,7 +29,7 @@ func (t *LegacyClient) initialize(r *request, m *jsonrpc.Message) {
 	}
 	info, _ := m.Param("clientInfo")
 	t.who = t.introduce(info)
-	t.discover(r)
+	t.discover(r, false)
 }
 
 // introduce returns the members of _meta that say who the client is: for all requests, and for those that may become tasks.
@@ -46,14 +46,27 @@ func (t *LegacyClient) introduce(info []byte) (who [2][]byte) {
 	return who
 }
 
-func (t *LegacyClient) discover(r *request) {
-	if t.wait(r, func() { t.discover(r) }) {
+// discover asks the server what it is, for the second time if again is set.
+func (t *LegacyClient) discover(r *request, again bool) {
+	if t.wait(r, func() { t.discover(r, again) }) {
 		return
 	}
-	c := t.newCall(mcp.MethodDiscover, r, func(a answer) { t.discovered(r, a) })
-	c.again = func() { t.discover(r) }
+	c := t.newCall(mcp.MethodDiscover, r, func(a answer) {
+		if a.err != nil && !again && t.names(a.err) { // behind the address there may be several servers
+			t.discover(r, true)
+			return
+		}
+		t.discovered(r, a)
+	})
+	c.again = func() { t.discover(r, again) }
 	params := append(append([]byte(`{"_meta":`), t.metaOf(nil, false, nil)...), '}')
 	t.sendFar(c.id, mcp.MethodDiscover, params, "initialize → server/discover")
+}
+
+// names reports whether an error about the version names the one that the server was asked in.
+func (t *LegacyClient) names(e *jsonrpc.Error) bool {
+	modern, _ := era.Common([]mcp.Revision{t.opts.Modern}, era.Supported(e))
+	return modern != mcp.RevisionNone
 }
 
 // discovered ends the handshake.
