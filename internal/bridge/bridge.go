@@ -102,6 +102,18 @@ func (b *Bridge) sharedBy(cl *client, near Era) party {
 	return p
 }
 
+// sharedUp returns a connection that clients share and that there is now; nil if there is none.
+func (b *Bridge) sharedUp() *plain {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.shared {
+		if p.line.isUp() {
+			return p
+		}
+	}
+	return nil
+}
+
 // keeps reports whether a connection goes on without clients, which it does for the time that clients without a session have.
 func (b *Bridge) keeps(p *plain) bool {
 	b.mu.Lock()

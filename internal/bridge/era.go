@@ -212,8 +212,7 @@ func initializeRequest() []byte {
 type mute struct{ err error }
 
 func (p mute) request(c *call, _ []byte, _ *jsonrpc.Message) {
-	c.client.b.metrics.timeouts.Add(1)
-	c.fail(reason(p.err))
+	c.tooLate(errors.New(told(p.err)))
 }
 func (mute) notification(*client, []byte, *jsonrpc.Message, uint64) {}
 func (mute) response(*client, []byte, *jsonrpc.Message, uint64)     {}

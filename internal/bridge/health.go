@@ -15,21 +15,30 @@ import (
 
 // health knows whether the server answers. The zero value is ready to use.
 type health struct {
-	seen atomic.Int64 // when the server has last sent something, in nanoseconds since the epoch
+	seen atomic.Int64 // when the server has last sent something, in nanoseconds since the epoch; 0 if something has failed since
 
 	mu    sync.Mutex
 	asked time.Time     // when it was last asked
-	err   error         // what came of that
+	err   error         // what has failed since it was last seen; nil if nothing has
 	asks  chan struct{} // closed when it has been found out; nil if nobody asks
 }
 
-// fresh is how long what was found out about the server counts.
-const fresh = 10 * time.Second
+// maxPause is the longest time between two attempts to find out whether a server answers that did not.
+const maxPause = 10 * time.Second
 
 func (b *Bridge) sawUpstream() { b.health.seen.Store(time.Now().UnixNano()) }
 
-// Ready returns nil if the server has answered something within the last ten seconds. Otherwise it is asked, by a connection of its own, at most once in ten seconds; the
-// error says what is wrong with it, or with the bridge.
+// doubt notes that something has failed which would not have if the server were well. It may be: then it is seen again, or asked.
+func (b *Bridge) doubt(err error) {
+	h := &b.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen.Store(0)
+	h.err = err
+}
+
+// Ready returns nil if the server has sent something within the time of Options.ReadyFor, and nothing has failed since. Otherwise it is asked: by the connection that clients share,
+// or one of its own, at most once in that time or ten seconds. The error says what is wrong with it, or with the bridge.
 func (b *Bridge) Ready(ctx context.Context) error {
 	b.mu.Lock()
 	draining := b.draining
@@ -37,12 +46,13 @@ func (b *Bridge) Ready(ctx context.Context) error {
 	if draining {
 		return errors.New("the bridge is shutting down")
 	}
-	if time.Since(time.Unix(0, b.health.seen.Load())) < fresh {
-		return nil
-	}
 	h := &b.health
 	h.mu.Lock()
-	if time.Since(h.asked) < fresh {
+	if time.Since(time.Unix(0, h.seen.Load())) < b.opts.ReadyFor {
+		h.mu.Unlock()
+		return nil
+	}
+	if h.err != nil && time.Since(h.asked) < min(b.opts.ReadyFor, maxPause) {
 		defer h.mu.Unlock()
 		return h.err
 	}
@@ -101,11 +111,16 @@ func (b *Bridge) Healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, http.StatusOK, "ok", nil) })
 }
 
+// readyPatience is how long who asks over HTTP waits for the server. That it has answered later is for the next one.
+const readyPatience = 5 * time.Second
+
 // Readyz serves whether the server answers: status 200, or 503. The reason is logged; it is for those who ask too if tell is set, and may name the server's command and
 // what it wrote last.
 func (b *Bridge) Readyz(tell bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := b.Ready(r.Context()); err != nil {
+		ctx, cancel := contextWithin(r.Context(), readyPatience)
+		defer cancel()
+		if err := b.Ready(ctx); err != nil {
 			if !tell {
 				b.opts.Logger.Warn("not ready", "error", err)
 				err = nil
@@ -131,8 +146,11 @@ func writeHealth(w http.ResponseWriter, status int, text string, why error) {
 	json.NewEncoder(w).Encode(body)
 }
 
-// probe connects to the server and sees whether it answers.
+// probe sees whether the server answers.
 func (b *Bridge) probe(ctx context.Context) error {
+	if p := b.sharedUp(); p != nil {
+		return p.alive(ctx)
+	}
 	u, l := b.newProber()
 	defer l.close()
 	if _, modern := b.known.get(); b.opts.Far == EraModern || b.opts.Far == EraAuto && modern != no {

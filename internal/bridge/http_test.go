@@ -289,7 +289,9 @@ func TestHealth(t *testing.T) {
 		t.Errorf("/healthz: %d %s", status, text)
 	}
 	broken = nil
+	b.health.mu.Lock()
 	b.health.asked = time.Time{}
+	b.health.mu.Unlock()
 	if status, text := get("/readyz"); status != 200 {
 		t.Errorf("/readyz: %d %s", status, text)
 	}

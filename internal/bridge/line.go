@@ -210,6 +210,13 @@ func (l *line) finished() bool {
 	return l.closing
 }
 
+// isUp reports whether there is a connection that takes messages.
+func (l *line) isUp() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.up && !l.held && !l.closing
+}
+
 // served reports whether the connection that has ended was one that messages went by.
 func (l *line) served() bool {
 	l.mu.Lock()
@@ -313,6 +320,9 @@ func (l *line) over(err error) {
 	o.Logger.Warn("the connection to the server has ended", "server", o.Name, "error", err)
 	l.lane.note("the connection to the server has ended: " + err.Error())
 	l.b.metrics.failures.Add(1)
+	if !errors.Is(err, jsonrpc.ErrClosed) { // of a session that the server has forgotten, which it has said
+		l.b.doubt(err)
+	}
 	l.user().disconnected(err, l.takeAll())
 }
 

@@ -220,6 +220,9 @@ func (l *line) took(err error) bool {
 	}
 	l.mu.Unlock()
 	if !retry {
+		if failed.Fate != jsonrpc.FateRefused && !errors.Is(failed.Err, jsonrpc.ErrClosed) {
+			l.b.doubt(failed)
+		}
 		l.user().callFailed(failed.ID, failed)
 	}
 	return true

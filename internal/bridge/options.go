@@ -71,6 +71,7 @@ type Options struct {
 
 	ConnectTimeout time.Duration // for the server to be connected to and to answer the handshake; 0 is 30 s
 	CallTimeout    time.Duration // without an answer, progress or question, after which a request fails; 0 is 5 min, negative never
+	ReadyFor       time.Duration // that a server counts as ready which has answered something; 0 is 2 s. Make it longer where it takes a process to ask
 	IdleTimeout    time.Duration // of what clients without a session have at the server, and of what they share; 0 is 30 min
 	DrainTimeout   time.Duration // for requests under way when the bridge or a client's input ends; 0 is 10 s
 	MaxSessions    int           // at once; 0 is 1000
@@ -89,6 +90,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	setDefault(&o.ConnectTimeout, 30*time.Second)
 	setDefault(&o.CallTimeout, 5*time.Minute)
+	setDefault(&o.ReadyFor, 2*time.Second)
 	setDefault(&o.IdleTimeout, 30*time.Minute)
 	setDefault(&o.DrainTimeout, 10*time.Second)
 	setDefault(&o.MaxSessions, 1000)

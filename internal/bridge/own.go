@@ -7,6 +7,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 )
 
 // ask sends the server a request of the bridge's own and waits for the answer, which may be an error. An error of ask's says that there was none.
@@ -28,6 +29,21 @@ func (p *plain) ask(ctx context.Context, text func(id jsonrpc.ID) []byte) (*json
 		p.mu.Unlock()
 		return nil, fmt.Errorf("no answer in time: %w", context.Cause(ctx))
 	}
+}
+
+// alive asks the server for a sign of life. Any answer is one.
+func (p *plain) alive(ctx context.Context) error {
+	_, modern := p.b.known.get()
+	m, err := p.ask(ctx, func(id jsonrpc.ID) []byte {
+		if modern == yes {
+			return discoverRequest()
+		}
+		return jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil)
+	})
+	if err == nil && m.Kind == jsonrpc.KindError && m.Err().Code == jsonrpc.CodeInternalError {
+		err = m.Err() // of the bridge's, or as bad
+	}
+	return err
 }
 
 // expectLocked has the answer to a request of the bridge's own go to the channel that it returns.

@@ -45,9 +45,16 @@ func (c *call) more() {
 	}
 }
 
-// late is the error of a call that was watched in vain.
-func (c *call) late() *jsonrpc.Error {
-	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server has not answered %s for %v", c.method, c.patience)
+// late fails a call that was watched in vain.
+func (c *call) late() {
+	c.tooLate(fmt.Errorf("the server has not answered %s for %v", c.method, c.patience))
+}
+
+// tooLate fails a call because the server has said nothing.
+func (c *call) tooLate(err error) {
+	c.client.b.metrics.timeouts.Add(1)
+	c.client.b.doubt(err)
+	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", err))
 }
 
 // whileConnecting returns a context that ends when the time for a connection is over, which a user who logs in has again afterwards.

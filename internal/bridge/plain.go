@@ -214,9 +214,8 @@ func (p *plain) expire(c *call) {
 	open := p.forgetLocked(c)
 	p.mu.Unlock()
 	if open {
-		p.b.metrics.timeouts.Add(1)
 		p.cancel(c, "timeout")
-		c.fail(c.late())
+		c.late()
 	}
 }
 

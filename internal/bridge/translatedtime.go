@@ -46,7 +46,6 @@ func (p *translated) expire(c *call) {
 	if p.piped[idKey(c.id)] == c {
 		delete(p.piped, idKey(c.id))
 	}
-	p.b.metrics.timeouts.Add(1)
 	if c.method != mcp.MethodInitialize {
 		var outs []translate.Out
 		if c.modern && c.stream != 0 {
@@ -56,5 +55,5 @@ func (p *translated) expire(c *call) {
 		}
 		p.actLocked(p.cl.lane, 0, outs)
 	}
-	c.fail(c.late())
+	c.late()
 }

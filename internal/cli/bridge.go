@@ -47,7 +47,8 @@ If a server on the web wants a login, the browser is opened, and the address is
 on standard error. Tokens are kept for the next time, for all commands.
 
 Over HTTP, /healthz says that the bridge runs, /readyz that the server answers,
-and /metrics counts. Other machines get in only with --token-env or
+and /metrics counts. If nothing came from a command for a minute, it is started
+for /readyz, and ended. Other machines get in only with --token-env or
 --allow-remote, names besides localhost with --host, web pages with --origin.`
 
 const bridgeExample = `  # in a host's configuration, a server on the web
@@ -181,7 +182,8 @@ type farSide struct {
 	http    bool
 	connect bridgeConnect
 
-	loggingIn func() bool // reports whether the user is about to; nil if nobody ever is
+	loggingIn func() bool   // reports whether the user is about to; nil if nobody ever is
+	readyFor  time.Duration // that it counts that it has answered; 0 is the default
 }
 
 // upstream reads what server the command line means, and says how to connect to it. Nothing is started.
@@ -232,7 +234,7 @@ func (f *bridgeFlags) options(far *farSide, log *slog.Logger) *bridge.Options {
 	}
 	return &bridge.Options{
 		Connect: far.connect, HTTP: far.http, Name: far.name, Near: f.nearEra, Far: f.farEra, Shared: f.sessions == "shared",
-		ConnectTimeout: connect, LoggingIn: far.loggingIn, CallTimeout: timeout, IdleTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
+		ConnectTimeout: connect, LoggingIn: far.loggingIn, CallTimeout: timeout, ReadyFor: far.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
 	}
 }
 

@@ -31,7 +31,7 @@ func (f *bridgeFlags) processSide(e *env, t *targetSpec) *farSide {
 	show := newTailWriter(e.stderr)
 	base := stdio.Command(t.command[0], t.command[1:]...)
 	base.Dir, base.Env, base.Framing, base.MaxFrame = t.dir, t.env, f.target.framing, f.maxFrame
-	return &farSide{name: t.name, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
+	return &farSide{name: t.name, readyFor: time.Minute, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
 		cmd := *base
 		cmd.Stderr = io.MultiWriter(show, stderr)
 		return cmd.Connect(ctx)
