@@ -33,6 +33,7 @@ type framer struct {
 
 	ctx    context.Context // of all requests; ends with Close
 	cancel context.CancelFunc
+	own    context.Context // ctx with the values of who made the connection, for requests that nobody has asked for
 	in     chan inbound
 	answer func([]byte) error // takes answers that need not stand behind anything in in
 	over   chan struct{}      // closed when nothing more is read; end says why
@@ -59,14 +60,14 @@ type framer struct {
 	old     *oldStream // what the server speaks is HTTP+SSE; nil if it is not
 }
 
-// inbound is what ReadFrame returns.
+// inbound is what Receive returns.
 type inbound struct {
 	frame []byte
 	err   error
-	on    string // the id of the request in whose response it came; "" if it came by itself
+	from  context.Context // nil of errors
 }
 
-func newFramer(c *Carrier) *framer {
+func newFramer(ctx context.Context, c *Carrier) *framer {
 	f := &framer{
 		c: c, log: c.log,
 		in:    make(chan inbound, maxInbound),
@@ -77,32 +78,29 @@ func newFramer(c *Carrier) *framer {
 		open:  make(map[string]*post),
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.own = valueContext{f.ctx, context.WithoutCancel(ctx)}
 	return f
 }
 
 // ReadFrame implements [jsonrpc.Framer].
 func (f *framer) ReadFrame() ([]byte, error) {
-	frame, _, err := f.ReadStream()
+	frame, _, err := f.Receive()
 	return frame, err
 }
 
-// ReadStream is ReadFrame, and tells in the response to which request of this side the frame came: that is what a server's question is about, which does not say so
-// itself. request is nil if it came on a stream of its own, or on the only one that there is in the first revision.
-func (f *framer) ReadStream() (frame []byte, request jsonrpc.ID, err error) {
-	var m inbound
+// Receive implements [Receiver].
+func (f *framer) Receive() ([]byte, context.Context, error) {
 	select {
-	case m = <-f.in:
+	case m := <-f.in:
+		return m.frame, m.from, m.err
 	case <-f.over:
-		select {
-		case m = <-f.in: // what came before the end
-		default:
-			return nil, nil, f.end
-		}
 	}
-	if m.on != "" {
-		request = jsonrpc.ID(m.on)
+	select {
+	case m := <-f.in: // what came before the end
+		return m.frame, m.from, m.err
+	default:
+		return nil, nil, f.end
 	}
-	return m.frame, request, m.err
 }
 
 // deliver hands something to the reader.

@@ -42,7 +42,7 @@ func (p *post) mayBeOld(r *httpRefusal) bool {
 
 // openOld tries to open the stream of such a server. It returns nil if there is none, and notes in the httpRefusal why.
 func (f *framer) openOld(ctx context.Context, r *httpRefusal) *oldStream {
-	life, cancel := context.WithCancel(f.ctx) // the stream outlasts the request
+	life, cancel := context.WithCancel(f.own) // the stream outlasts the request
 	stop := context.AfterFunc(ctx, cancel)
 	timer := time.AfterFunc(endpointTimeout, cancel)
 	var old *oldStream
@@ -73,7 +73,7 @@ func (f *framer) openOld(ctx context.Context, r *httpRefusal) *oldStream {
 	f.wg.Go(func() {
 		defer cancel()
 		defer resp.Body.Close()
-		f.readOld(reader)
+		f.readOld(reader, resp.Request.Context())
 	})
 	return old
 }
@@ -103,7 +103,7 @@ func (f *framer) readEndpoint(r *sse.Reader) (*oldStream, error) {
 }
 
 // readOld takes the messages of the stream until it ends, and the connection with it.
-func (f *framer) readOld(r *sse.Reader) {
+func (f *framer) readOld(r *sse.Reader, from context.Context) {
 	for {
 		e, err := r.Read()
 		if large, ok := errors.AsType[*sse.TooLargeError](err); ok {
@@ -115,7 +115,7 @@ func (f *framer) readOld(r *sse.Reader) {
 			return
 		}
 		if len(e.Data) > 0 && e.Name == "" {
-			f.deliver(inbound{frame: append([]byte(nil), e.Data...)})
+			f.deliver(inbound{frame: append([]byte(nil), e.Data...), from: from})
 		}
 	}
 }
@@ -130,6 +130,7 @@ func (p *post) exchangeOld(old *oldStream) error {
 		return sendError(err)
 	}
 	defer resp.Body.Close()
+	p.from = resp.Request.Context()
 	if resp.StatusCode/100 == 2 {
 		linger(resp.Body, p.cancel)
 		return nil

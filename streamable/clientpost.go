@@ -25,8 +25,9 @@ type post struct {
 	gate    <-chan struct{} // to wait for, as is
 	listens <-chan struct{} // both may be nil
 
-	refused error // why it is not to be sent; nil for most
-	behind  bool  // there are messages in framer.in that the answer has to stand behind
+	refused error           // why it is not to be sent; nil for most
+	behind  bool            // there are messages in framer.in that the answer has to stand behind
+	from    context.Context // of the HTTP request whose response is being read
 
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -93,6 +94,7 @@ func (p *post) exchange() error {
 		return sendError(err)
 	}
 	defer resp.Body.Close()
+	p.from = resp.Request.Context()
 	if resp.StatusCode != http.StatusOK {
 		return p.takeRefusal(resp, session.id != "")
 	}
@@ -210,13 +212,13 @@ func (p *post) take(frame []byte, sole bool) (answered bool, err error) {
 // pass hands a message to the reader that is not the answer.
 func (p *post) pass(frame []byte) {
 	p.behind = true
-	p.f.deliver(inbound{frame: frame, on: p.id})
+	p.f.deliver(inbound{frame: frame, from: p.from})
 }
 
 // answer hands on what the call waits for.
 func (p *post) answer(frame []byte) error {
 	if p.behind || p.f.answer == nil {
-		p.f.deliver(inbound{frame: frame, on: p.id})
+		p.f.deliver(inbound{frame: frame, from: p.from})
 		return nil
 	}
 	if err := p.f.answer(frame); err != nil {
@@ -257,7 +259,7 @@ func (p *post) takeBatch(frame []byte) (answered bool, err error) {
 		e := &entries[i]
 		answered = answered || (e.Kind == jsonrpc.KindResponse || e.Kind == jsonrpc.KindError) && e.ID.Equal(jsonrpc.ID(p.id))
 	}
-	p.f.deliver(inbound{frame: frame, on: p.id})
+	p.f.deliver(inbound{frame: frame, from: p.from})
 	return answered, nil
 }
 

@@ -95,7 +95,7 @@ func (f *framer) leave() {
 	if s.id == "" || s.gone {
 		return
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, goodbyeTimeout)
+	ctx, cancel := context.WithTimeout(f.own, goodbyeTimeout)
 	defer cancel()
 	resp, err := f.c.send(ctx, http.MethodDelete, f.c.url, f.c.legacyHeader(&s), nil)
 	if err != nil {
@@ -146,7 +146,7 @@ func (f *framer) listen(answered chan<- struct{}) {
 	offered, missed := false, false
 	tell := sync.OnceFunc(func() { close(answered) })
 	for failures := 0; ; {
-		resp, err := f.get(f.ctx, s.lastID)
+		resp, err := f.get(f.own, s.lastID)
 		tell()
 		switch {
 		case f.ctx.Err() != nil:
@@ -157,7 +157,7 @@ func (f *framer) listen(answered chan<- struct{}) {
 				gap()
 			}
 			began := time.Now()
-			s.read(resp.Body, f.takeSpoken)
+			s.read(resp.Body, f.takeSpoken(resp.Request.Context()))
 			resp.Body.Close()
 			missed = true
 			if s.moved || time.Since(began) >= maxRetry { // one that lasted is no failure, though there was nothing to say
@@ -208,7 +208,7 @@ func (f *framer) offers(err error, offered *bool, s *clientStream) bool {
 // forgotten asks whether the server still knows the session: 404 may also mean that it has no stream of its own, and this once nobody else may ask for long.
 func (f *framer) forgotten() bool {
 	s := f.currentSession()
-	ctx, cancel := context.WithTimeout(f.ctx, asideTimeout)
+	ctx, cancel := context.WithTimeout(f.own, asideTimeout)
 	defer cancel()
 	h := f.c.legacyHeader(&s)
 	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
@@ -222,9 +222,11 @@ func (f *framer) forgotten() bool {
 }
 
 // takeSpoken passes on what the server says of itself.
-func (f *framer) takeSpoken(frame []byte) (bool, error) {
-	f.deliver(inbound{frame: frame})
-	return f.ctx.Err() != nil, nil
+func (f *framer) takeSpoken(from context.Context) func(frame []byte) (bool, error) {
+	return func(frame []byte) (bool, error) {
+		f.deliver(inbound{frame: frame, from: from})
+		return f.ctx.Err() != nil, nil
+	}
 }
 
 var errOldEnded = fmt.Errorf("the stream that brings the answers has ended: %w", jsonrpc.ErrClosed)

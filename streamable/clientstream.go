@@ -120,7 +120,7 @@ func (p *post) follow(body io.ReadCloser) error {
 		if why != nil {
 			return fmt.Errorf("%w (%w)", err, why)
 		}
-		body = resp.Body
+		body, p.from = resp.Body, resp.Request.Context()
 	}
 }
 

@@ -92,13 +92,22 @@ func Dial(rawURL string, opts *DialOptions) *Carrier {
 	return c
 }
 
-// Connect opens a connection. It sends nothing yet. The error says what is wrong with the URL or the options.
-func (c *Carrier) Connect(context.Context) (jsonrpc.Framer, error) {
+// A Receiver is what [Carrier.Connect] returns, for who forwards what a server says and wants to know where it has said that.
+type Receiver interface {
+	jsonrpc.Courier
+	// Receive is ReadFrame. Besides it returns the context of the HTTP request by whose response the frame came, nil with an error: it has the values of the context that the request
+	// was posted with, of that of Connect if nobody posted it, and those that the round tripper gave it, if [http.Response.Request] says so.
+	Receive() (frame []byte, from context.Context, err error)
+}
+
+// Connect opens a connection, which is a [Receiver]. It sends nothing yet. Requests that the connection makes by itself have the values of ctx. The error says what is wrong with the
+// URL or the options.
+func (c *Carrier) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	if c.err != nil {
 		return nil, fmt.Errorf("streamable: %w", c.err)
 	}
 	c.conns.enter()
-	return newFramer(c), nil
+	return newFramer(ctx, c), nil
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }

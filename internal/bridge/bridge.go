@@ -21,7 +21,7 @@ type Bridge struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
-	lanes    atomic.Uint64
+	rec      *recording // nil if nothing is recorded
 	metrics  metrics
 	linesUp  atomic.Int64 // connections to the server
 	health   health
@@ -40,6 +40,7 @@ func New(o *Options) (*Bridge, error) {
 		return nil, errors.New("bridge: Options.Connect is missing")
 	}
 	b := &Bridge{opts: o.withDefaults(), instance: rand.Text()[:8], clients: map[*client]struct{}{}, shared: map[string]*plain{}}
+	b.rec = newRecording(b.opts.Record)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -67,10 +68,6 @@ func (b *Bridge) Close() error {
 	timer.Stop()
 	b.cancel()
 	return nil
-}
-
-func (b *Bridge) newLane() lane {
-	return lane{b.opts.Record, b.lanes.Add(1)}
 }
 
 // sharedBy returns the connection that all clients of a principal share.

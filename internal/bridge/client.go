@@ -56,6 +56,7 @@ type call struct {
 	modern bool
 	out    jsonrpc.Outlet // for what goes before the answer; nil is the client's news
 	ctx    context.Context
+	lane   lane   // that it came in
 	event  uint64 // in the capture
 	began  time.Time
 	answer func(response []byte)
@@ -83,7 +84,7 @@ func (b *Bridge) newClient(news jsonrpc.Outlet, owner string, many bool) *client
 		b.metrics.refused.Add(1)
 		return nil
 	}
-	c := &client{b: b, lane: b.newLane(), news: news, owner: owner, many: many, open: map[*call]struct{}{}, used: time.Now(), gone: make(chan struct{}), cut: make(chan struct{})}
+	c := &client{b: b, lane: b.rec.lane(capture.Near), news: news, owner: owner, many: many, open: map[*call]struct{}{}, used: time.Now(), gone: make(chan struct{}), cut: make(chan struct{})}
 	c.ended, c.end = context.WithCancel(b.ctx)
 	if b.opts.Shared && news != nil {
 		c.news = c.behind(news) // one that does not read must not hold up the others
@@ -176,7 +177,11 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 	}
 	cl.used = time.Now()
 	cl.mu.Unlock()
-	c.event = cl.lane.record(capture.ToServer, frame)
+	c.lane = cl.laneIn(ctx)
+	c.event = c.lane.record(capture.ToServer, frame)
+	if box, ok := out.(*outbox); ok {
+		box.lane = c.lane
+	}
 	if full {
 		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%d requests of this client are under way already", cl.b.opts.MaxCalls))
 		return c
@@ -188,14 +193,14 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 }
 
 // notification takes a notification, as request does a request.
-func (cl *client) notification(frame []byte, m *jsonrpc.Message) {
-	event := cl.lane.record(capture.ToServer, frame)
+func (cl *client) notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+	event := cl.laneIn(ctx).record(capture.ToServer, frame)
 	cl.do(opening{nil, frame, m}, func(p party) { p.notification(cl, frame, m, event) })
 }
 
 // response takes the answer to a request of the server's, as request does a request.
-func (cl *client) response(frame []byte, m *jsonrpc.Message) {
-	event := cl.lane.record(capture.ToServer, frame)
+func (cl *client) response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+	event := cl.laneIn(ctx).record(capture.ToServer, frame)
 	cl.do(opening{nil, frame, m}, func(p party) { p.response(cl, frame, m, event) })
 }
 
@@ -212,7 +217,7 @@ func (cl *client) hangUp(c *call) {
 	if p != nil && open {
 		p.hangUp(c)
 	}
-	c.finish(nil)
+	c.finish(nil, made{})
 }
 
 // maxBacklog is how many messages may wait until it is known what the server is.
@@ -288,30 +293,35 @@ func (cl *client) settle(o opening) {
 	cl.mu.Unlock()
 }
 
-// send sends the client a message that is no response, where out says, and returns its event.
-func (cl *client) send(out jsonrpc.Outlet, frame []byte) (uint64, error) {
+// send sends the client a message that is no response, where out says. from is what it was made of.
+func (cl *client) send(out jsonrpc.Outlet, frame []byte, from made) error {
+	lane := cl.lane
+	if box, ok := out.(*outbox); ok {
+		lane = box.lane
+	}
 	if out == nil {
 		out = cl.news
 	}
-	event := cl.lane.record(capture.ToClient, frame)
 	if out == nil {
-		return event, errNowhere
+		lane.note("a message was dropped: " + errNowhere.Error())
+		return errNowhere
 	}
-	return event, out.Send(frame)
+	lane.toward().emit(capture.ToClient, frame, from)
+	return out.Send(frame)
 }
 
 // errNowhere is why a message was dropped that belongs to no request, where there is no place for such.
 var errNowhere = errors.New("the client takes nothing that belongs to none of its requests")
 
-// finish answers the call with a response, or with none. It returns the event. Only the first call counts.
-func (c *call) finish(response []byte) (event uint64) {
+// finish answers the call with a response, which was made of what from says, or with none. Only the first call counts.
+func (c *call) finish(response []byte, from made) {
 	c.once.Do(func() {
 		c.done.Store(true)
 		if t := c.timer.Load(); t != nil {
 			t.Stop()
 		}
 		if response != nil {
-			event = c.client.lane.record(capture.ToClient, response)
+			c.lane.toward().emit(capture.ToClient, response, from)
 		}
 		cl := c.client
 		cl.mu.Lock()
@@ -321,11 +331,15 @@ func (c *call) finish(response []byte) (event uint64) {
 		cl.b.metrics.answered(c, response)
 		c.answer(response)
 	})
-	return event
 }
 
 // fail answers the call with an error.
-func (c *call) fail(e *jsonrpc.Error) { c.finish(jsonrpc.AppendError(nil, c.id, e, false)) }
+func (c *call) fail(e *jsonrpc.Error) {
+	c.finish(jsonrpc.AppendError(nil, c.id, e, false), c.bridged())
+}
+
+// bridged says that an answer is the bridge's own.
+func (c *call) bridged() made { return made{lane: c.lane, of: c.event, rule: "answered by the bridge"} }
 
 // isModern reports whether a message says of itself which revision it is of.
 func isModern(m *jsonrpc.Message) bool {

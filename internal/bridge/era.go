@@ -117,8 +117,7 @@ func (b *Bridge) discover(ctx context.Context, u *prober, l *line) (*jsonrpc.Mes
 		return m, err
 	}
 	ping := jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-ping"), mcp.MethodPing, nil)
-	l.lane.record(toServer, ping)
-	a := u.await(ctx, l, ping, nil)
+	a := u.await(ctx, l, item{frame: ping})
 	if a.err == nil && a.m.ID.Equal(jsonrpc.StringID("mcpwire-ping")) {
 		return nil, context.DeadlineExceeded
 	}
@@ -149,12 +148,10 @@ func (b *Bridge) tryLegacy(cl *client, o opening) (p party, done bool) {
 		return b.joined(cl, b.newPlain(cl.many, false)), false
 	}
 	u, l := b.newProber()
-	event := l.lane.record(toServer, o.frame)
-	cl.lane.link(o.call.event, []uint64{event}, "same")
 	ctx, cancel := b.whileConnecting(o.call.ctx)
 	defer cancel()
 	defer context.AfterFunc(cl.ended, cancel)()
-	a := u.await(ctx, l, o.frame, o.call.id)
+	a := u.await(ctx, l, item{frame: o.frame, id: o.call.id, from: made{lane: o.call.lane, of: o.call.event, rule: "same"}})
 	if isSilence(a.err) && ctx.Err() != nil {
 		l.close()
 		return mute{a.err}, false
@@ -163,7 +160,7 @@ func (b *Bridge) tryLegacy(cl *client, o opening) (p party, done bool) {
 		b.known.note(yes, unknown)
 		return b.plainOn(cl, l, false, func(q *plain) {
 			q.adopt(o, a.m)
-			l.lane.link(a.event, []uint64{o.call.finish(a.frame)}, "same")
+			o.call.finish(a.frame, made{lane: l.lane, of: a.event, rule: "same"})
 		}), true
 	}
 	short, stop := contextWithin(cl.ended, probeTimeout)
@@ -175,7 +172,7 @@ func (b *Bridge) tryLegacy(cl *client, o opening) (p party, done bool) {
 		}
 	}
 	if a.err == nil {
-		l.lane.link(a.event, []uint64{o.call.finish(a.frame)}, "same")
+		o.call.finish(a.frame, made{lane: l.lane, of: a.event, rule: "same"})
 	} else {
 		o.call.fail(asAnswer(a.err))
 	}

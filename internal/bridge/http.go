@@ -38,6 +38,7 @@ func (r *relay) Session(ctx context.Context, out jsonrpc.Outlet) streamable.Rela
 	if cl == nil {
 		return nil
 	}
+	cl.laneIn(ctx)
 	return &sessionPeer{cl}
 }
 
@@ -66,15 +67,15 @@ func (p *sessionPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Mess
 }
 
 // Notification implements streamable.RelayPeer.
-func (p *sessionPeer) Notification(_ context.Context, frame []byte, m *jsonrpc.Message) {
+func (p *sessionPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	frame, m = keep(frame, m)
-	p.cl.notification(frame, m)
+	p.cl.notification(ctx, frame, m)
 }
 
 // Response implements streamable.RelayPeer.
-func (p *sessionPeer) Response(_ context.Context, frame []byte, m *jsonrpc.Message) {
+func (p *sessionPeer) Response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	frame, m = keep(frame, m)
-	p.cl.response(frame, m)
+	p.cl.response(ctx, frame, m)
 }
 
 // Close implements streamable.RelayPeer.
@@ -152,7 +153,7 @@ func (p *statelessPeer) Notification(ctx context.Context, frame []byte, m *jsonr
 	}
 	defer done()
 	frame, m = keep(frame, m)
-	cl.notification(frame, m)
+	cl.notification(ctx, frame, m)
 }
 
 // Response implements streamable.RelayPeer. In this era clients have nothing to answer.

@@ -7,14 +7,15 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/capture"
 	"mcpwire/jsonrpc"
 )
 
 // A user is what a line belongs to: it takes what the server sends, and what becomes of the connection. Its methods are called by one goroutine at a time but for
 // callFailed and missed, which come between received.
 type user interface {
-	// received takes a message; frame and m are the user's. on is the id of the request on whose stream it came; nil if that is not known.
-	received(frame []byte, m *jsonrpc.Message, on jsonrpc.ID)
+	// received takes a message; frame and m are the user's.
+	received(frame []byte, m *jsonrpc.Message, from origin)
 	// callFailed says that a request got no answer, while the connection goes on.
 	callFailed(id jsonrpc.ID, err error)
 	// missed says that messages which the server sent of itself may have been lost.
@@ -31,6 +32,7 @@ type user interface {
 type item struct {
 	frame []byte
 	id    jsonrpc.ID // of a request; nil of others
+	from  made       // for the capture
 }
 
 // A line is a connection to the server, which is made when there is something to send, and made again when it has ended. Its methods may be called by many
@@ -68,7 +70,7 @@ type line struct {
 
 // prepareLine returns a line. Whoever has it makes it run.
 func (b *Bridge) prepareLine(u user) *line {
-	l := &line{b: b, owner: u, lane: b.newLane(), done: make(chan struct{}), wake: make(chan struct{}, 1), space: make(chan struct{}, 1), sent: map[string]item{}}
+	l := &line{b: b, owner: u, lane: b.rec.lane(capture.Far), done: make(chan struct{}), wake: make(chan struct{}, 1), space: make(chan struct{}, 1), sent: map[string]item{}}
 	l.ctx, l.cancel = context.WithCancel(b.ctx)
 	return l
 }
@@ -86,7 +88,7 @@ func (l *line) hand(u user, first func()) {
 	}
 	if p, ok := before.(*prober); ok {
 		for _, k := range p.kept {
-			u.received(k.frame, k.m, nil)
+			u.received(k.frame, k.m, k.from)
 		}
 		p.kept = nil
 	}

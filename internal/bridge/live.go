@@ -21,7 +21,7 @@ func (l *line) live(first bool) error {
 	l.mu.Unlock()
 	text := l.lane.stderr()
 	defer text.Close()
-	f, err := l.b.opts.Connect(ctx, text)
+	f, err := l.b.opts.Connect(context.WithValue(ctx, laneKey{}, l.lane), text)
 	cancel()
 	if err != nil {
 		return &connectError{err}
@@ -93,7 +93,7 @@ func (l *line) write(ctx context.Context, f jsonrpc.Framer, end func()) {
 				return
 			}
 		}
-		if err := f.WriteFrame(it.frame); err != nil {
+		if err := l.post(f, it); err != nil {
 			l.b.opts.Logger.Debug("a message was not sent", "error", err)
 			l.unsent(it)
 			if !l.b.opts.HTTP {
@@ -164,9 +164,8 @@ func (l *line) unsent(it item) {
 // read takes what the server sends until it has ended, and returns why.
 func (l *line) read(f jsonrpc.Framer) error {
 	noise := 0
-	next := readerOf(f)
 	for {
-		frame, on, err := next()
+		frame, from, err := l.receive(f)
 		if err != nil {
 			if !l.took(err) {
 				if errors.Is(err, io.EOF) {
@@ -176,24 +175,11 @@ func (l *line) read(f jsonrpc.Framer) error {
 			}
 			continue
 		}
-		if !l.deliver(frame, on) {
+		if !l.deliver(frame, from) {
 			if noise++; noise == 1 {
 				l.b.opts.Logger.Warn("the server writes what is no message, which is dropped; further ones are not reported", "server", l.b.opts.Name, "text", clip(frame))
 			}
 		}
-	}
-}
-
-// readerOf returns what reads the next frame, with the id of the request on whose stream it came where the carrier has such: streamable's do.
-func readerOf(f jsonrpc.Framer) func() (frame []byte, on jsonrpc.ID, err error) {
-	if f, ok := f.(interface {
-		ReadStream() ([]byte, jsonrpc.ID, error)
-	}); ok {
-		return f.ReadStream
-	}
-	return func() ([]byte, jsonrpc.ID, error) {
-		frame, err := f.ReadFrame()
-		return frame, nil, err
 	}
 }
 
@@ -229,28 +215,28 @@ func (l *line) took(err error) bool {
 }
 
 // deliver hands on a message, or those of a batch. It reports false if it is none.
-func (l *line) deliver(frame []byte, on jsonrpc.ID) bool {
+func (l *line) deliver(frame []byte, from origin) bool {
 	frame = compact(frame)
 	if jsonrpc.IsBatch(frame) {
 		entries, err := jsonrpc.ParseBatch(frame, 0)
 		for i := range entries {
 			if m := &entries[i].Message; entries[i].Invalid == nil {
-				l.pass(rebuilt(m), m, on)
+				l.pass(rebuilt(m), m, from)
 			}
 		}
 		return err == nil
 	}
 	m := new(jsonrpc.Message)
 	if err := jsonrpc.Parse(frame, m, 0); err != nil {
-		l.lane.record(capture.ToClient, frame)
+		from.lane.record(capture.ToClient, frame)
 		l.b.metrics.noise.Add(1)
 		return false
 	}
-	l.pass(frame, m, on)
+	l.pass(frame, m, from)
 	return true
 }
 
-func (l *line) pass(frame []byte, m *jsonrpc.Message, on jsonrpc.ID) {
+func (l *line) pass(frame []byte, m *jsonrpc.Message, from origin) {
 	l.mu.Lock()
 	if l.b.opts.HTTP && len(m.ID) > 0 && len(m.Method) == 0 {
 		delete(l.sent, idKey(m.ID))
@@ -259,7 +245,7 @@ func (l *line) pass(frame []byte, m *jsonrpc.Message, on jsonrpc.ID) {
 	l.b.sawUpstream()
 	l.passing.Lock()
 	defer l.passing.Unlock()
-	l.user().received(frame, m, on)
+	l.user().received(frame, m, from)
 }
 
 // rebuilt returns the text of a message that came in a batch.

@@ -14,12 +14,17 @@ import (
 // A staged carrier says on whose stream a frame came, as one on HTTP does: the member "on" has it.
 type staged struct{ jsonrpc.Framer }
 
-func (s staged) ReadStream() ([]byte, jsonrpc.ID, error) {
+func (s staged) Attach(func([]byte) error) {}
+
+func (s staged) Post(_ context.Context, frame []byte) error { return s.WriteFrame(frame) }
+
+func (s staged) Receive() ([]byte, context.Context, error) {
 	frame, err := s.ReadFrame()
+	ctx := context.Background()
 	if at := locate(frame, "on"); at.found() {
-		return frame, jsonrpc.ID(at.of(frame)), err
+		ctx = context.WithValue(ctx, postedKey{}, &item{id: jsonrpc.ID(at.of(frame))})
 	}
-	return frame, nil, err
+	return frame, ctx, err
 }
 
 // streaming has a farm's connections be staged.
@@ -79,13 +84,13 @@ func TestCarrierStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.WriteFrame([]byte(`{"jsonrpc":"2.0","id":"a","method":"x"}`)); err != nil {
+	l := new(line)
+	if err := l.post(f, item{frame: []byte(`{"jsonrpc":"2.0","id":"a","method":"x"}`), id: jsonrpc.ID(`"a"`)}); err != nil {
 		t.Fatal(err)
 	}
-	next := readerOf(f)
 	for _, want := range []string{event, answering(`"a"`, "{}")} {
-		if frame, on, err := next(); string(frame) != want || string(on) != `"a"` || err != nil {
-			t.Errorf("got %s on %s, %v, want %s", frame, on, err, want)
+		if frame, from, err := l.receive(f); string(frame) != want || string(from.call) != `"a"` || err != nil {
+			t.Errorf("got %s on %s, %v, want %s", frame, from.call, err, want)
 		}
 	}
 }

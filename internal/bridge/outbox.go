@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 // once.
 type outbox struct {
 	wake chan struct{} // has an element if there is something, or nothing more will come
+	lane lane          // of the request that it belongs to
 
 	mu     sync.Mutex
 	queue  [][]byte
@@ -73,7 +75,7 @@ func (cl *client) undelivered(message []byte, err error) {
 	frame := jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client could not be asked: %v", err), false)
 	refusal := new(jsonrpc.Message)
 	if jsonrpc.Parse(frame, refusal, 0) == nil {
-		cl.response(frame, refusal)
+		cl.response(context.Background(), frame, refusal)
 	}
 }
 

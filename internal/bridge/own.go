@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"mcpwire/capture"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -18,7 +17,6 @@ func (p *plain) ask(ctx context.Context, text func(id jsonrpc.ID) []byte) (*json
 	answer := p.expectLocked(id)
 	p.mu.Unlock()
 	frame := withID(text(id), id)
-	p.line.lane.record(capture.ToServer, frame)
 	p.line.sendFirst(item{frame: frame, id: id})
 	select {
 	case m := <-answer:

@@ -133,7 +133,7 @@ func (p *plain) connected(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	for _, c := range listens {
-		p.line.sendFirst(item{c.again, c.far})
+		p.line.sendFirst(item{frame: c.again, id: c.far, from: made{lane: c.lane, of: c.event, rule: "sent again"}})
 	}
 	if !past.shaken() {
 		return nil
@@ -202,7 +202,7 @@ func (p *plain) missed() {
 	for _, list := range lists {
 		if locate(result, "capabilities", list[0]).found() {
 			for _, cl := range members {
-				cl.send(nil, jsonrpc.AppendNotification(nil, list[1], nil))
+				cl.send(nil, jsonrpc.AppendNotification(nil, list[1], nil), made{})
 			}
 		}
 	}

@@ -115,12 +115,11 @@ func (p *plain) request(c *call, frame []byte, m *jsonrpc.Message) {
 		c.again = frame
 	}
 	c.watch(func() { p.expire(c) })
-	event := p.line.lane.record(capture.ToServer, frame)
-	c.client.lane.link(c.event, []uint64{event}, p.rule())
-	err := p.handLocked(c, frame)
+	it := item{frame: frame, id: c.far, from: made{lane: c.lane, of: c.event, rule: p.rule()}}
+	err := p.handLocked(c, it)
 	p.mu.Unlock()
 	if err == errFull {
-		if err = p.line.send(c.ctx, item{frame, c.far}); err == nil {
+		if err = p.line.send(c.ctx, it); err == nil {
 			p.mu.Lock()
 			c.handed = true
 			p.mu.Unlock()
@@ -137,12 +136,12 @@ func (p *plain) request(c *call, frame []byte, m *jsonrpc.Message) {
 
 // handLocked gives a request to the line, unless too much waits there. It is done with the lock held, so that who says that the connection has ended knows which requests
 // that is of no interest to, because they have not been sent.
-func (p *plain) handLocked(c *call, frame []byte) (err error) {
+func (p *plain) handLocked(c *call, it item) (err error) {
 	if p.b.opts.HTTP && c.method == mcp.MethodInitialize { // what follows has no session before that was answered
 		p.line.hold(true)
-		p.line.sendFirst(item{frame, c.far})
+		p.line.sendFirst(it)
 	} else {
-		err = p.line.offer(item{frame, c.far})
+		err = p.line.offer(it)
 	}
 	c.handed = err == nil
 	return err
@@ -154,6 +153,9 @@ func (p *plain) rule() string {
 	}
 	return "same"
 }
+
+// made says that a message was made of one of the server's.
+func (p *plain) made(event uint64) made { return made{lane: p.line.lane, of: event, rule: p.rule()} }
 
 // renamedLocked gives a request ids that no other has.
 func (p *plain) renamedLocked(c *call, frame []byte, m *jsonrpc.Message) []byte {
@@ -229,7 +231,6 @@ func (p *plain) cancel(c *call, why string) {
 
 // tell sends the server a notification of the bridge's own.
 func (p *plain) tell(frame []byte) {
-	p.line.lane.record(capture.ToServer, frame)
 	p.line.sendFirst(item{frame: frame})
 }
 
@@ -254,9 +255,7 @@ func (p *plain) notification(cl *client, frame []byte, m *jsonrpc.Message, event
 
 // forward sends the server what wants no answer.
 func (p *plain) forward(cl *client, frame []byte, event uint64) {
-	far := p.line.lane.record(capture.ToServer, frame)
-	cl.lane.link(event, []uint64{far}, p.rule())
-	if err := p.line.send(cl.ended, item{frame: frame}); err != nil {
+	if err := p.line.send(cl.ended, item{frame: frame, from: made{lane: cl.lane, of: event, rule: p.rule()}}); err != nil {
 		p.b.opts.Logger.Debug("a message was dropped", "error", err)
 	}
 }
@@ -288,7 +287,7 @@ func (p *plain) cancelled(cl *client, frame []byte, m *jsonrpc.Message) ([]byte,
 	if p.rename {
 		frame = splice(frame, locate(frame, "params", "requestId"), c.far)
 	}
-	c.finish(nil)
+	c.finish(nil, made{})
 	return frame, !p.line.withdraw(c.far)
 }
 
@@ -340,13 +339,13 @@ func (p *plain) leave(cl *client) {
 }
 
 // received implements user.
-func (p *plain) received(frame []byte, m *jsonrpc.Message, on jsonrpc.ID) {
-	event := p.line.lane.record(capture.ToClient, frame)
+func (p *plain) received(frame []byte, m *jsonrpc.Message, from origin) {
+	event := from.lane.record(capture.ToClient, frame)
 	switch m.Kind {
 	case jsonrpc.KindRequest:
-		p.question(frame, m, on, event)
+		p.question(frame, m, from.call, event)
 	case jsonrpc.KindNotification:
-		p.news(frame, m, on, event)
+		p.news(frame, m, from.call, event)
 	default:
 		p.answered(frame, m, event)
 	}
@@ -379,8 +378,7 @@ func (p *plain) answered(frame []byte, m *jsonrpc.Message, event uint64) {
 	if p.rename {
 		frame = restored(frame, c)
 	}
-	near := c.finish(frame)
-	p.line.lane.link(event, []uint64{near}, p.rule())
+	c.finish(frame, p.made(event))
 }
 
 // restored puts the client's ids back into an answer.
@@ -457,7 +455,7 @@ func (p *plain) disconnected(err error, unsent []item) {
 		c.fail(e)
 	}
 	for _, a := range asked {
-		a.client.send(a.out, cancellation(a.id, "the server is gone"))
+		a.client.send(a.out, cancellation(a.id, "the server is gone"), made{})
 	}
 }
 

@@ -13,7 +13,6 @@ const probeTimeout = 5 * time.Second
 
 // A prober is the user of a line of which nobody knows yet what it is for: it asks one thing after the other.
 type prober struct {
-	lane    lane
 	answers chan probed
 	kept    []probed // what the server has sent of itself, which is for the next user; guarded by the line's passing
 }
@@ -25,6 +24,7 @@ const maxKept = 256
 type probed struct {
 	m     *jsonrpc.Message
 	frame []byte
+	from  origin
 	event uint64 // in the capture
 	err   error
 }
@@ -33,22 +33,21 @@ type probed struct {
 func (b *Bridge) newProber() (*prober, *line) {
 	u := &prober{answers: make(chan probed, 8)}
 	l := b.prepareLine(u)
-	u.lane = l.lane
 	b.wg.Go(l.run)
 	return u, l
 }
 
 // ask sends a request of the bridge's own, and waits for the answer.
 func (u *prober) ask(ctx context.Context, l *line, frame []byte) (*jsonrpc.Message, error) {
-	l.lane.record(toServer, frame)
 	id := locate(frame, "id")
-	a := u.await(ctx, l, frame, id.of(frame))
+	a := u.await(ctx, l, item{frame: frame, id: id.of(frame)})
 	return a.m, a.err
 }
 
-// await sends a request, which has been recorded, and waits for the answer; if id is nil, for any.
-func (u *prober) await(ctx context.Context, l *line, frame []byte, id jsonrpc.ID) probed {
-	l.sendFirst(item{frame: frame, id: id})
+// await sends a request and waits for the answer; if it has no id, for any.
+func (u *prober) await(ctx context.Context, l *line, it item) probed {
+	id := it.id
+	l.sendFirst(it)
 	for {
 		select {
 		case a := <-u.answers:
@@ -70,13 +69,13 @@ func (u *prober) tell(a probed) {
 }
 
 // received implements user.
-func (u *prober) received(frame []byte, m *jsonrpc.Message, _ jsonrpc.ID) {
+func (u *prober) received(frame []byte, m *jsonrpc.Message, from origin) {
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
-		u.tell(probed{m: m, frame: frame, event: u.lane.record(toClient, frame)})
+		u.tell(probed{m: m, frame: frame, event: from.lane.record(toClient, frame)})
 		return
 	}
 	if len(u.kept) < maxKept { // the next user records it
-		u.kept = append(u.kept, probed{m: m, frame: frame})
+		u.kept = append(u.kept, probed{m: m, frame: frame, from: from})
 	}
 }
 

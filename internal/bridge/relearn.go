@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 
-	"mcpwire/capture"
 	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -26,8 +25,7 @@ func (p *plain) relearn(c *call, refused []byte, event uint64) {
 	p.mu.Unlock()
 	if p.list(c.ctx, frame) && p.wants(c) {
 		p.line.lane.note("a call is made again, since the server asks for headers that its list of tools tells of")
-		p.line.lane.record(capture.ToServer, frame)
-		if p.line.send(c.ctx, item{frame, c.far}) == nil {
+		if p.line.send(c.ctx, item{frame: frame, id: c.far, from: made{lane: c.lane, of: c.event, rule: "sent again"}}) == nil {
 			return
 		}
 	}
@@ -37,8 +35,7 @@ func (p *plain) relearn(c *call, refused []byte, event uint64) {
 	if p.rename {
 		refused = restored(refused, c)
 	}
-	near := c.finish(refused)
-	p.line.lane.link(event, []uint64{near}, p.rule())
+	c.finish(refused, p.made(event))
 }
 
 // wants reports whether a call is still open.

@@ -24,12 +24,11 @@ func (p *plain) question(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event 
 	a := &ask{client: cl, id: m.ID, out: out}
 	p.asked[idKey(m.ID)] = a
 	p.mu.Unlock()
-	near, err := cl.send(out, frame)
+	err := cl.send(out, frame, p.made(event))
 	if err != nil && out != nil {
 		a.out = nil
-		near, err = cl.send(nil, frame)
+		err = cl.send(nil, frame, p.made(event))
 	}
-	p.line.lane.link(event, []uint64{near}, p.rule())
 	if err != nil {
 		p.mu.Lock()
 		delete(p.asked, idKey(m.ID))
@@ -121,9 +120,7 @@ func (p *plain) pass(c *call, frame []byte, event uint64) {
 		p.broadcast(frame, nil, event)
 		return
 	}
-	near, err := c.client.send(c.out, frame)
-	p.line.lane.link(event, []uint64{near}, p.rule())
-	if err != nil {
+	if err := c.client.send(c.out, frame, p.made(event)); err != nil {
 		p.b.opts.Logger.Debug("a message was dropped", "error", err)
 	}
 }
@@ -143,15 +140,11 @@ func (p *plain) broadcast(frame []byte, m *jsonrpc.Message, event uint64) {
 		}
 	}
 	p.mu.Unlock()
-	var to []uint64
 	for _, cl := range members {
-		near, err := cl.send(nil, frame)
-		to = append(to, near)
-		if err != nil {
+		if err := cl.send(nil, frame, p.made(event)); err != nil {
 			p.b.opts.Logger.Debug("a message was dropped", "error", err)
 		}
 	}
-	p.line.lane.link(event, slices.DeleteFunc(to, func(n uint64) bool { return n == 0 }), "same")
 }
 
 // withdrawn acts on a cancellation by the server: of a question, or of a subscription, which it ends so.
@@ -168,14 +161,13 @@ func (p *plain) withdrawn(frame []byte, m *jsonrpc.Message, event uint64) {
 	p.mu.Unlock()
 	switch {
 	case a != nil:
-		near, _ := a.client.send(a.out, frame)
-		p.line.lane.link(event, []uint64{near}, p.rule())
+		a.client.send(a.out, frame, p.made(event))
 	case c != nil:
 		if p.rename {
 			frame = splice(frame, locate(frame, "params", "requestId"), c.id)
 		}
 		p.pass(c, frame, event)
-		c.finish(nil)
+		c.finish(nil, made{})
 	}
 }
 
@@ -275,7 +267,7 @@ func (p *plain) handshake(c *call, m *jsonrpc.Message) bool {
 		}
 		p.mu.Unlock()
 		if others {
-			c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")))
+			c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")), c.bridged())
 		}
 		return others
 	}
@@ -317,6 +309,5 @@ func (p *plain) introduce(c *call, m *jsonrpc.Message) {
 		p.mu.Unlock()
 		p.tell(p.past.initialized)
 	}
-	near := c.finish(jsonrpc.AppendResult(nil, c.id, result))
-	p.line.lane.link(c.event, []uint64{near}, "answered by the bridge")
+	c.finish(jsonrpc.AppendResult(nil, c.id, result), c.bridged())
 }

@@ -131,9 +131,9 @@ func (s *streamClient) take(ctx context.Context, frame []byte, m *jsonrpc.Messag
 	case jsonrpc.KindRequest:
 		s.client.request(ctx, frame, m, nil, answer)
 	case jsonrpc.KindNotification:
-		s.client.notification(frame, m)
+		s.client.notification(ctx, frame, m)
 	default:
-		s.client.response(frame, m)
+		s.client.response(ctx, frame, m)
 	}
 }
 
@@ -208,7 +208,7 @@ func (g *gathering) done(answer []byte) {
 // refuse answers what could not be read.
 func (s *streamClient) refuse(id jsonrpc.ID, e *jsonrpc.Error) {
 	frame := jsonrpc.AppendError(nil, id, e, true)
-	s.client.send(nil, frame)
+	s.client.send(nil, frame, made{})
 }
 
 // direct is the outlet of a stream's client, for all that it is sent. It waits for a client that does not read.

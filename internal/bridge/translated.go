@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"sync"
@@ -52,29 +53,24 @@ func (p *translated) do(lane lane, of uint64, say func(now time.Time) []translat
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.over {
+		p.t.Mark(of)
 		p.actLocked(lane, of, say(time.Now()))
 	}
 }
 
 func (p *translated) actLocked(lane lane, of uint64, outs []translate.Out) {
-	var to []uint64
-	rule := ""
+	sent, why := false, ""
 	for i := range outs {
 		o := &outs[i]
-		if o.Rule != "" && (rule == "" || o.To == translate.Nowhere) {
-			rule = o.Rule
+		sent = sent || len(o.Message) > 0
+		if o.To == translate.Nowhere {
+			why = o.Rule
 		}
-		if event := p.sendLocked(o); event != 0 {
-			to = append(to, event)
-		}
+		p.sendLocked(o, made{lane: lane, of: of, more: o.Of, rule: cmp.Or(o.Rule, "id")})
 	}
-	if len(outs) > 0 && len(to) == 0 && rule != "" && of != 0 {
-		lane.note("message " + strconv.FormatUint(of, 10) + " goes no further: " + rule)
+	if !sent && why != "" && of != 0 {
+		lane.note("message " + strconv.FormatUint(of, 10) + " goes no further: " + why)
 	}
-	if rule == "" {
-		rule = "id"
-	}
-	lane.link(of, to, rule)
 	next := p.t.Next()
 	if next.IsZero() {
 		p.timer.Stop()
@@ -87,42 +83,40 @@ func (p *translated) tick() {
 	p.do(p.cl.lane, 0, func(now time.Time) []translate.Out { return p.t.Tick(now) })
 }
 
-// sendLocked sends one message, and returns its event.
-func (p *translated) sendLocked(o *translate.Out) uint64 {
+// sendLocked sends one message.
+func (p *translated) sendLocked(o *translate.Out, from made) {
 	if len(o.Message) == 0 {
 		if o.To == translate.Near && o.Final {
-			p.finishLocked(o, nil)
+			p.finishLocked(o, nil, from)
 		}
-		return 0
+		return
 	}
 	switch o.To {
 	case translate.Far:
-		return p.toFarLocked(o)
+		p.toFarLocked(o, from)
 	case translate.Near:
-		return p.toNearLocked(o)
+		p.toNearLocked(o, from)
 	}
-	return 0
 }
 
-func (p *translated) toFarLocked(o *translate.Out) uint64 {
-	event := p.line.lane.record(toServer, o.Message)
-	it := item{frame: o.Message}
+func (p *translated) toFarLocked(o *translate.Out, from made) {
+	it := item{frame: o.Message, from: from}
 	if o.Call != 0 && !o.Cancel {
 		it.id = jsonrpc.IntID(o.Call)
 	}
 	if o.Cancel || p.lost {
 		p.line.sendFirst(it) // p.lost: what goes before all that waits, once there is a server again
-		return event
+		return
 	}
 	if err := p.line.offer(it); err != nil && it.id != nil {
-		p.actLocked(p.line.lane, event, p.t.FarEnded(time.Now(), o.Call, reason(err)))
+		p.actLocked(from.lane, from.of, p.t.FarEnded(time.Now(), o.Call, reason(err)))
 	}
-	return event
 }
 
-func (p *translated) toNearLocked(o *translate.Out) uint64 {
+func (p *translated) toNearLocked(o *translate.Out, from made) {
 	if o.Final {
-		return p.finishLocked(o, o.Message)
+		p.finishLocked(o, o.Message, from)
+		return
 	}
 	var out jsonrpc.Outlet
 	c := p.streams[o.Stream]
@@ -130,34 +124,32 @@ func (p *translated) toNearLocked(o *translate.Out) uint64 {
 		out = c.out
 	}
 	p.heardLocked(c, o.Message)
-	event, err := p.cl.send(out, o.Message)
-	if err != nil {
+	if err := p.cl.send(out, o.Message, from); err != nil {
 		p.b.opts.Logger.Debug("a message was dropped", "error", err)
 	}
-	return event
 }
 
 // finishLocked answers a call.
-func (p *translated) finishLocked(o *translate.Out, message []byte) uint64 {
+func (p *translated) finishLocked(o *translate.Out, message []byte, from made) {
 	if o.Stream != 0 {
 		c := p.streams[o.Stream]
 		delete(p.streams, o.Stream)
 		if c != nil {
-			return c.finish(message)
+			c.finish(message, from)
+			return
 		}
 	}
 	var m jsonrpc.Message
 	if jsonrpc.Parse(message, &m, 0) == nil && len(m.ID) > 0 {
 		if c := p.piped[idKey(m.ID)]; c != nil {
 			delete(p.piped, idKey(m.ID))
-			return c.finish(message)
+			c.finish(message, from)
+			return
 		}
 	}
-	if message == nil {
-		return 0
+	if message != nil {
+		p.cl.send(nil, message, from)
 	}
-	event, _ := p.cl.send(nil, message)
-	return event
 }
 
 // request implements party.
@@ -184,7 +176,8 @@ func (p *translated) request(c *call, frame []byte, _ *jsonrpc.Message) {
 		}
 		p.piped[idKey(c.id)] = c
 	}
-	p.actLocked(p.cl.lane, c.event, p.t.FromNear(time.Now(), frame, c.stream))
+	p.t.Mark(c.event)
+	p.actLocked(c.lane, c.event, p.t.FromNear(time.Now(), frame, c.stream))
 	if !c.done.Load() {
 		c.watch(func() { p.expire(c) })
 	}
@@ -216,7 +209,7 @@ func (p *translated) cancelled(id jsonrpc.ID) {
 	}
 	p.mu.Unlock()
 	if c != nil && c.method != mcp.MethodInitialize {
-		c.finish(nil)
+		c.finish(nil, made{})
 	}
 }
 
@@ -254,9 +247,9 @@ func (p *translated) leave(*client) {
 }
 
 // received implements user.
-func (p *translated) received(frame []byte, _ *jsonrpc.Message, on jsonrpc.ID) {
-	event := p.line.lane.record(toClient, frame)
-	call, _ := intOf(on)
+func (p *translated) received(frame []byte, _ *jsonrpc.Message, from origin) {
+	call, _ := intOf(from.call)
+	event := from.lane.record(toClient, frame)
 	p.do(p.line.lane, event, func(now time.Time) []translate.Out { return p.t.FromFar(now, frame, call) })
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"time"
 
+	"mcpwire/internal/bridge"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
@@ -34,7 +35,11 @@ func (f *bridgeFlags) processSide(e *env, t *targetSpec) *farSide {
 	return &farSide{name: t.name, readyFor: time.Minute, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
 		cmd := *base
 		cmd.Stderr = io.MultiWriter(show, stderr)
-		return cmd.Connect(ctx)
+		p, err := cmd.Start(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return newRecordedProcess(&cmd, p, bridge.Recorder(ctx)), nil
 	}}
 }
 
@@ -64,7 +69,8 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 		TLSHandshakeTimeout: f.target.connectTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second}, // an idle connection may be dead without anybody saying so
 	}
-	h := &httpSide{next: base}
+	recorded := bridge.Transport(base)
+	h := &httpSide{next: recorded}
 	if t.transport == transportSSE {
 		h.sse = t.url
 	}
@@ -76,7 +82,7 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 		how = byBrowser
 	}
 	h.interactive = how == byBrowser
-	h.next, err = f.target.authorized(e, t, h, watcher{base, &h.refused}, conf, how)
+	h.next, err = f.target.authorized(e, t, h, watcher{recorded, &h.refused}, conf, how)
 	return h, err
 }
 

@@ -36,9 +36,9 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, log *slog
 		Hosts: f.http.hosts, Origins: f.http.origins, Guard: guard, MaxBody: f.maxFrame, SessionTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
 	})
 	mux := http.NewServeMux()
-	mux.Handle(f.http.path, h)
+	mux.Handle(f.http.path, b.Recorded(h))
 	if f.http.sse {
-		old := h.SSE("/messages")
+		old := b.Recorded(h.SSE("/messages"))
 		mux.Handle("/sse", old)
 		mux.Handle("/messages", old)
 	}

@@ -147,11 +147,11 @@ func (p *pipe) close() {
 	err := p.proc.Close()
 	p.s.wg.Wait()
 	_ = p.err.lines.Close() // it never fails
-	p.s.record(&capture.Event{Kind: capture.KindExit, Session: 1, Exit: exitOf(err)})
+	p.s.record(&capture.Event{Kind: capture.KindExit, Session: 1, Exit: ExitOf(err)})
 }
 
-// exitOf is how a process ended.
-func exitOf(err error) *capture.Exit {
+// ExitOf is how a process ended, by what [stdio.Process.Wait] has returned.
+func ExitOf(err error) *capture.Exit {
 	e, ok := errors.AsType[*stdio.ExitError](err)
 	if !ok {
 		return &capture.Exit{}

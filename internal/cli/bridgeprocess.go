@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"os"
+	"slices"
+	"sync"
+
+	"mcpwire/capture"
+	"mcpwire/internal/resend"
+	"mcpwire/jsonrpc"
+	"mcpwire/stdio"
+)
+
+// A recordedProcess is the connection to a server's process, with how it was started and how it ended in the capture.
+type recordedProcess struct {
+	jsonrpc.Framer
+	process *stdio.Process
+	record  func(*capture.Event)
+	ended   sync.Once
+}
+
+// newRecordedProcess records that a process was started. Closing it closes the process.
+func newRecordedProcess(cmd *stdio.Cmd, p *stdio.Process, record func(*capture.Event)) *recordedProcess {
+	dir := cmd.Dir
+	if dir == "" {
+		dir, _ = os.Getwd() // it is only for the record
+	}
+	record(&capture.Event{Kind: capture.KindStart, Start: &capture.Start{
+		Command: slices.Concat([]string{cmd.Path}, cmd.Args), Dir: dir, Env: slices.Concat(os.Environ(), cmd.Env), PID: p.Pid(),
+	}})
+	opts := &jsonrpc.FramerOptions{Framing: framingOr(cmd.Framing, jsonrpc.FramingLine), MaxFrame: cmd.MaxFrame}
+	return &recordedProcess{Framer: jsonrpc.NewFramer(p, opts), process: p, record: record}
+}
+
+// Close implements jsonrpc.Framer.
+func (r *recordedProcess) Close() error {
+	err := r.Framer.Close()
+	r.ended.Do(func() {
+		select {
+		case <-r.process.Done():
+			r.record(&capture.Event{Kind: capture.KindExit, Exit: resend.ExitOf(r.process.Wait())})
+		default: // even killing it has not helped
+		}
+	})
+	return err
+}
