@@ -64,7 +64,7 @@ type framer struct {
 type inbound struct {
 	frame []byte
 	err   error
-	from  context.Context // nil of errors
+	from  context.Context // nil of errors but those of calls
 }
 
 func newFramer(ctx context.Context, c *Carrier) *framer {

@@ -74,7 +74,7 @@ func (p *post) fail(err error) {
 		e = unanswered(err)
 	}
 	e.ID = jsonrpc.ID(p.id)
-	p.f.deliver(inbound{err: e})
+	p.f.deliver(inbound{err: e, from: p.from})
 }
 
 // exchange sends the request and reads the response to its end.

@@ -95,7 +95,7 @@ func Dial(rawURL string, opts *DialOptions) *Carrier {
 // A Receiver is what [Carrier.Connect] returns, for who forwards what a server says and wants to know where it has said that.
 type Receiver interface {
 	jsonrpc.Courier
-	// Receive is ReadFrame. Besides it returns the context of the HTTP request by whose response the frame came, nil with an error: it has the values of the context that the request
+	// Receive is ReadFrame. Besides it returns the context of the HTTP request by whose response the frame came, or by which a call failed; nil with other errors. It has the values of the context that the request
 	// was posted with, of that of Connect if nobody posted it, and those that the round tripper gave it, if [http.Response.Request] says so.
 	Receive() (frame []byte, from context.Context, err error)
 }

@@ -53,6 +53,7 @@ func (l *line) live(first bool) error {
 	l.mu.Unlock()
 	f.Close() // which makes read return
 	wg.Wait()
+	l.lane.settle()
 	if why := <-read; err == nil || errors.Is(err, context.Canceled) {
 		err = why
 	}
@@ -167,7 +168,7 @@ func (l *line) read(f jsonrpc.Framer) error {
 	for {
 		frame, from, err := l.receive(f)
 		if err != nil {
-			if !l.took(err) {
+			if !l.took(err, from) {
 				if errors.Is(err, io.EOF) {
 					err = fmt.Errorf("the server has closed the connection: %w", io.EOF)
 				}
@@ -184,7 +185,7 @@ func (l *line) read(f jsonrpc.Framer) error {
 }
 
 // took acts on an error of the framer that does not end the connection, and reports whether it was one.
-func (l *line) took(err error) bool {
+func (l *line) took(err error, from origin) bool {
 	if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
 		l.b.opts.Logger.Warn("a message of the server was dropped", "error", bad)
 		return true
@@ -197,6 +198,7 @@ func (l *line) took(err error) bool {
 	if !ok {
 		return false
 	}
+	from.answered()
 	l.mu.Lock()
 	it, known := l.sent[idKey(failed.ID)]
 	delete(l.sent, idKey(failed.ID))
@@ -246,6 +248,9 @@ func (l *line) pass(frame []byte, m *jsonrpc.Message, from origin) {
 	l.passing.Lock()
 	defer l.passing.Unlock()
 	l.user().received(frame, m, from)
+	if len(m.Method) == 0 && m.ID.Equal(from.call) {
+		from.answered()
+	}
 }
 
 // rebuilt returns the text of a message that came in a batch.

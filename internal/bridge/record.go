@@ -22,6 +22,7 @@ type recording struct {
 	mu       sync.Mutex
 	byID     map[string]uint64    // sessions of HTTP, by the protocol's id
 	ids      []string             // the keys of byID, the oldest first
+	held     map[*trip]struct{}   // whose end has not been recorded yet
 	standing map[uint64]*exchange // what brings a session what belongs to none of its requests
 }
 
@@ -30,7 +31,7 @@ func newRecording(out *capture.Writer) *recording {
 	if out == nil {
 		return nil
 	}
-	return &recording{out: out, byID: map[string]uint64{}, standing: map[uint64]*exchange{}}
+	return &recording{out: out, byID: map[string]uint64{}, standing: map[uint64]*exchange{}, held: map[*trip]struct{}{}}
 }
 
 // lane returns a lane of its own for a connection on a side.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 
 	"mcpwire/capture"
@@ -15,8 +17,9 @@ import (
 
 // Keys of what contexts carry.
 type (
-	laneKey   struct{} // the lane of a connection to the server, with the exchange once there is one
+	laneKey   struct{} // the lane of a connection to the server
 	postedKey struct{} // the item that a request brings
+	tripKey   struct{} // the trip that it is
 	servedKey struct{} // the exchange in which a client is served
 )
 
@@ -47,27 +50,54 @@ func (l *line) post(f jsonrpc.Framer, it item) error {
 type origin struct {
 	lane lane
 	call jsonrpc.ID
+	trip *trip // nil if it is not known
 }
 
-// receive reads the next message.
+// answered says that what the response is for has come.
+func (o origin) answered() {
+	if o.trip != nil {
+		o.trip.answer()
+	}
+}
+
+// receive reads the next message. What is known of where an error came from is said, too.
 func (l *line) receive(f jsonrpc.Framer) ([]byte, origin, error) {
+	o := origin{lane: l.lane}
 	r, ok := f.(streamable.Receiver)
 	if !ok {
 		frame, err := f.ReadFrame()
-		return frame, origin{lane: l.lane}, err
-	}
-	frame, from, err := r.Receive()
-	o := origin{lane: l.lane}
-	if err != nil {
 		return frame, o, err
 	}
-	if lane := laneOf(from); lane.exchange != 0 {
-		o.lane = lane
+	frame, from, err := r.Receive()
+	if from == nil {
+		return frame, o, err
+	}
+	if t, ok := from.Value(tripKey{}).(*trip); ok {
+		o.trip, o.lane = t, t.onIts(l.lane)
 	}
 	if it, ok := from.Value(postedKey{}).(*item); ok {
 		o.call = it.id
 	}
-	return frame, o, nil
+	return frame, o, err
+}
+
+// Beyond returns a round tripper that makes requests by next, and lets what comes in the responses be told apart, where next changes what it passes on to the one of [Transport]: it adds
+// credentials, say.
+func Beyond(next http.RoundTripper) http.RoundTripper { return outerTransport{next} }
+
+type outerTransport struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (o outerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if laneOf(r.Context()).rec == nil {
+		return o.next.RoundTrip(r)
+	}
+	r = r.WithContext(context.WithValue(r.Context(), tripKey{}, new(trip)))
+	resp, err := o.next.RoundTrip(r)
+	if resp != nil {
+		resp.Request = r
+	}
+	return resp, err
 }
 
 // Transport returns a round tripper that makes requests by next and, if they are of a bridge that records, records what passes before it does: the head of the request, the message that
@@ -77,38 +107,139 @@ func Transport(next http.RoundTripper) http.RoundTripper { return recordedTransp
 type recordedTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (t recordedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (o recordedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	l := laneOf(r.Context())
 	if l.rec == nil {
-		return t.next.RoundTrip(r)
+		return o.next.RoundTrip(r)
 	}
 	l.exchange = l.rec.exchanges.Add(1)
+	t, beyond := r.Context().Value(tripKey{}).(*trip)
+	if !beyond {
+		t = new(trip)
+		r = r.WithContext(context.WithValue(r.Context(), tripKey{}, t))
+	}
+	it, _ := r.Context().Value(postedKey{}).(*item)
+	if r.Method != http.MethodPost {
+		it = nil
+	}
+	t.begin(l, it)
 	l.event(&capture.Event{Kind: capture.KindRequest, Dir: toServer, Request: httphead.Sent(r)})
-	if it, ok := r.Context().Value(postedKey{}).(*item); ok && r.Method == http.MethodPost {
+	if it != nil {
 		l.emit(toServer, it.frame, it.from)
 	}
-	resp, err := t.next.RoundTrip(r)
+	resp, err := o.next.RoundTrip(r)
 	if err != nil {
-		l.over(err)
+		t.over(endOf(err), false)
 		return nil, err
 	}
 	l.event(&capture.Event{Kind: capture.KindResponse, Dir: toClient, Response: httphead.Response(resp)})
-	resp.Body = &recordedBody{ReadCloser: resp.Body, lane: l}
-	resp.Request = r.WithContext(context.WithValue(r.Context(), laneKey{}, l))
+	resp.Body = &recordedBody{ReadCloser: resp.Body, trip: t, brings: resp.StatusCode != http.StatusAccepted}
+	if !beyond {
+		resp.Request = r
+	}
 	return resp, nil
 }
 
-// over records the end of an exchange with the server. err is nil or io.EOF if that is the normal one.
-func (l lane) over(err error) {
-	e := &capture.Event{Kind: capture.KindEnd}
-	switch {
-	case err == nil, errors.Is(err, io.EOF):
-	case errors.Is(err, context.Canceled), errors.Is(err, http.ErrBodyReadAfterClose):
-		e.Data = []byte(clientClosed)
-	default:
-		e.Data = []byte("no response: " + clip([]byte(err.Error())))
+// A trip is a request to the server over HTTP, with its repetitions. That it is over is recorded behind the answer that it brings, which is read before but looked at later.
+type trip struct {
+	mu     sync.Mutex
+	lane   lane // with the exchange that there was last
+	waits  bool // for the answer
+	ending *capture.Event
+}
+
+// begin says that a request is about to be made.
+func (t *trip) begin(l lane, it *item) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.endLocked()
+	t.lane, t.waits = l, it != nil && it.id != nil
+}
+
+// onIts returns the lane with the exchange of the trip, if it has one.
+func (t *trip) onIts(l lane) lane {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lane.exchange != 0 {
+		return t.lane
 	}
-	l.event(e)
+	return l
+}
+
+// over takes note of the end of the response. whole tells that it ended as it should, with an answer that is still to be looked at.
+func (t *trip) over(why string, whole bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ending = &capture.Event{Kind: capture.KindEnd}
+	if why != "" {
+		t.ending.Data = []byte(why)
+	}
+	if whole && t.waits {
+		t.lane.rec.hold(t)
+		return
+	}
+	t.endLocked()
+}
+
+// answer records the end, if it waits.
+func (t *trip) answer() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waits = false
+	t.endLocked()
+}
+
+func (t *trip) endLocked() {
+	if t.ending != nil {
+		t.lane.event(t.ending)
+		t.lane.rec.release(t)
+		t.ending = nil
+	}
+}
+
+// maxHeld is how many ends of exchanges wait for their answers.
+const maxHeld = 1 << 14
+
+// hold notes that the end of a trip has not been recorded yet.
+func (r *recording) hold(t *trip) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.held) < maxHeld {
+		r.held[t] = struct{}{}
+	}
+}
+
+func (r *recording) release(t *trip) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.held, t)
+}
+
+// settle records the ends that wait in a lane which has ended.
+func (l lane) settle() {
+	if l.rec == nil {
+		return
+	}
+	l.rec.mu.Lock()
+	held := slices.Collect(maps.Keys(l.rec.held))
+	l.rec.mu.Unlock()
+	for _, t := range held {
+		if t.onIts(l).session == l.session {
+			t.answer()
+		}
+	}
+}
+
+// endOf is why an exchange is over; "" is the normal end.
+func endOf(err error) string {
+	switch {
+	case errors.Is(err, io.EOF):
+		return ""
+	case errors.Is(err, context.Canceled):
+		return clientClosed
+	}
+	text := err.Error()
+	return "the server: " + text[:min(len(text), 300)]
 }
 
 // clientClosed is why an exchange is over that whoever asked has given up.
@@ -117,21 +248,22 @@ const clientClosed = "client closed"
 // A recordedBody records when a response has ended.
 type recordedBody struct {
 	io.ReadCloser
-	lane lane
-	once sync.Once
+	trip   *trip
+	brings bool // an answer
+	once   sync.Once
 }
 
 // Read implements io.Reader.
 func (b *recordedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.once.Do(func() { b.lane.over(err) })
+		b.once.Do(func() { b.trip.over(endOf(err), b.brings && errors.Is(err, io.EOF)) })
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
 func (b *recordedBody) Close() error {
-	b.once.Do(func() { b.lane.over(http.ErrBodyReadAfterClose) })
+	b.once.Do(func() { b.trip.over(clientClosed, false) })
 	return b.ReadCloser.Close()
 }

@@ -50,7 +50,7 @@ func (f *bridgeFlags) urlSide(e *env, t *targetSpec, log *slog.Logger) (*farSide
 		return nil, err
 	}
 	carrier := streamable.Dial(t.url, &streamable.DialOptions{
-		HTTPClient: &http.Client{Transport: side}, Header: t.header, NoSSE: t.transport == transportHTTP, MaxFrame: f.maxFrame, Logger: log,
+		HTTPClient: &http.Client{Transport: bridge.Beyond(side)}, Header: t.header, NoSSE: t.transport == transportHTTP, MaxFrame: f.maxFrame, Logger: log,
 	})
 	return &farSide{name: nameOfURL(t.url), http: true, loggingIn: side.clock.paused, connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
 		return carrier.Connect(ctx)
