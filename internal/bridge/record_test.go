@@ -1,0 +1,137 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"mcpwire/capture"
+	"mcpwire/jsonrpc"
+	"mcpwire/streamable"
+)
+
+// TestRecordHTTP: where both sides are on HTTP, the capture has each exchange in the order in which it can have happened, all messages in one, each linked with what it became, and
+// nothing that lets somebody in.
+func TestRecordHTTP(t *testing.T) {
+	secrets := []string{"sesame-0123456789", "crumb-0123456789", "in-the-url-0123456789"}
+	for _, near := range []Era{EraLegacy, EraModern} {
+		for _, far := range []Era{EraLegacy, EraModern} {
+			t.Run(fmt.Sprintf("%v to %v", near, far), func(t *testing.T) {
+				behind := streamable.NewHandler(newServer(t, far.revisions()), nil)
+				upstream := httptest.NewServer(behind)
+				defer upstream.Close()
+				var text bytes.Buffer
+				w := capture.NewWriter(&text, nil)
+				carrier := streamable.Dial(upstream.URL+"/mcp?token="+secrets[2], &streamable.DialOptions{
+					HTTPClient: &http.Client{Transport: Beyond(forgetful{Transport(http.DefaultTransport)})},
+					Header:     http.Header{"Authorization": {"Bearer " + secrets[0]}, "Cookie": {"a=" + secrets[1]}},
+				})
+				b := newBridge(t, &Options{HTTP: true, Record: w, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return carrier.Connect(ctx) }})
+				h := b.Handler(nil)
+				front := httptest.NewServer(b.Recorded(h))
+				defer front.Close()
+				tryAll(t, streamable.Dial(front.URL+"/mcp?token="+secrets[2], &streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer " + secrets[0]}}}), near)
+				h.Shutdown(t.Context())
+				b.Close()
+				behind.Shutdown(t.Context())
+				if err := w.Close(); err != nil {
+					t.Fatal(err)
+				}
+				for _, secret := range secrets {
+					if strings.Contains(text.String(), secret) {
+						t.Errorf("the capture has %q", secret)
+					}
+				}
+				if err := exchanges(t, text.Bytes()); t.Failed() || err != nil {
+					t.Logf("%v\n%s", err, text.String())
+				}
+			})
+		}
+	}
+}
+
+// forgetful forgets which request a response is to, as what logs in does.
+type forgetful struct{ next http.RoundTripper }
+
+func (f forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := f.next.RoundTrip(r.Clone(r.Context()))
+	if resp != nil {
+		resp.Request = r
+	}
+	return resp, err
+}
+
+// exchanges complains of what cannot be so in the capture of a bridge between clients and a server on HTTP.
+func exchanges(t *testing.T, text []byte) error {
+	type key struct {
+		side capture.Side
+		x    uint64
+	}
+	state := map[key]string{}
+	session := map[key]uint64{}
+	sides := map[uint64]capture.Side{}
+	linked := map[uint64]bool{}
+	messages := map[uint64]string{}
+	for e, err := range capture.NewReader(bytes.NewReader(text), nil).Events() {
+		if err != nil {
+			return err
+		}
+		k := key{e.Side, e.Exchange}
+		sides[e.N] = e.Side
+		if e.Exchange != 0 {
+			if was, ok := session[k]; ok && was != e.Session {
+				t.Errorf("event %d: exchange %d is of session %d and of %d", e.N, e.Exchange, was, e.Session)
+			}
+			session[k] = e.Session
+		}
+		was := state[k]
+		switch e.Kind {
+		case capture.KindXlate:
+			for _, to := range append([]uint64{e.Xlate.Of}, e.Xlate.To...) {
+				linked[to] = true
+			}
+			continue
+		case capture.KindRequest:
+			state[k] = "asked"
+		case capture.KindResponse:
+			state[k] = "answered"
+		case capture.KindEnd:
+			state[k] = "over"
+		case capture.KindMessage:
+			messages[e.N] = string(e.Data)
+		default:
+			continue
+		}
+		wants := map[capture.Kind]string{capture.KindRequest: "", capture.KindResponse: "asked", capture.KindEnd: "answered", capture.KindMessage: "asked"}[e.Kind]
+		if e.Kind == capture.KindMessage && e.Dir == capture.ToClient {
+			wants = "answered"
+		}
+		givenUp := e.Kind == capture.KindEnd && was == "asked" && len(e.Data) > 0
+		if was != wants && !givenUp {
+			t.Errorf("event %d, %s %s of exchange %d on side %s, comes when that is %q, want %q", e.N, e.Kind, e.Dir, e.Exchange, e.Side, was, wants)
+		}
+	}
+	for n, message := range messages { // but for those that the bridge asked itself, or that are for it alone
+		own := false
+		for _, part := range []string{`"mcpwire-`, "notifications/initialized", "notifications/subscriptions/acknowledged", "no handshake"} {
+			own = own || strings.Contains(message, part)
+		}
+		if !linked[n] && !own {
+			t.Errorf("event %d is not linked with anything: %s", n, message)
+		}
+	}
+	for k, s := range state {
+		if s != "over" {
+			t.Errorf("exchange %d on side %s is %q in the end", k.x, k.side, s)
+		}
+	}
+	if len(messages) < 20 {
+		t.Errorf("there are %d messages, want more", len(messages))
+	}
+	return nil
+}
