@@ -313,6 +313,11 @@ func (l *listener) carry(ctx context.Context, st *stream, from string) {
 	h, p := l.h, l.p
 	left, err := st.resume(ctx, p, from)
 	switch {
+	case err == nil && st.over() && !p.begun():
+		// A stream without anything, a client would resume again, and some as the session's own, which takes the place of the one that they have.
+		setHeader(p.w.Header(), sseType)
+		p.w.WriteHeader(http.StatusNoContent)
+		return
 	case err == nil:
 	case !p.begun():
 		h.gone(p.w, err)

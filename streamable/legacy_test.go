@@ -263,7 +263,9 @@ func TestResume(t *testing.T) {
 		h.next()
 		h.next()
 		h.want("EOF")
-		v.listen(last).want("EOF")
+		if got := v.do("GET", "", with(v.headers, "Last-Event-ID", last)); got.status != http.StatusNoContent || got.header.Get("Content-Type") != "text/event-stream" || got.body != "" {
+			t.Errorf("behind the end: %d %q %q", got.status, got.header, got.body)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -148,7 +149,8 @@ func (s *session) behind(ctx context.Context, id string) (*stream, error) {
 	if st := s.find(name); st != nil {
 		return st, nil
 	}
-	return &stream{session: s, name: name, done: true}, nil // all there is of it is in the store
+	away := s.h.opts.Sessions != nil && !strings.HasSuffix(name, "."+s.h.instance)
+	return &stream{session: s, name: name, done: true, away: away}, nil // all there is of it is in the store
 }
 
 // ending returns the stream whose newest event has that id; nil if none has. It needs no store, which forgets what is old: on a quiet stream, there is nothing

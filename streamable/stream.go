@@ -24,7 +24,8 @@ type stream struct {
 	out  *response     // that carries it now; nil if none does
 	left chan struct{} // closed when out is to end
 	open bool          // it is one of events: there is no plain JSON any more
-	done bool          // nothing more will be sent
+	done bool          // nothing more will be sent from here
+	away bool          // another process may send more
 	had  string        // the last event that a client was sent, or the one before the first
 	last string        // the newest event
 	kept int           // events since a client had one, while none listened
@@ -80,6 +81,13 @@ func (st *stream) release() {
 	defer st.mu.Unlock()
 	st.done = true
 	st.leaveLocked()
+}
+
+// over reports whether nothing more will come.
+func (st *stream) over() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.done && !st.away
 }
 
 // endsWith reports whether the newest event is the one with that id.
@@ -282,7 +290,8 @@ func (st *stream) resume(ctx context.Context, out *response, from string) (left 
 	} else if events != nil {
 		err = st.replayLocked(events)
 	}
-	if err != nil || out.comment() != nil || st.done {
+	over := st.done && !st.away // so that there may be nothing to begin a response with
+	if err != nil || over || out.comment() != nil || st.done {
 		st.leaveLocked()
 	}
 	return left, err
