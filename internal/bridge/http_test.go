@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -216,50 +215,6 @@ func post(t *testing.T, url, body string, header ...string) (int, http.Header, s
 		t.Fatal(err)
 	}
 	return resp.StatusCode, resp.Header, string(text)
-}
-
-// TestSessions: sessions that come and go leave nothing behind.
-func TestSessions(t *testing.T) {
-	n := 2000
-	if testing.Short() {
-		n = 100
-	}
-	b := newBridge(t, &Options{Connect: connectTo(t, nil)})
-	ts := served(t, b, nil)
-	one := func() {
-		_, header, _ := post(t, ts.URL+"/mcp", httpHello)
-		id := header.Get("Mcp-Session-Id")
-		if id == "" {
-			t.Fatal("no session")
-		}
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodDelete, ts.URL+"/mcp", nil)
-		r.Header.Set("Mcp-Session-Id", id)
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-	}
-	settled := func() {
-		await(t, "sessions to end", func() bool { return len(clientsOf(b)) == 0 && b.linesUp.Load() == 0 })
-	}
-	one()
-	settled()
-	before, files := runtime.NumGoroutine(), openFiles()
-	for range n {
-		one()
-	}
-	settled()
-	await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before+5 })
-	if now := openFiles(); now > files+5 {
-		t.Errorf("%d open files, %d before", now, files)
-	}
-}
-
-// openFiles returns how many there are, 0 where that is not known.
-func openFiles() int {
-	entries, _ := os.ReadDir("/proc/self/fd")
-	return len(entries)
 }
 
 func TestHealth(t *testing.T) {
