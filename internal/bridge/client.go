@@ -58,6 +58,7 @@ type call struct {
 	ctx    context.Context
 	lane   lane   // that it came in
 	event  uint64 // in the capture
+	number uint64 // counts all calls up
 	began  time.Time
 	answer func(response []byte)
 	once   sync.Once
@@ -67,13 +68,14 @@ type call struct {
 	token    []byte     // the client's progress token, if it was replaced
 	heard    string     // key of the token that the server was given; "" is none
 	timer    atomic.Pointer[time.Timer]
-	patience time.Duration // of the timer; set before it
-	handed   bool          // the line has it; guarded by the plain's lock
-	frame    []byte        // the request, if it may have to be made again with more headers
-	again    []byte        // the request, if it goes on when the server is started again
-	swear    bool          // the server is going to acknowledge it once more
-	about    string        // of a subscription, the URI
-	stream   uint64        // of a translator
+	patience time.Duration    // of the timer; set before it
+	handed   bool             // the line has it; guarded by the plain's lock
+	frame    []byte           // the request, if it may have to be made again with more headers
+	again    []byte           // the request, if it goes on when the server is started again
+	swear    bool             // the server is going to acknowledge it once more
+	about    string           // of a subscription, the URI; of a question after a task, its id
+	hears    mcp.LoggingLevel // from which it wants log messages, or has others want them
+	stream   uint64           // of a translator
 }
 
 // newClient returns a client that counts, or nil if there are too many. It must be closed.
@@ -168,7 +170,7 @@ func (cl *client) endListening() {
 
 // request takes a request; frame and what m holds are the client's from then on. answer is called once, by any goroutine, with the response, or nil if there is to be none.
 func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, answer func([]byte)) *call {
-	c := &call{client: cl, id: m.ID, method: string(m.Method), modern: isModern(m), out: out, ctx: ctx, answer: answer, began: time.Now()}
+	c := &call{client: cl, id: m.ID, method: string(m.Method), modern: isModern(m), out: out, ctx: ctx, answer: answer, began: time.Now(), number: cl.b.calls.Add(1)}
 	cl.b.metrics.requests.Add(1)
 	cl.mu.Lock()
 	full := len(cl.open) >= cl.b.opts.MaxCalls
@@ -248,6 +250,11 @@ func (cl *client) do(o opening, f func(party)) bool {
 		f(foreign{near})
 		return true
 	}
+	if cl.b.opts.Shared && !cl.asking && !begins(o.m) {
+		cl.mu.Unlock()
+		f(unintroduced{})
+		return true
+	}
 	cl.backlog = append(cl.backlog, f)
 	cl.backlogBytes += len(o.frame)
 	if cl.asking {
@@ -269,7 +276,8 @@ func (cl *client) settle(o opening) {
 		p.leave(cl)
 		return
 	}
-	if _, again := p.(mute); again {
+	switch p.(type) {
+	case mute, unreachable:
 		waiting := cl.backlog
 		cl.asking, cl.backlog, cl.backlogBytes = false, nil, 0
 		cl.mu.Unlock()

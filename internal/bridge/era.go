@@ -61,7 +61,7 @@ func eraOf(m *jsonrpc.Message) Era {
 func (b *Bridge) partyFor(cl *client, o opening) (p party, done bool) {
 	near := eraOf(o.m)
 	if b.opts.Shared {
-		return b.sharedBy(cl, near), false
+		return b.sharedParty(cl, o), false
 	}
 	legacy, modern := b.known.get()
 	switch b.opts.Far {
@@ -72,7 +72,7 @@ func (b *Bridge) partyFor(cl *client, o opening) (p party, done bool) {
 	}
 	switch {
 	case near == EraLegacy && legacy == yes, near == EraModern && modern == yes:
-		return b.joined(cl, b.newPlain(cl.many, false)), false
+		return b.joined(cl, b.newPlain(cl.many)), false
 	case near == EraLegacy && legacy == no && modern == yes, near == EraModern && modern == no && legacy == yes:
 		return b.newTranslated(cl, near, nil), false
 	case near == EraModern:
@@ -145,7 +145,7 @@ func modernBy(m *jsonrpc.Message, err error) answer {
 // tryLegacy forwards initialize, and sees whether the server knows it.
 func (b *Bridge) tryLegacy(cl *client, o opening) (p party, done bool) {
 	if o.call == nil || o.call.method != mcp.MethodInitialize {
-		return b.joined(cl, b.newPlain(cl.many, false)), false
+		return b.joined(cl, b.newPlain(cl.many)), false
 	}
 	u, l := b.newProber()
 	ctx, cancel := b.whileConnecting(o.call.ctx)
@@ -215,14 +215,6 @@ func (mute) notification(*client, []byte, *jsonrpc.Message, uint64) {}
 func (mute) response(*client, []byte, *jsonrpc.Message, uint64)     {}
 func (mute) hangUp(*call)                                           {}
 func (mute) leave(*client)                                          {}
-
-// unshared is the party of clients that cannot share a server of the other era.
-type unshared struct{ foreign }
-
-func (unshared) request(c *call, _ []byte, _ *jsonrpc.Message) {
-	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError,
-		"the server has no revision without a handshake, and clients that share a connection are not translated: let each have its own (--sessions per-client)"))
-}
 
 // foreign is the party of messages of an era that is not allowed. The client may have both, and go on with the other.
 type foreign struct{ allowed Era }

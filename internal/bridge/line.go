@@ -117,6 +117,13 @@ func (l *line) downLocked() error {
 	return nil
 }
 
+// broken reports whether there is no connection because the last one has ended, or could not be made, and none is being made again.
+func (l *line) broken() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.up && l.lastErr != nil && len(l.queue)+len(l.urgent) == 0
+}
+
 // errFull is why a message was not taken.
 var errFull = errors.New("too much waits for the server to take it already")
 

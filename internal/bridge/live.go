@@ -69,6 +69,7 @@ func (l *line) live(first bool) error {
 func (l *line) revive(ctx context.Context) error {
 	bounded, cancel := l.b.whileConnecting(ctx)
 	defer cancel()
+	l.b.metrics.restarts.Add(1)
 	if err := l.user().connected(bounded); err != nil {
 		return fmt.Errorf("the server was started again, and does not come up: %w", err)
 	}

@@ -64,7 +64,10 @@ type Options struct {
 	Name string
 
 	Near, Far Era // of the clients and the server
-	Shared    bool
+
+	// Shared has clients share connections, those of one principal: all of them before a modern server, before a legacy one those that introduce themselves alike. See the
+	// package.
+	Shared bool
 
 	// LoggingIn reports whether the user is about to log in to the server, for which time that would be over goes on. It may be nil.
 	LoggingIn func() bool

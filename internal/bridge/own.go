@@ -12,7 +12,6 @@ import (
 // ask sends the server a request of the bridge's own and waits for the answer, which may be an error. An error of ask's says that there was none.
 func (p *plain) ask(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
 	p.mu.Lock()
-	p.last++
 	id := p.ownID()
 	answer := p.expectLocked(id)
 	p.mu.Unlock()
@@ -29,7 +28,7 @@ func (p *plain) ask(ctx context.Context, text func(id jsonrpc.ID) []byte) (*json
 	}
 }
 
-// alive asks the server for a sign of life. Any answer is one.
+// alive implements sharer: any answer is a sign of life.
 func (p *plain) alive(ctx context.Context) error {
 	_, modern := p.b.known.get()
 	m, err := p.ask(ctx, func(id jsonrpc.ID) []byte {
@@ -53,8 +52,9 @@ func (p *plain) expectLocked(id jsonrpc.ID) chan *jsonrpc.Message {
 
 // ownID returns an id that no client uses.
 func (p *plain) ownID() jsonrpc.ID {
+	n := p.ids.Add(1)
 	if p.rename {
-		return jsonrpc.IntID(p.last)
+		return jsonrpc.IntID(n)
 	}
-	return jsonrpc.StringID("mcpwire-" + p.b.instance + "-" + strconv.FormatInt(p.last, 10))
+	return jsonrpc.StringID("mcpwire-" + p.b.instance + "-" + strconv.FormatInt(n, 10))
 }

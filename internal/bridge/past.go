@@ -114,7 +114,6 @@ func (p *past) shaken() bool { return p.result != nil }
 
 // connected implements user: it tells a new server what the one before it knew.
 func (p *plain) connected(ctx context.Context) error {
-	p.b.metrics.restarts.Add(1)
 	p.mu.Lock()
 	past := p.past
 	replay := make([][]byte, 0, len(past.subscribed)+1)
@@ -165,7 +164,6 @@ func (p *plain) connected(ctx context.Context) error {
 // remind sends the server a request again whose answer is of no interest.
 func (p *plain) remind(frame []byte) {
 	p.mu.Lock()
-	p.last++
 	id := p.ownID()
 	p.expectLocked(id)
 	p.mu.Unlock()
@@ -191,10 +189,7 @@ var lists = [...][2]string{
 func (p *plain) missed() {
 	p.mu.Lock()
 	result := p.past.result
-	members := make([]*client, 0, len(p.members))
-	for cl := range p.members {
-		members = append(members, cl)
-	}
+	members := p.toldLocked()
 	p.mu.Unlock()
 	if result == nil {
 		return

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"mcpwire/capture"
 	"mcpwire/jsonrpc"
@@ -12,23 +12,21 @@ import (
 )
 
 // A plain is the party where both sides are of the same era. It forwards the bytes as they are, and knows of each message what it must to replace the
-// server. It is the user of its line. Its methods may be called by many goroutines at once.
+// server. It is the user of its line, or one of several on a trunk. Its methods may be called by many goroutines at once.
 type plain struct {
-	b      *Bridge
-	line   *line
-	rename bool // ids are replaced, because several clients use them
-	shared bool // these are clients that each have a handshake of their own
-
-	idle    *time.Timer // ends what clients share when it was without any for long; guarded by the bridge's lock
-	shaking sync.Mutex  // held while the bridge shakes hands for its clients
+	b       *Bridge
+	line    *line
+	rename  bool          // ids are replaced, because several clients use them
+	ids     *atomic.Int64 // that were given
+	commons *commons      // that the clients share; nil if the line goes with them
+	session *session      // that they are in, although each has shaken hands; nil if they have none, or each its own
 
 	mu      sync.Mutex
-	members map[*client]struct{}
+	members map[*client]*member
 	calls   map[string]*call // by the key of the id that the server knows
 	tokens  map[string]*call // by the key of the progress token that the server knows
 	asked   map[string]*ask  // questions of the server that were not answered
 	own     map[string]chan *jsonrpc.Message
-	last    int64 // id that was given
 	past    past
 	over    bool
 }
@@ -40,23 +38,23 @@ type ask struct {
 	out    jsonrpc.Outlet
 }
 
-func (b *Bridge) newPlain(rename, shared bool) *plain {
-	p := newPlain(b, rename, shared)
+func (b *Bridge) newPlain(rename bool) *plain {
+	p := newPlain(b, rename)
 	p.line = b.prepareLine(p)
 	b.wg.Go(p.line.run)
 	return p
 }
 
-func newPlain(b *Bridge, rename, shared bool) *plain {
+func newPlain(b *Bridge, rename bool) *plain {
 	return &plain{
-		b: b, rename: rename, shared: shared,
-		members: map[*client]struct{}{}, calls: map[string]*call{}, tokens: map[string]*call{}, asked: map[string]*ask{}, own: map[string]chan *jsonrpc.Message{},
+		b: b, rename: rename, ids: new(atomic.Int64),
+		members: map[*client]*member{}, calls: map[string]*call{}, tokens: map[string]*call{}, asked: map[string]*ask{}, own: map[string]chan *jsonrpc.Message{},
 	}
 }
 
 // plainOn returns a plain that is the user of a line that there is already, for a client. It calls first, which may be nil, before it gets what the server has sent of itself.
 func (b *Bridge) plainOn(cl *client, l *line, rename bool, first func(*plain)) *plain {
-	p := newPlain(b, rename, false)
+	p := newPlain(b, rename)
 	p.line = l
 	p.join(cl)
 	l.hand(p, func() {
@@ -71,20 +69,20 @@ func (b *Bridge) plainOn(cl *client, l *line, rename bool, first func(*plain)) *
 func (p *plain) join(cl *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.members[cl] = struct{}{}
-}
-
-func (p *plain) empty() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.members) == 0
+	p.members[cl] = new(member)
 }
 
 // request implements party.
 func (p *plain) request(c *call, frame []byte, m *jsonrpc.Message) {
-	if p.shared && p.handshake(c, m) {
+	if p.session != nil {
+		p.inSession(c, frame, m)
 		return
 	}
+	p.carry(c, frame, m)
+}
+
+// carry brings a request to the server.
+func (p *plain) carry(c *call, frame []byte, m *jsonrpc.Message) {
 	p.mu.Lock()
 	c.far = c.id
 	if p.rename {
@@ -108,6 +106,9 @@ func (p *plain) request(c *call, frame []byte, m *jsonrpc.Message) {
 		p.tokens[c.heard] = c
 	}
 	p.past.asks(c, frame, m)
+	if c.modern {
+		c.hears = hearsOf(m)
+	}
 	if p.b.opts.HTTP && c.modern && c.method == mcp.MethodToolsCall && len(frame) <= maxAgain {
 		c.frame = frame
 	}
@@ -145,38 +146,6 @@ func (p *plain) handLocked(c *call, it item) (err error) {
 	}
 	c.handed = err == nil
 	return err
-}
-
-func (p *plain) rule() string {
-	if p.rename {
-		return "id"
-	}
-	return "same"
-}
-
-// made says that a message was made of one of the server's.
-func (p *plain) made(event uint64) made { return made{lane: p.line.lane, of: event, rule: p.rule()} }
-
-// renamedLocked gives a request ids that no other has.
-func (p *plain) renamedLocked(c *call, frame []byte, m *jsonrpc.Message) []byte {
-	p.last++
-	c.far = jsonrpc.IntID(p.last)
-	frame = withID(frame, c.far)
-	if token, ok := tokenOf(m); ok {
-		c.token, c.heard = token, idKey(c.far)
-		frame = splice(frame, locate(frame, "params", "_meta", mcp.MetaProgressToken), c.far)
-	}
-	return frame
-}
-
-// tokenOf returns the progress token of a request.
-func tokenOf(m *jsonrpc.Message) (jsonrpc.ID, bool) {
-	meta, ok := m.Param("_meta")
-	if !ok {
-		return nil, false
-	}
-	at := locate(meta, mcp.MetaProgressToken)
-	return jsonrpc.ID(at.of(meta)), at.found()
 }
 
 // forget takes a call out of those that are open, and reports whether it was.
@@ -243,13 +212,14 @@ func (p *plain) notification(cl *client, frame []byte, m *jsonrpc.Message, event
 			return
 		}
 	case mcp.NotificationInitialized:
-		if p.shared {
+		if p.session != nil {
 			return // the bridge has said so itself
 		}
 		p.mu.Lock()
 		p.past.initialized = slices.Clone(frame)
 		p.mu.Unlock()
 	}
+	p.heard(cl)
 	p.forward(cl, frame, event)
 }
 
@@ -316,7 +286,7 @@ func (p *plain) hangUp(c *call) {
 func (p *plain) leave(cl *client) {
 	p.mu.Lock()
 	delete(p.members, cl)
-	empty := len(p.members) == 0
+	empty := p.commons == nil && len(p.members) == 0
 	var calls []*call
 	for _, c := range p.calls {
 		if c.client == cl {
@@ -325,16 +295,26 @@ func (p *plain) leave(cl *client) {
 		}
 	}
 	drop := p.past.leave(cl)
+	var then []func()
+	if p.session != nil {
+		then = p.forsakeLocked(cl)
+	}
 	p.mu.Unlock()
 	for _, c := range calls {
 		p.cancel(c, "the client is gone")
 	}
-	if empty && !p.b.keeps(p) {
+	if empty {
 		p.line.close()
 		return
 	}
 	for _, uri := range drop {
 		p.unsubscribe(uri)
+	}
+	for _, do := range then {
+		do()
+	}
+	if p.commons != nil {
+		p.commons.left()
 	}
 }
 
@@ -374,21 +354,14 @@ func (p *plain) answered(frame []byte, m *jsonrpc.Message, event uint64) {
 	}
 	p.forgetLocked(c)
 	p.past.answered(c, m)
+	if p.session != nil {
+		p.learnLocked(c, m)
+	}
 	p.mu.Unlock()
 	if p.rename {
 		frame = restored(frame, c)
 	}
 	c.finish(frame, p.made(event))
-}
-
-// restored puts the client's ids back into an answer.
-func restored(frame []byte, c *call) []byte {
-	if c.method == mcp.MethodSubscriptionsListen {
-		if at := locate(frame, "result", "_meta", mcp.MetaSubscriptionID); at.found() {
-			frame = splice(frame, at, c.id)
-		}
-	}
-	return withID(frame, c.id)
 }
 
 // callFailed implements user.

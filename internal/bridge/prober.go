@@ -15,6 +15,19 @@ const probeTimeout = 5 * time.Second
 type prober struct {
 	answers chan probed
 	kept    []probed // what the server has sent of itself, which is for the next user; guarded by the line's passing
+
+	hello, welcome []byte // the handshake that there was, for the next user; nil if there was none
+}
+
+// forget throws away what was answered to what was asked before.
+func (u *prober) forget() {
+	for {
+		select {
+		case <-u.answers:
+		default:
+			return
+		}
+	}
 }
 
 // maxKept is how many messages are kept.

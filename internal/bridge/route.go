@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"slices"
-
 	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -10,12 +8,11 @@ import (
 
 // question hands a request of the server's to the client that it is for.
 func (p *plain) question(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
-	if p.shared {
-		p.answerItself(m)
+	if p.session != nil && p.refused(m) {
 		return
 	}
 	p.mu.Lock()
-	cl, out := p.askerLocked(on)
+	cl, out := p.askerLocked(on, m)
 	if cl == nil || p.asked[idKey(m.ID)] != nil || len(p.asked) >= p.b.opts.MaxCalls {
 		p.mu.Unlock()
 		p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeInternalError, "there is no client that could be asked, or it is asked too much already"))
@@ -23,6 +20,7 @@ func (p *plain) question(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event 
 	}
 	a := &ask{client: cl, id: m.ID, out: out}
 	p.asked[idKey(m.ID)] = a
+	p.askedLocked(cl, m)
 	p.mu.Unlock()
 	err := cl.send(out, frame, p.made(event))
 	if err != nil && out != nil {
@@ -39,40 +37,28 @@ func (p *plain) question(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event 
 
 // askerLocked returns whom a question of the server's is for, which does not say so itself: that of the call on whose stream it came, or the client with the call that
 // was begun last of those that may ask.
-func (p *plain) askerLocked(on jsonrpc.ID) (*client, jsonrpc.Outlet) {
+func (p *plain) askerLocked(on jsonrpc.ID, m *jsonrpc.Message) (*client, jsonrpc.Outlet) {
 	if c := p.calls[idKey(on)]; c != nil {
 		return c.client, c.out
 	}
+	if cl := p.relatedLocked(m); cl != nil {
+		return cl, nil
+	}
 	var last *call
 	for _, c := range p.calls {
-		if mayAsk(c.method) && (last == nil || c.event > last.event || c.event == last.event && later(c, last)) {
+		if mayAsk(c.method) && (last == nil || c.number > last.number) {
 			last = c
 		}
 	}
 	if last != nil {
 		return last.client, last.out
 	}
-	for cl := range p.members {
-		return cl, nil
-	}
-	return nil, nil
+	return p.lastHeardLocked(), nil
 }
-
-// later tells calls apart whose order is not known, always in the same way.
-func later(a, b *call) bool { return idKey(a.far) > idKey(b.far) }
 
 // mayAsk reports whether servers ask for something before they answer the method.
 func mayAsk(method string) bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead || method == mcp.MethodComplete
-}
-
-// answerItself answers a question that is for none of the clients in particular: nothing was declared that would let the server ask.
-func (p *plain) answerItself(m *jsonrpc.Message) {
-	if string(m.Method) == mcp.MethodPing {
-		p.tell(jsonrpc.AppendResult(nil, m.ID, []byte("{}")))
-		return
-	}
-	p.refuse(m, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "several clients share this connection, so none of them can be asked"))
 }
 
 func (p *plain) refuse(m *jsonrpc.Message, e *jsonrpc.Error) {
@@ -107,44 +93,52 @@ func (p *plain) news(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint
 		}
 		return
 	}
-	if c := p.talking(on); c != nil {
+	p.mu.Lock()
+	c := p.calls[idKey(on)]
+	p.mu.Unlock()
+	switch {
+	case p.session != nil:
+		p.ofServer(c, frame, m, event)
+	case c != nil:
 		p.pass(c, frame, event)
-		return
+	default:
+		p.guess(frame, m, event)
 	}
-	p.broadcast(frame, m, event)
+}
+
+// guess hands on what may belong to several calls. The client that is the only one gets everything.
+func (p *plain) guess(frame []byte, m *jsonrpc.Message, event uint64) {
+	switch open := p.talking(m); {
+	case len(open) == 1:
+		p.pass(open[0], frame, event)
+	case len(open) > 1, p.commons != nil:
+		p.homeless(event)
+	default:
+		p.broadcast(frame, event)
+	}
 }
 
 // pass hands a message to the client of a call, or, if that is nil, to the only one.
 func (p *plain) pass(c *call, frame []byte, event uint64) {
 	if c == nil {
-		p.broadcast(frame, nil, event)
+		p.broadcast(frame, event)
 		return
 	}
-	if err := c.client.send(c.out, frame, p.made(event)); err != nil {
+	out := c.out
+	if c.done.Load() { // a task goes on after its call
+		out = nil
+	}
+	if err := c.client.send(out, frame, p.made(event)); err != nil {
 		p.b.opts.Logger.Debug("a message was dropped", "error", err)
 	}
 }
 
-// broadcast hands a message to all clients, or to those that are subscribed to what it is about. m may be nil.
-func (p *plain) broadcast(frame []byte, m *jsonrpc.Message, event uint64) {
+// broadcast hands a message to all clients.
+func (p *plain) broadcast(frame []byte, event uint64) {
 	p.mu.Lock()
-	members := make([]*client, 0, len(p.members))
-	var by map[*client]struct{}
-	if p.shared && m != nil && string(m.Method) == mcp.NotificationResourceUpdated {
-		uri, _ := m.Param("uri")
-		by = p.past.by[text(uri)]
-	}
-	for cl := range p.members {
-		if _, wants := by[cl]; wants || by == nil {
-			members = append(members, cl)
-		}
-	}
+	all := p.toldLocked()
 	p.mu.Unlock()
-	for _, cl := range members {
-		if err := cl.send(nil, frame, p.made(event)); err != nil {
-			p.b.opts.Logger.Debug("a message was dropped", "error", err)
-		}
-	}
+	p.sendTo(all, frame, event)
 }
 
 // withdrawn acts on a cancellation by the server: of a question, or of a subscription, which it ends so.
@@ -226,88 +220,4 @@ func changes(granted []byte, id jsonrpc.ID) (list [][]byte) {
 		list = append(list, jsonrpc.AppendNotification(nil, mcp.NotificationResourceUpdated, append(params, meta...)))
 	}
 	return list
-}
-
-// talking returns the call that a message belongs to which does not say so: that on whose stream it came, or, among clients without a session, the only one, or of several
-// that which was begun last.
-func (p *plain) talking(on jsonrpc.ID) *call {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c := p.calls[idKey(on)]; c != nil {
-		return c
-	}
-	var last *call
-	for _, c := range p.calls {
-		if !c.modern || c.again != nil {
-			continue
-		}
-		if last == nil || c.event > last.event || c.event == last.event && later(c, last) {
-			last = c
-		}
-	}
-	return last
-}
-
-// handshake answers what a client that shares the connection says of itself, which the server must not hear, and reports whether it did. The bridge shakes hands
-// with the server when the first client does.
-func (p *plain) handshake(c *call, m *jsonrpc.Message) bool {
-	switch c.method {
-	case mcp.MethodInitialize:
-		p.b.wg.Go(func() { p.introduce(c, m) })
-		return true
-	case mcp.MethodResourcesUnsubscribe:
-		uri, _ := m.Param("uri")
-		about := text(uri)
-		p.mu.Lock()
-		by := p.past.by[about]
-		_, has := by[c.client]
-		others := has && len(by) > 1
-		if others {
-			delete(by, c.client)
-		}
-		p.mu.Unlock()
-		if others {
-			c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")), c.bridged())
-		}
-		return others
-	}
-	return false
-}
-
-// introduce answers initialize.
-func (p *plain) introduce(c *call, m *jsonrpc.Message) {
-	p.shaking.Lock()
-	defer p.shaking.Unlock()
-	p.mu.Lock()
-	result := p.past.result
-	p.mu.Unlock()
-	if result == nil {
-		version, _ := m.Param("protocolVersion")
-		params := append([]byte(`{"protocolVersion":`), version...)
-		if version == nil {
-			params = jsonwire.AppendQuote(params[:len(params):len(params)], mcp.LatestLegacyRevision.String())
-		}
-		params = append(params, `,"capabilities":{},"clientInfo":{"name":"mcpwire bridge","version":"1"}}`...)
-		var hello []byte
-		ctx, cancel := contextWithin(c.ctx, p.b.opts.ConnectTimeout)
-		answer, err := p.ask(ctx, func(id jsonrpc.ID) []byte {
-			hello = jsonrpc.AppendRequest(nil, id, mcp.MethodInitialize, params)
-			return hello
-		})
-		cancel()
-		if err == nil && answer.Kind == jsonrpc.KindError {
-			err = answer.Err()
-		}
-		if err != nil {
-			c.fail(asAnswer(err))
-			return
-		}
-		result = slices.Clone(answer.Result)
-		p.mu.Lock()
-		p.past.initialize, p.past.result = hello, result
-		p.past.initialized = jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
-		p.mu.Unlock()
-		p.tell(p.past.initialized)
-	}
-	c.finish(jsonrpc.AppendResult(nil, c.id, result), c.bridged())
 }

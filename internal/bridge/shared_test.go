@@ -209,7 +209,7 @@ func TestSharedIdle(t *testing.T) {
 			t.Error("the connection goes on without clients")
 		}
 		synctest.Wait()
-		if n := len(br.shared); n != 0 {
+		if n := len(br.commons); n != 0 {
 			t.Errorf("%d connections are shared by nobody", n)
 		}
 		visit(true)

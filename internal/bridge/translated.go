@@ -3,8 +3,11 @@ package bridge
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/translate"
@@ -12,13 +15,16 @@ import (
 	"mcpwire/mcp"
 )
 
-// A translated is the party where the client and the server are of different eras: package translate decides what is said to either. It is the user of its line.
+// A translated is the party where clients and the server are of different eras: package translate decides what is said to either. It is the user of its line, or one of several
+// on a trunk.
 type translated struct {
-	b    *Bridge
-	cl   *client
-	line *line
+	b       *Bridge
+	line    *line
+	trunk   *trunk   // nil if the line is its own
+	commons *commons // that modern clients share; nil if there is one client
 
 	mu      sync.Mutex // serialises what the translator is told and what it says
+	members map[*client]struct{}
 	t       translate.Translator
 	streams map[uint64]*call // of HTTP
 	piped   map[string]*call // of a stream, by the key of the id
@@ -27,25 +33,41 @@ type translated struct {
 	asked   map[string]struct{} // keys of the ids of questions that the client has not answered
 	lost    bool                // the translator was told so
 	over    bool
+
+	ids   *atomic.Int64        // of requests to the server, if clients share it
+	pings map[int64]chan error // of the bridge's own, under way
 }
 
 // newTranslated returns the party of a client of the era near, on a line that there is already, or one of its own if l is nil.
 func (b *Bridge) newTranslated(cl *client, near Era, l *line) *translated {
-	p := &translated{b: b, cl: cl, streams: map[uint64]*call{}, piped: map[string]*call{}, asked: map[string]struct{}{}, line: l}
+	var p *translated
 	if near == EraModern {
-		p.t = translate.NewModernToLegacy(nil)
+		p = prepareTranslated(b, translate.NewModernToLegacy(&translate.Options{Apart: cl.many}))
 	} else {
-		p.t = translate.NewLegacyToModern(nil)
+		p = prepareTranslated(b, translate.NewLegacyToModern(nil))
 	}
+	p.members[cl] = struct{}{}
+	p.on(l)
+	return p
+}
+
+// prepareTranslated returns a party without a line.
+func prepareTranslated(b *Bridge, t translate.Translator) *translated {
+	p := &translated{b: b, t: t, members: map[*client]struct{}{}, streams: map[uint64]*call{}, piped: map[string]*call{}, asked: map[string]struct{}{}}
 	p.timer = time.AfterFunc(time.Hour, p.tick)
 	p.timer.Stop()
-	if l == nil {
-		p.line = b.prepareLine(p)
-		b.wg.Go(p.line.run)
-	} else {
-		l.hand(p, nil)
-	}
 	return p
+}
+
+// on makes the party the user of a line, of its own if l is nil.
+func (p *translated) on(l *line) {
+	if l != nil {
+		p.line = l
+		l.hand(p, nil)
+		return
+	}
+	p.line = p.b.prepareLine(p)
+	p.b.wg.Go(p.line.run)
 }
 
 // do tells the translator something, and does what it says. of is the event that is the reason.
@@ -80,7 +102,7 @@ func (p *translated) actLocked(lane lane, of uint64, outs []translate.Out) {
 }
 
 func (p *translated) tick() {
-	p.do(p.cl.lane, 0, func(now time.Time) []translate.Out { return p.t.Tick(now) })
+	p.do(p.line.lane, 0, func(now time.Time) []translate.Out { return p.t.Tick(now) })
 }
 
 // sendLocked sends one message.
@@ -101,8 +123,14 @@ func (p *translated) sendLocked(o *translate.Out, from made) {
 
 func (p *translated) toFarLocked(o *translate.Out, from made) {
 	it := item{frame: o.Message, from: from}
-	if o.Call != 0 && !o.Cancel {
+	switch {
+	case o.Call != 0 && !o.Cancel:
 		it.id = jsonrpc.IntID(o.Call)
+		if p.trunk != nil {
+			p.trunk.own(o.Call, p, o.Message)
+		}
+	case o.Call != 0 && p.trunk != nil:
+		p.trunk.disown(o.Call)
 	}
 	if o.Cancel || p.lost {
 		p.line.sendFirst(it) // p.lost: what goes before all that waits, once there is a server again
@@ -118,13 +146,23 @@ func (p *translated) toNearLocked(o *translate.Out, from made) {
 		p.finishLocked(o, o.Message, from)
 		return
 	}
-	var out jsonrpc.Outlet
 	c := p.streams[o.Stream]
-	if c != nil {
-		out = c.out
-	}
 	p.heardLocked(c, o.Message)
-	if err := p.cl.send(out, o.Message, from); err != nil {
+	if c != nil {
+		p.tellLocked(c.client, c.out, o.Message, from)
+		return
+	}
+	if p.commons != nil && o.Stream != 0 { // whoever it was for is gone
+		return
+	}
+	for cl := range p.members {
+		p.tellLocked(cl, nil, o.Message, from)
+	}
+}
+
+// tellLocked sends a client what is no answer.
+func (p *translated) tellLocked(cl *client, out jsonrpc.Outlet, message []byte, from made) {
+	if err := cl.send(out, message, from); err != nil {
 		p.b.opts.Logger.Debug("a message was dropped", "error", err)
 	}
 }
@@ -147,8 +185,11 @@ func (p *translated) finishLocked(o *translate.Out, message []byte, from made) {
 			return
 		}
 	}
-	if message != nil {
-		p.cl.send(nil, message, from)
+	if message == nil || p.commons != nil {
+		return
+	}
+	for cl := range p.members {
+		cl.send(nil, message, from)
 	}
 }
 
@@ -164,7 +205,7 @@ func (p *translated) request(c *call, frame []byte, _ *jsonrpc.Message) {
 		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended"))
 		return
 	}
-	if c.out != nil {
+	if c.out != nil || p.commons != nil {
 		p.last++
 		c.stream = p.last
 		p.streams[c.stream] = c
@@ -187,30 +228,41 @@ func (p *translated) request(c *call, frame []byte, _ *jsonrpc.Message) {
 
 // notification implements party.
 func (p *translated) notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
-	p.do(cl.lane, event, func(now time.Time) []translate.Out { return p.t.FromNear(now, frame, 0) })
-	if string(m.Method) != mcp.NotificationCancelled {
-		return
-	}
-	if id, ok := m.Param("requestId"); ok {
-		p.cancelled(id)
-	}
-}
-
-// cancelled answers nothing to a request of the client that it has cancelled.
-func (p *translated) cancelled(id jsonrpc.ID) {
+	var c *call
+	id, cancels := m.Param("requestId")
+	cancels = cancels && string(m.Method) == mcp.NotificationCancelled
 	p.mu.Lock()
-	c := p.piped[idKey(id)]
-	delete(p.piped, idKey(id))
-	for n, other := range p.streams {
-		if c == nil && !other.modern && idKey(other.id) == idKey(id) {
-			c = other
-			delete(p.streams, n)
+	if cancels {
+		c = p.cancelledLocked(cl, id)
+	}
+	if !p.over {
+		var stream uint64
+		if c != nil && p.commons != nil {
+			stream = c.stream
 		}
+		p.actLocked(cl.lane, event, p.t.FromNear(time.Now(), frame, stream))
+	}
+	if c != nil { // afterwards: what is done about a message may need to know of its request
+		delete(p.streams, c.stream)
 	}
 	p.mu.Unlock()
 	if c != nil && c.method != mcp.MethodInitialize {
 		c.finish(nil, made{})
 	}
+}
+
+// cancelledLocked returns the request that a client has cancelled, which is to have no answer. A modern client on HTTP hangs up instead.
+func (p *translated) cancelledLocked(cl *client, id jsonrpc.ID) *call {
+	if c := p.piped[idKey(id)]; c != nil {
+		delete(p.piped, idKey(id))
+		return c
+	}
+	for _, c := range p.streams {
+		if c.client == cl && (!c.modern || c.out == nil) && idKey(c.id) == idKey(id) {
+			return c
+		}
+	}
+	return nil
 }
 
 // response implements party.
@@ -228,28 +280,47 @@ func (p *translated) hangUp(c *call) {
 	if c.stream == 0 || p.over {
 		return
 	}
-	p.actLocked(p.cl.lane, 0, p.t.NearGone(time.Now(), c.stream))
+	p.actLocked(c.client.lane, 0, p.t.NearGone(time.Now(), c.stream))
 	delete(p.streams, c.stream)
 }
 
 // leave implements party.
-func (p *translated) leave(*client) {
-	p.mu.Lock()
-	if p.over {
-		p.mu.Unlock()
+func (p *translated) leave(cl *client) {
+	if p.commons != nil {
+		p.forsake(cl)
+		p.commons.left()
 		return
 	}
-	p.actLocked(p.cl.lane, 0, p.t.Close(time.Now(), jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended")))
+	if !p.finish() {
+		return
+	}
+	if p.trunk != nil {
+		p.trunk.leave(p)
+	} else {
+		p.line.close()
+	}
+}
+
+// finish ends what the translator has under way, and reports false if that was done before.
+func (p *translated) finish() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return false
+	}
+	p.actLocked(p.line.lane, 0, p.t.Close(time.Now(), jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended")))
 	p.over = true
 	p.timer.Stop()
-	p.mu.Unlock()
-	p.line.close()
+	return true
 }
 
 // received implements user.
-func (p *translated) received(frame []byte, _ *jsonrpc.Message, from origin) {
+func (p *translated) received(frame []byte, m *jsonrpc.Message, from origin) {
 	call, _ := intOf(from.call)
 	event := from.lane.record(toClient, frame)
+	if n, ok := intOf(m.ID); ok && len(m.Method) == 0 && p.pinged(n, nil) {
+		return
+	}
 	p.do(p.line.lane, event, func(now time.Time) []translate.Out { return p.t.FromFar(now, frame, call) })
 }
 
@@ -260,6 +331,9 @@ func (p *translated) callFailed(id jsonrpc.ID, err error) {
 		return
 	}
 	e := reason(err)
+	if p.pinged(n, e) {
+		return
+	}
 	p.line.lane.note(e.Message)
 	p.do(p.line.lane, 0, func(now time.Time) []translate.Out { return p.t.FarEnded(now, n, e) })
 }
@@ -274,7 +348,6 @@ func (p *translated) missed() {}
 
 // connected implements user.
 func (p *translated) connected(context.Context) error {
-	p.b.metrics.restarts.Add(1)
 	p.do(p.line.lane, 0, func(now time.Time) []translate.Out {
 		if !p.lost {
 			return nil
@@ -289,6 +362,12 @@ func (p *translated) connected(context.Context) error {
 
 // disconnected implements user.
 func (p *translated) disconnected(err error, unsent []item) {
+	p.mu.Lock()
+	pings := slices.Collect(maps.Keys(p.pings))
+	p.mu.Unlock()
+	for _, n := range pings {
+		p.pinged(n, err)
+	}
 	var calls []int64
 	if err != errLineClosed && p.line.served() {
 		for _, it := range unsent {

@@ -53,7 +53,7 @@ func (p *translated) expire(c *call) {
 		} else {
 			outs = p.t.FromNear(time.Now(), cancellation(c.id, "timeout"), 0)
 		}
-		p.actLocked(p.cl.lane, 0, outs)
+		p.actLocked(c.client.lane, 0, outs)
 	}
 	c.late()
 }

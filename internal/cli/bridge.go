@@ -39,9 +39,13 @@ if not. The bridge finds out what each side speaks, unless --era, --near-era or
 
 Each client has a process or a session of the server to itself, which ends with
 it. If that ends first, requests that wait are answered at once, with what the
-server wrote to standard error last, and it is started again. With --sessions
-shared all clients use one, which takes those of the server's era only, and
-cannot ask them anything.
+server wrote to standard error last, and it is started again.
+
+With --sessions shared, one process or session serves the clients of a user
+together. A modern server serves all of them so. A legacy server is told once,
+in the handshake, what its client is and can be asked: those share that say the
+same of themselves, so a command may run once for each kind of client. Where
+nobody has to log in, everybody is the same user.
 
 If a server on the web wants a login, the browser is opened, and the address is
 on standard error. Tokens are kept for the next time, for all commands.

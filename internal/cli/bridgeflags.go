@@ -63,7 +63,7 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	all.Func("era", "`ERA` that both sides may speak: legacy, modern, or auto (the default) for either", eraFlag(&f.era))
 	all.Func("near-era", "`ERA` that clients may speak, if not that of --era", eraFlag(&f.nearEra))
 	all.Func("far-era", "`ERA` that the server speaks, if not that of --era; the server is not asked then", eraFlag(&f.farEra))
-	all.StringVar(&f.sessions, "sessions", "per-client", "per-client, or shared for one process or session that all clients use: `HOW` they use the server")
+	all.StringVar(&f.sessions, "sessions", "per-client", "per-client, or shared for one process or session that clients of a kind use together: `HOW` they use the server")
 	all.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long the server may take to answer, or to tell of progress; 0 is for ever")
 	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "how long an HTTP session lasts that is not used, and a process for clients without session or that clients share")
 	all.IntVar(&f.maxSessions, "max-sessions", 1000, "how many clients there may be at once")
@@ -146,8 +146,6 @@ func (f *bridgeFlags) check(set func(name string) bool) error {
 		return usagef("bridge: --tls-cert and --tls-key go together")
 	case f.sessions != "per-client" && f.sessions != "shared":
 		return usagef("bridge: --sessions %s: want per-client or shared", safeLine(f.sessions))
-	case f.sessions == "shared" && f.nearEra != f.farEra && f.nearEra != bridge.EraAuto && f.farEra != bridge.EraAuto:
-		return usagef("bridge: --sessions shared does not translate: --near-era and --far-era have to be the same")
 	case f.redact != "default" && f.redact != "off":
 		return usagef("bridge: invalid value %q for flag --redact: want default or off", f.redact)
 	case f.capture != "" && f.recordIt:

@@ -110,7 +110,8 @@ func (t *ModernClient) farProgress(m *jsonrpc.Message, frame []byte) {
 	t.emit(Out{To: Near, Stream: x.key.stream, Message: msg, Rule: "progressToken"})
 }
 
-// farLog gives a log message to the one request that it may belong to: the one on whose stream it came, or else the last that wants such messages.
+// farLog gives a log message to the one request that it may belong to: the one on whose stream it came, or else the last that wants such messages, unless
+// others have a request open too who are not to see it.
 func (t *ModernClient) farLog(m *jsonrpc.Message, frame []byte, on int64) {
 	v, _ := m.Param("level")
 	name, _ := jsonrpc.ID(v).Text()
@@ -119,12 +120,20 @@ func (t *ModernClient) farLog(m *jsonrpc.Message, frame []byte, on int64) {
 		return r != nil && r.near != nil && r.near.level != mcp.LevelNone && level >= r.near.level
 	}
 	r := t.errands[on]
+	open := 0
 	if on == 0 {
 		for _, one := range t.errands {
+			if one.near != nil || one.number != 0 {
+				open++
+			}
 			if wants(one) && (r == nil || one.id > r.id) {
 				r = one
 			}
 		}
+	}
+	if open > 1 && t.opts.Apart {
+		t.drop("nothing says to which request that log message belongs")
+		return
 	}
 	if !ok || !wants(r) {
 		t.drop("no request wants that log message")

@@ -24,6 +24,9 @@ type Options struct {
 	Ring *seal.Ring
 	// IDs counts the ids of calls. Translators that share a connection to the server must share it, and go by [Route]. nil is one of the translator's own.
 	IDs *atomic.Int64
+	// Apart says that requests of modern clients may be of several, who are not to see what is the others': a log message that may belong to one or another goes to
+	// none. Only questions go to the one who is asked by turns, since the server waits.
+	Apart bool
 	// NewID makes ids that nobody guesses. nil makes random ones.
 	NewID func() string
 
