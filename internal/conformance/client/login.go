@@ -61,6 +61,9 @@ func loginPart(name string) part {
 				return err
 			}
 		}
+		if len(s.via) > 0 {
+			return s.playVia(ctx, &l)
+		}
 		opts, err := options(&l)
 		if err != nil {
 			return err

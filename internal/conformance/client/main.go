@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"mcpwire/client"
-	"mcpwire/stdio"
-	"mcpwire/streamable"
 )
 
 // patience is less than what the suite has: it would wait for ever for a client that it has given up.
@@ -21,7 +20,11 @@ const patience = 25 * time.Second
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := run(ctx, os.Args[1:], os.Getenv); err != nil {
+	play := run
+	if filepath.Base(os.Args[0]) == browserName {
+		play = browse
+	}
+	if err := play(ctx, os.Args[1:], os.Getenv); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance client:", err)
 		os.Exit(1)
 	}
@@ -31,6 +34,7 @@ func main() {
 type stage struct {
 	url  string
 	via  []string        // command that connects to url, which it gets as the last argument; nil: there is no need of one
+	env  []string        // more of its environment
 	text json.RawMessage // the scenario's context; nil if it has none
 	http *http.Client    // nil unless there is a login
 
@@ -89,15 +93,7 @@ func partOf(scenario string) part {
 
 // dial connects to the scenario's server.
 func (s *stage) dial(ctx context.Context) (*client.Client, error) {
-	carrier := s.carrier
-	switch {
-	case carrier != nil:
-	case len(s.via) > 0:
-		carrier = stdio.Command(s.via[0], append(s.via[1:len(s.via):len(s.via)], s.url)...)
-	default:
-		carrier = streamable.Dial(s.url, &streamable.DialOptions{HTTPClient: s.http})
-	}
-	return client.Dial(ctx, carrier, &client.Options{
+	return client.Dial(ctx, s.carrierTo(), &client.Options{
 		Name:    "mcpwire-conformance",
 		Version: "1.0.0",
 		Elicit:  acceptDefaults,

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"mcpwire/client"
+	"mcpwire/stdio"
+	"mcpwire/streamable"
+)
+
+// carrierTo returns how the client reaches the scenario's server.
+func (s *stage) carrierTo() client.Carrier {
+	switch {
+	case s.carrier != nil:
+		return s.carrier
+	case len(s.via) == 0:
+		return streamable.Dial(s.url, &streamable.DialOptions{HTTPClient: s.http})
+	}
+	cmd := stdio.Command(s.via[0], append(s.via[1:len(s.via):len(s.via)], s.url)...)
+	cmd.Env, cmd.Stderr = s.env, os.Stderr
+	return cmd
+}
+
+// secretVariable is where the command finds the client's secret.
+const secretVariable = "MCPWIRE_CONFORMANCE_SECRET"
+
+// playVia plays a scenario of authorization with a command that logs in, as mcpwire bridge does: it has the same of the scenario that its user would give it. It forgets
+// its tokens afterwards.
+func (s *stage) playVia(ctx context.Context, l *login) (err error) {
+	home, err := os.MkdirTemp("", "mcpwire-conformance")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(home)
+	s.env = []string{"MCPWIRE_HOME=" + home}
+	if l.ClientID != "" {
+		s.via = append(s.via, "--client-id", l.ClientID)
+	}
+	if l.Issuer != "" {
+		s.via = append(s.via, "--issuer", l.Issuer)
+	}
+	if l.ClientSecret != "" {
+		s.via = append(s.via, "--client-secret-env", secretVariable)
+		s.env = append(s.env, secretVariable+"="+l.ClientSecret)
+	}
+	return s.with(ctx, func(c *client.Client) error { return callAll(ctx, c) })
+}
+
+// browserName is the program that shows pages to the user. By this name, this one plays the user who agrees to everything.
+const browserName = "xdg-open"
+
+// browse goes to a page, and on to where that sends it.
+func browse(ctx context.Context, args []string, _ func(string) string) error {
+	if len(args) != 1 {
+		return errors.New("there is one address to go to")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers with status %d", filepath.Base(resp.Request.URL.Path), resp.StatusCode)
+	}
+	return nil
+}
