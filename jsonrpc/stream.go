@@ -101,7 +101,15 @@ func (f *StreamFramer) ReadFrame() ([]byte, error) {
 
 // WriteFrame implements [Framer].
 func (f *StreamFramer) WriteFrame(msg []byte) error {
-	return f.write(f.finish(append(f.begin(make([]byte, 0, len(msg)+headerRoom)), msg...), 0))
+	if n := len(msg) + headerRoom; n > bufSize {
+		buf := f.grown(n)
+		defer recycle(buf)
+		return f.write(f.finish(append(f.begin(buf[:0]), msg...), 0))
+	}
+	out := sendBuffers.Get().(*[]byte)
+	defer recycleSend(out)
+	*out = f.finish(append(f.begin((*out)[:0]), msg...), 0)
+	return f.write(*out)
 }
 
 // Close implements [Framer].
