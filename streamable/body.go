@@ -53,6 +53,9 @@ func encoded(r *http.Request) bool {
 // errBodyTooLarge is what readBody fails with beyond Options.MaxBody.
 var errBodyTooLarge = errors.New("body too large")
 
+// minBody is the first buffer for a body whose length is not known, in bytes.
+const minBody = 512
+
 // readBody reads the body. A body whose length is known takes one buffer of that size; one that lies about it is read no further than it says.
 func (x *exchange) readBody() (err error) {
 	h, r := x.h, x.r
@@ -70,13 +73,14 @@ func (x *exchange) readBody() (err error) {
 		}()
 	}
 	b := x.body[:0]
-	if n := int(r.ContentLength) + 1; n > cap(b) { // one more, so that the end is seen without growing
-		b = make([]byte, 0, min(n, maxKept)) // no more at once, as long as the client has not sent any
+	whole := int(r.ContentLength) + 1 // one more, so that the end is seen without growing
+	if n := min(whole, maxKept); n > cap(b) {
+		b = make([]byte, 0, n) // no more at once, as long as the client has not sent any
 	}
 	defer func() { x.body = b }()
 	for reads := 1; ; reads++ {
 		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
+			b = append(make([]byte, 0, max(min(whole, 8*cap(b)), 2*cap(b), minBody)), b...)
 		}
 		n, err := r.Body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]

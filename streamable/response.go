@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -231,6 +232,9 @@ func (p *response) end(answer []byte, err error) {
 		return
 	}
 	setHeader(p.w.Header(), jsonType)
+	if len(answer) > maxCounted { // clients that know the length take memory for it once
+		p.w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+	}
 	if status != http.StatusOK {
 		p.w.WriteHeader(status)
 	}
@@ -242,8 +246,10 @@ func (p *response) end(answer []byte, err error) {
 	p.write(answer)
 }
 
-// maxBuffered is what net/http takes without writing it, in bytes.
-const maxBuffered = 4 << 10
+const (
+	maxCounted  = 2 << 10 // whose length net/http says by itself, in bytes
+	maxBuffered = 4 << 10 // what net/http takes without writing it, in bytes
+)
 
 // cut ends a stream now, where that does not happen by itself.
 func (p *response) cut() error {
