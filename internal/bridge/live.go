@@ -165,6 +165,10 @@ func (l *line) unsent(it item) {
 
 // read takes what the server sends until it has ended, and returns why.
 func (l *line) read(f jsonrpc.Framer) error {
+	own := compact
+	if _, ok := f.(jsonrpc.Courier); ok { // its frames are ours already
+		own = jsonrpc.OneLine
+	}
 	noise := 0
 	for {
 		frame, from, err := l.receive(f)
@@ -177,7 +181,7 @@ func (l *line) read(f jsonrpc.Framer) error {
 			}
 			continue
 		}
-		if !l.deliver(frame, from) {
+		if !l.deliver(own(frame), from) {
 			if noise++; noise == 1 {
 				l.b.opts.Logger.Warn("the server writes what is no message, which is dropped; further ones are not reported", "server", l.b.opts.Name, "text", clip(frame))
 			}
@@ -217,9 +221,8 @@ func (l *line) took(err error, from origin) bool {
 	return true
 }
 
-// deliver hands on a message, or those of a batch. It reports false if it is none.
+// deliver hands on a message, or those of a batch, on one line. It reports false if it is none.
 func (l *line) deliver(frame []byte, from origin) bool {
-	frame = compact(frame)
 	if jsonrpc.IsBatch(frame) {
 		entries, err := jsonrpc.ParseBatch(frame, 0)
 		for i := range entries {
