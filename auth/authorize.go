@@ -25,6 +25,17 @@ type AuthorizationCode struct {
 	Redirector Redirector
 	// NoOfflineAccess stops the client from asking for offline_access, and with that for a refresh token, where the authorization server offers it.
 	NoOfflineAccess bool
+	// Wait, unless it is nil, is called when requests begin to wait for the user: own if this client is about to ask, not if another process does that shares its
+	// [LoginLocker]. What it returns is called when they wait no more. It may be called for several servers at once.
+	Wait func(own bool) (over func())
+}
+
+// wait calls Wait, if it is there.
+func (g AuthorizationCode) wait(own bool) (over func()) {
+	if g.Wait == nil {
+		return func() {}
+	}
+	return g.Wait(own)
 }
 
 // A Redirector brings users to authorization servers and their answers back.
@@ -102,7 +113,9 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (_ *Tokens, _ st
 	if err != nil {
 		return nil, "", err
 	}
+	over := g.wait(true)
 	code, err := p.ask(ctx, red, address)
+	over()
 	if err != nil {
 		return nil, "", err
 	}

@@ -87,6 +87,7 @@ func (s *session) adopt(r *Record, old *token) bool {
 	if err != nil || t == nil || t.Access.Reveal() == old.Access.Reveal() || t.expired(time.Now()) {
 		return false
 	}
+	t.adopted = true
 	s.install(t)
 	return true
 }

@@ -51,6 +51,8 @@ type token struct {
 	renewAt time.Time
 	// unsaved is set if the store failed to keep it.
 	unsaved bool
+	// adopted is set if another process got it, of which nothing is known but that it was kept.
+	adopted bool
 }
 
 func newToken(t *Tokens, issuer, clientID string, proof *proofKey) *token {
@@ -231,7 +233,8 @@ func (s *session) obtain(ctx context.Context, d demand, step bool) error {
 	if err != nil {
 		return err
 	}
-	old, _ := s.snapshot()
+	seen, _ := s.snapshot()
+	old := seen
 	if old != nil && old.issuer != disc.issuer {
 		s.c.logf("%s is now authorized by %q", s.name, printable(disc.issuer, 200))
 		old = nil
@@ -250,6 +253,12 @@ func (s *session) obtain(ctx context.Context, d demand, step bool) error {
 		return wrap("token", s.name, disc.issuer, err)
 	}
 	f := &flow{c: s.c, d: disc, scopes: scopes, proof: proof}
+	return s.inTurn(ctx, disc.issuer, seen, func() error { return s.grant(ctx, f) })
+}
+
+// grant gets a token as the caller wants it got.
+func (s *session) grant(ctx context.Context, f *flow) error {
+	disc, proof := f.d, f.proof
 	tokens, clientID, err := s.c.opts.Grant.tokens(ctx, f)
 	if err != nil {
 		return wrap("authorize", s.name, disc.issuer, err)

@@ -18,9 +18,12 @@ type clientTransport struct {
 
 // An attempt counts what was done for one request.
 type attempt struct {
-	authorized, nonced bool
-	steps              int
+	authorized, steps int
+	nonced            bool
 }
+
+// maxAuthorized is how many tokens a request may need: one that another process got may be as bad as the one before.
+const maxAuthorized = 3
 
 // RoundTrip implements [http.RoundTripper].
 func (t *clientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -125,10 +128,10 @@ func (t *clientTransport) judge(ctx context.Context, tok *token, resp *http.Resp
 		operation := operationOf(ctx)
 		err = t.s.authorize(ctx, tok, d, &operation)
 	case resp.StatusCode == http.StatusUnauthorized:
-		if a.authorized {
+		if adopted := tok != nil && tok.adopted; a.authorized > 0 && !adopted || a.authorized >= maxAuthorized {
 			return false, nil
 		}
-		a.authorized = true
+		a.authorized++
 		err = t.s.authorize(ctx, tok, d, nil)
 	default:
 		return false, nil

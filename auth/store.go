@@ -78,6 +78,15 @@ type StoreLocker interface {
 	Lock(ctx context.Context) (unlock func(), err error)
 }
 
+// A LoginLocker is a [Store] of users who may have several processes at once that need them to log in. The client that has the lock asks the user; the others wait
+// for what comes of it, and take the token that is in the store then.
+type LoginLocker interface {
+	Store
+	// LockLogin waits for the lock of a resource until ctx ends. If another has it, waiting is called first, and vain reports whether the last one that had it asked in
+	// vain: then the user is not to be asked again at once. unlock must be called once, and says how it went.
+	LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(vain bool), vain bool, err error)
+}
+
 // storedRecord is the form in which a record is kept, secrets included.
 type storedRecord struct {
 	Issuer   string        `json:"issuer,omitempty"`

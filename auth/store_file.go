@@ -3,6 +3,7 @@ package auth
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,8 +51,8 @@ type storeEntry struct {
 
 func (e *storeEntry) key() Key { return Key{e.Issuer, e.Resource, e.ClientID, e.Account} }
 
-// NewFileStore returns a [StoreLocker] that keeps its records in a file, which many processes may use. The file, and two locks beside it, are created with
-// mode 0600 when they are needed, and the directory with 0700. A file that others can read or that is a symbolic link is refused with an error that wraps
+// NewFileStore returns a [StoreLocker], and [LoginLocker], that keeps its records in a file, which many processes may use. The file, and locks beside it, are created
+// with mode 0600 when they are needed, and the directory with 0700. A file that others can read or that is a symbolic link is refused with an error that wraps
 // [ErrStoreUnsafe], here and each time it is used. The tokens in it are as safe as the user's other files.
 //
 // On Windows, access is what that to the directory is. On systems without flock there is no lock between processes.
@@ -96,6 +97,32 @@ func (s *fileStore) Delete(ctx context.Context, key Key) error { return s.change
 // Lock implements [StoreLocker].
 func (s *fileStore) Lock(ctx context.Context) (func(), error) {
 	return s.lockFile(ctx, s.outer, s.path+".refresh.lock")
+}
+
+// vainMark is what a login's lock has in it when the user was asked in vain.
+const vainMark = "vain\n"
+
+// LockLogin implements [LoginLocker]. There is a lock file for each resource; what is in it says how the last login ended.
+func (s *fileStore) LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(vain bool), vain bool, err error) {
+	sum := sha256.Sum256([]byte(resource))
+	waited := false
+	file, err := lockedFile(ctx, fmt.Sprintf("%s.login-%x.lock", s.path, sum[:8]), func() { waited = true; waiting() })
+	if err != nil {
+		return nil, false, err
+	}
+	var mark [len(vainMark)]byte
+	n, _ := file.ReadAt(mark[:], 0) // a file that cannot be read has no mark
+	vain = waited && string(mark[:n]) == vainMark
+	if err := file.Truncate(0); err != nil {
+		file.Close()
+		return nil, false, fmt.Errorf("file store: %w", err)
+	}
+	return func(vain bool) {
+		if vain {
+			file.WriteAt([]byte(vainMark), 0) // without it the next one asks the user too
+		}
+		file.Close()
+	}, vain, nil
 }
 
 // change replaces the entry of a key; nil removes it.
@@ -185,40 +212,50 @@ func syncDir(path string) error {
 	return dir.Sync()
 }
 
-// lockFile waits for its turn among the goroutines of this store and then for the lock of the file among processes. Waiting is by trying again, since
-// waiting for the system's lock could not be ended.
+// lockFile waits for its turn among the goroutines of this store and then for the lock of the file among processes.
 func (s *fileStore) lockFile(ctx context.Context, turn chan struct{}, path string) (unlock func(), err error) {
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() {
-		if err != nil {
-			<-turn
-		}
-	}()
+	file, err := lockedFile(ctx, path, func() {})
+	if err != nil {
+		<-turn
+		return nil, err
+	}
+	return func() { file.Close(); <-turn }, nil
+}
+
+// lockedFile waits for the lock of a file, after a call of waiting if another process has it. Waiting is by trying again, since waiting for the system's lock could not be
+// ended. Closing the file gives the lock back.
+func lockedFile(ctx context.Context, path string, waiting func()) (_ *os.File, err error) {
 	file, err := openPrivate(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("file store: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			file.Close()
+		}
+	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for first := true; ; first = false {
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			file.Close()
 			return nil, ctx.Err()
 		}
 		got, err := tryLock(file)
 		if err != nil {
-			file.Close()
 			return nil, fmt.Errorf("file store: %s: %w", path, err)
 		}
 		if got {
-			// Closing the file gives the lock back.
-			return func() { file.Close(); <-turn }, nil
+			return file, nil
+		}
+		if first {
+			waiting()
 		}
 		timer.Reset(lockPoll)
 	}

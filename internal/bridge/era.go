@@ -110,7 +110,7 @@ func (b *Bridge) tryModern(cl *client) party {
 // discover asks the server what it is. One that does not answer may be slow to start, or of those that answer nothing before a handshake, but for a ping: as soon as it answers
 // that, the other answer is not going to come, which is a deadline that was exceeded, while ctx goes on.
 func (b *Bridge) discover(ctx context.Context, u *prober, l *line) (*jsonrpc.Message, error) {
-	short, cancel := contextWithin(ctx, min(probeTimeout, b.opts.ConnectTimeout/2))
+	short, cancel := b.within(ctx, min(probeTimeout, b.opts.ConnectTimeout/2))
 	m, err := u.ask(short, l, discoverRequest())
 	cancel()
 	if !isSilence(err) || ctx.Err() != nil {
@@ -163,7 +163,7 @@ func (b *Bridge) tryLegacy(cl *client, o opening) (p party, done bool) {
 			o.call.finish(a.frame, made{lane: l.lane, of: a.event, rule: "same"})
 		}), true
 	}
-	short, stop := contextWithin(cl.ended, probeTimeout)
+	short, stop := b.within(cl.ended, probeTimeout)
 	defer stop()
 	if reachable(a.err) {
 		if d, failed := u.ask(short, l, discoverRequest()); failed == nil && modernBy(d, nil) == yes {

@@ -118,7 +118,7 @@ const readyPatience = 5 * time.Second
 // what it wrote last.
 func (b *Bridge) Readyz(tell bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := contextWithin(r.Context(), readyPatience)
+		ctx, cancel := context.WithTimeoutCause(r.Context(), readyPatience, silence(readyPatience))
 		defer cancel()
 		if err := b.Ready(ctx); err != nil {
 			if !tell {

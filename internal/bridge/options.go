@@ -69,8 +69,8 @@ type Options struct {
 	// package.
 	Shared bool
 
-	// LoggingIn reports whether the user is about to log in to the server, for which time that would be over goes on. It may be nil.
-	LoggingIn func() bool
+	// Login returns when a user was last waited for who has to log in to the server: now while it is so, since when no time counts, and the zero time if never. It may be nil.
+	Login func() time.Time
 
 	ConnectTimeout time.Duration // for the server to be connected to and to answer the handshake; 0 is 30 s
 	CallTimeout    time.Duration // without an answer, progress or question, after which a request fails; 0 is 5 min, negative never
@@ -103,8 +103,8 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxBackoff, 30*time.Second)
 	setDefault(&o.StableAfter, 30*time.Second)
 	setDefault(&o.Name, "the server")
-	if o.LoggingIn == nil {
-		o.LoggingIn = func() bool { return false }
+	if o.Login == nil {
+		o.Login = func() time.Time { return time.Time{} }
 	}
 	setDefault(&o.Logger, slog.New(slog.DiscardHandler))
 	return o

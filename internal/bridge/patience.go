@@ -23,15 +23,17 @@ func (o *Options) patience(method string) time.Duration {
 
 // watch has expire called when nothing was heard of the call for too long, unless a user is about to log in. It counts from when the client has sent it.
 func (c *call) watch(expire func()) {
-	opts := &c.client.b.opts
-	d := opts.patience(c.method)
+	b := c.client.b
+	d := b.opts.patience(c.method)
 	if d == 0 {
 		return
 	}
 	c.patience = d
 	c.timer.Store(time.AfterFunc(max(d-time.Since(c.began), 0), func() {
-		if opts.LoggingIn() {
-			c.more()
+		if left := b.left(d); left > 0 {
+			if t := c.timer.Load(); t != nil {
+				t.Reset(left)
+			}
 			return
 		}
 		expire()
@@ -57,16 +59,20 @@ func (c *call) tooLate(err error) {
 	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", err))
 }
 
-// whileConnecting returns a context that ends when the time for a connection is over, which a user who logs in has again afterwards.
+// whileConnecting returns a context that ends when the time for a connection is over.
 func (b *Bridge) whileConnecting(ctx context.Context) (context.Context, context.CancelFunc) {
-	d := b.opts.ConnectTimeout
+	return b.within(ctx, b.opts.ConnectTimeout)
+}
+
+// within is context.WithTimeoutCause, but that a user who has logged in meanwhile has the whole time afterwards.
+func (b *Bridge) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var timer *time.Timer
 	started := make(chan struct{}) // guards timer
 	timer = time.AfterFunc(d, func() {
 		<-started
-		if b.opts.LoggingIn() {
-			timer.Reset(d)
+		if left := b.left(d); left > 0 {
+			timer.Reset(left)
 			return
 		}
 		cancel(silence(d))
@@ -78,9 +84,8 @@ func (b *Bridge) whileConnecting(ctx context.Context) (context.Context, context.
 	}
 }
 
-func contextWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, silence(d))
-}
+// left is how much is left of a time that has passed, because a user had to log in meanwhile.
+func (b *Bridge) left(d time.Duration) time.Duration { return time.Until(b.opts.Login().Add(d)) }
 
 // silence is the error of who has waited in vain for as long.
 type silence time.Duration

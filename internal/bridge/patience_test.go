@@ -75,9 +75,7 @@ func TestLoggingIn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFarm(t)
 				began := time.Now()
-				near, _ := client0(t, f.bridge(&Options{
-					Far: far, ConnectTimeout: 10 * time.Second, LoggingIn: func() bool { return time.Since(began) < 3*time.Minute },
-				}))
+				near, _ := client0(t, f.bridge(&Options{Far: far, ConnectTimeout: 10 * time.Second, Login: loginUntil(began.Add(3 * time.Minute))}))
 				near.send(hello)
 				swallow(f.next())
 				near.reads("has not answered")
@@ -86,6 +84,16 @@ func TestLoggingIn(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// loginUntil is a user who has logged in at that time.
+func loginUntil(end time.Time) func() time.Time {
+	return func() time.Time {
+		if now := time.Now(); now.Before(end) {
+			return now
+		}
+		return end
 	}
 }
 

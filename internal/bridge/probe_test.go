@@ -150,3 +150,25 @@ func TestProbeKeeps(t *testing.T) {
 	near.send(`{"jsonrpc":"2.0","id":"p","result":{}}`)
 	far.wants(`{"jsonrpc":"2.0","id":"p","result":{}}`)
 }
+
+// TestLoginTakesTime: who has logged in finds that each has its whole time afterwards, so that no server is taken for what it is not.
+func TestLoginTakesTime(t *testing.T) {
+	for _, first := range []string{discover, hello} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFarm(t)
+			const login = 10*time.Minute - time.Second // most times have just begun anew then
+			near, _ := client0(t, f.bridge(&Options{Login: loginUntil(time.Now().Add(login))}))
+			near.send(first)
+			far := f.next()
+			id := far.request(`"method":`)
+			<-time.After(login + 4*time.Second) // the shortest time is 5 s
+			if first == discover {
+				far.send(answering(id, `{"supportedVersions":["2026-07-28"]}`))
+				far.wants(discover)
+				return
+			}
+			far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`))
+			near.reads(`"serverInfo"`)
+		})
+	}
+}

@@ -47,7 +47,7 @@ func (p *plain) wants(c *call) bool {
 
 // list reads the server's list of tools as far as the one that a call is about, and reports whether it is there.
 func (p *plain) list(ctx context.Context, call []byte) bool {
-	ctx, cancel := contextWithin(ctx, p.b.opts.ConnectTimeout)
+	ctx, cancel := p.b.within(ctx, p.b.opts.ConnectTimeout)
 	defer cancel()
 	meta, name := locate(call, "params", "_meta"), text(locate(call, "params", "name").of(call))
 	if !meta.found() {

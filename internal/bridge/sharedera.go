@@ -140,7 +140,7 @@ func (b *Bridge) findLegacy(cl *client, u *prober, l *line, o opening) (verdict,
 	if !reachable(a.err) {
 		return verdict{}, a.err
 	}
-	short, stop := contextWithin(cl.ended, probeTimeout)
+	short, stop := b.within(cl.ended, probeTimeout)
 	defer stop()
 	if m, err := u.ask(short, l, discoverRequest()); err == nil && modernBy(m, nil) == yes {
 		return verdict{EraModern, no, yes}, nil

@@ -186,8 +186,8 @@ type farSide struct {
 	http    bool
 	connect bridgeConnect
 
-	loggingIn func() bool   // reports whether the user is about to; nil if nobody ever is
-	readyFor  time.Duration // that it counts that it has answered; 0 is the default
+	login    func() time.Time // when the user was last waited for; nil if nobody ever is
+	readyFor time.Duration    // that it counts that it has answered; 0 is the default
 }
 
 // upstream reads what server the command line means, and says how to connect to it. Nothing is started.
@@ -238,7 +238,7 @@ func (f *bridgeFlags) options(far *farSide, log *slog.Logger) *bridge.Options {
 	}
 	return &bridge.Options{
 		Connect: far.connect, HTTP: far.http, Name: far.name, Near: f.nearEra, Far: f.farEra, Shared: f.sessions == "shared",
-		ConnectTimeout: connect, LoggingIn: far.loggingIn, CallTimeout: timeout, ReadyFor: far.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
+		ConnectTimeout: connect, Login: far.login, CallTimeout: timeout, ReadyFor: far.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
 	}
 }
 

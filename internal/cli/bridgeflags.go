@@ -63,6 +63,7 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	all.Func("era", "`ERA` that both sides may speak: legacy, modern, or auto (the default) for either", eraFlag(&f.era))
 	all.Func("near-era", "`ERA` that clients may speak, if not that of --era", eraFlag(&f.nearEra))
 	all.Func("far-era", "`ERA` that the server speaks, if not that of --era; the server is not asked then", eraFlag(&f.farEra))
+	all.DurationVar(&f.target.loginTimeout, "login-timeout", 3*time.Minute, "how long the user may take to log in; other times do not count meanwhile")
 	all.StringVar(&f.sessions, "sessions", "per-client", "per-client, or shared for one process or session that clients of a kind use together: `HOW` they use the server")
 	all.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long the server may take to answer, or to tell of progress; 0 is for ever")
 	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "how long an HTTP session lasts that is not used, and a process for clients without session or that clients share")
@@ -152,6 +153,8 @@ func (f *bridgeFlags) check(set func(name string) bool) error {
 		return usagef("bridge: --capture and --record exclude each other")
 	case f.capture == "-":
 		return usagef("bridge: standard output is the client's: name a file for --capture")
+	case f.target.loginTimeout <= 0:
+		return usagef("bridge: --login-timeout must be more than 0")
 	case f.timeout < 0 || f.idle <= 0 || f.maxSessions <= 0:
 		return usagef("bridge: --timeout cannot be negative, --idle-timeout and --max-sessions must be more than 0")
 	}

@@ -188,7 +188,16 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 	case bySecret:
 		opts.Grant = auth.ClientCredentials{}
 	case byBrowser:
-		opts.Grant = auth.AuthorizationCode{Redirector: pausing{auth.Loopback{Show: showLogin(e), Browse: openBrowser}, &h.clock}}
+		opts.Grant = auth.AuthorizationCode{
+			Redirector: auth.Loopback{Show: showLogin(e), Browse: openBrowser, Timeout: f.loginTimeout},
+			Wait: func(own bool) func() {
+				if !own {
+					fmt.Fprintln(e.stderr, "The server wants to know who you are. Another mcpwire has asked you already: log in there")
+				}
+				h.clock.pause()
+				return h.clock.goOn
+			},
+		}
 	}
 	if f.verbose {
 		opts.Logf = func(format string, args ...any) {
@@ -227,17 +236,11 @@ func openBrowser(_ context.Context, address string) error {
 
 // A loginClock stops the time for a connection while the user logs in.
 type loginClock struct {
-	mu    sync.Mutex
-	timer *time.Timer
-	whole time.Duration
-	users int // who log in
-}
-
-// paused reports whether a user is about to log in.
-func (c *loginClock) paused() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.users > 0
+	mu      sync.Mutex
+	timer   *time.Timer
+	whole   time.Duration
+	waiting int // how many wait for the user
+	ended   time.Time
 }
 
 func (c *loginClock) set(timer *time.Timer, whole time.Duration) {
@@ -249,7 +252,7 @@ func (c *loginClock) set(timer *time.Timer, whole time.Duration) {
 func (c *loginClock) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.users++
+	c.waiting++
 	if c.timer != nil {
 		c.timer.Stop()
 	}
@@ -258,35 +261,19 @@ func (c *loginClock) pause() {
 func (c *loginClock) goOn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.users--
-	if c.timer != nil {
+	c.waiting--
+	c.ended = time.Now()
+	if c.timer != nil && c.waiting == 0 {
 		c.timer.Reset(c.whole)
 	}
 }
 
-// pausing is a Redirector during whose work the time does not count.
-type pausing struct {
-	auth.Redirector
-	clock *loginClock
-}
-
-// Prepare implements auth.Redirector.
-func (p pausing) Prepare(ctx context.Context, known []string) (auth.Redirection, error) {
-	r, err := p.Redirector.Prepare(ctx, known)
-	if err != nil {
-		return nil, err
+// last returns when the user was last waited for: now if so at the moment, and the zero time if never.
+func (c *loginClock) last() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting > 0 {
+		return time.Now()
 	}
-	return pausingRedirection{r, p.clock}, nil
-}
-
-type pausingRedirection struct {
-	auth.Redirection
-	clock *loginClock
-}
-
-// Authorize implements auth.Redirection.
-func (p pausingRedirection) Authorize(ctx context.Context, address string) (string, error) {
-	p.clock.pause()
-	defer p.clock.goOn()
-	return p.Redirection.Authorize(ctx, address)
+	return c.ended
 }

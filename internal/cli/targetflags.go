@@ -37,6 +37,7 @@ type targetFlags struct {
 	clientID, secretEnv     string
 	issuer                  string
 	scopes                  []string
+	loginTimeout            time.Duration // 0 is the default
 
 	anyHeader bool // headers may be those that the protocol itself has
 	set       *pflag.FlagSet

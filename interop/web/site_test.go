@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -46,6 +47,7 @@ type site struct {
 type siteOptions struct {
 	guard         func(*auth.GuardOptions)
 	introspection func(*auth.IntrospectionOptions)
+	revisions     []mcp.Revision // all that the site speaks
 }
 
 // An identity is who calls, as the tool whoami sees it.
@@ -65,7 +67,7 @@ func newSite(t *testing.T, is *issuer, format string, o siteOptions) *site {
 	ts := httptest.NewUnstartedServer(nil)
 	s.origin = "http://" + ts.Listener.Addr().String()
 	s.url = s.origin + "/" + format + "/mcp"
-	s.server = s.newServer(t)
+	s.server = s.newServer(t, &server.Options{Revisions: o.revisions})
 	handler := streamable.NewHandler(s.server, &streamable.Options{Scopes: needed})
 	guard, err := auth.NewGuard(s.guardOptions(t, format, o))
 	if err != nil {
@@ -138,9 +140,9 @@ func (s *site) verifier(t *testing.T, format string, change func(*auth.Introspec
 }
 
 // newServer returns one whose tools count their calls.
-func (s *site) newServer(t *testing.T) *server.Server {
+func (s *site) newServer(t *testing.T, o *server.Options) *server.Server {
 	t.Helper()
-	srv := server.New("site", "1.0.0", nil)
+	srv := server.New("site", "1.0.0", o)
 	err := server.AddTool(srv, "whoami", "Says who calls.", func(ctx context.Context, _ empty) (identity, error) {
 		s.calls.Add(1)
 		p, ok := server.CallOf(ctx).Principal().Claims.(*auth.Principal)

@@ -64,6 +64,7 @@ type machine struct {
 	t    *testing.T
 	exe  string
 	home string
+	env  []string // besides the test's own
 
 	mu      sync.Mutex
 	watcher *process
@@ -107,6 +108,7 @@ type process struct {
 func (m *machine) run(args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(m.exe, args...)}
 	p.cmd.Env = append(os.Environ(), "MCPWIRE_HOME="+m.home, "HOME="+m.home, "NO_COLOR=1")
+	p.cmd.Env = append(p.cmd.Env, m.env...)
 	p.cmd.Stderr = &p.log
 	p.cmd.WaitDelay = time.Second
 	var err error

@@ -1,0 +1,255 @@
+package web
+
+import (
+	"errors"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"mcpwire/client"
+	"mcpwire/mcp"
+)
+
+// TestBridgeLogin has a host start a bridge, and start it again: the user logs in
+// once. A token that is gone is renewed, and when nothing is left to renew it by
+// the user is asked again. Client and site are of the same era, or of different
+// ones.
+func TestBridgeLogin(t *testing.T) {
+	for _, near := range eras {
+		for _, far := range eras {
+			t.Run(near.name+" client, "+far.name+" site", func(t *testing.T) {
+				t.Parallel()
+				o := withoutCache
+				o.revisions = []mcp.Revision{far.revision}
+				s := newSite(t, issuers.at(t, ""), formatOpaque, o)
+				checkBridgeLogin(t, newDesk(t, s), near.revision)
+			})
+		}
+	}
+}
+
+func checkBridgeLogin(t *testing.T, d *desk, revision mcp.Revision) {
+	t.Helper()
+	first := d.host()
+	var c *client.Client
+	var me identity
+	call := func() (err error) {
+		me, err = whoami(t.Context(), c)
+		return err
+	}
+	err := first.logIn(func() (err error) {
+		c, err = first.dial(revision)
+		return err
+	})
+	if err == nil {
+		err = call()
+	}
+	if err != nil || me.Subject != "alice" || len(first.asks()) != 1 || d.opened() != 1 {
+		t.Fatalf("%v; the site takes the caller for %+v; the user was asked %d times, the browser opened %d times\n%s", err, me, len(first.asks()), d.opened(), first.log.String())
+	}
+	id := me.ClientID
+
+	second := d.host()
+	if c, err = second.dial(revision); err == nil {
+		err = call()
+	}
+	if err != nil || me.ClientID != id || len(second.asks()) != 0 {
+		t.Fatalf("the second process: %v; %+v\n%s", err, me, second.log.String())
+	}
+
+	before := d.token()
+	d.site.issuer.lose(t, "token", before)
+	if err := call(); err != nil || len(second.asks()) != 0 || d.token() == before {
+		t.Fatalf("a token that is gone: %v\n%s", err, second.log.String())
+	}
+
+	d.site.issuer.revoke(t, d.token(), id, "")
+	if err := second.logIn(call); err != nil || me.Subject != "alice" || len(second.asks()) != 1 || d.opened() != 2 {
+		t.Fatalf("a grant that was revoked: %v; the user was asked %d times, the browser opened %d times\n%s", err, len(second.asks()), d.opened(), second.log.String())
+	}
+}
+
+// TestBridgeHeadless is on a machine without a browser: the address is shown.
+func TestBridgeHeadless(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+	d.env = []string{"PATH=", "CI="}
+	h := d.host()
+	err := h.logIn(func() error {
+		_, err := h.dial(mcp.LatestLegacyRevision)
+		return err
+	})
+	if err != nil || d.opened() != 0 {
+		t.Fatalf("%v\n%s", err, h.log.String())
+	}
+}
+
+// TestBridgesAtOnce starts several bridges together, as hosts do. One asks the
+// user, and none is in another's way.
+func TestBridgesAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, newSite(t, issuers.at(t, ""), formatOpaque, withoutCache))
+	hosts := make([]*hosted, 4)
+	for i := range hosts {
+		hosts[i] = d.host()
+	}
+	err := atOnce(len(hosts), func(i int) error {
+		return hosts[i].logIn(func() error {
+			c, err := hosts[i].dial(eras[i%2].revision)
+			if err != nil {
+				return err
+			}
+			me, err := whoami(t.Context(), c)
+			if err == nil && me.Subject != "alice" {
+				err = errors.New("it is not alice")
+			}
+			return err
+		})
+	})
+	asks, told := 0, 0
+	for _, h := range hosts {
+		asks += len(h.asks())
+		told += strings.Count(h.log.String(), "Another mcpwire has asked you")
+	}
+	if err != nil || asks != 1 || d.opened() != 1 {
+		t.Errorf("%v; the user was asked %d times, the browser opened %d times; %d others waited", err, asks, d.opened(), told)
+	}
+}
+
+// TestBridgeKilledWhileAsking has a host end the bridge that has asked the user.
+// Another one that has waited for it asks then.
+func TestBridgeKilledWhileAsking(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+	first, second := d.host(), d.host()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := first.dial(mcp.LatestLegacyRevision)
+		ended <- err
+	}()
+	<-first.started
+	eventually(t, "the first asks", func() bool { return d.opened() == 1 })
+	waits := make(chan error, 1)
+	go func() {
+		_, err := second.dial(mcp.LatestRevision)
+		waits <- err
+	}()
+	<-second.started
+	eventually(t, "the second waits", func() bool { return strings.Contains(second.log.String(), "Another mcpwire") })
+	first.process.cmd.Process.Signal(syscall.SIGKILL)
+	if err := <-ended; err == nil {
+		t.Error("the first connected")
+	}
+	if err := second.logIn(func() error { return <-waits }); err != nil || len(second.asks()) != 1 {
+		t.Errorf("%v\n%s", err, second.log.String())
+	}
+}
+
+// TestBridgeNobodyLogsIn has users who do nothing, or refuse. The client that
+// waits is told so, with all that wait for the same login, and the next process
+// may ask again.
+func TestBridgeNobodyLogsIn(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+			hosts := []*hosted{d.host("--login-timeout", "2s"), d.host("--login-timeout", "2s")}
+			errs := make([]error, len(hosts))
+			atOnce(len(hosts), func(i int) error {
+				_, errs[i] = hosts[i].dial(era.revision)
+				return nil
+			})
+			for i, err := range errs {
+				if err == nil || !strings.Contains(err.Error(), "the user has to log in") {
+					t.Errorf("host %d: got %v, want that the user has to log in\n%s", i, err, hosts[i].log.String())
+				}
+			}
+			if n := d.opened(); n != 1 {
+				t.Errorf("the browser opened %d times, want once", n)
+			}
+			again := d.host()
+			err := again.logIn(func() error {
+				_, err := again.dial(era.revision)
+				return err
+			})
+			if err != nil {
+				t.Errorf("the next process: %v\n%s", err, again.log.String())
+			}
+		})
+	}
+}
+
+// TestBridgeStepUp calls a tool that needs another scope than the session had.
+func TestBridgeStepUp(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+			h := d.host()
+			err := h.logIn(func() error {
+				c, err := h.dial(era.revision)
+				for _, tool := range []string{"change", "rule", "change"} {
+					if err == nil {
+						_, err = client.CallTool[string](t.Context(), c, tool, nil)
+					}
+				}
+				return err
+			})
+			asks := h.asks()
+			if err != nil || len(asks) != 3 {
+				t.Fatalf("%v; the user was asked %d times, want 3\n%s", err, len(asks), h.log.String())
+			}
+			last, err := url.Parse(asks[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, scope := range []string{scopeRead, scopeWrite, scopeAdmin} {
+				if scopes := strings.Fields(last.Query().Get("scope")); !slices.Contains(scopes, scope) {
+					t.Errorf("at last, the user was asked for %q, without %s", scopes, scope)
+				}
+			}
+		})
+	}
+}
+
+// TestBridgeForItself has a bridge with credentials of its own.
+func TestBridgeForItself(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+			d.env = append(d.env, "SECRET="+machineSecret)
+			h := d.host("--client-id", machineID, "--client-secret-env", "SECRET")
+			c, err := h.dial(era.revision)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, h.log.String())
+			}
+			if me, err := whoami(t.Context(), c); err != nil || me.ClientID != machineID || h.log.String() != "" {
+				t.Errorf("%v; the site takes the caller for %+v\n%s", err, me, h.log.String())
+			}
+		})
+	}
+}
+
+// TestBridgeGoneWhileAsking has a host end before the user has logged in: the
+// bridge ends too.
+func TestBridgeGoneWhileAsking(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+	h := d.host()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := h.dial(mcp.LatestLegacyRevision)
+		ended <- err
+	}()
+	<-h.started
+	eventually(t, "the user is asked", func() bool { return d.opened() == 1 })
+	h.stdin.Close()
+	h.stdout.(io.Closer).Close()
+	if err := <-ended; err == nil {
+		t.Error("the client connected")
+	}
+}
