@@ -128,10 +128,10 @@ func (b *Bridge) discover(ctx context.Context, u *prober, l *line) (*jsonrpc.Mes
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
 func modernBy(m *jsonrpc.Message, err error) answer {
 	if err == nil {
-		if m.Kind == jsonrpc.KindResponse || era.IsModernError(m.Err()) {
-			return yes
+		if m.Kind != jsonrpc.KindResponse && !era.IsModernError(m.Err()) || onlyLegacy(m) {
+			return no
 		}
-		return no
+		return yes
 	}
 	if isSilence(err) {
 		return no
@@ -140,6 +140,19 @@ func modernBy(m *jsonrpc.Message, err error) answer {
 		return no
 	}
 	return unknown // it cannot be reached, or does not let us in: that says nothing of its era
+}
+
+// onlyLegacy reports whether an answer to server/discover names revisions, and they are all legacy ones: the server knows of the modern era, and has been told not to
+// speak it.
+func onlyLegacy(m *jsonrpc.Message) bool {
+	var versions []string
+	if m.Kind == jsonrpc.KindError {
+		versions = era.Supported(m.Err())
+	} else if hello, err := era.ReadDiscover(m.Result); err == nil {
+		versions = hello.Versions
+	}
+	modern, legacy := era.Common(mcp.Revisions(), versions)
+	return modern == mcp.RevisionNone && legacy != mcp.RevisionNone
 }
 
 // tryLegacy forwards initialize, and sees whether the server knows it.

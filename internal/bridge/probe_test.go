@@ -25,6 +25,21 @@ func TestSilentLegacy(t *testing.T) {
 	})
 }
 
+// TestModernNamesLegacy: a server that answers in the modern era, and names nothing but legacy revisions, is a legacy one.
+func TestModernNamesLegacy(t *testing.T) {
+	for _, answer := range []string{
+		`"error":{"code":-32022,"message":"no","data":{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18"]}}`,
+		`"result":{"resultType":"complete","supportedVersions":["2025-11-25"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`,
+	} {
+		f := newFarm(t)
+		near, _ := client0(t, f.bridge(nil))
+		near.send(discover)
+		far := f.next()
+		far.send(`{"jsonrpc":"2.0","id":` + far.request("server/discover") + `,` + answer + `}`)
+		far.reads(`"method":"initialize"`)
+	}
+}
+
 // TestSlowModern: a server that takes long to start is not taken for a legacy one.
 func TestSlowModern(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
