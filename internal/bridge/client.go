@@ -72,6 +72,9 @@ type call struct {
 	handed   bool             // the line has it; guarded by the plain's lock
 	frame    []byte           // the request, if it may have to be made again with more headers
 	again    []byte           // the request, if it goes on when the server is started again
+	acked    bool             // it is a subscription that the server has acknowledged
+	broken   int              // how often it broke off since
+	rests    bool             // it waits to be made again
 	swear    bool             // the server is going to acknowledge it once more
 	about    string           // of a subscription, the URI; of a question after a task, its id
 	hears    mcp.LoggingLevel // from which it wants log messages, or has others want them
@@ -340,6 +343,9 @@ func (c *call) finish(response []byte, from made) {
 		c.answer(response)
 	})
 }
+
+// renamed reports whether the server has the call under another id than the client.
+func (c *call) renamed() bool { return !c.far.Equal(c.id) }
 
 // fail answers the call with an error.
 func (c *call) fail(e *jsonrpc.Error) {

@@ -126,7 +126,7 @@ func (p *plain) connected(ctx context.Context) error {
 	var listens []*call
 	for _, c := range p.calls {
 		if c.again != nil && !p.line.waits(c.far) {
-			c.swear = true
+			c.swear, c.rests = c.acked, false
 			listens = append(listens, c)
 		}
 	}

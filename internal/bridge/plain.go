@@ -237,24 +237,14 @@ func (p *plain) cancelled(cl *client, frame []byte, m *jsonrpc.Message) ([]byte,
 		return frame, !p.rename
 	}
 	p.mu.Lock()
-	var c *call
-	if p.rename {
-		for _, other := range p.calls {
-			if other.client == cl && idKey(other.id) == idKey(id) {
-				c = other
-				break
-			}
-		}
-	} else {
-		c = p.calls[idKey(id)]
-	}
+	c := p.openLocked(cl, id)
 	if c == nil || c.method == mcp.MethodInitialize {
 		p.mu.Unlock()
 		return frame, !p.rename && c == nil
 	}
 	p.forgetLocked(c)
 	p.mu.Unlock()
-	if p.rename {
+	if c.renamed() {
 		frame = splice(frame, locate(frame, "params", "requestId"), c.far)
 	}
 	c.finish(nil, made{})
@@ -358,7 +348,7 @@ func (p *plain) answered(frame []byte, m *jsonrpc.Message, event uint64) {
 		p.learnLocked(c, m)
 	}
 	p.mu.Unlock()
-	if p.rename {
+	if c.renamed() {
 		frame = restored(frame, c)
 	}
 	c.finish(frame, p.made(event))
@@ -366,16 +356,18 @@ func (p *plain) answered(frame []byte, m *jsonrpc.Message, event uint64) {
 
 // callFailed implements user.
 func (p *plain) callFailed(id jsonrpc.ID, err error) {
+	e := reason(err)
+	p.line.lane.note(e.Message)
 	p.mu.Lock()
 	c := p.calls[idKey(id)]
 	own := p.own[idKey(id)]
 	delete(p.own, idKey(id))
-	if c != nil {
+	if c != nil && p.listensAgainLocked(c, err) {
+		c = nil
+	} else if c != nil {
 		p.forgetLocked(c)
 	}
 	p.mu.Unlock()
-	e := reason(err)
-	p.line.lane.note(e.Message)
 	switch {
 	case own != nil:
 		own <- failure(id, e)

@@ -32,7 +32,7 @@ func (p *plain) relearn(c *call, refused []byte, event uint64) {
 	if !p.forget(c) {
 		return
 	}
-	if p.rename {
+	if c.renamed() {
 		refused = restored(refused, c)
 	}
 	c.finish(refused, p.made(event))

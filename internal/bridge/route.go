@@ -157,7 +157,7 @@ func (p *plain) withdrawn(frame []byte, m *jsonrpc.Message, event uint64) {
 	case a != nil:
 		a.client.send(a.out, frame, p.made(event))
 	case c != nil:
-		if p.rename {
+		if c.renamed() {
 			frame = splice(frame, locate(frame, "params", "requestId"), c.id)
 		}
 		p.pass(c, frame, event)
@@ -184,9 +184,10 @@ func (p *plain) subscription(m *jsonrpc.Message) (c *call, names bool) {
 // is subscribed to may have changed.
 func (p *plain) ofSubscription(c *call, frame []byte, m *jsonrpc.Message, event uint64) {
 	p.mu.Lock()
-	again := c.swear && string(m.Method) == mcp.NotificationAcknowledged
-	if again {
-		c.swear = false
+	acked := string(m.Method) == mcp.NotificationAcknowledged
+	again := c.swear && acked
+	if acked {
+		c.swear, c.acked, c.broken = false, true, 0
 	}
 	p.mu.Unlock()
 	if again {
@@ -196,7 +197,7 @@ func (p *plain) ofSubscription(c *call, frame []byte, m *jsonrpc.Message, event 
 		}
 		return
 	}
-	if p.rename {
+	if c.renamed() {
 		frame = splice(frame, locate(frame, "params", "_meta", mcp.MetaSubscriptionID), c.id)
 	}
 	p.pass(c, frame, event)
