@@ -103,7 +103,8 @@ func (e *excuses) report(t *testing.T, of string, found []violation) bool {
 func (e *excuses) checkSeen(t *testing.T) {
 	t.Helper()
 	for i, d := range e.known {
-		if !e.seen[i] && !d.racy {
+		unseen := (d.rule == clientSchema || d.rule == serverSchema) && openSchemas(t) == nil // nobody looked
+		if !e.seen[i] && !d.racy && !unseen {
 			t.Errorf("audit: a deviation was not seen, it can be struck off: %s (%q): %s", d.rule, d.has, d.why)
 		}
 	}

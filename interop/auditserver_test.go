@@ -62,6 +62,9 @@ func (a *auditor) serverAnswered(m *message) {
 	}
 	if m.Result != nil {
 		a.resulted(p, m)
+	} else if p.Method == "initialize" { // there is no session then, and it may go on as if nothing had been said
+		a.greeted = false
+		clear(a.used)
 	}
 }
 

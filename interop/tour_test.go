@@ -55,6 +55,7 @@ type tour struct {
 	ctx      context.Context
 	peer     *peer
 	revision string
+	bridged  *shore // the bridge's far side; nil if there is none
 
 	mu     sync.Mutex
 	asked  []string // what our handlers were asked
@@ -83,6 +84,20 @@ func (t *tour) quirk(name string) bool {
 	}
 	return ok
 }
+
+// serverRevision is the revision that the server speaks, which is not our client's if a bridge translates.
+func (t *tour) serverRevision() string {
+	switch b := t.bridged; {
+	case b == nil || b.modern == t.Modern():
+		return t.revision
+	case b.modern:
+		return modern
+	}
+	return latestLegacy
+}
+
+// serverModern reports whether that is a modern one.
+func (t *tour) serverModern() bool { return t.serverRevision() == modern }
 
 // runTours takes our client through a peer in each revision that it speaks.
 func runTours(t *testing.T, p *peer) {
@@ -113,11 +128,25 @@ func runTour(t *testing.T, p *peer, revision string) (needed map[string]bool) {
 	t.Helper()
 	s := p.launch(t)
 	s.crashes = true
-	w := &tour{T: t, ctx: t.Context(), peer: p, revision: revision, needed: map[string]bool{}}
-	known, _ := mcp.ParseRevision(revision)
+	w := &tour{T: t, peer: p, revision: revision}
+	w.make(s)
+	s.checkGone()
+	if t.Failed() {
+		return w.needed
+	}
+	s.audit(p.processes(), p.excuses(revision)...)
+	return w.needed
+}
+
+// make connects our client by s, and makes all stops that there is a way to make.
+func (w *tour) make(s *witnessed) {
+	t := w.T
+	t.Helper()
+	w.ctx, w.needed = t.Context(), map[string]bool{}
+	known, _ := mcp.ParseRevision(w.revision)
 	w.Client = w.dial(s, &client.Options{Revisions: []mcp.Revision{known}})
 	for _, stop := range stops {
-		if stop.since > revision || p.lacks[stop.name] != "" {
+		if stop.since > w.revision || w.peer.lacks[stop.name] != "" {
 			continue
 		}
 		t.Run(stop.name, func(t *testing.T) {
@@ -134,20 +163,22 @@ func runTour(t *testing.T, p *peer, revision string) (needed map[string]bool) {
 	if err := w.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	s.checkGone()
-	if t.Failed() {
-		return w.needed
+}
+
+// excuses are the peer's deviations, if it has any.
+func (p *peer) excuses(revision string) []deviation {
+	if p.deviations == nil {
+		return nil
 	}
-	var deviations []deviation
-	if p.deviations != nil {
-		deviations = p.deviations(revision)
+	return p.deviations(revision)
+}
+
+// processes is how many the tour takes.
+func (p *peer) processes() int {
+	if p.lacks["crash"] != "" {
+		return 1
 	}
-	processes := 1
-	if p.lacks["crash"] == "" {
-		processes = 2 // the tool crash ended the first one
-	}
-	s.audit(processes, deviations...)
-	return w.needed
+	return 2 // the tool crash ended the first one
 }
 
 // dial connects our client to s, with all handlers.

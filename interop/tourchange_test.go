@@ -3,7 +3,9 @@ package interop
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"mcpwire/client"
@@ -47,7 +49,7 @@ var questionStops = []stop{
 			t.equal("prompt", "accept Ada 36", blockLine(prompt.Messages[0].Content))
 		}
 		t.equal("asked", []string{asked}, t.questions())
-		if t.quirk("resources cannot ask") || !t.Modern() && t.quirk("resources cannot ask legacy clients") {
+		if t.quirk("resources cannot ask") || !t.serverModern() && t.quirk("resources cannot ask legacy clients") {
 			return
 		}
 		resource, err := t.ReadResource(t.ctx, askedURI)
@@ -78,7 +80,7 @@ func visitTasks(t *tour) {
 	caps := t.ServerCapabilities()
 	_, extension := caps.Extensions["io.modelcontextprotocol/tasks"]
 	if t.Modern() && !extension || !t.Modern() && caps.Tasks == nil {
-		if !t.quirk("no tasks in " + t.revision) {
+		if !t.quirk("no tasks in " + t.serverRevision()) {
 			t.Error("tasks are not declared")
 		}
 		return
@@ -124,7 +126,7 @@ var changeStops = []stop{
 		events := make(chan client.Event, 16)
 		sub, err := t.ListenFunc(t.ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{greetingURI}}, func(e client.Event) { events <- e })
 		if err != nil {
-			if t.Modern() && t.quirk("no subscriptions/listen") {
+			if t.serverModern() && t.quirk("no subscriptions/listen") {
 				return
 			}
 			t.Fatal(err)
@@ -133,7 +135,7 @@ var changeStops = []stop{
 		t.equal("honoured", []string{greetingURI}, sub.Honoured().ResourceSubscriptions)
 		t.text("touch", map[string]string{"uri": "test://a"}) // nobody listens to this one
 		t.text("touch", map[string]string{"uri": greetingURI})
-		if !t.Modern() || !t.quirk("changes belong to no subscription") && !t.quirk("updates belong to no subscription") {
+		if !t.serverModern() || !t.quirk("changes belong to no subscription") && !t.quirk("updates belong to no subscription") {
 			t.expect(events, client.Event{Kind: client.ResourceUpdated, URI: greetingURI})
 		}
 		// Nothing may be told after it is closed: the audit would see it.
@@ -151,7 +153,7 @@ var changeStops = []stop{
 			t.Error("extra is there already")
 		}
 		t.equal("extend", "extended", t.text("extend", nil))
-		if !t.Modern() || !t.quirk("changes belong to no subscription") {
+		if !t.serverModern() || !t.quirk("changes belong to no subscription") {
 			t.expect(events, client.Event{Kind: client.ToolsListChanged})
 		}
 		t.have("tools", t.toolNames(), []string{"extra"})
@@ -169,27 +171,54 @@ func (t *tour) expect(events <-chan client.Event, want client.Event) {
 	}
 }
 
-var endStops = []stop{
-	{"crash", "", func(t *tour) {
-		events := make(chan client.Event, 16)
-		sub, err := t.ListenFunc(t.ctx, mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) { events <- e })
-		if err != nil {
-			t.Fatal(err)
+var endStops = []stop{{"crash", "", visitCrash}}
+
+// visitCrash has the server's process end. Our client finds another one, and listens again.
+func visitCrash(t *tour) {
+	events := make(chan client.Event, 16)
+	sub, err := t.ListenFunc(t.ctx, mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) { events <- e })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	_, err = t.CallTool(t.ctx, "crash", nil)
+	if t.bridged != nil {
+		t.checkBridgedCrash(err, events)
+	} else {
+		t.checkCrash(err, events)
+	}
+	t.equal("revision", t.revision, t.Revision().String())
+	t.equal("echo", "still here", t.text("echo", map[string]string{"text": "still here"}, client.WithTimeout(10*time.Second)))
+}
+
+func (t *tour) checkCrash(err error, events <-chan client.Event) {
+	t.Helper()
+	// Over HTTP it is the request that fails, not the connection.
+	if lost := (*jsonrpc.CallError)(nil); !errors.Is(err, jsonrpc.ErrClosed) && !(errors.As(err, &lost) && lost.Fate == jsonrpc.FateLost) {
+		t.Errorf("crash: %v", err)
+	}
+	if !t.Modern() && t.quirk("the loss of a session is noticed by POST") {
+		if err := t.Ping(t.ctx); err != nil {
+			t.Errorf("ping: %v", err)
 		}
-		defer sub.Close()
-		_, err = t.CallTool(t.ctx, "crash", nil)
-		// Over HTTP it is the request that fails, not the connection.
-		if lost := (*jsonrpc.CallError)(nil); !errors.Is(err, jsonrpc.ErrClosed) && !(errors.As(err, &lost) && lost.Fate == jsonrpc.FateLost) {
-			t.Errorf("crash: %v", err)
+	}
+	t.expect(events, client.Event{Kind: client.Relistened})
+	t.expect(events, client.Event{Kind: client.ToolsListChanged, Missed: true})
+}
+
+// checkBridgedCrash is for a client that does not lose its connection, but is told at once what has become of the call, and that lists may have changed.
+func (t *tour) checkBridgedCrash(err error, events <-chan client.Event) {
+	t.Helper()
+	told := (*jsonrpc.Error)(nil)
+	if !errors.As(err, &told) || told.Code != jsonrpc.CodeInternalError {
+		t.Fatalf("crash: %v", err)
+	}
+	if t.bridged.http {
+		if !strings.Contains(told.Message, "the server was lost before it answered") {
+			t.Errorf("crash: %v", told)
 		}
-		if !t.Modern() && t.quirk("the loss of a session is noticed by POST") {
-			if err := t.Ping(t.ctx); err != nil {
-				t.Errorf("ping: %v", err)
-			}
-		}
-		t.expect(events, client.Event{Kind: client.Relistened})
-		t.expect(events, client.Event{Kind: client.ToolsListChanged, Missed: true})
-		t.equal("revision", t.revision, t.Revision().String())
-		t.equal("echo", "still here", t.text("echo", map[string]string{"text": "still here"}, client.WithTimeout(10*time.Second)))
-	}},
+	} else if status := fmt.Sprintf(`"exitCode":%d`, crashStatus); !strings.Contains(string(told.Data), status) {
+		t.Errorf("crash: %v, and data %s, without %s", told, told.Data, status)
+	}
+	t.expect(events, client.Event{Kind: client.ToolsListChanged})
 }

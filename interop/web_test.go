@@ -120,6 +120,7 @@ func (w *web) startLocked() error {
 		return err
 	}
 	cmd.Stdout, cmd.Stderr = in, in
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = cmd.Start()
 	in.Close()
 	if err != nil {
@@ -253,7 +254,7 @@ func (w *web) kill() {
 	if p == nil {
 		return
 	}
-	p.cmd.Process.Kill()
+	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // a keeper's command is of its group
 	p.stdin.Close()
 	<-p.ended
 }

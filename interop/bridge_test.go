@@ -1,0 +1,120 @@
+package interop
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mcpwire/capture"
+	"mcpwire/check"
+)
+
+// A bridged is a server with a bridge before it. Both have a witness: what the clients see of the bridge is near's, what the server sees of it far's.
+type bridged struct {
+	near, far *witnessed
+	capture   string // the bridge's file
+}
+
+// newBridge puts a bridge before a server that has yet to be started, or that listens. Clients reach it over HTTP if web is set, else they start it.
+func newBridge(t *testing.T, far *witnessed, web bool, flags ...string) *bridged {
+	t.Helper()
+	b := &bridged{far: far, capture: filepath.Join(t.TempDir(), "bridge"+capture.Suffix)}
+	command := slices.Concat([]string{serverCommand[0], "bridge", "--capture", b.capture, "--redact", "off"}, flags)
+	if web {
+		command = append(command, "--listen", "127.0.0.1:0")
+	}
+	if far.web != nil {
+		command = append(command, far.web.url())
+	} else {
+		name, args := far.command()
+		command = append(append(command, "--", name), args...)
+	}
+	if web {
+		b.near = newWebProgram(t, webPath, keeperVerb, command...)
+	} else {
+		b.near = newCommand(t, command...)
+	}
+	return b
+}
+
+// checkGone checks that neither the bridge nor what it has started is left, once the client is done.
+func (b *bridged) checkGone() {
+	b.near.t.Helper()
+	b.near.checkGone()
+	b.far.checkGone()
+}
+
+// recording returns what the bridge has recorded.
+func (b *bridged) recording() (events []*capture.Event) {
+	t := b.near.t
+	t.Helper()
+	r, err := capture.Open(b.capture, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for e, err := range r.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == capture.KindGap {
+			t.Errorf("the capture has a gap: %+v", e.Gap)
+		}
+		events = append(events, e.Clone())
+	}
+	return events
+}
+
+// modernCalls reports whether the tools of one side were called in the modern era.
+func modernCalls(events []*capture.Event, side capture.Side) bool {
+	return slices.ContainsFunc(events, func(e *capture.Event) bool {
+		if e.Kind != capture.KindMessage || e.Dir != capture.ToServer || e.Side != side {
+			return false
+		}
+		m, err := parse(e.Data)
+		return err == nil && m.Method == "tools/call" && m.params.Meta.Revision == modern
+	})
+}
+
+// findings are what package check finds in one side of the recording, errors and warnings, but for what the tour itself provokes.
+func (b *bridged) findings(side capture.Side) (found []violation) {
+	t := b.near.t
+	t.Helper()
+	r, err := capture.Open(b.capture, &capture.ReaderOptions{Side: side})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for f, err := range check.Run(r, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Rule.Severity <= check.Info || isProvoked(f) {
+			continue
+		}
+		found = append(found, violation{checkRule(f.Rule.ID), fmt.Sprintf("%s: event %d, session %d, %s, id %s, %s%s: %s", side, f.Event, f.Session, f.Dir, f.ID, f.Method, f.Pointer, f.Message)})
+	}
+	return found
+}
+
+// isProvoked reports whether a finding is one that the tours provoke.
+func isProvoked(f check.Finding) bool {
+	return f.Dir != capture.ToClient && isKnown(f)
+}
+
+// logRecording shows a session that was bridged.
+func logRecording(t *testing.T, events []*capture.Event) {
+	t.Helper()
+	for _, e := range events {
+		switch e.Kind {
+		case capture.KindMessage:
+			t.Logf("%d %s %s: %.600s", e.N, e.Side, e.Dir, e.Data)
+		case capture.KindXlate:
+			t.Logf("%d: %d → %v %s", e.N, e.Xlate.Of, e.Xlate.To, e.Xlate.Rule)
+		default:
+			t.Logf("%d %s %s %s", e.N, e.Side, e.Kind, strings.TrimSpace(string(e.Data)))
+		}
+	}
+}
