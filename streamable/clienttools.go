@@ -41,10 +41,7 @@ func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error 
 	if !t.some.Load() || len(arguments) == 0 {
 		return nil
 	}
-	t.mu.RLock()
-	params := t.byID[tool]
-	t.mu.RUnlock()
-	for _, p := range params {
+	for _, p := range t.of(tool) {
 		value := arguments
 		for _, name := range p.path {
 			if value = jsonwire.Lookup(value, name); value == nil {
@@ -60,6 +57,26 @@ func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error 
 		}
 		if ok {
 			h[p.key] = []string{text}
+		}
+	}
+	return nil
+}
+
+// of returns what is known of a tool.
+func (t *toolHeaders) of(tool string) []toolHeader {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byID[tool]
+}
+
+// check holds the header of a call against its arguments.
+func (t *toolHeaders) check(h http.Header, tool string, arguments []byte) *jsonrpc.Error {
+	if !t.some.Load() {
+		return nil
+	}
+	for _, p := range t.of(tool) {
+		if e := checkParam(h, p.key, p.path, arguments); e != nil {
+			return e
 		}
 	}
 	return nil

@@ -176,26 +176,32 @@ func mismatch(format string, args ...any) *jsonrpc.Error {
 // checkParams holds the headers that repeat a tool's arguments against these.
 func checkParams(header http.Header, params []mcp.HeaderParam, arguments []byte) *jsonrpc.Error {
 	for i := range params {
-		p := &params[i]
-		name := http.CanonicalHeaderKey(headerParam + p.Header)
-		value, ok := argument(arguments, p.Path)
-		if !ok {
-			if _, there := header[name]; there {
-				return mismatch("header %s is there, but not the argument %s", name, strings.Join(p.Path, "."))
-			}
-			continue
-		}
-		text, e := oneValue(header[name], name)
-		if e != nil {
+		if e := checkParam(header, http.CanonicalHeaderKey(headerParam+params[i].Header), params[i].Path, arguments); e != nil {
 			return e
 		}
-		decoded, err := era.DecodeHeaderValue(text)
-		if err != nil {
-			return mismatch("%s: %v", name, err)
+	}
+	return nil
+}
+
+// checkParam holds one of them, by its name in header, against the argument at the path.
+func checkParam(header http.Header, name string, path []string, arguments []byte) *jsonrpc.Error {
+	value, ok := argument(arguments, path)
+	if !ok {
+		if _, there := header[name]; there {
+			return mismatch("header %s is there, but not the argument %s", name, strings.Join(path, "."))
 		}
-		if !sameValue(value, decoded) {
-			return mismatch("%s is not what the argument %s says", name, strings.Join(p.Path, "."))
-		}
+		return nil
+	}
+	text, e := oneValue(header[name], name)
+	if e != nil {
+		return e
+	}
+	decoded, err := era.DecodeHeaderValue(text)
+	if err != nil {
+		return mismatch("%s: %v", name, err)
+	}
+	if !sameValue(value, decoded) {
+		return mismatch("%s is not what the argument %s says", name, strings.Join(path, "."))
 	}
 	return nil
 }

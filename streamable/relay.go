@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 
 	"mcpwire/internal/era"
@@ -38,8 +39,8 @@ type RelayPeer interface {
 	Close()
 }
 
-// NewRelay returns a handler that brings what clients post to a relay. It does what one of [NewHandler] does but for what needs to know the server's tools: headers
-// are held against the body except Mcp-Param ones, which only the tools' schemas tell of. opts may be nil; it is copied. It panics as NewHandler does.
+// NewRelay returns a handler that brings what clients post to a relay. It does what one of [NewHandler] does, with what it sees of the server: Mcp-Param headers, of
+// which the schemas of tools tell, are held against the body once a list of the tools has passed. opts may be nil; it is copied. It panics as NewHandler does.
 func NewRelay(r Relay, opts *Options) *Handler {
 	var modern peer
 	if p := r.Stateless(); p != nil {
@@ -98,17 +99,18 @@ func (c serverConn) notify(ctx context.Context, _ []byte, m *jsonrpc.Message) {
 func (c serverConn) respond(_ context.Context, _ []byte, m *jsonrpc.Message) { c.DeliverResponse(m) }
 func (c serverConn) close()                                                  { c.Close() }
 
-// relayed is the peer of a relay. rules are those of requests without a session; nil for others.
+// relayed is the peer of a relay. rules are those of requests without a session; nil for others. tools are what such requests repeat in headers.
 type relayed struct {
 	RelayPeer
 	rules *era.Session
+	tools toolHeaders
 }
 
 // deliver implements peer. The error is what the response says, for the status.
 func (p *relayed) deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
 	m := d.Message
 	if p.rules != nil {
-		if _, err := p.rules.Open(&jsonrpc.Request{Message: *m}); err != nil {
+		if err := p.check(d); err != nil {
 			return jsonrpc.AppendError(dst, m.ID, jsonrpc.ErrorOf(err), false), err
 		}
 	}
@@ -118,10 +120,31 @@ func (p *relayed) deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery
 		return dst, err
 	}
 	var answer jsonrpc.Message
-	if jsonrpc.Parse(dst[n:], &answer, 0) == nil && answer.Kind == jsonrpc.KindError {
+	switch {
+	case jsonrpc.Parse(dst[n:], &answer, 0) != nil:
+	case answer.Kind == jsonrpc.KindError:
 		err = answer.Err()
+	case string(m.Method) == mcp.MethodToolsList:
+		p.tools.take(dst[n:], &answer, slog.New(slog.DiscardHandler)) // what may be called is for the client to say
 	}
 	return dst, err
+}
+
+// check returns what is wrong with a request without a session.
+func (p *relayed) check(d *jsonrpc.Delivery) error {
+	m := d.Message
+	if _, err := p.rules.Open(&jsonrpc.Request{Message: *m}); err != nil {
+		return err
+	}
+	r, ok := d.Outlet.(*response) // what comes otherwise has no headers
+	if !ok || string(m.Method) != mcp.MethodToolsCall {
+		return nil
+	}
+	arguments, _ := m.Param("arguments")
+	if e := p.tools.check(r.header, string(nameOf(m)), arguments); e != nil {
+		return e
+	}
+	return nil
 }
 
 func (p *relayed) notify(ctx context.Context, frame []byte, m *jsonrpc.Message) {
