@@ -17,10 +17,12 @@ type pipe struct {
 	t   *testing.T
 	f   jsonrpc.Framer
 	out chan string
+
+	last string // that was read
 }
 
 func newPipe(t *testing.T, conn net.Conn) *pipe {
-	p := &pipe{t, jsonrpc.NewFramer(conn, nil), make(chan string, 100)}
+	p := &pipe{t: t, f: jsonrpc.NewFramer(conn, nil), out: make(chan string, 100)}
 	over := make(chan struct{})
 	t.Cleanup(func() {
 		conn.Close()
@@ -49,7 +51,8 @@ func (p *pipe) read() string {
 	if err != nil {
 		p.t.Fatalf("read: %v", err)
 	}
-	return string(frame)
+	p.last = string(frame)
+	return p.last
 }
 
 // wants reads lines, which have to be these.
@@ -166,6 +169,16 @@ func shake(near, far *pipe) {
 // answering returns a response to a request.
 func answering(id, result string) string {
 	return string(jsonrpc.AppendResult(nil, jsonrpc.ID(id), []byte(result)))
+}
+
+// parsed returns a message as a client gets it.
+func parsed(t *testing.T, text string) ([]byte, *jsonrpc.Message) {
+	t.Helper()
+	m := new(jsonrpc.Message)
+	if err := jsonrpc.Parse([]byte(text), m, 0); err != nil {
+		t.Fatal(err)
+	}
+	return []byte(text), m
 }
 
 var errTest = errors.New("no such program")

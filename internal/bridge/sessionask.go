@@ -126,7 +126,7 @@ func (p *plain) forsakeLocked(cl *client) (then []func()) {
 			s.pages.forget(id)
 		}
 	}
-	if want := p.wantedLocked(); s.level != mcp.LevelNone && want != mcp.LevelNone && want != s.level {
+	if want := p.wantedLocked(); p.past.level != nil && want != mcp.LevelNone && want != s.level {
 		s.level = want
 		frame := withLevel(p.past.level, want)
 		p.past.level = frame

@@ -14,11 +14,19 @@ import (
 // newSharedTranslated returns what modern clients share that are told alike before a legacy server: one translator, to which each of their requests is on a stream of its own,
 // so that their ids may be the same. l is the line, nil for a new one.
 func (b *Bridge) newSharedTranslated(s *commons, l *line) *translated {
-	ids := new(atomic.Int64)
-	p := prepareTranslated(b, translate.NewModernToLegacy(&translate.Options{Apart: true, IDs: ids}))
-	p.commons, p.ids, p.pings = s, ids, map[int64]chan error{}
+	o := b.crowd()
+	p := prepareTranslated(b, translate.NewModernToLegacy(o))
+	p.commons, p.ids, p.pings = s, o.IDs, map[int64]chan error{}
 	p.on(l)
 	return p
+}
+
+// crowd are the options of a translator that many clients use, who are strangers to each other.
+func (b *Bridge) crowd() *translate.Options {
+	return &translate.Options{
+		Apart: true, IDs: new(atomic.Int64),
+		Limits: translate.Limits{Requests: b.opts.MaxCalls, Listens: b.opts.MaxSessions, Held: max(b.opts.MaxSessions, 256), Tasks: max(b.opts.MaxSessions, 256)},
+	}
 }
 
 // admit implements sharer.

@@ -42,7 +42,11 @@ type translated struct {
 func (b *Bridge) newTranslated(cl *client, near Era, l *line) *translated {
 	var p *translated
 	if near == EraModern {
-		p = prepareTranslated(b, translate.NewModernToLegacy(&translate.Options{Apart: cl.many}))
+		var o *translate.Options
+		if cl.many {
+			o = b.crowd()
+		}
+		p = prepareTranslated(b, translate.NewModernToLegacy(o))
 	} else {
 		p = prepareTranslated(b, translate.NewLegacyToModern(nil))
 	}
