@@ -95,7 +95,7 @@ func (p *translated) actLocked(lane lane, of uint64, outs []translate.Out) {
 		p.sendLocked(o, made{lane: lane, of: of, more: o.Of, rule: cmp.Or(o.Rule, "id")})
 	}
 	if !sent && why != "" && of != 0 {
-		lane.note("message " + strconv.FormatUint(of, 10) + " goes no further: " + why)
+		lane.note("message " + strconv.FormatUint(of, 10) + ": " + why)
 	}
 	next := p.t.Next()
 	if next.IsZero() {

@@ -20,6 +20,7 @@ type checkFlags struct {
 	format, failOn, explain, rev string
 	list                         bool
 	only, disable                []string
+	side                         sideFlag
 
 	server liveFlags
 	opts   check.Options // what they come to
@@ -83,6 +84,7 @@ The exit status is 6 if there are findings of the severity of --fail-on or worse
 	fs.StringSliceVar(&f.only, "only", nil, "check only these `RULES`")
 	fs.StringSliceVar(&f.disable, "disable", nil, "do not check these `RULES`")
 	f.server.register(fs)
+	f.side.register(c, "")
 	completeFlag(c, "format", checkFormats)
 	completeFlag(c, "fail-on", checkFailures)
 	completeFlag(c, "explain", ruleIDs)
@@ -132,7 +134,7 @@ func (f *checkFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	}
 	run := newCheckRun(&f.opts)
 	for _, path := range paths {
-		if err := run.captured(cmd, captureSource{e, []string{path}}, path); err != nil {
+		if err := run.captured(cmd, captureSource{e, []string{path}, f.side.side}, path); err != nil {
 			return err
 		}
 	}

@@ -44,12 +44,13 @@ const diffExample = `  mcpwire diff before.mcpcap.ndjson after.mcpcap.ndjson
 
 // diffFlags are what diff can be told.
 type diffFlags struct {
-	json   bool
-	strict bool
-	failOn string
-	ignore list
-	slower float64
-	target targetFlags
+	json     bool
+	strict   bool
+	failOn   string
+	recorded sideFlag
+	ignore   list
+	slower   float64
+	target   targetFlags
 }
 
 // verdicts are the values of --fail-on, from the mildest.
@@ -76,6 +77,7 @@ func newDiffCommand(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.failOn, "fail-on", string(schemadiff.Breaking), "the exit status is 6 if a difference is this bad: `VERDICT` is "+strings.Join(verdicts(), ", "))
 	c.Flags().Var(&f.ignore, "ignore", "do not compare this place in answers: a JSON `POINTER`, with * for any name or index; repeat it for several")
 	c.Flags().Float64Var(&f.slower, "slower", 0, "tell of requests whose median takes this many `TIMES` as long, and 10 ms more at least; 0 does not compare times")
+	f.recorded.registerOne(c.Flags(), capture.Far)
 	f.target.register(c.Flags())
 	_ = c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(verdicts(), cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -128,7 +130,7 @@ func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inv
 		return nil, fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", err)
 	}
 	if arg == "-" || err == nil && !info.IsDir() {
-		s := captureSource{e, []string{arg}}
+		s := captureSource{e, []string{arg}, f.recorded.side}
 		return inventory.FromCapture(arg, s.events(cmd.Context()))
 	}
 	var t targetSpec

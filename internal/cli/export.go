@@ -44,6 +44,7 @@ const exportExample = `  mcpwire export files --to pcapng -o files.pcapng && wir
 // exportFlags are what export can be told.
 type exportFlags struct {
 	to, output, filter, redact string
+	side                       sideFlag
 }
 
 // exporters are the formats by their names.
@@ -75,6 +76,7 @@ func newExportCommand(e *env) *cobra.Command {
 	}
 	c.Flags().StringVar(&f.to, "to", "", "the `FORMAT`: "+strings.Join(formatNames(), ", "))
 	c.Flags().StringVarP(&f.output, "output", "o", "", "write to this `FILE`, which must not exist; the default is standard output")
+	f.side.register(c, "")
 	c.Flags().StringVarP(&f.filter, "filter", "f", "", "export only exchanges for which a `FILTER` holds, see mcpwire show --help")
 	c.Flags().StringVar(&f.redact, "redact", "default", "what is hidden: `WHAT` is default, or off for nothing")
 	_ = c.RegisterFlagCompletionFunc("to", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -100,10 +102,12 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 	if err != nil {
 		return err
 	}
-	s := captureSource{e, paths}
+	s := captureSource{e, paths, f.side.side}
 	switch {
 	case f.to == "html" && f.redact == "off":
 		return usagef("export: pages are for sharing: --redact off does not go with --to html")
+	case f.to == "html" && s.side != "":
+		return usagef("export: --to html takes both sides of what a bridge has recorded; -f side:%s chooses one", s.side)
 	case f.to == "html" && s.stdin():
 		return usagef("export: --to html needs files")
 	case f.to == "html":

@@ -6,11 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/capture"
 	"mcpwire/internal/wireview"
 )
 
 func newGrepCommand(e *env) *cobra.Command {
 	var files, count, asJSON bool
+	var side sideFlag
 	c := &cobra.Command{
 		Use:   "grep FILTER [FILE|NAME...] [-l|-c|--json]",
 		Short: "find exchanges in captures",
@@ -33,9 +35,10 @@ no such capture, or one cannot be read.`,
 			if files && count || asJSON && (files || count) {
 				return usagef("grep: -l, -c and --json are three ways to print; choose one")
 			}
-			return trouble(runGrep(cmd, e, args, files, count, asJSON))
+			return trouble(runGrep(cmd, e, args, side.side, files, count, asJSON))
 		},
 	}
+	side.register(c, "")
 	c.Flags().BoolVarP(&files, "files", "l", false, "print only the names of the files with a match")
 	c.Flags().BoolVarP(&count, "count", "c", false, "print only how many exchanges match, file by file")
 	c.Flags().BoolVar(&asJSON, "json", false, "print an object for each exchange")
@@ -50,7 +53,7 @@ func trouble(err error) error {
 	return err
 }
 
-func runGrep(cmd *cobra.Command, e *env, args []string, files, count, asJSON bool) error {
+func runGrep(cmd *cobra.Command, e *env, args []string, side capture.Side, files, count, asJSON bool) error {
 	f, err := parseFilter("grep", args[0])
 	if err != nil {
 		return err
@@ -67,7 +70,7 @@ func runGrep(cmd *cobra.Command, e *env, args []string, files, count, asJSON boo
 		if len(paths) > 1 && !asJSON {
 			l.prefix = safe + ": "
 		}
-		s := captureSource{e, []string{path}}
+		s := captureSource{e, []string{path}, side}
 		if !files && !count {
 			if err := l.run(cmd.Context(), s.events(cmd.Context()), func() bool { return true }); err != nil {
 				return err

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/capture"
 	"mcpwire/internal/bridge"
 	"mcpwire/internal/mock"
 	"mcpwire/jsonrpc"
@@ -65,6 +66,7 @@ type mockFlags struct {
 	http                httpFlags
 	latency             mock.Latency
 	faults              list
+	side                sideFlag
 	seed                uint64
 	once, loose, strict bool
 	maxBytes            int
@@ -83,6 +85,7 @@ func (f *mockFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.http.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse and /messages")
 	fs.BoolVar(&f.http.insecure, "insecure", false, "allow an address that other machines reach: they are all let in")
 	fs.Func("latency", "how long answers take: keep, as long as they did; fast, no time, which is the default; or a `TIME` such as 200ms", f.setLatency)
+	f.side.registerOne(fs, capture.Far)
 	fs.Var(&f.faults, "fault", "`FAULT` for some requests, see above; repeat it for several")
 	fs.Uint64Var(&f.seed, "seed", 0, "`NUMBER` that the chance of faults with p= depends on")
 	fs.Func("era", "serve clients of an `ERA`, legacy or modern, also if the capture is of the other one: what they say is translated; the default is auto, the capture's", f.setEra)
@@ -248,7 +251,7 @@ func (f *mockFlags) translate(srv *mock.Server, tape *mock.Tape, o *mock.Options
 
 // read reads the capture, and says what is worth knowing about it.
 func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Logger) (*mock.Tape, error) {
-	tape, err := mock.Read(captureSource{e, []string{path}}.events(ctx), &mock.ReadOptions{MaxBytes: f.maxBytes})
+	tape, err := mock.Read(captureSource{e, []string{path}, f.side.side}.events(ctx), &mock.ReadOptions{MaxBytes: f.maxBytes})
 	switch {
 	case errors.Is(err, mock.ErrTooLarge):
 		return nil, fail(exitUnexpected, "too_large", "--max-memory allows more", err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/capture"
 	"mcpwire/internal/jsonwire"
 	"mcpwire/internal/replay"
 	"mcpwire/internal/resend"
@@ -46,6 +47,7 @@ type replayFlags struct {
 	json, strict, same, update     bool
 	timing, filter, output, redact string
 	ignore, set                    list
+	side                           sideFlag
 	session                        int64
 	target                         targetFlags
 
@@ -74,6 +76,7 @@ func newReplayCommand(e *env) *cobra.Command {
 	fs.StringVar(&f.redact, "redact", "default", "what is hidden in what is recorded: `WHAT` is default, or off for nothing")
 	fs.Var(&f.ignore, "ignore", "do not compare this place in answers: a JSON `POINTER`, with * for any name or index; repeat it for several")
 	fs.Var(&f.set, "set", "what stood at a place of a message that was hidden: `POINTER=TEXT`, or POINTER:=JSON; ${VARIABLE} stands for one of the environment")
+	f.side.registerOne(fs, capture.Far)
 	fs.Int64Var(&f.session, "session", -1, "play only the session with this `NUMBER`; the default is all, one after the other")
 	f.target.register(fs)
 	_ = c.RegisterFlagCompletionFunc("timing", cobra.FixedCompletions([]string{string(replay.Fast), string(replay.Keep)}, cobra.ShellCompDirectiveNoFileComp))
@@ -90,7 +93,7 @@ func (f *replayFlags) run(cmd *cobra.Command, e *env, args []string) error {
 		return err
 	}
 	ctx := cmd.Context()
-	src := captureSource{e, []string{f.path}}
+	src := captureSource{e, []string{f.path}, f.side.side}
 	if src.stdin() && (f.update || f.same || f.filter != "") {
 		return usagef("replay: standard input can be read once, and is no file: --update, --same and --filter need one")
 	}

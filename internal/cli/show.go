@@ -8,6 +8,7 @@ import (
 
 // showFlags are what show can be told.
 type showFlags struct {
+	side                      sideFlag
 	filter, number            string
 	raw, json, follow, frames bool
 	parsed                    *filter.Filter
@@ -42,6 +43,7 @@ Statuses: ok, error, iserror, input_required, task, cancelled, pending,
 		ValidArgsFunction: completeCaptures,
 		RunE:              func(cmd *cobra.Command, args []string) error { return runShow(cmd, e, &f, args) },
 	}
+	f.side.register(c, "")
 	c.Flags().StringVarP(&f.filter, "filter", "f", "", "show only exchanges for which a `FILTER` holds")
 	c.Flags().StringVarP(&f.number, "number", "n", "", "show the exchanges of events `N`, N-M or N- in full")
 	c.Flags().BoolVar(&f.raw, "raw", false, "print the exact bytes of the payloads, each with a line break behind it")
@@ -87,7 +89,7 @@ func runShow(cmd *cobra.Command, e *env, f *showFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	s := captureSource{e, paths}
+	s := captureSource{e, paths, f.side.side}
 	if err := f.check(s); err != nil {
 		return err
 	}

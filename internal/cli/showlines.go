@@ -211,6 +211,9 @@ func (l *lister) line(r *wireview.Row, depth int, after string) error {
 		name = string(r.Kind)
 	}
 	name = wireview.Escape(name)
+	if side := r.Session.Side; side != "" {
+		name = fmt.Sprintf("%-4s ", side) + name
+	}
 	if l.server {
 		name = wireview.Cut(wireview.Escape(r.Capture.Name), 12) + " " + name
 	}

@@ -15,6 +15,7 @@ import (
 type captureSource struct {
 	e     *env
 	paths []string
+	side  capture.Side // of what a bridge has recorded; "" is both
 }
 
 // stdin reports whether standard input is read, which can be done once.
@@ -47,11 +48,12 @@ func (s captureSource) follow(ctx context.Context) iter.Seq2[*capture.Event, err
 func (s captureSource) one(ctx context.Context, path string, follow bool) iter.Seq2[*capture.Event, error] {
 	return func(yield func(*capture.Event, error) bool) {
 		var r *capture.Reader
+		opts := &capture.ReaderOptions{Side: s.side}
 		if path == "-" {
-			r = capture.NewReader(s.e.stdin, nil)
+			r = capture.NewReader(s.e.stdin, opts)
 		} else {
 			var err error
-			if r, err = capture.Open(path, nil); err != nil {
+			if r, err = capture.Open(path, opts); err != nil {
 				yield(nil, err)
 				return
 			}

@@ -7,12 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/capture"
 	"mcpwire/internal/wireview"
 )
 
 func newStatsCommand(e *env) *cobra.Command {
 	var asJSON bool
 	var by string
+	var side sideFlag
 	c := &cobra.Command{
 		Use:   "stats [FILE|NAME...] [--by tool|method] [--json]",
 		Short: "sum up a capture: calls, errors, latency, bytes",
@@ -20,6 +22,9 @@ func newStatsCommand(e *env) *cobra.Command {
 failed, how long the server took (half of the calls, 95 and 99 of a hundred took
 no longer), and the bytes of requests, of responses and of a tool's definition,
 which every model that is offered the tool has to read.
+
+Of what a bridge has recorded it is the side of its clients that counts, unless
+--side says otherwise: each call is on both.
 
 The time for which the server waited for the client or its user does not count,
 and the rounds of one call are one call. Without a file it is the newest
@@ -36,7 +41,7 @@ capture.`,
 			if err != nil {
 				return err
 			}
-			m, err := walk(cmd.Context(), captureSource{e, paths}, nil, func(*wireview.Row) error { return nil })
+			m, err := walk(cmd.Context(), captureSource{e, paths, side.side}, nil, func(*wireview.Row) error { return nil })
 			if err != nil {
 				return err
 			}
@@ -50,6 +55,7 @@ capture.`,
 			return writeStats(e, list, by, len(paths) > 1)
 		},
 	}
+	side.register(c, capture.Near)
 	c.Flags().StringVar(&by, "by", "tool", "what to sum up: tool or method")
 	c.Flags().BoolVar(&asJSON, "json", false, "print an array of objects")
 	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"tool", "method"}, cobra.ShellCompDirectiveNoFileComp))

@@ -45,6 +45,7 @@ type Detail struct {
 	Timing     Timing        `json:"timing"`
 	Lint       []Lint        `json:"lint,omitempty"`
 	Translated []Translation `json:"translated,omitempty"`
+	Others     []Other       `json:"others,omitempty"` // on a bridge's other side, what it was made of or became
 	Session    wireview.Card `json:"session"`
 	Redacted   int           `json:"redacted,omitempty"` // places at which something was hidden in the events of the row
 	Missing    []Missing     `json:"missing,omitempty"`  // events that cannot be read again
@@ -119,13 +120,4 @@ type Lint struct {
 	Pointer  string `json:"pointer,omitempty"`
 	URL      string `json:"url,omitempty"`
 	Event    uint64 `json:"event"`
-}
-
-// A Translation is what a bridge made of a message.
-type Translation struct {
-	Rule   string     `json:"rule"`
-	N      uint64     `json:"n"` // of the event that says so
-	Before *Payload   `json:"before,omitempty"`
-	After  []*Payload `json:"after,omitempty"`
-	More   int        `json:"more,omitempty"` // messages that it became, besides
 }

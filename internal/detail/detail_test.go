@@ -138,11 +138,11 @@ func TestTranslated(t *testing.T) {
 		add(&capture.Event{Kind: capture.KindXlate, Xlate: &capture.Xlate{Of: 1, To: []uint64{2, 99}, Rule: "drop _meta\x1b"}})
 	for _, n := range []uint64{1, 3} { // the row, and the one of the translation
 		d := r.detail(t, n, nil)
-		if len(d.Translated) != 1 {
+		if len(d.Translated) != 2 || d.Translated[1].After != nil {
 			t.Fatalf("event %d: %d translations", n, len(d.Translated))
 		}
 		x := d.Translated[0]
-		if x.Rule != `drop _meta\x1b` || x.N != 3 || x.Before.N != 1 || len(x.After) != 1 || x.After[0].N != 2 || len(d.Missing) != 1 || d.Missing[0].N != 99 {
+		if x.Rule != `drop _meta\x1b` || x.N != 3 || x.Before.N != 1 || x.After.N != 2 || len(d.Missing) != 1 || d.Missing[0].N != 99 {
 			t.Errorf("event %d: %+v, missing %v", n, x, d.Missing)
 		}
 	}

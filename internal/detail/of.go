@@ -47,6 +47,7 @@ func Of(ctx context.Context, src Source, r *Row, opts *Options) (*Detail, error)
 			return nil, err
 		}
 	}
+	w.d.Others = w.row.Others
 	w.headers()
 	w.summary()
 	return w.d, nil
@@ -61,6 +62,7 @@ type work struct {
 	raw    int // bytes that Detail.Raw may still show
 	params []byte
 	startE *capture.Event
+	keyed  bool // the lines of payloads are wanted with their places
 }
 
 // get reads an event again. It is nil if it is missing, and then that is noted. The error is that of ctx.
@@ -219,39 +221,6 @@ func (w *work) lint() {
 		}
 		w.d.Lint = append(w.d.Lint, f)
 	}
-}
-
-const maxAfter = 8 // messages of a translation that are shown
-
-// translated adds what a bridge made of the row's message.
-func (w *work) translated(ctx context.Context) error {
-	for _, n := range w.row.xlates {
-		e, err := w.get(ctx, n)
-		if err != nil {
-			return err
-		}
-		if e == nil || e.Xlate == nil {
-			continue
-		}
-		x := *e.Xlate
-		t := Translation{Rule: printable.Line(x.Rule), N: n, More: max(0, len(x.To)-maxAfter), After: []*Payload{}}
-		for i, n := range append([]uint64{x.Of}, x.To[:min(len(x.To), maxAfter)]...) {
-			e, err := w.get(ctx, n)
-			if err != nil {
-				return err
-			}
-			if e == nil {
-				continue
-			}
-			if p := w.payload(e, e.Data, false); i == 0 {
-				t.Before = p
-			} else {
-				t.After = append(t.After, p)
-			}
-		}
-		w.d.Translated = append(w.d.Translated, t)
-	}
-	return nil
 }
 
 // origin finds out how the server is started.

@@ -41,6 +41,8 @@ type Payload struct {
 	Wrong string `json:"wrong,omitempty"`
 	// Bytes is what was recorded: the beginning, up to Options.MaxShown. It must not be changed.
 	Bytes []byte `json:"-"`
+
+	keys map[int]string // places in the JSON that lines are about, by their numbers; nil if nobody asked
 }
 
 // A Line is a line of text.
@@ -131,8 +133,15 @@ func (w *work) json(e *capture.Event, data []byte, p *Payload, s *sheet) bool {
 	for i := range w.d.Lint {
 		pr.want = pr.want || w.d.Lint[i].Event == e.N && w.d.Lint[i].Pointer != ""
 	}
+	pr.want = pr.want || w.keyed
 	pr.run()
 	pr.flush()
+	if w.keyed {
+		p.keys = make(map[int]string, len(pr.at))
+		for pointer, line := range pr.at {
+			p.keys[line] = pointer
+		}
+	}
 	pr.lints(w.d.Lint, e.N)
 	p.Form, p.Lines, p.Left, p.Blobs, p.Redacted = JSON, s.done(), pr.left, pr.blobs, s.redacted
 	return true

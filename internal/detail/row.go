@@ -26,12 +26,14 @@ type Row struct {
 	Rounds []Round
 	Inside []Inside // the newest ones
 	Gone   int      // more of them that there were
+	Others []Other  // on a bridge's other side
 
 	response uint64 // event with the response
 	last     uint64 // event with the answer of the last round, or of the last poll of a task; 0 if there is none
 	polled   bool   // last is the one of a poll
 	startN   uint64 // event that says how the process of the session was started
 	xlates   []uint64
+	rowOf    map[uint64]uint64 // by the event, the rows of a bridge's other side
 }
 
 // A Round is one of several requests that make one exchange because the server needed input.
@@ -61,7 +63,6 @@ type Inside struct {
 const (
 	maxInside = 300
 	maxRounds = 100
-	maxXlates = 8
 )
 
 // Snapshot copies what is needed of a row. The model must be locked meanwhile.
@@ -88,6 +89,7 @@ func Snapshot(r *wireview.Row) *Row {
 		s.xlates = append(s.xlates, r.N)
 	}
 	s.inside(r)
+	s.linked(r)
 	return s
 }
 

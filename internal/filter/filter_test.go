@@ -335,5 +335,5 @@ func ExampleParse() {
 	fmt.Println(strings.Cut(err.Error(), ";"))
 	// Output:
 	// tool:search dur>500ms -"not found" <nil>
-	// filter, column 1: there is no field "tol"  there are tool, target, method, id, task, dir, kind, status, server, session, era, rev, lint, n, has, jq, dur> and size>. To look for the text itself, put it in quotes true
+	// filter, column 1: there is no field "tol"  there are tool, target, method, id, task, dir, kind, status, server, session, side, era, rev, lint, n, has, jq, dur> and size>. To look for the text itself, put it in quotes true
 }

@@ -20,6 +20,7 @@ const (
 	Status  Field = "status"
 	Server  Field = "server"
 	Session Field = "session"
+	Side    Field = "side"
 	Era     Field = "era"
 	Rev     Field = "rev"
 	Lint    Field = "lint"
@@ -27,7 +28,7 @@ const (
 
 // Fields returns the fields, in the order in which messages list them.
 func Fields() []Field {
-	return []Field{Tool, Target, Method, ID, Task, Dir, Kind, Status, Server, Session, Era, Rev, Lint}
+	return []Field{Tool, Target, Method, ID, Task, Dir, Kind, Status, Server, Session, Side, Era, Rev, Lint}
 }
 
 // A Subject is what a filter looks at.

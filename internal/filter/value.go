@@ -75,6 +75,8 @@ func choices(f Field) []string {
 		return []string{"c2s", "s2c"}
 	case Era:
 		return []string{"legacy", "modern"}
+	case Side:
+		return []string{"near", "far"}
 	case Kind:
 		return []string{"request", "notification", "response", "invalid", "progress", "log", "stdout", "stderr", "start", "exit", "eof", "http", "sse", "body", "gap", "note", "xlate"}
 	case Status:

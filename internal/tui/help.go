@@ -38,6 +38,7 @@ func helpKeys() []helpGroup {
 			{"l", "only rows with findings"},
 			{"x", "exchanges, or frames: every event on its own"},
 			{"t", "time: clock, since the start, since the line above"},
+			{"o", "the other side of what a bridge has forwarded, and back"},
 			{"b", "bytes as text or as hexadecimal digits"},
 			{"W", "wrap long lines of a text, or cut them"},
 			{"c", "the session: versions, capabilities of both sides, process"},

@@ -236,6 +236,8 @@ func (m *model) act(k string) tea.Cmd {
 	switch k {
 	case "m":
 		m.toggleMark()
+	case "o":
+		return m.toOther()
 	case "d":
 		return m.diffMarked()
 	case "y":

@@ -59,6 +59,7 @@ type model struct {
 	marks    []uint64 // Seq of rows to be compared, the older one first
 	sources  []watch.Source
 	view     viewport
+	sided    bool // what is shown is of one bridge
 
 	reading bool               // the detail of a row is on its way: one at a time, since it may be large
 	unread  context.CancelFunc // gives that up

@@ -9,6 +9,7 @@ import (
 type pager struct {
 	lines []line // of any width
 	wraps bool   // long lines are wrapped, else cut
+	made  int    // the width that the lines were made for, if they depend on it
 
 	top     int
 	shown   []line // wrapped for columns

@@ -172,9 +172,12 @@ func (p *pane) tab() *tab {
 // page returns the text of a tab.
 func (p *pane) page(m *model, t tab) *pager {
 	page := p.pages[t.title]
+	if t.title == "Translated" && page != nil && page.made != m.paneText().w {
+		page.lines, page.made, page.columns = t.lines(m, p.detail), m.paneText().w, -1
+	}
 	if page == nil {
 		page = newPager(t.lines(m, p.detail))
-		page.search = p.search
+		page.search, page.made = p.search, m.paneText().w
 		if p.pages == nil {
 			p.pages = map[string]*pager{}
 		}

@@ -49,7 +49,7 @@ func (m *model) show(s spot, e entry) shownRow {
 	r := e.row
 	x := shownRow{
 		spot: s, seq: r.Seq, n: r.N, cap: r.Capture.ID, sess: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: wireview.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
-		server: safe(r.Capture.Name), method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
+		server: safe(m.serverOf(r)), method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
 		req: r.RequestBytes, res: r.ResponseBytes, mark: m.marked(r.Seq),
 	}
 	switch {
@@ -78,6 +78,17 @@ func (m *model) show(s spot, e entry) shownRow {
 	}
 	x.lint(r)
 	return x
+}
+
+// serverOf is what the column of the server says: which one, and which side if a bridge has recorded it, or that alone if there is no other.
+func (m *model) serverOf(r *wireview.Row) string {
+	if m.sided && r.Session.Side != "" {
+		return string(r.Session.Side)
+	}
+	if r.Session.Side != "" { // the end of a long name is cut off
+		return string(r.Session.Side) + " " + r.Capture.Name
+	}
+	return r.Capture.Name
 }
 
 // lint counts the findings of a row, with those inside it.

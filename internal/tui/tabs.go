@@ -59,6 +59,12 @@ func summaryTab(m *model, d *detail.Detail) []line {
 			out = append(out, line{{t.dim, "  " + padLeft(number(in.N), 6) + " " + padLeft(millis(in.AtMS), 9) + "  "}, {t.text, in.Glyph + " " + safe(in.Summary)}})
 		}
 	}
+	if len(d.Others) > 0 {
+		out = append(out, nil, line{{t.head, "On the other side of the bridge"}})
+	}
+	for _, o := range d.Others {
+		out = append(out, line{{t.dim, "  " + padLeft(number(o.N), 6) + " " + pad(string(o.Side), 5)}, {t.text, safe(o.Glyph) + " " + safe(o.Summary)}})
+	}
 	for _, x := range d.Missing {
 		out = append(out, nil, line{{t.lint, fmt.Sprintf("▲ Event #%d cannot be read again: %s", x.N, safe(x.Why))}})
 	}

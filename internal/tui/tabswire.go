@@ -175,29 +175,6 @@ func lintTab(m *model, d *detail.Detail) []line {
 	return out
 }
 
-func translatedTab(m *model, d *detail.Detail) []line {
-	t := m.theme
-	var out []line
-	for _, x := range d.Translated {
-		out = append(out, line{{t.head, fmt.Sprintf("#%d  %s", x.N, safe(x.Rule))}})
-		if x.Before != nil {
-			out = append(out, line{{t.dim, "before"}})
-			out = append(out, payloadLines(m, d, x.Before)...)
-		}
-		for _, p := range x.After {
-			if p != nil {
-				out = append(out, line{{t.dim, "after"}})
-				out = append(out, payloadLines(m, d, p)...)
-			}
-		}
-		if x.More > 0 {
-			out = append(out, line{{t.dim, fmt.Sprintf("… and %d more messages", x.More)}})
-		}
-		out = append(out, nil)
-	}
-	return out
-}
-
 // millis is a number of milliseconds for people.
 // later is millis for what comes after something else, or "" for that itself.
 func later(ms float64) string {

@@ -73,7 +73,11 @@ func (m *model) copyVisible(w *wireview.Model) tea.Cmd {
 	v.all, v.dropped = len(w.Rows()), w.DroppedRows()
 	captures := w.Captures()
 	v.several = len(captures) > 1
+	m.sided = false
 	for _, c := range captures {
+		if c.Sided() {
+			v.several, m.sided = true, len(captures) == 1
+		}
 		if v.began.IsZero() || c.Begun.Before(v.began) {
 			v.began = c.Begun
 		}

@@ -151,6 +151,9 @@ func (p *picked) context(root *wireview.Row) {
 func eventsOf(r *wireview.Row) func(yield func(uint64) bool) {
 	return func(yield func(uint64) bool) {
 		list := append([]uint64{r.N, r.ResponseN}, r.Events...)
+		for _, l := range r.Links {
+			list = append(list, l.N)
+		}
 		if h := r.HTTP; h != nil {
 			list = append(list, h.RequestN, h.ResponseN, h.EndN)
 		}

@@ -26,7 +26,9 @@ func appendRow(dst []byte, r *wireview.Row) []byte {
 		o.numbers("ev", r.Events)
 	}
 	o.number("s", int64(r.Session.Number))
-	o.text("srv", r.Capture.Name)
+	o.text("srv", r.Session.Label())
+	o.text("sd", string(r.Session.Side))
+	o.others(r)
 	o.millis("t", r.T)
 	o.text("d", string(r.Dir))
 	o.text("m", r.Method)
@@ -199,5 +201,19 @@ func (o *object) lints(r *wireview.Row) {
 	}
 	if errors+warnings+others > 0 {
 		o.numbers("lint", []uint64{errors, warnings, others})
+	}
+}
+
+// others appends the rows of a bridge's other side.
+func (o *object) others(r *wireview.Row) {
+	if !r.Capture.Sided() {
+		return
+	}
+	var list []uint64
+	for _, x := range r.Others() {
+		list = append(list, x.Seq)
+	}
+	if len(list) > 0 {
+		o.numbers("o", list)
 	}
 }

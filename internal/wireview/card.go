@@ -8,8 +8,9 @@ import (
 // A Card sums up a session: who talks to whom, in which revision, and what they can do. Texts in it are as the peers wrote them, if not in full: see [Escape].
 type Card struct {
 	Capture   string    `json:"capture"`
-	Session   uint64    `json:"session"` // its number in the capture
-	Name      string    `json:"name"`    // of the server, as the user knows it
+	Session   uint64    `json:"session"`        // its number in the capture
+	Side      string    `json:"side,omitempty"` // of a bridge: "near" or "far"
+	Name      string    `json:"name"`           // of the server, as the user knows it
 	Transport string    `json:"transport"`
 	URL       string    `json:"url,omitempty"`  // of the server
 	Tool      string    `json:"tool,omitempty"` // that recorded it
@@ -39,7 +40,7 @@ func (s *Session) Card() Card {
 		next = c.newest.Number
 	}
 	return Card{
-		Capture: c.ID, Session: s.Number, Name: c.Name, Transport: c.Transport, URL: c.URL, Tool: c.Tool, Redact: c.Redact,
+		Capture: c.ID, Session: s.Number, Side: string(s.Side), Name: c.Name, Transport: c.Transport, URL: c.URL, Tool: c.Tool, Redact: c.Redact,
 		Era: s.Era, Offered: s.Offered, Answered: s.Answered, Supported: slices.Clone(s.Supported), Client: s.Client.clone(), Server: s.Server.clone(),
 		Command: slices.Clone(s.Command), PID: s.PID, Exited: s.Exited, ExitCode: s.ExitCode, Signal: s.Signal, Next: next, Rows: s.Rows, First: s.First, Last: s.Last,
 	}

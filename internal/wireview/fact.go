@@ -20,6 +20,9 @@ func (m *Model) fact(s *Session, e *capture.Event) {
 	if !ok {
 		return // of a later version of the format
 	}
+	if kind == Xlate && e.Xlate != nil && m.xlate(s.Capture, e) {
+		return
+	}
 	x := m.exchange(s, e.Exchange)
 	if kind == Invalid && e.Dir == capture.ToClient && e.Exchange == 0 {
 		kind = Stdout

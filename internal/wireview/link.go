@@ -28,13 +28,13 @@ func mrtr(method string) bool {
 func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFacts, x *xchg) *Row {
 	if r.Dir == capture.ToServer || r.Dir == "" {
 		if f.polls {
-			if t := s.Capture.tasks[f.task]; t != nil {
+			if t := s.task(f.task); t != nil {
 				r.Role = Poll
 				return t
 			}
 		}
 		if f.again {
-			if head := s.Capture.takeWaiting(f.keys(r.Method)); head != nil {
+			if head := s.Capture.takeWaiting(f.keys(s.Side, r.Method)); head != nil {
 				r.Role = Retry
 				return head
 			}
@@ -43,12 +43,12 @@ func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFacts, x *xchg) *R
 	}
 	r.Role = Asked
 	if f.polls { // the server asks for a task of the client's
-		if t := s.Capture.tasks[f.task]; t != nil {
+		if t := s.task(f.task); t != nil {
 			r.Role = Poll
 			return t
 		}
 	}
-	if t := s.Capture.tasks[f.relatedTask]; t != nil {
+	if t := s.task(f.relatedTask); t != nil {
 		return t
 	}
 	if p := x.parent(); p != nil && p.Kind == Request {
@@ -61,11 +61,11 @@ func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFacts, x *xchg) *R
 }
 
 // keys are what a further round of the request is recognised by.
-func (f *requestFacts) keys(method string) chainKey {
+func (f *requestFacts) keys(side capture.Side, method string) chainKey {
 	if f.state != 0 {
-		return chainKey{method: method, state: f.state}
+		return chainKey{side: side, method: method, state: f.state}
 	}
-	return chainKey{method: method, params: f.params}
+	return chainKey{side: side, method: method, params: f.params}
 }
 
 // wait notes that a request goes on with a further round.
@@ -81,7 +81,7 @@ func (m *Model) wait(r *Row, at time.Duration, state uint64) {
 	}
 	c.last = at
 	head.Capture.stopWaiting(head)
-	c.waiting = chainKey{method: head.Method, state: state}
+	c.waiting = chainKey{side: head.Session.Side, method: head.Method, state: state}
 	if state == 0 {
 		c.waiting.params = head.params
 	}
@@ -211,11 +211,11 @@ func (m *Model) parentOfNote(s *Session, r *Row, f *noteFacts, x *xchg) *Row {
 			return p
 		}
 	case mcp.NotificationTasks, mcp.NotificationTaskStatus:
-		if t := s.Capture.tasks[f.task]; t != nil {
+		if t := s.task(f.task); t != nil {
 			return t
 		}
 	}
-	if t := s.Capture.tasks[f.relatedTask]; t != nil {
+	if t := s.task(f.relatedTask); t != nil {
 		return t
 	}
 	if r.Dir != capture.ToClient {

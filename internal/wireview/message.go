@@ -193,8 +193,8 @@ func (m *Model) outcome(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 		r.Status = TaskMade
 		if r.Task == nil {
 			r.Task = &Task{ID: clip(f.task, maxName), State: clip(f.taskState, maxName)}
-			if r.Capture.tasks[r.Task.ID] == nil {
-				r.Capture.tasks[r.Task.ID] = r
+			if key := (taskKey{r.Session.Side, r.Task.ID}); r.Capture.tasks[key] == nil {
+				r.Capture.tasks[key] = r
 			}
 		}
 	case f.isError:

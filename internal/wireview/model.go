@@ -105,6 +105,9 @@ func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
 		s.First = e.At
 	}
 	s.Last, s.now = e.At, max(s.now, e.T)
+	if s.Side == "" && e.Side != "" {
+		s.Side, s.Capture.sided = e.Side, true
+	}
 	if m.opts.Scan != nil {
 		m.hits = m.opts.Scan(e)
 	}
@@ -291,8 +294,8 @@ func (m *Model) release(r *Row) {
 	if s.tokens[r.token] == r {
 		delete(s.tokens, r.token)
 	}
-	if r.Task != nil && c.tasks[r.Task.ID] == r {
-		delete(c.tasks, r.Task.ID)
+	if r.Task != nil && s.task(r.Task.ID) == r {
+		delete(c.tasks, taskKey{s.Side, r.Task.ID})
 	}
 	if r.Chain != nil {
 		c.stopWaiting(r)

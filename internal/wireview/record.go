@@ -13,6 +13,7 @@ type Record struct {
 	Server    string    `json:"server,omitempty"`
 	Capture   string    `json:"capture,omitempty"`
 	Session   uint64    `json:"session,omitempty"`
+	Side      string    `json:"side,omitempty"` // of a bridge: "near" or "far"
 	Dir       string    `json:"dir,omitempty"`
 	Role      Role      `json:"role,omitempty"`
 	Method    string    `json:"method,omitempty"`
@@ -35,6 +36,7 @@ type Record struct {
 	Summary   string    `json:"summary"`
 	Excerpt   string    `json:"excerpt,omitempty"`
 	Events    []uint64  `json:"events,omitempty"`
+	Others    []uint64  `json:"others,omitempty"` // what it was made of, or became, on a bridge's other side: the events that those rows begin with
 	Inside    []Record  `json:"inside,omitempty"`
 	Gone      int       `json:"gone,omitempty"` // of those inside
 	Lints     []Lint    `json:"lints,omitempty"`
@@ -43,7 +45,7 @@ type Record struct {
 // Recorded returns a row as a [Record]. Texts in it are as the peers wrote them, if not in full, but for the summary.
 func Recorded(r *Row) Record {
 	rec := Record{
-		N: r.N, Kind: r.Kind, At: r.At, Seconds: r.T.Seconds(), Server: r.Capture.Name, Capture: r.Capture.ID, Session: r.Session.Number, Dir: string(r.Dir),
+		N: r.N, Kind: r.Kind, At: r.At, Seconds: r.T.Seconds(), Server: r.Capture.Name, Capture: r.Capture.ID, Session: r.Session.Number, Side: string(r.Session.Side), Dir: string(r.Dir),
 		Role: r.Role, Method: r.Method, Target: r.Target, ID: r.ID, Status: r.Status, Code: r.Code, Message: r.Message, ReqBytes: r.RequestBytes,
 		ResBytes: r.ResponseBytes, Summary: Summary(r), Excerpt: r.Excerpt, Events: r.Events, Gone: r.Gone, Lints: r.Lints,
 	}
@@ -67,6 +69,9 @@ func Recorded(r *Row) Record {
 	}
 	if r.HTTP != nil {
 		rec.HTTP = r.HTTP.Status
+	}
+	for _, o := range r.Others() {
+		rec.Others = append(rec.Others, o.N)
 	}
 	for _, c := range r.Children {
 		rec.Inside = append(rec.Inside, Recorded(c))

@@ -48,6 +48,9 @@ type Row struct {
 	Children []*Row // the newest ones
 	Gone     int    // children that made room
 
+	// Links are a bridge's, from and to messages of the other side: 64 at most.
+	Links []Link
+
 	Lints     []Lint
 	LintsGone int // findings that are not in Lints, because there are too many
 	// Events are the numbers of its events, without those of Children: at most 32.

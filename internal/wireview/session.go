@@ -18,17 +18,19 @@ type Capture struct {
 	URL                               string // of the server, if that is known
 	Begun                             time.Time
 
+	sided    bool
 	newest   *Session // whose process was started last
 	sessions map[uint64]*Session
 	byEvent  map[uint64]*Row
-	tasks    map[string]*Row
+	tasks    map[taskKey]*Row
 	waiting  map[chainKey][]*Row
 }
 
 // A Session is a connection or session in a capture.
 type Session struct {
 	Capture *Capture
-	Number  uint64 // in the capture
+	Number  uint64       // in the capture
+	Side    capture.Side // of a bridge; "" in other captures
 
 	Era      string // "legacy", "modern", or "" as long as that is not certain
 	Offered  string // the revision that the client asked for first
@@ -80,8 +82,18 @@ type tokenKey struct {
 	token string
 }
 
+// taskKey is a task that the two sides of a bridge know.
+type taskKey struct {
+	side capture.Side
+	id   string
+}
+
+// task returns the request that became a task; nil if it is not known.
+func (s *Session) task(id string) *Row { return s.Capture.tasks[taskKey{s.Side, id}] }
+
 // chainKey is what the next round of a request is recognised by.
 type chainKey struct {
+	side   capture.Side
 	method string
 	state  uint64 // of its requestState; 0 is none
 	params uint64 // of its other params, if there is no state
@@ -90,7 +102,7 @@ type chainKey struct {
 func newCapture(h *capture.Head) *Capture {
 	return &Capture{
 		ID: h.ID, Name: clip(h.Name, maxName), Transport: clip(h.Transport, maxName), Tool: clip(h.Tool, maxName), Redact: clip(h.Redact, maxName), URL: clip(h.URL, maxURL), Begun: h.At,
-		sessions: map[uint64]*Session{}, byEvent: map[uint64]*Row{}, tasks: map[string]*Row{}, waiting: map[chainKey][]*Row{},
+		sessions: map[uint64]*Session{}, byEvent: map[uint64]*Row{}, tasks: map[taskKey]*Row{}, waiting: map[chainKey][]*Row{},
 	}
 }
 
@@ -106,6 +118,17 @@ func (c *Capture) session(number uint64) (s *Session, added bool) {
 	s = &Session{Capture: c, Number: number, pending: map[idKey]*Row{}, open: map[*Row]struct{}{}, tokens: map[tokenKey]*Row{}}
 	c.sessions[number] = s
 	return s, true
+}
+
+// Sided reports whether a bridge has recorded both of its sides.
+func (c *Capture) Sided() bool { return c.sided }
+
+// Label names what the session is with: the server, by the name of the capture, and the side if a bridge has recorded it.
+func (s *Session) Label() string {
+	if s.Side == "" {
+		return s.Capture.Name
+	}
+	return join(" ", s.Capture.Name, string(s.Side))
 }
 
 // only returns the request of the client that waits, if there is exactly one.

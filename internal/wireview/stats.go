@@ -10,7 +10,7 @@ import (
 
 // A Stat sums up the requests with one method, or the calls of one tool.
 type Stat struct {
-	Server string // the name of its capture
+	Server string // the name of its capture, with the side if it is a bridge's
 	Name   string // of the method or tool
 	Calls  uint64 // requests; the rounds of one count once
 
@@ -58,9 +58,10 @@ func (t statTable) get(server, name string, tool bool) *Stat {
 
 // of returns what a request counts for.
 func (t statTable) of(r *Row) statPair {
-	p := statPair{method: t.get(r.Capture.Name, r.Method, false)}
+	server := r.Session.Label()
+	p := statPair{method: t.get(server, r.Method, false)}
 	if r.Method == mcp.MethodToolsCall {
-		p.tool = t.get(r.Capture.Name, r.Target, true)
+		p.tool = t.get(server, r.Target, true)
 	}
 	return p
 }
@@ -121,7 +122,7 @@ func (t statTable) definitions(r *Row, result []byte) {
 	}
 	for el := jsonwire.ArrayElements(list); el.Next(); {
 		if name := text(jsonwire.Lookup(el.Value(), "name")); name != "" {
-			t.get(r.Capture.Name, clip(name, maxName), true).DefinitionBytes = int64(len(el.Value()))
+			t.get(r.Session.Label(), clip(name, maxName), true).DefinitionBytes = int64(len(el.Value()))
 		}
 	}
 }

@@ -13,6 +13,10 @@ var _ filter.Subject = (*Row)(nil)
 
 // Any reports whether match is true of a value that the row, or a row inside it, has for the field.
 func (r *Row) Any(f filter.Field, match func(string) bool) bool {
+	if f == filter.Server {
+		name, label := r.Capture.Name, r.Session.Label()
+		return name != "" && match(name) || label != "" && match(label)
+	}
 	if one, ok := r.shared(f); ok {
 		return one != "" && match(one)
 	}
@@ -27,8 +31,8 @@ func (r *Row) Any(f filter.Field, match func(string) bool) bool {
 // shared returns the value of a field that all rows inside have in common.
 func (r *Row) shared(f filter.Field) (value string, ok bool) {
 	switch f {
-	case filter.Server:
-		return r.Capture.Name, true
+	case filter.Side:
+		return string(r.Session.Side), true
 	case filter.Session:
 		return strconv.FormatUint(r.Session.Number, 10), true
 	case filter.Era:

@@ -9,6 +9,13 @@ import (
 
 // Summary says in plain words what a row is about, on one line: "called search: 3 contents, 1.2 kB, 43 ms". It may be printed: see [Escape].
 func Summary(r *Row) string {
+	if len(r.Links) > 0 {
+		return join("  ", ownSummary(r), linkText(r))
+	}
+	return ownSummary(r)
+}
+
+func ownSummary(r *Row) string {
 	switch r.Kind {
 	case Request:
 		return requestSummary(r)

@@ -11,7 +11,7 @@ import { showTools } from "./dialog-tools.js";
 import { byId } from "./dom.js";
 import { focusFilter, setFilterText } from "./filterbox.js";
 import { resetFrames, unfolded } from "./items.js";
-import { applyFilter, clearFilter, close, current, focusList, indexOfRow, lookForWanted, match, move, page, redraw, select, setFollow, toggleFold, toggleLint } from "./listing.js";
+import { applyFilter, clearFilter, close, current, focusList, goTo, indexOfRow, lookForWanted, match, move, page, redraw, select, setFollow, toggleFold, toggleLint } from "./listing.js";
 import { exported } from "./source.js";
 import { toggleFull } from "./split.js";
 import { emit, view, writeHash } from "./state.js";
@@ -57,6 +57,11 @@ export const actions = {
     if (all) for (const r of store.rows.values()) if (r.kids) unfolded.add(r.q);
     redraw(new Set());
     announce(all ? "All lines are unfolded" : "All lines are folded");
+  },
+  other: () => {
+    const r = page.row?.o.map((q) => store.rows.get(q)).find((r) => r);
+    if (r) goTo(r.q);
+    else toast("No bridge has made anything of this row, or this of anything.");
   },
   hex: () => press(".raw .hexbutton"),
   wrap: () => press("#panel .wrapbutton"),

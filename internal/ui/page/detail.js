@@ -68,7 +68,7 @@ export function hideRow() {
 }
 
 function signature(r) {
-  return [r.q, r.st, r.done, r.rs, r.rq, r.nev, r.ended, r.rounds, r.task, r.kids?.length, r.lint].join();
+  return [r.q, r.st, r.done, r.rs, r.rq, r.nev, r.ended, r.rounds, r.task, r.kids?.length, r.lint, r.o.length].join();
 }
 
 function drawHead(r) {
@@ -120,7 +120,7 @@ function content(d, tab) {
     case "raw":
       return (d.raw || []).map((r) => [r.n, r.len]);
     case "translated":
-      return (d.translated || []).map((t) => t.n);
+      return (d.translated || []).map((t) => [t.n, t.before?.row, t.after?.row]);
   }
   return d[tab] ?? null;
 }
@@ -183,7 +183,7 @@ function tabBody(d, tab) {
     case "lint":
       return d.lint?.length && tabLint(d);
     case "translated":
-      return d.translated?.length && tabTranslated(d);
+      return d.translated?.length && tabTranslated(d, pane.go);
   }
   return null;
 }

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { keyHelp } from "./keys.js";
 
 const filterHelp = [
-  ["tool:search", "a field has the value: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, era, rev, lint; * stands for anything"],
+  ["tool:search", "a field has the value: tool, target, method, id, task, dir (c2s, s2c), kind, status, server, session, side, era, rev, lint; * stands for anything"],
   ["timeout  \"two words\"", "a text is in a message"],
   ["method:/^tools\\//  /time.?out/i", "a regular expression"],
   ["dur>500ms  size>=1MB", "took longer, is larger"],

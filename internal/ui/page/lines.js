@@ -11,6 +11,11 @@ const maxIndent = 40;
 const mostSpans = 1000; // that are shown at once
 const spanBudget = 3000; // of all lines that are added at once, about
 
+// wideIndent is how far a line of a depth is indented.
+export function wideIndent(depth) {
+  return Math.min(depth || 0, maxIndent);
+}
+
 // spansInto adds spans to an element. Long ones are collapsed, and so is all beyond a number of them.
 export function spansInto(el, spans, collapse) {
   const list = spans || [];
@@ -118,7 +123,7 @@ function oneLine(state) {
   const line = state.lines[i];
   const depth = line.d || 0;
   const el = h("div", { class: "line" });
-  el.style.setProperty("--d", String(Math.min(depth, maxIndent)));
+  el.style.setProperty("--d", String(wideIndent(depth)));
   const inside = state.ends ? state.ends[i] - i - 1 : 0;
   if (inside > 0) el.append(foldButton(state, i, inside));
   const text = h("bdi", { class: "code" });

@@ -3,7 +3,7 @@ import { allOf } from "./store.js";
 
 const fieldOf = {
   tool: (r) => (r.m === "tools/call" ? r.tg : ""), target: (r) => r.tg, method: (r) => r.m, id: (r) => String(r.id), dir: (r) => r.d, kind: (r) => r.k, status: (r) => r.st,
-  server: (r) => r.srv, session: (r) => String(r.s), era: (r) => r.era, rev: (r) => r.rev, task: (r) => r.task,
+  server: (r) => r.srv, session: (r) => String(r.s), side: (r) => r.sd, era: (r) => r.era, rev: (r) => r.rev, task: (r) => r.task,
 };
 
 // localFilter makes a test for rows of a text.

@@ -1,5 +1,7 @@
 // A row of the timeline, as the server sends it. All rows have the same shape, which keeps 100,000 of them small and quick.
 
+const none = [];
+
 export class Row {
   constructor(q) {
     this.q = q;
@@ -15,6 +17,8 @@ export class Row {
     this.c = j.c || "";
     this.s = j.s || 0;
     this.srv = j.srv || "";
+    this.sd = j.sd || "";
+    this.o = j.o || none;
     this.k = j.k || "";
     this.at = j.at || 0;
     this.t = j.t || 0;

@@ -15,6 +15,7 @@ export function tabSummary(d, go) {
     const list = d.inside.map((r) => insideLine(r.seq, r.glyph, r.summary, ["+" + fmtMs(r.atMs), r.wallMs ? fmtMs(r.wallMs) : ""], go));
     box.append(section("Inside", list, d.gone ? plural(d.gone, "older one") + " made room." : ""));
   }
+  if (d.others?.length) box.append(section("On the other side of the bridge", d.others.map((r) => insideLine(r.seq, r.glyph, r.summary, [r.side], go))));
   if (d.redacted) box.append(h("p", { class: "hint", text: plural(d.redacted, "secret") + " hidden when it was recorded." }));
   return box;
 }

@@ -1,18 +1,54 @@
-// The tab Translated: what a bridge made of a message, side by side.
+// The tab Translated: what a bridge made of messages. Before and after stand side by side, or, where there is no room, each line above what became of it.
 import { h } from "./dom.js";
-import { plural } from "./format.js";
+import { fmtSize, plural } from "./format.js";
+import { spansInto, wideIndent } from "./lines.js";
 import { isolated } from "./safetext.js";
 import { payloadView } from "./tab-payload.js";
 
-// tabTranslated shows messages before and after.
-export function tabTranslated(d) {
+// tabTranslated shows messages before and after. go: shows the row of a number.
+export function tabTranslated(d, go) {
   const box = h("div", { class: "translated" });
-  for (const t of d.translated) {
-    const before = h("div", {}, t.before ? payloadView(d, t.before, "Before") : h("p", { class: "hint", text: "There was no message before." }));
-    const after = h("div", {}, ...(t.after || []).map((p) => payloadView(d, p, "After")));
-    if (!t.after?.length) after.append(h("p", { class: "hint", text: "It became no message: it was answered or dropped on the spot." }));
-    if (t.more) after.append(h("p", { class: "hint", text: plural(t.more, "message") + " more" }));
-    box.append(h("section", {}, h("h3", {}, "Rule ", isolated(t.rule, "code")), h("div", { class: "sides" }, before, after)));
-  }
+  for (const t of d.translated) box.append(h("section", {}, heading(t, go), t.lines ? pairs(t) : apart(d, t)));
   return box;
+}
+
+function heading(t, go) {
+  const side = (m) => {
+    if (!m) return h("span", { class: "hint", text: "nothing that is still there" });
+    const name = (m.side ? m.side + " " : "") + "#" + m.n;
+    return h("span", {}, m.row ? h("button", { type: "button", class: "rowlink", text: name, title: "Go to the other side", on: { click: () => go(m.row) } }) : h("b", { text: name }), " ", h("span", { class: "n", text: fmtSize(m.len) }));
+  };
+  return h("h3", { class: "became" }, h("span", { class: "g", text: t.dir === "s2c" ? "← " : "→ " }), side(t.before), " ⇄ ", side(t.after), " ", isolated(t.rule, "code"));
+}
+
+function apart(d, t) {
+  return h("div", { class: "sides" }, ...[["Before", t.before], ["After", t.after]].map(([title, m]) => m && payloadView(d, m, title)));
+}
+
+function pairs(t) {
+  const box = h("div", { class: "pairs lines", role: "group", "aria-label": "Before and after" });
+  if (!t.changed) box.append(h("p", { class: "hint whole", text: "✓ The same, as it is." }));
+  for (const [b, a, differs] of t.lines) {
+    if (!b && !a) {
+      box.append(h("p", { class: "hint whole", text: "⋯ " + plural(differs, "line") + " that are the same" }));
+      continue;
+    }
+    box.append(half(t.before, b, differs, "old", "−"), half(t.after, a, differs, "new", "+"));
+  }
+  if (t.before.left || t.after.left) box.append(h("p", { class: "hint whole", text: "There is more, which is not shown." }));
+  return box;
+}
+
+const words = { old: "before: ", new: "after: " };
+
+function half(m, n, differs, side, sign) {
+  const line = n && m.lines[n - 1];
+  const el = h("div", { class: "line " + side + (line ? (differs ? " differs" : " equal") : " none") });
+  if (!line) return el;
+  el.style.setProperty("--d", String(wideIndent(line.d)));
+  if (differs) el.append(h("span", { class: "sign", "aria-hidden": "true", text: sign }), h("span", { class: "vh", text: words[side] }));
+  const text = h("bdi", { class: "code" });
+  spansInto(text, line.s, true);
+  el.append(text);
+  return el;
 }

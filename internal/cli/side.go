@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/capture"
+)
+
+// sideFlag lets a command read one side of what a bridge has recorded.
+type sideFlag struct{ side capture.Side }
+
+// both is the value of --side for the capture as it is.
+const both = "both"
+
+// register defines the flag; fallback is the side that is read without it.
+func (f *sideFlag) register(c *cobra.Command, fallback capture.Side) {
+	f.side = fallback
+	what := both
+	if fallback != "" {
+		what = string(fallback)
+	}
+	c.Flags().Var(f, "side", "of what a bridge has recorded, read this `SIDE`: near, with its clients, far, with the server, or both; the default is "+what)
+	completeFlag(c, "side", func() []string { return []string{string(capture.Near), string(capture.Far), both} })
+}
+
+// registerOne is register for commands that can read one side only.
+func (f *sideFlag) registerOne(fs *pflag.FlagSet, fallback capture.Side) {
+	f.side = fallback
+	fs.Func("side", "of what a bridge has recorded, read this `SIDE`: near, with its clients, or far, with the server; the default is "+string(fallback), func(s string) error {
+		if s == both {
+			return fmt.Errorf("want near or far")
+		}
+		return f.Set(s)
+	})
+}
+
+// String implements pflag.Value.
+func (f *sideFlag) String() string { return "" }
+
+// Type implements pflag.Value.
+func (f *sideFlag) Type() string { return "side" }
+
+// Set implements pflag.Value.
+func (f *sideFlag) Set(s string) error {
+	switch side := capture.Side(s); {
+	case side == capture.Near, side == capture.Far:
+		f.side = side
+	case s == both:
+		f.side = ""
+	default:
+		return fmt.Errorf("want near, far or both")
+	}
+	return nil
+}

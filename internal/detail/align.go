@@ -1,0 +1,147 @@
+package detail
+
+import (
+	"slices"
+	"strings"
+)
+
+// A LinePair is two lines that stand beside each other: their numbers in Before.Lines and After.Lines, counted from 1, where 0 is none; and 1 if they differ, or what the one says is not
+// in the other text at all. If there is neither, the third is how many pairs are left out, because they are the same.
+type LinePair [3]int
+
+// Runs of pairs that are the same are left out if they are longer, but for some at their ends.
+const (
+	maxSame  = 12
+	keptSame = 3
+)
+
+// align puts the lines of the two messages beside each other: those of the same place in the JSON, as far as the two have them in the same order.
+func (t *Translation) align() {
+	if t.Before == nil || t.After == nil || t.Before.Form != JSON || t.After.Form != JSON || t.Before.keys == nil || t.After.keys == nil {
+		return
+	}
+	a, b := keyLines(t.Before.Payload), keyLines(t.After.Payload)
+	at := map[string]int{}
+	for j, k := range b {
+		if _, twice := at[k.key]; k.key != "" && !twice {
+			at[k.key] = j
+		}
+	}
+	partner := make([]int, len(a)) // of the other text, by its place; -1 is none
+	for i, k := range a {
+		partner[i] = -1
+		if j, ok := at[k.key]; ok && k.key != "" {
+			partner[i] = j
+			delete(at, k.key)
+		}
+	}
+	has := make([]int, len(b))
+	for j := range has {
+		has[j] = -1
+	}
+	for i, j := range partner {
+		if j >= 0 {
+			has[j] = i
+		}
+	}
+	differ := func(i, j int) int {
+		if i >= 0 && j >= 0 && a[i].text == b[j].text {
+			return 0
+		}
+		t.Changed++
+		return 1
+	}
+	var pairs []LinePair
+	i, j := 0, 0
+	for _, m := range append(ascending(partner), [2]int{len(a), len(b)}) {
+		for ; i < m[0]; i++ {
+			pairs = append(pairs, LinePair{i + 1, 0, differ(i, partner[i])})
+		}
+		for ; j < m[1]; j++ {
+			pairs = append(pairs, LinePair{0, j + 1, differ(has[j], j)})
+		}
+		if i < len(a) && j < len(b) {
+			pairs = append(pairs, LinePair{i + 1, j + 1, differ(i, j)})
+			i, j = i+1, j+1
+		}
+	}
+	t.Lines = folded(pairs)
+}
+
+// A keyedLine is a line with the place in the JSON that it is about, "" if that is not known.
+type keyedLine struct{ key, text string }
+
+func keyLines(p *Payload) []keyedLine {
+	list := make([]keyedLine, len(p.Lines))
+	var open []string // keys of what is open, by depth
+	for i, l := range p.Lines {
+		var text strings.Builder
+		for _, s := range l.Spans {
+			text.WriteString(s.Text)
+		}
+		k := keyedLine{text: strings.TrimSuffix(text.String(), ",")}
+		closes := k.text == "}" || k.text == "]"
+		if key, ok := p.keys[i]; ok && !closes {
+			k.key = "v" + key
+		} else if closes && l.Depth < len(open) {
+			k.key = "e" + open[l.Depth]
+		}
+		for len(open) <= l.Depth {
+			open = append(open, "")
+		}
+		open = append(open[:l.Depth], k.key)
+		list[i] = k
+	}
+	return list
+}
+
+// ascending returns the longest list of pairs in which both numbers grow.
+func ascending(partner []int) [][2]int {
+	var ends []int // ends[n] is the place of the smallest partner that a list of n+1 ends with
+	before := make([]int, len(partner))
+	for i, j := range partner {
+		if j < 0 {
+			continue
+		}
+		n, _ := slices.BinarySearchFunc(ends, j, func(i, j int) int { return partner[i] - j })
+		before[i] = -1
+		if n > 0 {
+			before[i] = ends[n-1]
+		}
+		if n == len(ends) {
+			ends = append(ends, i)
+		} else {
+			ends[n] = i
+		}
+	}
+	if len(ends) == 0 {
+		return nil
+	}
+	list := make([][2]int, len(ends))
+	for i, n := ends[len(ends)-1], len(ends)-1; n >= 0; n-- {
+		list[n] = [2]int{i, partner[i]}
+		i = before[i]
+	}
+	return list
+}
+
+// folded leaves out what is the same for long.
+func folded(pairs []LinePair) []LinePair {
+	var out []LinePair
+	for i := 0; i < len(pairs); {
+		end := i
+		for end < len(pairs) && pairs[end][2] == 0 {
+			end++
+		}
+		if end-i > maxSame {
+			out = append(out, pairs[i:i+keptSame]...)
+			out = append(out, LinePair{0, 0, end - i - 2*keptSame})
+			i = end - keptSame
+		}
+		out = append(out, pairs[i:end]...)
+		for i = end; i < len(pairs) && pairs[i][2] != 0; i++ {
+			out = append(out, pairs[i])
+		}
+	}
+	return out
+}
