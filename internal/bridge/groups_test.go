@@ -50,3 +50,28 @@ func TestGroups(t *testing.T) {
 		t.Errorf("%d connections to the server for 3 clients", got)
 	}
 }
+
+// TestGroupsModern: a modern server takes each request by itself, so what a client can do tells nobody apart, even if it changes from one request to the
+// next. What one of them changes, the others that listen are told.
+func TestGroupsModern(t *testing.T) {
+	connect := connectTo(t, EraModern.revisions())
+	var connections atomic.Int32
+	b := newBridge(t, &Options{Connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
+		connections.Add(1)
+		return connect(ctx, stderr)
+	}})
+	url := served(t, b, nil).URL + "/mcp"
+	for _, name := range []string{"one", "another", "one"} {
+		c, err := mcpclient.Dial(t.Context(), streamable.Dial(url, nil), &mcpclient.Options{Name: name, Revisions: EraModern.revisions()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if got, err := mcpclient.CallTool[string](t.Context(), c, "echo", json.RawMessage(`{"Text":"hi"}`)); err != nil || got != "hi" {
+			t.Errorf("%s got %q, %v", name, got, err)
+		}
+	}
+	if got := connections.Load(); got != 1 {
+		t.Errorf("%d connections to the server, want 1", got)
+	}
+}

@@ -15,7 +15,7 @@ import (
 // Handler returns a handler for clients over HTTP, in the revisions that Options.Near allows. Its options are those of streamable.NewRelay; o may be nil. Shut it down before
 // the bridge is closed.
 func (b *Bridge) Handler(o *streamable.Options) *streamable.Handler {
-	return streamable.NewRelay(&relay{b: b, groups: map[string]*group{}}, o)
+	return streamable.NewRelay(&relay{b: b, groups: map[string]*group{}, firsts: map[string]*group{}}, o)
 }
 
 // A relay is the bridge as an HTTP handler sees it.
@@ -24,6 +24,7 @@ type relay struct {
 
 	mu     sync.Mutex
 	groups map[string]*group // of requests without a session, by principal and what tells modern clients apart
+	firsts map[string]*group // of these the one that each principal's other clients join, if nothing tells them apart
 }
 
 // Revisions implements streamable.Relay.
@@ -135,6 +136,9 @@ type group struct {
 	timer  *time.Timer
 }
 
+// over reports whether there is no such group, or it has ended.
+func (g *group) over() bool { return g == nil || g.client.ended.Err() != nil }
+
 // Request implements streamable.RelayPeer. A client that has gone has cancelled.
 func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error) {
 	cl, done := p.r.enter(ownerOf(ctx), frame)
@@ -163,7 +167,7 @@ func (p *statelessPeer) Response(context.Context, []byte, *jsonrpc.Message) {}
 func (p *statelessPeer) Close() {
 	p.r.mu.Lock()
 	groups := p.r.groups
-	p.r.groups = map[string]*group{}
+	p.r.groups, p.r.firsts = map[string]*group{}, map[string]*group{}
 	p.r.mu.Unlock()
 	for _, g := range groups {
 		g.timer.Stop()
@@ -174,13 +178,19 @@ func (p *statelessPeer) Close() {
 // enter returns the client that a principal's requests are, in use until done is called; nil if there are too many. frame is the request.
 func (r *relay) enter(owner string, frame []byte) (cl *client, done func()) {
 	key := owner
-	if r.b.opts.Far != EraModern {
+	modern := r.b.opts.Far == EraModern
+	if !modern {
 		key += " " + translate.ClientKey(frame)
+		_, found := r.b.known.get()
+		modern = found == yes
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.groups[key]
-	if g != nil && g.client.ended.Err() != nil {
+	if g.over() && modern {
+		g = r.firsts[owner] // a modern server takes each request by itself, and what one of them has begun, others want to hear of
+	}
+	if g.over() {
 		g = nil
 	}
 	if g == nil {
@@ -189,8 +199,11 @@ func (r *relay) enter(owner string, frame []byte) (cl *client, done func()) {
 			return nil, nil
 		}
 		g = &group{client: cl}
-		g.timer = time.AfterFunc(r.b.opts.IdleTimeout, func() { r.expire(key, g) })
+		g.timer = time.AfterFunc(r.b.opts.IdleTimeout, func() { r.expire(owner, key, g) })
 		r.groups[key] = g
+		if r.firsts[owner].over() {
+			r.firsts[owner] = g
+		}
 	}
 	g.users++
 	g.timer.Stop()
@@ -204,13 +217,16 @@ func (r *relay) enter(owner string, frame []byte) (cl *client, done func()) {
 }
 
 // expire ends what nobody has used for long.
-func (r *relay) expire(key string, g *group) {
+func (r *relay) expire(owner, key string, g *group) {
 	r.mu.Lock()
 	if g.users > 0 || r.groups[key] != g {
 		r.mu.Unlock()
 		return
 	}
 	delete(r.groups, key)
+	if r.firsts[owner] == g {
+		delete(r.firsts, owner)
+	}
 	r.mu.Unlock()
 	g.client.close()
 }

@@ -29,6 +29,17 @@ type question struct {
 	size    int
 }
 
+// appendTo appends the question as a member of inputRequests. It has params in any case, which clients are known to want, though the schema does not.
+func (q *question) appendTo(dst []byte, key string) []byte {
+	dst = jsonwire.AppendQuote(dst, key)
+	dst = jsonwire.AppendQuote(append(dst, `:{"method":`...), q.Method)
+	dst = append(dst, `,"params":`...)
+	if q.Params == nil {
+		return append(dst, "{}}"...)
+	}
+	return append(append(dst, q.Params...), '}')
+}
+
 // farRequest takes what the server asks.
 func (t *ModernClient) farRequest(m *jsonrpc.Message, on int64) {
 	method := string(m.Method)

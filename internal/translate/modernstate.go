@@ -35,12 +35,7 @@ func (t *ModernClient) ask(r *errand) {
 		if i > 0 {
 			result = append(result, ',')
 		}
-		result = jsonwire.AppendQuote(result, q.key)
-		result = jsonwire.AppendQuote(append(result, `:{"method":`...), q.Method)
-		if q.Params != nil {
-			result = append(append(result, `,"params":`...), q.Params...)
-		}
-		result = append(result, '}')
+		result = q.appendTo(result, q.key)
 	}
 	plain := binary.AppendUvarint(binary.AppendUvarint(nil, r.number), uint64(r.round))
 	state, _, err := t.opts.Ring.Seal(nil, statePurpose, plain, r.bound)

@@ -173,12 +173,7 @@ func (t *ModernClient) taskGot(x *exchange, id string, a answer) {
 			if i > 0 {
 				requests = append(requests, ',')
 			}
-			requests = jsonwire.AppendQuote(requests, key)
-			requests = jsonwire.AppendQuote(append(requests, `:{"method":`...), task.asks[key].Method)
-			if p := task.asks[key].Params; p != nil {
-				requests = append(append(requests, `,"params":`...), p...)
-			}
-			requests = append(requests, '}')
+			requests = task.asks[key].appendTo(requests, key)
 		}
 		t.answer(x, era.ExtensionTask(nil, a.result, status, append(requests, '}')), "tasks/get + inputRequests")
 	default:
