@@ -89,11 +89,13 @@ func (e *everything) addTools() {
 		return "", errors.New(in.Message)
 	}))
 	e.check(server.AddTool(e.Server, "slow", "Takes its time.", e.slow))
-	e.check(server.AddTool(e.Server, "cancelled", "Waits until a call of slow was cancelled.", func(ctx context.Context, _ empty) (string, error) {
+	e.check(server.AddTool(e.Server, "cancelled", "Waits until a call of slow was cancelled.", func(ctx context.Context, in struct {
+		For int `json:"for_ms,omitempty"`
+	}) (string, error) {
 		select {
 		case <-e.cancelled:
 			return "cancelled", nil
-		case <-time.After(10 * time.Second):
+		case <-time.After(cmp.Or(time.Duration(in.For)*time.Millisecond, 10*time.Second)):
 			return "nothing was cancelled", nil
 		}
 	}))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,24 +13,17 @@ import (
 
 // goSDK is a client of github.com/modelcontextprotocol/go-sdk.
 type goSDK struct {
-	session *mcp.ClientSession
-
-	mu       sync.Mutex
-	progress map[any]func(float64) // by progress token
+	session  *mcp.ClientSession
+	progress meters
 }
 
 // connectGoSDK starts s. An empty revision leaves the choice to the SDK.
 func connectGoSDK(ctx context.Context, t *testing.T, s *witnessed, revision string) *goSDK {
 	t.Helper()
-	h := &goSDK{progress: map[any]func(float64){}}
+	h := &goSDK{}
 	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
-			h.mu.Lock()
-			f := h.progress[req.Params.ProgressToken]
-			h.mu.Unlock()
-			if f != nil {
-				f(req.Params.Progress)
-			}
+			h.progress.tell(req.Params.ProgressToken, req.Params.Progress)
 		},
 	})
 	session, err := client.Connect(ctx, goSDKTransport(s), &mcp.ClientSessionOptions{ProtocolVersion: revision})
@@ -76,11 +68,7 @@ func (h *goSDK) tools(ctx context.Context) ([]string, error) {
 func (h *goSDK) call(ctx context.Context, tool string, args map[string]any, progress func(float64)) outcome {
 	params := &mcp.CallToolParams{Name: tool, Arguments: args}
 	if progress != nil {
-		token := "progress of " + tool
-		params.SetProgressToken(token)
-		h.mu.Lock()
-		h.progress[token] = progress
-		h.mu.Unlock()
+		params.SetProgressToken(h.progress.add(progress))
 	}
 	result, err := h.session.CallTool(ctx, params)
 	if err != nil {

@@ -25,6 +25,7 @@ type visit struct {
 	Codes        map[string]int      `json:"codes"`
 	Prompt       []string            `json:"prompt"` // role and text
 	Completion   map[string][]string `json:"completion"`
+	Slow         []string            `json:"slow"`    // of calls that take their time
 	Answers      map[string]string   `json:"answers"` // what was made of the guest's answers
 	Questions    []string            `json:"questions"`
 	Log          []string            `json:"log"`
@@ -42,14 +43,16 @@ type can struct {
 	Log       bool `json:"log"`
 	Subscribe bool `json:"subscribe"`
 	Context   bool `json:"context"` // tell the other arguments to completion
+	Cancel    bool `json:"cancel"`  // tell the server that it has given up
 	Tasks     bool `json:"tasks"`
+	Interview bool `json:"interview"` // answer what a task asks
 }
 
 // allOf is what the revision has.
 func allOf(revision string) can {
 	return can{
 		Elicit: revision >= "2025-06-18", Visit: revision >= latestLegacy, Context: revision >= "2025-06-18",
-		Sample: true, Roots: true, Log: true, Subscribe: true, Tasks: revision >= latestLegacy,
+		Sample: true, Roots: true, Log: true, Subscribe: true, Cancel: true, Tasks: revision >= latestLegacy, Interview: revision >= latestLegacy,
 	}
 }
 
@@ -67,6 +70,7 @@ func expected(revision string, able can) visit {
 		Codes:      map[string]int{"missing resource": -32602, "missing argument": -32602, "unknown prompt": -32602},
 		Prompt:     []string{"user: Greet Ada in a formal way.", "assistant: Hello, Ada!"},
 		Completion: map[string][]string{"style": {"formal", "friendly"}, "id": {"1", "10", "11"}, "name": names("")},
+		Slow:       []string{"done after 3 steps", "progress 1", "progress 2", "given up", "cancelled"},
 		Answers:    map[string]string{},
 		Tasks:      map[string]string{},
 	}
@@ -75,6 +79,9 @@ func expected(revision string, able can) visit {
 	}
 	if able.Context {
 		v.Completion["name, formal"] = names("formal")
+	}
+	if !able.Cancel {
+		v.Slow[4] = "nothing was cancelled"
 	}
 	if able.Elicit {
 		v.Answers["ask"], v.Answers["asked prompt"], v.Answers["asked resource"] = "accept Ada 36", "user: accept Ada 36", " accept Ada 36"
@@ -98,7 +105,10 @@ func expected(revision string, able can) visit {
 		v.Events = []string{"updated " + greetingURI, "tools changed"}
 	}
 	if able.Tasks {
-		v.Tasks = map[string]string{"work": "worked on a task", "cancel": "cancelled", "interview": "accept Ada 36"}
+		v.Tasks = map[string]string{"work": "worked on a task", "cancel": "cancelled"}
+	}
+	if able.Interview {
+		v.Tasks["interview"] = "accept Ada 36"
 		v.Questions = append(v.Questions, asked)
 	}
 	return v
@@ -119,6 +129,8 @@ type guest interface {
 	complete(ctx context.Context, template bool, of, argument, value string, known map[string]string) ([]string, error)
 	// text calls a tool that answers with a text.
 	text(ctx context.Context, tool string, args map[string]any) (string, error)
+	// slow calls the tool slow, and asks for its progress.
+	slow(ctx context.Context, args map[string]any, progress func(float64)) (string, error)
 	// logFrom asks for log messages of info and above.
 	logFrom(context.Context) error
 	// watch asks to be told of changes to a resource, and to the tools.
@@ -180,6 +192,7 @@ func makeVisit(t *testing.T, g guest, able can) visit {
 	v.Server, v.Instructions = g.about()
 	v.look()
 	v.readAll()
+	v.takeTime()
 	v.answer()
 	v.listen()
 	v.check("closing", g.close())
@@ -231,6 +244,37 @@ func (v *visiting) readAll() {
 	}
 }
 
+// takeTime makes a call that ends, and one that the guest gives up.
+func (v *visiting) takeTime() {
+	done, err := v.slow(v.ctx, map[string]any{"steps": 3, "delay_ms": 1}, func(float64) {})
+	v.check("slow", err)
+	ctx, cancel := context.WithCancel(v.ctx)
+	defer cancel()
+	seen := make(chan string, 1000)
+	_, err = v.slow(ctx, map[string]any{"steps": 1000, "delay_ms": 20}, func(p float64) {
+		if seen <- fmt.Sprint("progress ", p); p >= 2 {
+			cancel()
+		}
+	})
+	progress, late := collectNotes(v.ctx, seen, 2)
+	v.check("progress", late)
+	end := "given up"
+	if !cancelled(ctx, err) {
+		end = fmt.Sprint(err)
+	}
+	noticed, err := v.text(v.ctx, "cancelled", noticing(v.able))
+	v.check("cancelled", err)
+	v.Slow = slices.Concat([]string{done}, progress, []string{end, noticed})
+}
+
+// noticing are the arguments with which to ask whether the server was told.
+func noticing(able can) map[string]any {
+	if able.Cancel {
+		return map[string]any{}
+	}
+	return map[string]any{"for_ms": 100}
+}
+
 // answer has the guest asked everything that it can answer, and told.
 func (v *visiting) answer() {
 	asking := func(able bool, key string, ask func() (string, error)) {
@@ -267,14 +311,16 @@ func (v *visiting) answer() {
 		v.check("log", err)
 	}
 	if tasks, ok := v.guest.(interface {
-		runTasks(context.Context) (map[string]string, error)
+		runTasks(ctx context.Context, interview bool) (map[string]string, error)
 	}); ok && v.able.Tasks {
 		var err error
-		v.Tasks, err = tasks.runTasks(v.ctx)
+		v.Tasks, err = tasks.runTasks(v.ctx, v.able.Interview)
 		v.check("tasks", err)
-		question, err := collectNotes(v.ctx, v.notes().questions, 1)
-		v.check("tasks", err)
-		v.Questions = append(v.Questions, question...)
+		if v.able.Interview {
+			question, err := collectNotes(v.ctx, v.notes().questions, 1)
+			v.check("tasks", err)
+			v.Questions = append(v.Questions, question...)
+		}
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 // handlers for everything.
 type goSDKGuest struct {
 	*mcp.ClientSession
-	told  *notes
-	level string // of the log messages that requests ask for, in the modern era
+	told     *notes
+	progress meters
+	level    string // of the log messages that requests ask for, in the modern era
 }
 
 func newGoSDKGuest(ctx context.Context, t *testing.T, s *witnessed, revision string) *goSDKGuest {
@@ -36,6 +37,9 @@ func newGoSDKGuest(ctx context.Context, t *testing.T, s *witnessed, revision str
 		},
 		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
 			g.told.events <- "updated " + r.Params.URI
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			g.progress.tell(r.Params.ProgressToken, r.Params.Progress)
 		},
 		//lint:ignore SA1019 logging is deprecated and there
 		LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) {
@@ -168,7 +172,10 @@ func (g *goSDKGuest) text(ctx context.Context, tool string, args map[string]any)
 	if g.level != "" && tool == "log" {
 		params.Meta = mcp.Meta{"io.modelcontextprotocol/logLevel": g.level}
 	}
-	r, err := g.CallTool(ctx, params)
+	return goSDKCalled(g.CallTool(ctx, params))
+}
+
+func goSDKCalled(r *mcp.CallToolResult, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
@@ -177,6 +184,12 @@ func (g *goSDKGuest) text(ctx context.Context, tool string, args map[string]any)
 		return "", errors.New(text.Text)
 	}
 	return text.Text, nil
+}
+
+func (g *goSDKGuest) slow(ctx context.Context, args map[string]any, progress func(float64)) (string, error) {
+	params := &mcp.CallToolParams{Name: "slow", Arguments: args}
+	params.SetProgressToken(g.progress.add(progress))
+	return goSDKCalled(g.CallTool(ctx, params))
 }
 
 func (g *goSDKGuest) logFrom(ctx context.Context) error {
@@ -215,7 +228,7 @@ func TestGoSDKVisit(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
 			s := newProgram(t, everythingVerb)
-			able := allOf(revision).without(func(c *can) { c.Tasks = false }) // it has none
+			able := allOf(revision).without(func(c *can) { c.Tasks, c.Interview = false, false }) // it has none
 			g := newGoSDKGuest(t.Context(), t, s, revision)
 			checkVisit(t, makeVisit(t, g, able), expected(revision, able))
 			s.audit(1)

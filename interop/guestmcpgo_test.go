@@ -16,10 +16,11 @@ import (
 // mcpGoGuest is a client of github.com/mark3labs/mcp-go with handlers for
 // everything.
 type mcpGoGuest struct {
-	client  *client.Client
-	started *mcp.InitializeResult
-	told    *notes
-	stop    func() // ends the subscription; nil without one
+	client   *client.Client
+	started  *mcp.InitializeResult
+	told     *notes
+	progress meters
+	stop     func() // ends the subscription; nil without one
 }
 
 func newMCPGoGuest(ctx context.Context, t *testing.T, s *witnessed, revision string) *mcpGoGuest {
@@ -46,6 +47,9 @@ func newMCPGoGuest(ctx context.Context, t *testing.T, s *witnessed, revision str
 func (g *mcpGoGuest) notified(n mcp.JSONRPCNotification) {
 	fields := n.Params.AdditionalFields
 	switch n.Method {
+	case "notifications/progress":
+		value, _ := fields["progress"].(float64)
+		g.progress.tell(fields["progressToken"], value)
 	case "notifications/message":
 		g.told.log <- fmt.Sprintf("%s %s %s", fields["level"], fields["logger"], fields["data"])
 	case "notifications/resources/updated":
@@ -183,6 +187,17 @@ func (g *mcpGoGuest) complete(ctx context.Context, template bool, of, argument, 
 func (g *mcpGoGuest) text(ctx context.Context, tool string, args map[string]any) (string, error) {
 	var request mcp.CallToolRequest
 	request.Params.Name, request.Params.Arguments = tool, args
+	return g.call(ctx, request)
+}
+
+func (g *mcpGoGuest) slow(ctx context.Context, args map[string]any, progress func(float64)) (string, error) {
+	var request mcp.CallToolRequest
+	request.Params.Name, request.Params.Arguments = "slow", args
+	request.Params.Meta = &mcp.Meta{ProgressToken: g.progress.add(progress)}
+	return g.call(ctx, request)
+}
+
+func (g *mcpGoGuest) call(ctx context.Context, request mcp.CallToolRequest) (string, error) {
 	r, err := g.client.CallTool(ctx, request)
 	if err != nil {
 		return "", err
@@ -221,7 +236,7 @@ func (g *mcpGoGuest) watch(ctx context.Context, uri string) (err error) {
 }
 
 // runTasks asks for tasks, which the SDK's own CallTool has no result for.
-func (g *mcpGoGuest) runTasks(ctx context.Context) (map[string]string, error) {
+func (g *mcpGoGuest) runTasks(ctx context.Context, interview bool) (map[string]string, error) {
 	done := map[string]string{}
 	start := func(tool string, args map[string]any) (id string, err error) {
 		params := map[string]any{"name": tool, "arguments": args, "task": map[string]any{"ttl": 60_000}}
@@ -267,6 +282,9 @@ func (g *mcpGoGuest) runTasks(ctx context.Context) (map[string]string, error) {
 		return done, err
 	}
 	done["cancel"] = string(cancelled.Status)
+	if !interview {
+		return done, nil
+	}
 	if id, err = start("interview", map[string]any{}); err != nil {
 		return done, err
 	}
@@ -299,7 +317,7 @@ func TestMCPGoVisit(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
 			s := newProgram(t, everythingVerb)
-			able := allOf(revision).without(func(c *can) { c.Tasks = revision == latestLegacy }) // it does not have the extension
+			able := allOf(revision).without(func(c *can) { c.Tasks, c.Interview = revision == latestLegacy, revision == latestLegacy }) // it does not have the extension
 			g := newMCPGoGuest(t.Context(), t, s, revision)
 			checkVisit(t, makeVisit(t, g, able), expected(revision, able))
 			s.audit(1)

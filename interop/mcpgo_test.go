@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os/exec"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/mark3labs/mcp-go/client"
@@ -16,11 +15,9 @@ import (
 
 // mcpGo is a client of github.com/mark3labs/mcp-go.
 type mcpGo struct {
-	client  *client.Client
-	started *mcp.InitializeResult
-
-	mu       sync.Mutex
-	progress map[string]func(float64) // by progress token
+	client   *client.Client
+	started  *mcp.InitializeResult
+	progress meters
 }
 
 // connectMCPGo starts s. An empty revision leaves the choice to the SDK.
@@ -30,7 +27,7 @@ func connectMCPGo(ctx context.Context, t *testing.T, s *witnessed, revision stri
 	if revision != "" {
 		options = append(options, client.WithProtocolVersion(revision))
 	}
-	h := &mcpGo{client: client.NewClient(mcpGoTransport(t, s, revision), options...), progress: map[string]func(float64){}}
+	h := &mcpGo{client: client.NewClient(mcpGoTransport(t, s, revision), options...)}
 	h.client.OnNotification(h.notified)
 	if err := h.client.Start(ctx); err != nil {
 		t.Fatalf("start: %v", err)
@@ -74,16 +71,9 @@ func mcpGoTransport(t *testing.T, s *witnessed, revision string) transport.Inter
 }
 
 func (h *mcpGo) notified(n mcp.JSONRPCNotification) {
-	if n.Method != "notifications/progress" {
-		return
-	}
-	token, _ := n.Params.AdditionalFields["progressToken"].(string)
-	value, _ := n.Params.AdditionalFields["progress"].(float64)
-	h.mu.Lock()
-	f := h.progress[token]
-	h.mu.Unlock()
-	if f != nil {
-		f(value)
+	if n.Method == "notifications/progress" {
+		value, _ := n.Params.AdditionalFields["progress"].(float64)
+		h.progress.tell(n.Params.AdditionalFields["progressToken"], value)
 	}
 }
 
@@ -107,11 +97,7 @@ func (h *mcpGo) call(ctx context.Context, tool string, args map[string]any, prog
 	var request mcp.CallToolRequest
 	request.Params.Name, request.Params.Arguments = tool, args
 	if progress != nil {
-		token := "progress of " + tool
-		request.Params.Meta = &mcp.Meta{ProgressToken: token}
-		h.mu.Lock()
-		h.progress[token] = progress
-		h.mu.Unlock()
+		request.Params.Meta = &mcp.Meta{ProgressToken: h.progress.add(progress)}
 	}
 	result, err := h.client.CallTool(ctx, request)
 	if err != nil {

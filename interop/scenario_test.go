@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -243,6 +245,33 @@ func takeProgress(ctx context.Context, h host, s step) outcome {
 		}
 	}
 	return o
+}
+
+// meters are what hosts note progress with, by its token.
+type meters struct {
+	mu sync.Mutex
+	of []func(float64)
+}
+
+// add returns the token of a new one.
+func (m *meters) add(meter func(float64)) (token string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of = append(m.of, meter)
+	return strconv.Itoa(len(m.of) - 1)
+}
+
+// tell tells the one with the token, if there is any.
+func (m *meters) tell(token any, progress float64) {
+	text, _ := token.(string)
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return
+	}
+	m.mu.Lock()
+	meter := m.of[n]
+	m.mu.Unlock()
+	meter(progress)
 }
 
 // structured returns the JSON text of a decoded structured content.

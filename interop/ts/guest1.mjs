@@ -43,6 +43,7 @@ async function follow(name, args, cancel) {
 
 await visit(client, {
   revision: () => revision,
+  call: (params, options) => client.callTool(params, undefined, options),
   leave: () => leave(transport),
   logFrom: async (_, level) => void (await client.setLoggingLevel(level)),
   watch: (_, uri) => client.subscribeResource({ uri }),

@@ -67,6 +67,7 @@ async function runTasks() {
 
 await visit(client, {
   revision: () => client.getNegotiatedProtocolVersion(),
+  call: (params, options) => client.callTool(params, options),
   leave: () => leave(transport),
   logFrom: async (_, level) => {
     if (modern) {

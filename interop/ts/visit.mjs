@@ -74,7 +74,7 @@ async function all(list, member, name) {
 /**
  * Leads a connected client through the server, closes it and prints the
  * report. The dialect is in what the SDKs differ: revision(client),
- * leave(), logFrom(client, level) which returns what calls have to bring as their _meta,
+ * call(params, options) of a tool, leave(), logFrom(client, level) which returns what calls have to bring as their _meta,
  * watch(client, uri), and runTasks(client), for those who can.
  */
 export async function visit(client, dialect) {
@@ -89,6 +89,7 @@ export async function visit(client, dialect) {
   try {
     await look(client, report);
     await read(client, report);
+    report.slow = await takeTime(dialect.call, text);
     await answer(client, report, text);
     if (able.log) {
       const meta = await dialect.logFrom(client, "info");
@@ -147,6 +148,17 @@ async function read(client, report) {
   if (able.context) {
     report.completion["name, formal"] = await complete(greet, "name", "", { style: "formal" });
   }
+}
+
+/** Makes a call that ends, and one that is given up. */
+async function takeTime(call, text) {
+  const slow = async (args, options) => (await call({ name: "slow", arguments: args }, options)).content[0].text;
+  const done = await slow({ steps: 3, delay_ms: 1 }, { onprogress: () => {} });
+  const abort = new AbortController();
+  const seen = [];
+  const onprogress = ({ progress }) => seen.push(`progress ${progress}`) === 2 && abort.abort("enough");
+  const end = await slow({ steps: 1000, delay_ms: 20 }, { onprogress, signal: abort.signal }).catch((error) => (abort.signal.aborted ? "given up" : String(error)));
+  return [done, ...seen.slice(0, 2), end, await text("cancelled", able.cancel ? {} : { for_ms: 100 })];
 }
 
 async function answer(client, report, text) {
