@@ -127,14 +127,10 @@ func (t *LegacyClient) wait(r *request, do func()) bool {
 
 // paramsOf returns the params with all that a modern request says.
 func (t *LegacyClient) paramsOf(r *request, id int64) []byte {
-	var meta []byte
 	input := era.AllowsInput(r.method)
 	change := func(m *jsonwire.Members) []byte {
 		switch {
-		case m.KeyIs("_meta"):
-			meta = m.Value()
-			return nil
-		case r.method == mcp.MethodToolsCall && m.KeyIs("task"), input && (m.KeyIs("inputResponses") || m.KeyIs("requestState")):
+		case m.KeyIs("_meta"), r.method == mcp.MethodToolsCall && m.KeyIs("task"), input && (m.KeyIs("inputResponses") || m.KeyIs("requestState")):
 			return nil
 		}
 		return m.Value()
@@ -143,7 +139,12 @@ func (t *LegacyClient) paramsOf(r *request, id int64) []byte {
 	if !era.IsObject(params) {
 		params = []byte("{}")
 	}
-	head := era.Rewrite(nil, params, change, nil)
+	var meta []byte
+	for members := jsonwire.ObjectMembers(params); members.Next(); {
+		if members.KeyIs("_meta") {
+			meta = members.Value()
+		}
+	}
 	var token []byte
 	if r.token != nil {
 		token = appendInt(nil, mcp.MetaProgressToken, id)
@@ -155,7 +156,7 @@ func (t *LegacyClient) paramsOf(r *request, id int64) []byte {
 	if r.state != nil {
 		added = append(append(added, `,"requestState":`...), r.state...)
 	}
-	return era.Rewrite(nil, head, nil, added)
+	return era.Rewrite(nil, params, change, added)
 }
 
 // metaOf returns the _meta of a modern request: what the client put there, who it is, and the text of another member.

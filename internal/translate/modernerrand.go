@@ -24,7 +24,7 @@ type errand struct {
 
 	// Of requests before whose answer the client may be asked.
 	number  uint64 // in request states; 0 for other requests
-	bound   []byte // what a state of it is good for
+	bound   []byte // what a state of it is good for; see bind
 	round   int
 	fresh   []*question // to be asked
 	open    []*question // that the client was asked in the last round

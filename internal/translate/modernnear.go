@@ -117,7 +117,6 @@ func (t *ModernClient) forward(x *exchange, m *jsonrpc.Message) {
 	r.done = func(a answer) { t.settle(r, a) }
 	r.params = plainParams(m.Params, x.method)
 	if era.AllowsInput(x.method) {
-		r.bound = t.boundTo(m)
 		t.number++
 		r.number = t.number
 	}

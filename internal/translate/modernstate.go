@@ -38,7 +38,7 @@ func (t *ModernClient) ask(r *errand) {
 		result = q.appendTo(result, q.key)
 	}
 	plain := binary.AppendUvarint(binary.AppendUvarint(nil, r.number), uint64(r.round))
-	state, _, err := t.opts.Ring.Seal(nil, statePurpose, plain, r.bound)
+	state, _, err := t.opts.Ring.Seal(nil, statePurpose, plain, t.bind(r))
 	if err != nil {
 		t.giveUp(r, "the bridge cannot seal")
 		t.fail(x, internal("the request state cannot be sealed"), "refused")
@@ -171,7 +171,7 @@ func (t *ModernClient) heldFor(m *jsonrpc.Message, state []byte) *errand {
 	if !ok {
 		return nil
 	}
-	plain, _, err := t.opts.Ring.Open(text, maxState, statePurpose, t.boundTo(m))
+	plain, _, err := t.opts.Ring.Open(text, maxState, statePurpose, t.boundTo(string(m.Method), m.Params))
 	if err != nil {
 		return nil
 	}
@@ -187,20 +187,29 @@ func (t *ModernClient) heldFor(m *jsonrpc.Message, state []byte) *errand {
 	return r
 }
 
-// boundTo returns what a request's states are good for: this session, the method, and the params but for those that differ between the rounds.
-func (t *ModernClient) boundTo(m *jsonrpc.Message) []byte {
+// bind finds out what states of the errand are good for, once: few are ever asked for, and it takes a look at all params. It must be called before these change.
+func (t *ModernClient) bind(r *errand) []byte {
+	if r.bound == nil {
+		r.bound = t.boundTo(r.method, r.params)
+	}
+	return r.bound
+}
+
+// boundTo returns what a request's states are good for: this session, the method, and the params but for those that differ between the rounds or mean nothing: what
+// [plainParams] leaves of them gives the same.
+func (t *ModernClient) boundTo(method string, params []byte) []byte {
 	byKey := make(map[string][]byte)
-	members := jsonwire.ObjectMembers(m.Params)
+	members := jsonwire.ObjectMembers(params)
 	for members.Next() {
-		switch key := members.KeyString(); key {
-		case "_meta", "inputResponses", "requestState":
+		switch key := members.KeyString(); {
+		case key == "_meta", key == "inputResponses", key == "requestState", key == "task" && method == mcp.MethodToolsCall:
 		default:
 			byKey[key] = members.Value()
 		}
 	}
 	h := sha256.New()
 	var buf []byte
-	for _, text := range []string{t.nonce, string(m.Method)} {
+	for _, text := range []string{t.nonce, method} {
 		buf = append(binary.AppendUvarint(buf, uint64(len(text))), text...)
 	}
 	h.Write(buf)

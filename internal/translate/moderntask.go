@@ -64,6 +64,7 @@ func (t *ModernClient) hideTask(r *errand, result []byte) {
 		return
 	}
 	r.hidden, r.farMethod, r.task = id, mcp.MethodTasksResult, nil
+	t.bind(r)
 	r.params = taskParams(id)
 	t.hidden[id] = r
 	t.dispatch(r, "task → tasks/result")

@@ -1,0 +1,42 @@
+package translate
+
+import (
+	"bytes"
+	"testing"
+
+	"mcpwire/mcp"
+)
+
+// What a state is bound to when it is made, the params that the server gets, is what it is held against when it comes back, the params that the client sends.
+func TestBoundToPlainParams(t *testing.T) {
+	c := NewModernToLegacy(nil)
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":1}`
+	for _, tt := range []struct{ name, method, first, again string }{
+		{"a call", mcp.MethodToolsCall, `{` + meta + `,"name":"a","arguments":{"x":[1, 2]}}`, `{"arguments": {"x":[1,2]},"name":"a",` + meta + `,"requestState":"s","inputResponses":{}}`},
+		{"a call with what means nothing", mcp.MethodToolsCall, `{"name":"a","task":{},` + meta + `}`, `{"name":"a","task":{"ttl":1},` + meta + `,"requestState":"s"}`},
+		{"a prompt", mcp.MethodPromptsGet, `{"name":"a",` + meta + `}`, `{"name":"a","requestState":"s"}`},
+		{"a prompt with a member of its own", mcp.MethodPromptsGet, `{"name":"a","task":1}`, `{"name":"a","task":1,"requestState":"s"}`},
+		{"nothing", mcp.MethodResourcesRead, `{` + meta + `}`, `{}`},
+	} {
+		made := c.bind(&errand{method: tt.method, params: plainParams([]byte(tt.first), tt.method)})
+		if !bytes.Equal(made, c.boundTo(tt.method, []byte(tt.again))) {
+			t.Errorf("%s: the state is not good for the same request", tt.name)
+		}
+		for _, other := range []string{`{"name":"b"}`, `{"name":"a","arguments":{"x":[1,3]}}`, `{"name":"a","task":2}`} {
+			if tt.method == mcp.MethodToolsCall && other == `{"name":"a","task":2}` {
+				continue
+			}
+			if bytes.Equal(made, c.boundTo(tt.method, []byte(other))) {
+				t.Errorf("%s: the state is good for %s", tt.name, other)
+			}
+		}
+		if bytes.Equal(made, c.boundTo("other", []byte(tt.again))) || bytes.Equal(made, NewModernToLegacy(nil).boundTo(tt.method, []byte(tt.again))) {
+			t.Errorf("%s: the state is good for another method or session", tt.name)
+		}
+	}
+	e := &errand{method: mcp.MethodToolsCall, params: []byte(`{"name":"a"}`)}
+	before := c.bind(e)
+	if e.params = taskParams("1"); !bytes.Equal(before, c.bind(e)) {
+		t.Error("what states are good for changes with the params")
+	}
+}
