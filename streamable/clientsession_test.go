@@ -404,3 +404,40 @@ func TestClientForgottenEarly(t *testing.T) {
 		}
 	})
 }
+
+// TestClientAway: who does not want to wait for a server that is not there is told after the time that it has, and not before what the server wants to be waited.
+func TestClientAway(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		first string // of the response to the POST
+		away  time.Duration
+		want  time.Duration // all in all
+	}{
+		{"a moment", "id: a\ndata:\n\n", 2 * time.Second, time.Second},
+		{"some attempts", "id: a\ndata:\n\n", 4 * time.Second, 3 * time.Second},
+		{"the server's wish", "id: a\nretry: 7000\ndata:\n\n", 2 * time.Second, 7 * time.Second},
+		{"not told", "id: a\ndata:\n\n", 0, (1 + 2 + 4 + 8 + 16 + 32 + 60 + 60) * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newPiped(t, legacy(map[string]http.HandlerFunc{
+					"tools/call": events(test.first),
+					"GET": func(w http.ResponseWriter, r *http.Request) {
+						if r.Header.Get("Last-Event-Id") == "" {
+							w.WriteHeader(http.StatusMethodNotAllowed)
+							return
+						}
+						w.WriteHeader(http.StatusBadGateway)
+					},
+				}))
+				c := f.dial(&streamable.DialOptions{AwayTimeout: test.away}, nil)
+				defer f.end(c)
+				began := time.Now()
+				_, err := c.CallTool(t.Context(), "x", nil)
+				if err == nil || time.Since(began) != test.want {
+					t.Errorf("CallTool: %v after %v, want an error after %v", err, time.Since(began), test.want)
+				}
+			})
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"syscall"
 	"time"
 
 	"mcpwire/internal/sse"
@@ -72,8 +73,8 @@ func (s *clientStream) read(body io.Reader, take func(frame []byte) (done bool, 
 	}
 }
 
-// pause waits before the stream is taken up again, after so many failures in a row.
-func (s *clientStream) pause(ctx context.Context, failures int) bool {
+// delay is how long is waited before the stream is taken up again, after so many failures in a row.
+func (s *clientStream) delay(failures int) time.Duration {
 	d := s.retry
 	if d == 0 {
 		d = defaultRetry
@@ -81,7 +82,20 @@ func (s *clientStream) pause(ctx context.Context, failures int) bool {
 	for range failures {
 		d = min(2*d, maxRetry)
 	}
-	return sleepFor(ctx, d)
+	return d
+}
+
+// pause waits as long.
+func (s *clientStream) pause(ctx context.Context, failures int) bool {
+	return sleepFor(ctx, s.delay(failures))
+}
+
+// isAway reports whether an error says that the server is not there, though its machine, or one that stands before it, is.
+func isAway(err error) bool {
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return status.StatusCode >= 500
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // resumable reports whether the server can be asked to go on behind the last event.
@@ -143,6 +157,7 @@ func (p *post) resume(s *clientStream, failures *int) (*http.Response, error) {
 	} else {
 		*failures++
 	}
+	broke := time.Now()
 	for ; ; *failures++ {
 		if *failures >= maxFailures {
 			return nil, errors.New("and again, without any event in between")
@@ -155,6 +170,9 @@ func (p *post) resume(s *clientStream, failures *int) (*http.Response, error) {
 			return resp, nil
 		}
 		if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && (e.Fate == jsonrpc.FateRefused || e.Fate == jsonrpc.FateDenied) {
+			return nil, err
+		}
+		if most := p.f.c.opts.AwayTimeout; most > 0 && isAway(err) && time.Since(broke)+s.delay(*failures+1) > most {
 			return nil, err
 		}
 	}

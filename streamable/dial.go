@@ -34,6 +34,10 @@ type DialOptions struct {
 	NoListening bool // do not hold a GET stream open for what a legacy server has to say outside of calls: its requests and notifications may be missed
 	NoSSE       bool // do not try the HTTP+SSE transport of 2024-11-05 when a server refuses initialize
 
+	// AwayTimeout is how long a stream that broke is tried to be resumed while the server's machine refuses connections, or answers with a status of 500 or more: for those whom
+	// an error soon serves better. 0 is as long as if the machine cannot be reached: some minutes.
+	AwayTimeout time.Duration
+
 	Logger *slog.Logger // nil discards
 }
 

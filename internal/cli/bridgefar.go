@@ -50,12 +50,15 @@ func (f *bridgeFlags) urlSide(e *env, t *targetSpec, log *slog.Logger) (*farSide
 		return nil, err
 	}
 	carrier := streamable.Dial(t.url, &streamable.DialOptions{
-		HTTPClient: &http.Client{Transport: bridge.Beyond(side)}, Header: t.header, NoSSE: t.transport == transportHTTP, MaxFrame: f.maxFrame, Logger: log,
+		HTTPClient: &http.Client{Transport: bridge.Beyond(side)}, Header: t.header, NoSSE: t.transport == transportHTTP, MaxFrame: f.maxFrame, AwayTimeout: awayTimeout, Logger: log,
 	})
 	return &farSide{name: nameOfURL(t.url), http: true, login: side.clock.last, connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
 		return carrier.Connect(ctx)
 	}}, nil
 }
+
+// awayTimeout is how long a call whose stream broke waits for a server that is not there: one that was started again does not know it.
+const awayTimeout = 2 * time.Second
 
 // httpSide is what makes the requests. It differs from that of other commands in that a user can log in although standard input is a host's.
 func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
