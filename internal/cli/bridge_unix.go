@@ -41,3 +41,9 @@ func whileRead(ctx context.Context, f *os.File) (watched context.Context, stop f
 
 // pollEvery is how often whileRead looks whether it is still wanted, in milliseconds.
 const pollEvery = 250
+
+// privately has files and sockets be their user's alone from the beginning, until what it returns is called. It is for the whole process.
+func privately() (over func()) {
+	before := unix.Umask(0o177)
+	return func() { unix.Umask(before) }
+}

@@ -101,12 +101,8 @@ func (f *bridgeFlags) listenSocket(ctx context.Context, kind, where string) (net
 		removeStale(ctx, where)
 	}
 	var config net.ListenConfig
+	defer privately()()
 	l, err := config.Listen(ctx, kind, where)
-	if err == nil && kind == "unix" {
-		if err = os.Chmod(where, 0o600); err != nil {
-			l.Close()
-		}
-	}
 	if err != nil {
 		return nil, fail(exitUnexpected, "listen", "another program may be listening there", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-var listening = regexp.MustCompile(`listening.* url=(\S+)`)
+var listening = regexp.MustCompile(`listening.* (?:url|address)=(\S+)`)
 
 // serving holds a function for each script that stops the server it started last.
 var serving sync.Map
@@ -110,7 +110,7 @@ func cmdPosts(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("status %d, want %d: %s", resp.StatusCode, want, text)
 	}
 	io.WriteString(ts.Stdout(), string(text)+"\n")
-	for _, name := range []string{"Mcp-Session-Id", "Www-Authenticate"} {
+	for _, name := range []string{"Mcp-Session-Id", "Www-Authenticate", "Access-Control-Allow-Origin"} {
 		if v := resp.Header.Get(name); v != "" {
 			io.WriteString(ts.Stdout(), name+": "+v+"\n")
 		}
