@@ -1,6 +1,7 @@
 package export
 
 import (
+	"strings"
 	"time"
 
 	"mcpwire/capture"
@@ -173,18 +174,36 @@ func (s *exchanges) payload(x *exchange, e *capture.Event) {
 		x.sent.add(e, e.Data, s.limit)
 		return
 	}
-	if e.SSE == nil {
+	event := e.SSE
+	if event == nil && x.streams() {
+		event = &capture.SSE{} // a bridge records the messages of a stream, and not what else is in its events
+	}
+	if event == nil {
 		x.received.add(e, e.Data, s.limit)
 		return
 	}
 	before := len(x.received.data)
-	x.received.add(e, appendSSE(nil, e.SSE, e.Data), s.limit)
+	x.received.add(e, appendSSE(nil, event, e.Data), s.limit)
 	if len(x.events) == maxStreamed {
 		x.received.cut = true
 	}
 	if !x.received.cut && len(x.received.data) > before {
-		x.events = append(x.events, streamEvent{e.At, *e.SSE, string(e.Data)})
+		x.events = append(x.events, streamEvent{e.At, *event, string(e.Data)})
 	}
+}
+
+// streams reports whether the response is an event stream, by what its head says.
+func (x *exchange) streams() bool {
+	if x.response == nil {
+		return false
+	}
+	for _, h := range x.response.Headers {
+		if strings.EqualFold(h.Name, "Content-Type") {
+			media, _, _ := strings.Cut(h.Value, ";")
+			return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
+		}
+	}
+	return false
 }
 
 func (s *exchanges) finish(k exchangeKey) error {

@@ -16,7 +16,7 @@ function heading(t, go) {
   const side = (m) => {
     if (!m) return h("span", { class: "hint", text: "nothing that is still there" });
     const name = (m.side ? m.side + " " : "") + "#" + m.n;
-    return h("span", {}, m.row ? h("button", { type: "button", class: "rowlink", text: name, title: "Go to the other side", on: { click: () => go(m.row) } }) : h("b", { text: name }), " ", h("span", { class: "n", text: fmtSize(m.len) }));
+    return h("span", {}, m.row ? h("button", { type: "button", class: "tolink", text: name, title: "Go to the other side", on: { click: () => go(m.row) } }) : h("b", { text: name }), " ", h("span", { class: "n", text: fmtSize(m.len) }));
   };
   return h("h3", { class: "became" }, h("span", { class: "g", text: t.dir === "s2c" ? "← " : "→ " }), side(t.before), " ⇄ ", side(t.after), " ", isolated(t.rule, "code"));
 }
