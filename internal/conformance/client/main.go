@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 	if play == nil {
 		return fmt.Errorf("scenario %q is not known", scenario)
 	}
-	s := &stage{url: args[len(args)-1], via: args[:len(args)-1]}
+	s := &stage{url: args[len(args)-1], via: slices.Clip(args[:len(args)-1])}
 	if text := getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
 		s.text = json.RawMessage(text)
 	}

@@ -21,7 +21,7 @@ func (s *stage) carrierTo() client.Carrier {
 	case len(s.via) == 0:
 		return streamable.Dial(s.url, &streamable.DialOptions{HTTPClient: s.http})
 	}
-	cmd := stdio.Command(s.via[0], append(s.via[1:len(s.via):len(s.via)], s.url)...)
+	cmd := stdio.Command(s.via[0], append(s.via[1:], s.url)...)
 	cmd.Env, cmd.Stderr = s.env, os.Stderr
 	return cmd
 }

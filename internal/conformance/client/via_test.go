@@ -3,8 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"mcpwire/mcp"
@@ -19,28 +24,67 @@ func TestMain(m *testing.M) {
 	if os.Args[len(os.Args)-1] != viaURL {
 		os.Exit(m.Run())
 	}
-	srv := server.New("via", "1", nil)
-	err := srv.AddRawTool(mcp.Tool{Name: "add_numbers", InputSchema: []byte(`{"type":"object"}`)}, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: "8"}}}, nil
-	})
-	if err == nil {
-		err = (&stdio.Config{}).Serve(context.Background(), srv)
-	}
-	if err != nil {
+	if err := serveVia(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// What is before the URL is a command, which the client starts and talks to.
+// serveVia serves one tool, and wants what a login needs if the first argument says so.
+func serveVia(args []string) error {
+	if args[0] == "login" {
+		if got, want := args[1:len(args)-1], []string{"--client-id", "me", "--issuer", "it", "--client-secret-env", secretVariable}; !slices.Equal(got, want) {
+			return fmt.Errorf("got %q, want %q", got, want)
+		}
+		if os.Getenv(secretVariable) != "hush" {
+			return errors.New("where is the secret?")
+		}
+		if _, err := os.Stat(os.Getenv("MCPWIRE_HOME")); err != nil {
+			return err
+		}
+	}
+	srv := server.New("via", "1", nil)
+	err := srv.AddRawTool(mcp.Tool{Name: "add_numbers", InputSchema: []byte(`{"type":"object"}`)}, func(*server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.TextContent{Text: "8"}}}, nil
+	})
+	return errors.Join(err, (&stdio.Config{}).Serve(context.Background(), srv))
+}
+
+// What is before the URL is a command, which the client starts and talks to. One that has to log in gets what the scenario has for that.
 func TestVia(t *testing.T) {
-	getenv := func(name string) string {
-		return map[string]string{"MCP_CONFORMANCE_SCENARIO": "tools_call"}[name]
+	const login = `{"client_id":"me","client_secret":"hush","issuer":"it"}`
+	for _, tt := range []struct {
+		scenario, text string
+		via            []string
+		want           string
+	}{
+		{"tools_call", "", []string{os.Args[0], "plain"}, ""},
+		{"tools_call", "", nil, "refused"}, // nobody listens at the address
+		{"auth/pre-registration", login, []string{os.Args[0], "login"}, ""},
+		{"auth/pre-registration", "{}", []string{os.Args[0], "login"}, "want"},
+	} {
+		env := map[string]string{"MCP_CONFORMANCE_SCENARIO": tt.scenario, "MCP_CONFORMANCE_CONTEXT": tt.text}
+		err := run(t.Context(), append(tt.via, viaURL), func(name string) string { return env[name] })
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s %s through %q: got %v, want %q", tt.scenario, tt.text, tt.via, err, tt.want)
+		}
 	}
-	if err := run(t.Context(), []string{os.Args[0], "-test.v", viaURL}, getenv); err != nil {
-		t.Error(err)
+}
+
+// The browser goes where it is sent, and says when it did not arrive.
+func TestBrowse(t *testing.T) {
+	var arrived bool
+	mux := http.NewServeMux()
+	mux.Handle("/authorize", http.RedirectHandler("/callback", http.StatusFound))
+	mux.HandleFunc("/callback", func(http.ResponseWriter, *http.Request) { arrived = true })
+	ts := httptest.NewServer(mux)
+	defer ts.Close()
+	if err := browse(t.Context(), []string{ts.URL + "/authorize"}, nil); err != nil || !arrived {
+		t.Errorf("browse = %v, arrived: %t", err, arrived)
 	}
-	if err := run(t.Context(), []string{viaURL}, getenv); err == nil {
-		t.Error("where nobody listens, a call succeeds")
+	for _, args := range [][]string{nil, {ts.URL + "/elsewhere"}, {ts.URL, ts.URL}, {"%"}} {
+		if err := browse(t.Context(), args, nil); err == nil {
+			t.Errorf("browse(%q) = nil", args)
+		}
 	}
 }
