@@ -18,12 +18,13 @@ type carrier string
 const (
 	onStdio carrier = "stdio"
 	onHTTP  carrier = "HTTP"
+	onOld   carrier = "HTTP+SSE" // the transport of 2024-11-05
 )
 
 // A way is what a bridge connects: the client's carrier and the server's.
 type way struct{ near, far carrier }
 
-var ways = []way{{onStdio, onHTTP}, {onHTTP, onStdio}}
+var ways = []way{{onStdio, onHTTP}, {onHTTP, onStdio}, {onStdio, onOld}, {onOld, onStdio}}
 
 func (w way) String() string {
 	return fmt.Sprintf("client on %s, server on %s", w.near, w.far)
@@ -39,7 +40,11 @@ func (c crossing) String() string {
 	return c.client.name + " to " + c.server.name
 }
 
-func crossings() (all []crossing) {
+// crossings returns those of a way. The transport of 2024-11-05 is of the legacy era.
+func crossings(w way) (all []crossing) {
+	if w.near == onOld || w.far == onOld {
+		return []crossing{{eras[0], eras[0]}}
+	}
 	for _, e := range eras {
 		all = append(all, crossing{e, e})
 	}
@@ -63,7 +68,7 @@ func measureBridges(r *run) ([]table, error) {
 	var tables []table
 	for _, w := range ways {
 		var measured []*crossed
-		for _, c := range crossings() {
+		for _, c := range crossings(w) {
 			m := &crossed{crossing: c}
 			for _, window := range []int{1, manyCalls} {
 				err := place(r.pin && window == 1, func() error { return p.measure(w, m, window) })
@@ -181,6 +186,14 @@ func (p *party) start(w way, c crossing) (subjects []*subject, done func(), err 
 	}
 	ends = append(ends, site.close)
 	far := map[carrier][]string{onHTTP: {site.url()}, onStdio: {p.server, "-era", c.server.name}}
+	if w.near == onOld || w.far == onOld {
+		old, err := startSite(peer{name: "the server", path: p.web, args: []string{"-era", c.server.name, "-old"}})
+		if err != nil {
+			return nil, done, err
+		}
+		ends = append(ends, old.close)
+		far[onOld] = []string{"http://" + old.addr + oldPath}
+	}
 	add := func(name string, w way, e era, command []string) error {
 		s, err := p.connect(name, w, e, command)
 		if s == nil {

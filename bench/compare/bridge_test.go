@@ -19,11 +19,11 @@ import (
 // What each bridge is asked to do: a row is a way and a crossing.
 func TestBridgeCommands(t *testing.T) {
 	p := &party{run: &run{}, bridge: "/mcpwire", packages: "/bin"}
-	far := map[carrier][]string{onHTTP: {"http://127.0.0.1:9/mcp"}, onStdio: {"/server", "-era", "x"}}
+	far := map[carrier][]string{onHTTP: {"http://127.0.0.1:9/mcp"}, onStdio: {"/server", "-era", "x"}, onOld: {"http://127.0.0.1:9/sse"}}
 	type row struct{ way, crossing string }
 	got := map[row]string{}
 	for _, w := range ways {
-		for _, c := range crossings() {
+		for _, c := range crossings(w) {
 			var names []string
 			for _, b := range bridges {
 				command := at(b.command(p, w, c, far[w.far]), "127.0.0.1:4321")
@@ -32,7 +32,7 @@ func TestBridgeCommands(t *testing.T) {
 				}
 				names = append(names, b.name)
 				line := strings.Join(command, " ")
-				if strings.Contains(line, "{") || !strings.Contains(line, far[w.far][0]) || (w.near == onHTTP) != strings.Contains(line, "4321") {
+				if strings.Contains(line, "{") || !strings.Contains(line, far[w.far][0]) || (w.near != onStdio) != strings.Contains(line, "4321") {
 					t.Errorf("%s, %s: %s", w, c, line)
 				}
 			}
@@ -49,6 +49,9 @@ func TestBridgeCommands(t *testing.T) {
 		{out, "modern"}:           "mcpwire supergateway mcp-proxy",
 		{out, "legacy to modern"}: "mcpwire mcp-proxy",
 		{out, "modern to legacy"}: "mcpwire mcp-proxy",
+
+		{"client on stdio, server on HTTP+SSE", "legacy"}: "mcpwire mcp-remote supergateway",
+		{"client on HTTP+SSE, server on stdio", "legacy"}: "mcpwire supergateway mcp-proxy",
 	}
 	for at, names := range want {
 		if got[at] != names {
@@ -57,7 +60,7 @@ func TestBridgeCommands(t *testing.T) {
 	}
 	p.packages = ""
 	for _, b := range bridges[1:] {
-		if command := b.command(p, ways[1], crossings()[0], far[onStdio]); command != nil {
+		if command := b.command(p, ways[1], crossings(ways[1])[0], far[onStdio]); command != nil {
 			t.Errorf("%s is run although it is not installed", b.name)
 		}
 	}
@@ -139,7 +142,7 @@ func TestBridgeTable(t *testing.T) {
 	micros := func(t, cpu time.Duration) sample {
 		return sample{time: t * time.Microsecond, cpu: cpu * time.Microsecond}
 	}
-	m := &crossed{crossing: crossings()[2], names: []string{unbridged, unbridged + ", on stdio", ours, "other"}}
+	m := &crossed{crossing: crossings(ways[0])[2], names: []string{unbridged, unbridged + ", on stdio", ours, "other"}}
 	for i, window := range []int{1, 1, manyCalls, manyCalls} {
 		k := time.Duration(i + 1)
 		m.took = append(m.took, taken{window, [][]sample{{micros(10*k, 0)}, {micros(5*k, 0)}, {micros(20*k, 4)}, {micros(80*k, 12)}}, []bool{false, false, false, i == 3}})

@@ -29,8 +29,13 @@ const (
 // bridges are those that are compared, ours first. All are told to log as little as they can.
 var bridges = []bridge{
 	{name: ours, args: func(w way, _ crossing, far []string) []string {
-		if w.near == onHTTP {
+		switch {
+		case w.near == onHTTP:
 			return append([]string{"bridge", "--listen", addrMark, "--"}, far...)
+		case w.near == onOld:
+			return append([]string{"bridge", "--listen", addrMark, "--sse", "--"}, far...)
+		case w.far == onOld:
+			return []string{"bridge", "--transport", "sse", far[0]}
 		}
 		return []string{"bridge", far[0]}
 	}},
@@ -41,6 +46,8 @@ var bridges = []bridge{
 			return nil
 		case c.server.modern():
 			return append(args, "--protocol", "auto")
+		case w.far == onOld:
+			return append(args, "--transport", "sse-only")
 		}
 		return args
 	}},
@@ -49,16 +56,23 @@ var bridges = []bridge{
 		switch {
 		case c.client.name != c.server.name || w.near == onStdio && c.server.modern():
 			return nil
+		case w.far == onOld:
+			return append(quiet, "--sse", far[0])
 		case w.near == onStdio:
 			return append(quiet, "--streamableHttp", far[0])
 		}
-		return append(quiet, "--stdio", strings.Join(far, " "), "--outputTransport", "streamableHttp", "--stateful", "--port", portMark)
+		quiet = append(quiet, "--stdio", strings.Join(far, " "), "--port", portMark, "--outputTransport")
+		if w.near == onOld {
+			return append(quiet, "sse")
+		}
+		return append(quiet, "streamableHttp", "--stateful")
 	}},
 	{name: "mcp-proxy", script: "mcp-proxy", args: func(w way, c crossing, far []string) []string {
-		if w.near != onHTTP {
+		kind := map[carrier]string{onHTTP: "stream", onOld: "sse"}[w.near]
+		if kind == "" {
 			return nil
 		}
-		return append([]string{"--host", "127.0.0.1", "--port", portMark, "--server", "stream", "--gracefulShutdownTimeout", "100",
+		return append([]string{"--host", "127.0.0.1", "--port", portMark, "--server", kind, "--gracefulShutdownTimeout", "100",
 			"--upstreamProtocol", c.server.name, "--"}, far...)
 	}},
 }

@@ -23,10 +23,11 @@ type subject struct {
 	server string   // the binary of the server that it may start, which is no part of it
 	log    *os.File // of standard error
 
-	conn *conn     // on stdio
-	site *site     // over HTTP
-	id   string    // of the session that all its connections have
-	used time.Time // when the last call was answered
+	conn *conn      // on stdio, or the stream of old
+	old  *oldClient // over HTTP+SSE
+	site *site      // over HTTP and HTTP+SSE
+	id   string     // of the session that all its connections have
+	used time.Time  // when the last call was answered
 }
 
 // connect runs a command, or takes the URL that it is, and opens a session. The subject must be closed, unless it is nil.
@@ -48,7 +49,8 @@ func (p *party) connect(name string, w way, e era, command []string) (*subject, 
 		}
 		s.pid = s.conn.cmd.Process.Pid
 	case len(command) == 1:
-		s.site = &site{name: name, addr: strings.TrimSuffix(strings.TrimPrefix(command[0], "http://"), endpoint)}
+		addr, _, _ := strings.Cut(strings.TrimPrefix(command[0], "http://"), "/")
+		s.site = &site{name: name, addr: addr}
 	default:
 		if s.site, err = launchSite(name, func(addr string) *exec.Cmd { return start(at(command, addr)) }); err != nil {
 			return s, err
@@ -58,13 +60,22 @@ func (p *party) connect(name string, w way, e era, command []string) (*subject, 
 	if w.near == w.far { // it is the server
 		s.pid = 0
 	}
+	if w.near == onOld {
+		if s.conn, s.old, err = dialOld(s.site.addr, e); err != nil {
+			return s, err
+		}
+	}
 	return s, s.settle()
 }
 
 func (s *subject) close() error {
 	defer s.log.Close()
+	if s.old != nil {
+		s.old.close()
+		s.conn.in.Close()
+	}
 	switch {
-	case s.conn != nil:
+	case s.conn != nil && s.old == nil:
 		return s.conn.close()
 	case s.site == nil:
 		return nil
@@ -89,7 +100,7 @@ func (s *subject) lastWords() string {
 
 // settle opens the session, and calls until that works: some bridges tell the server of the end of the handshake after they have said that they did.
 func (s *subject) settle() error {
-	if s.site != nil {
+	if s.conn == nil {
 		c, err := dialHTTP(s.site.addr)
 		if err != nil {
 			return err
@@ -114,7 +125,7 @@ func (s *subject) settle() error {
 // try makes one call.
 func (s *subject) try() error {
 	var answer []byte
-	if s.site != nil {
+	if s.conn == nil {
 		c := s.site.conns[0]
 		c.prepare(s.era, s.id, "")
 		resp, body, err := c.roundTrip(c.request)
@@ -131,15 +142,11 @@ func (s *subject) try() error {
 		if err := c.send(c.call.append(nil, c.nextID-1)); err != nil {
 			return err
 		}
-		for answer == nil {
-			line, err := c.line()
-			if err != nil {
-				return err
-			}
-			if responseID(line) == c.nextID-1 {
-				answer = line
-			}
+		line, err := c.answer(c.nextID - 1)
+		if err != nil {
+			return err
 		}
+		answer = line
 	}
 	if !bytes.Contains(answer, []byte(`"content"`)) {
 		return fmt.Errorf("a wrong answer: %.200q", answer)
@@ -154,6 +161,11 @@ const warmBlocks = 10
 func (s *subject) prepare(window int, text string, block time.Duration) error {
 	if s.failed != nil {
 		return nil
+	}
+	if s.old != nil {
+		if err := s.old.dial(window, s.site.addr); err != nil {
+			return err
+		}
 	}
 	if s.conn != nil {
 		s.conn.prepare(s.era, text)
@@ -182,11 +194,9 @@ const maxIdle = 2 * time.Second
 
 // load keeps so many calls in flight for the duration, and returns the median round trip of one, or what many take per call, and the CPU time of the bridge.
 func (s *subject) load(window int, duration time.Duration) (sample, error) {
-	if s.site != nil && time.Since(s.used) > maxIdle {
-		for _, c := range s.site.conns {
-			if err := errors.Join(c.close(), c.dial()); err != nil {
-				return sample{}, err
-			}
+	if time.Since(s.used) > maxIdle {
+		if err := s.redial(); err != nil {
+			return sample{}, err
 		}
 	}
 	var bridge []int
@@ -213,11 +223,29 @@ func (s *subject) load(window int, duration time.Duration) (sample, error) {
 	return taken, err
 }
 
-func (s *subject) call(window int, duration time.Duration) (sample, error) {
-	if s.conn != nil {
-		limit := time.AfterFunc(duration+patience, func() { s.conn.cmd.Process.Kill() })
-		taken, err := s.conn.loadHere(window, duration)
-		return taken, patient(limit, err)
+// redial makes all connections anew that requests are sent on.
+func (s *subject) redial() error {
+	if s.old != nil {
+		return s.old.redial()
 	}
-	return s.site.call(window, duration)
+	if s.site != nil {
+		for _, c := range s.site.conns {
+			if err := errors.Join(c.close(), c.dial()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *subject) call(window int, duration time.Duration) (sample, error) {
+	switch {
+	case s.conn == nil:
+		return s.site.call(window, duration)
+	case s.old != nil:
+		return s.conn.exchange(window, duration) // its reads have a limit
+	}
+	limit := time.AfterFunc(duration+patience, func() { s.conn.cmd.Process.Kill() })
+	taken, err := s.conn.exchange(window, duration)
+	return taken, patient(limit, err)
 }

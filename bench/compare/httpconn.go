@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ type httpConn struct {
 	file    *os.File
 	fd      int // of file; blocking
 	addr    string
+	path    string // endpoint if it is empty
 	request []byte
 	want    []byte // stands in every right response
 	idAt    int    // in request
@@ -73,7 +75,7 @@ func (c *httpConn) close() error { return c.file.Close() }
 // the modern era repeats in headers.
 func (c *httpConn) head(verb string, e era, session, method, name string, length int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: compare\r\n", verb, endpoint, c.addr)
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: compare\r\n", verb, cmp.Or(c.path, endpoint), c.addr)
 	field := func(key, value string) {
 		if value != "" {
 			b.WriteString(key + ": " + value + "\r\n")
@@ -133,10 +135,15 @@ func (c *httpConn) prepare(e era, session, text string) {
 
 // roundTrip sends any request and reads its response.
 func (c *httpConn) roundTrip(request []byte) (*http.Response, []byte, error) {
-	c.read = c.read[:0]
 	if err := c.write(request); err != nil {
 		return nil, nil, err
 	}
+	return c.response()
+}
+
+// response reads the response to any request.
+func (c *httpConn) response() (*http.Response, []byte, error) {
+	c.read = c.read[:0]
 	for {
 		if err := c.fill(); err != nil {
 			return nil, nil, err

@@ -24,11 +24,12 @@ type conn struct {
 	want    []byte // stands in every right response
 	nextID  int
 
-	read    []byte            // what came in and is not a whole line yet
-	write   []byte            // scratch for requests
-	unsent  []byte            // what the pipe had no room for
-	started map[int]time.Time // calls in flight, by id
-	took    []time.Duration   // calls answered in this block
+	read    []byte                     // what came in and is not a whole line yet
+	write   []byte                     // scratch for requests
+	unsent  []byte                     // what the pipe had no room for
+	post    func(message []byte) error // sends instead of a pipe, if it is not nil
+	started map[int]time.Time          // calls in flight, by id
+	took    []time.Duration            // calls answered in this block
 }
 
 func newConn(cmd *exec.Cmd, in, out *os.File, e era, text string) *conn {
@@ -52,11 +53,11 @@ func (c *conn) open(e era) error {
 		if r.tail == "" {
 			continue
 		}
-		line, err := c.line()
+		line, err := c.answer(c.nextID)
 		if err != nil {
 			return fmt.Errorf("handshake: %w", err)
 		}
-		if responseID(line) != c.nextID || !bytes.Contains(line, []byte(`"result"`)) {
+		if !bytes.Contains(line, []byte(`"result"`)) {
 			return fmt.Errorf("handshake: unexpected answer %s", line)
 		}
 		c.nextID++
@@ -91,11 +92,25 @@ func (c *conn) load(window int, duration time.Duration, onOne bool) (s sample, e
 }
 
 func (c *conn) loadHere(window int, duration time.Duration) (sample, error) {
-	c.took = c.took[:0]
 	before, err := cpuTime(c.cmd.Process.Pid)
 	if err != nil {
 		return sample{}, err
 	}
+	s, err := c.exchange(window, duration)
+	if err != nil {
+		return sample{}, err
+	}
+	after, err := cpuTime(c.cmd.Process.Pid)
+	if err != nil {
+		return sample{}, err
+	}
+	s.cpu = (after - before) / time.Duration(s.calls)
+	return s, nil
+}
+
+// exchange is load that does not look at the processor time.
+func (c *conn) exchange(window int, duration time.Duration) (sample, error) {
+	c.took = c.took[:0]
 	end := time.Now().Add(duration)
 	if err := c.ask(window); err != nil {
 		return sample{}, err
@@ -111,24 +126,25 @@ func (c *conn) loadHere(window int, duration time.Duration) (sample, error) {
 			}
 		}
 	}
-	after, err := cpuTime(c.cmd.Process.Pid)
-	if err != nil {
-		return sample{}, err
-	}
 	slices.Sort(c.took)
-	return sample{time: c.took[len(c.took)/2], cpu: (after - before) / time.Duration(len(c.took)), calls: len(c.took)}, nil
+	return sample{time: c.took[len(c.took)/2], calls: len(c.took)}, nil
 }
 
 // ask sends n calls in one write.
 func (c *conn) ask(n int) error {
 	c.write = c.write[:0]
-	for i := range n {
-		c.write = c.call.append(c.write, c.nextID+i)
-	}
 	now := time.Now()
 	for range n {
 		c.started[c.nextID] = now
+		c.write = c.call.append(c.write, c.nextID)
 		c.nextID++
+		if c.post == nil {
+			continue
+		}
+		if err := c.post(c.write); err != nil {
+			return err
+		}
+		c.write = c.write[:0]
 	}
 	return c.send(c.write)
 }
@@ -160,6 +176,16 @@ func (c *conn) receive() (int, error) {
 	}
 	c.read = append(c.read[:0], rest...)
 	return answered, nil
+}
+
+// answer reads the response to a request.
+func (c *conn) answer(id int) ([]byte, error) {
+	for {
+		line, err := c.line()
+		if err != nil || responseID(line) == id {
+			return line, err
+		}
+	}
 }
 
 // line reads the next line.
@@ -215,6 +241,9 @@ func (c *conn) push() (readable bool, err error) {
 }
 
 func (c *conn) send(data []byte) error {
+	if c.post != nil && len(data) > 0 {
+		return c.post(data)
+	}
 	if len(c.unsent) > 0 {
 		c.unsent = append(c.unsent, data...)
 		return nil

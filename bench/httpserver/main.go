@@ -8,6 +8,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 
 	"mcpwire/bench/offer"
@@ -21,15 +22,16 @@ func main() {
 	tools := flag.Int("tools", 2, "how many tools to list; the first is echo, the second word_count")
 	era := flag.String("era", "", "the only era to speak, `legacy` or modern; both if empty")
 	stream := flag.Bool("sse", false, "answer with event streams")
+	old := flag.Bool("old", false, "serve the transport of 2024-11-05, at /sse and /messages, and nothing else")
 	flag.Parse()
-	err := probe.Run(func(ctx context.Context) error { return serve(ctx, *addr, *tools, *era, *stream) })
+	err := probe.Run(func(ctx context.Context) error { return serve(ctx, *addr, *tools, *era, *stream, *old) })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(ctx context.Context, addr string, tools int, era string, stream bool) error {
+func serve(ctx context.Context, addr string, tools int, era string, stream, old bool) error {
 	revisions, err := offer.Revisions(era)
 	if err != nil {
 		return err
@@ -39,5 +41,12 @@ func serve(ctx context.Context, addr string, tools int, era string, stream bool)
 		return err
 	}
 	h := streamable.NewHandler(srv, &streamable.Options{StreamAlways: stream, MaxPerCaller: 10_000})
+	if old {
+		sse := h.SSE("/messages")
+		mux := http.NewServeMux()
+		mux.Handle("/sse", sse)
+		mux.Handle("/messages", sse)
+		return streamable.ListenAndServe(ctx, addr, mux, &streamable.ServeOptions{OnShutdown: h.Shutdown})
+	}
 	return streamable.ListenAndServe(ctx, addr, h, nil) // at all paths, as rawhttp: a multiplexer is no part of either
 }
