@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/internal/bridge"
 	"mcpwire/internal/captures"
+	livesock "mcpwire/internal/live"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 )
@@ -100,14 +100,14 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 	if err != nil {
 		return err
 	}
-	rec, err := f.record(e, far.name, log)
+	rec, err := f.record(e, far, log)
 	if err != nil {
 		return err
 	}
 	opts := f.options(far, log)
 	if rec != nil {
-		opts.Record = rec.Writer
-		defer finishRecord(e, rec)
+		opts.Record = rec.writer
+		defer rec.finish(e)
 	}
 	b, err := bridge.New(opts)
 	if err != nil {
@@ -145,33 +145,32 @@ func (f *bridgeFlags) serveStdio(ctx context.Context, e *env, b *bridge.Bridge, 
 	return cfg.Serve(ctx, b)
 }
 
-// record begins the capture that the flags ask for; nil if they ask for none.
-func (f *bridgeFlags) record(e *env, name string, log *slog.Logger) (*capture.File, error) {
+// record begins the capture that the flags ask for, and lets viewers see it; nil if they ask for none.
+func (f *bridgeFlags) record(e *env, far *farSide, log *slog.Logger) (*tapRecording, error) {
 	if f.capture == "" && !f.recordIt {
 		return nil, nil
 	}
-	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: "bridge", Name: name, Unredacted: f.redact == "off"}
-	var rec *capture.File
+	server := livesock.NewServer(nil)
+	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: "bridge", Name: far.name, URL: far.url, Unredacted: f.redact == "off", Tee: server}
+	var file *capture.File
 	var err error
 	if f.capture != "" {
-		rec, err = capture.Create(f.capture, opts)
+		file, err = capture.Create(f.capture, opts)
 	} else {
 		var dir string
 		if dir, err = captures.Dir(); err == nil {
-			rec, err = captures.Create(dir, name, opts)
+			file, err = captures.Create(dir, far.name, opts)
 		}
 	}
 	if err != nil {
 		return nil, fail(exitUnexpected, "output", "name a file that does not exist, in a folder that does", err)
 	}
-	log.Debug("recording", "file", rec.Name())
-	return rec, nil
-}
-
-func finishRecord(e *env, rec *capture.File) {
-	if err := rec.Close(); err != nil {
-		fmt.Fprintln(e.stderr, "mcpwire: the capture is not complete: "+safeLine(err.Error()))
+	log.Debug("recording", "file", file.Name())
+	rec := &tapRecording{file: file, writer: file.Writer}
+	if err := rec.show(server, far.name, "bridge"); err != nil {
+		log.Debug("it cannot be watched", "error", err)
 	}
+	return rec, nil
 }
 
 // socketAddress reads unix:PATH and tcp:HOST:PORT.
@@ -183,6 +182,7 @@ func socketAddress(s string) (kind, where string, ok bool) {
 // A farSide is how the server is reached.
 type farSide struct {
 	name    string
+	url     string // "" if it is on no URL
 	http    bool
 	connect bridgeConnect
 

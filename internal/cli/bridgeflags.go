@@ -69,7 +69,7 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "how long an HTTP session lasts that is not used, and a process for clients without session or that clients share")
 	all.IntVar(&f.maxSessions, "max-sessions", 1000, "how many clients there may be at once")
 	all.Func("max-frame", "`SIZE` of the largest message to read, such as 65536, 64K or 16M; the default is 64M, of clients over HTTP 4M", f.setMaxFrame)
-	all.StringVar(&f.capture, "capture", "", "record both sides to this `FILE`, which must not exist; compressed if it ends in .gz or .zst")
+	all.StringVar(&f.capture, "capture", "", "record both sides to this `FILE`, which must not exist, for mcpwire watch, show and others; compressed if it ends in .gz or .zst")
 	all.BoolVar(&f.recordIt, "record", false, "record both sides to the usual folder (mcpwire captures)")
 	all.StringVar(&f.redact, "redact", "default", "what is hidden in the capture: `WHAT` is default, or off for nothing")
 	all.BoolVar(&f.json, "log-json", false, "log as lines of JSON")

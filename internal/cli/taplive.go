@@ -49,27 +49,34 @@ func (f *tapFlags) record(e *env, transport, name, serverURL string, restart fun
 		opts.Want = server.Wants
 		rec.writer = capture.NewWriter(io.Discard, opts)
 	}
-	hello := livesock.Hello{Capture: rec.writer.ID(), Name: clipLine(name, 200), Transport: transport}
-	if file != nil {
-		if hello.File, err = filepath.Abs(file.Name()); err != nil {
-			hello.File = ""
+	if err := rec.show(server, name, transport); err != nil {
+		say("it cannot be watched: " + err.Error())
+		if file == nil {
+			rec.writer.Close() // it would be for nobody
+			rec.writer = nil
+		}
+	}
+	return rec, nil
+}
+
+// show lets viewers come. If it returns an error, there will be none.
+func (r *tapRecording) show(server *livesock.Server, name, transport string) error {
+	hello := livesock.Hello{Capture: r.writer.ID(), Name: clipLine(name, 200), Transport: transport}
+	if r.file != nil {
+		if path, err := filepath.Abs(r.file.Name()); err == nil {
+			hello.File = path
 		}
 	}
 	dir, err := livesock.Dir()
 	if err == nil {
 		err = server.Start(dir, hello)
 	}
-	if err == nil {
-		rec.live = server
-		return rec, nil
+	if err != nil {
+		server.Close()
+		return err
 	}
-	say("it cannot be watched: " + err.Error())
-	server.Close()
-	if file == nil {
-		rec.writer.Close() // it would be for nobody
-		rec.writer = nil
-	}
-	return rec, nil
+	r.live = server
+	return nil
 }
 
 // create makes the file that the flags ask for; nil if they ask for none, or if it is the usual one and cannot be made.

@@ -161,7 +161,10 @@ func (s *exchanges) begin(k exchangeKey, e *capture.Event) error {
 	}
 	x := &exchange{key: k, session: e.Session, n: e.N, began: e.At, last: e.At, request: e.Request}
 	if h := s.heads[k.capture]; h != nil {
-		x.name, x.url = h.Name, h.URL
+		x.name = h.Name
+		if e.Side != capture.Near { // where clients come to a bridge instead
+			x.url = h.URL
+		}
 	}
 	s.open[k] = x
 	s.order = append(s.order, k)

@@ -3,6 +3,8 @@ package wireview
 import (
 	"slices"
 	"time"
+
+	"mcpwire/capture"
 )
 
 // A Card sums up a session: who talks to whom, in which revision, and what they can do. Texts in it are as the peers wrote them, if not in full: see [Escape].
@@ -39,8 +41,12 @@ func (s *Session) Card() Card {
 	if s.Exited && c.newest != nil && c.newest != s {
 		next = c.newest.Number
 	}
+	url := c.URL
+	if s.Side == capture.Near {
+		url = "" // that is the server's, and clients come to the bridge
+	}
 	return Card{
-		Capture: c.ID, Session: s.Number, Side: string(s.Side), Name: c.Name, Transport: c.Transport, URL: c.URL, Tool: c.Tool, Redact: c.Redact,
+		Capture: c.ID, Session: s.Number, Side: string(s.Side), Name: c.Name, Transport: c.Transport, URL: url, Tool: c.Tool, Redact: c.Redact,
 		Era: s.Era, Offered: s.Offered, Answered: s.Answered, Supported: slices.Clone(s.Supported), Client: s.Client.clone(), Server: s.Server.clone(),
 		Command: slices.Clone(s.Command), PID: s.PID, Exited: s.Exited, ExitCode: s.ExitCode, Signal: s.Signal, Next: next, Rows: s.Rows, First: s.First, Last: s.Last,
 	}
