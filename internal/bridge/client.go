@@ -68,17 +68,18 @@ type call struct {
 	token    []byte     // the client's progress token, if it was replaced
 	heard    string     // key of the token that the server was given; "" is none
 	timer    atomic.Pointer[time.Timer]
-	patience time.Duration    // of the timer; set before it
-	handed   bool             // the line has it; guarded by the plain's lock
-	frame    []byte           // the request, if it may have to be made again with more headers
-	again    []byte           // the request, if it goes on when the server is started again
-	acked    bool             // it is a subscription that the server has acknowledged
-	broken   int              // how often it broke off since
-	rests    bool             // it waits to be made again
-	swear    bool             // the server is going to acknowledge it once more
-	about    string           // of a subscription, the URI; of a question after a task, its id
-	hears    mcp.LoggingLevel // from which it wants log messages, or has others want them
-	stream   uint64           // of a translator
+	give     atomic.Pointer[context.CancelFunc] // ends the wait for room to send it; nil if there is none
+	patience time.Duration                      // of the timer; set before it
+	handed   bool                               // the line has it; guarded by the plain's lock
+	frame    []byte                             // the request, if it may have to be made again with more headers
+	again    []byte                             // the request, if it goes on when the server is started again
+	acked    bool                               // it is a subscription that the server has acknowledged
+	broken   int                                // how often it broke off since
+	rests    bool                               // it waits to be made again
+	swear    bool                               // the server is going to acknowledge it once more
+	about    string                             // of a subscription, the URI; of a question after a task, its id
+	hears    mcp.LoggingLevel                   // from which it wants log messages, or has others want them
+	stream   uint64                             // of a translator
 }
 
 // newClient returns a client that counts, or nil if there are too many. It must be closed.
@@ -330,6 +331,9 @@ func (c *call) finish(response []byte, from made) {
 		c.done.Store(true)
 		if t := c.timer.Load(); t != nil {
 			t.Stop()
+		}
+		if give := c.give.Load(); give != nil {
+			(*give)()
 		}
 		if response != nil {
 			c.lane.toward().emit(capture.ToClient, response, from)

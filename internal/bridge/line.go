@@ -45,7 +45,6 @@ type line struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when all has ended
 	wake   chan struct{} // has an element if run should look
-	space  chan struct{} // likewise for those who wait to send
 
 	passing sync.Mutex // held while the user is given a message; it is locked before mu
 
@@ -55,9 +54,10 @@ type line struct {
 	queue       []item
 	bytes       int
 	urgentBytes int
-	held        bool // only what is urgent is sent
-	writing     bool // a message has been taken that may not have been sent yet
-	closing     bool // nothing more is taken
+	held        bool          // only what is urgent is sent
+	writing     bool          // a message has been taken that may not have been sent yet
+	closing     bool          // nothing more is taken
+	space       chan struct{} // closed when there is more room in the queue; nil if nobody waits for that
 	expire      *time.Timer
 	up          bool // there is a connection
 	worked      bool // it is, or the last one was, one that messages went by
@@ -70,7 +70,7 @@ type line struct {
 
 // prepareLine returns a line. Whoever has it makes it run.
 func (b *Bridge) prepareLine(u user) *line {
-	l := &line{b: b, owner: u, lane: b.rec.lane(capture.Far), done: make(chan struct{}), wake: make(chan struct{}, 1), space: make(chan struct{}, 1), sent: map[string]item{}}
+	l := &line{b: b, owner: u, lane: b.rec.lane(capture.Far), done: make(chan struct{}), wake: make(chan struct{}, 1), sent: map[string]item{}}
 	l.ctx, l.cancel = context.WithCancel(b.ctx)
 	return l
 }
@@ -131,6 +131,10 @@ var errFull = errors.New("too much waits for the server to take it already")
 func (l *line) offer(it item) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.offerLocked(it)
+}
+
+func (l *line) offerLocked(it item) error {
 	if err := l.downLocked(); err != nil {
 		return err
 	}
@@ -152,17 +156,30 @@ const retryPatience = 2 * time.Second
 // send has a message sent; frame is the line's from now on. It waits while too much waits already. The error says that it will not be sent.
 func (l *line) send(ctx context.Context, it item) error {
 	for {
-		err := l.offer(it)
+		l.mu.Lock()
+		err := l.offerLocked(it)
+		if err == errFull && l.space == nil {
+			l.space = make(chan struct{})
+		}
+		space := l.space
+		l.mu.Unlock()
 		if err != errFull {
 			return err
 		}
 		select {
-		case <-l.space:
-			poke(l.space) // others may wait too
+		case <-space:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-l.ctx.Done():
 		}
+	}
+}
+
+// roomLocked tells those who wait that there is more room.
+func (l *line) roomLocked() {
+	if l.space != nil {
+		close(l.space)
+		l.space = nil
 	}
 }
 
@@ -342,6 +359,6 @@ func (l *line) takeAll() []item {
 	unsent := append(l.again, l.queue...)
 	l.again, l.queue, l.urgent, l.bytes, l.urgentBytes = nil, nil, nil, 0, 0
 	clear(l.sent)
-	poke(l.space)
+	l.roomLocked()
 	return unsent
 }

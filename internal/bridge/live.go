@@ -124,7 +124,7 @@ func (l *line) take() (it item, ok bool) {
 	case len(l.queue) > 0 && !l.held:
 		it, l.queue = l.queue[0], l.queue[1:]
 		l.bytes -= len(it.frame)
-		poke(l.space)
+		l.roomLocked()
 		if l.b.opts.HTTP && it.id != nil && len(it.frame) <= maxAgain {
 			l.sent[idKey(it.id)] = it
 		}
@@ -146,7 +146,7 @@ func (l *line) withdraw(id jsonrpc.ID) bool {
 		if it.id != nil && idKey(it.id) == key {
 			l.queue = slices.Delete(l.queue, i, i+1)
 			l.bytes -= len(it.frame)
-			poke(l.space)
+			l.roomLocked()
 			return true
 		}
 	}

@@ -138,3 +138,56 @@ func TestTold(t *testing.T) {
 		}
 	}
 }
+
+// TestStalledFull: a client of a server that takes nothing any more is told so for each of its requests, however much waits, and its later ones are read.
+func TestStalledFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		b := f.bridge(with(legacy, func(o *Options) {
+			o.CallTimeout, o.ConnectTimeout, o.DrainTimeout, o.MaxQueue = 30*time.Second, 10*time.Second, time.Second, 1<<20
+		}))
+		near, _ := client0(t, b)
+		near.send(hello)
+		shake(near, f.next()) // and it takes nothing from now on
+		ballast := strings.Repeat("x", 300<<10)
+		const calls = 10
+		for id := range calls {
+			near.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"x":%q}}}`, id, ballast))
+			near.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"x","params":{"x":%q}}`, ballast))
+		}
+		began := time.Now()
+		for range calls {
+			near.reads(`"error"`, "has not answered tools/call for 30s")
+		}
+		if d := time.Since(began); d > 10*time.Minute {
+			t.Errorf("the last answer came after %v", d)
+		}
+	})
+}
+
+// TestRoom: who waits for room to send sleeps until there is some, and is told of all that there is.
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{b: &Bridge{opts: Options{MaxQueue: 100}}, wake: make(chan struct{}, 1), sent: map[string]item{}, ctx: t.Context()}
+		if err := l.offer(item{frame: make([]byte, 60)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.offer(item{frame: make([]byte, 40)}); err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan error, 2)
+		for range 2 {
+			go func() { sent <- l.send(t.Context(), item{frame: make([]byte, 50)}) }()
+		}
+		l.take() // there is room for one of them
+		synctest.Wait()
+		if n := len(sent); n != 1 {
+			t.Errorf("%d were sent, want 1", n)
+		}
+		<-time.After(time.Second) // of the bubble's, which does not pass while anybody spins
+		l.take()
+		l.take()
+		<-sent
+		<-sent
+	})
+}

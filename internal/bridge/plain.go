@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -120,7 +121,7 @@ func (p *plain) carry(c *call, frame []byte, m *jsonrpc.Message) {
 	err := p.handLocked(c, it)
 	p.mu.Unlock()
 	if err == errFull {
-		if err = p.line.send(c.ctx, it); err == nil {
+		if err = p.squeeze(c, it); err == nil {
 			p.mu.Lock()
 			c.handed = true
 			p.mu.Unlock()
@@ -133,6 +134,17 @@ func (p *plain) carry(c *call, frame []byte, m *jsonrpc.Message) {
 		}
 		c.fail(reason(err))
 	}
+}
+
+// squeeze gives a request to the line as soon as there is room for it, unless the call has been answered by then.
+func (p *plain) squeeze(c *call, it item) error {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	c.give.Store(&cancel)
+	if c.done.Load() {
+		cancel()
+	}
+	return p.line.send(ctx, it)
 }
 
 // handLocked gives a request to the line, unless too much waits there. It is done with the lock held, so that who says that the connection has ended knows which requests
@@ -225,7 +237,14 @@ func (p *plain) notification(cl *client, frame []byte, m *jsonrpc.Message, event
 
 // forward sends the server what wants no answer.
 func (p *plain) forward(cl *client, frame []byte, event uint64) {
-	if err := p.line.send(cl.ended, item{frame: frame, from: made{lane: cl.lane, of: event, rule: p.rule()}}); err != nil {
+	it := item{frame: frame, from: made{lane: cl.lane, of: event, rule: p.rule()}}
+	err := p.line.offer(it)
+	if err == errFull { // nobody else can end the wait for a server that takes nothing
+		ctx, cancel := p.b.whileConnecting(cl.ended)
+		err = p.line.send(ctx, it)
+		cancel()
+	}
+	if err != nil {
 		p.b.opts.Logger.Debug("a message was dropped", "error", err)
 	}
 }

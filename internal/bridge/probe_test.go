@@ -103,7 +103,7 @@ func TestTranslatedTimeout(t *testing.T) {
 
 // TestWithdraw: a request that is given up before it was sent is not sent any more, and no cancellation either.
 func TestWithdraw(t *testing.T) {
-	l := &line{b: &Bridge{opts: Options{MaxQueue: 100}}, wake: make(chan struct{}, 1), space: make(chan struct{}, 1), sent: map[string]item{"5": {}}, ctx: context.Background()}
+	l := &line{b: &Bridge{opts: Options{MaxQueue: 100}}, wake: make(chan struct{}, 1), sent: map[string]item{"5": {}}, ctx: context.Background()}
 	for _, id := range []string{"3", "4"} {
 		if err := l.offer(item{frame: []byte(id), id: []byte(id)}); err != nil {
 			t.Fatal(err)
