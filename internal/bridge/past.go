@@ -167,7 +167,7 @@ func (p *plain) remind(frame []byte) {
 	id := p.ownID()
 	p.expectLocked(id)
 	p.mu.Unlock()
-	p.tell(withID(frame, id))
+	p.line.sendFirst(item{frame: withID(frame, id), id: id})
 }
 
 // unsubscribe gives a subscription up that nobody wants any more.
