@@ -347,8 +347,10 @@ func intOf(id jsonrpc.ID) (int64, bool) {
 	return n, err == nil
 }
 
-// missed implements user. A translator that is told of the loss asks again for what it should know.
-func (p *translated) missed() {}
+// missed implements user.
+func (p *translated) missed() {
+	p.do(p.line.lane, 0, func(now time.Time) []translate.Out { return p.t.FarMissed(now) })
+}
 
 // connected implements user.
 func (p *translated) connected(context.Context) error {

@@ -153,6 +153,8 @@ func (t *LegacyClient) FarEnded(now time.Time, id int64, e *jsonrpc.Error) []Out
 func (t *LegacyClient) FarLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out {
 	return t.step(now, func() {
 		waiting := t.queue
+		t.later.stop(t.listen.begins)
+		t.listen.begins = nil
 		if t.down {
 			t.queue = nil
 			for _, q := range waiting {
@@ -185,16 +187,13 @@ func (t *LegacyClient) FarReady(now time.Time) []Out {
 			return
 		}
 		t.down = false
-		queue := t.queue
-		t.queue = nil
-		for _, q := range queue {
-			if !q.req.over {
-				q.do()
-			}
-		}
+		t.flush()
 		t.relisten()
 	})
 }
+
+// FarMissed implements [Translator]. What a modern server sends of itself belongs to a request, which ends if some of it is lost.
+func (t *LegacyClient) FarMissed(time.Time) []Out { return nil }
 
 // Close implements [Translator].
 func (t *LegacyClient) Close(now time.Time, e *jsonrpc.Error) []Out {

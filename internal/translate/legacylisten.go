@@ -14,6 +14,7 @@ import (
 const (
 	firstBackOff = time.Second
 	longBackOff  = 30 * time.Second
+	firstListen  = time.Second // that requests wait for the first subscription, which nothing that they change may come before
 )
 
 // A listening is the one subscription that stands for all that a legacy client is told without asking each time: changes of lists, and of the resources
@@ -30,8 +31,9 @@ type listening struct {
 	waiting []*request          // subscribe requests of the client, until their URI is acknowledged
 	backOff time.Duration
 	retry   *timer
-	gap     bool // there was a time without a subscription, of which nobody tells what has changed
-	broken  bool // it is the carrier's fault that a call ends now
+	begins  *timer // bounds how long requests wait for the first subscription to be acknowledged; nil if they do not
+	gap     bool   // there was a time without a subscription, of which nobody tells what has changed
+	broken  bool   // it is the carrier's fault that a call ends now
 }
 
 // offer takes what the server says that it tells.
@@ -157,6 +159,7 @@ func (t *LegacyClient) acknowledged(m *jsonrpc.Message) {
 		t.unlisten(l.current, "another subscription takes its place")
 	}
 	l.current, l.pending, l.backOff = id, 0, 0
+	t.begun()
 	honoured := make(map[string]bool)
 	if list := era.Lookup(m.Params, "notifications", "resourceSubscriptions"); len(list) > 0 && list[0] == '[' {
 		elements := jsonwire.ArrayElements(list)
@@ -195,6 +198,37 @@ func (t *LegacyClient) tellAll(params []byte, honoured map[string]bool) {
 		if honoured[uri] {
 			params := append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
 			t.emit(Out{To: Near, Message: jsonrpc.AppendNotification(nil, mcp.NotificationResourceUpdated, params), Rule: rule})
+		}
+	}
+}
+
+// beginListen makes the first subscription. What the client asks for meanwhile waits: it must hear of all that changes from now on.
+func (t *LegacyClient) beginListen() {
+	t.relisten()
+	if t.listen.pending != 0 && t.listen.current == 0 && t.listen.begins == nil {
+		t.listen.begins = t.after(firstListen, t.begun)
+	}
+}
+
+// begun lets go what has waited for the first subscription.
+func (t *LegacyClient) begun() {
+	if t.listen.begins == nil {
+		return
+	}
+	t.later.stop(t.listen.begins)
+	t.listen.begins = nil
+	if !t.down {
+		t.flush()
+	}
+}
+
+// flush does what has waited.
+func (t *LegacyClient) flush() {
+	queue := t.queue
+	t.queue = nil
+	for _, q := range queue {
+		if !q.req.over {
+			q.do()
 		}
 	}
 }
@@ -244,6 +278,7 @@ func (t *LegacyClient) listenEnded(id int64) {
 		return
 	case id == l.pending:
 		l.pending = 0
+		t.begun()
 		t.settle(func(string) *jsonrpc.Error { return errUnacknowledged })
 	default:
 		l.current, l.gap = 0, true

@@ -113,9 +113,9 @@ func (t *LegacyClient) forward(r *request) {
 	t.sendFar(c.id, r.method, t.paramsOf(r, c.id), rule, append(r.marks, r.mark)...)
 }
 
-// wait queues what is to be done for a request if there is no server now, and reports whether it did.
+// wait queues what is to be done for a request if there is no server now, or no subscription yet, and reports whether it did.
 func (t *LegacyClient) wait(r *request, do func()) bool {
-	if !t.down {
+	if !t.down && t.listen.begins == nil {
 		return false
 	}
 	if len(t.queue) > 2*len(t.reqs)+8 { // most were cancelled
@@ -205,7 +205,7 @@ func (t *LegacyClient) nearNotification(m *jsonrpc.Message, frame []byte) {
 	case mcp.NotificationInitialized:
 		t.session.Initialized()
 		t.drop("modern servers have no handshake")
-		t.relisten()
+		t.beginListen()
 	case mcp.NotificationCancelled:
 		t.nearCancelled(m)
 	case mcp.NotificationProgress:

@@ -194,6 +194,15 @@ func (t *ModernClient) FarReady(now time.Time) []Out {
 	})
 }
 
+// FarMissed implements [Translator].
+func (t *ModernClient) FarMissed(now time.Time) []Out {
+	return t.step(now, func() {
+		if t.phase == ready && !t.down {
+			t.tellAll(t.heard(), "something may have been missed")
+		}
+	})
+}
+
 // Close implements [Translator].
 func (t *ModernClient) Close(now time.Time, e *jsonrpc.Error) []Out {
 	outs := t.step(now, func() {
@@ -341,7 +350,7 @@ func (t *ModernClient) shaken(a answer) {
 	t.server = legacyHello{f, caps, slices.Clone(info), hello.Instructions}
 	t.phase = ready
 	t.notifyFar(mcp.NotificationInitialized, nil, "initialize")
-	heard := slices.DeleteFunc(slices.Clone(t.listens), func(x *exchange) bool { return !x.listen.acked })
+	heard := t.heard()
 	waiting := t.waiting
 	t.waiting = nil
 	for _, w := range waiting {

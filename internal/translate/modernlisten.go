@@ -265,12 +265,21 @@ func (t *ModernClient) listenAgain(heard []*exchange) {
 	for _, uri := range slices.Sorted(maps.Keys(t.uris)) {
 		t.syncResource(t.uris[uri])
 	}
+	t.tellAll(heard, "the server came back")
+}
+
+// heard are the subscriptions that have been acknowledged.
+func (t *ModernClient) heard() []*exchange {
+	return slices.DeleteFunc(slices.Clone(t.listens), func(x *exchange) bool { return !x.listen.acked })
+}
+
+// tellAll tells subscriptions that all has changed that they are about, as it may have.
+func (t *ModernClient) tellAll(heard []*exchange, rule string) {
 	for _, x := range heard {
 		l := x.listen
 		if x.over {
 			continue
 		}
-		const rule = "the server came back"
 		if l.tools {
 			t.tell(x, mcp.NotificationToolsChanged, nil, rule)
 		}

@@ -51,6 +51,8 @@ type Translator interface {
 	FarLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out
 	// FarReady says that there is a server to send to again after FarLost. It must be called only after that: a translator begins with one.
 	FarReady(now time.Time) []Out
+	// FarMissed says that what the server sent of itself may have been lost, while the session goes on.
+	FarMissed(now time.Time) []Out
 	// Next returns when Tick has to be called; the zero time is never.
 	Next() time.Time
 	// Tick does what is due.

@@ -176,6 +176,8 @@ func (p *player) direct(word string, args []string) {
 		p.take(p.t.FarLost(p.now, lost, unsent...))
 	case "@ready":
 		p.take(p.t.FarReady(p.now))
+	case "@missed":
+		p.take(p.t.FarMissed(p.now))
 	case "@close":
 		p.take(p.t.Close(p.now, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "closed"}))
 	}
