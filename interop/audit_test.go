@@ -58,22 +58,28 @@ type deviation struct {
 // each transcript by itself. It is called when the host is done.
 func (s *witnessed) audit(processes int, known ...deviation) {
 	s.t.Helper()
+	excused := excuses{known: known, seen: make([]bool, len(known))}
+	s.auditWith(processes, &excused)
+	excused.checkSeen(s.t)
+}
+
+// auditWith is audit, but for the deviations that were not seen.
+func (s *witnessed) auditWith(processes int, excused *excuses) {
+	s.t.Helper()
 	if s.web != nil {
-		s.auditWeb(processes, known)
+		s.auditWeb(processes, excused)
 		return
 	}
 	all := s.transcripts()
 	if len(all) != processes {
 		s.t.Errorf("audit: the host started %d servers, want %d", len(all), processes)
 	}
-	excused := excuses{known: known, seen: make([]bool, len(known))}
 	for i, events := range all {
 		found := append(auditTranscript(s.t, events, s.crashes), checkTranscript(s.t, events)...)
 		if excused.report(s.t, fmt.Sprintf("process %d", i+1), found) {
 			logTranscript(s.t, events)
 		}
 	}
-	excused.checkSeen(s.t)
 }
 
 // excuses are deviations that are known, and which of them were seen.

@@ -78,8 +78,8 @@ func modernCalls(events []*capture.Event, side capture.Side) bool {
 	})
 }
 
-// findings are what package check finds in one side of the recording, errors and warnings, but for what the tour itself provokes.
-func (b *bridged) findings(side capture.Side) (found []violation) {
+// findings are what package check finds in one side of the recording, errors and warnings, but for what the tour provokes, and what is known of a peer.
+func (b *bridged) findings(side capture.Side, peer string) (found []violation) {
 	t := b.near.t
 	t.Helper()
 	r, err := capture.Open(b.capture, &capture.ReaderOptions{Side: side})
@@ -91,17 +91,11 @@ func (b *bridged) findings(side capture.Side) (found []violation) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Rule.Severity <= check.Info || isProvoked(f) {
-			continue
+		if f.Rule.Severity > check.Info && !isOf(f, peer) {
+			found = append(found, violation{checkRule(f.Rule.ID), fmt.Sprintf("event %d, session %d, %s, id %s, %s%s: %s", f.Event, f.Session, f.Dir, f.ID, f.Method, f.Pointer, f.Message)})
 		}
-		found = append(found, violation{checkRule(f.Rule.ID), fmt.Sprintf("%s: event %d, session %d, %s, id %s, %s%s: %s", side, f.Event, f.Session, f.Dir, f.ID, f.Method, f.Pointer, f.Message)})
 	}
 	return found
-}
-
-// isProvoked reports whether a finding is one that the tours provoke.
-func isProvoked(f check.Finding) bool {
-	return f.Dir != capture.ToClient && isKnown(f)
 }
 
 // logRecording shows a session that was bridged.

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"maps"
 	"testing"
 
 	"mcpwire/capture"
@@ -13,42 +14,129 @@ type shore struct {
 	speaks []string // what it is told to speak, if it can be told
 	modern bool     // its era
 	http   bool     // how it is reached
-	flags  []string // of the bridge
+	flags  []string // of the bridge, if the server has both eras
 	older  string   // a revision of our client, besides the latest of each era
+
+	// quirks are those of the peer that tours meet here, by their names.
+	quirks []string
+	// lost are what cannot cross between the eras, or not from this peer, and why: quirks and stops. What no tour needs fails the test.
+	lost map[string]string
+	// through is what the peer gets wrong and the bridge passes on when it translates. Of one era, all passes.
+	through []deviation
 }
+
+var (
+	farLegacy = []string{"--far-era", "legacy"}
+	farModern = []string{"--far-era", "modern"}
+)
+
+// What passes when the bridge translates.
+var (
+	queued          = deviation{rule: serverProgress, has: "a response after", why: "some of the progress comes behind the result, or not at all", racy: true}
+	unknownAsResult = deviation{rule: checkRule("tools/unknown-as-result"), has: "no_such_tool", why: "a call of an unknown tool is answered with a result"}
+)
 
 var shores = []shore{
 	{name: "ours, legacy, stdio", peer: ours, speaks: legacyRevisions, older: "2024-11-05"},
 	{name: "ours, modern, stdio", peer: ours, speaks: []string{modern}, modern: true, older: "2025-03-26"},
 	{name: "ours, legacy, HTTP", http: true, peer: ourWeb(webPath, nil), speaks: legacyRevisions, older: "2025-06-18"},
 	{name: "ours, modern, HTTP", http: true, peer: ourWeb(webPath, nil), speaks: []string{modern}, modern: true, older: "2024-11-05"},
+
+	{name: "go-sdk, legacy, stdio", peer: goSDKPeer, speaks: legacyRevisions, older: "2025-06-18",
+		quirks: []string{"resources cannot ask legacy clients", "no tasks in 2025-11-25"}},
+	{name: "go-sdk, modern, stdio", peer: goSDKPeer, flags: farModern, modern: true, older: "2024-11-05",
+		quirks: []string{"no tasks in 2026-07-28"},
+		lost:   map[string]string{"one subscription ends the others": "it knows one subscription for each connection, and forgets it when any ends"}},
+	{name: "go-sdk, legacy, HTTP", http: true, peer: goSDKWeb(webPath, legacyRevisions), flags: farLegacy, older: "2025-03-26",
+		quirks: []string{"content of later revisions", "resources cannot ask legacy clients", "no tasks in 2025-11-25"}},
+	{name: "go-sdk, modern, HTTP", http: true, peer: goSDKWeb(webPath, []string{modern}, statelessWord), flags: farModern, modern: true, older: "2025-06-18",
+		quirks: []string{"no tasks in 2026-07-28"}},
+
+	{name: "mcp-go, legacy, stdio", peer: mcpGoPeer, flags: farLegacy, older: "2025-03-26",
+		quirks:  []string{"late progress", "late log", "content of later revisions", "handlers cannot say that there is no such resource", "resources cannot ask", "tasks cannot ask"},
+		through: []deviation{queued}},
+	{name: "mcp-go, modern, stdio", peer: mcpGoPeer, flags: farModern, modern: true, older: "2025-06-18",
+		quirks:  []string{"late progress", "late log", "handlers cannot say that there is no such resource", "resources cannot ask", "changes belong to no subscription", "no tasks in 2026-07-28"},
+		through: []deviation{queued}},
+	{name: "mcp-go, legacy, HTTP", http: true, peer: mcpGoWeb(webPath, allRevisions), flags: farLegacy, older: "2024-11-05",
+		quirks:  []string{"lost log", "any progress", "content of later revisions", "handlers cannot say that there is no such resource", "resources cannot ask", "tasks cannot ask"},
+		through: []deviation{queued}},
+	{name: "mcp-go, modern, HTTP", http: true, peer: mcpGoWeb(webPath, allRevisions), flags: farModern, modern: true, older: "2025-03-26",
+		quirks:  []string{"lost log", "any progress", "handlers cannot say that there is no such resource", "resources cannot ask", "updates belong to no subscription", "no tasks in 2026-07-28"},
+		through: []deviation{queued}},
+
+	{name: "TypeScript 1, legacy, stdio", peer: typeScript1Peer, older: "2025-06-18",
+		quirks: []string{"an unknown tool is a tool error"}},
+	{name: "TypeScript 1, legacy, HTTP", http: true, peer: typeScript1Web(webPath), older: "2025-03-26",
+		quirks:  []string{"an unknown tool is a tool error", "content of later revisions"},
+		through: []deviation{unknownAsResult}},
+	{name: "TypeScript 2, legacy, stdio", peer: typeScript2Peer, flags: farLegacy, older: "2024-11-05",
+		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
+	{name: "TypeScript 2, modern, stdio", peer: typeScript2Peer, speaks: []string{modern}, modern: true, older: "2025-06-18",
+		quirks: []string{"no tasks in 2026-07-28"}},
+	{name: "TypeScript 2, legacy, HTTP", http: true, peer: typeScript2Web(), flags: farLegacy, older: "2025-03-26",
+		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
+	{name: "TypeScript 2, modern, HTTP", http: true, peer: typeScript2Web(), flags: farModern, modern: true, older: "2025-03-26",
+		quirks: []string{"no tasks in 2026-07-28"}},
+}
+
+func typeScript1Web(path string) *peer {
+	p := typeScriptWeb(typeScript1Peer, path, "web1.mjs", nil, nil)
+	p.quirks = typeScript1Peer.quirks
+	return p
+}
+
+func typeScript2Web() *peer {
+	p := typeScriptWeb(typeScript2Peer, webPath, "web2.mjs", nil, map[string]any{"legacy": "sessions"})
+	p.quirks = typeScript2Peer.quirks
+	return p
 }
 
 // TestBridgeServers takes our client through servers behind a bridge.
 func TestBridgeServers(t *testing.T) {
-	for i, s := range shores {
-		t.Run(s.name, func(t *testing.T) {
+	for i := range shores {
+		t.Run(shores[i].name, func(t *testing.T) {
 			t.Parallel()
-			overHTTP := i%2 == 0
-			for _, revision := range []string{latestLegacy, s.older, modern} {
-				carrier := "stdio"
-				if overHTTP {
-					carrier = "HTTP"
-				}
-				t.Run(revision+" by "+carrier, func(t *testing.T) { s.cross(t, revision, overHTTP) })
-				overHTTP = !overHTTP
-			}
+			shores[i].visit(t, i%2 == 0)
 		})
 	}
 }
 
-// cross takes our client through the server.
-func (s *shore) cross(t *testing.T, revision string, overHTTP bool) {
-	far := s.peer.launch(t, s.speaks...)
+// visit makes a tour in each era. The bridge is reached over HTTP, or is started, by turns.
+func (s *shore) visit(t *testing.T, overHTTP bool) {
+	p := *s.peer
+	p.quirks = p.known(s.quirks...)
+	maps.Copy(p.quirks, s.lost)
+	p.lacks = maps.Clone(p.lacks)
+	needed := map[string]bool{}
+	through := excuses{known: s.through, seen: make([]bool, len(s.through))}
+	for _, revision := range []string{latestLegacy, s.older, modern} {
+		carrier := "stdio"
+		if overHTTP {
+			carrier = "HTTP"
+		}
+		t.Run(revision+" by "+carrier, func(t *testing.T) {
+			maps.Copy(needed, s.cross(t, &p, revision, overHTTP, &through))
+		})
+		overHTTP = !overHTTP
+	}
+	if t.Failed() {
+		return
+	}
+	for name := range p.quirks {
+		if !needed[name] {
+			t.Errorf("no stop needs the quirk %q", name)
+		}
+	}
+	through.checkSeen(t)
+}
+
+// cross takes our client through the server, and returns the quirks that it has looked for.
+func (s *shore) cross(t *testing.T, p *peer, revision string, overHTTP bool, through *excuses) map[string]bool {
+	far := p.launch(t, s.speaks...)
 	far.crashes = true
 	b := newBridge(t, far, overHTTP, s.flags...)
-	p := *s.peer
-	w := &tour{T: t, peer: &p, revision: revision, bridged: s}
+	w := &tour{T: t, peer: p, revision: revision, bridged: s}
 	w.make(b.near)
 	b.checkGone()
 	events := b.recording()
@@ -58,15 +146,20 @@ func (s *shore) cross(t *testing.T, revision string, overHTTP bool) {
 		}
 	}()
 	if t.Failed() {
-		return
+		return nil
 	}
 	if modern := modernCalls(events, capture.Far); modern != s.modern {
 		t.Errorf("the server was called in the modern era: %v", modern)
 	}
-	b.near.audit(1)
-	b.far.audit(p.processes(), p.excuses(revision)...)
-	var e excuses
-	for _, side := range []capture.Side{capture.Near, capture.Far} {
-		e.report(t, "the capture", b.findings(side))
+	known := &excuses{known: p.excuses(w.serverRevision())} // which the direct tours have to see, and this one may
+	known.seen = make([]bool, len(known.known))
+	nearKnown, nearPeer := through, ""
+	if w.serverRevision() == revision {
+		nearKnown, nearPeer = known, p.name
 	}
+	b.near.auditWith(1, nearKnown)
+	b.far.auditWith(p.processes(), known)
+	nearKnown.report(t, "near side of the capture", b.findings(capture.Near, nearPeer))
+	known.report(t, "far side of the capture", b.findings(capture.Far, p.name))
+	return w.needed
 }

@@ -43,33 +43,52 @@ func recorded(t *testing.T, transport string, record func(w *capture.Writer)) (f
 type knownFinding struct {
 	id, has string
 	dir     capture.Dir
+	of      []string // the peers whose doing it is; none if it is provoked
 	why     string
 }
 
-var knownFindings = []knownFinding{
-	{"prompts/argument-missing", "", capture.ToServer, "the tour leaves an argument out, to see what comes of it"},
-	{"tools/arguments", "", capture.ToServer, "the tour sends wrong arguments"},
-	{"tools/unknown", "no_such_tool", capture.ToServer, "the tour calls a tool that there is not"},
-	{"pagination/unknown-cursor", "no such cursor", capture.ToServer, "the tour makes a cursor up"},
-	{"stdio/exit-pending", "status 3", "", "the tour calls a tool that crashes the server"},
+const (
+	ofGoSDK       = "go-sdk"
+	ofMCPGo       = "mcp-go"
+	ofTypeScript1 = "TypeScript SDK 1"
+	ofTypeScript2 = "TypeScript SDK 2"
+)
 
-	{"mrtr/undeclared", "", capture.ToClient, "go-sdk and mcp-go leave the client's capabilities for servers to look at"},
-	{"capability/client-undeclared", "", capture.ToClient, "go-sdk, mcp-go and TypeScript 1 leave the client's capabilities for servers to look at"},
-	{"jsonrpc/error-id-null", "", capture.ToClient, "both TypeScript SDKs refuse an HTTP request with an error whose id is null, in every revision"},
-	{"shape/not-in-revision", "/content/", capture.ToClient, "go-sdk sends all kinds of content whatever the revision"},
-	{"tools/unknown-as-result", "no_such_tool", capture.ToClient, "TypeScript 1 answers a call of an unknown tool with a result"},
-	{"tasks/begin", "input_required", capture.ToClient, "TypeScript 1 lets tasks begin with a question"},
-	{"shape/missing-member", `"ttl"`, capture.ToClient, "mcp-go leaves the time to live of a task out if there is none, where null is right"},
-	{"progress/after-completion", "", capture.ToClient, "mcp-go and go-sdk send notifications on a way of their own, so some come behind the result"},
-	{"logging/not-asked", "", capture.ToClient, "mcp-go sends notifications on a way of their own, so some come behind the result"},
-	{"listen/no-id", "", capture.ToClient, "mcp-go tells of changes without the subscription's id on standard output"},
-	{"cache/question-kept", "", capture.ToClient, "go-sdk puts caching hints into a question that a resource asks"},
+var knownFindings = []knownFinding{
+	{"prompts/argument-missing", "", capture.ToServer, nil, "the tour leaves an argument out, to see what comes of it"},
+	{"tools/arguments", "", capture.ToServer, nil, "the tour sends wrong arguments"},
+	{"tools/unknown", "no_such_tool", capture.ToServer, nil, "the tour calls a tool that there is not"},
+	{"pagination/unknown-cursor", "no such cursor", capture.ToServer, nil, "the tour makes a cursor up"},
+	{"stdio/exit-pending", "status 3", "", nil, "the tour calls a tool that crashes the server"},
+
+	{"mrtr/undeclared", "", capture.ToClient, []string{ofGoSDK, ofMCPGo}, "the client's capabilities are left for servers to look at"},
+	{"capability/client-undeclared", "", capture.ToClient, []string{ofGoSDK, ofMCPGo, ofTypeScript1}, "the client's capabilities are left for servers to look at"},
+	{"jsonrpc/error-id-null", "", capture.ToClient, []string{ofTypeScript1, ofTypeScript2}, "an HTTP request is refused with an error whose id is null, in every revision"},
+	{"shape/not-in-revision", "/content/", capture.ToClient, []string{ofGoSDK, ofMCPGo, ofTypeScript1, ofTypeScript2}, "all kinds of content are sent whatever the revision"},
+	{"tools/unknown-as-result", "no_such_tool", capture.ToClient, []string{ofTypeScript1}, "a call of an unknown tool is answered with a result"},
+	{"tasks/begin", "input_required", capture.ToClient, []string{ofTypeScript1}, "tasks may begin with a question"},
+	{"shape/missing-member", `"ttl"`, capture.ToClient, []string{ofMCPGo}, "the time to live of a task is left out if there is none, where null is right"},
+	{"progress/after-completion", "", capture.ToClient, []string{ofMCPGo, ofGoSDK}, "notifications are sent on a way of their own, so some come behind the result"},
+	{"logging/not-asked", "", capture.ToClient, []string{ofMCPGo}, "notifications are sent on a way of their own, so some come behind the result"},
+	{"listen/no-id", "", capture.ToClient, []string{ofMCPGo}, "changes are told without the subscription's id on standard output"},
+	{"cache/question-kept", "", capture.ToClient, []string{ofGoSDK}, "caching hints are put into a question that a resource asks"},
 }
 
 // isKnown reports whether a finding is known.
 func isKnown(f check.Finding) bool {
 	return slices.ContainsFunc(knownFindings, func(k knownFinding) bool {
-		return k.id == f.Rule.ID && k.dir == f.Dir && strings.Contains(f.Pointer+" "+f.Message, k.has)
+		return k.covers(f)
+	})
+}
+
+func (k *knownFinding) covers(f check.Finding) bool {
+	return k.id == f.Rule.ID && k.dir == f.Dir && strings.Contains(f.Pointer+" "+f.Message, k.has)
+}
+
+// isOf reports whether a finding is provoked, or known of the peer.
+func isOf(f check.Finding, peer string) bool {
+	return slices.ContainsFunc(knownFindings, func(k knownFinding) bool {
+		return k.covers(f) && (k.of == nil || slices.Contains(k.of, peer))
 	})
 }
 

@@ -303,7 +303,7 @@ func suggest(name, value string, known map[string]string) []string {
 }
 
 var goSDKPeer = &peer{
-	name:      "go-sdk",
+	name:      ofGoSDK,
 	info:      "go-sdk",
 	revisions: allRevisions,
 	launch: func(t *testing.T, revisions ...string) *witnessed {

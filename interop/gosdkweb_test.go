@@ -32,7 +32,7 @@ func goSDKWebMain(words []string) int {
 // goSDKWeb is a server of the SDK over HTTP.
 func goSDKWeb(path string, revisions []string, words ...string) *peer {
 	p := &peer{
-		name:      "go-sdk",
+		name:      ofGoSDK,
 		info:      "go-sdk",
 		revisions: revisions,
 		launch: func(t *testing.T, _ ...string) *witnessed {

@@ -289,7 +289,7 @@ func (c mcpGoCompleter) CompleteResourceArgument(ctx context.Context, uri string
 }
 
 var mcpGoPeer = &peer{
-	name:      "mcp-go",
+	name:      ofMCPGo,
 	info:      "mcp-go",
 	revisions: allRevisions,
 	launch: func(t *testing.T, _ ...string) *witnessed {

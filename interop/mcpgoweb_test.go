@@ -32,7 +32,7 @@ func mcpGoWebMain(words []string) int {
 // mcpGoWeb is a server of the SDK over HTTP.
 func mcpGoWeb(path string, revisions []string, words ...string) *peer {
 	p := &peer{
-		name:      "mcp-go",
+		name:      ofMCPGo,
 		info:      "mcp-go",
 		revisions: revisions,
 		launch: func(t *testing.T, _ ...string) *witnessed {

@@ -153,7 +153,8 @@ var changeStops = []stop{
 			t.Error("extra is there already")
 		}
 		t.equal("extend", "extended", t.text("extend", nil))
-		if !t.serverModern() || !t.quirk("changes belong to no subscription") {
+		translated := !t.Modern() && t.serverModern() // the bridge has one subscription after the other then
+		if !t.serverModern() || !t.quirk("changes belong to no subscription") && !(translated && t.quirk("one subscription ends the others")) {
 			t.expect(events, client.Event{Kind: client.ToolsListChanged})
 		}
 		t.have("tools", t.toolNames(), []string{"extra"})

@@ -40,7 +40,7 @@ func surfaceWords(legacy string) map[string]any {
 }
 
 var typeScript1Peer = &peer{
-	name:      "TypeScript SDK 1",
+	name:      ofTypeScript1,
 	info:      "typescript-1",
 	revisions: legacyRevisions,
 	launch: func(t *testing.T, _ ...string) *witnessed {
@@ -55,7 +55,7 @@ var typeScript1Peer = &peer{
 }
 
 var typeScript2Peer = &peer{
-	name:      "TypeScript SDK 2",
+	name:      ofTypeScript2,
 	info:      "typescript-2",
 	revisions: allRevisions,
 	launch: func(t *testing.T, revisions ...string) *witnessed {
