@@ -225,7 +225,8 @@ func (p *plain) notification(cl *client, frame []byte, m *jsonrpc.Message, event
 		}
 	case mcp.NotificationInitialized:
 		if p.session != nil {
-			return // the bridge has said so itself
+			p.confirm(cl, true)
+			return
 		}
 		p.mu.Lock()
 		p.past.initialized = slices.Clone(frame)

@@ -20,8 +20,11 @@ type session struct {
 
 // A member is a client of a connection.
 type member struct {
-	told    bool             // it has the answer to its handshake
-	waiting []opening        // what it has asked for before that
+	asked   bool             // it has begun its handshake
+	told    bool             // it has the answer to that
+	sworn   bool             // it has confirmed the handshake
+	ready   bool             // what it asks for goes to the server at once
+	waiting []opening        // what it has asked for before
 	heard   int64            // when it has said something last, in the order of ids
 	level   mcp.LoggingLevel // that it wants log messages from; LevelNone is for the server to say
 }
@@ -89,21 +92,26 @@ func (p *plain) toldLocked() (all []*client) {
 // inSession takes a request of a client that has to have shaken hands before: what it asks for meanwhile waits.
 func (p *plain) inSession(c *call, frame []byte, m *jsonrpc.Message) {
 	p.heard(c.client)
-	if c.method == mcp.MethodInitialize {
-		if !p.b.spawn(func() { p.introduce(c, frame) }) {
-			c.fail(reason(errLineClosed))
-		}
-		return
-	}
+	introduces := c.method == mcp.MethodInitialize
 	p.mu.Lock()
 	one := p.members[c.client]
-	waits := one != nil && !one.told
+	if one == nil {
+		one = new(member) // which is about to be gone
+	}
+	one.asked = one.asked || introduces
+	ready, waits := one.ready, one.asked && !one.ready && !introduces
 	if waits {
 		one.waiting = append(one.waiting, opening{c, frame, m})
 	}
 	p.mu.Unlock()
-	if !waits {
+	switch {
+	case waits:
+	case !introduces && ready:
 		p.ofSession(c, frame, m)
+	case !introduces:
+		unintroduced{}.request(c, frame, m)
+	case !p.b.spawn(func() { p.introduce(c, frame) }):
+		c.fail(reason(errLineClosed))
 	}
 }
 
@@ -205,16 +213,35 @@ func (p *plain) shakeHands(f *finding, c *call, frame []byte) {
 
 // shaken notes that hands were shaken with the server.
 func (p *plain) shaken(hello, result []byte) {
-	confirm := jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
 	p.mu.Lock()
-	p.past.initialize, p.past.result, p.past.initialized = hello, slices.Clone(result), confirm
-	p.mu.Unlock()
-	p.tell(confirm)
+	defer p.mu.Unlock()
+	p.past.initialize, p.past.result = hello, slices.Clone(result)
+}
+
+// confirm tells the server that it can begin, once, as soon as there is a client that it may ask: cl has confirmed its handshake, or, if that comes before it has the answer to
+// it, now has it.
+func (p *plain) confirm(cl *client, sworn bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := p.members[cl]
+	if one == nil {
+		return
+	}
+	if sworn {
+		one.sworn = true
+	} else {
+		one.told = true
+	}
+	if one.told && one.sworn && p.past.initialized == nil {
+		p.past.initialized = jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
+		p.tell(p.past.initialized)
+	}
 }
 
 // welcome answers a client's handshake, and goes on with what it has asked for meanwhile.
 func (p *plain) welcome(c *call, result []byte) {
 	c.finish(jsonrpc.AppendResult(nil, c.id, result), c.bridged())
+	p.confirm(c.client, false)
 	for {
 		waiting := p.waiting(c.client, true)
 		if len(waiting) == 0 {
@@ -236,6 +263,6 @@ func (p *plain) waiting(cl *client, shaken bool) []opening {
 	}
 	list := one.waiting
 	one.waiting = nil
-	one.told = shaken && len(list) == 0
+	one.asked, one.ready = shaken, shaken && len(list) == 0
 	return list
 }

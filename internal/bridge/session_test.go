@@ -24,9 +24,12 @@ func inSession(t *testing.T, n int, capabilities string) (clients []*pipe, far *
 		if i == 0 {
 			far = f.next()
 			far.send(answering(far.request(`"initialize"`, `"capabilities":`+able), `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`}`))
-			far.wants(confirmed)
 		}
 		c.reads(`"id":0,"result":{"protocolVersion":"2025-11-25"`)
+		c.send(confirmed)
+		if i == 0 {
+			far.wants(confirmed)
+		}
 		clients = append(clients, c)
 	}
 	return clients, far, f
@@ -270,6 +273,25 @@ func TestSessionRestart(t *testing.T) {
 	})
 }
 
+// TestSessionBegin: a server that asks as soon as it may is answered, by the client whose handshake it was.
+func TestSessionBegin(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFarm(t)
+			b := f.bridge(with(legacy, func(o *Options) { o.Shared = true }))
+			a, _ := client0(t, b)
+			a.send(hi(able), confirmed) // before it has the answer
+			far := f.next()
+			far.send(answering(far.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+			far.wants(confirmed)
+			ask := `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`
+			far.send(ask)
+			a.reads(`"id":0,"result"`)
+			a.wants(ask)
+		})
+	}
+}
+
 // TestSessionEager: what a client has asked for before it had an answer to its handshake comes after the server's, in order; of a server that does not agree it is told so.
 func TestSessionEager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -284,8 +306,9 @@ func TestSessionEager(t *testing.T) {
 		far := f.next()
 		id := far.request(`"initialize"`)
 		far.send(`{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32000,"message":"not today"}}`)
-		for _, id := range []string{"0", "1", "2"} {
-			a.reads(`"id":`+id+`,"error":{"code":-32000`, "not today")
+		a.reads(`"id":0,"error":{"code":-32000`, "not today")
+		for _, id := range []string{"1", "2"} {
+			a.reads(`"id":` + id + `,"error"`)
 		}
 		a.send(eager...)
 		far.send(answering(far.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))

@@ -19,8 +19,9 @@ func sharing(t *testing.T) (f *farm, a, b, far *pipe) {
 	far = f.next()
 	id := far.request(`"initialize"`, `"capabilities":{}`, `"protocolVersion":"2025-11-25"`)
 	far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}`))
-	far.wants(confirmed)
 	a.wants(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}}`)
+	a.send(confirmed)
+	far.wants(confirmed)
 	b.send(strings.Replace(hello, `"id":0`, `"id":"b"`, 1)) // the server does not hear of it
 	b.wants(`{"jsonrpc":"2.0","id":"b","result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}}`)
 	return f, a, b, far
@@ -189,9 +190,11 @@ func TestSharedIdle(t *testing.T) {
 			if first {
 				far = f.next()
 				far.send(answering(far.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
-				far.wants(confirmed)
 			}
 			near.reads(`"id":0,"result"`)
+			if near.send(confirmed); first {
+				far.wants(confirmed)
+			}
 			near.f.Close()
 			<-done
 			return far

@@ -88,6 +88,9 @@ func TestSharedEras(t *testing.T) {
 							if got, err := mcpclient.CallTool[string](t.Context(), c, "ask", json.RawMessage(`{}`)); err != nil || got != fmt.Sprint("you are user", i) {
 								t.Errorf("client %d got %q, %v", i, got, err)
 							}
+							if got, err := mcpclient.CallTool[string](t.Context(), c, "roots", json.RawMessage(`{}`)); err != nil || got != "1" {
+								t.Errorf("client %d got %q, %v", i, got, err)
+							}
 						}
 						for i, c := range guests { // not before: nothing says whose question it is while several have something under way
 							all.Go(func() { visits(t, c, i) })
@@ -114,9 +117,6 @@ func visits(t *testing.T, c *mcpclient.Client, i int) {
 		count := mcpclient.WithProgress(func(mcp.ProgressNotificationParams) { progress++ })
 		if got, err := mcpclient.CallTool[string](t.Context(), c, "steps", json.RawMessage(`{}`), count); err != nil || got != "done" || progress != 1 {
 			t.Errorf("client %d got %q, %v, after %d steps", i, got, err, progress)
-		}
-		if got, err := mcpclient.CallTool[string](t.Context(), c, "roots", json.RawMessage(`{}`)); err != nil || got != "1" {
-			t.Errorf("client %d got %q, %v", i, got, err)
 		}
 	}
 }
