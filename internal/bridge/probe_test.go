@@ -3,10 +3,13 @@ package bridge
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpwire/internal/translate"
 )
 
 const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
@@ -120,6 +123,22 @@ func TestWithdraw(t *testing.T) {
 	}
 	if len(l.urgent) != 10 {
 		t.Errorf("%d urgent messages wait, want 10", len(l.urgent))
+	}
+}
+
+// TestWithdrawTranslated: the same where a translator says what is given up.
+func TestWithdrawTranslated(t *testing.T) {
+	l := &line{b: &Bridge{opts: Options{MaxQueue: 100}}, wake: make(chan struct{}, 1), space: make(chan struct{}, 1), sent: map[string]item{"3": {}}, ctx: context.Background()}
+	p := &translated{line: l}
+	for _, o := range []*translate.Out{{Call: 4}, {Call: 5}, {Call: 4, Cancel: true}, {Call: 3, Cancel: true}} {
+		o.Message = []byte(strconv.FormatInt(o.Call, 10))
+		p.toFarLocked(o, made{})
+	}
+	if len(l.queue) != 1 || string(l.queue[0].id) != "5" {
+		t.Errorf("waiting: %v", l.queue)
+	}
+	if len(l.urgent) != 1 || string(l.urgent[0].frame) != "3" {
+		t.Errorf("waiting before: %v", l.urgent)
 	}
 }
 

@@ -136,6 +136,9 @@ func (p *translated) toFarLocked(o *translate.Out, from made) {
 	case o.Call != 0 && p.trunk != nil:
 		p.trunk.disown(o.Call)
 	}
+	if o.Cancel && p.line.withdraw(jsonrpc.IntID(o.Call)) {
+		return // what gives it up goes before all that waits, so before the request too
+	}
 	if o.Cancel || p.lost {
 		p.line.sendFirst(it) // p.lost: what goes before all that waits, once there is a server again
 		return
