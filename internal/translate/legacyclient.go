@@ -204,6 +204,9 @@ func (t *LegacyClient) Close(now time.Time, e *jsonrpc.Error) []Out {
 				t.fail(r, e, "")
 			}
 		}
+		for _, id := range slices.Sorted(maps.Keys(t.tasks.talks)) {
+			t.hush(id)
+		}
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
 			if c := t.calls[id]; c.method != mcp.MethodTasksCancel { // which was sent for the same reason
 				t.cancelFar(id, c.method, "the session is over")

@@ -286,8 +286,11 @@ func (t *LegacyClient) fail(r *request, e *jsonrpc.Error, rule string) {
 
 // reply sends a response, or has its batch keep it.
 func (t *LegacyClient) reply(r *request, response []byte, rule string) {
-	if r.batch != nil {
+	switch {
+	case r.batch != nil:
 		t.batchDone(r.batch, response)
+		return
+	case r.id == nil: // nobody asked, see taskTalk
 		return
 	}
 	t.emit(Out{To: Near, Stream: r.stream, Message: response, Final: true, Rule: rule})

@@ -25,6 +25,7 @@ type coreTasks struct {
 	made      map[string]*madeTask
 	order     []string            // of made, the oldest first
 	cancelled map[string]struct{} // that the client was told are cancelled: they stay so
+	talks     map[string]*taskTalk
 }
 
 // A madeTask is a call that was to be a task, and was answered at once.
@@ -182,7 +183,7 @@ func (t *LegacyClient) serveTask(r *request) {
 	case r.method == mcp.MethodTasksCancel:
 		t.callTask(r, mcp.MethodTasksCancel, id, nil, func(a answer) { t.taskCancelled(r, id, a) })
 	default:
-		t.pollTask(r, id, make(map[string]struct{}))
+		t.pollTask(r, id, t.takeTalk(r, id))
 	}
 }
 
@@ -224,7 +225,13 @@ func (t *LegacyClient) coreStatus(id string, task []byte) mcp.TaskStatus {
 }
 
 func (t *LegacyClient) taskGot(r *request, id string, a answer) {
-	t.answer(r, era.CoreTask(nil, a.result, t.coreStatus(id, a.result)), "tasks/get")
+	status := t.coreStatus(id, a.result)
+	if status == mcp.TaskStatusInputRequired {
+		t.talk(r, id, a.result)
+	} else {
+		t.hush(id)
+	}
+	t.answer(r, era.CoreTask(nil, a.result, status), "tasks/get")
 }
 
 // taskCancelled takes the server's word that it heard. The client wants to know what became of the task.
@@ -245,6 +252,7 @@ func (t *LegacyClient) taskCancelled(r *request, id string, _ answer) {
 			}
 		}
 		t.tasks.cancelled[id] = struct{}{}
+		t.hush(id)
 		t.answer(r, era.CoreTask(nil, a.result, mcp.TaskStatusCancelled), "tasks/cancel")
 	})
 }

@@ -94,7 +94,7 @@ func (t *LegacyClient) askForTask(r *request, id string, requests []byte, asked 
 	}
 	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
 	for _, a := range asks {
-		asked[string(jsonwire.AppendUnquote(nil, a.key))] = struct{}{}
+		asked[unquoted(a.key)] = struct{}{}
 		a.done = func(a *ask, e *jsonrpc.Error) { t.updateTask(id, a, e) }
 		if r.hidden == "" {
 			a.Params = addMeta(a.Params, related)
@@ -119,13 +119,18 @@ func (t *LegacyClient) updateTask(id string, a *ask, e *jsonrpc.Error) {
 			break
 		}
 	}
-	if e != nil {
+	switch {
+	case t.talked(id, a, e != nil):
+	case e != nil:
 		t.abandon(r, "the task cannot go on")
 		t.fail(r, e, "refused")
-		return
+	default:
+		t.sendUpdate(r, id, a)
 	}
-	t.sendUpdate(r, id, a)
 }
+
+// unquoted is the text that stands between quotes.
+func unquoted(text []byte) string { return string(jsonwire.AppendUnquote(nil, text)) }
 
 func (t *LegacyClient) sendUpdate(r *request, id string, a *ask) {
 	if t.wait(r, func() { t.sendUpdate(r, id, a) }) {
