@@ -23,7 +23,7 @@ func (p *plain) relearn(c *call, refused []byte, event uint64) {
 	frame := c.frame
 	c.frame = nil
 	p.mu.Unlock()
-	if p.list(c.ctx, frame) && p.wants(c) {
+	if listed(c.ctx, p.b, frame, p.ask) && p.wants(c) {
 		p.line.lane.note("a call is made again, since the server asks for headers that its list of tools tells of")
 		if p.line.send(c.ctx, item{frame: frame, id: c.far, from: made{lane: c.lane, of: c.event, rule: "sent again"}}) == nil {
 			return
@@ -45,9 +45,12 @@ func (p *plain) wants(c *call) bool {
 	return p.calls[idKey(c.far)] == c
 }
 
-// list reads the server's list of tools as far as the one that a call is about, and reports whether it is there.
-func (p *plain) list(ctx context.Context, call []byte) bool {
-	ctx, cancel := p.b.within(ctx, p.b.opts.ConnectTimeout)
+// An asker sends the server a request of the bridge's own and waits for the answer.
+type asker func(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error)
+
+// listed reads the server's list of tools as far as the one that a call is about, and reports whether it is there.
+func listed(ctx context.Context, b *Bridge, call []byte, ask asker) bool {
+	ctx, cancel := b.within(ctx, b.opts.ConnectTimeout)
 	defer cancel()
 	meta, name := locate(call, "params", "_meta"), text(locate(call, "params", "name").of(call))
 	if !meta.found() {
@@ -55,7 +58,7 @@ func (p *plain) list(ctx context.Context, call []byte) bool {
 	}
 	params := append(append([]byte(`{"_meta":`), meta.of(call)...), '}')
 	for range maxListed {
-		answer, err := p.ask(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodToolsList, params) })
+		answer, err := ask(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodToolsList, params) })
 		if err != nil || answer.Kind != jsonrpc.KindResponse {
 			return false
 		}

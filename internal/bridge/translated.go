@@ -36,6 +36,9 @@ type translated struct {
 
 	ids   *atomic.Int64        // of requests to the server, if clients share it
 	pings map[int64]chan error // of the bridge's own, under way
+
+	learning bool // calls may lack headers that the server asks for
+	lessons  lessons
 }
 
 // newTranslated returns the party of a client of the era near, on a line that there is already, or one of its own if l is nil.
@@ -49,6 +52,7 @@ func (b *Bridge) newTranslated(cl *client, near Era, l *line) *translated {
 		p = prepareTranslated(b, translate.NewModernToLegacy(o))
 	} else {
 		p = prepareTranslated(b, translate.NewLegacyToModern(nil))
+		p.learning = b.opts.HTTP
 	}
 	p.members[cl] = struct{}{}
 	p.on(l)
@@ -130,11 +134,16 @@ func (p *translated) toFarLocked(o *translate.Out, from made) {
 	switch {
 	case o.Call != 0 && !o.Cancel:
 		it.id = jsonrpc.IntID(o.Call)
+		if p.learning {
+			p.lessons.began(o.Call, o.Message)
+		}
 		if p.trunk != nil {
 			p.trunk.own(o.Call, p, o.Message)
 		}
 	case o.Call != 0 && p.trunk != nil:
 		p.trunk.disown(o.Call)
+	case o.Call != 0:
+		delete(p.lessons.calls, o.Call)
 	}
 	if o.Cancel && p.line.withdraw(jsonrpc.IntID(o.Call)) {
 		return // what gives it up goes before all that waits, so before the request too
@@ -328,16 +337,20 @@ func (p *translated) received(frame []byte, m *jsonrpc.Message, from origin) {
 	if n, ok := intOf(m.ID); ok && len(m.Method) == 0 && p.pinged(n, nil) {
 		return
 	}
+	if p.learning && p.learns(frame, m, event) {
+		return
+	}
 	p.do(p.line.lane, event, func(now time.Time) []translate.Out { return p.t.FromFar(now, frame, call) })
 }
 
 // callFailed implements user.
 func (p *translated) callFailed(id jsonrpc.ID, err error) {
+	e := reason(err)
 	n, ok := intOf(id)
 	if !ok {
+		p.toldOwn(id, failure(id, e))
 		return
 	}
-	e := reason(err)
 	if p.pinged(n, e) {
 		return
 	}
@@ -377,6 +390,7 @@ func (p *translated) disconnected(err error, unsent []item) {
 	for _, n := range pings {
 		p.pinged(n, err)
 	}
+	p.forgetAll(reason(err))
 	var calls []int64
 	if err != errLineClosed && p.line.served() {
 		for _, it := range unsent {
