@@ -52,6 +52,17 @@ func newServer(t *testing.T, revisions []mcp.Revision) *server.Server {
 			a, err := server.Elicit[struct{ Name string }](ctx, "who", "Who are you?")
 			return "you are " + a.Value.Name, err
 		}),
+		server.AddTool(srv, "big", "", func(_ context.Context, in struct{ Size int }) (string, error) {
+			return strings.Repeat("x", in.Size), nil
+		}),
+		server.AddTool(srv, "flood", "", func(ctx context.Context, _ struct{}) (string, error) {
+			for i := range 64 {
+				if err := server.CallOf(ctx).Progress(float64(i), 64, strings.Repeat("x", 1<<20)); err != nil {
+					return "", err
+				}
+			}
+			return "done", nil
+		}),
 		server.AddTool(srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {
 			roots, err := server.CallOf(ctx).Roots(ctx, "r")
 			return fmt.Sprint(len(roots)), err
@@ -69,6 +80,9 @@ func served(t *testing.T, b *Bridge, o *streamable.Options) *httptest.Server {
 	h := b.Handler(o)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
+	old := h.SSE("/messages")
+	mux.Handle("/sse", old)
+	mux.Handle("/messages", old)
 	mux.Handle("/readyz", b.Readyz(true))
 	mux.Handle("/healthz", b.Healthz())
 	mux.Handle("/metrics", b.Metrics())

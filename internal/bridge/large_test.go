@@ -1,0 +1,214 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	mcpclient "mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+const large = 8 << 20
+
+// farSide returns the options of a bridge to a server on a carrier.
+func farSide(t *testing.T, carrier string, revisions []mcp.Revision) *Options {
+	srv := newServer(t, revisions)
+	switch carrier {
+	case "pipe":
+		return &Options{Connect: connectTo(t, revisions)}
+	case "socket":
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go srv.Serve(context.Background(), jsonrpc.NewFramer(conn, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingHeader}))
+			}
+		}()
+		return &Options{Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, "tcp", l.Addr().String())
+			if err != nil {
+				return nil, err
+			}
+			return jsonrpc.NewFramer(conn, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingHeader}), nil
+		}}
+	}
+	h := streamable.NewHandler(srv, nil)
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", h)
+	old := h.SSE("/messages")
+	mux.Handle("/sse", old)
+	mux.Handle("/messages", old)
+	ts := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		_ = h.Shutdown(context.Background())
+		ts.Close()
+	})
+	dial := streamable.Dial(ts.URL+map[string]string{"http": "/mcp", "sse": "/sse"}[carrier], nil)
+	return &Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return dial.Connect(ctx) }}
+}
+
+// nearSide returns how a client reaches a bridge on a carrier.
+func nearSide(t *testing.T, b *Bridge, carrier, where string) mcpclient.Carrier {
+	switch carrier {
+	case "pipe":
+		ours, theirs := net.Pipe()
+		go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
+		return mcpclient.Over(jsonrpc.NewFramer(ours, nil))
+	case "socket":
+		return mcpclient.Over(jsonrpc.NewFramer(dialed(t, where), &jsonrpc.FramerOptions{Framing: jsonrpc.FramingHeader}))
+	}
+	return streamable.Dial(where, nil)
+}
+
+// whereTo serves a bridge on a carrier, and returns where.
+func whereTo(t *testing.T, b *Bridge, carrier string) string {
+	switch carrier {
+	case "pipe":
+		return ""
+	case "socket":
+		return listening(t, b)
+	}
+	return served(t, b, nil).URL + "/" + map[string]string{"http": "mcp", "sse": "sse"}[carrier]
+}
+
+// TestLarge: results of 8 MiB pass between all carriers, also while others are under way.
+func TestLarge(t *testing.T) {
+	carriers := []string{"pipe", "socket", "http", "sse"}
+	for _, near := range carriers {
+		for _, far := range carriers {
+			for _, eras := range [][2]Era{{EraLegacy, EraLegacy}, {EraModern, EraModern}, {EraModern, EraLegacy}, {EraLegacy, EraModern}} {
+				if near == "sse" && eras[0] == EraModern || far == "sse" && eras[1] == EraModern {
+					continue // which that transport is older than
+				}
+				t.Run(fmt.Sprintf("%v %s to %v %s", eras[0], near, eras[1], far), func(t *testing.T) {
+					b := newBridge(t, farSide(t, far, eras[1].revisions()))
+					c, err := mcpclient.Dial(t.Context(), nearSide(t, b, near, whereTo(t, b, near)), &mcpclient.Options{Revisions: eras[0].revisions()})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer c.Close()
+					done := make(chan error, 1)
+					go func() { _, err := mcpclient.CallTool[string](t.Context(), c, "steps", struct{}{}); done <- err }()
+					got, err := mcpclient.CallTool[string](t.Context(), c, "big", map[string]int{"Size": large})
+					if err != nil || len(got) != large || strings.Trim(got, "x") != "" {
+						t.Errorf("%d bytes, %v", len(got), err)
+					}
+					if err := <-done; err != nil {
+						t.Errorf("the other call: %v", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestSlowReaders: a client that does not read what it has asked for holds up no other, and not much is kept for it.
+func TestSlowReaders(t *testing.T) {
+	for _, tt := range []struct {
+		near  string
+		era   Era
+		share bool
+	}{
+		{"pipe", EraLegacy, false}, {"socket", EraLegacy, false}, {"socket", EraModern, false}, {"socket", EraLegacy, true},
+		{"http", EraLegacy, false}, {"http", EraModern, false}, {"http", EraLegacy, true},
+	} {
+		t.Run(fmt.Sprintf("%v %s shared %v", tt.era, tt.near, tt.share), func(t *testing.T) {
+			o := farSide(t, "pipe", tt.era.revisions())
+			o.Shared, o.Near = tt.share, tt.era
+			b := newBridge(t, o)
+			where := whereTo(t, b, tt.near)
+			before := used()
+			quick, err := mcpclient.Dial(t.Context(), nearSide(t, b, tt.near, where), &mcpclient.Options{Revisions: tt.era.revisions()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer quick.Close()
+			for range 3 {
+				flooded(t, b, where, tt.near, tt.era)
+			}
+			for range 10 {
+				if got, err := mcpclient.CallTool[string](t.Context(), quick, "echo", json.RawMessage(`{"Text":"hi"}`)); got != "hi" {
+					t.Fatalf("echo: %q, %v", got, err)
+				}
+			}
+			if grown := int64(used().heap) - int64(before.heap); grown > 3*(5*maxOutbox) { // what waits, what is being sent, and as much of the server, which is in this process too
+				t.Errorf("%d MiB are kept for three clients that do not read", grown>>20)
+			}
+		})
+	}
+}
+
+// flooded connects a client that asks for 64 MiB of progress, and reads none of it until the test ends.
+func flooded(t *testing.T, b *Bridge, url, near string, era Era) {
+	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"flood","arguments":{},"_meta":{"progressToken":1}}}`
+	if era == EraModern {
+		call = strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},`, 1)
+	}
+	if near == "http" {
+		header := "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: flood\r\n"
+		if era == EraLegacy {
+			_, h, _ := post(t, url, httpHello)
+			post(t, url, confirmed, "Mcp-Session-Id", h.Get("Mcp-Session-Id"), "Mcp-Protocol-Version", "2025-11-25")
+			header = "Mcp-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: " + h.Get("Mcp-Session-Id") + "\r\n"
+		}
+		host := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp")
+		conn := dialed(t, host)
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%sContent-Length: %d\r\n\r\n%s",
+			host, header, len(call), call)
+		if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil { // it has begun
+			t.Fatal(err)
+		}
+		return
+	}
+	var conn net.Conn
+	if near == "pipe" {
+		ours, theirs := net.Pipe()
+		t.Cleanup(func() { ours.Close() })
+		go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
+		conn = ours
+	} else {
+		conn = dialed(t, url)
+	}
+	f := jsonrpc.NewFramer(conn, nil)
+	lines := []string{call}
+	if era == EraLegacy {
+		lines = []string{hello, confirmed, call}
+	}
+	for _, line := range lines {
+		if err := f.WriteFrame([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+		if line == confirmed {
+			continue
+		}
+		if _, err := f.ReadFrame(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func dialed(t *testing.T, addr string) net.Conn {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
