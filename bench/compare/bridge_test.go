@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -188,5 +189,24 @@ func TestFailures(t *testing.T) {
 		if (tt.subject.failed != nil) == tt.fatal {
 			t.Errorf("%s: failed is %v", tt.subject.name, tt.subject.failed)
 		}
+	}
+}
+
+func TestNpmVersions(t *testing.T) {
+	dir := t.TempDir()
+	if got := npmVersions(dir); got != "" {
+		t.Errorf("nothing is installed: got %q", got)
+	}
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("there is no Node.js")
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "node_modules", ".bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"dependencies":{"b":"2.0.0","a":"1.0.0"}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := npmVersions(dir); !strings.HasPrefix(got, "; Node.js v") || !strings.HasSuffix(got, ", a 1.0.0, b 2.0.0") {
+		t.Errorf("got %q", got)
 	}
 }

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -102,6 +104,29 @@ func npmFolder(dir string) (string, error) {
 		return "", fmt.Errorf("the others are installed by: npm ci --prefix %s --ignore-scripts", dir)
 	}
 	return path, nil
+}
+
+// npmVersions says which versions of Node.js and of its packages are in a folder; nothing if there are none.
+func npmVersions(dir string) string {
+	if _, err := npmFolder(dir); err != nil {
+		return ""
+	}
+	node, err := exec.Command("node", "--version").Output()
+	if err != nil {
+		return ""
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "package.json"))
+	var list struct {
+		Dependencies map[string]string `json:"dependencies"`
+	}
+	if err != nil || json.Unmarshal(text, &list) != nil {
+		return ""
+	}
+	versions := "; Node.js " + strings.TrimSpace(string(node))
+	for _, name := range slices.Sorted(maps.Keys(list.Dependencies)) {
+		versions += ", " + name + " " + list.Dependencies[name]
+	}
+	return versions
 }
 
 // at returns a command line with an address in it.

@@ -44,8 +44,11 @@ func machine(busy float64) string {
 
 // what says what a suite has done.
 func (o options) what(suite string) string {
-	if suite == "sessions" {
+	switch suite {
+	case "sessions":
 		return "Measured once."
+	case "bridge":
+		return fmt.Sprintf("%d rounds of %v%s.", o.rounds, o.block, npmVersions("bridges"))
 	}
 	return fmt.Sprintf("Echo of %d bytes, %d rounds of %v.", o.text, o.rounds, o.block)
 }
