@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -76,7 +77,7 @@ func (b *Bridge) partyFor(cl *client, o opening) (p party, done bool) {
 	case near == EraLegacy && legacy == no && modern == yes, near == EraModern && modern == no && legacy == yes:
 		return b.newTranslated(cl, near, nil), false
 	case near == EraModern:
-		return b.tryModern(cl), false
+		return b.tryModern(cl, o), false
 	}
 	return b.tryLegacy(cl, o)
 }
@@ -87,11 +88,11 @@ func (b *Bridge) joined(cl *client, p *plain) party {
 }
 
 // tryModern asks the server whether it is modern, as the client is.
-func (b *Bridge) tryModern(cl *client) party {
+func (b *Bridge) tryModern(cl *client, o opening) party {
 	u, l := b.newProber()
 	ctx, cancel := b.whileConnecting(cl.ended)
 	defer cancel()
-	m, err := b.discover(ctx, u, l)
+	m, err := b.discover(ctx, u, l, discoverFor(o.frame))
 	if ctx.Err() != nil && cl.ended.Err() == nil {
 		l.close()
 		return mute{err}
@@ -107,11 +108,11 @@ func (b *Bridge) tryModern(cl *client) party {
 	return b.plainOn(cl, l, cl.many, nil)
 }
 
-// discover asks the server what it is. One that does not answer may be slow to start, or of those that answer nothing before a handshake, but for a ping: as soon as it answers
+// discover asks the server what it is, by a server/discover request. One that does not answer may be slow to start, or of those that answer nothing before a handshake, but for a ping: as soon as it answers
 // that, the other answer is not going to come, which is a deadline that was exceeded, while ctx goes on.
-func (b *Bridge) discover(ctx context.Context, u *prober, l *line) (*jsonrpc.Message, error) {
+func (b *Bridge) discover(ctx context.Context, u *prober, l *line, question []byte) (*jsonrpc.Message, error) {
 	short, cancel := b.within(ctx, min(probeTimeout, b.opts.ConnectTimeout/2))
-	m, err := u.ask(short, l, discoverRequest())
+	m, err := u.ask(short, l, question)
 	cancel()
 	if !isSilence(err) || ctx.Err() != nil {
 		return m, err
@@ -208,6 +209,21 @@ func discoverRequest() []byte {
 	capabilities, _ := offer.Capabilities(f)
 	params := append(offer.AppendMeta([]byte(`{"_meta":`), f, capabilities), "}}"...)
 	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-discover"), mcp.MethodDiscover, params)
+}
+
+// discoverFor asks it as the client does whose first message it is: another bridge behind this one may go by who asks first.
+func discoverFor(first []byte) []byte {
+	at := locate(first, "params", "_meta")
+	if !locate(first, "params", "_meta", mcp.MetaProtocolVersion).found() {
+		return discoverRequest()
+	}
+	params := era.Rewrite([]byte(`{"_meta":`), at.of(first), func(m *jsonwire.Members) []byte {
+		if m.KeyIs(mcp.MetaProgressToken) || m.KeyIs(mcp.MetaLogLevel) {
+			return nil
+		}
+		return m.Value()
+	}, nil)
+	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-discover"), mcp.MethodDiscover, append(params, '}'))
 }
 
 // initializeRequest is the bridge's own handshake, of which only the answer is of interest.

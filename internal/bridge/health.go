@@ -154,7 +154,7 @@ func (b *Bridge) probe(ctx context.Context) error {
 	u, l := b.newProber()
 	defer l.close()
 	if _, modern := b.known.get(); b.opts.Far == EraModern || b.opts.Far == EraAuto && modern != no {
-		m, err := b.discover(ctx, u, l)
+		m, err := b.discover(ctx, u, l, discoverRequest())
 		if ctx.Err() != nil {
 			return err
 		}

@@ -75,7 +75,7 @@ func (b *Bridge) find(f *finding, cl *client, near Era, o opening) (p party) {
 	if err == nil {
 		u.forget()
 		if near == EraModern {
-			found, err = b.findModern(cl, u, l)
+			found, err = b.findModern(cl, u, l, o)
 		} else {
 			found, err = b.findLegacy(cl, u, l, o)
 		}
@@ -110,10 +110,10 @@ type verdict struct {
 }
 
 // findModern asks the server whether it is modern.
-func (b *Bridge) findModern(cl *client, u *prober, l *line) (verdict, error) {
+func (b *Bridge) findModern(cl *client, u *prober, l *line, o opening) (verdict, error) {
 	ctx, cancel := b.whileConnecting(cl.ended)
 	defer cancel()
-	m, err := b.discover(ctx, u, l)
+	m, err := b.discover(ctx, u, l, discoverFor(o.frame))
 	if ctx.Err() != nil {
 		return verdict{}, err
 	}

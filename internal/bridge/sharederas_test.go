@@ -106,6 +106,22 @@ func TestSharedEras(t *testing.T) {
 	}
 }
 
+// TestChain: what a client can be asked reaches a legacy server through two bridges.
+func TestChain(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		last := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), Shared: shared})
+		b := newBridge(t, &Options{Shared: shared, Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
+			ours, theirs := net.Pipe()
+			go last.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
+			return jsonrpc.NewFramer(ours, nil), nil
+		}})
+		c := guest(t, b, "", "me", EraModern, nil)
+		if got, err := mcpclient.CallTool[string](t.Context(), c, "ask", json.RawMessage(`{}`)); err != nil || got != "you are me" {
+			t.Errorf("shared %t: got %q, %v", shared, got, err)
+		}
+	}
+}
+
 // visits has a client do this and that, while others do.
 func visits(t *testing.T, c *mcpclient.Client, i int) {
 	for n := range 20 {

@@ -78,7 +78,7 @@ func TestCrowd(t *testing.T) {
 
 	first = calls(a, far, "")
 	far.send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
-	state := a.reads(`"id":1,"result"`, `"inputRequests":{"input-1":{"method":"roots/list"}}`)
+	state := a.reads(`"id":1,"result"`, `"inputRequests":{"input-1":{"method":"roots/list"`)
 	state = text(locate([]byte(state), "result", "requestState").of([]byte(state)))
 	still(far, b, c)
 	a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","requestState":"` + state + `","inputResponses":{"input-1":{"roots":[]}},` + asks + `}}}`)
