@@ -22,7 +22,7 @@ func TestWatchLive(t *testing.T) {
 	http := m.tapHTTP(t, "web")
 	greet(t, m)
 	talkHTTP(t, http)
-	writeTranslated(t, m.captures())
+	m.translate(t)
 	m.mustWatch()
 	with := map[string]any{"secret": planted, "meta": modernMeta}
 	for _, scene := range []string{"access", "rows", "filter", "detail", "keys", "diff", "resend", "edit", "export", "save", "drop", "reload", "narrow", "axe", "restart"} {

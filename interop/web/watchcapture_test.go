@@ -3,6 +3,7 @@ package web
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -114,16 +115,21 @@ func quote(s string) string {
 	return string(text)
 }
 
-// writeTranslated makes a capture with a message that a bridge has translated.
-func writeTranslated(t *testing.T, dir string) {
+// translate has a bridge record what it makes of a modern client's call for a
+// legacy server.
+func (m *machine) translate(t *testing.T) {
 	t.Helper()
-	record(t, dir, "bridged", "stdio", func(r *recording) {
-		r.handshake("bridged")
-		n := r.client(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"carried","arguments":{"over":"the bridge"}}}`)
-		to := r.client(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"carried","arguments":{"over":"the bridge"},"_meta":{` + strings.TrimPrefix(modernMeta, ",") + `}}}`)
-		r.add(&event{Kind: "xlate", Of: n, To: []uint64{to}, Rule: "handshake→_meta"})
-		r.server(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"there"}]}}`)
-	})
+	file := filepath.Join(m.captures(), "bridged.mcpcap.ndjson")
+	p, err := m.run("call", "--protocol", "modern", "slow", "steps=2", "delay_ms=1", "--",
+		m.exe, "bridge", "--capture", file, "--", m.exe, "serve", "--revision", "2025-11-25")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdin.Close()
+	io.Copy(io.Discard, p.stdout)
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatalf("a call through the bridge: %v\n%s", err, p.log.String())
+	}
 }
 
 // writeMany makes a capture of so many exchanges, in which nothing is amiss but

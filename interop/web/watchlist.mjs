@@ -82,7 +82,7 @@ const tabTexts = [
   ['server:web tool:slow', 'slow', 'http', /POST[^]*200[^]*text\/event-stream/],
   ['server:web tool:slow', 'slow', 'sse', /notifications\/progress/],
   ['tool:no_such_tool', 'no_such_tool', 'response', /-32602/],
-  ['server:bridged tool:carried', 'carried', 'translated', /handshake→_meta[^]*Before[^]*After/],
+  ['side:near tool:slow', 'slow', 'translated', /near #\d+[^]*⇄[^]*far #\d+[^]*− _meta[^]*far #\d+[^]*⇄[^]*near #\d+[^]*\+ resultType/],
 ]
 
 // detail: opens rows, and every tab of theirs.
@@ -100,7 +100,15 @@ export async function detail(s) {
     s.equal(await s.page.locator('#tabs [aria-selected="true"]').count(), 1, 'tabs that are chosen')
     await s.shoot(tab)
   }
-  s.check(/"tool:carried|carried/.test(await s.text('#d-title')), 'the title of the detail')
+  s.check(/slow/.test(await s.text('#d-title')), 'the title of the detail')
+  const halves = await s.page.locator('#panel .pairs').first().evaluate((box) => ({ differ: box.querySelectorAll('.differs').length, same: box.querySelectorAll('.old.equal').length, tops: getComputedStyle(box).display !== 'grid' || [...box.querySelectorAll('.old.equal')].every((el) => el.offsetTop === el.nextElementSibling.offsetTop) }))
+  s.check(halves.differ > 3 && halves.same > 3 && halves.tops, 'before and after do not stand beside each other: ' + JSON.stringify(halves))
+  await s.filter('tool:slow (side:near | side:far)')
+  await s.pick('slow')
+  await s.page.keyboard.press('o')
+  await s.wait('the row of the far side', () => document.querySelector('#grid .row.selected.far'))
+  await s.page.keyboard.press('o')
+  await s.wait('the row of the near side', () => document.querySelector('#grid .row.selected.near'))
 
   await s.filter('lint:*')
   await s.page.locator('#grid .canvas .row').first().click()
