@@ -50,6 +50,11 @@ nobody has to log in, everybody is the same user.
 If a server on the web wants a login, the browser is opened, and the address is
 on standard error. Tokens are kept for the next time, for all commands.
 
+--capture records both sides, and what became what: mcpwire watch shows it while
+it goes on, with before and after side by side (tab 9), and mcpwire show, check,
+replay, mock and export read it, or with --side one side of it. What lets
+somebody in is hidden.
+
 Over HTTP, /healthz says that the bridge runs, /readyz that the server answers,
 and /metrics counts. If nothing came from a command for a minute, it is started
 for /readyz, and ended. Other machines get in only with --token-env or

@@ -44,6 +44,7 @@ func (t *Translation) align() {
 			has[j] = i
 		}
 	}
+	moved(a, b, partner, has)
 	differ := func(i, j int) int {
 		if i >= 0 && j >= 0 && a[i].text == b[j].text {
 			return 0
@@ -68,28 +69,88 @@ func (t *Translation) align() {
 	t.Lines = folded(pairs)
 }
 
+// maxMoved bounds how many lines are compared with how many, to find out which have another place in the other text.
+const maxMoved = 1 << 18
+
+// moved finds partners for lines that stand at another place in the other text, in the same order: a question in a result that became a request, say.
+func moved(a, b []keyedLine, partner, has []int) {
+	alone := func(lines []keyedLine, partners []int) (list []int) {
+		for i, k := range lines {
+			if partners[i] < 0 && !k.closes && len(k.text) > 1 {
+				list = append(list, i)
+			}
+		}
+		return list
+	}
+	left, right := alone(a, partner), alone(b, has)
+	if len(left)*len(right) > maxMoved {
+		return
+	}
+	width := len(right) + 1
+	longest := make([]int32, (len(left)+1)*width) // of what is common from here on
+	for i := len(left) - 1; i >= 0; i-- {
+		for j := len(right) - 1; j >= 0; j-- {
+			if a[left[i]].text == b[right[j]].text {
+				longest[i*width+j] = longest[(i+1)*width+j+1] + 1
+			} else {
+				longest[i*width+j] = max(longest[(i+1)*width+j], longest[i*width+j+1])
+			}
+		}
+	}
+	for i, j := 0, 0; i < len(left) && j < len(right); {
+		switch {
+		case a[left[i]].text == b[right[j]].text:
+			partner[left[i]], has[right[j]] = right[j], left[i]
+			i, j = i+1, j+1
+		case longest[(i+1)*width+j] >= longest[i*width+j+1]:
+			i++
+		default:
+			j++
+		}
+	}
+	ends := map[int]int{} // by the line that opens
+	for j, k := range b {
+		if k.closes && has[j] < 0 {
+			ends[k.opener] = j
+		}
+	}
+	for i, k := range a {
+		if !k.closes || partner[i] >= 0 || k.opener < 0 || partner[k.opener] < 0 {
+			continue
+		}
+		if j, ok := ends[partner[k.opener]]; ok {
+			partner[i], has[j] = j, i
+		}
+	}
+}
+
 // A keyedLine is a line with the place in the JSON that it is about, "" if that is not known.
-type keyedLine struct{ key, text string }
+type keyedLine struct {
+	key, text string
+	closes    bool // it ends what the line opener has begun, -1 if that is not known
+	opener    int
+}
 
 func keyLines(p *Payload) []keyedLine {
 	list := make([]keyedLine, len(p.Lines))
-	var open []string // keys of what is open, by depth
+	var open []int // lines that have begun what is open, by depth
 	for i, l := range p.Lines {
 		var text strings.Builder
 		for _, s := range l.Spans {
 			text.WriteString(s.Text)
 		}
-		k := keyedLine{text: strings.TrimSuffix(text.String(), ",")}
-		closes := k.text == "}" || k.text == "]"
-		if key, ok := p.keys[i]; ok && !closes {
+		k := keyedLine{text: strings.TrimSuffix(text.String(), ","), opener: -1}
+		k.closes = k.text == "}" || k.text == "]"
+		if key, ok := p.keys[i]; ok && !k.closes {
 			k.key = "v" + key
-		} else if closes && l.Depth < len(open) {
-			k.key = "e" + open[l.Depth]
+		} else if k.closes && l.Depth < len(open) {
+			k.opener = open[l.Depth]
+			k.key = "e" + list[k.opener].key
 		}
 		for len(open) <= l.Depth {
-			open = append(open, "")
+			open = append(open, i)
 		}
-		open = append(open[:l.Depth], k.key)
+		open = append(open[:l.Depth], i)
 		list[i] = k
 	}
 	return list
