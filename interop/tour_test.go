@@ -139,28 +139,28 @@ func runTour(t *testing.T, p *peer, revision string) (needed map[string]bool) {
 }
 
 // make connects our client by s, and makes all stops that there is a way to make.
-func (w *tour) make(s *witnessed) {
-	t := w.T
-	t.Helper()
-	w.ctx, w.needed = t.Context(), map[string]bool{}
-	known, _ := mcp.ParseRevision(w.revision)
-	w.Client = w.dial(s, &client.Options{Revisions: []mcp.Revision{known}})
+func (t *tour) make(s *witnessed) {
+	whole := t.T
+	whole.Helper()
+	t.ctx, t.needed = whole.Context(), map[string]bool{}
+	known, _ := mcp.ParseRevision(t.revision)
+	t.Client = t.dial(s, &client.Options{Revisions: []mcp.Revision{known}})
 	for _, stop := range stops {
-		if stop.since > w.revision || w.peer.lacks[stop.name] != "" {
+		if stop.since > t.revision || t.peer.lacks[stop.name] != "" {
 			continue
 		}
-		t.Run(stop.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+		whole.Run(stop.name, func(one *testing.T) {
+			ctx, cancel := context.WithTimeout(one.Context(), patience)
 			defer cancel()
-			w.T, w.ctx = t, ctx
-			stop.visit(w)
+			t.T, t.ctx = one, ctx
+			stop.visit(t)
 		})
-		if t.Failed() {
+		if whole.Failed() {
 			break // the rest would only be confused
 		}
 	}
-	w.T = t
-	if err := w.Close(); err != nil {
+	t.T = whole
+	if err := t.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
 }

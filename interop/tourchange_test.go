@@ -215,7 +215,7 @@ func (t *tour) checkBridgedCrash(err error, events <-chan client.Event) {
 		t.Fatalf("crash: %v", err)
 	}
 	if t.bridged.http {
-		if !strings.Contains(told.Message, "the server was lost before it answered") {
+		if !strings.Contains(told.Message, "the server was lost before it answered") && !strings.Contains(told.Message, "the server is gone") {
 			t.Errorf("crash: %v", told)
 		}
 	} else if status := fmt.Sprintf(`"exitCode":%d`, crashStatus); !strings.Contains(string(told.Data), status) {
