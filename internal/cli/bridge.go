@@ -48,7 +48,8 @@ same of themselves, so a command may run once for each kind of client. Where
 nobody has to log in, everybody is the same user.
 
 If a server on the web wants a login, the browser is opened, and the address is
-on standard error. Tokens are kept for the next time, for all commands.
+on standard error. Tokens are kept for the next time, for all commands. All who
+come to the bridge then act as the user who has logged in.
 
 --capture records both sides, and what became what: mcpwire watch shows it while
 it goes on, with before and after side by side (tab 9), and mcpwire show, check,
