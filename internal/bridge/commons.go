@@ -20,7 +20,8 @@ type commons struct {
 	user sharer
 	idle *time.Timer
 
-	users int // guarded by Bridge.mu
+	users int       // guarded by Bridge.mu, as is
+	since time.Time // it has none
 }
 
 // A sharer is what a commons belongs to.
@@ -73,6 +74,9 @@ func (b *Bridge) share(cl *client, near, far Era, o opening, l *line) party {
 	b.mu.Lock()
 	s := b.commons[key]
 	if s == nil {
+		if old := b.forlornLocked(); old != nil {
+			defer old.user.end()
+		}
 		s = &commons{b: b, key: key}
 		s.idle = time.AfterFunc(b.opts.IdleTimeout, s.retire)
 		s.user = b.newSharer(s, near, far, l)
@@ -84,6 +88,24 @@ func (b *Bridge) share(cl *client, near, far Era, o opening, l *line) party {
 	s.idle.Stop()
 	b.mu.Unlock()
 	return s.user.admit(cl, near)
+}
+
+// forlornLocked returns the connection that has been without clients for the longest, if there are as many as there may be clients, and forgets it: whoever says something else
+// of himself each time would keep any number.
+func (b *Bridge) forlornLocked() (oldest *commons) {
+	if len(b.commons) < b.opts.MaxSessions {
+		return nil
+	}
+	for _, s := range b.commons {
+		if s.users == 0 && (oldest == nil || s.since.Before(oldest.since)) {
+			oldest = s
+		}
+	}
+	if oldest != nil {
+		oldest.idle.Stop()
+		delete(b.commons, oldest.key)
+	}
+	return oldest
 }
 
 // newSharer returns what a connection belongs to between these eras. It has a line of its own if l is nil.
@@ -106,6 +128,7 @@ func (s *commons) left() {
 	case s.b.closed:
 		defer s.user.end()
 	default:
+		s.since = time.Now()
 		s.idle.Reset(s.b.opts.IdleTimeout)
 	}
 	s.b.mu.Unlock()

@@ -131,6 +131,34 @@ func TestSessionKinds(t *testing.T) {
 	}
 }
 
+// TestSessionsForlorn: connections without clients are no more than there may be clients, whatever those say of themselves.
+func TestSessionsForlorn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		b := f.bridge(with(legacy, func(o *Options) { o.Shared, o.MaxSessions = true, 3 }))
+		var first *pipe
+		for i := range 6 {
+			c, done := client0(t, b)
+			c.send(strings.Replace(hello, `"c"`, `"c`+string(rune('0'+i))+`"`, 1))
+			far := f.next()
+			if first == nil {
+				first = far
+			}
+			far.send(answering(far.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+			c.reads(`"id":0,"result"`)
+			c.f.Close()
+			<-done
+			<-time.After(2 * time.Second) // for what waits to be sent
+		}
+		if n := b.linesUp.Load(); n != 3 {
+			t.Errorf("%d connections without clients, want 3", n)
+		}
+		if _, err := first.f.ReadFrame(); err == nil {
+			t.Error("the first one goes on")
+		}
+	})
+}
+
 // TestSessionTasks: what a server says of a task goes to whose it is, also after the call. Tasks of clients are not declared.
 func TestSessionTasks(t *testing.T) {
 	clients, far, _ := inSession(t, 2, `{}`)
