@@ -44,6 +44,9 @@
 // Each client has a bounded outbox: one that does not read is cut off, and nobody waits for it. When the connection ends, all that wait are answered; it is made
 // again for all, with everything that they have subscribed to. When the last client has gone, it ends after Options.IdleTimeout.
 //
+// A connection that is not on HTTP is given up too if a request had no answer in time and the server does not even answer a ping then; so is a client on a socket that takes
+// nothing of what it is sent for a minute.
+//
 // # Concurrency
 //
 // A Bridge and its methods may be used by many goroutines at once. Each connection to the server has three goroutines, which [Bridge.Close] waits for.

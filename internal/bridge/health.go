@@ -26,8 +26,6 @@ type health struct {
 // maxPause is the longest time between two attempts to find out whether a server answers that did not.
 const maxPause = 10 * time.Second
 
-func (b *Bridge) sawUpstream() { b.health.seen.Store(time.Now().UnixNano()) }
-
 // doubt notes that something has failed which would not have if the server were well. It may be: then it is seen again, or asked.
 func (b *Bridge) doubt(err error) {
 	h := &b.health

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/capture"
@@ -46,7 +47,8 @@ type line struct {
 	done   chan struct{} // closed when all has ended
 	wake   chan struct{} // has an element if run should look
 
-	passing sync.Mutex // held while the user is given a message; it is locked before mu
+	heard   atomic.Int64 // when the server has last sent something, in nanoseconds since the epoch
+	passing sync.Mutex   // held while the user is given a message; it is locked before mu
 
 	mu          sync.Mutex
 	owner       user
@@ -59,8 +61,9 @@ type line struct {
 	closing     bool          // nothing more is taken
 	space       chan struct{} // closed when there is more room in the queue; nil if nobody waits for that
 	expire      *time.Timer
-	up          bool // there is a connection
-	worked      bool // it is, or the last one was, one that messages went by
+	up          bool   // there is a connection
+	cut         func() // ends it because it is dead; nil while that is found out, or there is none
+	worked      bool   // it is, or the last one was, one that messages went by
 	sent        map[string]item
 	again       []item // of sent, that the server has certainly not taken
 	failures    int

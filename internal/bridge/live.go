@@ -29,12 +29,13 @@ func (l *line) live(first bool) error {
 	l.b.metrics.connections.Add(1)
 	began := time.Now()
 	read := make(chan error, 1)
+	ended, stop := context.WithCancelCause(l.ctx)
+	end := func() { stop(nil) }
 	l.mu.Lock()
-	l.up, l.held, l.worked = true, l.held || !first, first
+	l.up, l.held, l.worked, l.cut = true, l.held || !first, first, func() { stop(errDead) }
 	l.mu.Unlock()
 	l.b.linesUp.Add(1)
 	defer l.b.linesUp.Add(-1)
-	ended, end := context.WithCancel(l.ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		read <- l.read(f)
@@ -49,13 +50,16 @@ func (l *line) live(first bool) error {
 	}
 	end()
 	l.mu.Lock()
-	l.up = false
+	l.up, l.cut = false, nil
 	l.mu.Unlock()
 	f.Close() // which makes read return
 	wg.Wait()
 	l.lane.settle()
 	if why := <-read; err == nil || errors.Is(err, context.Canceled) {
 		err = why
+	}
+	if context.Cause(ended) == errDead {
+		err = errDead
 	}
 	if time.Since(began) >= l.b.opts.StableAfter {
 		l.mu.Lock()
@@ -248,7 +252,9 @@ func (l *line) pass(frame []byte, m *jsonrpc.Message, from origin) {
 		delete(l.sent, idKey(m.ID))
 	}
 	l.mu.Unlock()
-	l.b.sawUpstream()
+	now := time.Now().UnixNano()
+	l.heard.Store(now)
+	l.b.health.seen.Store(now)
 	l.passing.Lock()
 	defer l.passing.Unlock()
 	l.user().received(frame, m, from)

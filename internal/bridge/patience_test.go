@@ -157,7 +157,7 @@ func TestStalledFull(t *testing.T) {
 		}
 		began := time.Now()
 		for range calls {
-			near.reads(`"error"`, "has not answered tools/call for 30s")
+			near.reads(`"error":{"code":-32603`) // in time, or because the connection was given up
 		}
 		if d := time.Since(began); d > 10*time.Minute {
 			t.Errorf("the last answer came after %v", d)

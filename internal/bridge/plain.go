@@ -199,6 +199,7 @@ func (p *plain) expire(c *call) {
 	if open {
 		p.cancel(c, "timeout")
 		c.late()
+		p.line.suspect(c.began)
 	}
 }
 

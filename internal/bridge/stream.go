@@ -254,7 +254,7 @@ func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing json
 			continue
 		}
 		wg.Go(func() {
-			f := jsonrpc.NewFramer(conn, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: maxFrame})
+			f := jsonrpc.NewFramer(patient{conn}, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: maxFrame})
 			if err := b.serve(ctx, f, true); err != nil && ctx.Err() == nil {
 				b.opts.Logger.Debug("a client's connection has ended", "error", err)
 			}

@@ -56,4 +56,5 @@ func (p *translated) expire(c *call) {
 		p.actLocked(c.client.lane, 0, outs)
 	}
 	c.late()
+	p.line.suspect(c.began)
 }

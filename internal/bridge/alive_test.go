@@ -1,0 +1,108 @@
+package bridge
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/jsonrpc"
+)
+
+// TestDead: a connection that nothing comes by any more is made anew after a request has waited in vain, and not one whose server answers something.
+func TestDead(t *testing.T) {
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`
+	for _, tt := range []struct {
+		name string
+		dead bool
+	}{{"dead", true}, {"busy", false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFarm(t)
+				b := f.bridge(with(legacy, func(o *Options) { o.CallTimeout = time.Minute }))
+				near, _ := client0(t, b)
+				near.send(hello)
+				far := f.next()
+				shake(near, far)
+				near.send(call)
+				far.wants(call)
+				near.reads(`"id":1,"error"`, "has not answered")
+				if tt.dead {
+					swallow(far)
+					far = f.next()
+					far.send(answering(far.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+					far.wants(confirmed)
+				} else {
+					far.reads("notifications/cancelled")
+					far.send(answering(far.request(`"ping"`), "{}"))
+					<-time.After(time.Minute)
+				}
+				near.send(call)
+				far.wants(call)
+				far.send(answering("1", "{}"))
+				near.wants(answering("1", "{}"))
+			})
+		})
+	}
+}
+
+// TestNearGone: a client on a socket that takes nothing of what it is sent, because it is gone without a word, is given up.
+func TestNearGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		b := f.bridge(with(legacy, nil))
+		l := &oneConn{conns: make(chan net.Conn, 1), over: make(chan struct{})}
+		ours, theirs := net.Pipe()
+		l.conns <- theirs
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- b.ServeListener(ctx, l, jsonrpc.FramingLine, 0) }()
+		near := newPipe(t, ours)
+		near.send(hello)
+		far := f.next()
+		shake(near, far)
+		far.send(`{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`)
+		began := time.Now()
+		if _, err := far.f.ReadFrame(); err == nil || time.Since(began) > 2*sendPatience {
+			t.Errorf("the server's connection: %v after %v, want that it has ended", err, time.Since(began))
+		}
+		synctest.Wait()
+		if n := len(clientsOf(b)); n != 0 {
+			t.Errorf("%d clients", n)
+		}
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("ServeListener: %v", err)
+		}
+	})
+}
+
+// oneConn is a listener in memory.
+type oneConn struct {
+	conns chan net.Conn
+	over  chan struct{}
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.over:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *oneConn) Close() error {
+	select {
+	case <-l.over:
+		return io.ErrClosedPipe
+	default:
+		close(l.over)
+		return nil
+	}
+}
+
+func (l *oneConn) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
