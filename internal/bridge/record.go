@@ -73,7 +73,11 @@ func (l lane) record(dir capture.Dir, frame []byte) uint64 {
 	if l.rec == nil {
 		return 0
 	}
-	return l.event(&capture.Event{Kind: capture.KindMessage, Dir: dir, Data: frame})
+	n := l.event(&capture.Event{Kind: capture.KindMessage, Dir: dir, Data: frame})
+	if l.web != nil && dir == toServer {
+		l.web.received()
+	}
+	return n
 }
 
 // emit records a message that is about to be sent, and what it was made of.

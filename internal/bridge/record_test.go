@@ -18,41 +18,57 @@ import (
 // TestRecordHTTP: where both sides are on HTTP, the capture has each exchange in the order in which it can have happened, all messages in one, each linked with what it became, and
 // nothing that lets somebody in.
 func TestRecordHTTP(t *testing.T) {
+	for _, far := range []Era{EraLegacy, EraModern} {
+		for _, near := range []Era{EraLegacy, EraModern} {
+			t.Run(fmt.Sprintf("%v to %v", near, far), func(t *testing.T) { recordHTTP(t, "/mcp", near, far) })
+		}
+		t.Run(fmt.Sprintf("the older transport to %v", far), func(t *testing.T) {
+			text := recordHTTP(t, "/sse", EraLegacy, far)
+			if !strings.Contains(text, `"event":"endpoint"`) {
+				t.Errorf("the capture does not say where messages are posted:\n%s", text)
+			}
+		})
+	}
+}
+
+// recordHTTP has a client of the path do what it can, and returns the capture.
+func recordHTTP(t *testing.T, path string, near, far Era) string {
+	t.Helper()
 	secrets := []string{"sesame-0123456789", "crumb-0123456789", "in-the-url-0123456789"}
-	for _, near := range []Era{EraLegacy, EraModern} {
-		for _, far := range []Era{EraLegacy, EraModern} {
-			t.Run(fmt.Sprintf("%v to %v", near, far), func(t *testing.T) {
-				behind := streamable.NewHandler(newServer(t, far.revisions()), nil)
-				upstream := httptest.NewServer(behind)
-				defer upstream.Close()
-				var text bytes.Buffer
-				w := capture.NewWriter(&text, nil)
-				carrier := streamable.Dial(upstream.URL+"/mcp?token="+secrets[2], &streamable.DialOptions{
-					HTTPClient: &http.Client{Transport: Beyond(forgetful{Transport(http.DefaultTransport)})},
-					Header:     http.Header{"Authorization": {"Bearer " + secrets[0]}, "Cookie": {"a=" + secrets[1]}},
-				})
-				b := newBridge(t, &Options{HTTP: true, Record: w, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return carrier.Connect(ctx) }})
-				h := b.Handler(nil)
-				front := httptest.NewServer(b.Recorded(h))
-				defer front.Close()
-				tryAll(t, streamable.Dial(front.URL+"/mcp?token="+secrets[2], &streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer " + secrets[0]}}}), near)
-				h.Shutdown(t.Context())
-				b.Close()
-				behind.Shutdown(t.Context())
-				if err := w.Close(); err != nil {
-					t.Fatal(err)
-				}
-				for _, secret := range secrets {
-					if strings.Contains(text.String(), secret) {
-						t.Errorf("the capture has %q", secret)
-					}
-				}
-				if err := exchanges(t, text.Bytes()); t.Failed() || err != nil {
-					t.Logf("%v\n%s", err, text.String())
-				}
-			})
+	behind := streamable.NewHandler(newServer(t, far.revisions()), nil)
+	upstream := httptest.NewServer(behind)
+	defer upstream.Close()
+	var text bytes.Buffer
+	w := capture.NewWriter(&text, nil)
+	carrier := streamable.Dial(upstream.URL+"/mcp?token="+secrets[2], &streamable.DialOptions{
+		HTTPClient: &http.Client{Transport: Beyond(forgetful{Transport(http.DefaultTransport)})},
+		Header:     http.Header{"Authorization": {"Bearer " + secrets[0]}, "Cookie": {"a=" + secrets[1]}},
+	})
+	b := newBridge(t, &Options{HTTP: true, Record: w, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return carrier.Connect(ctx) }})
+	h := b.Handler(nil)
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", b.Recorded(h))
+	old := b.Recorded(h.SSE("/messages"))
+	mux.Handle("/sse", old)
+	mux.Handle("/messages", old)
+	front := httptest.NewServer(mux)
+	defer front.Close()
+	tryAll(t, streamable.Dial(front.URL+path+"?token="+secrets[2], &streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer " + secrets[0]}}}), near)
+	h.Shutdown(t.Context())
+	b.Close()
+	behind.Shutdown(t.Context())
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range secrets {
+		if strings.Contains(text.String(), secret) {
+			t.Errorf("the capture has %q", secret)
 		}
 	}
+	if err := exchanges(t, text.Bytes()); t.Failed() || err != nil {
+		t.Logf("%v\n%s", err, text.String())
+	}
+	return text.String()
 }
 
 // forgetful forgets which request a response is to, as what logs in does.

@@ -36,6 +36,8 @@ type exchange struct {
 	headed bool // that of the response
 	ended  bool
 	taken  bool // the connection is not net/http's any more
+	told   bool // the stream of the older transport has begun
+	late   *lateHead
 	kept   []keptMessage
 }
 
@@ -101,7 +103,7 @@ func (x *exchange) releaseLocked() {
 func (x *exchange) respond(status int, h http.Header) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.headed || x.ended || status < http.StatusOK {
+	if x.headed || x.ended || status < http.StatusOK || x.postponeLocked(status, h) {
 		return
 	}
 	rec, id := x.lane.rec, x.r.Header.Get("Mcp-Session-Id")
@@ -138,7 +140,11 @@ func (x *exchange) returned() {
 func (x *exchange) end(why string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.ended {
+	switch {
+	case x.ended:
+		return
+	case x.late != nil:
+		x.late.ended, x.late.why = true, why
 		return
 	}
 	x.beginLocked(x.lane.rec.sessionOf(x.r.Header.Get("Mcp-Session-Id")))
@@ -229,6 +235,7 @@ func (w *recordedWriter) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (w *recordedWriter) Write(p []byte) (int, error) {
 	w.x.respond(http.StatusOK, w.Header())
+	w.x.named(p)
 	return w.ResponseWriter.Write(p)
 }
 
