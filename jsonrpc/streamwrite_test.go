@@ -48,7 +48,7 @@ func TestWriteFrameMemory(t *testing.T) {
 			f.WriteFrame(msg)
 		}
 		runtime.ReadMemStats(&after)
-		if got := (after.TotalAlloc - before.TotalAlloc) / times; got > uint64(len(msg)/2) {
+		if got := (after.TotalAlloc - before.TotalAlloc) / times; got > uint64(len(msg)*9/10) { // the race detector has pools forget some
 			t.Errorf("%v framing: writing %d bytes takes %d bytes of memory", framing, len(msg), got)
 		}
 	}
