@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,13 @@ func TestReadyCost(t *testing.T) {
 func TestReadyCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
+		var away atomic.Bool
+		f.fail = func() error {
+			if away.Load() {
+				return errTest
+			}
+			return nil
+		}
 		b := f.bridge(with(legacy, func(o *Options) { o.ReadyFor = time.Hour }))
 		near, _ := client0(t, b)
 		near.send(hello)
@@ -65,11 +73,11 @@ func TestReadyCrash(t *testing.T) {
 		}
 		far.f.Close()
 		synctest.Wait()
-		f.fail = func() error { return errTest }
+		away.Store(true)
 		if err := b.Ready(t.Context()); !errors.Is(err, errTest) {
 			t.Errorf("Ready = %v, want %v", err, errTest)
 		}
-		f.fail = nil
+		away.Store(false)
 		far = f.next() // since the session goes on
 		far.send(answering(far.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
 		far.wants(confirmed)
@@ -83,7 +91,7 @@ func TestReadyCrash(t *testing.T) {
 func TestReadyStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
-		b := f.bridge(with(legacy, func(o *Options) { o.ReadyFor, o.CallTimeout, o.ConnectTimeout = time.Hour, time.Minute, 10*time.Second }))
+		b := f.bridge(with(legacy, func(o *Options) { o.ReadyFor, o.CallTimeout, o.ConnectTimeout = time.Hour, time.Minute, 9*time.Second }))
 		near, _ := client0(t, b)
 		near.send(hello)
 		shake(near, f.next())
@@ -93,8 +101,8 @@ func TestReadyStalled(t *testing.T) {
 		began := time.Now()
 		go func() { asked <- b.Ready(t.Context()) }()
 		swallow(f.next())
-		if err := <-asked; !errors.As(err, new(silence)) || time.Since(began) != 10*time.Second {
-			t.Errorf("Ready = %v after %v, want that nothing came for 10 s", err, time.Since(began))
+		if err := <-asked; !errors.As(err, new(silence)) || time.Since(began) != 9*time.Second {
+			t.Errorf("Ready = %v after %v, want that nothing came for 9 s", err, time.Since(began))
 		}
 	})
 }
@@ -142,6 +150,7 @@ func TestReadyWeb(t *testing.T) {
 	}
 	far.CloseClientConnections()
 	far.Close()
+	post(t, url, request, header...) // which may still meet the end of the old connection
 	if _, _, body := post(t, url, request, header...); !strings.Contains(body, "the server cannot be reached") || !strings.Contains(body, "is it running, and at this address?") {
 		t.Errorf("answer: %s", body)
 	}
