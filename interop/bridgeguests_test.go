@@ -1,0 +1,246 @@
+package interop
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A bridgeGuest is a foreign client that visits our server through a bridge.
+type bridgeGuest struct {
+	name string
+	// revisions are those that it is told to ask for, the latest of the legacy
+	// era and another one among them.
+	revisions []string
+	// latest is set if it cannot be told which legacy revision to ask for: it
+	// gets an older one only of a server that has no other.
+	latest bool
+	old    string // the revision that it visits by HTTP+SSE with; empty has it not
+	send   func(t *testing.T, s *witnessed, revision string, able can) visit
+	// adapt changes what is expected of it; nil changes nothing.
+	adapt func(*visit)
+	known func(path, revision string) []deviation
+	// twice is set if it probes a process of its own for the modern era.
+	twice bool
+}
+
+var bridgeGuests = []bridgeGuest{
+	{
+		name: "go-sdk", revisions: []string{"2025-03-26", latestLegacy, modern}, old: "2024-11-05",
+		send: func(t *testing.T, s *witnessed, revision string, able can) visit {
+			return makeVisit(t, newGoSDKGuest(t.Context(), t, s, revision), able)
+		},
+		known: func(path, revision string) []deviation {
+			if path == "" {
+				return nil
+			}
+			return goSDKCancels(revision)
+		},
+	},
+	{
+		name: "mcp-go", revisions: []string{"2025-06-18", latestLegacy, modern}, old: "2024-11-05",
+		send: func(t *testing.T, s *witnessed, revision string, able can) visit {
+			return makeVisit(t, newMCPGoGuest(t.Context(), t, s, revision), able)
+		},
+	},
+	{
+		name: "TypeScript 1", revisions: []string{"2025-03-26", latestLegacy}, old: "2024-11-05", latest: true,
+		send: func(t *testing.T, s *witnessed, _ string, able can) visit {
+			return sendGuest(t, s, "guest1.mjs", nil, able)
+		},
+	},
+	{
+		name: "TypeScript 2", revisions: []string{"2025-06-18", latestLegacy, modern}, latest: true, twice: true,
+		send: func(t *testing.T, s *witnessed, revision string, able can) visit {
+			var mode any = "legacy"
+			if revision == modern {
+				mode = map[string]string{"pin": modern}
+			}
+			return sendGuest(t, s, "guest2.mjs", mode, able)
+		},
+		adapt: func(v *visit) { v.Codes["missing resource"] = -32602 }, // it takes the older code for the newer one
+	},
+}
+
+// A lack is something that a guest is not able to do, with a bridge or without.
+type lack struct {
+	guest string
+	where func(path, revision string) bool
+	what  func(*can)
+	why   string
+	// still reports whether the peer is still as it says in why; nil if the visit
+	// itself finds out.
+	still func(t *testing.T) bool
+}
+
+// bridgeLacks are all of them. What the bridge could be blamed for has no place
+// here.
+var bridgeLacks = []lack{
+	{
+		guest: "go-sdk", where: func(string, string) bool { return true },
+		what: func(c *can) { c.Tasks, c.Interview = false, false }, why: "it has no tasks",
+		still: func(*testing.T) bool { return !hasMethod[*mcp.ClientSession]("Task") },
+	},
+	{
+		guest: "mcp-go", where: func(_, revision string) bool { return revision == modern },
+		what: func(c *can) { c.Tasks, c.Interview = false, false }, why: "it does not have the extension that tasks are now",
+		still: func(*testing.T) bool { return !hasMethod[*client.Client]("UpdateTask") },
+	},
+	{
+		guest: "mcp-go", where: func(path, revision string) bool { return path == webPath && revision == latestLegacy },
+		what: func(c *can) { c.Interview = false }, why: "an answer that it has not sent when the call is answered is dropped, which is how a task may ask",
+		still: func(*testing.T) bool { return true }, // whether it is in time is a matter of luck
+	},
+	{
+		guest: "mcp-go", where: func(path, revision string) bool { return path != "" && revision != modern },
+		what: func(c *can) { c.Cancel = false }, why: "it closes the response, which says nothing",
+	},
+	{
+		guest: "mcp-go", where: func(path, _ string) bool { return path == oldPath },
+		what: func(c *can) { c.Sample, c.Roots = false, false }, why: "it does not answer there",
+		still: func(*testing.T) bool {
+			_, answers := any(new(transport.SSE)).(transport.BidirectionalInterface)
+			return !answers
+		},
+	},
+}
+
+// hasMethod reports whether a type has methods with such names.
+func hasMethod[T any](name string) bool {
+	for m := range reflect.TypeFor[T]().Methods() {
+		if strings.Contains(m.Name, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// applies reports whether there is a cell with it.
+func (l *lack) applies() bool {
+	for _, g := range bridgeGuests {
+		for _, revision := range g.revisions {
+			if g.name == l.guest && (l.where("", revision) || l.where(webPath, revision)) {
+				return true
+			}
+		}
+		if g.name == l.guest && g.old != "" && l.where(oldPath, g.old) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestBridgeLacks finds those that can be struck off.
+func TestBridgeLacks(t *testing.T) {
+	for _, l := range bridgeLacks {
+		if !l.applies() {
+			t.Errorf("no cell is one where %s lacks something: %s", l.guest, l.why)
+		}
+		if l.still != nil && !l.still(t) {
+			t.Errorf("it can be struck off that %s lacks something: %s", l.guest, l.why)
+		}
+	}
+	t.Run("TypeScript 1 is of one era", func(t *testing.T) {
+		node(t, 20)
+		text, err := os.ReadFile(filepath.Join(nodeDir, "node_modules/@modelcontextprotocol/sdk/dist/esm/types.js"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), latestLegacy) || strings.Contains(string(text), modern) {
+			t.Errorf("it speaks %s: add it to the guest", modern)
+		}
+	})
+}
+
+// TestBridgeGuests leads foreign clients through our server, on the other side
+// of a bridge: of each era to a server of each era, from each carrier to each.
+func TestBridgeGuests(t *testing.T) {
+	skipWithoutBridge(t)
+	turn := 0
+	for _, g := range bridgeGuests {
+		for _, revision := range g.revisions {
+			for _, far := range []string{"legacy", "modern"} {
+				for _, path := range []string{"", webPath} {
+					turn++
+					g.visit(t, revision, far, path, turn%2 == 0)
+				}
+				turn++ // so that the client's carrier does not decide about the server's
+			}
+			turn++ // nor do both eras
+		}
+		if g.old != "" {
+			g.visit(t, g.old, "legacy", oldPath, true)
+			g.visit(t, g.old, "modern", oldPath, false)
+		}
+	}
+}
+
+// crossings are what may happen when something comes from each side at once.
+func crossings(path, revision string, probes bool) []deviation {
+	switch {
+	case path == "" && probes && revision == modern:
+		return []deviation{{rule: serverExit, has: "Code:-1", racy: true,
+			why: "the process that it probes gets a signal at once, which may come when its input has ended and it waits for its own server"}}
+	case path != "" && revision != modern:
+		return []deviation{{rule: serverProgress, has: "for no open request", racy: true,
+			why: "a step that crosses the cancellation comes on the session's own stream, as that of a task would"}}
+	}
+	return nil
+}
+
+// visit is one cell.
+func (g *bridgeGuest) visit(t *testing.T, revision, far, path string, farWeb bool) {
+	if g.latest && far == "modern" && revision != latestLegacy && revision != modern {
+		return // it asks for the latest, and gets it of the bridge
+	}
+	name := func(path string) string {
+		return map[string]string{"": "stdio", webPath: "HTTP", oldPath: "HTTP+SSE"}[path]
+	}
+	serverPath := ""
+	if farWeb {
+		serverPath = webPath
+	}
+	t.Run(strings.Join([]string{g.name, revision, name(path), "to", far, name(serverPath)}, " "), func(t *testing.T) {
+		t.Parallel()
+		speaks := []string{modern}
+		switch {
+		case far == "legacy" && g.latest && revision != modern:
+			speaks = []string{revision}
+		case far == "legacy":
+			speaks = legacyRevisions
+		}
+		var server *witnessed
+		if farWeb {
+			server = newWebProgram(t, webPath, everythingWebVerb, speaks...)
+		} else {
+			server = newProgram(t, everythingVerb, speaks...)
+		}
+		p := newPassage(t, path, server)
+		able := allOf(revision)
+		for _, l := range bridgeLacks {
+			if l.guest == g.name && l.where(path, revision) {
+				l.what(&able)
+			}
+		}
+		want := expected(revision, able)
+		if g.adapt != nil {
+			g.adapt(&want)
+		}
+		checkVisit(t, g.send(t, p.near, revision, able), want)
+		known := crossings(path, revision, g.twice)
+		if g.known != nil {
+			known = append(known, g.known(path, revision)...)
+		}
+		processes := 1
+		if g.twice && revision == modern && path == "" {
+			processes = 2
+		}
+		p.audit(processes, known...)
+	})
+}

@@ -1,0 +1,101 @@
+package interop
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"mcpwire/capture"
+)
+
+// A passage is a bridge that foreign clients take. There may be several processes
+// of it, since a client may start a second one to find out what the server speaks.
+type passage struct {
+	bridged
+	home string // where they record
+}
+
+// newPassage puts a bridge before a server. path is where clients find it over
+// HTTP; empty has them start it.
+func newPassage(t *testing.T, path string, far *witnessed) *passage {
+	t.Helper()
+	p := &passage{bridged: bridged{far: far}, home: t.TempDir()}
+	command := []string{"env", "MCPWIRE_HOME=" + p.home, serverCommand[0], "bridge", "--record", "--redact", "off"}
+	if path != "" {
+		command = append(command, "--listen", "127.0.0.1:0", "--sse")
+	}
+	if far.web != nil {
+		command = append(command, far.web.url())
+	} else {
+		name, args := far.command()
+		command = append(append(command, "--", name), args...)
+	}
+	if path == "" {
+		p.near = newCommand(t, command...)
+	} else {
+		p.near = newWebProgram(t, path, keeperVerb, command...)
+	}
+	return p
+}
+
+// audit holds both sides against the rules, and what the bridge has recorded of
+// them. The client must have left: so many processes of the bridge have exited
+// with status 0, and so have those of the server. Nothing may be left of either.
+func (p *passage) audit(processes int, known ...deviation) {
+	t := p.far.t
+	t.Helper()
+	p.checkGone()
+	if t.Failed() {
+		return
+	}
+	servers, bridges := processes, processes
+	if p.far.web != nil {
+		servers = 1
+	}
+	if p.near.web != nil {
+		bridges = 1
+	}
+	p.near.audit(bridges, known...)
+	p.far.audit(servers)
+	files, err := filepath.Glob(filepath.Join(p.home, "captures", "*"+capture.Suffix))
+	if err != nil || len(files) != bridges {
+		t.Errorf("captures: got %q, %v, want %d", files, err, bridges)
+	}
+	for _, file := range files {
+		p.checkCapture(file)
+	}
+}
+
+// checkCapture holds what one process has recorded against the rules.
+func (p *passage) checkCapture(file string) {
+	t := p.far.t
+	t.Helper()
+	p.capture = file
+	events := p.recording()
+	messages, links := map[capture.Side]int{}, 0
+	for _, e := range events {
+		switch e.Kind {
+		case capture.KindMessage:
+			messages[e.Side]++
+		case capture.KindXlate:
+			links++
+		}
+	}
+	if messages[capture.Near] == 0 || messages[capture.Far] == 0 || links == 0 {
+		t.Errorf("in the capture are %v messages and %d links: those are not both sides", messages, links)
+	}
+	var e excuses
+	for _, side := range []capture.Side{capture.Near, capture.Far} {
+		if e.report(t, "the capture", p.findings(side, "")) {
+			logRecording(t, events)
+		}
+	}
+}
+
+// skipWithoutBridge skips a test where the server under test is not ours.
+func skipWithoutBridge(t *testing.T) {
+	t.Helper()
+	if os.Getenv("INTEROP_SERVER") != "" {
+		t.Skip("INTEROP_SERVER is no bridge")
+	}
+}
