@@ -22,15 +22,24 @@ func (l *line) suspect(since time.Time) {
 		return
 	}
 	l.mu.Lock()
-	cut := l.cut
-	l.cut = nil // it is being found out
+	now := l.now
+	doubted := now != nil && !now.doubted
+	if doubted {
+		now.doubted = true
+	}
 	l.mu.Unlock()
-	if cut != nil {
-		l.b.spawn(func() { l.check(cut) })
+	if doubted {
+		l.b.spawn(func() { l.check(now) })
 	}
 }
 
-func (l *line) check(cut func()) {
+// A connection is one that a line has at the moment.
+type connection struct {
+	cut     func() // ends it because it is dead
+	doubted bool   // it is being found out whether it is; guarded by the line's lock
+}
+
+func (l *line) check(c *connection) {
 	asked := time.Now().UnixNano()
 	id := jsonrpc.StringID("mcpwire-alive")
 	l.sendFirst(item{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id})
@@ -38,25 +47,32 @@ func (l *line) check(cut func()) {
 		return
 	}
 	if l.heard.Load() < asked {
-		cut()
+		c.cut()
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.up {
-		l.cut = cut // of an older connection, it does nothing
-	}
+	c.doubted = false
 }
 
 // sendPatience is how long a client on a socket may take nothing of what it is sent: it may be gone without a word.
 const sendPatience = time.Minute
 
+// sendPart is how much of a message must be taken in that time, in bytes: a slow client may take longer for a large one.
+const sendPart = 32 << 10
+
 // A patient connection is one whose writes have a deadline.
 type patient struct{ net.Conn }
 
-func (c patient) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(sendPatience)); err != nil {
-		return 0, err
+func (c patient) Write(b []byte) (written int, err error) {
+	for {
+		part := b[written:min(written+sendPart, len(b))]
+		if err := c.SetWriteDeadline(time.Now().Add(sendPatience)); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(part)
+		if written += n; err != nil || written == len(b) {
+			return written, err
+		}
 	}
-	return c.Conn.Write(b)
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -47,6 +48,58 @@ func TestDead(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDeadAgain: that an older connection was doubted, and ended by itself, does not keep the next one from being given up.
+func TestDeadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{b: newFarm(t).bridge(with(legacy, nil))}
+		l.ctx = t.Context()
+		cuts := 0
+		later := &connection{cut: func() { cuts++ }}
+		l.now = &connection{cut: func() {}}
+		l.suspect(time.Now())
+		l.now = later // while the first is being found out
+		<-time.After(alivePatience / 2)
+		l.heard.Store(time.Now().UnixNano()) // by the later one
+		<-time.After(alivePatience)
+		l.suspect(time.Now())
+		<-time.After(2 * alivePatience)
+		if cuts != 1 {
+			t.Errorf("a dead connection was ended %d times, want once", cuts)
+		}
+	})
+}
+
+// TestNearSlow: a client on a socket that is slow, and takes more than a minute for a large message, is not given up.
+func TestNearSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		want := bytes.Repeat([]byte("x"), 10*sendPart+1)
+		sent := make(chan error, 1)
+		go func() {
+			n, err := patient{theirs}.Write(want)
+			if err == nil && n != len(want) {
+				err = io.ErrShortWrite
+			}
+			sent <- err
+			theirs.Close()
+		}()
+		var got []byte
+		buf := make([]byte, sendPart)
+		for {
+			<-time.After(sendPatience / 2)
+			n, err := ours.Read(buf)
+			got = append(got, buf[:n]...)
+			if err != nil {
+				break
+			}
+		}
+		if err := <-sent; err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes of %d came: %v", len(got), len(want), err)
+		}
+	})
 }
 
 // TestNearGone: a client on a socket that takes nothing of what it is sent, because it is gone without a word, is given up.

@@ -266,8 +266,8 @@ func (cl *client) do(o opening, f func(party)) bool {
 		return true
 	}
 	cl.asking = true
+	cl.b.wg.Go(func() { cl.settle(o) }) // before close can have the lock, behind which Close waits
 	cl.mu.Unlock()
-	cl.b.wg.Go(func() { cl.settle(o) })
 	return true
 }
 

@@ -61,9 +61,8 @@ type line struct {
 	closing     bool          // nothing more is taken
 	space       chan struct{} // closed when there is more room in the queue; nil if nobody waits for that
 	expire      *time.Timer
-	up          bool   // there is a connection
-	cut         func() // ends it because it is dead; nil while that is found out, or there is none
-	worked      bool   // it is, or the last one was, one that messages went by
+	now         *connection // nil if there is none
+	worked      bool        // it is, or the last one was, one that messages went by
 	sent        map[string]item
 	again       []item // of sent, that the server has certainly not taken
 	failures    int
@@ -114,7 +113,7 @@ func (l *line) downLocked() error {
 	if l.closing || l.ctx.Err() != nil {
 		return errLineClosed
 	}
-	if wait := time.Until(l.next); l.lastErr != nil && !l.up && wait > retryPatience {
+	if wait := time.Until(l.next); l.lastErr != nil && l.now == nil && wait > retryPatience {
 		return &laterError{l.lastErr, wait.Round(time.Second)}
 	}
 	return nil
@@ -124,7 +123,7 @@ func (l *line) downLocked() error {
 func (l *line) broken() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.up && l.lastErr != nil && len(l.queue)+len(l.urgent) == 0
+	return l.now == nil && l.lastErr != nil && len(l.queue)+len(l.urgent) == 0
 }
 
 // errFull is why a message was not taken.
@@ -221,7 +220,7 @@ func (l *line) close() {
 		return
 	}
 	l.closing = true
-	if !l.up || len(l.queue)+len(l.urgent) == 0 && !l.writing {
+	if l.now == nil || len(l.queue)+len(l.urgent) == 0 && !l.writing {
 		l.cancel()
 		return
 	}
@@ -243,7 +242,7 @@ func (l *line) finished() bool {
 func (l *line) isUp() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.up && !l.held && !l.closing
+	return l.now != nil && !l.held && !l.closing
 }
 
 // served reports whether the connection that has ended was one that messages went by.

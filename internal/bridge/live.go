@@ -32,7 +32,7 @@ func (l *line) live(first bool) error {
 	ended, stop := context.WithCancelCause(l.ctx)
 	end := func() { stop(nil) }
 	l.mu.Lock()
-	l.up, l.held, l.worked, l.cut = true, l.held || !first, first, func() { stop(errDead) }
+	l.now, l.held, l.worked = &connection{cut: func() { stop(errDead) }}, l.held || !first, first
 	l.mu.Unlock()
 	l.b.linesUp.Add(1)
 	defer l.b.linesUp.Add(-1)
@@ -50,7 +50,7 @@ func (l *line) live(first bool) error {
 	}
 	end()
 	l.mu.Lock()
-	l.up, l.cut = false, nil
+	l.now = nil
 	l.mu.Unlock()
 	f.Close() // which makes read return
 	wg.Wait()

@@ -29,15 +29,18 @@ func (c *call) watch(expire func()) {
 		return
 	}
 	c.patience = d
-	c.timer.Store(time.AfterFunc(max(d-time.Since(c.began), 0), func() {
+	t := time.AfterFunc(d, func() {
 		if left := b.left(d); left > 0 {
-			if t := c.timer.Load(); t != nil {
-				t.Reset(left)
-			}
+			c.timer.Load().Reset(left)
 			return
 		}
 		expire()
-	}))
+	})
+	c.timer.Store(t)
+	t.Reset(max(d-time.Since(c.began), 0)) // not before, since it may be now
+	if c.done.Load() {
+		t.Stop()
+	}
 }
 
 // more gives the call the whole time again.
