@@ -111,7 +111,7 @@ func (b *Bridge) tryModern(cl *client, o opening) party {
 // discover asks the server what it is, by a server/discover request. One that does not answer may be slow to start, or of those that answer nothing before a handshake, but for a ping: as soon as it answers
 // that, the other answer is not going to come, which is a deadline that was exceeded, while ctx goes on.
 func (b *Bridge) discover(ctx context.Context, u *prober, l *line, question []byte) (*jsonrpc.Message, error) {
-	short, cancel := b.within(ctx, min(probeTimeout, b.opts.ConnectTimeout/2))
+	short, cancel := b.within(ctx, b.opts.probing())
 	m, err := u.ask(short, l, question)
 	cancel()
 	if !isSilence(err) || ctx.Err() != nil {

@@ -15,7 +15,7 @@ import (
 
 // live makes a connection and serves it until it ends. It returns why it did.
 func (l *line) live(first bool) error {
-	ctx, cancel := context.WithTimeout(l.ctx, l.b.opts.ConnectTimeout)
+	ctx, cancel := l.b.connecting(l.ctx)
 	l.mu.Lock()
 	l.worked = false
 	l.mu.Unlock()

@@ -72,7 +72,7 @@ type Options struct {
 	// Login returns when a user was last waited for who has to log in to the server: now while it is so, since when no time counts, and the zero time if never. It may be nil.
 	Login func() time.Time
 
-	ConnectTimeout time.Duration // for the server to be connected to and to answer the handshake; 0 is 30 s
+	ConnectTimeout time.Duration // for the server to be connected to and to answer the handshake; 0 is 30 s, negative for ever
 	CallTimeout    time.Duration // without an answer, progress or question, after which a request fails; 0 is 5 min, negative never
 	ReadyFor       time.Duration // that a server counts as ready which has answered something; 0 is 2 s. Make it longer where it takes a process to ask
 	IdleTimeout    time.Duration // of what clients without a session have at the server, and of what they share; 0 is 30 min

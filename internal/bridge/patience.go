@@ -14,7 +14,7 @@ import (
 func (o *Options) patience(method string) time.Duration {
 	switch method {
 	case mcp.MethodInitialize, mcp.MethodDiscover:
-		return o.ConnectTimeout
+		return max(o.ConnectTimeout, 0)
 	case mcp.MethodSubscriptionsListen:
 		return 0
 	}
@@ -62,13 +62,25 @@ func (c *call) tooLate(err error) {
 	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", err))
 }
 
+// connecting is whileConnecting without regard to users who log in: a connection by itself needs none.
+func (b *Bridge) connecting(ctx context.Context) (context.Context, context.CancelFunc) {
+	if b.opts.ConnectTimeout < 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, b.opts.ConnectTimeout)
+}
+
 // whileConnecting returns a context that ends when the time for a connection is over.
 func (b *Bridge) whileConnecting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return b.within(ctx, b.opts.ConnectTimeout)
 }
 
-// within is context.WithTimeoutCause, but that a user who has logged in meanwhile has the whole time afterwards.
+// within is context.WithTimeoutCause, but that a user who has logged in meanwhile has the whole time afterwards, and that a negative time
+// is for ever.
 func (b *Bridge) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d < 0 {
+		return context.WithCancel(ctx)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var timer *time.Timer
 	started := make(chan struct{}) // guards timer

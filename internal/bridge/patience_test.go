@@ -57,6 +57,31 @@ func TestConnectTimeout(t *testing.T) {
 	}
 }
 
+// TestConnectForever: a negative time for connecting is none at all, also where only a part of it is meant.
+func TestConnectForever(t *testing.T) {
+	for _, first := range []string{hello, discover} {
+		for _, far := range []Era{EraAuto, EraLegacy, EraModern} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFarm(t)
+				near, _ := client0(t, f.bridge(&Options{Far: far, ConnectTimeout: -1}))
+				near.send(first)
+				server := f.next()
+				id := server.request(`"method":`)
+				<-time.After(100 * time.Hour)
+				if far == EraAuto && first == discover {
+					id = server.request(`"ping"`) // of one that was silent at first
+				}
+				server.send(answering(id, "{}"))
+				if far == EraAuto && first == discover {
+					server.request(`"initialize"`)
+					return
+				}
+				near.reads(`"id":`)
+			})
+		}
+	}
+}
+
 // swallow is a server that takes everything and says nothing.
 func swallow(p *pipe) {
 	go func() { // it ends with the test's connection

@@ -185,6 +185,18 @@ func TestProbeKeeps(t *testing.T) {
 	far.wants(`{"jsonrpc":"2.0","id":"p","result":{}}`)
 }
 
+// TestProbeKeepsLittle: a server that says much before it answers does not take memory for it.
+func TestProbeKeepsLittle(t *testing.T) {
+	u := &prober{}
+	frame, m := parsed(t, `{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", 2*maxKeptBytes)+`"}}`)
+	for range 3 {
+		u.received(frame, m, origin{})
+	}
+	if len(u.kept) != 1 {
+		t.Errorf("%d large messages are kept, want the first", len(u.kept))
+	}
+}
+
 // TestLoginTakesTime: who has logged in finds that each has its whole time afterwards, so that no server is taken for what it is not.
 func TestLoginTakesTime(t *testing.T) {
 	for _, first := range []string{discover, hello} {

@@ -11,10 +11,19 @@ import (
 // probeTimeout is how long a server may take to say whether it is modern.
 const probeTimeout = 5 * time.Second
 
+// probing is the part of the time for a connection that is left to the first question.
+func (o *Options) probing() time.Duration {
+	if o.ConnectTimeout < 0 {
+		return probeTimeout
+	}
+	return min(probeTimeout, o.ConnectTimeout/2)
+}
+
 // A prober is the user of a line of which nobody knows yet what it is for: it asks one thing after the other.
 type prober struct {
 	answers chan probed
-	kept    []probed // what the server has sent of itself, which is for the next user; guarded by the line's passing
+	kept    []probed // what the server has sent of itself, which is for the next user; guarded by the line's passing, as is
+	bytes   int      // of it
 
 	hello, welcome []byte // the handshake that there was, for the next user; nil if there was none
 }
@@ -30,8 +39,11 @@ func (u *prober) forget() {
 	}
 }
 
-// maxKept is how many messages are kept.
-const maxKept = 256
+// maxKept is how many messages are kept, and maxKeptBytes how much of them besides the first.
+const (
+	maxKept      = 256
+	maxKeptBytes = 1 << 20
+)
 
 // probed is an answer, or why there is none.
 type probed struct {
@@ -87,9 +99,12 @@ func (u *prober) received(frame []byte, m *jsonrpc.Message, from origin) {
 		u.tell(probed{m: m, frame: frame, event: from.lane.record(toClient, frame)})
 		return
 	}
-	if len(u.kept) < maxKept { // the next user records it
-		u.kept = append(u.kept, probed{m: m, frame: frame, from: from})
+	if len(u.kept) >= maxKept || u.bytes > 0 && u.bytes+len(frame) > maxKeptBytes {
+		from.lane.record(toClient, frame)
+		return
 	}
+	u.kept = append(u.kept, probed{m: m, frame: frame, from: from}) // the next user records it
+	u.bytes += len(frame)
 }
 
 // callFailed implements user.

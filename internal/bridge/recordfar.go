@@ -174,11 +174,9 @@ func (t *trip) over(why string, whole bool) {
 	if why != "" {
 		t.ending.Data = []byte(why)
 	}
-	if whole && t.waits {
-		t.lane.rec.hold(t)
-		return
+	if !whole || !t.waits || !t.lane.rec.hold(t) {
+		t.endLocked()
 	}
-	t.endLocked()
 }
 
 // answer records the end, if it waits.
@@ -200,13 +198,15 @@ func (t *trip) endLocked() {
 // maxHeld is how many ends of exchanges wait for their answers.
 const maxHeld = 1 << 14
 
-// hold notes that the end of a trip has not been recorded yet.
-func (r *recording) hold(t *trip) {
+// hold notes that the end of a trip has not been recorded yet. It reports false if there are too many of them.
+func (r *recording) hold(t *trip) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.held) < maxHeld {
-		r.held[t] = struct{}{}
+	if len(r.held) >= maxHeld {
+		return false
 	}
+	r.held[t] = struct{}{}
+	return true
 }
 
 func (r *recording) release(t *trip) {

@@ -25,6 +25,7 @@ type member struct {
 	sworn   bool             // it has confirmed the handshake
 	ready   bool             // what it asks for goes to the server at once
 	waiting []opening        // what it has asked for before
+	bytes   int              // of that
 	heard   int64            // when it has said something last, in the order of ids
 	level   mcp.LoggingLevel // that it wants log messages from; LevelNone is for the server to say
 }
@@ -100,11 +101,15 @@ func (p *plain) inSession(c *call, frame []byte, m *jsonrpc.Message) {
 	}
 	one.asked = one.asked || introduces
 	ready, waits := one.ready, one.asked && !one.ready && !introduces
-	if waits {
+	full := waits && one.bytes > 0 && one.bytes+len(frame) > p.b.opts.MaxQueue
+	if waits && !full {
 		one.waiting = append(one.waiting, opening{c, frame, m})
+		one.bytes += len(frame)
 	}
 	p.mu.Unlock()
 	switch {
+	case full:
+		c.fail(reason(errFull))
 	case waits:
 	case !introduces && ready:
 		p.ofSession(c, frame, m)
@@ -262,7 +267,7 @@ func (p *plain) waiting(cl *client, shaken bool) []opening {
 		return nil
 	}
 	list := one.waiting
-	one.waiting = nil
+	one.waiting, one.bytes = nil, 0
 	one.asked, one.ready = shaken, shaken && len(list) == 0
 	return list
 }

@@ -348,3 +348,22 @@ func TestSessionEager(t *testing.T) {
 		a.wants(answering("1", "{}"), answering("2", "{}"))
 	})
 }
+
+// TestSessionWaiting: what a client asks for before it has shaken hands is kept up to a bound.
+func TestSessionWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		b := f.bridge(with(legacy, func(o *Options) { o.Shared, o.MaxQueue = true, 1000 }))
+		a, _ := client0(t, b)
+		a.send(hello)
+		far := f.next()
+		id := far.request(`"initialize"`)
+		text := strings.Repeat("x", 600)
+		a.send(`{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":"`+text+`"}}`, `{"jsonrpc":"2.0","id":2,"method":"b","params":{"x":"`+text+`"}}`)
+		a.reads(`"id":2,"error":{"code":-32603`, errFull.Error())
+		far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+		a.reads(`"id":0,"result"`)
+		far.send(answering(far.request(`"method":"a"`), "{}"))
+		a.wants(answering("1", "{}"))
+	})
+}

@@ -233,18 +233,19 @@ func nameOfURL(raw string) string {
 	return u.Host
 }
 
+// negative is the time of a flag that means for ever by 0, as options of the bridge say that.
+func negative(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
 // options are those of the bridge.
 func (f *bridgeFlags) options(far *farSide, log *slog.Logger) *bridge.Options {
-	timeout, connect := f.timeout, f.target.connectTimeout
-	if timeout == 0 {
-		timeout = -1
-	}
-	if connect == 0 {
-		connect = 365 * 24 * time.Hour
-	}
 	return &bridge.Options{
 		Connect: far.connect, HTTP: far.http, Name: far.name, Near: f.nearEra, Far: f.farEra, Shared: f.sessions == "shared",
-		ConnectTimeout: connect, Login: far.login, CallTimeout: timeout, ReadyFor: far.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
+		ConnectTimeout: negative(f.target.connectTimeout), Login: far.login, CallTimeout: negative(f.timeout), ReadyFor: far.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
 	}
 }
 
