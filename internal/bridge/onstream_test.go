@@ -22,7 +22,7 @@ func (s staged) Receive() ([]byte, context.Context, error) {
 	frame, err := s.ReadFrame()
 	ctx := context.Background()
 	if at := locate(frame, "on"); at.found() {
-		ctx = context.WithValue(ctx, postedKey{}, &item{id: jsonrpc.ID(at.of(frame))})
+		ctx = context.WithValue(ctx, postedKey{}, &posting{item: item{id: jsonrpc.ID(at.of(frame))}})
 	}
 	return frame, ctx, err
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mcpwire/capture"
 	"mcpwire/jsonrpc"
 	"mcpwire/streamable"
@@ -70,6 +72,52 @@ func recordHTTP(t *testing.T, path string, near, far Era) string {
 	}
 	return text.String()
 }
+
+// TestRecordResumed: the ends of the responses in which a call was to be answered are recorded as soon as it was, and not before.
+func TestRecordResumed(t *testing.T) {
+	var text bytes.Buffer
+	w := capture.NewWriter(&text, nil)
+	l := newRecording(w).lane(capture.Far)
+	ctx := context.WithValue(context.WithValue(t.Context(), laneKey{}, l), postedKey{}, &posting{item: item{frame: []byte(`{"jsonrpc":"2.0","id":1,"method":"m"}`), id: jsonrpc.IntID(1)}})
+	side := Beyond(Transport(roundTrip(func(*http.Request) *http.Response {
+		return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", Body: io.NopCloser(strings.NewReader("id: 1\ndata:\n\n"))}
+	})))
+	var last origin
+	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodGet} {
+		r, err := http.NewRequestWithContext(ctx, method, "http://localhost/mcp", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := side.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		last.trip, _ = resp.Request.Context().Value(tripKey{}).(*trip)
+	}
+	l.note("the answer")
+	last.answered()
+	l.note("later")
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for e, err := range capture.NewReader(&text, nil).Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%s %d", e.Kind, e.Exchange))
+	}
+	want := []string{"head 0", "req 1", "msg 1", "res 1", "req 2", "res 2", "req 3", "res 3", "note 0", "end 1", "end 2", "end 3", "note 0", "tail 0"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+}
+
+type roundTrip func(*http.Request) *http.Response
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
 
 // forgetful forgets which request a response is to, as what logs in does.
 type forgetful struct{ next http.RoundTripper }

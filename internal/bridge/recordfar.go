@@ -18,7 +18,7 @@ import (
 // Keys of what contexts carry.
 type (
 	laneKey   struct{} // the lane of a connection to the server
-	postedKey struct{} // the item that a request brings
+	postedKey struct{} // the posting that a request is for
 	tripKey   struct{} // the trip that it is
 	servedKey struct{} // the exchange in which a client is served
 )
@@ -42,8 +42,14 @@ func (l *line) post(f jsonrpc.Framer, it item) error {
 		l.lane.emit(toServer, it.frame, it.from)
 		return f.WriteFrame(it.frame)
 	}
-	ctx := context.WithValue(context.WithValue(context.Background(), postedKey{}, &it), laneKey{}, l.lane)
+	ctx := context.WithValue(context.WithValue(context.Background(), postedKey{}, &posting{item: it}), laneKey{}, l.lane)
 	return courier.Post(ctx, it.frame)
+}
+
+// A posting is a message that is sent over HTTP. If the stream that is to bring its answer breaks off, it has more than one trip.
+type posting struct {
+	item
+	last *trip // nil before there is one. It is for whoever makes the requests, one after the other
 }
 
 // An origin is where a message of the server's came: in which lane, and in answer to which request, if it came by the response of one.
@@ -75,8 +81,8 @@ func (l *line) receive(f jsonrpc.Framer) ([]byte, origin, error) {
 	if t, ok := from.Value(tripKey{}).(*trip); ok {
 		o.trip, o.lane = t, t.onIts(l.lane)
 	}
-	if it, ok := from.Value(postedKey{}).(*item); ok {
-		o.call = it.id
+	if p, ok := from.Value(postedKey{}).(*posting); ok {
+		o.call = p.id
 	}
 	return frame, o, err
 }
@@ -118,14 +124,11 @@ func (o recordedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		t = new(trip)
 		r = r.WithContext(context.WithValue(r.Context(), tripKey{}, t))
 	}
-	it, _ := r.Context().Value(postedKey{}).(*item)
-	if r.Method != http.MethodPost {
-		it = nil
-	}
-	t.begin(l, it)
+	p, _ := r.Context().Value(postedKey{}).(*posting)
+	t.begin(l, p)
 	l.event(&capture.Event{Kind: capture.KindRequest, Dir: toServer, Request: httphead.Sent(r)})
-	if it != nil {
-		l.emit(toServer, it.frame, it.from)
+	if p != nil && r.Method == http.MethodPost {
+		l.emit(toServer, p.frame, p.from)
 	}
 	resp, err := o.next.RoundTrip(r)
 	if err != nil {
@@ -146,14 +149,18 @@ type trip struct {
 	lane   lane // with the exchange that there was last
 	waits  bool // for the answer
 	ending *capture.Event
+	before *trip // which this one goes on with; nil if there is none, or its end was recorded
 }
 
-// begin says that a request is about to be made.
-func (t *trip) begin(l lane, it *item) {
+// begin says that a request is about to be made, for p, which may be nil.
+func (t *trip) begin(l lane, p *posting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.endLocked()
-	t.lane, t.waits = l, it != nil && it.id != nil
+	t.lane, t.waits = l, p != nil && p.id != nil
+	if p != nil && p.last != t {
+		t.before, p.last = p.last, t
+	}
 }
 
 // onIts returns the lane with the exchange of the trip, if it has one.
@@ -179,8 +186,15 @@ func (t *trip) over(why string, whole bool) {
 	}
 }
 
-// answer records the end, if it waits.
+// answer records the end, if it waits, and before it those of the trips that this one goes on with.
 func (t *trip) answer() {
+	t.mu.Lock()
+	before := t.before
+	t.before = nil
+	t.mu.Unlock()
+	if before != nil {
+		before.answer()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waits = false
