@@ -119,13 +119,13 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 	if err != nil {
 		return err
 	}
-	defer b.Close()
-	if f.listen == "" {
-		return f.serveStdio(cmd.Context(), e, b, log)
-	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)() // a second signal ends it as it would end any program
+	defer b.Close()                      // which a first one does not keep from ending the server
+	if f.listen == "" {
+		return f.serveStdio(cmd.Context(), e, b, log)
+	}
 	context.AfterFunc(ctx, b.Drain)
 	if kind, where, ok := socketAddress(f.listen); ok {
 		return f.serveSocket(ctx, b, kind, where, log)
