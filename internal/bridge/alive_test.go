@@ -65,6 +65,7 @@ func TestDeadAgain(t *testing.T) {
 		<-time.After(alivePatience)
 		l.suspect(time.Now())
 		<-time.After(2 * alivePatience)
+		synctest.Wait()
 		if cuts != 1 {
 			t.Errorf("a dead connection was ended %d times, want once", cuts)
 		}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/internal/bridge"
 	"mcpwire/streamable"
 )
@@ -27,15 +28,50 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, log *slog
 	if err != nil {
 		return usagef("bridge: %w", err)
 	}
-	defer func() { // of the two options whose values are wrong at the command line
+	var h *streamable.Handler
+	err = complaint("--host or --origin", func() {
+		h = b.Handler(&streamable.Options{
+			Hosts: f.http.hosts, Origins: f.http.origins, Guard: guard, MaxBody: f.maxFrame, SessionTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	if complaint("--path", func() { f.route(mux, b, h, guard) }) != nil { // which names source files
+		return usagef("bridge: --path %s: something else is there, or it is no path", safeLine(f.http.path))
+	}
+	scheme := "http"
+	if f.http.certFile != "" {
+		scheme = "https"
+	}
+	err = streamable.ListenAndServe(ctx, f.listen, mux, &streamable.ServeOptions{
+		AllowRemote: guard != nil || f.allowRemote,
+		CertFile:    f.http.certFile, KeyFile: f.http.keyFile,
+		OnListen:   func(a net.Addr) { log.Info("listening", "url", scheme+"://"+a.String()+f.http.path) },
+		OnShutdown: h.Shutdown,
+		Logger:     log,
+	})
+	if errors.Is(err, streamable.ErrRemoteAddress) {
+		return fail(exitUnexpected, "remote_address", "give --token-env, or --allow-remote, or listen at 127.0.0.1",
+			fmt.Errorf("bridge: not listening at %s, which other machines reach", f.listen))
+	}
+	return err
+}
+
+// complaint calls what panics if the value of a flag is wrong, and says so.
+func complaint(flag string, do func()) (err error) {
+	defer func() {
 		if v := recover(); v != nil {
-			err = usagef("bridge: --host or --origin: %s", strings.TrimPrefix(fmt.Sprint(v), "streamable.NewHandler: "))
+			err = usagef("bridge: %s: %s", flag, strings.TrimPrefix(fmt.Sprint(v), "streamable.NewHandler: "))
 		}
 	}()
-	h := b.Handler(&streamable.Options{
-		Hosts: f.http.hosts, Origins: f.http.origins, Guard: guard, MaxBody: f.maxFrame, SessionTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
-	})
-	mux := http.NewServeMux()
+	do()
+	return nil
+}
+
+// route has mux serve what there is over HTTP. It panics if the endpoint's path is that of something else, or none.
+func (f *bridgeFlags) route(mux *http.ServeMux, b *bridge.Bridge, h *streamable.Handler, guard *auth.Guard) {
 	mux.Handle(f.http.path, b.Recorded(h))
 	if f.http.sse {
 		old := b.Recorded(h.SSE("/messages"))
@@ -55,22 +91,6 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, log *slog
 			mux.Handle(path, guard.Metadata())
 		}
 	}
-	scheme := "http"
-	if f.http.certFile != "" {
-		scheme = "https"
-	}
-	err = streamable.ListenAndServe(ctx, f.listen, mux, &streamable.ServeOptions{
-		AllowRemote: guard != nil || f.allowRemote,
-		CertFile:    f.http.certFile, KeyFile: f.http.keyFile,
-		OnListen:   func(a net.Addr) { log.Info("listening", "url", scheme+"://"+a.String()+f.http.path) },
-		OnShutdown: h.Shutdown,
-		Logger:     log,
-	})
-	if errors.Is(err, streamable.ErrRemoteAddress) {
-		return fail(exitUnexpected, "remote_address", "give --token-env, or --allow-remote, or listen at 127.0.0.1",
-			fmt.Errorf("bridge: not listening at %s, which other machines reach", f.listen))
-	}
-	return err
 }
 
 // serveSocket has clients come to a unix socket or a TCP port, until ctx ends.
