@@ -88,7 +88,7 @@ func served(t *testing.T, b *Bridge, o *streamable.Options) *httptest.Server {
 	mux.Handle("/metrics", b.Metrics())
 	ts := httptest.NewServer(mux)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // the race detector takes long for calls that go on
 		defer cancel()
 		if err := h.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
