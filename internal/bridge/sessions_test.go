@@ -162,13 +162,13 @@ func TestSessions(t *testing.T) {
 		t.Run(tt.far, func(t *testing.T) {
 			o := &Options{CallTimeout: 100 * time.Millisecond, IdleTimeout: 100 * time.Millisecond, MaxSessions: 10_000}
 			if o.Connect = connectTo(t, nil); tt.far == "http" {
-				far := httptest.NewServer(streamable.NewHandler(newServer(t, nil), &streamable.Options{MaxSessions: 10_000}))
+				far := httptest.NewServer(streamable.NewHandler(newServer(t, nil), &streamable.Options{MaxSessions: 10_000, KeepAlive: time.Second}))
 				t.Cleanup(far.Close)
 				carrier := streamable.Dial(far.URL, nil)
 				o.HTTP, o.Connect = true, func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return carrier.Connect(ctx) }
 			}
 			b := newBridge(t, o)
-			url := served(t, b, &streamable.Options{SessionTimeout: 100 * time.Millisecond, MaxSessions: 10_000}).URL + "/mcp"
+			url := served(t, b, &streamable.Options{SessionTimeout: 100 * time.Millisecond, MaxSessions: 10_000, KeepAlive: time.Second}).URL + "/mcp"
 			comeAndGo(t, b, &door{
 				url: url, addr: listening(t, b),
 				client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}},
@@ -229,7 +229,5 @@ func comeAndGo(t *testing.T, b *Bridge, d *door, sessions int) {
 	t.Logf("after %d sessions %+v, after %d %+v", sessions/2, before, sessions, after)
 	await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before.goroutines+5 })
 	await(t, "files to be closed", func() bool { return openFiles() <= before.files+5 })
-	if grown := int64(used().heap) - int64(before.heap); grown > 1<<19 {
-		t.Errorf("the heap has grown by %d bytes", grown)
-	}
+	await(t, "memory to be given back", func() bool { return int64(used().heap)-int64(before.heap) <= 1<<19 }) // what a timer holds is, when it is due
 }
