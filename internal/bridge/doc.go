@@ -7,7 +7,7 @@
 // # What is forwarded
 //
 // Where both sides are of the same era, messages are forwarded as the bytes that they are, whatever is in them; what had line breaks is written on one line, and a batch
-// of a client as its messages. Only where clients share a connection to the server do ids get in each other's way: then the id, the progress token, the
+// of a client as its messages. Cancellations of what is not open end here. Only where clients share a connection to the server do ids get in each other's way: then the id, the progress token, the
 // subscription's id and what a cancellation names are replaced in the bytes, and put back on the way back. Otherwise package internal/translate stands in between.
 //
 // # Lifecycle

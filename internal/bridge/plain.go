@@ -251,7 +251,7 @@ func (p *plain) forward(cl *client, frame []byte, event uint64) {
 	}
 }
 
-// cancelled acts on a cancellation, and returns it as the server has to have it.
+// cancelled acts on a cancellation, and returns it as the server has to have it, unless there is nothing to be cancelled.
 func (p *plain) cancelled(cl *client, frame []byte, m *jsonrpc.Message) ([]byte, bool) {
 	id, ok := m.Param("requestId")
 	if !ok {
@@ -260,8 +260,8 @@ func (p *plain) cancelled(cl *client, frame []byte, m *jsonrpc.Message) ([]byte,
 	p.mu.Lock()
 	c := p.openLocked(cl, id)
 	if c == nil || c.method == mcp.MethodInitialize {
-		p.mu.Unlock()
-		return frame, !p.rename && c == nil
+		p.mu.Unlock() // it is late; or over HTTP, where each message comes by itself, it has overtaken its request, and the server would not know what it means either
+		return nil, false
 	}
 	p.forgetLocked(c)
 	p.mu.Unlock()

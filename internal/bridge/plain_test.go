@@ -96,6 +96,8 @@ func TestCancelled(t *testing.T) {
 	far.wants(cancel)
 	far.send(`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","method":"n"}`)
 	near.wants(`{"jsonrpc":"2.0","method":"n"}`) // the late answer is dropped
+	near.send(cancel, strings.Replace(cancel, "1}", "2}", 1), `{"jsonrpc":"2.0","id":2,"method":"b"}`)
+	far.wants(`{"jsonrpc":"2.0","id":2,"method":"b"}`) // and so is what cancels nothing
 }
 
 // TestCrash: whoever waits is told at once; the next server is told what the one before knew.
