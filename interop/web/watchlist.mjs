@@ -37,7 +37,7 @@ export async function filter(s) {
   await s.filter('tool:word_count')
   await s.wait('two rows', () => document.getElementById('grid').getAttribute('aria-rowcount') === '3')
   s.equal(await s.row('word_count').count(), 2, 'rows of tool:word_count')
-  await s.filter('tool:slow status:ok -server:web')
+  await s.filter('tool:slow status:ok -server:web -side:near -side:far')
   await s.wait('one row', () => document.getElementById('grid').getAttribute('aria-rowcount') === '2')
   await s.filter('"gone with the wire"')
   await s.wait('the row with a text', () => document.getElementById('grid').getAttribute('aria-rowcount') === '2' && document.querySelector('#grid .canvas').textContent.includes('echo'))
