@@ -21,8 +21,18 @@ type bridged struct {
 func newBridge(t *testing.T, far *witnessed, web bool, flags ...string) *bridged {
 	t.Helper()
 	b := &bridged{far: far, capture: filepath.Join(t.TempDir(), "bridge"+capture.Suffix)}
-	command := slices.Concat([]string{serverCommand[0], "bridge", "--capture", b.capture, "--redact", "off"}, flags)
+	path := ""
 	if web {
+		path = webPath
+	}
+	b.near = before(t, far, path, slices.Concat([]string{serverCommand[0], "bridge", "--capture", b.capture, "--redact", "off"}, flags)...)
+	return b
+}
+
+// before is the bridge that a command is, without the server, to which it is put. path is where clients find it over HTTP; empty has them start it.
+func before(t *testing.T, far *witnessed, path string, command ...string) *witnessed {
+	t.Helper()
+	if path != "" {
 		command = append(command, "--listen", "127.0.0.1:0")
 	}
 	if far.web != nil {
@@ -31,12 +41,10 @@ func newBridge(t *testing.T, far *witnessed, web bool, flags ...string) *bridged
 		name, args := far.command()
 		command = append(append(command, "--", name), args...)
 	}
-	if web {
-		b.near = newWebProgram(t, webPath, keeperVerb, command...)
-	} else {
-		b.near = newCommand(t, command...)
+	if path == "" {
+		return newCommand(t, command...)
 	}
-	return b
+	return newWebProgram(t, path, keeperVerb, command...)
 }
 
 // checkGone checks that neither the bridge nor what it has started is left, once the client is done.

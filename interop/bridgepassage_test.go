@@ -22,19 +22,9 @@ func newPassage(t *testing.T, path string, far *witnessed) *passage {
 	p := &passage{bridged: bridged{far: far}, home: t.TempDir()}
 	command := []string{"env", "MCPWIRE_HOME=" + p.home, serverCommand[0], "bridge", "--record", "--redact", "off"}
 	if path != "" {
-		command = append(command, "--listen", "127.0.0.1:0", "--sse")
+		command = append(command, "--sse")
 	}
-	if far.web != nil {
-		command = append(command, far.web.url())
-	} else {
-		name, args := far.command()
-		command = append(append(command, "--", name), args...)
-	}
-	if path == "" {
-		p.near = newCommand(t, command...)
-	} else {
-		p.near = newWebProgram(t, path, keeperVerb, command...)
-	}
+	p.near = before(t, far, path, command...)
 	return p
 }
 
