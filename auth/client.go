@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 )
 
 // DPoPMode says whether tokens are bound to a key of the client's (https://www.rfc-editor.org/rfc/rfc9449), so that they are of no use to a thief.
@@ -194,49 +193,17 @@ func (c *Client) logf(format string, args ...any) {
 type operationKey struct{}
 
 // WithOperation names the operation that requests with this context are part of, as "tools/call weather". How often a client asks for more scopes is
-// counted for each operation of a server; requests without a name are one operation.
+// counted for each operation of a server. The message that a request brings names it otherwise, by its method and what that is about; all that bring none are one operation.
 func WithOperation(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, operationKey{}, name)
 }
 
-func operationOf(ctx context.Context) string {
-	name, _ := ctx.Value(operationKey{}).(string)
-	return name
+type withoutLoginKey struct{}
+
+// WithoutLogin returns a context for requests that are not worth a user's time, as those of a monitor: they go with the token that there is, or that can be had without anybody's
+// help, and fail with [ErrConsentRequired] if that is not enough. Such a failure counts for them only: the next request has the user log in.
+func WithoutLogin(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutLoginKey{}, true)
 }
 
-const (
-	// maxStepUps is how often more scopes are asked for, for one operation within stepUpWindow.
-	maxStepUps   = 2
-	stepUpWindow = 10 * time.Minute
-	// maxOperations bounds what is remembered of operations, whose names may be a server's.
-	maxOperations = 1024
-)
-
-// stepUps is what is remembered of one operation.
-type stepUps struct {
-	count int
-	since time.Time
-	// denied is what the last attempt failed with.
-	denied error
-}
-
-// step returns the entry of an operation, or nil if no more scopes may be asked for. It is for who holds s.mu.
-func (s *session) stepLocked(operation string, now time.Time) *stepUps {
-	for name, e := range s.steps {
-		if now.Sub(e.since) >= stepUpWindow {
-			delete(s.steps, name)
-		}
-	}
-	e := s.steps[operation]
-	if e == nil {
-		if len(s.steps) >= maxOperations {
-			return nil
-		}
-		e = &stepUps{since: now}
-		s.steps[operation] = e
-	}
-	if e.count >= maxStepUps || e.denied != nil {
-		return nil
-	}
-	return e
-}
+func mayLogIn(ctx context.Context) bool { return ctx.Value(withoutLoginKey{}) == nil }

@@ -12,6 +12,9 @@ import (
 func (s *session) inTurn(ctx context.Context, issuer string, seen *token, login func() error) (err error) {
 	g, asks := s.c.opts.Grant.(AuthorizationCode)
 	locker, ok := s.c.opts.Store.(LoginLocker)
+	if asks && !mayLogIn(ctx) {
+		return s.withoutLogin(ctx, issuer, seen)
+	}
 	if !asks || g.Redirector == nil || !ok {
 		return login()
 	}
@@ -25,18 +28,35 @@ func (s *session) inTurn(ctx context.Context, issuer string, seen *token, login 
 		return wrap("store", s.name, issuer, err)
 	}
 	defer func() { unlock(errors.Is(err, ErrConsentRequired) || errors.Is(err, ErrDenied)) }()
-	bound := s.bound
-	t, err := s.stored(ctx)
-	s.bound = bound
-	switch {
-	case err != nil:
-		return wrap("store", s.name, issuer, err)
-	case t != nil && t.issuer == issuer && !sameAccess(t, seen) && !t.expired(time.Now()):
-		t.adopted = true
-		s.install(t)
-		return nil
+	switch there, err := s.elsewhere(ctx, issuer, seen); {
+	case there || err != nil:
+		return err
 	case vain:
 		return wrap("authorize", s.name, issuer, fmt.Errorf("%w: another process has asked, in vain", ErrConsentRequired))
 	}
 	return login()
+}
+
+// withoutLogin is inTurn for requests that are not worth a login: they get what is there.
+func (s *session) withoutLogin(ctx context.Context, issuer string, seen *token) error {
+	if there, err := s.elsewhere(ctx, issuer, seen); there || err != nil {
+		return err
+	}
+	return wrap("authorize", s.name, issuer, fmt.Errorf("%w, and is not asked because of this request", ErrConsentRequired))
+}
+
+// elsewhere takes a token that another process has got meanwhile, and reports whether there was one.
+func (s *session) elsewhere(ctx context.Context, issuer string, seen *token) (there bool, err error) {
+	bound := s.bound
+	t, err := s.stored(ctx)
+	s.bound = bound
+	if err != nil {
+		return false, wrap("store", s.name, issuer, err)
+	}
+	if t == nil || t.issuer != issuer || sameAccess(t, seen) || t.expired(time.Now()) {
+		return false, nil
+	}
+	t.adopted = true
+	s.install(t)
+	return true, nil
 }

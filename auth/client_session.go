@@ -185,7 +185,7 @@ func (s *session) authorize(ctx context.Context, seen *token, d demand, step *st
 		return s.failed
 	}
 	var entry *stepUps
-	if step != nil {
+	if step != nil && mayLogIn(ctx) {
 		if entry = s.stepLocked(*step, time.Now()); entry == nil {
 			s.mu.Unlock()
 			return errNoMore
@@ -201,9 +201,9 @@ func (s *session) authorize(ctx context.Context, seen *token, d demand, step *st
 // errNoMore says that asking for more makes no sense: the server's response is what the caller gets.
 var errNoMore = errors.New("nothing more to ask for")
 
-// remember keeps a failure, unless it is only about one caller's patience.
+// remember keeps a failure, unless it is only about one caller's patience, or that nobody is to be asked for it.
 func (s *session) remember(ctx context.Context, err error, entry *stepUps) {
-	if err == nil || ctx.Err() != nil || errors.Is(err, errNoMore) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, errNoMore) || !mayLogIn(ctx) && errors.Is(err, ErrConsentRequired) {
 		return
 	}
 	s.mu.Lock()

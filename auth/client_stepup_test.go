@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -130,6 +131,87 @@ func TestStepUpLimit(t *testing.T) {
 		<-time.After(11 * time.Minute)
 		call("a", 2)
 	})
+}
+
+// TestStepUpOperations has a server that is never content with any of several operations: which of them a request is part of, its message tells.
+func TestStepUpOperations(t *testing.T) {
+	w := newWorld(t)
+	n := 0
+	w.need = func(*http.Request) []string { n++; return []string{fmt.Sprint("scope-", n)} }
+	rt := w.transport(nil)
+	long := strings.Repeat("n", 1000)
+	for i, tt := range []struct {
+		body string
+		want int
+	}{
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`, 3}, // the first is the login
+		{`{"params":{"arguments":{"name":"b"},"name":"a"},"method":"tools/call","id":2,"jsonrpc":"2.0"}`, 0},
+		{`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"b"}}`, 2},
+		{`{"jsonrpc":"2.0","id":4,"method":"prompts/get","params":{"name":"b"}}`, 2},
+		{`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"a:b"}}`, 2},
+		{`{"jsonrpc":"2.0","id":6,"method":"tasks/get","params":{"taskId":"a:b"}}`, 2},
+		{`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, 2},
+		{`{"jsonrpc":"2.0","id":8,"method":"tools/list","params":{"cursor":"2"}}`, 0},
+		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + long + `1"}}`, 2},
+		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + long + `2"}}`, 0}, // what is kept of a name is bounded
+		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":7}}`, 2},
+		{`hello`, 0},
+		{``, 0},
+	} {
+		before := len(w.as[worldAS].scopesAsked())
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, worldServer, strings.NewReader(tt.body))
+		resp, err := rt.RoundTrip(req)
+		if err != nil || resp.StatusCode != http.StatusForbidden {
+			t.Fatalf("%d: got %+v, %v", i, resp, err)
+		}
+		resp.Body.Close()
+		if got := len(w.as[worldAS].scopesAsked()) - before; got != tt.want {
+			t.Errorf("%.80s: got %d authorizations, want %d", tt.body, got, tt.want)
+		}
+	}
+}
+
+// TestWithoutLogin has requests for which nobody is to be asked, before and after others that are worth it.
+func TestWithoutLogin(t *testing.T) {
+	w := newWorld(t)
+	w.need = needHeader
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	rt, other := kept(t, w, path), kept(t, w, path)
+	quiet := auth.WithoutLogin(t.Context())
+	refused := func(when string, rt http.RoundTripper, scopes string, asked int) {
+		t.Helper()
+		for range 3 {
+			_, err := postNeeding(quiet, rt, scopes)
+			if e := (*auth.AuthorizationError)(nil); !errors.As(err, &e) || !errors.Is(err, auth.ErrConsentRequired) {
+				t.Errorf("%s: got %v", when, err)
+			}
+		}
+		if got := len(w.as[worldAS].scopesAsked()); got != asked || w.count("/register") != min(asked, 1) {
+			t.Errorf("%s: the user was asked %d times, want %d; %v", when, got, asked, w.requests())
+		}
+	}
+	refused("at first", rt, "", 0)
+	refused("at first", other, "", 0)
+	mustPost(t, rt) // which has not heard of it
+	for name, rt := range map[string]http.RoundTripper{"the token that there is": rt, "one of another process": other} {
+		if status, err := postNeeding(quiet, rt, ""); status != http.StatusOK {
+			t.Errorf("%s: got %d, %v", name, status, err)
+		}
+	}
+	refused("for more scopes", rt, "write", 1)
+	if status, err := postNeeding(t.Context(), rt, "write"); status != http.StatusOK {
+		t.Errorf("more scopes, when it matters: got %d, %v", status, err)
+	}
+}
+
+// kept is the transport of a process whose tokens are kept in a file.
+func kept(t *testing.T, w *world, path string) http.RoundTripper {
+	t.Helper()
+	store, err := auth.NewFileStore(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.transport(func(o *auth.ClientOptions) { o.Store = store })
 }
 
 // A server that wants what it has granted gains nothing.

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -46,7 +45,7 @@ func (t *clientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		// The request with the token is nobody else's business.
 		resp.Request = req
-		again, err := t.judge(req.Context(), tok, resp, &a)
+		again, err := t.judge(req, tok, resp, &a)
 		if err == nil && !again {
 			return resp, nil
 		}
@@ -109,7 +108,7 @@ func (t *clientTransport) dress(req *http.Request, tok *token, first bool) (*htt
 func (s *session) nonceOwner() string { return s.origin + " rs" }
 
 // judge does what a response demands and reports whether the request is to be sent again.
-func (t *clientTransport) judge(ctx context.Context, tok *token, resp *http.Response, a *attempt) (again bool, err error) {
+func (t *clientTransport) judge(req *http.Request, tok *token, resp *http.Response, a *attempt) (again bool, err error) {
 	fresh := tok != nil && tok.Type == "DPoP" && t.s.c.nonces.note(t.s.nonceOwner(), resp.Header)
 	if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 		return false, nil
@@ -125,14 +124,14 @@ func (t *clientTransport) judge(ctx context.Context, tok *token, resp *http.Resp
 			return false, nil
 		}
 		a.steps++
-		operation := operationOf(ctx)
-		err = t.s.authorize(ctx, tok, d, &operation)
+		operation := operationOf(req)
+		err = t.s.authorize(req.Context(), tok, d, &operation)
 	case resp.StatusCode == http.StatusUnauthorized:
 		if adopted := tok != nil && tok.adopted; a.authorized > 0 && !adopted || a.authorized >= maxAuthorized {
 			return false, nil
 		}
 		a.authorized++
-		err = t.s.authorize(ctx, tok, d, nil)
+		err = t.s.authorize(req.Context(), tok, d, nil)
 	default:
 		return false, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/jsonrpc"
 )
 
@@ -80,6 +81,9 @@ func (b *Bridge) askReady(asks chan struct{}) {
 	ctx, cancel := b.whileConnecting(b.ctx)
 	defer cancel()
 	err := b.probe(ctx)
+	if errors.Is(err, auth.ErrConsentRequired) {
+		err = fmt.Errorf("the server wants a login, and the first request of a client will ask for it: %w", err)
+	}
 	h := &b.health
 	h.mu.Lock()
 	h.err, h.asked, h.asks = err, time.Now(), nil
@@ -149,7 +153,7 @@ func (b *Bridge) probe(ctx context.Context) error {
 	if p := b.sharedUp(); p != nil {
 		return p.alive(ctx)
 	}
-	u, l := b.newProber()
+	u, l := b.newProberFor(auth.WithoutLogin(b.ctx))
 	defer l.close()
 	if _, modern := b.known.get(); b.opts.Far == EraModern || b.opts.Far == EraAuto && modern != no {
 		m, err := b.discover(ctx, u, l, discoverRequest())

@@ -71,9 +71,12 @@ type line struct {
 }
 
 // prepareLine returns a line. Whoever has it makes it run.
-func (b *Bridge) prepareLine(u user) *line {
+func (b *Bridge) prepareLine(u user) *line { return b.prepareLineFor(b.ctx, u) }
+
+// prepareLineFor is prepareLine with a context for what the line does, of b.ctx.
+func (b *Bridge) prepareLineFor(ctx context.Context, u user) *line {
 	l := &line{b: b, owner: u, lane: b.rec.lane(capture.Far), done: make(chan struct{}), wake: make(chan struct{}, 1), sent: map[string]item{}}
-	l.ctx, l.cancel = context.WithCancel(b.ctx)
+	l.ctx, l.cancel = context.WithCancel(ctx)
 	return l
 }
 

@@ -84,7 +84,7 @@ func TestCarrierStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	l := new(line)
+	l := &line{ctx: t.Context()}
 	if err := l.post(f, item{frame: []byte(`{"jsonrpc":"2.0","id":"a","method":"x"}`), id: jsonrpc.ID(`"a"`)}); err != nil {
 		t.Fatal(err)
 	}

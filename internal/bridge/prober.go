@@ -55,9 +55,12 @@ type probed struct {
 }
 
 // newProber returns a prober and its line.
-func (b *Bridge) newProber() (*prober, *line) {
+func (b *Bridge) newProber() (*prober, *line) { return b.newProberFor(b.ctx) }
+
+// newProberFor is newProber with a context for what the line does, of b.ctx.
+func (b *Bridge) newProberFor(ctx context.Context) (*prober, *line) {
 	u := &prober{answers: make(chan probed, 8)}
-	l := b.prepareLine(u)
+	l := b.prepareLineFor(ctx, u)
 	b.wg.Go(l.run)
 	return u, l
 }

@@ -42,7 +42,8 @@ func (l *line) post(f jsonrpc.Framer, it item) error {
 		l.lane.emit(toServer, it.frame, it.from)
 		return f.WriteFrame(it.frame)
 	}
-	ctx := context.WithValue(context.WithValue(context.Background(), postedKey{}, &posting{item: it}), laneKey{}, l.lane)
+	ctx := context.WithoutCancel(l.ctx) // its values are for what makes the request
+	ctx = context.WithValue(context.WithValue(ctx, postedKey{}, &posting{item: it}), laneKey{}, l.lane)
 	return courier.Post(ctx, it.frame)
 }
 

@@ -58,7 +58,8 @@ somebody in is hidden.
 
 Over HTTP, /healthz says that the bridge runs, /readyz that the server answers,
 and /metrics counts. If nothing came from a command for a minute, it is started
-for /readyz, and ended. Other machines get in only with --token-env or
+for /readyz, and ended; nobody has to log in for /readyz, but a server that wants
+a login is not ready before. Other machines get in only with --token-env or
 --allow-remote, names besides localhost with --host, web pages with --origin.`
 
 const bridgeExample = `  # in a host's configuration, a server on the web

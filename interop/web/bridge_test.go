@@ -3,14 +3,17 @@ package web
 import (
 	"errors"
 	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"mcpwire/client"
 	"mcpwire/mcp"
+	"mcpwire/streamable"
 )
 
 // TestBridgeLogin has a host start a bridge, and start it again: the user logs in
@@ -213,6 +216,58 @@ func TestBridgeStepUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBridgeReady asks whether a server is ready that wants a login: nobody is to
+// log in because of that, but because of the first client.
+func TestBridgeReady(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
+			h := d.host("--listen", "127.0.0.1:0")
+			at := h.listen()
+			for range 3 {
+				status, text := readyz(t, at)
+				if status != http.StatusServiceUnavailable || !strings.Contains(text, "the first request of a client will ask for it") {
+					t.Errorf("got status %d, %s", status, text)
+				}
+			}
+			if n := d.opened() + len(h.asks()); n != 0 {
+				t.Errorf("the user was asked %d times\n%s", n, h.log.String())
+			}
+			var c *client.Client
+			err := h.logIn(func() (err error) {
+				c, err = client.Dial(t.Context(), streamable.Dial(at, nil), &client.Options{Revisions: []mcp.Revision{era.revision}, ProbeTimeout: 20 * time.Second})
+				return err
+			})
+			if err != nil {
+				t.Fatalf("%v\n%s", err, h.log.String())
+			}
+			defer c.Close()
+			if me, err := whoami(t.Context(), c); err != nil || me.Subject != "alice" {
+				t.Errorf("got %+v, %v", me, err)
+			}
+			if status, text := readyz(t, at); status != http.StatusOK {
+				t.Errorf("after the login: got status %d, %s", status, text)
+			}
+		})
+	}
+}
+
+// readyz asks the bridge whose endpoint is at this address.
+func readyz(t *testing.T, at string) (status int, text string) {
+	t.Helper()
+	resp, err := http.Get(strings.TrimSuffix(at, "/mcp") + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
 }
 
 // TestBridgeForItself has a bridge with credentials of its own.

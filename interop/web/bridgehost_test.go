@@ -73,14 +73,37 @@ func (d *desk) host(flags ...string) *hosted {
 
 // Connect implements client.Carrier.
 func (h *hosted) Connect(context.Context) (jsonrpc.Framer, error) {
+	if err := h.start(); err != nil {
+		return nil, err
+	}
+	return jsonrpc.NewFramer(h, nil), nil
+}
+
+func (h *hosted) start() error {
 	args := append([]string{"bridge"}, h.flags...)
 	p, err := h.d.run(append(args, h.d.site.url)...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	h.process = p
 	close(h.started)
-	return jsonrpc.NewFramer(h, nil), nil
+	return nil
+}
+
+// listen starts a bridge that listens, and returns where its clients reach it.
+func (h *hosted) listen() string {
+	h.d.t.Helper()
+	if err := h.start(); err != nil {
+		h.d.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		if at := listening.FindStringSubmatch(h.log.String()); at != nil {
+			return at[1]
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	h.d.t.Fatalf("the bridge does not listen\n%s", h.log.String())
+	return ""
 }
 
 // Read reads standard output, all of which has to be lines of JSON.

@@ -1,0 +1,76 @@
+package auth
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	// maxStepUps is how often more scopes are asked for, for one operation within stepUpWindow.
+	maxStepUps   = 2
+	stepUpWindow = 10 * time.Minute
+	// maxOperations bounds what is remembered of operations, whose names may be a server's, and maxOperationName each in bytes.
+	maxOperations    = 1024
+	maxOperationName = 256
+	// maxOperationBody is how much of a request is read to find out what operation it is part of.
+	maxOperationBody = 4 << 20
+)
+
+// stepUps is what is remembered of one operation.
+type stepUps struct {
+	count int
+	since time.Time
+	// denied is what the last attempt failed with.
+	denied error
+}
+
+// step returns the entry of an operation, or nil if no more scopes may be asked for. It is for who holds s.mu.
+func (s *session) stepLocked(operation string, now time.Time) *stepUps {
+	for name, e := range s.steps {
+		if now.Sub(e.since) >= stepUpWindow {
+			delete(s.steps, name)
+		}
+	}
+	e := s.steps[operation]
+	if e == nil {
+		if len(s.steps) >= maxOperations {
+			return nil
+		}
+		e = &stepUps{since: now}
+		s.steps[operation] = e
+	}
+	if e.count >= maxStepUps || e.denied != nil {
+		return nil
+	}
+	return e
+}
+
+// operationOf returns what a request is part of: what its context says, or what it brings. It reads that once more, which only requests that were refused cost.
+func operationOf(req *http.Request) string {
+	if name, ok := req.Context().Value(operationKey{}).(string); ok {
+		return name
+	}
+	if req.GetBody == nil {
+		return ""
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return ""
+	}
+	defer body.Close()
+	var m struct {
+		Method string
+		Params struct{ Name, URI, TaskID string } // what a method may be about; there is none with two
+	}
+	if json.NewDecoder(io.LimitReader(body, maxOperationBody)).Decode(&m) != nil {
+		return ""
+	}
+	name := m.Method
+	if about := cmp.Or(m.Params.Name, m.Params.URI, m.Params.TaskID); about != "" {
+		name += " " + about
+	}
+	return name[:min(len(name), maxOperationName)]
+}
