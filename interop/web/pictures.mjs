@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { chromium } from 'playwright-core'
 import { small } from './picturespng.mjs'
-import { pause, play } from './picturesstage.mjs'
+import { pause, play, playBridged } from './picturesstage.mjs'
 import { Terminal } from './picturesterm.mjs'
 
 const [, , exe, chromiumPath, folder] = process.argv
@@ -25,8 +25,8 @@ async function shoot(place, name) {
 }
 
 // watchWeb starts the page and returns its address.
-async function watchWeb() {
-  const child = spawn(exe, ['watch', '--web=127.0.0.1:0'], { env, stdio: ['ignore', 'pipe', 'ignore'] })
+async function watchWeb(...more) {
+  const child = spawn(exe, ['watch', '--web=127.0.0.1:0', ...more], { env, stdio: ['ignore', 'pipe', 'ignore'] })
   ends.push(() => child.kill())
   for await (const line of createInterface({ input: child.stdout })) return line
 }
@@ -42,6 +42,18 @@ async function web(browser, address, colorScheme) {
   await page.locator('#panel .chart').waitFor()
   await pause(300)
   await shoot(page, 'watch-web-' + colorScheme)
+  await page.close()
+}
+
+// sides shows what a bridge made of a call.
+async function sides(browser, address, colorScheme) {
+  const page = await browser.newPage({ viewport: { width: 1720, height: 790 }, colorScheme, reducedMotion: 'reduce' })
+  await page.addInitScript(() => localStorage.setItem('mcpwire.split', '42'))
+  await page.goto(address)
+  await page.locator('#grid .canvas .row', { hasText: 'release' }).first().click()
+  await page.click('#tab-translated')
+  await pause(600)
+  await shoot(page, 'watch-bridge-' + colorScheme)
   await page.close()
 }
 
@@ -72,6 +84,12 @@ try {
   ends.push(() => browser.close())
   for (const look of ['light', 'dark']) await web(browser, address, look)
   for (const look of ['light', 'dark']) await terminal(browser, look)
+  const file = join(home, 'bridge.mcpcap.ndjson')
+  const bridged = await playBridged(exe, env, file)
+  bridged.stop()
+  await pause(800)
+  const both = await watchWeb(file)
+  for (const look of ['light', 'dark']) await sides(browser, both, look)
 } finally {
   for (const end of ends.reverse()) await end()
   await pause(500)

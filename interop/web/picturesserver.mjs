@@ -96,6 +96,7 @@ function ask(method, params) {
 async function answer(m) {
   switch (m.method) {
     case 'initialize':
+      if (!script.initialize) throw { code: -32022, message: 'unsupported protocol version', data: { supported: [era.modern], requested: m.params.protocolVersion } }
       return script.initialize()
     case 'server/discover':
       await pause(31)

@@ -1,15 +1,15 @@
 // The hosts for the pictures: each runs a server of picturesserver.mjs through
-// mcpwire tap and talks to it as a script says.
+// mcpwire tap, or bridge, and talks to it as a script says.
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 
 export const pause = (ms) => new Promise((r) => setTimeout(r, ms))
 
-// A Host is one with a server behind a tap.
+// A Host is one with a server behind a tap, or what else is named before it.
 class Host {
-  constructor(exe, env, name) {
+  constructor(exe, env, name, before = ['tap', '--name', name]) {
     this.name = name
-    this.child = spawn(exe, ['tap', '--name', name, '--', 'node', 'picturesserver.mjs', name], { env, cwd: import.meta.dirname, stdio: ['pipe', 'pipe', 'ignore'] })
+    this.child = spawn(exe, [...before, '--', 'node', 'picturesserver.mjs', name], { env, cwd: import.meta.dirname, stdio: ['pipe', 'pipe', 'ignore'] })
     this.waiting = new Map()
     this.id = 0
     createInterface({ input: this.child.stdout }).on('line', (line) => this.take(line))
@@ -22,7 +22,7 @@ class Host {
     } catch {
       return
     }
-    if (m.method && m.id !== undefined) setTimeout(() => this.write({ id: m.id, result: { action: 'accept', content: { notify: true } } }), 900)
+    if (m.method && m.id !== undefined) setTimeout(() => this.write({ id: m.id, result: { action: 'accept', content: m.params.requestedSchema.properties.confirm ? { confirm: true } : { notify: true } } }), 900)
     else if (this.waiting.has(m.id)) this.waiting.get(m.id)(m)
   }
 
@@ -80,4 +80,14 @@ export async function play(exe, env) {
   await files.call('read_file', { path: 'src/wire/frame_test.go' })
   deploy.call('rollback', { service: 'api' }, { _meta: meta })
   return [files, calendar, deploy]
+}
+
+// playBridged plays a session of a host and a server of different eras, and
+// records both sides in a file. It returns the host.
+export async function playBridged(exe, env, file) {
+  const deploy = new Host(exe, env, 'deploy', ['bridge', '--capture', file])
+  await deploy.greet('2025-11-25', { elicitation: {} })
+  await deploy.call('plan', { service: 'api' })
+  await deploy.call('release', { service: 'api', version: '2.8.0' }, { _meta: { progressToken: 'release-1' } })
+  return deploy
 }

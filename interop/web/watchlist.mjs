@@ -78,7 +78,6 @@ const tabTexts = [
   ['tool:add', '"b":2', 'http', /did not go over HTTP/],
   ['tool:add', '"b":2', 'sse', /no event stream/],
   ['tool:add', '"b":2', 'timing', /Server/],
-  ['tool:add', '"b":2', 'translated', /No bridge/],
   ['server:web tool:slow', 'slow', 'http', /POST[^]*200[^]*text\/event-stream/],
   ['server:web tool:slow', 'slow', 'sse', /notifications\/progress/],
   ['tool:no_such_tool', 'no_such_tool', 'response', /-32602/],
@@ -88,6 +87,13 @@ const tabTexts = [
 // detail: opens rows, and every tab of theirs.
 export async function detail(s) {
   await s.open()
+  await s.filter('tool:add')
+  await s.pick('"b":2')
+  const offered = () => s.page.locator('#tab-translated').isVisible()
+  s.check(!(await offered()), 'the tab of bridges is offered for what has passed none')
+  await s.page.keyboard.press('9')
+  await s.page.locator('#panel', { hasText: /No bridge/ }).waitFor({ timeout: 5000 })
+  s.check(await offered(), 'the tab that is shown is not there')
   let last = ''
   for (const [filter, text, tab, want] of tabTexts) {
     if (filter + text !== last) {

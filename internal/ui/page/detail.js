@@ -38,7 +38,13 @@ export function showTab(id) {
   view.tab = id;
   writeHash();
   pane.tabs.select(id);
+  offerTabs();
   drawPanel();
+}
+
+// offerTabs leaves out the tab that only captures of bridges have something for.
+function offerTabs() {
+  pane.tabs.offer("translated", !!pane.row?.sd);
 }
 
 // showRow shows the detail of a row; the same row again brings it up to date.
@@ -52,6 +58,7 @@ export function showRow(r) {
   if (other) {
     pane.detail = null;
     pane.tabs.select(view.tab);
+    offerTabs();
     byId("panel").setAttribute("aria-busy", "true"); // until then it shows the row before, so that it does not flicker
   }
   clearTimeout(pane.timer);

@@ -20,12 +20,13 @@ export class Tabs {
   }
 
   key(e) {
-    const i = this.list.findIndex((t) => t.id === this.current);
-    const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: this.list.length - 1 }[e.key];
+    const list = this.list.filter((t) => !this.buttons.get(t.id).hidden);
+    const i = list.findIndex((t) => t.id === this.current);
+    const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: list.length - 1 }[e.key];
     if (to === undefined) return;
     e.preventDefault();
     e.stopPropagation();
-    const next = this.list[(to + this.list.length) % this.list.length].id;
+    const next = list[(to + list.length) % list.length].id;
     this.pick(next);
     this.buttons.get(next).focus();
   }
@@ -39,6 +40,11 @@ export class Tabs {
     }
     this.panel.setAttribute("aria-labelledby", "tab-" + id);
     this.buttons.get(id)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  // offer hides one, or shows it. The one that is chosen stays.
+  offer(id, there) {
+    this.buttons.get(id).hidden = !there && id !== this.current;
   }
 
   // count shows a number beside a label, and whether there is anything behind it.
