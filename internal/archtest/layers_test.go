@@ -43,6 +43,7 @@ var table = []row{
 	// Captures may be compressed with zstd, see doc/adr/0010-dependencies.md.
 	{2, "capture", []string{"jsonrpc", "internal/jsonwire"}, []string{"github.com/klauspost/compress"}},
 	{3, "internal/httphead", []string{"capture"}, nil},
+	{3, "internal/frames", []string{"capture"}, nil},
 	{3, "internal/era", []string{"mcp", "jsonrpc", "internal/jsonwire"}, nil},
 	{3, "schema", []string{"mcp", "internal/jsonwire"}, nil},
 	// The full validator is apart from schema so that only those who ask for

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/frames"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
@@ -101,14 +101,11 @@ func (p *pipe) record(e *capture.Event) uint64 {
 
 // read hands over what the server writes, until that ends.
 func (p *pipe) read() {
-	in := &lineReader{r: bufio.NewReaderSize(p.proc, 64<<10), left: maxVisit}
+	in := frames.NewReader(&bounded{p.proc, maxVisit}, maxFrame)
 	for {
-		line, err := in.next()
-		var f frame
-		if err == nil || len(line.text) > 0 {
-			e := &capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: line.text, Framing: line.framing, Prefix: line.prefix, Cut: line.cut, Len: line.size}
-			f = frame{text: bytes.Clone(line.text), n: p.record(e), framing: line.framing, after: time.Since(p.began)}
-			if !p.hand(f) {
+		f, err := in.Next()
+		if err == nil || len(f.Text) > 0 {
+			if !p.hand(frame{text: bytes.Clone(f.Text), n: p.record(f.Event()), framing: f.Framing, after: time.Since(p.began)}) {
 				return
 			}
 		}

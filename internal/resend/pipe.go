@@ -1,7 +1,6 @@
 package resend
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/frames"
 	"mcpwire/stdio"
 )
 
@@ -98,16 +98,14 @@ func (p *pipe) write() {
 
 // read hands over what the server writes, until that ends.
 func (p *pipe) read() {
-	in := frameReader{r: bufio.NewReaderSize(p.proc, 64<<10), max: p.s.opts.MaxMessage}
+	in := frames.NewReader(p.proc, p.s.opts.MaxMessage)
 	for {
-		f, err := in.next()
-		if err == nil || len(f.text) > 0 {
-			n := p.s.record(&capture.Event{
-				Kind: capture.KindMessage, Dir: capture.ToClient, Session: 1,
-				Data: f.text, Framing: f.framing, Prefix: f.prefix, Cut: f.cut, Len: f.size,
-			})
-			if n > 0 {
-				p.s.deliver(&Incoming{N: n, Data: f.text})
+		f, err := in.Next()
+		if err == nil || len(f.Text) > 0 {
+			e := f.Event()
+			e.Session = 1
+			if n := p.s.record(e); n > 0 {
+				p.s.deliver(&Incoming{N: n, Data: f.Text})
 			}
 		}
 		if err != nil {

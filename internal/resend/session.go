@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -219,7 +220,7 @@ var _ io.Writer = (*lines)(nil)
 func framed(message []byte, header bool) (frame []byte, e *capture.Event) {
 	e = &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Session: 1}
 	if header {
-		e.Framing, e.Prefix, e.Data = capture.FramingHeader, contentLength(len(message)), message
+		e.Framing, e.Prefix, e.Data = capture.FramingHeader, "Content-Length: "+strconv.Itoa(len(message))+"\r\n\r\n", message
 		return append([]byte(e.Prefix), message...), e
 	}
 	if bytes.ContainsAny(message, "\r\n") && jsonwire.Valid(message, 0) == nil {

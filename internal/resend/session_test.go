@@ -1,15 +1,12 @@
 package resend_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/capture"
 	"mcpwire/internal/resend"
@@ -121,33 +118,6 @@ func TestSessionContext(t *testing.T) {
 	s.Close()
 	if err := <-done; err == nil {
 		t.Error("Next does not fail when the session is closed")
-	}
-}
-
-func TestFrameReader(t *testing.T) {
-	type got struct{ Text, Framing, Prefix string }
-	for _, tt := range []struct {
-		name, in string
-		want     []got
-	}{
-		{"lines", "a\nb\r\n\nc", []got{{"a", "lf", ""}, {"b", "crlf", ""}, {"", "lf", ""}, {"c", "eof", ""}}},
-		{"blocks", "Content-Length: 3\r\nX: y\r\n\r\na\nbc\n", []got{{"a\nb", "header", "Content-Length: 3\r\nX: y\r\n\r\n"}, {"c", "lf", ""}}},
-		{"a block that ends early", "content-length:9\n\nab", []got{{"ab", "header", "content-length:9\n\n"}}},
-		{"no length", "Content-Length: x\nContent-Length: -1\n", []got{{"Content-Length: x", "lf", ""}, {"Content-Length: -1", "lf", ""}}},
-		{"a header that ends early", "Content-Length: 5\nX", []got{{"Content-Length: 5\nX", "eof", ""}}},
-		{"long line", strings.Repeat("x", 100) + "\ny\n", []got{{strings.Repeat("x", 64), "lf", ""}, {"y", "lf", ""}}},
-		{"long block", "Content-Length: 100\n\n" + strings.Repeat("x", 100) + "y\n", []got{{strings.Repeat("x", 64), "header", "Content-Length: 100\n\n"}, {"y", "lf", ""}}},
-		{"huge length", "Content-Length: 9223372036854775807\n\nab", []got{{"ab", "header", "Content-Length: 9223372036854775807\n\n"}}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var all []got
-			for _, f := range resend.Frames(bufio.NewReaderSize(strings.NewReader(tt.in), 16), 64) {
-				all = append(all, got{f.Text, f.Framing, f.Prefix})
-			}
-			if diff := cmp.Diff(tt.want, all); diff != "" {
-				t.Errorf("frames (-want +got):\n%s", diff)
-			}
-		})
 	}
 }
 
