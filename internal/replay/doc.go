@@ -7,7 +7,8 @@
 // Messages go in their recorded order and with their ids, each as soon as everything has been answered that was answered in front of it in the recording: what was sent at once then is
 // sent at once now. What a server chooses anew in each session is replaced by what it chose in this one: cursors, ids of tasks, the state and the keys of requests for input
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr). Headers of HTTP are made anew, so that a session that was recorded over one transport can be played over
-// another. What the server asks is answered as it was, by method and order; what it did not ask then is declined. A task that is not done yet is polled until it is.
+// another. A request that was cancelled is cancelled as the transport and the era have it, by a notification or by the end of its HTTP request, once as much was told of it as then.
+// What the server asks is answered as it was, by method and order; what it did not ask then is declined. A task that is not done yet is polled until it is.
 //
 // A message with something in it that was hidden is not sent, unless [Options.Set] says what stood there.
 //

@@ -13,6 +13,7 @@ type conn interface {
 	Send(ctx context.Context, message []byte) (resend.Sent, error)
 	Next(ctx context.Context) (*resend.Incoming, error)
 	Listen(ctx context.Context)
+	HangUp(exchange uint64)
 	Close()
 }
 

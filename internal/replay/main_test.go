@@ -182,6 +182,7 @@ func (f *fake) Next(ctx context.Context) (*resend.Incoming, error) {
 }
 
 func (f *fake) Listen(context.Context) {}
+func (f *fake) HangUp(uint64)          {}
 func (f *fake) Close()                 { f.once.Do(func() { close(f.closed) }) }
 
 // told collects what is reported, a line each.

@@ -98,11 +98,20 @@ func (r *Recording) plays(c *call, opts *Options) bool {
 
 // play sends a frame when its time has come.
 func (p *player) play(ctx context.Context, f *frame) error {
-	if err := p.await(ctx, f.after); err != nil {
+	wait := p.await
+	if f.hungUp != nil {
+		wait = p.awaitSome
+	}
+	if err := wait(ctx, f.after); err != nil {
 		return err
 	}
 	if err := p.pace(ctx, f); err != nil {
 		return err
+	}
+	if l := p.given(f); l != nil {
+		if done, err := p.giveUp(ctx, f, l); done {
+			return err
+		}
 	}
 	var raws [][]byte
 	var calls []*live

@@ -19,6 +19,9 @@ import (
 	"mcpwire/mcp"
 )
 
+// clientClosed is why an exchange ended whose client did not wait for its end.
+const clientClosed = "client closed"
+
 // maxExchanges is how many HTTP exchanges under way are remembered.
 const maxExchanges = 4096
 
@@ -90,6 +93,9 @@ func (r *reader) add(e *capture.Event) error {
 			}
 		}
 	case capture.KindEnd:
+		if g := r.groups[e.Session]; g != nil && string(e.Data) == clientClosed {
+			g.hungUp(e, r.exchanges[e.Exchange])
+		}
 		r.ended(e.Exchange)
 	case capture.KindMessage, capture.KindBad:
 		return r.message(e)

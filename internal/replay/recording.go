@@ -48,6 +48,7 @@ type frame struct {
 	after    []*call // that were answered since the frame before
 	reply    *ask    // it answers a request of the server, and is nothing else
 	cut      bool    // the capture has only the beginning
+	hungUp   *call   // nothing was sent: the client ended the HTTP request of this one
 }
 
 // An element is a message, alone or in a batch.

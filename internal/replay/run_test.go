@@ -54,6 +54,9 @@ func newServer(hello string) *server.Server {
 		}
 		return fmt.Sprintf("accepted: %v, %s", to.Accepted(), to.Value.Name), nil
 	}))
+	if hello == patient {
+		addWaiting(srv, check)
+	}
 	check(server.AddTool(srv, "other", "Makes a second page.", func(context.Context, struct{}) (string, error) { return "", nil }))
 	return srv
 }
@@ -74,7 +77,24 @@ func serveHTTP(t *testing.T, hello string) string {
 // recordHTTP records a real client with a real server.
 func recordHTTP(t *testing.T, rev mcp.Revision) *bytes.Buffer {
 	t.Helper()
-	upstream, err := url.Parse(serveHTTP(t, "Hello") + "/mcp")
+	return recordClient(t, rev, "Hello", func(c *client.Client) {
+		for _, err := range c.Tools(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for tool, args := range map[string]string{"greet": `{"name":"Bob"}`, "ask": `{}`} {
+			if _, err := c.CallTool(t.Context(), tool, json.RawMessage(args)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// recordClient records what a client does with the server over HTTP.
+func recordClient(t *testing.T, rev mcp.Revision, hello string, do func(*client.Client)) *bytes.Buffer {
+	t.Helper()
+	upstream, err := url.Parse(serveHTTP(t, hello) + "/mcp")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,16 +115,7 @@ func recordHTTP(t *testing.T, rev mcp.Revision) *bytes.Buffer {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for _, err := range c.Tools(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for tool, args := range map[string]string{"greet": `{"name":"Bob"}`, "ask": `{}`} {
-		if _, err := c.CallTool(t.Context(), tool, json.RawMessage(args)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	do(c)
 	c.Close()
 	h.Shutdown(t.Context())
 	if err := rec.Close(); err != nil {

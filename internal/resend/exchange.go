@@ -33,6 +33,7 @@ type exchange struct {
 	hello  bool          // it is the handshake
 	old    bool          // it is the stream of HTTP+SSE
 	headed chan struct{} // closed when the head of the response has come; may be nil
+	line   *line         // may be nil
 
 	status int
 	err    error // why it broke off
@@ -48,7 +49,7 @@ func (x *exchange) record(e *capture.Event) uint64 {
 // run sends the request and takes the response, to its end.
 func (x *exchange) run(r *http.Request) {
 	end := &capture.Event{Kind: capture.KindEnd}
-	resp, err := x.w.transport.RoundTrip(r)
+	resp, err := x.roundTrip(r)
 	if err == nil {
 		defer resp.Body.Close()
 		err = x.respond(resp)

@@ -37,12 +37,13 @@ type web struct {
 	endpoint  chan struct{}  // closed when to is known; of SSE
 
 	mu     sync.Mutex
-	to     *url.URL    // where messages are posted
-	sticky http.Header // that all requests carry: the session, and the revision that was agreed on
+	lines  map[uint64]*line // of exchanges under way, by their number
+	to     *url.URL         // where messages are posted
+	sticky http.Header      // that all requests carry: the session, and the revision that was agreed on
 }
 
 func newWeb(s *Session, u *url.URL) *web {
-	w := &web{s: s, url: u, to: u, transport: s.opts.Transport, slots: make(chan struct{}, maxExchanges), endpoint: make(chan struct{}), sticky: http.Header{}}
+	w := &web{s: s, url: u, to: u, transport: s.opts.Transport, slots: make(chan struct{}, maxExchanges), endpoint: make(chan struct{}), lines: map[uint64]*line{}, sticky: http.Header{}}
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	if w.transport == nil {
 		w.own = &http.Transport{
@@ -90,21 +91,27 @@ func (w *web) send(ctx context.Context, message []byte) (Sent, error) {
 	w.mu.Lock()
 	to := w.to
 	w.mu.Unlock()
-	x, r, err := w.begin(w.ctx, http.MethodPost, to, message, nil)
+	n := w.last.Add(1)
+	ctx, line, over := w.lineOf(n)
+	x, r, err := w.beginAs(ctx, n, http.MethodPost, to, message, nil)
 	if err != nil {
+		over()
 		<-w.slots
 		return Sent{}, err
 	}
+	x.line = line
 	x.due = dueOf(message)
 	x.hello = isHello(message)
 	sent := Sent{x.at, x.n}
 	started := w.s.spawn(&w.posts, func() {
 		x.run(r)
+		over()
 		x.resume()
 		<-w.slots // first, since whoever takes what comes may wait for one
 		w.s.deliver(&Incoming{N: x.at, Exchange: x.n, Ended: true, Status: x.status, Err: x.err})
 	})
 	if !started {
+		over()
 		<-w.slots
 		return sent, ErrClosed
 	}
@@ -134,7 +141,12 @@ func (w *web) listen(ctx context.Context) {
 
 // begin numbers an exchange, and records its request. more are fields of its header.
 func (w *web) begin(ctx context.Context, method string, to *url.URL, body []byte, more http.Header) (*exchange, *http.Request, error) {
-	x := &exchange{w: w, n: w.last.Add(1)}
+	return w.beginAs(ctx, w.last.Add(1), method, to, body, more)
+}
+
+// beginAs is begin with a number.
+func (w *web) beginAs(ctx context.Context, n uint64, method string, to *url.URL, body []byte, more http.Header) (*exchange, *http.Request, error) {
+	x := &exchange{w: w, n: n}
 	r, err := w.request(ctx, method, to, body)
 	if err != nil {
 		return nil, nil, err
