@@ -12,7 +12,7 @@ import (
 func (s *session) inTurn(ctx context.Context, issuer string, seen *token, login func() error) (err error) {
 	g, asks := s.c.opts.Grant.(AuthorizationCode)
 	locker, ok := s.c.opts.Store.(LoginLocker)
-	if asks && !mayLogIn(ctx) {
+	if s.quiet(ctx) {
 		return s.withoutLogin(ctx, issuer, seen)
 	}
 	if !asks || g.Redirector == nil || !ok {
@@ -35,6 +35,12 @@ func (s *session) inTurn(ctx context.Context, issuer string, seen *token, login 
 		return wrap("authorize", s.name, issuer, fmt.Errorf("%w: another process has asked, in vain", ErrConsentRequired))
 	}
 	return login()
+}
+
+// quiet reports whether the user is not to be asked for a request, where others would have them asked.
+func (s *session) quiet(ctx context.Context) bool {
+	_, asks := s.c.opts.Grant.(AuthorizationCode)
+	return asks && !mayLogIn(ctx)
 }
 
 // withoutLogin is inTurn for requests that are not worth a login: they get what is there.

@@ -185,7 +185,8 @@ func (s *session) authorize(ctx context.Context, seen *token, d demand, step *st
 		return s.failed
 	}
 	var entry *stepUps
-	if step != nil && mayLogIn(ctx) {
+	quiet := s.quiet(ctx)
+	if step != nil && !quiet { // which would come to nothing
 		if entry = s.stepLocked(*step, time.Now()); entry == nil {
 			s.mu.Unlock()
 			return errNoMore
@@ -194,16 +195,18 @@ func (s *session) authorize(ctx context.Context, seen *token, d demand, step *st
 	}
 	s.mu.Unlock()
 	err = s.obtain(ctx, d, step != nil)
-	s.remember(ctx, err, entry)
+	if !quiet {
+		s.remember(ctx, err, entry)
+	}
 	return err
 }
 
 // errNoMore says that asking for more makes no sense: the server's response is what the caller gets.
 var errNoMore = errors.New("nothing more to ask for")
 
-// remember keeps a failure, unless it is only about one caller's patience, or that nobody is to be asked for it.
+// remember keeps a failure, unless it is only about one caller's patience.
 func (s *session) remember(ctx context.Context, err error, entry *stepUps) {
-	if err == nil || ctx.Err() != nil || errors.Is(err, errNoMore) || !mayLogIn(ctx) && errors.Is(err, ErrConsentRequired) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, errNoMore) {
 		return
 	}
 	s.mu.Lock()

@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// maxStepUps is how often more scopes are asked for, for one operation within stepUpWindow.
-	maxStepUps   = 2
-	stepUpWindow = 10 * time.Minute
+	// maxStepUps is how often more scopes are asked for, for one operation within stepUpWindow, and maxAllStepUps for all together: what operations there are, servers say.
+	maxStepUps    = 2
+	maxAllStepUps = 10
+	stepUpWindow  = 10 * time.Minute
 	// maxOperations bounds what is remembered of operations, whose names may be a server's, and maxOperationName each in bytes.
 	maxOperations    = 1024
 	maxOperationName = 256
@@ -27,12 +28,18 @@ type stepUps struct {
 	denied error
 }
 
-// step returns the entry of an operation, or nil if no more scopes may be asked for. It is for who holds s.mu.
+// stepLocked returns the entry of an operation, or nil if no more scopes may be asked for. It is for who holds s.mu.
 func (s *session) stepLocked(operation string, now time.Time) *stepUps {
+	all := 0
 	for name, e := range s.steps {
 		if now.Sub(e.since) >= stepUpWindow {
 			delete(s.steps, name)
+			continue
 		}
+		all += e.count
+	}
+	if all >= maxAllStepUps {
+		return nil
 	}
 	e := s.steps[operation]
 	if e == nil {
@@ -63,13 +70,13 @@ func operationOf(req *http.Request) string {
 	defer body.Close()
 	var m struct {
 		Method string
-		Params struct{ Name, URI, TaskID string } // what a method may be about; there is none with two
+		Params struct{ Name, URI string } // what a method may be about; there is none with both
 	}
 	if json.NewDecoder(io.LimitReader(body, maxOperationBody)).Decode(&m) != nil {
 		return ""
 	}
 	name := m.Method
-	if about := cmp.Or(m.Params.Name, m.Params.URI, m.Params.TaskID); about != "" {
+	if about := cmp.Or(m.Params.Name, m.Params.URI); about != "" {
 		name += " " + about
 	}
 	return name[:min(len(name), maxOperationName)]

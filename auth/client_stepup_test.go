@@ -139,8 +139,7 @@ func TestStepUpOperations(t *testing.T) {
 	n := 0
 	w.need = func(*http.Request) []string { n++; return []string{fmt.Sprint("scope-", n)} }
 	rt := w.transport(nil)
-	long := strings.Repeat("n", 1000)
-	for i, tt := range []struct {
+	for _, tt := range []struct {
 		body string
 		want int
 	}{
@@ -149,23 +148,51 @@ func TestStepUpOperations(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"b"}}`, 2},
 		{`{"jsonrpc":"2.0","id":4,"method":"prompts/get","params":{"name":"b"}}`, 2},
 		{`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"a:b"}}`, 2},
-		{`{"jsonrpc":"2.0","id":6,"method":"tasks/get","params":{"taskId":"a:b"}}`, 2},
-		{`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, 2},
-		{`{"jsonrpc":"2.0","id":8,"method":"tools/list","params":{"cursor":"2"}}`, 0},
-		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + long + `1"}}`, 2},
-		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + long + `2"}}`, 0}, // what is kept of a name is bounded
-		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":7}}`, 2},
+		{`{"jsonrpc":"2.0","id":6,"method":"tools/list"}`, 2},
+		{`{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"2"}}`, 0},
+		{`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"c"}}`, 0}, // that is enough for all together
 		{`hello`, 0},
-		{``, 0},
 	} {
-		before := len(w.as[worldAS].scopesAsked())
-		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, worldServer, strings.NewReader(tt.body))
-		resp, err := rt.RoundTrip(req)
-		if err != nil || resp.StatusCode != http.StatusForbidden {
-			t.Fatalf("%d: got %+v, %v", i, resp, err)
+		if got := stepUps(t, w, rt, tt.body); got != tt.want {
+			t.Errorf("%.80s: got %d authorizations, want %d", tt.body, got, tt.want)
 		}
-		resp.Body.Close()
-		if got := len(w.as[worldAS].scopesAsked()) - before; got != tt.want {
+	}
+}
+
+// stepUps is how often the user is asked for more because of a request with this body, that is refused all the same.
+func stepUps(t *testing.T, w *world, rt http.RoundTripper, body string) int {
+	t.Helper()
+	before := len(w.as[worldAS].scopesAsked())
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, worldServer, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := rt.RoundTrip(req)
+	if err != nil || resp.StatusCode != http.StatusForbidden {
+		t.Fatalf("%.80s: got %+v, %v", body, resp, err)
+	}
+	resp.Body.Close()
+	return len(w.as[worldAS].scopesAsked()) - before
+}
+
+// TestStepUpNames: requests that bring no message are one operation, and what is kept of a name is bounded.
+func TestStepUpNames(t *testing.T) {
+	w := newWorld(t)
+	n := 0
+	w.need = func(*http.Request) []string { n++; return []string{fmt.Sprint("scope-", n)} }
+	rt := w.transport(nil)
+	long := strings.Repeat("n", 1000)
+	for _, tt := range []struct {
+		body string
+		want int
+	}{
+		{`hello`, 3}, // the first is the login
+		{``, 0},
+		{`[]`, 0},
+		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + long + `1"}}`, 2},
+		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + long + `2"}}`, 0},
+	} {
+		if got := stepUps(t, w, rt, tt.body); got != tt.want {
 			t.Errorf("%.80s: got %d authorizations, want %d", tt.body, got, tt.want)
 		}
 	}
@@ -201,6 +228,40 @@ func TestWithoutLogin(t *testing.T) {
 	refused("for more scopes", rt, "write", 1)
 	if status, err := postNeeding(t.Context(), rt, "write"); status != http.StatusOK {
 		t.Errorf("more scopes, when it matters: got %d, %v", status, err)
+	}
+}
+
+// TestWithoutLoginFails: what such a request fails with is nobody else's.
+func TestWithoutLoginFails(t *testing.T) {
+	w := newWorld(t)
+	rt := w.transport(nil)
+	prm := w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)
+	good := prm["authorization_servers"]
+	prm["authorization_servers"] = []string{"http://evil.example"}
+	if _, err := postNeeding(auth.WithoutLogin(t.Context()), rt, ""); !errors.Is(err, auth.ErrUntrusted) {
+		t.Errorf("got %v", err)
+	}
+	prm["authorization_servers"] = good
+	mustPost(t, rt)
+}
+
+// TestWithoutLoginForItself: where nobody is asked anyway, such requests are like others, and as limited.
+func TestWithoutLoginForItself(t *testing.T) {
+	w := newWorld(t)
+	n := 0
+	w.need = func(*http.Request) []string { n++; return []string{fmt.Sprint("scope-", n)} }
+	w.as[worldAS].document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+	w.as[worldAS].clients["c"] = "s"
+	rt := w.transport(func(o *auth.ClientOptions) {
+		o.Grant, o.ClientID, o.ClientSecret, o.ClientIssuer = auth.ClientCredentials{}, "c", auth.NewSecret("s"), worldAS
+	})
+	for range 3 {
+		if status, err := postNeeding(auth.WithoutLogin(t.Context()), rt, ""); status != http.StatusForbidden {
+			t.Errorf("got %d, %v", status, err)
+		}
+	}
+	if got := w.count("/token"); got != 3 { // the first one, and two with more scopes
+		t.Errorf("got %d token requests, want 3", got)
 	}
 }
 

@@ -42,7 +42,7 @@ type connection struct {
 func (l *line) check(c *connection) {
 	asked := time.Now().UnixNano()
 	id := jsonrpc.StringID("mcpwire-alive")
-	l.sendFirst(item{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id})
+	l.sendFirst(item{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id, quiet: true})
 	if !sleep(l.ctx, alivePatience) {
 		return
 	}

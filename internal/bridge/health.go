@@ -81,9 +81,6 @@ func (b *Bridge) askReady(asks chan struct{}) {
 	ctx, cancel := b.whileConnecting(b.ctx)
 	defer cancel()
 	err := b.probe(ctx)
-	if errors.Is(err, auth.ErrConsentRequired) {
-		err = fmt.Errorf("the server wants a login, and the first request of a client will ask for it: %w", err)
-	}
 	h := &b.health
 	h.mu.Lock()
 	h.err, h.asked, h.asks = err, time.Now(), nil

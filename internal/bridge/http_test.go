@@ -56,8 +56,8 @@ func newServer(t *testing.T, revisions []mcp.Revision) *server.Server {
 			return strings.Repeat("x", in.Size), nil
 		}),
 		server.AddTool(srv, "flood", "", func(ctx context.Context, _ struct{}) (string, error) {
-			for i := range 128 {
-				if err := server.CallOf(ctx).Progress(float64(i), 128, strings.Repeat("x", 1<<20)); err != nil {
+			for i := range flood {
+				if err := server.CallOf(ctx).Progress(float64(i), flood, strings.Repeat("x", 1<<20)); err != nil {
 					return "", err
 				}
 			}

@@ -17,8 +17,6 @@ import (
 	"mcpwire/streamable"
 )
 
-const large = 8 << 20
-
 // farSide returns the options of a bridge to a server on a carrier.
 func farSide(t *testing.T, carrier string, revisions []mcp.Revision) *Options {
 	srv := newServer(t, revisions)
@@ -88,7 +86,7 @@ func whereTo(t *testing.T, b *Bridge, carrier string) string {
 	return served(t, b, nil).URL + "/" + map[string]string{"http": "mcp", "sse": "sse"}[carrier]
 }
 
-// TestLarge: results of 8 MiB pass between all carriers, also while others are under way.
+// TestLarge: large results pass between all carriers, also while others are under way.
 func TestLarge(t *testing.T) {
 	carriers := []string{"pipe", "socket", "http", "sse"}
 	for _, near := range carriers {
@@ -157,7 +155,7 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// flooded connects a client that asks for 128 MiB of progress, and reads none of it until the test ends.
+// flooded connects a client that asks for a lot of progress, and reads none of it until the test ends.
 func flooded(t *testing.T, b *Bridge, url, near string, era Era) {
 	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"flood","arguments":{},"_meta":{"progressToken":1}}}`
 	if era == EraModern {

@@ -34,6 +34,7 @@ type item struct {
 	frame []byte
 	id    jsonrpc.ID // of a request; nil of others
 	from  made       // for the capture
+	quiet bool       // it is of the bridge's own curiosity: nobody is to log in because of it
 }
 
 // A line is a connection to the server, which is made when there is something to send, and made again when it has ended. Its methods may be called by many

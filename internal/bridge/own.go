@@ -11,12 +11,17 @@ import (
 
 // ask sends the server a request of the bridge's own and waits for the answer, which may be an error. An error of ask's says that there was none.
 func (p *plain) ask(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
+	return p.askAs(ctx, item{}, text)
+}
+
+// askAs is ask with what else there is to the request.
+func (p *plain) askAs(ctx context.Context, it item, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
 	p.mu.Lock()
 	id := p.ownID()
 	answer := p.expectLocked(id)
 	p.mu.Unlock()
-	frame := withID(text(id), id)
-	p.line.sendFirst(item{frame: frame, id: id})
+	it.frame, it.id = withID(text(id), id), id
+	p.line.sendFirst(it)
 	select {
 	case m := <-answer:
 		return m, nil
@@ -31,7 +36,7 @@ func (p *plain) ask(ctx context.Context, text func(id jsonrpc.ID) []byte) (*json
 // alive implements sharer: any answer is a sign of life.
 func (p *plain) alive(ctx context.Context) error {
 	_, modern := p.b.known.get()
-	m, err := p.ask(ctx, func(id jsonrpc.ID) []byte {
+	m, err := p.askAs(ctx, item{quiet: true}, func(id jsonrpc.ID) []byte {
 		if modern == yes {
 			return discoverRequest()
 		}

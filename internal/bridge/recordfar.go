@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"mcpwire/auth"
 	"mcpwire/capture"
 	"mcpwire/internal/httphead"
 	"mcpwire/jsonrpc"
@@ -43,6 +44,9 @@ func (l *line) post(f jsonrpc.Framer, it item) error {
 		return f.WriteFrame(it.frame)
 	}
 	ctx := context.WithoutCancel(l.ctx) // its values are for what makes the request
+	if it.quiet {
+		ctx = auth.WithoutLogin(ctx)
+	}
 	ctx = context.WithValue(context.WithValue(ctx, postedKey{}, &posting{item: it}), laneKey{}, l.lane)
 	return courier.Post(ctx, it.frame)
 }

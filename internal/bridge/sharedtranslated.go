@@ -54,7 +54,7 @@ func (p *translated) alive(ctx context.Context) error {
 	p.mu.Unlock()
 	defer p.pinged(n, nil)
 	id := jsonrpc.IntID(n)
-	p.line.sendFirst(item{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id})
+	p.line.sendFirst(item{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id, quiet: true})
 	select {
 	case err := <-answer:
 		return err

@@ -38,7 +38,7 @@ type Reader struct {
 	max int
 }
 
-// NewReader returns one that keeps at most so many bytes of a frame.
+// NewReader returns one that keeps at most so many bytes of a line, and of a block.
 func NewReader(r io.Reader, max int) *Reader {
 	return &Reader{bufio.NewReaderSize(r, 64<<10), max}
 }

@@ -105,7 +105,7 @@ func (p *pipe) read() {
 	for {
 		f, err := in.Next()
 		if err == nil || len(f.Text) > 0 {
-			if !p.hand(frame{text: bytes.Clone(f.Text), n: p.record(f.Event()), framing: f.Framing, after: time.Since(p.began)}) {
+			if !p.hand(frame{text: f.Text, n: p.record(f.Event()), framing: f.Framing, after: time.Since(p.began)}) {
 				return
 			}
 		}

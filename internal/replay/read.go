@@ -233,6 +233,9 @@ func (g *builder) sent(e *capture.Event, parts []capture.Part, x *exchange) {
 			g.replied(f, el, p)
 			continue
 		}
+		if p.Kind == jsonrpc.KindNotification && string(el.m.Method) == mcp.NotificationCancelled {
+			f.told = g.toldOf(&el.m)
+		}
 		if p.Kind == jsonrpc.KindRequest {
 			el.call = g.called(e, &el)
 			if p.Call != nil {

@@ -49,6 +49,7 @@ type frame struct {
 	reply    *ask    // it answers a request of the server, and is nothing else
 	cut      bool    // the capture has only the beginning
 	hungUp   *call   // nothing was sent: the client ended the HTTP request of this one
+	told     int     // of a frame that gives up a request: how many notifications had come for it
 }
 
 // An element is a message, alone or in a batch.

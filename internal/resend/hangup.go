@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // HangUp ends the exchange of a message that was sent, from this side: that is how clients cancel a request over HTTP in the modern era
@@ -35,11 +37,20 @@ type line struct {
 func (w *web) lineOf(n uint64) (ctx context.Context, l *line, over func()) {
 	l = new(line)
 	ctx, l.cancel = context.WithCancelCause(w.ctx)
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
-		if info.Err == nil {
-			l.wrote()
-		}
-	}})
+	var message atomic.Bool // what is written is the message, and not a request for a token that it needs
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { message.Store(false) },
+		WroteHeaderField: func(name string, _ []string) {
+			if strings.EqualFold(name, headerVersion) {
+				message.Store(true)
+			}
+		},
+		WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil && message.Load() {
+				l.wrote()
+			}
+		},
+	})
 	w.mu.Lock()
 	w.lines[n] = l
 	w.mu.Unlock()

@@ -92,14 +92,14 @@ func (w *web) send(ctx context.Context, message []byte) (Sent, error) {
 	to := w.to
 	w.mu.Unlock()
 	n := w.last.Add(1)
-	ctx, line, over := w.lineOf(n)
+	ctx, l, over := w.lineOf(n)
 	x, r, err := w.beginAs(ctx, n, http.MethodPost, to, message, nil)
 	if err != nil {
 		over()
 		<-w.slots
 		return Sent{}, err
 	}
-	x.line = line
+	x.line = l
 	x.due = dueOf(message)
 	x.hello = isHello(message)
 	sent := Sent{x.at, x.n}

@@ -219,39 +219,52 @@ func TestBridgeStepUp(t *testing.T) {
 }
 
 // TestBridgeReady asks whether a server is ready that wants a login: nobody is to
-// log in because of that, but because of the first client.
+// log in because of that, but because of the first client. It is the same when the
+// login does not count any more.
 func TestBridgeReady(t *testing.T) {
 	for _, era := range eras {
-		t.Run(era.name, func(t *testing.T) {
-			t.Parallel()
-			d := newDesk(t, newSite(t, issuers.at(t, ""), formatJWT, siteOptions{}))
-			h := d.host("--listen", "127.0.0.1:0")
-			at := h.listen()
-			for range 3 {
-				status, text := readyz(t, at)
-				if status != http.StatusServiceUnavailable || !strings.Contains(text, "the first request of a client will ask for it") {
-					t.Errorf("got status %d, %s", status, text)
-				}
-			}
-			if n := d.opened() + len(h.asks()); n != 0 {
-				t.Errorf("the user was asked %d times\n%s", n, h.log.String())
-			}
-			var c *client.Client
-			err := h.logIn(func() (err error) {
-				c, err = client.Dial(t.Context(), streamable.Dial(at, nil), &client.Options{Revisions: []mcp.Revision{era.revision}, ProbeTimeout: 20 * time.Second})
-				return err
-			})
-			if err != nil {
-				t.Fatalf("%v\n%s", err, h.log.String())
-			}
-			defer c.Close()
-			if me, err := whoami(t.Context(), c); err != nil || me.Subject != "alice" {
-				t.Errorf("got %+v, %v", me, err)
-			}
-			if status, text := readyz(t, at); status != http.StatusOK {
-				t.Errorf("after the login: got status %d, %s", status, text)
-			}
-		})
+		t.Run(era.name, func(t *testing.T) { checkReady(t, era.revision) })
+		t.Run(era.name+" shared", func(t *testing.T) { checkReady(t, era.revision, "--sessions", "shared") })
+	}
+}
+
+func checkReady(t *testing.T, revision mcp.Revision, flags ...string) {
+	t.Parallel()
+	d := newDesk(t, newSite(t, issuers.at(t, ""), formatOpaque, withoutCache))
+	h := d.host(append(flags, "--listen", "127.0.0.1:0")...)
+	at := h.listen()
+	for range 3 {
+		status, text := readyz(t, at)
+		if status != http.StatusServiceUnavailable || !strings.Contains(text, "the user has to log in, and is not asked because of this") {
+			t.Errorf("got status %d, %s", status, text)
+		}
+	}
+	if n := d.opened() + len(h.asks()); n != 0 {
+		t.Errorf("the user was asked %d times\n%s", n, h.log.String())
+	}
+	var c *client.Client
+	err := h.logIn(func() (err error) {
+		c, err = client.Dial(t.Context(), streamable.Dial(at, nil), &client.Options{Revisions: []mcp.Revision{revision}, ProbeTimeout: 20 * time.Second})
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, h.log.String())
+	}
+	defer c.Close()
+	me, err := whoami(t.Context(), c)
+	if err != nil || me.Subject != "alice" {
+		t.Fatalf("got %+v, %v", me, err)
+	}
+	if status, text := readyz(t, at); status != http.StatusOK {
+		t.Errorf("after the login: got status %d, %s", status, text)
+	}
+	d.site.issuer.revoke(t, d.token(), me.ClientID, "")
+	eventually(t, "it is seen that the login does not count any more", func() bool {
+		status, text := readyz(t, at)
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "the user has to log in, and is not asked because of this")
+	})
+	if n := d.opened(); n != 1 || len(h.asks()) != 1 {
+		t.Errorf("the browser opened %d times, want once\n%s", n, h.log.String())
 	}
 }
 

@@ -34,6 +34,7 @@ export class Tabs {
   // select shows which one is chosen.
   select(id) {
     this.current = id;
+    this.offer(id, true);
     for (const [name, b] of this.buttons) {
       b.setAttribute("aria-selected", String(name === id));
       b.tabIndex = name === id ? 0 : -1;
