@@ -30,8 +30,9 @@ type endpoint struct {
 	url string
 	web *httptest.Server // nil in a bubble
 
-	client *http.Client
-	dial   func() (net.Conn, error)
+	client    *http.Client
+	dial      func() (net.Conn, error)
+	announced int // tools that were added for their news
 }
 
 type echoIn struct {

@@ -3,6 +3,7 @@ package streamable_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -20,10 +21,11 @@ const listChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed
 // announce makes the list of tools change.
 func (e *endpoint) announce() {
 	e.t.Helper()
-	if err := server.AddTool(e.srv, "passing", "", func(context.Context, struct{}) (string, error) { return "", nil }); err != nil {
+	e.announced++
+	err := server.AddTool(e.srv, fmt.Sprint("news-", e.announced), "", func(context.Context, struct{}) (string, error) { return "", nil })
+	if err != nil {
 		e.t.Fatal(err)
 	}
-	e.srv.RemoveTools("passing")
 }
 
 // Of a stream that was quiet for longer than events are kept, nothing was missed.
