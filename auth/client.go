@@ -138,8 +138,8 @@ func (o *ClientOptions) check() error {
 //
 // Only requests to the origin of server get a token, and only if they have no Authorization of their own; others go to base as they are. A response with
 // status 401, or 403 with the error insufficient_scope, makes the client get a token, for which the user may have to log in, and send the request again.
-// That happens once for a 401, or as often as other processes had got the token meanwhile, and for more scopes at most twice in ten minutes for one operation, see [WithOperation], and ten times for all. A response that still says no is
-// returned as it is. The body of any other response is not touched.
+// That happens once for a 401, or as often as other processes had got the token meanwhile, and for more scopes at most twice in ten minutes for one operation,
+// see [WithOperation], and ten times for all. A response that still says no is returned as it is. The body of any other response is not touched.
 //
 // RoundTrip fails with an [*AuthorizationError] if no token can be had, and with [ErrNotReplayable] if one can, but the request has a body and no GetBody.
 //

@@ -150,7 +150,7 @@ func (b *Bridge) probe(ctx context.Context) error {
 	if p := b.sharedUp(); p != nil {
 		return p.alive(ctx)
 	}
-	u, l := b.newProberFor(auth.WithoutLogin(b.ctx))
+	u, l := b.newProberFor(auth.WithoutLogin(b.ctx)) // the whole connection is for this alone
 	defer l.close()
 	if _, modern := b.known.get(); b.opts.Far == EraModern || b.opts.Far == EraAuto && modern != no {
 		m, err := b.discover(ctx, u, l, discoverRequest())

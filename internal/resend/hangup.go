@@ -21,7 +21,7 @@ func (s *Session) HangUp(exchange uint64) {
 	l := w.lines[exchange]
 	w.mu.Unlock()
 	if l != nil {
-		l.hangUp()
+		l.mark(&l.wanted)
 	}
 }
 
@@ -33,12 +33,13 @@ type line struct {
 	written, wanted bool // the whole request, and that it be cut then
 }
 
-// lineOf returns a context for an exchange whose line can be cut, and what is to be called when that is over.
-func (w *web) lineOf(n uint64) (ctx context.Context, l *line, over func()) {
-	l = new(line)
-	ctx, l.cancel = context.WithCancelCause(w.ctx)
+// newLine returns a line, and the context for the request of its exchange.
+func newLine(parent context.Context) (context.Context, *line) {
+	l := new(line)
+	ctx, cancel := context.WithCancelCause(parent)
+	l.cancel = cancel
 	var message atomic.Bool // what is written is the message, and not a request for a token that it needs
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { message.Store(false) },
 		WroteHeaderField: func(name string, _ []string) {
 			if strings.EqualFold(name, headerVersion) {
@@ -47,35 +48,32 @@ func (w *web) lineOf(n uint64) (ctx context.Context, l *line, over func()) {
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil && message.Load() {
-				l.wrote()
+				l.mark(&l.written)
 			}
 		},
-	})
+	}), l
+}
+
+// connect lets [Session.HangUp] find the line of an exchange, until over is called.
+func (w *web) connect(x *exchange, l *line) (over func()) {
+	x.line = l
 	w.mu.Lock()
-	w.lines[n] = l
+	w.lines[x.n] = l
 	w.mu.Unlock()
-	return ctx, l, func() {
+	return func() {
 		w.mu.Lock()
-		delete(w.lines, n)
+		delete(w.lines, x.n)
 		w.mu.Unlock()
 		l.cancel(nil)
 	}
 }
 
-func (l *line) wrote() {
+// mark sets one of the line's two conditions, and cuts it when both are met.
+func (l *line) mark(condition *bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.written = true
-	if l.wanted {
-		l.cancel(errClientClosed)
-	}
-}
-
-func (l *line) hangUp() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.wanted = true
-	if l.written {
+	*condition = true
+	if l.written && l.wanted {
 		l.cancel(errClientClosed)
 	}
 }
@@ -84,7 +82,7 @@ func (l *line) hangUp() {
 func (x *exchange) roundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := x.w.transport.RoundTrip(r)
 	if x.line != nil {
-		x.line.wrote() // transports that are not net/http's may say nothing
+		x.line.mark(&x.line.written) // transports that are not net/http's may say nothing
 	}
 	return resp, err
 }

@@ -91,15 +91,14 @@ func (w *web) send(ctx context.Context, message []byte) (Sent, error) {
 	w.mu.Lock()
 	to := w.to
 	w.mu.Unlock()
-	n := w.last.Add(1)
-	ctx, l, over := w.lineOf(n)
-	x, r, err := w.beginAs(ctx, n, http.MethodPost, to, message, nil)
+	ctx, l := newLine(w.ctx)
+	x, r, err := w.begin(ctx, http.MethodPost, to, message, nil)
 	if err != nil {
-		over()
+		l.cancel(nil)
 		<-w.slots
 		return Sent{}, err
 	}
-	x.line = l
+	over := w.connect(x, l)
 	x.due = dueOf(message)
 	x.hello = isHello(message)
 	sent := Sent{x.at, x.n}
@@ -141,12 +140,7 @@ func (w *web) listen(ctx context.Context) {
 
 // begin numbers an exchange, and records its request. more are fields of its header.
 func (w *web) begin(ctx context.Context, method string, to *url.URL, body []byte, more http.Header) (*exchange, *http.Request, error) {
-	return w.beginAs(ctx, w.last.Add(1), method, to, body, more)
-}
-
-// beginAs is begin with a number.
-func (w *web) beginAs(ctx context.Context, n uint64, method string, to *url.URL, body []byte, more http.Header) (*exchange, *http.Request, error) {
-	x := &exchange{w: w, n: n}
+	x := &exchange{w: w, n: w.last.Add(1)}
 	r, err := w.request(ctx, method, to, body)
 	if err != nil {
 		return nil, nil, err
