@@ -29,7 +29,7 @@ var mutationsOfHTTP = []mutation{
 	{"http/session-after-delete", "web-r2 web-r3 web-r4", `^(< res x9\n)404`, `${1}200`, ""},
 	{"http/session-id-characters", "web-r2 web-r3 web-r4", `^(< res .*Mcp-Session-Id: )`, `${1}é`, "http/session-missing"},
 	{"http/event-id-twice", "http-r4", `^(< msg x\d+\nevent: \nid: )[^\n]+`, `${1}«^< sse x\d+\nevent: \nid: (\S+)»`, ""},
-	{"http/response-on-get", "http-r3 http-r4", `^< msg x\d+(.*"prompts":\[)`, `< msg «^> req (x\d+)\nGET»$1`, "http/"},
+	{"http/response-on-get", "http-r3 http-r4", `^< msg x\d+(.*"contents":\[)`, `< msg «^> req (x\d+)\nGET»$1`, "http/"},
 	{"http/retry", "web-r4", `retry: 1\n`, "retry: 60000\n", ""},
 	{"http/stream-unfinished", "http-r5", `^< msg .*"text":"done"`, "DROP", "lifecycle/unanswered"},
 	{"http/event-name", "http-*", `^< msg (x\d+\nevent: )\n`, "< sse ${1}update\n", ""},

@@ -215,7 +215,7 @@ func TestWaitingRequestsKeepLittle(t *testing.T) {
 		p.pause()
 		table := &p.conn.table
 		table.mu.Lock()
-		for _, r := range table.listed {
+		for r := range table.listed.all() {
 			want := 2*maxWaste*len(r.Params) + 4*maxCopied // pooled memory may be that large, and counts twice
 			if r.turn != 0 {
 				want = 32 << 20 // it lost the lead, and the buffer of that time with it
@@ -224,7 +224,7 @@ func TestWaitingRequestsKeepLittle(t *testing.T) {
 				t.Errorf("request %s with %d bytes of params keeps %d", r.ID, len(r.Params), got)
 			}
 		}
-		if n := len(table.listed); n != 4 {
+		if n := table.listed.len(); n != 4 {
 			t.Errorf("%d requests wait", n)
 		}
 		table.mu.Unlock()

@@ -109,7 +109,6 @@ func NewConn(f Framer, opts *Options) *Conn {
 	}
 	c.base = context.Background()
 	c.SetPolicy(o.Policy)
-	c.table.init()
 	c.calls.init(o.IDs)
 	c.w.init(c.src, o.MaxPendingBytes, c.stop, &c.wg)
 	c.timer = time.AfterFunc(time.Hour, c.watch)

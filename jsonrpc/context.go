@@ -13,22 +13,27 @@ import (
 // one small object; layers above embed it in an object of their own. It may be used by many goroutines at once.
 type Context struct {
 	conn  *Conn
-	base  context.Context
-	turn  uint64      // of the reader that runs the handler itself; 0 on other goroutines
-	trace *Trace      // nil if there is none
-	ended atomic.Bool // answered or cancelled: nothing may be sent for it any more
+	base  context.Context // has the values
+	until context.Context // that it ends with, if it is not that of the connection's; only if somebody asks, does it watch that
+	turn  uint64          // of the reader that runs the handler itself; 0 on other goroutines
+	trace *Trace          // nil if there is none
+	ended atomic.Bool     // answered or cancelled: nothing may be sent for it any more
 
 	direct  bool       // what belongs to the request goes by its own outlet
-	follows bool       // it ends with base; only then, and only if somebody asks, does it watch that
 	sending sync.Mutex // held while something does; guards outlet
 	outlet  Outlet     // nil once the request has been dismissed
 
 	mu       sync.Mutex
 	done     chan struct{}
 	err      error
-	timeout  *timeout // nil if there is none; it does not change
+	timeout  *timeout  // nil if there is none; it does not change
+	watchers *watchers // nil until there is something to watch
+}
+
+// watchers are those who want to know of the end of a Context, and what it watches for them.
+type watchers struct {
 	after    map[*func()]struct{}
-	unfollow func() bool // stops watching base
+	unfollow func() bool // stops watching until; nil if that is not watched
 }
 
 // A timeout is the end of the time that a request may take.
@@ -64,16 +69,20 @@ func (a *apart) Value(key any) any {
 // Conn returns the connection that the request came in on.
 func (c *Context) Conn() *Conn { return c.conn }
 
-// Outlet returns what the request was delivered with (see [Delivery]); nil once the request has been answered, and on connections that read for themselves.
-func (c *Context) Outlet() Outlet {
+// WithOutlet calls f with what the request was delivered with (see [Delivery]), which is valid until f returns: nil once the request has been answered, and on
+// connections that read for themselves. Nothing is sent for the request meanwhile.
+func (c *Context) WithOutlet(f func(Outlet)) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	return c.outlet
+	f(c.outlet)
 }
 
 // Deadline implements [context.Context].
 func (c *Context) Deadline() (time.Time, bool) {
 	if c.timeout == nil {
+		if c.until != nil {
+			return c.until.Deadline()
+		}
 		return c.base.Deadline()
 	}
 	return c.timeout.deadline, true
@@ -93,19 +102,29 @@ func (c *Context) Done() <-chan struct{} {
 	return c.done
 }
 
-// followLocked watches over base from now on.
+// followLocked watches over until from now on.
 func (c *Context) followLocked() {
-	if c.follows && c.err == nil && c.unfollow == nil {
-		c.unfollow = context.AfterFunc(c.base, func() { c.finish(c.base.Err()) })
+	if c.until == nil || c.err != nil {
+		return
 	}
+	if w := c.watchersLocked(); w.unfollow == nil {
+		w.unfollow = context.AfterFunc(c.until, func() { c.finish(c.until.Err()) })
+	}
+}
+
+func (c *Context) watchersLocked() *watchers {
+	if c.watchers == nil {
+		c.watchers = new(watchers)
+	}
+	return c.watchers
 }
 
 // Err implements [context.Context].
 func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && c.follows {
-		return c.base.Err()
+	if c.err == nil && c.until != nil {
+		return c.until.Err()
 	}
 	return c.err
 }
@@ -127,16 +146,17 @@ func (c *Context) AfterFunc(f func()) (stop func() bool) {
 		go f()
 		return func() bool { return false }
 	}
-	if c.after == nil {
-		c.after = make(map[*func()]struct{})
+	w := c.watchersLocked()
+	if w.after == nil {
+		w.after = make(map[*func()]struct{})
 	}
-	c.after[&f] = struct{}{}
+	w.after[&f] = struct{}{}
 	c.followLocked()
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		_, waiting := c.after[&f]
-		delete(c.after, &f)
+		_, waiting := w.after[&f]
+		delete(w.after, &f)
 		return waiting
 	}
 }
@@ -164,17 +184,21 @@ func (c *Context) finish(err error) {
 	if c.timeout != nil {
 		c.timeout.timer.Stop()
 	}
-	if c.unfollow != nil {
-		c.unfollow()
+	w := c.watchers
+	if w == nil {
+		return
 	}
-	for f := range c.after {
+	if w.unfollow != nil {
+		w.unfollow()
+	}
+	for f := range w.after {
 		go (*f)()
 	}
-	c.after = nil
+	w.after = nil
 }
 
 // live reports whether something may still be sent for the request.
-func (c *Context) live() bool { return !c.ended.Load() && !(c.follows && c.base.Err() != nil) }
+func (c *Context) live() bool { return !c.ended.Load() && !(c.until != nil && c.until.Err() != nil) }
 
 // Notify sends a notification that belongs to the request, and is on the wire before its answer. It fails with [ErrRequestEnded] once the
 // request has been answered or cancelled. params is JSON text, or nil.

@@ -26,6 +26,8 @@ type Delivery struct {
 	// Free is for carriers where an id need not be unique and nothing cancels a request but the end of its context: the connection keeps no list of it.
 	Free  bool
 	Batch bool // it came in a batch
+	// Until is what the request's context ends with, instead of the one that Deliver is called with, whose values it has all the same; nil if it is that one.
+	Until context.Context
 	// Stand lets the handler leave the request standing, of a Free delivery: Deliver then returns no response, and the error is the *[Outstanding] to finish.
 	Stand bool
 
@@ -126,7 +128,7 @@ var errNotDetached = errors.New("jsonrpc: Deliver on a connection that reads for
 
 // Deliver handles a request on the calling goroutine and appends the response to dst, without framing. err is what the handler returned, which is in the
 // response as [ErrorOf] maps it, for carriers that tell errors apart. No response is appended if the request was cancelled by a notification; the
-// error is [ErrRequestEnded] then. The request's context ends with ctx, and has its values. It may be called by many goroutines at once.
+// error is [ErrRequestEnded] then. The request's context has the values of ctx, and ends with it, or with Delivery.Until. It may be called by many goroutines at once.
 func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response []byte, err error) {
 	if !c.detached {
 		panic(errNotDetached)
@@ -135,7 +137,10 @@ func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response [
 		c.opts.Trace(Incoming, d.Message.text)
 	}
 	r, own := d.take()
-	r.conn, r.base, r.outlet, r.stand = c, ctx, d.Outlet, d.Free && d.Stand
+	r.conn, r.base, r.until, r.outlet, r.stand = c, ctx, d.Until, d.Outlet, d.Free && d.Stand
+	if r.until == nil {
+		r.until = ctx
+	}
 	if d.Batch {
 		r.batch = delivered
 	}
@@ -186,7 +191,7 @@ func (c *Conn) admit(r *Request, free bool) *Error {
 	if c.stopping.Load() {
 		return Errorf(CodeInternalError, "the connection is closed")
 	}
-	if _, twice := t.listed[string(r.ID.canonical())]; twice {
+	if t.listed.get(r.ID) != nil {
 		return errDuplicateID
 	}
 	t.addLocked(r)
@@ -222,7 +227,7 @@ func (c *Conn) deliver(r *Request, dst []byte) ([]byte, error) {
 		return dst, err
 	}
 	e := ErrorOf(err)
-	if e.Code == CodeInternalError && !r.cancelled.Load() && r.base.Err() == nil {
+	if e.Code == CodeInternalError && !r.cancelled.Load() && r.until.Err() == nil {
 		c.logError(r, err)
 	}
 	return AppendError(dst[:start], r.ID, e, true), err

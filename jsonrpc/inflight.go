@@ -15,18 +15,16 @@ type table struct {
 	running atomic.Int32 // goroutines that run handlers, without those of Standing requests
 
 	mu       sync.Mutex
-	listed   map[string]*Request // by canonical id
-	bytes    int                 // frames of the requests that run
-	standing int                 // goroutines that run Standing requests
-	queue    []*Request          // first come, first served
-	queued   int                 // bytes of their frames
-	notes    []*Request          // notifications, which one goroutine takes in order
-	note     *Request            // the one it has at hand
+	listed   listing
+	bytes    int        // frames of the requests that run
+	standing int        // goroutines that run Standing requests
+	queue    []*Request // first come, first served
+	queued   int        // bytes of their frames
+	notes    []*Request // notifications, which one goroutine takes in order
+	note     *Request   // the one it has at hand
 	noting   bool
 	idle     chan struct{} // closed when nothing is listed; made by whenIdle
 }
-
-func (t *table) init() { t.listed = make(map[string]*Request) }
 
 // requestCost is what a queued request counts besides its frame, in bytes.
 const requestCost = 512
@@ -38,8 +36,7 @@ func (t *table) has(id ID) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, ok := t.listed[string(id.canonical())]
-	return ok
+	return t.listed.get(id) != nil
 }
 
 // list makes a request that the leader started one of those in flight, unless it is done, and counts it unless its answer is sent too.
@@ -56,9 +53,8 @@ func (t *table) list(r *Request) {
 }
 
 func (t *table) addLocked(r *Request) {
-	r.key = string(r.ID.canonical())
 	r.counted = true
-	t.listed[r.key] = r
+	t.listed.add(r)
 	t.count.Add(1)
 }
 
@@ -72,8 +68,7 @@ func (t *table) unlist(r *Request) (owed bool) {
 }
 
 func (t *table) removeLocked(r *Request) {
-	if t.listed[r.key] == r { // its id may be another's by now
-		delete(t.listed, r.key)
+	if t.listed.remove(r) {
 		t.count.Add(-1)
 	}
 }
@@ -81,7 +76,7 @@ func (t *table) removeLocked(r *Request) {
 // cancel cancels the request with that id, wherever it is.
 func (t *table) cancel(id ID) bool {
 	t.mu.Lock()
-	r := t.listed[string(id.canonical())]
+	r := t.listed.get(id)
 	if r != nil {
 		// The id is free from here on: no answer will come under it.
 		t.removeLocked(r)
@@ -95,12 +90,12 @@ func (t *table) cancel(id ID) bool {
 func (t *table) cancelAll() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := len(t.listed)
+	n := t.listed.len()
 	for _, r := range t.queue {
 		t.removeLocked(r)
 	}
 	t.queue, t.notes, t.queued = nil, nil, 0
-	for _, r := range t.listed {
+	for r := range t.listed.all() {
 		r.cancel()
 	}
 	if t.note != nil {
@@ -132,7 +127,7 @@ func (t *table) methods() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var names []string
-	for _, r := range t.listed {
+	for r := range t.listed.all() {
 		names = append(names, clip(r.Method))
 	}
 	return names
@@ -143,7 +138,7 @@ func (t *table) methods() []string {
 func (c *Conn) own(r *Request, frame []byte) *Request {
 	n := requests.Get().(*Request)
 	n.clear()
-	n.conn, n.Route, n.pace, n.batch, n.base, n.Message = c, r.Route, r.pace, r.batch, r.base, r.Message
+	n.conn, n.Route, n.pace, n.batch, n.base, n.until, n.Message = c, r.Route, r.pace, r.batch, r.base, r.until, r.Message
 	n.size = len(frame) + requestCost
 	if !c.detached && len(frame) > maxCopied && len(frame) == len(r.text) && c.src.held() <= maxWaste*len(frame) {
 		n.big = frame
@@ -171,7 +166,7 @@ func (c *Conn) start(r *Request, pace *Pace, frame []byte) {
 func (c *Conn) enqueue(r *Request) {
 	t := &c.table
 	t.mu.Lock()
-	_, twice := t.listed[string(r.ID.canonical())]
+	twice := t.listed.get(r.ID) != nil
 	full := r.pace != Standing && (len(t.queue) > 0 || !c.fitsLocked(r)) // nobody overtakes those in the queue
 	overloaded := full && t.queued+r.size > c.opts.MaxQueueBytes && len(t.queue) > 0
 	switch {

@@ -287,7 +287,7 @@ func TestListAndComplete(t *testing.T) {
 		<-idle
 		r := newRequest(c)
 		test.run(c, r)
-		if n, listed := c.table.running.Load(), c.table.count.Load(); n != 0 || listed != 0 || len(c.table.listed) != 0 {
+		if n, listed := c.table.running.Load(), c.table.count.Load(); n != 0 || listed != 0 || c.table.listed.len() != 0 {
 			t.Errorf("%s: running %d, listed %d", test.name, n, listed)
 		}
 		<-c.table.whenIdle()

@@ -181,8 +181,8 @@ func (p *peer) checkCounts() {
 	if n := t.running.Load(); n != 0 {
 		p.t.Errorf("%d handlers are counted as running after the end", n)
 	}
-	if n := t.count.Load(); int(n) != len(t.listed) || n != 0 {
-		p.t.Errorf("%d requests are listed after the end, %d counted", len(t.listed), n)
+	if n := t.count.Load(); int(n) != t.listed.len() || n != 0 {
+		p.t.Errorf("%d requests are listed after the end, %d counted", t.listed.len(), n)
 	}
 	if len(t.queue) != 0 || t.queued != 0 || len(t.notes) != 0 || t.noting || t.note != nil || t.standing != 0 || t.bytes != 0 {
 		p.t.Errorf("left: %d requests, %d notifications, %d bytes; %d standing, %d bytes running", len(t.queue), len(t.notes), t.queued, t.standing, t.bytes)

@@ -18,7 +18,8 @@ type Request struct {
 	conn *Conn
 	pace *Pace
 
-	base   context.Context // instead of the connection's; this and outlet are for Deliver
+	base   context.Context // has the values of its context, instead of the connection's; this, until and outlet are for Deliver
+	until  context.Context // that it ends with
 	outlet Outlet
 	stand  bool
 
@@ -33,7 +34,7 @@ type Request struct {
 	ctx       atomic.Pointer[Context]
 	cancelled atomic.Bool
 	broken    error  // a panic in Prepare, or the end of the goroutine in Handle
-	key       string // in table.listed; guarded by table.mu, as are these:
+	key       string // in a listing; guarded by table.mu, as are these:
 	counted   bool   // is, or will be, one of table.running
 	done      bool   // Handle has returned
 	gone      bool   // and the answer is sent
@@ -78,7 +79,7 @@ func (r *Request) InitContext(ctx *Context, trace Trace) {
 		ctx.trace = &t
 	}
 	if r.base != nil {
-		ctx.base, ctx.follows = r.base, true // whether base can end is not asked, since that costs a channel
+		ctx.base, ctx.until = r.base, r.until
 	}
 	if r.outlet != nil {
 		ctx.direct, ctx.outlet = true, r.outlet
@@ -107,7 +108,7 @@ func (r *Request) cancel() {
 func (r *Request) clear() {
 	r.Route, r.pace, r.batch, r.turn, r.size, r.began = nil, nil, nil, 0, 0, time.Time{}
 	r.broken, r.key, r.counted, r.done, r.gone = nil, "", false, false, false
-	r.base, r.outlet, r.stand = nil, nil, false
+	r.base, r.until, r.outlet, r.stand = nil, nil, nil, false
 	r.reply = r.reply[:0]
 	if r.ctx.Load() != nil {
 		r.ctx.Store(nil)

@@ -35,8 +35,13 @@ type Call struct {
 
 	run atomic.Pointer[taskRun] // if it is, or may become, a task
 
-	mu       sync.Mutex
-	progress float64 // the last one
+	progress atomic.Pointer[tally] // nil until there is some
+}
+
+// A tally is how far a call has come.
+type tally struct {
+	mu   sync.Mutex // held while sending, so that the order on the wire is that of the numbers
+	last float64
 }
 
 // A limited is a context that stems from a Call's.
@@ -44,7 +49,7 @@ type limited struct{ context.Context }
 
 // newCall returns the Call of a request, whose context it becomes.
 func (s *session) newCall(r *jsonrpc.Request, ex era.Exchange) *Call {
-	c := &Call{session: s, method: methodName(r.Method), ex: ex, progress: math.Inf(-1)}
+	c := &Call{session: s, method: methodName(r.Method), ex: ex}
 	if s.log.Enabled(context.Background(), slog.LevelError) {
 		id := r.ID.String()
 		c.id = &id
@@ -172,12 +177,13 @@ func (c *Call) Progress(progress, total float64, message string) error {
 	if math.IsNaN(progress) || math.IsInf(progress, 0) || math.IsNaN(total) || math.IsInf(total, 0) {
 		return errProgress
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock() // held while sending, so that the order on the wire is that of the numbers
-	if progress <= c.progress {
+	t := c.tally()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if progress <= t.last {
 		return errProgress
 	}
-	c.progress = progress
+	t.last = progress
 	token := c.ex.Meta.ProgressToken
 	if token == nil {
 		return nil
@@ -191,6 +197,13 @@ func (c *Call) Progress(progress, total float64, message string) error {
 		params = jsonwire.AppendQuote(append(params, `,"message":`...), message)
 	}
 	return c.notify(mcp.NotificationProgress, append(params, '}'))
+}
+
+func (c *Call) tally() *tally {
+	if c.progress.Load() == nil {
+		c.progress.CompareAndSwap(nil, &tally{last: math.Inf(-1)})
+	}
+	return c.progress.Load()
 }
 
 func appendNumber(dst []byte, f float64) []byte {

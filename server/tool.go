@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
@@ -57,10 +58,15 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 	if err != nil {
 		return toolError(def.Name, err)
 	}
+	type values struct {
+		arg In
+		out Out
+	}
+	var pool sync.Pool // of *values, which only decode and encode see
 	return s.add(def, func(c *Call, args, dst []byte) ([]byte, error) {
-		var v struct { // in one piece of memory
-			arg In
-			out Out
+		v, _ := pool.Get().(*values)
+		if v == nil {
+			v = new(values)
 		}
 		if err := in.decode(args, &v.arg); err != nil {
 			return c.appendFailure(dst, err.Error()), nil
@@ -69,7 +75,10 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 		if v.out, err = fn(c, v.arg); err != nil {
 			return c.failed(dst, err)
 		}
-		return encode(c, dst, &v.out)
+		dst, err = encode(c, dst, &v.out)
+		*v = values{}
+		pool.Put(v)
+		return dst, err
 	})
 }
 

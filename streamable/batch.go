@@ -11,7 +11,7 @@ import (
 // legacyBatch answers an array of messages by an array of answers.
 func (x *exchange) legacyBatch(entries []jsonrpc.Entry) {
 	h, w, r := x.h, x.w, x.r
-	s := h.sessionOf(w, r)
+	s := h.sessionOf(w, r, x.asker)
 	if s == nil {
 		return
 	}
@@ -31,7 +31,7 @@ func (x *exchange) legacyBatch(entries []jsonrpc.Entry) {
 		}
 	}
 	if answers == 0 {
-		ctx := h.onBehalf(r.Context(), r)
+		ctx := x.onBehalf(r.Context())
 		for i := range entries {
 			s.take(ctx, nil, &entries[i].Message)
 		}
@@ -60,7 +60,7 @@ func (s *session) batch(ctx context.Context, st *stream, entries []jsonrpc.Entry
 			answers[i] = jsonrpc.AppendError(nil, e.ID, e.Invalid, false)
 		case e.Kind == jsonrpc.KindRequest:
 			wg.Go(func() {
-				answers[i], _ = s.peer.deliver(ctx, nil, &jsonrpc.Delivery{Message: &e.Message, Outlet: st, Batch: true}, nil)
+				answers[i], _ = s.peer.deliver(ctx, nil, &jsonrpc.Delivery{Message: &e.Message, Outlet: st, Until: s.ctx, Batch: true}, nil)
 			})
 		default:
 			s.take(ctx, nil, &e.Message)

@@ -93,6 +93,7 @@ func (x *exchange) readBody() (err error) {
 			if reads > 1 { // it took its time
 				x.at = h.clock.since()
 			}
+			x.drained()
 			return nil
 		}
 	}

@@ -1,9 +1,11 @@
 package streamable
 
 import (
+	"context"
 	"net/http"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/jsonrpc"
 )
 
@@ -14,10 +16,13 @@ type exchange struct {
 	r     *http.Request
 	takes accepted
 
+	asker
+
 	at       time.Duration    // when its body was, or began to be, read, by the clock of h: they do not differ where it is a time that matters
 	body     []byte           // of the request
 	delivery jsonrpc.Delivery // of the message in it, if it is one
 	response response
+	stream   *stream // that a session's answer is, if it has become none of events: nobody else knows of it then; nil before there was one
 	answer   []byte
 	more     int64 // requests besides the first that are counted for it
 	kept     bool  // a goroutine has it that goes on when the request has been served: it must not be used again
@@ -32,7 +37,22 @@ func (h *Handler) newExchange(w http.ResponseWriter, r *http.Request) *exchange 
 		x = new(exchange)
 	}
 	x.h, x.w, x.r, x.takes = h, w, r, acceptedOf(r)
+	x.asker = askerOf(w, r)
 	return x
+}
+
+// An asker is what a request says of who sends it.
+type asker struct {
+	versions  []string        // of the protocol, by the header; nil if there is none
+	principal *auth.Principal // nil if it is nobody in particular
+}
+
+func askerOf(w http.ResponseWriter, r *http.Request) asker {
+	a := asker{versions: r.Header[headerVersion]}
+	if g, ok := w.(*guardedWriter); !ok || g.anonymous != r.Context() {
+		a.principal = auth.PrincipalOf(r.Context())
+	}
+	return a
 }
 
 // recycle is called when the request has been served.
@@ -41,12 +61,17 @@ func (x *exchange) recycle() {
 	if x.kept || !x.response.recycle() {
 		return
 	}
-	x.h, x.w, x.r, x.more = nil, nil, nil, 0
+	x.h, x.w, x.r, x.asker, x.more = nil, nil, nil, asker{}, 0
+	if st := x.stream; st != nil && st.open {
+		x.stream = nil
+	} else if st != nil {
+		st.session = nil
+	}
 	if cap(x.body) > maxKept {
 		x.delivery = jsonrpc.Delivery{} // what it knows of the message is part of the body
 	} else {
 		d := &x.delivery
-		d.Message, d.Outlet, d.Free, d.Stand = nil, nil, false, false
+		d.Message, d.Outlet, d.Until, d.Free, d.Stand = nil, nil, nil, false, false
 	}
 	x.body, x.answer = shrink(x.body), shrink(x.answer)
 	h.exchanges.Put(x)
@@ -76,9 +101,35 @@ func (x *exchange) boundRead(t time.Time) error {
 	return http.NewResponseController(x.w).SetReadDeadline(t)
 }
 
+// drained notes that the body was read to its end, so that nobody looks for more of it.
+func (x *exchange) drained() {
+	x.r.Body.Close()
+	if g, ok := x.w.(*guardedWriter); ok {
+		g.drained = true
+	}
+}
+
 // respond returns the response. It must be ended or stopped before the request has been served.
 func (x *exchange) respond() *response {
 	p := &x.response
 	p.begin(x.h, x.w, x.r, x.takes)
 	return p
+}
+
+// answers returns the stream that the answer to a session's request is, carried by out. left is closed when out is to end, if somebody waits for that.
+func (x *exchange) answers(s *session, out *response, waits bool) (st *stream, left chan struct{}) {
+	if x.stream == nil {
+		x.stream = new(stream)
+	}
+	st = x.stream
+	st.session, st.out, st.done = s, out, false
+	if waits {
+		st.left = make(chan struct{})
+	}
+	return st, st.left
+}
+
+// onBehalf returns ctx with what is known of the caller.
+func (x *exchange) onBehalf(ctx context.Context) context.Context {
+	return x.h.onBehalf(ctx, x.r, x.principal)
 }

@@ -19,13 +19,13 @@ func (x *exchange) postLegacy() {
 		x.initialize()
 		return
 	}
-	s := h.sessionOf(x.w, x.r)
+	s := h.sessionOf(x.w, x.r, x.asker)
 	if s == nil {
 		return
 	}
 	defer s.leave()
 	if m.Kind != jsonrpc.KindRequest {
-		s.take(h.onBehalf(x.r.Context(), x.r), x.body, m)
+		s.take(x.onBehalf(x.r.Context()), x.body, m)
 		x.w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -64,7 +64,7 @@ func (x *exchange) initialize() {
 	defer p.stop()
 	// It has no outlet of its own: the id of the session must be in the header of what comes first, and is not agreed on before the answer.
 	var err error
-	x.answer, err = s.peer.deliver(h.onBehalf(r.Context(), r), x.body, &x.delivery, x.answer[:0])
+	x.answer, err = s.peer.deliver(x.onBehalf(r.Context()), x.body, &x.delivery, x.answer[:0])
 	if err != nil || !s.agreed(x.answer) {
 		p.end(x.answer, nil)
 		return
@@ -93,16 +93,16 @@ func (h *Handler) save(ctx context.Context, s *session, body []byte) error {
 }
 
 // sessionOf returns the session that a request names, in use until the caller leaves it, or answers the request.
-func (h *Handler) sessionOf(w http.ResponseWriter, r *http.Request) *session {
+func (h *Handler) sessionOf(w http.ResponseWriter, r *http.Request, from asker) *session {
 	if h.legacy == nil {
 		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this server has no sessions")
 		return nil
 	}
-	if !h.checkVersion(w, r) {
+	if !h.checkVersion(w, from.versions) {
 		return nil
 	}
 	ids := r.Header[headerSession]
-	if ids == nil && r.Header[headerVersion] == nil && !h.plain {
+	if ids == nil && from.versions == nil && !h.plain {
 		refuseID(w, http.StatusBadRequest, nil, h.versionless())
 		return nil
 	}
@@ -110,11 +110,12 @@ func (h *Handler) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "header Mcp-Session-Id is missing: send initialize first, or the metadata of a revision without sessions")
 		return nil
 	}
+	owner := from.principal.ID()
 	s := h.sessions.get(ids[0])
 	if s == nil {
-		s = h.takeOver(r, ids[0])
+		s = h.takeOver(r, ids[0], owner)
 	}
-	if s == nil || s.owner != ownerOf(r) {
+	if s == nil || s.owner != owner {
 		if s != nil {
 			s.leave()
 		}
@@ -126,13 +127,12 @@ func (h *Handler) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 
 // checkVersion refuses a request that names a version which is none of the server's. One that names another than was agreed on is let through: clients do
 // that, and it means nothing.
-func (h *Handler) checkVersion(w http.ResponseWriter, r *http.Request) bool {
-	values, ok := r.Header[headerVersion]
-	if !ok {
+func (h *Handler) checkVersion(w http.ResponseWriter, versions []string) bool {
+	switch len(versions) {
+	case 0:
 		return true
-	}
-	if len(values) == 1 {
-		if revision, ok := mcp.ParseRevision(values[0]); ok && slices.Contains(h.legacy, revision) {
+	case 1:
+		if revision, ok := mcp.ParseRevision(versions[0]); ok && slices.Contains(h.legacy, revision) {
 			return true
 		}
 	}
@@ -144,7 +144,7 @@ func (h *Handler) checkVersion(w http.ResponseWriter, r *http.Request) bool {
 const maxForeignID = 64
 
 // takeOver makes a session live here that another process has opened.
-func (h *Handler) takeOver(r *http.Request, id string) *session {
+func (h *Handler) takeOver(r *http.Request, id, owner string) *session {
 	if h.opts.Sessions == nil || len(id) > maxForeignID {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (h *Handler) takeOver(r *http.Request, id string) *session {
 	if err != nil {
 		h.opts.Logger.Error("session not loaded", "error", err)
 	}
-	if saved == nil || saved.Principal != ownerOf(r) {
+	if saved == nil || saved.Principal != owner {
 		return nil
 	}
 	var m jsonrpc.Message
@@ -193,12 +193,11 @@ var initialized = func() *jsonrpc.Message {
 // await has the request handled, or the batch if entries are not nil, and answers it. It goes on when the client has gone: that is no cancellation in these
 // revisions.
 func (x *exchange) await(s *session, entries []jsonrpc.Entry) {
-	st := &stream{session: s}
 	p := x.respond()
 	// A response of HTTP/1 can be ended while the handler goes on, see response.cut. One of HTTP/2 ends when this returns, so the handler must be elsewhere. To
 	// have it there always would double what a quick request costs.
 	p.cuttable = x.r.ProtoMajor == 1
-	left := st.carry(p, !p.cuttable)
+	st, left := x.answers(s, p, !p.cuttable)
 	answered := false
 	defer func() {
 		if !answered {
@@ -238,28 +237,15 @@ func (x *exchange) run(s *session, st *stream, entries []jsonrpc.Entry) (ended *
 			}
 		}
 	}()
-	ctx := x.h.onBehalf(&lasting{s.ctx, x.r.Context()}, x.r)
+	ctx := x.onBehalf(x.r.Context())
 	if entries != nil {
 		x.answer = s.batch(ctx, st, entries, x.answer[:0])
 	} else {
-		x.delivery.Outlet = st
+		x.delivery.Outlet, x.delivery.Until = st, s.ctx
 		x.answer, _ = s.peer.deliver(ctx, x.body, &x.delivery, x.answer[:0])
 	}
 	returned = true
 	return st.finish(x.answer)
-}
-
-// A lasting context has the values of a request, and ends with the session.
-type lasting struct {
-	context.Context
-	values context.Context
-}
-
-func (l *lasting) Value(key any) any {
-	if v := l.values.Value(key); v != nil {
-		return v
-	}
-	return l.Context.Value(key)
 }
 
 // get opens the stream of what belongs to no request, or resumes another
@@ -282,7 +268,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
 	case len(ids) == 1:
 		from = ids[0]
 	}
-	s := h.sessionOf(w, r)
+	s := h.sessionOf(w, r, askerOf(w, r))
 	if s == nil {
 		return
 	}
@@ -374,7 +360,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request) {
 		h.notAllowed(w)
 		return
 	}
-	s := h.sessionOf(w, r)
+	s := h.sessionOf(w, r, askerOf(w, r))
 	if s == nil {
 		return
 	}

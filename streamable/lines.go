@@ -30,10 +30,18 @@ func (h *Handler) lines(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := auth.WithExpiry(r.Context())
 	defer cancel()
 	defer context.AfterFunc(h.closed, cancel)() // what was asked is answered still
-	stop := context.AfterFunc(ctx, func() { rc.SetReadDeadline(time.Now()) })
-	defer stop()
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		rc.SetReadDeadline(time.Now())
+	})
+	defer func() {
+		if !stop() {
+			<-woken // the response must not be used once the request has been served
+		}
+	}()
 	b := &lineBody{h: h, r: r, w: w, rc: rc}
-	if err := h.srv.Serve(h.onBehalf(ctx, r), b.framer()); err != nil {
+	if err := h.srv.Serve(h.onBehalf(ctx, r, auth.PrincipalOf(ctx)), b.framer()); err != nil {
 		h.opts.Logger.Debug("lines", "error", err)
 	}
 	b.Close()

@@ -81,7 +81,7 @@ func (l *listener) subscribe(x *exchange) {
 	}()
 	d := &x.delivery
 	d.Outlet, d.Free, d.Stand = l.p, true, true
-	answer, err := l.h.modern.deliver(l.h.onBehalf(ctx, x.r), x.body, &x.delivery, nil)
+	answer, err := l.h.modern.deliver(x.onBehalf(ctx), x.body, &x.delivery, nil)
 	returned = true
 	standing, ok := err.(*jsonrpc.Outstanding)
 	if !ok { // it was refused, or has ended

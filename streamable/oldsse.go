@@ -93,7 +93,7 @@ func (s *SSEHandler) open(w http.ResponseWriter, r *http.Request) {
 	defer p.stop()
 	x := &oldSession{id: rand.Text(), owner: ownerOf(r), ctx: ctx, out: &oldOutlet{p}}
 	var over func()
-	x.peer, over = s.h.openPeer(s.h.onBehalf(ctx, r), x.out)
+	x.peer, over = s.h.openPeer(s.h.onBehalf(ctx, r, auth.PrincipalOf(ctx)), x.out)
 	defer over()
 	s.mu.Lock()
 	s.by[x.id] = x
@@ -143,7 +143,7 @@ func (s *SSEHandler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) 
 	if m == nil || m.Kind == jsonrpc.KindRequest && !s.h.takesRequests(w) || !s.h.allowed(w, r, m) {
 		return false
 	}
-	ctx := s.h.onBehalf(&lasting{x.ctx, r.Context()}, r)
+	ctx := s.h.onBehalf(&lasting{x.ctx, r.Context()}, r, auth.PrincipalOf(r.Context()))
 	switch m.Kind {
 	case jsonrpc.KindNotification:
 		x.peer.notify(ctx, frame, m)

@@ -52,7 +52,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) {
 		return false
 	}
 	version, named := versionOf(m)
-	if h.isModern(r, named) {
+	if x.isModern(named) {
 		x.postModern(version)
 	} else {
 		x.postLegacy()
@@ -61,19 +61,18 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) {
 }
 
 // isModern reports whether a message belongs to the modern era: because its metadata names a version, or, if it has none, because a header does.
-func (h *Handler) isModern(r *http.Request, named bool) bool {
+func (x *exchange) isModern(named bool) bool {
+	h := x.h
 	switch {
 	case h.modern == nil:
 		return false
 	case named || h.legacy == nil:
 		return true
-	}
-	values := r.Header[headerVersion]
-	if len(values) == 0 {
+	case len(x.versions) == 0:
 		return false
 	}
-	revision, ok := mcp.ParseRevision(values[0])
-	return ok && revision.Modern() || !ok && r.Header[headerSession] == nil
+	revision, ok := mcp.ParseRevision(x.versions[0])
+	return ok && revision.Modern() || !ok && x.r.Header[headerSession] == nil
 }
 
 // postModern answers a message of a revision without sessions.
@@ -82,7 +81,7 @@ func (x *exchange) postModern(version []byte) {
 	var e *jsonrpc.Error
 	if version != nil {
 		e = checkHeaders(r.Header, m, version)
-	} else if r.Header[headerVersion] == nil && string(m.Method) != mcp.MethodInitialize {
+	} else if x.versions == nil && string(m.Method) != mcp.MethodInitialize {
 		e = h.versionless()
 	} // else it is told that the metadata lack one, or, if it is the handshake, which versions there are
 	if e != nil {
@@ -91,7 +90,7 @@ func (x *exchange) postModern(version []byte) {
 	}
 	switch {
 	case m.Kind == jsonrpc.KindNotification:
-		h.modern.notify(h.onBehalf(r.Context(), r), x.body, m)
+		h.modern.notify(x.onBehalf(r.Context()), x.body, m)
 		w.WriteHeader(http.StatusAccepted)
 	case m.Kind != jsonrpc.KindRequest:
 		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "clients have nothing to answer in this revision")
@@ -121,7 +120,7 @@ func (x *exchange) deliver(ctx context.Context) {
 	}()
 	x.delivery.Outlet, x.delivery.Free = p, true
 	var err error
-	x.answer, err = x.h.modern.deliver(x.h.onBehalf(ctx, x.r), x.body, &x.delivery, x.answer[:0])
+	x.answer, err = x.h.modern.deliver(x.onBehalf(ctx), x.body, &x.delivery, x.answer[:0])
 	returned = true
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), auth.ErrExpired) {
 		p.stop()
@@ -145,9 +144,8 @@ func (x *exchange) listen() {
 	l.subscribe(x)
 }
 
-// onBehalf returns the context of a request with what is known of its caller.
-func (h *Handler) onBehalf(ctx context.Context, r *http.Request) context.Context {
-	p := auth.PrincipalOf(ctx)
+// onBehalf returns the context of a request with what is known of its caller. p is ctx's principal.
+func (h *Handler) onBehalf(ctx context.Context, r *http.Request, p *auth.Principal) context.Context {
 	if p == nil && !h.limits {
 		return ctx
 	}
@@ -167,10 +165,7 @@ func callerOf(r *http.Request) string {
 
 // ownerOf returns the id of the principal, "" if there is none.
 func ownerOf(r *http.Request) string {
-	if p := auth.PrincipalOf(r.Context()); p != nil {
-		return p.ID()
-	}
-	return ""
+	return auth.PrincipalOf(r.Context()).ID()
 }
 
 // addressOf returns the address of the peer, without the port. Of IPv6 it is the network, since who has one address has all in it.
@@ -224,7 +219,7 @@ func (x *exchange) postBatch() {
 		return
 	}
 	for i := range entries {
-		if _, named := versionOf(&entries[i].Message); x.h.isModern(x.r, named) {
+		if _, named := versionOf(&entries[i].Message); x.isModern(named) {
 			refuse(x.w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this revision has no batches")
 			return
 		}

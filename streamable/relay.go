@@ -29,7 +29,7 @@ type Relay interface {
 type RelayPeer interface {
 	// Request relays a request and appends the response to dst, the whole message with the id of the request. Without one it returns dst and an error: when ctx has
 	// ended, or the peer was closed. Frame is the text that m was parsed from, nil if it came in a batch. What belongs to the request and goes before its response goes to out,
-	// which may be nil.
+	// which may be nil, and must not be used any more when the method has returned.
 	Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error)
 	// Notification relays a notification.
 	Notification(ctx context.Context, frame []byte, m *jsonrpc.Message)
@@ -109,6 +109,9 @@ type relayed struct {
 // deliver implements peer. The error is what the response says, for the status.
 func (p *relayed) deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
 	m := d.Message
+	if d.Until != nil {
+		ctx = &lasting{d.Until, ctx}
+	}
 	if p.rules != nil {
 		if err := p.check(d); err != nil {
 			return jsonrpc.AppendError(dst, m.ID, jsonrpc.ErrorOf(err), false), err
@@ -128,6 +131,19 @@ func (p *relayed) deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery
 		p.tools.take(dst[n:], &answer, slog.New(slog.DiscardHandler)) // what may be called is for the client to say
 	}
 	return dst, err
+}
+
+// A lasting context has the values of a request, and ends with the session.
+type lasting struct {
+	context.Context
+	values context.Context
+}
+
+func (l *lasting) Value(key any) any {
+	if v := l.values.Value(key); v != nil {
+		return v
+	}
+	return l.Context.Value(key)
 }
 
 // check returns what is wrong with a request without a session.

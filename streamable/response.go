@@ -231,9 +231,10 @@ func (p *response) end(answer []byte, err error) {
 		p.w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	setHeader(p.w.Header(), jsonType)
+	header := p.w.Header() // without Cache-Control: no answer to a POST is kept that does not ask for it (RFC 9110, section 9.3.3)
+	header["Content-Type"] = jsonType
 	if len(answer) > maxCounted { // clients that know the length take memory for it once
-		p.w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+		header.Set("Content-Length", strconv.Itoa(len(answer)))
 	}
 	if status != http.StatusOK {
 		p.w.WriteHeader(status)

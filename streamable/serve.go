@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/netip"
 	"time"
+
+	"mcpwire/auth"
 )
 
 // ServeOptions are the options of [ListenAndServe] and [Serve]. The zero value is ready to use, and what nil means: HTTP/1.1 on this machine's loopback.
@@ -152,7 +154,7 @@ func (o *ServeOptions) httpServer(base context.Context, h http.Handler, config *
 	protocols.SetHTTP2(config != nil)
 	protocols.SetUnencryptedHTTP2(o.H2C)
 	return &http.Server{
-		Handler:           &guard{next: h, opts: o, clock: clock{time.Now()}},
+		Handler:           &guard{next: h, opts: o, clock: clock{time.Now()}, known: auth.PrincipalOf(base) != nil},
 		TLSConfig:         config,
 		ReadHeaderTimeout: o.HeaderTimeout,
 		IdleTimeout:       o.IdleTimeout,

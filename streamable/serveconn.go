@@ -164,7 +164,11 @@ func (d *deadline) begin() error {
 
 // passed reports whether the deadline that is wanted has come.
 func (d *deadline) passed() (passed bool, now int64) {
-	if at := d.wanted.Load(); at != never {
+	switch at := d.wanted.Load(); {
+	case at == never:
+	case at <= 0: // as net/http sets it to end a wait at once
+		return true, 0
+	default:
 		now = int64(time.Since(d.base))
 		passed = now >= at
 	}

@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -13,11 +14,15 @@ type guard struct {
 	next  http.Handler
 	opts  *ServeOptions
 	clock clock
+	known bool // the context of all requests has a principal
 }
 
 // ServeHTTP implements [http.Handler].
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := &guardedWriter{ResponseWriter: w}
+	if !g.known {
+		out.anonymous = r.Context()
+	}
 	if r.ProtoMajor == 1 {
 		out.stale = true
 		if len(r.TransferEncoding) > 0 {
@@ -42,7 +47,7 @@ func (g *guard) boundEnd(w *guardedWriter, r *http.Request) {
 	}
 	since := g.clock.since()
 	w.SetWriteDeadline(g.clock.base.Add(since + g.opts.WriteTimeout))
-	if r.ContentLength != 0 && r.ProtoMajor == 1 {
+	if r.ContentLength != 0 && r.ProtoMajor == 1 && !w.drained {
 		w.SetReadDeadline(g.clock.base.Add(since + g.opts.HeaderTimeout))
 	}
 }
@@ -73,10 +78,12 @@ func (g *guard) contain(w *guardedWriter, r *http.Request) {
 // A guardedWriter knows whether an answer has begun, and sees to it that the deadline which bounded the end of the answer before this one does not count for it.
 type guardedWriter struct {
 	http.ResponseWriter
-	begun   bool
-	stale   bool // the connection may have such a deadline
-	taken   bool // the connection is not net/http's any more
-	written int  // bytes
+	anonymous context.Context // of the request: as long as it has no other, it comes from nobody in particular; nil if that is not sure
+	begun     bool
+	stale     bool  // the connection may have such a deadline
+	taken     bool  // the connection is not net/http's any more
+	drained   bool  // the body was read to its end
+	written   int32 // bytes, as long as they are few
 }
 
 // buffered is how much net/http keeps before it writes to the connection, in bytes. It is less than that, to leave room for the header.
@@ -102,7 +109,8 @@ func (w *guardedWriter) WriteHeader(status int) {
 // Write implements [http.ResponseWriter].
 func (w *guardedWriter) Write(b []byte) (int, error) {
 	w.begun = true
-	if w.written += len(b); w.written > buffered {
+	if w.written += int32(min(len(b), 2*buffered)); w.written > buffered {
+		w.written = buffered + 1
 		w.renew()
 	}
 	return w.ResponseWriter.Write(b)

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -32,8 +33,9 @@ type session struct {
 	news   *stream // what belongs to no request
 
 	features atomic.Pointer[era.Features] // that initialize has agreed on; nil before
-	seen     atomic.Int64                 // when the last request ended, in nanoseconds of the handler's clock
 	busy     atomic.Int32                 // requests and streams
+	used     atomic.Bool                  // since it was seen; a request notes that, and not the time, which would cost as much as all the rest of leave and enter
+	seen     time.Duration                // when it was opened, or found to have been used, by the handler's clock
 
 	mu      sync.Mutex
 	streams map[string]*stream // that have a name and are not done
@@ -46,14 +48,13 @@ const newsName = "s"
 
 // open makes a session for a client that wants to initialize one; nil if its caller has too many. It is not listed yet.
 func (h *Handler) open(r *http.Request) *session {
-	s := &session{h: h, id: rand.Text(), owner: ownerOf(r), caller: callerOf(r)}
+	s := &session{h: h, id: rand.Text(), owner: ownerOf(r), caller: callerOf(r), seen: h.clock.since()}
 	if !h.sessioners.enter(s.caller, h.opts.MaxPerCaller) {
 		return nil
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.news = &stream{session: s, name: newsName, open: true}
-	s.peer, s.over = h.openPeer(h.onBehalf(context.WithoutCancel(r.Context()), r), s.news)
-	s.see()
+	s.peer, s.over = h.openPeer(h.onBehalf(context.WithoutCancel(r.Context()), r, auth.PrincipalOf(r.Context())), s.news)
 	return s
 }
 
@@ -97,15 +98,19 @@ func (s *session) drop() (err error) {
 func (s *session) enter() { s.busy.Add(1) }
 
 func (s *session) leave() {
-	s.see()
+	if !s.used.Load() {
+		s.used.Store(true)
+	}
 	s.busy.Add(-1)
 }
 
-func (s *session) see() { s.seen.Store(int64(time.Since(s.h.clock.base))) }
-
-// idle reports whether nobody has used the session for so long.
+// idle reports whether nobody has used the session for so long. It is not called twice at once.
 func (s *session) idle(timeout time.Duration) bool {
-	return s.busy.Load() == 0 && time.Since(s.h.clock.base)-time.Duration(s.seen.Load()) >= timeout
+	now := s.h.clock.since()
+	if s.used.Swap(false) || s.busy.Load() > 0 {
+		s.seen = now
+	}
+	return now-s.seen >= timeout
 }
 
 // list names a stream, so that it can be found again. The name is one that no other process gives, if another may have the session.

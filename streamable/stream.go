@@ -31,19 +31,10 @@ type stream struct {
 	kept int           // events since a client had one, while none listened
 }
 
-// carry makes out the response that carries the stream, instead of the one that did. left is closed when it is to end, if somebody waits for that.
-func (st *stream) carry(out *response, waits bool) (left chan struct{}) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.carryLocked(out, waits)
-}
-
-func (st *stream) carryLocked(out *response, waits bool) (left chan struct{}) {
+// carryLocked makes out the response that carries the stream, instead of the one that did. left is closed when it is to end.
+func (st *stream) carryLocked(out *response) (left chan struct{}) {
 	st.leaveLocked()
-	st.out = out
-	if waits {
-		st.left = make(chan struct{})
-	}
+	st.out, st.left = out, make(chan struct{})
 	return st.left
 }
 
@@ -283,7 +274,7 @@ func (st *stream) resume(ctx context.Context, out *response, from string) (left 
 			return nil, err
 		}
 	}
-	left = st.carryLocked(out, true)
+	left = st.carryLocked(out)
 	st.open, st.kept = true, 0
 	if had == "" {
 		err = st.primeLocked()
@@ -325,11 +316,13 @@ func CloseStream(ctx context.Context, retry time.Duration) error {
 	if r == nil {
 		return ErrNotResumable
 	}
-	st, ok := r.Outlet().(*stream)
-	if !ok || !st.session.polling() {
-		return ErrNotResumable
-	}
-	return st.closeEarly(retry)
+	err := ErrNotResumable
+	r.WithOutlet(func(out jsonrpc.Outlet) {
+		if st, ok := out.(*stream); ok && st.session.polling() {
+			err = st.closeEarly(retry)
+		}
+	})
+	return err
 }
 
 func (st *stream) closeEarly(retry time.Duration) error {

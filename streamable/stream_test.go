@@ -28,9 +28,8 @@ func TestStreamFoundUntilKept(t *testing.T) {
 	r := httptest.NewRequest("POST", "http://localhost/", nil)
 	s := h.open(r)
 	defer s.close(true)
-	st := &stream{session: s}
 	p := h.respond(httptest.NewRecorder(), r, accepted{json: true, stream: true})
-	st.carry(p, false)
+	st := &stream{session: s, out: p}
 	found := 0
 	store.before = func([]byte) {
 		if s.find("1") == st {
