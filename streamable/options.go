@@ -43,7 +43,7 @@ type Options struct {
 	MaxStreams     int           // standing streams at once: subscriptions/listen, GET, bodies of lines; 0 is 10,000
 	MaxPerCaller   int           // streams, and as many sessions, of one principal, or of one network address (IPv6: /64) where there is none; 0 is 1000
 	MaxSessions    int           // of legacy clients at once; 0 is 10,000
-	SessionTimeout time.Duration // after which a session ends that has neither a stream nor a request; 0 is 30 min
+	SessionTimeout time.Duration // after which a session ends that has neither a stream nor a request, or up to 2 min later; 0 is 30 min
 	StreamAlways   bool          // answer requests by event streams whenever the client takes them, even if nothing precedes the result
 
 	Events   EventStore    // of legacy streams, for clients that resume one; nil keeps them in memory

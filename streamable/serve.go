@@ -33,7 +33,7 @@ type ServeOptions struct {
 	MaxConnStreams  int           // requests of one HTTP/2 connection at once; 0 is 250
 	MaxHeader       int           // bytes of a request's header; 0 is 64 KiB
 	HeaderTimeout   time.Duration // for a request's header to arrive, and for what the handler has left of the body; 0 is 5 s
-	WriteTimeout    time.Duration // for the client to take the end of an answer; in the middle it is the handler's: [Options.WriteTimeout]; 0 is 10 s
+	WriteTimeout    time.Duration // for a client to take 64 KiB of what is written, or twice that, unless the handler sets a deadline; 0 is 10 s
 	IdleTimeout     time.Duration // of a connection between requests; 0 is 2 min
 	ShutdownTimeout time.Duration // for all that is under way to end; 0 is 10 s
 
@@ -120,7 +120,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, o *ServeOptions)
 		l.Close()
 		return fmt.Errorf("streamable: %w", err)
 	}
-	bounded := newBoundedListener(l, opts.MaxConns, opts.Logger)
+	bounded := newBoundedListener(l, opts.MaxConns, opts.WriteTimeout, opts.Logger)
 	defer bounded.Close()
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -154,7 +154,7 @@ func (o *ServeOptions) httpServer(base context.Context, h http.Handler, config *
 	protocols.SetHTTP2(config != nil)
 	protocols.SetUnencryptedHTTP2(o.H2C)
 	return &http.Server{
-		Handler:           &guard{next: h, opts: o, clock: clock{time.Now()}, known: auth.PrincipalOf(base) != nil},
+		Handler:           &guard{next: h, opts: o, known: auth.PrincipalOf(base) != nil},
 		TLSConfig:         config,
 		ReadHeaderTimeout: o.HeaderTimeout,
 		IdleTimeout:       o.IdleTimeout,

@@ -15,6 +15,9 @@ import (
 // For each request of HTTP/1 a server sets about ten deadlines, nearly all of which are replaced before anything could have waited for them, and each moves a
 // timer. Here a deadline is only noted. The connection beneath gets one when something is about to wait, and keeps it as long as it is not too late: if
 // it then turns out to be too early, the wait goes on with the right one. What a caller sees is the same.
+//
+// The peer must take what is written in good time also where no deadline was set. When each write began is not noted for that: a deadline that was set for
+// one before counts as well, but not alone, so that a write may take twice as long.
 type boundedConn struct {
 	net.Conn
 	slots chan struct{}
@@ -23,11 +26,22 @@ type boundedConn struct {
 	reads, writes deadline
 }
 
-func newBoundedConn(c net.Conn, slots chan struct{}) *boundedConn {
+// newBoundedConn returns a connection whose peer must take each maxWrite bytes within patience, or twice that, unless a deadline is set; 0 is no bound.
+func newBoundedConn(c net.Conn, slots chan struct{}, patience time.Duration) *boundedConn {
 	b, base := &boundedConn{Conn: c, slots: slots}, time.Now()
-	b.reads.init(base, c.SetReadDeadline)
-	b.writes.init(base, c.SetWriteDeadline)
+	b.reads.init(base, 0, c.SetReadDeadline)
+	b.writes.init(base, patience, c.SetWriteDeadline)
 	return b
+}
+
+// unbind is for who takes a connection over: there are no deadlines but those that are set from now on. Nothing is being written.
+func unbind(c net.Conn) {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = t.NetConn()
+	}
+	if b, ok := c.(*boundedConn); ok {
+		b.writes.implied = 0
+	}
 }
 
 // Close implements [net.Conn].
@@ -48,12 +62,13 @@ func (c *boundedConn) CloseWrite() error {
 // Read implements [net.Conn].
 func (c *boundedConn) Read(b []byte) (int, error) {
 	d := &c.reads
-	if err := d.begin(); err != nil {
+	own, err := d.begin()
+	if err != nil {
 		return 0, err
 	}
 	for {
 		n, err := c.Conn.Read(b)
-		if !d.goesOn(err) || n > 0 {
+		if !d.goesOn(err, &own) || n > 0 {
 			d.end()
 			return n, err
 		}
@@ -62,15 +77,26 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 
 // Write implements [net.Conn].
 func (c *boundedConn) Write(b []byte) (written int, err error) {
+	for {
+		part := b[written:min(len(b), written+maxWrite)]
+		n, err := c.write(part)
+		if written += n; err != nil || written == len(b) {
+			return written, err
+		}
+	}
+}
+
+func (c *boundedConn) write(part []byte) (written int, err error) {
 	d := &c.writes
-	if err := d.begin(); err != nil {
+	own, err := d.begin()
+	if err != nil {
 		return 0, err
 	}
 	defer d.end()
 	for {
-		n, err := c.Conn.Write(b[written:])
+		n, err := c.Conn.Write(part[written:])
 		written += n
-		if !d.goesOn(err) {
+		if !d.goesOn(err, &own) {
 			return written, err
 		}
 	}
@@ -90,8 +116,9 @@ func (c *boundedConn) SetWriteDeadline(t time.Time) error { return c.writes.want
 // A deadline is that of one direction of a connection. While nobody waits, the connection beneath may have any; while somebody does, it has one that is not later
 // than the one that is wanted. Times are durations since base.
 type deadline struct {
-	base time.Time
-	set  func(time.Time) error // of the connection beneath
+	base    time.Time
+	set     func(time.Time) error // of the connection beneath
+	implied time.Duration         // how long a wait may take at least if none is wanted; 0 is for ever
 
 	wanted atomic.Int64 // by the caller
 	waits  atomic.Int32 // calls under way
@@ -100,12 +127,12 @@ type deadline struct {
 }
 
 const (
-	never = math.MaxInt64 // there is no deadline
+	never = math.MaxInt64 // no deadline is wanted
 	spent = math.MinInt64 // the one that the connection beneath has has come
 )
 
-func (d *deadline) init(base time.Time, set func(time.Time) error) {
-	d.base, d.set = base, set
+func (d *deadline) init(base time.Time, implied time.Duration, set func(time.Time) error) {
+	d.base, d.implied, d.set = base, implied, set
 	d.wanted.Store(never)
 	d.armed.Store(never)
 }
@@ -124,12 +151,15 @@ func (d *deadline) want(t time.Time) error {
 	return nil
 }
 
-// arm gives the connection beneath the deadline that is wanted.
+// arm gives the connection beneath the deadline that is wanted, or implied.
 func (d *deadline) arm() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
 		at := d.wanted.Load()
+		if at == never && d.implied > 0 {
+			at = int64(time.Since(d.base) + d.implied)
+		}
 		d.armed.Store(at)
 		var t time.Time
 		if at != never {
@@ -144,22 +174,22 @@ func (d *deadline) arm() error {
 	}
 }
 
-// begin is called before a wait, which the caller ends, unless there is an error.
-func (d *deadline) begin() error {
+// begin is called before a wait, which the caller ends, unless there is an error. own reports whether the deadline beneath is an implied one of this wait.
+func (d *deadline) begin() (own bool, err error) {
 	d.waits.Add(1)
 	at, armed := d.wanted.Load(), d.armed.Load()
-	if at >= armed && armed != spent {
-		return nil
+	if at >= armed && armed != spent && (armed != never || d.implied == 0) {
+		return false, nil
 	}
 	if passed, _ := d.passed(); passed {
 		d.waits.Add(-1)
-		return os.ErrDeadlineExceeded
+		return false, os.ErrDeadlineExceeded
 	}
 	if err := d.arm(); err != nil {
 		d.waits.Add(-1)
-		return err
+		return false, err
 	}
-	return nil
+	return at == never, nil
 }
 
 // passed reports whether the deadline that is wanted has come.
@@ -176,11 +206,16 @@ func (d *deadline) passed() (passed bool, now int64) {
 }
 
 // goesOn reports whether err is of a deadline that was too early, and sets the right one then.
-func (d *deadline) goesOn(err error) bool {
+func (d *deadline) goesOn(err error, own *bool) bool {
 	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	if passed, now := d.passed(); passed {
+	implied := d.implied > 0 && d.wanted.Load() == never
+	passed, now := d.passed()
+	if implied && *own {
+		passed, now = true, int64(time.Since(d.base))
+	}
+	if passed {
 		d.mu.Lock()
 		if d.armed.Load() <= now { // or somebody else has set another meanwhile
 			d.armed.Store(spent)
@@ -188,6 +223,7 @@ func (d *deadline) goesOn(err error) bool {
 		d.mu.Unlock()
 		return false
 	}
+	*own = implied
 	return d.arm() == nil
 }
 

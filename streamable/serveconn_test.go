@@ -17,7 +17,7 @@ import (
 func boundConn(c net.Conn) *boundedConn {
 	slots := make(chan struct{}, 1)
 	slots <- struct{}{}
-	return newBoundedConn(c, slots)
+	return newBoundedConn(c, slots, 0)
 }
 
 // pass lets time pass, in a bubble.
@@ -169,4 +169,78 @@ func TestBoundedConnWriteGoesOn(t *testing.T) {
 			t.Errorf("a write that nobody reads ended after %v with %v", time.Since(began), err)
 		}
 	})
+}
+
+// Where no deadline was set, a peer that reads is waited for, however slow it is, and one that does not is not.
+func TestBoundedConnPatience(t *testing.T) {
+	const patience = 10 * time.Second
+	ends := func(c net.Conn, b []byte) (time.Duration, error) {
+		began := time.Now()
+		_, err := c.Write(b)
+		return time.Since(began), err
+	}
+	tests := []struct {
+		name string
+		do   func(c, far net.Conn) (time.Duration, error)
+		want time.Duration // 0: it does not end with an error
+	}{
+		{"the first write", func(c, _ net.Conn) (time.Duration, error) { return ends(c, []byte("a")) }, patience},
+		{"one after another", func(c, far net.Conn) (time.Duration, error) {
+			go io.ReadFull(far, make([]byte, 1))
+			c.Write([]byte("a"))
+			pass(7 * time.Second)
+			return ends(c, []byte("b"))
+		}, 13 * time.Second},
+		{"long after another", func(c, far net.Conn) (time.Duration, error) {
+			go io.ReadFull(far, make([]byte, 1))
+			c.Write([]byte("a"))
+			pass(time.Hour)
+			return ends(c, []byte("b"))
+		}, patience},
+		{"a slow reader", func(c, far net.Conn) (time.Duration, error) {
+			go func() {
+				b := make([]byte, maxWrite)
+				for range 20 {
+					pass(patience - time.Second)
+					io.ReadFull(far, b)
+				}
+			}()
+			return ends(c, make([]byte, 20*maxWrite))
+		}, 0},
+		{"a deadline that was set, and taken away", func(c, far net.Conn) (time.Duration, error) {
+			c.SetWriteDeadline(time.Now().Add(time.Second))
+			c.SetWriteDeadline(time.Time{})
+			return ends(c, []byte("a"))
+		}, patience},
+		{"a deadline that was set", func(c, far net.Conn) (time.Duration, error) {
+			c.SetWriteDeadline(time.Now().Add(time.Minute))
+			return ends(c, []byte("a"))
+		}, time.Minute},
+		{"taken over", func(c, far net.Conn) (time.Duration, error) {
+			unbind(c)
+			go func() {
+				pass(time.Hour)
+				io.ReadFull(far, make([]byte, 1))
+			}()
+			return ends(c, []byte("a"))
+		}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				c := boundConn(near)
+				c.writes.implied = patience
+				defer c.Close()
+				defer far.Close()
+				took, err := tt.do(c, far)
+				switch {
+				case tt.want == 0 && err != nil:
+					t.Errorf("it ended after %v with %v", took, err)
+				case tt.want != 0 && (took != tt.want || !errors.Is(err, os.ErrDeadlineExceeded)):
+					t.Errorf("it took %v, with %v, want %v", took, err, tt.want)
+				}
+			})
+		})
+	}
 }
