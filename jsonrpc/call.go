@@ -19,15 +19,15 @@ type callTable struct {
 
 	mu   sync.Mutex
 	ids  *atomic.Int64
-	open map[int64]*Pending
-	err  error // why no call can be made any more
+	own  atomic.Int64       // that ids is, if there are no others
+	open map[int64]*Pending // nil until there was one
+	err  error              // why no call can be made any more
 }
 
 func (t *callTable) init(ids *atomic.Int64) {
 	if t.ids = ids; ids == nil {
-		t.ids = new(atomic.Int64)
+		t.ids = &t.own
 	}
-	t.open = make(map[int64]*Pending)
 }
 
 // add gives p an id and lists it.
@@ -38,6 +38,9 @@ func (t *callTable) add(p *Pending) error {
 		return t.err
 	}
 	p.id = t.ids.Add(1)
+	if t.open == nil {
+		t.open = make(map[int64]*Pending)
+	}
 	t.open[p.id] = p
 	t.count.Add(1)
 	return nil

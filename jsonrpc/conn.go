@@ -67,10 +67,10 @@ type Conn struct {
 
 	wg sync.WaitGroup
 
-	inputEnd  chan error // why reading ended; has room for one
+	inputEnd  chan error // why reading ended; has room for one; made by Run
 	stopping  atomic.Bool
 	ending    chan struct{} // closed when stopping is set
-	closing   chan struct{}
+	closing   chan struct{} // nil if it is detached
 	closeOnce sync.Once
 	closeErr  error // why closing was closed
 	started   atomic.Bool
@@ -82,13 +82,19 @@ type Conn struct {
 
 // NewConn returns a connection over f, which it closes in the end. Nothing is read before [Conn.Run].
 func NewConn(f Framer, opts *Options) *Conn {
-	c := &Conn{
-		src:      sourceOf(f),
-		inputEnd: make(chan error, 1),
-		closing:  make(chan struct{}),
-		ending:   make(chan struct{}),
-		done:     make(chan struct{}),
+	c := new(Conn)
+	c.init(sourceOf(f), opts)
+	c.closing = make(chan struct{})
+	if courier, ok := f.(Courier); ok {
+		courier.Attach(c.takeAnswer)
 	}
+	return c
+}
+
+// init is what connections with and without a carrier of their own have in common. Servers over HTTP have many that rest: what only some need is made when it is
+// needed.
+func (c *Conn) init(src source, opts *Options) {
+	c.src, c.ending, c.done = src, make(chan struct{}), make(chan struct{})
 	if opts != nil {
 		c.opts = *opts
 	}
@@ -110,13 +116,7 @@ func NewConn(f Framer, opts *Options) *Conn {
 	c.base = context.Background()
 	c.SetPolicy(o.Policy)
 	c.calls.init(o.IDs)
-	c.w.init(c.src, o.MaxPendingBytes, c.stop, &c.wg)
-	c.timer = time.AfterFunc(time.Hour, c.watch)
-	c.timer.Stop()
-	if courier, ok := f.(Courier); ok {
-		courier.Attach(c.takeAnswer)
-	}
-	return c
+	c.w.init(c.src, o.MaxPendingBytes, c, &c.wg)
 }
 
 func setDefault[T int | time.Duration](v *T, d T) {
@@ -166,7 +166,9 @@ func (c *Conn) Close() error {
 func (c *Conn) stop(cause error) {
 	c.closeOnce.Do(func() {
 		c.closeErr = cause
-		close(c.closing)
+		if c.closing != nil {
+			close(c.closing)
+		}
 	})
 }
 
@@ -184,6 +186,9 @@ func (c *Conn) Run(ctx context.Context) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	c.base = base
+	c.inputEnd = make(chan error, 1)
+	c.timer = time.AfterFunc(time.Hour, c.watch)
+	c.timer.Stop()
 	c.led.Store(true)
 	c.wg.Go(func() { c.lead(0, false) })
 

@@ -61,9 +61,13 @@ func (d *Delivery) take() (r *Request, own bool) {
 // It has no goroutine of its own, and is not run: it lasts until [Conn.Close], which cancels what is being handled but waits only for notifications. Bounds on
 // the number of requests are the carrier's business, and Options.Goroutines means nothing.
 func NewDetached(out Outlet, opts *Options) *Conn {
-	f := &outletFramer{Outlet: out}
-	c := NewConn(f, opts)
-	f.conn = c
+	c := new(Conn)
+	f := &struct {
+		outletFramer
+		frameSource
+	}{outletFramer: outletFramer{out, c}}
+	f.Framer = &f.outletFramer
+	c.init(&f.frameSource, opts)
 	c.detached = true
 	c.started.Store(true)
 	return c

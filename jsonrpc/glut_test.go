@@ -13,7 +13,7 @@ func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 		near, far := memoryPipe(10)
 		var w writer
 		var wg sync.WaitGroup
-		w.init(sourceOf(NewFramer(near, nil)), 100, func(error) {}, &wg)
+		w.init(sourceOf(NewFramer(near, nil)), 100, new(failures), &wg)
 		post := func(n int) error {
 			b := []byte(strings.Repeat("x", n))
 			return w.postWithin(t.Context(), 0, &b)

@@ -4,18 +4,16 @@ import "iter"
 
 // A listing holds requests by their ids. Most connections have one at a time, which takes neither a map nor a copy of its id.
 type listing struct {
-	one  *Request            // in id; nil if there is none
-	id   []byte              // canonical; the memory is kept
+	one  *Request            // with a short id; nil if there is none
 	more map[string]*Request // the others, by canonical id; nil until there was one
+	n    int                 // bytes of id
+	id   [24]byte            // canonical, of one
 }
-
-// maxListedID is the longest id whose memory a listing keeps, in bytes.
-const maxListedID = 64
 
 // get returns the request with that id; nil if there is none.
 func (l *listing) get(id ID) *Request {
 	key := id.canonical()
-	if l.one != nil && string(l.id) == string(key) {
+	if l.one != nil && string(l.id[:l.n]) == string(key) {
 		return l.one
 	}
 	return l.more[string(key)]
@@ -23,14 +21,15 @@ func (l *listing) get(id ID) *Request {
 
 // add lists a request.
 func (l *listing) add(r *Request) {
-	if l.one == nil {
-		l.one, l.id = r, append(l.id[:0], r.ID.canonical()...)
+	key := r.ID.canonical()
+	if l.one == nil && len(key) <= len(l.id) {
+		l.one, l.n = r, copy(l.id[:], key)
 		return
 	}
 	if l.more == nil {
 		l.more = make(map[string]*Request)
 	}
-	r.key = string(r.ID.canonical())
+	r.key = string(key)
 	l.more[r.key] = r
 }
 
@@ -39,9 +38,6 @@ func (l *listing) remove(r *Request) bool {
 	switch r {
 	case l.one:
 		l.one = nil
-		if cap(l.id) > maxListedID {
-			l.id = nil
-		}
 	case l.more[r.key]:
 		delete(l.more, r.key)
 	default:

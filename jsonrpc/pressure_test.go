@@ -243,12 +243,17 @@ func TestWriterFails(t *testing.T) {
 	}, Options{}, nil)
 }
 
+// failures notes what a writer has failed with.
+type failures []error
+
+func (f *failures) stop(cause error) { *f = append(*f, cause) }
+
 func TestWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := memoryPipe(10)
-		var failed []error
+		var failed failures
 		var w writer
-		w.init(sourceOf(NewFramer(near, nil)), 100, func(err error) { failed = append(failed, err) }, new(sync.WaitGroup))
+		w.init(sourceOf(NewFramer(near, nil)), 100, &failed, new(sync.WaitGroup))
 		buf := []byte(strings.Repeat("a", 50))
 		text := buf
 		if err := w.put(&buf); err != nil || len(buf) != 0 {

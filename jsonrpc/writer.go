@@ -24,24 +24,18 @@ type writer struct {
 	spare   []byte
 	writing bool
 	err     error
-	failed  func(error) // called once, without the lock
+	owner   interface{ stop(cause error) } // is told once, without the lock, that writing has failed
 	wg      *sync.WaitGroup
 	drain   func() // what a goroutine of wg does that writes; made once, since it is started for each message
 
 	courier Courier // what is written goes by it, message by message, and nobody waits; nil if src is none
 }
 
-func (w *writer) init(src source, limit int, failed func(error), wg *sync.WaitGroup) {
-	w.src, w.max, w.failed, w.wg = src, limit, failed, wg
+func (w *writer) init(src source, limit int, owner interface{ stop(cause error) }, wg *sync.WaitGroup) {
+	w.src, w.max, w.owner, w.wg = src, limit, owner, wg
 	w.room.L = &w.mu
 	if s, ok := src.(*frameSource); ok {
 		w.courier, _ = s.Framer.(Courier)
-	}
-	w.drain = func() {
-		defer wg.Done()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.drainLocked()
 	}
 }
 
@@ -169,6 +163,14 @@ func (w *writer) startLocked() {
 	if w.writing || len(w.pending) == 0 || w.err != nil {
 		return
 	}
+	if w.drain == nil {
+		w.drain = func() {
+			defer w.wg.Done()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.drainLocked()
+		}
+	}
 	w.writing = true
 	w.wg.Add(1)
 	go w.drain()
@@ -238,7 +240,7 @@ func (w *writer) fail(err error) {
 	w.pending, w.owed = nil, 0
 	w.size.Store(0)
 	w.mu.Unlock()
-	w.failed(w.err)
+	w.owner.stop(w.err)
 	w.mu.Lock()
 }
 

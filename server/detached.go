@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -12,7 +13,7 @@ import (
 // session is. end closes the connection and forgets the session; it must be called, once.
 func (s *Server) OpenSession(ctx context.Context, out jsonrpc.Outlet) (c *jsonrpc.Conn, end func()) {
 	s.link()
-	x, over := s.newSession(ctx, s.ofEra(false))
+	x, over := s.newSession(ctx, &s.eras.legacy)
 	x.detached = true
 	x.conn = jsonrpc.NewDetached(out, s.connOptions(x, x.era.Policy(false)))
 	leave := s.enlist(x)
@@ -27,27 +28,33 @@ func (s *Server) OpenSession(ctx context.Context, out jsonrpc.Outlet) (c *jsonrp
 // [jsonrpc.Delivery.Free] set and an outlet of their own, and a context that [Server.OnBehalfOf] made. When it is closed, its subscriptions end; those that were
 // delivered with Stand are the carrier's to finish. A server that speaks no modern revision has none: c is nil.
 func (s *Server) OpenStateless() (c *jsonrpc.Conn) {
-	revisions := s.ofEra(true)
-	if len(revisions) == 0 {
+	if len(s.eras.modern.Revisions) == 0 {
 		return nil
 	}
 	s.link()
-	x, _ := s.newSession(context.Background(), revisions)
+	x, _ := s.newSession(context.Background(), &s.eras.modern)
 	x.detached, x.shared = true, &shared{session: x}
 	x.modernSeen.Store(true)
 	x.conn = jsonrpc.NewDetached(nowhere{}, s.connOptions(x, x.era.Policy(true)))
 	return x.conn
 }
 
-// ofEra returns the revisions of one era that the server speaks.
-func (s *Server) ofEra(modern bool) []mcp.Revision {
-	var list []mcp.Revision
+// eras are what sessions speak that have both eras, or one. They share it.
+type eras struct{ both, legacy, modern era.Config }
+
+func (s *Server) initEras() {
+	config := func(revisions []mcp.Revision) era.Config {
+		return era.Config{Revisions: revisions, Lenient: s.opts.Lenient, Offers: s.offers, Custom: s.custom.hasMethod}
+	}
+	var legacy, modern []mcp.Revision
 	for _, r := range s.opts.Revisions {
-		if r.Modern() == modern {
-			list = append(list, r)
+		if r.Modern() {
+			modern = append(modern, r)
+		} else {
+			legacy = append(legacy, r)
 		}
 	}
-	return list
+	s.eras = eras{both: config(s.opts.Revisions), legacy: config(legacy), modern: config(modern)}
 }
 
 // Revisions returns those that the server speaks, in ascending order.

@@ -98,6 +98,7 @@ type Server struct {
 	custom     custom
 	limits     *limits // nil if there are none
 	relay      *relay  // nil without Options.Bus
+	eras       eras
 
 	linked sync.Once
 	chain  HandlerFunc // all middleware; nil if there is none
@@ -159,6 +160,7 @@ func New(name, version string, opts *Options) *Server {
 	s.identity = era.NewIdentity(mcp.Implementation{
 		Name: name, Version: version, Title: o.Title, Description: o.Description, WebsiteURL: o.WebsiteURL, Icons: o.Icons,
 	})
+	s.initEras()
 	return s
 }
 
@@ -167,7 +169,7 @@ func New(name, version string, opts *Options) *Server {
 // It may be called for many framers at once.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	s.link()
-	x, end := s.newSession(ctx, s.opts.Revisions)
+	x, end := s.newSession(ctx, &s.eras.both)
 	defer end()
 	x.handshake.Presume(0)
 	x.conn = jsonrpc.NewConn(f, s.connOptions(x, x.era.Policy(false)))
@@ -179,10 +181,9 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 }
 
 // newSession returns the session of a peer that is served until end is called.
-func (s *Server) newSession(ctx context.Context, revisions []mcp.Revision) (x *session, end func()) {
+func (s *Server) newSession(ctx context.Context, speaks *era.Config) (x *session, end func()) {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	e := era.NewSession(era.Config{Revisions: revisions, Lenient: s.opts.Lenient, Offers: s.offers, Custom: s.custom.hasMethod})
-	x = &session{srv: s, era: e, log: s.log, base: base, behalf: behalfOf(ctx)}
+	x = &session{srv: s, era: era.NewSession(*speaks), log: s.log, base: base, behalf: behalfOf(ctx)}
 	if s.tasks == nil {
 		return x, cancel
 	}

@@ -283,7 +283,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
 	}}
 	defer l.served()
 	ctx := l.begin(r)
-	st := s.news
+	st := &s.news
 	if from != "" {
 		var err error
 		if st, err = s.behind(ctx, from); err != nil {

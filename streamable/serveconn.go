@@ -29,8 +29,9 @@ type boundedConn struct {
 // newBoundedConn returns a connection whose peer must take each maxWrite bytes within patience, or twice that, unless a deadline is set; 0 is no bound.
 func newBoundedConn(c net.Conn, slots chan struct{}, patience time.Duration) *boundedConn {
 	b, base := &boundedConn{Conn: c, slots: slots}, time.Now()
-	b.reads.init(base, 0, c.SetReadDeadline)
-	b.writes.init(base, patience, c.SetWriteDeadline)
+	b.reads.init(c, base, 0)
+	b.writes.init(c, base, patience)
+	b.writes.write = true
 	return b
 }
 
@@ -116,9 +117,10 @@ func (c *boundedConn) SetWriteDeadline(t time.Time) error { return c.writes.want
 // A deadline is that of one direction of a connection. While nobody waits, the connection beneath may have any; while somebody does, it has one that is not later
 // than the one that is wanted. Times are durations since base.
 type deadline struct {
+	conn    net.Conn // beneath
+	write   bool     // it is that of writes
 	base    time.Time
-	set     func(time.Time) error // of the connection beneath
-	implied time.Duration         // how long a wait may take at least if none is wanted; 0 is for ever
+	implied time.Duration // how long a wait may take at least if none is wanted; 0 is for ever
 
 	wanted atomic.Int64 // by the caller
 	waits  atomic.Int32 // calls under way
@@ -131,8 +133,8 @@ const (
 	spent = math.MinInt64 // the one that the connection beneath has has come
 )
 
-func (d *deadline) init(base time.Time, implied time.Duration, set func(time.Time) error) {
-	d.base, d.implied, d.set = base, implied, set
+func (d *deadline) init(c net.Conn, base time.Time, implied time.Duration) {
+	d.conn, d.base, d.implied = c, base, implied
 	d.wanted.Store(never)
 	d.armed.Store(never)
 }
@@ -149,6 +151,14 @@ func (d *deadline) want(t time.Time) error {
 		return d.arm()
 	}
 	return nil
+}
+
+// set gives the connection beneath a deadline.
+func (d *deadline) set(t time.Time) error {
+	if d.write {
+		return d.conn.SetWriteDeadline(t)
+	}
+	return d.conn.SetReadDeadline(t)
 }
 
 // arm gives the connection beneath the deadline that is wanted, or implied.

@@ -30,7 +30,7 @@ type session struct {
 	over   func() // ends it on the server's side
 	ctx    context.Context
 	cancel context.CancelFunc
-	news   *stream // what belongs to no request
+	news   stream // what belongs to no request
 
 	features atomic.Pointer[era.Features] // that initialize has agreed on; nil before
 	busy     atomic.Int32                 // requests and streams
@@ -53,8 +53,8 @@ func (h *Handler) open(r *http.Request) *session {
 		return nil
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.news = &stream{session: s, name: newsName, open: true}
-	s.peer, s.over = h.openPeer(h.onBehalf(context.WithoutCancel(r.Context()), r, auth.PrincipalOf(r.Context())), s.news)
+	s.news.session, s.news.name, s.news.open = s, newsName, true
+	s.peer, s.over = h.openPeer(h.onBehalf(context.WithoutCancel(r.Context()), r, auth.PrincipalOf(r.Context())), &s.news)
 	return s
 }
 
@@ -72,7 +72,7 @@ func (s *session) close(drop bool) {
 		streams = append(streams, st)
 	}
 	s.mu.Unlock()
-	for _, st := range append(streams, s.news) {
+	for _, st := range append(streams, &s.news) {
 		st.release()
 	}
 	s.cancel()
@@ -133,7 +133,7 @@ func (s *session) list(st *stream) {
 // find returns a stream that is not done; nil if it is.
 func (s *session) find(name string) *stream {
 	if name == newsName {
-		return s.news
+		return &s.news
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *session) behind(ctx context.Context, id string) (*stream, error) {
 // behind an event all the same.
 func (s *session) ending(id string) *stream {
 	s.mu.Lock()
-	streams := append(slices.Collect(maps.Values(s.streams)), s.news)
+	streams := append(slices.Collect(maps.Values(s.streams)), &s.news)
 	s.mu.Unlock()
 	for _, st := range streams {
 		if st.endsWith(id) {

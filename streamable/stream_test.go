@@ -57,7 +57,7 @@ func TestNothingKeptAfterTheEnd(t *testing.T) {
 	st := &stream{session: s, open: true, name: "1"}
 	s.news.Send([]byte(`{}`))
 	s.close(true)
-	for _, st := range []*stream{s.news, st} {
+	for _, st := range []*stream{&s.news, st} {
 		if err := st.Send([]byte(`{}`)); err == nil {
 			t.Errorf("stream %q takes a message", st.name)
 		}
