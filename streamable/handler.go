@@ -268,3 +268,6 @@ type clock struct{ base time.Time }
 
 // since returns what has passed since base.
 func (c clock) since() time.Duration { return time.Since(c.base) }
+
+// now returns the time.
+func (c clock) now() time.Time { return c.base.Add(c.since()) }

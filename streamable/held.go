@@ -50,7 +50,7 @@ func (p *response) writeHeld(text []byte) error {
 			chunk = append(append(chunk, "\r\n"...), part...)
 			part = append(chunk, "\r\n"...)
 		}
-		p.conn.SetWriteDeadline(time.Now().Add(p.h.opts.WriteTimeout))
+		p.conn.SetWriteDeadline(p.h.clock.now().Add(p.h.opts.WriteTimeout))
 		if _, err := p.conn.Write(part); err != nil {
 			p.conn.Close() // wakes untilGone
 			return err

@@ -183,7 +183,7 @@ func (p *response) write(text []byte) error {
 	for rest := text; len(rest) > 0 && p.broken == nil; {
 		part := rest[:min(len(rest), maxWrite)]
 		rest = rest[len(part):]
-		p.deadline(time.Now().Add(p.h.opts.WriteTimeout))
+		p.deadline(p.h.clock.now().Add(p.h.opts.WriteTimeout))
 		if _, p.broken = p.w.Write(part); p.broken == nil && !(p.last && len(rest) == 0) {
 			p.broken = p.rc.Flush()
 		}
@@ -209,6 +209,12 @@ func (p *response) ends() {
 	p.last = true
 }
 
+// streams reports whether the answer to a request is to be a stream though nothing precedes it. One that was cancelled is not answered, but has to have a response:
+// a stream without events is one.
+func (p *response) streams(answer []byte) bool {
+	return p.takes.stream && (len(answer) == 0 || p.h.opts.StreamAlways || !p.takes.json)
+}
+
 // end writes the answer to the request, which is empty if there is to be none. err is what it says, to choose the status by.
 func (p *response) end(answer []byte, err error) {
 	p.mu.Lock()
@@ -217,10 +223,8 @@ func (p *response) end(answer []byte, err error) {
 		return
 	}
 	defer p.stopLocked()
-	// A request that was cancelled is not answered, but has to have a response: a stream without events is one.
 	status := statusOf(err)
-	asStream := len(answer) == 0 || status == http.StatusOK && (p.h.opts.StreamAlways || !p.takes.json)
-	if p.streaming || asStream && p.takes.stream {
+	if p.streaming || status == http.StatusOK && p.streams(answer) || len(answer) == 0 && p.takes.stream {
 		if p.startLocked() == nil && len(answer) > 0 {
 			p.last = true
 			p.eventLocked(answer)
@@ -315,7 +319,7 @@ func (p *response) stopLocked() {
 		if p.rc == nil {
 			p.rc = http.NewResponseController(p.w)
 		}
-		p.deadline(time.Now().Add(p.h.opts.WriteTimeout))
+		p.deadline(p.h.clock.now().Add(p.h.opts.WriteTimeout))
 	case !p.bounded:
 	default:
 		p.deadline(time.Time{}) // the connection may serve others

@@ -213,8 +213,8 @@ func (st *stream) finish(answer []byte) (ended *response) {
 	out := st.out
 	switch {
 	case len(answer) == 0 && !st.open && st.session.ctx.Err() != nil: // the client is told why there is no answer
-	case !st.open && out != nil && !(out.takes.stream && st.session.h.opts.StreamAlways && len(answer) > 0) && out.takes.json:
-		out.end(answer, nil)
+	case !st.open && out != nil && !(st.session.polling() && out.streams(answer)):
+		out.end(answer, nil) // not stored, if it is an event: who has got nothing before has no id to come back with
 		ended = out
 	case st.open || out != nil:
 		if len(answer) > 0 {

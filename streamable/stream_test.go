@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"mcpwire/internal/era"
+	"mcpwire/mcp"
 	"mcpwire/server"
 )
 
@@ -45,6 +47,27 @@ func TestStreamFoundUntilKept(t *testing.T) {
 	}
 	if err := st.Send([]byte(`{"jsonrpc":"2.0","method":"late"}`)); err == nil {
 		t.Error("something was sent behind the answer")
+	}
+}
+
+// An answer that comes alone is kept only for clients that have an id before it, to come back with.
+func TestLoneAnswerKept(t *testing.T) {
+	for revision, want := range map[mcp.Revision]int{mcp.Revision20250618: 0, mcp.Revision20251125: 2} {
+		kept := 0
+		store := &spyStore{NewMemoryEvents(nil), func([]byte) { kept++ }}
+		h := NewHandler(server.New("test", "1", nil), &Options{Events: store})
+		r := httptest.NewRequest("POST", "http://localhost/", nil)
+		s := h.open(r)
+		s.features.Store(era.Of(revision))
+		w := httptest.NewRecorder()
+		st := &stream{session: s, out: h.respond(w, r, accepted{stream: true})}
+		st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+		body := w.Body.String()
+		if kept != want || strings.Contains(body, "id: ") != (want > 0) || !strings.Contains(body, "data: {\"jsonrpc") {
+			t.Errorf("%v: %d events were kept, want %d; the client got %q", revision, kept, want, body)
+		}
+		s.close(true)
+		h.Shutdown(t.Context())
 	}
 }
 
