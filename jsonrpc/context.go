@@ -14,7 +14,7 @@ import (
 type Context struct {
 	conn  *Conn
 	base  context.Context // has the values
-	until context.Context // that it ends with, if it is not that of the connection's; only if somebody asks, does it watch that
+	until context.Context // that it ends with, which it watches only if somebody asks; nil if it ends with the connection only
 	turn  uint64          // of the reader that runs the handler itself; 0 on other goroutines
 	trace *Trace          // nil if there is none
 	ended atomic.Bool     // answered or cancelled: nothing may be sent for it any more
@@ -70,7 +70,7 @@ func (a *apart) Value(key any) any {
 func (c *Context) Conn() *Conn { return c.conn }
 
 // WithOutlet calls f with what the request was delivered with (see [Delivery]), which is valid until f returns: nil once the request has been answered, and on
-// connections that read for themselves. Nothing is sent for the request meanwhile.
+// connections that read for themselves. Nothing is sent for the request meanwhile: f must not send with its context.
 func (c *Context) WithOutlet(f func(Outlet)) {
 	c.sending.Lock()
 	defer c.sending.Unlock()

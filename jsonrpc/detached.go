@@ -21,7 +21,7 @@ type Outlet interface {
 type Delivery struct {
 	Message *Message // valid, with its slices, until [Conn.Deliver] returns
 	// Outlet takes what belongs to the request and goes before its answer: notifications, and the calls that are made while it is handled. nil is the
-	// connection's.
+	// connection's. It is not used any more when Deliver has returned, unless the request stands.
 	Outlet Outlet
 	// Free is for carriers where an id need not be unique and nothing cancels a request but the end of its context: the connection keeps no list of it.
 	Free  bool

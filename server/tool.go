@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
@@ -58,15 +57,10 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 	if err != nil {
 		return toolError(def.Name, err)
 	}
-	type values struct {
-		arg In
-		out Out
-	}
-	var pool sync.Pool // of *values, which only decode and encode see
 	return s.add(def, func(c *Call, args, dst []byte) ([]byte, error) {
-		v, _ := pool.Get().(*values)
-		if v == nil {
-			v = new(values)
+		var v struct { // in one piece of memory, which is not used again: methods that decode may keep what points into it
+			arg In
+			out Out
 		}
 		if err := in.decode(args, &v.arg); err != nil {
 			return c.appendFailure(dst, err.Error()), nil
@@ -75,10 +69,7 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 		if v.out, err = fn(c, v.arg); err != nil {
 			return c.failed(dst, err)
 		}
-		dst, err = encode(c, dst, &v.out)
-		*v = values{}
-		pool.Put(v)
-		return dst, err
+		return encode(c, dst, &v.out)
 	})
 }
 

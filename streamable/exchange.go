@@ -22,7 +22,7 @@ type exchange struct {
 	body     []byte           // of the request
 	delivery jsonrpc.Delivery // of the message in it, if it is one
 	response response
-	stream   *stream // that a session's answer is, if it has become none of events: nobody else knows of it then; nil before there was one
+	stream   *stream // that a session's answer is, if it has become none of events: nobody else has it then, see Delivery.Outlet; nil before there was one
 	answer   []byte
 	more     int64 // requests besides the first that are counted for it
 	kept     bool  // a goroutine has it that goes on when the request has been served: it must not be used again
@@ -101,11 +101,12 @@ func (x *exchange) boundRead(t time.Time) error {
 	return http.NewResponseController(x.w).SetReadDeadline(t)
 }
 
-// drained notes that the body was read to its end, so that nobody looks for more of it.
+// drained notes that the body was read to its end, so that net/http does not look for more of it. Another body that somebody has put in its place may have ended
+// before.
 func (x *exchange) drained() {
-	x.r.Body.Close()
-	if g, ok := x.w.(*guardedWriter); ok {
+	if g, ok := x.w.(*guardedWriter); ok && g.body == x.r.Body {
 		g.drained = true
+		g.body.Close()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 
 	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
@@ -29,7 +30,7 @@ type Relay interface {
 type RelayPeer interface {
 	// Request relays a request and appends the response to dst, the whole message with the id of the request. Without one it returns dst and an error: when ctx has
 	// ended, or the peer was closed. Frame is the text that m was parsed from, nil if it came in a batch. What belongs to the request and goes before its response goes to out,
-	// which may be nil, and must not be used any more when the method has returned.
+	// which may be nil, and fails when the method has returned.
 	Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error)
 	// Notification relays a notification.
 	Notification(ctx context.Context, frame []byte, m *jsonrpc.Message)
@@ -117,8 +118,10 @@ func (p *relayed) deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery
 			return jsonrpc.AppendError(dst, m.ID, jsonrpc.ErrorOf(err), false), err
 		}
 	}
+	out, end := lend(d.Outlet)
+	defer end()
 	n := len(dst)
-	dst, err := p.Request(ctx, frame, m, d.Outlet, dst)
+	dst, err := p.Request(ctx, frame, m, out, dst)
 	if err != nil || p.rules == nil {
 		return dst, err
 	}
@@ -131,6 +134,35 @@ func (p *relayed) deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery
 		p.tools.take(dst[n:], &answer, slog.New(slog.DiscardHandler)) // what may be called is for the client to say
 	}
 	return dst, err
+}
+
+// A lent is an outlet that is used again by another request when the one that it is lent to has been answered.
+type lent struct {
+	mu  sync.Mutex
+	out jsonrpc.Outlet // nil if it has been taken back
+}
+
+// lend returns an outlet that is out until end is called; nil for nil.
+func lend(out jsonrpc.Outlet) (_ jsonrpc.Outlet, end func()) {
+	if out == nil {
+		return nil, func() {}
+	}
+	l := &lent{out: out}
+	return l, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.out = nil
+	}
+}
+
+// Send implements [jsonrpc.Outlet].
+func (l *lent) Send(message []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.out == nil {
+		return jsonrpc.ErrRequestEnded
+	}
+	return l.out.Send(message)
 }
 
 // A lasting context has the values of a request, and ends with the session.

@@ -14,7 +14,7 @@ import (
 //
 // For each request of HTTP/1 a server sets about ten deadlines, nearly all of which are replaced before anything could have waited for them, and each moves a
 // timer. Here a deadline is only noted. The connection beneath gets one when something is about to wait, and keeps it as long as it is not too late: if
-// it then turns out to be too early, the wait goes on with the right one. What a caller sees is the same.
+// it then turns out to be too early, the wait goes on with the right one. What a caller sees of the deadlines that it sets is the same.
 //
 // The peer must take what is written in good time also where no deadline was set. When each write began is not noted for that: a deadline that was set for
 // one before counts as well, but not alone, so that a write may take twice as long.
@@ -120,11 +120,12 @@ type deadline struct {
 	conn    net.Conn // beneath
 	write   bool     // it is that of writes
 	base    time.Time
-	implied time.Duration // how long a wait may take at least if none is wanted; 0 is for ever
+	implied time.Duration // a wait ends after that if no deadline is wanted, or up to twice that; 0 is never
 
 	wanted atomic.Int64 // by the caller
 	waits  atomic.Int32 // calls under way
 	armed  atomic.Int64 // what the connection beneath has, or spent; it is changed with mu held
+	lax    atomic.Bool  // armed is not implied, but was wanted; changed with armed
 	mu     sync.Mutex
 }
 
@@ -147,8 +148,9 @@ func (d *deadline) want(t time.Time) error {
 		at = int64(t.Sub(d.base))
 	}
 	d.wanted.Store(at)
-	if d.waits.Load() > 0 && at < d.armed.Load() {
-		return d.arm()
+	if d.waits.Load() > 0 && (at < d.armed.Load() || at == never && d.implied > 0 && d.lax.Load()) {
+		_, err := d.arm()
+		return err
 	}
 	return nil
 }
@@ -161,25 +163,27 @@ func (d *deadline) set(t time.Time) error {
 	return d.conn.SetReadDeadline(t)
 }
 
-// arm gives the connection beneath the deadline that is wanted, or implied.
-func (d *deadline) arm() error {
+// arm gives the connection beneath the deadline that is wanted, or implied, and reports whether it was the latter.
+func (d *deadline) arm() (implied bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
 		at := d.wanted.Load()
-		if at == never && d.implied > 0 {
+		implied = at == never && d.implied > 0
+		if implied {
 			at = int64(time.Since(d.base) + d.implied)
 		}
+		d.lax.Store(!implied)
 		d.armed.Store(at)
 		var t time.Time
 		if at != never {
 			t = d.base.Add(time.Duration(at))
 		}
 		if err := d.set(t); err != nil {
-			return err
+			return implied, err
 		}
 		if d.wanted.Load() >= at {
-			return nil
+			return implied, nil
 		} // else somebody has wanted an earlier one meanwhile, and may have compared it with the one before
 	}
 }
@@ -188,18 +192,17 @@ func (d *deadline) arm() error {
 func (d *deadline) begin() (own bool, err error) {
 	d.waits.Add(1)
 	at, armed := d.wanted.Load(), d.armed.Load()
-	if at >= armed && armed != spent && (armed != never || d.implied == 0) {
+	if at >= armed && armed != spent && (at != never || d.implied == 0 || armed != never && !d.lax.Load()) {
 		return false, nil
 	}
 	if passed, _ := d.passed(); passed {
 		d.waits.Add(-1)
 		return false, os.ErrDeadlineExceeded
 	}
-	if err := d.arm(); err != nil {
+	if own, err = d.arm(); err != nil {
 		d.waits.Add(-1)
-		return false, err
 	}
-	return at == never, nil
+	return own, err
 }
 
 // passed reports whether the deadline that is wanted has come.
@@ -233,8 +236,8 @@ func (d *deadline) goesOn(err error, own *bool) bool {
 		d.mu.Unlock()
 		return false
 	}
-	*own = implied
-	return d.arm() == nil
+	*own, err = d.arm()
+	return err == nil
 }
 
 func (d *deadline) end() { d.waits.Add(-1) }

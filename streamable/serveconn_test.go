@@ -212,6 +212,21 @@ func TestBoundedConnPatience(t *testing.T) {
 			c.SetWriteDeadline(time.Time{})
 			return ends(c, []byte("a"))
 		}, patience},
+		{"one that was set far off, and taken away", func(c, far net.Conn) (time.Duration, error) {
+			c.SetWriteDeadline(time.Now().Add(time.Hour))
+			go io.ReadFull(far, make([]byte, 1))
+			c.Write([]byte("a"))
+			c.SetWriteDeadline(time.Time{})
+			return ends(c, []byte("b"))
+		}, patience},
+		{"one that is taken away meanwhile", func(c, far net.Conn) (time.Duration, error) {
+			c.SetWriteDeadline(time.Now().Add(time.Hour))
+			go func() {
+				pass(time.Second)
+				c.SetWriteDeadline(time.Time{})
+			}()
+			return ends(c, []byte("a"))
+		}, patience + time.Second + patience},
 		{"a deadline that was set", func(c, far net.Conn) (time.Duration, error) {
 			c.SetWriteDeadline(time.Now().Add(time.Minute))
 			return ends(c, []byte("a"))

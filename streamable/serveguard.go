@@ -3,6 +3,7 @@ package streamable
 import (
 	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -22,6 +23,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !g.known {
 		out.anonymous = r.Context()
 	}
+	out.body = r.Body
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		// A length that came together with it has been removed, so that it cannot be told from a chunked request without one. What stands between may have
 		// gone by the length: nothing more is taken from there (RFC 9112, section 6.1).
@@ -35,9 +37,14 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // closeConnection is shared by responses; nobody changes it.
 var closeConnection = []string{"close"}
 
-// boundEnd bounds how net/http reads what the handler has left of a small body.
+// boundEnd bounds what net/http does when the handler has returned: with HTTP/1 it reads what is left of a small body, and with HTTP/2 it waits until the client has
+// room for what is left of the answer, before anything is written to the connection, which is bounded by itself.
 func (g *guard) boundEnd(w *guardedWriter, r *http.Request) {
-	if r.ContentLength != 0 && r.ProtoMajor == 1 && !w.drained && !w.taken {
+	switch {
+	case w.taken:
+	case r.ProtoMajor > 1:
+		http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(g.opts.WriteTimeout))
+	case r.ContentLength != 0 && !w.drained:
 		w.SetReadDeadline(time.Now().Add(g.opts.HeaderTimeout))
 	}
 }
@@ -69,6 +76,7 @@ func (g *guard) contain(w *guardedWriter, r *http.Request) {
 type guardedWriter struct {
 	http.ResponseWriter
 	anonymous context.Context // of the request: as long as it has no other, it comes from nobody in particular; nil if that is not sure
+	body      io.ReadCloser   // of the request, as net/http gave it
 	begun     bool            // the answer has
 	taken     bool            // the connection is not net/http's any more
 	drained   bool            // the body was read to its end

@@ -305,7 +305,7 @@ func (t *sessionTable) take(over func(*session) bool) []*session {
 
 // period is how often idle sessions are looked for.
 func (t *sessionTable) period() time.Duration {
-	return max(min(t.h.opts.SessionTimeout/2, time.Minute), time.Second)
+	return max(min(t.h.opts.SessionTimeout/4, time.Minute), 100*time.Millisecond)
 }
 
 // sweep ends the sessions that are idle. It goes on for as long as there are any.
