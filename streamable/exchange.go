@@ -62,10 +62,8 @@ func (x *exchange) recycle() {
 		return
 	}
 	x.h, x.w, x.r, x.asker, x.more = nil, nil, nil, asker{}, 0
-	if st := x.stream; st != nil && st.open {
+	if x.stream != nil && !x.stream.rest() {
 		x.stream = nil
-	} else if st != nil {
-		st.session = nil
 	}
 	if cap(x.body) > maxKept {
 		x.delivery = jsonrpc.Delivery{} // what it knows of the message is part of the body

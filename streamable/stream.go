@@ -74,6 +74,17 @@ func (st *stream) release() {
 	st.leaveLocked()
 }
 
+// rest makes ready for another request, and reports false if somebody may still have it: it is one of events.
+func (st *stream) rest() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.open {
+		return false
+	}
+	st.session = nil
+	return true
+}
+
 // over reports whether nothing more will come.
 func (st *stream) over() bool {
 	st.mu.Lock()

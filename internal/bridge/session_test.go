@@ -358,6 +358,7 @@ func TestSessionWaiting(t *testing.T) {
 		a.send(hello)
 		far := f.next()
 		id := far.request(`"initialize"`)
+		synctest.Wait() // until what came while the server was found out is handed on: that has a bound of its own
 		text := strings.Repeat("x", 600)
 		a.send(`{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":"`+text+`"}}`, `{"jsonrpc":"2.0","id":2,"method":"b","params":{"x":"`+text+`"}}`)
 		a.reads(`"id":2,"error":{"code":-32603`, errFull.Error())
