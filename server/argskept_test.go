@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"testing"
+	"time"
 
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -18,6 +20,25 @@ type shortText struct {
 func (s *shortText) UnmarshalJSON(b []byte) error {
 	s.text = append(s.buf[:0], b[1:len(b)-1]...)
 	return nil
+}
+
+func TestPlain(t *testing.T) {
+	type tree struct {
+		Name string
+		Kids []*tree
+		By   map[string]any
+	}
+	for _, tt := range []struct {
+		of   any
+		want bool
+	}{
+		{"", true}, {tree{}, true}, {struct{ arg tree }{}, true},
+		{shortText{}, false}, {[]shortText{}, false}, {map[string]*shortText{}, false}, {struct{ T time.Time }{}, false}, {mcp.CallToolResult{}, false},
+	} {
+		if got := plain(reflect.TypeOf(tt.of)); got != tt.want {
+			t.Errorf("%T: %v", tt.of, got)
+		}
+	}
 }
 
 // What a handler keeps of its arguments stays what it is when others are called.

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"sync"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
@@ -57,10 +59,16 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 	if err != nil {
 		return toolError(def.Name, err)
 	}
+	type values struct {
+		arg In
+		out Out
+	}
+	var pool sync.Pool // of *values, if they are plain
+	reuse := plain(reflect.TypeFor[values]())
 	return s.add(def, func(c *Call, args, dst []byte) ([]byte, error) {
-		var v struct { // in one piece of memory, which is not used again: methods that decode may keep what points into it
-			arg In
-			out Out
+		v, _ := pool.Get().(*values)
+		if v == nil {
+			v = new(values)
 		}
 		if err := in.decode(args, &v.arg); err != nil {
 			return c.appendFailure(dst, err.Error()), nil
@@ -69,7 +77,12 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 		if v.out, err = fn(c, v.arg); err != nil {
 			return c.failed(dst, err)
 		}
-		return encode(c, dst, &v.out)
+		dst, err = encode(c, dst, &v.out)
+		if reuse {
+			*v = values{}
+			pool.Put(v)
+		}
+		return dst, err
 	})
 }
 
