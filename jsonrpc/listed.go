@@ -2,7 +2,7 @@ package jsonrpc
 
 import "iter"
 
-// A listing holds requests by their ids. Most connections have one at a time, which takes neither a map nor a copy of its id.
+// A listing holds requests by their ids. Most connections have one at a time, which takes no further memory.
 type listing struct {
 	one  *Request            // with a short id; nil if there is none
 	more map[string]*Request // the others, by canonical id; nil until there was one

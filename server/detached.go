@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 
-	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -37,24 +36,6 @@ func (s *Server) OpenStateless() (c *jsonrpc.Conn) {
 	x.modernSeen.Store(true)
 	x.conn = jsonrpc.NewDetached(nowhere{}, s.connOptions(x, x.era.Policy(true)))
 	return x.conn
-}
-
-// eras are what sessions speak that have both eras, or one. They share it.
-type eras struct{ both, legacy, modern era.Config }
-
-func (s *Server) initEras() {
-	config := func(revisions []mcp.Revision) era.Config {
-		return era.Config{Revisions: revisions, Lenient: s.opts.Lenient, Offers: s.offers, Custom: s.custom.hasMethod}
-	}
-	var legacy, modern []mcp.Revision
-	for _, r := range s.opts.Revisions {
-		if r.Modern() {
-			modern = append(modern, r)
-		} else {
-			legacy = append(legacy, r)
-		}
-	}
-	s.eras = eras{both: config(s.opts.Revisions), legacy: config(legacy), modern: config(modern)}
 }
 
 // Revisions returns those that the server speaks, in ascending order.

@@ -38,7 +38,8 @@
 // # Streams and resumption
 //
 // What a legacy session sends by event streams is kept in an [EventStore], by default in memory and bounded in bytes, number and age, so that a client whose
-// connection broke gets the rest, by a GET with the id of the last event that it had. If that cannot be done without a gap, the status is 400. What belongs
+// connection broke gets the rest, by a GET with the id of the last event that it had. If that cannot be done without a gap, the status is 400. An answer
+// that nothing precedes is kept only in 2025-11-25, where streams begin with an id: others have none to come back with. What belongs
 // to no request comes by a GET stream; while nobody listens, the first 128 of it are kept, until the client listens. The GET stream that was opened last is
 // the one that counts. [CloseStream] lets a handler that takes long give up the connection until there is something to say.
 //

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"mcpwire/auth"
 	"mcpwire/jsonrpc"
 )
 
@@ -39,20 +38,6 @@ func (h *Handler) newExchange(w http.ResponseWriter, r *http.Request) *exchange 
 	x.h, x.w, x.r, x.takes = h, w, r, acceptedOf(r)
 	x.asker = askerOf(w, r)
 	return x
-}
-
-// An asker is what a request says of who sends it.
-type asker struct {
-	versions  []string        // of the protocol, by the header; nil if there is none
-	principal *auth.Principal // nil if it is nobody in particular
-}
-
-func askerOf(w http.ResponseWriter, r *http.Request) asker {
-	a := asker{versions: r.Header[headerVersion]}
-	if g, ok := w.(*guardedWriter); !ok || g.anonymous != r.Context() {
-		a.principal = auth.PrincipalOf(r.Context())
-	}
-	return a
 }
 
 // recycle is called when the request has been served.

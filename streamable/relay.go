@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"sync"
 
 	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
@@ -134,48 +133,6 @@ func (p *relayed) deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery
 		p.tools.take(dst[n:], &answer, slog.New(slog.DiscardHandler)) // what may be called is for the client to say
 	}
 	return dst, err
-}
-
-// A lent is an outlet that is used again by another request when the one that it is lent to has been answered.
-type lent struct {
-	mu  sync.Mutex
-	out jsonrpc.Outlet // nil if it has been taken back
-}
-
-// lend returns an outlet that is out until end is called; nil for nil.
-func lend(out jsonrpc.Outlet) (_ jsonrpc.Outlet, end func()) {
-	if out == nil {
-		return nil, func() {}
-	}
-	l := &lent{out: out}
-	return l, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.out = nil
-	}
-}
-
-// Send implements [jsonrpc.Outlet].
-func (l *lent) Send(message []byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.out == nil {
-		return jsonrpc.ErrRequestEnded
-	}
-	return l.out.Send(message)
-}
-
-// A lasting context has the values of a request, and ends with the session.
-type lasting struct {
-	context.Context
-	values context.Context
-}
-
-func (l *lasting) Value(key any) any {
-	if v := l.values.Value(key); v != nil {
-		return v
-	}
-	return l.Context.Value(key)
 }
 
 // check returns what is wrong with a request without a session.

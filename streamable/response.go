@@ -224,7 +224,7 @@ func (p *response) end(answer []byte, err error) {
 	}
 	defer p.stopLocked()
 	status := statusOf(err)
-	if p.streaming || status == http.StatusOK && p.streams(answer) || len(answer) == 0 && p.takes.stream {
+	if p.streaming || p.streams(answer) && (status == http.StatusOK || len(answer) == 0) {
 		if p.startLocked() == nil && len(answer) > 0 {
 			p.last = true
 			p.eventLocked(answer)

@@ -2,12 +2,10 @@ package streamable
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -92,28 +90,4 @@ func TestServeBodyReplaced(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// An outlet that a relay was lent for a request is of no use when that has been answered, even if what is behind it serves another request by then.
-func TestLentOutlet(t *testing.T) {
-	var sent bytes.Buffer
-	w := httptest.NewRecorder()
-	w.Body = &sent
-	h := NewHandler(server.New("test", "1", nil), nil)
-	defer h.Shutdown(t.Context())
-	p := h.respond(w, httptest.NewRequest("POST", "http://localhost/", nil), accepted{stream: true})
-	out, end := lend(p)
-	if err := out.Send([]byte(`{"jsonrpc":"2.0","method":"in time"}`)); err != nil {
-		t.Error(err)
-	}
-	end()
-	if err := out.Send([]byte(`{"jsonrpc":"2.0","method":"late"}`)); err == nil || bytes.Contains(sent.Bytes(), []byte("late")) || !bytes.Contains(sent.Bytes(), []byte("in time")) {
-		t.Errorf("it was sent %q, with %v", sent.String(), err)
-	}
-	p.stop()
-	if out, end := lend(nil); out != nil {
-		t.Error("nothing became something")
-	} else {
-		end()
-	}
 }
