@@ -53,28 +53,30 @@ const (
 // A Conn is a connection on which either side calls, answers and notifies, with many requests in flight in both directions. Make one with
 // [NewConn] and start it with [Conn.Run]. Its methods may be called by many goroutines at once.
 type Conn struct {
-	src     source
-	handler Handler
-	opts    Options
-	log     *slog.Logger
-	policy  atomic.Uint32
-	w       writer
-	base    context.Context // of the requests; set by Run
-
-	leaderState
+	// What each request of a detached connection looks at comes first, so that it lies together: of such connections, there are too many for the processor to have
+	// them all at hand.
+	opts     Options // of which the last are what is needed most
+	handler  Handler
+	log      *slog.Logger
+	base     context.Context // of the requests; set by Run
+	detached bool            // see NewDetached
+	stopping atomic.Bool
 	table
+
+	src    source
+	policy atomic.Uint32
+	w      writer
+	leaderState
 	calls callTable
 
 	wg sync.WaitGroup
 
-	inputEnd  chan error // why reading ended; has room for one; made by Run
-	stopping  atomic.Bool
+	inputEnd  chan error    // why reading ended; has room for one; made by Run
 	ending    chan struct{} // closed when stopping is set
 	closing   chan struct{} // nil if it is detached
 	closeOnce sync.Once
 	closeErr  error // why closing was closed
 	started   atomic.Bool
-	detached  bool        // see NewDetached
 	calledOff atomic.Bool // the peer was told that this side does not wait any more
 	done      chan struct{}
 	err       error // of Run; set before done is closed

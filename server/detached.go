@@ -12,26 +12,28 @@ import (
 // session is. end closes the connection and forgets the session; it must be called, once.
 func (s *Server) OpenSession(ctx context.Context, out jsonrpc.Outlet) (c *jsonrpc.Conn, end func()) {
 	s.link()
-	x, over := s.newSession(ctx, &s.eras.legacy)
+	x := s.newSession(ctx, s.eras.legacy)
 	x.detached = true
 	x.conn = jsonrpc.NewDetached(out, s.connOptions(x, x.era.Policy(false)))
-	leave := s.enlist(x)
-	return x.conn, func() {
-		x.conn.Close()
-		over()
-		leave()
-	}
+	s.enlist(x)
+	return x.conn, x.close
+}
+
+// close ends the session with its connection.
+func (s *session) close() {
+	s.conn.Close()
+	s.end()
 }
 
 // OpenStateless is for the same carriers: it returns a connection for the requests of all clients of modern revisions, which are to be delivered with
 // [jsonrpc.Delivery.Free] set and an outlet of their own, and a context that [Server.OnBehalfOf] made. When it is closed, its subscriptions end; those that were
 // delivered with Stand are the carrier's to finish. A server that speaks no modern revision has none: c is nil.
 func (s *Server) OpenStateless() (c *jsonrpc.Conn) {
-	if len(s.eras.modern.Revisions) == 0 {
+	if s.eras.modern == nil {
 		return nil
 	}
 	s.link()
-	x, _ := s.newSession(context.Background(), &s.eras.modern)
+	x := s.newSession(context.Background(), s.eras.modern)
 	x.detached, x.shared = true, &shared{session: x}
 	x.modernSeen.Store(true)
 	x.conn = jsonrpc.NewDetached(nowhere{}, s.connOptions(x, x.era.Policy(true)))
@@ -52,18 +54,18 @@ type shared struct{ session *session }
 // listenAlone answers subscriptions/listen with a session of its own, because the limits on subscriptions are for each client.
 func (h *shared) listenAlone(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	of := h.session
-	x := &session{srv: of.srv, era: of.era, conn: of.conn, log: of.log, base: context.WithoutCancel(c), behalf: c.who(), detached: true}
-	leave := of.srv.enlist(x)
+	x := &session{srv: of.srv, era: of.era, conn: of.conn, log: of.log, values: c, behalf: c.who(), detached: true}
+	of.srv.enlist(x)
 	dst, err := x.listen(c, r, dst)
 	if standing, ok := err.(*jsonrpc.Outstanding); ok {
 		end := standing.End
 		standing.End = func(dst []byte) []byte {
-			leave()
+			x.leave()
 			return end(dst)
 		}
 		return dst, standing
 	}
-	leave()
+	x.leave()
 	return dst, err
 }
 

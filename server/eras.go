@@ -5,12 +5,15 @@ import (
 	"mcpwire/mcp"
 )
 
-// eras are what sessions speak that have both eras, or only one. All sessions share them.
-type eras struct{ both, legacy, modern era.Config }
+// eras are the rules of sessions that have both eras, or only one; nil if the server speaks no revision of it.
+type eras struct{ both, legacy, modern *era.Rules }
 
 func (s *Server) initEras() {
-	config := func(revisions []mcp.Revision) era.Config {
-		return era.Config{Revisions: revisions, Lenient: s.opts.Lenient, Offers: s.offers, Custom: s.custom.hasMethod}
+	rules := func(revisions []mcp.Revision) *era.Rules {
+		if len(revisions) == 0 {
+			return nil
+		}
+		return era.NewRules(era.Config{Revisions: revisions, Lenient: s.opts.Lenient, Offers: s.offers, Custom: s.custom.hasMethod})
 	}
 	var legacy, modern []mcp.Revision
 	for _, r := range s.opts.Revisions {
@@ -20,5 +23,5 @@ func (s *Server) initEras() {
 			legacy = append(legacy, r)
 		}
 	}
-	s.eras = eras{both: config(s.opts.Revisions), legacy: config(legacy), modern: config(modern)}
+	s.eras = eras{both: rules(s.opts.Revisions), legacy: rules(legacy), modern: rules(modern)}
 }

@@ -341,7 +341,7 @@ func (c *Call) Notify(method string, params []byte) error {
 
 // notify sends a notification that belongs to no request.
 func (s *session) notify(method string, params []byte) {
-	s.told(method, s.send(s.base, nil, method, params))
+	s.told(method, s.send(s.base(), nil, method, params))
 }
 
 // send sends a notification that no answer waits for. c is the Call that it belongs to, or nil. It waits for a peer that does not read, so that what

@@ -169,29 +169,25 @@ func New(name, version string, opts *Options) *Server {
 // It may be called for many framers at once.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	s.link()
-	x, end := s.newSession(ctx, &s.eras.both)
-	defer end()
+	x := s.newSession(ctx, s.eras.both)
 	x.handshake.Presume(0)
 	x.conn = jsonrpc.NewConn(f, s.connOptions(x, x.era.Policy(false)))
-	defer s.enlist(x)()
+	s.enlist(x)
+	defer x.end()
 	if err := x.conn.Run(ctx); err != nil {
 		return fmt.Errorf("serve %s: %w", s.name, err)
 	}
 	return nil
 }
 
-// newSession returns the session of a peer that is served until end is called.
-func (s *Server) newSession(ctx context.Context, speaks *era.Config) (x *session, end func()) {
-	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	x = &session{srv: s, era: era.NewSession(*speaks), log: s.log, base: base, behalf: behalfOf(ctx)}
-	if s.tasks == nil {
-		return x, cancel
+// newSession returns the session of a peer. ctx says on whose behalf it is; that it ends means nothing.
+func (s *Server) newSession(ctx context.Context, speaks *era.Rules) *session {
+	x := &session{srv: s, log: s.log, own: era.Session{Rules: speaks}, values: ctx, behalf: behalfOf(ctx)}
+	x.era = &x.own
+	if s.tasks != nil {
+		x.taskOwner = "session " + rand.Text()
 	}
-	x.taskOwner = "session " + rand.Text()
-	return x, func() {
-		cancel()
-		s.tasks.endSession(x)
-	}
+	return x
 }
 
 // connOptions are those of a connection whose messages h handles.
@@ -212,17 +208,11 @@ func (s *Server) connOptions(h jsonrpc.Handler, p jsonrpc.Policy) *jsonrpc.Optio
 	}
 }
 
-// enlist has the session told of what changes, until leave is called.
-func (s *Server) enlist(x *session) (leave func()) {
+// enlist has the session told of what changes, until it leaves.
+func (s *Server) enlist(x *session) {
 	s.mu.Lock()
 	s.sessions[x] = struct{}{}
 	s.mu.Unlock()
-	return func() {
-		s.mu.Lock()
-		delete(s.sessions, x)
-		s.mu.Unlock()
-		x.waitAnnouncer()
-	}
 }
 
 // Close ends the tasks of the server's tools and waits for their handlers, and then leaves the bus, as long as ctx lets it. A server without tasks and a bus need

@@ -14,15 +14,18 @@ import (
 	"mcpwire/mcp"
 )
 
-// A session answers one peer. It is the Handler of its connection.
+// A session answers one peer. It is the Handler of its connection. What each request looks at comes first, so that it lies together: the sessions of a busy server
+// are too many for the processor to have them all at hand.
 type session struct {
-	srv       *Server
-	conn      *jsonrpc.Conn
-	era       *era.Session
-	log       *slog.Logger
-	base      context.Context // of what belongs to no request
+	srv      *Server
+	log      *slog.Logger
+	era      *era.Session
+	own      era.Session // that era is, unless it is another session's
+	detached bool        // the connection is: each request says for itself on whose behalf it comes
+	conn     *jsonrpc.Conn
+
+	values    context.Context // of what belongs to no request, see base
 	behalf    *behalf
-	detached  bool         // the connection is: each request says for itself on whose behalf it comes
 	shared    *shared      // it is the session of many clients; nil if it is of one
 	caller    *caller      // whose limits hold if the principal is nobody in particular
 	handshake jsonrpc.Pace // of initialize with middleware: taken in order, unless that blocks

@@ -41,7 +41,7 @@ func (s *Server) taskChangedHere(id, owner string) {
 
 // tellTask sends what the task is by now.
 func (s *session) tellTask(id string) {
-	ctx, cancel := context.WithTimeout(s.base, storePatience)
+	ctx, cancel := context.WithTimeout(s.base(), storePatience)
 	defer cancel()
 	t, err := s.srv.tasks.opts.Store.Task(ctx, id)
 	if err != nil {

@@ -18,20 +18,29 @@ import (
 //
 // The peer must take what is written in good time also where no deadline was set. When each write began is not noted for that: a deadline that was set for
 // one before counts as well, but not alone, so that a write may take twice as long.
+//
+// It is small, since a server has many, and each request finds its own gone from the processor's memory.
 type boundedConn struct {
 	net.Conn
-	slots chan struct{}
-	once  sync.Once
-
+	of            *bounds
 	reads, writes deadline
+	once          sync.Once
 }
 
-// newBoundedConn returns a connection whose peer must take each maxWrite bytes within patience, or twice that, unless a deadline is set; 0 is no bound.
-func newBoundedConn(c net.Conn, slots chan struct{}, patience time.Duration) *boundedConn {
-	b, base := &boundedConn{Conn: c, slots: slots}, time.Now()
-	b.reads.init(c, base, 0)
-	b.writes.init(c, base, patience)
-	b.writes.write = true
+// bounds are what connections have in common. They do not change.
+type bounds struct {
+	slots    chan struct{} // has an element for each connection
+	patience time.Duration // for a peer to take maxWrite bytes, up to twice that, unless a deadline is set; 0 is no bound
+	base     time.Time     // what deadlines are counted from
+}
+
+func newBoundedConn(c net.Conn, of *bounds) *boundedConn {
+	b := &boundedConn{Conn: c, of: of}
+	for _, d := range [...]*deadline{&b.reads, &b.writes} {
+		d.wanted.Store(never)
+		d.armed.Store(never)
+	}
+	b.writes.implied = of.patience > 0
 	return b
 }
 
@@ -41,14 +50,14 @@ func unbind(c net.Conn) {
 		c = t.NetConn()
 	}
 	if b, ok := c.(*boundedConn); ok {
-		b.writes.implied = 0
+		b.writes.implied = false
 	}
 }
 
 // Close implements [net.Conn].
 func (c *boundedConn) Close() error {
 	err := c.Conn.Close()
-	c.once.Do(func() { <-c.slots })
+	c.once.Do(func() { <-c.of.slots })
 	return err
 }
 
@@ -63,13 +72,13 @@ func (c *boundedConn) CloseWrite() error {
 // Read implements [net.Conn].
 func (c *boundedConn) Read(b []byte) (int, error) {
 	d := &c.reads
-	own, err := d.begin()
+	own, err := c.begin(d)
 	if err != nil {
 		return 0, err
 	}
 	for {
 		n, err := c.Conn.Read(b)
-		if !d.goesOn(err, &own) || n > 0 {
+		if !c.goesOn(d, err, &own) || n > 0 {
 			d.end()
 			return n, err
 		}
@@ -89,7 +98,7 @@ func (c *boundedConn) Write(b []byte) (written int, err error) {
 
 func (c *boundedConn) write(part []byte) (written int, err error) {
 	d := &c.writes
-	own, err := d.begin()
+	own, err := c.begin(d)
 	if err != nil {
 		return 0, err
 	}
@@ -97,7 +106,7 @@ func (c *boundedConn) write(part []byte) (written int, err error) {
 	for {
 		n, err := c.Conn.Write(part[written:])
 		written += n
-		if !d.goesOn(err, &own) {
+		if !c.goesOn(d, err, &own) {
 			return written, err
 		}
 	}
@@ -109,24 +118,20 @@ func (c *boundedConn) SetDeadline(t time.Time) error {
 }
 
 // SetReadDeadline implements [net.Conn].
-func (c *boundedConn) SetReadDeadline(t time.Time) error { return c.reads.want(t) }
+func (c *boundedConn) SetReadDeadline(t time.Time) error { return c.want(&c.reads, t) }
 
 // SetWriteDeadline implements [net.Conn].
-func (c *boundedConn) SetWriteDeadline(t time.Time) error { return c.writes.want(t) }
+func (c *boundedConn) SetWriteDeadline(t time.Time) error { return c.want(&c.writes, t) }
 
 // A deadline is that of one direction of a connection. While nobody waits, the connection beneath may have any; while somebody does, it has one that is not later
-// than the one that is wanted. Times are durations since base.
+// than the one that is wanted. Times are counted from bounds.base.
 type deadline struct {
-	conn    net.Conn // beneath
-	write   bool     // it is that of writes
-	base    time.Time
-	implied time.Duration // a wait ends after that if no deadline is wanted, or up to twice that; 0 is never
-
-	wanted atomic.Int64 // by the caller
-	waits  atomic.Int32 // calls under way
-	armed  atomic.Int64 // what the connection beneath has, or spent; it is changed with mu held
-	lax    atomic.Bool  // armed is not implied, but was wanted; changed with armed
-	mu     sync.Mutex
+	wanted  atomic.Int64 // by the caller
+	armed   atomic.Int64 // what the connection beneath has, or spent; it is changed with mu held
+	waits   atomic.Int32 // calls under way
+	lax     atomic.Bool  // armed is not implied, but was wanted; changed with armed
+	implied bool         // a wait ends after bounds.patience if no deadline is wanted, or up to twice that
+	mu      sync.Mutex
 }
 
 const (
@@ -134,52 +139,52 @@ const (
 	spent = math.MinInt64 // the one that the connection beneath has has come
 )
 
-func (d *deadline) init(c net.Conn, base time.Time, implied time.Duration) {
-	d.conn, d.base, d.implied = c, base, implied
-	d.wanted.Store(never)
-	d.armed.Store(never)
-}
+// now returns the time as deadlines are counted.
+func (c *boundedConn) now() int64 { return int64(time.Since(c.of.base)) }
 
 // want is what callers set a deadline by. That it stores first and looks for waits then, and begin counts first and looks for what is wanted then, makes
 // one of them see the other.
-func (d *deadline) want(t time.Time) error {
+func (c *boundedConn) want(d *deadline, t time.Time) error {
 	at := int64(never)
 	if !t.IsZero() {
-		at = int64(t.Sub(d.base))
+		at = int64(t.Sub(c.of.base))
+	}
+	if d.wanted.Load() == at {
+		return nil
 	}
 	d.wanted.Store(at)
-	if d.waits.Load() > 0 && (at < d.armed.Load() || at == never && d.implied > 0 && d.lax.Load()) {
-		_, err := d.arm()
+	if d.waits.Load() > 0 && (at < d.armed.Load() || at == never && d.implied && d.lax.Load()) {
+		_, err := c.arm(d)
 		return err
 	}
 	return nil
 }
 
 // set gives the connection beneath a deadline.
-func (d *deadline) set(t time.Time) error {
-	if d.write {
-		return d.conn.SetWriteDeadline(t)
+func (c *boundedConn) set(d *deadline, t time.Time) error {
+	if d == &c.writes {
+		return c.Conn.SetWriteDeadline(t)
 	}
-	return d.conn.SetReadDeadline(t)
+	return c.Conn.SetReadDeadline(t)
 }
 
 // arm gives the connection beneath the deadline that is wanted, or implied, and reports whether it was the latter.
-func (d *deadline) arm() (implied bool, err error) {
+func (c *boundedConn) arm(d *deadline) (implied bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
 		at := d.wanted.Load()
-		implied = at == never && d.implied > 0
+		implied = at == never && d.implied
 		if implied {
-			at = int64(time.Since(d.base) + d.implied)
+			at = c.now() + int64(c.of.patience)
 		}
 		d.lax.Store(!implied)
 		d.armed.Store(at)
 		var t time.Time
 		if at != never {
-			t = d.base.Add(time.Duration(at))
+			t = c.of.base.Add(time.Duration(at))
 		}
-		if err := d.set(t); err != nil {
+		if err := c.set(d, t); err != nil {
 			return implied, err
 		}
 		if d.wanted.Load() >= at {
@@ -189,44 +194,44 @@ func (d *deadline) arm() (implied bool, err error) {
 }
 
 // begin is called before a wait, which the caller ends, unless there is an error. own reports whether the deadline beneath is an implied one of this wait.
-func (d *deadline) begin() (own bool, err error) {
+func (c *boundedConn) begin(d *deadline) (own bool, err error) {
 	d.waits.Add(1)
 	at, armed := d.wanted.Load(), d.armed.Load()
-	if at >= armed && armed != spent && (at != never || d.implied == 0 || armed != never && !d.lax.Load()) {
+	if at >= armed && armed != spent && (at != never || !d.implied || armed != never && !d.lax.Load()) {
 		return false, nil
 	}
-	if passed, _ := d.passed(); passed {
+	if passed, _ := c.passed(d); passed {
 		d.waits.Add(-1)
 		return false, os.ErrDeadlineExceeded
 	}
-	if own, err = d.arm(); err != nil {
+	if own, err = c.arm(d); err != nil {
 		d.waits.Add(-1)
 	}
 	return own, err
 }
 
 // passed reports whether the deadline that is wanted has come.
-func (d *deadline) passed() (passed bool, now int64) {
+func (c *boundedConn) passed(d *deadline) (passed bool, now int64) {
 	switch at := d.wanted.Load(); {
 	case at == never:
 	case at <= 0: // as net/http sets it to end a wait at once
 		return true, 0
 	default:
-		now = int64(time.Since(d.base))
+		now = c.now()
 		passed = now >= at
 	}
 	return passed, now
 }
 
 // goesOn reports whether err is of a deadline that was too early, and sets the right one then.
-func (d *deadline) goesOn(err error, own *bool) bool {
+func (c *boundedConn) goesOn(d *deadline, err error, own *bool) bool {
 	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	implied := d.implied > 0 && d.wanted.Load() == never
-	passed, now := d.passed()
+	implied := d.implied && d.wanted.Load() == never
+	passed, now := c.passed(d)
 	if implied && *own {
-		passed, now = true, int64(time.Since(d.base))
+		passed, now = true, c.now()
 	}
 	if passed {
 		d.mu.Lock()
@@ -236,7 +241,7 @@ func (d *deadline) goesOn(err error, own *bool) bool {
 		d.mu.Unlock()
 		return false
 	}
-	*own, err = d.arm()
+	*own, err = c.arm(d)
 	return err == nil
 }
 

@@ -14,10 +14,10 @@ import (
 )
 
 // boundConn returns c as one that is accepted.
-func boundConn(c net.Conn) *boundedConn {
+func boundConn(c net.Conn, patience time.Duration) *boundedConn {
 	slots := make(chan struct{}, 1)
 	slots <- struct{}{}
-	return newBoundedConn(c, slots, 0)
+	return newBoundedConn(c, &bounds{slots, patience, time.Now()})
 }
 
 // pass lets time pass, in a bubble.
@@ -78,7 +78,7 @@ func TestBoundedConnDeadlines(t *testing.T) {
 			c, far := net.Pipe()
 			want := waited(c, far, seed)
 			c, far = net.Pipe()
-			got := waited(boundConn(c), far, seed)
+			got := waited(boundConn(c, 0), far, seed)
 			if !slices.Equal(got, want) {
 				t.Errorf("seed %d:\n got %q\nwant %q", seed, got, want)
 			}
@@ -110,7 +110,7 @@ func TestBoundedConnFewDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		counting := &countingConn{Conn: near}
-		c := boundConn(counting)
+		c := boundConn(counting, 0)
 		go io.Copy(far, far)
 		defer far.Close()
 		defer c.Close()
@@ -138,7 +138,7 @@ func TestBoundedConnFewDeadlines(t *testing.T) {
 func TestBoundedConnWriteGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		c := boundConn(near)
+		c := boundConn(near, 0)
 		defer far.Close()
 		defer c.Close()
 		read := func(n int) string {
@@ -244,8 +244,7 @@ func TestBoundedConnPatience(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				near, far := net.Pipe()
-				c := boundConn(near)
-				c.writes.implied = patience
+				c := boundConn(near, patience)
 				defer c.Close()
 				defer far.Close()
 				took, err := tt.do(c, far)

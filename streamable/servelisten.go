@@ -10,18 +10,17 @@ import (
 // A boundedListener accepts no more connections while as many as may be are open. The others wait in the queue of the operating system, which is bounded too.
 type boundedListener struct {
 	net.Listener
-	log      *slog.Logger
-	slots    chan struct{} // has an element for each connection
-	patience time.Duration // of writes, see newBoundedConn
-	done     chan struct{} // closed by Close
-	once     sync.Once
-	err      error // of Close
+	bounds
+	log  *slog.Logger
+	done chan struct{} // closed by Close
+	once sync.Once
+	err  error // of Close
 
 	warned time.Time // of Accept, which one goroutine calls
 }
 
 func newBoundedListener(l net.Listener, most int, patience time.Duration, log *slog.Logger) *boundedListener {
-	return &boundedListener{Listener: l, log: log, patience: patience, slots: make(chan struct{}, most), done: make(chan struct{})}
+	return &boundedListener{Listener: l, log: log, bounds: bounds{make(chan struct{}, most), patience, time.Now()}, done: make(chan struct{})}
 }
 
 // warnEvery is how often it is logged at most that there are too many connections.
@@ -47,7 +46,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
-	return newBoundedConn(c, l.slots, l.patience), nil
+	return newBoundedConn(c, &l.bounds), nil
 }
 
 // Close implements [net.Listener].

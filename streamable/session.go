@@ -22,19 +22,21 @@ import (
 // A session is that of one legacy client (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management). It belongs to the
 // principal that opened it: to others it does not exist.
 type session struct {
-	h      *Handler
+	// What each request looks at comes first, so that it lies together.
+	h     *Handler
+	owner string // the principal's id; "" if it is nobody's in particular
+	peer  peer
+	ctx   context.Context
+	busy  atomic.Int32 // requests and streams
+	used  atomic.Bool  // since it was seen; a request notes that, and not the time, which would cost as much as all the rest of leave and enter
+
 	id     string
-	owner  string // the principal's id; "" if it is nobody's in particular
 	caller string // who is charged for it
-	peer   peer
 	over   func() // ends it on the server's side
-	ctx    context.Context
 	cancel context.CancelFunc
 	news   stream // what belongs to no request
 
 	features atomic.Pointer[era.Features] // that initialize has agreed on; nil before
-	busy     atomic.Int32                 // requests and streams
-	used     atomic.Bool                  // since it was seen; a request notes that, and not the time, which would cost as much as all the rest of leave and enter
 	seen     time.Duration                // when it was opened, or found to have been used, by the handler's clock
 
 	mu      sync.Mutex
@@ -54,7 +56,7 @@ func (h *Handler) open(r *http.Request) *session {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.news.session, s.news.name, s.news.open = s, newsName, true
-	s.peer, s.over = h.openPeer(h.onBehalf(context.WithoutCancel(r.Context()), r, auth.PrincipalOf(r.Context())), &s.news)
+	s.peer, s.over = h.openPeer(h.onBehalf(r.Context(), r, auth.PrincipalOf(r.Context())), &s.news)
 	return s
 }
 

@@ -29,46 +29,45 @@ func (c *Config) has(f *Features, method []byte) bool {
 	return c.Custom != nil && c.Custom(method)
 }
 
-// legacy and modern are what the server speaks of each era.
-func (c *Config) legacy() mcp.Revision {
-	return latest(c.Revisions, func(r mcp.Revision) bool { return !r.Modern() })
+// Rules are what sessions have in common. They do not change.
+type Rules struct {
+	cfg    Config
+	latest mcp.Revision   // legacy; RevisionNone if the server has none
+	modern []mcp.Revision // in descending order
 }
 
-func (c *Config) modern() []mcp.Revision {
-	var list []mcp.Revision
-	for _, r := range c.Revisions {
-		if r.Modern() {
-			list = append(list, r)
+// NewRules returns the rules of sessions of which cfg holds.
+func NewRules(cfg Config) *Rules {
+	r := &Rules{cfg: cfg, latest: latest(cfg.Revisions, func(r mcp.Revision) bool { return !r.Modern() })}
+	for _, revision := range cfg.Revisions {
+		if revision.Modern() {
+			r.modern = append(r.modern, revision)
 		}
 	}
-	slices.Reverse(list)
-	return list
+	slices.Reverse(r.modern)
+	return r
 }
 
 // A Session is one peer on one carrier. Requests of both eras may come mixed; only the legacy ones have a state. [Session.Open] may be called by
-// many goroutines at once.
+// many goroutines at once. It is ready to use once it has rules, and must not be copied.
 type Session struct {
-	cfg    Config
-	latest mcp.Revision // legacy; RevisionNone if the server has none
-	modern []mcp.Revision
-	memo   atomic.Pointer[Meta]
-	state  atomic.Pointer[handshake]
+	*Rules
+	memo  atomic.Pointer[Meta]
+	state atomic.Pointer[handshake]
 }
 
 // A handshake is what became of initialize.
 type handshake struct {
 	features *Features
-	client   Client
 	ready    bool // notifications/initialized has come
+	client   Client
 }
 
 // noClient is the client that has said nothing of itself. It is shared.
 var noClient = &Client{}
 
 // NewSession returns the session of a peer that has not said anything.
-func NewSession(cfg Config) *Session {
-	return &Session{cfg: cfg, latest: cfg.legacy(), modern: cfg.modern()}
-}
+func NewSession(cfg Config) *Session { return &Session{Rules: NewRules(cfg)} }
 
 // An Exchange is a request in canonical form: it carries everything by itself.
 type Exchange struct {
