@@ -34,7 +34,7 @@ type ServeOptions struct {
 	MaxHeader       int           // bytes of a request's header; 0 is 64 KiB
 	HeaderTimeout   time.Duration // for a request's header to arrive, and for what the handler has left of the body; 0 is 5 s
 	WriteTimeout    time.Duration // for a client to take 64 KiB of what is written, up to twice that with HTTP/1, unless the handler sets a deadline; 0 is 10 s
-	IdleTimeout     time.Duration // of a connection between requests; 0 is 2 min
+	IdleTimeout     time.Duration // of a connection between requests, up to twice that with HTTP/1 and without TLS; 0 is 2 min
 	ShutdownTimeout time.Duration // for all that is under way to end; 0 is 10 s
 
 	// OnListen is called with the address before the first connection is accepted.
@@ -120,11 +120,11 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, o *ServeOptions)
 		l.Close()
 		return fmt.Errorf("streamable: %w", err)
 	}
-	bounded := newBoundedListener(l, opts.MaxConns, opts.WriteTimeout, opts.Logger)
-	defer bounded.Close()
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	srv := opts.httpServer(base, h, config)
+	bounded := newBoundedListener(l, opts.bounds(srv), opts.Logger)
+	defer bounded.Close()
 	if opts.OnListen != nil {
 		opts.OnListen(l.Addr())
 	}
@@ -169,6 +169,18 @@ func (o *ServeOptions) httpServer(base context.Context, h http.Handler, config *
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 	}
+}
+
+// bounds returns those of the server's connections. Where it is one of nothing but HTTP/1, without TLS, they also are for what it would bound by itself, and would ask
+// for the time for, twice for each request.
+func (o *ServeOptions) bounds(srv *http.Server) bounds {
+	b := bounds{slots: make(chan struct{}, o.MaxConns), base: time.Now(), write: o.WriteTimeout}
+	if !srv.Protocols.HTTP2() && !srv.Protocols.UnencryptedHTTP2() {
+		b.idle, b.header = o.IdleTimeout, o.HeaderTimeout
+		srv.IdleTimeout, srv.ReadHeaderTimeout = 0, 0
+		srv.ConnState = follow
+	}
+	return b
 }
 
 // How soon it is seen that the other end of an HTTP/2 connection is gone without a word. For HTTP/1.1 that is up to the signs of life that streams

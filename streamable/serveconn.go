@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,8 @@ import (
 // timer. Here a deadline is only noted. The connection beneath gets one when something is about to wait, and keeps it as long as it is not too late: if
 // it then turns out to be too early, the wait goes on with the right one. What a caller sees of the deadlines that it sets is the same.
 //
-// The peer must take what is written in good time also where no deadline was set. When each write began is not noted for that: a deadline that was set for
-// one before counts as well, but not alone, so that a write may take twice as long.
+// The peer must take what is written in good time also where no deadline was set, and must send a request's header in good time once it has begun. When each
+// write, or wait for a request, began is not noted for that: a deadline that was set for one before counts as well, but not alone, so that it may take twice as long.
 //
 // It is small, since a server has many, and each request finds its own gone from the processor's memory.
 type boundedConn struct {
@@ -25,23 +26,45 @@ type boundedConn struct {
 	of            *bounds
 	reads, writes deadline
 	once          sync.Once
+	header        bool  // what is read next is a request's header, or the rest of it; for who reads, and follow
+	due           int64 // when that must have come; 0 if nobody waits for it yet
 }
 
 // bounds are what connections have in common. They do not change.
 type bounds struct {
-	slots    chan struct{} // has an element for each connection
-	patience time.Duration // for a peer to take maxWrite bytes, up to twice that, unless a deadline is set; 0 is no bound
-	base     time.Time     // what deadlines are counted from
+	slots chan struct{} // has an element for each connection
+	base  time.Time     // what deadlines are counted from
+
+	write  time.Duration // for a peer to take maxWrite bytes, up to twice that, unless a deadline is set; 0 is no bound
+	idle   time.Duration // between requests, up to twice that; 0 is no bound, and then there is none for the header
+	header time.Duration // of a request, from when its first bytes have come, or there is a connection
 }
 
 func newBoundedConn(c net.Conn, of *bounds) *boundedConn {
-	b := &boundedConn{Conn: c, of: of}
+	b := &boundedConn{Conn: c, of: of, header: of.idle > 0}
 	for _, d := range [...]*deadline{&b.reads, &b.writes} {
 		d.wanted.Store(never)
 		d.armed.Store(never)
 	}
-	b.writes.implied = of.patience > 0
+	b.writes.implied.Store(of.write > 0)
 	return b
+}
+
+// follow is told by a server of HTTP/1 what the connection is about.
+func follow(c net.Conn, state http.ConnState) {
+	b, ok := c.(*boundedConn)
+	if !ok {
+		return
+	}
+	switch state {
+	case http.StateIdle:
+		b.reads.implied.Store(true)
+	case http.StateActive: // the header is there, and net/http has taken its deadline away
+		b.header, b.due = false, 0
+		if b.reads.implied.Load() { // all of it came with the request before
+			b.reads.implied.Store(false)
+		}
+	}
 }
 
 // unbind is for who takes a connection over: there are no deadlines but those that are set from now on. Nothing is being written.
@@ -50,7 +73,7 @@ func unbind(c net.Conn) {
 		c = t.NetConn()
 	}
 	if b, ok := c.(*boundedConn); ok {
-		b.writes.implied = false
+		b.writes.implied.Store(false)
 	}
 }
 
@@ -72,6 +95,9 @@ func (c *boundedConn) CloseWrite() error {
 // Read implements [net.Conn].
 func (c *boundedConn) Read(b []byte) (int, error) {
 	d := &c.reads
+	if c.header {
+		c.wantHeader()
+	}
 	own, err := c.begin(d)
 	if err != nil {
 		return 0, err
@@ -80,9 +106,21 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 		n, err := c.Conn.Read(b)
 		if !c.goesOn(d, err, &own) || n > 0 {
 			d.end()
+			if n > 0 && d.implied.Load() { // it is the beginning of a request
+				d.implied.Store(false)
+				c.header = true
+			}
 			return n, err
 		}
 	}
+}
+
+// wantHeader sets the deadline for the rest of a header.
+func (c *boundedConn) wantHeader() {
+	if c.due == 0 {
+		c.due = c.now() + int64(c.of.header)
+	}
+	c.want(&c.reads, c.of.base.Add(time.Duration(c.due)))
 }
 
 // Write implements [net.Conn].
@@ -130,7 +168,7 @@ type deadline struct {
 	armed   atomic.Int64 // what the connection beneath has, or spent; it is changed with mu held
 	waits   atomic.Int32 // calls under way
 	lax     atomic.Bool  // armed is not implied, but was wanted; changed with armed
-	implied bool         // a wait ends after bounds.patience if no deadline is wanted, or up to twice that
+	implied atomic.Bool  // a wait ends by itself if no deadline is wanted: see patience
 	mu      sync.Mutex
 }
 
@@ -153,11 +191,19 @@ func (c *boundedConn) want(d *deadline, t time.Time) error {
 		return nil
 	}
 	d.wanted.Store(at)
-	if d.waits.Load() > 0 && (at < d.armed.Load() || at == never && d.implied && d.lax.Load()) {
+	if d.waits.Load() > 0 && (at < d.armed.Load() || at == never && d.implied.Load() && d.lax.Load()) {
 		_, err := c.arm(d)
 		return err
 	}
 	return nil
+}
+
+// patience is how long a wait is bound to without a deadline, where it is.
+func (c *boundedConn) patience(d *deadline) time.Duration {
+	if d == &c.writes {
+		return c.of.write
+	}
+	return c.of.idle
 }
 
 // set gives the connection beneath a deadline.
@@ -174,9 +220,9 @@ func (c *boundedConn) arm(d *deadline) (implied bool, err error) {
 	defer d.mu.Unlock()
 	for {
 		at := d.wanted.Load()
-		implied = at == never && d.implied
+		implied = at == never && d.implied.Load()
 		if implied {
-			at = c.now() + int64(c.of.patience)
+			at = c.now() + int64(c.patience(d))
 		}
 		d.lax.Store(!implied)
 		d.armed.Store(at)
@@ -197,7 +243,7 @@ func (c *boundedConn) arm(d *deadline) (implied bool, err error) {
 func (c *boundedConn) begin(d *deadline) (own bool, err error) {
 	d.waits.Add(1)
 	at, armed := d.wanted.Load(), d.armed.Load()
-	if at >= armed && armed != spent && (at != never || !d.implied || armed != never && !d.lax.Load()) {
+	if at >= armed && armed != spent && (at != never || !d.implied.Load() || armed != never && !d.lax.Load()) {
 		return false, nil
 	}
 	if passed, _ := c.passed(d); passed {
@@ -228,7 +274,7 @@ func (c *boundedConn) goesOn(d *deadline, err error, own *bool) bool {
 	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	implied := d.implied && d.wanted.Load() == never
+	implied := d.implied.Load() && d.wanted.Load() == never
 	passed, now := c.passed(d)
 	if implied && *own {
 		passed, now = true, c.now()

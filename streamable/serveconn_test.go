@@ -17,7 +17,7 @@ import (
 func boundConn(c net.Conn, patience time.Duration) *boundedConn {
 	slots := make(chan struct{}, 1)
 	slots <- struct{}{}
-	return newBoundedConn(c, &bounds{slots, patience, time.Now()})
+	return newBoundedConn(c, &bounds{slots: slots, base: time.Now(), write: patience})
 }
 
 // pass lets time pass, in a bubble.

@@ -19,8 +19,8 @@ type boundedListener struct {
 	warned time.Time // of Accept, which one goroutine calls
 }
 
-func newBoundedListener(l net.Listener, most int, patience time.Duration, log *slog.Logger) *boundedListener {
-	return &boundedListener{Listener: l, log: log, bounds: bounds{make(chan struct{}, most), patience, time.Now()}, done: make(chan struct{})}
+func newBoundedListener(l net.Listener, b bounds, log *slog.Logger) *boundedListener {
+	return &boundedListener{Listener: l, bounds: b, log: log, done: make(chan struct{})}
 }
 
 // warnEvery is how often it is logged at most that there are too many connections.

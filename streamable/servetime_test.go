@@ -89,6 +89,117 @@ func TestServeTimeouts(t *testing.T) {
 	})
 }
 
+// The header of each request has its time from when it begins, however it is spread.
+func TestServeSpreadHeader(t *testing.T) {
+	var n atomic.Int32
+	for _, before := range []string{"", getHello} {
+		inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
+			c, r := l.dial(t, before)
+			if before != "" {
+				readAnswer(t, r)
+				<-time.After(time.Minute)
+			}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for _, b := range []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n") {
+					if _, err := c.Write([]byte{b}); err != nil {
+						return
+					}
+					<-time.After(time.Second)
+				}
+			}()
+			if got := elapsed(func() { io.Copy(io.Discard, r) }); got != 5*time.Second { // it may be told why
+				t.Errorf("after %q, a header that comes slowly is waited for %v", before, got)
+			}
+			<-ended
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A header that came slowly bounds nothing of what follows: neither the body, nor the handler, nor the wait for the next request.
+func TestServeLateHeader(t *testing.T) {
+	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n, err := io.Copy(io.Discard, r.Body); n != 2 || err != nil {
+			t.Errorf("a body of %d bytes, with %v", n, err)
+		}
+		<-time.After(time.Hour)
+		if r.Context().Err() != nil {
+			t.Error("the client is taken to be gone:", r.Context().Err())
+		}
+		io.WriteString(w, "hello")
+	})
+	header := "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n"
+	inBubble(t, slow, nil, func(t *testing.T, l *pipeListener, stop func() error) {
+		c, r := l.dial(t, header[:10])
+		for range 3 {
+			<-time.After(4 * time.Second)
+			go func() {
+				io.WriteString(c, header[10:])
+				<-time.After(time.Minute)
+				io.WriteString(c, "{}")
+			}()
+			readAnswer(t, r)
+			<-time.After(100 * time.Second)
+			if _, err := io.WriteString(c, header[:10]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := elapsed(func() { io.Copy(io.Discard, r) }); got != 5*time.Second {
+			t.Errorf("half a header is waited for %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What an idle connection is given is given anew after each request.
+func TestServeIdleAgain(t *testing.T) {
+	var n atomic.Int32
+	inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
+		c, r := l.dial(t, getHello)
+		readAnswer(t, r)
+		for range 5 {
+			<-time.After(119 * time.Second)
+			go io.WriteString(c, getHello)
+			readAnswer(t, r)
+		}
+		if got := elapsed(func() { checkEOF(t, r) }); got < 2*time.Minute || got > 4*time.Minute {
+			t.Errorf("an idle connection stays %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A request that came together with the one before is no wait for a request.
+func TestServePipelined(t *testing.T) {
+	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-time.After(time.Hour)
+		if r.Context().Err() != nil {
+			t.Error("the client is taken to be gone:", r.Context().Err())
+		}
+		io.WriteString(w, "hello")
+	})
+	inBubble(t, slow, nil, func(t *testing.T, l *pipeListener, stop func() error) {
+		_, r := l.dial(t, getHello+getHello+getHello)
+		for range 3 {
+			readAnswer(t, r)
+		}
+		if got := elapsed(func() { checkEOF(t, r) }); got != 2*time.Minute {
+			t.Errorf("an idle connection stays %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A handler that does not read the body does not leave the connection to a client that does not send it.
 func TestServeUnreadBody(t *testing.T) {
 	refusing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden) })
