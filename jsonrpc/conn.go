@@ -202,6 +202,9 @@ func (c *Conn) Run(ctx context.Context) error {
 		cause = context.Cause(ctx)
 	case <-c.closing:
 		cause, drain = c.closeErr, false
+		if cause != nil {
+			c.hearOut(ctx)
+		}
 	}
 	c.stopping.Store(true)
 	close(c.ending)
@@ -226,6 +229,20 @@ func (c *Conn) Run(ctx context.Context) error {
 	c.err = cause
 	close(c.done)
 	return cause
+}
+
+// hearingTime is how long reading goes on when nothing can be written any more.
+const hearingTime = 100 * time.Millisecond
+
+// hearOut waits for the end of the input, for a moment: a peer that does not read any more has often ended, and what it wrote before may say why.
+func (c *Conn) hearOut(ctx context.Context) {
+	timer := time.NewTimer(hearingTime)
+	defer timer.Stop()
+	select {
+	case <-c.inputEnd:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // wind brings the connection to its end once nothing new is accepted.

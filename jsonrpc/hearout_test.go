@@ -1,0 +1,78 @@
+package jsonrpc
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A dyingFramer is to a peer that does not read any more, and still says something.
+type dyingFramer struct {
+	words  []string // each after a while; then, it says nothing
+	ends   bool     // after the last
+	closed chan struct{}
+}
+
+var errGone = errors.New("gone")
+
+func (f *dyingFramer) WriteFrame([]byte) error { return errGone }
+
+func (f *dyingFramer) ReadFrame() ([]byte, error) {
+	if len(f.words) == 0 {
+		if !f.ends {
+			<-f.closed
+		}
+		return nil, io.EOF
+	}
+	<-time.After(hearingTime / 4)
+	frame := []byte(f.words[0])
+	f.words = f.words[1:]
+	return frame, nil
+}
+
+func (f *dyingFramer) Close() error {
+	close(f.closed)
+	return nil
+}
+
+// What a peer has written is read, though nothing can be written any more; but it is not waited for for long.
+func TestHearOut(t *testing.T) {
+	word := `{"jsonrpc":"2.0","method":"farewell"}`
+	tests := []struct {
+		name string
+		ends bool
+		want time.Duration
+	}{
+		{"the peer has ended", true, hearingTime / 2},
+		{"it goes on", false, hearingTime},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				heard := 0
+				f := &dyingFramer{words: []string{word, word}, ends: tt.ends, closed: make(chan struct{})}
+				c := NewConn(f, &Options{Trace: func(dir Direction, message []byte) {
+					if dir == Incoming && string(message) == word {
+						heard++
+					}
+				}})
+				if err := c.Notify(t.Context(), "m", nil); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait() // it could not be written
+				began := time.Now()
+				if err := c.Run(t.Context()); !errors.Is(err, errGone) {
+					t.Errorf("it ended with %v", err)
+				}
+				if took := time.Since(began); took != tt.want {
+					t.Errorf("it went on for %v, want %v", took, tt.want)
+				}
+				if heard != 2 {
+					t.Errorf("%d of 2 messages were read", heard)
+				}
+			})
+		})
+	}
+}
