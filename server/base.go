@@ -30,19 +30,3 @@ func (b *base) Err() error {
 		return nil
 	}
 }
-
-// leave undoes [Server.enlist].
-func (s *session) leave() {
-	s.srv.mu.Lock()
-	delete(s.srv.sessions, s)
-	s.srv.mu.Unlock()
-	s.waitAnnouncer()
-}
-
-// end forgets the session of a connection that has ended.
-func (s *session) end() {
-	s.leave()
-	if t := s.srv.tasks; t != nil {
-		t.endSession(s)
-	}
-}

@@ -47,6 +47,22 @@ type session struct {
 	pages        []string       // elicitation ids of those that the client was sent to; guarded by Server.mu
 }
 
+// leave undoes [Server.enlist].
+func (s *session) leave() {
+	s.srv.mu.Lock()
+	delete(s.srv.sessions, s)
+	s.srv.mu.Unlock()
+	s.waitAnnouncer()
+}
+
+// end forgets the session of a connection that has ended.
+func (s *session) end() {
+	s.leave()
+	if t := s.srv.tasks; t != nil {
+		t.endSession(s)
+	}
+}
+
 // Prepare implements [jsonrpc.Handler]: handlers of the user's run at their own pace, everything else is answered at once.
 func (s *session) Prepare(r *jsonrpc.Request) *jsonrpc.Pace {
 	if r.Kind != jsonrpc.KindRequest {
