@@ -21,7 +21,7 @@ type response struct {
 	h        *Handler
 	w        http.ResponseWriter
 	rc       *http.ResponseController // nil before it was needed
-	header   http.Header // of the request
+	header   http.Header              // of the request
 	takes    accepted
 	cuttable bool // the connection can be taken from net/http, to end the response before its handler has returned
 	chunked  bool // the body has parts, of which the last has to be marked
