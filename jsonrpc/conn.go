@@ -178,6 +178,8 @@ func (c *Conn) stop(cause error) {
 // still finished and answered, for as long as the drain timeout lets them; then everything is cancelled and closed. Calls of this side that
 // are under way fail at once, since no answer can come any more.
 //
+// When writing has failed, what the peer may have written before it went is read for up to 100 ms, which Close then waits for.
+//
 // It returns nil at the end of input and after Close, the context's cause when ctx ended, and otherwise the error that reading or writing
 // met. It must be called once.
 func (c *Conn) Run(ctx context.Context) error {

@@ -13,7 +13,7 @@ type base struct {
 	conn            *jsonrpc.Conn
 }
 
-func (s *session) base() context.Context { return &base{s.values, s.conn} }
+func (s *session) base() context.Context { return &base{context.WithoutCancel(s.values), s.conn} }
 
 // Deadline implements [context.Context].
 func (b *base) Deadline() (time.Time, bool) { return time.Time{}, false }

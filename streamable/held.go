@@ -15,10 +15,10 @@ import (
 func (p *response) hold() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.h2 || !p.flushed || !p.streaming || p.ended || p.broken != nil {
+	if p.h2 || p.rc == nil || !p.streaming || p.ended || p.broken != nil {
 		return false
 	}
-	conn, _, err := p.control().Hijack()
+	conn, _, err := p.rc.Hijack()
 	if err != nil {
 		return false // it goes on as it is
 	}

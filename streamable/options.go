@@ -37,7 +37,7 @@ type Options struct {
 
 	MaxBody        int           // bytes of a request's body; 0 is 4 MiB
 	BodyTimeout    time.Duration // for a request's body to arrive; 0 is 30 s
-	WriteTimeout   time.Duration // for a client to take 64 KiB of what is written; up to twice that with HTTP/1, if it is that of ServeOptions too; 0 is 10 s
+	WriteTimeout   time.Duration // for a client to take each 64 KiB of what is written; 0 is 10 s
 	KeepAlive      time.Duration // between signs of life on a stream, and until a slow answer becomes a stream; 0 is 15 s
 	MaxInFlight    int           // requests being handled at once, without streams; 0 is 4096. As many answers, notifications and DELETEs besides
 	MaxStreams     int           // standing streams at once: subscriptions/listen, GET, bodies of lines; 0 is 10,000

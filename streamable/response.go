@@ -20,15 +20,14 @@ import (
 type response struct {
 	h        *Handler
 	w        http.ResponseWriter
-	rc       *http.ResponseController // nil before it was needed
-	header   http.Header              // of the request
+	rc       *http.ResponseController
+	header   http.Header // of the request
 	takes    accepted
 	cuttable bool // the connection can be taken from net/http, to end the response before its handler has returned
 	chunked  bool // the body has parts, of which the last has to be marked
 	lone     bool // the connection ends with it, at least if it becomes a stream
 	h2       bool // a deadline is the stream's own, and ends it even if nothing is being written
 	timed    bool // the server has a deadline for writing, which counts from the beginning of the request
-	patient  bool // the connection gives the client the time that it may take, by itself
 
 	mu        sync.Mutex
 	conn      net.Conn // that it is held on, see held.go; nil if net/http has the connection
@@ -37,7 +36,6 @@ type response struct {
 	broken    error   // why nothing can be
 	warmer    *warmer // nil until there was one
 	bounded   bool    // a deadline is set
-	flushed   bool    // the client has what was written
 	last      bool    // what is written now is the end, which net/http flushes with its own
 	busy      bool    // tick could not be kept from running, and may do so still
 	carries   *stream // whose signs of life they are; nil if there is no stream but the response
@@ -48,9 +46,8 @@ type response struct {
 func (p *response) begin(h *Handler, w http.ResponseWriter, r *http.Request, takes accepted) {
 	p.h, p.w, p.header, p.takes = h, w, r.Header, takes
 	p.chunked, p.h2 = r.ProtoAtLeast(1, 1), r.ProtoMajor > 1
-	if g, ours := w.(*guardedWriter); ours {
-		p.patient = !p.h2 && g.patience == h.opts.WriteTimeout
-		return // no server of Serve has a deadline
+	if _, ours := w.(*guardedWriter); ours {
+		return // no server of Serve has one
 	}
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
 		p.timed = s.WriteTimeout > 0
@@ -180,15 +177,15 @@ func (p *response) write(text []byte) error {
 		}
 		return p.broken
 	}
+	if p.rc == nil {
+		p.rc = http.NewResponseController(p.w)
+	}
 	for rest := text; len(rest) > 0 && p.broken == nil; {
 		part := rest[:min(len(rest), maxWrite)]
 		rest = rest[len(part):]
-		if !p.patient {
-			p.deadline(p.h.clock.now().Add(p.h.opts.WriteTimeout))
-		}
+		p.deadline(p.h.clock.now().Add(p.h.opts.WriteTimeout))
 		if _, p.broken = p.w.Write(part); p.broken == nil && !(p.last && len(rest) == 0) {
-			p.broken = p.control().Flush()
-			p.flushed = true
+			p.broken = p.rc.Flush()
 		}
 	}
 	if p.broken != nil {
@@ -199,18 +196,10 @@ func (p *response) write(text []byte) error {
 	return p.broken
 }
 
-// control returns the controller of the response.
-func (p *response) control() *http.ResponseController {
-	if p.rc == nil {
-		p.rc = http.NewResponseController(p.w)
-	}
-	return p.rc
-}
-
 // deadline bounds the writes that follow. Not every ResponseWriter can do that; the ones that cannot are those of tests.
 func (p *response) deadline(t time.Time) {
 	p.bounded = !t.IsZero()
-	p.control().SetWriteDeadline(t)
+	p.rc.SetWriteDeadline(t)
 }
 
 // ends notes that what is written from now on is the end.
@@ -277,7 +266,7 @@ func (p *response) cut() error {
 	if p.ended || p.broken != nil {
 		return nil
 	}
-	conn, _, err := p.control().Hijack()
+	conn, _, err := http.NewResponseController(p.w).Hijack()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotResumable, err)
 	}
@@ -327,6 +316,9 @@ func (p *response) stopLocked() {
 	case p.conn != nil:
 		p.closeHeld()
 	case p.h2 || p.bounded && p.timed: // for what is written at the end; the deadline of a stream ends with it, and a server that has one sets it again
+		if p.rc == nil {
+			p.rc = http.NewResponseController(p.w)
+		}
 		p.deadline(p.h.clock.now().Add(p.h.opts.WriteTimeout))
 	case !p.bounded:
 	default:

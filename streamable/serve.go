@@ -33,7 +33,7 @@ type ServeOptions struct {
 	MaxConnStreams  int           // requests of one HTTP/2 connection at once; 0 is 250
 	MaxHeader       int           // bytes of a request's header; 0 is 64 KiB
 	HeaderTimeout   time.Duration // for a request's header to arrive, and for what the handler has left of the body; 0 is 5 s
-	WriteTimeout    time.Duration // for a client to take 64 KiB of what is written, up to twice that with HTTP/1, unless the handler sets a deadline; 0 is 10 s
+	WriteTimeout    time.Duration // for a client to take up to 64 KiB that are written at once, up to twice that with HTTP/1, unless the handler sets a deadline; 0 is 10 s
 	IdleTimeout     time.Duration // of a connection between requests, up to twice that with HTTP/1 and without TLS; 0 is 2 min
 	ShutdownTimeout time.Duration // for all that is under way to end; 0 is 10 s
 

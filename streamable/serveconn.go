@@ -26,8 +26,12 @@ type boundedConn struct {
 	of            *bounds
 	reads, writes deadline
 	once          sync.Once
-	header        bool  // what is read next is a request's header, or the rest of it; for who reads, and follow
-	due           int64 // when that must have come; 0 if nobody waits for it yet
+	exact         bool // a deadline that has come spoils the connection beneath: it must not have one that is too early
+
+	// What net/http waits for. Its goroutine has these, or the one that it has read on its behalf.
+	asked  bool  // it has begun to wait for a request since it was idle
+	header bool  // what is read next is a request's header, or the rest of it
+	due    int64 // when that must have come; 0 if nobody waits for it yet
 }
 
 // bounds are what connections have in common. They do not change.
@@ -36,12 +40,13 @@ type bounds struct {
 	base  time.Time     // what deadlines are counted from
 
 	write  time.Duration // for a peer to take maxWrite bytes, up to twice that, unless a deadline is set; 0 is no bound
-	idle   time.Duration // between requests, up to twice that; 0 is no bound, and then there is none for the header
-	header time.Duration // of a request, from when its first bytes have come, or there is a connection
+	idle   time.Duration // between requests, up to twice that; 0 leaves both this and the header to net/http
+	header time.Duration // of a request, from its first bytes; of the first one, from when it is waited for
 }
 
 func newBoundedConn(c net.Conn, of *bounds) *boundedConn {
-	b := &boundedConn{Conn: c, of: of, header: of.idle > 0}
+	_, within := c.(interface{ NetConn() net.Conn }) // as crypto/tls has it
+	b := &boundedConn{Conn: c, of: of, exact: within, header: of.idle > 0}
 	for _, d := range [...]*deadline{&b.reads, &b.writes} {
 		d.wanted.Store(never)
 		d.armed.Store(never)
@@ -50,7 +55,8 @@ func newBoundedConn(c net.Conn, of *bounds) *boundedConn {
 	return b
 }
 
-// follow is told by a server of HTTP/1 what the connection is about.
+// follow is told by a server of HTTP/1 what the connection is about. Between requests, it then sets the deadline twice, to none: before it waits, and when it has seen
+// the beginning of a request, which may be in what it had read before.
 func follow(c net.Conn, state http.ConnState) {
 	b, ok := c.(*boundedConn)
 	if !ok {
@@ -58,6 +64,7 @@ func follow(c net.Conn, state http.ConnState) {
 	}
 	switch state {
 	case http.StateIdle:
+		b.asked = false
 		b.reads.implied.Store(true)
 	case http.StateActive: // the header is there, and net/http has taken its deadline away
 		b.header, b.due = false, 0
@@ -98,21 +105,26 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 	if c.header {
 		c.wantHeader()
 	}
-	own, err := c.begin(d)
+	w, err := c.begin(d)
 	if err != nil {
 		return 0, err
 	}
 	for {
 		n, err := c.Conn.Read(b)
-		if !c.goesOn(d, err, &own) || n > 0 {
+		if !c.goesOn(d, err, &w) || n > 0 {
 			d.end()
-			if n > 0 && d.implied.Load() { // it is the beginning of a request
-				d.implied.Store(false)
-				c.header = true
+			if n > 0 && d.implied.Load() {
+				c.begun()
 			}
 			return n, err
 		}
 	}
+}
+
+// begun notes that a request has begun, which is no wait between requests any more.
+func (c *boundedConn) begun() {
+	c.reads.implied.Store(false)
+	c.header = true
 }
 
 // wantHeader sets the deadline for the rest of a header.
@@ -136,7 +148,7 @@ func (c *boundedConn) Write(b []byte) (written int, err error) {
 
 func (c *boundedConn) write(part []byte) (written int, err error) {
 	d := &c.writes
-	own, err := c.begin(d)
+	w, err := c.begin(d)
 	if err != nil {
 		return 0, err
 	}
@@ -144,7 +156,7 @@ func (c *boundedConn) write(part []byte) (written int, err error) {
 	for {
 		n, err := c.Conn.Write(part[written:])
 		written += n
-		if !c.goesOn(d, err, &own) {
+		if !c.goesOn(d, err, &w) {
 			return written, err
 		}
 	}
@@ -156,7 +168,15 @@ func (c *boundedConn) SetDeadline(t time.Time) error {
 }
 
 // SetReadDeadline implements [net.Conn].
-func (c *boundedConn) SetReadDeadline(t time.Time) error { return c.want(&c.reads, t) }
+func (c *boundedConn) SetReadDeadline(t time.Time) error {
+	if c.reads.implied.Load() { // see follow
+		if c.asked {
+			c.begun()
+		}
+		c.asked = true
+	}
+	return c.want(&c.reads, t)
+}
 
 // SetWriteDeadline implements [net.Conn].
 func (c *boundedConn) SetWriteDeadline(t time.Time) error { return c.want(&c.writes, t) }
@@ -191,12 +211,18 @@ func (c *boundedConn) want(d *deadline, t time.Time) error {
 		return nil
 	}
 	d.wanted.Store(at)
-	if d.waits.Load() > 0 && (at < d.armed.Load() || at == never && d.implied.Load() && d.lax.Load()) {
+	if d.waits.Load() == 0 {
+		return nil
+	}
+	if armed := d.armed.Load(); at < armed || at == never && d.implied.Load() && d.lax.Load() || at != armed && c.strict(d) {
 		_, err := c.arm(d)
 		return err
 	}
 	return nil
 }
+
+// strict reports whether a deadline of the connection beneath must be the one that is wanted while somebody waits, and not only no later.
+func (c *boundedConn) strict(d *deadline) bool { return c.exact && d == &c.writes }
 
 // patience is how long a wait is bound to without a deadline, where it is.
 func (c *boundedConn) patience(d *deadline) time.Duration {
@@ -239,21 +265,35 @@ func (c *boundedConn) arm(d *deadline) (implied bool, err error) {
 	}
 }
 
-// begin is called before a wait, which the caller ends, unless there is an error. own reports whether the deadline beneath is an implied one of this wait.
-func (c *boundedConn) begin(d *deadline) (own bool, err error) {
+// A wait is one call that may wait.
+type wait struct {
+	own   bool // the deadline beneath is an implied one that was set for it
+	again bool // it has come too early once, and was set anew
+}
+
+// begin is called before a wait, which the caller ends, unless there is an error.
+func (c *boundedConn) begin(d *deadline) (w wait, err error) {
 	d.waits.Add(1)
-	at, armed := d.wanted.Load(), d.armed.Load()
-	if at >= armed && armed != spent && (at != never || !d.implied.Load() || armed != never && !d.lax.Load()) {
-		return false, nil
+	if c.fits(d, d.wanted.Load(), d.armed.Load()) {
+		return w, nil
 	}
 	if passed, _ := c.passed(d); passed {
 		d.waits.Add(-1)
-		return false, os.ErrDeadlineExceeded
+		return w, os.ErrDeadlineExceeded
 	}
-	if own, err = c.arm(d); err != nil {
+	if w.own, err = c.arm(d); err != nil {
 		d.waits.Add(-1)
 	}
-	return own, err
+	return w, err
+}
+
+// fits reports whether the connection beneath may be waited for with the deadline that it has.
+func (c *boundedConn) fits(d *deadline, at, armed int64) bool {
+	implied := at == never && d.implied.Load()
+	if c.strict(d) {
+		return at == armed && !implied
+	}
+	return at >= armed && armed != spent && (!implied || armed != never && !d.lax.Load())
 }
 
 // passed reports whether the deadline that is wanted has come.
@@ -269,14 +309,15 @@ func (c *boundedConn) passed(d *deadline) (passed bool, now int64) {
 	return passed, now
 }
 
-// goesOn reports whether err is of a deadline that was too early, and sets the right one then.
-func (c *boundedConn) goesOn(d *deadline, err error, own *bool) bool {
-	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+// goesOn reports whether err is of a deadline that was too early, and sets the right one then. It does so again only when that has come too: there are connections
+// that go on to fail by a deadline that they do not have any more.
+func (c *boundedConn) goesOn(d *deadline, err error, w *wait) bool {
+	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || c.strict(d) {
 		return false
 	}
 	implied := d.implied.Load() && d.wanted.Load() == never
 	passed, now := c.passed(d)
-	if implied && *own {
+	if implied && w.own {
 		passed, now = true, c.now()
 	}
 	if passed {
@@ -287,7 +328,11 @@ func (c *boundedConn) goesOn(d *deadline, err error, own *bool) bool {
 		d.mu.Unlock()
 		return false
 	}
-	*own, err = c.arm(d)
+	if w.again && c.now() < d.armed.Load() {
+		return false
+	}
+	w.again = true
+	w.own, err = c.arm(d)
 	return err == nil
 }
 

@@ -19,7 +19,7 @@ type guard struct {
 
 // ServeHTTP implements [http.Handler].
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := &guardedWriter{ResponseWriter: w, patience: g.opts.WriteTimeout}
+	out := &guardedWriter{ResponseWriter: w}
 	if !g.known {
 		out.anonymous = r.Context()
 	}
@@ -77,7 +77,6 @@ type guardedWriter struct {
 	http.ResponseWriter
 	anonymous context.Context // of the request: as long as it has no other, it comes from nobody in particular; nil if that is not sure
 	body      io.ReadCloser   // of the request, as net/http gave it
-	patience  time.Duration   // that a connection of HTTP/1 has by itself with a client that does not take what is written
 	begun     bool            // the answer has
 	taken     bool            // the connection is not net/http's any more
 	drained   bool            // the body was read to its end

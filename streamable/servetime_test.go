@@ -89,33 +89,48 @@ func TestServeTimeouts(t *testing.T) {
 	})
 }
 
-// The header of each request has its time from when it begins, however it is spread.
+// The header of each request has its time from when it begins, however it is spread, and wherever it begins.
 func TestServeSpreadHeader(t *testing.T) {
-	var n atomic.Int32
-	for _, before := range []string{"", getHello} {
-		inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
-			c, r := l.dial(t, before)
-			if before != "" {
-				readAnswer(t, r)
-				<-time.After(time.Minute)
-			}
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				for _, b := range []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n") {
-					if _, err := c.Write([]byte{b}); err != nil {
-						return
-					}
-					<-time.After(time.Second)
+	header := "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	tests := []struct {
+		name   string
+		first  string // with what the connection begins
+		later  string // what is sent after a minute, byte by byte, one in a second
+		within time.Duration
+		want   time.Duration
+	}{
+		{"of the first request", "", header, 0, 5 * time.Second},
+		{"of the next", getHello, header, time.Minute, 5 * time.Second},
+		{"behind a request, and nothing more", getHello + header[:20], "", 0, 5 * time.Second},
+		{"behind a request, and too little for net/http to look at", getHello + header[:3], "", 0, 2 * time.Minute},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var n atomic.Int32
+			inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
+				c, r := l.dial(t, tt.first)
+				if tt.first != "" {
+					readAnswer(t, r)
 				}
-			}()
-			if got := elapsed(func() { io.Copy(io.Discard, r) }); got != 5*time.Second { // it may be told why
-				t.Errorf("after %q, a header that comes slowly is waited for %v", before, got)
-			}
-			<-ended
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+				<-time.After(tt.within)
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					for _, b := range []byte(tt.later) {
+						if _, err := c.Write([]byte{b}); err != nil {
+							return
+						}
+						<-time.After(time.Second)
+					}
+				}()
+				if got := elapsed(func() { io.Copy(io.Discard, r) }); got != tt.want { // it may be told why
+					t.Errorf("it is waited for %v, want %v", got, tt.want)
+				}
+				<-ended
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }
