@@ -68,9 +68,6 @@ func follow(c net.Conn, state http.ConnState) {
 		b.reads.implied.Store(true)
 	case http.StateActive: // the header is there, and net/http has taken its deadline away
 		b.header, b.due = false, 0
-		if b.reads.implied.Load() { // all of it came with the request before
-			b.reads.implied.Store(false)
-		}
 	}
 }
 
