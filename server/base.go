@@ -7,7 +7,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A base is the context of what belongs to no request of a session: it ends with the connection. It is made when it is needed, since most sessions never do.
+// A base is the context of what belongs to no request of a session: it ends with the connection. It is made when it is needed, which it never is in most sessions.
 type base struct {
 	context.Context // has the values
 	conn            *jsonrpc.Conn

@@ -123,7 +123,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, o *ServeOptions)
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	srv := opts.httpServer(base, h, config)
-	bounded := newBoundedListener(l, opts.bounds(srv), opts.Logger)
+	bounded := newBoundedListener(l, opts.bounds(config), opts.Logger)
 	defer bounded.Close()
 	if opts.OnListen != nil {
 		opts.OnListen(l.Addr())
@@ -153,13 +153,11 @@ func (o *ServeOptions) httpServer(base context.Context, h http.Handler, config *
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(config != nil)
 	protocols.SetUnencryptedHTTP2(o.H2C)
-	return &http.Server{
-		Handler:           &guard{next: h, opts: o, known: auth.PrincipalOf(base) != nil},
-		TLSConfig:         config,
-		ReadHeaderTimeout: o.HeaderTimeout,
-		IdleTimeout:       o.IdleTimeout,
-		MaxHeaderBytes:    o.MaxHeader,
-		Protocols:         &protocols,
+	srv := &http.Server{
+		Handler:        &guard{next: h, opts: o, known: auth.PrincipalOf(base) != nil},
+		TLSConfig:      config,
+		MaxHeaderBytes: o.MaxHeader,
+		Protocols:      &protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: o.MaxConnStreams,
 			SendPingTimeout:      h2PingAfter,
@@ -169,16 +167,23 @@ func (o *ServeOptions) httpServer(base context.Context, h http.Handler, config *
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 	}
+	if o.onlyHTTP1(config) {
+		srv.ConnState = follow
+	} else {
+		srv.IdleTimeout, srv.ReadHeaderTimeout = o.IdleTimeout, o.HeaderTimeout
+	}
+	return srv
 }
 
-// bounds returns those of the server's connections. Where it is one of nothing but HTTP/1, without TLS, they also are for what it would bound by itself, and would ask
-// for the time for, twice for each request.
-func (o *ServeOptions) bounds(srv *http.Server) bounds {
+// onlyHTTP1 reports whether nothing else is spoken, and nothing lies between the server and its connections. These then bound the wait for a request, and for its
+// header: net/http would ask for the time for that, twice in each request.
+func (o *ServeOptions) onlyHTTP1(config *tls.Config) bool { return config == nil && !o.H2C }
+
+// bounds returns those of the server's connections.
+func (o *ServeOptions) bounds(config *tls.Config) bounds {
 	b := bounds{slots: make(chan struct{}, o.MaxConns), base: time.Now(), write: o.WriteTimeout}
-	if !srv.Protocols.HTTP2() && !srv.Protocols.UnencryptedHTTP2() {
+	if o.onlyHTTP1(config) {
 		b.idle, b.header = o.IdleTimeout, o.HeaderTimeout
-		srv.IdleTimeout, srv.ReadHeaderTimeout = 0, 0
-		srv.ConnState = follow
 	}
 	return b
 }
