@@ -25,6 +25,7 @@ type exchange struct {
 	answer   []byte
 	more     int64 // requests besides the first that are counted for it
 	kept     bool  // a goroutine has it that goes on when the request has been served: it must not be used again
+	held     bool  // a goroutine has its connection that goes on when the request has been served
 }
 
 // maxKept is the largest buffer that is used again, in bytes.
@@ -46,7 +47,7 @@ func (x *exchange) recycle() {
 	if x.kept || !x.response.recycle() {
 		return
 	}
-	x.h, x.w, x.r, x.asker, x.more = nil, nil, nil, asker{}, 0
+	x.h, x.w, x.r, x.asker, x.more, x.held = nil, nil, nil, asker{}, 0, false
 	if x.stream != nil && !x.stream.rest() {
 		x.stream = nil
 	}

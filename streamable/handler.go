@@ -116,7 +116,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		goesOn = h.post(w, r)
 	case http.MethodGet:
-		h.get(w, r)
+		goesOn = h.get(w, r)
 	case http.MethodDelete:
 		h.delete(w, r)
 	default:

@@ -250,48 +250,49 @@ func (x *exchange) run(s *session, st *stream, entries []jsonrpc.Entry) (ended *
 
 // get opens the stream of what belongs to no request, or resumes another
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server).
-func (h *Handler) get(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) get(w http.ResponseWriter, r *http.Request) (goesOn bool) {
 	if h.legacy == nil {
 		h.notAllowed(w)
-		return
+		return false
 	}
 	takes := acceptedOf(r)
 	if !takes.stream {
 		refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
-		return
+		return false
 	}
 	from := ""
 	switch ids := r.Header[headerLastID]; {
 	case len(ids) > 1:
 		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "there are several Last-Event-ID headers")
-		return
+		return false
 	case len(ids) == 1:
 		from = ids[0]
 	}
 	s := h.sessionOf(w, r, askerOf(w, r))
 	if s == nil {
-		return
+		return false
 	}
 	leave, ok := h.enterStream(w, r)
 	if !ok {
 		s.leave()
-		return
+		return false
 	}
 	l := &listener{h: h, p: h.respond(w, r, takes), leave: func() {
 		leave()
 		s.leave()
 	}}
-	defer l.served()
+	defer func() { goesOn = l.served() }()
 	ctx := l.begin(r)
 	st := &s.news
 	if from != "" {
 		var err error
 		if st, err = s.behind(ctx, from); err != nil {
 			h.gone(w, err)
-			return
+			return false
 		}
 	}
 	l.carry(ctx, st, from)
+	return false
 }
 
 // carry has the listener's response carry a stream, from behind an event on, until there is no more of it, or ctx ends.

@@ -46,18 +46,19 @@ func (l *listener) finish(answered bool) {
 	})
 }
 
-// served is called when the request has been.
-func (l *listener) served() {
+// served is called when the request has been. It reports whether a goroutine goes on with it, which has to leave then.
+func (l *listener) served() (goesOn bool) {
 	if !l.isHeld {
 		l.finish(true)
 	}
+	return l.isHeld
 }
 
-// held has the stream end when the client is gone, the authorization ends, or the handler shuts down, whichever is first. The connection has been taken.
+// held has the stream end when the client is gone, the authorization ends, or the handler shuts down, whichever is first. The connection has been taken, and with
+// it the place of the request among those that are counted: a client that sees the stream may ask for more before the request has been served.
 func (l *listener) held(ctx context.Context) {
 	l.isHeld = true
 	l.untie()
-	l.h.active.Add(1)
 	stayOpen := context.AfterFunc(l.h.closed, func() { l.finish(true) })
 	authorized := context.AfterFunc(ctx, func() { l.finish(false) })
 	go func() {

@@ -30,7 +30,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) {
 	}
 	x := h.newExchange(w, r)
 	defer func() {
-		goesOn = x.kept
+		goesOn = x.kept || x.held
 		x.recycle()
 	}()
 	if !x.takes.json && !x.takes.stream {
@@ -140,7 +140,7 @@ func (x *exchange) listen() {
 		return
 	}
 	l := &listener{h: x.h, p: x.h.respond(x.w, x.r, x.takes), leave: leave}
-	defer l.served()
+	defer func() { x.held = l.served() }()
 	l.subscribe(x)
 }
 
