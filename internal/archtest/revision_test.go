@@ -84,8 +84,9 @@ func TestRevisionOrder(t *testing.T) {
 			own = append(own, p)
 		}
 	}
+	fset := token.NewFileSet()
+	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	for _, p := range own {
-		fset := token.NewFileSet()
 		var files []*ast.File
 		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles) {
 			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
@@ -94,7 +95,6 @@ func TestRevisionOrder(t *testing.T) {
 			}
 			files = append(files, f)
 		}
-		imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 		complaints, err := checkOrder(p.ImportPath, fset, files, imports, func(f *ast.File) bool {
 			name := filepath.Base(fset.Position(f.Package).Filename)
 			return tellsRevisionsApart(p.rel()+"/"+name, ast.IsGenerated(f))
