@@ -164,12 +164,16 @@ func withoutRefresh(t *Tokens) *Tokens {
 	return &c
 }
 
-// authorize gets a token after a response that demanded one, or a better one than seen, which the request was sent with. If another caller got one
-// meanwhile that is it, and if another caller failed meanwhile it has failed. For more scopes step names the operation.
-func (s *session) authorize(ctx context.Context, seen *token, d demand, step *string) error {
+// failureCount tells how many attempts to get a token have failed.
+func (s *session) failureCount() uint64 {
 	s.mu.Lock()
-	failures := s.failures
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	return s.failures
+}
+
+// authorize gets a token after a response that demanded one, or a better one than seen, which the request was sent with. If another caller got one
+// meanwhile that is it, and if another caller failed since failures was the count, it has failed. For more scopes step names the operation.
+func (s *session) authorize(ctx context.Context, seen *token, d demand, step *string, failures uint64) error {
 	release, err := s.acquire(ctx)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ type clientTransport struct {
 type attempt struct {
 	authorized, steps int
 	nonced            bool
+	failures          uint64 // of the session, when the request was begun: it may have waited for one of them before it was sent
 }
 
 // maxAuthorized is how many tokens a request may need: one that another process got may be as bad as the one before.
@@ -31,6 +32,7 @@ func (t *clientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	var a attempt
 	for first := true; ; first = false {
+		a.failures = t.s.failureCount()
 		tok, err := t.s.current(req.Context())
 		if err != nil {
 			return nil, t.fail(req, first, err)
@@ -125,13 +127,13 @@ func (t *clientTransport) judge(req *http.Request, tok *token, resp *http.Respon
 		}
 		a.steps++
 		operation := operationOf(req)
-		err = t.s.authorize(req.Context(), tok, d, &operation)
+		err = t.s.authorize(req.Context(), tok, d, &operation, t.s.failureCount())
 	case resp.StatusCode == http.StatusUnauthorized:
 		if adopted := tok != nil && tok.adopted; a.authorized > 0 && !adopted || a.authorized >= maxAuthorized {
 			return false, nil
 		}
 		a.authorized++
-		err = t.s.authorize(req.Context(), tok, d, nil)
+		err = t.s.authorize(req.Context(), tok, d, nil, a.failures)
 	default:
 		return false, nil
 	}
