@@ -226,7 +226,7 @@ func (p *plain) notification(cl *client, frame []byte, m *jsonrpc.Message, event
 		}
 	case mcp.NotificationInitialized:
 		if p.session != nil {
-			p.confirm(cl, true)
+			p.confirm(cl)
 			return
 		}
 		p.mu.Lock()

@@ -57,6 +57,7 @@ func recordHTTP(t *testing.T, path string, near, far Era) string {
 	defer front.Close()
 	tryAll(t, streamable.Dial(front.URL+path+"?token="+secrets[2], &streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer " + secrets[0]}}}), near)
 	h.Shutdown(t.Context())
+	front.Close() // waits until the last exchange has been recorded
 	b.Close()
 	behind.Shutdown(t.Context())
 	if err := w.Close(); err != nil {

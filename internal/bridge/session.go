@@ -223,20 +223,18 @@ func (p *plain) shaken(hello, result []byte) {
 	p.past.initialize, p.past.result = hello, slices.Clone(result)
 }
 
-// confirm tells the server that it can begin, once, as soon as there is a client that it may ask: cl has confirmed its handshake, or, if that comes before it has the answer to
-// it, now has it.
-func (p *plain) confirm(cl *client, sworn bool) {
+// confirm notes that a client has confirmed its handshake, which it may do before it has the answer to it.
+func (p *plain) confirm(cl *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := p.members[cl]
-	if one == nil {
-		return
-	}
-	if sworn {
+	if one := p.members[cl]; one != nil {
 		one.sworn = true
-	} else {
-		one.told = true
+		p.beginLocked(one)
 	}
+}
+
+// beginLocked tells the server that it can begin, once, as soon as there is a client that it may ask.
+func (p *plain) beginLocked(one *member) {
 	if one.told && one.sworn && p.past.initialized == nil {
 		p.past.initialized = jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
 		p.tell(p.past.initialized)
@@ -245,8 +243,7 @@ func (p *plain) confirm(cl *client, sworn bool) {
 
 // welcome answers a client's handshake, and goes on with what it has asked for meanwhile.
 func (p *plain) welcome(c *call, result []byte) {
-	c.finish(jsonrpc.AppendResult(nil, c.id, result), c.bridged())
-	p.confirm(c.client, false)
+	p.greet(c, jsonrpc.AppendResult(nil, c.id, result))
 	for {
 		waiting := p.waiting(c.client, true)
 		if len(waiting) == 0 {
@@ -255,6 +252,18 @@ func (p *plain) welcome(c *call, result []byte) {
 		for _, o := range waiting {
 			p.ofSession(o.call, o.frame, o.m)
 		}
+	}
+}
+
+// greet answers a client's handshake. What the server says to all goes to this client too from the very moment on that it has the answer: hence the lock, under which finishing
+// does not wait, since what is sent to a client that shares waits in its outbox.
+func (p *plain) greet(c *call, answer []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.finish(answer, c.bridged())
+	if one := p.members[c.client]; one != nil {
+		one.told = true
+		p.beginLocked(one)
 	}
 }
 
