@@ -104,6 +104,7 @@ func (b *streamedBody) Read(p []byte) (int, error) {
 	if b.x.over.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
+	b.x.informed.settle()
 	n, err := b.src.Read(p)
 	if b.x.over.Load() {
 		return 0, http.ErrBodyReadAfterClose
@@ -148,6 +149,7 @@ func (b *expectedBody) fill() {
 		b.err = http.ErrBodyReadAfterClose
 		return
 	}
+	b.x.informed.settle()
 	n, err := io.ReadFull(b.x.r.Body, b.buf[:b.x.r.ContentLength])
 	if err == nil {
 		_, err = io.ReadFull(b.x.r.Body, make([]byte, 1)) // its end

@@ -38,7 +38,8 @@ type exchange struct {
 	over   atomic.Bool      // the handler has returned, or is about to
 
 	received atomic.Bool // all of the request's body
-	held     []*hoard    // to give back
+	informed informed
+	held     []*hoard // to give back
 }
 
 // record records an event of this exchange.

@@ -24,7 +24,7 @@ func (x *exchange) forward() {
 		return
 	}
 	out := x.outgoing(body)
-	info := &informed{x: x}
+	info := &x.informed
 	ctx := httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
 			if c, ok := i.Conn.(*serverConn); ok {
@@ -34,7 +34,8 @@ func (x *exchange) forward() {
 				info.mu.Unlock()
 			}
 		},
-		Got1xxResponse: info.pass,
+		Got100Continue: info.wanted,
+		Got1xxResponse: func(status int, header textproto.MIMEHeader) error { x.inform(status, header); return nil },
 	})
 	resp, err := x.h.transport.RoundTrip(out.WithContext(ctx))
 	info.mu.Lock()
@@ -127,26 +128,48 @@ func (x *exchange) outgoing(body sent) *http.Request {
 	return out
 }
 
-// informed passes on informational responses, which come from goroutines of the transport.
+// informed is what is known of the informational responses to a request, which come from goroutines of the transport.
 type informed struct {
-	x    *exchange
-	mu   sync.Mutex
-	done bool        // the response has come, or none will
-	conn *serverConn // by which the request was sent last, if its heads are seen
+	mu     sync.Mutex
+	done   bool          // the response has come, or none will
+	conn   *serverConn   // by which the request was sent last, if its heads are seen
+	passed chan struct{} // closed when the client has been told that the server wants the body; nil while the server has not said so
 }
 
-func (i *informed) pass(status int, header textproto.MIMEHeader) error {
+// wanted is called when the server wants the body, before the body is read and before inform is called.
+func (i *informed) wanted() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.done {
-		return nil
+	i.passed = make(chan struct{})
+}
+
+// settle waits until the client knows what the server has said of the body. To read the body before that would have net/http ask for it as well.
+func (i *informed) settle() {
+	i.mu.Lock()
+	passed := i.passed
+	i.mu.Unlock()
+	if passed != nil {
+		<-passed
 	}
-	x := i.x
+}
+
+// inform passes on an informational response.
+func (x *exchange) inform(status int, header textproto.MIMEHeader) {
+	i := &x.informed
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.passed != nil && status == http.StatusContinue {
+		defer close(i.passed)
+		i.passed = nil
+	}
+	if i.done {
+		return
+	}
 	x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
 		Status: status, Proto: "HTTP/1.1", Headers: httphead.Fields(http.Header(header), false),
 	}})
 	if x.r.ProtoMajor == 1 && x.r.ProtoMinor == 0 {
-		return nil // there are none in HTTP/1.0
+		return // there are none in HTTP/1.0
 	}
 	h := x.w.Header()
 	for name, values := range endToEnd(http.Header(header), nil) {
@@ -154,7 +177,6 @@ func (i *informed) pass(status int, header textproto.MIMEHeader) error {
 	}
 	x.w.WriteHeader(status)
 	clear(h)
-	return nil
 }
 
 // watchdog bounds how long a body may stay away.
