@@ -102,8 +102,9 @@ func TestServerRequests(t *testing.T) {
 
 // TestServerRequestCancelled: the handler's context ends when the server cancels, and nothing is answered; a ping is answered meanwhile.
 func TestServerRequestCancelled(t *testing.T) {
-	ended := make(chan error, 1)
+	began, ended := make(chan struct{}), make(chan error, 1)
 	opts := Options{Roots: func(ctx context.Context) ([]mcp.Root, error) {
+		close(began)
 		<-ctx.Done()
 		ended <- ctx.Err()
 		return nil, nil
@@ -112,6 +113,7 @@ func TestServerRequestCancelled(t *testing.T) {
 		s.ask("1", askRoots)
 		s.ask("2", `{"method":"ping"}`)
 		s.expectResult("2")
+		<-began // one that is cancelled before that is not handled at all
 		s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			s.t.Errorf("got %v", err)

@@ -406,6 +406,7 @@ func TestRestartOnHangup(t *testing.T) {
 	m.send(request("1", "tools/list"))
 	m.want(served("1", 1))
 	signals <- syscall.SIGHUP
+	eventually(t, "the second server", func() bool { return exists(filepath.Join(m.dir, "2")) })
 	m.send(request("2", "tools/list"))
 	m.want(served("2", 2))
 	signals <- syscall.SIGTERM

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -73,12 +72,15 @@ func bubble(t *testing.T, h http.HandlerFunc, opts taphttp.Options, test func(t 
 		}
 		l := newPipeListener()
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- handler.Serve(ctx, l, nil) }()
-		stop := sync.OnceFunc(func() { // who calls it second waits for the first
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			handler.Serve(ctx, l, nil)
+		}()
+		stop := func() {
 			cancel()
 			<-done
-		})
+		}
 		want := test(t, l, stop)
 		stop()
 		rec.Close()
