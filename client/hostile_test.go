@@ -90,7 +90,9 @@ func TestServerAsksForEver(t *testing.T) {
 		t.Run(request, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				opts := Options{Revisions: onlyLegacy, Roots: func(context.Context) ([]mcp.Root, error) { return nil, nil }}
+				heard := make(chan struct{})
 				c := dial(t, &opts, func(s *script) {
+					defer close(heard)
 					s.opening(mcp.Revision20251125)
 					s.expect("m")
 					for i := 0; ; i++ {
@@ -108,6 +110,7 @@ func TestServerAsksForEver(t *testing.T) {
 				if d := time.Since(began); !is[*TimeoutError](err) || d != time.Second {
 					t.Errorf("got %v after %v", err, d)
 				}
+				<-heard
 			})
 		})
 	}

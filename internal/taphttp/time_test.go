@@ -201,14 +201,14 @@ func TestGrace(t *testing.T) {
 		synctest.Wait()
 		<-time.After(16 * time.Second)
 		_, stream := l.send(t, getStream)
+		if resp, err := http.ReadResponse(stream, nil); err != nil || resp.StatusCode != 200 {
+			t.Errorf("%v, %v", resp, err)
+		}
 		synctest.Wait()
 		_, late := l.send(t, post)
 		synctest.Wait()
 		start := time.Now()
 		go stop()
-		if resp, err := http.ReadResponse(stream, nil); err != nil || resp.StatusCode != 200 {
-			t.Errorf("%v, %v", resp, err)
-		}
 		stream.ReadString(0)
 		if d := time.Since(start); d != 0 {
 			t.Errorf("the stream ended after %v", d)
