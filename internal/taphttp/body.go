@@ -101,10 +101,10 @@ type streamedBody struct {
 
 // Read implements [io.Reader].
 func (b *streamedBody) Read(p []byte) (int, error) {
+	b.x.informed.settle()
 	if b.x.over.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	b.x.informed.settle()
 	n, err := b.src.Read(p)
 	if b.x.over.Load() {
 		return 0, http.ErrBodyReadAfterClose
@@ -145,11 +145,11 @@ func (b *expectedBody) Read(p []byte) (int, error) {
 }
 
 func (b *expectedBody) fill() {
+	b.x.informed.settle()
 	if b.x.over.Load() {
 		b.err = http.ErrBodyReadAfterClose
 		return
 	}
-	b.x.informed.settle()
 	n, err := io.ReadFull(b.x.r.Body, b.buf[:b.x.r.ContentLength])
 	if err == nil {
 		_, err = io.ReadFull(b.x.r.Body, make([]byte, 1)) // its end
