@@ -250,6 +250,7 @@ func (x *exchange) run(s *session, st *stream, entries []jsonrpc.Entry) (ended *
 
 // get opens the stream of what belongs to no request, or resumes another
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server).
+// It reports whether a goroutine goes on with it, which has to leave then.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request) (goesOn bool) {
 	if h.legacy == nil {
 		h.notAllowed(w)
@@ -292,7 +293,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request) (goesOn bool) {
 		}
 	}
 	l.carry(ctx, st, from)
-	return false
+	return // what served says
 }
 
 // carry has the listener's response carry a stream, from behind an event on, until there is no more of it, or ctx ends.
