@@ -126,7 +126,14 @@ func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) 
 // once notes the proof as used.
 func (c *dpopChecker) once(ctx context.Context, p *proof) error {
 	key := sha256.Sum256([]byte(p.thumbprint + "\x00" + p.id)) // a thumbprint has no NUL
-	first, err := c.replay.Once(ctx, base64.RawURLEncoding.EncodeToString(key[:]), replayTTL)
+	text := base64.RawURLEncoding.EncodeToString(key[:])
+	var first bool
+	var err error
+	if owned, ok := c.replay.(OwnedReplayCache); ok {
+		first, err = owned.OnceOf(ctx, p.thumbprint, text, replayTTL)
+	} else {
+		first, err = c.replay.Once(ctx, text, replayTTL)
+	}
 	if err != nil {
 		return unavailable("replay cache", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
 )
@@ -315,4 +316,28 @@ func FuzzDPoP(f *testing.F) {
 			t.Errorf("%q: status %d", proof, w.Code)
 		}
 	})
+}
+
+// A key that has used up its part of the replay cache gets 429; others are let in.
+func TestDPoPReplayQuota(t *testing.T) {
+	hog, other := newRSKey(t, ""), newRSKey(t, "")
+	owners := map[string]string{"token-of-hog": hog.thumbprint(t), "token-of-other": other.thumbprint(t)}
+	v := verifierFunc(func(_ context.Context, token string) (*auth.Principal, error) {
+		return &auth.Principal{Issuer: rsIssuer, Subject: token, KeyThumbprint: owners[token]}, nil
+	})
+	g := rsGuard(t, v, auth.GuardOptions{DPoP: &auth.DPoPOptions{Replay: auth.NewMemoryReplayCache(32)}})
+	send := func(key rsKey, token string) *httptest.ResponseRecorder {
+		return serve(g.Protect(hello), "POST", "/mcp", "Authorization", "DPoP "+token, "DPoP", key.proof(t, "POST", rsResource, token, nil, nil))
+	}
+	var got []int
+	for range 3 {
+		got = append(got, send(hog, "token-of-hog").Code)
+	}
+	got = append(got, send(other, "token-of-other").Code)
+	if diff := cmp.Diff([]int{200, 200, 429, 200}, got); diff != "" {
+		t.Errorf("statuses (-want +got):\n%s", diff)
+	}
+	if w := send(hog, "token-of-hog"); w.Header().Get("Retry-After") == "" || w.Header().Get("WWW-Authenticate") != "" {
+		t.Errorf("headers %v, want Retry-After and no challenge", w.Header())
+	}
 }

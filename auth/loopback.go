@@ -32,8 +32,11 @@ const loopbackPage = `<!DOCTYPE html>
 type Loopback struct {
 	// Show is given the URL that the user has to open. One of Show and Browse is required.
 	Show func(authorizeURL string)
-	// Browse opens the URL in the user's browser, with their consent. It must return when the browser was started, and must not use a shell: the URL is
-	// checked to be one of the web, but it was chosen by a server. If it fails, and there is Show, the user can still open the URL.
+	// Browse opens the URL in the user's browser, with their consent. It is called after Show and
+	// may ask for the consent: the answer of a user who opens the URL otherwise is taken meanwhile,
+	// and ends ctx. It must return when the browser was started or ctx has ended. It must not use a
+	// shell: the URL is checked to be one of the web, but it was chosen by a server. If it fails,
+	// and there is Show, the user can still open the URL.
 	Browse func(ctx context.Context, authorizeURL string) error
 	// Port is the port to listen on; 0 means a random one.
 	Port int
@@ -147,14 +150,23 @@ func (r *loopbackRedirection) Authorize(ctx context.Context, authorizeURL string
 	if r.l.Show != nil {
 		r.l.Show(u.String())
 	}
+	failed := make(chan error, 1)
 	if r.l.Browse != nil {
-		if err := r.l.Browse(ctx, u.String()); err != nil && r.l.Show == nil {
-			return "", fmt.Errorf("opening the browser: %w", err)
-		}
+		var browsing sync.WaitGroup
+		defer browsing.Wait()
+		within, stop := context.WithCancel(ctx)
+		defer stop()
+		browsing.Go(func() {
+			if err := r.l.Browse(within, u.String()); err != nil && r.l.Show == nil {
+				failed <- fmt.Errorf("opening the browser: %w", err)
+			}
+		})
 	}
 	select {
 	case query := <-r.answers:
 		return r.URI() + "?" + query, nil
+	case err := <-failed:
+		return "", err
 	case <-timer.C:
 		return "", fmt.Errorf("%w: no answer within %v", ErrConsentRequired, timeout)
 	case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"mcpwire/auth"
@@ -129,6 +130,39 @@ func TestLoopbackKnown(t *testing.T) {
 	}
 	if _, err := (auth.Loopback{}).Prepare(t.Context(), nil); err == nil {
 		t.Error("no error without Show and Browse")
+	}
+}
+
+// TestLoopbackAsks is about a user who opens the URL instead of agreeing that it is opened.
+func TestLoopbackAsks(t *testing.T) {
+	shown := make(chan string, 1)
+	var asked error
+	r, err := auth.Loopback{Show: func(u string) { shown <- u }, Browse: func(ctx context.Context, _ string) error {
+		<-ctx.Done()
+		asked = ctx.Err()
+		return asked
+	}}.Prepare(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var visited sync.WaitGroup
+	defer visited.Wait()
+	visited.Go(func() {
+		<-shown
+		u, err := url.Parse(r.URI())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		browse(t, "GET", r.URI()+"?state=right&code=x", u.Host)
+	})
+	got, err := r.Authorize(t.Context(), authorizeURL)
+	if want := r.URI() + "?state=right&code=x"; got != want || err != nil {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	if asked == nil {
+		t.Error("Authorize returned before Browse")
 	}
 }
 

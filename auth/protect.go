@@ -126,6 +126,8 @@ func (g *Guard) checkProof(r *http.Request, token, thumbprint string) (nonce str
 		return nonce, nil
 	case errors.Is(err, errNonce):
 		return "", &refusal{status: http.StatusUnauthorized, scheme: schemeDPoP, code: "use_dpop_nonce", nonce: nonce, err: err}
+	case errors.Is(err, ErrReplayQuota):
+		return "", &refusal{status: http.StatusTooManyRequests, after: retryUnavailable, err: err}
 	case errors.Is(err, ErrUnavailable):
 		return "", &refusal{status: http.StatusServiceUnavailable, after: retryUnavailable, err: err}
 	}

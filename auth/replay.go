@@ -19,48 +19,91 @@ type ReplayCache interface {
 	Once(ctx context.Context, key string, ttl time.Duration) (bool, error)
 }
 
-// ErrReplayCacheFull is what [MemoryReplayCache.Once] returns when it cannot note any more.
-var ErrReplayCacheFull = errors.New("replay cache is full")
-
-// A MemoryReplayCache is a [ReplayCache] for one process. What it has noted it never forgets too early: when it is full, it takes nothing more until
-// something has run out.
-type MemoryReplayCache struct {
-	max  int
-	mu   sync.Mutex
-	seen map[[sha256.Size]byte]struct{}
-	ends replayHeap
+// An OwnedReplayCache is a [ReplayCache] that knows on whose behalf a key is noted, so that one owner
+// cannot take the room of all others. A [Guard] prefers OnceOf where a cache has it.
+type OwnedReplayCache interface {
+	ReplayCache
+	// OnceOf does what Once does, for an owner. Keys of different owners are different. ErrReplayQuota
+	// refuses the request as one too many of its owner.
+	OnceOf(ctx context.Context, owner, key string, ttl time.Duration) (bool, error)
 }
 
-// NewMemoryReplayCache returns a cache for max keys, of about 150 bytes each; 0 means 262,144, which is enough for 2000 proofs a second.
+// ErrReplayCacheFull is what a [MemoryReplayCache] returns when it cannot note any more.
+var ErrReplayCacheFull = errors.New("replay cache is full")
+
+// ErrReplayQuota is what a [MemoryReplayCache] returns when the owner has noted as much as one may. A
+// [Guard] answers it with status 429.
+var ErrReplayQuota = errors.New("too many proofs of one key")
+
+// A MemoryReplayCache is an [OwnedReplayCache] for one process. What it has noted it never forgets too early: when it is full, it takes nothing more until
+// something has run out. One owner gets a sixteenth of it; keys noted with Once have no owner, and may take all of it.
+type MemoryReplayCache struct {
+	max    int
+	mu     sync.Mutex
+	seen   map[[sha256.Size]byte]struct{}
+	owners map[[sha256.Size]byte]int // how many keys each has noted
+	ends   replayHeap
+}
+
+// ownerShare is which part of the cache one owner may take.
+const ownerShare = 16
+
+// NewMemoryReplayCache returns a cache for max keys, of about 200 bytes each; 0 means
+// 262,144, which is enough for 2000 proofs a second, and for 126 a second of one key.
 func NewMemoryReplayCache(max int) *MemoryReplayCache {
 	if max <= 0 {
 		max = 1 << 18
 	}
-	return &MemoryReplayCache{max: max, seen: make(map[[sha256.Size]byte]struct{})}
+	return &MemoryReplayCache{max: max, seen: make(map[[sha256.Size]byte]struct{}), owners: make(map[[sha256.Size]byte]int)}
 }
 
 // Once implements [ReplayCache]. Its error is [ErrReplayCacheFull].
-func (c *MemoryReplayCache) Once(_ context.Context, key string, ttl time.Duration) (bool, error) {
-	now, digest := time.Now(), sha256.Sum256([]byte(key))
+func (c *MemoryReplayCache) Once(ctx context.Context, key string, ttl time.Duration) (bool, error) {
+	return c.OnceOf(ctx, "", key, ttl)
+}
+
+// OnceOf implements [OwnedReplayCache]. Its error is [ErrReplayQuota] or [ErrReplayCacheFull]. An empty
+// owner is none.
+func (c *MemoryReplayCache) OnceOf(_ context.Context, owner, key string, ttl time.Duration) (bool, error) {
+	now, digest := time.Now(), sha256.Sum256([]byte(owner+"\x00"+key))
+	var of [sha256.Size]byte
+	if owner != "" {
+		of = sha256.Sum256([]byte(owner))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.ends) > 0 && !now.Before(c.ends[0].at) {
-		delete(c.seen, heap.Pop(&c.ends).(replayEnd).key)
+		c.forget(heap.Pop(&c.ends).(replayEnd))
 	}
 	if _, ok := c.seen[digest]; ok {
 		return false, nil
+	}
+	if owner != "" && c.owners[of] >= max(c.max/ownerShare, 1) {
+		return false, ErrReplayQuota
 	}
 	if len(c.seen) >= c.max {
 		return false, ErrReplayCacheFull
 	}
 	c.seen[digest] = struct{}{}
-	heap.Push(&c.ends, replayEnd{digest, now.Add(ttl)})
+	if owner != "" {
+		c.owners[of]++
+	}
+	heap.Push(&c.ends, replayEnd{digest, of, now.Add(ttl)})
 	return true, nil
 }
 
+// forget drops a key that has run out.
+func (c *MemoryReplayCache) forget(e replayEnd) {
+	delete(c.seen, e.key)
+	if c.owners[e.owner]--; c.owners[e.owner] <= 0 {
+		delete(c.owners, e.owner)
+	}
+}
+
 type replayEnd struct {
-	key [sha256.Size]byte
-	at  time.Time
+	key   [sha256.Size]byte
+	owner [sha256.Size]byte // zero if it has none
+	at    time.Time
 }
 
 // replayHeap has what ends next at its root.

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mcpwire/auth"
 )
 
@@ -58,4 +60,41 @@ func TestMemoryReplayCacheRace(t *testing.T) {
 	if wins.Load() != 100 {
 		t.Errorf("%d were the first, want 100", wins.Load())
 	}
+}
+
+// One owner cannot take the room of others.
+func TestReplayQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := auth.NewMemoryReplayCache(64)
+		var got []string
+		once := func(owner, key string) {
+			t.Helper()
+			first, err := c.OnceOf(context.Background(), owner, key, 10*time.Second)
+			got = append(got, fmt.Sprint(owner, " ", key, " ", first, " ", err))
+		}
+		for i := range 4 {
+			once("hog", fmt.Sprint(i))
+		}
+		once("hog", "4")
+		once("hog", "0") // known, quota or not
+		once("other", "0")
+		<-time.After(10 * time.Second)
+		once("hog", "4")
+		for i := range 62 {
+			if first, err := c.Once(context.Background(), fmt.Sprint("nobody ", i), time.Minute); !first || err != nil {
+				t.Fatalf("without an owner: %v, %v", first, err)
+			}
+		}
+		once("other", "1")
+		once("third", "1")
+		<-time.After(time.Minute)
+		once("third", "1")
+		want := []string{
+			"hog 0 true <nil>", "hog 1 true <nil>", "hog 2 true <nil>", "hog 3 true <nil>", "hog 4 false too many proofs of one key",
+			"hog 0 false <nil>", "other 0 true <nil>", "hog 4 true <nil>", "other 1 true <nil>", "third 1 false replay cache is full", "third 1 true <nil>",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }

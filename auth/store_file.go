@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"mcpwire/internal/inuse"
 )
 
 const (
@@ -55,7 +57,8 @@ func (e *storeEntry) key() Key { return Key{e.Issuer, e.Resource, e.ClientID, e.
 // with mode 0600 when they are needed, and the directory with 0700. A file that others can read or that is a symbolic link is refused with an error that wraps
 // [ErrStoreUnsafe], here and each time it is used. The tokens in it are as safe as the user's other files.
 //
-// On Windows, access is what that to the directory is. On systems without flock there is no lock between processes.
+// Windows has no such modes: there, whoever may read the directory may read the file, and nothing is refused for that. Directories below %LocalAppData% are the user's
+// alone. On systems without flock there is no lock between processes.
 func NewFileStore(path string) (StoreLocker, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -72,8 +75,16 @@ func NewFileStore(path string) (StoreLocker, error) {
 }
 
 // Load implements [Store].
-func (s *fileStore) Load(_ context.Context, key Key) (*Record, error) {
-	// Without a lock: the file is replaced at once, so what is read is of one moment.
+func (s *fileStore) Load(ctx context.Context, key Key) (*Record, error) {
+	// The file is replaced at once, so what is read is of one moment without a lock. But Windows replaces no
+	// file that is being read.
+	if runtime.GOOS == "windows" {
+		unlock, err := s.lockFile(ctx, s.turn, s.path+".lock")
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
 	f, err := s.read()
 	if err != nil {
 		return nil, err
@@ -193,7 +204,7 @@ func (s *fileStore) write(f *storeFile) (err error) {
 	if err = tmp.Close(); err != nil {
 		return err
 	}
-	if err = os.Rename(tmp.Name(), s.path); err != nil {
+	if err = inuse.Rename(tmp.Name(), s.path); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(s.path))
@@ -263,7 +274,7 @@ func lockedFile(ctx context.Context, path string, waiting func()) (_ *os.File, e
 
 // openPrivate opens a regular file that nobody else can read or write and that is no symbolic link.
 func openPrivate(path string, flag int) (*os.File, error) {
-	file, err := os.OpenFile(path, flag|openNoFollow, 0o600)
+	file, err := inuse.Open(path, flag|openNoFollow, 0o600)
 	if err != nil {
 		if isLinkError(err) {
 			return nil, fmt.Errorf("%w: %s is a symbolic link", ErrStoreUnsafe, path)

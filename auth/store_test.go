@@ -243,3 +243,45 @@ func ExampleNewFileStore() {
 	fmt.Println(err)
 	// Output: <nil>
 }
+
+// TestFileStoresShared: stores of one file, as of several processes, save while others read all the time.
+func TestFileStoresShared(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	open := func() auth.Store {
+		s, err := auth.NewFileStore(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	key := auth.Key{Issuer: "i"}
+	if err := open().Save(t.Context(), key, fullRecord()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var readers, writers sync.WaitGroup
+	for range 3 {
+		s := open()
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := s.Load(ctx, key); err != nil && ctx.Err() == nil {
+					t.Errorf("load: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for range 2 {
+		s := open()
+		writers.Go(func() {
+			for range 3 {
+				if err := s.Save(t.Context(), key, fullRecord()); err != nil {
+					t.Errorf("save: %v", err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	stop()
+	readers.Wait()
+}

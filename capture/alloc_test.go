@@ -38,7 +38,7 @@ func TestEncodeAllocs(t *testing.T) {
 
 // A frame of 32 MiB goes to the file in pieces, without being copied as a whole.
 func TestEncodeLarge(t *testing.T) {
-	text := append(append([]byte(`{"password":"hunter2","blob":"`), bytes.Repeat([]byte("QUJD"), 8<<20)...), `"}`...)
+	text := append(append([]byte(`{"password":"hunter2","blob":"`), bytes.Repeat([]byte("QUJD"), 2<<20)...), `"}`...)
 	enc := NewEncoder(io.Discard, nil)
 	e := &Event{Kind: KindMessage, Data: text}
 	enc.Encode(e)
@@ -90,7 +90,7 @@ func BenchmarkRecord(b *testing.B) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	large := append(append([]byte(`{"a":"`), bytes.Repeat([]byte("QUJD"), 8<<20)...), `"}`...)
+	large := append(append([]byte(`{"a":"`), bytes.Repeat([]byte("QUJD"), 2<<20)...), `"}`...)
 	for _, bb := range []struct {
 		name string
 		enc  *Encoder
@@ -128,4 +128,39 @@ func BenchmarkRead(b *testing.B) {
 			}
 		}
 	}
+}
+
+// A full queue takes the memory that it says: small events are not copied while it grows.
+func TestQueueMemory(t *testing.T) {
+	block := make(chan struct{})
+	const limit = 64 << 20
+	w := NewWriter(blocked(block), &Options{MaxQueue: limit, Unredacted: true})
+	e := &Event{Kind: KindStderr, Data: []byte("a line of a flood on standard error")}
+	before := heapTotal()
+	recorded := uint64(0)
+	for w.Lost() == 0 {
+		w.Record(e)
+		recorded++
+	}
+	if grown := heapTotal() - before; grown > limit+limit/4 {
+		t.Errorf("%d MiB allocated for a queue of %d MiB", grown>>20, limit>>20)
+	}
+	if least := uint64(limit / 2 / e.cost()); recorded < least {
+		t.Errorf("%d events fit in, want at least %d", recorded, least)
+	}
+	close(block)
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	if w.w.events != recorded-1 {
+		t.Errorf("%d events written, want %d", w.w.events, recorded-1)
+	}
+}
+
+// blocked is a disk that hangs until the channel is closed.
+type blocked chan struct{}
+
+func (b blocked) Write(p []byte) (int, error) {
+	<-b
+	return len(p), nil
 }

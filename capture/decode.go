@@ -44,6 +44,9 @@ func (r *Reader) decode(line []byte) error {
 			e.Data = v
 		case "raw":
 			if len(v) > 1 && v[0] == '"' {
+				if len(v) > largePayload && cap(r.data) < len(v) {
+					r.data = make([]byte, 0, len(v))
+				}
 				r.data = jsonwire.AppendUnquote(r.data[:0], v[1:len(v)-1])
 				e.Data = filled(r.data)
 			}

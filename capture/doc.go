@@ -13,14 +13,15 @@
 //   - values of HTTP headers that are not on a short list of harmless ones. What Authorization, cookies, session ids and other headers with the name of a secret held
 //     is hidden wherever it comes up later in the same capture, too;
 //   - values of members, parameters, variables and arguments of commands with the name of a secret ("password", "apiKey", "access_token", "sessionId" …), in JSON, in JSON within
-//     strings, in URLs, forms and text; values of environment variables;
+//     strings, in URLs, forms, tags and text, percent-encoded or with character references; values of environment variables;
+//   - base64 that stands for a text with a secret;
 //   - what has the shape of a secret wherever it stands: private keys in PEM, tokens of the form of a JWT, credentials behind "Bearer" and "Basic", the keys of issuers that mark them by a prefix,
 //     users and passwords in URLs;
 //   - bodies in parts, or compressed, as a whole.
 //
 // A secret becomes ~redacted:KIND:HASH:SIZE~. The hash is keyed by a random key that is stored nowhere, so that equal secrets can be seen to be equal within a capture, and nothing else about them; SIZE is the power of two that
 // its length does not exceed. Strings stay strings, numbers become 0, so that what reads the capture still finds the structure. JSON Schemas in the places where the protocol has them are left alone, but for
-// values they propose. Event.Redacted lists the places. Redaction is a net, not a proof: a secret that has neither a telling name nor a telling shape, or that is encoded in a way not named here,
+// values they propose, and so are descriptions in lists, but for what has the shape of a secret. Event.Redacted lists the places. Redaction is a net, not a proof: a secret that has neither a telling name nor a telling shape, or that is encoded in a way not named here,
 // is not recognised. [Redaction].Secrets hides what is known beforehand.
 //
 // # Concurrency
@@ -31,7 +32,7 @@
 // # Errors
 //
 // Recording has none: what could not be recorded or written is counted, and the capture has a gap in its place; [Writer.Err] and Close tell of the first error. Close may wrap
-// [ErrUnfinished]. [Create] returns those of the file system, [ErrAppendCompressed] and [ErrNotPrivate]. Readers return those of the source, [ErrVersion], [ErrNotCapture] and [ErrFollowCompressed]; what is wrong
+// [ErrUnfinished]. [Create] returns those of the file system, [ErrAppendCompressed] and [ErrNotPrivate]. Readers return those of the source, [ErrVersion], [ErrNotCapture], [ErrUnpacked] and [ErrFollowCompressed]; what is wrong
 // with a single line is no error but a gap.
 //
 // # Compatibility

@@ -9,7 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -22,13 +26,161 @@ var (
 	ErrAppendCompressed = errors.New("capture: cannot append to a compressed file")
 	// ErrNotPrivate is returned by Create for Options.Append with a file that others than its owner may read, or that is no regular file.
 	ErrNotPrivate = errors.New("capture: the file is not private to its owner")
+	// ErrRemoved is wrapped by what Options.Notice is told when the file of a capture, or its folder, is
+	// not there any longer.
+	ErrRemoved = errors.New("capture: the file was removed")
 )
 
 // A File is a Writer with the file that it writes to.
+//
+// A file that is removed while the File records, alone or with its folder, is made again within a
+// second, with a gap for what was in it; Options.Notice is told.
 type File struct {
 	*Writer
-	file *os.File
-	comp io.Closer // nil: not compressed
+	name string
+	comp compressor // nil: not compressed
+	out  fileOut
+
+	mu      sync.Mutex // guards file and closing
+	file    *os.File
+	closing bool
+}
+
+// A compressor is a [gzip.Writer] or a [zstd.Encoder].
+type compressor interface {
+	io.WriteCloser
+	Flush() error
+	Reset(io.Writer)
+}
+
+// fileOut is what the goroutine of a Writer writes to.
+type fileOut struct {
+	f       *File
+	opts    Options
+	begins  bool // the next byte begins a line
+	removed bool // and could not be made again
+	look    time.Time
+}
+
+// lookEvery is how often a File looks whether its file is still there.
+const lookEvery = time.Second
+
+// Write implements [io.Writer].
+func (o *fileOut) Write(p []byte) (int, error) {
+	if first := bytes.TrimPrefix(p, []byte("\n")); (o.begins || len(first) < len(p)) && bytes.HasPrefix(first, []byte(`{"n":`)) && o.due() {
+		if err := o.check(first); err != nil {
+			return 0, err
+		}
+	}
+	if o.removed {
+		return 0, fmt.Errorf("%s: %w", o.f.name, ErrRemoved)
+	}
+	n, err := o.dest().Write(p)
+	o.begins = n == len(p) && n > 0 && p[n-1] == '\n'
+	return n, err
+}
+
+// due reports whether it is time to look at the file: once a second, and before the last line.
+func (o *fileOut) due() bool {
+	o.f.mu.Lock()
+	closing := o.f.closing
+	o.f.mu.Unlock()
+	return closing || time.Since(o.look) >= lookEvery
+}
+
+func (o *fileOut) dest() io.Writer {
+	if o.f.comp != nil {
+		return o.f.comp
+	}
+	return o.f.file
+}
+
+// Flush empties the compressor, if there is one.
+func (o *fileOut) Flush() error {
+	if o.f.comp == nil || o.removed {
+		return nil
+	}
+	return o.f.comp.Flush()
+}
+
+// check makes the file again if it was removed. The line that is written next tells which events were
+// in it.
+func (o *fileOut) check(line []byte) error {
+	f := o.f
+	o.look = time.Now()
+	if !o.removed {
+		is, err := f.file.Stat()
+		if err != nil {
+			return nil // writing will say so
+		}
+		there, err := os.Stat(f.name)
+		if err == nil && os.SameFile(is, there) || err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return nil
+		}
+	}
+	before := o.removed
+	o.removed = true
+	if err := o.again(line); err != nil {
+		err = fmt.Errorf("%s: %w, and cannot be made again: %w", f.name, ErrRemoved, err)
+		if !before {
+			o.notice(err)
+		}
+		return err
+	}
+	o.removed = false
+	o.notice(fmt.Errorf("%s: %w; recording goes on in a new one", f.name, ErrRemoved))
+	return nil
+}
+
+func (o *fileOut) notice(err error) {
+	if o.opts.Notice != nil {
+		o.opts.Notice(err)
+	}
+}
+
+// again makes the file again, with a head and a gap.
+func (o *fileOut) again(line []byte) error {
+	f := o.f
+	if err := os.MkdirAll(filepath.Dir(f.name), 0o700); err != nil {
+		return err
+	}
+	file, err := openFile(f.name, false, false)
+	if err != nil {
+		return err
+	}
+	if o.opts.Opened != nil {
+		o.opts.Opened(file)
+	}
+	f.mu.Lock()
+	old := f.file
+	f.file = file
+	f.mu.Unlock()
+	old.Close() // nobody can read it
+	if f.comp != nil {
+		f.comp.Reset(file)
+	}
+	next := numbered(line)
+	enc := NewUnredactedEncoder(o.dest())
+	if !o.opts.Unredacted {
+		enc = NewEncoder(o.dest(), o.opts.Redact)
+	}
+	enc.Encode(&f.Writer.w.head)
+	if next.N > 1 {
+		enc.Encode(gapOf(1, 0, Gap{Lost: next.N - 1, Until: next.T, Why: GapWrite}))
+	}
+	return enc.Flush()
+}
+
+// numbered returns the number and the time of a line, which begins with them. Its end may be missing.
+func numbered(line []byte) (e Event) {
+	rest := bytes.TrimPrefix(line, []byte(`{"n":`))
+	n, rest, _ := bytes.Cut(rest, []byte(`,"t":`))
+	t, _, _ := bytes.Cut(rest, []byte{','})
+	e.N = number(n)
+	if len(t) < 32 {
+		e.T = seconds(t)
+	}
+	return e
 }
 
 // Create makes a file that only its owner may read, and records to it. It is compressed if its name ends in ".gz" or ".zst". A file that exists is an error that is fs.ErrExist, unless
@@ -39,12 +191,17 @@ func Create(name string, opts *Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &File{file: f}
-	w := io.Writer(f)
+	c := &File{name: name, file: f}
+	c.out = fileOut{f: c, look: time.Now()}
+	if opts != nil {
+		c.out.opts = *opts
+	}
+	if c.out.opts.Opened != nil {
+		c.out.opts.Opened(f)
+	}
 	switch {
 	case strings.HasSuffix(name, ".gz"):
-		z := gzip.NewWriter(f)
-		w, c.comp = z, z
+		c.comp = gzip.NewWriter(f)
 	case strings.HasSuffix(name, ".zst"):
 		// One goroutine, and a window that a reader has room for.
 		z, err := zstd.NewWriter(f, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(zstdWindow))
@@ -52,21 +209,17 @@ func Create(name string, opts *Options) (*File, error) {
 			f.Close()
 			return nil, fmt.Errorf("compressing the capture: %w", err)
 		}
-		w, c.comp = z, z
+		c.comp = z
 	}
-	c.Writer = NewWriter(justWriter(w, compressed), opts)
+	w := io.Writer(&c.out)
+	if c.comp == nil {
+		w = struct{ io.Writer }{w} // there is nothing to flush
+	}
+	c.Writer = NewWriter(w, opts)
 	return c, nil
 }
 
 const zstdWindow = 1 << 20
-
-// justWriter hides the methods of a file from NewWriter, and leaves those of a compressor.
-func justWriter(w io.Writer, compressed bool) io.Writer {
-	if compressed {
-		return w
-	}
-	return struct{ io.Writer }{w}
-}
 
 func openFile(name string, add, compressed bool) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -115,7 +268,12 @@ func endLine(f *os.File, size int64) error {
 
 // Close closes the Writer, the compressor and the file.
 func (f *File) Close() error {
+	f.mu.Lock()
+	f.closing = true
+	f.mu.Unlock()
 	err := f.Writer.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if errors.Is(err, ErrUnfinished) {
 		// The write that goes on uses the compressor. Closing the file makes it return, if anything does.
 		return errors.Join(err, f.file.Close())
@@ -131,20 +289,21 @@ func (f *File) Close() error {
 }
 
 // Name returns the name of the file.
-func (f *File) Name() string { return f.file.Name() }
+func (f *File) Name() string { return f.name }
 
-// decompress returns what is read of a stream that may be compressed. The magic numbers tell, whatever the name of the file is.
-func decompress(src *bufio.Reader) (io.Reader, func(), error) {
+// decompress returns what is read of a stream that may be compressed. The magic numbers tell, whatever the name of the file is. The
+// decompressor reads src by way of packed.
+func decompress(src *bufio.Reader, packed io.Reader) (io.Reader, func(), error) {
 	magic, _ := src.Peek(4) // an error shows again when reading
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
-		z, err := gzip.NewReader(src)
+		z, err := gzip.NewReader(packed)
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading the capture: %w", err)
 		}
 		return z, func() { z.Close() }, nil
 	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(64<<20))
+		z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(64<<20))
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading the capture: %w", err)
 		}

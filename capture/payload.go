@@ -54,7 +54,7 @@ func (p *payload) judge(e *Event, r *Redactor) {
 		r.judgeText(e, nil, &p.edits, 0)
 	}
 	whole := len(p.edits.list) == 1 && p.edits.list[0].start == 0 && p.edits.list[0].end == len(e.Data) // nothing of it is written
-	if p.form == formRaw && !whole && !utf8.Valid(e.Data) {
+	if p.form == formRaw && !whole && (!utf8.Valid(e.Data) || bulky(e.Data)) {
 		p.form = formBase64
 	}
 	if len(p.edits.list) > 0 && p.form != formMessage {
@@ -64,6 +64,28 @@ func (p *payload) judge(e *Event, r *Redactor) {
 		}
 		p.hidden.more = 0
 	}
+}
+
+// bulky reports whether a large text takes more room as a string than a line should: control
+// characters take six bytes each. In base64 it takes four thirds.
+func bulky(text []byte) bool {
+	if len(text) < 1<<20 {
+		return false
+	}
+	size := 0
+	for i := range text {
+		switch c := text[i]; {
+		case c < ' ':
+			size += 6
+		case c == '"' || c == '\\':
+			size += 2
+		case c == 0x7f, c == 0xE2: // perhaps a line separator
+			size += 4
+		default:
+			size++
+		}
+	}
+	return size > 2*len(text)
 }
 
 // looksJSON reports whether a text begins like a JSON object or array.

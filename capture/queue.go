@@ -20,7 +20,13 @@ const (
 	largePayload = 64 << 10 // from here on a payload has memory of its own
 	keepData     = 1 << 20  // more is given back when the use is far less
 	keepEvents   = 2048
+	batchCost    = 4 << 20 // bytes: a batch does not grow above it, since growing copies
 )
+
+// successor returns a batch for as much as b holds.
+func (b *batch) successor() *batch {
+	return &batch{events: make([]queued, 0, len(b.events)), data: make([]byte, 0, len(b.data))}
+}
 
 // add appends an event. Its payload is copied, unless own says that the queue may keep it.
 func (b *batch) add(e *Event, n uint64, t time.Duration, own []byte, cost int) {

@@ -14,8 +14,14 @@ import (
 
 // Defaults of a Reader that is not told others.
 const (
-	DefaultMaxLine = 512 << 20              // bytes. A payload of 64 MiB that is no JSON can take six times as much
-	DefaultPoll    = 100 * time.Millisecond // between two looks at a file that grows
+	DefaultMaxLine = 2*DefaultMaxPayload + 8<<20 // bytes: what a Writer writes at most, see payload.bulky
+	DefaultPoll    = 100 * time.Millisecond      // between two looks at a file that grows
+)
+
+// How much may come out of a compressed capture: a fixed amount, and a multiple of what went in.
+const (
+	freeUnpacked = 256 << 20 // bytes
+	maxRatio     = 200
 )
 
 var (
@@ -25,12 +31,18 @@ var (
 	ErrNotCapture = errors.New("capture: this is no capture")
 	// ErrFollowCompressed is returned by Follow for a compressed capture, which cannot be read before it is complete.
 	ErrFollowCompressed = errors.New("capture: cannot follow a compressed file")
+	// ErrUnpacked is wrapped by the error for a compressed capture that unpacks to far more than traffic
+	// does, or to more than ReaderOptions.MaxUnpacked.
+	ErrUnpacked = errors.New("capture: the compressed file unpacks to too much")
 )
 
 // ReaderOptions are the options of a [Reader]. nil means defaults.
 type ReaderOptions struct {
 	// MaxLine is how long a line may be, in bytes; 0 is DefaultMaxLine. Longer ones are passed over, and a gap stands in their place.
 	MaxLine int
+	// MaxUnpacked is how many bytes a compressed capture may unpack to. Zero means 256 MiB and 200
+	// times what was read of the file.
+	MaxUnpacked int64
 	// Poll is how often Follow looks for more; 0 is DefaultPoll.
 	Poll time.Duration
 	// Side, if it is set, passes over the other side of a bridge's capture, and over what links the two: what is left reads like a capture of that side alone, its events have no Side. A
@@ -57,9 +69,10 @@ type Reader struct {
 	opts  ReaderOptions
 	in    *bufio.Reader // src, decompressed; nil before the first read
 	stop  func()
-	buf   []byte // a line that is longer than in's buffer
-	over  int64  // bytes of a line above the limit that were passed over
-	lines int64  // read
+	parts [][]byte // of a line that is longer than in's buffer
+	size  int      // bytes in parts
+	over  int64    // bytes of a line above the limit that were passed over
+	lines int64    // read
 
 	head *Head
 	last time.Duration
@@ -160,8 +173,11 @@ func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
 				yield(nil, ErrFollowCompressed)
 				return
 			}
-			line, err := r.line()
+			line, err := r.read()
 			if err == nil {
+				if line == nil {
+					line = r.gathered()
+				}
 				e, bad := r.event(line, false)
 				if bad != nil {
 					yield(nil, bad)
@@ -177,7 +193,6 @@ func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
 				yield(nil, fmt.Errorf("reading the capture: %w", err))
 				return
 			}
-			r.buf = append(r.buf[:0], line...) // the beginning of a line
 			timer.Reset(r.opts.Poll)
 			select {
 			case <-timer.C:
@@ -198,39 +213,145 @@ func (r *Reader) begin() error {
 		}
 		return nil // nothing there yet; line will say so
 	}
-	in, stop, err := decompress(r.src)
+	packed := &unpacker{src: r.src, max: r.opts.MaxUnpacked}
+	in, stop, err := decompress(r.src, packed)
 	if err != nil {
 		return err
 	}
 	if in == io.Reader(r.src) {
 		r.in = r.src
 	} else {
-		r.in, r.stop = bufio.NewReaderSize(in, 64<<10), stop
+		packed.plain = in
+		r.in, r.stop = bufio.NewReaderSize(unpacked{packed}, 64<<10), stop
 	}
 	return nil
 }
 
-// line returns the next line with its end. With an error it is the beginning of one. It continues what is in r.buf.
+// An unpacker counts what a decompressor reads and what comes out of it.
+type unpacker struct {
+	src     *bufio.Reader
+	plain   io.Reader
+	in, out int64
+	max     int64 // of out; 0 is by what was read
+}
+
+// Read implements [io.Reader], for the decompressor.
+func (u *unpacker) Read(p []byte) (int, error) {
+	n, err := u.src.Read(p)
+	u.in += int64(n)
+	return n, err
+}
+
+// ReadByte implements [io.ByteReader], so that gzip needs no second buffer.
+func (u *unpacker) ReadByte() (byte, error) {
+	c, err := u.src.ReadByte()
+	if err == nil {
+		u.in++
+	}
+	return c, err
+}
+
+// unpacked is what comes out of the decompressor.
+type unpacked struct{ u *unpacker }
+
+func (d unpacked) Read(p []byte) (int, error) {
+	u := d.u
+	limit := u.max
+	if limit <= 0 {
+		limit = freeUnpacked + maxRatio*u.in
+	}
+	if u.out > limit {
+		return 0, ErrUnpacked
+	}
+	n, err := u.plain.Read(p)
+	u.out += int64(n)
+	return n, err
+}
+
+// line returns the next line with its end. With an error it is the beginning of one.
 func (r *Reader) line() ([]byte, error) {
+	line, err := r.read()
+	if line == nil {
+		line = r.gathered()
+	}
+	return line, err
+}
+
+// read reads to the end of the line. It returns the line if it is in the buffer as a whole; what it
+// has read otherwise is gathered, also with an error, and the next call continues it.
+func (r *Reader) read() ([]byte, error) {
 	if r.in == nil {
 		return nil, io.EOF
 	}
 	for {
 		part, err := r.in.ReadSlice('\n')
-		if err == nil && len(r.buf) == 0 && r.over == 0 {
+		if err == nil && r.size == 0 && r.over == 0 {
 			return part, nil
 		}
-		if r.lines == 0 && len(r.buf) == 0 && r.over == 0 && errors.Is(err, bufio.ErrBufferFull) && !likeLine(part) {
+		if r.lines == 0 && r.size == 0 && r.over == 0 && errors.Is(err, bufio.ErrBufferFull) && !likeLine(part) {
 			return nil, ErrNotCapture // a disk image, or a device: its first line may have no end
 		}
-		if r.over > 0 || len(r.buf)+len(part) > r.opts.MaxLine {
-			r.over += int64(len(r.buf) + len(part))
-			r.buf = r.buf[:0]
-		} else {
-			r.buf = append(r.buf, part...)
-		}
+		r.gather(part)
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return r.buf, err
+			return nil, err
+		}
+	}
+}
+
+const (
+	firstPart = 256 << 10 // bytes; it is kept for the next line
+	largePart = 4 << 20
+)
+
+// gather keeps a part of a line. Parts are not copied while they become more, and a line above the
+// limit leaves none.
+func (r *Reader) gather(part []byte) {
+	if r.over > 0 || r.size+len(part) > r.opts.MaxLine {
+		r.over += int64(r.size + len(part))
+		r.forget()
+		return
+	}
+	r.size += len(part)
+	for len(part) > 0 {
+		k := len(r.parts) - 1
+		if k < 0 || len(r.parts[k]) == cap(r.parts[k]) {
+			if k++; k < cap(r.parts) && cap(r.parts[:k+1][k]) > 0 {
+				r.parts = r.parts[:k+1]
+			} else {
+				r.parts = append(r.parts, make([]byte, 0, min(firstPart<<min(k, 8), largePart)))
+			}
+		}
+		last := r.parts[k]
+		n := min(len(part), cap(last)-len(last))
+		r.parts[k] = append(last, part[:n]...)
+		part = part[n:]
+	}
+}
+
+// gathered returns the line, or what was read of it.
+func (r *Reader) gathered() []byte {
+	if len(r.parts) > 1 {
+		whole := bytes.Join(r.parts, nil)
+		r.forget()
+		r.parts, r.size = append(r.parts[:0], whole), len(whole)
+	}
+	if len(r.parts) == 0 {
+		return nil
+	}
+	return r.parts[0]
+}
+
+// forget lets go of what was gathered, but for the first part.
+func (r *Reader) forget() {
+	r.size = 0
+	if all := r.parts[:cap(r.parts)]; len(all) > 1 {
+		clear(all[1:])
+	}
+	if r.parts = r.parts[:0]; cap(r.parts) > 0 {
+		if first := r.parts[:1]; cap(first[0]) > firstPart {
+			first[0] = nil
+		} else {
+			first[0] = first[0][:0]
 		}
 	}
 }
@@ -243,10 +364,8 @@ func likeLine(line []byte) bool {
 
 // next lets go of the line.
 func (r *Reader) next() {
-	r.buf, r.data, r.over = r.buf[:0], r.data[:0], 0
-	if cap(r.buf) > 1<<20 {
-		r.buf = nil
-	}
+	r.data, r.over = r.data[:0], 0
+	r.forget()
 	if cap(r.data) > 1<<20 {
 		r.data = nil
 	}

@@ -152,7 +152,7 @@ func TestRedactURL(t *testing.T) {
 		{"/messages?sessionId=abc", "/messages?sessionId=<session:8>"},
 		{"/x?api%5Fkey=abc&sig=a%2Bb", "/x?api%5Fkey=<key:8>&sig=<signature:8>"},
 		{"/s/ZjQ4YTk0NWMtMWE2Yi00/mcp", "/s/<path:32>/mcp"},
-		{"https://u:p@h/?q=" + "ghp%5F" + fakeGitHub[4:], "https://<userinfo:8>@h/?q=<value:64>"},
+		{"https://u:p@h/?q=" + "ghp%5F" + fakeGitHub[4:], "https://<userinfo:8>@h/?q=<key:64>"},
 		{"/servers/my-long-server-name-with-words/mcp", "/servers/my-long-server-name-with-words/mcp"},
 	} {
 		if got := legible(r.URL(tt.in)); got != tt.want {
@@ -269,7 +269,8 @@ func TestPlantedSecrets(t *testing.T) {
 
 // Texts that invite quadratic work are judged in linear time: each has many starts of something that never ends. The test would time out otherwise.
 func TestRedactHostileText(t *testing.T) {
-	for _, unit := range []string{"eyJ-", "eyJ.", "sk-", "-----BEGIN ", "token={", "token=\"{", "token=${", "\\", "\\\"", "password='", "://", "http://a@", "<password>", "auth:", "--token ", "key ", "basic ", "{\"", "[", "{\"name\":\"token\",\"value\":\"", "~redacted:", "token=~redacted:a:0123456789ab:8~"} {
+	for _, unit := range []string{"eyJ-", "eyJ.", "sk-", "-----BEGIN ", "token={", "token=\"{", "token=${", "\\", "\\\"", "password='", "://", "http://a@", "<password>", "auth:", "--token ", "key ", "basic ", "{\"", "[", "{\"name\":\"token\",\"value\":\"", "~redacted:", "%41", "%25", "&#38;", "<a name=\"password\" value=\"", "<", "é", "é:", "machine a password ", "machine ", "curl -u ", "-u a:", "password:\n  ", "password: |\n  a\n", "data: a\ndata:",
+		"form-data; name=\"password\"\n\n", "form-data; ", "identified by ", "password '", "data:;base64,", "QUJD", "\u00a0", "token=~redacted:a:0123456789ab:8~"} {
 		text := strings.Repeat(unit, 256<<10/len(unit))
 		r := capture.NewRedactor(nil)
 		r.Message(nil, []byte(text))

@@ -147,7 +147,7 @@ func (r *Redactor) start(s *Start, p *pointers) *Start {
 	for i, a := range c.Command {
 		out := r.line(a)
 		switch {
-		case name.kind != "":
+		case name.kind != "" && name.hides([]byte(a)):
 			out = r.placeholder(name.kind, a)
 			r.known.add(a, 6, true)
 		case i > 0 && c.Command[i-1] == "-u" && strings.Contains(a, ":"):
@@ -203,9 +203,14 @@ func (r *Redactor) URL(u string) string {
 	path = r.line(path)
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
-		if isToken(s) {
-			segments[i] = r.placeholder("path", s)
+		segment, params, hasParams := strings.Cut(s, ";")
+		if isToken(segment) {
+			segment = r.placeholder("path", segment)
 		}
+		if hasParams {
+			segment += ";" + r.pathParams(params)
+		}
+		segments[i] = segment
 	}
 	out := strings.Join(segments, "/")
 	if hasQuery {
@@ -215,6 +220,24 @@ func (r *Redactor) URL(u string) string {
 		out += "#" + r.query(fragment)
 	}
 	return out
+}
+
+// pathParams hides the parameters of a segment of a path, unless their names say that they are harmless.
+func (r *Redactor) pathParams(params string) string {
+	list := strings.Split(params, ";")
+	for i, p := range list {
+		name, value, ok := strings.Cut(p, "=")
+		switch {
+		case p == "" || isPlaceholder(value) || isPlaceholder(p):
+		case !ok:
+			list[i] = r.placeholder("path", p)
+		case isToken(value):
+			list[i] = name + "=" + r.placeholder("path", value)
+		default:
+			list[i] = r.query(p)
+		}
+	}
+	return strings.Join(list, ";")
 }
 
 func (r *Redactor) query(q string) string {
@@ -264,10 +287,56 @@ func (r *Redactor) lines(e *Event, out *edits) {
 			delete(r.pems, s)
 		}
 	}
+	if ok {
+		r.below(s, out, text)
+	}
 	r.scanText(out, text)
+	if e.SSE != nil || bytes.Contains(text, streamLine) {
+		r.scanJoined(out, text, e.SSE != nil)
+	}
 	var scratch edits
 	if ok && len(r.pems) < maxStreams && r.scanPEM(&scratch, text) {
 		r.pems[s] = maxPEMLines
+	}
+}
+
+var streamLine = []byte("\ndata:")
+
+// An announcement is a line of YAML that ends in the name of a secret: its value is below it.
+type announcement struct {
+	indent int
+	block  bool // of several lines
+	kind   string
+}
+
+// below hides a line whose name is on the line before it in the stream, and notes whether the value
+// of its own last name is on the next.
+func (r *Redactor) below(s stream, out *edits, text []byte) {
+	value := bytes.TrimSpace(text)
+	a, ok := r.announced[s]
+	if ok && len(value) > 0 {
+		if indent(text) > a.indent && (a.block || !bytes.ContainsAny(value, " \t") && value[len(value)-1] != ':') {
+			from := bytes.Index(text, value)
+			r.hide(out, from, from+len(value), a.kind, value)
+			return
+		}
+		delete(r.announced, s)
+	}
+	head := bytes.TrimRight(value, " +-"+digits)
+	block := len(head) > 0 && (head[len(head)-1] == '|' || head[len(head)-1] == '>')
+	if block {
+		value = bytes.TrimRight(head[:len(head)-1], " ")
+	}
+	name, ends := bytes.CutSuffix(value, []byte(":"))
+	if !ends || len(r.announced) >= maxStreams {
+		return
+	}
+	name = bytes.Trim(name, `"'`)
+	if k := bytes.LastIndexAny(name, " \t\"'"); k >= 0 {
+		name = name[k+1:]
+	}
+	if c, secret := r.classify(name, false); secret && !c.opaque {
+		r.announced[s] = announcement{indent(text), block, c.kind}
 	}
 }
 

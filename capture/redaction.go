@@ -33,13 +33,17 @@ type Redactor struct {
 	known   known
 	pems    map[stream]int // streams of text that are inside of a private key, and how many lines of it may still come
 	label   string
+	plain   []byte // scratch for what base64 stands for
+
+	// announced are the streams of text whose last line ended in the name of a secret.
+	announced map[stream]announcement
 
 	verdicts map[string]verdict // of names
 }
 
 // NewRedactor returns a Redactor. r may be nil.
 func NewRedactor(r *Redaction) *Redactor {
-	d := &Redactor{pems: map[stream]int{}, label: "default", verdicts: map[string]verdict{}}
+	d := &Redactor{pems: map[stream]int{}, announced: map[stream]announcement{}, label: "default", verdicts: map[string]verdict{}}
 	var key [32]byte
 	rand.Read(key[:]) // never fails
 	secret := key[:]

@@ -45,6 +45,8 @@ type mode struct {
 	env    bool       // the values of environment variables
 	schema bool       // in a JSON Schema, where a name is that of a property and not of its value
 	prop   secretName // the property that the schema is of, if it has the name of a secret
+	// prose is set for descriptions in lists and schemas, which name secrets without having any.
+	prose bool
 }
 
 // walk goes through data. The error is a *jsonwire.SyntaxError.
@@ -124,7 +126,7 @@ func (w *walker) array(m mode) error {
 		} else {
 			var it item
 			if it, err = w.str(m); err == nil && !m.schema {
-				if name.kind != "" && len(it.raw) > 0 {
+				if name.kind != "" && len(it.raw) > 0 && name.hides(it.raw) {
 					w.conceal(it, name.kind)
 				}
 				name = secretName{}
@@ -193,7 +195,7 @@ func (w *walker) object(m mode) error {
 	if err != nil && named.kind == "" {
 		named.kind = "cut" // the name may be behind the end of the text
 	}
-	if named.kind != "" && len(value.raw) > 0 && !m.schema {
+	if named.kind != "" && len(value.raw) > 0 && !m.schema && named.hides(value.raw) {
 		w.path[at].key = []byte("value")
 		w.conceal(value, named.kind)
 	}
@@ -274,10 +276,18 @@ func (w *walker) below(m mode, k nameSpan) mode {
 	if m.schema {
 		return schemaMode(m, key, name, secret, w.s.Peek())
 	}
+	if m.force.kind == "" && !m.env && w.s.Peek() == '"' && w.isProse(key) {
+		return mode{prose: true}
+	}
+	if m.prose {
+		m = mode{}
+	}
 	switch {
 	case m.env && (string(key) == "name" || string(key) == "key"):
 		return mode{}
 	case m.force.kind != "" || m.env:
+		return m
+	case name.opaque && w.s.Peek() != '"':
 		return m
 	case secret:
 		return mode{force: name}
@@ -293,7 +303,9 @@ func schemaMode(m mode, key []byte, name secretName, secret bool, next byte) mod
 	switch string(key) {
 	case "default", "const", "examples":
 		return mode{force: m.prop}
-	case "enum", "required", "type", "description", "title", "format", "pattern", "$ref", "$id", "$schema":
+	case "description", "title", "markdownDescription", "$comment":
+		return mode{schema: true, prose: next == '"'}
+	case "enum", "required", "type", "format", "pattern", "$ref", "$id", "$schema":
 		return mode{schema: true}
 	}
 	switch {
@@ -303,6 +315,33 @@ func schemaMode(m mode, key []byte, name secretName, secret bool, next byte) mod
 		return mode{force: name}
 	}
 	return mode{schema: true, prop: m.prop}
+}
+
+// isProse reports whether the member that the path leads to describes something in a result: what a
+// list has, or the server itself. Descriptions tell of secrets and have none, and whoever compares a
+// server with its capture needs them as they were.
+func (w *walker) isProse(key []byte) bool {
+	switch string(key) {
+	case "description", "title", "instructions":
+	default:
+		return false
+	}
+	path := w.path
+	if len(path) > 0 && path[0].index >= 0 && len(path[0].key) == 0 {
+		path = path[1:] // a batch
+	}
+	if len(path) < 2 || string(path[0].key) != "result" {
+		return false
+	}
+	switch string(path[1].key) {
+	case "instructions":
+		return len(path) == 2
+	case "tools", "prompts", "resources", "resourceTemplates":
+		return len(path) > 3 && path[2].index >= 0
+	case "serverInfo":
+		return true
+	}
+	return false
 }
 
 // isSchema reports whether the member that the path leads to holds a JSON Schema, by the vocabulary of the protocol.

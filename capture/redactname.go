@@ -1,12 +1,22 @@
 package capture
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 )
 
 // appendNormal appends the letters and digits of a name, letters in lower case: what is left to compare.
 func appendNormal[T string | []byte](dst []byte, name T) []byte {
+	for i := range len(name) {
+		if name[i] >= 0x80 {
+			return appendLower(dst, strings.ToLower(string(name)))
+		}
+	}
+	return appendLower(dst, name)
+}
+
+func appendLower[T string | []byte](dst []byte, name T) []byte {
 	for i := range len(name) {
 		switch c := name[i]; {
 		case c >= 'A' && c <= 'Z':
@@ -26,87 +36,174 @@ type secretName struct {
 	kind   string // what the placeholder calls it
 	whole  bool   // the name must be that and nothing more
 	number bool   // even a number is a secret
+	// opaque says that the name has other meanings, too: only a string that looks random is a secret.
+	opaque bool
+}
+
+// hides reports whether a value of that name is a secret.
+func (s secretName) hides(value []byte) bool {
+	return !s.opaque || isOpaque(value, s.suffix)
+}
+
+// isOpaque reports whether a value with an ambiguous name looks like a credential: no spaces,
+// letters and digits mixed, and not a date, the name of a license or an expression.
+func isOpaque(v []byte, suffix string) bool {
+	switch suffix {
+	case "webhook":
+		if k := bytes.Index(v, []byte("://")); k > 0 && bytes.IndexByte(v[k+3:], '/') > 0 {
+			return true // whoever knows the address may use it
+		}
+	case "seed":
+		if bytes.Count(v, []byte{' '}) >= 11 {
+			return true // words that a key is made of
+		}
+	case "license", "licence":
+		for _, p := range licenses {
+			if len(v) >= len(p) && bytes.EqualFold(v[:len(p)], []byte(p)) {
+				return false
+			}
+		}
+	}
+	if len(v) < 8 || len(v) >= 10 && v[4] == '-' && v[7] == '-' && len(bytes.Trim(v[:4], digits)) == 0 {
+		return false
+	}
+	letters, numbers := 0, 0
+	for _, c := range v {
+		switch {
+		case c <= ' ', c == '(', c == ')', c == '<', c == '>', c == '{', c == '}', c == '[', c == ']', c == '"', c == '\'':
+			return false
+		case c >= '0' && c <= '9':
+			numbers++
+		case alnum(c):
+			letters++
+		}
+	}
+	return letters > 0 && (numbers > 0 || len(v) >= 16 && mixedCase(v))
+}
+
+const digits = "0123456789"
+
+// licenses are how the names of licenses begin (https://spdx.org/licenses).
+var licenses = []string{
+	"mit", "apache", "gpl", "lgpl", "agpl", "bsd", "0bsd", "mpl", "isc", "cc0", "cc-", "epl", "eupl", "ofl", "zlib", "artistic",
+	"unlicense", "wtfpl", "bsl", "python-", "postgresql", "licenseref", "proprietary", "see ",
 }
 
 var secretNames = []secretName{
-	{"password", "password", false, true},
-	{"passwd", "password", false, true},
-	{"passphrase", "password", false, true},
-	{"passcode", "password", false, true},
-	{"pwd", "password", false, true},
-	{"pass", "password", true, true},
-	{"userpass", "password", true, true},
-	{"dbpass", "password", true, true},
-	{"pgpass", "password", true, true},
-	{"pin", "password", true, true},
-	{"pincode", "password", true, true},
-	{"otp", "password", true, true},
-	{"totp", "password", true, true},
-	{"secret", "secret", false, true},
-	{"token", "token", false, false},
-	{"jwt", "token", false, false},
-	{"bearer", "token", false, false},
-	{"assertion", "token", false, false},
-	{"codeverifier", "token", false, false},
-	{"pat", "token", true, false},
-	{"apikey", "key", false, true},
-	{"accesskey", "key", false, true},
-	{"accesskeyid", "key", false, true},
-	{"secretkey", "key", false, true},
-	{"privatekey", "key", false, true},
-	{"signingkey", "key", false, true},
-	{"encryptionkey", "key", false, true},
-	{"sharedkey", "key", false, true},
-	{"masterkey", "key", false, true},
-	{"accountkey", "key", false, true},
-	{"servicekey", "key", false, true},
-	{"subscriptionkey", "key", false, true},
-	{"authkey", "key", false, true},
-	{"sessionkey", "key", false, true},
-	{"sshkey", "key", false, true},
-	{"keymaterial", "key", false, true},
-	{"serviceaccountjson", "key", false, true},
-	{"serviceaccountkey", "key", false, true},
-	{"credential", "credential", false, true},
-	{"creds", "credential", false, true},
-	{"authorization", "auth", false, true},
-	{"auth", "auth", true, true},
-	{"basicauth", "auth", false, true},
-	{"httpauth", "auth", true, true},
-	{"proxyauth", "auth", true, true},
-	{"cookie", "cookie", false, true},
-	{"cookiejar", "cookie", false, true},
-	{"sessionid", "session", false, true},
-	{"sessid", "session", false, true},
-	{"connectsid", "session", true, true},
-	{"connectionstring", "credential", false, true},
-	{"connstring", "credential", false, true},
-	{"connstr", "credential", false, true},
-	{"databaseurl", "credential", false, true},
-	{"webhookurl", "credential", false, true},
-	{"dsn", "credential", true, true},
-	{"secretid", "secret", false, true},
-	{"mnemonic", "secret", false, true},
-	{"seedphrase", "secret", false, true},
-	{"recoverycode", "code", false, true},
-	{"backupcode", "code", false, true},
-	{"authorizationcode", "code", false, true},
-	{"authcode", "code", false, true},
-	{"devicecode", "code", false, true},
+	{"password", "password", false, true, false},
+	{"passwd", "password", false, true, false},
+	{"passphrase", "password", false, true, false},
+	{"passcode", "password", false, true, false},
+	{"pwd", "password", false, true, false},
+	{"pass", "password", true, true, false},
+	{"userpass", "password", true, true, false},
+	{"dbpass", "password", true, true, false},
+	{"pgpass", "password", true, true, false},
+	{"pin", "password", true, true, false},
+	{"pincode", "password", true, true, false},
+	{"otp", "password", true, true, false},
+	{"totp", "password", true, true, false},
+	{"secret", "secret", false, true, false},
+	{"token", "token", false, false, false},
+	{"jwt", "token", false, false, false},
+	{"bearer", "token", false, false, false},
+	{"assertion", "token", false, false, false},
+	{"codeverifier", "token", false, false, false},
+	{"pat", "token", true, false, false},
+	{"apikey", "key", false, true, false},
+	{"accesskey", "key", false, true, false},
+	{"accesskeyid", "key", false, true, false},
+	{"secretkey", "key", false, true, false},
+	{"privatekey", "key", false, true, false},
+	{"signingkey", "key", false, true, false},
+	{"encryptionkey", "key", false, true, false},
+	{"sharedkey", "key", false, true, false},
+	{"masterkey", "key", false, true, false},
+	{"accountkey", "key", false, true, false},
+	{"servicekey", "key", false, true, false},
+	{"subscriptionkey", "key", false, true, false},
+	{"authkey", "key", false, true, false},
+	{"sessionkey", "key", false, true, false},
+	{"sshkey", "key", false, true, false},
+	{"keymaterial", "key", false, true, false},
+	{"serviceaccountjson", "key", false, true, false},
+	{"serviceaccountkey", "key", false, true, false},
+	{"credential", "credential", false, true, false},
+	{"creds", "credential", false, true, false},
+	{"authorization", "auth", false, true, false},
+	{"auth", "auth", true, true, false},
+	{"basicauth", "auth", false, true, false},
+	{"httpauth", "auth", true, true, false},
+	{"proxyauth", "auth", true, true, false},
+	{"cookie", "cookie", false, true, false},
+	{"cookiejar", "cookie", false, true, false},
+	{"sessionid", "session", false, true, false},
+	{"sessid", "session", false, true, false},
+	{"connectsid", "session", true, true, false},
+	{"connectionstring", "credential", false, true, false},
+	{"connstring", "credential", false, true, false},
+	{"connstr", "credential", false, true, false},
+	{"databaseurl", "credential", false, true, false},
+	{"webhookurl", "credential", false, true, false},
+	{"dsn", "credential", true, true, false},
+	{"secretid", "secret", false, true, false},
+	{"mnemonic", "secret", false, true, false},
+	{"seedphrase", "secret", false, true, false},
+	{"recoverycode", "code", false, true, false},
+	{"backupcode", "code", false, true, false},
+	{"authorizationcode", "code", false, true, false},
+	{"authcode", "code", false, true, false},
+	{"devicecode", "code", false, true, false},
+	{"pw", "password", true, true, false},
+	{"dbpw", "password", true, true, false},
+	{"userpw", "password", true, true, false},
+	{"csrf", "token", false, true, false},
+	{"xsrf", "token", false, true, false},
+	{"xauth", "auth", true, true, false},
+	{"sas", "signature", true, true, false},
+	{"sasurl", "signature", false, true, false},
+	{"sig", "signature", true, true, false},
+	{"samlresponse", "token", false, true, false},
+	{"samlrequest", "token", false, true, false},
+	{"licensekey", "key", false, true, false},
+	{"licencekey", "key", false, true, false},
+	// In other languages than English.
+	{"kennwort", "password", false, true, false},
+	{"passwort", "password", false, true, false},
+	{"senha", "password", false, true, false},
+	{"contraseña", "password", false, true, false},
+	{"contrasena", "password", false, true, false},
+	{"motdepasse", "password", false, true, false},
+	{"wachtwoord", "password", false, true, false},
+	{"lösenord", "password", false, true, false},
+	{"hasło", "password", false, true, false},
+	{"пароль", "password", false, true, false},
+	{"密码", "password", false, true, false},
+	{"密碼", "password", false, true, false},
+	{"パスワード", "password", false, true, false},
+	{"비밀번호", "password", false, true, false},
+	// These mean other things as well.
+	{"signature", "signature", false, false, true},
+	{"session", "session", true, false, true},
+	{"refresh", "token", true, false, true},
+	{"license", "key", true, false, true},
+	{"licence", "key", true, false, true},
+	{"webhook", "hook", true, false, true},
+	{"seed", "secret", true, false, true},
 }
 
 // queryNames are names that mean a secret only where they are parameters of a URL or a form.
 var queryNames = []secretName{
-	{"code", "code", true, true},
-	{"state", "code", true, true},
-	{"key", "key", true, true},
-	{"sig", "signature", true, true},
-	{"signature", "signature", false, true},
-	{"xamzcredential", "key", true, true},
-	{"sid", "session", true, true},
-	{"session", "session", true, true},
-	{"ticket", "token", true, true},
-	{"nonce", "code", true, true},
+	{"code", "code", true, true, false},
+	{"state", "code", true, true, false},
+	{"key", "key", true, true, false},
+	{"sig", "signature", true, true, false},
+	{"signature", "signature", false, true, false},
+	{"xamzcredential", "key", true, true, false},
+	{"sid", "session", true, true, false},
+	{"session", "session", true, true, false},
+	{"ticket", "token", true, true, false},
+	{"nonce", "code", true, true, false},
 }
 
 // plainNames end like secrets and are none. Hiding them would break the traffic apart.
@@ -150,17 +247,17 @@ func (r *Redactor) classify(name []byte, query bool) (secretName, bool) {
 func (r *Redactor) judge(name []byte, query bool) (secretName, bool) {
 	norm := string(appendNormal(nil, name))
 	if slices.Contains(r.names, norm) {
-		return secretName{norm, "custom", true, true}, true
+		return secretName{norm, "custom", true, true, false}, true
 	}
-	norm = strings.TrimRight(norm, "0123456789")
-	if len(norm) < 3 {
+	norm = strings.TrimRight(norm, digits)
+	if len(norm) < 2 {
 		return secretName{}, false
 	}
 	if s, ok := match(norm, query); ok {
 		return s, true
 	}
 	if isVariable(name) {
-		return secretName{"key", "key", false, true}, true
+		return secretName{"key", "key", false, true, false}, true
 	}
 	for _, q := range qualifiers {
 		rest, ok := strings.CutSuffix(norm, q)
@@ -196,11 +293,12 @@ func match(norm string, query bool) (secretName, bool) {
 	if slices.ContainsFunc(plainNames, func(p string) bool { return strings.HasSuffix(norm, p) }) {
 		return secretName{}, false
 	}
-	s, ok := find(secretNames)
-	if !ok && query {
-		return find(queryNames)
+	if query {
+		if s, ok := find(queryNames); ok {
+			return s, true
+		}
 	}
-	return s, ok
+	return find(secretNames)
 }
 
 // isEnvironment reports whether a member of that name holds the environment of a process, whose values are nobody's business.

@@ -44,13 +44,45 @@ var shapesBy = func() (t [256][]shape) {
 	return t
 }()
 
+// A scan says how a text is judged.
+type scan struct {
+	// prose passes over names with values: the text describes them. Only the shape of a key tells.
+	prose bool
+	// depth counts the encodings that were taken off.
+	depth int
+}
+
 // scanText adds the edits that hide the secrets in a text to e; they are settled. Nothing else of e is touched.
-func (r *Redactor) scanText(e *edits, text []byte) {
+func (r *Redactor) scanText(e *edits, text []byte) { r.scan(e, text, scan{}) }
+
+func (r *Redactor) scan(e *edits, text []byte, how scan) {
 	from := len(e.list)
 	r.scanKnown(e, text)
 	r.scanPEM(e, text)
+	coded := false // something stands for another character
+	tried := 0     // names with letters beyond ASCII were looked at up to here
+	tables := 0    // first lines of tables were looked for up to here
 	for i := 0; i < len(text); {
-		if !word[text[i]] {
+		if c := text[i]; !word[c] {
+			if marks[c] {
+				coded = coded || isCode(text[i:])
+				switch {
+				case c == '~':
+					if end := placeholderEnd(text, i); end > i {
+						i = end
+						continue
+					}
+				case how.prose:
+				case c == '<':
+					r.scanTag(e, text, i)
+				case c >= 0x80 && i >= tried:
+					if end := nameEnd(text, i); end > i {
+						tried = end
+						i = max(i+1, r.scanForeign(e, text, i, end))
+						continue
+					}
+				}
+			}
 			i++
 			continue
 		}
@@ -58,9 +90,25 @@ func (r *Redactor) scanText(e *edits, text []byte) {
 		for i++; i < len(text) && word[text[i]]; i++ {
 		}
 		r.scanWord(e, text, start, i)
+		if how.prose {
+			r.scanProse(e, text, start, i)
+			continue
+		}
 		if end := r.scanValue(e, text, start, i); end > i {
 			i = end
+		} else if end := r.scanPhrase(e, text, start, i, how); end > i {
+			i = end
+		} else if i < len(text) && text[i] >= 0x80 && i >= tried {
+			if end := nameEnd(text, i); end > i {
+				tried = end
+				i = max(i, r.scanForeign(e, text, start, end))
+			}
+		} else if i >= tables && i < len(text) && bordersCell[text[i]] {
+			tables = r.scanTable(e, text, start, i)
 		}
+	}
+	if coded && how.depth < maxCoded {
+		r.scanCoded(e, text, how)
 	}
 	if len(e.list) > from {
 		e.settle(from)
@@ -227,6 +275,16 @@ func (r *Redactor) scanScheme(e *edits, text []byte, start, end int) int {
 
 func mixedCase(b []byte) bool {
 	return !bytes.Equal(b, bytes.ToLower(b)) && !bytes.Equal(b, bytes.ToUpper(b))
+}
+
+// placeholderEnd returns where the placeholder that begins at i ends, or i.
+func placeholderEnd(text []byte, i int) int {
+	const longest = 64
+	rest := text[i+1 : min(len(text), i+longest)]
+	if k := bytes.IndexByte(rest, '~'); k >= 0 && isPlaceholder(text[i:i+k+2]) {
+		return i + k + 2
+	}
+	return i
 }
 
 // isPlaceholder reports whether a text is one and nothing else.

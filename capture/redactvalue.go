@@ -29,7 +29,12 @@ func (r *Redactor) scanValue(e *edits, text []byte, start, end int) int {
 	from, to := valueSpan(text, start, sep, valueForm{
 		quotedName: quoted, query: query, line: name.kind == "auth" || name.kind == "cookie", tag: text[sep] == '>',
 	})
-	if value := text[from:to]; !harmless(value, name) {
+	if !quoted && text[sep] == ':' {
+		if f, t := indented(text, start, from, to); t > f {
+			from, to = f, t
+		}
+	}
+	if value := text[from:to]; !harmless(value, name) && name.hides(value) {
 		r.hide(e, from, to, name.kind, value)
 		return to
 	}
@@ -44,7 +49,9 @@ func separator(text []byte, start, end int) (i int, quoted bool) {
 	}
 	if i < len(text) && (text[i] == '"' || text[i] == '\'' || text[i] == '`') {
 		quoted = true
-		i++
+		if i++; i < len(text) && text[i] == ']' { // environ['NAME'] = …
+			i++
+		}
 	} else {
 		i = end
 	}
@@ -94,6 +101,9 @@ func valueSpan(text []byte, start, sep int, form valueForm) (from, to int) {
 	for from < len(text) && (text[from] == ' ' || text[from] == '\t') {
 		from++
 	}
+	if form.quotedName {
+		from = quoteBelow(text, from)
+	}
 	if i := from; i < len(text) {
 		for i < len(text) && i < from+4 && text[i] == '\\' {
 			i++
@@ -126,6 +136,77 @@ func valueSpan(text []byte, start, sep int, form valueForm) (from, to int) {
 		}
 	}
 	return from, to
+}
+
+// quoteBelow returns the index of the quote that begins the value on the next line, or i.
+func quoteBelow(text []byte, i int) int {
+	if i == len(text) || text[i] != '\n' && text[i] != '\r' {
+		return i
+	}
+	for k := i; k < len(text) && k < i+256; k++ {
+		switch text[k] {
+		case ' ', '\t', '\r', '\n':
+		case '"', '\'':
+			return k
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// indented returns the value of a name in YAML that stands on the lines below it: one word, or, if
+// text[from:to] announces a block, all lines that are indented deeper. The name begins at start.
+func indented(text []byte, start, from, to int) (int, int) {
+	block := false
+	if head := text[from:to]; len(head) > 0 {
+		if head[0] != '|' && head[0] != '>' || len(bytes.Trim(head[1:], "+-"+digits)) > 0 {
+			return 0, 0
+		}
+		block = true
+	}
+	for to < len(text) && (text[to] == ' ' || text[to] == '\t' || text[to] == '\r') {
+		to++
+	}
+	if to == len(text) || text[to] != '\n' {
+		return 0, 0
+	}
+	base := indent(text[bytes.LastIndexByte(text[:start], '\n')+1:])
+	end := to
+	for end < len(text) {
+		line := text[end+1:]
+		if k := bytes.IndexByte(line, '\n'); k >= 0 {
+			line = line[:k]
+		}
+		if blank := len(bytes.TrimSpace(line)) == 0; !blank && indent(line) <= base || blank && !block {
+			break
+		}
+		if !block {
+			value := bytes.TrimSpace(line)
+			value = bytes.TrimSpace(bytes.TrimPrefix(value, []byte("- ")))
+			if quoted := value[0] == '"' || value[0] == '\''; !quoted && bytes.ContainsAny(value, " \t") || value[len(value)-1] == ':' {
+				break
+			}
+		}
+		end += 1 + len(line)
+	}
+	from = to
+	for from < end && (text[from] == '\n' || text[from] == '\r' || text[from] == ' ' || text[from] == '\t') {
+		from++
+	}
+	for end > from && (text[end-1] == '\n' || text[end-1] == '\r') {
+		end--
+	}
+	return from, end
+}
+
+// indent counts the spaces that a line begins with, and the dash of an element of a list.
+func indent(line []byte) int {
+	n := 0
+	for n < len(line) && (line[n] == ' ' || line[n] == '\t' || line[n] == '-' && n+1 < len(line) && line[n+1] == ' ') {
+		n++
+	}
+	return n
 }
 
 // quoteEnd returns where the quoted text that begins at i ends: at the next quote that has no more backslashes before it than the opening one, or at the end.
@@ -189,7 +270,7 @@ func harmless(v []byte, name secretName) bool {
 		return true
 	}
 	switch string(v) {
-	case "null", "true", "false", "undefined", "None", "null,", "true,", "false,":
+	case "null", "true", "false", "undefined", "None", "|", "|-", "|+", ">", ">-", ">+", "null,", "true,", "false,":
 		return true
 	}
 	if len(v) > 3 && v[0] == '$' && v[1] == '{' && v[len(v)-1] == '}' && len(bytes.TrimFunc(v[2:len(v)-1], func(c rune) bool { return c < 128 && word[c] || c == ':' })) == 0 {

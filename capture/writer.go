@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"os"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -20,7 +21,8 @@ const (
 
 const (
 	linger    = 5 * time.Millisecond   // between two writes, so that a quiet wire does not wake a goroutine for each message
-	syncEvery = 500 * time.Millisecond // between two flushes of a compressor
+	syncEvery = 500 * time.Millisecond // between two flushes of a compressor while the wire is busy
+	quiet     = 100 * time.Millisecond // without an event, after which a compressor is flushed
 )
 
 var (
@@ -46,6 +48,12 @@ type Options struct {
 	CloseTimeout time.Duration
 	// Append lets [Create] go on behind the end of a file that exists, with a head of its own. It must not be compressed.
 	Append bool
+	// Opened is called with each file that [Create] makes, before anything is written to it: to lock it,
+	// for example. The file stays the property of the [File], whose Close closes it. nil is none.
+	Opened func(*os.File)
+	// Notice is told of what happens to the file of a [File] while it records, see [ErrRemoved]. It is
+	// called by the goroutine that writes. nil is none.
+	Notice func(error)
 	// Tee is shown what is written; nil is none. See [Tee].
 	Tee Tee
 	// Want is asked whether an event is worth recording, by many goroutines at once, and must return at once; nil records all. size is that of its payload, and of all that waits to be written. Events that
@@ -61,10 +69,12 @@ type Writer struct {
 	id    string
 
 	mu      sync.Mutex
-	n       uint64 // of the last event
+	n       uint64   // of the last event
+	full    []*batch // before queue: those that have their size
 	queue   *batch
-	waiting int // bytes in queue, and in what is being written
-	gap     Gap // lost since the last event that was queued, if Lost > 0
+	free    []*batch // written, for use again; none when nothing waits
+	waiting int      // bytes in queue, and in what is being written
+	gap     Gap      // lost since the last event that was queued, if Lost > 0
 	gapN    uint64
 	gapT    time.Duration
 	lost    uint64
@@ -81,7 +91,7 @@ type Writer struct {
 }
 
 // NewWriter returns a Writer that records to w, and writes the head at once. w is written to by one goroutine, and never after Close has returned nil; it is not closed.
-// A w that has a method Flush() error, as compressors have, is flushed twice a second.
+// A w that has a method Flush() error, as compressors have, is flushed twice a second, and when nothing was recorded for a tenth of one.
 func NewWriter(w io.Writer, opts *Options) *Writer {
 	c := &Writer{
 		id:   rand.Text(),
@@ -186,6 +196,15 @@ func (c *Writer) record(e *Event, free func()) (n uint64) {
 	idle := c.idle
 	c.idle = false
 	full := c.queue.cost > c.opts.MaxQueue/4
+	if c.queue.cost >= batchCost {
+		full = true
+		c.full = append(c.full, c.queue)
+		if n := len(c.free); n > 0 {
+			c.queue, c.free = c.free[n-1], c.free[:n-1]
+		} else {
+			c.queue = c.queue.successor()
+		}
+	}
 	c.mu.Unlock()
 	if idle {
 		signal(c.wake)

@@ -70,10 +70,13 @@ func (c *Writer) run() {
 	defer timer.Stop()
 	c.write(new(batch)) // the head
 	for {
-		b, closed := c.take()
+		b, more, closed := c.take()
 		if b != nil {
 			c.write(b)
 			c.give(b)
+		}
+		if more {
+			continue
 		}
 		if closed {
 			break
@@ -91,35 +94,57 @@ func (c *Writer) run() {
 	c.finish()
 }
 
-// take returns what is queued, or nil if there is nothing. closed tells that no more will come.
-func (c *Writer) take() (b *batch, closed bool) {
+// take returns a batch of what is queued, or nil if there is nothing. more tells that there are others,
+// closed that no more will come.
+func (c *Writer) take() (b *batch, more, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle = false
 	if c.closed {
 		c.endGap()
 	}
+	if len(c.full) > 0 {
+		b = c.full[0]
+		c.full[0] = nil
+		if c.full = c.full[1:]; len(c.full) == 0 {
+			c.full = nil
+		}
+		return b, len(c.full) > 0 || len(c.queue.events) > 0, c.closed
+	}
 	if len(c.queue.events) == 0 {
-		return nil, c.closed
+		return nil, false, c.closed
 	}
 	b = c.queue
-	c.queue, c.w.spare = c.w.spare, nil
-	return b, c.closed
+	if c.queue, c.w.spare = c.w.spare, nil; c.queue == nil {
+		c.queue = new(batch)
+	}
+	return b, false, c.closed
 }
 
 // give makes room for what the batch has held.
 func (c *Writer) give(b *batch) {
-	c.mu.Lock()
-	c.waiting -= b.cost
-	c.mu.Unlock()
+	cost := b.cost
 	b.reset()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting -= cost
+	if len(c.full) > 0 && len(c.free) < maxFree {
+		c.free = append(c.free, b)
+		return
+	}
+	if len(c.full) == 0 {
+		c.free = nil
+	}
 	c.w.spare = b
 }
+
+// maxFree is how many batches are kept for use again while the wire is faster than the disk.
+const maxFree = 8
 
 // wait waits until there is something to write or to flush.
 func (c *Writer) wait() {
 	c.mu.Lock()
-	if len(c.queue.events) > 0 || c.closed {
+	if len(c.full) > 0 || len(c.queue.events) > 0 || c.closed {
 		c.mu.Unlock()
 		return
 	}
@@ -127,7 +152,7 @@ func (c *Writer) wait() {
 	c.mu.Unlock()
 	var flush <-chan time.Time
 	if c.w.dirty {
-		t := time.NewTimer(max(0, syncEvery-time.Since(c.w.lastFlush)))
+		t := time.NewTimer(min(quiet, max(0, syncEvery-time.Since(c.w.lastFlush))))
 		defer t.Stop()
 		flush = t.C
 	}
@@ -144,7 +169,14 @@ func (c *Writer) wait() {
 
 // drain writes what is queued now.
 func (c *Writer) drain() {
-	if b, _ := c.take(); b != nil {
+	c.mu.Lock()
+	left := len(c.full) + 1
+	c.mu.Unlock()
+	for ; left > 0; left-- { // not what comes meanwhile
+		b, _, _ := c.take()
+		if b == nil {
+			return
+		}
 		c.write(b)
 		c.give(b)
 	}

@@ -94,6 +94,9 @@ func (k *Checker) note(v *view) {
 		}
 	case capture.KindEOF:
 		s.ended[e.Dir] = e.N
+		if e.Dir == capture.ToServer {
+			s.closedT = e.T
+		}
 	case capture.KindExit:
 		s.exited = e.N
 	case capture.KindStart:

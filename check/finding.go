@@ -12,7 +12,7 @@ import (
 
 // A Finding is a place where a rule was broken. What peers wrote is in it clipped, quoted and without control characters.
 type Finding struct {
-	Rule     *Rule        // shared, must not be changed
+	Rule     *Rule        // shared, must not be changed; its URL is of the revision of the finding
 	Capture  string       // the id in the capture's head
 	Event    uint64       // number of the event in the capture
 	Dir      capture.Dir  // which way what is wrong went
@@ -24,6 +24,9 @@ type Finding struct {
 	Pointer  string       // JSON pointer into the message, "" for all of it or none
 	Message  string       // what was seen, and what is due
 	Related  []uint64     // numbers of other events that have to do with it
+	// SDK is the library whose code breaks the rule, in all servers built with it. "" is the server's
+	// own code, or not known.
+	SDK string
 }
 
 const (

@@ -33,7 +33,8 @@ type rule struct {
 	// consequences are ids of other rules that the bad example breaks, too.
 	consequences []string
 
-	public *Rule // what findings refer to
+	public   *Rule // what findings refer to
+	publicIn map[mcp.Revision]*Rule
 }
 
 // An observer remembers something of messages or events for rules.
@@ -85,7 +86,7 @@ func newPlan(opts *Options) *plan {
 				continue
 			}
 			r := new(table[i])
-			r.public = r.describe()
+			r.public, r.publicIn = r.describe(), map[mcp.Revision]*Rule{}
 			if r.kinds != 0 {
 				p.messages = append(p.messages, r)
 			}
@@ -127,6 +128,16 @@ func (p *plan) rulesFor(kind kind, method string, dir capture.Dir) []*rule {
 		p.byMethod[d] = list
 	}
 	return list
+}
+
+// in is the public rule as a finding in a revision refers to it.
+func (r *rule) in(rev mcp.Revision) *Rule {
+	public := r.publicIn[rev]
+	if public == nil {
+		public = r.public.In(rev)
+		r.publicIn[rev] = public
+	}
+	return public
 }
 
 // holds reports whether the rule belongs to a revision.

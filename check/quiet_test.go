@@ -45,6 +45,7 @@ func TestQuiet(t *testing.T) {
 		{"two sessions use the same ids", r4, "http\ninit\n" + postPing + okPing + `post {"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"$rev","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}` + "\n" +
 			"  -MCP-Protocol-Version\n  -Mcp-Session-Id\n" + `reply 200 {"jsonrpc":"2.0","id":"init","result":{"protocolVersion":"$rev","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}` +
 			"\n  Mcp-Session-Id: S2\nsession S2\npost {\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\nreply 202\n" + postPing + okPing},
+		{"a session is deleted while a stream is open", r4, "http\ninit\n" + postPing + "stream\ndelete\nreply(x=4) 200\nend(x=3)"},
 		{"HTTP+SSE", r1, "sse-carrier\nget\n  :path: /sse\nstream\nsse(event=endpoint) /messages?sessionId=1\n" +
 			`post {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"$rev","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}` + "\n  :path: /messages?sessionId=1\nreply(x=2) 202\n" +
 			`<(x=1,event=message) {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"$rev","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}` + "\n" +

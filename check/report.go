@@ -59,17 +59,27 @@ func (r *Report) Worst() (s Severity, ok bool) {
 // A group is the results of one rule.
 type group struct {
 	rule    *Rule
+	newest  int // index of its revision
 	results []Result
 }
 
-// groups returns the results by rule, the worst rules first.
+// groups returns the results by rule and severity, the worst first. The rule of a group is that of
+// its newest revision.
 func (r *Report) groups() []group {
-	byID := map[string]*group{}
+	type key struct {
+		id       string
+		severity Severity
+	}
+	byID := map[key]*group{}
 	for _, res := range r.Results {
-		g := byID[res.Rule.ID]
+		k := key{res.Rule.ID, res.Rule.Severity}
+		g := byID[k]
 		if g == nil {
-			g = &group{rule: res.Rule}
-			byID[res.Rule.ID] = g
+			g = &group{rule: res.Rule, newest: -1}
+			byID[k] = g
+		}
+		if n := slices.Index(mcp.Revisions(), res.Revision); n > g.newest {
+			g.rule, g.newest = res.Rule, n
 		}
 		g.results = append(g.results, res)
 	}
@@ -81,6 +91,16 @@ func (r *Report) groups() []group {
 		return cmp.Or(cmp.Compare(b.rule.Severity, a.rule.Severity), cmp.Compare(a.rule.ID, b.rule.ID))
 	})
 	return all
+}
+
+// sdk is the library that all results are about, "" if there is none.
+func (g *group) sdk() string {
+	for _, f := range g.results {
+		if f.SDK == "" || f.SDK != g.results[0].SDK {
+			return ""
+		}
+	}
+	return g.results[0].SDK
 }
 
 func (r *Report) rules() []*Rule {

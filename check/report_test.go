@@ -44,7 +44,7 @@ func TestWriteText(t *testing.T) {
   event 5, to the client, id "1", 2025-11-25, /id
     no request has the id "1"; the one that waits has 1, which is not the same
   fix: Copy the id of the request, byte for byte.
-  https://modelcontextprotocol.io/specification/2026-07-28/basic
+  https://modelcontextprotocol.io/specification/2025-11-25/basic
 
 1 error, 0 warnings, 0 infos in 5 events
 `
@@ -88,7 +88,7 @@ func TestWriteJSON(t *testing.T) {
 		"findings": []any{map[string]any{
 			"rule": "jsonrpc/unknown-id", "severity": "error", "source": "a b.mcpcap.ndjson", "capture": "example", "event": 5.0, "dir": "s2c", "id": `"1"`,
 			"revision": "2025-11-25", "pointer": "/id", "message": `no request has the id "1"; the one that waits has 1, which is not the same`,
-			"fix": "Copy the id of the request, byte for byte.", "url": "https://modelcontextprotocol.io/specification/2026-07-28/basic",
+			"fix": "Copy the id of the request, byte for byte.", "url": "https://modelcontextprotocol.io/specification/2025-11-25/basic",
 		}},
 		"summary": map[string]any{"errors": 1.0, "warnings": 0.0, "infos": 0.0, "events": 5.0, "sources": []any{"a b.mcpcap.ndjson"}},
 	}
@@ -167,7 +167,7 @@ func TestWriteGitHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "::error file=a b.mcpcap.ndjson,title=jsonrpc/unknown-id%3A A response to no request::event 5, to the client, id \"1\", 2025-11-25, /id: 100%25%0Aof%0Afix: " +
-		"Copy the id of the request, byte for byte.%0Ahttps://modelcontextprotocol.io/specification/2026-07-28/basic\n"
+		"Copy the id of the request, byte for byte.%0Ahttps://modelcontextprotocol.io/specification/2025-11-25/basic\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/spelling"
 	"mcpwire/mcp"
 )
@@ -18,7 +19,7 @@ type Rule struct {
 	Title     string         // one line: what is wrong
 	Why       string         // why it matters
 	Fix       string         // how to mend it
-	URL       string         // of the specification that says so, in the newest revision that has the rule
+	URL       string         // of the specification that says so, in the newest revision that has the rule; see In
 	Good, Bad Example        // sessions that keep to it and that do not
 }
 
@@ -95,6 +96,52 @@ func (r *rule) describe() *Rule {
 		d.URL = specificationURL + newest.String() + "/" + d.URL
 	}
 	return &d
+}
+
+// In returns the rule as a finding in a revision refers to it: with the page of that revision that
+// says so. The rule itself is not changed.
+func (r *Rule) In(rev mcp.Revision) *Rule {
+	path, ok := strings.CutPrefix(r.URL, specificationURL)
+	if !ok || rev == mcp.RevisionNone || len(r.Revisions) > 0 && !slices.Contains(r.Revisions, rev) {
+		return r
+	}
+	_, path, _ = strings.Cut(path, "/")
+	c := *r
+	c.URL = specificationURL + rev.String() + "/" + pageIn(path, rev)
+	return &c
+}
+
+// moved are the pages of the modern era that were elsewhere in the legacy one.
+var moved = map[string]string{
+	"basic/versioning":                                         "basic/lifecycle#version-negotiation",
+	"basic/patterns/cancellation":                              "basic/utilities/cancellation",
+	"basic/transports/stdio":                                   "basic/transports#stdio",
+	"basic/transports/stdio#shutdown":                          "basic/lifecycle#stdio",
+	"basic/transports/streamable-http#security-warning":        "basic/transports#security-warning",
+	"basic/transports/streamable-http#sending-messages":        "basic/transports#sending-messages-to-the-server",
+	"basic/transports/streamable-http#protocol-version-header": "basic/transports#protocol-version-header",
+}
+
+// pageIn is where the page of a newer revision is in an older one.
+func pageIn(path string, rev mcp.Revision) string {
+	if era.Of(rev).Modern {
+		return path
+	}
+	if to, ok := moved[path]; ok {
+		path = to
+	} else if strings.HasPrefix(path, "basic/transports/streamable-http") {
+		path = "basic/transports#streamable-http"
+	}
+	if rev != mcp.Revision20241105 {
+		return path
+	}
+	switch page, place, _ := strings.Cut(path, "#"); {
+	case page == "basic" && (place == "requests" || place == "responses" || place == "notifications"):
+		return "basic/messages#" + place
+	case page == "basic/transports" && place != "" && place != "stdio":
+		return "basic/transports#http-with-sse"
+	}
+	return path
 }
 
 // dated writes out the dates of revisions, which tables have as $r1 to $r5, the oldest first.

@@ -239,6 +239,9 @@ var rulesHTTPStream = []rule{
 			if v.x == nil || v.x.call == nil || v.x.answered || !v.x.streams() || len(v.e.Data) > 0 || v.x.call.cancelled != 0 || !v.sess.wholeSince(v.x.n) {
 				return
 			}
+			if recall[ending](&v.sess.state).bye != 0 { // the client wants no answer any more
+				return
+			}
 			if v.x.call.method == mcp.MethodSubscriptionsListen || !v.modern && recall[position](&v.x.state).id != "" {
 				return
 			}

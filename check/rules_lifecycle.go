@@ -190,7 +190,7 @@ var rulesLifecycle = []rule{
 			ID: "lifecycle/version-differs", Severity: Info, Revisions: legacy,
 			Title: "The server answered with another version than was asked for",
 			Why:   "It does not speak what the client asked for. That is allowed; the client must speak the version that the server names, or disconnect.",
-			Fix:   "Nothing, if the client speaks it. Update the server for what newer revisions have.",
+			Fix:   "Update the server if clients need what newer revisions have. A client that speaks the version it is given needs no change.",
 			URL:   "basic/lifecycle#version-negotiation",
 			Good:  Example{r4, exInitialize + exInitializeResult + exInitialized},
 			Bad: Example{r4, `> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"1.0","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"time"
+
 	"mcpwire/capture"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -279,9 +281,30 @@ func answersNotification(v *view) bool {
 // patience is how long a request may wait before it counts as one that is never answered.
 const patience = 60e9
 
+// silence is after how long a server that does not answer initialize is silent.
+const silence = 10 * time.Second
+
+// silence returns how long a call of initialize waited until the client cancelled it, or ended the
+// connection. It is 0 for others.
+func (s *session) silence(c *call) time.Duration {
+	switch {
+	case c.method != mcp.MethodInitialize || c.dir != capture.ToServer || s.shaken != 0 || s.ended[capture.ToClient] != 0 && s.ended[capture.ToClient] < s.ended[capture.ToServer]:
+		return 0
+	case c.cancelled != 0:
+		return c.cancelledT - c.t
+	case s.ended[capture.ToServer] != 0:
+		return s.closedT - c.t
+	}
+	return 0
+}
+
 func checkUnanswered(v *view) {
 	for _, c := range sortedCalls(v.sess) {
 		rec := v.sess.capture
+		if silent := v.sess.silence(c); silent >= silence && !v.k.lossy && v.sess.wholeSince(c.n) && !v.sess.restarted {
+			v.report("", "initialize got no response in %s, until the client gave up", silent.Round(1e9)).of(c).with(c.cancelled)
+			continue
+		}
 		switch {
 		case c.cancelled != 0 || c.method == mcp.MethodSubscriptionsListen || c.method == mcp.MethodTasksResult:
 		case v.k.lossy || !v.sess.wholeSince(c.n) || v.sess.restarted:

@@ -8,6 +8,7 @@ import (
 	"mcpwire/internal/jsonwire"
 	"mcpwire/mcp"
 	"mcpwire/schema"
+	"mcpwire/schema/fullschema"
 )
 
 // exTool is a tool for examples.
@@ -219,10 +220,13 @@ func visible(problems []schema.Problem, hidden func(place string) bool) []schema
 
 var errUnsupported = errors.New("needs an engine")
 
-// schemaFault returns why a schema cannot be one, "" if nothing is certainly wrong with it.
+// schemaFault returns why a schema is none in its dialect, "" if nothing is certainly wrong with it.
 func schemaFault(text []byte) string {
 	_, err := schema.Compile(text, func([]byte) (func([]byte) error, error) { return nil, errUnsupported })
-	if err == nil || errors.Is(err, errUnsupported) {
+	if errors.Is(err, errUnsupported) { // it may be of another dialect
+		err = fullschema.Check(text)
+	}
+	if err == nil {
 		return ""
 	}
 	return strings.TrimPrefix(err.Error(), "schema: ")

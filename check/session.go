@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash/maphash"
 	"net/url"
+	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
@@ -52,6 +53,7 @@ type session struct {
 	exited    uint64 // number of the event with the exit of the server
 	restarted bool   // the server was started again behind the same pipe
 	ended     map[capture.Dir]uint64
+	closedT   time.Duration // when the client ended its side
 	tools     toolbox
 	open      map[openKey]*call // that wait
 	ids       map[capture.Dir]*idSet

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mcpwire/internal/jsonwire"
@@ -117,8 +118,10 @@ func (t *tool) outputValidator() *validator {
 	return t.result
 }
 
-// compile compiles a schema of a stranger. What package schema cannot do by itself goes to an engine whose work nobody bounds, so it gets only schemas without references:
-// then its work is that of the schema times that of the instance.
+// compile compiles a schema of a stranger. What package schema cannot do by itself, such as other
+// dialects, goes to an engine whose work nobody bounds, so it gets only schemas that stay small when
+// each reference is replaced by what it refers to: then its work is that size times that of the
+// instance.
 func compile(text []byte) *validator {
 	if text == nil {
 		return &validator{}
@@ -127,7 +130,8 @@ func compile(text []byte) *validator {
 	if err == nil {
 		return &validator{v: v.WithLimits(schema.Limits{MaxSteps: maxSchemaSteps})}
 	}
-	if refers(text, 0) {
+	budget := maxExpanded
+	if !expandable(text, text, 0, &budget) {
 		return &validator{}
 	}
 	if v, err = schema.Compile(text, fullschema.Engine); err != nil {
@@ -136,26 +140,71 @@ func compile(text []byte) *validator {
 	return &validator{v: v, engine: true}
 }
 
-// refers reports whether a schema refers to another, or to a part of itself.
-func refers(v []byte, depth int) bool {
-	if depth > 64 {
-		return true
+// maxExpanded is how many values a schema may have that goes to an engine.
+const maxExpanded = 10_000
+
+// expandable reports whether a part of a schema, with its references replaced, has no more values
+// than the budget, which it takes them from. References must be JSON pointers, and end.
+func expandable(root, v []byte, depth int, budget *int) bool {
+	if *budget--; *budget < 0 || depth > 64 {
+		return false
 	}
 	switch {
 	case isObject(v):
 		for m := jsonwire.ObjectMembers(v); m.Next(); {
-			if m.KeyIs("$ref") || m.KeyIs("$dynamicRef") || m.KeyIs("$recursiveRef") || refers(m.Value(), depth+1) {
-				return true
+			switch {
+			case m.KeyIs("$dynamicRef"), m.KeyIs("$recursiveRef"):
+				return false
+			case m.KeyIs("$ref") && isString(m.Value()):
+				to := referred(root, text(m.Value()))
+				if to == nil || !expandable(root, to, depth+1, budget) {
+					return false
+				}
+			case !expandable(root, m.Value(), depth+1, budget):
+				return false
 			}
 		}
 	case isArray(v):
 		for e := jsonwire.ArrayElements(v); e.Next(); {
-			if refers(e.Value(), depth+1) {
-				return true
+			if !expandable(root, e.Value(), depth+1, budget) {
+				return false
 			}
 		}
 	}
-	return false
+	return true
+}
+
+// referred is the part of a schema that a reference such as #/definitions/a leads to, nil if it is
+// another kind of reference.
+func referred(root []byte, ref string) []byte {
+	path, ok := strings.CutPrefix(ref, "#")
+	if !ok || strings.Contains(path, "%") {
+		return nil
+	}
+	v := root
+	for _, token := range strings.Split(path, "/")[1:] {
+		name := strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+		switch {
+		case isObject(v):
+			v = member(v, name)
+		case isArray(v):
+			n, err := strconv.Atoi(name)
+			if err != nil {
+				return nil
+			}
+			var found []byte
+			for i, e := range elements(v) {
+				if i == n {
+					found = e
+					break
+				}
+			}
+			v = found
+		default:
+			return nil
+		}
+	}
+	return v
 }
 
 const (

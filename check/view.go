@@ -107,7 +107,7 @@ func (v *view) reportHead(f field, format string, args ...any) *Finding {
 
 func (v *view) add(place, message string) *Finding {
 	f := Finding{
-		Rule: v.rule.public, Capture: v.e.Capture, Event: v.e.N, Dir: v.e.Dir, Session: v.e.Session, Exchange: v.e.Exchange,
+		Rule: v.rule.in(v.rev), Capture: v.e.Capture, Event: v.e.N, Dir: v.e.Dir, Session: v.e.Session, Exchange: v.e.Exchange,
 		Revision: v.rev, Pointer: printable.Line(clipBytes(place, maxText)), Message: printable.Line(clipBytes(message, maxText)),
 	}
 	if v.msg != nil {
@@ -132,6 +132,7 @@ func (f *Finding) with(n uint64) *Finding {
 // of moves a finding to an earlier request: it is about what never came.
 func (f *Finding) of(c *call) *Finding {
 	f.Event, f.Dir, f.Exchange, f.Revision = c.n, c.dir, 0, c.rev
+	f.Rule = f.Rule.In(c.rev)
 	if c.exchange != nil {
 		f.Exchange = c.exchange.number
 	}

@@ -37,6 +37,7 @@ type jsonFinding struct {
 	Fix      string   `json:"fix"`
 	URL      string   `json:"url"`
 	Related  []uint64 `json:"related,omitempty"`
+	SDK      string   `json:"sdk,omitempty"`
 }
 
 // WriteJSON writes a report as one JSON object: findings, an array, and summary. The error is that of w.
@@ -47,7 +48,7 @@ func WriteJSON(w io.Writer, r *Report) error {
 		out.Findings = append(out.Findings, jsonFinding{
 			Rule: f.Rule.ID, Severity: f.Rule.Severity, Source: f.Source, Capture: f.Capture, Event: f.Event, Dir: string(f.Dir), Session: f.Session,
 			Exchange: f.Exchange, ID: f.ID, Method: f.Method, Revision: revisionName(f.Revision), Pointer: f.Pointer, Message: f.Message,
-			Fix: f.Rule.Fix, URL: f.Rule.URL, Related: f.Related,
+			Fix: f.Rule.Fix, URL: f.Rule.URL, Related: f.Related, SDK: f.SDK,
 		})
 	}
 	return encode(w, out)

@@ -187,7 +187,7 @@ func (a *agreement) handshake(ctx context.Context) (step, error) {
 		return nil, a.settleLegacy(ctx, result)
 	case ctx.Err() != nil:
 		return nil, err
-	case answered:
+	case answered && !miscarried:
 		return a.refused(e, err)
 	case miscarried && lost.Fate == jsonrpc.FateRefused && a.silent && a.modern != mcp.RevisionNone && a.refusal == nil:
 		a.refusal = err // it was only slow to answer the probe

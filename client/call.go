@@ -15,8 +15,8 @@ import (
 // encoding/json can marshal to an object. result is nil, a *json.RawMessage, or what encoding/json can unmarshal into. Unless [WithRetry] says so, it is not
 // repeated when the connection is lost.
 //
-// The error wraps a *[jsonrpc.Error] if, and only if, the server answered one; a *[TimeoutError], a *[ProtocolError], [jsonrpc.ErrClosed] or the context's
-// error otherwise.
+// The error wraps a *[jsonrpc.Error] if, and only if, the server answered one; a *[NotConnectedError], a *[TimeoutError], a *[ProtocolError],
+// [jsonrpc.ErrClosed] or the context's error otherwise.
 func (c *Client) Call(ctx context.Context, method string, params, result any, opts ...CallOption) error {
 	text, err := encode(params)
 	if err != nil {
@@ -34,7 +34,8 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, op
 	return decode(method, text, result)
 }
 
-// Notify sends a notification of any method. params is as for [Client.Call]. Without a connection it waits for one.
+// Notify sends a notification of any method. params is as for [Client.Call]. Without a connection it waits for one, as calls do: see
+// [ReconnectPolicy.MaxWait].
 func (c *Client) Notify(ctx context.Context, method string, params any) error {
 	text, err := encode(params)
 	if err != nil {
@@ -55,23 +56,14 @@ func (c *Client) Notify(ctx context.Context, method string, params any) error {
 // notify is Notify without the middleware.
 func (c *Client) notify(ctx context.Context, method string, text []byte) error {
 	for {
-		l, changed, err := c.current()
-		switch {
-		case err != nil:
+		l, err := c.await(ctx, method, nil)
+		if err != nil {
 			return fmt.Errorf("notify %s: %w", method, err)
-		case l != nil:
-			err := l.conn.Notify(ctx, method, l.terms.Load().notice(text))
-			if !isLost(err) {
-				return err
-			}
-			c.lost(l)
-			continue
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("notify %s: not connected: %w", method, context.Cause(ctx))
+		if err := l.conn.Notify(ctx, method, l.terms.Load().notice(text)); !isLost(err) {
+			return err
 		}
+		c.lost(l)
 	}
 }
 

@@ -27,6 +27,7 @@ type Client struct {
 	live      atomic.Pointer[link]
 	terms     atomic.Pointer[terms] // the last that were agreed on
 	known     atomic.Pointer[Verdict]
+	down      atomic.Pointer[error] // how the last connection ended, or why the last attempt failed
 	listeners listeners
 	watchers  watchers
 	exchanges sync.Pool

@@ -11,10 +11,11 @@ import (
 )
 
 // IsPeer reports whether err is one that the server answered. Its code and data are in the *[jsonrpc.Error] that err wraps; errors that arose on this side
-// never wrap one.
+// never wrap one. A call that the server did not take at all, as one beyond its limits over HTTP, was not answered: see [*jsonrpc.CallError].
 func IsPeer(err error) bool {
 	_, ok := errors.AsType[*jsonrpc.Error](err)
-	return ok
+	_, untaken := errors.AsType[*jsonrpc.CallError](err)
+	return ok && !untaken
 }
 
 // IsNotFound reports whether err is the server's answer that a resource does not exist. Legacy servers have a code for that; modern ones answer as to any
@@ -44,14 +45,23 @@ type TimeoutError struct {
 }
 
 func (e *TimeoutError) Error() string {
-	what, option := "no answer within", "WithTimeout"
+	what := "no answer"
+	if e.Max {
+		what = "not done"
+	}
+	return fmt.Sprintf("call %s: %s %s", e.Method, what, e.bound())
+}
+
+// bound says which bound was exceeded, and what sets it.
+func (e *TimeoutError) bound() string {
+	word, option := "within", "WithTimeout"
 	switch {
 	case e.Max:
-		what, option = "not done after", "WithMaxTimeout"
+		word, option = "after", "WithMaxTimeout"
 	case e.option != "":
 		option = e.option
 	}
-	return fmt.Sprintf("call %s: %s %v (see %s)", e.Method, what, e.After, option)
+	return fmt.Sprintf("%s %v (see %s)", word, e.After, option)
 }
 
 // Unwrap makes errors.Is(err, context.DeadlineExceeded) true.
@@ -59,6 +69,31 @@ func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 // Timeout reports true, as net.Error wants it.
 func (e *TimeoutError) Timeout() bool { return true }
+
+// A NotConnectedError is what a call or a notification fails with that was not sent: the connection was lost, and there was no other in time. Nothing of it has
+// been carried out.
+type NotConnectedError struct {
+	// Method is the method of the call or the notification.
+	Method string
+	// Err is what ended the wait: a *[TimeoutError], or the cause of the context's end.
+	Err error
+	// Last says how the last connection ended, or why the last attempt to connect failed. Unwrap does not lead to it: it is not about this call.
+	Last error
+}
+
+func (e *NotConnectedError) Error() string {
+	text := fmt.Sprintf("not connected: %v", e.Err)
+	if t, ok := e.Err.(*TimeoutError); ok {
+		text = "not connected: no connection " + t.bound()
+	}
+	if e.Last != nil {
+		text += fmt.Sprintf("; the last failure: %v", e.Last)
+	}
+	return text
+}
+
+// Unwrap returns Err.
+func (e *NotConnectedError) Unwrap() error { return e.Err }
 
 // A ProtocolError is an answer of the server that the protocol does not allow.
 type ProtocolError struct {

@@ -45,7 +45,9 @@ func (c *Client) begin(r *request) *exchange {
 	x.r, x.attempts, x.adopted, x.renewed, x.relisted = *r, 1, 0, 0, false
 	x.idle = choose(r.opts.timeout, c.opts.CallTimeout)
 	if x.max = choose(r.opts.maxTimeout, c.opts.MaxCallTimeout); x.max > 0 {
-		x.limit = time.Now().Add(x.max)
+		if x.limit = r.limit; x.limit.IsZero() {
+			x.limit = time.Now().Add(x.max)
+		}
 	}
 	if x.watch = r.watch; x.watch == nil {
 		x.watch = c.newWatch(&r.opts)
@@ -138,20 +140,48 @@ func (x *exchange) timeout() error {
 
 // link waits until there is a connection.
 func (x *exchange) link(ctx context.Context) (*link, error) {
+	l, err := x.c.await(ctx, x.r.method, x.expired())
+	if err == nil {
+		return l, nil
+	}
+	if e, ok := err.(*NotConnectedError); ok && e.Err == nil {
+		e.Err = x.timeout()
+	}
+	return nil, fmt.Errorf("call %s: %w", x.r.method, err)
+}
+
+// await waits for the next connection, no longer than ReconnectPolicy.MaxWait. The error is a *NotConnectedError if there was none in time, without an Err if that was because of
+// expired, and otherwise why there will never be one.
+func (c *Client) await(ctx context.Context, method string, expired <-chan time.Time) (*link, error) {
+	if l, _, err := c.current(); l != nil || err != nil {
+		return l, err
+	}
+	late := func(err error) error {
+		e := &NotConnectedError{Method: method, Err: err}
+		if last := c.down.Load(); last != nil {
+			e.Last = *last
+		}
+		return e
+	}
+	var most <-chan time.Time // nil is for ever
+	if d := c.opts.Reconnect.MaxWait; d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		most = timer.C
+	}
 	for {
-		l, changed, err := x.c.current()
-		switch {
-		case l != nil:
-			return l, nil
-		case err != nil:
-			return nil, fmt.Errorf("call %s: %w", x.r.method, err)
+		l, changed, err := c.current()
+		if l != nil || err != nil {
+			return l, err
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("call %s: not connected: %w", x.r.method, context.Cause(ctx))
-		case <-x.expired():
-			return nil, fmt.Errorf("not connected: %w", x.timeout())
+			return nil, late(context.Cause(ctx))
+		case <-expired:
+			return nil, late(nil)
+		case <-most:
+			return nil, late(&TimeoutError{Method: method, After: c.opts.Reconnect.MaxWait, option: "ReconnectPolicy.MaxWait"})
 		}
 	}
 }
@@ -212,13 +242,22 @@ func (x *exchange) wait(ctx context.Context, l *link, p *jsonrpc.Pending) ([]byt
 			}
 			err = x.timeout()
 		}
-		left = x.r.asTask && x.c.cancelTaskOf(p)
+		if x.r.asTask {
+			left = x.c.cancelTaskOf(p)
+		} else {
+			left = x.mayBeTask(l) && l.withdraw(p, reason)
+		}
 		if left || p.Cancel(reason) {
 			x.watch.callBack()
 			return nil, err
 		}
 		<-p.Done() // the answer was first, by a hair
 	}
+}
+
+// mayBeTask reports whether the server may make a task of the call without being asked to.
+func (x *exchange) mayBeTask(l *link) bool {
+	return l.terms.Load().Modern && x.c.opts.knowsResult(x.r.method, mcp.ResultTypeTask)
 }
 
 // compose writes the params of the request, in the shape of the terms, and registers the call for notifications.

@@ -146,6 +146,13 @@ type requestID struct{}
 // idOf returns the JSON text of the id of the request that an answerer answers.
 func idOf(ctx context.Context) string { return ctx.Value(requestID{}).(string) }
 
+// note adds a line to what takeSeen returns.
+func (s *fakeServer) note(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, line)
+}
+
 // takeSeen returns what the client has sent, and forgets it. What opens the connection is left out.
 func (s *fakeServer) takeSeen() []string {
 	s.mu.Lock()

@@ -16,6 +16,8 @@ type features struct {
 	subs     subscriptions
 	running  crew // goroutines of subscriptions and tasks
 
+	withdrawn withdrawn // calls that were given up, and may be tasks
+
 	noTaskNews atomic.Bool   // the server does not tell of tasks by itself
 	level      atomic.Uint32 // the mcp.LoggingLevel that SetLevel has set
 }

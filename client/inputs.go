@@ -43,7 +43,7 @@ func (x *exchange) answer(ctx context.Context, result []byte) error {
 		if x.state == nil {
 			return x.violation("input is required, but neither inputRequests nor requestState says what to do")
 		}
-		return x.pause(ctx, x.r.rounds+1) // the server is busy, or wants the request elsewhere
+		return x.pauseFor(ctx, x.c.opts.Retry.after(x.r.rounds+1), nil) // the server is busy, or wants the request elsewhere
 	}
 	ctx, cancel := x.bounded(ctx)
 	defer cancel()

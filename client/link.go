@@ -31,6 +31,7 @@ type link struct {
 	running  time.Time     // since when at least one does
 	busy     time.Duration // how long it was so before
 	retired  chan struct{} // closed when the link is to be replaced though it works
+	served   atomic.Bool   // a call of the user's was answered on it
 
 	mu      sync.Mutex
 	streams map[int64]chan struct{} // by request id: closed when the server cancels it
@@ -170,6 +171,14 @@ func (l *link) inquire(ctx context.Context, method string, params []byte, timeou
 type cancellation struct {
 	era.Cancellation
 	link *link
+}
+
+// Notice implements [jsonrpc.Cancellation]. What was withdrawn is not cancelled once more.
+func (c cancellation) Notice(id jsonrpc.ID, method, reason string) (name string, params []byte) {
+	if c.link.c.withdrawn.has(id) {
+		return "", nil
+	}
+	return c.Cancellation.Notice(id, method, reason)
 }
 
 // Target implements [jsonrpc.Cancellation].

@@ -170,6 +170,7 @@ const (
 
 // run keeps the subscription up. It returns nil if the server has ended it, or ctx.
 func (s *Subscription) run(ctx context.Context) error {
+	tries := 0 // before it was established
 	for wait := minRelisten; ; wait = min(2*wait, maxRelisten) {
 		began := time.Now()
 		again := s.c.subs.nextConnection()
@@ -178,14 +179,25 @@ func (s *Subscription) run(ctx context.Context) error {
 			return nil
 		}
 		_, wrong := errors.AsType[*ProtocolError](err)
-		if wrong || IsPeer(err) || isRefused(err) || !s.established() {
+		turned, unsent := errors.AsType[*jsonrpc.CallError](err)
+		unsent = unsent && turned.Fate == jsonrpc.FateUnsent && !isLost(err) // whatever the server says of it
+		if tries++; s.established() {
+			tries = 0
+		}
+		switch {
+		case unsent && turned.RetryAfter <= maxRetryAfter && tries < s.c.opts.Retry.MaxAttempts:
+		case wrong || IsPeer(err) || isRefused(err) || !s.established():
 			return err
 		}
 		if errors.Is(err, errLegacyLost) || time.Since(began) > maxRelisten {
 			wait = minRelisten
 		}
 		s.c.log.Info("subscription lost", "error", err)
-		timer := time.NewTimer(rand.N(wait) + wait/2)
+		delay := rand.N(wait) + wait/2
+		if unsent {
+			delay += turned.RetryAfter
+		}
+		timer := time.NewTimer(delay)
 		select {
 		case <-again:
 		case <-timer.C:

@@ -124,7 +124,7 @@ func (c *Client) subscribe(ctx context.Context, uri string) error {
 		return err
 	}
 	defer release()
-	if _, err := c.roundTrip(ctx, &request{method: mcp.MethodResourcesSubscribe, params: uriParams(uri), repeatable: true}); err != nil {
+	if _, err := c.roundTrip(ctx, &request{method: mcp.MethodResourcesSubscribe, params: uriParams(uri), repeatable: true, upkeep: true}); err != nil {
 		return fmt.Errorf("subscribe to %q: %w", uri, err)
 	}
 	c.subs.count(uri, 1)
@@ -139,7 +139,7 @@ func (c *Client) unsubscribe(uris []string) {
 		release, err := c.subs.takeTurn(ctx)
 		if err == nil {
 			if c.subs.count(uri, -1) == 0 {
-				_, err = c.roundTrip(ctx, &request{method: mcp.MethodResourcesUnsubscribe, params: uriParams(uri)})
+				_, err = c.roundTrip(ctx, &request{method: mcp.MethodResourcesUnsubscribe, params: uriParams(uri), upkeep: true})
 			}
 			release()
 		} else {

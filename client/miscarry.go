@@ -45,7 +45,7 @@ func (x *exchange) miscarried(ctx context.Context, l *link, t *terms, e *jsonrpc
 		return err
 	}
 	x.attempts++
-	return x.pauseFor(ctx, max(e.RetryAfter, x.c.opts.Retry.after(x.attempts-1)))
+	return x.pauseFor(ctx, e.RetryAfter+x.c.opts.Retry.after(x.attempts-1), err) // which is random: not all come back at the same moment
 }
 
 // after returns how long to wait after so many failures.
@@ -100,7 +100,7 @@ func (a *agreement) repeat(ctx context.Context, again step, e *jsonrpc.CallError
 		return nil, err
 	}
 	a.c.log.Debug("opening request failed: again", "error", err)
-	if !pause(ctx, max(e.RetryAfter, a.c.opts.Retry.after(a.losses))) {
+	if !pause(ctx, e.RetryAfter+a.c.opts.Retry.after(a.losses)) {
 		return nil, context.Cause(ctx)
 	}
 	return again, nil

@@ -92,18 +92,34 @@ const (
 	ElicitURL                          // by sending the user to a web page; since 2025-11-25
 )
 
-// A RetryPolicy says how often requests that are safe to repeat are sent again when their connection is lost. The zero value is ready to use.
+// A RetryPolicy says how often requests are sent again that are safe to repeat and whose connection was lost, or that were certainly not carried out: a server over HTTP that
+// is overloaded (503) or limits its callers (429) says when it wants the next attempt (Retry-After), which is obeyed up to 30 s. A call that has not so much time left fails
+// at once, with the server's reason. The zero value is ready to use.
 type RetryPolicy struct {
-	MaxAttempts int           // of a request, the first one included; 0 is 3, 1 or less never retries
-	MinBackoff  time.Duration // before the second attempt, or when the server asks for one; it doubles with each. 0 is 100 ms
-	MaxBackoff  time.Duration // that it does not exceed; 0 is 5 s
+	// MaxAttempts is the number of times that a request is sent at most. Zero means 3; 1 or less never sends one again.
+	MaxAttempts int
+	// MinBackoff is the wait before the second attempt. It doubles with each, up to a half of it is taken off at random, and what the server asks for is added. Zero means 100 ms.
+	MinBackoff time.Duration
+	// MaxBackoff limits that wait, without what the server asks for. Zero means 5 s.
+	MaxBackoff time.Duration
 }
 
 // A ReconnectPolicy says what becomes of a Client whose connection is lost. The zero value is ready to use.
+//
+// A failure is an attempt to connect that fails, and a connection that ends before StableAfter. Failures are in a row unless a call was answered in
+// between: a server that serves and crashes now and then is started again after MinBackoff, for ever.
 type ReconnectPolicy struct {
-	Disabled    bool          // the Client ends with its connection
-	MinBackoff  time.Duration // before the second attempt in a row; it doubles with each. 0 is 200 ms
-	MaxBackoff  time.Duration // that it does not exceed; 0 is 30 s
-	MaxFailures int           // in a row, after which the Client ends; 0 is 8, negative never
-	StableAfter time.Duration // after which the end of a connection is no failure; 0 is 10 s
+	// Disabled ends the Client with its connection.
+	Disabled bool
+	// MinBackoff is the wait after the first failure. It doubles with each further one in a row, and up to a half of it is taken off at random. Zero means 200 ms.
+	MinBackoff time.Duration
+	// MaxBackoff limits that wait. Zero means 30 s.
+	MaxBackoff time.Duration
+	// MaxFailures is the number of failures in a row after which the Client ends. Zero means 8; a negative number, never.
+	MaxFailures int
+	// StableAfter is the life after which the end of a connection is no failure: the next attempt comes at once. Zero means 10 s.
+	StableAfter time.Duration
+	// MaxWait limits the time for which a call or a notification waits for a connection before it fails with a *[NotConnectedError]. Zero means 1 min; a
+	// negative duration, as long as the call's own time limits and its context allow.
+	MaxWait time.Duration
 }

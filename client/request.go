@@ -19,8 +19,11 @@ type request struct {
 	params     []byte // JSON text of an object, without _meta (see splitMeta); nil is {}
 	repeatable bool   // doing it twice changes nothing: lists, reads, tools that say so
 	opts       callOptions
+	upkeep     bool   // the client makes it by itself on each new connection: that it was answered says nothing about how the server serves
 	asTask     bool   // it asks a legacy server for a task, and is not cancelled otherwise than as one
 	watch      *watch // of a task, which outlasts the request; nil if what opts want ends with it
+
+	limit time.Time // when the time of the whole call is over that the request is a part of; the zero time if it is all of it
 
 	rounds int // of questions that it took; set by roundTrip
 }
@@ -74,6 +77,7 @@ func (x *exchange) request(ctx context.Context) (result []byte, asks bool, err e
 		result, sent, err := x.send(ctx, l, t)
 		if err == nil {
 			t.confirm()
+			x.answered(l)
 			asks, err = x.check(t, result)
 			if err != nil {
 				return nil, false, err
@@ -89,9 +93,23 @@ func (x *exchange) request(ctx context.Context) (result []byte, asks bool, err e
 	}
 }
 
+// answered notes that a link serves.
+func (x *exchange) answered(l *link) {
+	if !x.r.upkeep && !l.served.Load() {
+		l.served.Store(true)
+	}
+}
+
 // failed decides what becomes of a request that failed: its error is the call's or, if failed returns nil, it is sent again.
 func (x *exchange) failed(ctx context.Context, l *link, t *terms, sent bool, err error) error {
+	if _, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
+		return err // it has been carried out, and would be as large the next time
+	}
+	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && !errors.Is(err, jsonrpc.ErrMalformed) { // first: what it wraps may be an error of the server's, which is no answer
+		return x.miscarried(ctx, l, t, e, err)
+	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		x.answered(l)
 		switch {
 		case t.Modern && e.Code == mcp.CodeUnsupportedProtocolVersion:
 			return x.adopt(l, t, e, err)
@@ -101,9 +119,6 @@ func (x *exchange) failed(ctx context.Context, l *link, t *terms, sent bool, err
 			return x.doubt(ctx, l, t, err)
 		}
 		return err
-	}
-	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && !errors.Is(err, jsonrpc.ErrMalformed) {
-		return x.miscarried(ctx, l, t, e, err)
 	}
 	if errors.Is(err, jsonrpc.ErrMalformed) {
 		return &ProtocolError{Method: x.r.method, Reason: "the response is no JSON-RPC response", Err: err}
@@ -119,7 +134,7 @@ func (x *exchange) failed(ctx context.Context, l *link, t *terms, sent bool, err
 		return err
 	}
 	x.attempts++
-	return x.pause(ctx, x.attempts-1)
+	return x.pauseFor(ctx, x.c.opts.Retry.after(x.attempts-1), err)
 }
 
 // adopt goes on in a revision that the server names in an error about the version. The request was not carried out, so it may be sent again.
@@ -177,14 +192,13 @@ func (x *exchange) mayRepeat() bool {
 	return repeatable && x.attempts < x.c.opts.Retry.MaxAttempts
 }
 
-// pause waits before the request is sent again, longer each time.
-func (x *exchange) pause(ctx context.Context, failures int) error {
-	return x.pauseFor(ctx, x.c.opts.Retry.after(failures))
-}
-
-func (x *exchange) pauseFor(ctx context.Context, d time.Duration) error {
+// pauseFor waits before a request is sent again that failed with err, nil if it did not fail. If the call has not so much time left, it fails with err at once.
+func (x *exchange) pauseFor(ctx context.Context, d time.Duration, err error) error {
 	ctx, cancel := x.bounded(ctx)
 	defer cancel()
+	if end, ok := ctx.Deadline(); err != nil && (ok && time.Until(end) < d || x.idle > 0 && x.idle < d) {
+		return err
+	}
 	if !pause(ctx, d) {
 		return x.interrupted(ctx)
 	}

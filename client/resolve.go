@@ -30,6 +30,7 @@ func (o *Options) resolve() error {
 	setDefault(&o.Reconnect.MaxBackoff, 30*time.Second)
 	setDefault(&o.Reconnect.MaxFailures, 8)
 	setDefault(&o.Reconnect.StableAfter, 10*time.Second)
+	setDefault(&o.Reconnect.MaxWait, time.Minute)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,8 +1,11 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,4 +96,107 @@ func TestPeerErrors(t *testing.T) {
 			t.Errorf("closed: got %v", err)
 		}
 	})
+}
+
+// A limitedFramer fails the first requests for a method as a carrier does whose server did not take them in, with the server's own error in it.
+type limitedFramer struct {
+	jsonrpc.Framer
+	method string
+	left   int
+	times  []time.Time
+	in     chan any // a []byte or an error
+	done   chan struct{}
+}
+
+func newLimitedFramer(f jsonrpc.Framer, method string, failures int) *limitedFramer {
+	l := &limitedFramer{Framer: f, method: method, left: failures, in: make(chan any, 8), done: make(chan struct{})}
+	go func() {
+		defer close(l.in)
+		for {
+			frame, err := f.ReadFrame()
+			if err != nil {
+				return
+			}
+			select {
+			case l.in <- bytes.Clone(frame):
+			case <-l.done:
+				return
+			}
+		}
+	}()
+	return l
+}
+
+func (l *limitedFramer) ReadFrame() ([]byte, error) {
+	switch v := (<-l.in).(type) {
+	case []byte:
+		return v, nil
+	case error:
+		return nil, v
+	}
+	return nil, io.EOF
+}
+
+func (l *limitedFramer) WriteFrame(msg []byte) error {
+	var m jsonrpc.Message
+	if err := jsonrpc.Parse(msg, &m, 0); err == nil && string(m.Method) == l.method {
+		l.times = append(l.times, time.Now())
+		if l.left--; l.left >= 0 {
+			l.in <- &jsonrpc.CallError{ID: m.ID.Clone(), Fate: jsonrpc.FateUnsent, RetryAfter: 2 * time.Second, Err: fmt.Errorf("HTTP status 429: %w", jsonrpc.Errorf(429, "slowly"))}
+			return nil
+		}
+	}
+	return l.Framer.WriteFrame(msg)
+}
+
+func (l *limitedFramer) Close() error {
+	close(l.done)
+	return l.Framer.Close()
+}
+
+// TestErrorWithinCallError: a request that was not carried out is sent again when the server wants it, though the carrier's error wraps one of the server's. It is no answer.
+func TestErrorWithinCallError(t *testing.T) {
+	for _, tt := range []struct {
+		method   string
+		failures int
+		ok       bool
+	}{{"m", 2, true}, {"m", 3, false}, {"initialize", 2, true}, {"server/discover", 2, true}} {
+		everyEra(t, func(t *testing.T, r mcp.Revision) {
+			if tt.method != "m" && r.Modern() != (tt.method == "server/discover") {
+				return
+			}
+			var f *limitedFramer
+			carrier := plays(t, func(s *script) {
+				s.opening(r)
+				if tt.ok {
+					s.answer(s.expect("m"), "{}")
+				}
+				s.expectEnd()
+			})
+			c, err := Dial(t.Context(), CarrierFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+				inner, err := carrier.Connect(ctx)
+				if err != nil {
+					return nil, err
+				}
+				f = newLimitedFramer(inner, tt.method, tt.failures)
+				return f, nil
+			}), &Options{Revisions: []mcp.Revision{r}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			err = c.Call(t.Context(), "m", nil, nil)
+			if tt.ok != (err == nil) || IsPeer(err) || err != nil && !is[*jsonrpc.CallError](err) {
+				t.Errorf("%s, %d failures: %v", tt.method, tt.failures, err)
+			}
+			if len(f.times) != 3 {
+				t.Fatalf("%s was sent %d times", tt.method, len(f.times))
+			}
+			for i := range 2 {
+				if d := f.times[i+1].Sub(f.times[i]); d < 2*time.Second || d > 3*time.Second {
+					t.Errorf("%s was sent again after %v", tt.method, d)
+				}
+			}
+		})
+	}
 }

@@ -29,8 +29,13 @@ func (c *Client) supervise(ctx context.Context, l *link) {
 		if why == nil {
 			why = l.why()
 		}
-		if failures++; time.Since(l.began) >= c.opts.Reconnect.StableAfter {
+		switch {
+		case time.Since(l.began) >= c.opts.Reconnect.StableAfter:
 			failures = 0
+		case l.served.Load():
+			failures = 1 // it works, now and then
+		default:
+			failures++
 		}
 		l.retire(c.known.Load())
 		t := l.terms.Load()
@@ -38,6 +43,7 @@ func (c *Client) supervise(ctx context.Context, l *link) {
 			c.known.CompareAndSwap(t.verdict, nil) // what Options.Known says has never been seen to be so
 		}
 		c.log.Warn("connection lost", "error", why)
+		c.down.Store(&why)
 		var err error
 		if l, err = c.reconnect(ctx, failures, why); err != nil && ctx.Err() == nil {
 			c.end(err)
@@ -73,6 +79,7 @@ func (c *Client) reconnect(ctx context.Context, failures int, why error) (*link,
 			return nil, ctx.Err()
 		}
 		c.log.Warn("no connection", "error", err)
+		c.down.Store(&err)
 		failures++
 		why = err
 	}

@@ -265,6 +265,143 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
+// TestServingResetsFailures: a server that answers calls and crashes between them is started again after the least wait, for ever; what the client asks for
+// by itself does not count, nor does the handshake.
+func TestServingResetsFailures(t *testing.T) {
+	for _, calls := range []bool{true, false} {
+		everyEra(t, func(t *testing.T, r mcp.Revision) {
+			const many = 30
+			var scripts []func(*script)
+			for i := range many {
+				scripts = append(scripts, func(s *script) {
+					if i == 0 {
+						s.opening(r)
+					} else {
+						s.again(r)
+					}
+					if calls {
+						if i%2 == 0 {
+							s.answer(s.expect("m"), "{}")
+						} else {
+							s.refuse(s.expect("m"), jsonrpc.CodeInvalidParams, "")
+							if r.Modern() {
+								s.discovers() // the client wants to know whether it still is
+							}
+						}
+					}
+				})
+			}
+			if calls {
+				scripts = append(scripts, func(s *script) {
+					s.again(r)
+					s.answer(s.expect("m"), "{}")
+					s.expectEnd()
+				})
+			}
+			c := dial(t, &Options{Revisions: []mcp.Revision{r}}, scripts...)
+			if !calls {
+				<-c.Done()
+				if err := c.Err(); err == nil || !strings.Contains(err.Error(), "9 times in a row") {
+					t.Errorf("without calls: %v", err)
+				}
+				return
+			}
+			began := time.Now()
+			for range many + 1 {
+				synctest.Wait() // until the client knows that the connection is lost
+				if err := c.Call(t.Context(), "m", nil, nil); err != nil && !IsPeer(err) {
+					t.Error(err)
+				}
+			}
+			if d := time.Since(began); d > many*200*time.Millisecond {
+				t.Errorf("%d crashes cost %v", many, d)
+			}
+		})
+	}
+}
+
+// TestUpkeepIsNoService: a server that dies again and again after it has let the client subscribe anew does not serve.
+func TestUpkeepIsNoService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var scripts []func(*script)
+		for range 30 {
+			scripts = append(scripts, func(s *script) {
+				m := s.expect("initialize")
+				s.answer(m, strings.Replace(initialized(legacyDate), `"tools":{}`, `"resources":{"subscribe":true}`, 1))
+				s.expect("notifications/initialized")
+				s.answer(s.expect("resources/subscribe"), "{}")
+			})
+		}
+		c, err := Dial(t.Context(), plays(t, scripts...), &Options{Revisions: []mcp.Revision{mcp.Revision20251125}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Listen(t.Context(), mcp.SubscriptionFilter{ResourceSubscriptions: []string{"test://a"}}); err != nil {
+			t.Fatal(err)
+		}
+		<-c.Done()
+		if err := c.Err(); err == nil || !strings.Contains(err.Error(), "9 times in a row") {
+			t.Errorf("the client ended with %v", err)
+		}
+	})
+}
+
+// TestMaxWait: calls and notifications wait for a connection no longer than the policy lets them, and say why there is none.
+func TestMaxWait(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		max  time.Duration
+		opts []CallOption
+		want time.Duration
+		see  string
+	}{
+		{"default", 0, nil, time.Minute, "ReconnectPolicy.MaxWait"},
+		{"shorter", time.Second, nil, time.Second, "ReconnectPolicy.MaxWait"},
+		{"calls without a timeout", 0, []CallOption{WithTimeout(-1)}, time.Minute, "ReconnectPolicy.MaxWait"},
+		{"the call's own is shorter", 0, []CallOption{WithTimeout(2 * time.Second)}, 2 * time.Second, "WithTimeout"},
+		{"none", -1, nil, 5 * time.Minute, "WithTimeout"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dials := 0
+				carrier := plays(t, func(s *script) { s.opening(mcp.Revision20260728) })
+				c, err := Dial(t.Context(), CarrierFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+					if dials++; dials == 2 {
+						return nil, errors.New("no such program")
+					}
+					if dials > 2 {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					return carrier.Connect(ctx)
+				}), &Options{Revisions: []mcp.Revision{mcp.Revision20260728}, Reconnect: ReconnectPolicy{MaxWait: tt.max}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				elapse(10 * time.Second) // it hangs in the third attempt
+				began := time.Now()
+				check := func(what string, err error, want time.Duration) {
+					t.Helper()
+					e, ok := errors.AsType[*NotConnectedError](err)
+					if !ok || !is[*TimeoutError](err) || e.Method != "m" || e.Last == nil || !strings.Contains(err.Error(), "no such program") || !strings.Contains(err.Error(), tt.see) {
+						t.Errorf("%s: %v", what, err)
+					}
+					if d := time.Since(began); d != want {
+						t.Errorf("%s waited %v, want %v", what, d, want)
+					}
+					began = time.Now()
+				}
+				check("call", c.Call(t.Context(), "m", nil, nil, tt.opts...), tt.want)
+				if tt.max >= 0 && tt.opts == nil {
+					check("notification", c.Notify(t.Context(), "m", nil), tt.want)
+				}
+			})
+		})
+	}
+}
+
 // TestOver: a connection that somebody else made is the only one.
 func TestOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -495,4 +632,53 @@ func TestCloseWhileConnecting(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnswerTooLarge: a call whose answer is above the limit of its pipe fails at once, before the end of the answer has come, and is not repeated: the next answer
+// would be as large. The connection goes on.
+func TestAnswerTooLarge(t *testing.T) {
+	everyEra(t, func(t *testing.T, r mcp.Revision) {
+		const limit = 4000
+		near, far := net.Pipe()
+		x := strings.Repeat("x", limit)
+		failed := make(chan struct{})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer far.Close()
+			s := newScript(t, far)
+			s.opening(r)
+			m := s.expect("first")
+			fmt.Fprintf(far, `{"jsonrpc":"2.0","id":%s,"result":{"text":"%s`, m.ID, x)
+			<-failed
+			s.send(`"}}`)
+			m = s.expect("last")
+			s.send(`{"result":{"text":"%s"},"jsonrpc":"2.0","id":%s}`, x, m.ID)
+			s.answer(s.expect("m"), "{}")
+			s.expectEnd()
+		}()
+		c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine, MaxFrame: limit})), &Options{Revisions: []mcp.Revision{r}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for _, method := range []string{"first", "last"} {
+			err := c.Call(t.Context(), method, nil, nil, WithRetry())
+			large, ok := errors.AsType[*jsonrpc.TooLargeError](err)
+			if !ok || large.Limit != limit || large.Size <= limit || IsPeer(err) || is[*ProtocolError](err) {
+				t.Errorf("%s: %v", method, err)
+			}
+			if method == "first" {
+				close(failed)
+			}
+		}
+		if err := c.Call(t.Context(), "m", nil, nil); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("it took %v", d)
+		}
+		c.Close()
+		<-done
+	})
 }

@@ -69,17 +69,21 @@ func WithTaskStatus(fn func(TaskState)) CallOption {
 // that answers with the result right away makes a Task that has ended already, so callers need not care. A legacy server is asked for a task if the tool can
 // be one (the client lists the tools if it doesn't know it). The end of ctx cancels a call that has not become a task yet, and does nothing to a task.
 func (c *Client) StartTool(ctx context.Context, name string, args any, opts ...CallOption) (*Task, error) {
+	began := time.Now()
 	known := c.tools.tool(name)
+	r, err := c.toolRequest(name, args, known, collect(opts), began)
+	if err != nil {
+		return nil, err
+	}
 	augment := false
 	if c.hasCoreTasks() {
 		if known == nil {
-			known = c.lookUp(ctx, name)
+			if known, err = c.lookUpWithin(ctx, r, name); err != nil {
+				return nil, err
+			}
+			r.repeatable = c.mayRepeat(known)
 		}
 		augment = known != nil && (known.tasks == mcp.TaskSupportRequired || known.tasks == mcp.TaskSupportOptional)
-	}
-	r, err := c.toolRequest(name, args, known, collect(opts))
-	if err != nil {
-		return nil, err
 	}
 	raw, task, err := c.sendTool(ctx, r, name, augment)
 	if err != nil || task != nil {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -196,16 +199,9 @@ func (c *Client) watchTask(ctx context.Context, id string) *Subscription {
 }
 
 // awaitTool waits for the task that a call has become. The task is given up when nobody waits for it any more: it has no other handle.
-func (c *Client) awaitTool(ctx context.Context, t *Task, began time.Time) (toolAnswer, error) {
-	limit := t.opts.maxTimeout
-	if limit == 0 {
-		limit = c.opts.MaxCallTimeout
-	}
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, began.Add(limit), &TimeoutError{Method: mcp.MethodToolsCall, After: limit, Max: true})
-		defer cancel()
-	}
+func (c *Client) awaitTool(ctx context.Context, t *Task, r *request) (toolAnswer, error) {
+	ctx, cancel := c.boundedTool(ctx, r)
+	defer cancel()
 	a, err := t.wait(ctx)
 	if err == nil || t.hasEnded() {
 		return a, err
@@ -234,18 +230,104 @@ func (c *Client) cancelTaskOf(p *jsonrpc.Pending) bool {
 		defer timer.Stop()
 		select {
 		case <-p.Done():
+			c.cancelLate(p)
 		case <-timer.C:
 			p.Abandon()
-			return
-		}
-		raw, err := p.Result()
-		if err != nil {
-			return
-		}
-		if state, err := c.taskOf(raw); err == nil && state != nil {
-			c.cancelTask(c.newTask(*state, "", callOptions{}, nil))
 		}
 	})
+}
+
+// cancelLate cancels the task that a call has become whose answer nobody else waits for. A result or
+// an error is dropped.
+func (c *Client) cancelLate(p *jsonrpc.Pending) {
+	raw, err := p.Result()
+	if err != nil {
+		return
+	}
+	if state, err := c.taskOf(raw); err == nil && state != nil {
+		c.cancelTask(c.newTask(*state, "", callOptions{}, nil))
+	}
+}
+
+// withdraw gives up a call of which a modern server may make a task: the server is told, as
+// [jsonrpc.Pending.Cancel] does it, and if it has made a task all the same, that is cancelled when
+// its name gets here. It reports false if the call is to be given up like any other.
+func (l *link) withdraw(p *jsonrpc.Pending, reason string) bool {
+	select {
+	case <-p.Done():
+		return false
+	default:
+	}
+	w := &l.c.withdrawn
+	forgotten := w.add(p)
+	name, params := era.Cancellation{}.Notice(p.ID(), mcp.MethodToolsCall, reason)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // so that nothing waits for a server that does not read
+	if l.conn.Notify(ctx, name, params) != nil {
+		w.remove(p)
+		return false
+	}
+	if !l.c.running.start(func() {
+		timer := time.NewTimer(cancelPatience)
+		defer timer.Stop()
+		select {
+		case <-p.Done():
+			w.remove(p)
+			l.c.cancelLate(p)
+		case <-timer.C:
+			p.Abandon()
+			w.remove(p)
+		case <-forgotten:
+		}
+	}) {
+		p.Abandon()
+		w.remove(p)
+	}
+	return true
+}
+
+// maxWithdrawn is how many calls may be withdrawn at once. One more, and the oldest is forgotten.
+const maxWithdrawn = 256
+
+// withdrawn are the calls that [link.withdraw] has given up and that have no answer yet. The zero
+// value has none.
+type withdrawn struct {
+	mu    sync.Mutex
+	calls []withdrawnCall // the oldest first
+}
+
+type withdrawnCall struct {
+	*jsonrpc.Pending
+	id        jsonrpc.ID
+	forgotten chan struct{} // closed when its answer is of no interest any more
+}
+
+// add lists a call.
+func (w *withdrawn) add(p *jsonrpc.Pending) (forgotten <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.calls) >= maxWithdrawn {
+		if oldest := w.calls[0]; oldest.Abandon() { // else its answer is about to be looked at
+			close(oldest.forgotten)
+		}
+		w.calls = slices.Delete(w.calls, 0, 1)
+	}
+	call := withdrawnCall{p, p.ID(), make(chan struct{})}
+	w.calls = append(w.calls, call)
+	return call.forgotten
+}
+
+func (w *withdrawn) remove(p *jsonrpc.Pending) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = slices.DeleteFunc(w.calls, func(c withdrawnCall) bool { return c.Pending == p })
+}
+
+// has reports whether the call with that id is listed.
+func (w *withdrawn) has(id jsonrpc.ID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.calls, func(c withdrawnCall) bool { return c.id.Equal(id) })
 }
 
 // cancelPatience is how long either step of the cancellation of a task may take that nobody waits for.

@@ -1,18 +1,21 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -211,7 +214,12 @@ func TestTaskIsGivenUp(t *testing.T) {
 			for _, revision := range []string{modernDate, legacyDate} {
 				synctest.Test(t, func(t *testing.T) {
 					s := taskServer(t, revision, "working")
-					c := s.dial(&Options{Tasks: true})
+					var cancelled atomic.Int32
+					c := s.dial(&Options{Tasks: true, Trace: func(_ jsonrpc.Direction, message []byte) {
+						if bytes.Contains(message, []byte("notifications/cancelled")) {
+							cancelled.Add(1)
+						}
+					}})
 					known(t, c)
 					ctx, cancel := tt.ctx(t.Context())
 					defer cancel()
@@ -223,12 +231,88 @@ func TestTaskIsGivenUp(t *testing.T) {
 					if n := s.times("tasks/cancel"); n != 1 {
 						t.Errorf("tasks/cancel was sent %d times", n)
 					}
-					if n := s.times("notifications/cancelled"); n != 0 {
+					if n := cancelled.Load(); n != 0 {
 						t.Errorf("notifications/cancelled was sent %d times", n)
 					}
 				})
 			}
 		})
+	}
+}
+
+// The calls that it takes to find out that a tool must be a task, and the list between them, have the time of one call.
+func TestCallThatFindsOutAboutTaskIsGivenUp(t *testing.T) {
+	const step = 40 * time.Second
+	start := func(ctx context.Context, c *Client, opts ...CallOption) error {
+		_, err := c.StartTool(ctx, "slow", nil, opts...)
+		return err
+	}
+	call := func(ctx context.Context, c *Client, opts ...CallOption) error {
+		_, err := c.CallTool(ctx, "slow", nil, opts...)
+		return err
+	}
+	for _, tt := range []struct {
+		name              string
+		do                func(context.Context, *Client, ...CallOption) error
+		call, list, asked time.Duration // how long the server takes for a call, a list, and a call for a task
+		limit             time.Duration
+		want              []string
+	}{
+		{"the first call", call, 2 * time.Minute, 0, 0, time.Minute, []string{"tools/call", "ended"}},
+		{"the list", call, step, 25 * time.Second, 0, time.Minute, []string{"tools/call", "tools/list", "ended"}},
+		{"the call for a task", call, step, 10 * time.Second, 12 * time.Second, time.Minute, []string{"tools/call", "tools/list", "tools/call", "tasks/cancel"}},
+		{"the task", call, step, 10 * time.Second, 0, time.Minute, []string{"tools/call", "tools/list", "tools/call", "tasks/get", "tasks/cancel"}},
+		{"the list of a start", start, 0, step, 0, 20 * time.Second, []string{"tools/list", "ended"}},
+		{"the call of a start", start, 0, 25 * time.Second, 37 * time.Second, time.Minute, []string{"tools/list", "tools/call", "tasks/cancel"}},
+	} {
+		for _, byContext := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, by context %t", tt.name, byContext), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := taskServer(t, legacyDate, "working")
+					takes := func(d time.Duration, answer answerer) answerer {
+						return func(ctx context.Context, params string) (string, error) {
+							if !pause(ctx, d) {
+								s.note("ended")
+								return "", ctx.Err()
+							}
+							return answer(ctx, params)
+						}
+					}
+					s.answers["tools/list"] = takes(tt.list, slowTool("required"))
+					s.answers["tools/call"] = func(ctx context.Context, params string) (string, error) {
+						if jsonwire.Lookup([]byte(params), "task") == nil {
+							return takes(tt.call, fails(jsonrpc.CodeMethodNotFound))(ctx, params)
+						}
+						return takes(tt.asked, created(legacyDate))(ctx, params)
+					}
+					c := s.dial(nil)
+					s.takeSeen()
+					ctx, opts, is := t.Context(), []CallOption{WithMaxTimeout(tt.limit)}, func(err error) bool {
+						e, ok := errors.AsType[*TimeoutError](err)
+						return ok && e.Max && e.Method == mcp.MethodToolsCall && e.After == tt.limit
+					}
+					if byContext {
+						var cancel context.CancelFunc
+						ctx, cancel = context.WithTimeout(ctx, tt.limit)
+						defer cancel()
+						opts, is = nil, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) && !IsPeer(err) }
+					}
+					began := time.Now()
+					if err := tt.do(ctx, c, opts...); !is(err) || time.Since(began) != tt.limit {
+						t.Errorf("after %v: got %v", time.Since(began), err)
+					}
+					elapse(cancelPatience)
+					var got []string
+					for _, line := range s.takeSeen() {
+						method, _, _ := strings.Cut(line, " ")
+						got = append(got, method)
+					}
+					if diff := cmp.Diff(tt.want, slices.Compact(got)); diff != "" {
+						t.Errorf("sent (-want +got):\n%s", diff)
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -75,6 +75,8 @@ func (e *ToolError) Error() string {
 //
 // If the client knows the tool from a list (see [Client.ListTools]), a result that breaks its output schema is an *[OutputError]. If the server makes a
 // task of the call, CallTool waits for the task, for as long as ctx and [WithMaxTimeout] allow, and cancels it then; [Client.StartTool] does not wait.
+// A task that the server has made while the call was being given up is cancelled too, if the server says so within 5 s; over HTTP, where its answer
+// cannot get here any more, that is up to the server.
 func (c *Client) CallTool(ctx context.Context, name string, args any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	a, err := c.callTool(ctx, name, args, opts)
 	if err != nil {
@@ -105,20 +107,26 @@ func CallTool[Out any](ctx context.Context, c *Client, name string, args any, op
 func (c *Client) callTool(ctx context.Context, name string, args any, opts []CallOption) (a toolAnswer, err error) {
 	began := time.Now()
 	known := c.tools.tool(name)
-	r, err := c.toolRequest(name, args, known, collect(opts))
+	r, err := c.toolRequest(name, args, known, collect(opts), began)
 	if err != nil {
 		return a, err
 	}
 	asTask := known.mustBeTask() && c.hasCoreTasks()
 	raw, task, err := c.sendTool(ctx, r, name, asTask)
-	if known == nil && isMethodNotFound(err) && c.hasCoreTasks() && c.lookUp(ctx, name).mustBeTask() {
-		raw, task, err = c.sendTool(ctx, r, name, true) // that was what it meant; it has done nothing yet
+	if known == nil && isMethodNotFound(err) && c.hasCoreTasks() {
+		found, late := c.lookUpWithin(ctx, r, name)
+		switch {
+		case late != nil:
+			err = late
+		case found.mustBeTask():
+			raw, task, err = c.sendTool(ctx, r, name, true) // that was what it meant; it has done nothing yet
+		}
 	}
 	switch {
 	case err != nil:
 		return a, err
 	case task != nil:
-		return c.awaitTool(ctx, task, began)
+		return c.awaitTool(ctx, task, r)
 	}
 	if a, err = readAnswer(raw); err == nil {
 		err = c.checkOutput(ctx, name, &a)
@@ -153,13 +161,41 @@ func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask b
 	return raw, nil, nil
 }
 
-func (c *Client) toolRequest(name string, args any, known *knownTool, o callOptions) (*request, error) {
+func (c *Client) toolRequest(name string, args any, known *knownTool, o callOptions, began time.Time) (*request, error) {
 	params := append(make([]byte, 0, 200), `{"name":`...)
 	params = jsonwire.AppendQuote(params, name)
 	params, err := appendArguments(append(params, `,"arguments":`...), args)
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: arguments: %w", name, err)
 	}
-	repeatable := known != nil && known.repeatable && !c.opts.IgnoreHints
-	return &request{method: mcp.MethodToolsCall, params: append(params, '}'), repeatable: repeatable, opts: o}, nil
+	r := &request{method: mcp.MethodToolsCall, params: append(params, '}'), repeatable: c.mayRepeat(known), opts: o}
+	if most := choose(o.maxTimeout, c.opts.MaxCallTimeout); most > 0 {
+		r.limit = began.Add(most)
+	}
+	return r, nil
+}
+
+// mayRepeat reports whether what is known of a tool, nil is nothing, says that calling it twice changes nothing.
+func (c *Client) mayRepeat(known *knownTool) bool {
+	return known != nil && known.repeatable && !c.opts.IgnoreHints
+}
+
+// boundedTool returns a context that also ends when the time of the whole tool call is over, with a *TimeoutError as its cause.
+func (c *Client) boundedTool(ctx context.Context, r *request) (context.Context, context.CancelFunc) {
+	if r.limit.IsZero() {
+		return ctx, func() {}
+	}
+	most := choose(r.opts.maxTimeout, c.opts.MaxCallTimeout)
+	return context.WithDeadlineCause(ctx, r.limit, &TimeoutError{Method: r.method, After: most, Max: true})
+}
+
+// lookUpWithin is lookUp within the time of a tool call. The error is that of a call whose time or context has ended meanwhile.
+func (c *Client) lookUpWithin(ctx context.Context, r *request, name string) (*knownTool, error) {
+	ctx, cancel := c.boundedTool(ctx, r)
+	defer cancel()
+	known := c.lookUp(ctx, name)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("tool %q: call %s: %w", name, r.method, context.Cause(ctx))
+	}
+	return known, nil
 }

@@ -8,6 +8,7 @@ type batch struct {
 	left  int    // requests without a verdict yet
 	reply []byte // "[" and the answers so far
 	start int    // of "[" in reply
+	ended bool   // the array is complete
 }
 
 // add takes the answer of one request; owed is false when it was cancelled. It reports whether that was the last one and there is an array to
@@ -15,6 +16,9 @@ type batch struct {
 func (b *batch) add(c *Conn, answer []byte, owed bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.ended {
+		return false
+	}
 	if owed && len(answer) > 0 {
 		if b.reply == nil {
 			b.reply = c.src.begin(nil)
@@ -25,7 +29,23 @@ func (b *batch) add(c *Conn, answer []byte, owed bool) bool {
 		}
 		b.reply = append(b.reply, answer...)
 	}
-	if b.left--; b.left > 0 || b.reply == nil {
+	if b.left--; b.left > 0 {
+		return false
+	}
+	return b.endLocked(c)
+}
+
+// end completes the array though answers may be missing, and reports whether there is one to send,
+// and has not been.
+func (b *batch) end(c *Conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.ended && b.endLocked(c)
+}
+
+func (b *batch) endLocked(c *Conn) bool {
+	b.ended = true
+	if b.reply == nil {
 		return false
 	}
 	b.reply = append(b.reply, ']')
@@ -35,6 +55,8 @@ func (b *batch) add(c *Conn, answer []byte, owed bool) bool {
 	b.reply = c.src.finish(b.reply, 0)
 	return true
 }
+
+var errNoBatches = &Error{Code: CodeInvalidRequest, Message: "invalid request: this protocol revision has no batches; send each message on its own"}
 
 // takeBatch deals with an array of messages.
 func (c *Conn) takeBatch(frame []byte) {
@@ -46,6 +68,12 @@ func (c *Conn) takeBatch(frame []byte) {
 	if err != nil {
 		c.reject(&Message{}, err)
 		return
+	}
+	if h, ok := c.handler.(BatchHandler); ok {
+		if err := h.PrepareBatch(entries); err != nil {
+			c.reject(&Message{}, ErrorOf(err))
+			return
+		}
 	}
 	b := &batch{left: 1} // one for this function, so that the array is not sent before all members were seen
 	for i := range entries {
@@ -64,7 +92,7 @@ func (c *Conn) refuseBatch(frame []byte) {
 		c.reject(&Message{}, err)
 		return
 	}
-	c.reject(&Message{}, &Error{Code: CodeInvalidRequest, Message: "invalid request: this protocol revision has no batches; send each message on its own"})
+	c.reject(&Message{}, errNoBatches)
 }
 
 func (c *Conn) takeEntry(b *batch, e *Entry) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +18,8 @@ import (
 // A callTable matches responses to the calls of this side.
 type callTable struct {
 	count atomic.Int32
+
+	prefix atomic.Pointer[string] // see Conn.SetCallPrefix; nil if ids are numbers
 
 	mu   sync.Mutex
 	ids  *atomic.Int64
@@ -28,6 +32,40 @@ func (t *callTable) init(ids *atomic.Int64) {
 	if t.ids = ids; ids == nil {
 		t.ids = &t.own
 	}
+}
+
+// SetCallPrefix changes Options.CallPrefix. It must be called before the first call.
+func (c *Conn) SetCallPrefix(prefix string) {
+	if prefix != "" {
+		c.calls.prefix.Store(&prefix)
+	}
+}
+
+// appendID appends the id of the call with that number.
+func (t *callTable) appendID(dst []byte, n int64) []byte {
+	prefix := t.prefix.Load()
+	if prefix == nil {
+		return strconv.AppendInt(dst, n, 10)
+	}
+	return jsonwire.AppendQuote(dst, *prefix+"."+strconv.FormatInt(n, 10))
+}
+
+// number returns the number of the call with that id.
+func (t *callTable) number(id ID) (n int64, ok bool) {
+	prefix := t.prefix.Load()
+	if prefix == nil {
+		return jsonwire.ParseInt(id)
+	}
+	text, ok := id.Text()
+	if !ok {
+		return 0, false
+	}
+	text, ok = strings.CutPrefix(text, *prefix+".")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == text
 }
 
 // add gives p an id and lists it.
@@ -61,7 +99,7 @@ func (t *callTable) remove(id int64) *Pending {
 // deliver wakes the caller whose answer m is. It reports whether there was one.
 func (t *callTable) deliver(m *Message, log *slog.Logger) bool {
 	var k *Pending
-	if id, ok := jsonwire.ParseInt(m.ID); ok {
+	if id, ok := t.number(m.ID); ok {
 		k = t.remove(id)
 	}
 	if k == nil {
@@ -79,7 +117,7 @@ func (t *callTable) deliver(m *Message, log *slog.Logger) bool {
 
 // reject makes the call that a malformed response belongs to fail.
 func (t *callTable) reject(id ID, e *Error) bool {
-	n, ok := jsonwire.ParseInt(id)
+	n, ok := t.number(id)
 	if !ok {
 		return false
 	}
@@ -166,13 +204,13 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte) (result [
 }
 
 func (c *Conn) cancelCall(p *Pending, reason string) {
-	name, params := c.opts.Cancellation.Notice(IntID(p.id), p.method, reason)
+	name, params := c.opts.Cancellation.Notice(p.ID(), p.method, reason)
 	if name == "" || p.cancelCall(name, params) {
 		return
 	}
 	buf := c.notification(name, params)
 	if err := c.w.post(&buf); err != nil { // no more of these than there were calls, so they need not wait for room
-		c.log.Debug("cancellation not sent", "id", p.id, "error", err)
+		c.log.Debug("cancellation not sent", "id", p.ID(), "error", err)
 	}
 }
 

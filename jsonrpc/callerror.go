@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
-
-	"mcpwire/internal/jsonwire"
 )
 
 // A CallError is what a call fails with that its carrier could not bring to an answer, while the connection goes on: over HTTP, each call is a request of
@@ -80,7 +79,7 @@ var ErrGap = errors.New("messages may have been missed")
 // miscarry makes the call that e is about fail. It reports whether there was one.
 func (t *callTable) miscarry(e *CallError) bool {
 	var k *Pending
-	if id, ok := jsonwire.ParseInt(e.ID); ok {
+	if id, ok := t.number(e.ID); ok {
 		k = t.remove(id)
 	}
 	if k == nil {
@@ -89,4 +88,15 @@ func (t *callTable) miscarry(e *CallError) bool {
 	k.err = e
 	close(k.done)
 	return true
+}
+
+// miscarryOnly makes the only call under way fail, whose answer was too large to be read and told no id. Of several, nobody can tell which it is: they go on
+// until their contexts end. It reports whether a call failed.
+func (t *callTable) miscarryOnly(e *TooLargeError, log *slog.Logger) bool {
+	sent := t.sent()
+	if len(sent) != 1 {
+		log.Warn("an answer was too large to be read, and its id is not known: the call that it belongs to goes on waiting", "calls", len(sent), "limit", e.Limit)
+		return false
+	}
+	return t.miscarry(&CallError{ID: sent[0].ID(), Err: e, Fate: FateLost})
 }

@@ -31,6 +31,11 @@ type Options struct {
 	// one of them fits no call of another. nil starts at 1.
 	IDs *atomic.Int64
 
+	// CallPrefix makes strings of the ids of this side's calls: CallPrefix, a dot, and the number.
+	// With one that no other connection has, an answer that reaches the wrong connection, in
+	// whichever process, fits no call of it. "" leaves the ids integers.
+	CallPrefix string
+
 	// Goroutines runs each request that is not Immediate on a goroutine of its own, whatever its Pace has learnt: simpler, and several times slower
 	// for quick handlers.
 	Goroutines bool
@@ -118,6 +123,7 @@ func (c *Conn) init(src source, opts *Options) {
 	c.base = context.Background()
 	c.SetPolicy(o.Policy)
 	c.calls.init(o.IDs)
+	c.SetCallPrefix(o.CallPrefix)
 	c.w.init(c.src, o.MaxPendingBytes, c, &c.wg)
 }
 
@@ -174,14 +180,16 @@ func (c *Conn) stop(cause error) {
 	})
 }
 
-// Run reads and answers until the input ends, ctx ends or Close is called. At the end of input, and when ctx ends, requests that were accepted are
-// still finished and answered, for as long as the drain timeout lets them; then everything is cancelled and closed. Calls of this side that
-// are under way fail at once, since no answer can come any more.
+// Run reads and answers until the input ends, ctx ends or Close is called. At the end of input, and
+// when ctx ends, requests that were accepted are still finished and answered, for as long as the
+// drain timeout lets them; then the others are cancelled and answered with the error [CutOff], and
+// everything is closed. Calls of this side that are under way fail at once, since no answer can
+// come any more.
 //
 // When writing has failed, what the peer may have written before it went is read for up to 100 ms, which Close then waits for.
 //
 // It returns nil at the end of input and after Close, the context's cause when ctx ended, and otherwise the error that reading or writing
-// met. It must be called once.
+// met; in a *[DrainError] if requests were cut off. It must be called once.
 func (c *Conn) Run(ctx context.Context) error {
 	if c.started.Swap(true) {
 		<-c.done
@@ -225,8 +233,9 @@ func (c *Conn) Run(ctx context.Context) error {
 	if errors.Is(cause, io.EOF) {
 		cause = nil
 	}
-	if err := c.wind(drain); cause == nil {
-		cause = err
+	if late := c.wind(drain); late != nil {
+		late.Cause = cause
+		cause = late
 	}
 	c.err = cause
 	close(c.done)
@@ -248,8 +257,7 @@ func (c *Conn) hearOut(ctx context.Context) {
 }
 
 // wind brings the connection to its end once nothing new is accepted.
-func (c *Conn) wind(drain bool) error {
-	var late error
+func (c *Conn) wind(drain bool) (late *DrainError) {
 	timer := time.NewTimer(c.opts.DrainTimeout)
 	defer timer.Stop()
 	idle := c.table.whenIdle()
@@ -257,13 +265,16 @@ func (c *Conn) wind(drain bool) error {
 		select {
 		case <-idle:
 		case <-timer.C:
-			late = fmt.Errorf("%d requests were cut off %v after the end of input", c.table.cancelAll(), c.opts.DrainTimeout)
+			late = &DrainError{Requests: c.cutOff(), After: c.opts.DrainTimeout}
 			c.log.Warn("drain timeout", "error", late)
 		case <-c.closing:
 		}
 	}
 	c.table.cancelAll()
-	if drain && late == nil {
+	switch {
+	case late != nil:
+		c.flushFor(lastFlush)
+	case drain:
 		c.flushFor(c.opts.DrainTimeout)
 	}
 	if err := c.src.Close(); err != nil && !drain {
@@ -273,6 +284,10 @@ func (c *Conn) wind(drain bool) error {
 	c.waitFor(c.opts.DrainTimeout)
 	return late
 }
+
+// lastFlush is how long a peer may take to read that its requests were cut off. The time to drain
+// is over by then.
+const lastFlush = time.Second
 
 // flushFor waits until the peer has taken what was written, but no longer than d.
 func (c *Conn) flushFor(d time.Duration) {

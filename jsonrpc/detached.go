@@ -7,8 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"time"
-
-	"mcpwire/internal/jsonwire"
 )
 
 // An Outlet takes messages to the peer: each is JSON text on one line, valid until Send returns. Send is not called twice at once. When it fails, the
@@ -30,8 +28,13 @@ type Delivery struct {
 	Until context.Context
 	// Stand lets the handler leave the request standing, of a Free delivery: Deliver then returns no response, and the error is the *[Outstanding] to finish.
 	Stand bool
+	// Placed, if it is not nil, is called once what came behind the request may be delivered, when
+	// its own state has been noted: as soon as the handler has prepared it, or answered it if that
+	// is [Immediate]. It may not be called at all if the request is refused.
+	Placed func()
 
 	request *Request // that Parse has parsed into, for Deliver
+	unsent  func()   // see Sent; nil for most
 }
 
 // Parse parses a frame like the function [Parse] does, into memory of the delivery's own that Message points to then and that the next frame takes: the request
@@ -42,6 +45,17 @@ func (d *Delivery) Parse(frame []byte, maxDepth int) error {
 	}
 	d.Message = &d.request.Message
 	return Parse(frame, d.Message, maxDepth)
+}
+
+// Sent says whether the response that [Conn.Deliver] returned was sent, to the handler if it wants
+// to know that, see [Request.OnUnsent]. A carrier that knows calls it after each Deliver: with false
+// if the peer was gone before the response was written. It does not block.
+func (d *Delivery) Sent(sent bool) {
+	f := d.unsent
+	d.unsent = nil
+	if !sent && f != nil {
+		f()
+	}
 }
 
 // take returns the request to deliver, and whether it is the delivery's own.
@@ -97,7 +111,7 @@ func (f *outletFramer) WriteFrame(frame []byte) error {
 
 // lose makes the call with that id fail, which did not get through.
 func (t *callTable) lose(id ID, err error) {
-	n, ok := jsonwire.ParseInt(id)
+	n, ok := t.number(id)
 	if !ok {
 		return
 	}
@@ -141,7 +155,9 @@ func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response [
 		c.opts.Trace(Incoming, d.Message.text)
 	}
 	r, own := d.take()
+	d.unsent = nil
 	r.conn, r.base, r.until, r.outlet, r.stand = c, ctx, d.Until, d.Outlet, d.Free && d.Stand
+	r.placed = d.Placed
 	if r.until == nil {
 		r.until = ctx
 	}
@@ -157,8 +173,10 @@ func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response [
 	}
 	stands := false
 	defer func() { // on the way of runtime.Goexit too
+		d.unsent = r.unsent
 		if !stands && !c.dismiss(r, d.Free) {
 			response, err = dst[:start], ErrRequestEnded
+			d.Sent(false)
 		}
 		if !own {
 			r.release()
@@ -218,9 +236,15 @@ func (c *Conn) deliver(r *Request, dst []byte) ([]byte, error) {
 	start := len(dst)
 	dst = appendResultHead(dst, r.ID)
 	head := len(dst)
-	r.prepare()
+	pace := r.prepare()
+	if r.placed != nil && pace != Immediate {
+		r.placed()
+	}
 	r.began = c.beganAt()
 	out, err := r.invoke(dst)
+	if r.placed != nil && pace == Immediate {
+		r.placed()
+	}
 	if err == nil {
 		if len(out) <= head {
 			return append(dst, "null}"...), nil

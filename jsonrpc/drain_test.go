@@ -2,14 +2,18 @@ package jsonrpc
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // At the end of input everything that was accepted is answered, whether it runs, waits in the queue or has not been read yet.
@@ -55,6 +59,98 @@ func TestLastLineWithoutEnd(t *testing.T) {
 	}, Options{}, nil)
 }
 
+// cutOffAnswer is the answer to a request that was cut off after 5 s.
+func cutOffAnswer(id any) string {
+	return failure(id, CodeInternalError, "shutting down: the request was not finished within 5s", "")
+}
+
+// TestDrainAnswersWhatIsQueued: each request that the time to drain cuts off gets one answer,
+// whether it runs or is queued, alone or in a batch, and whatever its handler says afterwards. One
+// that the peer has cancelled gets none.
+func TestDrainAnswersWhatIsQueued(t *testing.T) {
+	for _, end := range []string{"input", "context"} {
+		for _, limit := range []int{0, 3} {
+			t.Run(fmt.Sprint(end, limit), func(t *testing.T) {
+				for _, way := range ways {
+					for _, wire := range wires {
+						synctest.Test(t, func(t *testing.T) {
+							stop := errors.New("told to stop")
+							ctx, cancel := context.WithCancelCause(context.Background())
+							p := newPeer(t, way, wire, Options{MaxInFlight: limit, DrainTimeout: 5 * time.Second}, nil)
+							p.start(ctx)
+							defer p.conn.Close()
+							var want []string
+							p.send(request(1, "deaf"), cancelOf(1), request(2, "deaf"), request(3, "wait"))
+							p.send("[" + strings.Join([]string{request(4, "ping!"), request(5, "deaf"), request(6, "wait"), request(7, "deaf")}, ",") + "]")
+							p.send("["+request(8, "deaf")+"]", cancelOf(8), cancelOf(7), "["+request(9, "ping!")+","+request(10, "wait")+"]")
+							for i := range 20 {
+								p.send(request(100+i, "wait"))
+								want = append(want, cutOffAnswer(100+i))
+							}
+							p.pause()
+							if cut := 25; end == "input" {
+								p.hangUp()
+								if late, ok := errors.AsType[*DrainError](p.ended()); !ok || *late != (DrainError{Requests: cut, After: 5 * time.Second}) {
+									t.Errorf("%s: ended with %v", way.name, late)
+								}
+							} else {
+								cancel(stop)
+								if late, ok := errors.AsType[*DrainError](p.ended()); !ok || *late != (DrainError{cut, 5 * time.Second, stop}) || !errors.Is(late, stop) {
+									t.Errorf("%s: ended with %v", way.name, late)
+								}
+							}
+							cancel(nil)
+							p.open()
+							var got []string
+							for _, msg := range p.received() {
+								if !strings.HasPrefix(msg, "[") {
+									got = append(got, msg)
+									continue
+								}
+								var members []json.RawMessage
+								if err := json.Unmarshal([]byte(msg), &members); err != nil {
+									t.Fatalf("%v: %s", err, msg)
+								}
+								for _, m := range members {
+									got = append(got, string(m))
+								}
+							}
+							want = append(want, cutOffAnswer(2), cutOffAnswer(3), result(4, "{}"), cutOffAnswer(5), cutOffAnswer(6), result(9, "{}"), cutOffAnswer(10))
+							slices.Sort(got)
+							slices.Sort(want)
+							if diff := cmp.Diff(want, got); diff != "" {
+								t.Errorf("%s, %s: (-want +got):\n%s", way.name, wire, diff)
+							}
+						})
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestDrainPeerDoesNotRead: the answers to what was cut off wait for no peer.
+func TestDrainPeerDoesNotRead(t *testing.T) {
+	for _, way := range ways {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPeer(t, way, "line", Options{DrainTimeout: 5 * time.Second}, nil)
+			p.link.in.limit = 10
+			p.start(context.Background())
+			p.send(request(1, "wait"), request(2, "wait"), request(3, "wait"))
+			p.pause()
+			began := time.Now()
+			p.hangUp()
+			if _, ok := errors.AsType[*DrainError](p.ended()); !ok {
+				t.Error("no DrainError")
+			}
+			if d := time.Since(began); d != 6*time.Second {
+				t.Errorf("it took %v", d)
+			}
+			p.open()
+		})
+	}
+}
+
 func TestDrainTimeout(t *testing.T) {
 	everyWay(t, func(t *testing.T, p *peer) {
 		var ended atomic.Int32
@@ -66,13 +162,17 @@ func TestDrainTimeout(t *testing.T) {
 		p.send(request(1, "wait"), request(2, "wait"), request(3, "slow"), notification("note"), notification("note"))
 		p.hangUp()
 		began := time.Now()
-		if err := p.ended(); err == nil || !strings.Contains(err.Error(), "2 requests were cut off 5s after the end of input") {
+		err := p.ended()
+		if late, ok := errors.AsType[*DrainError](err); !ok || *late != (DrainError{Requests: 2, After: 5 * time.Second}) {
 			t.Errorf("Run returned %v", err)
+		}
+		if want := "2 requests were cut off 5s after the end of input"; err.Error() != want {
+			t.Errorf("Run returned %v, want %s", err, want)
 		}
 		if d := time.Since(began); d < 5*time.Second || d > 5*time.Second+10*tick {
 			t.Errorf("it took %v", d)
 		}
-		p.want(result(3, `"slow"`)) // those that were cut off are not answered
+		p.wantAnyOrder(result(3, `"slow"`), cutOffAnswer(1), cutOffAnswer(2))
 		if n := ended.Load(); n != 1 {
 			t.Errorf("the context of %d notifications ended, want the one that is being handled", n)
 		}
@@ -93,7 +193,7 @@ func TestDrainLeavesDeafHandlersBehind(t *testing.T) {
 		p.logged("are left behind")
 		p.logged("methods=[deaf]")
 		p.open()
-		p.want()
+		p.want(cutOffAnswer(1))
 	}, Options{DrainTimeout: 5 * time.Second}, nil)
 }
 
@@ -197,11 +297,13 @@ func TestReadErrorWhileHandlersRun(t *testing.T) {
 		if got := <-call; !errors.Is(got.err, ErrClosed) || !errors.Is(got.err, broken) || time.Since(began) > time.Second {
 			t.Errorf("call, after %v: %+v", time.Since(began), got)
 		}
-		p.wantEnd(broken)
+		if err := p.ended(); !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "1 requests were cut off 5s") {
+			t.Errorf("Run returned %v", err)
+		}
 		if d := time.Since(began); d != 5*time.Second {
 			t.Errorf("it took %v", d)
 		}
-		p.wantAnyOrder(request(1, "m"), result(2, `"slow"`))
+		p.wantAnyOrder(request(1, "m"), result(2, `"slow"`), cutOffAnswer(1))
 	}, Options{DrainTimeout: 5 * time.Second}, nil)
 }
 

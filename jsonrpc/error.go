@@ -63,7 +63,7 @@ func (e *Error) Is(target error) bool {
 var (
 	// ErrClosed is what calls on a connection that has ended fail with; the error that wraps it says why it ended.
 	ErrClosed = errors.New("connection closed")
-	// ErrMalformed is wrapped by what a call fails with whose response is none that JSON-RPC knows.
+	// ErrMalformed is wrapped by what a call fails with whose response is none that JSON-RPC knows, or too large to be read (see [TooLargeError]).
 	ErrMalformed = errors.New("peer sent a malformed response")
 	// ErrRequestEnded is returned by a notification sent for a request that was answered or cancelled already.
 	ErrRequestEnded = errors.New("request has ended")

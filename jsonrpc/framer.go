@@ -13,6 +13,7 @@ import (
 type Framer interface {
 	// ReadFrame waits for the next frame. The slice is valid until the next call, or for good if the Framer is a [Courier]. io.EOF means that the peer is done.
 	// A *FrameError means that one frame was unusable and was passed over, a *CallError that one call has failed, [ErrGap] that there is a gap: the next call reads on behind it.
+	// Look for a *CallError first: a *FrameError wraps one if the frame is the answer to a call, too large to be read.
 	ReadFrame() ([]byte, error)
 	// WriteFrame sends one message, which has no line breaks in it. It does not keep msg.
 	WriteFrame(msg []byte) error
@@ -24,15 +25,20 @@ type Framer interface {
 type FrameError struct {
 	Code   Code   // what to answer with
 	Reason string // what was wrong and how to mend it
+	// Err is a *[TooLargeError] if the frame is above the limit, or a *[CallError] that wraps one if it answers a request that is known; else nil.
+	Err error
 }
 
 func (e *FrameError) Error() string { return e.Reason }
+
+// Unwrap returns Err.
+func (e *FrameError) Unwrap() error { return e.Err }
 
 // DefaultMaxFrame is the largest frame that is read by default, in bytes.
 const DefaultMaxFrame = 64 << 20
 
 func errTooLarge(limit int) *FrameError {
-	return &FrameError{CodeInvalidRequest, fmt.Sprintf("frame of more than %d bytes was skipped: send less, or raise the receiver's frame limit", limit)}
+	return &FrameError{Code: CodeInvalidRequest, Reason: fmt.Sprintf("frame of more than %d bytes was skipped: send less, or raise the receiver's frame limit", limit)}
 }
 
 // A source is what the reading loop of Conn wants of a framer: to know when no further frame can be had without waiting, and to hand the

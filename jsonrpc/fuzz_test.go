@@ -219,7 +219,11 @@ func readAll(t testing.TB, rw io.ReadWriteCloser, opts *FramerOptions) []string 
 		case err == nil:
 			got = append(got, "frame "+string(frame))
 		case errors.As(err, &bad):
-			got = append(got, fmt.Sprintf("error %d %s", bad.Code, bad.Reason))
+			text := fmt.Sprintf("error %d %s", bad.Code, bad.Reason)
+			if large, ok := errors.AsType[*TooLargeError](err); ok && large.Kind != KindInvalid {
+				text += fmt.Sprintf(" of %v %s", large.Kind, large.ID)
+			}
+			got = append(got, text)
 		default:
 			return append(got, "end "+err.Error())
 		}

@@ -18,6 +18,13 @@ type Handler interface {
 	Handle(r *Request, dst []byte) ([]byte, error)
 }
 
+// A BatchHandler is a Handler that may refuse a batch as a whole. PrepareBatch is called with its
+// members before the first of them is prepared, on the goroutine that reads, and must not block. An
+// error refuses them all: it is answered once, under no id.
+type BatchHandler interface {
+	PrepareBatch(members []Entry) error
+}
+
 // A Describer is a Handler that names a request in the log by more than its id and its method: the attributes are those of package slog.
 type Describer interface {
 	Describe(r *Request) []any

@@ -61,8 +61,17 @@ func (f *StreamFramer) nextHeader() ([]byte, error) {
 			f.bad = nil
 			return nil, err
 		}
-		if f.skipping && !f.skip() {
-			return nil, f.more()
+		if f.skipping {
+			from := f.start
+			done := f.skip()
+			if f.large != nil {
+				if err := f.pass(f.buf[from:f.start], done); err != nil {
+					return nil, err
+				}
+			}
+			if !done {
+				return nil, f.more()
+			}
 		}
 		if f.body < 0 {
 			if ok, err := f.readHeader(); err != nil || !ok {
@@ -82,7 +91,7 @@ func (f *StreamFramer) nextHeader() ([]byte, error) {
 		}
 		f.body = -1
 		f.start = f.end
-		return nil, &FrameError{CodeParseError, "the input ended within a frame: Content-Length is larger than what followed"}
+		return nil, &FrameError{Code: CodeParseError, Reason: "the input ended within a frame: Content-Length is larger than what followed"}
 	}
 }
 
@@ -102,7 +111,7 @@ func (f *StreamFramer) readHeader() (ok bool, err error) {
 		switch {
 		case f.readErr != nil && len(block) > 0:
 			f.start = f.end
-			return false, &FrameError{CodeParseError, "the input ended within a header"}
+			return false, &FrameError{Code: CodeParseError, Reason: "the input ended within a header"}
 		}
 		return false, f.more()
 	}
@@ -117,7 +126,8 @@ func (f *StreamFramer) readHeader() (ok bool, err error) {
 	f.start += n
 	f.scanned = f.start
 	if length > int64(f.max) {
-		f.bad, f.skipping, f.left = errTooLarge(f.max), true, length
+		f.large = &oversize{limit: f.max, size: length, fixed: true}
+		f.skipping, f.left = true, length
 		return true, nil
 	}
 	f.body = int(length)
@@ -126,7 +136,7 @@ func (f *StreamFramer) readHeader() (ok bool, err error) {
 
 // resync makes the framer look for a header behind the first n bytes, so that the one that was refused is not found again.
 func (f *StreamFramer) resync(n int, reason string) {
-	f.bad = &FrameError{CodeParseError, "bad frame header: " + reason}
+	f.bad = &FrameError{Code: CodeParseError, Reason: "bad frame header: " + reason}
 	f.skipping, f.left = true, -1
 	f.start += n
 }

@@ -69,6 +69,7 @@ var headerStreams = []streamTest{
 	{"one more than the limit", block(strings.Repeat("x", 21)) + block("{}"), 20, []string{tooLarge20, "frame {}", end}},
 	{"far above the limit", block(strings.Repeat("x", 200000)) + block("{}"), 20, []string{tooLarge20, "frame {}", end}},
 	{"two above the limit", block(strings.Repeat("x", 50)) + block(strings.Repeat("y", 21)) + block("{}"), 20, []string{tooLarge20, tooLarge20, "frame {}", end}},
+	{"answers above the limit", block(`{"id":1,"result":"`+strings.Repeat("x", 20)+`"}`) + block(`{"result":"`+strings.Repeat("y", 20)+`","id":2}`), 20, []string{tooLarge20 + " of response 1", tooLarge20 + " of response 2", end}},
 	{"above the limit and cut off", block("{}") + "Content-Length: 50\r\n\r\nxxx", 20, []string{"frame {}", tooLarge20, end}},
 	{"above the limit, and a lie", "Content-Length: 999999999999\r\n\r\n{}" + block("[]"), 20, []string{tooLarge20, "frame []", end}},
 	{"above the limit, with what is nearly a header", block("Content-Length: "+strings.Repeat("9", 50)+"\n\n") + block("{}"), 20, []string{tooLarge20, "frame {}", end}},

@@ -90,6 +90,10 @@ func (t *table) cancel(id ID) bool {
 func (t *table) cancelAll() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.cancelAllLocked()
+}
+
+func (t *table) cancelAllLocked() int {
 	n := t.listed.len()
 	for _, r := range t.queue {
 		t.removeLocked(r)
@@ -138,7 +142,7 @@ func (t *table) methods() []string {
 func (c *Conn) own(r *Request, frame []byte) *Request {
 	n := requests.Get().(*Request)
 	n.clear()
-	n.conn, n.Route, n.pace, n.batch, n.base, n.until, n.Message = c, r.Route, r.pace, r.batch, r.base, r.until, r.Message
+	n.conn, n.Route, n.State, n.pace, n.batch, n.base, n.until, n.Message = c, r.Route, r.State, r.pace, r.batch, r.base, r.until, r.Message
 	n.size = len(frame) + requestCost
 	if !c.detached && len(frame) > maxCopied && len(frame) == len(r.text) && c.src.held() <= maxWaste*len(frame) {
 		n.big = frame
@@ -222,15 +226,20 @@ func (c *Conn) work(r *Request) {
 // the goroutine should run.
 func (c *Conn) complete(r *Request) *Request {
 	owed := c.table.unlist(r)
+	sent := owed
 	reply := &r.reply
-	if r.batch != nil {
+	if r.batch != nil && !r.cut {
 		owed = r.batch.add(c, r.reply, owed)
 		reply = &r.batch.reply
 	}
 	if owed && len(*reply) > 0 {
 		if err := c.w.send(reply, nil); err != nil {
 			c.log.Debug("answer not sent", "error", err)
+			sent = false
 		}
+	}
+	if !sent && r.unsent != nil {
+		r.unsent()
 	}
 	t := &c.table
 	t.mu.Lock()

@@ -130,7 +130,15 @@ func (c *Conn) passOver(err error) bool {
 		return false
 	}
 	c.log.Warn("bad frame", "error", bad)
-	c.refuse(nil, &Error{Code: bad.Code, Message: bad.Reason})
+	large, ok := errors.AsType[*TooLargeError](err)
+	switch {
+	case !ok:
+		c.refuse(nil, &Error{Code: bad.Code, Message: bad.Reason})
+	case large.isAnswer(): // without an id: peers do not answer those
+		c.woke = c.calls.miscarryOnly(large, c.log) || c.woke
+	case large.Kind != KindNotification:
+		c.refuse(large.ID, &Error{Code: bad.Code, Message: bad.Reason})
+	}
 	return true
 }
 
@@ -214,6 +222,9 @@ func (c *Conn) inline(r *Request, pace *Pace, size int, turn *uint64) bool {
 	}
 	if err := c.w.put(&r.reply); err != nil {
 		c.log.Debug("answer not sent", "error", err)
+		if r.unsent != nil {
+			r.unsent()
+		}
 	}
 	return true
 }

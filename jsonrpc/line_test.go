@@ -41,6 +41,7 @@ var lineStreams = []streamTest{
 	{"far above the limit", "[]\n" + strings.Repeat("x", 100000) + "\n{}\n", 20, []string{"frame []", tooLarge20, "frame {}", end}},
 	{"above the limit at the end", "{}\n" + strings.Repeat("x", 30), 20, []string{"frame {}", tooLarge20, end}},
 	{"two above the limit", strings.Repeat("x", 30) + "\n" + strings.Repeat("y", 100) + "\n{}", 20, []string{tooLarge20, tooLarge20, "frame {}", end}},
+	{"answers above the limit", `{"id":1,"result":"` + strings.Repeat("x", 20) + `"}` + "\n" + `{"result":"` + strings.Repeat("y", 20) + `","id":2}`, 20, []string{tooLarge20 + " of response 1", tooLarge20 + " of response 2", end}},
 	{"large", `"` + strings.Repeat("x", 300000) + "\"\n{}\n", 0, []string{`frame "` + strings.Repeat("x", 300000) + `"`, "frame {}", end}},
 }
 

@@ -3,7 +3,6 @@ package jsonrpc
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +33,7 @@ func (c *Conn) NewCall(method string) (*Pending, error) {
 }
 
 // ID returns the id of the request.
-func (p *Pending) ID() ID { return IntID(p.id) }
+func (p *Pending) ID() ID { return p.conn.calls.appendID(nil, p.id) }
 
 // Send sends the request, once. If it fails, nothing was sent, and the call is over. ctx is for the wait until the peer reads, and for a trace to go along;
 // params is as for [Conn.Call].
@@ -58,10 +57,10 @@ func (p *Pending) SendWithin(ctx context.Context, d time.Duration, params []byte
 	p.began = time.Now()
 	out := sendBuffers.Get().(*[]byte)
 	defer recycleSend(out)
-	var id [20]byte
+	var id [40]byte
 	buf := c.src.begin((*out)[:0])
 	start := len(buf)
-	buf = AppendRequest(buf, strconv.AppendInt(id[:0], p.id, 10), p.method, params)
+	buf = AppendRequest(buf, c.calls.appendID(id[:0], p.id), p.method, params)
 	if sent, err := p.sendCall(ctx, buf[start:]); sent || err != nil {
 		*out = buf
 		p.sent.Store(sent)

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
@@ -80,6 +81,54 @@ func TestSharedIDs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCallPrefix: the ids of calls are strings by which no answer to another connection's call
+// fits.
+func TestCallPrefix(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.greet()
+		var calls []<-chan outcome
+		for range 3 {
+			calls = append(calls, p.call(t.Context(), "m"))
+			p.received()
+		}
+		strays := []string{"1", `"1"`, `"node.1"`, `"node2.1"`, `"no\"de.01"`, `"no\"de.+1"`, `"no\"de.1 "`, `"no\"de."`, `"no\"de"`, `"no\"de.4"`, `"other.1"`}
+		for _, id := range strays {
+			p.send(result(id, `"stray"`), failure(id, 1, "stray", ""))
+		}
+		p.send(`{"jsonrpc":"2.0","id":"no\"de.3","result":{},"error":{}}`)
+		p.send(result(`"no\"de.2"`, `2`), result(`"n\u006f\u0022de.1"`, `1`))
+		for i, call := range calls[:2] {
+			if got := <-call; got.err != nil || string(got.result) != fmt.Sprint(i+1) {
+				t.Errorf("call %d: %+v", i+1, got)
+			}
+		}
+		if got := <-calls[2]; !errors.Is(got.err, ErrMalformed) {
+			t.Errorf("call 3: %+v", got)
+		}
+	}, Options{CallPrefix: `no"de`}, nil)
+}
+
+// TestCallPrefixOnTheWire: the request and its cancellation have the same id.
+func TestCallPrefixOnTheWire(t *testing.T) {
+	everyWay(t, func(t *testing.T, p *peer) {
+		p.greet()
+		ctx, cancel := context.WithCancel(t.Context())
+		call := p.call(ctx, "m")
+		p.want(request(`"n.1"`, "m"))
+		cancel()
+		<-call
+		p.want(cancelOf(`"n.1"`))
+		k, err := p.conn.NewCall("m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := k.ID().String(), `"n.2"`; got != want {
+			t.Errorf("id %s, want %s", got, want)
+		}
+		k.Abandon()
+	}, Options{CallPrefix: "n"}, nil)
 }
 
 // A quiet side answers requests, and nothing else. One that may not answer at all is silent.

@@ -15,6 +15,10 @@ type Request struct {
 	Message
 	Route any // what Prepare found, for Handle; must not alias the frame
 
+	// State is for Prepare to keep what the peer had said before the request, whatever later
+	// messages change until Handle runs. It must not alias the frame.
+	State any
+
 	conn *Conn
 	pace *Pace
 
@@ -22,6 +26,8 @@ type Request struct {
 	until  context.Context // that it ends with
 	outlet Outlet
 	stand  bool
+	placed func()
+	unsent func() // see OnUnsent; nil for most
 
 	batch *batch
 	turn  uint64    // see Context
@@ -38,6 +44,7 @@ type Request struct {
 	counted   bool   // is, or will be, one of table.running
 	done      bool   // Handle has returned
 	gone      bool   // and the answer is sent
+	cut       bool   // cutOff answers it; does not change once it is no longer listed
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
@@ -50,6 +57,13 @@ func (r *Request) Outlet() Outlet { return r.outlet }
 
 // InBatch reports whether the request came in a batch.
 func (r *Request) InBatch() bool { return r.batch != nil }
+
+// OnUnsent has f called if the result that Handle is about to return is not sent, because the peer
+// has cancelled the request or the connection has ended: then something that only the result names
+// can be released. A result that is about to be written counts as sent. Handle calls OnUnsent on the
+// request that it was given, not on a copy; the last call counts. f is called once at most, when
+// Handle has returned, and must not block.
+func (r *Request) OnUnsent(f func()) { r.unsent = f }
 
 // WithParams returns a request that is r but for its params, for a Handler that changes what it passes on. The connection does not know of it: InitContext
 // is for r. params is JSON text, or nil; it is copied.
@@ -64,7 +78,7 @@ func (r *Request) WithParams(params []byte) (*Request, error) {
 	} else {
 		text = AppendRequest(nil, r.ID, string(r.Method), params)
 	}
-	n := &Request{conn: r.conn, batch: r.batch, turn: r.turn, outlet: r.outlet, stand: r.stand}
+	n := &Request{State: r.State, conn: r.conn, batch: r.batch, turn: r.turn, outlet: r.outlet, stand: r.stand}
 	if err := Parse(text, &n.Message, r.conn.opts.MaxDepth); err != nil {
 		return nil, fmt.Errorf("params: %v", err) // its code would be for a message of the peer's
 	}
@@ -106,9 +120,9 @@ func (r *Request) cancel() {
 
 // clear makes the request ready for another message. It keeps the memory.
 func (r *Request) clear() {
-	r.Route, r.pace, r.batch, r.turn, r.size, r.began = nil, nil, nil, 0, 0, time.Time{}
-	r.broken, r.key, r.counted, r.done, r.gone = nil, "", false, false, false
-	r.base, r.until, r.outlet, r.stand = nil, nil, nil, false
+	r.Route, r.State, r.pace, r.batch, r.turn, r.size, r.began = nil, nil, nil, nil, 0, 0, time.Time{}
+	r.broken, r.key, r.counted, r.done, r.gone, r.cut = nil, "", false, false, false, false
+	r.base, r.until, r.outlet, r.stand, r.placed, r.unsent = nil, nil, nil, false, nil, nil
 	r.reply = r.reply[:0]
 	if r.ctx.Load() != nil {
 		r.ctx.Store(nil)

@@ -46,13 +46,17 @@ type StreamFramer struct {
 	// buf[start:end] is input that is not yet handed out; buf[start:scanned] is known to hold no line end.
 	buf                 []byte
 	start, scanned, end int
-	spare               int // reads since buf was last well used
+	parts               [][]byte // of a long line, before buf: a buffer that grew would cost several times as much as the line
+	partBytes           int
+	line                []byte // that was handed out and was in parts; nil if its user has it now
+	spare               int    // reads since buf was last well used
 	readErr             error
 	stalls              int // reads in a row that brought nothing
 
-	skipping bool  // passing over the rest of a frame
-	left     int64 // with headers: bytes of the frame still to be passed over; -1 up to the next header
-	body     int   // with headers: length of the body at start, when its header has been read; else -1
+	large    *oversize // the frame above the limit that is being skipped; nil if none is
+	skipping bool      // with headers: passing over the rest of a frame
+	left     int64     // with headers: bytes of the frame still to be passed over; -1 up to the next header
+	body     int       // with headers: length of the body at start, when its header has been read; else -1
 	bad      *FrameError
 }
 
@@ -63,7 +67,7 @@ type idleReader interface {
 
 const (
 	bufSize   = 64 << 10 // what a pipe holds
-	bufKeep   = 1 << 20  // buffers above this are given back when a while nothing large came
+	bufKeep   = 1 << 20  // buffers of this size are given back when a while nothing large came; longer lines are kept in parts until they end
 	spareLoad = 64       // that while, in reads
 	maxStalls = 100      // reads without data or error after which a reader counts as broken
 )
@@ -144,6 +148,10 @@ func (f *StreamFramer) fill(idle bool) error {
 	if f.readErr != nil {
 		return f.readErr
 	}
+	if f.line != nil {
+		recycle(f.line)
+		f.line = nil
+	}
 	f.makeRoom()
 	var n int
 	var err error
@@ -167,7 +175,7 @@ func (f *StreamFramer) fill(idle bool) error {
 func (f *StreamFramer) makeRoom() {
 	if f.start == f.end {
 		f.start, f.scanned, f.end = 0, 0, 0
-		if f.spare++; len(f.buf) > bufKeep && f.spare > spareLoad {
+		if f.spare++; len(f.buf) >= bufKeep && f.spare > spareLoad {
 			f.buf = make([]byte, bufSize)
 		}
 	}
@@ -180,9 +188,45 @@ func (f *StreamFramer) makeRoom() {
 	case f.end < len(f.buf):
 	case f.start > len(f.buf)/2:
 		f.moveTo(f.buf)
+	case f.framing == FramingLine && len(f.buf) >= bufKeep:
+		f.setAside()
+	case len(f.buf) < f.max+bufSize:
+		f.moveTo(f.grown(min(2*len(f.buf), f.max+bufSize)))
 	default:
-		f.moveTo(f.grown(2 * len(f.buf)))
+		f.moveTo(f.buf) // what is due is less than max
 	}
+}
+
+// setAside makes a part of what buf holds of a line whose end has not come.
+func (f *StreamFramer) setAside() {
+	f.parts = append(f.parts, f.buf[f.start:f.end])
+	f.partBytes += f.end - f.start
+	f.buf = f.grown(bufKeep)
+	f.start, f.scanned, f.end = 0, 0, 0
+}
+
+// joined returns the line of which rest is the end, in one piece.
+func (f *StreamFramer) joined(rest []byte) []byte {
+	if f.parts == nil {
+		return rest
+	}
+	n := f.partBytes + len(rest)
+	line := f.grown(n)[:0]
+	for _, part := range f.parts {
+		line = append(line, part...)
+	}
+	line = append(line, rest...)
+	f.dropParts()
+	f.line = line
+	return line
+}
+
+// dropParts forgets the parts. Nothing aliases them.
+func (f *StreamFramer) dropParts() {
+	for _, part := range f.parts {
+		recycle(part)
+	}
+	f.parts, f.partBytes = nil, 0
 }
 
 func (f *StreamFramer) moveTo(buf []byte) {
@@ -201,8 +245,11 @@ func (f *StreamFramer) grown(n int) []byte {
 		return *b
 	}
 	size := bufSize
-	for size < n {
+	for size < n && size < bufKeep {
 		size *= 2
+	}
+	if size < n {
+		size = (n + bufSize - 1) / bufSize * bufSize // the next may be a little larger
 	}
 	return make([]byte, size)
 }
@@ -219,6 +266,7 @@ func recycle(b []byte) {
 func (f *StreamFramer) held() int { return len(f.buf) }
 
 func (f *StreamFramer) detach() {
+	f.line = nil
 	n := max(bufSize, f.end-f.start)
 	if f.body > n {
 		n = f.body

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -326,6 +327,96 @@ func TestBufferIsBounded(t *testing.T) {
 	}
 }
 
+// A filler yields a text, n bytes, and the rest.
+type filler struct {
+	chunks
+	before string
+	n      int
+	rest   string
+}
+
+func (r *filler) Read(p []byte) (int, error) {
+	if r.before != "" {
+		n := copy(p, r.before)
+		r.before = r.before[n:]
+		return n, nil
+	}
+	if r.n == 0 {
+		if r.rest == "" {
+			return 0, io.EOF
+		}
+		n := copy(p, r.rest)
+		r.rest = r.rest[n:]
+		return n, nil
+	}
+	n := min(len(p), r.n)
+	for i := range p[:n] {
+		p[i] = 'x'
+	}
+	r.n -= n
+	return n, nil
+}
+
+// TestLongLineCost: whoever begins a frame and does not end it costs the limit and a tenth of it,
+// in all that is allocated on the way, however long it gets. A frame within the limit is put
+// together from its parts, once.
+func TestLongLineCost(t *testing.T) {
+	const limit = 64 << 20
+	for _, tt := range []struct {
+		name   string
+		before string
+		n      int
+		rest   string
+		want   []string // lengths of frames, or errors
+		most   int
+	}{
+		{"without an end", "", 3 * limit, "", []string{"too large"}, limit + limit/10},
+		{"too long", "", 3 * limit, "\n{}\n", []string{"too large", "2"}, limit + limit/10},
+		{"too long by one", "", limit + 1, "\n{}\n", []string{"too large", "2"}, limit + limit/10},
+		{"at the limit", "", limit, "\n{}\n", []string{fmt.Sprint(limit), "2"}, 2*limit + limit/10},
+		{"cut off", "", limit, "", []string{fmt.Sprint(limit)}, 2*limit + limit/10},
+		{"behind another", "{}\n", 3 * limit, "\n{}\n", []string{"2", "too large", "2"}, limit + limit/10},
+		{"body too long", "Content-Length: 67108865\r\n\r\n", limit + 1, "Content-Length: 2\r\n\r\n{}", []string{"too large", "2"}, limit / 10},
+		{"body at the limit", "Content-Length: 67108864\r\n\r\n", limit, "Content-Length: 2\r\n\r\n{}", []string{fmt.Sprint(limit), "2"}, limit + limit/10},
+		{"body without an end", "Content-Length: 67108864\r\n\r\n", limit - 1, "", []string{"broken"}, limit + limit/10},
+		{"body of an odd length", "Content-Length: 40000001\r\n\r\n", 40_000_001, "", []string{"40000001"}, 44_000_000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for range 4 { // the collector empties pools in steps
+				runtime.GC()
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			f := NewFramer(&filler{before: tt.before, n: tt.n, rest: tt.rest}, nil)
+			var got []string
+			for {
+				frame, err := f.ReadFrame()
+				if err == io.EOF {
+					break
+				}
+				bad, ok := errors.AsType[*FrameError](err)
+				switch {
+				case err == nil:
+					got = append(got, fmt.Sprint(len(frame)))
+				case !ok:
+					t.Fatal(err)
+				case bad.Code == CodeInvalidRequest:
+					got = append(got, "too large")
+				default:
+					got = append(got, "broken")
+				}
+			}
+			runtime.ReadMemStats(&after)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if n := int(after.TotalAlloc - before.TotalAlloc); n > tt.most {
+				t.Errorf("%d bytes were allocated, want at most %d", n, tt.most)
+			}
+		})
+	}
+}
+
 func TestBufferShrinks(t *testing.T) {
 	a, b := memoryPipe(0)
 	f := NewFramer(b, nil)
@@ -337,14 +428,14 @@ func TestBufferShrinks(t *testing.T) {
 		}
 	}
 	read(`"` + strings.Repeat("x", 5<<20) + `"`)
-	if len(f.buf) < 5<<20 {
-		t.Fatalf("buffer of %d bytes", len(f.buf))
+	if n := cap(f.line) + len(f.buf); n < 5<<20 {
+		t.Fatalf("buffers of %d bytes", n)
 	}
 	for range spareLoad + 2 {
 		read("{}")
 	}
-	if len(f.buf) != bufSize {
-		t.Errorf("buffer of %d bytes long after a large frame", len(f.buf))
+	if len(f.buf) != bufSize || f.line != nil || f.parts != nil {
+		t.Errorf("buffers of %d, %d and %d bytes long after a large frame", len(f.buf), cap(f.line), f.partBytes)
 	}
 }
 

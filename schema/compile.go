@@ -41,6 +41,9 @@ type pendingRef struct {
 
 func compileSchema(text []byte) (*subschema, error) {
 	c := &compiler{text: text, subs: map[string]*subschema{}, anchors: map[string]*subschema{}}
+	if err := knownDialect(text); err != nil {
+		return nil, err
+	}
 	root, err := c.schema(text, "")
 	if err != nil {
 		return nil, err
@@ -56,6 +59,20 @@ func compileSchema(text []byte) (*subschema, error) {
 		return nil, invalid(s.loc, "$ref", "the schema applies itself to the same value without end")
 	}
 	return root, nil
+}
+
+// knownDialect looks at $schema before anything else: keywords mean other things in other dialects.
+func knownDialect(text []byte) error {
+	if text[0] != '{' {
+		return nil
+	}
+	for m := jsonwire.ObjectMembers(text); m.Next(); {
+		if raw := m.Value(); m.KeyIs("$schema") && raw[0] == '"' {
+			k := &keywords{}
+			return k.core("$schema", raw)
+		}
+	}
+	return nil
 }
 
 // schema compiles the schema with the text raw at a location. Compiling the

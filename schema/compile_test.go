@@ -20,6 +20,7 @@ func TestCompileUnsupported(t *testing.T) {
 		{`{"$dynamicRef":"#n","$defs":{"a":{"$dynamicAnchor":"n","type":"null"}}}`, `#: $dynamicRef`, `null`, `1`},
 		{`{"dependencies":{"a":["b"]}}`, `#: dependencies`, `{"b":1}`, `{"a":1}`},
 		{`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"null"}]}`, `#: $schema`, `[null]`, `[1]`},
+		{`{"items":[{"type":"null"}],"$schema":"http://json-schema.org/draft-07/schema#"}`, `#: $schema`, `[null]`, `[1]`},
 		{`{"$schema":"https://json-schema.org/draft/2019-09/schema","type":"null"}`, `#: $schema`, `null`, `1`},
 		{`{"$defs":{"a":{"$id":"inner","type":"null"}},"$ref":"inner"}`, `#/$defs/a: $id`, `null`, `1`},
 		{`{"$ref":"https://json-schema.org/draft/2020-12/schema"}`, `#: $ref: "https://json-schema.org/draft/2020-12/schema" is outside this document, and nothing is fetched`, `{"type":"null"}`, `{"type":1}`},

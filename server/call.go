@@ -213,14 +213,16 @@ func appendNumber(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'g', -1, 64)
 }
 
-// Log sends a log message to the client, if the client wants messages of that level: a legacy client says so with logging/setLevel (until it does, it
-// gets all), a modern one with each request. data is any value that encoding/json can encode. Logging is deprecated by the specification
-// since 2026-07-28; what is meant for the server's operator belongs into the [Call.Logger].
+// Log sends a log message to the client, if the client wants messages of that level: a legacy
+// client says so with logging/setLevel, for the requests that it sends behind that (until it does,
+// it gets all), a modern one with each request. data is any value that encoding/json can encode.
+// Logging is deprecated by the specification since 2026-07-28; what is meant for the server's
+// operator belongs into the [Call.Logger].
 func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
 	if level.String() == "" {
 		return errLevel
 	}
-	least := mcp.LoggingLevel(c.session.logLevel.Load())
+	least := c.ex.Client.LogLevel
 	if c.ex.Modern {
 		if least = c.ex.Meta.LogLevel; least == mcp.LevelNone {
 			return nil
@@ -270,7 +272,7 @@ func (s *session) setLevel(r *jsonrpc.Request) error {
 	if !ok {
 		return invalidParams("params.level must be one of debug, info, notice, warning, error, critical, alert, emergency")
 	}
-	s.logLevel.Store(uint32(level))
+	s.era.SetLogLevel(level)
 	return nil
 }
 

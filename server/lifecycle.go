@@ -28,14 +28,52 @@ func (s *Server) appendCapabilities(dst []byte, f *era.Features) []byte {
 	return append(s.appendDeclarations(dst, f), '}')
 }
 
+// A greeting is the handshake that was made when initialize arrived, for the middleware to take its
+// time over the answer.
+type greeting struct {
+	features *era.Features
+	err      error
+}
+
+// greet makes the handshake of an initialize request that has just arrived: the messages behind it
+// are judged by it.
+func (s *session) greet(r *jsonrpc.Request) {
+	if _, err := s.era.OpenAt(r, stateOf(r)); err != nil {
+		return // which is the answer
+	}
+	g := new(greeting)
+	g.features, g.err = s.agree(r, s.era.Initialize)
+	r.Route = g
+}
+
+// agree makes a step of the handshake.
+func (s *session) agree(r *jsonrpc.Request, step func(*jsonrpc.Request) (*era.Features, error)) (*era.Features, error) {
+	f, err := step(r)
+	if err == nil {
+		s.setPolicy()
+	}
+	return f, err
+}
+
+// greeted returns what the handshake agreed on, which has been made if there is middleware.
+// Middleware may have changed the request since.
+func (s *session) greeted(r *jsonrpc.Request) (*era.Features, error) {
+	if g, ok := r.Route.(*greeting); ok {
+		return g.features, g.err
+	}
+	if s.srv.chain != nil {
+		return s.agree(r, s.era.Reinitialize)
+	}
+	return s.agree(r, s.era.Initialize)
+}
+
 // initialize answers the handshake of a legacy client
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization).
 func (s *session) initialize(r *jsonrpc.Request, dst []byte) ([]byte, error) {
-	f, err := s.era.Initialize(r)
+	f, err := s.greeted(r)
 	if err != nil {
 		return dst, err
 	}
-	s.setPolicy()
 	dst = jsonwire.AppendQuote(append(dst, `{"protocolVersion":`...), f.Revision.String())
 	dst = s.srv.appendCapabilities(append(dst, `,"capabilities":`...), f)
 	dst = s.srv.identity.AppendInfo(append(dst, `,"serverInfo":`...), f)

@@ -22,11 +22,14 @@ type RateLimit struct {
 	Burst     int     // at once, after a pause; 0 is PerSecond, but at least 1
 }
 
-// CodeTooManyRequests is the code of the error that refuses a request because its caller has made too many, or has too many under way. Its data is an
-// object: "limit" is "rate" or "concurrency", and "retryAfterMs", if it is there, says after how many milliseconds another try makes sense; if it
-// is not, one does when another request of the caller has been answered.
+// CodeTooManyRequests is the code of the error that refuses a request because its caller has made
+// too many, or has too many under way. Its data is an object: "limit" is "rate" or "concurrency",
+// or "states" with [Options.SingleUseState], and "retryAfterMs", if it is there, says after how
+// many milliseconds another try makes sense; if it is not, one does when another request of the
+// caller has been answered.
 //
-// The specification leaves codes outside of -32768 … -32000 to applications, and has none for this. The number is that of the same refusal in HTTP.
+// The specification leaves codes outside of -32768 … -32000 to applications, and has none for this. The number is that of the same refusal in HTTP,
+// where it is the status of the response, with Retry-After, unless that has begun or is of a batch.
 const CodeTooManyRequests jsonrpc.Code = 429
 
 // maxCallers is how many principals the limits remember, besides those that have requests under way. Who is forgotten begins anew.

@@ -1,8 +1,7 @@
 package server
 
 import (
-	"cmp"
-	"slices"
+	"fmt"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
@@ -18,47 +17,52 @@ type listing struct {
 	features *era.Features
 }
 
-// answerList answers a request for a page of a list. Pages are cut in the order of registration, so that a change between two of them neither
-// repeats nor skips an item that was there throughout.
+// answerList answers a request for a page of a list. Pages are cut in the order of registration, so
+// that a change between two of them neither repeats nor skips an item that was there throughout.
+// See position for other servers that take the cursor.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination)
 func answerList[T item](l listing, c *catalog[T], r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	cursor, ok := r.Param("cursor")
 	if !ok || string(cursor) == "null" {
-		return append(dst, firstPage(l, c)...), nil
+		page, err := firstPage(l, c)
+		return append(dst, page...), err
 	}
 	if cursor[0] != '"' {
 		return dst, invalidParams("params.cursor must be a string")
 	}
-	after, ok := l.srv.cursors.open(l.kind, jsonwire.UnquoteString(cursor[1:len(cursor)-1]))
+	p, ok := l.openCursor(jsonwire.UnquoteString(cursor[1 : len(cursor)-1]))
 	if !ok {
 		return dst, invalidParams("params.cursor is not one that this server gave out")
 	}
-	i, _ := slices.BinarySearchFunc(c.list, after+1, func(it T, seq uint64) int { return cmp.Compare(it.base().seq, seq) })
-	return appendPage(dst, l, c.list[i:]), nil
+	return appendPage(dst, l, behind(&l, c.list, p))
 }
 
 // firstPage returns the encoded first page, which is kept for the next who asks.
-func firstPage[T item](l listing, c *catalog[T]) []byte {
-	key := pageKey{l.features, l.view}
+func firstPage[T item](l listing, c *catalog[T]) ([]byte, error) {
+	key := pageKey{l.features, l.view, l.srv.opts.StateKeys.ring.Sealer()}
 	c.mu.Lock()
 	page := c.first[key]
 	c.mu.Unlock()
 	if page != nil {
-		return page
+		return page, nil
 	}
-	page = appendPage(nil, l, c.list) // without the lock: a view is the user's code
+	page, err := appendPage(nil, l, c.list) // without the lock: a view is the user's code
+	if err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	if len(c.first) < maxPages {
 		c.first[key] = page
 	}
 	c.mu.Unlock()
-	return page
+	return page, nil
 }
 
 // appendPage appends the result with the first of the items that the view shows.
-func appendPage[T item](dst []byte, l listing, items []T) []byte {
+func appendPage[T item](dst []byte, l listing, items []T) ([]byte, error) {
 	dst = append(jsonwire.AppendQuote(append(dst, '{'), l.member), ":["...)
-	n, last, more := 0, uint64(0), false
+	n, more := 0, false
+	var last *entry
 	for _, it := range items {
 		e := it.base()
 		if !l.view.shows(l.kind, e.key) {
@@ -71,12 +75,16 @@ func appendPage[T item](dst []byte, l listing, items []T) []byte {
 			dst = append(dst, ',')
 		}
 		dst = it.appendDefinition(dst, l.features)
-		n, last = n+1, e.seq
+		n, last = n+1, e
 	}
 	dst = append(dst, ']')
 	if more {
-		dst = jsonwire.AppendQuote(append(dst, `,"nextCursor":`...), l.srv.cursors.seal(l.kind, last))
+		cursor, err := l.sealCursor(last)
+		if err != nil {
+			return dst, fmt.Errorf("list cursor: %w", err)
+		}
+		dst = jsonwire.AppendQuote(append(dst, `,"nextCursor":`...), string(cursor))
 	}
 	dst = era.AppendCacheHints(dst, l.features, l.srv.cacheHints())
-	return l.srv.identity.End(dst, l.features)
+	return l.srv.identity.End(dst, l.features), nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -140,6 +141,100 @@ func TestCursors(t *testing.T) {
 		if names, _, err := c.list(cursor); code(err) != jsonrpc.CodeInvalidParams {
 			t.Errorf("%s: got %v, %v; want invalid params", name, names, err)
 		}
+	}
+}
+
+// TestCursorsElsewhere has a list that was begun at one server continued at another that shares the
+// keys: behind the item of the same name, whatever the order of registration there is, or if there
+// is none behind its place.
+func TestCursorsElsewhere(t *testing.T) {
+	keys := stateKeys(t, secret(1))
+	open := func(t *testing.T, name string, keys *server.StateKeys, tools ...string) *client {
+		t.Helper()
+		srv := server.New(name, "1", &server.Options{PageSize: 2, StateKeys: keys, Declare: []server.Kind{server.KindTool, server.KindPrompt}})
+		for _, tool := range tools {
+			if err := server.AddTool(srv, tool, "", func(context.Context, empty) (string, error) { return "", nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return connect(t, srv, modern)
+	}
+	long := strings.Repeat("l", 300)
+	for _, tt := range []struct {
+		name         string
+		here         []string
+		there, wants []string
+	}{
+		{"the same", []string{"a", "b", "c", "d", "e"}, []string{"a", "b", "c", "d", "e"}, []string{"c", "d"}},
+		{"more before it", []string{"a", "b", "c", "d"}, []string{"x", "a", "y", "b", "c", "d"}, []string{"c", "d"}},
+		{"fewer before it", []string{"a", "b", "c", "d"}, []string{"b", "c", "d"}, []string{"c", "d"}},
+		{"another order", []string{"a", "b", "c", "d"}, []string{"d", "c", "b", "a"}, []string{"a"}},
+		{"it is the last", []string{"a", "b", "c"}, []string{"c", "a", "b"}, nil},
+		{"it is gone", []string{"a", "b", "c", "d"}, []string{"a", "x", "c", "d"}, []string{"c", "d"}},
+		{"all are gone", []string{"a", "b", "c"}, nil, nil},
+		{"a long name", []string{"a", long, "c"}, []string{"x", "y", "z", long, "c"}, []string{"c"}},
+		{"another long name", []string{"a", long, "c"}, []string{"a", long + "l", "c"}, []string{"c"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, cursor, err := open(t, "s", keys, tt.here...).list("")
+			if err != nil || cursor == "" {
+				t.Fatalf("cursor %q, %v", cursor, err)
+			}
+			names, _, err := open(t, "s", keys, tt.there...).list(cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.wants, names); diff != "" {
+				t.Errorf("page (-want +got):\n%s", diff)
+			}
+			for name, c := range map[string]*client{
+				"another name": open(t, "other", keys, tt.here...),
+				"other keys":   open(t, "s", stateKeys(t, secret(2)), tt.here...),
+				"own keys":     open(t, "s", nil, tt.here...),
+			} {
+				if names, _, err := c.list(cursor); code(err) != jsonrpc.CodeInvalidParams {
+					t.Errorf("%s: got %v, %v; want invalid params", name, names, err)
+				}
+			}
+			if _, err := open(t, "s", keys).call(t.Context(), "prompts/list", fmt.Sprintf(`{"cursor":%q}`, cursor)); code(err) != jsonrpc.CodeInvalidParams {
+				t.Errorf("the cursor of another list: %v, want invalid params", err)
+			}
+		})
+	}
+}
+
+// TestCursorKeysRotate: a page that is kept for those who ask next doesn't hold a cursor of a key
+// that has been taken out.
+func TestCursorKeysRotate(t *testing.T) {
+	keys := stateKeys(t, secret(1))
+	srv := server.New("s", "1", &server.Options{PageSize: 1, StateKeys: keys})
+	addNumber(t, srv, 0)
+	addNumber(t, srv, 1)
+	c := connect(t, srv, modern)
+	_, old, err := c.list("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keys.Replace(secret(2), secret(1)); err != nil {
+		t.Fatal(err)
+	}
+	_, cursor, err := c.list("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{old, cursor} {
+		if names, _, err := c.list(at); err != nil || !slices.Equal(names, []string{"1"}) {
+			t.Errorf("got %v, %v", names, err)
+		}
+	}
+	if err := keys.Replace(secret(2)); err != nil {
+		t.Fatal(err)
+	}
+	if names, _, err := c.list(cursor); err != nil || !slices.Equal(names, []string{"1"}) {
+		t.Errorf("got %v, %v", names, err)
+	}
+	if _, _, err := c.list(old); code(err) != jsonrpc.CodeInvalidParams {
+		t.Errorf("the cursor of a key that is gone: %v", err)
 	}
 }
 

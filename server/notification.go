@@ -35,6 +35,9 @@ func (s *session) prepareNotification(r *jsonrpc.Request) *jsonrpc.Pace {
 	if string(r.Method) == mcp.NotificationInitialized && !s.era.Initialized() {
 		s.log.Warn("notifications/initialized out of place")
 	}
+	if at := s.era.State(); at != nil {
+		r.State = at
+	}
 	if s.srv.chain == nil && s.srv.custom.listener(r.Method) == nil {
 		return jsonrpc.Immediate
 	}
@@ -47,7 +50,7 @@ func (s *session) notification(r *jsonrpc.Request) error {
 		s.log.Debug("notification ignored", "method", clip(string(r.Method)))
 		return nil
 	}
-	ex, err := s.era.OpenNotification(r)
+	ex, err := s.era.OpenNotification(r, stateOf(r))
 	if err != nil {
 		s.log.Debug("notification ignored", "method", clip(string(r.Method)), "error", err)
 		return nil

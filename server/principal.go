@@ -1,6 +1,9 @@
 package server
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // A Principal is on whose behalf a request comes, as far as the carrier has made sure of it: by a verified token, by the credentials of a socket's peer.
 // What a client says of itself is never part of it. The zero Principal is nobody in particular, as on standard input and output.
@@ -25,13 +28,13 @@ func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 
 // OnBehalfOf is for carriers that do not import this package, and know of each request whose it is: it returns a context for one that comes on behalf of the
 // [Principal] with these fields. If id is empty, that is nobody in particular, and the limits tell callers apart by their network address;
-// a server without limits returns ctx itself then, which carriers may rely on.
+// a server that limits no callers returns ctx itself then, which carriers may rely on.
 func (s *Server) OnBehalfOf(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
 	p := nobody
 	switch {
 	case id != "":
 		p = &Principal{ID: id, Scopes: scopes, Claims: claims}
-	case s.limits == nil:
+	case s.limits == nil && !s.opts.SingleUseState:
 		return ctx // nobody asks
 	}
 	return context.WithValue(ctx, behalfKey{}, &behalf{p, address})
@@ -48,4 +51,16 @@ func behalfOf(ctx context.Context) *behalf {
 		return b
 	}
 	return anyone
+}
+
+// callerID tells who makes the call from other callers, as limits do; see [RateLimit].
+func (c *Call) callerID() string {
+	by := c.who()
+	switch {
+	case by.principal.ID != "":
+		return by.principal.ID
+	case by.address != "":
+		return "\x00" + by.address
+	}
+	return fmt.Sprintf("\x00%p", c.session)
 }

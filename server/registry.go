@@ -61,6 +61,7 @@ type catalog[T item] struct {
 type pageKey struct {
 	features *era.Features
 	view     *View
+	sealer   [8]byte // of the cursor
 }
 
 // maxPages is how many encoded lists a catalog keeps.

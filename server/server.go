@@ -57,11 +57,11 @@ type Options struct {
 	// itself; what one registers before it first serves is not announced. nil: this server is alone. With one, call [Server.Close] in the end.
 	Bus Bus
 
-	StateKeys      *StateKeys    // that seal what a client keeps between the rounds of a call that asks it; nil is a random key, of this server alone
+	StateKeys      *StateKeys    // that seal what a client keeps between the rounds of a call that asks it, and cursors; nil is a random key, of this server alone
 	StateTTL       time.Duration // how long a client may take to answer; 0 is 10 min. A legacy one may take until the handler's context ends, if that has a deadline
 	MaxStateBytes  int           // of what a call remembers between rounds: the answers and what Once returned, sealed; 0 is 256 KiB
 	MaxRounds      int           // how often one call may ask the client; 0 is 8. Legacy clients are asked by requests, which are not counted
-	SingleUseState bool          // refuse a request state that this process has had before. A client whose connection broke then has to start over
+	SingleUseState bool          // refuse a request state that this process has had before, and callers with more than 4096 in StateTTL. A client whose connection broke has to start over
 
 	MaxInFlight      int           // requests of a connection being handled at once, subscriptions among them; 0 is 256
 	MaxInFlightBytes int           // messages of these requests; 0 is 256 MiB
@@ -83,7 +83,7 @@ type Server struct {
 	opts     Options
 	identity *era.Identity
 	log      *slog.Logger
-	cursors  cursorKey
+	instance [8]byte  // in cursors
 	forms    sync.Map // by reflect.Type: forms that users were asked to fill in
 	used     usedStates
 
@@ -113,6 +113,7 @@ type Server struct {
 // Options.Extensions or Options.Experimental hold what is no identifier (see [mcp.CheckExtensionID]) or no JSON object.
 func New(name, version string, opts *Options) *Server {
 	s := &Server{name: name, sessions: make(map[*session]struct{})}
+	rand.Read(s.instance[:]) // never fails
 	s.tools.kind, s.resources.kind, s.templates.kind, s.prompts.kind = KindTool, KindResource, KindResourceTemplate, KindPrompt
 	s.resources.same = uritemplate.Normalize
 	if opts != nil {

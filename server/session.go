@@ -30,7 +30,6 @@ type session struct {
 	caller    *caller      // whose limits hold if the principal is nobody in particular
 	handshake jsonrpc.Pace // of initialize with middleware: taken in order, unless that blocks
 
-	logLevel    atomic.Uint32 // by logging/setLevel, legacy
 	subs        subscriptions
 	legacyWatch legacyWatch
 
@@ -45,6 +44,13 @@ type session struct {
 	watched      map[string]int // how often each resource is watched; guarded by Server.mu
 	watchedTasks map[string]int // the same of tasks
 	pages        []string       // elicitation ids of those that the client was sent to; guarded by Server.mu
+}
+
+// stateOf returns the state that the request found when it arrived: it is judged by what came
+// before it, whatever has been read behind it when its turn comes.
+func stateOf(r *jsonrpc.Request) *era.State {
+	at, _ := r.State.(*era.State)
+	return at
 }
 
 // leave undoes [Server.enlist].
@@ -68,11 +74,47 @@ func (s *session) Prepare(r *jsonrpc.Request) *jsonrpc.Pace {
 	if r.Kind != jsonrpc.KindRequest {
 		return s.prepareNotification(r)
 	}
+	if at := s.era.State(); at != nil {
+		r.State = at
+	} else if !s.modernSeen.Load() {
+		s.recognize(r)
+	}
 	pace := s.route(r)
 	if pace == jsonrpc.Immediate && s.srv.chain != nil {
+		if string(r.Method) == mcp.MethodInitialize {
+			s.greet(r)
+		}
 		return s.chainPace(r.Method)
 	}
 	return pace
+}
+
+// recognize finds out whether the first requests of a peer are modern ones.
+func (s *session) recognize(r *jsonrpc.Request) {
+	if ex, err := s.era.OpenAt(r, nil); err == nil && ex.Modern {
+		s.sawModern()
+	}
+}
+
+// sawModern notes that the peer has sent a modern message.
+func (s *session) sawModern() {
+	if !s.modernSeen.Swap(true) {
+		s.setPolicy()
+	}
+}
+
+// PrepareBatch implements [jsonrpc.BatchHandler]: a client that puts a modern message into an array
+// would not understand an array as the answer.
+func (s *session) PrepareBatch(members []jsonrpc.Entry) error {
+	for i := range members {
+		e := &members[i]
+		if e.Invalid != nil || e.Kind != jsonrpc.KindRequest && e.Kind != jsonrpc.KindNotification || !s.era.IsModern(&e.Message) {
+			continue
+		}
+		s.sawModern()
+		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: modern revisions have no batches; send each message on its own")
+	}
+	return nil
 }
 
 // route finds what the request is for, and its pace.
@@ -180,21 +222,28 @@ func (s *session) Describe(r *jsonrpc.Request) []any {
 }
 
 func (s *session) answer(r *jsonrpc.Request, dst []byte) ([]byte, error) {
-	ex, err := s.era.Open(r)
+	ex, err := s.era.OpenAt(r, stateOf(r))
 	if err != nil {
 		return dst, err
 	}
 	if ex.Modern && !s.modernSeen.Load() {
-		s.modernSeen.Store(true)
-		s.setPolicy()
+		s.sawModern()
 	}
-	if s.srv.chain != nil {
-		return s.through(s.newCall(r, ex), r, dst)
-	}
-	if s.srv.limits == nil && string(r.Method) == mcp.MethodPing {
+	if s.srv.chain == nil && s.srv.limits == nil && string(r.Method) == mcp.MethodPing {
 		return s.srv.identity.Empty(dst, ex.Features, nil), nil // it needs no Call
 	}
-	return s.handle(s.newCall(r, ex), r, dst)
+	c := s.newCall(r, ex)
+	told := false // not if middleware panics
+	if s.srv.tasks != nil {
+		defer func() { c.watchAnswer(r, told) }()
+	}
+	if s.srv.chain != nil {
+		dst, err = s.through(c, r, dst)
+	} else {
+		dst, err = s.handle(c, r, dst)
+	}
+	told = err == nil
+	return dst, err
 }
 
 // handle answers a request that has passed all general checks, if the caller's limits let it.

@@ -17,9 +17,10 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// StateKeys are the secrets with which a server seals what it gives clients to keep between the rounds of a call. Whoever has one of them can make a
-// call believe that it was answered. Servers that share them, in any number of processes, take up each other's calls. They may be replaced at
-// any time, by any goroutine.
+// StateKeys are the secrets with which a server seals what it gives clients to keep: between the
+// rounds of a call, and the cursors of lists. Whoever has one of them can make a call believe that
+// it was answered. Servers of the same name that share them, in any number of processes, take up
+// each other's calls and lists. They may be replaced at any time, by any goroutine.
 type StateKeys struct{ ring seal.Ring }
 
 // NewStateKeys returns keys made of secrets of 32 random bytes or more. The first one seals, all of them open.
@@ -45,6 +46,7 @@ const (
 	defaultStateBytes = 256 << 10
 	defaultMaxRounds  = 8
 	maxUsedStates     = 1 << 16
+	maxUsedByCaller   = maxUsedStates / 16
 	statePurpose      = "request state 1" // a number for each format of memory
 )
 
@@ -161,7 +163,7 @@ func (c *Call) openState(r *jsonrpc.Request, text string, before seal.Stamp) (*m
 		return nil, stamp, errState
 	}
 	if s.opts.SingleUseState && stamp != before {
-		if err := s.used.use(stamp, now, m.Expires); err != nil {
+		if err := s.used.use(c.callerID(), stamp, now, m.Expires); err != nil {
 			return nil, stamp, err
 		}
 	}
@@ -200,38 +202,61 @@ func digestParams(params []byte) []byte {
 	return h.Sum(nil)
 }
 
-// usedStates remembers which states were used, for as long as they could be used again.
+// usedStates remembers which states were used, for as long as they could be used again. No caller
+// can take all its places.
 type usedStates struct {
 	mu    sync.Mutex
 	seen  map[seal.Stamp]struct{}
-	queue []usedState // in the order of their use, which is about that of their ends
+	by    map[string]int // how many each caller has used
+	queue []usedState    // in the order of their use, which is about that of their ends
 }
 
 type usedState struct {
 	stamp   seal.Stamp
+	caller  string
 	expires int64
 }
 
-var errUsedStates = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many calls with a request state (limit %d in Options.StateTTL): try again later", maxUsedStates)
+var (
+	errUsedStates   = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many calls with a request state (limit %d in Options.StateTTL): try again later", maxUsedStates)
+	errUsedByCaller = &jsonrpc.Error{
+		Code:    CodeTooManyRequests,
+		Message: fmt.Sprintf("too many requests with a request state: one caller may make %d in the time that a state lasts, try again later", maxUsedByCaller),
+		Data:    []byte(`{"limit":"states"}`),
+	}
+)
 
-// use fails if the state was used before. The times are in milliseconds since 1970.
-func (u *usedStates) use(s seal.Stamp, now, expires int64) error {
+// use fails if the state was used before, or the caller has used too many. The times are in
+// milliseconds since 1970.
+func (u *usedStates) use(caller string, s seal.Stamp, now, expires int64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for len(u.queue) > 0 && u.queue[0].expires <= now {
-		delete(u.seen, u.queue[0].stamp)
+		u.forgetLocked(u.queue[0])
+		u.queue[0] = usedState{}
 		u.queue = u.queue[1:]
 	}
 	if _, used := u.seen[s]; used {
 		return errState
 	}
-	if len(u.queue) >= maxUsedStates {
+	switch {
+	case u.by[caller] >= maxUsedByCaller:
+		return errUsedByCaller
+	case len(u.queue) >= maxUsedStates:
 		return errUsedStates
 	}
 	if u.seen == nil {
-		u.seen = make(map[seal.Stamp]struct{})
+		u.seen, u.by = make(map[seal.Stamp]struct{}), make(map[string]int)
 	}
 	u.seen[s] = struct{}{}
-	u.queue = append(u.queue, usedState{s, expires})
+	u.by[caller]++
+	u.queue = append(u.queue, usedState{s, caller, expires})
 	return nil
+}
+
+func (u *usedStates) forgetLocked(s usedState) {
+	delete(u.seen, s.stamp)
+	if u.by[s.caller]--; u.by[s.caller] == 0 {
+		delete(u.by, s.caller)
+	}
 }

@@ -20,6 +20,9 @@ import (
 // The context of a handler that runs as a task does not end with its request, nor with [Options.HandlerTimeout]. It ends when the task is cancelled, when
 // its TTL is over, and with [Server.Close]; that of a 2025-11-25 client without a principal also with its connection, since nobody else could ask
 // for the task.
+//
+// A task of the extension of which the client has not been told, because it has cancelled the request or gone before the answer was written, is cancelled at
+// once. After that only tasks/cancel cancels it.
 type TaskOptions struct {
 	Store        TaskStore     // nil keeps tasks in memory
 	TTL          time.Duration // how long a task is kept after it was made, and how long it may run; a 2025-11-25 client may ask for less. 0 is an hour

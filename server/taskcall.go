@@ -137,6 +137,20 @@ func (s *session) callAsTask(c *Call, t *tool, r *jsonrpc.Request, args, dst []b
 	return c.settle(r, dst, append(dst, run.out...), run.err)
 }
 
+// watchAnswer cancels the task that the call has become, if it has, should the client not be told of
+// it: because the answer is not sent, or is an error of a middleware's, and told is false. A task of
+// the core protocol goes on: its owner finds it in the list.
+func (c *Call) watchAnswer(r *jsonrpc.Request, told bool) {
+	run := c.run.Load()
+	switch {
+	case run == nil || run.task.Core || !run.isTask():
+	case told:
+		r.OnUnsent(run.unanswered)
+	default:
+		run.unanswered()
+	}
+}
+
 // notify sends a notification that belongs to the call. What a task has to tell cannot belong to a request any more: the core protocol keeps the token
 // for as long as the task goes on, the extension has neither progress nor log messages.
 func (c *Call) notify(method string, params []byte) error {

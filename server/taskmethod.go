@@ -67,12 +67,7 @@ func (s *session) taskMethod(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, e
 
 // cancelTask answers tasks/cancel: the core protocol with the task, which must not have ended, the extension with nothing.
 func (s *session) cancelTask(c *Call, t *Task, dst []byte) ([]byte, error) {
-	now, err := s.srv.updateTask(c, t.ID, func(t *Task) error {
-		t.Status, t.StatusMessage = mcp.TaskStatusCancelled, "The task was cancelled by request."
-		t.InputRequests, t.InputResponses = nil, nil
-		t.Error = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the task was cancelled")
-		return nil
-	})
+	now, err := s.srv.updateTask(c, t.ID, cancelled("The task was cancelled by request."))
 	if err == nil {
 		s.srv.tasks.stop(t.ID)
 	}

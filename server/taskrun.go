@@ -218,6 +218,33 @@ func (run *taskRun) abandon(cause error) {
 	}
 }
 
+// unanswered cancels a task whose id nobody knows, because its request has ended without an answer.
+// It does not wait; Server.Close waits for it.
+func (run *taskRun) unanswered() {
+	k := run.tasks
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return // all tasks end
+	}
+	k.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), storePatience)
+		defer cancel()
+		run.store(ctx, cancelled("The task was cancelled with its request."))
+		run.cancel(errTaskStopped)
+	})
+}
+
+// cancelled returns the change to a task that somebody cancels. message says how that came about.
+func cancelled(message string) func(*Task) error {
+	return func(t *Task) error {
+		t.Status, t.StatusMessage = mcp.TaskStatusCancelled, message
+		t.InputRequests, t.InputResponses = nil, nil
+		t.Error = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "the task was cancelled")
+		return nil
+	}
+}
+
 // watch ends the handler when somebody has cancelled the task in another process, or the store has it no more.
 func (run *taskRun) watch() {
 	for version := run.task.Version; ; {

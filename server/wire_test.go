@@ -172,29 +172,36 @@ func (p *play) shakeHands(t *testing.T) {
 	p.send(t, frame{text: `{"jsonrpc":"2.0","method":"notifications/initialized"}`})
 }
 
-func (p *play) send(t *testing.T, f frame) {
+// send writes the frames in one piece.
+func (p *play) send(t *testing.T, frames ...frame) {
 	t.Helper()
-	if f.eof {
-		p.closed = true
-		p.wire.w.Close()
-		return
-	}
-	text := p.vars.expand(f.text)
-	if !f.raw {
-		if p.observe != nil {
-			p.observe(true, text)
+	var piece strings.Builder
+	for _, f := range frames {
+		if f.eof {
+			p.closed = true
+			break
 		}
-		text = frameText(p.framing, text)
+		text := p.vars.expand(f.text)
+		if !f.raw {
+			if p.observe != nil {
+				p.observe(true, text)
+			}
+			text = frameText(p.framing, text)
+		}
+		piece.WriteString(text)
 	}
-	if _, err := io.WriteString(p.wire.w, text); err != nil {
-		t.Errorf("send: %v", err)
+	if piece.Len() > 0 {
+		if _, err := io.WriteString(p.wire.w, piece.String()); err != nil {
+			t.Errorf("send: %v", err)
+		}
+	}
+	if p.closed {
+		p.wire.w.Close()
 	}
 }
 
 func (p *play) step(t *testing.T, s *step) {
-	for _, f := range s.send {
-		p.send(t, f)
-	}
+	p.send(t, s.send...)
 	got := p.receive(t, len(s.want))
 	for i, text := range got {
 		got[i] = p.vars.fold(text)
@@ -258,7 +265,7 @@ func (p *play) receive(t *testing.T, n int) []string {
 		}
 		return got
 	}
-	for {
+	for waited := false; ; {
 		synctest.Wait()
 		select {
 		case text, ok := <-p.frames:
@@ -267,7 +274,11 @@ func (p *play) receive(t *testing.T, n int) []string {
 			}
 			take(text)
 		default:
-			return got
+			if len(got) >= n || waited {
+				return got
+			}
+			waited = true
+			<-time.After(time.Second) // of the bubble: somebody may have to take over from the leader first
 		}
 	}
 }

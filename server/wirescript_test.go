@@ -20,7 +20,7 @@ import (
 // A wire transcript is a txtar file in testdata; each of its sections is a script that is played on a connection, and a server, of its own:
 //
 //	> {"jsonrpc":…}     a frame that is sent
-//	>& {"jsonrpc":…}    the same, but the next one is sent at once, without waiting for answers
+//	>& {"jsonrpc":…}    the same, but the next one is sent with it, in one piece, without waiting for answers
 //	>q "\xef\xbb\xbf"   a frame as a Go string
 //	>raw "Content-…"    bytes that are sent without framing
 //	< {"jsonrpc":…}     a frame that must come, byte for byte, before the next one is sent; and no other may

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/internal/batchfile"
+	"mcpwire/internal/guardian"
 	"mcpwire/jsonrpc"
 )
 
@@ -79,8 +81,11 @@ func (c *Cmd) String() string {
 // context.AfterFunc(ctx, func() { p.Close() }).
 //
 // The child leads a process group of its own (on Windows, is in a job object), so that Close reaches what it has started, and a Ctrl-C in
-// the terminal does not reach it. If this process dies without closing it, its standard input ends; on Linux it is sent SIGTERM too, on Windows the
-// job is ended.
+// the terminal does not reach it. If this process dies without closing it, its standard input ends, and the group is ended too: on Windows with its job; elsewhere a shell,
+// /bin/sh, waits for that next to each child, and sends SIGTERM then, and SIGKILL 2 s later.
+//
+// On Windows, the arguments of a batch file, such as npx.cmd, are quoted for cmd.exe, so that the program behind it gets them unchanged. Arguments
+// with a line break, and more than 8191 characters in all, cannot be passed to a batch file and are refused.
 func (c *Cmd) Start(ctx context.Context) (*Process, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("start %q: %w", c, err)
@@ -93,18 +98,29 @@ func (c *Cmd) Start(ctx context.Context) (*Process, error) {
 	cmd.Dir, cmd.Env = c.Dir, c.environ()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.child[0], pipes.child[1], pipes.child[2]
 	cmd.SysProcAttr = groupAttr()
+	if err := batchfile.Prepare(cmd); err != nil {
+		closeFiles(pipes.child[:])
+		closeFiles(pipes.parent[:])
+		return nil, fmt.Errorf("start %q: %w", c, err)
+	}
 
 	p := newProcess(c, &pipes)
+	g := guardian.Start()
 	started := make(chan error)
-	p.wg.Go(func() { p.run(cmd, started) })
+	p.wg.Go(func() { p.run(cmd, g, started) })
 	err := <-started
 	closeFiles(pipes.child[:])
 	if err != nil {
+		g.Dismiss()
 		closeFiles(pipes.parent[:])
 		p.wg.Wait()
 		return nil, fmt.Errorf("start %q: %w", c, err)
 	}
 	p.wg.Go(p.readStderr)
+	p.wg.Go(func() {
+		<-p.done
+		g.Dismiss()
+	})
 	return p, nil
 }
 

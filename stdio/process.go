@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mcpwire/internal/guardian"
 )
 
 // A Process is a running server. Reading it reads the server's standard output, writing it writes its standard input, so jsonrpc.NewFramer
@@ -65,7 +67,7 @@ func newProcess(c *Cmd, pipes *childPipes) *Process {
 
 // run starts the process and sees it to its end. It keeps a thread of its own: waiting needs one anyway, and Linux sends the parent death signal
 // when the thread that forked ends.
-func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
+func (p *Process) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
@@ -73,6 +75,7 @@ func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 		started <- err
 		return
 	}
+	g.Watch(cmd.Process.Pid)
 	p.mu.Lock()
 	p.pid = cmd.Process.Pid
 	p.group = newGroup(cmd.Process)

@@ -52,9 +52,11 @@ var inUse atomic.Bool
 // Serve is Config.Serve with the defaults.
 func Serve(ctx context.Context, srv Server) error { return new(Config).Serve(ctx, srv) }
 
-// Serve runs srv on standard input and output until the input ends or the client stops reading, SIGINT or SIGTERM arrives, or ctx ends. In each
-// case reading stops and srv finishes what it has accepted. The result is nil except when ctx ended first (its cause), when srv failed, or when
-// the descriptors are unusable; so a main function exits with status 0 after
+// Serve runs srv on standard input and output until the input ends or the client stops reading,
+// SIGINT or SIGTERM arrives, or ctx ends. In each case reading stops and srv finishes what it has
+// accepted. The result is nil except when ctx ended first (its cause), when srv failed, when it did
+// not finish in time (a *[jsonrpc.DrainError], if it says so), or when the descriptors are
+// unusable; so a main function exits with status 0 after
 //
 //	if err := stdio.Serve(ctx, srv); err != nil {
 //		log.Fatal(err)
@@ -180,7 +182,7 @@ func (r *run) serve(ctx context.Context, srv Server) error {
 			stop = nil
 		case <-timeout:
 			r.log.Error("the server did not stop in time and is left behind", "timeout", r.config.stopTimeout())
-			return r.result(context.Cause(parent), signal)
+			return r.result(&stopError{r.config.stopTimeout(), context.Cause(parent)}, signal)
 		}
 		r.stream.in.stop()
 		if timeout == nil {
@@ -204,6 +206,9 @@ func (r *run) result(err error, signal os.Signal) error {
 	case r.stream.broken.Load():
 		return nil
 	case signal != nil:
+		if isCut(err) {
+			return err
+		}
 		if err != nil && !errors.Is(err, context.Canceled) {
 			r.log.Warn("the server stopped with an error", "error", err)
 		}
@@ -211,3 +216,24 @@ func (r *run) result(err error, signal os.Signal) error {
 	}
 	return err
 }
+
+// isCut reports whether err says that something accepted was not finished.
+func isCut(err error) bool {
+	if _, ok := errors.AsType[*stopError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*jsonrpc.DrainError](err)
+	return ok
+}
+
+// A stopError says that a server was left behind.
+type stopError struct {
+	after time.Duration
+	cause error // of the end of the context; nil if that has not ended
+}
+
+func (e *stopError) Error() string {
+	return fmt.Sprintf("stdio: the server did not stop within %v and was left behind", e.after)
+}
+
+func (e *stopError) Unwrap() error { return e.cause }

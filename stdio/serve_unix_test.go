@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,6 +68,15 @@ func helperServe() {
 			config.Logger = slog.New(slog.NewTextHandler(os.Stdout, nil))
 		case "conn":
 			server = serverFunc(func(ctx context.Context, f jsonrpc.Framer) error { return jsonrpc.NewConn(f, nil).Run(ctx) })
+		case "drain":
+			server = serverFunc(func(ctx context.Context, f jsonrpc.Framer) error {
+				wait := jsonrpc.HandlerFunc(func(ctx context.Context, _ *jsonrpc.Request) ([]byte, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				})
+				o := &jsonrpc.Options{Handler: wait, MaxInFlight: 1, DrainTimeout: time.Millisecond}
+				return jsonrpc.NewConn(f, o).Run(ctx)
+			})
 		case "afterwards":
 			after = func() {
 				b, _ := io.ReadAll(os.Stdin)
@@ -282,10 +292,57 @@ func TestServeSignalTimeout(t *testing.T) {
 	s.want("x")
 	syscall.Kill(s.p.Pid(), syscall.SIGTERM)
 	within(t, "exit", func() { s.p.Wait() })
-	if got := s.p.exit.Code; got != 0 {
+	if got := s.p.exit.Code; got != 1 {
 		t.Errorf("status %d: %v", got, s.p.exit)
 	}
 	wantContains(t, "stderr", s.p.Stderr(), "Error: the server did not stop in time")
+}
+
+// TestServeDrainTimeout: each request that was accepted and is not finished in time is answered
+// with an error, and the status says so, after a signal and after the end of input.
+func TestServeDrainTimeout(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"signal", "end of input"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := serveChild(t, "drain")
+			ids := []string{"1", "2", "3"}
+			for _, id := range ids {
+				io.WriteString(s.w, `{"jsonrpc":"2.0","id":`+id+`,"method":"m"}`+"\n")
+			}
+			// Its answer says that the requests above have been read.
+			io.WriteString(s.w, "{}\n")
+			read := func() string {
+				line, err := s.r.ReadString('\n')
+				if err != nil {
+					t.Fatal(err)
+				}
+				return line
+			}
+			wantContains(t, "answer", read(), "-32600")
+			if how == "signal" {
+				syscall.Kill(s.p.Pid(), syscall.SIGTERM)
+			} else {
+				s.w.Close()
+			}
+			var got []string
+			for range ids {
+				got = append(got, read())
+			}
+			slices.Sort(got)
+			for i, id := range ids {
+				want := `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603,"message":"shutting down: the request was not finished within 1ms"}}` + "\n"
+				if got[i] != want {
+					t.Errorf("got %s, want %s", got[i], want)
+				}
+			}
+			within(t, "exit", func() { s.p.Wait() })
+			if got := s.p.exit.Code; got != 1 {
+				t.Errorf("status %d: %v", got, s.p.exit)
+			}
+			wantContains(t, "stderr", s.p.Stderr(), "Serve: 3 requests were cut off 1ms after the end of input")
+		})
+	}
 }
 
 func TestServeSurvivesSIGPIPE(t *testing.T) {

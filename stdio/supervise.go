@@ -7,16 +7,22 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // SuperviseOptions are the options of Supervise. The zero value is ready to use.
 type SuperviseOptions struct {
-	MinBackoff     time.Duration // before the first restart; it doubles with each failure in a row. 0 is 200 ms
-	MaxBackoff     time.Duration // that it does not exceed; 0 is 30 s
-	StableAfter    time.Duration // a server that ran as long has not failed to start, whatever happens to it then; 0 is 30 s
-	MaxFailures    int           // in a row, after which the supervisor gives up; 0 is 8, negative never
-	ConnectTimeout time.Duration // of the connect function; 0 is 30 s
+	// MinBackoff is the wait before the first restart. It doubles with each further failure in a row. Zero means 200 ms.
+	MinBackoff time.Duration
+	// MaxBackoff limits that wait. Zero means 30 s.
+	MaxBackoff time.Duration
+	// StableAfter is the life after which the end of a process is no failure; nor is it after [Supervisor.Served]. Zero means 30 s.
+	StableAfter time.Duration
+	// MaxFailures is the number of failures in a row after which the supervisor gives up. Zero means 8; a negative number, never.
+	MaxFailures int
+	// ConnectTimeout limits the connect function. Zero means 30 s.
+	ConnectTimeout time.Duration
 
 	Logger *slog.Logger // of starts and ends; nil discards
 }
@@ -108,6 +114,8 @@ type Supervisor[C any] struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	served atomic.Bool // since the process was connected to
+
 	mu      sync.Mutex
 	state   SupervisorState
 	conn    C
@@ -116,7 +124,8 @@ type Supervisor[C any] struct {
 
 // Supervise starts a server with start, (*Cmd).Start say, and whenever its process ends, again: after MinBackoff, doubled for each failure in a
 // row up to MaxBackoff, of which a random part of up to a half is taken off so that many servers do not restart in step. To
-// not get started, to not get connected, and to end before StableAfter are failures; after MaxFailures of them the supervisor gives up.
+// not get started, to not get connected, and to end before StableAfter without having served (see [Supervisor.Served]) are failures; after MaxFailures of them
+// the supervisor gives up.
 //
 // connect is called for each process and makes of it what Conn returns: it wraps it in a connection, repeats the handshake and the like. Its context
 // ends with the process, after ConnectTimeout, and with Close. If it fails, the process is closed. It does not own the process, but may
@@ -196,6 +205,7 @@ func (s *Supervisor[C]) once(ctx context.Context) error {
 	if err != nil {
 		return s.failed(err, false)
 	}
+	s.served.Store(false)
 	s.change(func(st *SupervisorState) { st.Phase, s.conn = PhaseRunning, conn })
 	s.opts.Logger.Info("server is running", "pid", p.Pid())
 	stable := false
@@ -210,14 +220,27 @@ func (s *Supervisor[C]) once(ctx context.Context) error {
 			if err = p.Wait(); err == nil {
 				err = errors.New("the server was closed")
 			}
-			return s.failed(err, stable)
+			return s.failed(err, stable || s.served.Load())
 		case <-ctx.Done():
 			return s.failed(ctx.Err(), stable)
 		}
 	}
 }
 
-// failed records the end of a process, or that there was none. After a stable time that is no failure.
+// Served tells the supervisor that the running server has answered a request: however soon the process ends, it is no failure, and earlier failures are forgotten. Call it
+// with each answer, or the first of each process; it costs next to nothing.
+func (s *Supervisor[C]) Served() {
+	if s.served.Load() || s.served.Swap(true) {
+		return
+	}
+	s.change(func(st *SupervisorState) {
+		if st.Phase == PhaseRunning {
+			st.Failures = 0
+		}
+	})
+}
+
+// failed records the end of a process, or that there was none. After a stable time, and service, that is no failure.
 func (s *Supervisor[C]) failed(err error, stable bool) error {
 	var none C
 	s.change(func(st *SupervisorState) {

@@ -138,6 +138,52 @@ func TestSuperviseStablePeriodResets(t *testing.T) {
 	})
 }
 
+// TestSuperviseServed: a server that has answered has not failed, however soon it ends.
+func TestSuperviseServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		supervisor := make(chan *Supervisor[int], 1)
+		f := &fakeServer{script: func(n int, p *fakeProcess) error {
+			if n == 20 {
+				return nil // lives on
+			}
+			time.AfterFunc(time.Second, func() {
+				s := <-supervisor
+				if n != 2 && n != 3 { // which answer nothing
+					s.Served()
+					s.Served()
+				}
+				supervisor <- s
+				p.die(errCrash)
+			})
+			return nil
+		}}
+		s := supervise(f, &SuperviseOptions{MinBackoff: time.Second, MaxFailures: 3})
+		defer s.Close()
+		supervisor <- s
+		<-time.After(time.Minute)
+		synctest.Wait()
+		// each lives 1, and the next comes after 1, but after the second failure in a row after 2
+		want := []time.Duration{0, 2, 4}
+		for len(want) < 20 {
+			next := want[len(want)-1] + 2
+			if len(want) == 3 {
+				next++
+			}
+			want = append(want, next)
+		}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		if diff := cmp.Diff(want, f.starts); diff != "" {
+			t.Errorf("starts (-want +got)\n%s", diff)
+		}
+		if state := s.State(); state.Phase != PhaseRunning || state.Failures != 0 {
+			t.Errorf("state: %+v", state)
+		}
+	})
+}
+
 func TestSuperviseConnWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // legacyBatch answers an array of messages by an array of answers.
 func (x *exchange) legacyBatch(entries []jsonrpc.Entry) {
 	h, w, r := x.h, x.w, x.r
-	s := h.sessionOf(w, r, x.asker)
+	s := h.sessionOf(w, r, x.asker, x.caller)
 	if s == nil {
 		return
 	}
@@ -38,18 +38,15 @@ func (x *exchange) legacyBatch(entries []jsonrpc.Entry) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	if !h.takesRequests(w) {
+	if !x.takesRequests() || !h.enterMore(w, x.caller, &x.pending, answers-1) {
 		return
 	}
-	if !h.enterMore(int64(answers - 1)) {
-		crowded(w)
-		return
-	}
-	x.more = int64(answers - 1)
+	x.more = answers - 1
 	x.await(s, entries)
 }
 
-// batch handles the messages at the same time, and appends the array of the answers; nothing if there are none, because all were cancelled.
+// batch handles the messages at the same time, but each by what came before it, and appends the
+// array of the answers; nothing if there are none, because all were cancelled.
 func (s *session) batch(ctx context.Context, st *stream, entries []jsonrpc.Entry, dst []byte) []byte {
 	answers := make([][]byte, len(entries))
 	var wg sync.WaitGroup
@@ -59,9 +56,16 @@ func (s *session) batch(ctx context.Context, st *stream, entries []jsonrpc.Entry
 		case e.Invalid != nil:
 			answers[i] = jsonrpc.AppendError(nil, e.ID, e.Invalid, false)
 		case e.Kind == jsonrpc.KindRequest:
+			placed := make(chan struct{})
+			place := sync.OnceFunc(func() { close(placed) })
 			wg.Go(func() {
-				answers[i], _ = s.peer.deliver(ctx, nil, &jsonrpc.Delivery{Message: &e.Message, Outlet: st, Until: s.ctx, Batch: true}, nil)
+				defer place()
+				d := &jsonrpc.Delivery{Message: &e.Message, Outlet: st, Until: s.ctx, Batch: true, Placed: place}
+				answers[i], _ = s.peer.deliver(ctx, nil, d, nil)
 			})
+			if _, ok := s.peer.(serverConn); ok { // what a relay does with it is for the relay to say
+				<-placed
+			}
 		default:
 			s.take(ctx, nil, &e.Message)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -109,7 +110,11 @@ func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) 
 		return
 	}
 	h.opts.Logger.Debug("body not read", "error", err)
-	refuse(w, http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "the body did not arrive")
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		refuse(w, http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
+		return
+	}
+	refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the body is not what its header or its chunks say, or ends early")
 }
 
 // accepted is what a client takes as the answer to a request.

@@ -2,6 +2,7 @@ package streamable_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -85,4 +86,64 @@ func (e *endpoint) unmeasured(body string, headers map[string]string) answer {
 		e.t.Fatal(err)
 	}
 	return answer{resp.StatusCode, resp.Header, string(text)}
+}
+
+// A body whose chunks are wrong is refused at once; one that does not arrive, in time.
+func TestBadChunks(t *testing.T) {
+	text, headers := callPost(1, "echo", `{"text":"x"}`)
+	head := "POST / HTTP/1.1\nHost: localhost\nContent-Type: application/json\nAccept: application/json, text/event-stream\nTransfer-Encoding: chunked\n"
+	for k, v := range headers {
+		head += k + ": " + v + "\n"
+	}
+	chunk := fmt.Sprintf("%x\n%s\n", len(text), text)
+	for _, tt := range []struct {
+		name, body string
+		want       int
+		after      time.Duration
+	}{
+		{"good", chunk + "0\n\n", 200, 0},
+		{"size of no digits", "zz\n" + text + "\n0\n\n", 400, 0},
+		{"empty size", "\n" + text + "\n0\n\n", 400, 0},
+		{"negative size", "-5\n" + text + "\n0\n\n", 400, 0},
+		{"size of 17 digits", "fffffffffffffffff\n" + text + "\n0\n\n", 400, 0},
+		{"size too small", "5\n" + text + "\n0\n\n", 400, 0},
+		{"bad second size", chunk + "0x0\n\n", 400, 0},
+		{"no end", chunk, 408, 30 * time.Second},
+	} {
+		inBubble(t, false, nil, func(e *endpoint) {
+			_, r := e.raw(head + "\n" + tt.body)
+			var got answer
+			if d := took(func() { got = e.response(r) }); got.status != tt.want || d != tt.after {
+				e.t.Errorf("%s: %d after %v, want %d after %v: %s", tt.name, got.status, d, tt.want, tt.after, got.body)
+			}
+		})
+	}
+}
+
+// The modern era has neither GET nor DELETE.
+func TestModernMethods(t *testing.T) {
+	e := newEndpoint(t, nil, nil)
+	v := e.visit("2025-11-25", "{}", nil)
+	session := v.headers["Mcp-Session-Id"]
+	for _, tt := range []struct {
+		name, method string
+		headers      map[string]string
+		want         int
+		allow        string
+	}{
+		{"modern", "GET", map[string]string{"MCP-Protocol-Version": "2026-07-28"}, 405, "POST"},
+		{"modern", "DELETE", map[string]string{"MCP-Protocol-Version": "2026-07-28"}, 405, "POST"},
+		{"modern", "PUT", map[string]string{"MCP-Protocol-Version": "2026-07-28"}, 405, "POST"},
+		{"unknown version", "GET", map[string]string{"MCP-Protocol-Version": "2099-01-01"}, 405, "POST"},
+		{"legacy without session", "GET", map[string]string{"MCP-Protocol-Version": "2025-11-25"}, 400, ""},
+		{"no version", "DELETE", nil, 400, ""},
+		{"legacy", "PUT", map[string]string{"MCP-Protocol-Version": "2025-11-25"}, 405, "POST, GET, DELETE"},
+		{"a session and a modern version", "GET", map[string]string{"MCP-Protocol-Version": "2026-07-28", "Mcp-Session-Id": session}, 400, ""},
+		{"legacy with session", "DELETE", map[string]string{"MCP-Protocol-Version": "2025-11-25", "Mcp-Session-Id": session}, 204, ""},
+	} {
+		got := e.do(tt.method, "", tt.headers)
+		if got.status != tt.want || got.header.Get("Allow") != tt.allow {
+			t.Errorf("%s of %s: %d, Allow %q, want %d, %q: %s", tt.method, tt.name, got.status, got.header.Get("Allow"), tt.want, tt.allow, got.body)
+		}
+	}
 }

@@ -184,6 +184,9 @@ func redirectOf(resp *http.Response) string {
 // callError is what a call fails with that was refused so.
 func (r *httpRefusal) callError() *jsonrpc.CallError {
 	e := &jsonrpc.CallError{Err: r.status, Fate: jsonrpc.FateRefused, RetryAfter: r.after}
+	if r.status.StatusCode == http.StatusTooManyRequests && r.message != nil && r.message.Err().Code == codeTooManyRequests {
+		e.Err = &limitError{r.status, r.message.Err()} // the error says more than the status
+	}
 	switch code := r.status.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
 		e.Fate = jsonrpc.FateDenied
@@ -195,6 +198,15 @@ func (r *httpRefusal) callError() *jsonrpc.CallError {
 	return e
 }
 
+// A limitError is the error of a request that the limits of the server have refused.
+type limitError struct {
+	status *StatusError
+	answer *jsonrpc.Error
+}
+
+func (e *limitError) Error() string   { return e.status.Error() }
+func (e *limitError) Unwrap() []error { return []error{e.status, e.answer} }
+
 // isAnswer reports whether the error in the body answers the request, rather than that some server on the way has something to say.
 func (r *httpRefusal) isAnswer() bool {
 	if r.message == nil {
@@ -202,6 +214,11 @@ func (r *httpRefusal) isAnswer() bool {
 	}
 	fate := r.callError().Fate
 	return fate == jsonrpc.FateRefused || fate == jsonrpc.FateLost
+}
+
+// isAbout reports whether the error in the body is the answer to the request with that id.
+func (r *httpRefusal) isAbout(id string) bool {
+	return r.message != nil && id != "" && r.message.ID.Equal(jsonrpc.ID(id))
 }
 
 // noSuchMethod reports whether a 404 is about the method rather than about the session.

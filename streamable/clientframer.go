@@ -47,6 +47,8 @@ type framer struct {
 	told  atomic.Int32  // of those, with the ones that wait
 	drop  sync.Once     // of one of them has been reported
 
+	served atomic.Bool // a request was taken in the session
+
 	mu      sync.Mutex
 	open    map[string]*post // requests without an answer yet, by the text of their id
 	version []string         // header of the last modern request
@@ -179,6 +181,7 @@ func (f *framer) startLocked(ctx context.Context, e *envelope, msg []byte) {
 	case e.method == mcp.MethodInitialize:
 		f.version = nil // notifications belong to the session from now on
 		f.session = clientSession{asks: e.asks}
+		f.served.Store(false)
 	}
 	p.ctx, p.cancel = f.context(ctx)
 	if err == nil {

@@ -54,13 +54,13 @@ func TestClientBadAnswers(t *testing.T) {
 		{"the id as a string", raw(200, jsonType, `{"jsonrpc":"2.0","id":"$ID","result":{}}`), "another request", false},
 		{"a request", raw(200, jsonType, `{"jsonrpc":"2.0","id":$ID,"method":"x"}`), "another request", false},
 		{"a notification", raw(200, jsonType, `{"jsonrpc":"2.0","method":"x"}`), "another request", false},
-		{"too large", raw(200, jsonType, answer+strings.Repeat(" ", 1<<20)), "larger", false},
+		{"too large", raw(200, jsonType, answer+strings.Repeat(" ", 1<<20)), "larger", true},
 		{"too large, in chunks", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", jsonType)
 			for range 1 << 8 {
 				io.WriteString(w, strings.Repeat(" ", 1<<14))
 			}
-		}, "larger", false},
+		}, "larger", true},
 		{"compressed without being asked", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			raw(200, jsonType, zip(answer))(w, r)
@@ -70,7 +70,7 @@ func TestClientBadAnswers(t *testing.T) {
 		{"an empty stream", events(""), "ended before", true},
 		{"a stream with something else", events("data: {}\n\nevent: x\ndata: " + answer + "\n\n: " + answer + "\n\n"), "ended before", true},
 		{"a stream that breaks", events("data: " + answer + "\n"), "ended before", true},
-		{"a stream with too much", events("data: " + strings.Repeat(" ", 1<<20) + answer + "\n\n"), "larger", false},
+		{"a stream with too much", events("data: " + strings.Repeat(" ", 1<<20) + answer + "\n\n"), "larger", true},
 		{"a stream with too much before the answer", events("data: " + strings.Repeat(" ", 1<<20) + "\n\ndata: " + answer + "\n\n"), "", false},
 		{"a stream with others before the answer", events("data: {}\n\ndata:x\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":777,\"result\":{}}\n\n" +
 			"data: {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"sampling/createMessage\"}\n\ndata: " + answer + "\n\n"), "", false},
@@ -102,6 +102,9 @@ func TestClientBadAnswers(t *testing.T) {
 			_, err := c.CallTool(t.Context(), "x", nil)
 			protocol, odd := errors.AsType[*client.ProtocolError](err)
 			lost, ok := errors.AsType[*jsonrpc.CallError](err)
+			if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok != (test.want == "larger") || ok && (large.Limit != 1<<19 || !large.ID.Equal(lost.ID)) {
+				t.Errorf("CallTool: %#v of %v", large, err)
+			}
 			switch {
 			case test.name == "nothing":
 				if err == nil {

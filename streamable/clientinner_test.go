@@ -114,3 +114,22 @@ func TestStatusErrorText(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// TestIsAway: a server that is not there is told by the numbers of every system.
+func TestIsAway(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		{&net.OpError{Op: "dial", Err: syscall.Errno(10061)}, true}, // of Windows
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, false},
+		{&StatusError{StatusCode: 502}, true},
+		{&StatusError{StatusCode: 404}, false},
+		{io.EOF, false},
+	} {
+		if got := isAway(sendError(test.err)); got != test.want {
+			t.Errorf("%v: %v, want %v", test.err, got, test.want)
+		}
+	}
+}

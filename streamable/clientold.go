@@ -107,7 +107,11 @@ func (f *framer) readOld(r *sse.Reader, from context.Context) {
 	for {
 		e, err := r.Read()
 		if large, ok := errors.AsType[*sse.TooLargeError](err); ok {
-			f.log.Warn("event of the stream skipped", "error", large)
+			// Whose answer it was is not known, if it was one: the only call under way fails.
+			f.deliver(inbound{err: &jsonrpc.FrameError{
+				Code: jsonrpc.CodeInvalidRequest, Reason: large.Error(),
+				Err: &jsonrpc.TooLargeError{Limit: f.c.opts.MaxFrame, Kind: jsonrpc.KindResponse},
+			}, from: from})
 			continue
 		}
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -74,6 +73,9 @@ func (p *post) fail(err error) {
 		e = unanswered(err)
 	}
 	e.ID = jsonrpc.ID(p.id)
+	if large, ok := errors.AsType[*jsonrpc.TooLargeError](e.Err); ok {
+		large.ID = e.ID
+	}
 	p.f.deliver(inbound{err: e, from: p.from})
 }
 
@@ -97,6 +99,9 @@ func (p *post) exchange() error {
 	p.from = resp.Request.Context()
 	if resp.StatusCode != http.StatusOK {
 		return p.takeRefusal(resp, session.id != "")
+	}
+	if session.id != "" && !p.f.served.Load() {
+		p.f.served.Store(true)
 	}
 	if p.method == mcp.MethodInitialize && !p.modern {
 		if err := p.f.opened(resp.Header); err != nil {
@@ -124,7 +129,7 @@ func (p *post) takeRefusal(resp *http.Response, inSession bool) error {
 	r := readRefusal(resp, 0)
 	switch {
 	case p.modern:
-	case inSession && resp.StatusCode == http.StatusNotFound && !r.noSuchMethod():
+	case inSession && p.f.refusesSession(r, p.id):
 		p.f.loseSession()
 		return sessionGone(r)
 	case p.method == mcp.MethodInitialize && p.mayBeOld(r):
@@ -152,7 +157,10 @@ func (p *post) takeJSON(resp *http.Response) error {
 	return err
 }
 
-var errAnswerTooLarge = fmt.Errorf("%w: it is larger than DialOptions.MaxFrame", jsonrpc.ErrMalformed)
+// answerTooLarge is the error of a request whose answer is larger than DialOptions.MaxFrame. size is how large it is at least, in bytes; 0 if that is not known.
+func answerTooLarge(limit int, size int64) *jsonrpc.CallError {
+	return unanswered(&jsonrpc.TooLargeError{Limit: limit, Size: size, Kind: jsonrpc.KindResponse})
+}
 
 // maxTrusted is the largest body for which memory is taken because its length is announced.
 const maxTrusted = 1 << 20
@@ -160,7 +168,7 @@ const maxTrusted = 1 << 20
 // readBody reads all of a response.
 func readBody(resp *http.Response, limit int) ([]byte, error) {
 	if resp.ContentLength > int64(limit) {
-		return nil, unanswered(errAnswerTooLarge)
+		return nil, answerTooLarge(limit, resp.ContentLength)
 	}
 	if n := resp.ContentLength; n >= 0 && n <= maxTrusted {
 		body := make([]byte, n)
@@ -174,7 +182,7 @@ func readBody(resp *http.Response, limit int) ([]byte, error) {
 	case err != nil:
 		return nil, sendError(err)
 	case len(body) > limit:
-		return nil, unanswered(errAnswerTooLarge)
+		return nil, answerTooLarge(limit, int64(len(body)))
 	}
 	return body, nil
 }
@@ -298,10 +306,21 @@ func (a *aside) deliver() {
 	if !reached(a.ctx, a.before) || !reached(a.ctx, a.gate) {
 		return
 	}
-	if err := a.send(); err != nil && a.f.ctx.Err() == nil {
+	err := a.send()
+	for tries := 1; err != nil && tries < maxAsideTries; tries++ {
+		e, ok := errors.AsType[*jsonrpc.CallError](err)
+		if !ok || e.Fate != jsonrpc.FateUnsent || !sleepFor(a.ctx, max(e.RetryAfter, minRetry<<tries)) {
+			break
+		}
+		err = a.send()
+	}
+	if err != nil && a.f.ctx.Err() == nil {
 		a.f.log.Warn("the server did not take a message", "method", a.method, "error", err)
 	}
 }
+
+// maxAsideTries is how often a message is sent at most that the server certainly did not take in: nobody else would send it again.
+const maxAsideTries = 4
 
 // send posts it. Servers are not agreed on how to say that they have taken it, so each status of success will do.
 func (a *aside) send() error {
@@ -324,7 +343,7 @@ func (a *aside) send() error {
 		return nil
 	}
 	r := readRefusal(resp, 0)
-	if a.header == nil && (session.id != "" || to != f.c.url) && resp.StatusCode == http.StatusNotFound {
+	if a.header == nil && (to != f.c.url && resp.StatusCode == http.StatusNotFound || session.id != "" && f.refusesSession(r, "")) {
 		f.loseSession()
 	}
 	return r.callError()

@@ -181,7 +181,7 @@ func (f *framer) listen(answered chan<- struct{}) {
 			}
 			continue
 		}
-		if !s.pause(f.ctx, failures) {
+		if !s.pause(f.ctx, failures, err) {
 			return
 		}
 	}
@@ -192,7 +192,8 @@ func (f *framer) offers(err error, offered *bool, s *clientStream) bool {
 	e, _ := errors.AsType[*jsonrpc.CallError](err)
 	status, answered := errors.AsType[*StatusError](err)
 	switch {
-	case answered && status.StatusCode == http.StatusNotFound && f.currentSession().id != "" && (*offered || f.forgotten()):
+	case answered && status.StatusCode == http.StatusNotFound && f.currentSession().id != "" && (*offered || f.forgotten()),
+		answered && status.StatusCode == http.StatusBadRequest && f.currentSession().id != "" && *offered && f.forgotten():
 		f.loseSession()
 		return false
 	case s.lastID != "" && e.Fate == jsonrpc.FateRefused:
@@ -205,20 +206,41 @@ func (f *framer) offers(err error, offered *bool, s *clientStream) bool {
 	return true
 }
 
-// forgotten asks whether the server still knows the session: 404 may also mean that it has no stream of its own, and this once nobody else may ask for long.
+// refusesSession reports whether a refusal of a message in a session says that the server no longer knows the session. The protocol has 404 for that. Many servers, those that
+// follow the examples of the TypeScript SDK for one, answer 400 instead, as for any other bad request, without the request's id. Then the server is asked.
+func (f *framer) refusesSession(r *httpRefusal, id string) bool {
+	switch r.status.StatusCode {
+	case http.StatusNotFound:
+		return !r.noSuchMethod()
+	case http.StatusBadRequest:
+		return !r.isAbout(id) && f.forgotten()
+	}
+	return false
+}
+
+// forgotten asks whether the server still knows the session: 404 may also mean that it has no stream, and 400 anything, and this once nobody else may ask for long. 400 counts
+// only in a session that has worked: nothing is wrong with the question then but the session.
 func (f *framer) forgotten() bool {
 	s := f.currentSession()
+	if s.gone {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(f.own, asideTimeout)
 	defer cancel()
 	h := f.c.legacyHeader(&s)
 	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
-	ping := jsonrpc.AppendRequest(nil, jsonrpc.StringID("still there"), mcp.MethodPing, nil)
+	id := jsonrpc.StringID("still there")
+	ping := jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil)
 	resp, err := f.c.send(ctx, http.MethodPost, f.c.url, h, ping)
 	if err != nil {
 		return false // a call will find out
 	}
 	defer resp.Body.Close()
-	return resp.StatusCode == http.StatusNotFound && !readRefusal(resp, 0).noSuchMethod()
+	if resp.StatusCode != http.StatusNotFound && (resp.StatusCode != http.StatusBadRequest || !f.served.Load()) {
+		return false
+	}
+	r := readRefusal(resp, 0)
+	return !r.noSuchMethod() && !r.isAbout(id.String())
 }
 
 // takeSpoken passes on what the server says of itself.

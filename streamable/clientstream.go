@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"syscall"
 	"time"
 
+	"mcpwire/internal/neterror"
 	"mcpwire/internal/sse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -31,7 +31,9 @@ type clientStream struct {
 	lastID string        // of the last event that had one; "" cannot be resumed
 	retry  time.Duration // that the server wants to be waited; 0 if it did not say
 	moved  bool          // the last response brought something that was new
+	broke  bool          // it did not end as the server meant it to
 	lost   error         // what was too large to be read in it
+	last   time.Time     // when a stream that broke was last taken up again at once
 
 	skipped func() // is called for what is too large; may be nil
 }
@@ -40,7 +42,8 @@ type clientStream struct {
 func (s *clientStream) read(body io.Reader, take func(frame []byte) (done bool, err error)) (done bool, err error) {
 	r := sse.NewReader(body, s.f.c.opts.MaxFrame)
 	r.SetLastEventID(s.lastID)
-	s.moved, s.lost = false, nil
+	s.moved, s.broke, s.lost = false, false, nil
+	defer func() { s.broke = !done && err != nil && !errors.Is(err, io.EOF) }()
 	for {
 		e, err := r.Read()
 		if e.HasID && string(e.ID) != s.lastID {
@@ -51,7 +54,7 @@ func (s *clientStream) read(body io.Reader, take func(frame []byte) (done bool, 
 		}
 		if large, ok := errors.AsType[*sse.TooLargeError](err); ok {
 			s.f.log.Warn("event of a stream skipped", "error", large)
-			s.lost, s.lastID = errAnswerTooLarge, r.LastEventID()
+			s.lost, s.lastID = &jsonrpc.TooLargeError{Limit: s.f.c.opts.MaxFrame, Kind: jsonrpc.KindResponse}, r.LastEventID()
 			if s.skipped != nil {
 				s.skipped()
 			}
@@ -73,8 +76,17 @@ func (s *clientStream) read(body io.Reader, take func(frame []byte) (done bool, 
 	}
 }
 
-// delay is how long is waited before the stream is taken up again, after so many failures in a row.
+// delay is how long is waited before the stream is taken up again, after so many failures in a row. The first time after it broke, that is not at all: what retry means is how long
+// a server wants to be left alone that has ended the stream itself
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server), and the longer the wait, the more events there are to be kept. A stream that breaks
+// all the time waits a little.
 func (s *clientStream) delay(failures int) time.Duration {
+	if s.broke {
+		if failures == 0 {
+			return max(0, minRetry-time.Since(s.last))
+		}
+		failures--
+	}
 	d := s.retry
 	if d == 0 {
 		d = defaultRetry
@@ -85,9 +97,19 @@ func (s *clientStream) delay(failures int) time.Duration {
 	return d
 }
 
-// pause waits as long.
-func (s *clientStream) pause(ctx context.Context, failures int) bool {
-	return sleepFor(ctx, s.delay(failures))
+// pause waits as long, and at least so long as a server that refused the last attempt wants. It reports whether ctx did not end before.
+func (s *clientStream) pause(ctx context.Context, failures int, refused error) bool {
+	d := s.delay(failures)
+	if e, ok := errors.AsType[*jsonrpc.CallError](refused); ok {
+		d = max(d, min(e.RetryAfter, maxRetry))
+	}
+	if !sleepFor(ctx, d) {
+		return false
+	}
+	if s.broke && failures == 0 {
+		s.last = time.Now()
+	}
+	return true
 }
 
 // isAway reports whether an error says that the server is not there, though its machine, or one that stands before it, is.
@@ -95,7 +117,7 @@ func isAway(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.StatusCode >= 500
 	}
-	return errors.Is(err, syscall.ECONNREFUSED)
+	return neterror.IsRefused(err)
 }
 
 // resumable reports whether the server can be asked to go on behind the last event.
@@ -122,17 +144,17 @@ func (p *post) follow(body io.ReadCloser) error {
 		if e, ok := errors.AsType[*jsonrpc.CallError](err); ok {
 			return e
 		}
-		if s.lost != nil {
-			err = s.lost
+		if s.lost != nil { // it was the answer, and would be as large the next time
+			return unanswered(s.lost)
 		}
-		err = unanswered(fmt.Errorf("the stream ended before the answer: %w", err))
+		err = fmt.Errorf("the stream ended before the answer: %w", err)
 		if p.modern || p.method == mcp.MethodInitialize {
-			return err
+			return unanswered(err)
 		}
 		body.Close() // there may be many
 		resp, why := p.resume(s, &failures)
 		if why != nil {
-			return fmt.Errorf("%w (%w)", err, why)
+			return unanswered(&ResumeError{Err: err, Reason: why})
 		}
 		body, p.from = resp.Body, resp.Request.Context()
 	}
@@ -145,7 +167,25 @@ func linger(body io.Reader, cancel context.CancelFunc) {
 	drainBody(body)
 }
 
-var errNotResumable = errors.New("it cannot be resumed: its events have no ids")
+// A ResumeError is what a [*jsonrpc.CallError] wraps when the stream that was to bring a legacy answer ended before it, and could not be resumed.
+type ResumeError struct {
+	// Err says how the stream ended.
+	Err error
+	// Reason says why it was not resumed. It is, or wraps, a [*StatusError] if the server refused; Unwrap does not lead to it, since it answers another HTTP request than the call's.
+	Reason error
+}
+
+func (e *ResumeError) Error() string {
+	return fmt.Sprintf("%v; it could not be resumed: %v", e.Err, e.Reason)
+}
+
+// Unwrap returns Err.
+func (e *ResumeError) Unwrap() error { return e.Err }
+
+var (
+	errNotResumable = errors.New("its events have no ids")
+	errNoProgress   = errors.New("it ended again and again, without any event in between")
+)
 
 // resume asks the server to go on with a stream that broke. It returns the response, or why there is none.
 func (p *post) resume(s *clientStream, failures *int) (*http.Response, error) {
@@ -158,15 +198,16 @@ func (p *post) resume(s *clientStream, failures *int) (*http.Response, error) {
 		*failures++
 	}
 	broke := time.Now()
+	err := errNoProgress
 	for ; ; *failures++ {
 		if *failures >= maxFailures {
-			return nil, errors.New("and again, without any event in between")
+			return nil, err
 		}
-		if !s.pause(p.ctx, *failures) {
+		if !s.pause(p.ctx, *failures, err) {
 			return nil, p.ctx.Err()
 		}
-		resp, err := p.f.get(p.ctx, s.lastID)
-		if err == nil {
+		var resp *http.Response
+		if resp, err = p.f.get(p.ctx, s.lastID); err == nil {
 			return resp, nil
 		}
 		if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && (e.Fate == jsonrpc.FateRefused || e.Fate == jsonrpc.FateDenied) {

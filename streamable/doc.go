@@ -33,7 +33,13 @@
 //
 // [Options].Guard asks for tokens. Sessions, their streams and their events belong to the principal whose token opened them, and do not exist for others;
 // that a request has the id of a session proves nothing. What lasts, such as the stream of a subscription, ends when the token does. [Options].Scopes says
-// what a request needs besides, whatever the revision. How many requests one caller may have under way is up to the MaxConcurrent of the server's options.
+// what a request needs besides, whatever the revision.
+//
+// Requests in flight are shared among callers, which are principals, or network addresses where there
+// are none ([Options].ClientAddr says which, behind a proxy): [Options].MaxInFlightPerCaller limits
+// those of one, and when [Options].MaxInFlight is nearly reached, the callers with the most are
+// rejected first. A caller over its share gets status 429; 503 means that the server as a whole has
+// too much to do. Both come with Retry-After, and so do the limits of the server's own options.
 //
 // # Streams and resumption
 //
@@ -50,7 +56,7 @@
 // Modern requests can go to any process, as long as the servers share what server.Options says. So can those of legacy sessions if the handlers share
 // [Options].Sessions and [Options].Events: a process that does not know a session takes it over, by having its initialize handled again. What else a client has
 // told the other process does not come along, such as its log level and subscriptions to resources; and a session that ends by DELETE at one process
-// lives on at others that know it, until it is idle for [Options].SessionTimeout. Balancers should therefore send a session to the same process while
+// lives on at others that know it, until it is idle for [Options].SessionTimeout. A [SessionStore] that fails makes requests of sessions that the process does not know fail with status 503, an [EventStore] that fails makes streams that cannot be resumed, but loses nothing that a connected client is sent. Balancers should therefore send a session to the same process while
 // they can. Without these stores they have to. Requests that wait for an answer of the client get it only at the process that they are at.
 //
 // # Concurrency

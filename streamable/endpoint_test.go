@@ -378,3 +378,27 @@ func newRequest(t *testing.T, e *endpoint, body string, headers map[string]strin
 }
 
 func (r *ride) do() (*http.Response, error) { return r.e.client.Do(r.r) }
+
+// direct is a transport without a connection: the handler has answered when the request returns.
+type direct struct{ h http.Handler }
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	r = r.Clone(r.Context())
+	r.RemoteAddr = "127.0.0.1:1"
+	if r.Host == "" {
+		r.Host = r.URL.Host
+	}
+	d.h.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// withHeaders adds headers to the requests that h gets.
+func withHeaders(h http.Handler, headers map[string]string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for k, v := range headers {
+			r.Header.Set(k, v)
+		}
+		h.ServeHTTP(w, r)
+	})
+}

@@ -12,6 +12,8 @@ import (
 type EventStore interface {
 	// Append keeps an event and returns its id: visible ASCII, unique in the session, and such that After finds the stream by it. data is empty for an
 	// event that only has an id. The slice is valid until Append returns.
+	// If it fails, a client that is connected gets the event without an id, and the stream cannot be
+	// resumed any more.
 	Append(ctx context.Context, session, stream string, data []byte) (id string, err error)
 	// After returns the stream that the event with that id is of, and the events behind it, in order. The error is [ErrEventGone] if the store does not have the
 	// event (any more). The data may be kept, but not be changed.
@@ -32,9 +34,12 @@ var ErrEventGone = errors.New("no such event")
 // A SessionStore keeps what another process, or the same one after a restart, needs to take over a session of a legacy client. Its methods may be called
 // by many goroutines at once.
 type SessionStore interface {
-	// Save keeps a session until it is deleted, or until nobody has saved or loaded it for some time that is the store's.
+	// Save keeps a session until it is deleted, or until nobody has saved or loaded it for some time
+	// that is the store's. That should be at least [Options].SessionTimeout: a session that is in use
+	// is loaded again after a quarter of it.
 	Save(ctx context.Context, id string, s *SavedSession) error
-	// Load returns a session, nil without an error if there is none.
+	// Load returns a session, nil without an error if there is none. If the error is not nil, the
+	// request of the client is answered with status 503.
 	Load(ctx context.Context, id string) (*SavedSession, error)
 	// Delete forgets a session.
 	Delete(ctx context.Context, id string) error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -24,25 +25,34 @@ type Handler struct {
 	modern   peer         // nil if the server speaks no modern revision
 	legacy   []mcp.Revision
 	plain    bool // it speaks a revision whose requests do not name it in a header
+	forwards bool // it is a relay's, which gets messages as they are
 	instance string
 	clock    clock
 	events   EventStore
-	inMemory bool // the events are, so that nothing waits for them
-	limits   bool // srv wants to know the addresses of those who are nobody in particular
+	memory   *MemoryEvents // that events are; nil if it is another store, which can fail, and take its time
+	limits   bool          // srv wants to know the addresses of those who are nobody in particular
 	sessions sessionTable
+	callers  callerTable
+	unread   unreadBudget
 	sessioners,
 	listeners callers // who has sessions, and streams
 	exchanges sync.Pool // of *exchange; not for all handlers, because tests have clocks of their own
 
-	active  atomic.Int64 // requests and streams
-	streams atomic.Int64
-	closing atomic.Bool
-	closed  context.Context // ends when closing is set
-	close   context.CancelFunc
-	forced  context.Context // ends when what is under way is not waited for any more
-	force   context.CancelFunc
-	idle    chan struct{} // closed when nothing is active, after closing
-	idling  sync.Once
+	active      atomic.Int64 // requests and streams
+	streams     atomic.Int64
+	requests    atomic.Int64  // that were admitted
+	limited     atomic.Uint64 // requests that were rejected because of what their caller had in flight
+	unresumable atomic.Uint64 // streams that the store of events has not taken all of
+	storeDown   atomic.Int64  // until when the store of events is not asked to keep any, by the clock
+	overloaded  atomic.Uint64 // those because of what was in flight in all
+	closing     atomic.Bool
+	cutting     atomic.Bool     // what is in flight is not waited for any longer
+	closed      context.Context // ends when closing is set
+	close       context.CancelFunc
+	forced      context.Context // ends when running requests are no longer waited for
+	force       context.CancelFunc
+	idle        chan struct{} // closed when nothing is active, after closing
+	idling      sync.Once
 }
 
 // NewHandler returns a handler that brings what clients post to srv. opts may be nil; it is copied. It panics if Options.Hosts or Options.Origins hold what is
@@ -52,11 +62,17 @@ func NewHandler(srv Server, opts *Options) *Handler {
 	if c := srv.OpenStateless(); c != nil {
 		modern = serverConn{c}
 	}
+	var h *Handler
+	var opened atomic.Int64
 	open := func(ctx context.Context, out jsonrpc.Outlet) (peer, func()) {
 		c, end := srv.OpenSession(ctx, out)
+		if h.opts.Sessions != nil { // what another process has asked in the session may be answered here
+			c.SetCallPrefix(fmt.Sprintf("%s.%d", h.instance, opened.Add(1)))
+		}
 		return serverConn{c}, end
 	}
-	return newHandler(srv, modern, open, opts)
+	h = newHandler(srv, modern, open, opts)
+	return h
 }
 
 func newHandler(srv backend, modern peer, open opener, opts *Options) *Handler {
@@ -67,6 +83,8 @@ func newHandler(srv backend, modern peer, open opener, opts *Options) *Handler {
 		h.opts = *opts
 	}
 	h.opts.setDefaults()
+	h.callers.init()
+	h.unread.max = h.opts.MaxUnread
 	var err error
 	if h.access, err = newAccess(h.opts.Hosts, h.opts.Origins); err != nil {
 		panic("streamable.NewHandler: " + err.Error())
@@ -81,7 +99,7 @@ func newHandler(srv backend, modern peer, open opener, opts *Options) *Handler {
 	if h.events = h.opts.Events; h.events == nil {
 		h.events = NewMemoryEvents(nil)
 	}
-	_, h.inMemory = h.events.(*MemoryEvents)
+	h.memory, _ = h.events.(*MemoryEvents)
 	h.sessions.init(h)
 	h.inner = h.guarded(h.serve)
 	return h
@@ -103,31 +121,46 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
-	if !h.enter(w, r) {
+	if r.Method == http.MethodPost {
+		h.servePost(w, r)
+		return
+	}
+	from := askerOf(w, r)
+	c, _, ok := h.enter(w, r, from, nil, nil)
+	if !ok {
 		return
 	}
 	goesOn := false
 	defer func() {
 		if !goesOn {
-			h.leave()
+			h.leave(c, nil)
 		}
 	}()
 	switch r.Method {
-	case http.MethodPost:
-		goesOn = h.post(w, r)
 	case http.MethodGet:
-		goesOn = h.get(w, r)
+		goesOn = h.get(w, r, from, c)
 	case http.MethodDelete:
-		h.delete(w, r)
+		h.delete(w, r, from, c)
 	default:
-		h.notAllowed(w)
+		h.notAllowed(w, h.legacy == nil || h.asksModern(r, from))
 	}
 }
 
-// notAllowed answers a method that the endpoint does not have.
-func (h *Handler) notAllowed(w http.ResponseWriter) {
+// asksModern reports whether a GET or DELETE is of the modern era, which has neither: it has no
+// session, and the version of a modern client.
+func (h *Handler) asksModern(r *http.Request, from asker) bool {
+	if h.modern == nil || r.Header[headerSession] != nil || len(from.versions) != 1 {
+		return false
+	}
+	revision, ok := mcp.ParseRevision(from.versions[0])
+	return revision.Modern() || !ok
+}
+
+// notAllowed answers a method that the endpoint does not have. modern says that it is asked as one
+// of the modern era.
+func (h *Handler) notAllowed(w http.ResponseWriter, modern bool) {
 	allow := "POST, GET, DELETE"
-	if h.legacy == nil {
+	if modern {
 		allow = "POST"
 	}
 	w.Header().Set("Allow", allow)
@@ -135,15 +168,18 @@ func (h *Handler) notAllowed(w http.ResponseWriter) {
 }
 
 // Shutdown ends the standing streams and refuses further requests with status 503, waits until those under way have been answered, or ctx ends, and then ends
-// the sessions. While it waits, clients may still answer what they were asked. The error is ctx's; the handlers of legacy requests are cancelled then, those of
+// the sessions. While it waits, clients may still answer what they were asked. If ctx ends first, the
+// requests under way are answered with an error, of status 503 if their response has not begun, and
+// the error is ctx's; the handlers of legacy requests are cancelled then, those of
 // modern ones when their HTTP server is closed. It may be called more than once.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	if !h.closing.Swap(true) {
 		h.close()
 		h.active.Add(1)
-		h.leave() // if nothing was active, nobody else says so
+		h.finished() // if nothing was active, nobody else says so
 	}
 	ended := make(chan struct{})
+	cut := make(chan struct{})
 	go func() { // it ends with ctx or the requests; after that it is waited for what handlers of notifications take, which is bounded
 		defer close(ended)
 		if h.modern != nil {
@@ -151,7 +187,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		}
 		select {
 		case <-h.idle:
-		case <-ctx.Done():
+		case <-cut:
 		}
 		h.sessions.endAll()
 	}()
@@ -159,61 +195,16 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	case <-ended:
 	case <-ctx.Done():
 	}
+	defer close(cut)
 	select {
 	case <-h.idle:
 		return nil
 	default:
 	}
+	h.cutOff()
 	h.force()
 	h.sessions.cancelAll()
 	return ctx.Err()
-}
-
-// enter counts a request, or refuses it. Streams are none of those that are being handled.
-func (h *Handler) enter(w http.ResponseWriter, r *http.Request) bool {
-	n := h.active.Add(1)
-	switch {
-	case h.closing.Load() && !(r.Method == http.MethodPost && r.Header[headerSession] != nil): // which may be the answer that a request waits for
-		h.leave()
-		w.Header()["Connection"] = closeConnection
-		unavailable(w, "the server is shutting down")
-		return false
-	case n-h.streams.Load() > 2*int64(h.opts.MaxInFlight):
-		h.leave()
-		crowded(w)
-		return false
-	}
-	return true
-}
-
-// takesRequests refuses a request, which has been counted, if no more are taken. Answers and cancellations are taken longer, so that what is under way can end.
-func (h *Handler) takesRequests(w http.ResponseWriter) bool {
-	switch {
-	case h.closing.Load():
-		unavailable(w, "the server is shutting down")
-	case h.active.Load()-h.streams.Load() > int64(h.opts.MaxInFlight):
-		crowded(w)
-	default:
-		return true
-	}
-	return false
-}
-
-func crowded(w http.ResponseWriter) { unavailable(w, "too many requests are being handled") }
-
-// enterMore counts n more requests that came with one which has been counted, and reports false if that is too many.
-func (h *Handler) enterMore(n int64) bool {
-	if h.active.Add(n)-h.streams.Load() > int64(h.opts.MaxInFlight) {
-		h.active.Add(-n)
-		return false
-	}
-	return true
-}
-
-func (h *Handler) leave() {
-	if h.active.Add(-1) == 0 && h.closing.Load() {
-		h.idling.Do(func() { close(h.idle) })
-	}
 }
 
 // retryAfter is what a client is asked to wait that was refused because there is too much going on, in seconds.
@@ -271,3 +262,22 @@ func (c clock) since() time.Duration { return time.Since(c.base) }
 
 // now returns the time.
 func (c clock) now() time.Time { return c.base.Add(c.since()) }
+
+// Stats are counts of a [Handler].
+type Stats struct {
+	InFlight int // requests being handled
+	Streams  int // standing streams
+	Sessions int // of legacy clients
+
+	Limited     uint64 // requests that were rejected with status 429 because of what their caller had in flight
+	Overloaded  uint64 // requests that were rejected with status 503 because of what was in flight in all
+	Unresumable uint64 // streams that cannot be resumed because the EventStore failed
+}
+
+// Stats returns the counts of now, and of all that was rejected since the handler was made.
+func (h *Handler) Stats() Stats {
+	return Stats{
+		InFlight: int(h.requests.Load()), Streams: int(h.streams.Load()), Sessions: int(h.sessions.count.Load()),
+		Limited: h.limited.Load(), Overloaded: h.overloaded.Load(), Unresumable: h.unresumable.Load(),
+	}
+}

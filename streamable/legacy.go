@@ -19,7 +19,7 @@ func (x *exchange) postLegacy() {
 		x.initialize()
 		return
 	}
-	s := h.sessionOf(x.w, x.r, x.asker)
+	s := h.sessionOf(x.w, x.r, x.asker, x.caller)
 	if s == nil {
 		return
 	}
@@ -29,7 +29,7 @@ func (x *exchange) postLegacy() {
 		x.w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	if h.takesRequests(x.w) && h.allowed(x.w, x.r, m) {
+	if x.takesRequests() && h.allowed(x.w, x.r, m) {
 		x.await(s, nil)
 	}
 }
@@ -37,6 +37,9 @@ func (x *exchange) postLegacy() {
 // take acts on a message that is not answered.
 func (s *session) take(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	if m.Kind == jsonrpc.KindNotification {
+		if !s.confirmed.Load() && string(m.Method) == mcp.NotificationInitialized {
+			s.confirmed.Store(true)
+		}
 		s.peer.notify(ctx, frame, m)
 		return
 	}
@@ -46,10 +49,10 @@ func (s *session) take(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 // initialize opens a session.
 func (x *exchange) initialize() {
 	h, w, r := x.h, x.w, x.r
-	if !h.takesRequests(w) || !h.allowed(w, r, x.delivery.Message) {
+	if !x.takesRequests() || !h.allowed(w, r, x.delivery.Message) {
 		return
 	}
-	s := h.open(r)
+	s := h.open(r, x.caller.id)
 	if s == nil {
 		tooMany(w, "sessions of one caller")
 		return
@@ -66,7 +69,10 @@ func (x *exchange) initialize() {
 	var err error
 	x.answer, err = s.peer.deliver(x.onBehalf(r.Context()), x.body, &x.delivery, x.answer[:0])
 	if err != nil || !s.agreed(x.answer) {
-		p.end(x.answer, nil)
+		if rejectionOf(err) == nil {
+			err = nil // the status is that of any other answer
+		}
+		p.end(x.answer, err)
 		return
 	}
 	if _, ok := h.sessions.add(s); !ok {
@@ -89,11 +95,30 @@ func (h *Handler) save(ctx context.Context, s *session, body []byte) error {
 	if h.opts.Sessions == nil {
 		return nil
 	}
-	return h.opts.Sessions.Save(ctx, s.id, &SavedSession{Principal: s.owner, Initialize: slices.Clone(body)})
+	return h.asked(ctx, func(ctx context.Context) error {
+		return h.opts.Sessions.Save(ctx, s.id, &SavedSession{Principal: s.owner, Initialize: slices.Clone(body)})
+	})
+}
+
+// load returns a session that another process may have saved; nil if there is none.
+func (h *Handler) load(ctx context.Context, id string) (saved *SavedSession, err error) {
+	err = h.asked(ctx, func(ctx context.Context) (err error) {
+		saved, err = h.opts.Sessions.Load(ctx, id)
+		return err
+	})
+	return saved, err
+}
+
+// asked calls the store of sessions, which has only so much time.
+func (h *Handler) asked(ctx context.Context, ask func(context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	defer contain(&err)
+	return ask(ctx)
 }
 
 // sessionOf returns the session that a request names, in use until the caller leaves it, or answers the request.
-func (h *Handler) sessionOf(w http.ResponseWriter, r *http.Request, from asker) *session {
+func (h *Handler) sessionOf(w http.ResponseWriter, r *http.Request, from asker, c *caller) *session {
 	if h.legacy == nil {
 		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this server has no sessions")
 		return nil
@@ -113,7 +138,10 @@ func (h *Handler) sessionOf(w http.ResponseWriter, r *http.Request, from asker) 
 	owner := from.principal.ID()
 	s := h.sessions.get(ids[0])
 	if s == nil {
-		s = h.takeOver(r, ids[0], owner)
+		var refused bool
+		if s, refused = h.takeOver(w, r, c, ids[0], owner); refused {
+			return nil
+		}
 	}
 	if s == nil || s.owner != owner {
 		if s != nil {
@@ -143,42 +171,47 @@ func (h *Handler) checkVersion(w http.ResponseWriter, versions []string) bool {
 // maxForeignID is the longest id of a session that is looked up elsewhere.
 const maxForeignID = 64
 
-// takeOver makes a session live here that another process has opened.
-func (h *Handler) takeOver(r *http.Request, id, owner string) *session {
+// takeOver makes a session live here that another process has opened; nil if there is none. It has
+// refused the request if that cannot be told, or there is no room for the session.
+func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, c *caller, id, owner string) (s *session, refused bool) {
 	if h.opts.Sessions == nil || len(id) > maxForeignID {
-		return nil
+		return nil, false
 	}
-	saved, err := h.opts.Sessions.Load(r.Context(), id)
+	saved, err := h.load(r.Context(), id)
 	if err != nil {
 		h.opts.Logger.Error("session not loaded", "error", err)
+		unavailable(w, "the session could not be looked up")
+		return nil, true
 	}
 	if saved == nil || saved.Principal != owner {
-		return nil
+		return nil, false
 	}
 	var m jsonrpc.Message
 	if jsonrpc.Parse(saved.Initialize, &m, 0) != nil {
-		return nil
+		return nil, false
 	}
-	s := h.open(r)
-	if s == nil {
-		return nil
+	if s = h.open(r, c.id); s == nil {
+		tooMany(w, "sessions of one caller")
+		return nil, true
 	}
 	s.id = id
 	answer, err := s.peer.deliver(s.ctx, saved.Initialize, &jsonrpc.Delivery{Message: &m}, nil)
 	if err != nil || !s.agreed(answer) {
 		s.close(false)
-		return nil
+		return nil, false
 	}
 	s.peer.notify(s.ctx, nil, initialized)
+	s.confirmed.Store(true)
 	s.enter()
 	kept, ok := h.sessions.add(s)
 	if kept != s {
 		s.close(false) // its events are those of the one that lives
 	}
 	if !ok {
-		return nil
+		unavailable(w, "too many sessions")
+		return nil, true
 	}
-	return kept
+	return kept, false
 }
 
 // initialized is what a client sends when it has understood the answer to initialize.
@@ -196,8 +229,12 @@ func (x *exchange) await(s *session, entries []jsonrpc.Entry) {
 	p := x.respond()
 	// A response of HTTP/1 can be ended while the handler goes on, see response.cut. One of HTTP/2 ends when this returns, so the handler must be elsewhere. To
 	// have it there always would double what a quick request costs.
-	p.cuttable = x.r.ProtoMajor == 1
+	if p.cuttable = x.r.ProtoMajor == 1; p.cuttable {
+		p.gone = x.r.Context()
+	}
 	st, left := x.answers(s, p, !p.cuttable)
+	x.entries = entries
+	x.begun(exchangeLegacy)
 	answered := false
 	defer func() {
 		if !answered {
@@ -205,6 +242,14 @@ func (x *exchange) await(s *session, entries []jsonrpc.Entry) {
 		}
 	}()
 	p.keepWarmSince(st, x.at)
+	if p.cuttable && !x.takes.stream { // nothing is written that would fail when the client has gone
+		here := context.AfterFunc(x.r.Context(), func() { st.doubts(p) })
+		defer func() {
+			if !here() {
+				x.watched = true
+			}
+		}()
+	}
 	if p.cuttable {
 		if answered = x.run(s, st, entries) == p; answered {
 			return
@@ -213,7 +258,7 @@ func (x *exchange) await(s *session, entries []jsonrpc.Entry) {
 		x.kept = true
 		s.enter()
 		go func() {
-			defer x.h.leave()
+			defer x.h.leave(x.caller, &x.pending)
 			defer s.leave()
 			x.run(s, st, entries)
 		}()
@@ -227,33 +272,49 @@ func (x *exchange) await(s *session, entries []jsonrpc.Entry) {
 
 // run is the work of await. It returns the response that the answer has ended, which may be another by now; nil if none.
 func (x *exchange) run(s *session, st *stream, entries []jsonrpc.Entry) (ended *response) {
-	defer x.h.active.Add(-x.more)
+	defer func() {
+		if x.more > 0 {
+			x.caller.add(-x.more)
+		}
+	}()
 	returned := false
 	defer func() {
 		if !returned { // the handler has ended the goroutine
-			st.finish(jsonrpc.AppendError(nil, x.id(), errExited, false))
+			st.finish(jsonrpc.AppendError(nil, x.id(), errExited, false), nil)
 			if x.r.ProtoMajor == 1 {
 				http.NewResponseController(x.w).Flush() // what net/http does at the end is not done
 			}
 		}
 	}()
 	ctx := x.onBehalf(x.r.Context())
+	var err error
 	if entries != nil {
 		x.answer = s.batch(ctx, st, entries, x.answer[:0])
 	} else {
 		x.delivery.Outlet, x.delivery.Until = st, s.ctx
-		x.answer, _ = s.peer.deliver(ctx, x.body, &x.delivery, x.answer[:0])
+		x.answer, err = s.peer.deliver(ctx, x.body, &x.delivery, x.answer[:0])
+		if err == nil && !s.confirmed.Load() && string(x.delivery.Message.Method) != mcp.MethodPing {
+			s.confirmed.Store(true) // as good as saying so, where the server takes requests without
+		}
+		if statusOf(err) != http.StatusTooManyRequests && rejectionOf(err) == nil {
+			err = nil // other errors of these revisions have status 200
+		}
 	}
 	returned = true
-	return st.finish(x.answer)
+	if st.isCarried() {
+		var done func()
+		done, err = x.makeRoom(s.ctx, err)
+		defer done()
+	}
+	return st.finish(x.answer, err)
 }
 
 // get opens the stream of what belongs to no request, or resumes another
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server).
 // It reports whether a goroutine goes on with it, which has to leave then.
-func (h *Handler) get(w http.ResponseWriter, r *http.Request) (goesOn bool) {
-	if h.legacy == nil {
-		h.notAllowed(w)
+func (h *Handler) get(w http.ResponseWriter, r *http.Request, from asker, c *caller) (goesOn bool) {
+	if h.legacy == nil || h.asksModern(r, from) {
+		h.notAllowed(w, true)
 		return false
 	}
 	takes := acceptedOf(r)
@@ -261,38 +322,38 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request) (goesOn bool) {
 		refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
 		return false
 	}
-	from := ""
+	last := ""
 	switch ids := r.Header[headerLastID]; {
 	case len(ids) > 1:
 		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "there are several Last-Event-ID headers")
 		return false
 	case len(ids) == 1:
-		from = ids[0]
+		last = ids[0]
 	}
-	s := h.sessionOf(w, r, askerOf(w, r))
+	s := h.sessionOf(w, r, from, c)
 	if s == nil {
 		return false
 	}
-	leave, ok := h.enterStream(w, r)
+	leave, ok := h.enterStream(w, c)
 	if !ok {
 		s.leave()
 		return false
 	}
-	l := &listener{h: h, p: h.respond(w, r, takes), leave: func() {
+	l := &listener{h: h, caller: c, p: h.respond(w, r, takes), leave: func() {
 		leave()
 		s.leave()
 	}}
 	defer func() { goesOn = l.served() }()
 	ctx := l.begin(r)
 	st := &s.news
-	if from != "" {
+	if last != "" {
 		var err error
-		if st, err = s.behind(ctx, from); err != nil {
+		if st, err = s.behind(ctx, last); err != nil {
 			h.gone(w, err)
 			return false
 		}
 	}
-	l.carry(ctx, st, from)
+	l.carry(ctx, st, last)
 	return // what served says
 }
 
@@ -338,38 +399,42 @@ func (h *Handler) gone(w http.ResponseWriter, err error) {
 }
 
 // enterStream counts a standing stream, or refuses it.
-func (h *Handler) enterStream(w http.ResponseWriter, r *http.Request) (leave func(), ok bool) {
+func (h *Handler) enterStream(w http.ResponseWriter, c *caller) (leave func(), ok bool) {
 	if h.streams.Add(1) > int64(h.opts.MaxStreams) {
 		h.streams.Add(-1)
 		unavailable(w, "too many streams are open")
 		return nil, false
 	}
-	caller := callerOf(r)
-	if !h.listeners.enter(caller, h.opts.MaxPerCaller) {
+	if !h.listeners.enter(c.id, h.opts.MaxPerCaller) {
 		h.streams.Add(-1)
 		tooMany(w, "streams of one caller")
 		return nil, false
 	}
+	c.add(-1)
 	return func() {
-		h.listeners.leave(caller)
+		c.add(1)
+		h.listeners.leave(c.id)
 		h.streams.Add(-1)
 	}, true
 }
 
 // delete ends a session at its client's wish.
-func (h *Handler) delete(w http.ResponseWriter, r *http.Request) {
-	if h.legacy == nil {
-		h.notAllowed(w)
+func (h *Handler) delete(w http.ResponseWriter, r *http.Request, from asker, c *caller) {
+	if h.legacy == nil || h.asksModern(r, from) {
+		h.notAllowed(w, true)
 		return
 	}
-	s := h.sessionOf(w, r, askerOf(w, r))
+	s := h.sessionOf(w, r, from, c)
 	if s == nil {
 		return
 	}
 	defer s.leave()
 	if h.opts.Sessions != nil {
-		if err := h.opts.Sessions.Delete(r.Context(), s.id); err != nil {
+		err := h.asked(r.Context(), func(ctx context.Context) error { return h.opts.Sessions.Delete(ctx, s.id) })
+		if err != nil { // another process would take it over
 			h.opts.Logger.Error("session not deleted", "error", err)
+			unavailable(w, "the session could not be deleted")
+			return
 		}
 	}
 	h.sessions.end(s, true)

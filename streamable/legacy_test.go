@@ -2,12 +2,14 @@ package streamable_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/streamable"
@@ -127,6 +129,41 @@ func TestLegacyBatch(t *testing.T) {
 	}
 	if got := e.do("POST", "["+initialize("2025-03-26", "{}")+"]", nil); got.status != 400 {
 		t.Errorf("initialize in a batch: %d %s", got.status, got.body)
+	}
+}
+
+// TestLegacyBatchOrder: each message of a batch is judged by those before it.
+func TestLegacyBatchOrder(t *testing.T) {
+	e := newEndpoint(t, nil, nil)
+	err := server.AddTool(e.srv, "forever", "", func(ctx context.Context, _ struct{}) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const version = "2025-03-26"
+	echo := func(id int) string { return request(id, "tools/call", `{"name":"echo","arguments":{"text":"x"}}`) }
+	for range 20 {
+		got := e.do("POST", initialize(version, "{}"), nil)
+		v := &visitor{e, with(nil, "Mcp-Session-Id", got.header.Get("Mcp-Session-Id"), "Mcp-Protocol-Version", version)}
+		got = v.post("[" + echo(1) + `,{"jsonrpc":"2.0","method":"notifications/initialized"},` + echo(2) + "]")
+		var answers []struct {
+			ID     int
+			Error  *jsonrpc.Error
+			Result json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(got.body), &answers); err != nil {
+			t.Fatalf("%v: %d %s", err, got.status, got.body)
+		}
+		if len(answers) != 2 || answers[0].Error == nil || answers[0].Error.Code != jsonrpc.CodeInvalidRequest || answers[1].Result == nil {
+			t.Fatalf("%s", got.body)
+		}
+		const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`
+		got = v.post("[" + request(3, "tools/call", `{"name":"forever"}`) + "," + cancel + "," + request(4, "ping", "{}") + "]")
+		if want := `[{"jsonrpc":"2.0","id":4,"result":{}}]`; got.body != want {
+			t.Fatalf("got %s, want %s", got.body, want)
+		}
 	}
 }
 
@@ -367,6 +404,65 @@ func TestTakeOver(t *testing.T) {
 	third := newEndpoint(t, nil, &streamable.Options{Sessions: sessions})
 	if got := (&visitor{third, v.headers}).post(request(1, "ping", "{}")); got.status != 404 {
 		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// TestTakeOverAsks: of two processes that serve one session, each takes only the answers to what it
+// has asked itself.
+func TestTakeOverAsks(t *testing.T) {
+	o := &streamable.Options{Sessions: streamable.NewMemorySessions(nil), Events: streamable.NewMemoryEvents(nil)}
+	first, second := newEndpoint(t, nil, o), newEndpoint(t, nil, o)
+	for _, e := range []*endpoint{first, second} {
+		err := server.AddTool(e.srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {
+			roots, err := server.CallOf(ctx).Roots(ctx, "roots")
+			if err != nil {
+				return "", err
+			}
+			return roots[0].Name, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := first.visit("2025-06-18", `{"roots":{}}`, nil)
+	w := &visitor{second, v.headers}
+	asked := func(f *flow) string {
+		t.Helper()
+		for {
+			_, data := f.next()
+			if data == "" {
+				continue
+			}
+			var m struct {
+				ID     json.RawMessage
+				Method string
+			}
+			if err := json.Unmarshal([]byte(data), &m); err != nil || m.Method != "roots/list" {
+				t.Fatalf("event %s (%v)", data, err)
+			}
+			return string(m.ID)
+		}
+	}
+	f := v.open(request("1", "tools/call", `{"name":"roots"}`))
+	g := w.open(request("2", "tools/call", `{"name":"roots"}`))
+	one, two := asked(f), asked(g)
+	if one == two {
+		t.Fatalf("both ask with the id %s", one)
+	}
+	answer := func(v *visitor, id, name string) {
+		t.Helper()
+		if got := v.post(`{"jsonrpc":"2.0","id":` + id + `,"result":{"roots":[{"uri":"file:///x","name":"` + name + `"}]}}`); got.status != 202 {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
+	answer(v, two, "wrong")
+	answer(w, one, "wrong")
+	answer(v, one, "one")
+	answer(w, two, "two")
+	for want, f := range map[string]*flow{"one": f, "two": g} {
+		if _, data := f.next(); !strings.Contains(data, `"text":"`+want+`"`) {
+			t.Errorf("want %s: %s", want, data)
+		}
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 
 // lines serves a body of lines, each a message, as standard input is served: the answers are lines too, written as they come. Both eras can be spoken, and
 // the session, if there is one, ends with the body. Scopes are asked for each request.
-func (h *Handler) lines(w http.ResponseWriter, r *http.Request) {
-	leave, ok := h.enterStream(w, r)
+func (h *Handler) lines(w http.ResponseWriter, r *http.Request, c *caller) {
+	leave, ok := h.enterStream(w, c)
 	if !ok {
 		return
 	}

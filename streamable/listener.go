@@ -12,9 +12,10 @@ import (
 // A listener is a client with a standing stream: a subscription, or what belongs to no request of a session. It lasts as long as the client's authorization, and
 // its request, unless its connection is held (see held.go).
 type listener struct {
-	h     *Handler
-	p     *response
-	leave func() // gives up its place among the streams
+	h      *Handler
+	caller *caller
+	p      *response
+	leave  func() // gives up its place among the streams
 
 	// end ends what the stream is about, with an answer if the client is to have one; nil if there is nothing yet.
 	end    func(answered bool)
@@ -62,7 +63,7 @@ func (l *listener) held(ctx context.Context) {
 	stayOpen := context.AfterFunc(l.h.closed, func() { l.finish(true) })
 	authorized := context.AfterFunc(ctx, func() { l.finish(false) })
 	go func() {
-		defer l.h.leave()
+		defer l.h.leave(l.caller, nil)
 		l.p.untilGone()
 		stayOpen()
 		authorized()

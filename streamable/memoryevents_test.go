@@ -1,11 +1,14 @@
 package streamable
 
 import (
+	"container/list"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // Spec: S78 S79
@@ -133,17 +136,135 @@ func TestMemoryEventsName(t *testing.T) {
 func checkBooks(t *testing.T, m *MemoryEvents) {
 	t.Helper()
 	bytes, events := 0, 0
+	owners := make(map[string]int)
 	for id, s := range m.sessions {
-		own := 0
-		for _, e := range s.events {
-			own += e.size()
+		own, ownEvents := 0, 0
+		for name, st := range s.streams {
+			if len(st.events) == 0 {
+				t.Errorf("stream %s of session %s has no events", name, id)
+			}
+			for _, e := range st.events {
+				own += e.size()
+				ownEvents++
+			}
 		}
-		if own != s.bytes || len(s.events) == 0 || len(s.events) > m.opts.MaxSessionEvents || own > m.opts.MaxSessionBytes {
-			t.Errorf("session %s has %d events of %d bytes, and counts %d", id, len(s.events), own, s.bytes)
+		if own != s.bytes || ownEvents == 0 || ownEvents != s.free.Len()+s.held.Len() || s.free.Len() > m.opts.MaxSessionEvents || own > m.opts.MaxSessionBytes {
+			t.Errorf("session %s has %d events of %d bytes, and counts %d free, %d held, %d bytes", id, ownEvents, own, s.free.Len(), s.held.Len(), s.bytes)
 		}
-		bytes, events = bytes+own, events+len(s.events)
+		for _, queue := range []*list.List{&s.free, &s.held} {
+			last := uint64(0)
+			for e := queue.Front(); e != nil; e = e.Next() {
+				if n := e.Value.(*memoryEvent).number; n <= last {
+					t.Errorf("session %s: event %d comes after %d", id, n, last)
+				} else {
+					last = n
+				}
+			}
+		}
+		bytes, events = bytes+own, events+ownEvents
+		owners[s.owner.id] += own
 	}
 	if bytes != m.bytes || events != m.queue.Len() || bytes > m.opts.MaxBytes {
 		t.Errorf("%d events of %d bytes, and counts %d of %d", events, bytes, m.queue.Len(), m.bytes)
 	}
+	counted := make(map[string]int)
+	for id, o := range m.owners {
+		counted[id] = o.bytes
+	}
+	if diff := cmp.Diff(owners, counted); diff != "" || len(m.largest) != len(owners) {
+		t.Errorf("bytes by owner (-there +counted):\n%s", diff)
+	}
+}
+
+// Who has the most loses events first, and others none.
+func TestMemoryEventsOwners(t *testing.T) {
+	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventCost + 1)})
+	put := func(owner, session string, away bool) string {
+		t.Helper()
+		id, err := m.append(owner, session, "a", nil, away)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	victim := put("victim", "quiet", true)
+	var last string
+	for i := range 1000 {
+		last = put("hog", fmt.Sprint("s", i%20), i%2 == 0)
+	}
+	after(t, m, "quiet", victim)
+	after(t, m, "s19", last)
+	for i := range 45 { // another that has less than half
+		put("other", fmt.Sprint("o", i), false)
+	}
+	checkBooks(t, m)
+	got := map[string]int{}
+	for id, o := range m.owners {
+		got[id] = o.bytes / (eventCost + 1)
+	}
+	if diff := cmp.Diff(map[string]int{"victim": 1, "hog": 54, "other": 45}, got); diff != "" {
+		t.Errorf("events by owner (-want +got):\n%s", diff)
+	}
+}
+
+// The events of a stream whose client is away are kept when others have to go, as long as there is
+// room, and it is not away for long.
+func TestMemoryEventsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 10, MaxSessionBytes: 100 * (eventCost + 2)})
+		put := func(stream string, away bool) string {
+			t.Helper()
+			id, err := m.append("o", "s", stream, []byte("x"), away)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		events := func(stream string) (n int) {
+			if st := m.sessions["s"].streams[stream]; st != nil {
+				n = len(st.events)
+			}
+			return n
+		}
+		check := func(what string, want ...int) {
+			t.Helper()
+			got := []int{events("a"), events("b"), events("c")}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: events of a, b, c (-want +got):\n%s", what, diff)
+			}
+			checkBooks(t, m)
+		}
+		for range 3 {
+			put("a", false)
+			put("b", false)
+		}
+		m.setAway("s", "a", true) // with what was sent before
+		for range 20 {
+			put("a", true)
+			put("b", false)
+		}
+		check("a is away", 23, 10, 0)
+		for range 40 {
+			put("c", true)
+		}
+		check("a and c are away", 23, 10, 40)
+		for range 60 {
+			put("c", true)
+		}
+		check("no room", 0, 0, 100)
+		m.setAway("s", "c", false)
+		put("b", false)
+		check("c is back", 0, 1, 9)
+		for range 95 {
+			put("a", true)
+		}
+		check("a is away again", 95, 1, 4)
+		<-time.After(maxHold)
+		for range 20 {
+			put("b", false)
+		}
+		check("a is away for too long", 0, 10, 0)
+		m.setAway("s", "gone", true)
+		m.setAway("gone", "a", true)
+	})
 }

@@ -53,20 +53,22 @@ func (s *SSEHandler) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "this server has no revision that uses this transport")
 		return
 	}
-	if !s.h.enter(w, r) {
+	q := new(oldRequest)
+	c, n, ok := s.h.enter(w, r, askerOf(w, r), &q.pending, q)
+	if !ok {
 		return
 	}
 	goesOn := false
 	defer func() {
 		if !goesOn {
-			s.h.leave()
+			s.h.leave(c, &q.pending)
 		}
 	}()
 	switch r.Method {
 	case http.MethodGet:
-		s.open(w, r)
+		s.open(w, r, c)
 	case http.MethodPost:
-		goesOn = s.post(w, r)
+		goesOn = s.post(w, r, q, c, n)
 	default:
 		w.Header().Set("Allow", "GET, POST")
 		refuse(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "this transport takes GET and POST")
@@ -77,12 +79,12 @@ func (s *SSEHandler) serve(w http.ResponseWriter, r *http.Request) {
 const sessionParam = "sessionId"
 
 // open serves the stream.
-func (s *SSEHandler) open(w http.ResponseWriter, r *http.Request) {
+func (s *SSEHandler) open(w http.ResponseWriter, r *http.Request, c *caller) {
 	if !acceptedOf(r).stream {
 		refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
 		return
 	}
-	leave, ok := s.h.enterStream(w, r)
+	leave, ok := s.h.enterStream(w, c)
 	if !ok {
 		return
 	}
@@ -124,7 +126,7 @@ func (s *SSEHandler) forget(x *oldSession) {
 }
 
 // post takes a message for a session. It reports whether a goroutine goes on with it, which leaves then.
-func (s *SSEHandler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) {
+func (s *SSEHandler) post(w http.ResponseWriter, r *http.Request, q *oldRequest, c *caller, n int64) (goesOn bool) {
 	s.mu.Lock()
 	x := s.by[r.URL.Query().Get(sessionParam)]
 	if x != nil && x.owner != ownerOf(r) {
@@ -140,7 +142,7 @@ func (s *SSEHandler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) 
 	}
 	defer x.wg.Done()
 	m, frame := s.read(w, r)
-	if m == nil || m.Kind == jsonrpc.KindRequest && !s.h.takesRequests(w) || !s.h.allowed(w, r, m) {
+	if m == nil || s.h.refusesNotification(w, frame, m) || m.Kind == jsonrpc.KindRequest && !s.h.takesRequests(w, c, &q.pending, n) || !s.h.allowed(w, r, m) {
 		return false
 	}
 	ctx := s.h.onBehalf(&lasting{x.ctx, r.Context()}, r, auth.PrincipalOf(r.Context()))
@@ -149,9 +151,10 @@ func (s *SSEHandler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) 
 		x.peer.notify(ctx, frame, m)
 	case jsonrpc.KindRequest:
 		goesOn = true
+		q.begun(s.h, x, m.ID)
 		x.wg.Go(func() {
-			defer s.h.leave()
-			x.answer(ctx, frame, m)
+			defer s.h.leave(c, &q.pending)
+			x.answer(ctx, frame, m, q, &s.h.unread, c.id)
 		})
 	default:
 		x.peer.respond(ctx, frame, m)
@@ -160,19 +163,62 @@ func (s *SSEHandler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) 
 	return goesOn
 }
 
+// An oldRequest is a request of an oldSession.
+type oldRequest struct {
+	pending pending
+
+	mu      sync.Mutex
+	session *oldSession // nil before it can be answered, and when it has been
+	id      jsonrpc.ID
+}
+
+// begun notes that the request can be cut off from now on.
+func (q *oldRequest) begun(h *Handler, x *oldSession, id jsonrpc.ID) {
+	q.mu.Lock()
+	q.session, q.id = x, id
+	q.mu.Unlock()
+	if h.cutting.Load() {
+		q.cutOff()
+	}
+}
+
+// cutOff implements cutter.
+func (q *oldRequest) cutOff() {
+	q.mu.Lock()
+	answer := jsonrpc.AppendError(nil, q.id, errCutOff, false)
+	q.mu.Unlock()
+	q.send(answer)
+}
+
+// send sends the answer. Only the first call counts.
+func (q *oldRequest) send(answer []byte) {
+	q.mu.Lock()
+	x := q.session
+	q.session = nil
+	q.mu.Unlock()
+	if x != nil && len(answer) > 0 {
+		x.out.Send(answer) // if that fails, the stream has ended
+	}
+}
+
 // answer has a request handled, and sends the answer.
-func (x *oldSession) answer(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+func (x *oldSession) answer(ctx context.Context, frame []byte, m *jsonrpc.Message, q *oldRequest, unread *unreadBudget, caller string) {
 	returned := false
 	defer func() {
 		if !returned { // the handler has ended the goroutine
-			x.out.Send(jsonrpc.AppendError(nil, m.ID, errExited, false))
+			q.send(jsonrpc.AppendError(nil, m.ID, errExited, false))
 		}
 	}()
 	answer, _ := x.peer.deliver(ctx, frame, &jsonrpc.Delivery{Message: m, Outlet: x.out}, nil)
 	returned = true
-	if len(answer) > 0 {
-		x.out.Send(answer) // if that fails, the stream has ended
+	if n := len(answer); n > maxWrite {
+		if unread.acquire(x.ctx, caller, n) {
+			defer unread.release(caller, n)
+		} else {
+			answer = jsonrpc.AppendError(nil, m.ID, errUnread, false)
+		}
 	}
+	q.send(answer)
 }
 
 // read returns the message in a body, and that, in memory of its own; nil if it has answered the request.

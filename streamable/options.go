@@ -3,6 +3,8 @@ package streamable
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/netip"
 	"time"
 
 	"mcpwire/auth"
@@ -35,16 +37,40 @@ type Options struct {
 	// 403 that makes clients ask for more. It is asked for each request of each revision, after the Guard has let the caller in.
 	Scopes func(method, name string) []string
 
-	MaxBody        int           // bytes of a request's body; 0 is 4 MiB
-	BodyTimeout    time.Duration // for a request's body to arrive; 0 is 30 s
-	WriteTimeout   time.Duration // for a client to take each 64 KiB of what is written; 0 is 10 s
-	KeepAlive      time.Duration // between signs of life on a stream, and until a slow answer becomes a stream; 0 is 15 s
-	MaxInFlight    int           // requests being handled at once, without streams; 0 is 4096. As many answers, notifications and DELETEs besides
-	MaxStreams     int           // standing streams at once: subscriptions/listen, GET, bodies of lines; 0 is 10,000
-	MaxPerCaller   int           // streams, and as many sessions, of one principal, or of one network address (IPv6: /64) where there is none; 0 is 1000
-	MaxSessions    int           // of legacy clients at once; 0 is 10,000
-	SessionTimeout time.Duration // after which a session ends that has neither a stream nor a request, or up to 2 min later; 0 is 30 min
-	StreamAlways   bool          // answer requests by event streams whenever the client takes them, even if nothing precedes the result
+	MaxBody      int           // bytes of a request's body; 0 is 4 MiB
+	BodyTimeout  time.Duration // for a request's body to arrive; 0 is 30 s
+	WriteTimeout time.Duration // for a client to take each 64 KiB of what is written; 0 is 10 s
+	KeepAlive    time.Duration // between signs of life on a stream, and until a slow answer becomes a stream; 0 is 15 s
+	MaxInFlight  int           // requests being handled at once, without streams; 0 is 4096. As many answers, notifications and DELETEs besides
+	// MaxInFlightPerCaller limits the requests of one principal, or of one network address where
+	// there is none, that are handled at once; as many answers and notifications besides. Zero means
+	// 512, twice what a client of [Dial] sends at once. A caller that has it is answered with status
+	// 429; so is the one with the most in flight when MaxInFlight is nearly reached, before others
+	// are answered with 503.
+	MaxInFlightPerCaller int
+	// ClientAddr returns the address that a request comes from, for the limits by caller. Behind a
+	// proxy it has to take it from what the proxy says, see [ForwardedFor]; give the Guard the same.
+	// Nil, and an invalid address, mean that of the connection: all clients behind one proxy are one
+	// caller then.
+	ClientAddr func(*http.Request) netip.Addr
+
+	// MaxUnread limits the bytes of answers that clients have not taken yet, not counting answers of up
+	// to 64 KiB; zero means 256 MiB. One caller may have a quarter of it, and is answered with 429 while
+	// it has. An answer that finds no room for 3 s is dropped, and its request fails with status 500.
+	MaxUnread int
+
+	MaxStreams   int // standing streams at once: subscriptions/listen, GET, bodies of lines; 0 is 10,000
+	MaxPerCaller int // streams, and as many sessions, of one principal, or of one network address (IPv6: /64) where there is none; 0 is 1000
+	MaxSessions  int // of legacy clients at once; 0 is 10,000
+	// SessionTimeout is after which a session ends that has neither a stream nor a request, or up to
+	// 30 s later. Zero means 30 min. One whose client has not sent notifications/initialized ends
+	// after 30 s.
+	SessionTimeout time.Duration
+	// AbandonTimeout is after which a session ends whose client has gone, and has neither a stream nor
+	// sends anything, though requests of it are still being handled; they are canceled. Zero means
+	// 10 min.
+	AbandonTimeout time.Duration
+	StreamAlways   bool // answer requests by event streams whenever the client takes them, even if nothing precedes the result
 
 	Events   EventStore    // of legacy streams, for clients that resume one; nil keeps them in memory
 	Sessions SessionStore  // lets another process take a legacy session over; nil does not
@@ -61,10 +87,13 @@ func (o *Options) setDefaults() {
 	setDefault(&o.WriteTimeout, 10*time.Second)
 	setDefault(&o.KeepAlive, 15*time.Second)
 	setDefault(&o.MaxInFlight, 4096)
+	setDefault(&o.MaxInFlightPerCaller, 512)
+	setDefault(&o.MaxUnread, 256<<20)
 	setDefault(&o.MaxStreams, 10_000)
 	setDefault(&o.MaxPerCaller, 1000)
 	setDefault(&o.MaxSessions, 10_000)
 	setDefault(&o.SessionTimeout, 30*time.Minute)
+	setDefault(&o.AbandonTimeout, 10*time.Minute)
 	setDefault(&o.Retry, time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

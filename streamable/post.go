@@ -9,47 +9,59 @@ import (
 	"strings"
 
 	"mcpwire/auth"
+	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
-// post takes what a client posts: a message, or a batch from clients that may send one. It reports whether a goroutine goes on with it, which has to leave then.
-func (h *Handler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) {
+// servePost serves a POST.
+func (h *Handler) servePost(w http.ResponseWriter, r *http.Request) {
+	x := h.newExchange(w, r)
+	var ok bool
+	if x.caller, x.n, ok = h.enter(w, r, x.asker, &x.pending, x); !ok {
+		x.recycle()
+		return
+	}
+	defer x.served()
+	x.post()
+}
+
+// post takes what a client posts: a message, or a batch from clients that may send one.
+func (x *exchange) post() {
+	h, w, r := x.h, x.w, x.r
 	kind := kindOf(r)
 	switch {
 	case encoded(r):
 		w.Header().Set("Accept-Encoding", "identity")
 		refuse(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the body must not be compressed")
-		return false
+		return
 	case kind == bodyNDJSON && h.opts.NDJSON:
-		h.lines(w, r)
-		return false
+		h.lines(w, r, x.caller)
+		return
 	case kind != bodyJSON:
 		refuse(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json")
-		return false
+		return
 	}
-	x := h.newExchange(w, r)
-	defer func() {
-		goesOn = x.kept || x.held
-		x.recycle()
-	}()
 	if !x.takes.json && !x.takes.stream {
 		refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow application/json and text/event-stream")
-		return false
+		return
 	}
 	if err := x.readBody(); err != nil {
 		h.refuseBody(w, r, err)
-		return false
+		return
 	}
 	if jsonrpc.IsBatch(x.body) {
 		x.postBatch()
-		return false
+		return
 	}
 	err := x.delivery.Parse(x.body, 0)
 	m := x.delivery.Message
 	if err != nil {
 		refuseID(w, http.StatusBadRequest, m.ID, jsonrpc.ErrorOf(err))
-		return false
+		return
+	}
+	if h.refusesNotification(w, x.body, m) {
+		return
 	}
 	version, named := versionOf(m)
 	if x.isModern(named) {
@@ -57,7 +69,18 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) (goesOn bool) {
 	} else {
 		x.postLegacy()
 	}
-	return false
+}
+
+// refusesNotification answers a notification that a relay must not forward, which its peer would drop.
+func (h *Handler) refusesNotification(w http.ResponseWriter, frame []byte, m *jsonrpc.Message) bool {
+	if !h.forwards || m.Kind != jsonrpc.KindNotification {
+		return false
+	}
+	err := era.CheckForwarded(frame, m)
+	if err != nil {
+		refuseID(w, http.StatusBadRequest, nil, jsonrpc.ErrorOf(err))
+	}
+	return err != nil
 }
 
 // isModern reports whether a message belongs to the modern era: because its metadata names a version, or, if it has none, because a header does.
@@ -94,7 +117,7 @@ func (x *exchange) postModern(version []byte) {
 		w.WriteHeader(http.StatusAccepted)
 	case m.Kind != jsonrpc.KindRequest:
 		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "clients have nothing to answer in this revision")
-	case !h.takesRequests(w), !h.allowed(w, r, m):
+	case !x.takesRequests(), !h.allowed(w, r, m):
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		x.listen()
 	default:
@@ -110,12 +133,14 @@ func (h *Handler) versionless() *jsonrpc.Error {
 // deliver has a modern request answered, as one that ends with ctx.
 func (x *exchange) deliver(ctx context.Context) {
 	p := x.respond()
+	x.begun(exchangeModern)
 	p.keepWarmSince(nil, x.at)
 	returned := false
 	defer func() {
 		if !returned { // the handler has ended the goroutine
 			p.fail(x.id())
 			p.stop()
+			x.delivery.Sent(false)
 		}
 	}()
 	x.delivery.Outlet, x.delivery.Free = p, true
@@ -124,9 +149,14 @@ func (x *exchange) deliver(ctx context.Context) {
 	returned = true
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), auth.ErrExpired) {
 		p.stop()
+		x.delivery.Sent(false)
 		return // the client is not to hear that all went well
 	}
-	p.end(x.answer, err)
+	done, err := x.makeRoom(ctx, err)
+	defer done()
+	gone := ctx.Err() != nil // what is written all the same is read by nobody
+	sent := p.end(x.answer, err)
+	x.delivery.Sent(sent && !gone)
 }
 
 // listen answers subscriptions/listen, by a stream that lasts as long as the client's authorization.
@@ -135,11 +165,12 @@ func (x *exchange) listen() {
 		refuse(x.w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
 		return
 	}
-	leave, ok := x.h.enterStream(x.w, x.r)
+	leave, ok := x.h.enterStream(x.w, x.caller)
 	if !ok {
 		return
 	}
-	l := &listener{h: x.h, p: x.h.respond(x.w, x.r, x.takes), leave: leave}
+	x.h.release(&x.pending) // it is a stream from now on
+	l := &listener{h: x.h, caller: x.caller, p: x.h.respond(x.w, x.r, x.takes), leave: leave}
 	defer func() { x.held = l.served() }()
 	l.subscribe(x)
 }
@@ -150,15 +181,28 @@ func (h *Handler) onBehalf(ctx context.Context, r *http.Request, p *auth.Princip
 		return ctx
 	}
 	if p == nil {
-		return h.srv.OnBehalfOf(ctx, "", addressOf(r), nil, nil)
+		return h.srv.OnBehalfOf(ctx, "", h.addressOf(r), nil, nil)
 	}
 	return h.srv.OnBehalfOf(ctx, p.ID(), "", p.Scopes, p)
 }
 
-// callerOf names whose requests they are: those of a principal, or of a network address.
-func callerOf(r *http.Request) string {
-	if id := ownerOf(r); id != "" {
-		return id
+// callerOf names whose requests they are: those of a principal, or of a network address. p is the
+// principal of r.
+func (h *Handler) callerOf(r *http.Request, p *auth.Principal) string {
+	if p != nil {
+		if id := p.ID(); id != "" {
+			return id
+		}
+	}
+	return h.addressOf(r)
+}
+
+// addressOf returns the network address of the client, see [addressOf].
+func (h *Handler) addressOf(r *http.Request) string {
+	if h.opts.ClientAddr != nil {
+		if addr := h.opts.ClientAddr(r); addr.IsValid() {
+			return networkOf(addr)
+		}
 	}
 	return addressOf(r)
 }
@@ -181,12 +225,17 @@ func addressOf(r *http.Request) string {
 	if err != nil {
 		return host
 	}
-	if addr = addr.Unmap(); addr.Is4() {
+	return networkOf(addr)
+}
+
+// networkOf returns what counts as one address.
+func networkOf(addr netip.Addr) string {
+	if addr = addr.Unmap().WithZone(""); addr.Is4() {
 		return addr.String()
 	}
-	network, err := addr.WithZone("").Prefix(networkBits)
+	network, err := addr.Prefix(networkBits)
 	if err != nil {
-		return host
+		return addr.String()
 	}
 	return network.String()
 }

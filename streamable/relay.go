@@ -1,9 +1,13 @@
 package streamable
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"time"
 
 	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
@@ -20,7 +24,7 @@ type Relay interface {
 	// Session returns the peer of one session. What belongs to no request of it goes to out. ctx has the values of the request that opens it, such as
 	// [auth.PrincipalOf], and does not end. nil refuses the session.
 	Session(ctx context.Context, out jsonrpc.Outlet) RelayPeer
-	// Serve relays what comes by a framer, of a client that pipes lines (see [Options.NDJSON]).
+	// Serve relays what comes by a framer, of a client that pipes lines (see [Options.NDJSON]). The framer's messages have not been checked for duplicate members.
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 
@@ -28,7 +32,7 @@ type Relay interface {
 // until the method returns.
 type RelayPeer interface {
 	// Request relays a request and appends the response to dst, the whole message with the id of the request. Without one it returns dst and an error: when ctx has
-	// ended, or the peer was closed. Frame is the text that m was parsed from, nil if it came in a batch. What belongs to the request and goes before its response goes to out,
+	// ended, or the peer was closed, or a *[RejectedError] for a request that was not relayed. Frame is the text that m was parsed from, nil if it came in a batch. What belongs to the request and goes before its response goes to out,
 	// which may be nil, and fails when the method has returned.
 	Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error)
 	// Notification relays a notification.
@@ -39,8 +43,33 @@ type RelayPeer interface {
 	Close()
 }
 
+// A RejectedError is why a [RelayPeer] has not relayed a request: too much is in flight. The client gets the status, if nothing precedes it, and so knows that the request was not
+// carried out.
+type RejectedError struct {
+	// Status is that of the response, http.StatusTooManyRequests if the client itself has too much in flight, and otherwise http.StatusServiceUnavailable.
+	Status int
+	// RetryAfter is how long the client is asked to wait. It is rounded up to seconds, and at least one.
+	RetryAfter time.Duration
+	// Reason is the message of the JSON-RPC error, whose code is -32603.
+	Reason string
+}
+
+func (e *RejectedError) Error() string { return e.Reason }
+
+// seconds is the value of the header Retry-After.
+func (e *RejectedError) seconds() string {
+	return strconv.FormatInt(int64(max(e.RetryAfter+time.Second-1, time.Second)/time.Second), 10)
+}
+
+// rejectionOf returns why a request was rejected; nil if err is another error, or nil.
+func rejectionOf(err error) *RejectedError {
+	e, _ := errors.AsType[*RejectedError](err)
+	return e
+}
+
 // NewRelay returns a handler that brings what clients post to a relay. It does what one of [NewHandler] does, with what it sees of the server: Mcp-Param headers, of
-// which the schemas of tools tell, are held against the body once a list of the tools has passed. opts may be nil; it is copied. It panics as NewHandler does.
+// which the schemas of tools tell, are held against the body once a list of the tools has passed. A message that can be read in two ways, because a member appears more than once
+// in an object at any level, is refused: what is judged, by [Options.Scopes] for example, is what the relay gets. opts may be nil; it is copied. It panics as NewHandler does.
 func NewRelay(r Relay, opts *Options) *Handler {
 	var modern peer
 	if p := r.Stateless(); p != nil {
@@ -61,7 +90,9 @@ func NewRelay(r Relay, opts *Options) *Handler {
 		}
 		return &relayed{RelayPeer: p}, p.Close
 	}
-	return newHandler(relayServer{r}, modern, open, opts)
+	h := newHandler(relayServer{r}, modern, open, opts)
+	h.forwards = true
+	return h
 }
 
 // Beside returns a handler that is to be reached by those only who may reach h: it checks host, origin and token as h does.
@@ -112,15 +143,20 @@ func (p *relayed) deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery
 	if d.Until != nil {
 		ctx = &lasting{d.Until, ctx}
 	}
-	if p.rules != nil {
-		if err := p.check(d); err != nil {
-			return jsonrpc.AppendError(dst, m.ID, jsonrpc.ErrorOf(err), false), err
-		}
+	err := era.CheckForwarded(frame, m)
+	if err == nil && p.rules != nil {
+		err = p.check(d)
+	}
+	if err != nil {
+		return jsonrpc.AppendError(dst, m.ID, jsonrpc.ErrorOf(err), false), err
 	}
 	out, end := lend(d.Outlet)
 	defer end()
 	n := len(dst)
-	dst, err := p.Request(ctx, frame, m, out, dst)
+	dst, err = p.Request(ctx, frame, m, out, dst)
+	if e := rejectionOf(err); e != nil {
+		return jsonrpc.AppendError(dst[:n], m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", e.Reason), false), err
+	}
 	if err != nil || p.rules == nil {
 		return dst, err
 	}
@@ -152,11 +188,22 @@ func (p *relayed) check(d *jsonrpc.Delivery) error {
 	return nil
 }
 
+// notify implements peer. What must not be forwarded is dropped.
 func (p *relayed) notify(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	p.Notification(ctx, frame, m)
+	if era.CheckForwarded(frame, m) == nil {
+		p.Notification(ctx, frame, m)
+	}
 }
 
+// respond implements peer. In place of an answer that must not be forwarded the server gets an error, so that it does not wait.
 func (p *relayed) respond(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+	if err := era.CheckForwarded(frame, m); err != nil {
+		frame = jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), false)
+		m = new(jsonrpc.Message)
+		if jsonrpc.Parse(frame, m, 0) != nil {
+			return // it has no id
+		}
+	}
 	p.Response(ctx, frame, m)
 }
 
@@ -165,8 +212,8 @@ func (p *relayed) close() { p.Close() }
 // refusing is the peer of a session that there is not.
 type refusing struct{}
 
-func (refusing) Request(_ context.Context, _ []byte, m *jsonrpc.Message, _ jsonrpc.Outlet, dst []byte) ([]byte, error) {
-	return jsonrpc.AppendError(dst, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "there are too many sessions, or this bridge is shutting down"), false), nil
+func (refusing) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Outlet, dst []byte) ([]byte, error) {
+	return dst, &RejectedError{Status: http.StatusServiceUnavailable, Reason: "there are too many sessions, or this bridge is shutting down"}
 }
 func (refusing) Notification(context.Context, []byte, *jsonrpc.Message) {}
 func (refusing) Response(context.Context, []byte, *jsonrpc.Message)     {}
@@ -175,8 +222,18 @@ func (refusing) Close()                                                 {}
 // relayServer is the part of a Server that a Handler needs of a relay.
 type relayServer struct{ Relay }
 
-func (relayServer) OnBehalfOf(ctx context.Context, _, _ string, _ []string, _ any) context.Context {
-	return ctx
+func (relayServer) OnBehalfOf(ctx context.Context, id, address string, _ []string, _ any) context.Context {
+	return context.WithValue(ctx, callerKey{}, cmp.Or(id, address))
+}
+
+// callerKey is the key of the caller in the context of a relay's methods.
+type callerKey struct{}
+
+// CallerOf returns whose request a method of a [Relay] or [RelayPeer] was called for, by its context: the id of the principal, or the network address where there is none. Elsewhere it
+// returns "".
+func CallerOf(ctx context.Context) string {
+	caller, _ := ctx.Value(callerKey{}).(string)
+	return caller
 }
 
 // backend is what a Handler asks a server for besides its peers.

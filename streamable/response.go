@@ -1,8 +1,10 @@
 package streamable
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/internal/sse"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -32,13 +35,14 @@ type response struct {
 	mu        sync.Mutex
 	conn      net.Conn // that it is held on, see held.go; nil if net/http has the connection
 	streaming bool
-	ended     bool    // nothing may be written any more
-	broken    error   // why nothing can be
-	warmer    *warmer // nil until there was one
-	bounded   bool    // a deadline is set
-	last      bool    // what is written now is the end, which net/http flushes with its own
-	busy      bool    // tick could not be kept from running, and may do so still
-	carries   *stream // whose signs of life they are; nil if there is no stream but the response
+	ended     bool            // nothing more may be written
+	broken    error           // why nothing can be
+	warmer    *warmer         // nil until there was one
+	bounded   bool            // a deadline is set
+	last      bool            // what is written now is the end, which net/http flushes with its own
+	busy      bool            // tick could not be kept from running, and may do so still
+	gone      context.Context // ends when the client seems to have gone; nil if nobody asks
+	carries   *stream         // whose signs of life they are; nil if there is no stream but the response
 	buf       []byte
 }
 
@@ -216,39 +220,56 @@ func (p *response) streams(answer []byte) bool {
 }
 
 // end writes the answer to the request, which is empty if there is to be none. err is what it says, to choose the status by.
-func (p *response) end(answer []byte, err error) {
+// It reports whether the answer was written, as far as that is known.
+func (p *response) end(answer []byte, err error) (sent bool) { return p.endWhen(answer, err, false) }
+
+// endEarly is end, called though the handler has not returned.
+func (p *response) endEarly(answer []byte, err error) { p.endWhen(answer, err, true) }
+
+func (p *response) endWhen(answer []byte, err error, early bool) (sent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
-		return
+		return false
 	}
 	defer p.stopLocked()
 	status := statusOf(err)
-	if p.streaming || p.streams(answer) && (status == http.StatusOK || len(answer) == 0) {
+	if early && p.h2 && p.takes.stream {
+		status = http.StatusOK // what ends a body that is no stream comes when the handler has returned
+	}
+	if p.streaming || (p.streams(answer) || early && p.h2 && p.takes.stream) && (status == http.StatusOK || len(answer) == 0) {
 		if p.startLocked() == nil && len(answer) > 0 {
-			p.last = true
-			p.eventLocked(answer)
+			p.last = !early
+			sent = p.eventLocked(answer) == nil
 		}
-		return
+		return sent
 	}
 	if len(answer) == 0 {
 		p.w.WriteHeader(http.StatusAccepted)
-		return
+		return false
 	}
 	header := p.w.Header() // without Cache-Control: no answer to a POST is kept that does not ask for it (RFC 9110, section 9.3.3)
 	header["Content-Type"] = jsonType
-	if len(answer) > maxCounted { // clients that know the length take memory for it once
+	if e := rejectionOf(err); e != nil {
+		header.Set("Retry-After", e.seconds())
+	} else if status == http.StatusTooManyRequests {
+		header.Set("Retry-After", strconv.Itoa(retrySeconds(err)))
+	}
+	if early && !p.h2 {
+		header["Connection"] = closeConnection
+	}
+	if early || len(answer) > maxCounted { // clients that know the length take memory for it once
 		header.Set("Content-Length", strconv.Itoa(len(answer)))
 	}
 	if status != http.StatusOK {
 		p.w.WriteHeader(status)
 	}
-	if len(answer) <= maxBuffered && !p.timed {
+	if len(answer) <= maxBuffered && !p.timed && !early {
 		_, p.broken = p.w.Write(answer)
-		return
+		return p.broken == nil
 	}
-	p.last = true
-	p.write(answer)
+	p.last = !early
+	return p.write(answer) == nil
 }
 
 const (
@@ -335,11 +356,45 @@ func statusOf(err error) int {
 	if _, ok := errors.AsType[*era.FormError](err); ok {
 		return http.StatusBadRequest
 	}
+	if err == errCutOff {
+		return http.StatusServiceUnavailable // without Retry-After: clients repeat on their own what was certainly not carried out
+	}
+	if err == errUnread {
+		return http.StatusInternalServerError
+	}
+	if e := rejectionOf(err); e != nil {
+		return e.Status
+	}
 	switch jsonrpc.ErrorOf(err).Code {
+	case codeTooManyRequests:
+		return http.StatusTooManyRequests
 	case jsonrpc.CodeMethodNotFound:
 		return http.StatusNotFound
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingRequiredClientCapability, mcp.CodeUnsupportedProtocolVersion:
 		return http.StatusBadRequest
 	}
 	return http.StatusOK
+}
+
+// codeTooManyRequests is server.CodeTooManyRequests: what the limits of a server answer before
+// anything was carried out.
+const codeTooManyRequests jsonrpc.Code = http.StatusTooManyRequests
+
+// retrySeconds returns after how many seconds a request makes sense again that was refused with
+// codeTooManyRequests. The error says so in milliseconds, if it knows.
+func retrySeconds(err error) int {
+	data := jsonrpc.ErrorOf(err).Data
+	if len(data) == 0 || data[0] != '{' {
+		return 1
+	}
+	members := jsonwire.ObjectMembers(data)
+	for members.Next() {
+		if !members.KeyIs("retryAfterMs") {
+			continue
+		}
+		if ms, err := strconv.ParseInt(string(members.Value()), 10, 64); err == nil && ms > 1000 {
+			return int(min((ms+999)/1000, math.MaxInt32))
+		}
+	}
+	return 1
 }

@@ -29,6 +29,7 @@ type session struct {
 	ctx   context.Context
 	busy  atomic.Int32 // requests and streams
 	used  atomic.Bool  // since it was seen; a request notes that, and not the time, which would cost as much as all the rest of leave and enter
+	gone  atomic.Int32 // requests whose client has gone and has nothing to resume them with
 
 	id     string
 	caller string // who is charged for it
@@ -36,12 +37,18 @@ type session struct {
 	cancel context.CancelFunc
 	news   stream // what belongs to no request
 
-	features atomic.Pointer[era.Features] // that initialize has agreed on; nil before
-	seen     time.Duration                // when it was opened, or found to have been used, by the handler's clock
+	features  atomic.Pointer[era.Features] // that initialize has agreed on; nil before
+	confirmed atomic.Bool                  // the client has sent notifications/initialized
+
+	// By the handler's clock. The sweeper's, once the session is listed.
+	seen     time.Duration // when it was opened, or found to have been used
+	attended time.Duration // when it was opened, or found to have a client that waits for something
+	touched  time.Duration // when the store of sessions was last asked for it
 
 	mu      sync.Mutex
 	streams map[string]*stream // that have a name and are not done
 	last    int                // stream named by number
+	gaps    map[string]bool    // names of streams that lack an event which the store has not taken
 	ended   bool
 }
 
@@ -49,8 +56,9 @@ type session struct {
 const newsName = "s"
 
 // open makes a session for a client that wants to initialize one; nil if its caller has too many. It is not listed yet.
-func (h *Handler) open(r *http.Request) *session {
-	s := &session{h: h, id: rand.Text(), owner: ownerOf(r), caller: callerOf(r), seen: h.clock.since()}
+func (h *Handler) open(r *http.Request, caller string) *session {
+	s := &session{h: h, id: rand.Text(), owner: ownerOf(r), caller: strings.Clone(caller), seen: h.clock.since()}
+	s.attended, s.touched = s.seen, s.seen
 	if !h.sessioners.enter(s.caller, h.opts.MaxPerCaller) {
 		return nil
 	}
@@ -106,13 +114,51 @@ func (s *session) leave() {
 	s.busy.Add(-1)
 }
 
-// idle reports whether nobody has used the session for so long. It is not called twice at once.
-func (s *session) idle(timeout time.Duration) bool {
-	now := s.h.clock.since()
-	if s.used.Swap(false) || s.busy.Load() > 0 {
+// handshakeTimeout is after which a session ends that nobody uses, and whose client has not sent
+// notifications/initialized.
+const handshakeTimeout = 30 * time.Second
+
+// isOver reports whether the session is to end: because nobody uses it, or nobody waits for what it
+// does. It is not called twice at once.
+func (s *session) isOver() bool {
+	now, o := s.h.clock.since(), &s.h.opts
+	busy, used := s.busy.Load(), s.used.Swap(false)
+	if used || busy > 0 {
 		s.seen = now
 	}
-	return now-s.seen >= timeout
+	if used || busy > 0 && s.isAttended(busy) {
+		s.attended = now
+	}
+	switch {
+	case busy > 0:
+		return now-s.attended >= o.AbandonTimeout
+	case !s.confirmed.Load():
+		return now-s.seen >= min(handshakeTimeout, o.SessionTimeout)
+	}
+	return now-s.seen >= o.SessionTimeout
+}
+
+// isAttended reports whether a client waits for one of the busy requests and streams.
+func (s *session) isAttended(busy int32) bool {
+	abandoned := s.gone.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.streams {
+		if !st.mu.TryLock() {
+			continue // something is being written, or read from the store
+		}
+		if st.out == nil && !st.done {
+			abandoned++
+		}
+		st.mu.Unlock()
+	}
+	return busy > abandoned
+}
+
+// isDue reports whether the store of sessions has to be asked for the session, so that it keeps one
+// that is in use.
+func (s *session) isDue() bool {
+	return s.seen > s.touched && s.h.clock.since()-s.touched >= s.h.opts.SessionTimeout/4
 }
 
 // list names a stream, so that it can be found again. The name is one that no other process gives, if another may have the session.
@@ -153,6 +199,9 @@ func (s *session) behind(ctx context.Context, id string) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.hasGap(name) {
+		return nil, ErrEventGone
+	}
 	if st := s.find(name); st != nil {
 		return st, nil
 	}
@@ -172,6 +221,29 @@ func (s *session) ending(id string) *stream {
 		}
 	}
 	return nil
+}
+
+// maxGaps is how many streams with gaps a session remembers. When there are more, none of its
+// streams is resumed any more.
+const maxGaps = 256
+
+// noteGap notes that a stream lacks an event, so that it must not be resumed.
+func (s *session) noteGap(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gaps == nil {
+		s.gaps = make(map[string]bool)
+	}
+	if len(s.gaps) < maxGaps {
+		s.gaps[name] = true
+	}
+}
+
+// hasGap reports whether a stream may lack an event. The one that belongs to no request knows itself.
+func (s *session) hasGap(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return name != newsName && (s.gaps[name] || len(s.gaps) >= maxGaps)
 }
 
 func (s *session) forget(st *stream) {
@@ -307,18 +379,50 @@ func (t *sessionTable) take(over func(*session) bool) []*session {
 
 // period is how often idle sessions are looked for.
 func (t *sessionTable) period() time.Duration {
-	return max(min(t.h.opts.SessionTimeout/4, time.Minute), 100*time.Millisecond)
+	return max(min(t.h.opts.SessionTimeout/4, 15*time.Second), 100*time.Millisecond)
 }
 
-// sweep ends the sessions that are idle. It goes on for as long as there are any.
+// sweep ends the sessions that are idle or abandoned, and has the store keep the others. It goes on
+// for as long as there are any.
 func (t *sessionTable) sweep() {
-	for _, s := range t.take(func(s *session) bool { return s.idle(t.h.opts.SessionTimeout) }) {
+	var due []*session
+	over := t.take(func(s *session) bool {
+		if s.isOver() {
+			return true
+		}
+		if !t.local() && s.isDue() {
+			due = append(due, s)
+		}
+		return false
+	})
+	for _, s := range over {
 		t.h.opts.Logger.Debug("idle session ended")
 		s.close(t.local())
 	}
+	t.touch(due)
 	t.armed.Store(false)
 	if t.count.Load() > 0 && !t.armed.Swap(true) {
 		t.sweeper.Reset(t.period())
+	}
+}
+
+// maxTouching bounds how long a sweep asks the store for sessions.
+const maxTouching = time.Minute
+
+// touch asks the store for sessions that are in use, which makes it keep them. What fails is tried
+// again at the next sweep.
+func (t *sessionTable) touch(due []*session) {
+	until := t.h.clock.since() + maxTouching
+	for _, s := range due {
+		now := t.h.clock.since()
+		if now >= until || t.h.closing.Load() {
+			return
+		}
+		if _, err := t.h.load(t.h.closed, s.id); err != nil {
+			t.h.opts.Logger.Warn("a session in use could not be kept in the store", "error", err)
+			return
+		}
+		s.touched = now
 	}
 }
 

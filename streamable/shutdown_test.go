@@ -3,14 +3,19 @@ package streamable_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -19,6 +24,16 @@ import (
 func (e *endpoint) addGate(goOn <-chan struct{}) {
 	e.t.Helper()
 	err := server.AddTool(e.srv, "gate", "", func(context.Context, struct{}) (string, error) {
+		<-goOn
+		return "through", nil
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	err = server.AddTool(e.srv, "steps-and-gate", "", func(ctx context.Context, _ struct{}) (string, error) {
+		if err := server.CallOf(ctx).Log(mcp.LevelError, "", "before"); err != nil {
+			return "", err
+		}
 		<-goOn
 		return "through", nil
 	})
@@ -109,7 +124,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// Shutdown does not wait longer than it may.
+// Shutdown does not wait longer than it may, and answers what it does not wait for.
 func TestShutdownTooLate(t *testing.T) {
 	inBubbleOf(t, false, nil, withSSE(nil), func(e *endpoint) {
 		stubborn := make(chan struct{})
@@ -117,14 +132,32 @@ func TestShutdownTooLate(t *testing.T) {
 		started, ended := make(chan struct{}), make(chan error, 2)
 		addWaiter(e.t, e.srv, started, ended)
 		v := e.visit("2025-06-18", "{}", nil)
+		answers := make(chan string, 10)
+		post := func(v *visitor, body string, headers map[string]string) {
+			got := v.do("POST", body, headers)
+			answers <- fmt.Sprintln(got.status, got.header["Retry-After"], got.body)
+		}
 		gate, headers := callPost(1, "gate", "{}")
-		go func() { e.do("POST", gate, headers) }()
-		go v.post(request(1, "tools/call", `{"name":"gate"}`))
-		go v.post(request(2, "tools/call", `{"name":"wait"}`))
+		go post(v, gate, headers)
+		go post(v, request(2, "tools/call", `{"name":"gate"}`), v.headers)
+		go post(v, request(3, "tools/call", `{"name":"wait"}`), v.headers)
 		<-started
-		old, _ := e.visitSSE()
-		old.do("POST", request(1, "tools/call", `{"name":"wait"}`), nil)
+		batches := e.visit("2025-03-26", "{}", nil)
+		go post(batches, "["+request(4, "tools/call", `{"name":"gate"}`)+`,{"jsonrpc":"2.0","method":"notifications/x"},`+request(5, "tools/call", `{"name":"gate"}`)+"]", batches.headers)
+		streams := e.visit("2025-11-25", "{}", nil)
+		streamed := streams.open(request(6, "tools/call", `{"name":"steps-and-gate"}`))
+		streamed.next() // which has only an id
+		streamed.next()
+		old, f := e.visitSSE()
+		old.do("POST", request(7, "tools/call", `{"name":"wait"}`), nil)
 		<-started
+		go func() {
+			_, data := streamed.next()
+			answers <- "event " + data + "\n"
+			_, data = f.next()
+			answers <- "event " + data + "\n"
+		}()
+		synctest.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
 		var err error
@@ -135,6 +168,20 @@ func TestShutdownTooLate(t *testing.T) {
 			if err := <-ended; err == nil {
 				e.t.Error("a legacy handler was not cancelled")
 			}
+		}
+		const e1 = `,"error":{"code":-32603,"message":"the server is shutting down and does not wait for this request any longer; it may have been carried out"}}`
+		one := func(id int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d%s`, id, e1) }
+		want := []string{
+			"503 [] [" + one(4) + "," + one(5) + "]\n", "503 [] " + one(1) + "\n", "503 [] " + one(2) + "\n", "503 [] " + one(3) + "\n",
+			"event " + one(6) + "\n", "event " + one(7) + "\n",
+		}
+		var got []string
+		for range want {
+			got = append(got, <-answers)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			e.t.Errorf("answers (-want +got):\n%s", diff)
 		}
 		close(stubborn)
 	})
@@ -185,4 +232,37 @@ func TestSessionMemory(t *testing.T) {
 	} else {
 		t.Logf("a session takes %d bytes", got)
 	}
+}
+
+// Over HTTP/2, the end of a body comes when its handler has returned, so that what is cut off gets an
+// event; requests of sessions have handlers elsewhere.
+func TestShutdownTooLateHTTP2(t *testing.T) {
+	inBubble(t, true, nil, func(e *endpoint) {
+		stubborn := make(chan struct{})
+		e.addGate(stubborn)
+		v := e.visit("2025-06-18", "{}", nil)
+		gate, headers := callPost(1, "gate", "{}")
+		modern := make(chan string, 1)
+		go func() {
+			_, data := e.flow(e.start("POST", gate, headers)).next()
+			modern <- data
+		}()
+		legacy := make(chan answer, 1)
+		go func() { legacy <- v.post(request(2, "tools/call", `{"name":"gate"}`)) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		if err := e.h.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			e.t.Errorf("Shutdown returns %v", err)
+		}
+		const cut = `"error":{"code":-32603,"message":"the server is shutting down and does not wait for this request any longer; it may have been carried out"}}`
+		if got := <-modern; got != `{"jsonrpc":"2.0","id":1,`+cut {
+			e.t.Errorf("modern: %s", got)
+		}
+		// The same as for HTTP/1, but that it is an event.
+		if got := <-legacy; !strings.Contains(got.body, `{"jsonrpc":"2.0","id":2,`+cut) {
+			e.t.Errorf("legacy: %d %s", got.status, got.body)
+		}
+		close(stubborn)
+	})
 }

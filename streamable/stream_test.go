@@ -28,7 +28,7 @@ func TestStreamFoundUntilKept(t *testing.T) {
 	h := NewHandler(server.New("test", "1", nil), &Options{Events: store})
 	defer h.Shutdown(t.Context())
 	r := httptest.NewRequest("POST", "http://localhost/", nil)
-	s := h.open(r)
+	s := h.open(r, "")
 	defer s.close(true)
 	p := h.respond(httptest.NewRecorder(), r, accepted{json: true, stream: true})
 	st := &stream{session: s, out: p}
@@ -41,7 +41,7 @@ func TestStreamFoundUntilKept(t *testing.T) {
 	if err := st.Send([]byte(`{"jsonrpc":"2.0","method":"a"}`)); err != nil {
 		t.Fatal(err)
 	}
-	st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+	st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), nil)
 	if found != 2 || s.find("1") != nil {
 		t.Errorf("it was found for %d events of 2, and %v afterwards", found, s.find("1"))
 	}
@@ -57,11 +57,11 @@ func TestLoneAnswerKept(t *testing.T) {
 		store := &spyStore{NewMemoryEvents(nil), func([]byte) { kept++ }}
 		h := NewHandler(server.New("test", "1", nil), &Options{Events: store})
 		r := httptest.NewRequest("POST", "http://localhost/", nil)
-		s := h.open(r)
+		s := h.open(r, "")
 		s.features.Store(era.Of(revision))
 		w := httptest.NewRecorder()
 		st := &stream{session: s, out: h.respond(w, r, accepted{stream: true})}
-		st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+		st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), nil)
 		body := w.Body.String()
 		if kept != want || strings.Contains(body, "id: ") != (want > 0) || !strings.Contains(body, "data: {\"jsonrpc") {
 			t.Errorf("%v: %d events were kept, want %d; the client got %q", revision, kept, want, body)
@@ -76,7 +76,7 @@ func TestNothingKeptAfterTheEnd(t *testing.T) {
 	store := NewMemoryEvents(nil)
 	h := NewHandler(server.New("test", "1", nil), &Options{Events: store})
 	defer h.Shutdown(t.Context())
-	s := h.open(httptest.NewRequest("POST", "http://localhost/", nil))
+	s := h.open(httptest.NewRequest("POST", "http://localhost/", nil), "")
 	st := &stream{session: s, open: true, name: "1"}
 	s.news.Send([]byte(`{}`))
 	s.close(true)

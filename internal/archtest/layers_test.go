@@ -30,7 +30,14 @@ var table = []row{
 	{0, "internal/printable", nil, nil},
 	// Job objects of Windows.
 	{0, "internal/winjob", nil, []string{"golang.org/x/sys"}},
+	{0, "internal/neterror", nil, nil},
+	// Quoting for cmd.exe of Windows.
+	{0, "internal/batchfile", nil, []string{"golang.org/x/sys"}},
+	// Windows says by numbers of its own that a file is in use.
+	{0, "internal/inuse", nil, []string{"golang.org/x/sys"}},
 	{0, "internal/spelling", nil, nil},
+	// Ends what a process has started that was killed.
+	{0, "internal/guardian", nil, nil},
 	// A program that is run by go generate.
 	{0, "internal/gen", nil, nil},
 	{0, "internal/uritemplate", nil, nil},
@@ -39,7 +46,7 @@ var table = []row{
 	{2, "mcp", []string{"jsonrpc", "internal/jsonwire"}, nil},
 	// Serving on real descriptors and supervising processes needs system
 	// calls that package syscall does not have for all platforms.
-	{2, "stdio", []string{"jsonrpc", "internal/winjob"}, []string{"golang.org/x/sys"}},
+	{2, "stdio", []string{"jsonrpc", "internal/guardian", "internal/winjob", "internal/batchfile"}, []string{"golang.org/x/sys"}},
 	// Captures may be compressed with zstd, see doc/adr/0010-dependencies.md.
 	{2, "capture", []string{"jsonrpc", "internal/jsonwire"}, []string{"github.com/klauspost/compress"}},
 	{3, "internal/httphead", []string{"capture"}, nil},
@@ -50,18 +57,19 @@ var table = []row{
 	// it link it.
 	{4, "schema/fullschema", []string{"schema", "internal/jsonwire"}, []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
 	// Signatures and keys, and locks on the file of a token store, see doc/adr/0020-oauth-client.md.
-	{3, "auth", nil, []string{"github.com/go-jose/go-jose/v4", "golang.org/x/sys"}},
+	{3, "auth", []string{"internal/inuse"}, []string{"github.com/go-jose/go-jose/v4", "golang.org/x/sys"}},
 	// The token bucket of the limits on callers.
 	{4, "server", []string{"internal/era", "schema", "mcp", "jsonrpc", "internal/jsonwire", "internal/seal", "internal/uritemplate"}, []string{"golang.org/x/time/rate"}},
 	{4, "client", []string{"internal/era", "schema", "mcp", "jsonrpc", "internal/jsonwire"}, nil},
-	{4, "streamable", []string{"internal/era", "internal/sse", "internal/jsonwire", "auth", "mcp", "jsonrpc"}, nil},
+	{4, "streamable", []string{"internal/era", "internal/sse", "internal/jsonwire", "internal/neterror", "auth", "mcp", "jsonrpc"}, nil},
 	// What messages look like, revision by revision.
 	{3, "internal/shape", []string{"mcp", "jsonrpc", "internal/jsonwire"}, nil},
 	{5, "check", []string{"internal/printable", "internal/spelling", "internal/era", "internal/shape", "internal/sse", "schema", "schema/fullschema", "capture", "mcp", "jsonrpc", "internal/jsonwire"}, nil},
 	// What hosts have configured. Their files are JSON with comments, and TOML.
-	{3, "internal/hosts", []string{"internal/printable", "internal/spelling"}, []string{"github.com/tailscale/hujson", "github.com/pelletier/go-toml/v2"}},
+	{3, "internal/hosts", []string{"internal/inuse", "internal/printable", "internal/spelling"}, []string{"github.com/tailscale/hujson", "github.com/pelletier/go-toml/v2"}},
 	// jq's language is part of the language of filters.
-	{3, "internal/filter", []string{"jsonrpc", "internal/jsonwire"}, []string{"github.com/itchyny/gojq"}},
+	{2, "internal/jq", []string{"internal/winjob"}, []string{"github.com/itchyny/gojq"}},
+	{3, "internal/filter", []string{"internal/jq", "jsonrpc", "internal/jsonwire"}, []string{"github.com/itchyny/gojq"}},
 	{4, "internal/specref", []string{"internal/spelling", "internal/shape", "internal/era", "mcp", "jsonrpc", "internal/jsonwire"}, nil},
 	{4, "internal/captures", []string{"capture"}, []string{"golang.org/x/sys"}},
 	{4, "internal/translate", []string{"internal/era", "mcp", "jsonrpc", "internal/jsonwire", "internal/seal", "internal/uritemplate"}, nil},
@@ -233,11 +241,11 @@ func TestCheckImports(t *testing.T) {
 		{"sibling", of("internal/tap", "mcpwire/internal/bridge"),
 			[]string{"internal/tap (row: layer 5, may import [anything lower, golang.org/x/sys]) may not import internal/bridge (row: layer 5, may import [anything lower])"}},
 		{"foreign module", of("auth", "golang.org/x/oauth2"),
-			[]string{"auth (row: layer 3, may import [github.com/go-jose/go-jose/v4, golang.org/x/sys]) may not use golang.org/x/oauth2"}},
+			[]string{"auth (row: layer 3, may import [internal/inuse, github.com/go-jose/go-jose/v4, golang.org/x/sys]) may not use golang.org/x/oauth2"}},
 		{"no row", of("util"),
 			[]string{"util: the package has no row in the table of layers_test.go and doc/architecture.md"}},
 		{"import without a row", of("auth", "mcpwire/util"),
-			[]string{"auth (row: layer 3, may import [github.com/go-jose/go-jose/v4, golang.org/x/sys]) imports util, which has no row"}},
+			[]string{"auth (row: layer 3, may import [internal/inuse, github.com/go-jose/go-jose/v4, golang.org/x/sys]) imports util, which has no row"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, checkImports(tt.pkg)); diff != "" {

@@ -81,18 +81,12 @@ type source struct {
 	path      string // from the root of the module, with slashes
 	fset      *token.FileSet
 	file      *ast.File
-	lines     int
 	generated bool
 }
 
 // at is where a node stands, for messages.
 func (s source) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
-}
-
-// height is how many lines a node takes.
-func (s source) height(n ast.Node) int {
-	return s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1
 }
 
 func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
@@ -103,7 +97,7 @@ func parse(path, text string) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	return source{path: path, fset: fset, file: file, lines: strings.Count(text, "\n"), generated: ast.IsGenerated(file)}, nil
+	return source{path: path, fset: fset, file: file, generated: ast.IsGenerated(file)}, nil
 }
 
 // sources returns all Go files of the repository, nested modules and files for

@@ -32,6 +32,7 @@ type Bridge struct {
 	closed   bool
 	draining bool
 	clients  map[*client]struct{}
+	servers  serverCounts
 	commons  map[string]*commons // by what is different between those who share
 	finding  *finding            // nil unless it is being found out what the server is
 	scout    *prober             // with its line, which has found nobody; both may be nil

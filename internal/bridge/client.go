@@ -3,6 +3,8 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/streamable"
 )
 
 // A client is one on the near side: a connection, a session of HTTP, or all requests of one principal that have no session. Its methods may be called by many
@@ -20,6 +23,7 @@ type client struct {
 	news    jsonrpc.Outlet // for what belongs to no request
 	many    bool           // ids of its requests are not unique, since it is several
 	owner   string         // the id of the principal; "" is nobody in particular
+	caller  string         // who is charged for it; "" is nobody
 	ended   context.Context
 	end     context.CancelFunc
 	gone    chan struct{} // closed when close has done its work
@@ -64,6 +68,8 @@ type call struct {
 	once   sync.Once
 	done   atomic.Bool // it was answered, or is not wanted any more
 
+	rejected *streamable.RejectedError // why it went no further; nil if it did. It is set before the answer
+
 	far      jsonrpc.ID // the id that the server has it under
 	token    []byte     // the client's progress token, if it was replaced
 	heard    string     // key of the token that the server was given; "" is none
@@ -72,6 +78,7 @@ type call struct {
 	patience time.Duration                      // of the timer; set before it
 	handed   bool                               // the line has it; guarded by the plain's lock
 	frame    []byte                             // the request, if it may have to be made again with more headers
+	sent     []byte                             // the request, if the server may make a task of it; nil if it is large
 	again    []byte                             // the request, if it goes on when the server is started again
 	acked    bool                               // it is a subscription that the server has acknowledged
 	broken   int                                // how often it broke off since
@@ -84,20 +91,35 @@ type call struct {
 
 // newClient returns a client that counts, or nil if there are too many. It must be closed.
 func (b *Bridge) newClient(news jsonrpc.Outlet, owner string, many bool) *client {
+	cl, _ := b.newClientOf("", news, owner, many)
+	return cl
+}
+
+// newClientOf is newClient for a caller, which may have only so many, and says why there is none.
+func (b *Bridge) newClientOf(caller string, news jsonrpc.Outlet, owner string, many bool) (*client, *streamable.RejectedError) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || len(b.clients) >= b.opts.MaxSessions {
-		b.metrics.refused.Add(1)
-		return nil
+	var err *streamable.RejectedError
+	switch {
+	case b.closed:
+		err = rejected(http.StatusServiceUnavailable, "the bridge is shutting down")
+	case len(b.clients) >= b.opts.MaxSessions:
+		err = rejected(http.StatusServiceUnavailable, "there are too many clients")
+	case !b.opts.Shared: // otherwise what they share counts
+		err = b.reserveLocked(caller)
 	}
-	c := &client{b: b, lane: b.rec.lane(capture.Near), news: news, owner: owner, many: many, open: map[*call]struct{}{}, used: time.Now(), gone: make(chan struct{}), cut: make(chan struct{})}
+	if err != nil {
+		b.metrics.refused.Add(1)
+		return nil, err
+	}
+	c := &client{b: b, caller: caller, lane: b.rec.lane(capture.Near), news: news, owner: owner, many: many, open: map[*call]struct{}{}, used: time.Now(), gone: make(chan struct{}), cut: make(chan struct{})}
 	c.ended, c.end = context.WithCancel(b.ctx)
 	if b.opts.Shared && news != nil {
 		c.news = c.behind(news) // one that does not read must not hold up the others
 	}
 	b.clients[c] = struct{}{}
 	b.metrics.sessions.Add(1)
-	return c
+	return c, nil
 }
 
 // close ends the client and answers what it has under way. It does not wait for the server.
@@ -121,6 +143,9 @@ func (cl *client) close() {
 	cl.lane.ended(capture.ToServer)
 	cl.b.mu.Lock()
 	delete(cl.b.clients, cl)
+	if !cl.b.opts.Shared {
+		cl.b.releaseLocked(cl.caller)
+	}
 	cl.b.mu.Unlock()
 }
 
@@ -189,25 +214,43 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 		box.lane = c.lane
 	}
 	if full {
-		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%d requests of this client are under way already", cl.b.opts.MaxCalls))
+		why := fmt.Sprintf("%d requests of this client are under way already", cl.b.opts.MaxCalls)
+		c.reject(&streamable.RejectedError{Status: http.StatusTooManyRequests, Reason: why})
 		return c
 	}
-	if !cl.do(opening{c, frame, m}, func(p party) { p.request(c, frame, m) }) {
-		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended, or too much waits for the server to start already"))
+	switch err := cl.do(opening{c, frame, m}, func(p party) { p.request(c, frame, m) }); err {
+	case nil:
+	case errBacklog:
+		c.reject(&streamable.RejectedError{Status: http.StatusServiceUnavailable, Reason: err.Error()})
+	default:
+		c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", err))
 	}
 	return c
+}
+
+// reject answers a call that goes no further because too much is under way: over HTTP with a status, by which the client knows that it may repeat the request.
+func (c *call) reject(e *streamable.RejectedError) {
+	c.rejected = e
+	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", e.Reason))
 }
 
 // notification takes a notification, as request does a request.
 func (cl *client) notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	event := cl.laneIn(ctx).record(capture.ToServer, frame)
-	cl.do(opening{nil, frame, m}, func(p party) { p.notification(cl, frame, m, event) })
+	cl.drops(cl.do(opening{nil, frame, m}, func(p party) { p.notification(cl, frame, m, event) }))
 }
 
 // response takes the answer to a request of the server's, as request does a request.
 func (cl *client) response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	event := cl.laneIn(ctx).record(capture.ToServer, frame)
-	cl.do(opening{nil, frame, m}, func(p party) { p.response(cl, frame, m, event) })
+	cl.drops(cl.do(opening{nil, frame, m}, func(p party) { p.response(cl, frame, m, event) }))
+}
+
+// drops logs why a message was dropped that is not answered, if it was.
+func (cl *client) drops(err error) {
+	if err != nil {
+		cl.b.opts.Logger.Debug("a message was dropped", "error", err)
+	}
 }
 
 // invalid records what is no message.
@@ -226,8 +269,11 @@ func (cl *client) hangUp(c *call) {
 	c.finish(nil, made{})
 }
 
-// maxBacklog is how many messages may wait until it is known what the server is.
-const maxBacklog = 256
+// Why a message of a client is not taken.
+var (
+	errEnded   = errors.New("the session has ended")
+	errBacklog = errors.New("too many requests wait for the server to start; this one was not sent")
+)
 
 // An opening is the first message of a client. call is nil if it is no request.
 type opening struct {
@@ -236,39 +282,42 @@ type opening struct {
 	m     *jsonrpc.Message
 }
 
-// do has f called with what the client talks to, now or as soon as that is known. It reports false if the client has ended, or has sent too much by then.
-func (cl *client) do(o opening, f func(party)) bool {
+// do has f called with what the client talks to, now or as soon as that is known. The error is errEnded or errBacklog; f is not called then.
+func (cl *client) do(o opening, f func(party)) error {
 	cl.mu.Lock()
 	switch {
-	case cl.closed, len(cl.backlog) >= maxBacklog, cl.backlogBytes > 0 && cl.backlogBytes+len(o.frame) > cl.b.opts.MaxQueue:
+	case cl.closed:
 		cl.mu.Unlock()
-		return false
+		return errEnded
+	case len(cl.backlog) >= cl.b.opts.MaxBacklog, cl.backlogBytes > 0 && cl.backlogBytes+len(o.frame) > cl.b.opts.MaxQueue:
+		cl.mu.Unlock()
+		return errBacklog
 	case cl.party != nil && !cl.asking:
 		p := cl.party
 		cl.mu.Unlock()
 		f(p)
-		return true
+		return nil
 	}
 	if near := cl.b.opts.Near; !cl.asking && near != EraAuto && near != eraOf(o.m) {
 		cl.mu.Unlock()
 		f(foreign{near})
-		return true
+		return nil
 	}
 	if cl.b.opts.Shared && !cl.asking && !begins(o.m) {
 		cl.mu.Unlock()
 		f(unintroduced{})
-		return true
+		return nil
 	}
 	cl.backlog = append(cl.backlog, f)
 	cl.backlogBytes += len(o.frame)
 	if cl.asking {
 		cl.mu.Unlock()
-		return true
+		return nil
 	}
 	cl.asking = true
 	cl.b.wg.Go(func() { cl.settle(o) }) // before close can have the lock, behind which Close waits
 	cl.mu.Unlock()
-	return true
+	return nil
 }
 
 // settle finds out what the client is to talk to, and hands on what came meanwhile.

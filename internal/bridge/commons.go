@@ -20,6 +20,8 @@ type commons struct {
 	user sharer
 	idle *time.Timer
 
+	caller string // who is charged for it: the one who came first; "" is nobody
+
 	users int       // guarded by Bridge.mu, as is
 	since time.Time // it has none
 }
@@ -74,10 +76,18 @@ func (b *Bridge) share(cl *client, near, far Era, o opening, l *line) party {
 	b.mu.Lock()
 	s := b.commons[key]
 	if s == nil {
-		if old := b.forlornLocked(); old != nil {
+		if old := b.forlornLocked(cl.caller); old != nil {
 			defer old.user.end()
 		}
-		s = &commons{b: b, key: key}
+		if err := b.reserveLocked(cl.caller); err != nil {
+			b.metrics.refused.Add(1)
+			b.mu.Unlock()
+			if l != nil {
+				l.close()
+			}
+			return unreachable{why: err}
+		}
+		s = &commons{b: b, key: key, caller: cl.caller}
 		s.idle = time.AfterFunc(b.opts.IdleTimeout, s.retire)
 		s.user = b.newSharer(s, near, far, l)
 		b.commons[key] = s
@@ -90,22 +100,29 @@ func (b *Bridge) share(cl *client, near, far Era, o opening, l *line) party {
 	return s.user.admit(cl, near)
 }
 
-// forlornLocked returns the connection that has been without clients for the longest, if there are as many as there may be clients, and forgets it: whoever says something else
-// of himself each time would keep any number.
-func (b *Bridge) forlornLocked() (oldest *commons) {
-	if len(b.commons) < b.opts.MaxSessions {
+// forlornLocked returns the connection that has been without clients for the longest, if there are as many as there may be, of all or of the caller, and forgets it: whoever says
+// something else of himself each time would keep any number.
+func (b *Bridge) forlornLocked(caller string) (oldest *commons) {
+	all, own := b.overLocked(caller)
+	if !all && !own {
 		return nil
 	}
 	for _, s := range b.commons {
-		if s.users == 0 && (oldest == nil || s.since.Before(oldest.since)) {
+		if s.users == 0 && (!own || s.caller == caller) && (oldest == nil || s.since.Before(oldest.since)) {
 			oldest = s
 		}
 	}
 	if oldest != nil {
 		oldest.idle.Stop()
-		delete(b.commons, oldest.key)
+		b.dropLocked(oldest)
 	}
 	return oldest
+}
+
+// dropLocked forgets a connection that clients shared.
+func (b *Bridge) dropLocked(s *commons) {
+	delete(b.commons, s.key)
+	b.releaseLocked(s.caller)
 }
 
 // newSharer returns what a connection belongs to between these eras. It has a line of its own if l is nil.
@@ -141,7 +158,7 @@ func (s *commons) retire() {
 		s.b.mu.Unlock()
 		return
 	}
-	delete(s.b.commons, s.key)
+	s.b.dropLocked(s)
 	s.b.mu.Unlock()
 	s.user.end()
 }

@@ -7,19 +7,21 @@
 // # What is forwarded
 //
 // Where both sides are of the same era, messages are forwarded as the bytes that they are, whatever is in them; what had line breaks is written on one line, and a batch
-// of a client as its messages. Cancellations of what is not open end here. Only where clients share a connection to the server do ids get in each other's way: then the id, the progress token, the
+// of a client as its messages. What can be read in two ways, because a member appears more than once in an object, at any level, is refused, in either direction. Cancellations
+// of what is not open end here, and so do late answers; if one says that a modern server has made a task of a call that was given up, the bridge cancels the task. Only where clients share a connection to the server do ids get in each other's way: then the id, the progress token, the
 // subscription's id and what a cancellation names are replaced in the bytes, and put back on the way back. Otherwise package internal/translate stands in between.
 //
 // # Lifecycle
 //
 // A client has a connection to the server of its own, with its own process if the server is one, unless [Options.Shared] says that clients share. It begins with the
 // client's first message, and ends with the client: with its input, its connection, its session's DELETE, or when a session was idle for too long. Requests without a
-// session have one for each principal. It ends when nobody has made any for as long, and what clients share when it was as long without clients.
+// session have one for each principal. It ends when nobody has made any for as long, and what clients share when it was as long without clients. Options.MaxServers and
+// Options.MaxServersPerCaller limit the connections; over HTTP, what exceeds them is refused with status 503 and 429.
 //
 // When the server's process ends, or its HTTP session does, each request that waits for it is answered with an error at once, which says how it ended
-// and what it wrote to standard error last. It is started again after a pause, that grows while it does not help, and told what the one before
-// knew: the handshake, the log level, and what was subscribed to; the client is told that lists may have changed. Requests that were not sent yet wait for that, a
-// moment long.
+// and what it wrote to standard error last. It is started again after a pause, which grows until a request was answered, and told what the one before
+// knew: the handshake, the log level, and what was subscribed to; the client is told that lists may have changed. Requests that were not sent yet wait for that, for
+// Options.RestartWait. While it is not known yet what the server is, because it starts for the first time, up to Options.MaxBacklog messages of a client wait.
 //
 // # Clients that share
 //

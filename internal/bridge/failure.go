@@ -1,15 +1,20 @@
 package bridge
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/capture"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
@@ -23,11 +28,59 @@ func asAnswer(err error) *jsonrpc.Error {
 	return reason(err)
 }
 
+// shown returns why a connection ended, or could not be made, as clients may hear of it. Of a process, those that Options.Remote is about hear how it ended. Others also hear its
+// command and what it wrote to standard error last, without secrets.
+func (b *Bridge) shown(err error) error {
+	exit, exited := errors.AsType[*stdio.ExitError](err)
+	start, failed := errors.AsType[*connectError](err)
+	switch {
+	case b.opts.HTTP:
+		return err
+	case b.opts.Remote && exited:
+		return &endedError{code: exit.Code, signal: exit.Signal, after: exit.After}
+	case b.opts.Remote && failed && errors.Is(start.err, context.DeadlineExceeded):
+		return &connectError{context.DeadlineExceeded}
+	case b.opts.Remote && failed:
+		return &connectError{errors.New("the bridge's log says why")}
+	case b.opts.Remote || !exited || b.opts.Unredacted:
+		return err
+	}
+	r := capture.NewRedactor(nil)
+	safe := *exit
+	safe.Name, safe.Stderr = r.Text(exit.Name), r.Text(exit.Stderr)
+	if text, ok := strings.CutSuffix(err.Error(), exit.Error()); ok {
+		return fmt.Errorf("%s%w", text, &safe)
+	}
+	return &safe
+}
+
+// An endedError says how a process ended, and nothing else of it.
+type endedError struct {
+	code   int
+	signal os.Signal // nil if none ended it
+	after  time.Duration
+}
+
+func (e *endedError) Error() string {
+	how := fmt.Sprintf("its process exited with status %d", e.code)
+	if e.signal != nil {
+		how = fmt.Sprintf("its process was ended by a signal (%v)", e.signal)
+	}
+	return fmt.Sprintf("%s after %v; the bridge's log has its last words", how, e.after.Round(time.Millisecond))
+}
+
 // reason is what a client is told of the end of a connection, or of a request that got no answer: the text, and the exit status and the last words of a process as data.
 func reason(err error) *jsonrpc.Error {
 	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", told(err))
 	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
-		e.Data = exitData(exit)
+		e.Data = exitData(exit.Code, exit.Signal, exit.Stderr)
+	}
+	if ended, ok := errors.AsType[*endedError](err); ok {
+		e.Data = exitData(ended.code, ended.signal, "")
+	}
+	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
+		e.Data = strconv.AppendInt([]byte(`{"limit":`), int64(large.Limit), 10)
+		e.Data = append(strconv.AppendInt(append(e.Data, `,"size":`...), large.Size, 10), '}')
 	}
 	return e
 }
@@ -40,6 +93,9 @@ func told(err error) string {
 	failed, isCall := errors.AsType[*jsonrpc.CallError](err)
 	if status, ok := errors.AsType[*streamable.StatusError](err); ok {
 		return toldStatus(status)
+	}
+	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
+		return fmt.Sprintf("the server's answer has more than %d bytes, and was not read; --max-frame sets the limit", large.Limit)
 	}
 	var (
 		login  *auth.AuthorizationError

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -12,11 +13,21 @@ import (
 	"mcpwire/streamable"
 )
 
-// Handler returns a handler for clients over HTTP, in the revisions that Options.Near allows. Its options are those of streamable.NewRelay; o may be nil. Shut it down before
-// the bridge is closed.
+// Handler returns a handler for clients over HTTP, in the revisions that Options.Near allows. Its options are those of streamable.NewRelay, but that zero for
+// MaxInFlightPerCaller means 2048: many agents may come from one address, and wait for a server that starts. o may be nil. Shut it down before the bridge is closed.
 func (b *Bridge) Handler(o *streamable.Options) *streamable.Handler {
-	return streamable.NewRelay(&relay{b: b, groups: map[string]*group{}, firsts: map[string]*group{}}, o)
+	var opts streamable.Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.MaxInFlightPerCaller == 0 {
+		opts.MaxInFlightPerCaller = maxInFlightPerCaller
+	}
+	return streamable.NewRelay(&relay{b: b, groups: map[string]*group{}, firsts: map[string]*group{}}, &opts)
 }
+
+// maxInFlightPerCaller is the default of streamable.Options.MaxInFlightPerCaller.
+const maxInFlightPerCaller = 2048
 
 // A relay is the bridge as an HTTP handler sees it.
 type relay struct {
@@ -35,13 +46,23 @@ func (r *relay) Serve(ctx context.Context, f jsonrpc.Framer) error { return r.b.
 
 // Session implements streamable.Relay.
 func (r *relay) Session(ctx context.Context, out jsonrpc.Outlet) streamable.RelayPeer {
-	cl := r.b.newClient(out, ownerOf(ctx), false)
-	if cl == nil {
-		return nil
+	cl, err := r.b.newClientOf(streamable.CallerOf(ctx), out, ownerOf(ctx), false)
+	if err != nil {
+		return rejecting{err: err}
 	}
 	cl.laneIn(ctx)
 	return &sessionPeer{cl}
 }
+
+// A rejecting peer is that of a session for which there is no room.
+type rejecting struct{ err *streamable.RejectedError }
+
+func (p rejecting) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Outlet, dst []byte) ([]byte, error) {
+	return dst, p.err
+}
+func (rejecting) Notification(context.Context, []byte, *jsonrpc.Message) {}
+func (rejecting) Response(context.Context, []byte, *jsonrpc.Message)     {}
+func (rejecting) Close()                                                 {}
 
 // Stateless implements streamable.Relay.
 func (r *relay) Stateless() streamable.RelayPeer {
@@ -104,6 +125,9 @@ func (cl *client) await(ctx context.Context, frame []byte, m *jsonrpc.Message, o
 			if response == nil {
 				return dst, jsonrpc.ErrRequestEnded
 			}
+			if c.rejected != nil {
+				return dst, c.rejected
+			}
 			return append(dst, response...), nil
 		case <-ctx.Done():
 			cl.hangUp(c)
@@ -133,6 +157,7 @@ type statelessPeer struct{ r *relay }
 type group struct {
 	client *client
 	users  int
+	since  time.Time // it has none
 	timer  *time.Timer
 }
 
@@ -141,9 +166,9 @@ func (g *group) over() bool { return g == nil || g.client.ended.Err() != nil }
 
 // Request implements streamable.RelayPeer. A client that has gone has cancelled.
 func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error) {
-	cl, done := p.r.enter(ownerOf(ctx), frame)
-	if cl == nil {
-		return jsonrpc.AppendError(dst, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "there are too many clients, or the bridge is shutting down"), false), nil
+	cl, done, err := p.r.enter(ctx, frame)
+	if err != nil {
+		return dst, err
 	}
 	defer done()
 	return cl.await(ctx, frame, m, out, dst)
@@ -151,8 +176,8 @@ func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Me
 
 // Notification implements streamable.RelayPeer.
 func (p *statelessPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	cl, done := p.r.enter(ownerOf(ctx), frame)
-	if cl == nil {
+	cl, done, err := p.r.enter(ctx, frame)
+	if err != nil {
 		return
 	}
 	defer done()
@@ -175,8 +200,9 @@ func (p *statelessPeer) Close() {
 	}
 }
 
-// enter returns the client that a principal's requests are, in use until done is called; nil if there are too many. frame is the request.
-func (r *relay) enter(owner string, frame []byte) (cl *client, done func()) {
+// enter returns the client that a principal's requests are, in use until done is called. frame is the request. The error says that there are too many.
+func (r *relay) enter(ctx context.Context, frame []byte) (cl *client, done func(), err error) {
+	owner, caller := ownerOf(ctx), streamable.CallerOf(ctx)
 	key := owner
 	modern := r.b.opts.Far == EraModern
 	if !modern {
@@ -191,18 +217,8 @@ func (r *relay) enter(owner string, frame []byte) (cl *client, done func()) {
 		g = r.firsts[owner] // a modern server takes each request by itself, and what one of them has begun, others want to hear of
 	}
 	if g.over() {
-		g = nil
-	}
-	if g == nil {
-		cl := r.b.newClient(nil, owner, true)
-		if cl == nil {
-			return nil, nil
-		}
-		g = &group{client: cl}
-		g.timer = time.AfterFunc(r.b.opts.IdleTimeout, func() { r.expire(owner, key, g) })
-		r.groups[key] = g
-		if r.firsts[owner].over() {
-			r.firsts[owner] = g
+		if g, err = r.newGroupLocked(owner, caller, key); err != nil {
+			return nil, nil, err
 		}
 	}
 	g.users++
@@ -211,9 +227,51 @@ func (r *relay) enter(owner string, frame []byte) (cl *client, done func()) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if g.users--; g.users == 0 {
+			g.since = time.Now()
 			g.timer.Reset(r.b.opts.IdleTimeout)
 		}
+	}, nil
+}
+
+// newGroupLocked returns a new group. If there are too many, the one goes that nobody has used for the longest: whoever says something else of himself each time would keep any number.
+func (r *relay) newGroupLocked(owner, caller, key string) (*group, error) {
+	cl, err := r.b.newClientOf(caller, nil, owner, true)
+	if err != nil {
+		old := r.forlornLocked(caller, err.Status == http.StatusTooManyRequests)
+		if old == nil {
+			return nil, err
+		}
+		old.client.close()
+		if cl, err = r.b.newClientOf(caller, nil, owner, true); err != nil {
+			return nil, err
+		}
 	}
+	g := &group{client: cl}
+	g.timer = time.AfterFunc(r.b.opts.IdleTimeout, func() { r.expire(owner, key, g) })
+	r.groups[key] = g
+	if r.firsts[owner].over() {
+		r.firsts[owner] = g
+	}
+	return g, nil
+}
+
+// forlornLocked returns the group that has been without requests for the longest, of the caller if own is set, and forgets it; nil if there is none.
+func (r *relay) forlornLocked(caller string, own bool) (oldest *group) {
+	at := ""
+	for key, g := range r.groups {
+		if g.users == 0 && !g.over() && (!own || g.client.caller == caller) && (oldest == nil || g.since.Before(oldest.since)) {
+			oldest, at = g, key
+		}
+	}
+	if oldest == nil {
+		return nil
+	}
+	oldest.timer.Stop()
+	delete(r.groups, at)
+	if owner := oldest.client.owner; r.firsts[owner] == oldest {
+		delete(r.firsts, owner)
+	}
+	return oldest
 }
 
 // expire ends what nobody has used for long.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,7 @@ type user interface {
 	missed()
 	// connected is called for each connection after the first, before anything that waits is sent. An error ends the connection.
 	connected(ctx context.Context) error
-	// disconnected says why the connection ended, or could not be made, and which messages were not sent.
+	// disconnected says why the connection ended, or could not be made, and which messages were not sent and may go by the next connection.
 	disconnected(err error, unsent []item)
 	// needed reports whether a connection is to be made again although nothing waits for it.
 	needed() bool
@@ -35,6 +36,7 @@ type item struct {
 	id    jsonrpc.ID // of a request; nil of others
 	from  made       // for the capture
 	quiet bool       // it is of the bridge's own curiosity: nobody is to log in because of it
+	since time.Time  // when the line got it first
 }
 
 // A line is a connection to the server, which is made when there is something to send, and made again when it has ended. Its methods may be called by many
@@ -65,8 +67,10 @@ type line struct {
 	now         *connection // nil if there is none
 	worked      bool        // it is, or the last one was, one that messages went by
 	sent        map[string]item
-	again       []item // of sent, that the server has certainly not taken
-	failures    int
+	again       []item              // of sent, that the server has certainly not taken
+	failures    int                 // in a row, of connections that have answered no request
+	proved      bool                // some connection has answered something
+	unproved    map[string]struct{} // keys of the requests whose answers end the row of failures; nil if there is none
 	lastErr     error
 	next        time.Time // when the next connection may be made
 }
@@ -117,7 +121,7 @@ func (l *line) downLocked() error {
 	if l.closing || l.ctx.Err() != nil {
 		return errLineClosed
 	}
-	if wait := time.Until(l.next); l.lastErr != nil && l.now == nil && wait > retryPatience {
+	if wait := time.Until(l.next); l.lastErr != nil && l.now == nil && wait > l.b.opts.RestartWait {
 		return &laterError{l.lastErr, wait.Round(time.Second)}
 	}
 	return nil
@@ -147,6 +151,7 @@ func (l *line) offerLocked(it item) error {
 	if l.bytes > 0 && l.bytes+len(it.frame) > l.b.opts.MaxQueue {
 		return errFull
 	}
+	it.since = time.Now()
 	l.queue = append(l.queue, it)
 	l.bytes += len(it.frame)
 	poke(l.wake)
@@ -155,9 +160,6 @@ func (l *line) offerLocked(it item) error {
 
 // errLineClosed is why nothing can be sent any more.
 var errLineClosed = fmt.Errorf("the connection to the server is closed: %w", jsonrpc.ErrClosed)
-
-// retryPatience is how long a request waits for the pause before the next connection. Beyond it, it fails with what is known.
-const retryPatience = 2 * time.Second
 
 // send has a message sent; frame is the line's from now on. It waits while too much waits already. The error says that it will not be sent.
 func (l *line) send(ctx context.Context, it item) error {
@@ -192,6 +194,7 @@ func (l *line) roomLocked() {
 // sendFirst is send for what must go before what waits. It never waits. A server that takes nothing while there is always more to tell it, cancellations or refusals, is not
 // told more than there may wait at all: it hears of nothing anyway.
 func (l *line) sendFirst(it item) {
+	it.since = time.Now()
 	l.mu.Lock()
 	if n := len(it.frame); l.urgentBytes == 0 || l.urgentBytes+n <= l.b.opts.MaxQueue {
 		l.urgent = append(l.urgent, it)
@@ -247,13 +250,6 @@ func (l *line) isUp() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now != nil && !l.held && !l.closing
-}
-
-// served reports whether the connection that has ended was one that messages went by.
-func (l *line) served() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.worked
 }
 
 // requeue has messages that were not sent go by the next connection, before others.
@@ -347,15 +343,34 @@ func (l *line) over(err error) {
 	l.failures++
 	backoff := o.MinBackoff << min(l.failures-1, 16)
 	backoff = jitter(min(backoff, o.MaxBackoff))
-	l.next, l.lastErr = time.Now().Add(backoff), err
+	shown := l.b.shown(err)
+	l.next, l.lastErr = time.Now().Add(backoff), shown
+	mayWait := l.worked || l.proved && !errors.Is(err, errChanged)
+	l.unproved = map[string]struct{}{}
 	l.mu.Unlock()
 	o.Logger.Warn("the connection to the server has ended", "server", o.Name, "error", err)
 	l.lane.note("the connection to the server has ended: " + err.Error())
 	l.b.metrics.failures.Add(1)
 	if !errors.Is(err, jsonrpc.ErrClosed) { // of a session that the server has forgotten, which it has said
-		l.b.doubt(err)
+		l.b.doubt(shown)
 	}
-	l.user().disconnected(err, l.takeAll())
+	unsent := l.takeAll()
+	if !mayWait {
+		unsent = nil
+	}
+	l.user().disconnected(shown, slices.DeleteFunc(unsent, func(it item) bool { return l.next.Sub(it.since) > max(o.RestartWait, 0) }))
+}
+
+// provesLocked notes that an answer has come. If it is that of a request of a client's which this connection has got after others had failed, the server is well again: the next failure is the
+// first of a row. A handshake is not enough, since a server may fail behind it each time.
+func (l *line) provesLocked(id jsonrpc.ID) {
+	l.proved = true
+	if l.unproved == nil {
+		return
+	}
+	if _, ok := l.unproved[idKey(id)]; ok {
+		l.failures, l.unproved = 0, nil
+	}
 }
 
 // takeAll returns what was not sent, and forgets it.

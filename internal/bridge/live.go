@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 )
 
 // live makes a connection and serves it until it ends. It returns why it did.
@@ -63,7 +65,7 @@ func (l *line) live(first bool) error {
 	}
 	if time.Since(began) >= l.b.opts.StableAfter {
 		l.mu.Lock()
-		l.failures = 0
+		l.failures, l.unproved = 0, nil
 		l.mu.Unlock()
 	}
 	return err
@@ -132,6 +134,9 @@ func (l *line) take() (it item, ok bool) {
 		if l.b.opts.HTTP && it.id != nil && len(it.frame) <= maxAgain {
 			l.sent[idKey(it.id)] = it
 		}
+		if l.unproved != nil && len(l.unproved) < maxUnproved && it.id != nil && text(locate(it.frame, "method").of(it.frame)) != mcp.MethodInitialize {
+			l.unproved[idKey(it.id)] = struct{}{}
+		}
 	default:
 		l.writing = false
 		return item{}, false
@@ -139,6 +144,9 @@ func (l *line) take() (it item, ok bool) {
 	l.writing = true
 	return it, true
 }
+
+// maxUnproved is how many requests are remembered of which one must be answered.
+const maxUnproved = 1024
 
 // withdraw forgets a request that is not wanted any more, and reports whether it was not even sent: then the server must not be told of it.
 func (l *line) withdraw(id jsonrpc.ID) bool {
@@ -195,9 +203,13 @@ func (l *line) read(f jsonrpc.Framer) error {
 
 // took acts on an error of the framer that does not end the connection, and reports whether it was one.
 func (l *line) took(err error, from origin) bool {
+	_, ofCall := errors.AsType[*jsonrpc.CallError](err)
 	if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
 		l.b.opts.Logger.Warn("a message of the server was dropped", "error", bad)
-		return true
+		if !ofCall {
+			l.refuseLarge(bad)
+			return true
+		}
 	}
 	if errors.Is(err, jsonrpc.ErrGap) {
 		l.user().missed()
@@ -216,13 +228,27 @@ func (l *line) took(err error, from origin) bool {
 		l.again = append(l.again, it)
 	}
 	l.mu.Unlock()
+	_, large := errors.AsType[*jsonrpc.TooLargeError](err)
+	if large { // there is an answer, and only that cannot be forwarded
+		l.mu.Lock()
+		l.provesLocked(failed.ID)
+		l.mu.Unlock()
+	}
 	if !retry {
-		if failed.Fate != jsonrpc.FateRefused && !errors.Is(failed.Err, jsonrpc.ErrClosed) {
+		if !large && failed.Fate != jsonrpc.FateRefused && !errors.Is(failed.Err, jsonrpc.ErrClosed) {
 			l.b.doubt(failed)
 		}
 		l.user().callFailed(failed.ID, failed)
 	}
 	return true
+}
+
+// refuseLarge tells the server of a request that was larger than is read, so that it does not wait.
+func (l *line) refuseLarge(bad *jsonrpc.FrameError) {
+	large, ok := errors.AsType[*jsonrpc.TooLargeError](bad)
+	if ok && large.Kind == jsonrpc.KindRequest && len(large.ID) > 0 {
+		l.sendFirst(item{frame: jsonrpc.AppendError(nil, large.ID, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason}, false)})
+	}
 }
 
 // deliver hands on a message, or those of a batch, on one line. It reports false if it is none.
@@ -231,7 +257,7 @@ func (l *line) deliver(frame []byte, from origin) bool {
 		entries, err := jsonrpc.ParseBatch(frame, 0)
 		for i := range entries {
 			if m := &entries[i].Message; entries[i].Invalid == nil {
-				l.pass(rebuilt(m), m, from)
+				l.admit(nil, m, from)
 			}
 		}
 		return err == nil
@@ -242,14 +268,41 @@ func (l *line) deliver(frame []byte, from origin) bool {
 		l.b.metrics.noise.Add(1)
 		return false
 	}
-	l.pass(frame, m, from)
+	l.admit(frame, m, from)
 	return true
+}
+
+// admit hands on a message of the server that can be read in one way only; frame is nil if it came in a batch. In place of an answer in which a member appears twice, the client
+// gets an error. The server is told of such a request, and such a notification is dropped: whom it concerns is not certain.
+func (l *line) admit(frame []byte, m *jsonrpc.Message, from origin) {
+	err := era.CheckMembers(frame, m, false)
+	if frame == nil {
+		frame = rebuilt(m)
+	}
+	if err == nil {
+		l.pass(frame, m, from)
+		return
+	}
+	l.b.metrics.noise.Add(1)
+	e := jsonrpc.ErrorOf(err)
+	l.b.opts.Logger.Warn("a message of the server was not forwarded", "server", l.b.opts.Name, "error", e)
+	from.lane.record(capture.ToClient, frame)
+	switch {
+	case len(m.Method) == 0 && len(m.ID) > 0:
+		refusal := failure(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's answer cannot be forwarded: %s", e.Message))
+		l.pass(rebuilt(refusal), refusal, from)
+	case m.Kind == jsonrpc.KindRequest:
+		l.sendFirst(item{frame: jsonrpc.AppendError(nil, m.ID, e, false)})
+	}
 }
 
 func (l *line) pass(frame []byte, m *jsonrpc.Message, from origin) {
 	l.mu.Lock()
-	if l.b.opts.HTTP && len(m.ID) > 0 && len(m.Method) == 0 {
-		delete(l.sent, idKey(m.ID))
+	if len(m.ID) > 0 && len(m.Method) == 0 {
+		if l.b.opts.HTTP {
+			delete(l.sent, idKey(m.ID))
+		}
+		l.provesLocked(m.ID)
 	}
 	l.mu.Unlock()
 	now := time.Now().UnixNano()

@@ -78,12 +78,34 @@ type Options struct {
 	IdleTimeout    time.Duration // of what clients without a session have at the server, and of what they share; 0 is 30 min
 	DrainTimeout   time.Duration // for requests under way when the bridge or a client's input ends; 0 is 10 s
 	MaxSessions    int           // at once; 0 is 1000
-	MaxCalls       int           // requests of one client under way at once; 0 is 10,000
-	MaxQueue       int           // bytes that wait for the server to take them, for each connection to it; 0 is 16 MiB
+	// MaxServers limits the connections to the server at once, each of which is a process if the
+	// server is a command. Zero means MaxSessions.
+	MaxServers int
+	// MaxServersPerCaller limits those of one principal, or of one network address where there is
+	// none. Zero means MaxServers. Clients on standard input and output or a unix socket are not
+	// limited by it.
+	MaxServersPerCaller int
+	MaxCalls            int // requests of one client under way at once; 0 is 10,000
+	MaxQueue            int // bytes that wait for the server to take them, for each connection to it; 0 is 16 MiB
 
-	MinBackoff  time.Duration // before the server is started again; it doubles with each failure in a row. 0 is 200 ms
+	MinBackoff  time.Duration // before the server is started again; it doubles with each failure in a row, which an answered request ends. 0 is 200 ms
 	MaxBackoff  time.Duration // that it does not exceed; 0 is 30 s
-	StableAfter time.Duration // a server that ran as long has not failed; 0 is 30 s
+	StableAfter time.Duration // a server that ran as long has not failed, whether it was asked for something or not; 0 is 30 s
+	// RestartWait is how long a request waits for the next attempt to start a server that has ended.
+	// One for which it would be too late fails at once, with the reason of the last failure. Zero
+	// means 10 s; a negative time does not wait.
+	RestartWait time.Duration
+	// MaxBacklog limits the messages of one client that wait until it is known what the server is,
+	// while it starts; those of Options.MaxQueue bytes wait at most, besides the first. What exceeds
+	// it is refused, over HTTP with status 503. Zero means 4096.
+	MaxBacklog int
+
+	// Remote says that clients may be others than the user who runs the bridge: of a server's
+	// process they hear how it ended, and not its command and what it wrote to standard error. The
+	// Logger gets that.
+	Remote bool
+	// Unredacted leaves secrets in what clients hear of a server's process.
+	Unredacted bool
 
 	// Record gets what passes on both sides. It is left open. nil records nothing.
 	Record *capture.Writer
@@ -97,11 +119,15 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.IdleTimeout, 30*time.Minute)
 	setDefault(&o.DrainTimeout, 10*time.Second)
 	setDefault(&o.MaxSessions, 1000)
+	setDefault(&o.MaxServers, o.MaxSessions)
+	setDefault(&o.MaxServersPerCaller, o.MaxServers)
 	setDefault(&o.MaxCalls, 10_000)
 	setDefault(&o.MaxQueue, 16<<20)
 	setDefault(&o.MinBackoff, 200*time.Millisecond)
 	setDefault(&o.MaxBackoff, 30*time.Second)
 	setDefault(&o.StableAfter, 30*time.Second)
+	setDefault(&o.RestartWait, 10*time.Second)
+	setDefault(&o.MaxBacklog, 4096)
 	setDefault(&o.Name, "the server")
 	if o.Login == nil {
 		o.Login = func() time.Time { return time.Time{} }

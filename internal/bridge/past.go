@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -146,7 +147,7 @@ func (p *plain) connected(ctx context.Context) error {
 		return fmt.Errorf("handshake: %w", err)
 	}
 	if before, now := versionIn(past.result), versionIn(answer.Result); before != now {
-		return fmt.Errorf("the server speaks revision %s now, and spoke %s before", now, before)
+		return fmt.Errorf("%w: the server speaks revision %s now, and spoke %s before", errChanged, now, before)
 	}
 	if past.initialized != nil {
 		p.tell(past.initialized)
@@ -160,6 +161,9 @@ func (p *plain) connected(ctx context.Context) error {
 	p.missed()
 	return nil
 }
+
+// errChanged is why a server that was started again cannot take the place of the one before.
+var errChanged = errors.New("the server has changed")
 
 // remind sends the server a request again whose answer is of no interest.
 func (p *plain) remind(frame []byte) {

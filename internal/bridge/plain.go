@@ -29,6 +29,7 @@ type plain struct {
 	asked   map[string]*ask  // questions of the server that were not answered
 	own     map[string]chan *jsonrpc.Message
 	past    past
+	late    []lateCall // that were given up, the oldest first
 	over    bool
 }
 
@@ -113,6 +114,9 @@ func (p *plain) carry(c *call, frame []byte, m *jsonrpc.Message) {
 	if p.b.opts.HTTP && c.modern && c.method == mcp.MethodToolsCall && len(frame) <= maxAgain {
 		c.frame = frame
 	}
+	if c.modern && c.method == mcp.MethodToolsCall && len(frame) <= maxRemembered {
+		c.sent = frame
+	}
 	if c.method == mcp.MethodSubscriptionsListen {
 		c.again = frame
 	}
@@ -127,7 +131,7 @@ func (p *plain) carry(c *call, frame []byte, m *jsonrpc.Message) {
 			p.mu.Unlock()
 		}
 	}
-	if (err != nil || c.done.Load()) && p.forget(c) {
+	if (err != nil || c.done.Load()) && p.drop(c) {
 		if err == nil { // it was given up meanwhile
 			p.cancel(c, "the client is gone")
 			return
@@ -167,6 +171,13 @@ func (p *plain) forget(c *call) bool {
 	return p.forgetLocked(c)
 }
 
+// drop is forget for a call whose answer nobody waits for any more.
+func (p *plain) drop(c *call) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.giveUpLocked(c)
+}
+
 func (p *plain) forgetLocked(c *call) bool {
 	key := idKey(c.far)
 	if p.calls[key] != c {
@@ -194,7 +205,7 @@ func (p *plain) expire(c *call) {
 		p.mu.Unlock()
 		return
 	}
-	open := p.forgetLocked(c)
+	open := p.giveUpLocked(c)
 	p.mu.Unlock()
 	if open {
 		p.cancel(c, "timeout")
@@ -263,7 +274,7 @@ func (p *plain) cancelled(cl *client, frame []byte, m *jsonrpc.Message) ([]byte,
 		p.mu.Unlock() // it is late; or over HTTP, where each message comes by itself, it has overtaken its request, and the server would not know what it means either
 		return nil, false
 	}
-	p.forgetLocked(c)
+	p.giveUpLocked(c)
 	p.mu.Unlock()
 	if c.renamed() {
 		frame = splice(frame, locate(frame, "params", "requestId"), c.far)
@@ -288,7 +299,7 @@ func (p *plain) response(cl *client, frame []byte, m *jsonrpc.Message, event uin
 
 // hangUp implements party.
 func (p *plain) hangUp(c *call) {
-	if p.forget(c) {
+	if p.drop(c) {
 		p.cancel(c, "the client is gone")
 	}
 }
@@ -302,7 +313,7 @@ func (p *plain) leave(cl *client) {
 	for _, c := range p.calls {
 		if c.client == cl {
 			calls = append(calls, c)
-			p.forgetLocked(c)
+			p.giveUpLocked(c)
 		}
 	}
 	drop := p.past.leave(cl)
@@ -354,8 +365,12 @@ func (p *plain) answered(frame []byte, m *jsonrpc.Message, event uint64) {
 	}
 	c := p.calls[key]
 	if c == nil {
+		task, meta := p.answeredLateLocked(m)
 		p.mu.Unlock()
 		p.b.metrics.strays.Add(1)
+		if task != "" {
+			p.b.spawn(func() { p.cancelTask(task, meta) })
+		}
 		return
 	}
 	if p.mismatchedLocked(c, m) {
@@ -410,7 +425,7 @@ func failure(id jsonrpc.ID, e *jsonrpc.Error) *jsonrpc.Message {
 func (p *plain) disconnected(err error, unsent []item) {
 	closed := err == errLineClosed
 	waits := map[string]bool{}
-	if !closed && p.line.served() {
+	if !closed {
 		for _, it := range unsent {
 			if it.id != nil {
 				waits[idKey(it.id)] = true

@@ -2,9 +2,11 @@ package bridge
 
 import (
 	"context"
+	"errors"
 
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/streamable"
 )
 
 // A finding is under way while somebody finds out, for all clients that share, what the server is.
@@ -154,7 +156,13 @@ type unreachable struct {
 	why error
 }
 
-func (u unreachable) request(c *call, _ []byte, _ *jsonrpc.Message) { c.fail(asAnswer(u.why)) }
+func (u unreachable) request(c *call, _ []byte, _ *jsonrpc.Message) {
+	if e, ok := errors.AsType[*streamable.RejectedError](u.why); ok {
+		c.reject(e)
+		return
+	}
+	c.fail(asAnswer(u.why))
+}
 
 // begins reports whether a message tells what its client has to share.
 func begins(m *jsonrpc.Message) bool {

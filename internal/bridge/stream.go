@@ -6,19 +6,29 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
+	"mcpwire/streamable"
 )
 
 // Serve bridges one client, which speaks by f, until its input ends; then what it has asked for is still answered, for as long as Options.DrainTimeout lets it, or ctx. It
-// returns nil then, the cause of ctx when that ended first, ErrClosed on a bridge that is closed or has no room, and otherwise the error that reading met. It closes f.
-func (b *Bridge) Serve(ctx context.Context, f jsonrpc.Framer) error { return b.serve(ctx, f, false) }
+// returns nil then, the cause of ctx when that ended first, ErrClosed on a bridge that is closed or has no room, and otherwise the error that reading met; in a *jsonrpc.DrainError if
+// requests were cut off, each of which is answered with an error. It closes f.
+func (b *Bridge) Serve(ctx context.Context, f jsonrpc.Framer) error {
+	return b.serve(ctx, f, streamable.CallerOf(ctx), false)
+}
 
-func (b *Bridge) serve(ctx context.Context, f jsonrpc.Framer, strict bool) error {
+func (b *Bridge) serve(ctx context.Context, f jsonrpc.Framer, caller string, strict bool) error {
 	s := &streamClient{b: b, f: f, strict: strict, idle: make(chan struct{}, 1)}
-	s.client = b.newClient(direct{s}, "", false)
-	if s.client == nil {
+	var err *streamable.RejectedError
+	if s.client, err = b.newClientOf(caller, direct{s}, "", false); err != nil {
+		refusal := jsonrpc.AppendError(nil, nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", err.Reason), true)
+		cut := time.AfterFunc(farewell, func() { f.Close() })
+		defer cut.Stop()
+		_ = f.WriteFrame(refusal) // who does not read it is told by the end
 		f.Close()
 		return ErrClosed
 	}
@@ -42,49 +52,64 @@ func (s *streamClient) serve(ctx context.Context) error {
 	read := make(chan error, 1)
 	go func() { read <- s.read(cl.ended) }() // it ends when f is closed
 	var err error
+	cut := 0 // requests
 	select {
 	case err = <-read:
 		read <- err
-		s.drain(ctx)
+		cut = s.drain(ctx)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 		if s.strict { // on a socket, it is the bridge that ends, and not its client
-			s.drain(context.WithoutCancel(ctx))
+			cut = s.drain(context.WithoutCancel(ctx))
 		}
 	case <-cl.ended.Done():
 		err = ErrClosed
 	}
 	// Whoever still waits is told so, unless the client does not read.
-	cut := time.AfterFunc(farewell, func() { s.f.Close() })
+	unread := time.AfterFunc(farewell, func() { s.f.Close() })
+	if cut > 0 {
+		cl.failAll(jsonrpc.CutOff(s.b.opts.DrainTimeout))
+	}
 	cl.close()
 	if cl.flushed != nil {
 		<-cl.flushed
 	}
-	cut.Stop()
+	unread.Stop()
 	s.f.Close()
 	<-read
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
+	if cut > 0 && !s.lost() {
+		return &jsonrpc.DrainError{Requests: cut, After: s.b.opts.DrainTimeout, Cause: err}
+	}
 	return err
 }
 
-// drain waits until what is under way was answered.
-func (s *streamClient) drain(ctx context.Context) {
+// lost reports whether the client could not be told something.
+func (s *streamClient) lost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken != nil
+}
+
+// drain waits until what is under way was answered, and returns how many requests were not in time.
+func (s *streamClient) drain(ctx context.Context) (late int) {
 	timer := time.NewTimer(s.b.opts.DrainTimeout)
 	defer timer.Stop()
 	for {
-		if open := s.client.waiting(); open == 0 {
-			return
+		open := s.client.waiting()
+		if open == 0 {
+			return 0
 		}
 		select {
 		case <-s.idle:
 		case <-timer.C:
-			return
+			return open
 		case <-ctx.Done():
-			return
+			return 0
 		case <-s.client.ended.Done():
-			return
+			return 0
 		}
 	}
 }
@@ -93,9 +118,12 @@ func (s *streamClient) drain(ctx context.Context) {
 func (s *streamClient) read(ctx context.Context) error {
 	for {
 		frame, err := s.f.ReadFrame()
-		if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok && !s.strict {
-			s.refuse(nil, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason})
-			continue
+		if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
+			large, tooLarge := errors.AsType[*jsonrpc.TooLargeError](err)
+			if tooLarge && large.Kind != jsonrpc.KindInvalid || !s.strict {
+				s.refuseFrame(ctx, bad, large)
+				continue
+			}
 		}
 		if err != nil {
 			return err
@@ -116,12 +144,44 @@ func (s *streamClient) read(ctx context.Context) error {
 			}
 			continue
 		}
+		if err := era.CheckForwarded(frame, m); err != nil {
+			s.refuseForwarding(ctx, frame, m, err)
+			continue
+		}
 		s.take(ctx, frame, m, func(response []byte) {
 			if response != nil {
 				s.client.news.Send(response)
 			}
 			poke(s.idle)
 		})
+	}
+}
+
+// refuseFrame answers a frame that was not read, for the server if that waits for it. large is nil unless the frame is above the limit.
+func (s *streamClient) refuseFrame(ctx context.Context, bad *jsonrpc.FrameError, large *jsonrpc.TooLargeError) {
+	e := &jsonrpc.Error{Code: bad.Code, Message: bad.Reason}
+	switch {
+	case large == nil || large.Kind == jsonrpc.KindInvalid:
+		s.refuse(nil, e)
+	case large.Kind == jsonrpc.KindRequest:
+		s.refuse(large.ID, e)
+	case large.Kind != jsonrpc.KindNotification && len(large.ID) > 0:
+		refusal := failure(large.ID, e)
+		s.client.response(ctx, rebuilt(refusal), refusal)
+	}
+}
+
+// refuseForwarding deals with a message that must not be forwarded. The server gets an error in place of an answer, so that it does not wait.
+func (s *streamClient) refuseForwarding(ctx context.Context, frame []byte, m *jsonrpc.Message, err error) {
+	s.client.invalid(frame)
+	switch e := jsonrpc.ErrorOf(err); m.Kind {
+	case jsonrpc.KindRequest:
+		s.refuse(m.ID, e)
+	case jsonrpc.KindNotification:
+		s.b.opts.Logger.Warn("a notification of a client was dropped", "error", e)
+	default:
+		refusal := failure(m.ID, e)
+		s.client.response(ctx, rebuilt(refusal), refusal)
 	}
 }
 
@@ -151,9 +211,17 @@ func (s *streamClient) batch(ctx context.Context, frame []byte) {
 	}}
 	for i := range entries {
 		e := &entries[i]
+		var err error
+		if e.Invalid == nil {
+			err = era.CheckForwarded(nil, &e.Message)
+		}
 		switch {
 		case e.Invalid != nil:
 			answers.add(jsonrpc.AppendError(nil, e.ID, e.Invalid, false))
+		case err != nil && e.Kind == jsonrpc.KindRequest:
+			answers.add(jsonrpc.AppendError(nil, e.ID, jsonrpc.ErrorOf(err), false))
+		case err != nil:
+			s.refuseForwarding(ctx, rebuilt(&e.Message), &e.Message, err)
 		case e.Kind == jsonrpc.KindRequest:
 			answers.expect()
 			s.take(ctx, rebuilt(&e.Message), &e.Message, answers.done)
@@ -230,36 +298,56 @@ func (d direct) Send(message []byte) error {
 // acceptPause is how long nothing is accepted when that has failed.
 const acceptPause = 50 * time.Millisecond
 
-// ServeListener bridges each client that connects to l, a unix socket or a TCP port, until ctx ends: then it closes l, and waits until the clients were served. framing says how
-// messages are told apart.
+// ServeListener bridges each client that connects to l, a unix socket or a TCP port, until ctx ends: then it closes l, and waits until the clients were served. It returns a
+// *jsonrpc.DrainError if requests were cut off by that. framing says how messages are told apart.
 func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing jsonrpc.Framing, maxFrame int) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	defer l.Close()
 	var wg sync.WaitGroup
+	var cut atomic.Int64
+	served := func() error {
+		wg.Wait()
+		if n := cut.Load(); n > 0 {
+			return &jsonrpc.DrainError{Requests: int(n), After: b.opts.DrainTimeout}
+		}
+		return nil
+	}
 	defer wg.Wait()
 	for {
 		conn, err := l.Accept()
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return served()
 			}
 			if errors.Is(err, net.ErrClosed) {
 				return err
 			}
 			b.opts.Logger.Warn("a connection was not accepted", "error", err)
 			if !sleep(ctx, acceptPause) { // there may be too many files open
-				return nil
+				return served()
 			}
 			continue
 		}
 		wg.Go(func() {
 			f := jsonrpc.NewFramer(patient{conn}, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: maxFrame})
-			if err := b.serve(ctx, f, true); err != nil && ctx.Err() == nil {
+			err := b.serve(ctx, f, callerAt(conn), true)
+			if late, ok := errors.AsType[*jsonrpc.DrainError](err); ok && ctx.Err() != nil {
+				cut.Add(int64(late.Requests))
+			}
+			if err != nil && ctx.Err() == nil {
 				b.opts.Logger.Debug("a client's connection has ended", "error", err)
 			}
 		})
 	}
+}
+
+// callerAt returns whom a connection to a socket is charged to: the address on TCP, and nobody on a unix socket, which is the user's own.
+func callerAt(conn net.Conn) string {
+	if addr, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		return addr.IP.String()
+	}
+	return ""
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

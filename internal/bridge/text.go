@@ -2,12 +2,12 @@ package bridge
 
 import (
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"mcpwire/internal/jsonwire"
-	"mcpwire/stdio"
 )
 
 // jitter takes a random part of up to a half off, so that many do not start in step.
@@ -28,15 +28,15 @@ func clip(b []byte) string {
 // maxTail is how much of a server's last words an error holds, in bytes.
 const maxTail = 4 << 10
 
-// exitData is the data of an error that says how a server's process ended.
-func exitData(e *stdio.ExitError) []byte {
+// exitData is the data of an error that says how a server's process ended. signal may be nil, tail is what it wrote last.
+func exitData(code int, signal os.Signal, tail string) []byte {
 	b := append([]byte(nil), `{"exitCode":`...)
-	b = strconv.AppendInt(b, int64(e.Code), 10)
-	if e.Signal != nil {
+	b = strconv.AppendInt(b, int64(code), 10)
+	if signal != nil {
 		b = append(b, `,"signal":`...)
-		b = jsonwire.AppendQuote(b, e.Signal.String())
+		b = jsonwire.AppendQuote(b, signal.String())
 	}
-	if tail := e.Stderr; tail != "" {
+	if tail != "" {
 		if len(tail) > maxTail {
 			tail = tail[len(tail)-maxTail:]
 			tail = tail[strings.IndexByte(tail, '\n')+1:]

@@ -392,7 +392,7 @@ func (p *translated) disconnected(err error, unsent []item) {
 	}
 	p.forgetAll(reason(err))
 	var calls []int64
-	if err != errLineClosed && p.line.served() {
+	if err != errLineClosed {
 		for _, it := range unsent {
 			if n, ok := intOf(it.id); ok {
 				calls = append(calls, n)

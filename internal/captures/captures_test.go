@@ -254,3 +254,37 @@ func Example() {
 	fmt.Println(info.Name, info.State, info.Events, err)
 	// Output: my server closed 1 <nil>
 }
+
+// TestCloseUnlocks: a capture that was closed is held by nothing, whatever the collector does.
+func TestCloseUnlocks(t *testing.T) {
+	f, err := captures.Create(t.TempDir(), "x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := func() captures.State {
+		info, err := captures.Stat(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State
+	}
+	if got := state(); got != captures.Writing {
+		t.Errorf("before: %s, want %s", got, captures.Writing)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := state(); got != captures.Closed {
+		t.Errorf("after: %s, want %s", got, captures.Closed)
+	}
+	if err := os.Truncate(f.Name(), 10); err != nil { // without its last line, the lock alone tells
+		t.Fatal(err)
+	}
+	if got := state(); got != captures.Dead {
+		t.Errorf("without its last line: %s, want %s", got, captures.Dead)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		t.Error(err)
+	}
+	runtime.KeepAlive(f)
+}

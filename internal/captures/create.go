@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -33,6 +32,9 @@ func Create(dir, name string, opts *capture.Options) (*capture.File, error) {
 	if o.Name == "" {
 		o.Name = name
 	}
+	// The lock is a sign for others that the capture is being written, and nothing depends on it: a
+	// file system that has no locks is no reason not to record.
+	o.Opened = func(f *os.File) { _ = lock(f) }
 	base := fmt.Sprintf("%s-%s-%d", FileName(name), time.Now().UTC().Format(stamp), os.Getpid())
 	for i := 1; ; i++ {
 		path := filepath.Join(dir, base+capture.Suffix)
@@ -43,26 +45,8 @@ func Create(dir, name string, opts *capture.Options) (*capture.File, error) {
 		if errors.Is(err, fs.ErrExist) && i < maxSameName {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		hold(f, path)
-		return f, nil
+		return f, err
 	}
-}
-
-// hold locks the file of a capture for as long as the process uses it. The lock is a sign for others, and nothing depends on it: a file system that has no
-// locks is no reason not to record.
-func hold(f *capture.File, path string) {
-	l, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return
-	}
-	if lock(l) != nil {
-		l.Close()
-		return
-	}
-	runtime.AddCleanup(f, func(l *os.File) { l.Close() }, l)
 }
 
 // FileName returns a name that is good in the name of a file on any system, made of the name of a server: letters, digits, '-' and '_' of ASCII, at most 64 bytes, and never empty.

@@ -13,8 +13,11 @@ type lineAsker struct {
 	in  io.Reader
 	out io.Writer
 
-	mu    sync.Mutex
-	lines chan readLine // nil before the first question
+	mu   sync.Mutex
+	scan *bufio.Scanner
+	// next gets the line that is being read; nil if none is. A line is only read for a question:
+	// whoever else reads the input afterwards gets what the user types then.
+	next chan readLine
 }
 
 type readLine struct {
@@ -30,18 +33,21 @@ const maxAnswer = 1 << 20
 func (a *lineAsker) ask(ctx context.Context, prompt string) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.lines == nil {
-		a.lines = make(chan readLine)
-		go a.read()
-	}
 	if _, err := io.WriteString(a.out, prompt); err != nil {
 		return "", err
 	}
-	select {
-	case l, ok := <-a.lines:
-		if !ok {
-			return "", io.EOF
+	if a.next == nil {
+		if a.scan == nil {
+			a.scan = bufio.NewScanner(a.in)
+			a.scan.Buffer(nil, maxAnswer)
 		}
+		next := make(chan readLine, 1)
+		a.next = next
+		go func() { next <- readOne(a.scan) }()
+	}
+	select {
+	case l := <-a.next:
+		a.next = nil
 		return l.text, l.err
 	case <-ctx.Done():
 		_, _ = io.WriteString(a.out, "\n") // what comes next is no answer to the prompt
@@ -49,14 +55,13 @@ func (a *lineAsker) ask(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-func (a *lineAsker) read() {
-	defer close(a.lines)
-	s := bufio.NewScanner(a.in)
-	s.Buffer(nil, maxAnswer)
-	for s.Scan() {
-		a.lines <- readLine{text: strings.TrimSuffix(s.Text(), "\r")}
+// readOne returns the next line; io.EOF at the end.
+func readOne(s *bufio.Scanner) readLine {
+	if s.Scan() {
+		return readLine{text: strings.TrimSuffix(s.Text(), "\r")}
 	}
 	if err := s.Err(); err != nil {
-		a.lines <- readLine{err: err}
+		return readLine{err: err}
 	}
+	return readLine{err: io.EOF}
 }

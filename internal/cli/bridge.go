@@ -38,8 +38,15 @@ if not. The bridge finds out what each side speaks, unless --era, --near-era or
 --far-era say what it may.
 
 Each client has a process or a session of the server to itself, which ends with
-it. If that ends first, requests that wait are answered at once, with what the
-server wrote to standard error last, and it is started again.
+it, or a few minutes after a client on HTTP has left without a word
+(--session-timeout). One user, or one address, may have 32 processes, and there
+may be 100 in all; what exceeds that is refused, over HTTP with status 429 or 503.
+
+If a process or session of the server ends first, requests that wait are answered
+at once, and it is started again. What is asked for meanwhile waits for that, no
+longer than --restart-wait. What a process wrote to standard error last is in the
+answers to a client on standard input and output or a unix socket, without
+secrets; others hear how it ended, and the log has the rest.
 
 With --sessions shared, one process or session serves the clients of a user
 together. A modern server serves all of them so. A legacy server is told once,
@@ -47,9 +54,10 @@ in the handshake, what its client is and can be asked: those share that say the
 same of themselves, so a command may run once for each kind of client. Where
 nobody has to log in, everybody is the same user.
 
-If a server on the web wants a login, the browser is opened, and the address is
-on standard error. Tokens are kept for the next time, for all commands. All who
-come to the bridge then act as the user who has logged in.
+If a server on the web wants a login, the address is on standard error, and the
+browser is opened: with --listen on a terminal after Enter. Tokens are kept for
+the next time, for all commands. All who come to the bridge then act as the user
+who has logged in.
 
 --capture records both sides, and what became what: mcpwire watch shows it while
 it goes on, with before and after side by side (tab 9), and mcpwire show, check,
@@ -131,12 +139,12 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 	if kind, where, ok := socketAddress(f.listen); ok {
 		return f.serveSocket(ctx, b, kind, where, log)
 	}
-	return f.serveHTTP(ctx, b, log)
+	return f.serveHTTP(ctx, b, f.sessionTime(far), log)
 }
 
 // serveStdio has the client be on standard input and output.
 func (f *bridgeFlags) serveStdio(ctx context.Context, e *env, b *bridge.Bridge, log *slog.Logger) error {
-	cfg := stdio.Config{Framing: f.nearFraming, MaxFrame: f.maxFrame, Logger: log}
+	cfg := stdio.Config{Framing: f.nearFraming, MaxFrame: f.maxFrame, StopTimeout: f.drain + stopMargin, Logger: log}
 	out, ok := e.stdout.(*os.File)
 	if ok && (e.stdin != os.Stdin || out != os.Stdout) {
 		cfg.Stdin, cfg.Stdout = e.stdin, out
@@ -152,13 +160,16 @@ func (f *bridgeFlags) serveStdio(ctx context.Context, e *env, b *bridge.Bridge, 
 	return cfg.Serve(ctx, b)
 }
 
+// stopMargin is what ending a bridge may take behind the time to drain.
+const stopMargin = 5 * time.Second
+
 // record begins the capture that the flags ask for, and lets viewers see it; nil if they ask for none.
 func (f *bridgeFlags) record(e *env, far *farSide, log *slog.Logger) (*tapRecording, error) {
 	if f.capture == "" && !f.recordIt {
 		return nil, nil
 	}
 	server := livesock.NewServer(nil)
-	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: "bridge", Name: far.name, URL: far.url, Unredacted: f.redact == "off", Tee: server}
+	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: "bridge", Name: far.name, URL: far.url, Unredacted: f.redact == "off", Tee: server, Notice: e.notice}
 	var file *capture.File
 	var err error
 	if f.capture != "" {
@@ -191,6 +202,7 @@ type farSide struct {
 	name    string
 	url     string // "" if it is on no URL
 	http    bool
+	process bool // it is a command
 	connect bridgeConnect
 
 	login    func() time.Time // when the user was last waited for; nil if nobody ever is
@@ -204,7 +216,7 @@ func (f *bridgeFlags) upstream(cmd *cobra.Command, e *env, args []string, log *s
 			return f.socketSide(kind, where)
 		}
 	}
-	t, rest, err := splitTarget(cmd, args)
+	t, rest, err := splitTarget(cmd, e, args)
 	if err != nil {
 		return nil, err
 	}
@@ -244,10 +256,33 @@ func negative(d time.Duration) time.Duration {
 
 // options are those of the bridge.
 func (f *bridgeFlags) options(far *farSide, log *slog.Logger) *bridge.Options {
-	return &bridge.Options{
+	o := &bridge.Options{
 		Connect: far.connect, HTTP: far.http, Name: far.name, Near: f.nearEra, Far: f.farEra, Shared: f.sessions == "shared",
-		ConnectTimeout: negative(f.target.connectTimeout), Login: far.login, CallTimeout: negative(f.timeout), ReadyFor: far.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
+		ConnectTimeout: negative(f.target.connectTimeout), Login: far.login, CallTimeout: negative(f.timeout), ReadyFor: far.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions,
+		MaxBacklog: f.maxBacklog, MinBackoff: f.minBackoff, MaxBackoff: f.maxBackoff, RestartWait: negative(f.restartWait), DrainTimeout: f.drain,
+		Remote: f.remote(), Unredacted: f.redact == "off", Logger: log,
 	}
+	if far.process {
+		o.MaxServers, o.MaxServersPerCaller = f.maxProcesses, f.maxPerCaller
+	}
+	return o
+}
+
+// sessionTime is how long an HTTP session lasts that its client does not use. One that has left without ending it keeps a process.
+func (f *bridgeFlags) sessionTime(far *farSide) time.Duration {
+	switch {
+	case f.sessionTimeout > 0:
+		return f.sessionTimeout
+	case far.process:
+		return 5 * time.Minute
+	}
+	return 30 * time.Minute
+}
+
+// remote reports whether clients may be others than the user: a unix socket is the user's alone.
+func (f *bridgeFlags) remote() bool {
+	kind, _, socket := socketAddress(f.listen)
+	return f.listen != "" && !(socket && kind == "unix")
 }
 
 // framingOr returns a framing, or another one in its place if it is not said.

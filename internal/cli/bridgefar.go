@@ -32,7 +32,7 @@ func (f *bridgeFlags) processSide(e *env, t *targetSpec) *farSide {
 	show := newTailWriter(e.stderr)
 	base := stdio.Command(t.command[0], t.command[1:]...)
 	base.Dir, base.Env, base.Framing, base.MaxFrame = t.dir, t.env, f.target.framing, f.maxFrame
-	return &farSide{name: t.name, readyFor: time.Minute, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
+	return &farSide{name: t.name, process: true, readyFor: time.Minute, connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
 		cmd := *base
 		cmd.Stderr = io.MultiWriter(show, stderr)
 		p, err := cmd.Start(ctx)
@@ -85,7 +85,14 @@ func (f *bridgeFlags) httpSide(e *env, t *targetSpec) (*httpSide, error) {
 		how = byBrowser
 	}
 	h.interactive = how == byBrowser
-	h.next, err = f.target.authorized(e, t, h, watcher{recorded, &h.refused}, conf, how)
+	var browse browseFunc // nil on a terminal whose lines are a client's: the user opens the page
+	switch {
+	case !e.canAsk():
+		browse = openBrowser
+	case f.listen != "":
+		browse = askFirst(e.stderr, e.asker.ask, openBrowser)
+	}
+	h.next, err = f.target.authorized(e, t, h, watcher{recorded, &h.refused}, conf, how, browse)
 	return h, err
 }
 

@@ -24,7 +24,15 @@ type bridgeFlags struct {
 	nearEra, farEra bridge.Era
 	sessions        string
 	timeout, idle   time.Duration
+	sessionTimeout  time.Duration
 	maxSessions     int
+	maxProcesses    int
+	maxPerCaller    int // processes
+	maxBacklog      int
+	minBackoff      time.Duration
+	maxBackoff      time.Duration
+	restartWait     time.Duration
+	drain           time.Duration
 	maxFrame        int
 	capture, redact string
 	recordIt        bool
@@ -35,7 +43,7 @@ func newBridgeFlags() *bridgeFlags { return &bridgeFlags{} }
 
 // ofServer are the flags of commands that take a server which mean the same here.
 var ofServer = []string{
-	"transport", "header", "header-file", "env", "cwd", "connect-timeout", "insecure", "cacert", "config", "server", "verbose", "framing",
+	"transport", "header", "header-file", "env", "cwd", "connect-timeout", "insecure", "cacert", "config", "server", "trust-project", "verbose", "framing",
 	"oauth", "no-oauth", "client-id", "client-secret-env", "issuer", "scope",
 }
 
@@ -66,8 +74,16 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	all.DurationVar(&f.target.loginTimeout, "login-timeout", 3*time.Minute, "how long the user may take to log in; other times do not count meanwhile")
 	all.StringVar(&f.sessions, "sessions", "per-client", "per-client, or shared for one process or session that clients of a kind use together: `HOW` they use the server")
 	all.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long the server may take to answer, or to tell of progress; 0 is for ever")
-	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "how long an HTTP session lasts that is not used, and a process for clients without session or that clients share")
+	all.DurationVar(&f.sessionTimeout, "session-timeout", 0, "how long an HTTP session lasts whose client has no stream open and asks for nothing; 0 is 5m if the server is a command, and otherwise 30m")
+	all.DurationVar(&f.idle, "idle-timeout", 30*time.Minute, "how long a process or session of the server lasts that nobody uses, for clients without session and those that share")
 	all.IntVar(&f.maxSessions, "max-sessions", 1000, "how many clients there may be at once")
+	all.IntVar(&f.maxProcesses, "max-processes", 100, "with a command, how many processes of it there may be for clients at once")
+	all.IntVar(&f.maxPerCaller, "max-processes-per-caller", 32, "how many of them one user may have, or one network address where nobody logs in")
+	all.IntVar(&f.maxBacklog, "max-backlog", 4096, "how many requests of a client may wait while the server starts for the first time; further ones are refused, over HTTP with status 503")
+	all.DurationVar(&f.minBackoff, "min-backoff", 200*time.Millisecond, "pause before a server that has ended is started again; it doubles with each failure in a row, which an answered request ends")
+	all.DurationVar(&f.maxBackoff, "max-backoff", 30*time.Second, "what that pause does not exceed")
+	all.DurationVar(&f.restartWait, "restart-wait", 10*time.Second, "how long a request waits until the server is started again; if the pause ends later, it fails at once")
+	all.DurationVar(&f.drain, "drain-timeout", 10*time.Second, "how long requests under way may still take when the bridge is told to stop, or its input ends; what takes longer is answered with an error, and the exit status is 1")
 	all.Func("max-frame", "`SIZE` of the largest message to read, such as 65536, 64K or 16M; the default is 64M, of clients over HTTP 4M", f.setMaxFrame)
 	all.StringVar(&f.capture, "capture", "", "record both sides to this `FILE`, which must not exist, for mcpwire watch, show and others; compressed if it ends in .gz or .zst")
 	all.BoolVar(&f.recordIt, "record", false, "record both sides to the usual folder (mcpwire captures)")
@@ -82,6 +98,7 @@ func (f *bridgeFlags) registerHTTP(fs *pflag.FlagSet) {
 	fs.Var(&h.hosts, "host", "with HTTP, `NAME` under which clients come besides localhost; repeat it for several")
 	fs.Var(&h.origins, "origin", "with HTTP, `ORIGIN` of web pages that may come, such as https://app.example.com; repeat it for several")
 	fs.StringVar(&h.tokenEnv, "token-env", "", "with HTTP, let in only who has the bearer token that the environment variable `NAME` holds")
+	fs.Var(&h.proxies, "behind", "with HTTP, `NETWORK` or address of a proxy in front, whose X-Forwarded-For tells clients apart; repeat it for several")
 	fs.StringVar(&h.certFile, "tls-cert", "", "with HTTP, `FILE` with the certificate, in PEM: serve https")
 	fs.StringVar(&h.keyFile, "tls-key", "", "with HTTP, `FILE` with the certificate's key, in PEM")
 	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --listen, take an address that other machines reach without a token")
@@ -131,7 +148,7 @@ func (f *bridgeFlags) check(set func(name string) bool) error {
 		f.farEra = f.era
 	}
 	_, _, socket := socketAddress(f.listen)
-	for _, name := range []string{"path", "sse", "host", "origin", "token-env", "tls-cert", "tls-key"} {
+	for _, name := range []string{"path", "sse", "host", "origin", "token-env", "behind", "tls-cert", "tls-key"} {
 		if set(name) && (f.listen == "" || socket) {
 			return usagef("bridge: --%s is for HTTP: give --listen HOST:PORT too", name)
 		}
@@ -155,6 +172,12 @@ func (f *bridgeFlags) check(set func(name string) bool) error {
 		return usagef("bridge: standard output is the client's: name a file for --capture")
 	case f.target.loginTimeout <= 0:
 		return usagef("bridge: --login-timeout must be more than 0")
+	case f.maxBacklog <= 0 || f.minBackoff <= 0 || f.maxBackoff < f.minBackoff || f.restartWait < 0:
+		return usagef("bridge: --max-backlog and --min-backoff must be more than 0, --max-backoff no less than --min-backoff, --restart-wait cannot be negative")
+	case f.drain <= 0:
+		return usagef("bridge: --drain-timeout must be more than 0")
+	case f.sessionTimeout < 0 || f.maxProcesses <= 0 || f.maxPerCaller <= 0:
+		return usagef("bridge: --session-timeout cannot be negative, --max-processes and --max-processes-per-caller must be more than 0")
 	case f.timeout < 0 || f.idle <= 0 || f.maxSessions <= 0:
 		return usagef("bridge: --timeout cannot be negative, --idle-timeout and --max-sessions must be more than 0")
 	}

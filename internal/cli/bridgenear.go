@@ -11,16 +11,16 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"mcpwire/auth"
 	"mcpwire/internal/bridge"
+	"mcpwire/internal/neterror"
 	"mcpwire/streamable"
 )
 
 // serveHTTP has clients come over HTTP, until ctx ends.
-func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, log *slog.Logger) (err error) {
+func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTimeout time.Duration, log *slog.Logger) (err error) {
 	if _, _, err := net.SplitHostPort(f.listen); err != nil {
 		return usagef("bridge: invalid value %q for flag --listen: want an address and a port such as 127.0.0.1:8080, unix:PATH or tcp:HOST:PORT", f.listen)
 	}
@@ -31,7 +31,7 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, log *slog
 	var h *streamable.Handler
 	err = complaint("--host or --origin", func() {
 		h = b.Handler(&streamable.Options{
-			Hosts: f.http.hosts, Origins: f.http.origins, Guard: guard, MaxBody: f.maxFrame, SessionTimeout: f.idle, MaxSessions: f.maxSessions, Logger: log,
+			Hosts: f.http.hosts, Origins: f.http.origins, Guard: guard, ClientAddr: f.http.clientAddr(), MaxBody: f.maxFrame, SessionTimeout: sessionTimeout, MaxSessions: f.maxSessions, Logger: log,
 		})
 	})
 	if err != nil {
@@ -48,9 +48,10 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, log *slog
 	err = streamable.ListenAndServe(ctx, f.listen, mux, &streamable.ServeOptions{
 		AllowRemote: guard != nil || f.allowRemote,
 		CertFile:    f.http.certFile, KeyFile: f.http.keyFile,
-		OnListen:   func(a net.Addr) { log.Info("listening", "url", scheme+"://"+a.String()+f.http.path) },
-		OnShutdown: h.Shutdown,
-		Logger:     log,
+		OnListen:        func(a net.Addr) { log.Info("listening", "url", scheme+"://"+a.String()+f.http.path) },
+		OnShutdown:      h.Shutdown,
+		ShutdownTimeout: f.drain,
+		Logger:          log,
 	})
 	if errors.Is(err, streamable.ErrRemoteAddress) {
 		return fail(exitUnexpected, "remote_address", "give --token-env, or --allow-remote, or listen at 127.0.0.1",
@@ -141,7 +142,7 @@ func removeStale(ctx context.Context, path string) {
 		conn.Close()
 		return
 	}
-	if errors.Is(err, syscall.ECONNREFUSED) { // of any other error somebody may listen
+	if neterror.IsRefused(err) { // of any other error somebody may listen
 		os.Remove(path)
 	}
 }

@@ -16,8 +16,9 @@ import (
 )
 
 const callLong = `Calls a tool and prints what it answers: texts as they are, a line for each
-other content, and the structured content if there is no text. With -o a.png,
-data goes to that file, and what more there is to a-2.png and so on. --json
+other content, and the structured content if there is no text, without the data
+in it if that goes to a file or this is a terminal. With -o a.png, data goes to
+that file, and what more there is to a-2.png and so on. --json
 prints the result object as it came over the wire. Progress, log messages and
 warnings go to standard error. The exit status is 5 if the tool fails.
 
@@ -85,11 +86,11 @@ func (v *callVerb) parse(args []string) (err error) {
 func (v *callVerb) tweak(o *client.Options) { o.Tasks = v.task }
 
 func (v *callVerb) run(ctx context.Context, s *session) error {
-	object, err := v.arguments(ctx, s)
+	opts, err := v.level.options(ctx, s)
 	if err != nil {
 		return err
 	}
-	opts, err := v.level.options(ctx, s)
+	object, err := v.arguments(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -202,7 +203,11 @@ func (v *callVerb) print(s *session, r *mcp.CallToolResult) error {
 		parts = append(parts, contentPart(c))
 	}
 	if r.StructuredContent != nil && !hasText(parts) {
-		parts = append(parts, part{text: string(r.StructuredContent)})
+		structured := r.StructuredContent
+		if v.file != "" || writerIsTerminal(s.e.stdout) { // data goes to the file, and has no place on a terminal
+			structured = withoutData(nil, structured)
+		}
+		parts = append(parts, part{text: string(structured)})
 	}
 	return s.writeParts(parts, v.file)
 }
@@ -259,10 +264,13 @@ func (l *logLevel) Set(s string) error {
 
 // options are those of a call that asks for log messages, if it does. Legacy servers are told beforehand; what they say comes by itself then.
 func (l *logLevel) options(ctx context.Context, s *session) ([]client.CallOption, error) {
-	switch {
-	case l.level == mcp.LevelNone:
+	if l.level == mcp.LevelNone {
 		return nil, nil
-	case s.Modern():
+	}
+	if !s.d.flags.verbose {
+		s.notes.show(l.level)
+	}
+	if s.Modern() {
 		return []client.CallOption{client.WithLog(l.level, func(mcp.LoggingMessageNotificationParams) {})}, nil
 	}
 	err := s.SetLevel(ctx, l.level)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,7 +22,8 @@ func newCapturesCommand(e *env) *cobra.Command {
 		Short: "list what was recorded, and clear it away",
 		Long: `Lists the captures of this user, the newest first. mcpwire tap puts them there
 unless it is told another file; other commands take the name of the server, or
-of the file, for the path. MCPWIRE_HOME says where else they are.
+of the file, for the path. MCPWIRE_HOME says where else they are. On Windows, let
+it be a folder that others cannot read: files there have no rights of their own.
 
 Nothing is ever removed by itself: prune does it, and only what it is told.`,
 		Example: `  mcpwire captures
@@ -201,41 +201,6 @@ func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
-}
-
-// captureArgs returns the files that arguments name: paths, names of servers or of files in the folder of captures, "-" for standard input. Without arguments it is the newest
-// capture there, which is said on standard error.
-func captureArgs(e *env, command string, args []string) ([]string, error) {
-	dir, err := captures.Dir()
-	if err != nil {
-		return nil, err
-	}
-	if len(args) == 0 {
-		newest, err := captures.Newest(dir)
-		if err != nil {
-			return nil, fail(exitUnexpected, "no_capture", "record one: mcpwire tap -- CMD…; or name a file: mcpwire "+command+" FILE", err)
-		}
-		fmt.Fprintf(e.stderr, "reading %s, the newest capture (mcpwire captures lists them)\n", wireview.Escape(newest.Path))
-		return []string{newest.Path}, nil
-	}
-	var paths []string
-	for _, a := range args {
-		info, err := os.Stat(a)
-		folder := err == nil && info.IsDir() // one may be called as a server is
-		if a == "-" || err == nil && !folder {
-			paths = append(paths, a)
-			continue
-		}
-		found, err := captures.Find(dir, a)
-		if err != nil && folder {
-			err = fmt.Errorf("%s is a folder, and there is no capture of that name: %w", wireview.Escape(a), captures.ErrNotFound)
-		}
-		if err != nil {
-			return nil, fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", err)
-		}
-		paths = append(paths, found.Path)
-	}
-	return paths, nil
 }
 
 // completeCaptures completes the names of servers with captures; files as well.

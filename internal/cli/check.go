@@ -55,12 +55,14 @@ specification has for what can be seen on the wire, in the revision in force, an
 those that experience has. Each finding says where it is, what is due, how to mend
 it and where it is written. What cannot be told for certain, because events are
 missing or values redacted, is not a finding. Without a file it is the newest
-capture; - is standard input.
+capture; - is standard input. A NAME with a capture is that: live:NAME is the
+server itself, and capture:NAME never is.
 
 With a server, a URL or a name from a host's configuration, or a command behind --,
 it drives the server itself, in all revisions or that of --rev, with requests as they
 should be and as they should not: it calls no tool that exists. Rules of its own,
-probe/…, are about how the server takes that.
+probe/…, are about how the server takes that. Of a command that has answered, up to
+ten processes run at a time, and one if they disturb each other.
 
 Rules have ids: --list shows them, --explain tells about one, with examples. In
 --only and --disable, GROUP/* is all rules of a group.
@@ -126,6 +128,9 @@ func (f *checkFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	case f.list:
 		return f.listRules(e, args)
 	case isLiveCheck(cmd, args):
+		if len(args) == 1 && cmd.ArgsLenAtDash() < 0 && !isURL(args[0]) && !strings.HasPrefix(args[0], ofLive) {
+			fmt.Fprintf(e.stderr, "checking the server %s itself: there is no capture of that name\n", clipLine(args[0], 200))
+		}
 		return f.live(cmd, e, args)
 	}
 	paths, err := captureArgs(e, "check", args)

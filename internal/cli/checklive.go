@@ -18,6 +18,7 @@ import (
 	"mcpwire/internal/hosts"
 	"mcpwire/internal/probe"
 	"mcpwire/mcp"
+	"mcpwire/stdio"
 )
 
 // liveFlags are the flags of check that only matter for servers.
@@ -29,7 +30,7 @@ type liveFlags struct {
 
 // reachFlags are those of targetFlags that a probe, which speaks for itself, has a use for.
 var reachFlags = []string{
-	"header", "header-file", "env", "cwd", "timeout", "connect-timeout", "insecure", "cacert", "config", "server",
+	"header", "header-file", "env", "cwd", "timeout", "connect-timeout", "insecure", "cacert", "config", "server", "trust-project",
 	"verbose", "oauth", "no-oauth", "client-id", "client-secret-env", "issuer", "scope",
 }
 
@@ -72,8 +73,10 @@ func isLiveCheck(cmd *cobra.Command, args []string) bool {
 		return true
 	case len(args) != 1 || args[0] == "-":
 		return false
-	case isURL(args[0]):
+	case isURL(args[0]), strings.HasPrefix(args[0], ofLive):
 		return true
+	case strings.HasPrefix(args[0], ofCapture):
+		return false
 	}
 	if _, err := os.Stat(args[0]); err == nil {
 		return false
@@ -94,7 +97,7 @@ func isLiveCheck(cmd *cobra.Command, args []string) bool {
 
 // live checks a server: it is driven, and what comes of that is held against the rules.
 func (f *checkFlags) live(cmd *cobra.Command, e *env, args []string) error {
-	t, rest, err := splitTarget(cmd, args)
+	t, rest, err := splitTarget(cmd, e, args)
 	if err != nil {
 		return err
 	}
@@ -119,15 +122,19 @@ func (d *dialer) probeTarget() *probe.Target {
 
 // checkLive probes a server and prints the findings.
 func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
-	opts := &probe.Options{Only: f.only, Disabled: f.disable, Client: "mcpwire", Version: Version}
-	if d.flags.given("timeout") || d.target.timeout > 0 {
-		opts.Timeout = orForever(d.flags.timeout)
+	opts := &probe.Options{
+		Only: f.only, Disabled: f.disable, Client: "mcpwire", Version: Version,
+		Timeout: orForever(d.flags.timeout), Connect: d.handshakeWait(),
 	}
 	if f.opts.Revision != mcp.RevisionNone {
 		opts.Revisions = []mcp.Revision{f.opts.Revision}
 	}
+	status := newStatusLine(e.stderr)
+	defer status.clear()
+	opts.Progress = status.show
 	if d.flags.verbose {
 		opts.Progress = func(what string) { fmt.Fprintln(e.stderr, "mcpwire: "+what) }
+		opts.Stderr = newTailWriter(e.stderr)
 	}
 	rec, err := f.server.record(d)
 	if err != nil {
@@ -136,7 +143,9 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 	if rec != nil {
 		opts.Capture = rec.Writer
 	}
+	opts.Progress("starting")
 	report, err := probe.Run(ctx, d.probeTarget(), opts)
+	status.clear()
 	if rec != nil {
 		if closeErr := rec.Close(); closeErr != nil && err == nil {
 			err = fail(exitUnexpected, "capture", "", fmt.Errorf("the capture is not complete: %w", closeErr))
@@ -149,6 +158,9 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 	run.report.Rules = f.rules()
 	run.report.Sources, run.report.Events = []string{d.target.name}, report.Events
 	run.add(d.target.name, report.Findings)
+	if err != nil && len(run.report.Results) == 0 {
+		return d.probeFailure(err) // nothing was checked, and a report would say that nothing was found
+	}
 	printed := f.finish(e, run)
 	if err != nil {
 		return d.probeFailure(err)
@@ -178,11 +190,16 @@ func (f *liveFlags) record(d *dialer) (*capture.File, error) {
 // probeFailure makes of what a probe failed with the error that a command ends with.
 func (d *dialer) probeFailure(err error) error {
 	var status *probe.StatusError
+	exit, exited := errors.AsType[*stdio.ExitError](err)
 	switch {
 	case errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden || status.Status == http.StatusProxyAuthRequired):
 		return &failure{status: exitAuth, code: "auth_required", err: status, httpStatus: status.Status, url: safeURL(d.target.url), hint: "mcpwire doctor tells what the server wants; --header 'Authorization: Bearer ${TOKEN}' gives it a token"}
+	case errors.Is(err, probe.ErrNoAnswer) && exited:
+		short := *exit
+		short.Name = d.target.name // the arguments may be secret
+		return &failure{status: exitUnreachable, code: "no_answer", err: fmt.Errorf("no handshake succeeds: %w", exitText(&short)), hint: "mcpwire doctor looks for the reason"}
 	case errors.Is(err, probe.ErrNoAnswer):
-		return &failure{status: exitUnreachable, code: "no_answer", err: errors.New(safeLine(err.Error())), hint: "mcpwire doctor looks for the reason"}
+		return &failure{status: exitUnreachable, code: "no_answer", err: errors.New(safeLine(err.Error())), hint: "mcpwire doctor looks for the reason; --connect-timeout waits longer for a slow server"}
 	}
 	return d.failure(err)
 }

@@ -42,6 +42,7 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 	var show io.Writer
 	if f.verbose {
 		show = e.stderr
+		d.notes.show(mcp.LevelNone)
 	}
 	d.tail = newTailWriter(show)
 	revisions, err := f.revisions()
@@ -62,13 +63,13 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 		d.opts.Logger = slog.New(slog.NewTextHandler(safeWriter{e.stderr}, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: noTime}))
 	}
 	if d.canAsk() {
-		d.ask = (&lineAsker{in: e.stdin, out: e.stderr}).ask
+		d.ask = e.asker.ask
 	}
 	if err := d.answers(); err != nil {
 		return nil, err
 	}
 	if !d.target.isStdio() {
-		if d.http, err = newHTTPSide(e, &d.target, f); err != nil {
+		if d.http, err = newHTTPSide(e, &d.target, f, func(ctx context.Context, prompt string) (string, error) { return d.ask(ctx, prompt) }); err != nil {
 			return nil, err
 		}
 		if d.http.interactive { // a login takes its time, and an HTTP server that does not answer is none of the other era
@@ -86,6 +87,16 @@ func orForever(d time.Duration) time.Duration {
 		return forever
 	}
 	return d
+}
+
+// handshakeWait is how long a connection may take, with the start of a process and the handshake. A
+// longer --timeout alone allows the handshake more time, too: its answer is one like others.
+func (d *dialer) handshakeWait() time.Duration {
+	wait := orForever(d.flags.connectTimeout)
+	if !d.flags.given("connect-timeout") {
+		wait = max(wait, orForever(d.flags.timeout))
+	}
+	return wait
 }
 
 // probeTimeout is how long a server may take to say whether it is modern, out of the time for the connection as a whole. Programs that are installed on

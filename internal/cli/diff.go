@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -17,6 +18,7 @@ import (
 	"mcpwire/internal/replay"
 	"mcpwire/internal/schemadiff"
 	"mcpwire/internal/wireview"
+	"mcpwire/mcp"
 )
 
 const diffLong = `Compares two servers, or two versions of one: who they say they are,
@@ -30,12 +32,14 @@ says what it means:
   compatible  who relies on A notices nothing: a new tool, an optional argument
   words       what people and models read: descriptions, titles, instructions
 
-A and B are captures (files, or - for standard input), or servers that are
-asked: a URL, the name of a server in any host's configuration, HOST:NAME or
-FILE:NAME. Everything behind -- is the command line of a stdio server, and is B.
+A and B are captures (files, capture:NAME for the newest of a server, or - for
+standard input), or servers that are asked: a URL, the name of a server in any
+host's configuration, HOST:NAME or FILE:NAME. Everything behind -- is the command
+line of a stdio server, and is B.
 
 Times, UUIDs and ULIDs in answers are not compared unless --strict asks for it.
-The exit status is 6 if there is a difference that is at least as bad as
+What a capture has hidden is no difference, and what one side was not asked for
+is said and not compared. The exit status is 6 if there is a difference that is at least as bad as
 --fail-on says.`
 
 const diffExample = `  mcpwire diff before.mcpcap.ndjson after.mcpcap.ndjson
@@ -72,7 +76,7 @@ func newDiffCommand(e *env) *cobra.Command {
 			return runDiff(cmd, e, &f, args)
 		},
 	}
-	c.Flags().BoolVar(&f.json, "json", false, "print one object: a, b, and the differences")
+	c.Flags().BoolVar(&f.json, "json", false, "print one object: a, b, the differences, and what could not be compared")
 	c.Flags().BoolVar(&f.strict, "strict", false, "compare times and ids in answers, too")
 	c.Flags().StringVar(&f.failOn, "fail-on", string(schemadiff.Breaking), "the exit status is 6 if a difference is this bad: `VERDICT` is "+strings.Join(verdicts(), ", "))
 	c.Flags().Var(&f.ignore, "ignore", "do not compare this place in answers: a JSON `POINTER`, with * for any name or index; repeat it for several")
@@ -109,7 +113,7 @@ func runDiff(cmd *cobra.Command, e *env, f *diffFlags, args []string) error {
 			return err
 		}
 	}
-	opts := &inventory.Options{Ignore: f.ignore, Slower: f.slower, Least: 10 * time.Millisecond}
+	opts := &inventory.Options{Ignore: f.ignore, Slower: f.slower, Least: 10 * time.Millisecond, Fits: replay.Fits}
 	if !f.strict {
 		opts.Same = func(pointer string, old, now []byte) bool { return replay.Volatile(path.Base(pointer), old, now) }
 	}
@@ -129,6 +133,12 @@ func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inv
 	if err != nil && strings.Contains(arg, capture.Suffix) {
 		return nil, fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", err)
 	}
+	if strings.HasPrefix(arg, ofCapture) {
+		if arg, err = captureArg(e, "diff", arg); err != nil {
+			return nil, err
+		}
+		info, err = os.Stat(arg)
+	}
 	if arg == "-" || err == nil && !info.IsDir() {
 		s := captureSource{e, []string{arg}, f.recorded.side}
 		return inventory.FromCapture(arg, s.events(cmd.Context()))
@@ -137,7 +147,13 @@ func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inv
 	if isURL(arg) {
 		t, err = urlTarget(arg)
 	} else {
-		t, err = namedTarget(cmd, arg)
+		t, err = namedTarget(cmd, e, arg)
+		if bad, ok := errors.AsType[*failure](err); ok && bad.code == "unknown_server" && isRecorded(arg) {
+			bad.hint = "capture:" + safeLine(arg) + " is what was recorded of it"
+		}
+		if err == nil && isRecorded(arg) {
+			fmt.Fprintf(e.stderr, "asking the server %s itself; capture:%[1]s is what was recorded of it\n", safeLine(arg))
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -167,7 +183,7 @@ func (f *diffFlags) live(ctx context.Context, e *env, t targetSpec) (*inventory.
 			d.trace.forget()
 			method, _, next, err := fetchPage(ctx, c, kind, cursor)
 			if err != nil {
-				return nil, d.failure(err)
+				return nil, err
 			}
 			var params []byte
 			if cursor != nil {
@@ -179,8 +195,13 @@ func (f *diffFlags) live(ctx context.Context, e *env, t targetSpec) (*inventory.
 			v.Add(method, params, result, nil, took)
 			return next, nil
 		})
-		if err != nil {
-			return nil, err
+		switch {
+		case isNone(kind, err):
+			v.Add(mcp.MethodResourceTemplatesList, nil, []byte(`{"resourceTemplates":[]}`), nil, 0)
+		case err != nil && !isOfOneKind(ctx, err):
+			return nil, d.failure(err)
+		case err != nil:
+			d.notes.warnf("%s of %s are not compared: %s", kind, t.name, clipLine(d.failure(err).Error(), 500))
 		}
 	}
 	return v, nil
@@ -194,6 +215,7 @@ func (f *diffFlags) print(e *env, sides [2]*inventory.Inventory, found []invento
 		Version  string `json:"version,omitempty"`
 		Revision string `json:"revision,omitempty"`
 	}
+	omitted := inventory.Omitted(sides[0], sides[1])
 	if f.json {
 		of := func(v *inventory.Inventory) side { return side{v.Source, v.Name, v.Version, v.Revision} }
 		if found == nil {
@@ -203,12 +225,24 @@ func (f *diffFlags) print(e *env, sides [2]*inventory.Inventory, found []invento
 			A           side                   `json:"a"`
 			B           side                   `json:"b"`
 			Differences []inventory.Difference `json:"differences"`
-		}{of(sides[0]), of(sides[1]), found})
+			NotCompared []inventory.Omission   `json:"notCompared,omitempty"`
+		}{of(sides[0]), of(sides[1]), found, omitted})
 	}
 	p := newScreen(e.stdout).paint
 	var b strings.Builder
 	for i, v := range sides {
 		fmt.Fprintf(&b, "%c  %s%s\n", 'A'+i, safeLine(v.Source), safeLine(strings.TrimRight(fmt.Sprintf("  %s %s  %s", v.Name, v.Version, v.Revision), " ")))
+	}
+	for i, missing := range []string{"a", "b"} {
+		var kinds []string
+		for _, o := range omitted {
+			if o.Missing == missing {
+				kinds = append(kinds, o.Kind)
+			}
+		}
+		if kinds != nil {
+			fmt.Fprintf(&b, "not compared: %s (%c has not listed them)\n", strings.Join(kinds, ", "), 'A'+i)
+		}
 	}
 	last := inventory.Difference{}
 	for _, d := range found {

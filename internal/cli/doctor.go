@@ -1,31 +1,38 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"mcpwire/capture"
+	"mcpwire/check"
 	"mcpwire/internal/probe"
 	"mcpwire/mcp"
 )
 
 // A doctor finds out why a server fails.
 type doctor struct {
-	e      *env
-	d      *dialer
-	report *doctorReport
-	wait   time.Duration // for each step
-	again  string        // the target as a command line has it
-	quick  bool
-	stray  bool // what is on standard output was said already
+	e       *env
+	d       *dialer
+	report  *doctorReport
+	wait    time.Duration // for an answer
+	connect time.Duration // for a connection or a process and its handshake
+	flags   []shellArg    // of the command line, those that reach the server
+	target  []shellArg    // of the command line
+	names   *secretNames
+	quick   bool
+	why     reason // that the server ends, as its standard error tells it
+	stray   bool   // what is on standard output was said already
 }
 
-// defaultStep is how long a doctor waits for each answer.
-const defaultStep = 10 * time.Second
+// maxGuess is how long a doctor waits for answers at places that it guesses.
+const maxGuess = 10 * time.Second
 
 func newDoctorCommand(e *env) *cobra.Command {
 	f := new(targetFlags)
@@ -42,6 +49,10 @@ redirects, status codes, authorization, which Origins it takes. In the end the
 server is held against the rules (mcpwire check), unless --quick is given.
 
 ` + targetHelp + `
+
+For a program to start and shake hands it waits as long as --connect-timeout, for other
+answers as long as --timeout. A server that is only slow is said to be slow. Of a program
+that has answered, up to ten processes run at a time, and one if they disturb each other.
 
 Marks: ✓ well, ✗ wrong, ! odd, · for your information. The exit status is 0 if the
 server is well, 3 if it wants authorization, 4 if it cannot be reached or does not
@@ -60,13 +71,13 @@ answer, and 6 if something else is wrong.`,
 
 func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, asJSON, quick bool) error {
 	screen := newScreen(e.stdout)
-	r := &doctorReport{out: e.stdout, paint: screen.paint, json: asJSON}
-	t, rest, err := splitTarget(cmd, args)
+	r := &doctorReport{out: e.stdout, paint: screen.paint, json: asJSON, progress: newStatusLine(e.stderr)}
+	t, rest, err := splitTarget(cmd, e, args)
 	var bad *failure
 	if errors.As(err, &bad) && bad.code == "bad_configuration" {
 		r.Target = safeLine(args[0])
 		r.section("Configuration").bad("%s", safeLine(bad.err.Error())).hint("%s: hosts pass the reference on as it is, or nothing, and the server fails for want of it", bad.hint)
-		r.next("mcpwire doctor --env NAME=value %s", safeLine(args[0]))
+		r.next(plainArgs("mcpwire", "doctor", "--env", "NAME=value", args[0])...)
 		return r.finish()
 	}
 	if err != nil {
@@ -82,14 +93,13 @@ func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, asJSON
 	if err != nil {
 		return err
 	}
+	names := newSecretNames()
 	r.Target = t.name
 	if d.target.isStdio() {
-		r.Target = commandLine(d.target.command)
+		r.Target = shellText(names.args(d.target.command...))
 	}
-	doc := &doctor{e: e, d: d, report: r, wait: defaultStep, quick: quick, again: againText(cmd, args)}
-	if f.given("timeout") && f.timeout > 0 {
-		doc.wait = f.timeout
-	}
+	doc := &doctor{e: e, d: d, report: r, wait: orForever(d.flags.timeout), connect: d.handshakeWait(), quick: quick, names: names}
+	doc.flags, doc.target = againArgs(cmd, args, names)
 	if d.target.isStdio() {
 		doc.process(cmd.Context())
 	} else {
@@ -101,35 +111,79 @@ func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, asJSON
 	return r.finish()
 }
 
-// againText is the target as it was given, for the command to try next. Arguments that look like secrets are hidden.
-func againText(cmd *cobra.Command, args []string) string {
-	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-		return "-- " + commandLine(args[dash:])
-	}
-	if len(args) > 0 && isURL(args[0]) {
-		return safeURL(args[0])
-	}
-	if file := flagText(cmd, "config"); file != "" {
-		return safeLine(shellWord(file + ":" + flagText(cmd, "server")))
-	}
-	return safeLine(shellWord(strings.Join(args, " ")))
+// againFlags are the flags that a server needs to be reached in the same way again.
+var againFlags = []string{
+	"env", "cwd", "header", "header-file", "timeout", "connect-timeout", "insecure", "cacert",
+	"oauth", "no-oauth", "client-id", "client-secret-env", "issuer", "scope", "config", "server",
 }
 
-// commandLine is a command as a shell takes it.
-func commandLine(command []string) string {
-	words := make([]string, len(command))
-	for i, w := range command {
-		words[i] = safeLine(shellWord(w))
+// againArgs are the arguments that name the server in a command to run next: the flags that reach
+// it, and the target as it was given. Secrets are variables.
+func againArgs(cmd *cobra.Command, args []string, names *secretNames) (flags, target []shellArg) {
+	for _, name := range againFlags {
+		flag := cmd.Flags().Lookup(name)
+		if flag == nil || !flag.Changed {
+			continue
+		}
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			switch {
+			case flag.Value.Type() == "bool" && v == "true":
+				flags = append(flags, plainArgs("--"+name)...)
+			case name == "env":
+				flags = append(append(flags, plainArgs("--env")...), names.args(v)...)
+			case name == "header":
+				header, value, _ := strings.Cut(v, ":")
+				value = strings.TrimSpace(value)
+				if !variable.MatchString(value) { // ${NAME} is what mcpwire itself replaces
+					value = names.redactor.Header(header, value)
+				}
+				flags = append(append(flags, plainArgs("--header")...), names.split(header+": "+value, "--"+header))
+			default:
+				flags = append(flags, plainArgs("--"+name, v)...)
+			}
+		}
 	}
-	return capture.NewRedactor(nil).Text(strings.Join(words, " "))
+	switch dash := cmd.ArgsLenAtDash(); {
+	case dash >= 0:
+		target = append(plainArgs("--"), names.args(args[dash:]...)...)
+	case len(args) > 0 && isURL(args[0]):
+		target = []shellArg{names.url(args[0])}
+	case len(args) > 0:
+		target = plainArgs(args[0])
+	}
+	return flags, target
 }
 
-// tapped is the target for a tap, which only takes commands.
-func (doc *doctor) tapped() string {
-	if strings.HasPrefix(doc.again, "-- ") {
-		return doc.again
+// mcpwire is a command to run on the server again. flags are those of the command itself.
+func (doc *doctor) mcpwire(verb string, flags ...string) []shellArg {
+	return slices.Concat(plainArgs("mcpwire", verb), plainArgs(flags...), doc.flags, doc.target)
+}
+
+// elsewhereArgs is a command to run on another URL, which a peer may have named: nothing that was
+// meant for the server goes there.
+func (doc *doctor) elsewhereArgs(raw string, words ...string) []shellArg {
+	return append(plainArgs(append([]string{"mcpwire"}, words...)...), doc.names.url(raw))
+}
+
+// bearer is a flag that gives the server a token; mcpwire itself replaces the variable.
+const bearer = "Authorization: Bearer ${TOKEN}"
+
+// tap suggests to record the server, which a tap takes only as a command.
+func (doc *doctor) tap() {
+	t := &doc.d.target
+	args := plainArgs("mcpwire", "tap", "--")
+	if len(t.env) > 0 {
+		args = append(append(args, plainArgs("env")...), doc.names.args(t.env...)...)
 	}
-	return "-- " + commandLine(doc.d.target.command)
+	when := ""
+	if t.dir != "" {
+		when = "in " + safeLine(t.dir)
+	}
+	doc.report.nextOnce(when, append(args, doc.names.args(t.command...)...)...)
 }
 
 // newestFirst are the revisions to try: the modern ones, and then what hosts propose.
@@ -142,7 +196,8 @@ func newestFirst() []mcp.Revision {
 }
 
 // rules holds the server against the rules, in the newest revision of each era that it speaks.
-func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision) {
+// seen is what its processes have shown, nil over HTTP.
+func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe.Seen) {
 	var pick []mcp.Revision
 	for _, r := range spoken { // the newest first
 		if len(pick) == 0 || len(pick) == 1 && pick[0].Modern() && !r.Modern() {
@@ -152,27 +207,48 @@ func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision) {
 	if doc.quick || len(pick) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 12*doc.wait)
+	limited, cancel := context.WithTimeout(ctx, maxRules)
 	defer cancel()
 	s := doc.report.section("Rules")
-	report, err := probe.Run(ctx, doc.d.probeTarget(), &probe.Options{Revisions: pick, Timeout: doc.wait, Client: "mcpwire", Version: Version})
-	if err != nil && len(report.Findings) == 0 {
-		s.odd("the rules could not be tried: %s", clip(safeLine(err.Error()), 200))
+	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
+		Revisions: pick, Seen: seen, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
+		Progress: func(what string) { doc.report.status("holding it against the rules: %s", what) },
+	})
+	switch {
+	case ctx.Err() != nil:
 		return
+	case errors.Is(err, context.DeadlineExceeded):
+		s.odd("not all rules could be tried in %s", shortTime(maxRules)).hint("mcpwire check takes its time")
+	case err != nil:
+		s.odd("the rules could not be tried: %s", clip(safeLine(err.Error()), 200))
 	}
-	doc.findings(s, report)
+	if err == nil || len(report.Findings) > 0 {
+		doc.findings(s, report)
+	}
 }
+
+// maxRules is how long a doctor tries the rules.
+const maxRules = 5 * time.Minute
 
 // maxFindings is how many rules a doctor names.
 const maxFindings = 8
 
 // findings sums up what breaks the rules.
 func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
-	counts := map[string]int{}
-	shown, wrong := 0, 0
-	for _, f := range report.Findings {
-		severity := f.Rule.Severity.String()
-		if counts[f.Rule.ID]++; counts[f.Rule.ID] > 1 || severity == "info" || doc.stray && f.Rule.ID == "stdio/stray-output" {
+	// By rule, the worst finding of each.
+	list := slices.Clone(report.Findings)
+	slices.SortStableFunc(list, func(a, b check.Finding) int { return cmp.Compare(b.Rule.Severity, a.Rule.Severity) })
+	seen := map[string]bool{}
+	shown, wrong, sdk, shared := 0, 0, "", 0
+	for _, f := range list {
+		if seen[f.Rule.ID] || doc.stray && f.Rule.ID == "stdio/stray-output" {
+			continue
+		}
+		seen[f.Rule.ID] = true
+		if f.SDK != "" {
+			sdk, shared = f.SDK, shared+1
+		}
+		if f.Rule.Severity == check.Info {
 			continue
 		}
 		wrong++
@@ -180,7 +256,7 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 			continue
 		}
 		line := s.odd
-		if severity == "error" {
+		if f.Rule.Severity == check.Error {
 			line = s.bad
 		}
 		line("%s: %s", f.Rule.ID, clip(safeLine(f.Rule.Title), 100)).detail(clip(safeLine(f.Message), 160)).hint("%s", f.Rule.Fix)
@@ -193,7 +269,10 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 	case shown > maxFindings:
 		s.note("and %d more rules", shown-maxFindings)
 	}
+	if shared > 0 {
+		s.note("what else breaks a rule (%d rules) is the %s, as in all servers built with it: mcpwire check lists it", shared, sdk)
+	}
 	if wrong > 0 {
-		doc.report.next("mcpwire check %s", doc.again)
+		doc.report.next(doc.mcpwire("check")...)
 	}
 }

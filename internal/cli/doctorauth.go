@@ -29,14 +29,14 @@ func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 	metadata := doc.challenge(s, r)
 	issuers := doc.resource(ctx, s, metadata)
 	if len(issuers) == 0 {
-		doc.report.next("mcpwire doctor --header 'Authorization: Bearer ${TOKEN}' %s", doc.again)
+		doc.report.next(doc.mcpwire("doctor", "--header", bearer)...)
 		return
 	}
 	if doc.issuer(ctx, s, issuers[0]) {
 		s.note("mcpwire logs in by the browser, if it is run on a terminal")
-		doc.report.next("mcpwire info %s", doc.again)
+		doc.report.next(doc.mcpwire("info")...)
 	} else {
-		doc.report.next("mcpwire doctor --header 'Authorization: Bearer ${TOKEN}' %s", doc.again)
+		doc.report.next(doc.mcpwire("doctor", "--header", bearer)...)
 	}
 }
 
@@ -211,8 +211,8 @@ func (doc *doctor) fetch(ctx context.Context, address string, into any) (int, er
 	if err != nil {
 		return 0, err
 	}
-	transport := auth.GuardedTransport(&auth.EgressOptions{AllowLoopback: isLoopback(u.Hostname()), Timeout: doc.wait, TLS: conf})
-	ctx, cancel := context.WithTimeout(ctx, doc.wait+time.Second)
+	transport := auth.GuardedTransport(&auth.EgressOptions{AllowLoopback: isLoopback(u.Hostname()), Timeout: min(doc.wait, maxGuess), TLS: conf})
+	ctx, cancel := context.WithTimeout(ctx, min(doc.wait, maxGuess)+time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -286,13 +286,13 @@ func (doc *doctor) forbidden(ctx context.Context, s *doctorSection, r *webReply,
 	for _, origin := range ownOrigins(u) {
 		if o := doc.shake(ctx, rev, func(q *http.Request) { q.Header.Set("Origin", origin) }); o.status != 0 && o.status != http.StatusForbidden {
 			s.bad("HTTP 403 to requests without Origin; with Origin: %s it is %d", safeLine(origin), o.status).hint("only browsers send Origin: the server must take requests without one")
-			doc.report.next("mcpwire doctor --header 'Origin: %s' %s", safeLine(origin), doc.again)
+			doc.report.next(doc.mcpwire("doctor", "--header", "Origin: "+origin)...)
 			return
 		}
 	}
 	if o := doc.shake(ctx, rev, func(q *http.Request) { q.Host = "localhost" }); isLoopback(u.Hostname()) && o.status != 0 && o.status != http.StatusForbidden {
 		s.bad("HTTP 403 for the host %s; for localhost it is %d", safeLine(u.Host), o.status).hint("the server takes only some names: use one of them in the URL, or add this one to its list of hosts")
-		doc.report.next("mcpwire doctor %s", safeURL(strings.Replace(u.String(), u.Hostname(), "localhost", 1)))
+		doc.report.next(doc.elsewhereArgs(strings.Replace(u.String(), u.Hostname(), "localhost", 1), "doctor")...)
 		return
 	}
 	doc.report.worse(exitAuth)
@@ -302,5 +302,5 @@ func (doc *doctor) forbidden(ctx context.Context, s *doctorSection, r *webReply,
 	} else {
 		l.hint("a token may lack a scope, or a firewall in front of the server may not like the client")
 	}
-	doc.report.next("mcpwire doctor --header 'Authorization: Bearer ${TOKEN}' %s", doc.again)
+	doc.report.next(doc.mcpwire("doctor", "--header", bearer)...)
 }

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"mcpwire/internal/batchfile"
 )
 
 // installers says where well-known programs come from.
@@ -38,7 +40,7 @@ func (doc *doctor) command() bool {
 	doc.variables(s, t.env)
 	if !ok {
 		doc.report.worse(exitUnreachable)
-		doc.report.next("mcpwire doctor %s, once that is mended", doc.again)
+		doc.report.nextOnce("once that is mended", doc.mcpwire("doctor")...)
 	}
 	return ok
 }
@@ -63,12 +65,19 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 		return path, true
 	}
 	path, err := exec.LookPath(name)
-	if err == nil || errors.Is(err, exec.ErrDot) {
+	if errors.Is(err, exec.ErrDot) {
+		if abs, err := filepath.Abs(path); err == nil {
+			path = abs
+		}
+		s.bad("%s is found only relative to the current folder: hosts run in another one, and do not start it from there", safeLine(name)).hint("configure the whole path: %s", safeLine(path))
+		return "", false
+	}
+	if err == nil {
 		if abs, err := filepath.Abs(path); err == nil {
 			path = abs
 		}
 		s.good("%s is %s", safeLine(name), safeLine(path))
-		if runtime.GOOS == "windows" && strings.HasSuffix(strings.ToLower(path), ".cmd") {
+		if runtime.GOOS == "windows" && batchfile.Is(path) {
 			s.odd("%s is a batch file: some hosts only start .exe files", safeLine(path)).hint(`use "cmd" as the command, with the arguments /c %s …`, safeLine(name))
 		}
 		if !inEveryPath(path) {
@@ -82,7 +91,7 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 		l.detail(safeLine(f))
 	}
 	hint := "install it, or configure its whole path"
-	if how, ok := installers[strings.TrimSuffix(name, ".cmd")]; ok {
+	if how, ok := installers[strings.TrimSuffix(strings.ToLower(name), ".cmd")]; ok {
 		hint = how + ", or configure its whole path"
 	}
 	if near := nearPrograms(name, folders); len(near) > 0 {
@@ -178,7 +187,7 @@ func (doc *doctor) executable(s *doctorSection, path string) bool {
 		return err == nil
 	}
 	if info.Mode()&0o111 == 0 {
-		s.bad("%s is not executable", safeLine(path)).hint("chmod +x %s, or configure the interpreter as the command and the file as its argument", safeLine(path))
+		s.bad("%s is not executable", safeLine(path)).hint("%s, or configure the interpreter as the command and the file as its argument", shellLine("chmod", "+x", path))
 		return false
 	}
 	interpreter, arg := shebang(path)

@@ -50,7 +50,7 @@ func (doc *doctor) resolve(ctx context.Context, s *doctorSection, host string) (
 	if net.ParseIP(host) != nil {
 		return []string{host}, true
 	}
-	limited, cancel := context.WithTimeout(ctx, doc.wait)
+	limited, cancel := context.WithTimeout(ctx, doc.connect)
 	defer cancel()
 	start := time.Now()
 	addresses, err := net.DefaultResolver.LookupHost(limited, host)
@@ -61,7 +61,7 @@ func (doc *doctor) resolve(ctx context.Context, s *doctorSection, host string) (
 		} else {
 			s.bad("the name %s cannot be looked up: %s", safeLine(host), clip(safeLine(err.Error()), 200))
 		}
-		doc.report.next("mcpwire doctor %s, once that is mended", doc.again)
+		doc.report.nextOnce("once that is mended", doc.mcpwire("doctor")...)
 		return nil, false
 	}
 	s.good("%s is %s, looked up in %s", safeLine(host), safeLine(strings.Join(addresses[:min(len(addresses), 4)], ", ")), shortTime(time.Since(start)))
@@ -74,7 +74,7 @@ func (doc *doctor) reach(ctx context.Context, s *doctorSection, addresses []stri
 	var last error
 	const most = 4
 	for _, a := range addresses[:min(len(addresses), most)] {
-		limited, cancel := context.WithTimeout(ctx, doc.wait)
+		limited, cancel := context.WithTimeout(ctx, doc.connect)
 		start := time.Now()
 		conn, err := new(net.Dialer).DialContext(limited, "tcp", net.JoinHostPort(a, port))
 		cancel()
@@ -95,7 +95,7 @@ func (doc *doctor) reach(ctx context.Context, s *doctorSection, addresses []stri
 			why, hint = "nothing answers", "a firewall drops it, or the machine is off"
 		}
 		s.bad("no connection to port %s: %s", safeLine(port), why).hint("%s", hint)
-		doc.report.next("mcpwire doctor %s, once the server runs", doc.again)
+		doc.report.nextOnce("once the server runs", doc.mcpwire("doctor")...)
 		return false
 	case last != nil:
 		s.odd("of its %d addresses only %d can be connected to: %s", min(len(addresses), most), works, clip(safeLine(cause(last).Error()), 200)).hint("a server that only listens on 127.0.0.1 is not at localhost for programs that try ::1 first")
@@ -115,14 +115,14 @@ func (doc *doctor) certificate(ctx context.Context, s *doctorSection, address, h
 	}
 	conf = conf.Clone()
 	conf.ServerName = host
-	limited, cancel := context.WithTimeout(ctx, doc.wait)
+	limited, cancel := context.WithTimeout(ctx, doc.connect)
 	defer cancel()
 	start := time.Now()
 	conn, err := (&tls.Dialer{Config: conf}).DialContext(limited, "tcp", address)
 	if err != nil {
 		what, hint := explainTLS(err)
 		s.bad("%s", what).hint("%s", hint)
-		doc.report.next("%s", tlsNext(err, doc.again))
+		doc.tlsNext(err)
 		return false
 	}
 	defer conn.Close()
@@ -146,7 +146,7 @@ func explainTLS(err error) (what, hint string) {
 	switch {
 	case errors.As(err, &unknown):
 		if c := unknown.Cert; c != nil && c.Issuer.String() == c.Subject.String() {
-			return "the certificate is signed by itself", "trust it by --cacert FILE; hosts on Node.js do by NODE_EXTRA_CA_CERTS=FILE"
+			return "the certificate is signed by itself", "trust it by --cacert FILE, or look past it by --insecure; hosts on Node.js do by NODE_EXTRA_CA_CERTS=FILE"
 		}
 		return "the certificate is signed by an authority that this system does not know", "trust the authority by --cacert FILE; hosts on Node.js do by NODE_EXTRA_CA_CERTS=FILE. A server may also have left out an intermediate certificate"
 	case errors.As(err, &name):
@@ -159,14 +159,18 @@ func explainTLS(err error) (what, hint string) {
 	return "TLS fails: " + clip(safeLine(cause(err).Error()), 200), "does the server want a certificate of the client, or an older version of TLS?"
 }
 
-func tlsNext(err error, again string) string {
+// tlsNext suggests what to try when TLS failed.
+func (doc *doctor) tlsNext(err error) {
 	var unknown x509.UnknownAuthorityError
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &unknown):
-		return "mcpwire doctor --cacert FILE " + again + "; --insecure in its place shows what comes behind it"
+		doc.report.nextOnce("with the certificate in FILE", doc.mcpwire("doctor", "--cacert", "FILE")...)
 	case errors.As(err, &record):
-		return "mcpwire doctor " + strings.Replace(again, "https://", "http://", 1)
+		plain, _ := url.Parse(doc.d.target.url) // it was parsed before
+		plain.Scheme = "http"
+		doc.report.next(doc.elsewhereArgs(plain.String(), "doctor")...)
+	default:
+		doc.report.next(doc.mcpwire("doctor", "--insecure")...)
 	}
-	return "mcpwire doctor --insecure " + again
 }

@@ -21,15 +21,23 @@ type doctorReport struct {
 	Status   string           `json:"status"`
 	Sections []*doctorSection `json:"sections"`
 	Verdict  string           `json:"verdict"`
-	Next     string           `json:"next,omitempty"`
 
-	status  int // to exit with, once something was wrong
-	cause   string
-	printed int // sections
-	out     io.Writer
-	paint   paint
-	json    bool
-	failed  error // to write
+	// Next is a command to run, quoted for a POSIX shell, and NextArgv the same as its arguments:
+	// ${NAME} in both stands for a value that must be set first. NextWhen says what comes before it.
+	Next     string   `json:"next,omitempty"`
+	NextArgv []string `json:"nextArgv,omitempty"`
+	NextWhen string   `json:"nextWhen,omitempty"`
+
+	exit     int // status to exit with, once something was wrong
+	cause    string
+	slow     string // that the server is, if it is
+	noAnswer bool   // it runs, and does not answer
+	progress *statusLine
+	printed  int // sections that are shown as a whole
+	out      io.Writer
+	paint    paint
+	json     bool
+	failed   error // to write
 }
 
 // A doctorSection is a part of it.
@@ -37,7 +45,8 @@ type doctorSection struct {
 	Title string        `json:"title"`
 	Lines []*doctorLine `json:"lines"`
 
-	r *doctorReport
+	r     *doctorReport
+	shown int // how many lines are
 }
 
 // A doctorLine is one thing that was found. Everything in it is safe to show.
@@ -109,26 +118,55 @@ func (r *doctorReport) worse(status int) {
 		}
 		return 0
 	}
-	if rank(status) > rank(r.status) {
-		r.status = status
+	if rank(status) > rank(r.exit) {
+		r.exit = status
 	}
 }
 
-// next says what to do, unless that was said already.
-func (r *doctorReport) next(format string, args ...any) {
-	if r.Next == "" {
-		r.Next = fmt.Sprintf(format, args...)
+// next suggests a command to run, unless one was suggested already.
+func (r *doctorReport) next(args ...shellArg) { r.nextOnce("", args...) }
+
+// nextOnce suggests a command to run after something else.
+func (r *doctorReport) nextOnce(when string, args ...shellArg) {
+	if r.Next != "" {
+		return
 	}
+	if names := variablesOf(args); len(names) > 0 {
+		set := "with " + strings.Join(names, " and ") + " set"
+		if when != "" {
+			set = when + ", " + set
+		}
+		when = set
+	}
+	r.Next, r.NextWhen = shellText(args), when
+	for _, a := range args {
+		r.NextArgv = append(r.NextArgv, a.text())
+	}
+}
+
+// status shows people on a terminal what is being done, until something else is shown.
+func (r *doctorReport) status(format string, args ...any) {
+	r.flush()
+	r.progress.show(fmt.Sprintf(format, args...))
 }
 
 // flush shows the sections that are done: some steps take long, and people wait.
 func (r *doctorReport) flush() {
+	r.progress.clear()
 	if r.json {
 		return
 	}
-	for ; r.printed < len(r.Sections); r.printed++ {
-		r.write(r.show(r.Sections[r.printed]))
+	for _, s := range r.Sections[r.printed:] {
+		if s.shown == len(s.Lines) {
+			continue
+		}
+		if s.shown == 0 {
+			r.write(r.paint.in(bold, s.Title) + "\n")
+		}
+		r.write(r.show(s.Lines[s.shown:]))
+		s.shown = len(s.Lines)
 	}
+	r.printed = max(0, len(r.Sections)-1) // more lines may come to the last one
 }
 
 func (r *doctorReport) write(text string) {
@@ -137,14 +175,10 @@ func (r *doctorReport) write(text string) {
 	}
 }
 
-func (r *doctorReport) show(s *doctorSection) string {
-	if len(s.Lines) == 0 {
-		return ""
-	}
+func (r *doctorReport) show(lines []*doctorLine) string {
 	marks := map[string][2]string{markGood: {"✓", green}, markBad: {"✗", red}, markOdd: {"!", yellow}, markNote: {"·", dim}}
 	var b strings.Builder
-	b.WriteString(r.paint.in(bold, s.Title) + "\n")
-	for _, l := range s.Lines {
+	for _, l := range lines {
 		m := marks[l.Mark]
 		b.WriteString("  " + r.paint.in(m[1], m[0]) + " " + l.Text + "\n")
 		for _, d := range l.Detail {
@@ -159,9 +193,15 @@ func (r *doctorReport) show(s *doctorSection) string {
 
 // finish shows the rest, and returns the exit status as an error.
 func (r *doctorReport) finish() error {
-	r.Status = doctorStatus[r.status]
+	r.Status = doctorStatus[r.exit]
+	if r.exit == exitUnreachable && r.noAnswer {
+		r.Status = "no_answer"
+	}
 	if r.Verdict == "" {
 		r.Verdict = "the server is well"
+		if r.slow != "" {
+			r.Verdict += ", but " + r.slow
+		}
 		if r.cause != "" {
 			r.Verdict = r.cause
 		}
@@ -176,15 +216,19 @@ func (r *doctorReport) finish() error {
 		r.flush()
 		text := r.paint.in(bold, "Verdict: "+r.Status) + ": " + r.Verdict + "\n"
 		if r.Next != "" {
-			text += "next: " + r.Next + "\n"
+			when := "next"
+			if r.NextWhen != "" {
+				when += ", " + r.NextWhen
+			}
+			text += when + ": " + r.Next + "\n"
 		}
 		r.write(text)
 	}
 	if r.failed != nil {
 		return r.failed
 	}
-	if r.status != exitOK {
-		return &exitStatus{r.status}
+	if r.exit != exitOK {
+		return &exitStatus{r.exit}
 	}
 	return nil
 }

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"regexp"
 	"strings"
+	"sync"
 	"time"
 
+	"mcpwire/internal/batchfile"
 	"mcpwire/internal/probe"
 	"mcpwire/mcp"
 )
@@ -36,34 +38,95 @@ func (doc *doctor) process(ctx context.Context) {
 		doc.noHandshake(all)
 		return
 	}
-	doc.rules(ctx, spoken)
+	doc.rules(ctx, spoken, seenOf(all))
 }
 
-// handshakes tries the revisions, each with a process of its own. Servers that say nothing to two of them say nothing to the others.
+// seenOf tells how long the handshakes took: the second, which no installing delays, and the
+// others, which began at the same time.
+func seenOf(all []probe.Observation) *probe.Seen {
+	var seen probe.Seen
+	for i := range all {
+		switch o := &all[i]; {
+		case o.Outcome != probe.Agreed && o.Outcome != probe.Refused && o.Outcome != probe.OtherVersion:
+		case i < 2:
+			seen.Alone = o.Took
+		default:
+			seen.Beside = max(seen.Beside, o.Took)
+		}
+	}
+	return &seen
+}
+
+// handshakes tries the revisions, each with its own process, the newest first. The first two are
+// alone, the newest of each era: their times are those of a start as hosts have it, and package runners
+// install only once. The others run beside each other. Servers that say nothing to the first two say
+// nothing to the others.
 func (doc *doctor) handshakes(ctx context.Context, s *doctorSection) []probe.Observation {
+	revisions := newestFirst()
 	var all []probe.Observation
 	mute := 0
-	for _, rev := range newestFirst() {
-		wait := doc.wait
-		if rev.Modern() {
-			wait = min(wait, defaultStep/2) // servers of the legacy era need not answer
-		}
-		o := probe.Observe(ctx, doc.d.probeTarget(), rev, &probe.Options{Timeout: wait, Client: "mcpwire", Version: Version})
+	wait, slowest := doc.connect, time.Duration(0)
+	for _, rev := range revisions[:2] {
+		doc.report.status("starting the server for %v", rev)
+		o := doc.observe(ctx, rev, wait)
 		if ctx.Err() != nil {
 			return all
 		}
 		all = append(all, o)
 		doc.handshake(s, &o, wait)
-		switch o.Outcome {
-		case probe.NotStarted:
+		switch {
+		case o.Outcome == probe.NotStarted:
 			return all
-		case probe.Silent, probe.Buffered, probe.Ended:
-			if mute++; mute > 1 && !slices.ContainsFunc(all, func(o probe.Observation) bool { return o.Outcome == probe.Agreed }) {
-				return all
-			}
+		case o.Outcome == probe.Ended:
+			mute++
+		case !o.Alive && (o.Outcome == probe.Silent || o.Outcome == probe.Buffered):
+			mute++
+			wait = min(wait, secondWait) // it has had the time to start
+		default:
+			slowest = max(slowest, o.Took)
 		}
 	}
-	return all
+	if mute == len(all) {
+		return all
+	}
+	// Processes that start beside each other start more slowly.
+	return append(all, doc.others(ctx, s, revisions[2:], max(doc.connect, 4*slowest))...)
+}
+
+// secondWait is how long a server that said nothing is waited for once more.
+const secondWait = 10 * time.Second
+
+func (doc *doctor) observe(ctx context.Context, rev mcp.Revision, wait time.Duration) probe.Observation {
+	return probe.Observe(ctx, doc.d.probeTarget(), rev, &probe.Options{Connect: wait, Client: "mcpwire", Version: Version})
+}
+
+// others tries several revisions at once. Most of a start is waiting, so that they need not be
+// fewer on a machine with few processors.
+func (doc *doctor) others(ctx context.Context, s *doctorSection, revisions []mcp.Revision, wait time.Duration) []probe.Observation {
+	doc.report.status("starting the server for %d older revisions", len(revisions))
+	list := make([]probe.Observation, len(revisions))
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, probe.MaxProcesses)
+	for i, rev := range revisions {
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			list[i] = doc.observe(ctx, rev, wait)
+		})
+	}
+	wg.Wait()
+	for i := range list {
+		if o := &list[i]; ctx.Err() == nil && (o.Outcome == probe.Ended || o.Outcome == probe.NotStarted) {
+			*o = doc.observe(ctx, revisions[i], wait) // alone: the others may be why
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	for i := range list {
+		doc.handshake(s, &list[i], wait)
+	}
+	return list
 }
 
 // handshake says what came of one.
@@ -86,6 +149,10 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation, wait time.D
 	case probe.Refused:
 		s.note("%s: error %d %s, in %s", head, int(o.Error.Code), clip(safeLine(o.Error.Message), 100), took)
 	case probe.Silent:
+		if o.Alive {
+			s.note("%s: no answer, but one to initialize, in %s", head, took)
+			return
+		}
 		s.note("%s: no answer in %s", head, shortTime(wait))
 	case probe.Buffered:
 		s.note("%s: no answer in %s, but one when standard input was closed", head, shortTime(wait))
@@ -116,31 +183,45 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 	hasStderr := strings.TrimSpace(last.Stderr) != ""
 	switch last.Outcome {
 	case probe.NotStarted:
-		s.bad("the system cannot start it: %s", clip(safeLine(cause(last.Err).Error()), 200)).hint("is it a program for this system?")
+		hint := "is it a program for this system?"
+		if errors.Is(last.Err, batchfile.ErrArguments) {
+			hint = batchHint
+		}
+		s.bad("the system cannot start it: %s", clip(safeLine(cause(last.Err).Error()), 200)).hint("%s", hint)
 	case probe.Ended:
-		l := s.bad("it ends before it answers: %s", exitWords(last))
+		why := ""
+		if doc.why.what != "" {
+			why = ": " + doc.why.what
+		}
+		l := s.bad("it ends before it answers: %s%s", exitWords(last), why)
 		switch {
+		case doc.why.hint != "":
+			l.hint("%s", doc.why.hint)
 		case hasStderr:
-			l.hint("what it writes to standard error, below, should say why")
+			l.hint("what it writes to standard error, above, should say why")
 		case last.Exit != nil && last.Exit.Code == 0:
 			l.hint("it ends as if all was done: does it need an argument, such as stdio, to serve?")
 		default:
 			l.hint("it says nothing of the reason: run it by hand, with the variables that it needs")
 		}
-		doc.report.next("%s", commandLine(doc.d.target.command))
+		if doc.why.variable != "" {
+			doc.report.nextOnce("with its value", doc.mcpwire("doctor", "--env", doc.why.variable+"=value")...)
+		}
+		doc.report.next(doc.names.args(doc.d.target.command...)...)
 	case probe.Buffered:
 		s.bad("its standard output is buffered: the answer comes only when its standard input has ended").hint("flush after each message: print(…, flush=True), PYTHONUNBUFFERED=1, fflush, setvbuf, or stdbuf -oL before the command")
-		doc.report.next("mcpwire doctor --env PYTHONUNBUFFERED=1 %s", doc.again)
+		doc.report.next(doc.mcpwire("doctor", "--env", "PYTHONUNBUFFERED=1")...)
 	case probe.Silent:
-		l := s.bad("it starts and stays, and does not answer")
-		l.hint("is this a server for stdio? Some need an argument for that, others wait for a login, a lock or the network first")
-		doc.report.next("mcpwire tap %s", doc.tapped())
+		doc.report.noAnswer = true
+		s.bad("it starts and stays, and does not answer in %s", shortTime(doc.connect)).
+			hint("if it is slow, --connect-timeout waits longer. Is this a server for stdio? Some need an argument for that, others wait for a login, a lock or the network first")
+		doc.tap()
 	case probe.Refused:
 		s.bad("it refuses all revisions, the last with error %d %s", int(last.Error.Code), clip(safeLine(last.Error.Message), 200))
-		doc.report.next("mcpwire info --probe %s", doc.again)
+		doc.report.next(doc.mcpwire("info", "--probe")...)
 	case probe.OtherVersion:
 		s.bad("it answers with a version that does not exist: %q", clip(safeLine(last.Version), 40)).hint("answer initialize with the version that was asked for, or the latest that the server speaks")
-		doc.report.next("mcpwire check %s", doc.again)
+		doc.report.next(doc.mcpwire("check")...)
 	}
 }
 
@@ -155,26 +236,37 @@ func cause(err error) error {
 	}
 }
 
-// hostPatience are the times after which well-known hosts give up, the shortest first.
+// Hosts give up on a server that is slow after some time, the first of them after the shorter one.
 const (
 	slowStart = 5 * time.Second
-	lateStart = 10 * time.Second
+	lateStart = 60 * time.Second
 )
 
-// startup says how soon the server answers.
+// startup says how soon the server answers: the first process, which was started alone, or the
+// quickest of those that were started together.
 func (doc *doctor) startup(s *doctorSection, all []probe.Observation) {
-	var slowest time.Duration
+	var soonest time.Duration
 	for i := range all {
-		if all[i].Outcome == probe.Agreed {
-			slowest = max(slowest, all[i].Took)
+		o := &all[i]
+		if answered := o.Outcome == probe.Agreed || o.Outcome == probe.Refused || o.Outcome == probe.OtherVersion || o.Alive; !answered {
+			continue
+		}
+		if soonest == 0 || o.Took < soonest {
+			soonest = o.Took
+		}
+		if i == 0 {
+			break
 		}
 	}
-	switch {
-	case slowest > lateStart:
-		s.bad("it takes %s to answer: hosts give up after 10 to 60 s", shortTime(slowest)).hint("install it before (npx and uvx download at each start), and load large things after the handshake")
-	case slowest > slowStart:
-		s.odd("it takes %s to answer: some hosts give up after 10 s", shortTime(slowest)).hint("install it before (npx and uvx download at each start), and load large things after the handshake")
+	if soonest <= slowStart {
+		return
 	}
+	doc.report.slow = fmt.Sprintf("it is slow: it takes %s to answer", shortTime(soonest))
+	line, when := s.odd, "some hosts give up after 10 s"
+	if soonest > lateStart {
+		line, when = s.bad, "hosts give up after 10 to 60 s"
+	}
+	line("%s; %s", doc.report.slow, when).hint("install it before (npx and uvx download at each start), and load large things after the handshake")
 }
 
 // output says what is on standard output that does not belong there.
@@ -188,7 +280,7 @@ func (doc *doctor) output(all []probe.Observation) {
 		}
 		if o.Header {
 			s.bad("messages come behind a Content-Length header, as in the Language Server Protocol").hint("write one message on each line, without a header")
-			doc.report.next("mcpwire send --framing header %s", doc.again)
+			doc.report.next(doc.mcpwire("send", "--framing", "header")...)
 			return
 		}
 		if len(o.Stray) == 0 {
@@ -201,12 +293,12 @@ func (doc *doctor) output(all []probe.Observation) {
 		kind := classifyStray(firstText(o.Stray))
 		line := s.bad("the first thing on standard output that is no message was probably written by: %s", kind.what)
 		line.detail(strayLines(o.Stray)...).hint("%s", kind.hint)
-		doc.report.next("mcpwire tap %s", doc.tapped())
+		doc.tap()
 		doc.stray = true
 		return
 	}
 	if answers > 0 {
-		s.good("nothing but messages")
+		s.good("nothing but messages, up to the answer to the handshake")
 	}
 }
 
@@ -232,21 +324,80 @@ func strayLines(stray [][]byte) []string {
 	return lines
 }
 
-// stderr shows the end of what the server said besides.
+// stderr shows what the server said besides, and keeps what that tells of the reason.
 func (doc *doctor) stderr(all []probe.Observation) {
 	last := &all[len(all)-1]
 	tail := newTailWriter(nil)
 	_, _ = tail.Write([]byte(last.Stderr))
-	lines := tail.lines()
+	lines, everything := tail.lines(), tail.all()
 	if len(lines) == 0 {
 		return
 	}
 	s := doc.report.section("Standard error")
-	l := s.note("it ends with")
-	l.detail(lines...)
-	if hint := stderrHint(strings.ToLower(last.Stderr)); hint != "" && last.Outcome != probe.Agreed && doc.report.cause == "" {
-		l.hint("%s", hint)
+	if doc.d.flags.verbose {
+		lines = nil
+		for _, line := range everything {
+			lines = append(lines, clipLine(line, maxErrorLine))
+		}
 	}
+	title := "it says"
+	if len(lines) < len(everything) {
+		title = "it says (-v shows all)"
+	}
+	l := s.note("%s", title).detail(lines...)
+	if last.Outcome == probe.Agreed || doc.report.cause != "" {
+		return
+	}
+	doc.why = stderrReason(everything)
+	if doc.why.hint != "" {
+		l.hint("%s", doc.why.hint)
+	}
+}
+
+const maxErrorLine = 2000 // characters of a line of standard error with -v
+
+// A reason is what the standard error of a server tells of its end.
+type reason struct {
+	what     string // for the verdict
+	hint     string
+	variable string // of the environment, that is missing
+}
+
+var (
+	// variableName is the name of a variable as programs mention it.
+	variableName = regexp.MustCompile(`\b[A-Z][A-Z0-9]{1,40}(?:_[A-Z0-9]{1,40}){1,6}\b`)
+	// usageBegins is where the usage of a program begins.
+	usageBegins = regexp.MustCompile(`^\s*(-{1,2}[A-Za-z]|([Uu]sage|[Oo]ptions|[Ff]lags|[Ee]xamples?|[Aa]rguments|[Cc]ommands)\b)`)
+	wantsValue  = regexp.MustCompile(`(?i)KeyError|required|missing|not set|unset|must be set|must set|undefined|not defined|not provided|provide|environment variable`)
+)
+
+// stderrReason finds the reason in what a server wrote. Texts about its usage tell none.
+func stderrReason(lines []string) reason {
+	if first := strings.TrimSpace(lines[0]); strings.HasPrefix(strings.ToLower(first), "usage") {
+		return reason{what: clipLine(first, 160), hint: "it wants other arguments"} // it says nothing before
+	}
+	var telling []string
+	before := ""
+	for _, line := range lines {
+		if usageBegins.MatchString(line) {
+			break
+		}
+		wants := wantsValue.MatchString(line) || wantsValue.MatchString(before) && isTrouble(before)
+		if v := variableName.FindString(line); v != "" && wants && !usageLine.MatchString(line) && !strings.HasPrefix(v, "ERR_") {
+			return reason{v + " is missing", "it wants the environment variable " + v + ": --env " + v + "=value gives it one, and the env of the configuration does for hosts", v}
+		}
+		if isTrouble(line) {
+			telling = append(telling, line)
+		}
+		before = line
+	}
+	r := reason{hint: stderrHint(strings.ToLower(strings.Join(telling, "\n")))}
+	for _, line := range telling {
+		if r.what = clipLine(strings.TrimSpace(line), 160); r.what != "" {
+			break
+		}
+	}
+	return r
 }
 
 // stderrHint knows some of what servers die of.
@@ -267,7 +418,6 @@ func stderrHint(text string) string {
 		{"token", "it wants a token: --env NAME=value gives it one, and the env of the configuration does for hosts"},
 		{"enotfound", "it does not reach the network"},
 		{"e404", "the registry has no such package"},
-		{"usage:", "it wants other arguments"},
 		{"docker daemon", "Docker is not running"},
 	} {
 		if strings.Contains(text, h.part) {

@@ -45,6 +45,7 @@ func (doc *doctor) web(ctx context.Context) {
 	var spoken []mcp.Revision
 	var last webReply
 	for _, rev := range newestFirst() {
+		doc.report.status("shaking hands for %v", rev)
 		r := doc.shake(ctx, rev, nil)
 		if ctx.Err() != nil {
 			return
@@ -68,7 +69,7 @@ func (doc *doctor) web(ctx context.Context) {
 		return
 	}
 	doc.origins(ctx, spoken[0], u)
-	doc.rules(ctx, spoken)
+	doc.rules(ctx, spoken, nil)
 }
 
 // shake posts a handshake, and ends a session that comes of it.
@@ -77,7 +78,9 @@ func (doc *doctor) shake(ctx context.Context, rev mcp.Revision, tweak func(*http
 	if rev.Modern() {
 		body = discoverRequest(rev)
 	}
-	r := doc.send(ctx, http.MethodPost, doc.d.target.url, body, tweak)
+	limited, cancel := context.WithTimeout(ctx, doc.connect)
+	defer cancel()
+	r := doc.send(limited, http.MethodPost, doc.d.target.url, body, tweak)
 	if id := r.header.Get("Mcp-Session-Id"); id != "" {
 		doc.send(ctx, http.MethodDelete, doc.d.target.url, nil, func(q *http.Request) {
 			q.Header.Set("Mcp-Session-Id", id)
@@ -102,7 +105,7 @@ func discoverRequest(rev mcp.Revision) []byte {
 
 // send makes one request, and reads the answer: of an event stream the first message.
 func (doc *doctor) send(ctx context.Context, method, address string, body []byte, tweak func(*http.Request)) webReply {
-	ctx, cancel := context.WithTimeout(ctx, doc.wait)
+	ctx, cancel := context.WithTimeout(ctx, max(doc.wait, doc.connect))
 	defer cancel()
 	p := &poster{d: doc.d, client: &http.Client{Transport: doc.d.http, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	request, err := p.request(ctx, method, address, body)
@@ -203,6 +206,7 @@ func webTrouble(err error) string {
 // pace says whether something on the way holds streams back.
 func (doc *doctor) pace(s *doctorSection, r *webReply) {
 	if r.took > slowStart {
+		doc.report.slow = "it is slow: an answer took " + shortTime(r.took)
 		s.odd("the answer took %s: some hosts give up after 10 s", shortTime(r.took))
 	}
 	if isEventStream(r.header) && r.took-r.head > 2*time.Second {
@@ -219,8 +223,12 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 	kind, _, _ := strings.Cut(strings.ToLower(r.header.Get("Content-Type")), ";")
 	switch {
 	case r.status == 0:
-		s.bad("no answer over HTTP: %s", webTrouble(r.err)).hint("is this a web server at all?")
-		doc.report.next("curl -v %s", safeURL(u.String()))
+		l := s.bad("no answer over HTTP: %s", webTrouble(r.err)).hint("is this a web server at all?")
+		if errors.Is(r.err, context.DeadlineExceeded) {
+			doc.report.noAnswer = true
+			l.hint("if it is slow, --connect-timeout waits longer than %s. Is this a web server at all?", shortTime(doc.connect))
+		}
+		doc.report.next(append(plainArgs("curl", "-v"), doc.names.url(u.String()))...)
 	case r.status >= 300 && r.status < 400:
 		doc.redirected(s, r, u)
 	case r.status == http.StatusForbidden:
@@ -232,13 +240,13 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 		doc.elsewhere(ctx, s, r, u)
 	case r.status == http.StatusNotAcceptable, r.status == http.StatusUnsupportedMediaType:
 		s.bad("HTTP %d, although both kinds of answer are accepted and JSON is sent", r.status).hint("the server should take Accept: application/json, text/event-stream and Content-Type: application/json")
-		doc.report.next("mcpwire send -v %s", doc.again)
+		doc.report.next(doc.mcpwire("send", "-v")...)
 	case r.status >= 500:
 		s.bad("HTTP %d: the server, or the proxy before it, is broken", r.status).detail(bodyLines(r)...).hint("its log says why")
-		doc.report.next("mcpwire doctor %s, once that is mended", doc.again)
+		doc.report.nextOnce("once that is mended", doc.mcpwire("doctor")...)
 	default:
 		s.bad("HTTP %d, and no revision is agreed on", r.status).detail(bodyLines(r)...)
-		doc.report.next("mcpwire send -v %s", doc.again)
+		doc.report.next(doc.mcpwire("send", "-v")...)
 	}
 }
 
@@ -269,7 +277,9 @@ func (doc *doctor) redirected(s *doctorSection, r *webReply, u *url.URL) {
 	default:
 		l.hint("not all clients follow: configure the new URL")
 	}
-	doc.report.next("mcpwire doctor %s", safeURL(target.String()))
+	if strings.EqualFold(target.Scheme, "http") || strings.EqualFold(target.Scheme, "https") {
+		doc.report.next(doc.elsewhereArgs(target.String(), "doctor")...)
+	}
 }
 
 // guesses are where endpoints often are.
@@ -283,8 +293,8 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 	}
 	if doc.oldTransport(ctx, u.String()) {
 		s.good("it is an endpoint of HTTP+SSE, the transport of the first revision").hint("hosts that only know Streamable HTTP cannot use it")
-		doc.report.status, doc.report.cause = exitOK, ""
-		doc.report.next("mcpwire info --transport sse %s", doc.again)
+		doc.report.exit, doc.report.cause = exitOK, ""
+		doc.report.next(doc.mcpwire("info", "--transport", "sse")...)
 		return
 	}
 	l := s.bad("%s", what)
@@ -294,20 +304,22 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 		if path == u.Path || ctx.Err() != nil {
 			continue
 		}
-		found := doc.send(ctx, http.MethodPost, other.String(), initializeRequest(newestLegacy()), nil)
+		limited, cancel := context.WithTimeout(ctx, min(doc.wait, maxGuess))
+		found := doc.send(limited, http.MethodPost, other.String(), initializeRequest(newestLegacy()), nil)
+		cancel()
 		if found.message != nil && found.status != http.StatusNotFound || found.status == http.StatusUnauthorized {
 			l.hint("there is one at %s", safeURL(other.String()))
-			doc.report.next("mcpwire doctor %s", safeURL(other.String()))
+			doc.report.next(doc.elsewhereArgs(other.String(), "doctor")...)
 			return
 		}
 		if strings.HasSuffix(path, "/sse") && doc.oldTransport(ctx, other.String()) {
 			l.hint("there is one of HTTP+SSE at %s", safeURL(other.String()))
-			doc.report.next("mcpwire info --transport sse %s", safeURL(other.String()))
+			doc.report.next(doc.elsewhereArgs(other.String(), "info", "--transport", "sse")...)
 			return
 		}
 	}
 	l.detail(bodyLines(r)...).hint("tried %s too: look into the documentation of the server for its path", strings.Join(guesses, " "))
-	doc.report.next("mcpwire doctor URL")
+	doc.report.nextOnce("with the right URL", plainArgs("mcpwire", "doctor", "URL")...)
 }
 
 func newestLegacy() mcp.Revision {
@@ -321,6 +333,8 @@ func newestLegacy() mcp.Revision {
 
 // oldTransport reports whether a GET opens a stream of HTTP+SSE.
 func (doc *doctor) oldTransport(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, min(doc.wait, maxGuess))
+	defer cancel()
 	r := doc.send(ctx, http.MethodGet, address, nil, nil)
 	return r.status == http.StatusOK && isEventStream(r.header) && r.err == nil && r.message == nil && len(r.body) > 0
 }

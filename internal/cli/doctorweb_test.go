@@ -20,7 +20,7 @@ import (
 func runDoctorOn(t *testing.T, srv *httptest.Server, args ...string) (int, string) {
 	t.Helper()
 	t.Setenv("MCPWIRE_HOME", t.TempDir())
-	line := []string{"doctor", "--timeout", "20s"}
+	line := []string{"doctor"}
 	for _, a := range args {
 		line = append(line, strings.ReplaceAll(a, "URL", srv.URL))
 	}
@@ -74,7 +74,7 @@ func TestDoctorWeb(t *testing.T) {
 		{"forbidden", constant(403, nil, "no"), false, []string{"URL/mcp"}, exitAuth, []string{"HTTP 403: the server does not allow it", "│ no"}},
 		{"wants an origin", wantsOrigin(good), false, []string{"URL"}, exitUnreachable, []string{"HTTP 403 to requests without Origin", "the server must take requests without one"}},
 		{"another version", constant(200, map[string]string{"Content-Type": "application/json"}, `{"jsonrpc":"2.0","id":"mcpwire-init","result":{"protocolVersion":"1.0"}}`), false, []string{"URL"}, exitUnreachable, []string{"answered with version 1.0"}},
-		{"certificate", good, true, []string{"URL"}, exitUnreachable, []string{"✗ the certificate is signed by", "NODE_EXTRA_CA_CERTS", "next: mcpwire doctor --cacert FILE URL"}},
+		{"certificate", good, true, []string{"URL"}, exitUnreachable, []string{"✗ the certificate is signed by", "NODE_EXTRA_CA_CERTS", "next, with the certificate in FILE: mcpwire doctor --cacert FILE URL"}},
 		{"certificate, trusted by all", good, true, []string{"--quick", "--insecure", "URL"}, exitOK, []string{"✓ TLS 1.3", "agreed", "Verdict: healthy"}},
 		{"token refused", constant(401, map[string]string{"WWW-Authenticate": `Bearer error="invalid_token"`}, ""), false, []string{"--header", "Authorization: Bearer secret-token-1", "URL"}, exitAuth, []string{"does not take the token", "error=invalid_token", "Verdict: authorization_required: the server does not take the token"}},
 		{"no challenge", constant(401, nil, ""), false, []string{"URL"}, exitAuth, []string{"no WWW-Authenticate", "the metadata of the resource are nowhere"}},

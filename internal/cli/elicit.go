@@ -62,7 +62,7 @@ func (d *dialer) answers() error {
 
 // canAsk reports whether there is somebody to answer.
 func (d *dialer) canAsk() bool {
-	return d.ask != nil || isTerminal(d.e.stdin) && writerIsTerminal(d.e.stderr) && os.Getenv("CI") == ""
+	return d.ask != nil || d.e.canAsk()
 }
 
 // sampling sets the handler for what a server wants of a model.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 )
 
 // Exit statuses, the same for all commands. tap ends with its child's.
@@ -18,7 +20,9 @@ const (
 	exitUnreachable = 4   // no connection, or no answer in time
 	exitAnswer      = 5   // a tool failed, or the server answered an error
 	exitFindings    = 6   // a check found something, a comparison found differences
-	exitInterrupted = 130 // by a signal
+	exitHungUp      = 129 // by SIGHUP, as shells have it
+	exitInterrupted = 130 // by SIGINT
+	exitTerminated  = 143 // by SIGTERM
 )
 
 // statusHelp is what the help says of them.
@@ -74,8 +78,9 @@ type rpcLine struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// report says what went wrong and returns the exit status. interrupted tells that a signal ended the command.
-func report(stderr io.Writer, err error, interrupted bool) int {
+// report says what went wrong and returns the exit status. signalled is that for the signal which
+// ended the command, 0 if none did.
+func report(stderr io.Writer, err error, signalled int) int {
 	var status *exitStatus
 	var f *failure
 	switch {
@@ -83,8 +88,10 @@ func report(stderr io.Writer, err error, interrupted bool) int {
 		return exitOK
 	case errors.As(err, &status):
 		return status.status
-	case interrupted && errors.Is(err, context.Canceled):
-		return exitInterrupted
+	case signalled != 0 && errors.Is(err, context.Canceled):
+		return signalled
+	case unread(err):
+		return exitUnexpected
 	case !errors.As(err, &f):
 		f = &failure{status: exitUnexpected, code: "failed"}
 	}
@@ -101,4 +108,12 @@ func report(stderr io.Writer, err error, interrupted bool) int {
 	}
 	_, _ = stderr.Write(safeJSON(text.Bytes())) // there is nowhere else to say that this failed
 	return f.status
+}
+
+// unread reports whether standard output could not be written because nobody reads it now, as with
+// "mcpwire list server | head". On Unix SIGPIPE ends the process then, without a word; Windows has no such
+// signal.
+func unread(err error) bool {
+	var e *fs.PathError
+	return errors.As(err, &e) && e.Op == "write" && e.Path == os.Stdout.Name() && isBroken(e.Err)
 }

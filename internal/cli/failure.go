@@ -13,10 +13,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"mcpwire/auth"
 	"mcpwire/client"
+	"mcpwire/internal/batchfile"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
@@ -47,7 +49,7 @@ func (d *dialer) classify(err error) *failure {
 		return &failure{status: exitAnswer, code: "input_refused", hint: "--elicit and --sampling say how to answer the server", err: e}
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return rpcFailure(e)
+		return rpcFailure(e, d.trace.askedFor(e))
 	}
 	if e, ok := errors.AsType[*stdio.ExitError](err); ok {
 		short := *e
@@ -63,6 +65,9 @@ func (d *dialer) classify(err error) *failure {
 	}
 	if e, ok := errors.AsType[*client.ProtocolError](err); ok {
 		return &failure{status: exitUnreachable, code: "protocol_error", hint: "mcpwire check says what is wrong with the server", err: d.withTail(e)}
+	}
+	if _, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
+		return &failure{status: exitUnreachable, code: "answer_too_large", err: d.withTail(err)}
 	}
 	if errors.Is(err, jsonrpc.ErrMalformed) {
 		return &failure{status: exitUnreachable, code: "protocol_error", hint: "the server's answer is not MCP: is this its endpoint?", err: d.withTail(err)}
@@ -117,6 +122,9 @@ func loginHint(e *auth.AuthorizationError) string {
 	return "give a token by --header 'Authorization: Bearer ${TOKEN}', or --no-oauth to see the server's own answer"
 }
 
+// batchHint is for arguments that Windows cannot pass to a batch file.
+const batchHint = "start the program that the batch file starts, with its arguments, such as node.exe"
+
 // unreachable is for connections that could not be made; nil if err is about something else.
 func unreachable(err error) *failure {
 	f := &failure{status: exitUnreachable, code: "unreachable", err: err}
@@ -131,6 +139,8 @@ func unreachable(err error) *failure {
 	switch {
 	case isStatus:
 		f.code, f.httpStatus, f.err, f.hint = "http_status", status.StatusCode, status, "is this the server's endpoint? Many have it at /mcp, older ones at /sse"
+	case errors.Is(err, batchfile.ErrArguments):
+		f.code, f.hint = "cannot_start", batchHint
 	case errors.As(err, &program):
 		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(program.Name), program.Err), "is it installed, and in the PATH? There is no shell: mcpwire doctor looks closer"
 	case errors.As(err, &path) && errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && errors.As(err, &path):
@@ -149,9 +159,14 @@ func unreachable(err error) *failure {
 	return f
 }
 
-// rpcFailure is for errors that the server answered.
-func rpcFailure(e *jsonrpc.Error) *failure {
-	f := &failure{status: exitAnswer, code: "rpc_error", err: fmt.Errorf("the server answers error %d: %s", int(e.Code), clip(e.Message, maxPeerText))}
+// rpcFailure is for errors that the server answered to a request for method, which is "" if that is
+// not known.
+func rpcFailure(e *jsonrpc.Error, method string) *failure {
+	what := fmt.Sprintf("error %d: %s", int(e.Code), clip(e.Message, maxPeerText))
+	f := &failure{status: exitAnswer, code: "rpc_error", err: errors.New("the server answers " + what)}
+	if method != "" {
+		f.err = fmt.Errorf("the server answers %s with %s", clipLine(method, 100), what)
+	}
 	f.rpc = &rpcLine{Code: int(e.Code), Message: clip(e.Message, maxPeerText)}
 	if len(e.Data) > 0 && len(e.Data) <= maxPeerData && json.Valid(e.Data) {
 		f.rpc.Data = bytes.Clone(e.Data)
@@ -178,7 +193,11 @@ func withLines(err error, lines []string) error {
 	if len(lines) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; its standard error ends with: %s", err, strings.Join(lines, " ⏎ "))
+	verb := "ends with"
+	if slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "… (") }) {
+		verb = "says" // among other things
+	}
+	return fmt.Errorf("%w; its standard error %s: %s", err, verb, strings.Join(lines, " ⏎ "))
 }
 
 // withTail adds the end of the server's standard error, and what it wrote to standard output that was no message.

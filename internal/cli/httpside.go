@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -61,8 +62,9 @@ func (w watcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// newHTTPSide returns what makes the requests to a target, which must be merged already.
-func newHTTPSide(e *env, t *targetSpec, f *targetFlags) (*httpSide, error) {
+// newHTTPSide returns what makes the requests to a target, which must be merged already. The user
+// is asked by ask before a browser opens.
+func newHTTPSide(e *env, t *targetSpec, f *targetFlags, ask askFunc) (*httpSide, error) {
 	conf, err := f.tls()
 	if err != nil {
 		return nil, err
@@ -81,7 +83,7 @@ func newHTTPSide(e *env, t *targetSpec, f *targetFlags) (*httpSide, error) {
 		return h, err
 	}
 	h.interactive = how == byBrowser
-	h.next, err = f.authorized(e, t, h, watcher{base, &h.refused}, conf, how)
+	h.next, err = f.authorized(e, t, h, watcher{base, &h.refused}, conf, how, askFirst(e.stderr, ask, openBrowser))
 	return h, err
 }
 
@@ -151,8 +153,9 @@ func stateFolder() (string, error) {
 	return filepath.Dir(dir), err
 }
 
-// authorized returns a transport that sends requests with tokens.
-func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.RoundTripper, conf *tls.Config, how int) (http.RoundTripper, error) {
+// authorized returns a transport that sends requests with tokens. Where how is byBrowser, browse
+// opens the page of the login; nil leaves that to the user.
+func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.RoundTripper, conf *tls.Config, how int, browse browseFunc) (http.RoundTripper, error) {
 	u, err := url.Parse(t.url)
 	if err != nil {
 		return nil, usagef("bad URL: %s", t.name)
@@ -189,7 +192,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 		opts.Grant = auth.ClientCredentials{}
 	case byBrowser:
 		opts.Grant = auth.AuthorizationCode{
-			Redirector: auth.Loopback{Show: showLogin(e), Browse: openBrowser, Timeout: f.loginTimeout},
+			Redirector: auth.Loopback{Show: showLogin(e, t.url), Browse: browse, Timeout: f.loginTimeout},
 			Wait: func(own bool) func() {
 				if !own {
 					fmt.Fprintln(e.stderr, "The server wants to know who you are. Another mcpwire has asked you already: log in there")
@@ -211,10 +214,42 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 	return c.Transport(t.url, base)
 }
 
-// showLogin tells the user where to log in.
-func showLogin(e *env) func(string) {
+// showLogin tells the user who wants a login, and where. The authorization server is one that the
+// server chose.
+func showLogin(e *env, server string) func(string) {
 	return func(address string) {
-		fmt.Fprintf(e.stderr, "The server wants to know who you are. Log in with the browser; if none opens, visit\n  %s\n", safeLine(address))
+		fmt.Fprintf(e.stderr, "The server wants to know who you are. Log in with the browser at this address:\n  server                %s\n  authorization server  %s\n  %s\n",
+			origin(server), origin(address), safeLine(address))
+	}
+}
+
+// origin is that of a URL, https://www.rfc-editor.org/rfc/rfc6454.
+func origin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "unknown"
+	}
+	return safeLine(u.Scheme + "://" + u.Host)
+}
+
+// A browseFunc shows a page to the user, see [auth.Loopback].
+type browseFunc func(ctx context.Context, address string) error
+
+// askFirst opens a page with open once the user agrees: any URL of the web can stand there, and the
+// browser would send it the user's cookies. What keeps it closed is said on out.
+func askFirst(out io.Writer, ask askFunc, open browseFunc) browseFunc {
+	return func(ctx context.Context, address string) error {
+		answer, err := ask(ctx, "Press Enter to open it in the browser, or open it yourself: ")
+		if err == nil && strings.TrimSpace(answer) != "" {
+			err = errors.New("that was not Enter")
+		}
+		if err == nil {
+			err = open(ctx, address)
+		}
+		if err != nil && ctx.Err() == nil {
+			fmt.Fprintf(out, "No browser was opened (%s); the login goes on at the address above, Ctrl-C ends it\n", safeLine(err.Error()))
+		}
+		return err
 	}
 }
 

@@ -160,6 +160,9 @@ func (s *session) count(ctx context.Context) (text string, took time.Duration, e
 			n += len(lines)
 			return next, err
 		})
+		if isNone(kind, failed) {
+			failed = nil
+		}
 		name := kind
 		if n == 1 {
 			name = strings.TrimSuffix(kind, "s")

@@ -11,24 +11,29 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
 const listLong = `Lists what a server offers: tools, resources, templates (of resources) and
 prompts, or only those that are named. Tools and prompts are shown as functions,
 with a ? at arguments that can be left out. All pages are asked for, one after
-the other.
+the other. Names behind tools or prompts show only those, with all of their
+descriptions and a line for each argument. What cannot be listed does not keep the rest back; the exit status is
+5 then.
 
 --json prints the result objects as they came, one on each line: a line for each
 page, in the order tools, resources, templates, prompts.`
 
 const listExample = `  mcpwire list -- mcpwire serve
   mcpwire list http://127.0.0.1:8080/mcp tools --json
+  mcpwire list cursor:files tools read_file
   mcpwire list cursor:files resources --page eyJvIjoxMDB9`
 
 func newListCommand(e *env) *cobra.Command {
 	return newVerbCommand(e, &cobra.Command{
-		Use:     "list TARGET [tools | resources | templates | prompts]... [FLAGS]",
+		Use:     "list TARGET [tools [NAME...] | resources | templates | prompts [NAME...]]... [FLAGS]",
 		Short:   "list tools, resources, templates and prompts",
 		Long:    listLong,
 		Example: listExample,
@@ -51,6 +56,7 @@ type listVerb struct {
 	json  bool
 	page  pageFlag
 	kinds []string // nil is all that the server declares
+	names []string // of the only tools, or prompts, that are shown, in full; nil is all
 }
 
 // A pageFlag is the value of --page: a cursor, which may be empty.
@@ -71,8 +77,8 @@ func (v *listVerb) register(fs *pflag.FlagSet) {
 }
 
 func (v *listVerb) parse(args []string) error {
-	v.kinds = nil
-	for _, arg := range args {
+	v.kinds, v.names = nil, nil
+	for i, arg := range args {
 		kind := strings.ToLower(arg)
 		if !strings.HasSuffix(kind, "s") {
 			kind += "s"
@@ -81,6 +87,10 @@ func (v *listVerb) parse(args []string) error {
 		case kindTools, kindResources, kindTemplates, kindPrompts:
 			v.kinds = append(v.kinds, kind)
 		default:
+			if i > 0 && len(v.kinds) == 1 && (v.kinds[0] == kindTools || v.kinds[0] == kindPrompts) {
+				v.names = args[i:]
+				return v.checkNames()
+			}
 			return usagef("list: unexpected argument %q (want tools, resources, templates or prompts)%s", clip(arg, 60), didYouMean(arg, listKinds()))
 		}
 	}
@@ -90,7 +100,18 @@ func (v *listVerb) parse(args []string) error {
 	return nil
 }
 
+// checkNames finds flags that do not go with names.
+func (v *listVerb) checkNames() error {
+	if v.json || v.page.cursor != nil {
+		return usagef("list: --json and --page show what the server lists: %s does not go with them", clipLine(v.names[0], 60))
+	}
+	return nil
+}
+
 func (v *listVerb) run(ctx context.Context, s *session) error {
+	if v.names != nil {
+		return v.details(ctx, s)
+	}
 	kinds := v.kinds
 	if kinds == nil {
 		kinds = declaredKinds(s.ServerCapabilities())
@@ -98,12 +119,40 @@ func (v *listVerb) run(ctx context.Context, s *session) error {
 	if len(kinds) == 0 {
 		s.notes.linef("the server offers neither tools nor resources nor prompts")
 	}
+	var failed error
 	for _, kind := range kinds {
-		if err := v.list(ctx, s, kind, len(kinds) > 1); err != nil {
+		err := v.list(ctx, s, kind, len(kinds) > 1)
+		switch {
+		case err == nil:
+			continue
+		case len(kinds) == 1, !isOfOneKind(ctx, err):
+			return err
+		}
+		err = s.failure(err)
+		if failed == nil {
+			failed = err
+		}
+		if v.json {
+			s.notes.warnf("%s: not answered: %s", kind, clipLine(err.Error(), 1000))
+		} else if err := s.write("  not answered: " + clipLine(err.Error(), 1000) + "\n"); err != nil {
 			return err
 		}
 	}
-	return nil
+	return failed
+}
+
+// isOfOneKind reports whether other kinds of things may be listed after err: the server has
+// answered, though not with a list.
+func isOfOneKind(ctx context.Context, err error) bool {
+	_, isProtocol := errors.AsType[*client.ProtocolError](err)
+	return ctx.Err() == nil && (isProtocol || client.IsPeer(err) || errors.Is(err, client.ErrCursorLoop) || errors.Is(err, client.ErrTooManyPages))
+}
+
+// isNone reports whether err says that there are no templates: servers with resources need not have
+// them, and cannot declare which of the two they have.
+func isNone(kind string, err error) bool {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && kind == kindTemplates && e.Code == jsonrpc.CodeMethodNotFound
 }
 
 // declaredKinds are those that a server says that it has.
@@ -132,7 +181,8 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 	if headed {
 		indent = "  "
 	}
-	return eachPage(v.page.cursor, func(cursor *string) (*string, error) {
+	count := 0
+	err := eachPage(v.page.cursor, func(cursor *string) (*string, error) {
 		s.trace.forget()
 		method, lines, next, err := fetchPage(ctx, s.Client, kind, cursor)
 		if v.json {
@@ -145,6 +195,7 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		if err != nil {
 			return nil, err
 		}
+		count += len(lines)
 		for _, line := range lines {
 			if v.json {
 				break
@@ -155,12 +206,25 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		}
 		if v.page.cursor != nil {
 			if next != nil {
-				s.notes.linef("more: --page '%s'", safeLine(*next))
+				s.notes.linef("more: --page %s", shellWord(*next))
 			}
 			next = nil
 		}
 		return next, nil
 	})
+	switch {
+	case isNone(kind, err) && v.page.cursor == nil && s.ServerCapabilities().Resources != nil:
+		err = nil
+	case err != nil:
+		return err
+	}
+	if count == 0 && !v.json && v.page.cursor == nil {
+		if headed {
+			return s.write("  none\n")
+		}
+		s.notes.linef("the server has no %s", kind)
+	}
+	return nil
 }
 
 // maxPages is how many pages of a list are asked for.
@@ -193,7 +257,11 @@ func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *strin
 			return mcp.MethodToolsList, nil, nil, err
 		}
 		for _, t := range r.Tools {
-			lines = append(lines, described(signature(t.Name, t.InputSchema), t.Description))
+			line := signature(t.Name, t.InputSchema)
+			if !isObjectSchema(t.InputSchema) {
+				line += ` (its inputSchema has no "type": "object": many clients refuse that)`
+			}
+			lines = append(lines, described(line, t.Description))
 		}
 		return mcp.MethodToolsList, lines, r.NextCursor, nil
 	case kindResources:
@@ -225,6 +293,12 @@ func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *strin
 		return mcp.MethodPromptsList, lines, r.NextCursor, nil
 	}
 	return "", nil, nil, errors.New("no such kind: " + kind)
+}
+
+// isObjectSchema reports whether a schema says by itself that it is one of objects, as the protocol
+// requires of inputSchema.
+func isObjectSchema(schema []byte) bool {
+	return jsonwire.Text(jsonwire.Lookup(schema, "type")) == "object"
 }
 
 // described appends the first line of a description.

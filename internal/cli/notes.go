@@ -20,11 +20,26 @@ type notes struct {
 	mu       sync.Mutex
 	w        io.Writer
 	terminal bool
-	bar      bool // the last line is the bar
+	bar      bool             // the last line is the bar
+	least    mcp.LoggingLevel // the lowest level of log messages that are shown
 }
 
 func newNotes(w io.Writer) *notes {
-	return &notes{w: w, terminal: writerIsTerminal(w) && os.Getenv("TERM") != "dumb"}
+	return &notes{w: w, terminal: writerIsTerminal(w) && os.Getenv("TERM") != "dumb", least: mcp.LevelWarning}
+}
+
+// show sets the lowest level of log messages that are shown. Before it is called that is warning.
+func (n *notes) show(least mcp.LoggingLevel) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.least = least
+}
+
+// shows reports whether log messages of a level are shown.
+func (n *notes) shows(level mcp.LoggingLevel) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return level >= n.least || level == mcp.LevelNone
 }
 
 // linef prints a line. What is formatted into it must be safe, if it is the server's: see safeLine.
@@ -90,7 +105,7 @@ func progressBar(done float64, total *float64) string {
 // logParams shows a log message of the server's.
 func (n *notes) logParams(params json.RawMessage) {
 	var p mcp.LoggingMessageNotificationParams
-	if p.UnmarshalJSON(params) == nil {
+	if p.UnmarshalJSON(params) == nil && n.shows(p.Level) {
 		n.log(p)
 	}
 }

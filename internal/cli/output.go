@@ -65,6 +65,47 @@ func dataPart(what, kind string, data []byte) part {
 	return part{note: fmt.Sprintf("[%s: %s, %s]", what, clipLine(kind, 60), sizeText(len(data))), data: data, kind: kind}
 }
 
+// minData is from which length on a string is taken for data, in bytes.
+const minData = 512
+
+// withoutData appends a JSON text with the size in the place of each long string of base64.
+func withoutData(dst []byte, value []byte) []byte {
+	switch {
+	case len(value) == 0:
+	case value[0] == '{':
+		dst = append(dst, '{')
+		members := jsonwire.ObjectMembers(value)
+		for i := 0; members.Next(); i++ {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(append(append(dst, '"'), members.RawKey()...), '"', ':')
+			dst = withoutData(dst, members.Value())
+		}
+		return append(dst, '}')
+	case value[0] == '[':
+		dst = append(dst, '[')
+		elements := jsonwire.ArrayElements(value)
+		for i := 0; elements.Next(); i++ {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = withoutData(dst, elements.Value())
+		}
+		return append(dst, ']')
+	case value[0] == '"' && len(value) > minData:
+		text := unquote(value)
+		if _, data, ok := strings.Cut(text, ";base64,"); ok {
+			text = data
+		}
+		const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=\r\n"
+		if strings.Trim(text, alphabet) == "" {
+			return jsonwire.AppendQuote(dst, "["+sizeText(len(text)/4*3)+" of base64]")
+		}
+	}
+	return append(dst, value...)
+}
+
 // sizeText is a number of bytes for people.
 func sizeText(n int) string {
 	switch {

@@ -74,7 +74,7 @@ func newReplayCommand(e *env) *cobra.Command {
 	fs.StringVarP(&f.filter, "filter", "f", "", "send only requests for which a `FILTER` holds, besides the handshake, see mcpwire show --help")
 	fs.StringVarP(&f.output, "output", "o", "", "record this session in a `FILE`, which must not exist")
 	fs.StringVar(&f.redact, "redact", "default", "what is hidden in what is recorded: `WHAT` is default, or off for nothing")
-	fs.Var(&f.ignore, "ignore", "do not compare this place in answers: a JSON `POINTER`, with * for any name or index; repeat it for several")
+	fs.Var(&f.ignore, "ignore", "do not compare this place in answers: a JSON `POINTER`, with * for any name or index, and for an element of a list its name or recorded index; repeat it for several")
 	fs.Var(&f.set, "set", "what stood at a place of a message that was hidden: `POINTER=TEXT`, or POINTER:=JSON; ${VARIABLE} stands for one of the environment")
 	f.side.registerOne(fs, capture.Far)
 	fs.Int64Var(&f.session, "session", -1, "play only the session with this `NUMBER`; the default is all, one after the other")
@@ -197,7 +197,7 @@ func (f *replayFlags) splitArgs(cmd *cobra.Command, e *env, args []string) (t ta
 	case len(rest) == 0 && f.target.config == "":
 		return t, usagef("replay: to which server? Give a URL, a name from a host's configuration, or -- and a command; --same takes the recorded one, and starts or calls it")
 	}
-	if t, rest, err = splitTarget(cmd, rest); err == nil && len(rest) > 0 {
+	if t, rest, err = splitTarget(cmd, e, rest); err == nil && len(rest) > 0 {
 		err = usagef("replay: unexpected argument %q: it takes one capture and one server", clipLine(rest[0], 60))
 	}
 	return t, err

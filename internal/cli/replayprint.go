@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/internal/jsondiff"
 	"mcpwire/internal/replay"
 	"mcpwire/internal/wireview"
 )
@@ -67,7 +68,7 @@ func (p *replayPrinter) result(r *replay.Result) {
 		fmt.Fprintf(&b, "    %s\n", safeLine(r.Why))
 	}
 	for _, pointer := range r.Hidden {
-		fmt.Fprintf(&b, "    %s  (--set '%[1]s=TEXT')\n", safeLine(pointer))
+		fmt.Fprintf(&b, "    %s  (--set %s)\n", safeLine(pointer), shellWord(pointer+"=TEXT"))
 	}
 	for _, d := range r.Differences {
 		p.difference(&b, d)
@@ -88,11 +89,15 @@ func (p *replayPrinter) difference(b *strings.Builder, d replay.Difference) {
 			head = "no error, which it was"
 		}
 	}
+	if d.Name != "" && d.Op != "more" {
+		head = wireview.Cut(safeLine(d.Name), 80) + "  " + head
+	}
 	if d.Note {
 		head = p.paint.in(dim, "note: "+head)
 	}
 	fmt.Fprintf(b, "    %s\n", head)
-	for _, x := range []struct{ sign, text string }{{"-", d.Old}, {"+", d.New}} {
+	old, now := jsondiff.Around(d.Old, d.New)
+	for _, x := range []struct{ sign, text string }{{"-", old}, {"+", now}} {
 		if x.text != "" {
 			fmt.Fprintf(b, "      %s %s\n", x.sign, wireview.Cut(safeLine(x.text), 160))
 		}

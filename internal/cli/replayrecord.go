@@ -11,6 +11,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/captures"
+	"mcpwire/internal/inuse"
 	"mcpwire/internal/replay"
 	"mcpwire/internal/resend"
 )
@@ -81,7 +82,7 @@ func (r *replayRecorder) finish(sum *replay.Summary) (bool, error) {
 	if err := os.Chmod(r.path, r.mode); err != nil {
 		return false, err
 	}
-	if err := os.Rename(r.path, r.final); err != nil {
+	if err := inuse.Rename(r.path, r.final); err != nil {
 		return false, err
 	}
 	r.path = ""

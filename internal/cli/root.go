@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,11 +20,18 @@ import (
 type env struct {
 	stdin          *os.File
 	stdout, stderr io.Writer
+	// asker asks the user on stdin and stderr. All that ask share it: what it has read is not lost.
+	asker *lineAsker
+}
+
+// canAsk reports whether there is somebody at a terminal to answer questions.
+func (e *env) canAsk() bool {
+	return isTerminal(e.stdin) && writerIsTerminal(e.stderr) && os.Getenv("CI") == ""
 }
 
 // Run runs the command line, without the program's name, and returns the exit status.
 func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.Writer) int {
-	e := &env{stdin, stdout, stderr}
+	e := &env{stdin, stdout, stderr, &lineAsker{in: stdin, out: stderr}}
 	root := newRoot(e)
 	root.SetArgs(args)
 	help := &helpWriter{w: stdout}
@@ -31,7 +40,11 @@ func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	if err == nil {
 		err = help.err
 	}
-	return report(stderr, err, ctx.Err() != nil || interrupted(root))
+	status := signalled(root)
+	if status == 0 && ctx.Err() != nil {
+		status = exitInterrupted
+	}
+	return report(stderr, err, status)
 }
 
 // A helpWriter remembers that writing failed, of which cobra does not tell.
@@ -222,35 +235,60 @@ func flagsOnly(cmd *cobra.Command, args []string) error {
 // ownSignals is the annotation of a command that deals with signals itself: what serves or taps has more to do than to stop.
 const ownSignals = "signals"
 
-// interruptedKey is the annotation of the root that remembers that a signal came.
-const interruptedKey = "interrupted"
+// signalKey is the annotation of the root that remembers the exit status for the signal that came.
+const signalKey = "signal"
 
 // patience is how long a command has to end behind a signal: what waits for a file or a pipe may not notice.
 const patience = 5 * time.Second
+
+// signalStatus is the exit status of a command that a signal has ended, as shells have it.
+func signalStatus(s os.Signal) int {
+	if s == syscall.SIGTERM {
+		return exitTerminated
+	}
+	return exitInterrupted
+}
 
 // handleSignals has the command's context end with SIGINT and SIGTERM. A second signal ends the process at once, and so does patience.
 func handleSignals(c *cobra.Command) {
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
+		ctx, cancel := context.WithCancel(cmd.Context())
+		defer cancel()
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 		done := make(chan struct{})
-		defer close(done)
-		context.AfterFunc(ctx, func() {
-			stop()
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			defer signal.Stop(signals)
 			select {
 			case <-done:
-			case <-time.After(patience):
-				os.Exit(exitInterrupted)
+				return
+			case s := <-signals:
+				signal.Stop(signals)
+				status := signalStatus(s)
+				cmd.Root().Annotations = map[string]string{signalKey: strconv.Itoa(status)}
+				cancel()
+				select {
+				case <-done:
+				case <-time.After(patience):
+					os.Exit(status)
+				}
 			}
 		})
 		cmd.SetContext(ctx)
 		err := run(cmd, args)
-		if ctx.Err() != nil {
-			cmd.Root().Annotations = map[string]string{interruptedKey: "true"}
-		}
+		close(done)
+		waiting.Wait()
 		return err
 	}
 }
 
-func interrupted(root *cobra.Command) bool { return root.Annotations[interruptedKey] != "" }
+// signalled returns the exit status for the signal that came; 0 if none did.
+func signalled(root *cobra.Command) int {
+	status, err := strconv.Atoi(root.Annotations[signalKey])
+	if err != nil {
+		return 0
+	}
+	return status
+}

@@ -7,16 +7,19 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"golang.org/x/term"
 )
 
-// isTerminal reports whether f is a terminal: a character device that is not the null device.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+// isTerminal reports whether f is a terminal. The mode of a file does not tell: /dev/zero is a character
+// device too, and on Windows the console looks like NUL.
+func isTerminal(f *os.File) (yes bool) {
+	conn, err := f.SyscallConn() // f.Fd would have a pipe block from now on
+	if err != nil {
 		return false
 	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
+	err = conn.Control(func(fd uintptr) { yes = term.IsTerminal(int(fd)) })
+	return err == nil && yes
 }
 
 // A screen is where a session is shown. On a terminal messages are folded to its width, and coloured; anything else gets each as the line it is,
@@ -87,4 +90,37 @@ func (s *screen) fold(text string, indent int) string {
 	f := newFolder(s.paint, s.width, indent, indent)
 	f.words(text, "")
 	return f.String()
+}
+
+// A statusLine is a line on a terminal that says what is being done, until it is cleared. A nil one
+// shows nothing.
+type statusLine struct {
+	w     io.Writer
+	width int
+	shown bool
+}
+
+// newStatusLine returns a line at the end of w; nil if that is no terminal that can erase one.
+func newStatusLine(w io.Writer) *statusLine {
+	if !writerIsTerminal(w) || os.Getenv("TERM") == "dumb" || runtime.GOOS == "windows" {
+		return nil
+	}
+	return &statusLine{w: w, width: newScreen(w).width}
+}
+
+// show puts a text, which is safe to show, into the place of what is there. It is not worth failing for.
+func (s *statusLine) show(text string) {
+	if s == nil {
+		return
+	}
+	s.shown = true
+	_, _ = io.WriteString(s.w, "\r\x1b[K"+cutColumns(text, s.width-1))
+}
+
+// clear erases the line.
+func (s *statusLine) clear() {
+	if s != nil && s.shown {
+		s.shown = false
+		_, _ = io.WriteString(s.w, "\r\x1b[K")
+	}
 }

@@ -50,7 +50,7 @@ func newSendCommand(e *env) *cobra.Command {
 		Long:    sendLong + "\n\n" + targetHelp,
 		Example: sendExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, rest, err := splitTarget(cmd, args)
+			t, rest, err := splitTarget(cmd, e, args)
 			if err != nil {
 				return err
 			}
@@ -357,7 +357,7 @@ func (v *sender) greeted(answer []byte) (string, error) {
 		return "", errors.New("the answer to initialize is no message (--no-init leaves the handshake out): " + clipLine(string(answer), 300))
 	}
 	if m.Kind == jsonrpc.KindError {
-		f := rpcFailure(m.Err())
+		f := rpcFailure(m.Err(), mcp.MethodInitialize)
 		f.hint = "--protocol modern or --no-init leave the handshake out"
 		return "", f
 	}

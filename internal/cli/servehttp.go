@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/signal"
@@ -31,6 +32,7 @@ type httpFlags struct {
 	certFile, keyFile string
 	h2c, sse, ndjson  bool
 	insecure          bool
+	proxies           prefixes
 }
 
 // A list is a flag that may be given several times.
@@ -39,6 +41,32 @@ type list []string
 func (l *list) Type() string       { return "" }
 func (l *list) String() string     { return strings.Join(*l, ",") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+
+// A prefixes is a flag that may be given several times, each time an address or a network.
+type prefixes []netip.Prefix
+
+func (p *prefixes) Type() string   { return "" }
+func (p *prefixes) String() string { return "" }
+func (p *prefixes) Set(s string) error {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		*p = append(*p, netip.PrefixFrom(addr, addr.BitLen()))
+		return nil
+	}
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil {
+		return errors.New("want an address or a network such as 10.0.0.0/8")
+	}
+	*p = append(*p, prefix.Masked())
+	return nil
+}
+
+// clientAddr returns how the address of a client is found out; nil for that of the connection.
+func (f *httpFlags) clientAddr() func(*http.Request) netip.Addr {
+	if len(f.proxies) == 0 {
+		return nil
+	}
+	return streamable.ForwardedFor(f.proxies...)
+}
 
 func (f *httpFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "http", "", "serve Streamable HTTP at an `ADDRESS` such as 127.0.0.1:8080 instead of standard input and output")
@@ -55,12 +83,13 @@ func (f *httpFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.h2c, "h2c", false, "take HTTP/2 without TLS too, from proxies")
 	fs.BoolVar(&f.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse and /messages")
 	fs.BoolVar(&f.ndjson, "ndjson", false, "also take bodies of type application/x-ndjson: lines of messages, answered by lines")
+	fs.Var(&f.proxies, "behind", "`NETWORK` or address of a proxy in front, whose X-Forwarded-For tells clients apart; repeat it for several")
 	fs.BoolVar(&f.insecure, "insecure", false, "allow an address that other machines reach, without asking who they are")
 }
 
 // check complains of flags that do not go together. set tells which were given.
 func (f *httpFlags) check(set func(name string) bool) error {
-	for _, name := range []string{"path", "host", "origin", "token-env", "jwks", "issuer", "audience", "scope", "tls-cert", "tls-key", "h2c", "sse", "ndjson", "insecure"} {
+	for _, name := range []string{"path", "host", "origin", "token-env", "jwks", "issuer", "audience", "scope", "tls-cert", "tls-key", "h2c", "sse", "ndjson", "behind", "insecure"} {
 		if set(name) && f.addr == "" {
 			return usagef("serve: --%s is for HTTP: give --http ADDRESS too", name)
 		}
@@ -98,7 +127,7 @@ func (f *httpFlags) guard(log *slog.Logger) (*auth.Guard, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--token-env: %w", err)
 		}
-		return auth.NewGuard(&auth.GuardOptions{Verifier: verifier, Logger: log})
+		return auth.NewGuard(&auth.GuardOptions{Verifier: verifier, ClientAddr: f.clientAddr(), Logger: log})
 	case f.issuer != "":
 		resource, err := auth.CanonicalResource(f.audience)
 		if err != nil {
@@ -109,7 +138,8 @@ func (f *httpFlags) guard(log *slog.Logger) (*auth.Guard, error) {
 			return nil, err
 		}
 		return auth.NewGuard(&auth.GuardOptions{
-			Resource: resource, Verifier: verifier, AuthorizationServers: []string{f.issuer}, ScopesSupported: f.scopes, RequiredScopes: f.scopes, Logger: log,
+			Resource: resource, Verifier: verifier, AuthorizationServers: []string{f.issuer}, ScopesSupported: f.scopes, RequiredScopes: f.scopes,
+			ClientAddr: f.clientAddr(), Logger: log,
 		})
 	}
 	return nil, nil
@@ -138,7 +168,7 @@ func (f *httpFlags) serve(ctx context.Context, srv *server.Server, maxBody int, 
 		}
 	}()
 	h := streamable.NewHandler(srv, &streamable.Options{
-		Hosts: f.publicHosts(), Origins: f.origins, Guard: guard, MaxBody: maxBody, NDJSON: f.ndjson, Logger: log,
+		Hosts: f.publicHosts(), Origins: f.origins, Guard: guard, ClientAddr: f.clientAddr(), MaxBody: maxBody, NDJSON: f.ndjson, Logger: log,
 	})
 	mux := http.NewServeMux()
 	mux.Handle(f.path, h)

@@ -185,7 +185,7 @@ func serverRuns(s hosts.Server) string {
 	}
 	parts := maskCommand(append([]string{s.Command}, s.Args...))
 	for i, p := range parts {
-		if p != hosts.Hidden {
+		if plain := strings.ReplaceAll(p, hosts.Hidden, "_"); shellWord(plain) != plain {
 			parts[i] = shellWord(p)
 		}
 	}
@@ -251,20 +251,11 @@ func maskText(s string) string {
 
 // maskCommand hides what looks like a secret among the arguments of a command, by the rules that captures have for them.
 func maskCommand(command []string) []string {
-	var b bytes.Buffer
-	enc := capture.NewEncoder(&b, nil)
-	err := errors.Join(
-		enc.Encode(&capture.Event{Kind: capture.KindHead, Head: &capture.Head{}}),
-		enc.Encode(&capture.Event{Kind: capture.KindStart, N: 1, Start: &capture.Start{Command: command}}),
-		enc.Flush())
-	var shown []string
-	if err == nil {
-		shown = recordedCommand(&b)
-	}
+	shown, err := recordedArgs(command, nil)
 	out := make([]string, len(command))
 	for i := range out {
 		out[i] = hosts.Hidden // if this fails, nothing is shown
-		if len(shown) == len(command) {
+		if err == nil {
 			out[i] = placeholder.ReplaceAllString(shown[i], hosts.Hidden)
 		}
 	}

@@ -46,7 +46,7 @@ func newShellCommand(e *env) *cobra.Command {
 		Example:     shellExample,
 		Annotations: map[string]string{ownSignals: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, rest, err := splitTarget(cmd, args)
+			t, rest, err := splitTarget(cmd, e, args)
 			if err != nil {
 				return err
 			}
@@ -100,13 +100,14 @@ func (sh *shell) open(ctx context.Context, d *dialer) error {
 	own := *d.e
 	own.stdin = nil // it has the commands
 	sh.s.e = &own
+	d.notes.show(mcp.LevelNone) // whoever works with a server line by line wants to hear all that it says
 	d.trace.heard = sh.heard
 	connecting, done := signal.NotifyContext(ctx, os.Interrupt)
 	c, err := d.dial(connecting, func(o *client.Options) { o.Reconnect = client.ReconnectPolicy{} })
 	done()
 	if err != nil {
 		if connecting.Err() != nil && errors.Is(err, context.Canceled) {
-			return &exitStatus{exitInterrupted}
+			return signalEnd(ctx)
 		}
 		return err
 	}
@@ -170,7 +171,7 @@ func (sh *shell) loop(ctx context.Context) error {
 		case errors.Is(err, io.EOF):
 			return sh.status()
 		case ctx.Err() != nil || errors.Is(err, context.Canceled):
-			return &exitStatus{exitInterrupted}
+			return signalEnd(ctx)
 		case err != nil:
 			return err
 		}
@@ -182,7 +183,7 @@ func (sh *shell) loop(ctx context.Context) error {
 			sh.last = err
 		}
 		if interrupted && !sh.lines.interactive() || ctx.Err() != nil {
-			return &exitStatus{exitInterrupted}
+			return signalEnd(ctx)
 		}
 		if err == nil {
 			continue
@@ -226,7 +227,7 @@ func (sh *shell) one(ctx context.Context, line string) (interrupted bool, err er
 	if ctx.Err() != nil && isInterrupt(ctx, err) {
 		return true, context.Canceled
 	}
-	return false, sh.s.d.failure(err)
+	return false, sh.s.failure(err)
 }
 
 func (sh *shell) run(ctx context.Context, line string) error {
@@ -302,10 +303,19 @@ func (p *pipeSource) interactive() bool { return false }
 
 func (p *pipeSource) line(ctx context.Context) (string, error) { return p.asker.ask(ctx, "") }
 
-func (p *pipeSource) failed(err error) { report(p.stderr, err, true) }
+func (p *pipeSource) failed(err error) { report(p.stderr, err, exitInterrupted) }
+
+// signalEnd is the end of a shell by a signal: SIGTERM ends the shell's context, SIGINT only that
+// of a command.
+func signalEnd(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return &exitStatus{exitTerminated}
+	}
+	return &exitStatus{exitInterrupted}
+}
 
 // statusOf is the exit status that an error stands for.
-func statusOf(err error) int { return report(io.Discard, err, true) }
+func statusOf(err error) int { return report(io.Discard, err, exitInterrupted) }
 
 // lineError is an error for people.
 func lineError(err error) string {

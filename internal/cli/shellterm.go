@@ -91,6 +91,7 @@ func (s *termSource) read(ctx context.Context, prompt string) (string, error) {
 	if w, h, err := term.GetSize(int(s.out.Fd())); err == nil && w > 0 && h > 0 {
 		_ = s.t.SetSize(w, h) // a wrong size looks bad, and that is all
 	}
+	defer readEscapes(s.out)()
 	s.t.SetPrompt(prompt)
 	s.setReading(true)
 	defer s.setReading(false)

@@ -26,7 +26,7 @@ asked meanwhile, further rounds, polls of a task. What the process wrote, its
 start and end stand in the same timeline. Several captures become one timeline.
 
 FILE is a capture, NAME that of a server with one (mcpwire captures lists them),
-- standard input; without any it is the newest. The first column is the number
+- standard input; without any it is the newest. --follow waits for one. The first column is the number
 of the event in the capture; -n shows everything about the exchange that an
 event belongs to: request, response, headers, times.
 
@@ -85,7 +85,13 @@ func runShow(cmd *cobra.Command, e *env, f *showFlags, args []string) error {
 			return usagef("show: -n needs a number, or a range such as 12-20 or 12-, not %q", f.number)
 		}
 	}
-	paths, err := captureArgs(e, "show", args)
+	find := captureArgs
+	if f.follow {
+		find = func(e *env, command string, args []string) ([]string, error) {
+			return awaitCapture(cmd.Context(), e, command, args)
+		}
+	}
+	paths, err := find(e, "show", args)
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,7 @@ type statRecord struct {
 	IsErrors        uint64   `json:"isErrors"`
 	Cancelled       uint64   `json:"cancelled"`
 	Unanswered      uint64   `json:"unanswered"`
+	Waited          *float64 `json:"unansweredMaxMs,omitempty"` // how long the unanswered ones have waited, the longest of them
 	P50             *float64 `json:"p50Ms,omitempty"`
 	P95             *float64 `json:"p95Ms,omitempty"`
 	P99             *float64 `json:"p99Ms,omitempty"`
@@ -92,8 +93,11 @@ func writeStatsJSON(e *env, list []*wireview.Stat, by string) error {
 		if r.Tool = s.Name; by == "method" {
 			r.Tool, r.Method = "", s.Name
 		}
+		ms := func(d time.Duration) *float64 { v := float64(d) / float64(time.Millisecond); return &v }
+		if s.Unanswered > 0 {
+			r.Waited = ms(s.Waited)
+		}
 		if s.Latency.Count() > 0 {
-			ms := func(d time.Duration) *float64 { v := float64(d) / float64(time.Millisecond); return &v }
 			r.P50, r.P95, r.P99, r.Max = ms(s.Latency.Quantile(0.5)), ms(s.Latency.Quantile(0.95)), ms(s.Latency.Quantile(0.99)), ms(s.Latency.Max())
 		}
 		records = append(records, r)
@@ -124,6 +128,9 @@ func statCells(s *wireview.Stat, server bool) []string {
 	var cells []string
 	for _, n := range []uint64{s.Calls, s.Errors, s.IsErrors, s.Cancelled, s.Unanswered} {
 		cells = append(cells, strconv.FormatUint(n, 10))
+	}
+	if s.Unanswered > 0 {
+		cells[len(cells)-1] += " in " + wireview.Duration(s.Waited)
 	}
 	h := &s.Latency
 	for _, d := range []time.Duration{h.Quantile(0.5), h.Quantile(0.95), h.Quantile(0.99), h.Max()} {

@@ -19,14 +19,15 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/internal/batchfile"
 	"mcpwire/internal/tap"
 )
 
 const tapLong = `Runs a server and stands between it and its host: everything passes as if tap were
 not there, and is recorded. Put "mcpwire tap --" before the server's command in the
-host's configuration, or let mcpwire wrap do it. Bytes, standard error, the end of
-input, signals and the exit status are the server's; when either side dies, nothing
-is left behind.
+host's configuration, or let mcpwire wrap do it; -- may be left out, and flags of tap
+go before the command. Bytes, standard error, the end of input, signals and the exit
+status are the server's; when either side dies, nothing is left behind.
 
 Captures go to a folder of yours that mcpwire captures lists. What looks like a
 secret is hidden before it is written.
@@ -91,16 +92,23 @@ func (f *tapFlags) register(fs *pflag.FlagSet) {
 func newTapCommand(e *env) *cobra.Command {
 	var f tapFlags
 	c := &cobra.Command{
-		Use:         "tap [FLAGS] -- COMMAND [ARGUMENTS] | tap [FLAGS] --listen ADDRESS URL",
+		Use:         "tap [FLAGS] [--] COMMAND [ARGUMENTS] | tap [FLAGS] --listen ADDRESS URL",
 		Short:       "pass everything between a host and a server, and record it",
 		Long:        tapLong,
 		Example:     tapExample,
 		Annotations: map[string]string{ownSignals: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			dash := cmd.ArgsLenAtDash()
+			if f.listen != "" && dash < 0 { // then what comes is not a command with its own flags
+				cmd.Flags().SetInterspersed(true)
+				if err := cmd.Flags().Parse(args); err != nil {
+					return flagError(cmd, err)
+				}
+				args, dash = cmd.Flags().Args(), cmd.ArgsLenAtDash()
+			}
 			if err := f.validate(); err != nil {
 				return err
 			}
-			dash := cmd.ArgsLenAtDash()
 			switch {
 			case f.listen != "" && dash >= 0:
 				return usagef("tap: --listen taps a server on HTTP, and takes a URL instead of a command behind --")
@@ -112,16 +120,16 @@ func newTapCommand(e *env) *cobra.Command {
 				}
 				return runTapHTTP(cmd, e, &f, args[0])
 			case dash < 0 && len(args) > 0 && strings.Contains(args[0], "://"):
-				return usagef("tap: a server on HTTP needs an address for its clients: mcpwire tap --listen 127.0.0.1:9000 %s", args[0])
-			case dash != 0:
-				return usagef("tap: the server's command goes behind --, such as: mcpwire tap -- node build/index.js")
-			case len(args) == 0:
-				return usagef("tap: there is no command behind --")
+				return usagef("tap: a server on HTTP needs an address for its clients: %s",
+					shellText(append(plainArgs("mcpwire", "tap", "--listen", "127.0.0.1:9000"), newSecretNames().url(args[0]))))
+			case len(args) == 0 || args[0] == "":
+				return usagef("tap: which server? Its command goes behind the flags, such as: mcpwire tap -- node build/index.js")
 			}
 			return runTapStdio(cmd, e, &f, args)
 		},
 	}
 	f.register(c.Flags())
+	c.Flags().SetInterspersed(false) // what follows the command's name is the command's, also where a launcher has eaten the --
 	return c
 }
 
@@ -185,8 +193,11 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	awaitUnlessTold(finished, signals)
 	if err != nil {
 		hint := "check the path of the command, and the PATH that the host gives it"
-		if errors.Is(err, exec.ErrNotFound) {
+		switch {
+		case errors.Is(err, exec.ErrNotFound):
 			hint = "the program is not in the PATH that the host gives it: use its whole path"
+		case errors.Is(err, batchfile.ErrArguments):
+			hint = batchHint
 		}
 		return fail(exitUnreachable, "spawn", hint, err)
 	}

@@ -38,6 +38,7 @@ func liveRestart(r *tap.Restart) func() {
 func (f *tapFlags) record(e *env, transport, name, serverURL string, restart func(), say func(string)) (*tapRecording, error) {
 	server := livesock.NewServer(&livesock.Options{Restart: restart})
 	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: name, URL: serverURL, Unredacted: f.redact == "off", Tee: server}
+	opts.Notice = e.notice
 	file, err := f.create(e, name, opts, say)
 	if err != nil {
 		return nil, err
@@ -102,6 +103,11 @@ func (f *tapFlags) create(e *env, name string, opts *capture.Options, say func(s
 	}
 	say("recording to " + rec.Name())
 	return rec, nil
+}
+
+// notice tells what has happened to the file of a capture.
+func (e *env) notice(err error) {
+	fmt.Fprintln(e.stderr, "mcpwire: "+safeLine(err.Error()))
 }
 
 // finish ends the capture, and lets viewers see the end.

@@ -13,7 +13,8 @@ import (
 const targetHelp = `TARGET is a URL, the name of a server in any host's configuration (mcpwire
 servers lists them), HOST:NAME, or FILE:NAME. Everything behind -- is the
 command line of a stdio server instead, and is not touched; TARGET is left out
-then.`
+then. mcpwire asks once before it uses a server of the project's own file, such
+as ./.mcp.json; without a terminal that needs HOST:NAME or --trust-project.`
 
 // A targetSpec is the server that a command line means: one that is started, or one that is reached over HTTP.
 type targetSpec struct {
@@ -39,7 +40,7 @@ func (t *targetSpec) isStdio() bool { return t.command != nil }
 
 // splitTarget tells the server on a command line from the command's own arguments. It reads the flags --config, --server and --env of cmd, if it has
 // them. All errors are wrong command lines; what is in rest, the caller must use or complain of.
-func splitTarget(cmd *cobra.Command, args []string) (t targetSpec, rest []string, err error) {
+func splitTarget(cmd *cobra.Command, e *env, args []string) (t targetSpec, rest []string, err error) {
 	dash := cmd.ArgsLenAtDash()
 	file, server := flagText(cmd, "config"), flagText(cmd, "server")
 	switch {
@@ -48,7 +49,7 @@ func splitTarget(cmd *cobra.Command, args []string) (t targetSpec, rest []string
 	case file != "" && dash >= 0:
 		return t, nil, usagef("%s: --config and -- both name a server: give one of them", cmd.Name())
 	case file != "":
-		t, err = namedTarget(cmd, file+":"+server)
+		t, err = namedTarget(cmd, e, file+":"+server)
 		return t, args, err
 	case dash >= 0:
 		command := args[dash:]
@@ -61,7 +62,7 @@ func splitTarget(cmd *cobra.Command, args []string) (t targetSpec, rest []string
 	case isURL(args[0]):
 		t, err = urlTarget(args[0])
 	default:
-		t, err = namedTarget(cmd, args[0])
+		t, err = namedTarget(cmd, e, args[0])
 	}
 	return t, args[1:], err
 }

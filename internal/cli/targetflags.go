@@ -29,6 +29,7 @@ type targetFlags struct {
 	insecure                bool
 	caFile                  string
 	config, server          string
+	trustProject            bool
 	elicit, sampling        string
 	roots                   []string
 	verbose                 bool
@@ -70,6 +71,7 @@ func (f *targetFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.caFile, "cacert", "", "`FILE` of certificates, in PEM, to trust besides the system's")
 	fs.StringVar(&f.config, "config", "", "`FILE` in which --server is configured")
 	fs.StringVar(&f.server, "server", "", "`NAME` of a server in --config")
+	fs.BoolVar(&f.trustProject, "trust-project", false, "use a server of the project's own file, such as ./.mcp.json, without a question")
 	fs.StringVar(&f.elicit, "elicit", "", "what to do when the server asks the user: ask, decline, or @FILE with answers: a `WAY`; the default is ask on a terminal, otherwise decline")
 	fs.StringVar(&f.sampling, "sampling", "", "offer the server a model: decline, or @FILE with what it says: a `WAY`; the default is not to offer one")
 	fs.StringArrayVar(&f.roots, "root", nil, "`FOLDER` that the server may know of; repeat it for several")

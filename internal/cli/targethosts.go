@@ -15,7 +15,7 @@ import (
 )
 
 // namedTarget finds the server that a name stands for in the configurations of hosts.
-func namedTarget(cmd *cobra.Command, name string) (targetSpec, error) {
+func namedTarget(cmd *cobra.Command, e *env, name string) (targetSpec, error) {
 	machine, err := hosts.Current()
 	if err != nil {
 		return targetSpec{}, err
@@ -28,14 +28,22 @@ func namedTarget(cmd *cobra.Command, name string) (targetSpec, error) {
 		}
 		return lookup(name)
 	}
+	if recorded, ok := strings.CutPrefix(name, ofCapture); ok {
+		return targetSpec{}, usagef("%s: capture:%s is a recording, and %[1]s takes a server (live:%[2]s)", cmd.Name(), safeLine(recorded))
+	}
+	name = strings.TrimPrefix(name, ofLive)
 	s, err := hosts.Resolve(machine, name)
 	if err != nil {
 		return targetSpec{}, unresolved(cmd, name, err)
 	}
-	if s, err = s.Expand(machine); err != nil {
+	expanded, err := s.Expand(machine)
+	if err != nil {
 		return targetSpec{}, fail(exitUsage, "bad_configuration", "set the variables, or give them by --env NAME=value", err)
 	}
-	return hostTarget(s)
+	if err := trustProject(cmd, e, machine, s, name); err != nil {
+		return targetSpec{}, err
+	}
+	return hostTarget(expanded)
 }
 
 // hostTarget makes a target of a server that a host has configured.
@@ -72,7 +80,7 @@ func unresolved(cmd *cobra.Command, name string, err error) error {
 	var missing *hosts.NotFoundError
 	if errors.As(err, &missing) {
 		if fields := strings.Fields(name); len(fields) > 0 && isProgram(fields[0]) {
-			hint = "a command goes behind --: mcpwire " + cmd.Name() + " -- " + safeLine(name)
+			hint = "a command goes behind --: " + shellLine(append([]string{"mcpwire", cmd.Name(), "--"}, fields...)...)
 		} else if strings.Contains(name, ".") && !strings.Contains(name, "=") && len(missing.Near) == 0 {
 			hint = "a URL begins with http:// or https://; " + hint
 		}

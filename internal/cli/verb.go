@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
@@ -37,7 +38,7 @@ func newVerbCommand(e *env, c *cobra.Command, v verb) *cobra.Command {
 	var f targetFlags
 	c.Long += "\n\n" + targetHelp
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		t, rest, err := splitTarget(cmd, args)
+		t, rest, err := splitTarget(cmd, e, args)
 		if err != nil {
 			return err
 		}
@@ -78,7 +79,8 @@ func (f *targetFlags) runVerb(ctx context.Context, e *env, t targetSpec, v verb)
 	if err != nil && ctx.Err() != nil && isInterrupt(ctx, err) {
 		err = context.Canceled
 	}
-	err = d.failure(err)
+	err = s.failure(err)
+	s.strayed(err)
 	if closing := s.Close(); err == nil && closing != nil {
 		if f.verbose {
 			s.notes.linef("mcpwire: %v", closing)
@@ -87,11 +89,54 @@ func (f *targetFlags) runVerb(ctx context.Context, e *env, t targetSpec, v verb)
 	return err
 }
 
-// heard shows the log messages of a server.
+// heard shows the log messages of a server, those that matter.
 func (s *session) heard(method string, params []byte) {
 	if method == mcp.NotificationMessage {
 		s.notes.logParams(params)
 	}
+}
+
+// failure is that of the dialer. To what a server refuses altogether it adds what the server said
+// in the handshake.
+func (s *session) failure(err error) error {
+	err = s.d.failure(err)
+	f, ok := errors.AsType[*failure](err)
+	if !ok || f.rpc == nil || jsonrpc.Code(f.rpc.Code) != jsonrpc.CodeMethodNotFound || s.Client == nil {
+		return err
+	}
+	caps := s.ServerCapabilities()
+	method := s.trace.askedFor(&jsonrpc.Error{Code: jsonrpc.Code(f.rpc.Code), Message: f.rpc.Message})
+	for _, x := range []struct {
+		prefix, what string
+		declared     bool
+	}{
+		{"tools/", "tools", caps.Tools != nil},
+		{"resources/", "resources", caps.Resources != nil},
+		{"prompts/", "prompts", caps.Prompts != nil},
+		{"completion/", "completions", caps.Completions != nil},
+		{"logging/", "logging", caps.Logging != nil},
+	} {
+		if strings.HasPrefix(method, x.prefix) && !x.declared {
+			own := *f
+			own.hint = "the server declares no " + x.what
+			return &own
+		}
+	}
+	return err
+}
+
+// strayed tells of what the server wrote to standard output that is no message, unless err does:
+// hosts may fail for it, though this program does not.
+func (s *session) strayed(err error) {
+	first, n := s.trace.takeStrays()
+	if n == 0 || !s.d.target.isStdio() || err != nil && first != "" && strings.Contains(err.Error(), first) {
+		return
+	}
+	what := "what is no message"
+	if n > 1 {
+		what = fmt.Sprintf("%d lines that are no messages, the first", n)
+	}
+	s.notes.warnf("the server wrote to standard output %s: %s (mcpwire doctor looks closer)", what, first)
 }
 
 // errOutput is wrapped by the error for data that could not be written.

@@ -136,15 +136,14 @@ func runWatch(cmd *cobra.Command, e *env, f *watchFlags, args []string) error {
 	args = f.takeAddress(args)
 	opts := &watch.Options{Past: f.past, NoRules: f.noRules}
 	dir, err := captures.Dir()
-	if err != nil {
-		return err
-	}
-	sockets, err := livesock.Dir()
-	if err != nil {
-		return err
-	}
 	if len(args) == 0 {
-		opts.Dir, opts.Live = dir, sockets
+		if err != nil {
+			return err
+		}
+		opts.Dir = dir
+		if opts.Live, err = livesock.Dir(); err != nil {
+			return err
+		}
 	} else {
 		if opts.Files, err = captureArgs(e, "watch", args); err != nil {
 			return err
@@ -200,7 +199,11 @@ func watchTerminal(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, d
 		o.Colours = tui.None
 	}
 	// A terminal that is closed ends it as the other signals do, so that what remains of it is left in order.
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	inner, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
-	return tui.Run(ctx, hub, o)
+	err := tui.Run(inner, hub, o)
+	if inner.Err() != nil && ctx.Err() == nil {
+		return &exitStatus{exitHungUp}
+	}
+	return err
 }

@@ -19,7 +19,16 @@ type wireTrace struct {
 	mu      sync.Mutex
 	open    map[string]openRequest // of this side, by the text of their id
 	results map[string]wireResult  // by method
+	refused wireError              // the last error that the server answered
 	stray   []byte                 // the beginning of the first text of the server's that is no message
+	strays  int                    // how many there were
+}
+
+// A wireError is an error that a server answered to a request.
+type wireError struct {
+	method  string // of the request
+	code    jsonrpc.Code
+	message string
 }
 
 type openRequest struct {
@@ -81,15 +90,44 @@ func (w *wireTrace) message(dir jsonrpc.Direction, m *jsonrpc.Message, now time.
 		if ok && m.Kind == jsonrpc.KindResponse {
 			w.results[request.method] = wireResult{bytes.Clone(m.Result), now.Sub(request.sent)}
 		}
+		if ok && m.Kind == jsonrpc.KindError {
+			e := m.Err()
+			w.refused = wireError{request.method, e.Code, e.Message}
+		}
 	}
 }
 
 func (w *wireTrace) strayed(dir jsonrpc.Direction, message []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if dir == jsonrpc.Incoming && w.stray == nil {
+	if dir != jsonrpc.Incoming {
+		return
+	}
+	w.strays++
+	if w.stray == nil {
 		w.stray = bytes.Clone(message[:min(len(message), maxStray)])
 	}
+}
+
+// askedFor returns the method of the request that the server answered with e, "" if that is not
+// known.
+func (w *wireTrace) askedFor(e *jsonrpc.Error) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refused.code != e.Code || w.refused.message != e.Message {
+		return ""
+	}
+	return w.refused.method
+}
+
+// takeStrays returns the beginning of the first text that was no message, for people, and how many
+// there were since the last call.
+func (w *wireTrace) takeStrays() (first string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first, n = safeLine(string(bytes.TrimSpace(w.stray))), w.strays
+	w.stray, w.strays = nil, 0
+	return first, n
 }
 
 // result returns the last result of a method, and how long it took; nil if there was none.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/internal/hosts"
+	"mcpwire/internal/inuse"
 	"mcpwire/internal/printable"
 )
 
@@ -112,8 +113,8 @@ func (w *wrapping) run(e *env) error {
 	said := ""
 	for _, s := range r.changed {
 		if w.listen != "" && s.IsRemote() {
-			fmt.Fprintf(e.stderr, "mcpwire: the host reaches %s only while this runs: mcpwire tap --name %s --listen %s %s\n",
-				serverLabel(s), shellWord(s.Name), w.listen, shellWord(s.Redacted().URL))
+			fmt.Fprintf(e.stderr, "mcpwire: the host reaches %s only while this runs: %s\n",
+				serverLabel(s), shellText(append(plainArgs("mcpwire", "tap", "--name", s.Name, "--listen", w.listen), newSecretNames().url(s.URL))))
 		}
 		if s.Scope == hosts.ScopeProject && !w.dryRun && s.File != said {
 			said = s.File
@@ -203,6 +204,8 @@ func (r *rewriting) file(path string, list []hosts.Server) error {
 		return fail(exitUnexpected, "changed", "something else has written the file just now; try again", err)
 	case errors.Is(err, hosts.ErrNoState):
 		return fail(exitUnexpected, "no_state", "set HOME, or MCPWIRE_HOME to a folder", err)
+	case errors.Is(err, inuse.ErrInUse):
+		return fail(exitUnexpected, "in_use", "close the program that has the file open, most likely the host itself, and try again", err)
 	case err != nil:
 		return err
 	}
@@ -219,8 +222,9 @@ func (r *rewriting) file(path string, list []hosts.Server) error {
 func (r *rewriting) refusal(s hosts.Server, err error) error {
 	if errors.Is(err, hosts.ErrRemote) {
 		const address = "127.0.0.1:9000"
-		return fail(exitUsage, "remote", fmt.Sprintf("a host does not start what it reaches by a URL. Run a tap yourself: mcpwire tap --listen %s %s; then mcpwire wrap %s --listen %s has the entry go there",
-			address, shellWord(s.Redacted().URL), shellWord(r.name), address), fmt.Errorf("%s: %w", serverLabel(s), err))
+		tap := shellText(append(plainArgs("mcpwire", "tap", "--listen", address), newSecretNames().url(s.URL)))
+		return fail(exitUsage, "remote", fmt.Sprintf("a host does not start what it reaches by a URL. Run a tap yourself: %s; then %s has the entry go there",
+			tap, shellLine("mcpwire", "wrap", r.name, "--listen", address)), fmt.Errorf("%s: %w", serverLabel(s), err))
 	}
 	return fmt.Errorf("%s: %w", serverLabel(s), err)
 }
@@ -307,7 +311,7 @@ func noServer(verb string, err error) error {
 		targets := ambiguous.Targets()
 		targets = targets[:min(len(targets), most)]
 		for i, t := range targets {
-			targets[i] = "mcpwire " + verb + " " + shellWord(t)
+			targets[i] = shellLine("mcpwire", verb, t)
 		}
 		return fail(exitUsage, "ambiguous_server", strings.Join(targets, " or "), err)
 	case errors.As(err, &missing):

@@ -65,7 +65,8 @@ func TestOpenNotification(t *testing.T) {
 				continue
 			}
 			r := request(t, "notifications/x", tt.params)
-			if got := verdict(sessionIn(t, state, tt.cfg).OpenNotification(r)); got != want {
+			session := sessionIn(t, state, tt.cfg)
+			if got := verdict(session.OpenNotification(r, session.State())); got != want {
 				t.Errorf("%s in state %d: got %s, want %s", tt.params, state, got, want)
 			}
 		}

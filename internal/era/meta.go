@@ -29,6 +29,9 @@ type Meta struct {
 type Client struct {
 	Info         mcp.Implementation
 	Capabilities []byte // JSON text of the ClientCapabilities object; nil if none were given
+
+	// LogLevel is the level that a legacy client has set by logging/setLevel. LevelNone is all.
+	LogLevel mcp.LoggingLevel
 }
 
 // Has reports whether the client declared a capability, and each nested one that is named after it.

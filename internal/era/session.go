@@ -53,15 +53,19 @@ func NewRules(cfg Config) *Rules {
 type Session struct {
 	*Rules
 	memo  atomic.Pointer[Meta]
-	state atomic.Pointer[handshake]
+	state atomic.Pointer[State]
 }
 
-// A handshake is what became of initialize.
-type handshake struct {
-	features *Features
-	ready    bool // notifications/initialized has come
+// A State is what a legacy peer has said by messages of their own. It does not change: the next
+// such message makes another. A nil one is that of a peer that has said nothing.
+type State struct {
+	features *Features // that initialize agreed on; nil as long as it has not come
+	ready    bool      // notifications/initialized has come
 	client   Client
 }
+
+// greeted reports whether initialize has come.
+func (st *State) greeted() bool { return st != nil && st.features != nil }
 
 // noClient is the client that has said nothing of itself. It is shared.
 var noClient = &Client{}
@@ -76,8 +80,15 @@ type Exchange struct {
 	Client *Client
 }
 
+// State returns what the peer has said by now.
+func (s *Session) State() *State { return s.state.Load() }
+
 // Open judges a request by the rules of the era it belongs to. The error is the one to answer with.
-func (s *Session) Open(r *jsonrpc.Request) (Exchange, error) {
+func (s *Session) Open(r *jsonrpc.Request) (Exchange, error) { return s.OpenAt(r, s.state.Load()) }
+
+// OpenAt is Open for a request that arrived in the state at. One that is handled when messages
+// behind it may have been read must be judged so.
+func (s *Session) OpenAt(r *jsonrpc.Request, at *State) (Exchange, error) {
 	meta, err := s.metaOf(r)
 	if err != nil {
 		return Exchange{}, &FormError{err}
@@ -85,7 +96,7 @@ func (s *Session) Open(r *jsonrpc.Request) (Exchange, error) {
 	if s.isModern(meta, r.Method) {
 		return s.openModern(r, meta)
 	}
-	return s.openLegacy(r, meta)
+	return s.openLegacy(r, meta, at)
 }
 
 // A FormError is what Open returns for a request that lacks what every request must have. Carriers that tell errors apart, as HTTP does by its status, want
@@ -97,8 +108,9 @@ func (e *FormError) Error() string { return e.err.Error() }
 // Unwrap returns the *[jsonrpc.Error] to answer with.
 func (e *FormError) Unwrap() error { return e.err }
 
-// OpenNotification puts a notification into canonical form. It is of no revision if it names none and there was no handshake. Nobody is told of the error.
-func (s *Session) OpenNotification(r *jsonrpc.Request) (Exchange, error) {
+// OpenNotification puts a notification into canonical form, which arrived in the state at. It is of
+// no revision if it names none and there was no handshake. Nobody is told of the error.
+func (s *Session) OpenNotification(r *jsonrpc.Request, at *State) (Exchange, error) {
 	meta, err := s.metaOf(r)
 	if err != nil {
 		return Exchange{}, err
@@ -110,8 +122,8 @@ func (s *Session) OpenNotification(r *jsonrpc.Request) (Exchange, error) {
 		}
 		return Exchange{Of(revision), meta, &meta.client}, nil
 	}
-	if st := s.state.Load(); st != nil {
-		return Exchange{st.features, meta, &st.client}, nil
+	if at.greeted() {
+		return Exchange{at.features, meta, &at.client}, nil
 	}
 	return Exchange{Of(mcp.RevisionNone), meta, noClient}, nil
 }
@@ -132,6 +144,16 @@ func (s *Session) metaOf(r *jsonrpc.Request) (*Meta, error) {
 		return nil, invalidParams("params._meta must be an object")
 	}
 	return s.meta(text), nil
+}
+
+// IsModern reports whether a message is judged by the rules of modern revisions: it names a version
+// in its _meta, or only they have its method.
+func (s *Session) IsModern(m *jsonrpc.Message) bool {
+	meta := noMeta
+	if text, ok := m.Param("_meta"); ok && text[0] == '{' {
+		meta = s.meta(text)
+	}
+	return s.isModern(meta, m.Method)
 }
 
 // maxMemo is the longest _meta text that a session keeps, in bytes.
@@ -202,10 +224,10 @@ func (s *Session) refuseInitialize(r *jsonrpc.Request) error {
 	return e
 }
 
-func (s *Session) openLegacy(r *jsonrpc.Request, meta *Meta) (Exchange, error) {
-	st := s.state.Load()
+func (s *Session) openLegacy(r *jsonrpc.Request, meta *Meta, st *State) (Exchange, error) {
 	f := Of(s.latest)
-	if st != nil {
+	greeted := st.greeted()
+	if greeted {
 		f = st.features
 	}
 	if !s.cfg.has(f, r.Method) {
@@ -216,13 +238,13 @@ func (s *Session) openLegacy(r *jsonrpc.Request, meta *Meta) (Exchange, error) {
 		if r.InBatch() {
 			return Exchange{}, invalidRequest("initialize must not be in a batch")
 		}
-		if st != nil {
+		if greeted {
 			return Exchange{}, invalidRequest("initialize was answered already; it must be sent once")
 		}
 	case string(r.Method) == mcp.MethodPing:
-	case st == nil && !s.cfg.Lenient:
+	case !greeted && !s.cfg.Lenient:
 		return Exchange{}, s.tooEarly(r, mcp.MethodInitialize+", then "+mcp.NotificationInitialized)
-	case st != nil && !st.ready && !s.cfg.Lenient:
+	case greeted && !st.ready && !s.cfg.Lenient:
 		return Exchange{}, s.tooEarly(r, mcp.NotificationInitialized)
 	}
 	if st == nil {
@@ -241,6 +263,36 @@ func (s *Session) tooEarly(r *jsonrpc.Request, missing string) error {
 
 // Initialize acts on an initialize request that Open let pass, and returns the features of the revision it agrees to.
 func (s *Session) Initialize(r *jsonrpc.Request) (*Features, error) {
+	return s.agreeOn(r, true)
+}
+
+// Reinitialize puts what r agrees on in the place of what Initialize agreed on, for a request that
+// was changed after it had arrived.
+func (s *Session) Reinitialize(r *jsonrpc.Request) (*Features, error) { return s.agreeOn(r, false) }
+
+// agreeOn acts on an initialize request; once makes it fail if there was another.
+func (s *Session) agreeOn(r *jsonrpc.Request, once bool) (*Features, error) {
+	st, err := s.agree(r)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		was := s.state.Load()
+		if once && was.greeted() {
+			return nil, invalidRequest("initialize was answered already; it must be sent once")
+		}
+		next := *st
+		if was != nil {
+			next.ready, next.client.LogLevel = was.ready, was.client.LogLevel
+		}
+		if s.state.CompareAndSwap(was, &next) {
+			return next.features, nil
+		}
+	}
+}
+
+// agree reads an initialize request.
+func (s *Session) agree(r *jsonrpc.Request) (*State, error) {
 	text, _ := r.Param("protocolVersion")
 	version, ok := stringValue(text)
 	if !ok {
@@ -250,33 +302,49 @@ func (s *Session) Initialize(r *jsonrpc.Request) (*Features, error) {
 	if !ok || revision.Modern() || !slices.Contains(s.cfg.Revisions, revision) {
 		revision = s.latest
 	}
-	st := &handshake{features: Of(revision)}
+	st := &State{features: Of(revision)}
 	if caps, ok := r.Param("capabilities"); ok && caps[0] == '{' {
 		st.client.Capabilities = bytes.Clone(caps)
 	}
 	if info, ok := r.Param("clientInfo"); ok {
 		st.client.Info = mcp.ParseImplementation(info)
 	}
-	if !s.state.CompareAndSwap(nil, st) {
-		return nil, invalidRequest("initialize was answered already; it must be sent once")
-	}
-	return st.features, nil
+	return st, nil
 }
 
 // Initialized acts on notifications/initialized and reports whether it was in place.
 func (s *Session) Initialized() bool {
-	st := s.state.Load()
-	if st == nil || st.ready {
-		return false
+	for {
+		st := s.state.Load()
+		if !st.greeted() || st.ready {
+			return false
+		}
+		ready := *st
+		ready.ready = true
+		if s.state.CompareAndSwap(st, &ready) {
+			return true
+		}
 	}
-	ready := *st
-	ready.ready = true
-	return s.state.CompareAndSwap(st, &ready)
+}
+
+// SetLogLevel acts on logging/setLevel.
+func (s *Session) SetLogLevel(level mcp.LoggingLevel) {
+	for {
+		was := s.state.Load()
+		next := new(State)
+		if was != nil {
+			*next = *was
+		}
+		next.client.LogLevel = level
+		if s.state.CompareAndSwap(was, next) {
+			return
+		}
+	}
 }
 
 // Legacy returns the features that the handshake agreed on, or nil as long as it is not complete.
 func (s *Session) Legacy() *Features {
-	if st := s.state.Load(); st != nil && (st.ready || s.cfg.Lenient) {
+	if st := s.state.Load(); st.greeted() && (st.ready || s.cfg.Lenient) {
 		return st.features
 	}
 	return nil
@@ -287,7 +355,7 @@ func (s *Session) Policy(modernSeen bool) jsonrpc.Policy {
 	st := s.state.Load()
 	var f *Features
 	switch {
-	case st != nil:
+	case st.greeted():
 		f = st.features
 	case modernSeen:
 		f = Of(s.modern[0])

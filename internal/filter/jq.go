@@ -3,25 +3,19 @@ package filter
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"strings"
-	"time"
 
 	"github.com/itchyny/gojq"
+
+	"mcpwire/internal/jq"
 )
 
-const (
-	maxJQTime  = 200 * time.Millisecond // that a program may run on a payload
-	maxJQBytes = 4 << 20                // of a payload that programs run on
-)
-
-// A jqScan runs a program on a payload. It has no input but that, no environment, no modules and no files.
-type jqScan struct{ code *gojq.Code }
+// A jqScan runs a program on a payload.
+type jqScan struct{ program *jq.Program }
 
 // jq reads what stands behind "jq:", a program in parentheses.
-func (p *parser) jq(start int) (node, error) {
+func (p *parser) jqTerm(start int) (node, error) {
 	at := p.pos
 	if !strings.HasPrefix(p.src[at:], "(") {
 		return nil, p.fail(at, "jq: needs a program in parentheses, such as jq:(.params.name == \"search\")")
@@ -35,7 +29,7 @@ func (p *parser) jq(start int) (node, error) {
 	if err := p.ended(); err != nil {
 		return nil, err
 	}
-	query, err := gojq.Parse(source)
+	program, err := jq.Compile(source)
 	if err != nil {
 		var bad *gojq.ParseError
 		if errors.As(err, &bad) {
@@ -43,11 +37,7 @@ func (p *parser) jq(start int) (node, error) {
 		}
 		return nil, p.fail(at, "jq: %v", err)
 	}
-	code, err := gojq.Compile(query)
-	if err != nil {
-		return nil, p.fail(at, "jq: %v", err)
-	}
-	return p.payload(start, jqScan{code}, "jq:("+source+")")
+	return p.payload(start, jqScan{program}, "jq:("+source+")")
 }
 
 // closing returns where the parenthesis at src[i] is closed, or -1. Strings, which may have programs in them again, and comments do not count.
@@ -81,37 +71,5 @@ func closing(src string, i int) int {
 }
 
 func (s jqScan) match(ctx context.Context, payload []byte) bool {
-	if len(payload) > maxJQBytes || !isJSON(bytes.TrimSpace(payload)) {
-		return false
-	}
-	dec := json.NewDecoder(bytes.NewReader(payload))
-	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
-		return false
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, maxJQTime)
-	defer cancel()
-	batch, isBatch := v.([]any)
-	if !isBatch {
-		batch = []any{v}
-	}
-	for _, v := range batch {
-		if s.holds(ctx, v) {
-			return true
-		}
-	}
-	return false
-}
-
-// holds reports whether the first thing that a program says is true.
-func (s jqScan) holds(ctx context.Context, v any) bool {
-	out, ok := s.code.RunWithContext(ctx, v).Next()
-	if _, failed := out.(error); !ok || failed {
-		return false
-	}
-	return out != nil && out != false
+	return isJSON(bytes.TrimSpace(payload)) && s.program.True(ctx, payload)
 }

@@ -269,7 +269,7 @@ func (p *parser) keyed(start int, name, op string) (node, error) {
 	case "has":
 		return p.has(start)
 	case "jq":
-		return p.jq(start)
+		return p.jqTerm(start)
 	}
 	f := Field(name)
 	if !slices.Contains(Fields(), f) {

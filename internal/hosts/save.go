@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"mcpwire/internal/inuse"
 	"mcpwire/internal/printable"
 )
 
@@ -65,7 +66,7 @@ func (d *Document) Save() (bool, error) {
 	if err := d.verify(out); err != nil {
 		return false, err
 	}
-	if f, err := os.OpenFile(d.real, os.O_WRONLY, 0); err != nil { // a new file would get around its mode
+	if f, err := inuse.Open(d.real, os.O_WRONLY, 0); err != nil { // a new file would get around its mode
 		return false, err
 	} else if err := f.Close(); err != nil {
 		return false, err
@@ -188,7 +189,7 @@ func replaceFile(path string, data []byte, mode os.FileMode, check func() error)
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err := inuse.Rename(f.Name(), path); err != nil {
 		return err
 	}
 	syncDir(dir)

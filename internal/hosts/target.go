@@ -80,9 +80,11 @@ func (e *AmbiguousError) Targets() []string {
 // Target returns the target that means this entry and no other: FILE:POINTER.
 func (s Server) Target() string { return printable.Line(s.File + ":" + s.Pointer) }
 
-// Resolve returns the server that target names: NAME, HOST:NAME, FILE:NAME, or FILE:POINTER with the place of an entry in the file.
-// Entries for projects that Dir is not in count only if there are no others. Several entries that say the same are one server, and
-// several that differ are an *AmbiguousError. A target that names nothing is a *NotFoundError. A FILE that cannot be read is a
+// Resolve returns the server that target names: NAME, HOST:NAME, FILE:NAME, or FILE:POINTER with
+// the place of an entry in the file. Entries for projects that Dir is not in count only if there
+// are no others. Several entries that say the same are one server, and several that differ are an
+// *AmbiguousError. Of those that say the same, one that the user wrote goes before one of a
+// project's file. A target that names nothing is a *NotFoundError. A FILE that cannot be read is a
 // *ParseError or an error of the file system.
 func Resolve(e *Env, target string) (Server, error) {
 	list, err := Candidates(e, target)
@@ -92,6 +94,11 @@ func Resolve(e *Env, target string) (Server, error) {
 	for _, s := range list[1:] {
 		if !s.same(list[0]) {
 			return Server{}, &AmbiguousError{Target: target, Choices: distinct(list)}
+		}
+	}
+	for _, s := range list {
+		if s.Scope != ScopeProject {
+			return s, nil
 		}
 	}
 	return list[0], nil

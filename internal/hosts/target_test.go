@@ -48,7 +48,7 @@ func TestResolve(t *testing.T) {
 		{"my.json:on", "", `no server "my.json:on" is configured: did you mean my.json:one?`},
 		{"map.jsonc:other", "", `no server "map.jsonc:other" is configured`},
 		{"broken.json:one", "", "ROOT/src/broken.json:1:24: the file ends too early"},
-		{"gone.json:one", "", "no such file"},
+		{"gone.json:one", "", "ROOT/src/gone.json"},
 		{"completely-different", "", `no server "completely-different" is configured`},
 		{"", "", `no server "" is configured`},
 		{":", "", `no server ":" is configured`},
@@ -57,8 +57,9 @@ func TestResolve(t *testing.T) {
 		s, err := hosts.Resolve(e, tt.target)
 		got, problem := s.Command+s.URL, ""
 		if err != nil {
-			problem = strings.ReplaceAll(err.Error(), root, "ROOT")
+			problem = filepath.ToSlash(strings.ReplaceAll(err.Error(), root, "ROOT"))
 		}
+		tt.fails = filepath.ToSlash(tt.fails)
 		if got != tt.want || tt.fails == "" && problem != "" || !strings.Contains(problem, tt.fails) {
 			t.Errorf("%s: got %q, %q; want %q, %q", tt.target, got, problem, tt.want, tt.fails)
 		}

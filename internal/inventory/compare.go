@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -34,6 +33,10 @@ type Options struct {
 	Ignore []string // JSON pointers into answers that are not compared, see jsondiff.Options.Ignore
 	// Same reports of two values in answers, JSON texts, that their difference is none, such as that of two times; pointer says where they are. nil is none of them.
 	Same func(pointer string, old, now []byte) bool
+	// Fits reports whether a text can be what a redacted one was before parts of it were hidden.
+	// Places of which it says so are not different, in definitions as in answers. nil is none of
+	// them.
+	Fits func(redacted, text string) bool
 	// Slower is how many times as long the median of a request may take before that is a difference; 0 does not compare times.
 	Slower float64
 	// Least is the difference of medians below which times are not compared, whatever the ratio.
@@ -92,8 +95,10 @@ func (c *comparison) server(a, b *Inventory) {
 		{"/protocolVersion", a.Revision, b.Revision, schemadiff.Unclear, "it was talked to in another revision"},
 		{"/instructions", a.Instructions, b.Instructions, schemadiff.Words, "models get other instructions"},
 	} {
-		if x.old != x.new {
-			c.add(Difference{What: "server", Pointer: x.pointer, Verdict: x.verdict, Why: x.why, Old: clip(x.old), New: clip(x.new)})
+		if x.old != x.new && !c.fits(x.old, x.new) {
+			d := Difference{What: "server", Pointer: x.pointer, Verdict: x.verdict, Why: x.why}
+			d.Old, d.New = clipPair(x.old, x.new)
+			c.add(d)
 		}
 	}
 }
@@ -102,9 +107,13 @@ func (c *comparison) capabilities(a, b *Inventory) {
 	if a.Capabilities == nil || b.Capabilities == nil {
 		return
 	}
-	for _, d := range jsondiff.Diff(a.Capabilities, b.Capabilities, nil) {
-		x := Difference{What: "capabilities", Pointer: d.Pointer, Verdict: schemadiff.Unclear, Why: "the capability is another one", Old: clip(d.Old), New: clip(d.New)}
+	before, after := c.reveal(a.Capabilities, b.Capabilities)
+	for _, d := range jsondiff.Diff(before, after, whole()) {
+		x := Difference{What: "capabilities", Pointer: d.Pointer, Verdict: schemadiff.Unclear, Why: "the capability is another one"}
+		x.Old, x.New = clipPair(d.Old, d.New)
 		switch {
+		case d.Op == jsondiff.Add && d.New == "false", d.Op == jsondiff.Remove && d.Old == "false":
+			continue // a flag that is not there is false
 		case d.Op == jsondiff.Add:
 			x.Verdict, x.Why = schemadiff.Compatible, "there is a capability more"
 		case d.Op == jsondiff.Remove || d.New == "false" && d.Old == "true":
@@ -127,7 +136,7 @@ func whatOf(kind string) string {
 // things compares what is offered.
 func (c *comparison) things(kind string, a, b *Inventory) {
 	what := whatOf(kind)
-	before, after := a.Things[kind], b.Things[kind]
+	before, after := c.named(a.Things[kind], b.Things[kind]), b.Things[kind]
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		def, ok := after[name]
 		switch {
@@ -147,11 +156,44 @@ func (c *comparison) things(kind string, a, b *Inventory) {
 	}
 }
 
+// named returns things with the names that others of the kind have in the second inventory, where
+// parts of theirs were hidden, as in URIs.
+func (c *comparison) named(before, after map[string][]byte) map[string][]byte {
+	if c.opts.Fits == nil {
+		return before
+	}
+	out := maps.Clone(before)
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, ok := after[name]; ok {
+			continue
+		}
+		for _, other := range slices.Sorted(maps.Keys(after)) {
+			if _, taken := out[other]; !taken && c.fits(name, other) {
+				out[other] = out[name]
+				delete(out, name)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// whole are the options for a comparison that does not cut values before it is known where they
+// differ.
+func whole(ignore ...string) *jsondiff.Options {
+	return &jsondiff.Options{Ignore: ignore, MaxValue: -1}
+}
+
 // thing compares two definitions.
 func (c *comparison) thing(what, name string, before, after []byte) {
-	ignore := []string{"/inputSchema", "/outputSchema", "/_meta"}
-	for _, d := range jsondiff.Diff(before, after, &jsondiff.Options{Ignore: ignore}) {
-		c.add(Difference{What: what, Name: name, Pointer: d.Pointer, Verdict: meaning(d), Why: changed(d), Old: clip(d.Old), New: clip(d.New)})
+	before, after = c.reveal(before, after)
+	for _, v := range jsondiff.Diff(before, after, whole("/inputSchema", "/outputSchema", "/_meta")) {
+		if isDefault(v) {
+			continue
+		}
+		d := Difference{What: what, Name: name, Pointer: v.Pointer, Verdict: meaning(v), Why: changed(v)}
+		d.Old, d.New = clipPair(v.Old, v.New)
+		c.add(d)
 	}
 	for _, side := range []schemadiff.Side{schemadiff.Input, schemadiff.Output} {
 		pointer := "inputSchema"
@@ -166,25 +208,115 @@ func (c *comparison) thing(what, name string, before, after []byte) {
 		case y == nil:
 			c.add(Difference{What: what, Name: name, Pointer: "/" + pointer, Verdict: schemadiff.Breaking, Why: "the schema is gone"})
 		default:
-			for _, d := range schemadiff.Compare(x, y, side) {
+			changes := schemadiff.Compare(x, y, side)
+			if side == schemadiff.Input {
+				changes = rootType(x, y, changes)
+			}
+			for _, d := range changes {
 				c.add(Difference{What: what, Name: name, Pointer: "/" + pointer + d.Pointer, Verdict: d.Verdict, Why: d.Why})
 			}
 		}
 	}
 }
 
+// rootType corrects what changes say of the type of an inputSchema. Arguments are objects, and the
+// protocol wants the schema to say so by itself: clients refuse a tool, or all of them, where it
+// does not.
+func rootType(before, after []byte, changes []schemadiff.Change) []schemadiff.Change {
+	was, is := isObjectSchema(before), isObjectSchema(after)
+	changes = slices.DeleteFunc(changes, func(d schemadiff.Change) bool { return d.Pointer == "/type" })
+	switch {
+	case was && !is:
+		d := schemadiff.Change{Pointer: "/type", Verdict: schemadiff.Breaking, Why: `"type": "object" is gone, which the protocol requires here: clients refuse the tool`}
+		changes = append([]schemadiff.Change{d}, changes...)
+	case !was && is:
+		changes = append(changes, schemadiff.Change{Pointer: "/type", Verdict: schemadiff.Compatible, Why: `"type": "object" is there now, which the protocol requires`})
+	}
+	return changes
+}
+
+func isObjectSchema(schema []byte) bool {
+	return jsonwire.Text(jsonwire.Lookup(schema, "type")) == "object"
+}
+
+// isDefault reports whether a member is new, or gone, whose value is what its absence means.
+func isDefault(d jsondiff.Change) bool {
+	value := d.New
+	switch d.Op {
+	case jsondiff.Add:
+	case jsondiff.Remove:
+		value = d.Old
+	default:
+		return false
+	}
+	parts := strings.Split(strings.TrimPrefix(d.Pointer, "/"), "/")
+	switch {
+	case d.Pointer == "/execution":
+		support := jsonwire.Lookup([]byte(value), "taskSupport")
+		return isObjectOf([]byte(value), "taskSupport") && (support == nil || string(support) == `"forbidden"`)
+	case d.Pointer == "/execution/taskSupport":
+		return value == `"forbidden"`
+	case parts[0] == "arguments" && len(parts) == 3 && parts[2] == "required":
+		return value == "false"
+	case d.Pointer == "/arguments":
+		return strings.Trim(value, "[] \t\r\n") == ""
+	}
+	return false
+}
+
+// isObjectOf reports whether a JSON text is an object without other members than one.
+func isObjectOf(value []byte, name string) bool {
+	if len(value) == 0 || value[0] != '{' {
+		return false
+	}
+	for p := jsonwire.ObjectMembers(value); p.Next(); {
+		if !p.KeyIs(name) {
+			return false
+		}
+	}
+	return true
+}
+
 // meaning is what a change of a definition means, outside its schemas.
 func meaning(d jsondiff.Change) Verdict {
-	switch first, _, _ := strings.Cut(strings.TrimPrefix(d.Pointer, "/"), "/"); first {
+	parts := strings.Split(strings.TrimPrefix(d.Pointer, "/"), "/")
+	switch parts[0] {
 	case "title", "description", "icons", "annotations", "size":
 		return schemadiff.Words
-	case "arguments": // of a prompt
-		if strings.HasSuffix(d.Pointer, "/required") && d.New == "true" || d.Op == jsondiff.Add && bytes.Contains([]byte(d.New), []byte(`"required":true`)) || d.Op == jsondiff.Remove {
-			return schemadiff.Breaking
-		}
-		return schemadiff.Words
+	case "arguments":
+		return argument(d, parts[1:])
 	}
 	return schemadiff.Unclear
+}
+
+// argument is what a change of the arguments of a prompt means; at are the names that lead to it.
+func argument(d jsondiff.Change, at []string) Verdict {
+	member := ""
+	if len(at) > 1 {
+		member = at[1]
+	}
+	switch {
+	case member == "" && d.Op == jsondiff.Remove, member == "name":
+		return schemadiff.Breaking
+	case member == "" && requires([]byte(d.New)), member == "required" && d.New == "true":
+		return schemadiff.Breaking
+	case member == "", member == "required":
+		return schemadiff.Compatible
+	}
+	return schemadiff.Words
+}
+
+// requires reports whether an argument, or one of a list, is required.
+func requires(value []byte) bool {
+	if len(value) > 0 && value[0] == '[' {
+		for el := jsonwire.ArrayElements(value); el.Next(); {
+			if requires(el.Value()) {
+				return true
+			}
+		}
+		return false
+	}
+	return string(jsonwire.Lookup(value, "required")) == "true"
 }
 
 func changed(d jsondiff.Change) string {
@@ -225,10 +357,10 @@ func (c *comparison) answer(k Key, x, y *Answer) {
 		c.add(d)
 		return
 	}
-	before, after := cmp.Or(string(x.Result), string(x.Error)), cmp.Or(string(y.Result), string(y.Error))
+	before, after := c.reveal([]byte(cmp.Or(string(x.Result), string(x.Error))), []byte(cmp.Or(string(y.Result), string(y.Error))))
 	ignore := append([]string{"/_meta", "/ttlMs", "/cacheScope", "/resultType"}, c.opts.Ignore...)
 	told := 0
-	for _, v := range jsondiff.Diff([]byte(before), []byte(after), &jsondiff.Options{Ignore: ignore}) {
+	for _, v := range jsondiff.Diff(before, after, whole(ignore...)) {
 		if v.Op == jsondiff.Replace && c.opts.Same != nil && c.opts.Same(v.Pointer, []byte(v.Old), []byte(v.New)) {
 			continue
 		}
@@ -237,7 +369,8 @@ func (c *comparison) answer(k Key, x, y *Answer) {
 			c.add(d)
 			return
 		}
-		d.Pointer, d.Why, d.Old, d.New = v.Pointer, changed(v), clip(v.Old), clip(v.New)
+		d.Pointer, d.Why = v.Pointer, changed(v)
+		d.Old, d.New = clipPair(v.Old, v.New)
 		if v.Pointer == "/isError" && v.New == "true" {
 			d.Verdict, d.Why = schemadiff.Breaking, "the tool fails now"
 		}
@@ -257,10 +390,18 @@ func (c *comparison) latency(k Key, x, y *Answer) {
 // String names what was asked.
 func (k Key) String() string { return strings.TrimSpace(k.Method + " " + clip(k.Target)) }
 
+// most is how much of a value is shown, in bytes.
+const most = 300
+
 func clip(s string) string {
-	const most = 300
 	if len(s) <= most {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// clipPair cuts two texts so that the first difference of them is seen.
+func clipPair(a, b string) (x, y string) {
+	x, y = jsondiff.Around(a, b)
+	return clip(x), clip(y)
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"mcpwire/internal/neterror"
 )
 
 const (
@@ -60,7 +62,7 @@ func connect(path string) (net.Conn, error) {
 		return nil, fmt.Errorf("%s: %w", path, ErrNotPrivate)
 	}
 	c, err := net.DialTimeout("unix", path, greeting)
-	if err != nil && refused(err) {
+	if err != nil && neterror.IsRefused(err) {
 		_ = os.Remove(path) // another may have been faster
 		return nil, fmt.Errorf("%s: %w", path, ErrStale)
 	}

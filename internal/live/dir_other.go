@@ -3,19 +3,14 @@
 package live
 
 import (
-	"errors"
 	"io/fs"
 	"net"
 	"path/filepath"
-	"syscall"
 )
 
 // private and owned have nothing to look at here: the folder is in a place that only the user has access to.
 func private(fs.FileInfo) bool { return true }
 func owned(fs.FileInfo) bool   { return true }
-
-// refused reports whether an error says that nobody listens: WSAECONNREFUSED of Windows, which is not the ECONNREFUSED of package syscall.
-func refused(err error) bool { return errors.Is(err, syscall.Errno(10061)) }
 
 // listen listens on a socket.
 func listen(dir, name string) (*net.UnixListener, error) {

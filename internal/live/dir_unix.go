@@ -3,7 +3,6 @@
 package live
 
 import (
-	"errors"
 	"io/fs"
 	"net"
 	"os"
@@ -19,9 +18,6 @@ func owned(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int64(st.Uid) == int64(os.Geteuid())
 }
-
-// refused reports whether an error says that nobody listens.
-func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // listen listens on a socket which appears under its name when that is so.
 func listen(dir, name string) (*net.UnixListener, error) {

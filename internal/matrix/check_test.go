@@ -14,6 +14,7 @@ import (
 	"mcpwire/client"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/server"
 )
 
 // An object is one of JSON.
@@ -48,6 +49,20 @@ func refused(t testing.TB, what string, err error, code jsonrpc.Code) *jsonrpc.E
 	e, answered := errors.AsType[*jsonrpc.Error](err)
 	if !answered || e.Code != code || !client.IsPeer(err) {
 		t.Fatalf("%s: got %v, want the peer's error %d", what, err, code)
+	}
+	return e
+}
+
+// limited checks that a call was refused because of a limit. Over HTTP the status says that it was not carried out.
+func limited(s *scene, what string, err error) *jsonrpc.Error {
+	s.Helper()
+	untaken, ok := errors.AsType[*jsonrpc.CallError](err)
+	if !ok {
+		return refused(s, what, err, server.CodeTooManyRequests)
+	}
+	e, answered := errors.AsType[*jsonrpc.Error](err)
+	if !answered || e.Code != server.CodeTooManyRequests || untaken.Fate != jsonrpc.FateUnsent {
+		s.Fatalf("%s: got %v, want error 429 of a request that was not carried out", what, err)
 	}
 	return e
 }

@@ -119,7 +119,7 @@ func TestLimits(t *testing.T) {
 				same(s, "call", s.call(c, "t", nil), "ok")
 			}
 			_, err := c.CallTool(s.Context(), "t", nil)
-			e := refused(s, "the fourth", err, server.CodeTooManyRequests)
+			e := limited(s, "the fourth", err)
 			var data struct {
 				Limit        string
 				RetryAfterMs int
@@ -141,7 +141,7 @@ func TestLimits(t *testing.T) {
 			_, err := c.ReadResource(s.Context(), "lib://begun")
 			ok(s, "begun", err)
 			_, err = c.CallTool(s.Context(), "hold", nil)
-			same(s, "data", string(refused(s, "the second", err, server.CodeTooManyRequests).Data), `{"limit":"concurrency"}`)
+			same(s, "data", string(limited(s, "the second", err).Data), `{"limit":"concurrency"}`)
 			_, err = c.ReadResource(s.Context(), "lib://release")
 			ok(s, "release", err)
 			same(s, "the first", <-done, "held<nil>")

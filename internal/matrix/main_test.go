@@ -37,6 +37,7 @@ var servers = map[string]func(crash func()) *server.Server{
 	"ask":       newAskServer,
 	"custom":    newCustomServer,
 	"tasks":     newTaskServer,
+	"late":      newLateTaskServer,
 	"load":      newLoadServer,
 	"rate":      newRateServer,
 	"single":    newSingleServer,

@@ -2,9 +2,11 @@ package matrix
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,17 +42,36 @@ func newTaskServer(func()) *server.Server {
 		}
 		return roots[0].Name + " " + to.Value.Street, nil
 	})
-	add("hangs", mcp.TaskSupportRequired, func(c *server.Call) (string, error) {
+	hang := func(c *server.Call) (string, error) {
 		hanging.add()
 		<-c.Done()
-		cancelled.add()
+		if c.Err() == context.Canceled { // not because its time is up
+			cancelled.add()
+		}
 		return "too late", nil
-	})
+	}
+	add("hangs", mcp.TaskSupportRequired, hang)
+	add("may hang", mcp.TaskSupportOptional, hang)
 	must(
 		server.AddTool(srv, "release", "", func(context.Context, struct{}) (string, error) { released.add(); return "", nil }),
 		server.AddTool(srv, "hanging", "", func(ctx context.Context, in struct{ N int }) (int, error) { return in.N, hanging.wait(ctx, in.N) }),
 		server.AddTool(srv, "cancelled", "", func(ctx context.Context, in struct{ N int }) (int, error) { return in.N, cancelled.wait(ctx, in.N) }),
 	)
+	return srv
+}
+
+// newLateTaskServer is newTaskServer, but does not answer the call of one tool before it is given up.
+func newLateTaskServer(crash func()) *server.Server {
+	srv := newTaskServer(crash)
+	srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
+		return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+			result, err := next(ctx, m)
+			if m.Call != nil && m.Call.Name() == "may hang" {
+				<-ctx.Done()
+			}
+			return result, err
+		}
+	})
 	return srv
 }
 
@@ -164,15 +185,71 @@ func TestTasks(t *testing.T) {
 			refused(s, "cancel", s.client().Task("x").Cancel(s.Context()), jsonrpc.CodeMethodNotFound)
 		}},
 		{name: "a call that is given up cancels its task", test: func(s *scene) {
-			c := s.dial(taking)
-			_, err := c.CallTool(s.Context(), "hangs", nil, client.WithMaxTimeout(100*time.Millisecond))
-			if e, is := errors.AsType[*client.TimeoutError](err); !is || !e.Max {
+			ctx, giveUp := context.WithCancel(s.soon())
+			defer giveUp()
+			c := s.dial(func(o *client.Options) {
+				taking(o)
+				o.Middleware = append(o.Middleware, func(next client.HandlerFunc) client.HandlerFunc {
+					return func(ctx context.Context, m *client.Message) (json.RawMessage, error) {
+						if m.Method == mcp.MethodTasksGet {
+							giveUp() // not before there is a task: else there may never be one
+						}
+						return next(ctx, m)
+					}
+				})
+			})
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.CallTool(ctx, "hangs", nil)
+				done <- err
+			}()
+			s.call(c, "hanging", object{"N": 1})
+			if !hasTasks(s.features) {
+				giveUp()
+			}
+			if err := <-done; !errors.Is(err, context.Canceled) {
 				s.Errorf("got %v", err)
 			}
-			if hasTasks(s.features) { // else the request may have been given up before the handler began
-				s.call(c, "cancelled", object{"N": 1})
+			s.call(c, "cancelled", object{"N": 1})
+		}},
+		{name: "a call that is given up before it is answered leaves no task", test: func(s *scene) {
+			ctx, giveUp := context.WithCancel(s.soon())
+			defer giveUp()
+			c := s.another("late").dial(taking)
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.CallTool(ctx, "may hang", nil)
+				done <- err
+			}()
+			s.call(c, "hanging", object{"N": 1})
+			giveUp()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				s.Errorf("got %v", err)
 			}
-		}, unless: []excuse{{over: anyHTTP, why: "a request that is given up is taken back, so there may never be a task"}}},
+			s.call(c, "cancelled", object{"N": 1})
+		}},
+		{name: "a call that is given up while its answer arrives leaves no task", when: hasTasks, test: func(s *scene) {
+			ctx, giveUp := context.WithCancel(s.soon())
+			defer giveUp()
+			returned := make(chan struct{})
+			c := s.dial(func(o *client.Options) {
+				taking(o)
+				o.Trace = func(dir jsonrpc.Direction, message []byte) {
+					if dir == jsonrpc.Incoming && strings.Contains(string(message), `"status":"working"`) {
+						giveUp()
+						<-returned
+					}
+				}
+			})
+			_, err := c.CallTool(ctx, "hangs", nil)
+			close(returned)
+			if !errors.Is(err, context.Canceled) {
+				s.Errorf("got %v", err)
+			}
+			s.call(c, "cancelled", object{"N": 1})
+		}, instead: func(s *scene) { // a result is dropped
+			same(s, "quick", s.call(s.dial(taking), "quick", nil), "quick")
+		}},
 		// Spec: T52
 		{name: "tasks that fail", test: func(s *scene) {
 			c := s.dial(taking)

@@ -11,9 +11,9 @@ import (
 // rulesBatch are the rules about several messages in an array.
 var rulesBatch = []check.Rule{
 	{
-		ID: "probe/batch", Severity: check.Error, Revisions: only2,
+		ID: "probe/batch", Severity: check.Warning, Revisions: only2,
 		Title: "A batch is refused",
-		Why:   "In this revision servers must take several messages in an array.",
+		Why:   "In this revision, and in no other, servers must take several messages in an array. Hardly any client sends one.",
 		Fix:   "Answer each request in the array, in an array.",
 		URL:   "basic#batching",
 		Good:  check.Example{Revision: r2, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]"},
@@ -43,12 +43,13 @@ func batch(ctx context.Context, v *visit) {
 	}
 	switch {
 	case a.fate == gone && v.rev != r2:
-		v.find("fragile", &a, "after a batch: %s", v.what(&a))
+		v.fragile(&a, "after a batch")
 	case a.succeeded():
 		v.r.journal.excuse(a.at)
 		v.find("batch-taken", &a, "the requests of a batch are answered")
 	default:
-		v.find("batch", &a, "a batch is answered with %s", v.what(&a))
+		v.excuseEnd(&a)
+		v.find("batch", &a, "a batch %s", v.outcome(&a))
 	}
 }
 

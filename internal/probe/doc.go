@@ -15,6 +15,13 @@
 //
 // Run may be called any number of times at once. What Rules returns belongs to the caller.
 //
+// Once a server has answered over stdio, several of its processes run at the same time, at most
+// MaxProcesses. They start together, and their steps begin when all are up, so that no start
+// disturbs what a step measures. Where processes disturb each other all the same, they run one by
+// one, and nothing counts of those that were disturbed. Findings, and what Options has shown, are
+// in the order of a probe that does one thing after the other. Over HTTP, one session follows the
+// other, since servers limit them. Nothing that Run started is left when it returns.
+//
 // # Errors
 //
 // Run returns ErrNoAnswer, wrapped with the reason, for a server that takes no revision; *StatusError if HTTP says why; the error of the start for a process

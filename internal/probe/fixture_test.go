@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"mcpwire/check"
 	"mcpwire/internal/jsonwire"
@@ -66,9 +67,9 @@ type fakeProcess struct {
 }
 
 // startFake starts one.
-func startFake(s *server.Server, f fault, out func(string) string, deaf bool) *fakeProcess {
+func startFake(s *server.Server, f flaw) *fakeProcess {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &fakeProcess{done: make(chan struct{}), deaf: deaf, cancel: cancel}
+	p := &fakeProcess{done: make(chan struct{}), deaf: f.deaf, cancel: cancel}
 	p.fromServer, p.out = io.Pipe()
 	clientLines, toServer := io.Pipe()
 	p.toServer = toServer
@@ -89,8 +90,8 @@ func startFake(s *server.Server, f fault, out func(string) string, deaf bool) *f
 			if err != nil {
 				break
 			}
-			if out != nil {
-				line = out(line)
+			if f.out != nil {
+				line = f.out(line)
 			}
 			p.write(line)
 		}
@@ -100,7 +101,8 @@ func startFake(s *server.Server, f fault, out func(string) string, deaf bool) *f
 }
 
 // copyIn hands lines of the client to the server, but for what the fault takes.
-func (p *fakeProcess) copyIn(lines io.Reader, forward *io.PipeWriter, f fault) {
+func (p *fakeProcess) copyIn(lines io.Reader, forward *io.PipeWriter, f flaw) {
+	slow := f.start
 	defer func() {
 		if !p.deaf {
 			forward.Close()
@@ -111,10 +113,13 @@ func (p *fakeProcess) copyIn(lines io.Reader, forward *io.PipeWriter, f fault) {
 		if err != nil {
 			return
 		}
+		// Only now: of two writers to an io.Pipe one waits for a mutex, at which a bubble's time stops.
+		time.Sleep(slow)
+		slow = 0
 		var m jsonrpc.Message
 		_ = jsonrpc.Parse([]byte(strings.TrimSpace(line)), &m, 0)
-		if f != nil {
-			reply, taken := f(&m, strings.TrimRight(line, "\r\n"))
+		if f.in != nil {
+			reply, taken := f.in(&m, strings.TrimRight(line, "\r\n"))
 			for _, r := range reply {
 				if r == die {
 					p.end(1)
@@ -179,15 +184,14 @@ type flaw struct {
 	in   fault
 	out  func(string) string
 	deaf bool
+	// start is how long a process does nothing after its first line. Only for bubbles of synctest.
+	start time.Duration
 }
 
 // probeFake probes a server in memory.
 func probeFake(t *testing.T, f flaw, opts *Options) (*Report, error) {
 	t.Helper()
-	r := newRun(&Target{Command: []string{"fake"}}, opts)
-	r.start = func(context.Context, io.Writer) (process, error) {
-		return startFake(newServer(t), f.in, f.out, f.deaf), nil
-	}
+	r := fakeRun(t, f, opts)
 	err := r.all(t.Context())
 	return r.report(), err
 }

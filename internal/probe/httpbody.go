@@ -72,9 +72,9 @@ func badBodies(ctx context.Context, v *visit) {
 		switch {
 		case v.ended(&a, bad.about):
 		case a.status >= 500:
-			v.find("http-5xx", &a, "%s is answered with %s", bad.about, v.what(&a))
+			v.find("http-5xx", &a, "%s %s", bad.about, v.outcome(&a))
 		case a.status < 300 && !a.failed():
-			v.find("http-body", &a, "%s is answered with %s", bad.about, v.what(&a))
+			v.find("http-body", &a, "%s %s", bad.about, v.outcome(&a))
 		}
 	}
 }
@@ -88,7 +88,7 @@ func badHeaders(ctx context.Context, v *visit) {
 		switch {
 		case v.ended(&a, bad.name+": "+bad.value):
 		case a.status >= 500:
-			v.find("http-5xx", &a, "%s: %s is answered with %s", bad.name, bad.value, v.what(&a))
+			v.find("http-5xx", &a, "%s: %s %s", bad.name, bad.value, v.outcome(&a))
 		case a.succeeded():
 			v.find("http-lenient", &a, "a request with %s: %s is answered with a result", bad.name, bad.value)
 		}
@@ -140,14 +140,14 @@ func headerSpelling(ctx context.Context, v *visit) {
 		}
 		a := v.call(ctx, mcp.MethodToolsCall, object{"name": nobodysTool, "arguments": object{}}, func(q *question) { q.header = good.header })
 		if !v.ended(&a, good.about) && a.failed(mcp.CodeHeaderMismatch) {
-			v.find("header-spelling", &a, "%s: the request is answered with %s", good.about, v.what(&a))
+			v.find("header-spelling", &a, "%s: the request %s", good.about, v.outcome(&a))
 		}
 	}
 }
 
 // otherMethods asks by GET and DELETE, for which modern servers have nothing. One that speaks a legacy revision too may.
 func otherMethods(ctx context.Context, v *visit) {
-	for _, rev := range v.r.discovered {
+	for _, rev := range v.r.supported() {
 		if r, ok := mcp.ParseRevision(rev); ok && !r.Modern() {
 			return
 		}
@@ -155,7 +155,7 @@ func otherMethods(ctx context.Context, v *visit) {
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
 		a := v.ask(ctx, question{method: method})
 		if !v.ended(&a, method) && a.status != http.StatusMethodNotAllowed {
-			v.find("http-method", &a, "%s is answered with %s", method, v.what(&a))
+			v.find("http-method", &a, "%s %s", method, v.outcome(&a))
 		}
 	}
 }

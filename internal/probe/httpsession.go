@@ -79,7 +79,7 @@ func sessions(ctx context.Context, v *visit) {
 	}
 	a = ping(nil)
 	if !v.ended(&a, "the id of a session that has ended") && !a.succeeded() && a.status != http.StatusNotFound {
-		v.find("session-status", &a, "after DELETE, ping is answered with %s", v.what(&a))
+		v.find("session-status", &a, "after DELETE, ping %s", v.outcome(&a))
 	}
 	v.web.sticky.Del("Mcp-Session-Id")
 }
@@ -93,13 +93,13 @@ func versionHeader(ctx context.Context, v *visit) {
 		q.header = func(h http.Header) { h.Set("MCP-Protocol-Version", nobodysVersion) }
 	})
 	if !v.ended(&a, "a version that does not exist") && !a.succeeded() && a.status != http.StatusBadRequest {
-		v.find("version-status", &a, "MCP-Protocol-Version: %s is answered with %s", nobodysVersion, v.what(&a))
+		v.find("version-status", &a, "MCP-Protocol-Version: %s %s", nobodysVersion, v.outcome(&a))
 	}
 	a = v.call(ctx, mcp.MethodPing, nil, func(q *question) {
 		q.header = func(h http.Header) { h.Del("MCP-Protocol-Version") }
 	})
 	if !v.ended(&a, "a request without a version") && !a.succeeded() {
-		v.find("version-absent", &a, "ping without MCP-Protocol-Version is answered with %s", v.what(&a))
+		v.find("version-absent", &a, "ping without MCP-Protocol-Version %s", v.outcome(&a))
 	}
 }
 

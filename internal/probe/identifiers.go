@@ -99,9 +99,9 @@ func bigArgument(ctx context.Context, v *visit) {
 	a := v.call(ctx, mcp.MethodToolsCall, object{"name": nobodysTool, "arguments": object{"text": strings.Repeat("x", 1<<20)}})
 	switch {
 	case a.fate == gone && v.pipe != nil:
-		v.find("fragile", &a, "a request with an argument of 1 MiB: %s", v.what(&a))
+		v.fragile(&a, "a request with an argument of 1 MiB")
 	case a.fate == gone, a.status == 413, a.fate == answered && a.rpc == nil && a.status >= 400:
-		v.find("large-message", &a, "it is answered with %s", v.what(&a))
+		v.find("large-message", &a, "it %s", v.outcome(&a))
 	}
 	if a.fate == gone {
 		a.dir = capture.ToClient

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,18 +19,34 @@ type journal struct {
 	w       *capture.Writer // may be nil
 	k       *check.Checker
 	start   time.Time
-	n       uint64
+	n       uint64              // events
 	found   []check.Finding     // of package check
 	own     []check.Finding     // of the steps
 	excused map[uint64][]string // by the numbers of events that are our own doing: the rules that do not count there; nil is all
 	chosen  func(id string) bool
+
+	// sessions are those of jobs, by their numbers. Those that run at the same time take turns in a
+	// capture. Without one, events get numbers as if the sessions had come one after another, in
+	// the order of their jobs, so that reports are the same each time: until renumber, the number
+	// of an event is that of its session, and behind it its number in that.
+	sessions map[uint64]*recorded
 }
+
+// A recorded is what is recorded of a session.
+type recorded struct {
+	place   int    // of the job
+	events  uint64 // how many
+	dropped bool   // nothing of it counts
+}
+
+// eventBits is the length of the number of an event in its session.
+const eventBits = 40
 
 func newJournal(transport string, opts *Options) *journal {
 	j := &journal{
 		head:  &capture.Head{Version: capture.Version, ID: "probe", Transport: transport, Redact: "off", At: time.Now()},
 		w:     opts.Capture,
-		start: time.Now(), excused: map[uint64][]string{},
+		start: time.Now(), excused: map[uint64][]string{}, sessions: map[uint64]*recorded{},
 		chosen: func(id string) bool { return Chosen(id, opts.Only, opts.Disabled) },
 	}
 	if j.w != nil {
@@ -44,14 +61,21 @@ func (j *journal) record(e *capture.Event) uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.n++
+	s := j.sessions[e.Session]
 	seen := *e
 	seen.N, seen.At, seen.Capture = j.n, time.Now(), j.head.ID
 	seen.T = seen.At.Sub(j.start)
-	if j.w != nil {
+	if s != nil {
+		s.events++
+	}
+	switch {
+	case j.w != nil:
 		if n := j.w.Record(e); n > 0 {
 			seen.N = n
 			j.n = n
 		}
+	case s != nil:
+		seen.N = e.Session<<eventBits | s.events
 	}
 	j.add(j.k.Add(j.head, &seen))
 	return seen.N
@@ -64,11 +88,59 @@ func (j *journal) excuse(n uint64, rules ...string) {
 	j.excused[n] = rules
 }
 
-// close returns all findings about the server, and the number of events.
+// assign has a session belong to a job.
+func (j *journal) assign(session uint64, place int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.sessions[session] = &recorded{place: place}
+}
+
+// drop has nothing count that is recorded of sessions, and says why in the capture.
+func (j *journal) drop(sessions []uint64, why string) {
+	for _, session := range sessions {
+		j.record(&capture.Event{Kind: capture.KindNote, Session: session, Data: []byte("this session does not count: " + why)})
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, session := range sessions {
+		j.sessions[session].dropped = true
+	}
+}
+
+// counts reports whether what is recorded of a session counts.
+func (j *journal) counts(session uint64) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.sessions[session]
+	return s == nil || !s.dropped
+}
+
+// compare orders events by the jobs that they belong to, and then by their numbers.
+func (j *journal) compare(session1, n1, session2, n2 uint64) int {
+	place := func(session uint64) int {
+		if s := j.sessions[session]; s != nil {
+			return s.place
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(place(session1), place(session2)), cmp.Compare(n1, n2))
+}
+
+// close returns all findings about the server in the order of the jobs, and how many events count.
 func (j *journal) close() ([]check.Finding, uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.add(j.k.Close())
+	events := j.n
+	for _, s := range j.sessions {
+		if s.dropped {
+			events -= s.events
+		}
+	}
+	dropped := func(f *check.Finding) bool {
+		s := j.sessions[f.Session]
+		return s != nil && s.dropped
+	}
 	var list []check.Finding
 	for _, f := range j.found {
 		rules, ok := j.excused[f.Event]
@@ -76,9 +148,40 @@ func (j *journal) close() ([]check.Finding, uint64) {
 			list = append(list, f)
 		}
 	}
-	list = append(list, j.own...)
-	slices.SortStableFunc(list, func(a, b check.Finding) int { return cmp.Compare(a.Event, b.Event) })
-	return list, j.n
+	list = slices.DeleteFunc(append(list, j.own...), func(f check.Finding) bool { return dropped(&f) })
+	slices.SortStableFunc(list, func(a, b check.Finding) int { return j.compare(a.Session, a.Event, b.Session, b.Event) })
+	return list, events
+}
+
+// renumber gives findings the numbers that events and sessions have in the order of the jobs. With
+// a capture they keep those that they have in it.
+func (j *journal) renumber(list []check.Finding) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.w != nil {
+		return
+	}
+	order := slices.SortedFunc(maps.Keys(j.sessions), func(a, b uint64) int { return j.compare(a, a, b, b) })
+	sessions, before := map[uint64]uint64{}, map[uint64]uint64{}
+	events := uint64(0)
+	for _, n := range order {
+		if s := j.sessions[n]; !s.dropped {
+			sessions[n], before[n] = uint64(len(sessions)+1), events
+			events += s.events
+		}
+	}
+	event := func(n uint64) uint64 { return before[n>>eventBits] + n&(1<<eventBits-1) }
+	for i := range list {
+		f := &list[i]
+		if sessions[f.Session] == 0 {
+			continue
+		}
+		f.Event, f.Session = event(f.Event), sessions[f.Session]
+		f.Related = slices.Clone(f.Related)
+		for k, n := range f.Related {
+			f.Related[k] = event(n)
+		}
+	}
 }
 
 func (j *journal) add(list []check.Finding) {

@@ -5,6 +5,15 @@ import "mcpwire/check"
 // rulesLife are the rules about servers that end.
 var rulesLife = []check.Rule{
 	{
+		ID: "probe/no-handshake", Severity: check.Error,
+		Title: "No handshake succeeds",
+		Why:   "Nothing else could be tried: this server was not checked, and no client can use it.",
+		Fix:   "Look at its standard error; mcpwire doctor looks for the reason. If it is slow, --connect-timeout waits longer.",
+		URL:   "basic/versioning",
+		Good:  check.Example{Revision: r4, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
+		Bad:   check.Example{Revision: r4, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\nwait 30s"},
+	},
+	{
 		ID: "probe/died", Severity: check.Error,
 		Title: "A request ends the server",
 		Why:   "One request of one client takes everything with it that others are waiting for. Whatever is wrong with a request, its answer is an error.",

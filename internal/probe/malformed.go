@@ -75,8 +75,16 @@ func garbage(ctx context.Context, v *visit) {
 
 // fragile reports a server that does not live on.
 func (v *visit) fragile(a *answer, about string) {
-	v.r.journal.excuse(a.asked)
+	v.excuseEnd(a)
 	v.find("fragile", a, "%s: %s", about, v.what(a))
+}
+
+// excuseEnd has nothing else found in the end of a server that what the probe sent has ended.
+func (v *visit) excuseEnd(a *answer) {
+	v.r.journal.excuse(a.asked)
+	if v.pipe != nil && a.fate == gone {
+		v.pipe.excused = true
+	}
 }
 
 // wrongEnvelope sends JSON that is no message.
@@ -106,7 +114,7 @@ func lineEnds(ctx context.Context, v *visit) {
 	reply, after, ok := v.provoke(ctx, "")
 	switch {
 	case !ok:
-		v.r.journal.excuse(after.asked)
+		v.excuseEnd(&after)
 		v.find("line-ends", &after, "after a blank line: %s", v.what(&after))
 		return
 	case reply != nil:
@@ -114,7 +122,7 @@ func lineEnds(ctx context.Context, v *visit) {
 	}
 	a := v.ask(ctx, question{body: v.harmless(v.id()), id: v.last(), any: true, ending: "\r\n"})
 	if !a.succeeded() {
-		v.r.journal.excuse(a.asked)
-		v.find("line-ends", &a, "a request that ends in CR LF is answered with %s", v.what(&a))
+		v.excuseEnd(&a)
+		v.find("line-ends", &a, "a request that ends in CR LF %s", v.outcome(&a))
 	}
 }

@@ -12,12 +12,21 @@ import (
 var rulesModern = []check.Rule{
 	{
 		ID: "probe/modern-refusal", Severity: check.Error, Revisions: modern,
-		Title: "A request is refused in another way than the one that is due",
+		Title: "A request is refused with another error than the one that is due",
+		Why:   "Clients tell by the code whether a server is modern, and which version to try next.",
+		Fix:   "Answer -32601 to unknown methods, -32602 to missing metadata, -32022 to versions that are not spoken.",
+		URL:   "basic#error-codes",
+		Good:  check.Example{Revision: r5, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
+		Bad:   check.Example{Revision: r5, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"internal error\"}}"},
+	},
+	{
+		ID: "probe/modern-status", Severity: check.Error, Revisions: modern,
+		Title: "A request is refused with another HTTP status than the one that is due",
 		Why:   "Clients tell by code and status whether a server is modern, which version to try next, and which headers to mend.",
 		Fix:   "Answer -32601 with status 404 to unknown methods; with status 400 -32602 to missing metadata, -32020 to headers that do not fit, -32022 to versions.",
 		URL:   "basic/transports/streamable-http#server-validation",
-		Good:  check.Example{Revision: r5, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
-		Bad:   check.Example{Revision: r5, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"internal error\"}}"},
+		Good:  check.Example{Revision: r5, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\nreply 400 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
+		Bad:   check.Example{Revision: r5, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
 	},
 	{
 		ID: "probe/client-info-required", Severity: check.Error, Revisions: modern,
@@ -55,10 +64,10 @@ func (v *visit) modernRefusal(a *answer, about string, status int, codes ...json
 	}
 	switch {
 	case !a.failed(codes...):
-		v.find("modern-refusal", a, "%s is answered with %s; due is error %s", about, v.what(a), codesText(codes))
+		v.find("modern-refusal", a, "%s %s; due is error %s", about, v.outcome(a), codesText(codes))
 	case v.web != nil && a.status != status && a.failed(jsonrpc.CodeInvalidParams):
 		// Of the other codes, package check knows the status.
-		v.find("modern-refusal", a, "%s is answered with HTTP status %d; due is %d", about, a.status, status)
+		v.find("modern-status", a, "%s is answered with HTTP status %d; due is %d", about, a.status, status)
 	}
 }
 
@@ -100,7 +109,7 @@ func missingInfo(ctx context.Context, v *visit) {
 	delete(meta, mcp.MetaClientInfo)
 	a := v.call(ctx, mcp.MethodDiscover, object{"_meta": meta})
 	if !v.ended(&a, "a request without clientInfo") && a.failed() {
-		v.find("client-info-required", &a, "server/discover without clientInfo is answered with %s", v.what(&a))
+		v.find("client-info-required", &a, "server/discover without clientInfo %s", v.outcome(&a))
 	}
 }
 
@@ -143,7 +152,7 @@ func listen(ctx context.Context, v *visit) {
 	case answered:
 		if a.succeeded() {
 			v.find("listen", &a, "it is answered with a result, and was never acknowledged")
-		} else {
+		} else if !outage(&a) { // it may be at a limit, or broken
 			v.modernRefusal(&a, mcp.MethodSubscriptionsListen, 404, jsonrpc.CodeMethodNotFound)
 		}
 	}

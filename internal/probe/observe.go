@@ -34,13 +34,14 @@ type Observation struct {
 	Version   string         // that the server answered, if it did
 	Error     *jsonrpc.Error // that it answered
 	Took      time.Duration  // until the answer, or until the process had ended
+	Alive     bool           // server/discover has no answer, but initialize beside it has one
 	FirstByte time.Duration  // from the start until something came; 0 if nothing did
 	Stray     [][]byte       // the first lines on standard output that are no messages; they belong to the caller
 	Header    bool           // messages stand behind a Content-Length
 	Multiline bool           // messages are written over several lines
 	Exit      *stdio.ExitError
 	Err       error  // why it could not be started
-	Stderr    string // the end of what it wrote to standard error
+	Stderr    string // the beginning and the end of what it wrote to standard error
 	Result    []byte // of the handshake, JSON text
 }
 
@@ -48,25 +49,31 @@ type Observation struct {
 const maxStray = 20
 
 // Observe starts the server and shakes hands in a revision: by server/discover if it is a modern one, by initialize otherwise. The process is ended again.
-// opts may be nil; only Timeout and Capture count.
+// opts may be nil; only Connect and Capture count.
 func Observe(ctx context.Context, target *Target, rev mcp.Revision, opts *Options) Observation {
-	r := newRun(target, opts)
+	return observe(ctx, rev, newRun(target, opts))
+}
+
+func observe(ctx context.Context, rev mcp.Revision, r *run) Observation {
 	o := Observation{Revision: rev}
-	v, err := r.open(ctx, rev, false)
+	v, err := r.open(ctx, nil, rev, false)
 	if err != nil {
 		o.Outcome, o.Err = NotStarted, err
 		return o
 	}
 	start := time.Now()
-	method, params := mcp.MethodInitialize, r.initialize(rev.String())
+	var a answer
 	if rev.Modern() {
-		method, params = mcp.MethodDiscover, nil
+		a = v.discover(ctx)
+	} else {
+		a = v.ask(ctx, question{body: request(v.id(), mcp.MethodInitialize, r.initialize(rev.String())), id: v.last(), wait: r.opts.Connect})
 	}
-	a := v.call(ctx, method, params)
-	if a.fate == silent {
+	o.Alive = v.alive
+	if a.fate == silent && !v.alive {
 		v.pipe.endInput()
-		if b := v.ask(ctx, question{id: v.last(), listen: true, wait: min(promptly, r.opts.Timeout)}); b.fate == answered {
-			a, a.fate = b, stopped
+		response := func(m *jsonrpc.Message) bool { return m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError }
+		if b := v.ask(ctx, question{listen: true, until: response, wait: promptly}); b.fate == stopped {
+			a = b
 		}
 	}
 	o.Took = time.Since(start)

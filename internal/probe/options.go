@@ -3,6 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -26,25 +27,43 @@ type Target struct {
 // Options are the options of Run. nil means defaults.
 type Options struct {
 	Revisions []mcp.Revision // to probe; nil is all
-	// Timeout is how long to wait for an answer; 0 is 10 s.
+	// Timeout is how long to wait for an answer; 0 is 30 s.
 	Timeout time.Duration
+	// Connect is how long to wait for the answer to a handshake, and to whatever a process is asked
+	// first, from its start; 0 is 30 s.
+	Connect time.Duration
 	// Only and Disabled choose rules, as in [check.Options].
 	Only, Disabled []string
 	// Capture gets all that goes over the wire. nil keeps none. It is not closed.
 	Capture *capture.Writer
-	// Progress, if not nil, is called with what is done next: a short text, with nothing of the server in it. It must not block.
+	// Stderr, if not nil, gets what the server writes to its standard error, in the order of what
+	// Progress tells. It must be good for many goroutines at once; its errors do not count.
+	Stderr io.Writer
+	// Seen is what handshakes just before have shown of a process; nil if there were none. With it,
+	// several processes start at once. Without, only one runs until the server has answered.
+	Seen *Seen
+	// Progress, if not nil, is called with what is done next, or waited for first: a short text,
+	// with nothing of the server in it. It must not block. It is called by the goroutine that
+	// called Run.
 	Progress func(string)
 	// Client and Version are how the probe calls itself; "" is mcpwire.
 	Client, Version string
 }
 
+// Seen says that a server has agreed to all revisions to probe.
+type Seen struct {
+	Alone  time.Duration // that a handshake took while no other process of the server ran
+	Beside time.Duration // the slowest of some that began at the same time; 0 if there were none
+}
+
 // A Report is what came of a probe.
 type Report struct {
-	// Findings are those about the server, in the order of the events.
+	// Findings are those about the server, in the order in which a probe that does one thing after
+	// the other has them. Their events are those of the capture; without one, of such a probe.
 	Findings []check.Finding
 	// Speaks are the revisions that the server speaks, of those that were asked for, in ascending order.
 	Speaks []mcp.Revision
-	Events uint64 // that were recorded
+	Events uint64 // that were recorded and count
 	Asked  int    // requests that were sent
 }
 
@@ -64,7 +83,8 @@ func (e *StatusError) Error() string {
 
 // What a probe takes in at most.
 const (
-	defaultTimeout = 10 * time.Second
+	defaultTimeout = 30 * time.Second
+	defaultConnect = 30 * time.Second
 	maxFrame       = 16 << 20 // bytes of a message
 	maxVisit       = 64 << 20 // bytes of all that a connection brings
 	maxPages       = 100      // of a list

@@ -57,9 +57,9 @@ func origins(ctx context.Context, v *visit) {
 	switch {
 	case v.ended(&a, "a foreign Origin"):
 	case a.status < 300:
-		v.find(rule, &a, "a request with Origin: %s is answered with %s", hostileOrigin, v.what(&a))
+		v.find(rule, &a, "a request with Origin: %s %s", hostileOrigin, v.outcome(&a))
 	case a.status != http.StatusForbidden:
-		v.find("origin-status", &a, "a request with Origin: %s is answered with %s", hostileOrigin, v.what(&a))
+		v.find("origin-status", &a, "a request with Origin: %s %s", hostileOrigin, v.outcome(&a))
 	}
 	if !v.r.local() {
 		return // behind proxies, it is they who look at Host

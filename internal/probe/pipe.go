@@ -29,6 +29,7 @@ type process interface {
 // A pipe is a link to a process.
 type pipe struct {
 	r       *run
+	job     *job // nil for an observation
 	session uint64
 	proc    process
 	err     *lineRecorder
@@ -36,6 +37,7 @@ type pipe struct {
 	done    chan struct{}
 	wg      sync.WaitGroup
 	began   time.Time
+	spoke   bool   // it has sent a message
 	ended   bool   // its output has ended
 	shut    bool   // its input is closed
 	excused bool   // how it ends is our doing
@@ -56,8 +58,8 @@ type frame struct {
 }
 
 // openPipe starts the server.
-func openPipe(ctx context.Context, r *run) (*pipe, error) {
-	p := &pipe{r: r, session: r.nextSession(), frames: make(chan frame), done: make(chan struct{}), began: time.Now()}
+func openPipe(ctx context.Context, r *run, j *job) (*pipe, error) {
+	p := &pipe{r: r, job: j, session: r.nextSession(j), frames: make(chan frame), done: make(chan struct{}), began: time.Now()}
 	p.err = &lineRecorder{p: p}
 	proc, err := r.start(ctx, p.err)
 	if err != nil {
@@ -134,7 +136,7 @@ func (p *pipe) ask(ctx context.Context, q question) answer {
 	if !q.listen {
 		written = p.write(&a, &q)
 	}
-	wait := time.NewTimer(p.r.patience(q))
+	wait := time.NewTimer(p.patience(q))
 	defer wait.Stop()
 	for {
 		waiting := q.id != "" || q.any || q.until != nil
@@ -169,6 +171,16 @@ func (p *pipe) ask(ctx context.Context, q question) answer {
 	}
 }
 
+// patience is how long to wait for the answer to a question. A process that has not said anything
+// yet may still be starting.
+func (p *pipe) patience(q question) time.Duration {
+	wait := p.r.patience(q)
+	if !p.spoke && q.wait == 0 {
+		wait = max(wait, p.r.startWait(p.job)-time.Since(p.began))
+	}
+	return wait
+}
+
 // write records a question, and sends it.
 func (p *pipe) write(a *answer, q *question) chan error {
 	data, framing := bytes.Clone(q.body), capture.FramingLF
@@ -194,6 +206,7 @@ func (p *pipe) write(a *answer, q *question) chan error {
 func (p *pipe) consider(a *answer, q *question, f frame) bool {
 	p.note(&f)
 	for _, m := range parse(f.text) {
+		p.spoke = true
 		switch {
 		case q.answers(&m):
 			a.take(&m, f.text, f.n)

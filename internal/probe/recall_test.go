@@ -91,7 +91,11 @@ func TestRecallStdio(t *testing.T) {
 		{"unknown prompt", flaw{in: when(mcp.MethodPromptsGet, nobodysPrompt, with(`"messages":[]`))}, []string{"probe/unknown-prompt"}},
 		{"unknown completion", flaw{in: when(mcp.MethodComplete, nobodysPrompt, with(`"completion":{"values":[]}`))}, []string{"probe/unknown-completion"}},
 		{"cursor taken", flaw{in: when(mcp.MethodPromptsList, nobodysCursor, with(`"prompts":[],"ttlMs":0,"cacheScope":"private"`))}, []string{"probe/invalid-cursor"}},
-		{"list refused", flaw{in: when(mcp.MethodToolsList, `"params"`, code("-32603"))}, []string{"probe/error-code", "probe/refused"}},
+		{"list refused", flaw{in: when(mcp.MethodToolsList, `"params"`, code("-32603"))}, []string{"probe/error-code", "probe/failing"}},
+		{"list refused, as unknown", flaw{in: when(mcp.MethodToolsList, `"params"`, code("-32601"))}, []string{"probe/error-code", "probe/refused"}},
+		{"list out of order", flaw{in: when(mcp.MethodToolsList, "", code("-32603"))}, []string{"probe/failing"}},
+		{"listen at a limit", flaw{in: when(mcp.MethodSubscriptionsListen, "", code("-32603"))}, []string{}},
+		{"listen with a wrong code", flaw{in: when(mcp.MethodSubscriptionsListen, "", code("-32602"))}, []string{"probe/modern-refusal"}},
 		{"version echoed", flaw{in: when(mcp.MethodInitialize, nobodysVersion, with(strings.Replace(initialized, "%s", nobodysVersion, 1)))}, []string{"probe/version-echoed"}},
 		{"version refused", flaw{in: when(mcp.MethodInitialize, nobodysVersion, code("-32602"))}, []string{"probe/version-error"}},
 		{"second initialize taken", flaw{in: second(legacyOnly(when(mcp.MethodInitialize, "", with(strings.Replace(initialized, "%s", r4.String(), 1)))))}, []string{"probe/second-initialize"}},
@@ -182,8 +186,8 @@ func TestUnreachable(t *testing.T) {
 		flaw flaw
 		want []string
 	}{
-		{"silent", flaw{in: lines(func(string) bool { return true })}, []string{}},
-		{"dead", flaw{in: lines(func(string) bool { return true }, die)}, []string{"stdio/exit-pending"}},
+		{"silent", flaw{in: lines(func(string) bool { return true })}, []string{"probe/no-handshake"}},
+		{"dead", flaw{in: lines(func(string) bool { return true }, die)}, []string{"probe/no-handshake", "stdio/exit-pending"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

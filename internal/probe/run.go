@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"mcpwire/mcp"
@@ -23,11 +24,21 @@ type run struct {
 	transport http.RoundTripper
 	start     func(context.Context, io.Writer) (process, error)
 
+	list []mcp.Revision // to probe, in order
+	plan plan
+
+	speaks  []mcp.Revision
+	last    error  // why there was no answer
+	refused func() // reports that as a finding
+
+	// mu guards what jobs change that run at the same time.
+	mu                  sync.Mutex
 	sessions, exchanges uint64
 	asked               int
-	speaks              []mcp.Revision
-	discovered          []string // that the server says it supports, in server/discover
-	last                error    // why there was no answer
+	discovered          []string      // that the server says it supports, in server/discover
+	slowest             time.Duration // that a handshake took; 0 before the first
+	sdkAnswers          []sdkAnswer
+	paged               bool // a list has had a cursor
 }
 
 // Run probes a server. opts may be nil. With an error, the report has what was found until then.
@@ -43,7 +54,7 @@ func newRun(target *Target, opts *Options) *run {
 		r.opts = *opts
 	}
 	o := &r.opts
-	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Timeout, o.Connect = cmp.Or(o.Timeout, defaultTimeout), cmp.Or(o.Connect, defaultConnect)
 	o.Client, o.Version = cmp.Or(o.Client, "mcpwire"), cmp.Or(o.Version, "0")
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -51,6 +62,8 @@ func newRun(target *Target, opts *Options) *run {
 	if len(o.Revisions) == 0 {
 		o.Revisions = mcp.Revisions()
 	}
+	r.list = slices.Clone(o.Revisions)
+	slices.Reverse(r.list)
 	r.transport = target.Transport
 	if r.transport == nil {
 		r.transport = http.DefaultTransport
@@ -61,17 +74,60 @@ func newRun(target *Target, opts *Options) *run {
 		kind = "http"
 	}
 	r.journal = newJournal(kind, o)
+	r.newPlan()
 	return r
 }
 
 func (r *run) stdio() bool { return r.target.Command != nil }
 
-func (r *run) nextSession() uint64 {
+// nextSession returns the number of a session of a job, which is nil for an observation.
+func (r *run) nextSession(j *job) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if j == nil {
+		r.sessions++
+		return r.sessions
+	}
+	if n := j.reserved; n != 0 {
+		j.reserved = 0
+		return n
+	}
 	r.sessions++
+	j.sessions = append(j.sessions, r.sessions)
+	r.journal.assign(r.sessions, j.place)
 	return r.sessions
 }
 
+// tookStart takes note of how long a handshake took.
+func (r *run) tookStart(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.slowest = max(r.slowest, d)
+}
+
+// supports takes note of the versions that the server says it supports.
+func (r *run) supports(versions []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.discovered = versions
+}
+
+func (r *run) supported() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.discovered
+}
+
+// hasPages takes note of a list with a cursor.
+func (r *run) hasPages() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.paged = true
+}
+
 func (r *run) nextExchange() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.exchanges++
 	return r.exchanges
 }
@@ -81,35 +137,23 @@ func (r *run) patience(q question) time.Duration { return cmp.Or(q.wait, r.opts.
 
 func (r *run) report() *Report {
 	findings, events := r.journal.close()
+	r.judge(findings)
+	r.journal.renumber(findings)
 	slices.Reverse(r.speaks)
 	return &Report{Findings: findings, Speaks: r.speaks, Events: events, Asked: r.asked}
 }
 
 // all goes through the revisions, the newest first: servers are to be seen at their best.
 func (r *run) all(ctx context.Context) error {
-	list := slices.Clone(r.opts.Revisions)
-	slices.Reverse(list)
-	whole := false // the groups were gone through for a legacy revision
-	for _, rev := range list {
-		v, err := r.open(ctx, rev, true)
-		if err != nil {
+	for len(r.plan.todo) > 0 {
+		if err := r.do(ctx, r.take()); err != nil {
 			return err
-		}
-		if !v.spoken {
-			v.link.close()
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			continue
-		}
-		r.speaks = append(r.speaks, rev)
-		r.visits(ctx, v, rev.Modern() || !whole)
-		whole = whole || !rev.Modern()
-		if ctx.Err() != nil {
-			return ctx.Err()
 		}
 	}
 	if len(r.speaks) == 0 {
+		if r.refused != nil {
+			r.refused()
+		}
 		return r.unanswered()
 	}
 	return nil
@@ -157,63 +201,6 @@ func groups() []group {
 		{name: "the version header", web: true, legacy: true, steps: []step{versionHeader}},
 		{name: "other HTTP methods", web: true, legacy: true, steps: []step{getStream}},
 		{name: "Origin and Host", web: true, always: false, steps: []step{origins}},
-	}
-}
-
-// maxReopen is how often a group may lose its connection.
-const maxReopen = 5
-
-// visits goes through the groups for a revision. v is a connection that is made already.
-func (r *run) visits(ctx context.Context, v *visit, whole bool) {
-	for _, g := range groups() {
-		switch {
-		case !whole && !g.always, g.web && r.stdio(), g.pipe && !r.stdio(), g.modern && !v.rev.Modern(), g.legacy && v.rev.Modern():
-			continue
-		}
-		r.opts.Progress(v.rev.String() + ": " + g.name)
-		first := v
-		if g.bare || v.link == nil {
-			first = nil
-		} else {
-			v = &visit{rev: v.rev}
-		}
-		r.visit(ctx, &g, v.rev, first)
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	if v.link != nil {
-		v.link.close()
-	}
-}
-
-// visit goes through a group.
-func (r *run) visit(ctx context.Context, g *group, rev mcp.Revision, v *visit) {
-	lost := 0
-	for _, s := range g.steps {
-		if v == nil {
-			var err error
-			if v, err = r.open(ctx, rev, !g.bare); err != nil || !g.bare && !v.spoken {
-				if err == nil {
-					v.link.close()
-				}
-				return // it was well a moment ago, and that it no longer is the findings of the handshake say
-			}
-		}
-		s(ctx, v)
-		if ctx.Err() != nil {
-			break
-		}
-		if !v.link.alive() {
-			v.link.close()
-			v = nil
-			if lost++; lost > maxReopen {
-				return
-			}
-		}
-	}
-	if v != nil {
-		v.link.close()
 	}
 }
 

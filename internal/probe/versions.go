@@ -62,7 +62,7 @@ func unknownOffer(ctx context.Context, v *visit) {
 	switch {
 	case v.ended(&a, "a version that does not exist"):
 	case a.failed(), a.status >= 400:
-		v.find("version-error", &a, "the version %s is answered with %s", nobodysVersion, v.what(&a))
+		v.find("version-error", &a, "the version %s %s", nobodysVersion, v.outcome(&a))
 	case textOf(member(a.result, "protocolVersion")) == nobodysVersion:
 		v.find("version-echoed", &a, "the version %s, which does not exist, is answered with the same", nobodysVersion)
 	}
@@ -76,12 +76,16 @@ func pingFirst(ctx context.Context, v *visit) {
 	a := v.call(ctx, mcp.MethodPing, nil)
 	if !v.ended(&a, "ping before initialize") && a.failed() {
 		v.r.journal.excuse(a.at)
-		v.find("ping-first", &a, "it is answered with %s", v.what(&a))
+		v.find("ping-first", &a, "it %s", v.outcome(&a))
 	}
 }
 
 func listFirst(ctx context.Context, v *visit) {
-	a := v.call(ctx, mcp.MethodToolsList, nil)
+	a := v.call(ctx, mcp.MethodToolsList, nil, func(q *question) {
+		if v.pipe != nil && v.pipe.spoke {
+			q.wait = min(probeWait, v.r.opts.Timeout)
+		}
+	})
 	if v.pipe != nil && !v.link.alive() {
 		v.ended(&a, "tools/list before initialize")
 	}
@@ -95,7 +99,7 @@ func listFirst(ctx context.Context, v *visit) {
 }
 
 func secondInitialize(ctx context.Context, v *visit) {
-	a := v.call(ctx, mcp.MethodInitialize, v.r.initialize(v.rev.String()))
+	a := v.call(ctx, mcp.MethodInitialize, v.r.initialize(v.rev.String()), func(q *question) { q.wait = min(probeWait, v.r.opts.Timeout) })
 	if !v.ended(&a, "a second initialize") && a.succeeded() {
 		v.find("second-initialize", &a, "it is answered with a result")
 	}

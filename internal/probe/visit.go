@@ -7,37 +7,50 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"mcpwire/check"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/stdio"
 )
 
 // A visit is a connection in one revision.
 type visit struct {
 	r      *run
+	job    *job // nil for an observation
 	link   link
 	pipe   *pipe // nil over HTTP
 	web    *web  // nil over stdio
 	rev    mcp.Revision
 	spoken bool // the server has agreed to the revision
-	caps   []byte
-	lists  map[string][]byte // the first entry of each list
-	next   int
+	mute   bool // nothing came to the handshake
+	// answered tells that something came to the handshake.
+	answered bool
+	took     time.Duration // until the answer to the handshake; 0 without one
+	alive    bool          // server/discover has no answer, but initialize beside it has
+	late     bool          // initialize was sent beside server/discover, which the server knows
+	caps     []byte
+	lists    map[string][]byte // the first entry of each list
+	next     int
+
+	// Of a revision that is not spoken: why, and what reports that as a finding.
+	failure error
+	refusal func()
 }
 
-// open opens a connection, with a handshake if that is asked for.
-func (r *run) open(ctx context.Context, rev mcp.Revision, handshake bool) (*visit, error) {
-	v := &visit{r: r, rev: rev, lists: map[string][]byte{}}
+// open opens a connection for a job, with a handshake if that is asked for.
+func (r *run) open(ctx context.Context, j *job, rev mcp.Revision, handshake bool) (*visit, error) {
+	v := &visit{r: r, job: j, rev: rev, lists: map[string][]byte{}}
 	if r.stdio() {
-		p, err := openPipe(ctx, r)
+		p, err := openPipe(ctx, r, j)
 		if err != nil {
 			return nil, err
 		}
 		v.link, v.pipe = p, p
 	} else {
-		v.web = newWeb(r, rev.Modern())
+		v.web = newWeb(r, j, rev.Modern())
 		v.link = v.web
 	}
 	if !handshake {
@@ -47,25 +60,40 @@ func (r *run) open(ctx context.Context, rev mcp.Revision, handshake bool) (*visi
 		v.link.close()
 		return nil, err
 	}
+	if v.spoken && v.late {
+		v.link.close()
+		return r.open(ctx, j, rev, true)
+	}
 	return v, nil
 }
 
-// probeWait is how long a server may take for server/discover, which one of the legacy era may not answer at all.
+// probeWait is how long a server may take for server/discover before initialize is sent as well:
+// one of the legacy era may not answer the first at all. It is also how long to wait for answers
+// that need not come.
 const probeWait = 5 * time.Second
 
 // handshake finds out whether the server speaks the revision. The error is for servers that take nothing from us.
 func (v *visit) handshake(ctx context.Context) error {
 	var a answer
 	if v.rev.Modern() {
-		a = v.call(ctx, mcp.MethodDiscover, object{}, func(q *question) { q.wait = min(probeWait, v.r.opts.Timeout) })
+		a = v.discover(ctx)
 		supported := texts(elements(member(a.result, "supportedVersions"), maxPages))
 		v.spoken = a.succeeded() && slices.Contains(supported, v.rev.String())
 		if v.spoken {
-			v.r.discovered = supported
+			v.r.supports(supported)
 		}
 	} else {
-		a = v.ask(ctx, question{body: request(v.id(), mcp.MethodInitialize, v.r.initialize(v.rev.String())), id: v.last()})
+		a = v.ask(ctx, question{body: request(v.id(), mcp.MethodInitialize, v.r.initialize(v.rev.String())), id: v.last(), wait: v.r.connectWait(v.job)})
 		v.spoken = a.succeeded() && textOf(member(a.result, "protocolVersion")) == v.rev.String()
+	}
+	if a.fate == silent {
+		v.r.journal.excuse(a.asked) // that no handshake succeeds says it
+	}
+	v.mute = a.fate == silent && !v.alive
+	v.answered = a.fate == answered || v.alive
+	if a.fate == answered {
+		v.took = a.took
+		v.r.tookStart(a.took)
 	}
 	switch {
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusProxyAuthRequired:
@@ -73,7 +101,8 @@ func (v *visit) handshake(ctx context.Context) error {
 	case v.web != nil && a.fate == gone && a.status == 0:
 		return a.err
 	case !v.spoken:
-		v.r.last = v.unspoken(&a)
+		v.failure = v.unspoken(&a)
+		v.refusal = func() { v.find("no-handshake", &a, "%s", firstLineOf(v.failure)) }
 		return nil
 	}
 	v.caps = member(a.result, "capabilities")
@@ -93,14 +122,67 @@ func (v *visit) handshake(ctx context.Context) error {
 	return nil
 }
 
+// firstLineOf is an error without the lines of standard error that may follow it.
+func firstLineOf(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "; last stderr lines:")
+	return show(text)
+}
+
+// discover asks server/discover. A process that does not answer it soon is asked initialize as well:
+// the answer to that tells a slow server from one that does not know the other.
+func (v *visit) discover(ctx context.Context) answer {
+	if v.pipe == nil {
+		return v.call(ctx, mcp.MethodDiscover, object{}, func(q *question) { q.wait = v.r.opts.Connect })
+	}
+	wait := v.r.connectWait(v.job)
+	soon := min(probeWait, wait)
+	if v.r.opts.Seen != nil || v.r.supported() != nil {
+		soon = wait
+	}
+	a := v.call(ctx, mcp.MethodDiscover, object{}, func(q *question) { q.wait = soon })
+	rest := wait - soon
+	if a.fate != silent || rest <= 0 {
+		return a
+	}
+	first, second := v.last(), v.id()
+	other := func(m *jsonrpc.Message) bool {
+		return (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) && sameID(m.ID, []byte(second))
+	}
+	b := v.ask(ctx, question{body: request(second, mcp.MethodInitialize, v.r.initialize(mcp.LatestLegacyRevision.String())), id: first, until: other, wait: rest})
+	v.r.journal.excuse(b.asked) // a server of the modern era does not know it
+	if v.alive = b.fate == stopped; v.alive {
+		v.r.journal.excuse(b.at)
+		v.r.tookStart(soon + b.took)
+		if late := v.ask(ctx, question{id: first, listen: true, wait: afterthought}); late.fate == answered {
+			b = late
+		}
+	}
+	switch {
+	case b.fate == answered:
+		v.late = true
+		b.asked, b.took = a.asked, soon+b.took
+		return b
+	case b.fate == gone:
+		b.asked, b.at = a.asked, a.at
+		return b
+	}
+	return a // nothing came to it
+}
+
 // unspoken says why a revision is not spoken.
 func (v *visit) unspoken(a *answer) error {
 	method := mcp.MethodInitialize
 	if v.rev.Modern() {
 		method = mcp.MethodDiscover
 	}
-	if a.succeeded() {
+	switch {
+	case a.succeeded():
 		return fmt.Errorf("%s of %v is answered with another version", method, v.rev)
+	case a.fate == silent:
+		return fmt.Errorf("%s of %v: no answer within %v: the server is slow, or waits for something", method, v.rev, v.r.opts.Connect)
+	}
+	if exit, ok := errors.AsType[*stdio.ExitError](a.err); ok {
+		return fmt.Errorf("%s of %v: %w", method, v.rev, exit)
 	}
 	return fmt.Errorf("%s of %v: %s", method, v.rev, v.what(a))
 }
@@ -142,8 +224,9 @@ func (v *visit) tell(ctx context.Context, method string, params object) answer {
 
 // ask sends anything.
 func (v *visit) ask(ctx context.Context, q question) answer {
-	v.r.asked++
-	return v.link.ask(ctx, q)
+	a := v.link.ask(ctx, q)
+	v.r.know(v.session(), &a)
+	return a
 }
 
 // survives asks something harmless, and reports whether the server still answers.
@@ -170,6 +253,12 @@ func (v *visit) find(id string, a *answer, format string, args ...any) {
 
 // findRule reports a finding of any rule.
 func (v *visit) findRule(rule *check.Rule, a *answer, format string, args ...any) {
+	if errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded) {
+		return // it is we who have ended the connection
+	}
+	if v.job != nil && slices.Contains(doubted, rule.ID) {
+		v.job.doubtful = true
+	}
 	f := check.Finding{
 		Rule: rule, Event: a.at, Dir: a.dir, Session: v.session(), Exchange: a.x, ID: clip(string(a.id), maxShown),
 		Revision: v.rev, Message: fmt.Sprintf(format, args...),
@@ -214,6 +303,17 @@ func (v *visit) what(a *answer) string {
 	return text
 }
 
+// outcome says what came back, as what a sentence says of the request.
+func (v *visit) outcome(a *answer) string {
+	switch a.fate {
+	case silent:
+		return "has no answer in time"
+	case gone:
+		return "has no answer: " + v.what(a)
+	}
+	return "is answered with " + v.what(a)
+}
+
 // refused holds the answer to what must fail against what is due: an error with one of the codes. taken is the rule for a result, "" if package check
 // has one of its own.
 func (v *visit) refused(taken string, a *answer, about string, codes ...jsonrpc.Code) {
@@ -226,7 +326,7 @@ func (v *visit) refused(taken string, a *answer, about string, codes ...jsonrpc.
 	case a.fate == answered && a.rpc != nil && !a.failed(codes...):
 		v.find("error-code", a, "%s is answered with error %d, not %s", about, a.rpc.Code, codesText(codes))
 	case a.fate == answered && a.rpc == nil && a.status < 400:
-		v.find("error-code", a, "%s is answered with %s, not with error %s", about, v.what(a), codesText(codes))
+		v.find("error-code", a, "%s %s, not with error %s", about, v.outcome(a), codesText(codes))
 	}
 }
 

@@ -27,8 +27,8 @@ type web struct {
 	sticky  http.Header // that all requests carry: the session, and the revision that was agreed on
 }
 
-func newWeb(r *run, modern bool) *web {
-	return &web{r: r, session: r.nextSession(), modern: modern, sticky: http.Header{}}
+func newWeb(r *run, j *job, modern bool) *web {
+	return &web{r: r, session: r.nextSession(j), modern: modern, sticky: http.Header{}}
 }
 
 // alive implements link: each exchange stands for itself.

@@ -58,27 +58,32 @@ func (c *comparer) compare(recorded, live side) []Difference {
 	}
 	var list []Difference
 	looked := 0
-	for _, ch := range jsondiff.Diff(x, y, &jsondiff.Options{Ignore: c.ignore, MaxChanges: maxChanges, MaxValue: 1}) {
-		from := cmp.Or(ch.First, ch.Pointer)
-		d := Difference{Op: string(ch.Op), Pointer: ch.Pointer}
+	x, y, lists := byName(x, y)
+	for _, ch := range jsondiff.Diff(x, y, &jsondiff.Options{Ignore: ignored(c.ignore, lists), MaxChanges: maxChanges, MaxValue: 1}) {
+		from, to, name := inLists(cmp.Or(ch.First, ch.Pointer), ch.Pointer, lists)
+		d := Difference{Op: string(ch.Op), Pointer: to, Name: name}
 		if looked += 2 * (len(a) + len(b)); len(list) == maxDifferences || looked > maxLooked || ch.Op == jsondiff.More {
 			return append(list, Difference{Op: string(jsondiff.More)})
 		}
 		switch {
 		case slices.Contains(recorded.hidden, from) && ch.Op != jsondiff.Add:
 			continue
-		case ch.Op == jsondiff.Replace && c.alike(at(a, from), at(b, ch.Pointer), recorded.at, live.at):
+		case ch.Op == jsondiff.Replace && c.alike(at(a, from), at(b, to), recorded.at, live.at):
 			continue
 		}
 		if ch.Op == jsondiff.Remove {
 			d.Pointer = from
 		}
 		if ch.Op != jsondiff.Add {
-			d.Old = shown(at(old, from))
+			d.Old = string(at(old, from))
 		}
 		if ch.Op != jsondiff.Remove {
-			d.New = shown(at(now, ch.Pointer))
+			d.New = string(at(now, to))
 		}
+		if max(len(d.Old), len(d.New)) > maxShown {
+			d.Old, d.New = jsondiff.Around(d.Old, d.New)
+		}
+		d.Old, d.New = shown([]byte(d.Old)), shown([]byte(d.New))
 		d.Note = !c.strict && strings.HasSuffix(d.Pointer, "/serverInfo/version")
 		list = append(list, d)
 	}

@@ -45,6 +45,14 @@ func TestCompare(t *testing.T) {
 		{name: "a version", old: `{"serverInfo":{"name":"a","version":"1"}}`, now: `{"serverInfo":{"name":"a","version":"2"}}`, want: "note /result/serverInfo/version", strict: "replace /result/serverInfo/version"},
 		{name: "hidden", old: `{"a":"x ` + placeholder + ` y","n":0}`, now: `{"a":"x open y","n":7}`, hidden: []string{"/result/n"}},
 		{name: "hidden, and something else", old: `{"a":"x ` + placeholder + ` y"}`, now: `{"a":"x open z"}`, want: "replace /result/a", strict: "replace /result/a"},
+		{name: "a tool more, in another order", old: `{"tools":[{"name":"a","x":1},{"name":"b","x":1},{"name":"c/d","x":1}]}`, now: `{"tools":[{"name":"new"},{"name":"c/d","x":2},{"name":"a","x":1},{"name":"b","x":1}]}`,
+			want: "replace /result/tools/1/x add /result/tools/0", strict: "replace /result/tools/1/x add /result/tools/0"},
+		{name: "a tool less", old: `{"tools":[{"name":"a"},{"name":"b"},{"name":"c"}]}`, now: `{"tools":[{"name":"a"},{"name":"c"}]}`, want: "remove /result/tools/1", strict: "remove /result/tools/1"},
+		{name: "a resource by its URI", old: `{"resources":[{"uri":"a:1","name":"n"},{"uri":"a:2","name":"n"}]}`, now: `{"resources":[{"uri":"a:2","name":"n"},{"uri":"a:1","name":"m"}]}`, want: "replace /result/resources/1/name", strict: "replace /result/resources/1/name"},
+		{name: "a name twice", old: `{"tools":[{"name":"a","x":1},{"name":"a","x":2}]}`, now: `{"tools":[{"name":"a","x":1},{"name":"a","x":3}]}`, want: "replace /result/tools/1/x", strict: "replace /result/tools/1/x"},
+		{name: "ignored by index and by name", old: `{"tools":[{"name":"a","x":1},{"name":"b","x":1}]}`, now: `{"tools":[{"name":"b","x":2},{"name":"a","x":2}]}`, ignore: []string{"/result/tools/0/x", "/result/tools/b/x"}},
+		{name: "hidden in a list", old: `{"tools":[{"name":"a","n":0},{"name":"b","n":1}]}`, now: `{"tools":[{"name":"b","n":1},{"name":"a","n":7}]}`, hidden: []string{"/result/tools/0/n"}},
+		{name: "not in a result", old: `{"structuredContent":{"tools":[{"name":"a"}]}}`, now: `{"structuredContent":{"tools":[{"name":"b"},{"name":"a"}]}}`, want: "add /result/structuredContent/tools/0", strict: "add /result/structuredContent/tools/0"},
 		{name: "inserted", old: `{"l":["` + uuid1 + `","b"]}`, now: `{"l":["new","` + uuid2 + `","b"]}`, want: "add /result/l/0", strict: "replace /result/l/0 add /result/l/1"},
 	}
 	for _, tt := range tests {
@@ -67,6 +75,15 @@ func TestCompare(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCompareShowsTheDifference: a long text is cut so that what is different in it is seen.
+func TestCompareShowsTheDifference(t *testing.T) {
+	long := strings.Repeat("word ", 2000)
+	list := replay.Compare(`{"jsonrpc":"2.0","id":1,"result":{"a":"`+long+`one`+long+`"}}`, `{"jsonrpc":"2.0","id":1,"result":{"a":"`+long+`two"}}`, began, began, nil, nil)
+	if len(list) != 1 || !strings.Contains(list[0].Old, "word one") || !strings.HasSuffix(list[0].New, `word two"`) || len(list[0].Old) > 4200 {
+		t.Errorf("got %v", list)
 	}
 }
 

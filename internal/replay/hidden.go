@@ -6,6 +6,12 @@ import (
 	"mcpwire/internal/resend"
 )
 
+// Fits reports whether parts of the first text were hidden in a capture, and it can be the second
+// otherwise.
+func Fits(redacted, text string) bool {
+	return resend.Placeholders(redacted) != nil && matches(redacted, text)
+}
+
 // matches reports whether a text can be the one that the other was before parts of it were hidden.
 func matches(recorded, live string) bool {
 	places := resend.Placeholders(recorded)

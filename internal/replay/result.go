@@ -37,8 +37,11 @@ type Result struct {
 type Difference struct {
 	Op      string `json:"op"`      // of package jsondiff: add, remove, replace, more; or "notifications", "answer"
 	Pointer string `json:"pointer"` // into the live message, a JSON pointer; that of what was removed, into the recorded one
-	Old     string `json:"old,omitempty"`
-	New     string `json:"new,omitempty"`
+	// Name is that of the tool or prompt, or the URI of the resource or template, in whose
+	// definition it is; "" elsewhere.
+	Name string `json:"name,omitempty"`
+	Old  string `json:"old,omitempty"`
+	New  string `json:"new,omitempty"`
 	// Note tells that it is worth to be known, but no failure.
 	Note bool `json:"note,omitempty"`
 }

@@ -67,6 +67,15 @@ func newKey(secret []byte) (key, error) {
 	return k, err
 }
 
+// Sealer returns the name of the secret that seals, which tells it from others and nothing else. It
+// is derived from the secret, and the same in every process.
+func (r *Ring) Sealer() (id [idLen]byte) {
+	if keys, err := r.current(); err == nil {
+		id = keys[0].id
+	}
+	return id
+}
+
 // current returns the keys, after making one if there is none.
 func (r *Ring) current() ([]key, error) {
 	if keys := r.keys.Load(); keys != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/batchfile"
+	"mcpwire/internal/guardian"
 )
 
 // A StartError says that the server could not be started.
@@ -68,27 +70,31 @@ func startChild(o *Options, polled bool) (*child, error) {
 	cmd.Dir, cmd.Env = o.Dir, o.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	cmd.SysProcAttr = groupAttr()
+	if err := batchfile.Prepare(cmd); err != nil {
+		c.closePipes()
+		closeAll(theirs[:])
+		return nil, &StartError{o.Command[0], err}
+	}
+	g := guardian.Start()
 	started := make(chan error)
-	c.owned.Go(func() { c.run(cmd, started) })
+	c.owned.Go(func() { c.run(cmd, g, started) })
 	err := <-started
 	closeAll(theirs[:])
 	if err != nil {
+		g.Dismiss()
 		c.closePipes()
 		c.owned.Wait()
 		return nil, &StartError{o.Command[0], err}
 	}
-	// Before anything that the process says goes on: who has heard of it, and kills us, finds a guardian there. It is not started before the process, which would then start a
-	// millisecond later; like this the two start together.
-	g := startGuardian(c.pid)
 	c.owned.Go(func() {
 		<-c.done
-		g.dismiss()
+		g.Dismiss()
 	})
 	return c, nil
 }
 
 // run starts the process and sees it to its end. It keeps a thread of its own: Linux sends the parent death signal when the thread that forked ends.
-func (c *child) run(cmd *exec.Cmd, started chan<- error) {
+func (c *child) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := cmd.Start()
@@ -103,6 +109,7 @@ func (c *child) run(cmd *exec.Cmd, started chan<- error) {
 		started <- err
 		return
 	}
+	g.Watch(cmd.Process.Pid)
 	c.pid = cmd.Process.Pid
 	c.group = newGroup(cmd.Process)
 	started <- nil

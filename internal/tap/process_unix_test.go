@@ -247,27 +247,3 @@ func TestSignals(t *testing.T) {
 		t.Errorf("exit status %d, want the server's 9", code)
 	}
 }
-
-// TestGuardianLeaves: a guardian does not outlive a tap that has ended by itself, nor harm anybody.
-func TestGuardianLeaves(t *testing.T) {
-	bystander := selfCommand("hang", "plain")
-	bystander.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := bystander.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = bystander.Process.Kill()
-		_ = bystander.Wait()
-	}()
-	g := startGuardian(bystander.Process.Pid)
-	if g == nil {
-		t.Skip("there is no /bin/sh")
-	}
-	within(t, "dismissing a guardian", g.dismiss)
-	if !running(bystander.Process.Pid) {
-		t.Error("a guardian that was dismissed has ended the group")
-	}
-	if code := g.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("the guardian ended with status %d", code)
-	}
-}

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/httphead"
+	"mcpwire/internal/neterror"
 )
 
 // An exchange is a request with its response.
@@ -174,7 +174,7 @@ func (x *exchange) why(side string, err error) string {
 		return side + " timed out"
 	case cause != nil, errors.Is(err, errClientGone):
 		return errClientGone.Error()
-	case errors.Is(err, syscall.ECONNRESET):
+	case neterror.IsReset(err):
 		return side + " reset"
 	}
 	var dns *net.DNSError

@@ -11,6 +11,7 @@ import (
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
 
+	"mcpwire/internal/batchfile"
 	"mcpwire/internal/printable"
 	"mcpwire/internal/wireview"
 )
@@ -107,6 +108,11 @@ func (m *model) external(words []string, text string, s *second) tea.Cmd {
 		return nil
 	}
 	c := exec.Command(words[0], append(words[1:len(words):len(words)], name)...)
+	if err := batchfile.Prepare(c); err != nil {
+		os.RemoveAll(dir)
+		m.say(true, "the editor: %v", err)
+		return nil
+	}
 	return tea.ExecProcess(c, func(err error) tea.Msg {
 		defer os.RemoveAll(dir)
 		if err != nil {

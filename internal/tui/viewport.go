@@ -17,7 +17,7 @@ type viewport struct {
 	began   time.Time // of the oldest capture
 	first   int       // the index of the item of the first line
 	items   int
-	all     int // rows of the timeline, without a filter
+	all     int // rows that the timeline has had, whatever the filter is
 	dropped uint64
 	fresh   int // that came since the pause
 	several bool
@@ -70,7 +70,7 @@ func (m *model) list(w *wireview.Model) list {
 // copyVisible copies the visible lines. The model is locked.
 func (m *model) copyVisible(w *wireview.Model) tea.Cmd {
 	v := &m.view
-	v.all, v.dropped = len(w.Rows()), w.DroppedRows()
+	v.all, v.dropped = int(w.CapturedRows()), w.DroppedRows()
 	captures := w.Captures()
 	v.several = len(captures) > 1
 	m.sided = false

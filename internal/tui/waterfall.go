@@ -78,7 +78,7 @@ func (s scale) bar(m *model, x *shownRow, n int) line {
 	if x.passed(m.view.now) < s.to.Sub(s.from)/time.Duration(4*n) && first == last {
 		cells[first] = '▏'
 	}
-	if x.open {
+	if x.open || x.status == wireview.Unanswered { // no end was seen
 		cells[last] = '›'
 	}
 	st := t.bar

@@ -1,8 +1,11 @@
 package ui_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -223,6 +226,23 @@ func TestSave(t *testing.T) {
 	if got := s.get("/api/save?filter=tool:("); got.status != http.StatusBadRequest {
 		t.Errorf("a bad filter: status %d", got.status)
 	}
+}
+
+// A dropped capture that is compressed is read until too much has come out of it.
+func TestOpenUnpacksNoMoreThanItMay(t *testing.T) {
+	s := serve(t, nil, nil)
+	s.server.SetMaxUnpacked(100 << 10)
+	p := s.follow(nil)
+	p.until("hello", func() bool { return p.synced })
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	io.WriteString(w, `{"k":"head","v":1,"id":"A","at":"2026-11-20T12:00:00Z"}`+"\n")
+	io.WriteString(w, strings.Repeat(`{"k":"note","n":1,"t":0,"raw":"x"}`+"\n", 10_000))
+	w.Close()
+	s.post("/api/open?name=x.mcpcap.ndjson.gz", packed.String()).into(t, new(map[string]any))
+	p.until("the source", func() bool {
+		return len(p.source) == 1 && strings.Contains(fmt.Sprint(p.source[0]["err"]), "unpacks to too much")
+	})
 }
 
 func TestOpen(t *testing.T) {

@@ -31,9 +31,10 @@
 // and a page that opens a new EventSource (after a 503, or after a reload with rows kept) gives it as after=. If it cannot be resumed there (another hub, too old, another kind of
 // filter) hello has reset:true, and everything comes again. A filter that is not understood is a 400, before any event: ask /api/filter first. Events:
 //
-//	hello     always first, and again when everything comes again. {"hub":ID, "version":N, "reset":BOOL, "tool":"mcpwire 1.2", "now":UNIXMS of this machine, "rows":N how many the model has, "filter":F}; hub, reset, now always.
+//	hello     always first, and again when everything comes again. {"hub":ID, "version":N, "reset":BOOL, "tool":"mcpwire 1.2", "now":UNIXMS of this machine, "rows":N how many the model has, "total":N see below, "filter":F}; hub, reset, now always.
 //	          reset:true means: forget all rows, sessions and sources, they follow
 //	rows      [ROW…] at most 500: added or changed. A row comes whole each time and replaces the one with the same q. Mostly in the order of q, but one inside another may come first
+//	total     N: how many rows the timeline has had, whatever the filter is, with those that made room. At most once a second, when it has changed
 //	gone      [SEQ…] at most 5000: forget these. May name rows that never came
 //	sources   [SOURCE…] all of them
 //	sessions  [CARD…] added or changed: a card replaces the one with the same capture and session. At the beginning all (the newest 500), later at most once a second

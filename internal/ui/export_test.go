@@ -65,5 +65,8 @@ const MaxStreams = maxStreams
 // SetMaxOpen says how large a dropped capture may be, in bytes.
 func (s *Server) SetMaxOpen(n int64) { s.maxOpen = n }
 
+// SetMaxUnpacked says how many bytes may come out of a dropped capture that is compressed.
+func (s *Server) SetMaxUnpacked(n int64) { s.maxUnpacked = n }
+
 // SetMaxExport says how many rows of the timeline an exported page has.
 func (s *Server) SetMaxExport(rows int) { s.maxExport = rows }

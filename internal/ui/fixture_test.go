@@ -276,6 +276,7 @@ type page struct {
 	rows   map[uint64]row
 	cards  map[string]map[string]any
 	source []map[string]any
+	total  uint64 // rows that were captured
 	synced bool
 	resets int
 	search []map[string]any
@@ -375,6 +376,8 @@ func (p *page) take(name string, data []byte) error {
 		var s map[string]any
 		err = json.Unmarshal(data, &s)
 		p.search = append(p.search, s)
+	case "total":
+		err = json.Unmarshal(data, &p.total)
 	case "synced":
 		p.synced = true
 	default:

@@ -79,7 +79,7 @@ func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request) {
 		failWith(w, http.StatusUnprocessableEntity, err)
 		return
 	}
-	if err := s.hub.Open(path); err != nil {
+	if err := s.hub.OpenUpTo(path, s.maxUnpacked); err != nil {
 		os.Remove(path)
 		failWith(w, http.StatusUnprocessableEntity, err)
 		return

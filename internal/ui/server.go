@@ -42,6 +42,7 @@ const (
 	maxOpened   = 64                // captures that were dropped on the page
 	maxBody     = 16 << 20          // bytes of a request: a message that is sent again may be large
 	maxOpen     = 1 << 30           // bytes of a capture that is dropped on the page
+	maxUnpacked = 512 << 20         // bytes that come out of a compressed one
 	maxDropped  = 4 << 30           // bytes of them, after which no more are taken
 	stallTime   = 30 * time.Second  // for the next bytes of a request, and for a client to take the next bytes of an answer
 	longTime    = 120 * time.Second // for a request that is sent again
@@ -63,9 +64,11 @@ type Server struct {
 	ended    chan struct{} // closed when streams have to end
 	end      func()
 
-	drops     drops
-	maxOpen   int64 // bytes of a capture that is dropped on the page
-	maxExport int   // rows of the timeline in an exported page
+	drops   drops
+	maxOpen int64 // bytes of a capture that is dropped on the page
+	// maxUnpacked is how many bytes may come out of a compressed one.
+	maxUnpacked int64
+	maxExport   int // rows of the timeline in an exported page
 }
 
 // New returns a Server for what a hub watches. opts may be nil; it is copied.
@@ -89,7 +92,7 @@ func newServer(hub *watch.Hub, opts *Options, p *page) *Server {
 	s := &Server{
 		hub: hub, page: p, hosts: map[string]bool{"localhost": true}, token: secret(), session: secret(),
 		streams: make(chan struct{}, maxStreams), requests: make(chan struct{}, maxRequests), heavy: make(chan struct{}, maxHeavy),
-		ended: make(chan struct{}), maxOpen: maxOpen, maxExport: maxExportRows,
+		ended: make(chan struct{}), maxOpen: maxOpen, maxUnpacked: maxUnpacked, maxExport: maxExportRows,
 	}
 	if opts != nil {
 		s.opts = *opts

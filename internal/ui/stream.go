@@ -39,6 +39,7 @@ type stream struct {
 	view view
 
 	version  uint64          // of what is in the queue
+	total    uint64          // of the rows of the timeline, as the page was told
 	marked   uint64          // of what the page was told that it has
 	queue    []*wireview.Row // that are to be sent; they may be looked at only with the model locked
 	gone     []uint64
@@ -185,7 +186,7 @@ func (st *stream) take(b *watch.Batch) {
 // hello begins, or begins anew.
 func (st *stream) hello(f *filter.Filter) error {
 	rows := 0
-	st.s.hub.Read(func(m *wireview.Model) { rows = len(m.Rows()) })
+	st.s.hub.Read(func(m *wireview.Model) { rows, st.total = len(m.Rows()), m.CapturedRows() })
 	o := object(append(st.data[:0], '{'))
 	o.text("hub", st.s.hub.ID())
 	o.name("reset")
@@ -195,6 +196,7 @@ func (st *stream) hello(f *filter.Filter) error {
 	o.number("version", int64(st.version))
 	o.text("tool", st.s.opts.Tool)
 	o.number("rows", int64(rows))
+	o.number("total", int64(st.total))
 	if f != nil {
 		o.text("filter", f.String())
 	}
@@ -317,7 +319,21 @@ func (st *stream) sendRest() error {
 	return nil
 }
 
+// sendTotal tells how many rows were captured, which those of a filter do not.
+func (st *stream) sendTotal() error {
+	before := st.total
+	st.s.hub.Read(func(m *wireview.Model) { st.total = m.CapturedRows() })
+	if st.total == before {
+		return nil
+	}
+	st.data = strconv.AppendUint(st.data[:0], st.total, 10)
+	return st.event("total", st.data)
+}
+
 func (st *stream) sendCards() error {
+	if err := st.sendTotal(); err != nil {
+		return err
+	}
 	list, err := st.cards.changed(st.s.hub)
 	if err != nil || len(list) == 0 {
 		return err

@@ -290,3 +290,34 @@ func TestShutdownEndsStreams(t *testing.T) {
 		}
 	}
 }
+
+// With a filter the page still learns how many rows were captured.
+func TestStreamTotal(t *testing.T) {
+	r := record(t, t.TempDir(), "files", nil)
+	for range 3 {
+		r.call("search", `{}`, "found")
+	}
+	r.call("other", `{}`, "found")
+	s := serve(t, &watch.Options{Files: []string{r.done()}}, nil)
+	all := s.follow(nil)
+	all.until("the rows", func() bool { return all.synced && len(all.rows) > 4 })
+	roots := 0
+	for _, row := range all.rows {
+		if row.P == 0 {
+			roots++
+		}
+	}
+	p := s.follow(url.Values{"filter": {"tool:other"}})
+	p.until("the total", func() bool {
+		return p.synced && len(p.rows) > 0 && max(p.total, number(p.hello["total"])) == uint64(roots)
+	})
+	if len(p.rows) >= roots {
+		t.Errorf("the filter leaves %d rows of %d", len(p.rows), roots)
+	}
+}
+
+// number is a number in JSON, 0 if it is left out.
+func number(v any) uint64 {
+	f, _ := v.(float64)
+	return uint64(f)
+}

@@ -17,6 +17,7 @@ type stat struct {
 	IsErrors   uint64       `json:"iserrors,omitempty"`
 	Cancelled  uint64       `json:"cancelled,omitempty"`
 	Unanswered uint64       `json:"unanswered,omitempty"`
+	Waited     float64      `json:"waited,omitempty"`
 	P50        float64      `json:"p50,omitempty"`
 	P95        float64      `json:"p95,omitempty"`
 	Max        float64      `json:"max,omitempty"`
@@ -43,7 +44,7 @@ func stats(from []*wireview.Stat) []stat {
 	for _, s := range from {
 		l := &s.Latency
 		list = append(list, stat{
-			Server: s.Server, Name: s.Name, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.IsErrors, Cancelled: s.Cancelled, Unanswered: s.Unanswered,
+			Server: s.Server, Name: s.Name, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.IsErrors, Cancelled: s.Cancelled, Unanswered: s.Unanswered, Waited: millis(s.Waited),
 			P50: millis(l.Quantile(0.5)), P95: millis(l.Quantile(0.95)), Max: millis(l.Max()), Mean: millis(l.Mean()),
 			In: s.BytesIn, Out: s.BytesOut, Definition: s.DefinitionBytes, Histogram: histogram(l),
 		})

@@ -139,12 +139,16 @@ func (h *Hub) Read(f func(m *wireview.Model)) {
 func (h *Hub) ID() string { return h.id }
 
 // Open follows a capture besides. It is no error if that is done already. The error may be that of the system, wrap [capture.ErrNotCapture] or [capture.ErrVersion], or be ErrStopped.
-func (h *Hub) Open(path string) error {
+func (h *Hub) Open(path string) error { return h.OpenUpTo(path, 0) }
+
+// OpenUpTo is Open for a file of a stranger: one that is compressed is read until maxUnpacked bytes
+// have come out of it. Zero is the default of [capture.ReaderOptions].
+func (h *Hub) OpenUpTo(path string, maxUnpacked int64) error {
 	if err := looksLikeCapture(path); err != nil {
 		return err
 	}
 	h.forgetFailed(path)
-	s, added := h.addFile(path, !compressed(path))
+	s, added := h.addPacked(path, !compressed(path), maxUnpacked)
 	if !added {
 		return nil
 	}

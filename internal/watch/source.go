@@ -53,6 +53,8 @@ type source struct {
 	follow     bool // go on at the end, if somebody may still write it
 	begun      time.Time
 
+	maxUnpacked int64 // bytes that come out of a compressed file; 0 is the default
+
 	// These are under hub.smu.
 	info    Source
 	conn    *live.Conn // to the tap
@@ -90,6 +92,12 @@ type segment struct {
 
 // addFile adds a file, unless it is there: then it returns what is. follow tells whether more may come.
 func (h *Hub) addFile(path string, follow bool) (s *source, added bool) {
+	return h.addPacked(path, follow, 0)
+}
+
+// addPacked is addFile for a file of which, if it is compressed, no more than maxUnpacked bytes are
+// to come. Zero is the default of [capture.ReaderOptions].
+func (h *Hub) addPacked(path string, follow bool, maxUnpacked int64) (s *source, added bool) {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
@@ -101,7 +109,7 @@ func (h *Hub) addFile(path string, follow bool) (s *source, added bool) {
 			return s, false
 		}
 	}
-	s = &source{hub: h, path: path, file: info, compressed: !strings.HasSuffix(path, capture.Suffix) && compressed(path), follow: follow}
+	s = &source{hub: h, path: path, file: info, maxUnpacked: maxUnpacked, compressed: !strings.HasSuffix(path, capture.Suffix) && compressed(path), follow: follow}
 	h.add(s)
 	return s, true
 }
@@ -208,11 +216,12 @@ func (s *source) open() error {
 	s.file = info
 	s.info.Size = info.Size()
 	s.hub.smu.Unlock()
+	opts := &capture.ReaderOptions{MaxUnpacked: s.maxUnpacked}
 	if s.compressed {
-		s.reader = capture.NewReader(&counter{r: f, s: s}, nil)
+		s.reader = capture.NewReader(&counter{r: f, s: s}, opts)
 	} else {
 		s.tail = newTailer(f, s.more)
-		s.reader = capture.NewReader(s.tail, nil)
+		s.reader = capture.NewReader(s.tail, opts)
 	}
 	s.next, s.stop = iter.Pull2(s.reader.Events())
 	return nil

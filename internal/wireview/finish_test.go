@@ -44,3 +44,59 @@ func TestFinishCapture(t *testing.T) {
 		t.Errorf("%d changes of a capture that there is not", len(none))
 	}
 }
+
+// TestUnansweredWaits: a request without an answer took until the last event of its session, and says
+// so everywhere; an answer that comes all the same counts instead.
+func TestUnansweredWaits(t *testing.T) {
+	m := wireview.New(nil)
+	head := &capture.Head{ID: "a"}
+	add := func(n uint64, at time.Duration, kind capture.Kind, dir capture.Dir, data string) {
+		e := &capture.Event{Kind: kind, Dir: dir, Capture: "a", N: n, T: at}
+		if data != "" {
+			e.Data = []byte(data)
+		}
+		m.Add(head, e)
+	}
+	add(1, time.Second, capture.KindMessage, capture.ToServer, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
+	add(2, 2*time.Second, capture.KindMessage, capture.ToServer, `{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+	add(3, 3*time.Second, capture.KindMessage, capture.ToClient, `{"jsonrpc":"2.0","id":2,"result":{}}`)
+	add(4, 401*time.Second, capture.KindEOF, capture.ToServer, "")
+	row := m.Find("a", 1)
+	if _, known := row.Took(); known || row.Wall() != 0 {
+		t.Errorf("before the end: %v, known %v", row.Wall(), known)
+	}
+	m.Finish()
+	if took, known := row.Took(); !known || took != 400*time.Second {
+		t.Errorf("took %v, known %v", took, known)
+	}
+	rec := wireview.Recorded(row)
+	if rec.LatencyMS == nil || *rec.LatencyMS != 400_000 || rec.Status != wireview.Unanswered {
+		t.Errorf("recorded: %v, %s", rec.LatencyMS, rec.Status)
+	}
+	if diff := cmp.Diff([]wireview.Span{{Kind: wireview.SpanServer, From: time.Second, To: 401 * time.Second}}, row.Spans(nil)); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+	stat := func() *wireview.Stat { return m.Tools()[0] }
+	if s := stat(); s.Unanswered != 1 || s.Waited != 400*time.Second || s.Latency.Count() != 0 {
+		t.Errorf("statistics: %d unanswered for %v, %d answered", s.Unanswered, s.Waited, s.Latency.Count())
+	}
+	if got := m.CapturedRows(); got != 3 {
+		t.Errorf("%d rows captured, want 3", got)
+	}
+	add(5, 402*time.Second, capture.KindMessage, capture.ToClient, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	if s := stat(); row.Status == wireview.Unanswered && (s.Unanswered != 1 || row.Latency != 400*time.Second) ||
+		row.Status != wireview.Unanswered && (s.Unanswered != 0 || s.Waited != 0 || row.Latency != 401*time.Second) {
+		t.Errorf("afterwards: %s in %v, %d unanswered for %v", row.Status, row.Latency, s.Unanswered, s.Waited)
+	}
+}
+
+// TestCapturedRows: those that have made room count.
+func TestCapturedRows(t *testing.T) {
+	m := wireview.New(&wireview.Options{MaxRows: 10})
+	for n := range uint64(25) {
+		m.Add(&capture.Head{ID: "a"}, &capture.Event{Kind: capture.KindNote, Capture: "a", N: n + 1, Data: []byte("x")})
+	}
+	if got := m.CapturedRows(); got != 25 || len(m.Rows()) != 10 {
+		t.Errorf("%d rows captured and %d kept, want 25 and 10", got, len(m.Rows()))
+	}
+}

@@ -162,7 +162,8 @@ func (m *Model) response(s *Session, e *capture.Event, p *capture.Part, msg *jso
 
 // late takes back that a request stays without an answer: there is one, by whoever speaks for a process that is gone.
 func (m *Model) late(r *Row) {
-	r.until = 0
+	r.Human -= r.askingFor()
+	r.until, r.Latency = 0, 0
 	m.stats.of(r).unanswered(r)
 }
 
@@ -253,7 +254,11 @@ func (m *Model) abandon(r *Row) {
 	if r.Done {
 		return
 	}
-	r.Done, r.until = true, r.now()
+	r.Done, r.until = true, max(r.T, r.now())
+	if r.Latency == 0 { // it has waited to the end
+		r.Latency = r.until - r.T
+		r.Human += r.askingFor()
+	}
 	m.closed(r)
 	if r.Kind == Request {
 		r.Status = Unanswered
@@ -263,9 +268,18 @@ func (m *Model) abandon(r *Row) {
 		m.stats.of(r).result(r)
 		if r.Role == Retry {
 			r.Parent.Status, r.Parent.Code = r.Status, r.Code
+			r.Parent.Chain.Wall = max(r.Parent.Chain.Wall, r.until-r.Parent.T)
 		}
 	}
 	m.changed(r)
+}
+
+// askingFor returns for how long the server has waited for the client when the row was abandoned.
+func (r *Row) askingFor() time.Duration {
+	if r.asking == 0 {
+		return 0
+	}
+	return max(0, r.until-r.askedAt)
 }
 
 func wireLen(e *capture.Event) int64 {

@@ -164,6 +164,9 @@ func (m *Model) Finish() []Change {
 // Rows returns the timeline, the oldest first. The slice is good until the next call that changes the model.
 func (m *Model) Rows() []*Row { return m.rows[m.first:] }
 
+// CapturedRows returns how many rows the timeline has had, with those that have made room.
+func (m *Model) CapturedRows() uint64 { return uint64(len(m.Rows())) + m.dropped }
+
 // DroppedRows returns how many rows have made room.
 func (m *Model) DroppedRows() uint64 { return m.dropped }
 

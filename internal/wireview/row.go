@@ -32,7 +32,7 @@ type Row struct {
 	Status    Status
 	Code      int // of the error, or of HTTP
 	Message   string
-	Latency   time.Duration // until the response, or whatever ended it; 0 before
+	Latency   time.Duration // until the response, or whatever ended it; 0 before. If it is Unanswered, until the last event of the session
 	Human     time.Duration // the part of Latency for which the server waited for the client
 	ResponseN uint64        // of the event with the response
 	Done      bool          // nothing more is due, but there may be

@@ -3,6 +3,7 @@ package wireview
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"mcpwire/internal/jsonwire"
 	"mcpwire/mcp"
@@ -15,6 +16,9 @@ type Stat struct {
 	Calls  uint64 // requests; the rounds of one count once
 
 	OK, Errors, IsErrors, Cancelled, Unanswered uint64 // outcomes: of those that have one yet
+
+	// Waited is how long the unanswered ones have waited, the longest of them.
+	Waited time.Duration
 
 	Latency           Hist  // that the server took, without the time for which it waited for the client, of those that were answered
 	BytesIn, BytesOut int64 // of requests and of responses, with further rounds
@@ -98,6 +102,7 @@ func (p statPair) result(r *Row) {
 			return
 		case Unanswered:
 			s.Unanswered++
+			s.Waited = max(s.Waited, r.Wall())
 			return
 		default:
 			s.OK++
@@ -110,7 +115,11 @@ func (p statPair) result(r *Row) {
 func (p statPair) unanswered(r *Row) {
 	if r.counted {
 		r.counted = false
-		p.each(func(s *Stat) { s.Unanswered-- })
+		p.each(func(s *Stat) {
+			if s.Unanswered--; s.Unanswered == 0 {
+				s.Waited = 0
+			}
+		})
 	}
 }
 

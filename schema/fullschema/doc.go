@@ -9,6 +9,8 @@
 // a package of its own because the library takes about 3 MiB of memory as soon
 // as it is linked, and its validation decodes the instance first.
 //
+// [Check] tells whether a text is a schema at all, by the rules of its dialect.
+//
 // # Limits
 //
 // Nothing is fetched: a $ref to another document is an error, except to the

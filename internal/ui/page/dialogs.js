@@ -12,9 +12,11 @@ export function openDialog(title, content, opts) {
   const dialog = h("dialog", { class: "dialog" + (opts?.wide ? " wide" : ""), "aria-labelledby": id }, h("header", {}, h("h2", { id, text: title }), shut), body);
   dialog.addEventListener("click", (e) => e.target === dialog && outside(dialog, e) && dialog.close());
   dialog.addEventListener("close", () => {
+    // The event comes later than the end of the dialog: a key may have moved the focus meanwhile.
+    const moved = document.activeElement !== document.body && !dialog.contains(document.activeElement);
     dialog.remove();
     opts?.closed?.();
-    if (before?.isConnected) before.focus({ preventScroll: true });
+    if (!moved && before?.isConnected) before.focus({ preventScroll: true });
   });
   document.body.append(dialog);
   dialog.showModal();

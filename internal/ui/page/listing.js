@@ -83,11 +83,12 @@ export function redraw(changed) {
   page.list = list;
   if (page.row && store.rows.get(page.row.q) !== page.row) page.row = store.rows.get(page.row.q) || page.row;
   page.grid.show(list, indexOfRow());
-  drawStatus(list.length);
+  page.shown = view.frames ? list.length : list.reduce((n, r) => n + (r.p ? 0 : 1), 0);
+  drawStatus(page.shown);
   drawEmpty(list.length, clearFilter);
   if (page.filtered && store.synced) {
     page.filtered = false;
-    announce(view.filter ? plural(list.length, "row") + " match" : "All " + plural(list.length, "row"));
+    announce(view.filter ? plural(page.shown, "row") + " match" : "All " + plural(page.shown, "row"));
   }
   if (view.open && page.row && changed?.has(page.row)) showRow(page.row);
 }

@@ -58,6 +58,7 @@ function startExported() {
   for (const el of document.querySelectorAll("[data-live]")) el.hidden = true;
   store.sources = exported.sources || [];
   store.tool = exported.hello?.tool || "";
+  store.total = exported.left?.rows || 0; // and those that are there, see drawStatus
   store.frozen = exported.exported || 0;
   const made = exported.exported ? "Exported " + fmtDateTime(exported.exported) + ". " : "";
   const left = exported.left ? leftText(exported.left) : "";

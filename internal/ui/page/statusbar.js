@@ -25,7 +25,8 @@ export function drawStatus(shown) {
   if (!store.synced) drawProgress();
   const parts = [];
   const add = (text, cls) => parts.push(h("span", { class: cls || "", text }));
-  add(plural(shown, view.frames ? "frame" : "row") + (view.frames ? "" : " of " + fmtCount(store.rows.size)));
+  const total = Math.max(store.total + (exported ? store.roots.length : 0), shown); // of what was captured
+  add(plural(shown, view.frames ? "frame" : "row") + (view.frames || shown === total ? "" : " of " + fmtCount(total)));
   const waits = countWaiting();
   if (waits) add("… " + fmtCount(waits) + (exported ? " without an answer" : " running"), "running");
   const servers = new Set(store.sources.filter((s) => s.state === "live").map((s) => s.name || s.id)).size;

@@ -19,6 +19,7 @@ export const store = {
   sources: [],
   first: 0, // when the first row was
   expected: 0, // how many rows the server has, about
+  total: 0, // how many rows the timeline has had, whatever the filter is
   tool: "",
 };
 

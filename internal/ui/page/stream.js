@@ -38,6 +38,10 @@ function open() {
   on("gone", dropRows);
   on("sources", (list) => emit("sources", (store.sources = list)));
   on("sessions", sessions);
+  on("total", (n) => {
+    store.total = n;
+    emit("total");
+  });
   on("searching", (s) => emit("searching", s));
   on("synced", () => {
     store.synced = true;
@@ -63,6 +67,7 @@ function hello(m) {
   store.hub = m.hub;
   store.tool = m.tool || "";
   store.expected = m.rows || 0;
+  store.total = m.total || 0;
   store.skew = m.now ? m.now - Date.now() : 0;
   if (Math.abs(store.skew) < 1000) store.skew = 0;
   emit("online", m);

@@ -48,18 +48,19 @@ export function drawWave(box, r, span, now) {
     waited += waveBar(start, stop);
     from = stop;
   }
-  server += waveBar(from, right);
+  server += waveBar(from, right, r.st === "unanswered");
   place(box.children[0], server);
   place(box.children[1], waited);
-  const tone = toneOf(r) + (isPending(r) ? " going" : "") + (r.stream ? " open" : "");
+  const tone = toneOf(r) + (isPending(r) ? " going" : "") + (r.stream ? " open" : "") + (r.st === "unanswered" ? " endless" : "");
   if (box.tone !== tone) {
     box.tone = tone;
     box.setAttribute("class", "wave tone-" + tone);
   }
 }
 
-// waveBar is the outline of a part.
-function waveBar(from, to) {
+// waveBar is the outline of a part; an endless one has no line on the right.
+function waveBar(from, to, endless = false) {
+  if (endless) return "M" + to.toFixed(1) + " 8H" + from.toFixed(1) + "V16H" + to.toFixed(1);
   return to > from ? "M" + from.toFixed(1) + " 8H" + to.toFixed(1) + "V16H" + from.toFixed(1) + "Z" : "";
 }
 

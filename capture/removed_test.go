@@ -1,0 +1,177 @@
+package capture_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/capture"
+)
+
+// TestRemovedFile: a capture that is removed while it is written is made again, and says what is missing.
+func TestRemovedFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a file that is open cannot be removed")
+	}
+	for _, ending := range []string{"", ".gz", ".zst"} {
+		for _, late := range []bool{false, true} { // only the end notices
+			t.Run(ending, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					dir := filepath.Join(t.TempDir(), "captures", "deep")
+					if err := os.MkdirAll(dir, 0o700); err != nil {
+						t.Fatal(err)
+					}
+					var notices []error
+					opened := 0
+					f, err := capture.Create(filepath.Join(dir, "a"+capture.Suffix+ending), &capture.Options{
+						Notice: func(err error) { notices = append(notices, err) }, Opened: func(*os.File) { opened++ },
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					note := func(text string) { f.Record(&capture.Event{Kind: capture.KindNote, Data: []byte(text)}) }
+					note("one")
+					note("two")
+					time.Sleep(2 * time.Second)
+					if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
+						t.Fatal(err)
+					}
+					want := "head gap:write note:three tail"
+					if late {
+						want = "head gap:write tail"
+					} else {
+						note("three")
+						time.Sleep(2 * time.Second)
+					}
+					if err := f.Close(); err != nil {
+						t.Errorf("Close: %v", err)
+					}
+					if len(notices) != 1 || !errors.Is(notices[0], capture.ErrRemoved) || !strings.Contains(notices[0].Error(), f.Name()) {
+						t.Errorf("noticed %v", notices)
+					}
+					if opened != 2 {
+						t.Errorf("opened %d files, want 2", opened)
+					}
+					r, err := capture.Open(f.Name(), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer r.Close()
+					if diff := cmp.Diff(want, briefs(t, r)); diff != "" {
+						t.Errorf("(-want +got):\n%s", diff)
+					}
+					r, _ = capture.Open(f.Name(), nil)
+					defer r.Close()
+					for e := range r.Events() {
+						if e.Gap != nil && (e.N != 1 || e.Gap.Lost != 2) {
+							t.Errorf("the gap is %d, %+v", e.N, e.Gap)
+						}
+						if e.Head != nil && e.Head.ID != f.ID() {
+							t.Errorf("the head is of %s, want %s", e.Head.ID, f.ID())
+						}
+					}
+					if info, err := os.Stat(f.Name()); err != nil || info.Mode().Perm() != 0o600 {
+						t.Errorf("the file is %v, %v", info.Mode(), err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRemovedForGood: what cannot be made again is said once, and what was lost is counted.
+func TestRemovedForGood(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a file that is open cannot be removed")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "captures")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		var notices []error
+		f, err := capture.Create(filepath.Join(dir, "a"+capture.Suffix), &capture.Options{Notice: func(err error) { notices = append(notices, err) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir, nil, 0o600); err != nil { // where the folder was
+			t.Fatal(err)
+		}
+		for range 3 {
+			time.Sleep(2 * time.Second)
+			f.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("x")})
+		}
+		time.Sleep(2 * time.Second)
+		if got := f.Lost(); got != 3 {
+			t.Errorf("%d events lost, want 3", got)
+		}
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		f.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("back")})
+		if err := f.Close(); !errors.Is(err, capture.ErrRemoved) {
+			t.Errorf("Close: %v", err)
+		}
+		if len(notices) != 2 || !strings.Contains(notices[0].Error(), "cannot be made again") || !strings.Contains(notices[1].Error(), "goes on") {
+			t.Errorf("noticed %v", notices)
+		}
+		r, err := capture.Open(f.Name(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if got := briefs(t, r); !strings.HasPrefix(got, "head gap:write") || !strings.HasSuffix(got, "note:back tail") {
+			t.Errorf("the capture is %s", got)
+		}
+	})
+}
+
+// flushes counts the flushes of a compressor.
+type flushes struct {
+	io.Writer
+	n *atomic.Int64
+}
+
+func (f flushes) Flush() error { f.n.Add(1); return nil }
+
+// TestFlushWhenQuiet: a compressor is flushed a tenth of a second behind the last event, and then not again.
+func TestFlushWhenQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		w := capture.NewWriter(flushes{io.Discard, &n}, nil)
+		time.Sleep(time.Second)
+		before := n.Load()
+		w.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("x")})
+		time.Sleep(110 * time.Millisecond)
+		synctest.Wait()
+		if n.Load() != before+1 {
+			t.Errorf("%d flushes, want 1", n.Load()-before)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n.Load() != before+1 {
+			t.Errorf("%d flushes when nothing was recorded, want 1", n.Load()-before)
+		}
+		for range 100 { // busy: twice a second
+			w.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("x")})
+			time.Sleep(20 * time.Millisecond)
+		}
+		synctest.Wait()
+		if got := n.Load() - before; got < 3 || got > 7 {
+			t.Errorf("%d flushes in two busy seconds, want about 4", got)
+		}
+		w.Close()
+	})
+}

@@ -1,0 +1,80 @@
+package check
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/mcp"
+)
+
+// sessionFindings are the ids and messages of what is found in a session.
+func sessionFindings(t *testing.T, x Example) (ids, messages []string) {
+	t.Helper()
+	head, events, err := x.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := New(nil)
+	var list []Finding
+	for _, e := range events {
+		list = append(list, k.Add(head, e)...)
+	}
+	for _, f := range append(list, k.Close()...) {
+		ids, messages = append(ids, f.Rule.ID), append(messages, f.Message)
+	}
+	return ids, messages
+}
+
+// TestSilentInitialize: a server that does not answer initialize is blamed, too, when the client
+// gives up.
+func TestSilentInitialize(t *testing.T) {
+	const cancel = `> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}` + "\n"
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"cancelled after a minute", oddHello + "wait 60s\n" + cancel + "eof >\nexit signal killed", []string{"lifecycle/initialize-cancelled", "lifecycle/unanswered"}},
+		{"closed after a minute", oddHello + "wait 60s\neof >\nexit signal killed", []string{"lifecycle/unanswered"}},
+		{"closed at once", oddHello + "wait 1s\neof >\nexit 0", nil},
+		{"ended by itself", oddHello + "wait 60s\nexit 1", []string{"stdio/exit-pending"}},
+		{"answered", oddHello + "wait 60s\n" + oddWelcome + oddReady + "eof >\nexit 0", nil},
+	} {
+		ids, messages := sessionFindings(t, Example{mcp.Revision20251125, tt.text})
+		if diff := cmp.Diff(tt.want, ids); diff != "" {
+			t.Errorf("%s (-want +got):\n%s%q", tt.name, diff, messages)
+		}
+	}
+}
+
+// TestRuleIn: a finding refers to the page of its own revision.
+func TestRuleIn(t *testing.T) {
+	for _, tt := range []struct {
+		url  string
+		rev  mcp.Revision
+		want string
+	}{
+		{"2026-07-28/server/tools#output-schema", r4, "2025-11-25/server/tools#output-schema"},
+		{"2026-07-28/basic/transports/stdio", r4, "2025-11-25/basic/transports#stdio"},
+		{"2026-07-28/basic/transports/streamable-http#custom-headers", r3, "2025-06-18/basic/transports#streamable-http"},
+		{"2026-07-28/basic/transports/streamable-http#security-warning", r1, "2024-11-05/basic/transports#http-with-sse"},
+		{"2026-07-28/basic/transports/stdio", r1, "2024-11-05/basic/transports#stdio"},
+		{"2026-07-28/basic#responses", r1, "2024-11-05/basic/messages#responses"},
+		{"2026-07-28/basic/versioning", r2, "2025-03-26/basic/lifecycle#version-negotiation"},
+		{"2026-07-28/basic/versioning", r5, "2026-07-28/basic/versioning"},
+		{"2026-07-28/basic", mcp.RevisionNone, "2026-07-28/basic"},
+	} {
+		r := &Rule{URL: specificationURL + tt.url}
+		if got := r.In(tt.rev).URL; got != specificationURL+tt.want {
+			t.Errorf("%s in %v is at %s, want %s", tt.url, tt.rev, got, tt.want)
+		}
+		if r.URL != specificationURL+tt.url {
+			t.Errorf("%s was changed", tt.url)
+		}
+	}
+	for _, url := range []string{"https://www.jsonrpc.org/specification#batch"} {
+		if got := (&Rule{URL: url}).In(r4).URL; got != url {
+			t.Errorf("%s became %s", url, got)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/jsonrpc"
+)
+
+// TestDrainCutsOff: what is not answered in the time to drain is answered with an error, each request once, the server is told, and whoever has the bridge run knows.
+func TestDrainCutsOff(t *testing.T) {
+	for _, near := range []Era{EraLegacy, EraModern} {
+		for _, how := range []string{"end of input", "socket"} {
+			t.Run(fmt.Sprintf("%v, %s", near, how), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFarm(t)
+					b := f.bridge(&Options{Far: EraLegacy, DrainTimeout: 5 * time.Second})
+					ours, theirs := net.Pipe()
+					p := newPipe(t, ours)
+					done := make(chan error, 1)
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					stop := cancel
+					if how == "socket" {
+						l := &oneListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
+						l.conns <- theirs
+						go func() { done <- b.ServeListener(ctx, l, jsonrpc.FramingLine, 0) }()
+					} else {
+						in := &endable{Conn: theirs, end: make(chan struct{})}
+						stop = func() { close(in.end) }
+						go func() { done <- b.Serve(context.Background(), jsonrpc.NewFramer(in, nil)) }()
+					}
+					meta := "," + dupMeta
+					var far *pipe
+					if near == EraLegacy {
+						meta = ""
+						p.send(hello)
+						far = f.next()
+						shake(p, far)
+					}
+					call := func(id string) string {
+						return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"t","arguments":{}` + meta + `}}`
+					}
+					p.send(call("1"))
+					if far == nil {
+						far = f.next()
+						id := far.request(`"method":"initialize"`)
+						far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
+						far.reads("notifications/initialized")
+					}
+					far.reads("tools/call")
+					p.send(call("2"), call("3"))
+					second := far.request("tools/call")
+					far.reads("tools/call")
+					began := time.Now()
+					stop()
+					far.send(answering(second, `{"content":[]}`))
+					p.reads(`"id":2,"result"`)
+					got := map[string]bool{}
+					for range 2 {
+						line := p.reads(`"error":{"code":-32603,"message":"shutting down: the request was not finished within 5s"}`)
+						got[string(locate([]byte(line), "id").of([]byte(line)))] = true
+					}
+					if !got["1"] || !got["3"] {
+						t.Errorf("answers to %v, want 1 and 3", got)
+					}
+					far.reads("notifications/cancelled")
+					far.reads("notifications/cancelled")
+					late, ok := errors.AsType[*jsonrpc.DrainError](<-done)
+					if !ok || late.Requests != 2 || late.After != 5*time.Second {
+						t.Errorf("it returned %v", late)
+					}
+					if d := time.Since(began); d != 5*time.Second {
+						t.Errorf("it took %v", d)
+					}
+				})
+			})
+		}
+	}
+}
+
+// An endable connection's input can be ended, as a signal ends standard input.
+type endable struct {
+	net.Conn
+	end chan struct{}
+}
+
+func (c *endable) Read(p []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	read := make(chan result, 1)
+	buf := make([]byte, len(p))
+	go func() {
+		n, err := c.Conn.Read(buf)
+		read <- result{n, err}
+	}()
+	select {
+	case r := <-read:
+		return copy(p, buf[:r.n]), r.err
+	case <-c.end:
+		return 0, fmt.Errorf("told to stop: %w", net.ErrClosed)
+	}
+}
+
+// A oneListener accepts the connections that it is given.
+type oneListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (l *oneListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *oneListener) Close() error {
+	select {
+	case <-l.closed:
+	default:
+		close(l.closed)
+	}
+	return nil
+}
+
+func (l *oneListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }

@@ -1,0 +1,310 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/jsonrpc"
+)
+
+// answerRestart has a server that was started again shake hands.
+func answerRestart(far *pipe) {
+	far.t.Helper()
+	id := far.request(`"method":"initialize"`)
+	far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+	far.wants(confirmed)
+}
+
+// TestBackoffForgets: a server that answers requests and ends now and then is back after the shortest time, however often it has ended.
+func TestBackoffForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		near, _ := client0(t, f.bridge(with(legacy, nil)))
+		near.send(hello)
+		far := f.next()
+		shake(near, far)
+		for n := range 20 {
+			id := fmt.Sprint(n + 1)
+			near.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/list"}`)
+			far.reads(`"id":` + id)
+			far.send(answering(id, "{}"))
+			near.wants(answering(id, "{}"))
+			start := time.Now()
+			far.f.Close()
+			far = f.next()
+			answerRestart(far)
+			if d := time.Since(start); d > 200*time.Millisecond {
+				t.Fatalf("after %d ends the server was back after %v, want at most 200 ms", n+1, d)
+			}
+		}
+	})
+}
+
+// TestBackoffRemembers: handshakes alone do not make a server that ends behind each of them a good one.
+func TestBackoffRemembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		near, _ := client0(t, f.bridge(with(legacy, nil)))
+		near.send(hello)
+		far := f.next()
+		shake(near, far)
+		start := time.Now()
+		for range 6 {
+			far.f.Close()
+			far = f.next()
+			answerRestart(far)
+		}
+		if d := time.Since(start); d < 3*time.Second { // at least half of 0.2 + 0.4 + 0.8 + 1.6 + 3.2 + 6.4
+			t.Errorf("six restarts took %v", d)
+		}
+	})
+}
+
+// TestCallsWaitForRestart: a call that comes while a server is away that has served waits for it, over attempts that fail, but no longer than it may.
+func TestCallsWaitForRestart(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		wait   time.Duration // Options.RestartWait
+		fails  int           // attempts that fail
+		within time.Duration
+		want   string
+	}{
+		{"the next attempt", 0, 0, 200 * time.Millisecond, `"result"`},
+		{"the fourth attempt", 0, 3, 3 * time.Second, `"result"`},
+		{"attempts fail for too long", 0, 1000, 10 * time.Second, `the server cannot be started: no such program`},
+		{"a shorter time", time.Second, 1000, time.Second, `the server cannot be started: no such program`},
+		{"no time", -1, 1000, 0, `the server is gone`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFarm(t)
+				fails := 0
+				var mu sync.Mutex
+				f.fail = func() error {
+					mu.Lock()
+					defer mu.Unlock()
+					if fails--; fails >= 0 {
+						return errTest
+					}
+					return nil
+				}
+				near, _ := client0(t, f.bridge(with(legacy, func(o *Options) { o.RestartWait = test.wait })))
+				near.send(hello)
+				far := f.next()
+				shake(near, far)
+				mu.Lock()
+				fails = test.fails
+				mu.Unlock()
+				far.f.Close()
+				synctest.Wait()
+				start := time.Now()
+				near.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+				if test.want == `"result"` {
+					far = f.next()
+					answerRestart(far)
+					far.reads(`"id":1`)
+					far.send(answering("1", "{}"))
+				}
+				near.reads(`"id":1`, test.want)
+				if d := time.Since(start); d > test.within {
+					t.Errorf("it took %v, want at most %v", d, test.within)
+				}
+			})
+		})
+	}
+}
+
+// slowConnect returns a connect function that waits until it is let.
+func slowConnect(t *testing.T, s *lastWins) (connect func(context.Context, io.Writer) (jsonrpc.Framer, error), let func()) {
+	may := make(chan struct{})
+	now := s.connect(t)
+	return func(ctx context.Context, w io.Writer) (jsonrpc.Framer, error) {
+		select {
+		case <-may:
+			return now(ctx, w)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}, sync.OnceFunc(func() { close(may) })
+}
+
+// TestBacklog: a shared server that starts holds what it has promised to hold. What exceeds that is refused by a status that says so.
+func TestBacklog(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		requests int
+		max      int // Options.MaxBacklog
+		refused  int
+	}{
+		{"by default", 1000, 0, 0},
+		{"more than may wait", 30, 20, 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var s lastWins
+			connect, let := slowConnect(t, &s)
+			b := newBridge(t, &Options{Connect: connect, Shared: true, MaxBacklog: test.max})
+			defer let()
+			url := served(t, b, nil).URL + "/mcp"
+			type reply struct {
+				status int
+				after  string
+				body   string
+			}
+			replies := make(chan reply, test.requests)
+			transport := &http.Transport{MaxConnsPerHost: test.requests}
+			defer transport.CloseIdleConnections()
+			for i := range test.requests {
+				go func() {
+					body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{},%s}}`, i, dupMeta)
+					r, _ := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+					for name, value := range map[string]string{
+						"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+						"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "t",
+					} {
+						r.Header.Set(name, value)
+					}
+					resp, err := transport.RoundTrip(r)
+					if err != nil {
+						replies <- reply{body: err.Error()}
+						return
+					}
+					defer resp.Body.Close()
+					text, _ := io.ReadAll(resp.Body)
+					replies <- reply{resp.StatusCode, resp.Header.Get("Retry-After"), string(text)}
+				}()
+			}
+			for range test.refused {
+				got := <-replies
+				if got.status != 503 || got.after != "1" || !strings.Contains(got.body, "too many requests wait for the server to start") {
+					t.Errorf("got %+v, want 503", got)
+				}
+			}
+			await(t, "all to have come", func() bool {
+				n := 0
+				for cl := range clientsOf(b) {
+					open, _ := cl.busy()
+					n += open
+				}
+				return n == test.requests-test.refused
+			})
+			let()
+			for range test.requests - test.refused {
+				if got := <-replies; got.status != 200 || !strings.Contains(got.body, "ran t") {
+					t.Fatalf("got %+v, want an answer", got)
+				}
+			}
+		})
+	}
+}
+
+// TestBacklogOfSession: the same of requests in a session, whose status is as true.
+func TestBacklogOfSession(t *testing.T) {
+	b := newBridge(t, &Options{Connect: connectTo(t, nil), MaxCalls: 1})
+	url := served(t, b, nil).URL + "/mcp"
+	_, h, _ := post(t, url, httpHello)
+	header := []string{"Mcp-Session-Id", h.Get("Mcp-Session-Id")}
+	post(t, url, confirmed, header...)
+	waits := make(chan struct{})
+	go func() {
+		defer close(waits)
+		post(t, url, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`, header...)
+	}()
+	await(t, "the call", func() bool {
+		for cl := range clientsOf(b) {
+			if n, _ := cl.busy(); n == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	status, h, body := post(t, url, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, header...)
+	if status != 429 || h.Get("Retry-After") != "1" || !strings.Contains(body, `"id":3`) || !strings.Contains(body, "1 requests of this client are under way") {
+		t.Errorf("got %d %v %s, want 429", status, h, body)
+	}
+	end, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end.Header.Set(header[0], header[1])
+	resp, err := http.DefaultClient.Do(end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	<-waits
+}
+
+// TestEndedSession: a session that has ended says so, and nothing of servers that start.
+func TestEndedSession(t *testing.T) {
+	b := newBridge(t, &Options{Connect: connectTo(t, nil)})
+	cl := b.newClient(nil, "", false)
+	cl.close()
+	frame, m := parsed(t, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
+	var got string
+	cl.request(t.Context(), frame, m, nil, func(response []byte) { got = string(response) })
+	if !strings.Contains(got, `"message":"the session has ended"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestTooLarge: what is larger than a side reads ends the wait for it at once, in both directions, and the connection goes on.
+func TestTooLarge(t *testing.T) {
+	for _, era := range []Era{EraLegacy, EraModern} {
+		t.Run(era.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const limit = 1000
+				large := strings.Repeat("x", 3*limit)
+				ours, theirs := net.Pipe()
+				far := newPipe(t, theirs)
+				b := newBridge(t, &Options{Far: EraLegacy, Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
+					return jsonrpc.NewFramer(ours, &jsonrpc.FramerOptions{MaxFrame: limit}), nil
+				}})
+				oursNear, theirsNear := net.Pipe()
+				go b.Serve(context.Background(), jsonrpc.NewFramer(theirsNear, &jsonrpc.FramerOptions{MaxFrame: limit}))
+				near := newPipe(t, oursNear)
+				meta := ""
+				if era == EraLegacy {
+					near.send(hello)
+					shake(near, far)
+				} else {
+					meta = "," + dupMeta
+				}
+				start := time.Now()
+				near.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{}` + meta + `}}`)
+				if era == EraModern {
+					id := far.request(`"method":"initialize"`)
+					far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
+					far.reads("notifications/initialized")
+				}
+				id := far.request("tools/call")
+				far.send(answering(id, `{"content":[{"type":"text","text":"`+large+`"}]}`))
+				near.reads(`"id":7,"error":{"code":-32603`, "the server's answer has more than 1000 bytes", `"limit":1000`)
+				near.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"t","arguments":{"x":"` + large + `"}` + meta + `}}`)
+				near.reads(`"id":8,"error":{"code":-32600`, "more than 1000 bytes")
+				if era == EraLegacy {
+					far.send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"` + large + `"}}`)
+					far.reads(`"id":"q","error":{"code":-32600`, "more than 1000 bytes")
+					far.send(`{"jsonrpc":"2.0","id":"r","method":"elicitation/create","params":{"message":"?"}}`)
+					near.reads(`"id":"r"`)
+					near.send(`{"jsonrpc":"2.0","id":"r","result":{"action":"accept","content":{"a":"` + large + `"}}}`)
+					far.reads(`"id":"r","error":{"code":-32600`, "more than 1000 bytes")
+				}
+				near.send(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t","arguments":{}` + meta + `}}`)
+				id = far.request("tools/call")
+				far.send(answering(id, `{"content":[]}`))
+				near.reads(`"id":9,"result"`)
+				if d := time.Since(start); d > time.Second {
+					t.Errorf("it took %v", d)
+				}
+			})
+		})
+	}
+}

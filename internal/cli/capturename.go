@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"mcpwire/capture"
+	"mcpwire/internal/captures"
+	"mcpwire/internal/wireview"
+)
+
+// What a name may begin with that is both that of a server with a capture and that of a configured
+// server.
+const (
+	ofCapture = "capture:"
+	ofLive    = "live:"
+)
+
+// captureArgs returns the files that arguments name: paths, names of servers or of files in the
+// folder of captures, "-" for standard input. Without arguments it is the newest capture there.
+// Which capture it is that a name stands for is said on standard error.
+func captureArgs(e *env, command string, args []string) ([]string, error) {
+	if len(args) == 0 {
+		newest, err := newestCapture()
+		if err != nil {
+			return nil, fail(exitUnexpected, "no_capture", "record one: mcpwire tap -- CMD…; or name a file: mcpwire "+command+" FILE", err)
+		}
+		fmt.Fprintf(e.stderr, "reading %s, the newest capture (mcpwire captures lists them)\n", wireview.Escape(newest.Path))
+		return []string{newest.Path}, nil
+	}
+	var paths []string
+	for _, a := range args {
+		path, err := captureArg(e, command, a)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+func newestCapture() (captures.Info, error) {
+	dir, err := captures.Dir()
+	if err != nil {
+		return captures.Info{}, err
+	}
+	return captures.Newest(dir)
+}
+
+// captureArg returns the file that one argument names. The folder of captures is only looked for,
+// and looked into, if it is no file by itself.
+func captureArg(e *env, command, arg string) (string, error) {
+	info, err := os.Stat(arg)
+	isFolder := err == nil && info.IsDir() // one may be called as a server is
+	if arg == "-" || err == nil && !isFolder {
+		return arg, nil
+	}
+	if name, ok := strings.CutPrefix(arg, ofLive); ok {
+		return "", usagef("%s: live:%s is a server, and captures are read here (capture:%[2]s is what was recorded of it)", firstWord(command), safeLine(name))
+	}
+	name := strings.TrimPrefix(arg, ofCapture)
+	dir, err := captures.Dir()
+	var found captures.Info
+	if err == nil {
+		found, err = captures.Find(dir, name)
+	}
+	if err != nil && isFolder {
+		err = fmt.Errorf("%s is a folder, and there is no capture of that name: %w", wireview.Escape(arg), captures.ErrNotFound)
+	}
+	if err != nil {
+		return "", fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", err)
+	}
+	if found.Name == name {
+		fmt.Fprintf(e.stderr, "reading %s, the newest capture of %s\n", wireview.Escape(found.Path), safeLine(name))
+	}
+	return found.Path, nil
+}
+
+func firstWord(s string) string {
+	s, _, _ = strings.Cut(s, " ")
+	return s
+}
+
+// capturePoll is how often it is looked whether a capture has appeared.
+const capturePoll = 200 * time.Millisecond
+
+// awaitCapture is captureArgs for a command that follows a capture: it waits until there is one, or
+// until ctx ends.
+func awaitCapture(ctx context.Context, e *env, command string, args []string) ([]string, error) {
+	if len(args) > 1 || len(args) == 1 && args[0] == "-" || captureThere(args) {
+		return captureArgs(e, command, args)
+	}
+	what := "a capture"
+	if len(args) > 0 {
+		what = "the capture " + clipLine(args[0], 200)
+	}
+	if len(args) == 0 || !isCapturePath(args[0]) {
+		dir, err := captures.Dir()
+		if err != nil {
+			return captureArgs(e, command, args)
+		}
+		what += " in " + wireview.Escape(dir)
+	}
+	fmt.Fprintf(e.stderr, "waiting for %s; a tap records one when its host starts it\n", what)
+	ticker := time.NewTicker(capturePoll)
+	defer ticker.Stop()
+	for !captureThere(args) {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return captureArgs(e, command, args)
+}
+
+// captureThere reports whether waiting for a capture would change nothing: there is one, or
+// something else is wrong.
+func captureThere(args []string) bool {
+	var err error
+	switch {
+	case len(args) == 0:
+		_, err = newestCapture()
+	case isCapturePath(args[0]):
+		_, err = os.Stat(args[0])
+		return !errors.Is(err, os.ErrNotExist)
+	case strings.HasPrefix(args[0], ofLive):
+		return true
+	default:
+		if _, err := os.Stat(args[0]); err == nil {
+			return true
+		}
+		var dir string
+		if dir, err = captures.Dir(); err == nil {
+			_, err = captures.Find(dir, strings.TrimPrefix(args[0], ofCapture))
+		}
+	}
+	return !errors.Is(err, captures.ErrNotFound)
+}
+
+// isCapturePath reports whether an argument can be nothing but a path: a name has no folder before
+// it, nor what names of captures end in.
+func isCapturePath(arg string) bool {
+	return strings.ContainsRune(arg, filepath.Separator) || strings.Contains(arg, capture.Suffix)
+}
+
+// isRecorded reports whether there is a capture of a server called name.
+func isRecorded(name string) bool {
+	dir, err := captures.Dir()
+	if err != nil {
+		return false
+	}
+	_, err = captures.Find(dir, name)
+	return err == nil
+}

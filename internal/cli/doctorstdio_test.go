@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpwire/internal/probe"
+)
+
+// TestDoctorSlow: a server that answers late is slow, and well.
+func TestDoctorSlow(t *testing.T) {
+	seen := func(outcome probe.Outcome, took time.Duration) probe.Observation {
+		return probe.Observation{Outcome: outcome, Took: took}
+	}
+	for _, tt := range []struct {
+		name    string
+		all     []probe.Observation
+		verdict string
+		exit    int
+	}{
+		{"quick", []probe.Observation{seen(probe.Agreed, time.Second)}, "healthy: the server is well\n", exitOK},
+		{"slow", []probe.Observation{seen(probe.Agreed, 14*time.Second)}, "healthy: the server is well, but it is slow: it takes 14s to answer\n", exitOK},
+		{"slow beside others only", []probe.Observation{seen(probe.Refused, time.Second), seen(probe.Agreed, 14*time.Second)}, "healthy: the server is well\n", exitOK},
+		{"the first says nothing", []probe.Observation{seen(probe.Silent, time.Second), seen(probe.Agreed, 14*time.Second), seen(probe.Agreed, 12*time.Second)}, "it is slow: it takes 12s to answer\n", exitOK},
+		{"too slow", []probe.Observation{seen(probe.Agreed, 2*time.Minute)}, "problems: it is slow: it takes 2m", exitFindings},
+	} {
+		var out bytes.Buffer
+		r := &doctorReport{out: &out}
+		(&doctor{report: r}).startup(r.section("Handshakes"), tt.all)
+		_ = r.finish() // the exit status, below
+		if !strings.Contains(out.String(), tt.verdict) || r.exit != tt.exit {
+			t.Errorf("%s: exit status %d, want %d; printed:\n%s", tt.name, r.exit, tt.exit, out.String())
+		}
+	}
+}
+
+func TestStatusLine(t *testing.T) {
+	var out bytes.Buffer
+	s := &statusLine{w: &out, width: 12}
+	s.clear()
+	s.show("one")
+	s.show("two, which is long")
+	s.clear()
+	s.clear()
+	if got, want := out.String(), "\r\x1b[Kone\r\x1b[Ktwo, which…\r\x1b[K"; got != want {
+		t.Errorf("written %q, want %q", got, want)
+	}
+	if s := newStatusLine(&out); s != nil {
+		t.Error("there is a status line on what is no terminal")
+	}
+	(*statusLine)(nil).show("nothing")
+	(*statusLine)(nil).clear()
+}

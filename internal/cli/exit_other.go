@@ -1,0 +1,11 @@
+//go:build !windows
+
+package cli
+
+import (
+	"errors"
+	"syscall"
+)
+
+// isBroken reports whether a write failed because the other end of the pipe is closed.
+func isBroken(err error) bool { return errors.Is(err, syscall.EPIPE) }

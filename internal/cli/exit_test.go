@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/internal/batchfile"
+)
+
+// brokenPipe returns the error of a write to a pipe that nobody reads.
+func brokenPipe(t *testing.T) error {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r.Close()
+	_, err = w.Write([]byte("x"))
+	var path *fs.PathError
+	if !errors.As(err, &path) {
+		t.Fatalf("got %v", err)
+	}
+	return path.Err
+}
+
+// TestReportBrokenPipe: that nobody reads the output is no news; any other broken pipe is.
+func TestReportBrokenPipe(t *testing.T) {
+	broken := brokenPipe(t)
+	output := func(err error) error { return fmt.Errorf("%w: %w", errOutput, err) }
+	for _, test := range []struct {
+		name string
+		err  error
+		said bool
+	}{
+		{"output", output(&fs.PathError{Op: "write", Path: os.Stdout.Name(), Err: broken}), false},
+		{"output with a code", fail(exitUnexpected, "output", "", &fs.PathError{Op: "write", Path: os.Stdout.Name(), Err: broken}), false},
+		{"server", &fs.PathError{Op: "write", Path: "|1", Err: broken}, true},
+		{"full disk", output(&fs.PathError{Op: "write", Path: os.Stdout.Name(), Err: errors.New("no space left")}), true},
+	} {
+		var stderr strings.Builder
+		status := report(&stderr, test.err, 0)
+		if diff := cmp.Diff([]any{exitUnexpected, test.said}, []any{status, stderr.Len() > 0}); diff != "" {
+			t.Errorf("%s: %s%s", test.name, diff, stderr.String())
+		}
+	}
+}
+
+// TestBatchHint: it is said what to do about arguments that cannot be passed on.
+func TestBatchHint(t *testing.T) {
+	var line errorLine
+	var stderr strings.Builder
+	f := unreachable(fmt.Errorf("dial: start: %w", batchfile.ErrArguments))
+	if f == nil || report(&stderr, f, 0) != exitUnreachable {
+		t.Fatalf("got %v", f)
+	}
+	if err := json.Unmarshal([]byte(stderr.String()), &line); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"cannot_start", batchHint}, []string{line.Error.Code, line.Error.Hint}); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestFollowWaits begins to follow before there is a capture, as one does who has put a tap into a
+// host's configuration and is about to start the host.
+func TestFollowWaits(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		args, record []string
+		want         string
+	}{
+		{"the newest", nil, nil, "waiting for a capture in "},
+		{"a name", []string{"shop"}, []string{"--name", "shop"}, "waiting for the capture shop in "},
+		{"a name of a capture", []string{"capture:shop"}, []string{"--name", "shop"}, "waiting for the capture capture:shop in "},
+		{"a file", []string{"a.mcpcap.ndjson"}, []string{"-o", "a.mcpcap.ndjson"}, "waiting for the capture a.mcpcap.ndjson;"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			start := func(args ...string) *exec.Cmd {
+				cmd := exec.Command("mcpwire", args...)
+				cmd.Dir = dir
+				cmd.Env = append(os.Environ(), "MCPWIRE_HOME="+filepath.Join(dir, "home"))
+				return cmd
+			}
+			follow := start(append([]string{"show", "--follow"}, tt.args...)...)
+			var out bytes.Buffer
+			follow.Stdout = &out
+			said, err := follow.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := follow.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer follow.Process.Kill() // should the test end early; later it does nothing
+			line, err := bufio.NewReader(said).ReadString('\n')
+			if err != nil || !strings.HasPrefix(line, tt.want) {
+				t.Fatalf("it says %q, %v; want %q", line, err, tt.want)
+			}
+			tap := start(append(append([]string{"tap"}, tt.record...), "--", "mcpwire", "serve")...)
+			tap.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}` + "\n")
+			if text, err := tap.CombinedOutput(); err != nil {
+				t.Fatalf("the tap: %v\n%s", err, text)
+			}
+			if err := follow.Wait(); err != nil {
+				t.Errorf("the end: %v", err)
+			}
+			if !strings.Contains(out.String(), "initialize") {
+				t.Errorf("it shows\n%s", out.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+)
+
+// details prints the tools or prompts with the names that were given, in full.
+func (v *listVerb) details(ctx context.Context, s *session) error {
+	var all, shown []string
+	show := func(name, text string) error {
+		all = append(all, name)
+		if !slices.Contains(v.names, name) {
+			return nil
+		}
+		if len(shown) > 0 {
+			text = "\n" + text
+		}
+		shown = append(shown, name)
+		return s.write(text)
+	}
+	if v.kinds[0] == kindTools {
+		for tool, err := range s.Tools(ctx) {
+			if err != nil {
+				return err
+			}
+			if err := show(tool.Name, toolDetails(tool)); err != nil {
+				return err
+			}
+		}
+	} else {
+		for prompt, err := range s.Prompts(ctx) {
+			if err != nil {
+				return err
+			}
+			if err := show(prompt.Name, promptDetails(prompt)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range v.names {
+		if !slices.Contains(shown, name) {
+			return fail(exitAnswer, "not_listed", "mcpwire list TARGET "+v.kinds[0]+" lists what there is",
+				fmt.Errorf("the server lists no %s %s%s", strings.TrimSuffix(v.kinds[0], "s"), clipLine(name, 100), didYouMean(name, all)))
+		}
+	}
+	return nil
+}
+
+// toolDetails is all that a model and its user learn of a tool.
+func toolDetails(t mcp.Tool) string {
+	var b strings.Builder
+	writeHead(&b, signature(t.Name, t.InputSchema), t.Title, t.Description)
+	list, _ := properties(t.InputSchema)
+	writeArguments(&b, list)
+	if len(t.OutputSchema) > 0 {
+		fmt.Fprintf(&b, "  result: %s\n", clipLine(typeText(t.OutputSchema, 0), 80))
+		list, _ := properties(t.OutputSchema)
+		writeArguments(&b, list)
+	}
+	if t.Annotations != nil {
+		if text := string(t.Annotations.AppendJSON(nil)); text != "{}" {
+			fmt.Fprintf(&b, "  annotations: %s\n", clipLine(text, 500))
+		}
+	}
+	return b.String()
+}
+
+func promptDetails(p mcp.Prompt) string {
+	var b strings.Builder
+	writeHead(&b, promptSignature(p), p.Title, p.Description)
+	var list []property
+	for _, a := range p.Arguments {
+		list = append(list, property{name: a.Name, description: a.Description, required: a.Required})
+	}
+	writeArguments(&b, list)
+	return b.String()
+}
+
+// maxDescription is how much of a description is shown, in bytes.
+const maxDescription = 64 << 10
+
+func writeHead(b *strings.Builder, signature, title, description string) {
+	b.WriteString(signature + "\n")
+	if title != "" {
+		b.WriteString("  " + clipLine(title, 300) + "\n")
+	}
+	if text := strings.TrimSpace(clip(description, maxDescription)); text != "" {
+		b.WriteString("  " + indented(text, "  ") + "\n")
+	}
+}
+
+// writeArguments writes a line for each argument, and more for long descriptions.
+func writeArguments(b *strings.Builder, list []property) {
+	width := 0
+	for _, p := range list {
+		width = max(width, len([]rune(safeLine(p.name)))+1)
+	}
+	width = min(width, 24)
+	for _, p := range list {
+		name := safeLine(p.name)
+		if !p.required {
+			name += "?"
+		}
+		var parts []string
+		if p.schema != nil {
+			parts = append(parts, clipLine(typeText(p.schema, 0), 200))
+		}
+		if p.fallback != nil {
+			parts = append(parts, "default "+clipLine(string(jsonwire.AppendCompact(nil, p.fallback)), 100))
+		}
+		parts = append(parts, limitsText(p.schema)...)
+		line := strings.Join(parts, ", ")
+		if text := strings.TrimSpace(clip(p.description, maxDescription)); text != "" {
+			if line != "" {
+				line += ": "
+			}
+			line += indented(text, strings.Repeat(" ", width+5))
+		}
+		fmt.Fprintf(b, "    %-*s %s\n", width, name, line)
+	}
+}
+
+// limitsText says what a schema asks of numbers, texts and lists.
+func limitsText(schema json.RawMessage) (list []string) {
+	for _, name := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems"} {
+		if v := jsonwire.Lookup(schema, name); v != nil {
+			list = append(list, name+" "+clipLine(string(jsonwire.AppendCompact(nil, v)), 100))
+		}
+	}
+	return list
+}
+
+// indented is a text of the server's whose further lines begin with a margin.
+func indented(text, margin string) string {
+	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(safeLine(line), " ")
+		if i > 0 && lines[i] != "" {
+			lines[i] = margin + lines[i]
+		}
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// usageError is what programs with a parser of flags write: the error first, then all flags.
+var usageError = append([]string{"Error: no configuration has been provided: no kubeconfig", "Usage:", "  server [command] [options]", "Flags:"}, usageFlags(30)...)
+
+func usageFlags(n int) []string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("      --token-%d int   an invalid token is an error (default 0)", i))
+	}
+	return list
+}
+
+func TestTailWriterLines(t *testing.T) {
+	trace := []string{
+		"starting", "loading", "{\"level\":\"fatal\",\"msg\":\"Authentication required: SLACK_TOKEN\"}", "node:internal/errors:984", "  const err = genericNodeError(", "              ^",
+		"Error: Command failed: server", "    at genericNodeError (node:internal/errors:984:15)", "    at wrapped (node:internal/errors:538:14)", "    at checkExecSyncError (node:child_process:891:11)",
+		"  status: 1,", "  signal: null", "}", "Node.js v20",
+	}
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  []string
+	}{
+		{"few", []string{"a", "", "b"}, []string{"a", "b"}},
+		{"usage", usageError, append(append([]string{}, usageError[:2]...), "… (30 lines)", usageError[32], usageError[33])},
+		{"a trace", trace, []string{trace[0], trace[1], trace[2], "… (1 line)", trace[4], "… (1 line)", trace[6], "… (5 lines)", trace[12], trace[13]}},
+	} {
+		w := newTailWriter(nil)
+		for _, line := range tt.lines {
+			fmt.Fprintln(w, line)
+		}
+		if diff := cmp.Diff(tt.want, w.lines()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// TestTailWriterLimits: the beginning and the end are kept of what is long.
+func TestTailWriterLimits(t *testing.T) {
+	w := newTailWriter(nil)
+	fmt.Fprintln(w, "Error: first")
+	for range 1000 {
+		fmt.Fprintln(w, strings.Repeat("x", 100))
+	}
+	fmt.Fprint(w, "last")
+	if len(w.head)+len(w.text) > maxHead+maxTail {
+		t.Errorf("%d bytes are kept", len(w.head)+len(w.text))
+	}
+	got := w.lines()
+	if len(got) == 0 || got[0] != "Error: first" || got[len(got)-1] != "last" {
+		t.Errorf("lines %q", got)
+	}
+	all := w.all()
+	if !cmp.Equal(all[0], "Error: first") || all[len(all)-1] != "last" {
+		t.Errorf("all lines begin with %q and end with %q", all[0], all[len(all)-1])
+	}
+}
+
+func TestStderrReason(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  reason
+	}{
+		{"nothing", []string{"listening"}, reason{}},
+		{"usage tells nothing", usageError, reason{what: "Error: no configuration has been provided: no kubeconfig"}},
+		{"a missing variable", []string{"Traceback (most recent call last):", `  File "envless.py", line 3, in <module>`, "KeyError: 'WEATHER_API_KEY'"}, reason{
+			"WEATHER_API_KEY is missing", "it wants the environment variable WEATHER_API_KEY: --env WEATHER_API_KEY=value gives it one, and the env of the configuration does for hosts", "WEATHER_API_KEY",
+		}},
+		{"named in the next line", []string{"Error: No access token was provided.", "Run it, or pass `--access-token` / `SENTRY_ACCESS_TOKEN`.", "  --provider   The AGENT_PROVIDER is required"}, reason{
+			"SENTRY_ACCESS_TOKEN is missing", "it wants the environment variable SENTRY_ACCESS_TOKEN: --env SENTRY_ACCESS_TOKEN=value gives it one, and the env of the configuration does for hosts", "SENTRY_ACCESS_TOKEN",
+		}},
+		{"nothing but usage", []string{"Usage: server <folder>"}, reason{what: "Usage: server <folder>", hint: "it wants other arguments"}},
+		{"named in the usage", []string{"Error: bad port", "Options:", "  MY_PORT must be set"}, reason{what: "Error: bad port"}},
+		{"source code before it", []string{"node:internal/x", "    err = new Error(", "          ^", "Error: no such table"}, reason{what: "Error: no such table"}},
+		{"chatter before it", []string{"Checking for env file: .env", "ERROR: a database is required."}, reason{what: "ERROR: a database is required."}},
+		{"a code is no variable", []string{"Error [ERR_MODULE_NOT_FOUND]: Cannot find module 'x' required by y"}, reason{
+			"Error [ERR_MODULE_NOT_FOUND]: Cannot find module 'x' required by y", "a package is missing: npm install in the folder of the server, and build it", "",
+		}},
+		{"a daemon", []string{"docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock."}, reason{
+			"docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "Docker is not running", "",
+		}},
+	} {
+		if diff := cmp.Diff(tt.want, stderrReason(tt.lines), cmp.AllowUnexported(reason{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}

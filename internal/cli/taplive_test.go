@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"mcpwire/capture"
+	"mcpwire/internal/captures"
+)
+
+// TestTapSaysWhatIsRemoved: a tap whose folder of captures vanishes says so, and makes it again.
+func TestTapSaysWhatIsRemoved(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a file that is open cannot be removed")
+	}
+	home := t.TempDir()
+	t.Setenv(captures.HomeVariable, home)
+	var stderr bytes.Buffer
+	e := &env{stderr: &stderr, stdout: &stderr}
+	f := &tapFlags{redact: "default"}
+	rec, err := f.record(e, "stdio", "x", "", nil, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(home, "captures")); err != nil {
+		t.Fatal(err)
+	}
+	rec.writer.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("late")})
+	rec.finish(e)
+	if got := stderr.String(); !strings.Contains(got, "the file was removed; recording goes on in a new one") || strings.Count(got, "\n") != 1 {
+		t.Errorf("stderr: %q", got)
+	}
+	if text, err := os.ReadFile(rec.file.Name()); err != nil || !bytes.Contains(text, []byte(`"k":"tail"`)) {
+		t.Errorf("the capture is %q, %v", text, err)
+	}
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/internal/hosts"
+)
+
+// trustProject asks once before it allows a server that only a file of the project configures:
+// whoever wrote the project chose what it runs, or where the variables go. The user agrees by the
+// terminal, with --trust-project, by the file's name in the target, and where nobody can be asked
+// by HOST:NAME.
+func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server, target string) error {
+	byHost := target == s.Host+":"+s.Name
+	switch {
+	case s.Scope != hosts.ScopeProject, target != s.Name && !byHost, flagText(cmd, "trust-project") == "true", hosts.IsTrusted(machine, s):
+		return nil
+	case !e.canAsk() && byHost:
+		return nil
+	case !e.canAsk():
+		return fail(exitUsage, "untrusted_project",
+			fmt.Sprintf("if you trust the project: %s instead of %s, or --trust-project; on a terminal mcpwire asks once", safeLine(shellWord(s.Host+":"+s.Name)), safeLine(shellWord(s.Name))),
+			fmt.Errorf("%q is a server of the project's own file %s, not of your configuration", s.Name, safeLine(s.File)))
+	}
+	answer, err := e.asker.ask(cmd.Context(), trustQuestion(s))
+	switch {
+	case err != nil && cmd.Context().Err() != nil:
+		return context.Canceled
+	case err != nil, !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))):
+		return fail(exitUsage, "untrusted_project", "", fmt.Errorf("the server %q of the project was not allowed", s.Name))
+	}
+	if err := hosts.Trust(machine, s); err != nil && !errors.Is(err, hosts.ErrNoState) {
+		fmt.Fprintf(e.stderr, "warning: the answer cannot be remembered: %s\n", safeLine(err.Error()))
+	}
+	return nil
+}
+
+// trustQuestion shows all that an entry decides, as it is written: references show which variables
+// are sent where, and values may change what a program does as much as its arguments.
+func trustQuestion(s hosts.Server) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q is a server of the project's own file %s, not of your configuration.\n", s.Name, safeLine(s.File))
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "  %-9s %s\n", name, safeLine(value))
+		}
+	}
+	table := func(name, separator string, m map[string]string) {
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			line(name, key+separator+m[key])
+			name = ""
+		}
+	}
+	verb := "Start it"
+	if s.IsRemote() {
+		verb = "Connect to it"
+		line("url", s.URL)
+		table("headers", ": ", s.Headers)
+	} else {
+		words := []string{shellWord(s.Command)}
+		for _, a := range s.Args {
+			words = append(words, shellWord(a))
+		}
+		line("command", strings.Join(words, " "))
+		line("folder", s.Cwd)
+		table("variables", "=", s.Env)
+		line("env file", s.EnvFile)
+		b.WriteString("It runs with your rights, and gets the variables of this terminal too.\n")
+	}
+	fmt.Fprintf(&b, "%s? The answer counts until the entry changes. [y/N] ", verb)
+	return b.String()
+}

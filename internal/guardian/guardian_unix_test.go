@@ -1,0 +1,104 @@
+//go:build unix
+
+package guardian
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain is also the owner that TestStart kills: it starts a group and a guardian, and says so.
+func TestMain(m *testing.M) {
+	if os.Getenv("MCPWIRE_GUARDIAN_OWNER") == "" {
+		os.Exit(m.Run())
+	}
+	// The grandchild ignores the end of its input, and SIGTERM.
+	c := exec.Command("/bin/sh", "-c", `(trap '' TERM; while :; do sleep 1000; done) & wait`)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	g := Start()
+	if err := c.Start(); err != nil {
+		panic(err)
+	}
+	g.Watch(c.Process.Pid)
+	os.Stdout.Write([]byte{byte(c.Process.Pid >> 24), byte(c.Process.Pid >> 16), byte(c.Process.Pid >> 8), byte(c.Process.Pid)})
+	select {}
+}
+
+// gone reports whether a group has no process that still runs.
+func gone(group int) bool { return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }
+
+// TestStart: a group ends with its owner, though one of its processes ignores what it can.
+func TestStart(t *testing.T) {
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip("there is no /bin/sh")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := exec.Command(self)
+	owner.Env = append(os.Environ(), "MCPWIRE_GUARDIAN_OWNER=1")
+	out, err := owner.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 4)
+	if _, err := io.ReadFull(out, b); err != nil {
+		t.Fatal(err)
+	}
+	group := int(b[0])<<24 | int(b[1])<<16 | int(b[2])<<8 | int(b[3])
+	defer syscall.Kill(-group, syscall.SIGKILL)
+	if gone(group) {
+		t.Fatal("the group is gone before its owner")
+	}
+	_ = owner.Process.Kill()
+	_ = owner.Wait()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(time.Minute); !gone(group); <-tick.C {
+		if time.Now().After(limit) {
+			t.Fatal("the group outlives its owner")
+		}
+	}
+}
+
+// TestDismiss: a guardian that is dismissed harms nobody.
+func TestDismiss(t *testing.T) {
+	bystander := exec.Command("sleep", "1000")
+	bystander.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g := Start()
+	if g == nil {
+		t.Skip("there is no /bin/sh")
+	}
+	g.Watch(bystander.Process.Pid)
+	g.Dismiss()
+	if code := g.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("the guardian ended with status %d", code)
+	}
+	if err := bystander.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Errorf("the group has ended: %v", err)
+	}
+	err := bystander.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGUSR1 {
+		t.Errorf("the group was ended by somebody else: %v", err)
+	}
+	unused := Start() // the start of what it was for has failed
+	unused.Dismiss()
+	if code := unused.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("a guardian of nothing ended with status %d", code)
+	}
+	var none *Guardian
+	none.Watch(1)
+	none.Dismiss()
+}

@@ -1,0 +1,13 @@
+package guardian
+
+// A Guardian watches one process group. The nil Guardian watches none.
+type Guardian struct{}
+
+// Start returns nil: the system ends a job object with its owner.
+func Start() *Guardian { return nil }
+
+// Watch does nothing.
+func (*Guardian) Watch(int) {}
+
+// Dismiss does nothing.
+func (*Guardian) Dismiss() {}

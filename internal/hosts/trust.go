@@ -1,0 +1,91 @@
+package hosts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// IsTrusted reports whether [Trust] has remembered the entry as it is now. Any change to what it
+// runs, to where, and to the variables and headers that it passes, needs trust again, and so does a
+// copy of the project in another folder. The entry must be one that [Resolve] returned, not
+// expanded.
+func IsTrusted(e *Env, s Server) bool {
+	path, err := trustPath(e, s)
+	if err != nil {
+		return false
+	}
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Trust remembers that the user agreed to use the entry, which must be one that [Resolve] returned,
+// not expanded. It is safe for concurrent use, also by several processes. The error is ErrNoState
+// or one of the file system.
+func Trust(e *Env, s Server) error {
+	path, err := trustPath(e, s)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	// The text is for people who look into the folder: only the name of the file counts.
+	err = writeNew(path, []byte(quoteName(s.Name)+" of "+s.File+"\n"), 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// trustPath returns the file whose existence says that the user trusts the entry.
+func trustPath(e *Env, s Server) (string, error) {
+	dir := e.State()
+	if dir == "" {
+		return "", ErrNoState
+	}
+	digest, err := s.digest(e)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(dir), "state", "trusted", digest), nil
+}
+
+// digest returns a hash of all that the entry decides. References are hashed as they are written:
+// a token that is renewed changes nothing. Of a file with variables inside the project, which who
+// wrote the entry may change as well, the content counts.
+func (s Server) digest(e *Env) (string, error) {
+	project, err := filepath.EvalSymlinks(s.Project)
+	if err != nil {
+		return "", fmt.Errorf("find the project's folder: %w", err)
+	}
+	entry := struct {
+		Project, Host     string
+		Transport         Transport
+		Command           string
+		Args              []string
+		Env               map[string]string
+		EnvFile, Cwd, URL string
+		Headers           map[string]string
+		FromFile          map[string]string
+	}{project, s.Host, s.Transport, s.Command, s.Args, s.Env, s.EnvFile, s.Cwd, s.URL, s.Headers, nil}
+	if s.EnvFile != "" {
+		x := expander{env: e, server: &s}
+		if path := x.path(x.value("envFile", s.EnvFile)); within(path, s.Project) {
+			if entry.FromFile, err = ReadEnvFile(path); err != nil {
+				return "", err
+			}
+		}
+	}
+	text, err := json.Marshal(entry)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}

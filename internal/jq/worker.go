@@ -1,0 +1,223 @@
+package jq
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+
+	"github.com/itchyny/gojq"
+)
+
+const (
+	// maxTime is how long a program may run on a payload.
+	maxTime = 200 * time.Millisecond
+	// maxTotal is how long a worker may take for a payload in all, with reading it. It is killed
+	// then.
+	maxTotal = time.Second
+	// maxMemory is the size in bytes of the heap at which a worker ends. It is looked at once each
+	// millisecond.
+	maxMemory = 256 << 20
+	// maxPrograms is how many compiled programs a worker keeps.
+	maxPrograms = 64
+
+	// roleVariable makes a process a worker.
+	roleVariable = "MCPWIRE_JQ_WORKER"
+)
+
+// A worker is the owner's side of a process that evaluates programs.
+type worker struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out io.ReadCloser
+	// idle ends a worker that nobody uses.
+	idle *time.Timer
+}
+
+// start starts a worker.
+func start() (*worker, error) {
+	self, err := executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Args = []string{"mcpwire-jq"}
+	cmd.Env = []string{roleVariable + "=1"}
+	if zone, ok := os.LookupEnv("TZ"); ok {
+		cmd.Env = append(cmd.Env, "TZ="+zone)
+	}
+	cmd.SysProcAttr = attributes()
+	w := &worker{cmd: cmd}
+	if w.in, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if w.out, err = cmd.StdoutPipe(); err != nil {
+		w.in.Close()
+		return nil, err
+	}
+	return w, cmd.Start()
+}
+
+// executable returns the path of this program, also if its file was replaced or removed since.
+func executable() (string, error) {
+	if runtime.GOOS == "linux" {
+		if _, err := os.Stat("/proc/self/exe"); err == nil {
+			return "/proc/self/exe", nil
+		}
+	}
+	return os.Executable()
+}
+
+// errGone is the error of a worker that had ended before it was asked.
+var errGone = errors.New("the worker has ended")
+
+// evaluate has a program run on a payload. The worker must be ended after an error, which is errGone
+// if the program cannot have run.
+func (w *worker) evaluate(ctx context.Context, program string, payload []byte) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxTotal)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = w.cmd.Process.Kill() })
+	var answer [1]byte
+	request := bufio.NewWriterSize(w.in, 16<<10)
+	if errors.Join(writeText(request, []byte(program)), writeText(request, payload), request.Flush()) != nil {
+		stop()
+		return false, errGone
+	}
+	_, err := io.ReadFull(w.out, answer[:])
+	if !stop() && err == nil {
+		err = ctx.Err() // it is being killed
+	}
+	return answer[0] == 1, err
+}
+
+// end ends the process and waits for it.
+func (w *worker) end() {
+	_ = w.cmd.Process.Kill()
+	_ = w.cmd.Wait() // closes the pipes too
+}
+
+// init is the main function of workers. It stands here so that every executable that links this
+// package can be one.
+func init() {
+	if os.Getenv(roleVariable) == "" {
+		return
+	}
+	serve(os.Stdin, os.Stdout)
+	os.Exit(0)
+}
+
+// serve answers requests until there are no more. A request is a program and a payload, each behind
+// its length in four bytes, big endian; the answer is a byte, 1 for true.
+func serve(in io.Reader, out io.Writer) {
+	debug.SetMemoryLimit(maxMemory / 2) // collect more often before giving up
+	programs := map[string]*gojq.Code{}
+	r := bufio.NewReader(in)
+	for {
+		source, err := readText(r)
+		if err != nil {
+			return
+		}
+		payload, err := readText(r)
+		if err != nil {
+			return
+		}
+		stop := limit()
+		code := programs[string(source)]
+		if code == nil {
+			if code, err = compile(string(source)); err != nil {
+				return // its owner has compiled it before
+			}
+			if len(programs) >= maxPrograms {
+				clear(programs)
+			}
+			programs[string(source)] = code
+		}
+		answer := []byte{0}
+		if isTrue(code, payload) {
+			answer[0] = 1
+		}
+		stop()
+		if _, err := out.Write(answer); err != nil {
+			return
+		}
+	}
+}
+
+// limit ends this process if what it does before stop is called takes too long or too much memory.
+func limit() (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		deadline := time.After(maxTotal)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		for {
+			select {
+			case <-done:
+				return
+			case <-deadline:
+				os.Exit(1)
+			case <-tick.C:
+				if metrics.Read(heap); heap[0].Value.Uint64() > maxMemory {
+					os.Exit(1)
+				}
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+// isTrue runs a program on a payload, or on each element of a batch.
+func isTrue(code *gojq.Code, payload []byte) bool {
+	d := json.NewDecoder(bytes.NewReader(payload))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return false
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxTime)
+	defer cancel()
+	batch, isBatch := v.([]any)
+	if !isBatch {
+		batch = []any{v}
+	}
+	for _, v := range batch {
+		first, ok := code.RunWithContext(ctx, v).Next()
+		if _, failed := first.(error); ok && !failed && first != nil && first != false {
+			return true
+		}
+	}
+	return false
+}
+
+func writeText(w *bufio.Writer, text []byte) error {
+	var length [4]byte
+	binary.BigEndian.PutUint32(length[:], uint32(len(text)))
+	if _, err := w.Write(length[:]); err != nil {
+		return err
+	}
+	_, err := w.Write(text)
+	return err
+}
+
+func readText(r io.Reader) ([]byte, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, err
+	}
+	text := make([]byte, binary.BigEndian.Uint32(length[:]))
+	_, err := io.ReadFull(r, text)
+	return text, err
+}

@@ -1,0 +1,563 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/capture"
+	"mcpwire/check"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A yard is where the processes of a fake server run, which may know of each other.
+type yard struct {
+	t *testing.T
+	// prepare is called when a process starts, with its number, from 1. It may be nil.
+	prepare func(n int, p *tenant) flaw
+
+	mu      sync.Mutex
+	started int
+	running []*tenant
+	most    int // that ran at the same time
+}
+
+// A tenant is a process in a yard.
+type tenant struct {
+	*fakeProcess
+	y      *yard
+	n      int
+	stderr io.Writer
+	ending chan struct{} // closed when it is being closed
+	gone   chan struct{} // closed when it was
+	once   sync.Once
+}
+
+func (y *yard) start(_ context.Context, stderr io.Writer) (process, error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.started++
+	p := &tenant{y: y, n: y.started, stderr: stderr, ending: make(chan struct{}), gone: make(chan struct{})}
+	f := flaw{}
+	if y.prepare != nil {
+		f = y.prepare(p.n, p)
+	}
+	p.fakeProcess = startFake(newServer(y.t), f)
+	y.running = append(y.running, p)
+	y.most = max(y.most, len(y.running))
+	return p, nil
+}
+
+func (p *tenant) Close() error {
+	p.once.Do(func() {
+		close(p.ending)
+		_ = p.fakeProcess.Close() // as below
+		p.y.mu.Lock()
+		defer p.y.mu.Unlock()
+		p.y.running = slices.DeleteFunc(p.y.running, func(o *tenant) bool { return o == p })
+		close(p.gone)
+	})
+	return p.Wait()
+}
+
+func (y *yard) counts() (started, running, most int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.started, len(y.running), y.most
+}
+
+// run is a run on processes in the yard.
+func (y *yard) run(opts *Options) *run {
+	r := newRun(&Target{Command: []string{"fake"}}, opts)
+	r.start = y.start
+	return r
+}
+
+// blocked does nothing with a line until a channel is closed, and then what a server does.
+func (p *tenant) blocked(until <-chan struct{}) flaw {
+	return flaw{in: func(*jsonrpc.Message, string) ([]string, bool) {
+		select {
+		case <-until:
+		case <-p.ending:
+		}
+		return nil, false
+	}}
+}
+
+// reportOf probes the processes in the yard, one after the other if alone.
+func (y *yard) reportOf(t *testing.T, alone bool, opts *Options) *Report {
+	t.Helper()
+	r := y.run(opts)
+	r.plan.alone = alone
+	if err := r.all(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, running, _ := y.counts(); running != 0 {
+		t.Errorf("%d processes still run", running)
+	}
+	return r.report()
+}
+
+// TestBeside: processes run beside each other, no more of them than the limit. These answer nothing
+// until so many are connected at once; only the first may be alone.
+func TestBeside(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		opts  Options
+		first int // processes that answer at once
+		want  int
+	}{
+		{"check", Options{}, 1, usualProcesses},
+		{"seen to slow each other down", Options{Seen: &Seen{Alone: time.Second, Beside: 2 * time.Second}}, 0, usualProcesses},
+		{"seen to install first", Options{Seen: &Seen{Alone: time.Minute, Beside: time.Second}}, 0, usualProcesses},
+		{"seen alone only", Options{Seen: &Seen{Alone: time.Second}}, 0, usualProcesses},
+		{"seen to be as quick", Options{Seen: &Seen{Alone: time.Second, Beside: time.Second}}, 0, MaxProcesses},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				together := make(chan struct{})
+				y := &yard{t: t}
+				y.prepare = func(n int, p *tenant) flaw {
+					if n <= tt.first {
+						return flaw{}
+					}
+					if len(y.running)+1 == tt.want {
+						select {
+						case <-together:
+						default:
+							close(together)
+						}
+					}
+					return p.blocked(together)
+				}
+				report := y.reportOf(t, false, &tt.opts)
+				if len(report.Findings) > 0 {
+					t.Errorf("findings:%s", verbose(report.Findings))
+				}
+				if diff := cmp.Diff(mcp.Revisions(), report.Speaks); diff != "" {
+					t.Errorf("revisions (-want +got):\n%s", diff)
+				}
+				if _, _, most := y.counts(); most != tt.want {
+					t.Errorf("%d processes ran at the same time, want %d", most, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestBesideAdapts: processes that take as long beside each other as alone may be more.
+func TestBesideAdapts(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		took func(running int) time.Duration
+		want int
+	}{
+		{"it waits", func(int) time.Duration { return time.Second }, MaxProcesses},
+		{"it computes", func(running int) time.Duration { return time.Duration(running) * time.Second }, usualProcesses},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y := &yard{t: t}
+				y.prepare = func(int, *tenant) flaw { return flaw{start: tt.took(len(y.running) + 1)} }
+				begun := time.Now()
+				report := y.reportOf(t, false, nil)
+				if _, _, most := y.counts(); most != tt.want {
+					t.Errorf("%d processes ran at the same time, want %d", most, tt.want)
+				}
+				if d := time.Since(begun); tt.want == MaxProcesses && d > 8*time.Second {
+					t.Errorf("it took %v, want at most 8s", d)
+				}
+				if len(report.Findings) > 0 {
+					t.Errorf("findings:%s", verbose(report.Findings))
+				}
+			})
+		})
+	}
+}
+
+// TestBesideSame: what is found in a server does not depend on whether its processes run beside
+// each other, down to the numbers of events and sessions.
+func TestBesideSame(t *testing.T) {
+	unknown := when(nobodysMethod, "", with(""))
+	for _, tt := range []struct {
+		name string
+		flaw flaw
+		// racy tells that what happens in a session is not in the same order each time, without
+		// others beside it either: events and their numbers are not compared.
+		racy bool
+	}{
+		{"clean", flaw{}, false},
+		{"legacy only", flaw{in: both(speaks(r4), unknown)}, false},
+		{"the oldest only", flaw{in: both(speaks(r1), unknown)}, false},
+		{"all revisions", flaw{in: unknown}, false},
+		{"ends for garbage", flaw{in: lines(notJSON, die)}, true},
+		{"ends for a method", flaw{in: when(nobodysMethod, "", suicide)}, true},
+		{"silent", flaw{in: when(nobodysMethod, "", mute)}, false},
+		{"deaf", flaw{deaf: true}, false},
+		{"failing lists", flaw{in: when(mcp.MethodToolsList, "", code("-32603"))}, false},
+		{"no answer to server/discover", flaw{in: modernMute()}, false},
+		{"lines that are no messages", flaw{out: func(line string) string { return "hello\n" + line }}, true},
+		{"two libraries", flaw{in: twoLibraries()}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tt.flaw.start = time.Second
+				want := (&yard{t: t, prepare: func(int, *tenant) flaw { return tt.flaw }}).reportOf(t, true, nil)
+				y := &yard{t: t, prepare: func(int, *tenant) flaw { return tt.flaw }}
+				got := y.reportOf(t, false, nil)
+				if _, _, most := y.counts(); most < 2 {
+					t.Error("it ran no processes beside each other")
+				}
+				if diff := cmp.Diff(list(want.Findings, tt.racy), list(got.Findings, tt.racy)); diff != "" {
+					t.Errorf("findings (-alone +beside):\n%s", diff)
+				}
+				if diff := cmp.Diff(want.Speaks, got.Speaks); diff != "" || want.Events != got.Events && !tt.racy {
+					t.Errorf("revisions (-alone +beside):\n%s%d events alone, %d beside", diff, want.Events, got.Events)
+				}
+			})
+		})
+	}
+}
+
+// list shows findings with all that a report prints; if racy, without what depends on the order of
+// events in a session.
+func list(findings []check.Finding, racy bool) []string {
+	var lines []string
+	for _, f := range findings {
+		line := fmt.Sprintf("%s %v, session %d, %v, %s", f.Rule.ID, f.Rule.Severity, f.Session, f.Revision, f.SDK)
+		if !racy {
+			line += fmt.Sprintf(", event %d, %s, id %s, related %v: %s", f.Event, f.Dir, f.ID, f.Related, f.Message)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// TestDisturbed: a server whose processes disturb each other gets them one after the other, and
+// nothing of the disturbance is found.
+func TestDisturbed(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		prepare func(y *yard) func(int, *tenant) flaw
+	}{
+		{"it ends beside another", func(y *yard) func(int, *tenant) flaw {
+			return func(int, *tenant) flaw {
+				if len(y.running) > 0 {
+					return flaw{in: lines(func(string) bool { return true }, die)}
+				}
+				return flaw{}
+			}
+		}},
+		{"it ends the others", func(y *yard) func(int, *tenant) flaw {
+			return func(int, *tenant) flaw {
+				for _, o := range y.running {
+					o.end(1)
+				}
+				return flaw{}
+			}
+		}},
+		{"it waits for the others", func(y *yard) func(int, *tenant) flaw {
+			return func(_ int, p *tenant) flaw {
+				if len(y.running) == 0 {
+					return flaw{}
+				}
+				return p.blocked(y.running[0].gone)
+			}
+		}},
+		{"it ends soon beside another", func(y *yard) func(int, *tenant) flaw {
+			return func(n int, p *tenant) flaw {
+				if len(y.running) == 0 {
+					return flaw{}
+				}
+				if n%2 == 0 {
+					return flaw{start: time.Second}
+				}
+				time.AfterFunc(time.Second/2, func() { p.end(1) })
+				return flaw{}
+			}
+		}},
+		{"it cannot list beside another", func(y *yard) func(int, *tenant) flaw {
+			return func(int, *tenant) flaw {
+				if len(y.running) > 0 {
+					return flaw{in: when(mcp.MethodToolsList, "", code("-32603"))}
+				}
+				return flaw{}
+			}
+		}},
+		{"it ends slowly beside another", func(y *yard) func(int, *tenant) flaw {
+			return func(int, *tenant) flaw { return flaw{deaf: len(y.running) > 0} }
+		}},
+	} {
+		for _, seen := range []*Seen{nil, {Alone: time.Second, Beside: time.Second}} {
+			t.Run(fmt.Sprintf("%s, seen %v", tt.name, seen != nil), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					opts := Options{Revisions: []mcp.Revision{r4, r5}}
+					want := (&yard{t: t}).reportOf(t, true, &opts)
+					y := &yard{t: t}
+					y.prepare = tt.prepare(y)
+					opts.Seen = seen
+					got := y.reportOf(t, false, &opts)
+					if _, _, most := y.counts(); most < 2 {
+						t.Error("it ran no processes beside each other")
+					}
+					if len(got.Findings) > 0 {
+						t.Errorf("findings:%s", verbose(got.Findings))
+					}
+					if diff := cmp.Diff(want.Speaks, got.Speaks); diff != "" || want.Events != got.Events {
+						t.Errorf("revisions (-want +got):\n%s%d events, want %d", diff, got.Events, want.Events)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestTwoLibraries: of a server whose answers come from two libraries, findings are about the one
+// that the first answer is from.
+func TestTwoLibraries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: twoLibraries()} }}
+		report := y.reportOf(t, false, &Options{Revisions: []mcp.Revision{r4, r5}})
+		var got []string
+		for _, f := range report.Findings {
+			if f.SDK != "" {
+				got = append(got, f.SDK)
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"Python SDK"}, slices.Compact(got)); diff != "" {
+			t.Errorf("libraries (-want +got):\n%s%s", diff, verbose(report.Findings))
+		}
+	})
+}
+
+// twoLibraries answers unknown methods as the Python SDK does, and resources/read as that of
+// TypeScript.
+func twoLibraries() fault {
+	return both(
+		when(nobodysMethod, "", func(m *jsonrpc.Message) []string {
+			return []string{`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32602,"message":"Invalid request parameters"}}`}
+		}),
+		when(mcp.MethodResourcesRead, "", func(m *jsonrpc.Message) []string {
+			return []string{`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"MCP error -32603"}}`}
+		}),
+	)
+}
+
+// TestUnspokenBeside: one revision that is not spoken after all does not keep the others from being
+// probed.
+func TestUnspokenBeside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: speaks(r4)} }}
+		report := y.reportOf(t, false, &Options{Seen: &Seen{Alone: time.Second, Beside: time.Second}})
+		if diff := cmp.Diff([]mcp.Revision{r4}, report.Speaks); diff != "" {
+			t.Errorf("revisions (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestShownInOrder: what people are shown of jobs that run at the same time is in the order of the
+// jobs, with what their processes write to standard error.
+func TestShownInOrder(t *testing.T) {
+	shown := func(t *testing.T) string {
+		var mu sync.Mutex
+		var out bytes.Buffer
+		say := func(text string) {
+			mu.Lock()
+			defer mu.Unlock()
+			out.WriteString(text)
+		}
+		y := &yard{t: t}
+		y.prepare = func(n int, p *tenant) flaw {
+			// The later ones speak first.
+			time.AfterFunc(time.Second-time.Duration(n)*time.Millisecond, func() { _, _ = p.stderr.Write([]byte("up\n")) })
+			return flaw{start: time.Second}
+		}
+		y.reportOf(t, false, &Options{Stderr: writerFunc(say), Progress: func(what string) { say(what + "\n") }, Revisions: []mcp.Revision{r4, r5}})
+		return out.String()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var want strings.Builder
+		for _, rev := range []mcp.Revision{r5, r4} {
+			for _, g := range groups() {
+				if !g.web && (!g.modern || rev.Modern()) && (!g.legacy || !rev.Modern()) {
+					want.WriteString(rev.String() + ": " + g.name + "\nup\n")
+				}
+			}
+		}
+		// The first is shown while it happens, before it is known whether it speaks the revision.
+		first := r5.String() + ": lists and requests\n"
+		sorted := "up\n" + first + strings.TrimPrefix(want.String(), first+"up\n")
+		got := shown(t)
+		// Revisions are opened beside the first jobs of the newest one.
+		opened := r4.String() + ": lists and requests\nup\n"
+		if strings.Count(got, opened) != 1 || strings.Replace(got, opened, "", 1) != strings.Replace(sorted, opened, "", 1) {
+			t.Errorf("shown:\n%s\nwant, but for where %q stands:\n%s", got, opened, sorted)
+		}
+		if again := shown(t); again != got {
+			t.Errorf("shown the second time:\n%s\nthe first time:\n%s", again, got)
+		}
+	})
+}
+
+type writerFunc func(string)
+
+func (f writerFunc) Write(b []byte) (int, error) {
+	f(string(b))
+	return len(b), nil
+}
+
+func TestRelay(t *testing.T) {
+	var out bytes.Buffer
+	r := &relay{w: &out}
+	big := bytes.Repeat([]byte("x"), maxRelay)
+	r.write(big)
+	r.write([]byte("more"))
+	if out.Len() > 0 || len(r.held) != maxRelay {
+		t.Errorf("%d bytes passed and %d held, want 0 and %d", out.Len(), len(r.held), maxRelay)
+	}
+	r.pass()
+	r.write([]byte("behind"))
+	r.pass()
+	if got, want := out.String(), string(big)+"\n…\nbehind"; got != want {
+		t.Errorf("%d bytes passed, want %d", len(got), len(want))
+	}
+	(*relay)(nil).write(big)
+	(*relay)(nil).pass()
+}
+
+// TestBesideCanceled: nothing is left when the context ends, whatever the processes do.
+func TestBesideCanceled(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		in   func(n int) fault
+	}{
+		{"while they start", func(n int) fault {
+			if n == 1 {
+				return nil
+			}
+			return lines(func(string) bool { return true })
+		}},
+		{"in the steps", func(n int) fault {
+			if n == 1 {
+				return nil
+			}
+			return when(mcp.MethodToolsList, "", mute)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				y := &yard{t: t, prepare: func(n int, _ *tenant) flaw { return flaw{in: tt.in(n)} }}
+				r := y.run(nil)
+				begun := time.Now()
+				if err := r.all(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("error %v, want that of the context", err)
+				}
+				if d := time.Since(begun); d > 6*time.Second {
+					t.Errorf("the end took %v", d-5*time.Second)
+				}
+				started, running, most := y.counts()
+				if running != 0 || most != usualProcesses {
+					t.Errorf("%d of %d processes still run, %d ran at the same time", running, started, most)
+				}
+				if report := r.report(); len(report.Findings) > 0 {
+					t.Errorf("findings:%s", verbose(report.Findings))
+				}
+			})
+		})
+	}
+}
+
+// TestCanceledFindsNothing: that the context has ended is not the server's fault.
+func TestCanceledFindsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		// A batch, which need not be answered, comes before the first ping.
+		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: when(mcp.MethodPing, "", mute)} }}
+		r := y.run(&Options{Revisions: []mcp.Revision{r4}})
+		if err := r.all(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v, want that of the context", err)
+		}
+		if report := r.report(); len(report.Findings) > 0 {
+			t.Errorf("findings:%s", verbose(report.Findings))
+		}
+	})
+}
+
+// TestBesideCaptured: in a capture, each session is one process from its start to its end, and
+// findings are where they say.
+func TestBesideCaptured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := flaw{start: time.Second, in: when(nobodysMethod, "", with(""))}
+		var file bytes.Buffer
+		w := capture.NewWriter(&file, &capture.Options{Transport: "stdio", Unredacted: true})
+		report := (&yard{t: t, prepare: func(int, *tenant) flaw { return f }}).reportOf(t, false, &Options{Capture: w})
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		events := map[uint64]*capture.Event{}
+		sessions := map[uint64][]*capture.Event{}
+		overlap := 0
+		open := map[uint64]bool{}
+		for e, err := range capture.NewReader(&file, nil).Events() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Session == 0 {
+				continue
+			}
+			c := *e
+			c.Data = bytes.Clone(e.Data) // the Reader uses it again
+			events[e.N] = &c
+			sessions[e.Session] = append(sessions[e.Session], &c)
+			open[e.Session] = e.Kind != capture.KindExit
+			if e.Kind == capture.KindExit {
+				delete(open, e.Session)
+			}
+			overlap = max(overlap, len(open))
+		}
+		if overlap < usualProcesses {
+			t.Errorf("%d sessions were open at the same time, want at least %d", overlap, usualProcesses)
+		}
+		for n, list := range sessions {
+			starts := 0
+			for _, e := range list {
+				if e.Kind == capture.KindStart {
+					starts++
+				}
+			}
+			if last := list[len(list)-1]; starts != 1 || list[0].Kind != capture.KindStart || last.Kind != capture.KindExit {
+				t.Errorf("session %d has %d starts, and goes from %s to %s", n, starts, list[0].Kind, last.Kind)
+			}
+		}
+		if len(report.Findings) != len(mcp.Revisions()) {
+			t.Errorf("%d findings, want one for each revision:%s", len(report.Findings), verbose(report.Findings))
+		}
+		place := -1
+		for _, f := range report.Findings {
+			e := events[f.Event]
+			if e == nil || e.Session != f.Session || !strings.Contains(string(e.Data), `"result"`) {
+				t.Errorf("%s is found at event %d of session %d, which is %+v", f.Rule.ID, f.Event, f.Session, e)
+			}
+			i := slices.Index(mcp.Revisions(), f.Revision)
+			if place >= 0 && i != place-1 {
+				t.Errorf("findings of %v are out of order", f.Revision)
+			}
+			place = i
+		}
+	})
+}

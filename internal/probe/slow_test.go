@@ -1,0 +1,104 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// modernMute never answers requests of the modern era.
+func modernMute() fault {
+	return modernOnly(func(*jsonrpc.Message, string) ([]string, bool) { return nil, true })
+}
+
+// TestSlowStart: a server that takes its time is waited for, as long as the options say, in every
+// revision.
+func TestSlowStart(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		flaw   flaw
+		opts   Options
+		speaks []mcp.Revision // nil is an error
+	}{
+		{"12 s", flaw{start: 12 * time.Second}, Options{}, mcp.Revisions()},
+		{"29 s", flaw{start: 29 * time.Second}, Options{}, mcp.Revisions()},
+		{"31 s", flaw{start: 31 * time.Second}, Options{}, nil},
+		{"31 s, and a minute", flaw{start: 31 * time.Second}, Options{Connect: time.Minute}, mcp.Revisions()},
+		{"12 s, and 10 s for answers", flaw{start: 12 * time.Second}, Options{Timeout: 10 * time.Second}, mcp.Revisions()},
+		{"12 s, and 10 s", flaw{start: 12 * time.Second}, Options{Connect: 10 * time.Second}, nil},
+		{"12 s, and no answer to server/discover", flaw{start: 12 * time.Second, in: modernMute()}, Options{}, legacy},
+		{"no answer to server/discover", flaw{in: modernMute()}, Options{}, legacy},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				report, err := probeFake(t, tt.flaw, &tt.opts)
+				if tt.speaks == nil {
+					if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "slow") {
+						t.Errorf("error %v, want ErrNoAnswer that says slow", err)
+					}
+					if got := brief(report.Findings); !slices.Contains(got, "probe/no-handshake") {
+						t.Errorf("findings %v, want probe/no-handshake", got)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tt.speaks, report.Speaks); diff != "" {
+					t.Errorf("revisions (-want +got):\n%s", diff)
+				}
+				if got := brief(report.Findings); len(got) > 0 {
+					t.Errorf("findings: %s", verbose(report.Findings))
+				}
+			})
+		})
+	}
+}
+
+// TestObserveSlow: a handshake of its own waits as long, and knows silence from a slow start.
+func TestObserveSlow(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		flaw  flaw
+		rev   mcp.Revision
+		want  Outcome
+		alive bool
+		most  time.Duration
+	}{
+		{"modern", flaw{}, r5, Agreed, false, time.Second},
+		{"modern, 20 s", flaw{start: 20 * time.Second}, r5, Agreed, false, 21 * time.Second},
+		{"legacy, 20 s", flaw{start: 20 * time.Second}, r4, Agreed, false, 21 * time.Second},
+		{"legacy only", flaw{in: modernMute()}, r5, Silent, true, 6 * time.Second},
+		{"legacy only, 20 s", flaw{start: 20 * time.Second, in: modernMute()}, r5, Silent, true, 21 * time.Second},
+		{"silent", flaw{start: time.Hour}, r5, Silent, false, 33 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := observe(t.Context(), tt.rev, fakeRun(t, tt.flaw, nil))
+				if o.Outcome != tt.want || o.Alive != tt.alive {
+					t.Errorf("outcome %v, alive %v, want %v, %v", o.Outcome, o.Alive, tt.want, tt.alive)
+				}
+				if o.Took > tt.most {
+					t.Errorf("it took %v, want at most %v", o.Took, tt.most)
+				}
+			})
+		})
+	}
+}
+
+// fakeRun is a run on servers in memory.
+func fakeRun(t *testing.T, f flaw, opts *Options) *run {
+	r := newRun(&Target{Command: []string{"fake"}}, opts)
+	r.start = func(context.Context, io.Writer) (process, error) { return startFake(newServer(t), f), nil }
+	return r
+}

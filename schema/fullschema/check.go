@@ -1,0 +1,157 @@
+package fullschema
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// maxChecked is how long a schema may be that is checked, in bytes.
+const maxChecked = 64 << 10
+
+// Check reports what is certainly wrong with a schema, by the rules of the dialect that its $schema
+// names: 2020-12, which is the default, 2019-09 and the drafts 4, 6 and 7. text is not kept. The
+// error is nil for a schema that is right, and for one that cannot be judged: of another dialect,
+// with a reference to another document, or of more than 64 KiB. Patterns are judged as those of
+// ECMA-262, also where Go's regexp does not know them.
+func Check(text []byte) (err error) {
+	defer recovered(&err)
+	if len(text) > maxChecked {
+		return nil
+	}
+	if _, ok := hugeNumber(text); ok {
+		return nil
+	}
+	if err := jsonwire.Valid(text, 0); err != nil {
+		return err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(refuse{})
+	c.UseRegexpEngine(anyPattern)
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource(location, doc); err != nil {
+		return fault(err)
+	}
+	_, err = c.Compile(location)
+	return fault(err)
+}
+
+// fault is the error of the library in few words, nil if it is not about the schema itself.
+func fault(err error) error {
+	var (
+		invalid *jsonschema.SchemaValidationError
+		pattern *jsonschema.InvalidRegexError
+		pointer *jsonschema.JSONPointerNotFoundError
+		anchor  *jsonschema.AnchorNotFoundError
+		twice   *jsonschema.DuplicateAnchorError
+	)
+	switch {
+	case errors.As(err, &invalid):
+		if problems, ok := errors.AsType[*jsonschema.ValidationError](invalid.Err); ok {
+			return faultOf(problems)
+		}
+		return invalid.Err
+	case errors.As(err, &pattern):
+		return fmt.Errorf("pattern %q: %w", clip(pattern.Regex), pattern.Err)
+	case errors.As(err, &pointer):
+		return fmt.Errorf("$ref to %s: there is nothing", clip(strings.TrimPrefix(pointer.URL, location)))
+	case errors.As(err, &anchor):
+		return fmt.Errorf("$ref to %s: there is no such anchor", clip(strings.TrimPrefix(anchor.Reference, location)))
+	case errors.As(err, &twice):
+		return fmt.Errorf("$anchor %q is defined twice", clip(twice.Anchor))
+	}
+	return nil
+}
+
+// faultOf is the first problem of a schema, with its place.
+func faultOf(v *jsonschema.ValidationError) error {
+	for len(v.Causes) > 0 {
+		v = v.Causes[0]
+	}
+	return fmt.Errorf("#%s: %s", pointer(v.InstanceLocation), leaf(v))
+}
+
+// anyPattern takes the patterns of ECMA-262. Those that Go's regexp does not know match everything.
+func anyPattern(source string) (jsonschema.Regexp, error) {
+	if re, err := regexp.Compile(source); err == nil {
+		return re, nil
+	}
+	if err := patternFault(source); err != nil {
+		return nil, err
+	}
+	return everything(source), nil
+}
+
+// everything is a pattern that is not judged.
+type everything string
+
+func (everything) MatchString(string) bool { return true }
+func (e everything) String() string        { return string(e) }
+
+// patternFault reports what is certainly wrong with a pattern, in whatever dialect of regular
+// expressions it is written: what does not end, and what repeats nothing.
+func patternFault(source string) error {
+	depth := 0
+	nothing := true // there is nothing to repeat
+	for i := 0; i < len(source); i++ {
+		switch source[i] {
+		case '\\':
+			if i++; i == len(source) {
+				return errors.New("a backslash at the end")
+			}
+			nothing = false
+		case '[':
+			end := classEnd(source, i)
+			if end < 0 {
+				return errors.New("[ without ]")
+			}
+			i, nothing = end, false
+		case '(':
+			depth++
+			nothing = true
+			if strings.HasPrefix(source[i+1:], "?") {
+				i++ // (?: and the like
+			}
+		case ')':
+			if depth--; depth < 0 {
+				return errors.New(") without (")
+			}
+			nothing = false
+		case '|':
+			nothing = true
+		case '*', '+', '?':
+			if nothing {
+				return fmt.Errorf("%c has nothing to repeat", source[i])
+			}
+		default:
+			nothing = false
+		}
+	}
+	if depth > 0 {
+		return errors.New("( without )")
+	}
+	return nil
+}
+
+// classEnd returns where the class that begins at i ends, -1 if it does not.
+func classEnd(source string, i int) int {
+	for i++; i < len(source); i++ {
+		switch source[i] {
+		case '\\':
+			i++
+		case ']':
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,264 @@
+package streamable_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+// busy refuses a request with a status and Retry-After in seconds, and a body.
+func busy(status, after int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if after >= 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(after))
+		}
+		raw(status, jsonType, body)(w, r)
+	}
+}
+
+// limited is what a server with limits on its callers answers, also as the body of a 429.
+const limited = `{"jsonrpc":"2.0","id":$ID,"error":{"code":429,"message":"too many requests","data":{"limit":"rate","retryAfterMs":2000}}}`
+
+// TestClientObeysRetryAfter: what was certainly not carried out is sent again when the server wants it, within the time that the call has, and not for ever.
+func TestClientObeysRetryAfter(t *testing.T) {
+	deadline := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
+	}
+	for _, test := range []struct {
+		name    string
+		answers []http.HandlerFunc // before the result
+		ctx     func(context.Context) (context.Context, context.CancelFunc)
+		opts    []client.CallOption
+		sent    int           // how often
+		wait    time.Duration // at least, and less than a second more
+		status  int           // of the error; 0 is none
+	}{
+		{name: "429", answers: []http.HandlerFunc{busy(429, 2, "")}, sent: 2, wait: 2 * time.Second},
+		{name: "429 with an error in it", answers: []http.HandlerFunc{busy(429, 2, limited)}, sent: 2, wait: 2 * time.Second},
+		{name: "503", answers: []http.HandlerFunc{busy(503, 3, "")}, sent: 2, wait: 3 * time.Second},
+		{name: "503 with an error in it", answers: []http.HandlerFunc{busy(503, 3, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"overloaded"}}`)}, sent: 2, wait: 3 * time.Second},
+		{name: "both", answers: []http.HandlerFunc{busy(503, 3, ""), busy(429, 2, limited)}, sent: 3, wait: 5 * time.Second},
+		{name: "too often", answers: []http.HandlerFunc{busy(429, 1, ""), busy(429, 1, ""), busy(429, 1, limited)}, sent: 3, wait: 2 * time.Second, status: 429},
+		{name: "too long", answers: []http.HandlerFunc{busy(429, 31, limited)}, sent: 1, status: 429},
+		{name: "longer than the context", answers: []http.HandlerFunc{busy(429, 10, limited)}, ctx: deadline(9 * time.Second), sent: 1, status: 429},
+		{name: "longer than the call may take", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithMaxTimeout(9 * time.Second)}, sent: 1, status: 503},
+		{name: "longer than the call waits for an answer", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithTimeout(9 * time.Second)}, sent: 1, status: 503},
+		{name: "within the context", answers: []http.HandlerFunc{busy(429, 8, limited)}, ctx: deadline(9 * time.Second), sent: 2, wait: 8 * time.Second},
+		{name: "not wanted", answers: []http.HandlerFunc{busy(429, 1, "")}, opts: []client.CallOption{client.WithoutRetry()}, sent: 1, status: 429},
+		{name: "503 that may have been carried out", answers: []http.HandlerFunc{busy(503, -1, "")}, sent: 1, status: 503},
+	} {
+		for _, era := range []struct {
+			name   string
+			server func(map[string]http.HandlerFunc) map[string]http.HandlerFunc
+			result string
+		}{{"modern", modern, done}, {"legacy", legacy, oldDone}} {
+			t.Run(test.name+", "+era.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newPiped(t, era.server(map[string]http.HandlerFunc{
+						"tools/call": inTurn(append(append([]http.HandlerFunc(nil), test.answers...), reply(era.result))...),
+						"GET":        raw(405, "", ""),
+					}))
+					c := f.dial(nil, nil)
+					defer f.end(c)
+					ctx := t.Context()
+					if test.ctx != nil {
+						var cancel context.CancelFunc
+						ctx, cancel = test.ctx(ctx)
+						defer cancel()
+					}
+					began := time.Now()
+					_, err := c.CallTool(ctx, "x", nil, test.opts...)
+					if d := time.Since(began); d < test.wait || d >= test.wait+time.Second {
+						t.Errorf("it took %v, want %v", d, test.wait)
+					}
+					if n := len(f.requests("tools/call")); n != test.sent {
+						t.Errorf("it was sent %d times, want %d", n, test.sent)
+					}
+					status, ok := errors.AsType[*streamable.StatusError](err)
+					if (err != nil) != (test.status > 0) || ok && status.StatusCode != test.status || err != nil && !ok || client.IsPeer(err) {
+						t.Errorf("CallTool: %v, want HTTP status %d", err, test.status)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestClientOpeningObeysRetryAfter: so are the requests that open a connection, and initialized.
+func TestClientOpeningObeysRetryAfter(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		answers map[string]http.HandlerFunc
+	}{
+		{"discover", modern(map[string]http.HandlerFunc{"server/discover": inTurn(busy(429, 2, limited), reply(discovered))})},
+		{"initialize", legacy(map[string]http.HandlerFunc{"initialize": inTurn(busy(429, 2, limited), reply(initialzd))})},
+		{"initialized", legacy(map[string]http.HandlerFunc{"notifications/initialized": inTurn(busy(503, 2, ""), raw(202, "", ""))})},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if test.answers["GET"] == nil {
+					test.answers["GET"] = raw(405, "", "")
+				}
+				f := newPiped(t, test.answers)
+				began := time.Now()
+				c := f.dial(nil, nil)
+				defer f.end(c)
+				if _, err := c.CallTool(t.Context(), "x", nil); err != nil { // which initialized comes before
+					t.Error(err)
+				}
+				if d := time.Since(began); d < 2*time.Second || d > 4*time.Second {
+					t.Errorf("it took %v", d)
+				}
+			})
+		})
+	}
+}
+
+// TestClientListenObeysRetryAfter: a subscription that the server has no room for is made later.
+func TestClientListenObeysRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ack = `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":$ID}}}` + "\n\n"
+		listening := func(w http.ResponseWriter, r *http.Request) {
+			held(strings.ReplaceAll(ack, "$ID", string(message(r).ID)))(w, r)
+		}
+		f := newPiped(t, modern(map[string]http.HandlerFunc{"subscriptions/listen": inTurn(busy(429, 5, limited), busy(503, 5, ""), listening)}))
+		c := f.dial(nil, nil)
+		defer f.end(c)
+		began := time.Now()
+		s, err := c.Listen(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if d := time.Since(began); d < 10*time.Second || d > 12*time.Second {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// TestClientSessionRefused: many servers refuse a session that they do not know with 400, and not with 404. The call is made on a new session then; other bad requests are what they are.
+func TestClientSessionRefused(t *testing.T) {
+	const noSession = `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`
+	ping := func(w http.ResponseWriter, r *http.Request) { reply("{}")(w, r) }
+	for _, test := range []struct {
+		name     string
+		first    bool             // a call was answered before
+		refusal  http.HandlerFunc // of calls in the first session
+		ping     http.HandlerFunc // the same of pings
+		sessions int              // in the end
+		ok       bool
+	}{
+		{"TypeScript", true, raw(400, jsonType, noSession), raw(400, jsonType, noSession), 2, true},
+		{"Python", true, raw(400, jsonType, strings.Replace(noSession, "null", `"server-error"`, 1)), raw(400, jsonType, strings.Replace(noSession, "null", `"server-error"`, 1)), 2, true},
+		{"text", true, raw(400, "text/plain", "no such session"), raw(400, "text/plain", "no such session"), 2, true},
+		{"found by asking", true, raw(400, "text/plain", "what?"), raw(404, "", ""), 2, true},
+		{"a bad request", true, raw(400, jsonType, noSession), ping, 1, false},
+		{"an error of its own", true, raw(400, jsonType, strings.Replace(noSession, "null", "$ID", 1)), raw(400, jsonType, noSession), 1, false},
+		{"pings are bad requests", true, raw(400, jsonType, noSession), raw(400, jsonType, strings.Replace(noSession, "null", "$ID", 1)), 1, false},
+		{"a session that never worked", false, raw(400, jsonType, noSession), raw(400, jsonType, noSession), 1, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				answers := func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Mcp-Session-Id") == "session-1" {
+						test.refusal(w, r)
+						return
+					}
+					reply(oldDone)(w, r)
+				}
+				if test.first {
+					answers = inTurn(reply(oldDone), answers)
+				}
+				f := newPiped(t, legacy(map[string]http.HandlerFunc{"tools/call": answers, "ping": test.ping, "GET": raw(405, "", "")}))
+				c := f.dial(nil, nil)
+				defer f.end(c)
+				if test.first {
+					if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				_, err := c.CallTool(t.Context(), "x", nil)
+				if (err == nil) != test.ok || err != nil && !test.ok && strings.Contains(err.Error(), "ended the session") {
+					t.Errorf("CallTool: %v", err)
+				}
+				if n := len(f.requests("initialize")); n != test.sessions {
+					t.Errorf("%d sessions, want %d", n, test.sessions)
+				}
+			})
+		})
+	}
+}
+
+// TestClientIdleSessionRefused: nor does a session that nobody uses go unnoticed, when the stream that listens to the server is refused so.
+func TestClientIdleSessionRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refuse := raw(400, "text/plain", "no such session")
+		listens := inTurn(events("id: a\ndata:\n\n"), refuse, refuse, held(": here\n\n"))
+		f := newPiped(t, legacy(map[string]http.HandlerFunc{"GET": listens, "ping": refuse}))
+		c := f.dial(nil, nil)
+		defer f.end(c)
+		if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		if n := len(f.requests("initialize")); n != 2 {
+			t.Errorf("%d sessions, want 2", n)
+		}
+	})
+}
+
+// TestClientOldTooLarge: an answer over HTTP+SSE that is too large fails the only call, and the stream goes on.
+func TestClientOldTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stream := make(chan string, 1)
+		answer := func(result string) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/messages" {
+					w.WriteHeader(http.StatusMethodNotAllowed)
+					return
+				}
+				w.WriteHeader(http.StatusAccepted)
+				stream <- `{"result":` + result + `,"jsonrpc":"2.0","id":` + string(message(r).ID) + `}`
+			}
+		}
+		f := newPiped(t, map[string]http.HandlerFunc{
+			"server/discover": raw(405, "", ""),
+			"initialize":      answer(strings.ReplaceAll(initialzd, legacyDate, "2024-11-05")),
+			"tools/call":      inTurn(answer(strings.Replace(oldDone, "done", strings.Repeat("x", 2000), 1)), answer(oldDone)),
+			"GET": func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				io.WriteString(w, "event: endpoint\ndata: /messages\n\n")
+				for {
+					flush(w)
+					select {
+					case text := <-stream:
+						io.WriteString(w, "data: "+text+"\n\n")
+					case <-r.Context().Done():
+						return
+					}
+				}
+			},
+		})
+		c := f.dial(&streamable.DialOptions{MaxFrame: 1000}, nil)
+		defer f.end(c)
+		began := time.Now()
+		_, err := c.CallTool(t.Context(), "x", nil)
+		if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); !ok || large.Limit != 1000 {
+			t.Errorf("CallTool: %v", err)
+		}
+		if _, err := c.CallTool(t.Context(), "x", nil); err != nil || time.Since(began) != 0 {
+			t.Errorf("the call after it: %v, after %v", err, time.Since(began))
+		}
+	})
+}
