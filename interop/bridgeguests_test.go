@@ -66,6 +66,20 @@ var bridgeGuests = []bridgeGuest{
 		},
 		adapt: func(v *visit) { v.Codes["missing resource"] = -32602 }, // it takes the older code for the newer one
 	},
+	{
+		name: "Python", revisions: []string{"2025-06-18", latestLegacy, modern}, old: "2024-11-05", latest: true,
+		send: func(t *testing.T, s *witnessed, revision string, able can) visit {
+			return visitPython(t, s, pythonMode(revision), able)
+		},
+		known: pythonLeaves,
+	},
+	{
+		name: "Rust", revisions: []string{"2025-03-26", latestLegacy, modern}, send: visitRust,
+	},
+	{
+		name: "Java", revisions: []string{"2025-06-18", latestLegacy}, old: "2024-11-05", latest: true, send: visitJava,
+		adapt: func(v *visit) { v.Answers["roots"] = javaRoots },
+	},
 }
 
 // A lack is something that a guest is not able to do, with a bridge or without.
@@ -86,6 +100,19 @@ var bridgeLacks = []lack{
 		guest: "go-sdk", where: func(string, string) bool { return true },
 		what: func(c *can) { c.Tasks, c.Interview = false, false }, why: "it has no tasks",
 		still: func(*testing.T) bool { return !hasMethod[*mcp.ClientSession]("Task") },
+	},
+	{
+		guest: "Python", where: func(string, string) bool { return true },
+		what: func(c *can) { c.Tasks, c.Interview = false, false }, why: "it has no tasks",
+		still: func(t *testing.T) bool { return !pythonHasTasks(t) },
+	},
+	{
+		guest: "Java", where: func(string, string) bool { return true },
+		what: noJavaTasks, why: "it has no tasks",
+	},
+	{
+		guest: "Rust", where: func(string, string) bool { return true },
+		what: noRustTasks, why: "the guest does not use the extension, and the SDK has no tasks of the legacy era",
 	},
 	{
 		guest: "mcp-go", where: func(_, revision string) bool { return revision == modern },

@@ -93,6 +93,30 @@ var shores = []shore{
 		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
 	{name: "TypeScript 2, modern, HTTP", http: true, peer: typeScript2Web(), flags: farModern, modern: true, older: "2025-03-26",
 		quirks: []string{"no tasks in 2026-07-28"}},
+
+	{name: "Python, legacy, stdio", peer: pythonPeer, flags: farLegacy, older: "2025-06-18",
+		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
+	{name: "Python, modern, stdio", peer: pythonPeer, flags: farModern, modern: true, older: "2025-03-26",
+		quirks: []string{"no tasks in 2026-07-28"}},
+	{name: "Python, legacy, HTTP", http: true, peer: pythonWeb(nil), flags: farLegacy, older: "2024-11-05",
+		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
+	{name: "Python, modern, HTTP", http: true, peer: pythonWeb(nil), flags: farModern, modern: true, older: "2025-06-18",
+		quirks: []string{"no tasks in 2026-07-28"}},
+
+	{name: "Java, stdio", peer: javaPeer, older: "2025-03-26",
+		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
+	{name: "Java, HTTP", http: true, peer: javaWeb(nil), older: "2025-06-18",
+		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
+
+	{name: "Rust, legacy, stdio", peer: rustPeer, flags: farLegacy, older: "2025-03-26",
+		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"}},
+	{name: "Rust, modern, stdio", peer: rustPeer, flags: farModern, modern: true, older: "2024-11-05",
+		quirks: []string{"no tasks in 2026-07-28"}},
+	{name: "Rust, legacy, HTTP", http: true, peer: rustWeb(nil), flags: farLegacy, older: "2025-06-18",
+		quirks: []string{"content of later revisions", "no tasks in 2025-11-25"},
+		lost:   map[string]string{"late log": "log messages come on the stream of GET, so some come behind the answer, after which a modern client takes none"}},
+	{name: "Rust, modern, HTTP", http: true, peer: rustWeb(nil), flags: farModern, modern: true, older: "2025-03-26",
+		quirks: []string{"no tasks in 2026-07-28"}},
 }
 
 func typeScript1Web(path string) *peer {

@@ -52,6 +52,10 @@ const (
 	ofMCPGo       = "mcp-go"
 	ofTypeScript1 = "TypeScript SDK 1"
 	ofTypeScript2 = "TypeScript SDK 2"
+	ofPython      = "Python SDK"
+	ofFastMCP     = "FastMCP"
+	ofRust        = "Rust SDK"
+	ofJava        = "Java SDK"
 )
 
 var knownFindings = []knownFinding{
@@ -64,13 +68,16 @@ var knownFindings = []knownFinding{
 	{"mrtr/undeclared", "", capture.ToClient, []string{ofGoSDK, ofMCPGo}, "the client's capabilities are left for servers to look at"},
 	{"capability/client-undeclared", "", capture.ToClient, []string{ofGoSDK, ofMCPGo, ofTypeScript1}, "the client's capabilities are left for servers to look at"},
 	{"jsonrpc/error-id-null", "", capture.ToClient, []string{ofTypeScript1, ofTypeScript2}, "an HTTP request is refused with an error whose id is null, in every revision"},
-	{"shape/not-in-revision", "/content/", capture.ToClient, []string{ofGoSDK, ofMCPGo, ofTypeScript1, ofTypeScript2}, "all kinds of content are sent whatever the revision"},
-	{"tools/unknown-as-result", "no_such_tool", capture.ToClient, []string{ofTypeScript1}, "a call of an unknown tool is answered with a result"},
+	{"shape/not-in-revision", "/content/", capture.ToClient, []string{ofGoSDK, ofMCPGo, ofTypeScript1, ofTypeScript2, ofPython, ofRust, ofJava}, "all kinds of content are sent whatever the revision"},
+	{"tools/unknown-as-result", "no_such_tool", capture.ToClient, []string{ofTypeScript1, ofFastMCP}, "a call of an unknown tool is answered with a result"},
 	{"tasks/begin", "input_required", capture.ToClient, []string{ofTypeScript1}, "tasks may begin with a question"},
 	{"shape/missing-member", `"ttl"`, capture.ToClient, []string{ofMCPGo}, "the time to live of a task is left out if there is none, where null is right"},
 	{"progress/after-completion", "", capture.ToClient, []string{ofMCPGo, ofGoSDK}, "notifications are sent on a way of their own, so some come behind the result"},
 	{"logging/not-asked", "", capture.ToClient, []string{ofMCPGo}, "notifications are sent on a way of their own, so some come behind the result"},
 	{"listen/no-id", "", capture.ToClient, []string{ofMCPGo}, "changes are told without the subscription's id on standard output"},
+	{"http/event-id-twice", `the id "0"`, capture.ToClient, []string{ofRust}, "the standing stream begins with the id of the first event that it will have"},
+	{"http/event-id-twice", "", capture.ToClient, []string{ofJava}, "the id of each event is that of the session"},
+	{"jsonrpc/not-a-message", "jsonRpcError", capture.ToClient, []string{ofJava}, "an HTTP request is refused with its exception as JSON, which is no message"},
 	{"cache/question-kept", "", capture.ToClient, []string{ofGoSDK}, "caching hints are put into a question that a resource asks"},
 }
 

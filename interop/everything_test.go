@@ -135,6 +135,11 @@ func (e *everything) slow(ctx context.Context, in struct {
 		case <-time.After(time.Duration(in.Delay) * time.Millisecond):
 		}
 		if err := server.CallOf(ctx).Progress(float64(i+1), float64(in.Steps), "a step"); err != nil {
+			select {
+			case <-ctx.Done(): // that may be why: a client that leaves cancels its call
+				e.cancelled <- struct{}{}
+			case <-time.After(10 * time.Second):
+			}
 			return "", err
 		}
 	}

@@ -9,15 +9,17 @@ import (
 	"time"
 )
 
+// guestWords are what the scripts that visit are told of the surface.
+var guestWords = map[string]string{
+	"greetingURI": greetingURI, "itemURI": itemURI, "logoURI": logoURI, "missingItem": missingItem, "askedURI": askedURI, "itemTemplate": itemTemplate,
+}
+
 // sendGuest lets a script in ts visit s and returns its report.
 func sendGuest(t *testing.T, s *witnessed, script string, mode any, able can) visit {
 	t.Helper()
 	node := node(t, 20)
 	to := s.address()
-	words := map[string]string{
-		"greetingURI": greetingURI, "itemURI": itemURI, "logoURI": logoURI, "missingItem": missingItem, "askedURI": askedURI, "itemTemplate": itemTemplate,
-	}
-	text, err := json.Marshal(map[string]any{"command": to.Command, "args": to.Args, "url": to.URL, "old": to.Old, "mode": mode, "able": able, "words": words})
+	text, err := json.Marshal(map[string]any{"command": to.Command, "args": to.Args, "url": to.URL, "old": to.Old, "mode": mode, "able": able, "words": guestWords})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package interop
 
 import (
 	"encoding/json"
+	"maps"
 	"path/filepath"
 	"testing"
 )
@@ -10,15 +11,28 @@ import (
 // what it does with clients of the legacy era, if it has a choice.
 func scriptServer(t *testing.T, script, legacy string) *witnessed {
 	t.Helper()
-	text, err := json.Marshal(surfaceWords(legacy))
+	var more map[string]any
+	if legacy != "" {
+		more = map[string]any{"legacy": legacy}
+	}
+	return newCommand(t, node(t, 20), filepath.Join(nodeDir, script), words(t, more))
+}
+
+// words are those of the surface and some more, as the programs of other SDKs
+// take them.
+func words(t *testing.T, more map[string]any) string {
+	t.Helper()
+	all := surfaceWords()
+	maps.Copy(all, more)
+	text, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newCommand(t, node(t, 20), filepath.Join(nodeDir, script), string(text))
+	return string(text)
 }
 
 // surfaceWords are what ts/surface.mjs is told of the surface.
-func surfaceWords(legacy string) map[string]any {
+func surfaceWords() map[string]any {
 	type message struct {
 		Level string `json:"level"`
 		Text  string `json:"text"`
@@ -27,16 +41,12 @@ func surfaceWords(legacy string) map[string]any {
 	for _, m := range logged {
 		messages = append(messages, message{m.level, m.text})
 	}
-	words := map[string]any{
+	return map[string]any{
 		"instructions": instructions, "crashStatus": crashStatus, "pixel": pixel, "logged": messages, "state": trickyState,
 		"askedURI": askedURI, "greetingURI": greetingURI, "greetingText": greetingText, "logoURI": logoURI, "logo": logoText,
 		"itemTemplate": itemTemplate, "items": items, "styles": styles, "names": names(""), "formalNames": names("formal"),
 		"askMessage": askMessage, "askSchema": json.RawMessage(askSchema), "visitMessage": visitMessage, "visitURL": visitURL, "sampleText": sampleText,
 	}
-	if legacy != "" {
-		words["legacy"] = legacy
-	}
-	return words
 }
 
 var typeScript1Peer = &peer{

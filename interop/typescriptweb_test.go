@@ -1,24 +1,15 @@
 package interop
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"testing"
 )
 
-// scriptWeb returns a server in ts that listens. The words are what it is told
-// besides those of the surface.
-func scriptWeb(t *testing.T, path, script string, words map[string]any) *witnessed {
+// scriptWeb returns a server in ts that listens. It is told more than the words of
+// the surface.
+func scriptWeb(t *testing.T, path, script string, more map[string]any) *witnessed {
 	t.Helper()
-	all := surfaceWords("")
-	for name, word := range words {
-		all[name] = word
-	}
-	text, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newWeb(t, path, node(t, 20), filepath.Join(nodeDir, script), string(text))
+	return newWeb(t, path, node(t, 20), filepath.Join(nodeDir, script), words(t, more))
 }
 
 // typeScriptWeb is a server of one of the SDKs over HTTP.

@@ -1,0 +1,51 @@
+package interop
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+var pythonServer = filepath.Join(pythonDir, "peer.py")
+
+var pythonPeer = &peer{
+	name:      ofPython,
+	info:      "python",
+	revisions: allRevisions,
+	launch: func(t *testing.T, _ ...string) *witnessed {
+		t.Helper()
+		return newCommand(t, python(t), pythonServer, words(t, nil))
+	},
+	quirks: map[string]string{
+		"content of later revisions": "it sends all kinds of content whatever the revision",
+		"no tasks in 2025-11-25":     "it does not have them any more",
+		"no tasks in 2026-07-28":     "it does not have the extension",
+	},
+	deviations: newerContent,
+}
+
+// TestPythonServer takes our client through a server of the SDK.
+func TestPythonServer(t *testing.T) { runTours(t, pythonPeer) }
+
+// pythonWeb is the server over HTTP.
+func pythonWeb(revisions []string) *peer {
+	p := *pythonPeer
+	p.revisions = revisions
+	p.lacks = crashOnce
+	p.deviations = func(revision string) []deviation {
+		all := newerContent(revision)
+		if revision != modern {
+			all = append(all, deviation{rule: serverCancelled, has: `"code":-32800`, why: "over HTTP in the legacy era, it ends the response of a canceled request with an error"})
+		}
+		return all
+	}
+	p.launch = func(t *testing.T, _ ...string) *witnessed {
+		t.Helper()
+		return newWeb(t, webPath, python(t), pythonServer, words(t, map[string]any{"listen": true}))
+	}
+	return &p
+}
+
+// TestPythonServerHTTP takes our client through servers of the SDK.
+func TestPythonServerHTTP(t *testing.T) {
+	runTours(t, pythonWeb([]string{"2025-03-26", "2025-06-18", latestLegacy, modern}))
+}

@@ -1,0 +1,35 @@
+//! Peers on the Rust SDK (rmcp), which speaks both eras. The first argument says
+//! which one to be, the second what the Go test has to say to it.
+#![allow(deprecated)] // logging, sampling and roots are, and in use
+
+mod client;
+mod server;
+mod visit;
+mod walk;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub const MODERN: &str = "2026-07-28";
+
+/// Makes one of the SDK's values from its JSON.
+pub fn of<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value.clone()).unwrap_or_else(|e| panic!("{e} in {value}"))
+}
+
+/// Makes JSON from one of the SDK's values.
+pub fn json<T: serde::Serialize>(value: T) -> Value {
+    serde_json::to_value(value).expect("the SDK's values can be serialized")
+}
+
+#[tokio::main]
+async fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let job: Value = serde_json::from_str(&args[2]).expect("the second argument is JSON");
+    match args[1].as_str() {
+        "server" => server::run(job).await,
+        "walk" => walk::run(job).await,
+        "visit" => visit::run(job).await,
+        other => panic!("no such peer: {other}"),
+    }
+}

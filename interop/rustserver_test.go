@@ -1,0 +1,48 @@
+package interop
+
+import (
+	"testing"
+)
+
+var rustPeer = &peer{
+	name:      ofRust,
+	info:      "rust",
+	revisions: allRevisions,
+	launch: func(t *testing.T, _ ...string) *witnessed {
+		t.Helper()
+		return newCommand(t, rust(t), "server", words(t, nil))
+	},
+	quirks: map[string]string{
+		"content of later revisions": "it sends all kinds of content whatever the revision",
+		"no tasks in 2025-11-25":     "it does not have them any more",
+		"no tasks in 2026-07-28":     "the server here does not use the extension",
+	},
+	deviations: newerContent,
+}
+
+// TestRustServer takes our client through a server of the SDK.
+func TestRustServer(t *testing.T) { runTours(t, rustPeer) }
+
+// rustWeb is the server over HTTP.
+func rustWeb(revisions []string) *peer {
+	p := *rustPeer
+	p.revisions = revisions
+	p.lacks = crashOnce
+	p.deviations = func(revision string) []deviation {
+		all := newerContent(revision)
+		if revision != modern {
+			all = append(all, deviation{rule: serverEvents, has: `the id "0" again`, why: "its standing stream begins with the id of the first event that it will have"})
+		}
+		return all
+	}
+	p.launch = func(t *testing.T, _ ...string) *witnessed {
+		t.Helper()
+		return newWeb(t, webPath, rust(t), "server", words(t, map[string]any{"listen": true}))
+	}
+	return &p
+}
+
+// TestRustServerHTTP takes our client through servers of the SDK.
+func TestRustServerHTTP(t *testing.T) {
+	runTours(t, rustWeb([]string{"2025-03-26", "2025-06-18", latestLegacy, modern}))
+}
