@@ -75,7 +75,13 @@ func TestTrue(t *testing.T) {
 		{"true", `"` + strings.Repeat("x", maxPayload-2) + `"`, true},
 		{"env | length == 0 and ($ENV | length == 0)", `{}`, true},
 	} {
-		if got := mustCompile(t, tt.program).True(t.Context(), []byte(tt.payload)); got != tt.want {
+		program := mustCompile(t, tt.program)
+		got := program.True(t.Context(), []byte(tt.payload))
+		// On a busy machine the largest payload may take longer than maxTotal.
+		for tries := 1; len(tt.payload) == maxPayload && !got && tries < 20; tries++ {
+			got = program.True(t.Context(), []byte(tt.payload))
+		}
+		if got != tt.want {
 			t.Errorf("%s on %.40s: got %t, want %t", tt.program, tt.payload, got, tt.want)
 		}
 	}
