@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 )
 
 // Exit statuses, the same for all commands. tap ends with its child's.
@@ -59,7 +61,98 @@ type exitStatus struct{ status int }
 
 func (e *exitStatus) Error() string { return fmt.Sprintf("exit status %d", e.status) }
 
-// An errorLine is what standard error gets: one line of JSON, so that scripts can read it.
+// An errorFormat is how errors are written on standard error.
+type errorFormat int
+
+const (
+	errorsAsText errorFormat = iota // for people
+	errorsAsJSON                    // one line for each, for scripts
+)
+
+// errorsVariable is the environment variable that chooses the format for all commands.
+const errorsVariable = "MCPWIRE_ERRORS"
+
+// errorsHelp is what the help says of the formats.
+const errorsHelp = `Errors are text. With --json, --errors json or MCPWIRE_ERRORS=json each is one
+line of JSON: {"error":{"code":…,"message":…,"hint":…}}.`
+
+// An errorsFlag checks the value of --errors, which errorFormatOf has read before.
+type errorsFlag struct{}
+
+func (*errorsFlag) String() string { return "" }
+func (*errorsFlag) Type() string   { return "format" }
+
+func (*errorsFlag) Set(s string) error {
+	if s != formatText && s != formatJSON {
+		return errors.New("want text or json")
+	}
+	return nil
+}
+
+// errorFormatOf returns the format that a command line asks for, without the program's name, or
+// else the environment. It reads the arguments itself: a command line that cannot be parsed has a
+// format too.
+func errorFormatOf(args []string) errorFormat {
+	format := errorsAsText
+	if os.Getenv(errorsVariable) == formatJSON {
+		format = errorsAsJSON
+	}
+	for i, arg := range args {
+		switch value, isErrors := strings.CutPrefix(arg, "--errors="); {
+		case arg == "--":
+			return format
+		case arg == "--json":
+			format = errorsAsJSON
+		case isErrors && value == formatJSON, arg == "--errors" && slices.Equal(args[i+1:min(i+2, len(args))], []string{formatJSON}):
+			return errorsAsJSON
+		case isErrors && value == formatText, arg == "--errors" && slices.Equal(args[i+1:min(i+2, len(args))], []string{formatText}):
+			return errorsAsText
+		}
+	}
+	return format
+}
+
+// report writes what went wrong and returns the exit status. signalled is that for the signal which
+// ended the command, 0 if none did.
+func report(stderr io.Writer, format errorFormat, err error, signalled int) int {
+	var status *exitStatus
+	var f *failure
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &status):
+		return status.status
+	case signalled != 0 && errors.Is(err, context.Canceled):
+		return signalled
+	case unread(err):
+		return exitUnexpected
+	case !errors.As(err, &f):
+		f = &failure{status: exitUnexpected, code: "failed"}
+	}
+	text := plainError(err)
+	if format == errorsAsJSON {
+		text = f.json(err.Error())
+	}
+	_, _ = io.WriteString(stderr, text) // there is nowhere else to say that this failed
+	return f.status
+}
+
+// plainError returns an error for people: a line that says what went wrong, and one that says what
+// to do if that is known.
+func plainError(err error) string {
+	text := "error: " + clipLine(err.Error(), 2000) + "\n"
+	if f, ok := errors.AsType[*failure](err); ok {
+		if f.rpc != nil && len(f.rpc.Data) > 0 {
+			text += "data: " + clipLine(string(f.rpc.Data), 2000) + "\n"
+		}
+		if f.hint != "" {
+			text += "hint: " + clipLine(f.hint, 2000) + "\n"
+		}
+	}
+	return text
+}
+
+// An errorLine is an error as a line of JSON.
 type errorLine struct {
 	Error struct {
 		Code    string   `json:"code"`
@@ -78,36 +171,20 @@ type rpcLine struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// report says what went wrong and returns the exit status. signalled is that for the signal which
-// ended the command, 0 if none did.
-func report(stderr io.Writer, err error, signalled int) int {
-	var status *exitStatus
-	var f *failure
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &status):
-		return status.status
-	case signalled != 0 && errors.Is(err, context.Canceled):
-		return signalled
-	case unread(err):
-		return exitUnexpected
-	case !errors.As(err, &f):
-		f = &failure{status: exitUnexpected, code: "failed"}
-	}
+// json returns the line of JSON, which is an errorLine.
+func (f *failure) json(message string) string {
 	var line errorLine
-	line.Error.Code, line.Error.Message, line.Error.Hint = f.code, err.Error(), f.hint
+	line.Error.Code, line.Error.Message, line.Error.Hint = f.code, message, f.hint
 	line.Error.Status, line.Error.URL, line.Error.RPC = f.httpStatus, f.url, f.rpc
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	if enc.Encode(line) != nil {
+	if enc.Encode(line) != nil { // the server's data is not JSON
 		line.Error.RPC = nil
 		text.Reset()
 		_ = enc.Encode(line)
 	}
-	_, _ = stderr.Write(safeJSON(text.Bytes())) // there is nowhere else to say that this failed
-	return f.status
+	return string(safeJSON(text.Bytes()))
 }
 
 // unread reports whether standard output could not be written because nobody reads it now, as with

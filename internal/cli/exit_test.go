@@ -46,7 +46,7 @@ func TestReportBrokenPipe(t *testing.T) {
 		{"full disk", output(&fs.PathError{Op: "write", Path: os.Stdout.Name(), Err: errors.New("no space left")}), true},
 	} {
 		var stderr strings.Builder
-		status := report(&stderr, test.err, 0)
+		status := report(&stderr, errorsAsText, test.err, 0)
 		if diff := cmp.Diff([]any{exitUnexpected, test.said}, []any{status, stderr.Len() > 0}); diff != "" {
 			t.Errorf("%s: %s%s", test.name, diff, stderr.String())
 		}
@@ -58,7 +58,7 @@ func TestBatchHint(t *testing.T) {
 	var line errorLine
 	var stderr strings.Builder
 	f := unreachable(fmt.Errorf("dial: start: %w", batchfile.ErrArguments))
-	if f == nil || report(&stderr, f, 0) != exitUnreachable {
+	if f == nil || report(&stderr, errorsAsJSON, f, 0) != exitUnreachable {
 		t.Fatalf("got %v", f)
 	}
 	if err := json.Unmarshal([]byte(stderr.String()), &line); err != nil {
@@ -66,5 +66,43 @@ func TestBatchHint(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"cannot_start", batchHint}, []string{line.Error.Code, line.Error.Hint}); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestErrorFormat: arguments decide how errors are written, also those that cannot be parsed; but
+// not those of the server's command.
+func TestErrorFormat(t *testing.T) {
+	for _, tt := range []struct {
+		env, args string
+		want      errorFormat
+	}{
+		{"", "", errorsAsText},
+		{"", "list everything", errorsAsText},
+		{"", "list everything --json", errorsAsJSON},
+		{"", "list --nope --json", errorsAsJSON},
+		{"", "list -- server --json", errorsAsText},
+		{"", "list --errors=json -- server", errorsAsJSON},
+		{"", "list --errors json", errorsAsJSON},
+		{"", "list --errors", errorsAsText},
+		{"", "list --json --errors text", errorsAsText},
+		{"", "list --errors=text --json", errorsAsText},
+		{"json", "list", errorsAsJSON},
+		{"json", "list --errors=text", errorsAsText},
+		{"text", "list", errorsAsText},
+	} {
+		t.Setenv(errorsVariable, tt.env)
+		if got := errorFormatOf(strings.Fields(tt.args)); got != tt.want {
+			t.Errorf("%q with %s=%s: got %d, want %d", tt.args, errorsVariable, tt.env, got, tt.want)
+		}
+	}
+}
+
+// TestErrorText: an error for people has a line for each thing to say, whatever a server put into it.
+func TestErrorText(t *testing.T) {
+	f := fail(exitAnswer, "rpc_error", "do this", errors.New("no\ngood \x1b[1m")).(*failure)
+	f.rpc = &rpcLine{Data: []byte("{\n}")}
+	want := "error: no\\ngood \\x1b[1m\ndata: {\\n}\nhint: do this\n"
+	if diff := cmp.Diff(want, plainError(fmt.Errorf("%w", f))); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
 	}
 }

@@ -22,6 +22,8 @@ type env struct {
 	stdout, stderr io.Writer
 	// asker asks the user on stdin and stderr. All that ask share it: what it has read is not lost.
 	asker *lineAsker
+	// errors is how errors are written.
+	errors errorFormat
 }
 
 // canAsk reports whether there is somebody at a terminal to answer questions.
@@ -31,7 +33,7 @@ func (e *env) canAsk() bool {
 
 // Run runs the command line, without the program's name, and returns the exit status.
 func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.Writer) int {
-	e := &env{stdin, stdout, stderr, &lineAsker{in: stdin, out: stderr}}
+	e := &env{stdin, stdout, stderr, &lineAsker{in: stdin, out: stderr}, errorFormatOf(args)}
 	root := newRoot(e)
 	root.SetArgs(args)
 	help := &helpWriter{w: stdout}
@@ -44,7 +46,7 @@ func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	if status == 0 && ctx.Err() != nil {
 		status = exitInterrupted
 	}
-	return report(stderr, err, status)
+	return report(stderr, e.errors, err, status)
 }
 
 // A helpWriter remembers that writing failed, of which cobra does not tell.
@@ -83,6 +85,7 @@ func newRoot(e *env) *cobra.Command {
 	}
 	root.Flags().Bool("version", false, "print the version")
 	root.Flags().BoolP("help", "h", false, "print this help")
+	root.PersistentFlags().Var(new(errorsFlag), "errors", "how to write errors: `text` or json")
 	root.SetIn(e.stdin)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(flagError)

@@ -40,6 +40,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", "atexit_sleep_ms=1") // it is a second otherwise, for each process
+			env.Setenv(errorsVariable, formatJSON)    // shows the code; usage.txtar shows the text
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

@@ -44,7 +44,7 @@ func TestSendUnanswered(t *testing.T) {
 			}
 			defer stdin.Close()
 			var stdout, stderr bytes.Buffer
-			args := []string{"send", srv.URL, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "--no-init", "--no-oauth", "--timeout", "100ms"}
+			args := []string{"send", srv.URL, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "--no-init", "--no-oauth", "--timeout", "100ms", "--errors=json"}
 			if got := Run(t.Context(), args, stdin, &stdout, &stderr); got != tt.status {
 				t.Errorf("status %d, want %d", got, tt.status)
 			}

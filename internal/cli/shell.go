@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -26,9 +25,8 @@ quit. What the server says of itself is shown as it comes.
 
 On a terminal, the tab key completes commands, tools, their arguments, resources
 and prompts, the arrow keys bring back earlier lines, and Ctrl-C ends the
-command under way but not the shell. Elsewhere, errors are a line of JSON each;
-the shell goes on unless there is --fail-fast, and its exit status is that of
-the last command.
+command under way but not the shell. After an error the shell goes on unless
+there is --fail-fast, and its exit status is that of the last command.
 
 A word may stand in 'single' or "double" quotes. JSON needs none: x:={"a": [1,
 2]}.`
@@ -95,7 +93,7 @@ func (sh *shell) open(ctx context.Context, d *dialer) error {
 		t := newTermSource(d.e, d.notes, sh.words)
 		d.ask, sh.lines = t.ask, t
 	} else {
-		sh.lines = &pipeSource{asker: lineAsker{in: d.e.stdin, out: io.Discard}, stderr: d.e.stderr}
+		sh.lines = &pipeSource{asker: lineAsker{in: d.e.stdin, out: io.Discard}, stderr: d.e.stderr, errors: d.e.errors}
 	}
 	own := *d.e
 	own.stdin = nil // it has the commands
@@ -297,13 +295,14 @@ func (sh *shell) verb(name string) verb {
 type pipeSource struct {
 	asker  lineAsker
 	stderr io.Writer
+	errors errorFormat
 }
 
 func (p *pipeSource) interactive() bool { return false }
 
 func (p *pipeSource) line(ctx context.Context) (string, error) { return p.asker.ask(ctx, "") }
 
-func (p *pipeSource) failed(err error) { report(p.stderr, err, exitInterrupted) }
+func (p *pipeSource) failed(err error) { report(p.stderr, p.errors, err, exitInterrupted) }
 
 // signalEnd is the end of a shell by a signal: SIGTERM ends the shell's context, SIGINT only that
 // of a command.
@@ -315,13 +314,4 @@ func signalEnd(ctx context.Context) error {
 }
 
 // statusOf is the exit status that an error stands for.
-func statusOf(err error) int { return report(io.Discard, err, exitInterrupted) }
-
-// lineError is an error for people.
-func lineError(err error) string {
-	text := fmt.Sprintf("error: %s\n", clipLine(err.Error(), 2000))
-	if f, ok := errors.AsType[*failure](err); ok && f.hint != "" {
-		text += fmt.Sprintf("       %s\n", f.hint)
-	}
-	return text
-}
+func statusOf(err error) int { return report(io.Discard, errorsAsText, err, exitInterrupted) }

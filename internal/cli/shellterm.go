@@ -53,7 +53,7 @@ func (s *termSource) failed(err error) {
 		_, _ = io.WriteString(s, "interrupted\n")
 		return
 	}
-	_, _ = io.WriteString(s, lineError(err))
+	_, _ = io.WriteString(s, plainError(err))
 }
 
 func (s *termSource) line(ctx context.Context) (string, error) { return s.read(ctx, shellPrompt) }
