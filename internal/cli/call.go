@@ -65,7 +65,7 @@ func (v *callVerb) register(fs *pflag.FlagSet) {
 
 func (v *callVerb) parse(args []string) (err error) {
 	if len(args) == 0 {
-		return usagef("call: which tool? (mcpwire list TARGET tools lists them)")
+		return usageHintf("mcpwire list TARGET tools lists them", "call: which tool?")
 	}
 	v.tool = args[0]
 	if v.list, err = parseArguments("call", args[1:]); err != nil {

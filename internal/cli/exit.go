@@ -56,6 +56,11 @@ func usagef(format string, args ...any) error {
 	return &failure{status: exitUsage, code: "usage", err: fmt.Errorf(format, args...)}
 }
 
+// usageHintf is usagef with a hint of its own.
+func usageHintf(hint, format string, args ...any) error {
+	return &failure{status: exitUsage, code: "usage", hint: hint, err: fmt.Errorf(format, args...)}
+}
+
 // An exitStatus ends the program with a status, and nothing more is said.
 type exitStatus struct{ status int }
 

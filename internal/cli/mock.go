@@ -190,7 +190,7 @@ func (f *mockFlags) options(log *slog.Logger) (*mock.Options, error) {
 func runMock(cmd *cobra.Command, e *env, f *mockFlags, args []string) error {
 	switch {
 	case len(args) != 1:
-		return usagef("mock: give one capture: a file, or the name of a server (mcpwire captures lists them)")
+		return usageHintf("mcpwire captures lists them", "mock: give one capture: a file, or the name of a server")
 	case args[0] == "-":
 		return usagef("mock: standard input is where the client is: give a file")
 	}

@@ -41,7 +41,7 @@ func (v *promptVerb) register(fs *pflag.FlagSet) {
 
 func (v *promptVerb) parse(args []string) (err error) {
 	if len(args) == 0 {
-		return usagef("prompt: which prompt? (mcpwire list TARGET prompts lists them)")
+		return usageHintf("mcpwire list TARGET prompts lists them", "prompt: which prompt?")
 	}
 	v.name = args[0]
 	v.args, err = textArguments("prompt", args[1:])

@@ -43,7 +43,7 @@ func (v *readVerb) register(fs *pflag.FlagSet) {
 func (v *readVerb) parse(args []string) error {
 	switch {
 	case len(args) == 0:
-		return usagef("read: which resource? (mcpwire list TARGET resources lists them)")
+		return usageHintf("mcpwire list TARGET resources lists them", "read: which resource?")
 	case len(args) > 1:
 		return usagef("read: unexpected argument %q (read takes one URI)", clip(args[1], 60))
 	}

@@ -170,10 +170,11 @@ func unknownCommand(root *cobra.Command, name string) error {
 			names = append(names, c.Name())
 		}
 	}
+	const help = "mcpwire help lists all commands"
 	if near := nearest(name, names); name != "" && len(near) > 0 {
-		return usagef("unknown command %q: did you mean %s? (mcpwire help lists them all)", name, strings.Join(near, " or "))
+		return usageHintf(help, "unknown command %q: did you mean %s?", name, strings.Join(near, " or "))
 	}
-	return usagef("unknown command %q (mcpwire help lists them)", name)
+	return usageHintf(help, "unknown command %q", name)
 }
 
 func newHelpCommand() *cobra.Command {
@@ -214,9 +215,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		if e.GetSpecifiedShortnames() != "" {
 			name = "-" + e.GetSpecifiedName()
 		}
-		return usagef("%s: unknown flag %s%s (%s)", cmd.Name(), name, nearFlag(cmd, name), help)
+		return usageHintf(help, "%s: unknown flag %s%s", cmd.Name(), name, nearFlag(cmd, name))
 	case *pflag.ValueRequiredError:
-		return usagef("%s: flag --%s needs a value (%s)", cmd.Name(), e.GetFlag().Name, help)
+		return usageHintf(help, "%s: flag --%s needs a value", cmd.Name(), e.GetFlag().Name)
 	case *pflag.InvalidValueError:
 		cause := e.Unwrap().Error()
 		if e.GetFlag().Value.Type() == "bool" {
@@ -224,13 +225,13 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		return usagef("%s: invalid value %q for flag --%s: %s", cmd.Name(), e.GetValue(), e.GetFlag().Name, cause)
 	}
-	return usagef("%s: %w (%s)", cmd.Name(), err, help)
+	return usageHintf(help, "%s: %w", cmd.Name(), err)
 }
 
 // flagsOnly refuses arguments.
 func flagsOnly(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s: unexpected argument %q (%s takes flags only; --help lists them)", cmd.Name(), args[0], cmd.CommandPath())
+		return usageHintf(cmd.CommandPath()+" --help lists the flags", "%s: unexpected argument %q: it takes flags only", cmd.Name(), args[0])
 	}
 	return nil
 }

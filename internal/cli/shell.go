@@ -238,7 +238,7 @@ func (sh *shell) run(ctx context.Context, line string) error {
 	}
 	v := sh.verb(words[0])
 	if v == nil {
-		return usagef("no command %q%s (help lists them)", clip(words[0], 40), didYouMean(words[0], shellVerbs()))
+		return usageHintf("help lists the commands", "no command %q%s", clip(words[0], 40), didYouMean(words[0], shellVerbs()))
 	}
 	fs := pflag.NewFlagSet(words[0], pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)

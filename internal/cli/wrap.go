@@ -69,7 +69,7 @@ func (s *selection) arguments(command string, args []string) error {
 	case s.all && len(args) > 0:
 		return usagef("%s: NAME or --all, not both", command)
 	case !s.all && len(args) == 0:
-		return usagef("%s: which server? NAME, HOST:NAME, FILE:NAME or --all (mcpwire servers lists them)", command)
+		return usageHintf("mcpwire servers lists them", "%s: which server? NAME, HOST:NAME, FILE:NAME or --all", command)
 	case len(args) > 1:
 		return usagef("%s: unexpected argument %q (one NAME, or --all)", command, args[1])
 	case s.host != "" && s.file != "":
