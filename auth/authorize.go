@@ -14,39 +14,39 @@ import (
 	"time"
 )
 
-// pendingLifetime is how long an authorization may take from its beginning to the answer.
-const pendingLifetime = 10 * time.Minute
+// authorizationTimeout is how long an authorization may take from its beginning to the answer.
+const authorizationTimeout = 10 * time.Minute
 
 // AuthorizationCode is for clients that act for a user, who logs in with a browser. PKCE with S256 is always used; an authorization server that does not
 // say that it supports it is refused. See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization.
 type AuthorizationCode struct {
-	// Redirector brings the user to the authorization server and back, as [Loopback] and [Manual] do. If it is nil, stored tokens are used and refreshed,
+	// Prompter brings the user to the authorization server and back, as [LoopbackPrompter] and [ManualPrompter] do. If it is nil, stored tokens are used and refreshed,
 	// and a request that would need the user fails with [ErrConsentRequired].
-	Redirector Redirector
+	Prompter Prompter
 	// NoOfflineAccess stops the client from asking for offline_access, and with that for a refresh token, where the authorization server offers it.
 	NoOfflineAccess bool
-	// Wait, unless it is nil, is called when requests begin to wait for the user: own if this client is about to ask, not if another process does that shares its
+	// OnWait, unless it is nil, is called when requests begin to wait for the user: own if this client is about to ask, not if another process does that shares its
 	// [LoginLocker]. What it returns is called when they wait no more. It may be called for several servers at once.
-	Wait func(own bool) (over func())
+	OnWait func(own bool) (over func())
 }
 
-// wait calls Wait, if it is there.
-func (g AuthorizationCode) wait(own bool) (over func()) {
-	if g.Wait == nil {
+// notifyWait calls OnWait, if it is there.
+func (g AuthorizationCode) notifyWait(own bool) (over func()) {
+	if g.OnWait == nil {
 		return func() {}
 	}
-	return g.Wait(own)
+	return g.OnWait(own)
 }
 
-// A Redirector brings users to authorization servers and their answers back.
-type Redirector interface {
+// A Prompter brings users to authorization servers and their answers back.
+type Prompter interface {
 	// Prepare returns what one authorization takes. known are the redirect URIs that the client is registered with, of which one is to be used, if need be
 	// with another port; it is empty if the client will be registered with the one that is returned.
-	Prepare(ctx context.Context, known []string) (Redirection, error)
+	Prepare(ctx context.Context, known []string) (Prompt, error)
 }
 
-// A Redirection is one authorization.
-type Redirection interface {
+// A Prompt is one authorization.
+type Prompt interface {
 	// URI is the redirect URI.
 	URI() string
 	// Authorize sends the user to a URL, which is http or https, and returns the URL that the user was sent back to, with its query. It is called once.
@@ -55,42 +55,42 @@ type Redirection interface {
 	Close() error
 }
 
-// Manual is a [Redirector] for users who have no browser on this machine, and for tests.
-type Manual struct {
+// ManualPrompter is a [Prompter] for users who have no browser on this machine, and for tests.
+type ManualPrompter struct {
 	// RedirectURI is https, or http on the machine itself. Nobody has to listen there if the user copies the URL out of the browser.
 	RedirectURI string
 	// Visit sends the user to a URL and returns the one that the user was sent back to.
 	Visit func(ctx context.Context, authorizeURL string) (callbackURL string, err error)
 }
 
-// Prepare implements [Redirector].
-func (m Manual) Prepare(context.Context, []string) (Redirection, error) {
+// Prepare implements [Prompter].
+func (m ManualPrompter) Prepare(context.Context, []string) (Prompt, error) {
 	if m.Visit == nil {
 		return nil, errors.New("Manual has no Visit")
 	}
-	return manualRedirection{m}, nil
+	return manualPrompt{m}, nil
 }
 
-type manualRedirection struct{ m Manual }
+type manualPrompt struct{ opts ManualPrompter }
 
-func (r manualRedirection) URI() string  { return r.m.RedirectURI }
-func (r manualRedirection) Close() error { return nil }
-func (r manualRedirection) Authorize(ctx context.Context, u string) (string, error) {
-	return r.m.Visit(ctx, u)
+func (mp manualPrompt) URI() string  { return mp.opts.RedirectURI }
+func (mp manualPrompt) Close() error { return nil }
+func (mp manualPrompt) Authorize(ctx context.Context, u string) (string, error) {
+	return mp.opts.Visit(ctx, u)
 }
 
 func (g AuthorizationCode) check(*ClientOptions) error { return nil }
 
 func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (_ *Tokens, _ string, err error) {
-	if err := f.d.as.checkPKCE(); err != nil {
+	if err := f.discovery.as.checkPKCE(); err != nil {
 		return nil, "", err
 	}
-	if g.Redirector == nil {
+	if g.Prompter == nil {
 		return nil, "", ErrConsentRequired
 	}
-	cred, err := f.c.configured(f.d.as)
+	cred, err := f.client.configuredCredentials(f.discovery.as)
 	if cred == nil && err == nil {
-		cred, err = f.c.registered(ctx, f.d.issuer)
+		cred, err = f.client.registeredCredentials(ctx, f.discovery.issuer)
 	}
 	if err != nil {
 		return nil, "", err
@@ -99,23 +99,23 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (_ *Tokens, _ st
 	if cred != nil {
 		known = slices.Clone(cred.redirectURIs)
 	}
-	red, err := g.Redirector.Prepare(ctx, known)
+	prompt, err := g.Prompter.Prepare(ctx, known)
 	if err != nil {
 		return nil, "", fmt.Errorf("preparing to ask the user: %w", err)
 	}
-	defer func() { err = errors.Join(err, red.Close()) }()
-	if cred, err = f.client(ctx, cred, red.URI()); err != nil {
+	defer func() { err = errors.Join(err, prompt.Close()) }()
+	if cred, err = f.credentialsFor(ctx, cred, prompt.URI()); err != nil {
 		return nil, "", err
 	}
-	f.addOffline(g.NoOfflineAccess)
-	p := newPending(f, cred, red.URI())
-	address, err := p.url(f)
+	f.adjustOfflineAccess(g.NoOfflineAccess)
+	p := newAuthorizationRequest(f, cred, prompt.URI())
+	address, err := p.authorizeURL(f)
 	if err != nil {
 		return nil, "", err
 	}
-	over := g.wait(true)
-	code, err := p.ask(ctx, red, address)
-	over()
+	endWait := g.notifyWait(true)
+	code, err := p.prompt(ctx, prompt, address)
+	endWait()
 	if err != nil {
 		return nil, "", err
 	}
@@ -124,11 +124,11 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (_ *Tokens, _ st
 		"code":          {code},
 		"redirect_uri":  {p.redirectURI},
 		"code_verifier": {p.verifier},
-		"resource":      {f.d.resource},
+		"resource":      {f.discovery.resource},
 	}
 	t, err := f.request(ctx, form, cred)
 	if err != nil {
-		return nil, "", f.c.forgetClient(ctx, f.d.issuer, cred, err)
+		return nil, "", f.client.forgetClient(ctx, f.discovery.issuer, cred, err)
 	}
 	t.Requested = f.scopes
 	if t.Granted == nil {
@@ -137,8 +137,8 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (_ *Tokens, _ st
 	return t, cred.id, nil
 }
 
-// client returns credentials that the redirect URI is registered with.
-func (f *flow) client(ctx context.Context, cred *credentials, redirectURI string) (*credentials, error) {
+// credentialsFor returns credentials that the redirect URI is registered with.
+func (f *flow) credentialsFor(ctx context.Context, cred *credentials, redirectURI string) (*credentials, error) {
 	if err := checkRedirectURI(redirectURI); err != nil {
 		return nil, err
 	}
@@ -148,27 +148,27 @@ func (f *flow) client(ctx context.Context, cred *credentials, redirectURI string
 	if cred != nil && !cred.dynamic {
 		return nil, fmt.Errorf("the redirect URI %q is not in Registration.RedirectURIs", redirectURI)
 	}
-	return f.c.register(ctx, f.d, redirectURI)
+	return f.client.register(ctx, f.discovery, redirectURI)
 }
 
 // forgetClient forgets a registration that the authorization server does not know any more, so that the next attempt makes a new one. It returns err.
 func (c *Client) forgetClient(ctx context.Context, issuer string, cred *credentials, err error) error {
-	if cred.dynamic && isWire(err, "invalid_client", "unauthorized_client") {
-		return errors.Join(err, c.opts.Store.Delete(ctx, c.clientKey(issuer)))
+	if cred.dynamic && isOAuthError(err, "invalid_client", "unauthorized_client") {
+		return errors.Join(err, c.opts.Store.Delete(ctx, c.registrationKey(issuer)))
 	}
 	return err
 }
 
 const offlineAccess = "offline_access"
 
-// addOffline asks for a refresh token if the authorization server has a scope for that, and does not ask for it if it has not. A request without scopes
+// adjustOfflineAccess asks for a refresh token if the authorization server has a scope for that, and does not ask for it if it has not. A request without scopes
 // gets no scope thereby: it would no longer be for the default.
-func (f *flow) addOffline(not bool) {
-	offered := slices.Contains(f.d.as.ScopesSupported, offlineAccess)
+func (f *flow) adjustOfflineAccess(not bool) {
+	offered := slices.Contains(f.discovery.as.ScopesSupported, offlineAccess)
 	switch {
 	case offered && !not && len(f.scopes) > 0:
 		f.scopes = unionScopes(f.scopes, []string{offlineAccess})
-	case not || !offered && f.d.as.ScopesSupported != nil:
+	case not || !offered && f.discovery.as.ScopesSupported != nil:
 		f.scopes = withoutScope(f.scopes, offlineAccess)
 	}
 }
@@ -177,8 +177,8 @@ func withoutScope(scopes []string, scope string) []string {
 	return slices.DeleteFunc(slices.Clone(scopes), func(s string) bool { return s == scope })
 }
 
-// pending is what must be remembered of an authorization until its answer comes: it is made before the user is sent away, and used once.
-type pending struct {
+// authorizationRequest is what must be remembered of an authorization until its answer comes: it is made before the user is sent away, and used once.
+type authorizationRequest struct {
 	issuer, clientID, redirectURI string
 	state, verifier               string
 	// issAdvertised is set if an answer without iss is not the authorization server's.
@@ -186,39 +186,39 @@ type pending struct {
 	deadline      time.Time
 }
 
-func newPending(f *flow, cred *credentials, redirectURI string) *pending {
+func newAuthorizationRequest(f *flow, cred *credentials, redirectURI string) *authorizationRequest {
 	var verifier [32]byte
 	rand.Read(verifier[:])
-	return &pending{
-		issuer:        f.d.issuer,
+	return &authorizationRequest{
+		issuer:        f.discovery.issuer,
 		clientID:      cred.id,
 		redirectURI:   redirectURI,
 		state:         rand.Text(),
 		verifier:      base64.RawURLEncoding.EncodeToString(verifier[:]),
-		issAdvertised: f.d.as.IssInResponse,
-		deadline:      time.Now().Add(pendingLifetime),
+		issAdvertised: f.discovery.as.IssInResponse,
+		deadline:      time.Now().Add(authorizationTimeout),
 	}
 }
 
-// url returns where the user is to go. It is made of a parsed URL, has a scheme of the web and a host, and so begins with neither a dash nor anything else
+// authorizeURL returns where the user is to go. It is made of a parsed URL, has a scheme of the web and a host, and so begins with neither a dash nor anything else
 // that means something to a program that is given it.
-func (p *pending) url(f *flow) (string, error) {
-	u, err := url.Parse(f.d.as.AuthorizationEndpoint)
+func (r *authorizationRequest) authorizeURL(f *flow) (string, error) {
+	u, err := url.Parse(f.discovery.as.AuthorizationEndpoint)
 	if err != nil {
 		return "", fmt.Errorf("%w: the authorization endpoint is not a URL", ErrUntrusted)
 	}
-	if err := f.c.fetch.checkURL(u); err != nil {
+	if err := f.client.fetch.checkURL(u); err != nil {
 		return "", fmt.Errorf("authorization_endpoint: %w", err)
 	}
-	challenge := sha256.Sum256([]byte(p.verifier))
+	challenge := sha256.Sum256([]byte(r.verifier))
 	q := u.Query()
 	q.Set("response_type", "code")
-	q.Set("client_id", p.clientID)
-	q.Set("redirect_uri", p.redirectURI)
-	q.Set("state", p.state)
+	q.Set("client_id", r.clientID)
+	q.Set("redirect_uri", r.redirectURI)
+	q.Set("state", r.state)
 	q.Set("code_challenge", base64.RawURLEncoding.EncodeToString(challenge[:]))
 	q.Set("code_challenge_method", "S256")
-	q.Set("resource", f.d.resource)
+	q.Set("resource", f.discovery.resource)
 	if len(f.scopes) > 0 {
 		q.Set("scope", strings.Join(f.scopes, " "))
 	}
@@ -232,29 +232,29 @@ func (p *pending) url(f *flow) (string, error) {
 	return u.String(), nil
 }
 
-// ask sends the user away and returns the code of the answer.
-func (p *pending) ask(ctx context.Context, red Redirection, address string) (string, error) {
-	within, cancel := context.WithDeadline(ctx, p.deadline)
+// prompt sends the user away and returns the code of the answer.
+func (r *authorizationRequest) prompt(ctx context.Context, prompt Prompt, address string) (string, error) {
+	within, cancel := context.WithDeadline(ctx, r.deadline)
 	defer cancel()
-	callback, err := red.Authorize(within, address)
+	callback, err := prompt.Authorize(within, address)
 	if err != nil {
 		if within.Err() != nil && ctx.Err() == nil {
-			return "", fmt.Errorf("%w: no answer within %v", ErrConsentRequired, pendingLifetime)
+			return "", fmt.Errorf("%w: no answer within %v", ErrConsentRequired, authorizationTimeout)
 		}
 		return "", fmt.Errorf("asking the user: %w", err)
 	}
-	return p.code(callback)
+	return r.checkCallback(callback)
 }
 
-// code checks an answer and returns its code. Nothing of the answer is used before state and iss are what they must be.
+// checkCallback checks an answer and returns its code. Nothing of the answer is used before state and iss are what they must be.
 // See https://www.rfc-editor.org/rfc/rfc9207#section-2.4.
-func (p *pending) code(callback string) (string, error) {
+func (r *authorizationRequest) checkCallback(callback string) (string, error) {
 	u, err := url.Parse(callback)
 	if err != nil {
 		return "", fmt.Errorf("%w: the answer is not a URL", ErrUntrusted)
 	}
 	q, err := url.ParseQuery(u.RawQuery)
-	if err != nil || !atRedirect(u, p.redirectURI) {
+	if err != nil || !isRedirectURI(u, r.redirectURI) {
 		return "", fmt.Errorf("%w: the answer came to another URL than the redirect URI, or its query is malformed", ErrUntrusted)
 	}
 	for _, name := range []string{"state", "iss", "code", "error"} {
@@ -262,24 +262,24 @@ func (p *pending) code(callback string) (string, error) {
 			return "", fmt.Errorf("%w: the answer has %s twice", ErrUntrusted, name)
 		}
 	}
-	if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(p.state)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(r.state)) != 1 {
 		return "", fmt.Errorf("%w: the answer is to another question: its state differs", ErrUntrusted)
 	}
 	switch {
-	case q.Has("iss") && q.Get("iss") != p.issuer:
+	case q.Has("iss") && q.Get("iss") != r.issuer:
 		return "", fmt.Errorf("%w: the answer is another authorization server's: its iss differs", ErrUntrusted)
-	case !q.Has("iss") && p.issAdvertised:
+	case !q.Has("iss") && r.issAdvertised:
 		return "", fmt.Errorf("%w: the answer has no iss, which the authorization server said it would", ErrUntrusted)
 	case q.Get("error") != "":
-		return "", newWireError(q.Get("error"), q.Get("error_description"))
+		return "", newOAuthError(q.Get("error"), q.Get("error_description"))
 	case q.Get("code") == "":
 		return "", fmt.Errorf("%w: the answer has neither a code nor an error", ErrUntrusted)
 	}
 	return q.Get("code"), nil
 }
 
-// atRedirect reports whether u is the redirect URI but for its query.
-func atRedirect(u *url.URL, redirectURI string) bool {
+// isRedirectURI reports whether u is the redirect URI but for its query.
+func isRedirectURI(u *url.URL, redirectURI string) bool {
 	r, err := url.Parse(redirectURI)
 	return err == nil && u.Scheme == r.Scheme && u.Host == r.Host && strings.TrimPrefix(u.EscapedPath(), "/") == strings.TrimPrefix(r.EscapedPath(), "/")
 }

@@ -35,7 +35,7 @@ func TestCallback(t *testing.T) {
 	} {
 		w := newWorld(t)
 		_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) {
-			o.Grant = auth.AuthorizationCode{Redirector: w.user(func(u *url.URL) {
+			o.Grant = auth.AuthorizationCode{Prompter: w.user(func(u *url.URL) {
 				q := u.Query()
 				tt.edit(u, q)
 				u.RawQuery = q.Encode()
@@ -54,7 +54,7 @@ func TestCallbackIsNoURL(t *testing.T) {
 	for _, text := range []string{"", "::", "http://127.0.0.1:3118/callback?%zz"} {
 		w := newWorld(t)
 		_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) {
-			o.Grant = auth.AuthorizationCode{Redirector: auth.Manual{RedirectURI: worldCallback, Visit: func(context.Context, string) (string, error) { return text, nil }}}
+			o.Grant = auth.AuthorizationCode{Prompter: auth.ManualPrompter{RedirectURI: worldCallback, Visit: func(context.Context, string) (string, error) { return text, nil }}}
 		}))
 		if !errors.Is(err, auth.ErrUntrusted) {
 			t.Errorf("%q: got %v", text, err)
@@ -68,7 +68,7 @@ func TestNoAnswer(t *testing.T) {
 		w := newWorld(t)
 		begin := time.Now()
 		_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) {
-			o.Grant = auth.AuthorizationCode{Redirector: auth.Manual{RedirectURI: worldCallback, Visit: func(ctx context.Context, _ string) (string, error) {
+			o.Grant = auth.AuthorizationCode{Prompter: auth.ManualPrompter{RedirectURI: worldCallback, Visit: func(ctx context.Context, _ string) (string, error) {
 				<-ctx.Done()
 				return "", ctx.Err()
 			}}}
@@ -86,7 +86,7 @@ func TestRedirectURIs(t *testing.T) {
 		_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) {
 			u := w.user(nil)
 			u.RedirectURI = uri
-			o.Grant = auth.AuthorizationCode{Redirector: u}
+			o.Grant = auth.AuthorizationCode{Prompter: u}
 		}))
 		if err == nil || w.count("/register")+w.count("/authorize") != 0 {
 			t.Errorf("%q: got %v after %v", uri, err, w.requests())

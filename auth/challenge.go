@@ -39,9 +39,9 @@ func ParseChallenges(values []string) ([]Challenge, error) {
 			return out, ErrChallenge
 		}
 		left -= len(v)
-		p := challengeParser{rest: v, out: out}
+		p := challengeParser{rest: v, list: out}
 		err := p.run()
-		out = p.out
+		out = p.list
 		if err != nil {
 			return out, err
 		}
@@ -51,7 +51,7 @@ func ParseChallenges(values []string) ([]Challenge, error) {
 
 type challengeParser struct {
 	rest string
-	out  []Challenge
+	list []Challenge
 }
 
 // run reads a list in which commas part both challenges and their parameters. What follows a comma begins a challenge unless it is "name=value".
@@ -65,7 +65,7 @@ func (p *challengeParser) run() error {
 		if name == "" {
 			return ErrChallenge
 		}
-		if len(p.out) > 0 && p.isParam() {
+		if len(p.list) > 0 && p.isParam() {
 			if err := p.param(name); err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func (p *challengeParser) isParam() bool {
 
 // challenge reads what follows a scheme, up to the first comma.
 func (p *challengeParser) challenge(scheme string) error {
-	if len(p.out) == maxChallenges {
+	if len(p.list) == maxChallenges {
 		return ErrChallenge
 	}
 	c := Challenge{Scheme: strings.ToLower(scheme), Params: map[string]string{}}
@@ -95,19 +95,19 @@ func (p *challengeParser) challenge(scheme string) error {
 	}
 	p.skip(" \t")
 	if p.rest == "" || p.rest[0] == ',' {
-		p.out = append(p.out, c)
+		p.list = append(p.list, c)
 		return nil
 	}
 	if text, ok := p.token68(); ok {
 		c.Token = text
-		p.out = append(p.out, c)
+		p.list = append(p.list, c)
 		return nil
 	}
 	name := p.token()
 	if name == "" || !p.isParam() {
 		return ErrChallenge // neither a parameter nor the one text
 	}
-	p.out = append(p.out, c)
+	p.list = append(p.list, c)
 	return p.param(name)
 }
 
@@ -117,7 +117,7 @@ func (p *challengeParser) param(name string) error {
 	p.rest = p.rest[1:] // "="
 	p.skip(" \t")
 	value, ok := p.value()
-	last := p.out[len(p.out)-1]
+	last := p.list[len(p.list)-1]
 	if !ok || len(last.Params) == maxChallengeParams || last.Token != "" {
 		return ErrChallenge
 	}
@@ -190,7 +190,7 @@ func isTokenByte(c byte) bool {
 }
 
 // A demand is what a response to a request with or without a token asks for, from all of its challenges.
-type demand struct {
+type authRequirement struct {
 	// metadata is resource_metadata, or "".
 	metadata string
 	scopes   []string
@@ -200,9 +200,9 @@ type demand struct {
 	bearer, dpop bool
 }
 
-// demandOf reads the challenges of a response. What cannot be read is as if it were not there: the metadata can be found without it.
-func demandOf(h http.Header) demand {
-	var d demand
+// authRequirementOf reads the challenges of a response. What cannot be read is as if it were not there: the metadata can be found without it.
+func authRequirementOf(h http.Header) authRequirement {
+	var d authRequirement
 	list, _ := ParseChallenges(h.Values("WWW-Authenticate"))
 	for _, c := range list {
 		switch c.Scheme {

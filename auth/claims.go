@@ -14,8 +14,8 @@ import (
 // rawBase64 is the encoding of tokens and proofs. Strict: one value has one text.
 var rawBase64 = base64.RawURLEncoding.Strict()
 
-// decodePart decodes a part of a compact serialization, which has no line breaks, whatever encoding/base64 thinks of them.
-func decodePart(part string) ([]byte, bool) {
+// decodeSegment decodes a part of a compact serialization, which has no line breaks, whatever encoding/base64 thinks of them.
+func decodeSegment(part string) ([]byte, bool) {
 	if strings.ContainsAny(part, "\r\n") {
 		return nil, false
 	}
@@ -46,8 +46,8 @@ func parseObject(text []byte) (claimSet, bool) {
 // has tells whether there is a member, null included.
 func (c claimSet) has(name string) bool { _, ok := c[name]; return ok }
 
-// text returns a member that is a string; ok is false if it is missing or anything else.
-func (c claimSet) text(name string) (s string, ok bool) {
+// str returns a member that is a string; ok is false if it is missing or anything else.
+func (c claimSet) str(name string) (s string, ok bool) {
 	raw := c[name]
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", false
@@ -56,9 +56,9 @@ func (c claimSet) text(name string) (s string, ok bool) {
 	return s, err == nil
 }
 
-// texts returns a member that is a string or an array of strings.
-func (c claimSet) texts(name string) (list []string, ok bool) {
-	if s, ok := c.text(name); ok {
+// strs returns a member that is a string or an array of strings.
+func (c claimSet) strs(name string) (list []string, ok bool) {
+	if s, ok := c.str(name); ok {
 		return []string{s}, true
 	}
 	raw := c[name]
@@ -118,9 +118,9 @@ func (c claimSet) checkDates(now time.Time, leeway time.Duration) (expires time.
 // scopes returns what the token was granted, from scope (https://www.rfc-editor.org/rfc/rfc9068#section-2.2.3) or scp, which some issuers use. Both
 // are taken as a text of several scopes or as an array.
 func (c claimSet) scopes() []string {
-	list, ok := c.texts("scope")
+	list, ok := c.strs("scope")
 	if !ok {
-		list, _ = c.texts("scp")
+		list, _ = c.strs("scp")
 	}
 	var scopes []string
 	for _, s := range list {
@@ -144,12 +144,12 @@ func (c claimSet) confirmation() (jkt string, ok bool) {
 	if !ok || len(cnf) != 1 {
 		return "", false
 	}
-	jkt, ok = cnf.text("jkt")
+	jkt, ok = cnf.str("jkt")
 	return jkt, ok && validDigest(jkt)
 }
 
 // validDigest tells whether s is a SHA-256 in base64url.
 func validDigest(s string) bool {
-	b, ok := decodePart(s)
+	b, ok := decodeSegment(s)
 	return ok && len(b) == 32
 }

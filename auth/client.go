@@ -35,7 +35,7 @@ type ClientOptions struct {
 	// ClientSecret and ClientKey authenticate the client; at most one of them is set. ClientKey also goes with ClientIDMetadataURL.
 	ClientSecret Secret
 	ClientKey    *ClientKey
-	// ClientIssuer is the only authorization server that is accepted, compared as text, or [FirstIssuer].
+	// ClientIssuer is the only authorization server that is accepted, compared as text, or [TrustFirstIssuer].
 	ClientIssuer string
 	// TokenAuthMethod is how a client with ClientID authenticates at the token endpoint. "" chooses among what the authorization server supports.
 	TokenAuthMethod string
@@ -52,8 +52,8 @@ type ClientOptions struct {
 	MetadataTransport http.RoundTripper
 	// MetadataOrigins are origins, as "https://example.com", besides the server's own, that resource_metadata may be on.
 	MetadataOrigins []string
-	// NoLegacy refuses servers without metadata that names an authorization server. Otherwise such a server is taken for its own authorization server.
-	NoLegacy bool
+	// RequireMetadata refuses servers without metadata that names an authorization server. Otherwise such a server is taken for its own authorization server.
+	RequireMetadata bool
 	// AllowLoopbackHTTP allows http, and servers on the machine itself. It is for development.
 	AllowLoopbackHTTP bool
 
@@ -65,10 +65,10 @@ type ClientOptions struct {
 type Client struct {
 	opts   ClientOptions
 	fetch  *fetcher
-	nonces nonceBook
+	nonces nonceCache
 
-	mu       sync.Mutex
-	sessions map[string]*session
+	mu      sync.Mutex
+	servers map[string]*serverAuth
 }
 
 // NewClient returns a Client, or an error if the options contradict each other. It copies opts, which may be nil.
@@ -93,9 +93,9 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("auth client: %w", err)
 	}
 	return &Client{
-		opts:     o,
-		fetch:    &fetcher{o.MetadataTransport, o.AllowLoopbackHTTP},
-		sessions: map[string]*session{},
+		opts:    o,
+		fetch:   &fetcher{o.MetadataTransport, o.AllowLoopbackHTTP},
+		servers: map[string]*serverAuth{},
 	}, nil
 }
 
@@ -145,7 +145,7 @@ func (o *ClientOptions) check() error {
 //
 // server must be https, unless [ClientOptions.AllowLoopbackHTTP] is set and it is on the machine itself.
 func (c *Client) Transport(server string, base http.RoundTripper) (http.RoundTripper, error) {
-	s, err := c.session(server)
+	s, err := c.serverAuth(server)
 	if err != nil {
 		return nil, err
 	}
@@ -157,15 +157,15 @@ func (c *Client) Transport(server string, base http.RoundTripper) (http.RoundTri
 
 // Forget forgets the tokens for a server, in the store too, and whatever was denied there. The registration of the client stays.
 func (c *Client) Forget(ctx context.Context, server string) error {
-	s, err := c.session(server)
+	s, err := c.serverAuth(server)
 	if err != nil {
 		return err
 	}
 	return s.forget(ctx)
 }
 
-// session returns the state for a server.
-func (c *Client) session(server string) (*session, error) {
+// serverAuth returns the state for a server.
+func (c *Client) serverAuth(server string) (*serverAuth, error) {
 	u, err := canonicalServer(server)
 	if err == nil {
 		err = c.fetch.checkURL(u)
@@ -176,10 +176,10 @@ func (c *Client) session(server string) (*session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := u.String()
-	s, ok := c.sessions[name]
+	s, ok := c.servers[name]
 	if !ok {
-		s = &session{c: c, server: u, name: name, origin: originOf(u), turn: make(chan struct{}, 1), steps: map[string]*stepUps{}}
-		c.sessions[name] = s
+		s = &serverAuth{client: c, server: u, name: name, origin: originOf(u), renewal: make(chan struct{}, 1), stepUps: map[string]*stepUpState{}}
+		c.servers[name] = s
 	}
 	return s, nil
 }
@@ -206,4 +206,4 @@ func WithoutLogin(ctx context.Context) context.Context {
 	return context.WithValue(ctx, withoutLoginKey{}, true)
 }
 
-func mayLogIn(ctx context.Context) bool { return ctx.Value(withoutLoginKey{}) == nil }
+func loginAllowed(ctx context.Context) bool { return ctx.Value(withoutLoginKey{}) == nil }

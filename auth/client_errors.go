@@ -24,7 +24,7 @@ var (
 	ErrNotReplayable = errors.New("authorized, but the request cannot be sent again")
 )
 
-// An AuthorizationError says why a client has no token. It wraps one of the errors above, or a context's error, or what a [Store], a [Redirector] or a
+// An AuthorizationError says why a client has no token. It wraps one of the errors above, or a context's error, or what a [Store], a [Prompter] or a
 // source of assertions failed with. Its text has no tokens, codes, secrets or URLs with parameters.
 type AuthorizationError struct {
 	// Op is what failed: "discover", "register", "authorize", "token", "refresh" or "store".
@@ -56,18 +56,18 @@ func (e *AuthorizationError) Error() string {
 // Unwrap returns Err.
 func (e *AuthorizationError) Unwrap() error { return e.Err }
 
-// wireError is an error that an authorization server answered with. See https://www.rfc-editor.org/rfc/rfc6749#section-5.2.
-type wireError struct {
+// oauthError is an error that an authorization server answered with. See https://www.rfc-editor.org/rfc/rfc6749#section-5.2.
+type oauthError struct {
 	code, description string
 	kind              error
 }
 
-func (e *wireError) Error() string { return fmt.Sprintf("%v: %s", e.kind, e.code) }
-func (e *wireError) Unwrap() error { return e.kind }
+func (e *oauthError) Error() string { return fmt.Sprintf("%v: %s", e.kind, e.code) }
+func (e *oauthError) Unwrap() error { return e.kind }
 
-// newWireError makes an error of what a server said, in which everything is a peer's text.
-func newWireError(code, description string) *wireError {
-	e := &wireError{code: printable(code, 64), description: printable(description, 200), kind: ErrRefused}
+// newOAuthError makes an error of what a server said, in which everything is a peer's text.
+func newOAuthError(code, description string) *oauthError {
+	e := &oauthError{code: printable(code, 64), description: printable(description, 200), kind: ErrRefused}
 	switch code {
 	case "access_denied":
 		e.kind = ErrDenied
@@ -92,22 +92,22 @@ func printable(s string, limit int) string {
 	}, s)
 }
 
-// wrap makes an AuthorizationError of an error, unless it is one.
-func wrap(op, server, issuer string, err error) error {
+// authorizationError makes an AuthorizationError of an error, unless it is one.
+func authorizationError(op, server, issuer string, err error) error {
 	if _, ok := errors.AsType[*AuthorizationError](err); ok {
 		return err
 	}
 	e := &AuthorizationError{Op: op, Server: server, Issuer: printable(issuer, 256), Err: err}
-	if w, ok := errors.AsType[*wireError](err); ok {
+	if w, ok := errors.AsType[*oauthError](err); ok {
 		e.Code, e.Description, e.Err = w.code, w.description, w.kind
 	}
 	return e
 }
 
-// isWire reports whether err is an authorization server's error with one of these codes.
-func isWire(err error, codes ...string) bool {
+// isOAuthError reports whether err is an authorization server's error with one of these codes.
+func isOAuthError(err error, codes ...string) bool {
 	var code string
-	if w, ok := errors.AsType[*wireError](err); ok {
+	if w, ok := errors.AsType[*oauthError](err); ok {
 		code = w.code
 	} else if a, ok := errors.AsType[*AuthorizationError](err); ok {
 		code = a.Code

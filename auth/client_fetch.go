@@ -26,14 +26,14 @@ type fetcher struct {
 }
 
 // A reply is a response that was read to its end.
-type reply struct {
+type httpResponse struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
 // do sends a request and reads the response. It does not follow redirects.
-func (f *fetcher) do(ctx context.Context, req *http.Request) (*reply, error) {
+func (f *fetcher) do(ctx context.Context, req *http.Request) (*httpResponse, error) {
 	if err := f.checkURL(req.URL); err != nil {
 		return nil, err
 	}
@@ -41,12 +41,12 @@ func (f *fetcher) do(ctx context.Context, req *http.Request) (*reply, error) {
 	defer cancel()
 	resp, err := f.rt.RoundTrip(req.WithContext(ctx))
 	if err != nil {
-		return nil, f.failed(req, err)
+		return nil, f.transportError(req, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxClientFetchBytes+1))
 	if err != nil {
-		return nil, f.failed(req, err)
+		return nil, f.transportError(req, err)
 	}
 	if len(body) > maxClientFetchBytes {
 		return nil, fmt.Errorf("%w: %s answered with more than %d bytes", ErrUntrusted, req.URL.Host, maxClientFetchBytes)
@@ -57,11 +57,11 @@ func (f *fetcher) do(ctx context.Context, req *http.Request) (*reply, error) {
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
 		return nil, fmt.Errorf("%w: %s answered with status %d", ErrUnreachable, req.URL.Host, resp.StatusCode)
 	}
-	return &reply{resp.StatusCode, resp.Header, body}, nil
+	return &httpResponse{resp.StatusCode, resp.Header, body}, nil
 }
 
-// failed describes an error of the transport. The caller's own context, if it has ended, is the reason.
-func (f *fetcher) failed(req *http.Request, err error) error {
+// transportError describes an error of the transport. The caller's own context, if it has ended, is the reason.
+func (f *fetcher) transportError(req *http.Request, err error) error {
 	if req.Context().Err() != nil {
 		return req.Context().Err()
 	}
@@ -90,7 +90,7 @@ func (f *fetcher) get(ctx context.Context, address string) (body []byte, found b
 }
 
 // post sends a body and returns whatever is answered, but for redirects and what says that the server is not available.
-func (f *fetcher) post(ctx context.Context, address, contentType string, body []byte, header http.Header) (*reply, error) {
+func (f *fetcher) post(ctx context.Context, address, contentType string, body []byte, header http.Header) (*httpResponse, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%w: a malformed URL", ErrUntrusted)

@@ -7,62 +7,62 @@ import (
 	"time"
 )
 
-// inTurn calls login, unless what it would get is there already: of several processes that share a store one asks the user, and the others get the same token, or the same
+// withLoginLock calls login, unless what it would get is there already: of several processes that share a store one asks the user, and the others get the same token, or the same
 // failure. seen is the token that does not do; it may be nil.
-func (s *session) inTurn(ctx context.Context, issuer string, seen *token, login func() error) (err error) {
-	g, asks := s.c.opts.Grant.(AuthorizationCode)
-	locker, ok := s.c.opts.Store.(LoginLocker)
-	if s.quiet(ctx) {
-		return s.withoutLogin(ctx, issuer, seen)
+func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *token, login func() error) (err error) {
+	g, asks := s.client.opts.Grant.(AuthorizationCode)
+	locker, ok := s.client.opts.Store.(LoginLocker)
+	if s.noPrompt(ctx) {
+		return s.useStored(ctx, issuer, used)
 	}
-	if !asks || g.Redirector == nil || !ok {
+	if !asks || g.Prompter == nil || !ok {
 		return login()
 	}
-	over := func() {}
-	unlock, vain, err := locker.LockLogin(ctx, s.name+" "+s.c.opts.Account, func() {
-		s.c.logf("waiting for another process that has the user log in to %s", s.name)
-		over = g.wait(false)
+	endWait := func() {}
+	unlock, askedInVain, err := locker.LockLogin(ctx, s.name+" "+s.client.opts.Account, func() {
+		s.client.logf("waiting for another process that has the user log in to %s", s.name)
+		endWait = g.notifyWait(false)
 	})
-	over()
+	endWait()
 	if err != nil {
-		return wrap("store", s.name, issuer, err)
+		return authorizationError("store", s.name, issuer, err)
 	}
 	defer func() { unlock(errors.Is(err, ErrConsentRequired) || errors.Is(err, ErrDenied)) }()
-	switch there, err := s.elsewhere(ctx, issuer, seen); {
-	case there || err != nil:
+	switch found, err := s.adoptStored(ctx, issuer, used); {
+	case found || err != nil:
 		return err
-	case vain:
-		return wrap("authorize", s.name, issuer, fmt.Errorf("%w: another process has asked, in vain", ErrConsentRequired))
+	case askedInVain:
+		return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w: another process has asked, in vain", ErrConsentRequired))
 	}
 	return login()
 }
 
-// quiet reports whether the user is not to be asked for a request, where others would have them asked.
-func (s *session) quiet(ctx context.Context) bool {
-	_, asks := s.c.opts.Grant.(AuthorizationCode)
-	return asks && !mayLogIn(ctx)
+// noPrompt reports whether the user is not to be asked for a request, where others would have them asked.
+func (s *serverAuth) noPrompt(ctx context.Context) bool {
+	_, asks := s.client.opts.Grant.(AuthorizationCode)
+	return asks && !loginAllowed(ctx)
 }
 
-// withoutLogin is inTurn for requests that are not worth a login: they get what is there.
-func (s *session) withoutLogin(ctx context.Context, issuer string, seen *token) error {
-	if there, err := s.elsewhere(ctx, issuer, seen); there || err != nil {
+// useStored is withLoginLock for requests that are not worth a login: they get what is there.
+func (s *serverAuth) useStored(ctx context.Context, issuer string, used *token) error {
+	if found, err := s.adoptStored(ctx, issuer, used); found || err != nil {
 		return err
 	}
-	return wrap("authorize", s.name, issuer, fmt.Errorf("%w, and is not asked because of this request", ErrConsentRequired))
+	return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w, and is not asked because of this request", ErrConsentRequired))
 }
 
-// elsewhere takes a token that another process has got meanwhile, and reports whether there was one.
-func (s *session) elsewhere(ctx context.Context, issuer string, seen *token) (there bool, err error) {
-	bound := s.bound
-	t, err := s.stored(ctx)
-	s.bound = bound
+// adoptStored takes a token that another process has got meanwhile, and reports whether there was one.
+func (s *serverAuth) adoptStored(ctx context.Context, issuer string, used *token) (found bool, err error) {
+	bound := s.boundIssuer
+	t, err := s.loadStored(ctx)
+	s.boundIssuer = bound
 	if err != nil {
-		return false, wrap("store", s.name, issuer, err)
+		return false, authorizationError("store", s.name, issuer, err)
 	}
-	if t == nil || t.issuer != issuer || sameAccess(t, seen) || t.expired(time.Now()) {
+	if t == nil || t.issuer != issuer || sameAccess(t, used) || t.expired(time.Now()) {
 		return false, nil
 	}
-	t.adopted = true
+	t.fromOtherProcess = true
 	s.install(t)
 	return true, nil
 }

@@ -13,16 +13,16 @@ import (
 )
 
 // A asker is a user of several processes, who is asked in one of them.
-type asker struct {
-	auth.Manual
+type promptedUser struct {
+	auth.ManualPrompter
 	asked  chan struct{} // gets an element for each question
 	answer chan error    // what is answered: nil is a login
 }
 
-func newAsker(w *world) *asker {
-	a := &asker{asked: make(chan struct{}, 10), answer: make(chan error, 10)}
+func newPromptedUser(w *world) *promptedUser {
+	a := &promptedUser{asked: make(chan struct{}, 10), answer: make(chan error, 10)}
 	user := w.user(nil)
-	a.Manual = auth.Manual{RedirectURI: user.RedirectURI, Visit: func(ctx context.Context, address string) (string, error) {
+	a.ManualPrompter = auth.ManualPrompter{RedirectURI: user.RedirectURI, Visit: func(ctx context.Context, address string) (string, error) {
 		a.asked <- struct{}{}
 		select {
 		case err := <-a.answer:
@@ -38,7 +38,7 @@ func newAsker(w *world) *asker {
 }
 
 // process returns a transport of another process with the same store. waits gets an element when it waits for another to ask.
-func (a *asker) process(t *testing.T, w *world, path string) (rt http.RoundTripper, waits chan struct{}) {
+func (u *promptedUser) process(t *testing.T, w *world, path string) (rt http.RoundTripper, waits chan struct{}) {
 	t.Helper()
 	waits = make(chan struct{}, 10)
 	store, err := auth.NewFileStore(path)
@@ -53,7 +53,7 @@ func (a *asker) process(t *testing.T, w *world, path string) (rt http.RoundTripp
 	})
 	return w.transport(func(o *auth.ClientOptions) {
 		o.Store = store
-		o.Grant = auth.AuthorizationCode{Redirector: a, Wait: func(own bool) func() {
+		o.Grant = auth.AuthorizationCode{Prompter: u, OnWait: func(own bool) func() {
 			open.Add(1)
 			if !own {
 				waits <- struct{}{}
@@ -79,7 +79,7 @@ func TestLoginInTurn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
-			a := newAsker(w)
+			a := newPromptedUser(w)
 			path := filepath.Join(t.TempDir(), "tokens.json")
 			first, _ := a.process(t, w, path)
 			second, waits := a.process(t, w, path)
@@ -118,7 +118,7 @@ func TestLoginInTurn(t *testing.T) {
 // asked.
 func TestLoginMeanwhile(t *testing.T) {
 	w := newWorld(t)
-	a := newAsker(w)
+	a := newPromptedUser(w)
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	first, _ := a.process(t, w, path)
 	second, _ := a.process(t, w, path)

@@ -8,21 +8,23 @@ import (
 	"time"
 )
 
-func (s *session) tokenKey(issuer, clientID string) Key {
-	return Key{Issuer: issuer, Resource: s.name, ClientID: clientID, Account: s.c.opts.Account}
+func (s *serverAuth) tokenKey(issuer, clientID string) RecordKey {
+	return RecordKey{Issuer: issuer, Resource: s.name, ClientID: clientID, Account: s.client.opts.Account}
 }
 
-// whereKey is of the record that says which tokens are the server's.
-func (s *session) whereKey() Key { return Key{Resource: s.name, Account: s.c.opts.Account} }
+// indexKey is of the record that says which tokens are the server's.
+func (s *serverAuth) indexKey() RecordKey {
+	return RecordKey{Resource: s.name, Account: s.client.opts.Account}
+}
 
 // load asks the store for the server's token, once. It is for who holds the turn.
-func (s *session) load(ctx context.Context) error {
+func (s *serverAuth) load(ctx context.Context) error {
 	if _, loaded := s.snapshot(); loaded {
 		return nil
 	}
-	t, err := s.stored(ctx)
+	t, err := s.loadStored(ctx)
 	if err != nil {
-		return wrap("store", s.name, "", err)
+		return authorizationError("store", s.name, "", err)
 	}
 	if t != nil {
 		s.install(t)
@@ -33,33 +35,33 @@ func (s *session) load(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) stored(ctx context.Context) (*token, error) {
-	if g, ok := s.c.opts.Grant.(Preissued); ok {
+func (s *serverAuth) loadStored(ctx context.Context) (*token, error) {
+	if g, ok := s.client.opts.Grant.(Preissued); ok {
 		t, _, err := g.tokens(ctx, nil)
 		if err != nil {
 			return nil, err
 		}
 		return newToken(t, "", "", nil), nil
 	}
-	where, err := s.c.opts.Store.Load(ctx, s.whereKey())
+	index, err := s.client.opts.Store.Load(ctx, s.indexKey())
 	if errors.Is(err, ErrNotStored) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if only := s.c.opts.ClientIssuer; only != "" && only != FirstIssuer && only != where.Issuer {
+	if only := s.client.opts.ClientIssuer; only != "" && only != TrustFirstIssuer && only != index.Issuer {
 		return nil, nil
 	}
-	s.bound = where.Issuer
-	r, err := s.c.opts.Store.Load(ctx, s.tokenKey(where.Issuer, where.ClientID))
+	s.boundIssuer = index.Issuer
+	r, err := s.client.opts.Store.Load(ctx, s.tokenKey(index.Issuer, index.ClientID))
 	if errors.Is(err, ErrNotStored) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return openRecord(r, where.Issuer, where.ClientID)
+	return openRecord(r, index.Issuer, index.ClientID)
 }
 
 // openRecord makes a token of a record; nil if it has none that can be used.
@@ -72,7 +74,7 @@ func openRecord(r *Record, issuer, clientID string) (*token, error) {
 	case "Bearer":
 	case "DPoP":
 		var err error
-		if proof, err = openProofKey(r.ProofKey); err != nil {
+		if proof, err = parseProofKey(r.ProofKey); err != nil {
 			return nil, err
 		}
 	default:
@@ -82,30 +84,30 @@ func openRecord(r *Record, issuer, clientID string) (*token, error) {
 }
 
 // adopt takes the token of a record if it is another than old, as it is if another process refreshed it.
-func (s *session) adopt(r *Record, old *token) bool {
+func (s *serverAuth) adopt(r *Record, old *token) bool {
 	t, err := openRecord(r, old.issuer, old.clientID)
 	if err != nil || t == nil || t.Access.Reveal() == old.Access.Reveal() || t.expired(time.Now()) {
 		return false
 	}
-	t.adopted = true
+	t.fromOtherProcess = true
 	s.install(t)
 	return true
 }
 
 // save keeps a token and then installs it: a refresh token that was rotated must not be lost, since the one before is of no use any more. If the store fails
 // so does the request, and the next one tries to keep it again.
-func (s *session) save(ctx context.Context, t *token) error {
+func (s *serverAuth) save(ctx context.Context, t *token) error {
 	kept := *t
 	err := s.store(ctx, t)
 	kept.unsaved = err != nil
 	s.install(&kept)
 	if err != nil {
-		return wrap("store", s.name, t.issuer, err)
+		return authorizationError("store", s.name, t.issuer, err)
 	}
 	return nil
 }
 
-func (s *session) store(ctx context.Context, t *token) error {
+func (s *serverAuth) store(ctx context.Context, t *token) error {
 	// A caller that gives up now would cost the user a login.
 	ctx = context.WithoutCancel(ctx)
 	r := &Record{Tokens: t.Tokens}
@@ -115,57 +117,57 @@ func (s *session) store(ctx context.Context, t *token) error {
 			return err
 		}
 	}
-	if err := s.c.opts.Store.Save(ctx, s.tokenKey(t.issuer, t.clientID), r); err != nil {
+	if err := s.client.opts.Store.Save(ctx, s.tokenKey(t.issuer, t.clientID), r); err != nil {
 		return err
 	}
-	return s.c.opts.Store.Save(ctx, s.whereKey(), &Record{Issuer: t.issuer, ClientID: t.clientID})
+	return s.client.opts.Store.Save(ctx, s.indexKey(), &Record{Issuer: t.issuer, ClientID: t.clientID})
 }
 
 // forget removes the server's tokens.
-func (s *session) forget(ctx context.Context) error {
-	release, err := s.acquire(ctx)
+func (s *serverAuth) forget(ctx context.Context) error {
+	release, err := s.lockRenewal(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	where, err := s.c.opts.Store.Load(ctx, s.whereKey())
+	index, err := s.client.opts.Store.Load(ctx, s.indexKey())
 	if err == nil {
 		err = errors.Join(
-			s.c.opts.Store.Delete(ctx, s.tokenKey(where.Issuer, where.ClientID)),
-			s.c.opts.Store.Delete(ctx, s.whereKey()))
+			s.client.opts.Store.Delete(ctx, s.tokenKey(index.Issuer, index.ClientID)),
+			s.client.opts.Store.Delete(ctx, s.indexKey()))
 	} else if errors.Is(err, ErrNotStored) {
 		err = nil
 	}
 	s.install(nil)
 	s.mu.Lock()
-	s.failed, s.failedUntil = nil, time.Time{}
-	clear(s.steps)
+	s.lastFailure, s.failedUntil = nil, time.Time{}
+	clear(s.stepUps)
 	s.mu.Unlock()
-	s.bound = ""
+	s.boundIssuer = ""
 	return err
 }
 
 // refresh gets new tokens for the refresh token, which is sent to the token endpoint that it is from and to no other, whatever the server's metadata says by
 // now. It is for who holds the turn.
-func (s *session) refresh(ctx context.Context, t *token) error {
-	if locker, ok := s.c.opts.Store.(StoreLocker); ok {
+func (s *serverAuth) refresh(ctx context.Context, t *token) error {
+	if locker, ok := s.client.opts.Store.(StoreLocker); ok {
 		unlock, err := locker.Lock(ctx)
 		if err != nil {
-			return wrap("store", s.name, t.issuer, err)
+			return authorizationError("store", s.name, t.issuer, err)
 		}
 		defer unlock()
 		if r, err := locker.Load(ctx, s.tokenKey(t.issuer, t.clientID)); err == nil && s.adopt(r, t) {
 			return nil
 		}
 	}
-	fresh, err := s.refreshed(ctx, t)
+	fresh, err := s.requestRefresh(ctx, t)
 	if err != nil {
-		return wrap("refresh", s.name, t.issuer, err)
+		return authorizationError("refresh", s.name, t.issuer, err)
 	}
 	return s.save(ctx, newToken(fresh, t.issuer, t.clientID, t.proof))
 }
 
-func (s *session) refreshed(ctx context.Context, t *token) (*Tokens, error) {
+func (s *serverAuth) requestRefresh(ctx context.Context, t *token) (*Tokens, error) {
 	cred, err := s.credentialsOf(ctx, t)
 	if err != nil {
 		return nil, err
@@ -178,9 +180,9 @@ func (s *session) refreshed(ctx context.Context, t *token) (*Tokens, error) {
 		proof:    t.proof,
 	}
 	// Once sent, the refresh token may be used up: the answer is waited for even if the caller goes. The request has a timeout of its own.
-	a, err := s.c.requestToken(context.WithoutCancel(ctx), r)
+	a, err := s.client.requestToken(context.WithoutCancel(ctx), r)
 	if err != nil {
-		return nil, s.c.forgetClient(ctx, t.issuer, cred, err)
+		return nil, s.client.forgetClient(ctx, t.issuer, cred, err)
 	}
 	mode := DPoPOff
 	if t.proof != nil {
@@ -201,15 +203,15 @@ func (s *session) refreshed(ctx context.Context, t *token) (*Tokens, error) {
 }
 
 // credentialsOf returns what the client authenticates with where a token is from.
-func (s *session) credentialsOf(ctx context.Context, t *token) (*credentials, error) {
-	o := &s.c.opts
+func (s *serverAuth) credentialsOf(ctx context.Context, t *token) (*credentials, error) {
+	o := &s.client.opts
 	if t.clientID == o.ClientID {
 		return &credentials{id: o.ClientID, secret: o.ClientSecret, key: o.ClientKey, method: t.AuthMethod}, nil
 	}
 	if t.clientID == o.ClientIDMetadataURL {
 		return &credentials{id: t.clientID, key: o.ClientKey, method: t.AuthMethod}, nil
 	}
-	cred, err := s.c.registered(ctx, t.issuer)
+	cred, err := s.client.registeredCredentials(ctx, t.issuer)
 	if err != nil {
 		return nil, err
 	}

@@ -125,10 +125,10 @@ func TestRefreshFails(t *testing.T) {
 // hookStore calls a function before each Save.
 type hookStore struct {
 	auth.Store
-	save func(auth.Key, *auth.Record) error
+	save func(auth.RecordKey, *auth.Record) error
 }
 
-func (s *hookStore) Save(ctx context.Context, k auth.Key, r *auth.Record) error {
+func (s *hookStore) Save(ctx context.Context, k auth.RecordKey, r *auth.Record) error {
 	if err := s.save(k, r); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func TestPersistFirst(t *testing.T) {
 	var fail error
 	store := &hookStore{Store: auth.NewMemoryStore()}
 	var sentWithNew bool
-	store.save = func(_ auth.Key, r *auth.Record) error {
+	store.save = func(_ auth.RecordKey, r *auth.Record) error {
 		if r.Tokens != nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -14,32 +14,32 @@ const (
 	// renewBefore is how long before its end a token is refreshed, but at most a quarter of its life.
 	renewBefore = 30 * time.Second
 	// How long a failure is the answer to all that need a token: nobody is asked again because of each request.
-	afterDenial  = 10 * time.Minute
-	afterRefusal = 30 * time.Second
-	// afterOutage is how long a token is used on that could not be refreshed.
-	afterOutage = 5 * time.Second
+	denialBackoff  = 10 * time.Minute
+	refusalBackoff = 30 * time.Second
+	// outageBackoff is how long a token is used on that could not be refreshed.
+	outageBackoff = 5 * time.Second
 )
 
 // A session is what a client knows of one server.
-type session struct {
-	c            *Client
+type serverAuth struct {
+	client       *Client
 	server       *url.URL
 	name, origin string
 
-	// turn is held by whoever gets or renews tokens: one at a time. It has room for one.
-	turn chan struct{}
+	// renewal is held by whoever gets or renews tokens: one at a time. It has room for one.
+	renewal chan struct{}
 
 	mu     sync.Mutex
 	loaded bool   // whether the store was asked
 	tok    *token // never changed, only replaced; nil if there is none
-	// failures counts attempts that failed, the last with failed, which holds until failedUntil.
-	failures    uint64
-	failed      error
-	failedUntil time.Time
-	steps       map[string]*stepUps
+	// failureCount counts attempts that failed, the last with failed, which holds until failedUntil.
+	failureCount uint64
+	lastFailure  error
+	failedUntil  time.Time
+	stepUps      map[string]*stepUpState
 
-	// bound is the issuer that [FirstIssuer] came to mean. It is for who holds turn.
-	bound string
+	// boundIssuer is the issuer that [TrustFirstIssuer] came to mean. It is for who holds turn.
+	boundIssuer string
 }
 
 // A token is what requests are sent with.
@@ -51,8 +51,8 @@ type token struct {
 	renewAt time.Time
 	// unsaved is set if the store failed to keep it.
 	unsaved bool
-	// adopted is set if another process got it, of which nothing is known but that it was kept.
-	adopted bool
+	// fromOtherProcess is set if another process got it, of which nothing is known but that it was kept.
+	fromOtherProcess bool
 }
 
 func newToken(t *Tokens, issuer, clientID string, proof *proofKey) *token {
@@ -64,8 +64,8 @@ func newToken(t *Tokens, issuer, clientID string, proof *proofKey) *token {
 	return k
 }
 
-// due reports whether something is to be done before the token is used.
-func (t *token) due(now time.Time) bool {
+// needsRenewal reports whether something is to be done before the token is used.
+func (t *token) needsRenewal(now time.Time) bool {
 	return t.unsaved || !t.renewAt.IsZero() && !now.Before(t.renewAt)
 }
 
@@ -79,36 +79,36 @@ func sameAccess(a, b *token) bool {
 	return a.Access.Reveal() == b.Access.Reveal()
 }
 
-// acquire waits for the turn.
-func (s *session) acquire(ctx context.Context) (release func(), err error) {
+// lockRenewal waits for the turn.
+func (s *serverAuth) lockRenewal(ctx context.Context) (release func(), err error) {
 	select {
-	case s.turn <- struct{}{}:
-		return func() { <-s.turn }, nil
+	case s.renewal <- struct{}{}:
+		return func() { <-s.renewal }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-func (s *session) snapshot() (t *token, loaded bool) {
+func (s *serverAuth) snapshot() (t *token, loaded bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tok, s.loaded
 }
 
 // install makes t the token. t may be nil.
-func (s *session) install(t *token) {
+func (s *serverAuth) install(t *token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tok = t
 }
 
 // current returns the token for the next request, nil if there is none.
-func (s *session) current(ctx context.Context) (*token, error) {
+func (s *serverAuth) current(ctx context.Context) (*token, error) {
 	t, loaded := s.snapshot()
-	if loaded && (t == nil || !t.due(time.Now())) {
+	if loaded && (t == nil || !t.needsRenewal(time.Now())) {
 		return t, nil
 	}
-	release, err := s.acquire(ctx)
+	release, err := s.lockRenewal(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (s *session) current(ctx context.Context) (*token, error) {
 		return nil, err
 	}
 	t, _ = s.snapshot()
-	if t == nil || !t.due(time.Now()) {
+	if t == nil || !t.needsRenewal(time.Now()) {
 		return t, nil
 	}
 	if t.unsaved {
@@ -132,7 +132,7 @@ func (s *session) current(ctx context.Context) (*token, error) {
 
 // renew refreshes a token that is about to expire. If that fails for the moment the token is used as long as it is good, and if it fails for good, the
 // server will say what it wants instead.
-func (s *session) renew(ctx context.Context, t *token) (*token, error) {
+func (s *serverAuth) renew(ctx context.Context, t *token) (*token, error) {
 	err := s.refresh(ctx, t)
 	if err == nil {
 		fresh, _ := s.snapshot()
@@ -140,83 +140,83 @@ func (s *session) renew(ctx context.Context, t *token) (*token, error) {
 	}
 	later := *t
 	switch {
-	case isWire(err, "invalid_grant"):
-		later.Tokens = withoutRefresh(t.Tokens)
+	case isOAuthError(err, "invalid_grant"):
+		later.Tokens = withoutRefreshToken(t.Tokens)
 		later.renewAt = time.Time{}
 		if err := s.save(ctx, &later); err != nil {
 			return nil, err
 		}
 	case errors.Is(err, ErrRefused) || errors.Is(err, ErrDenied):
-		later.renewAt = time.Now().Add(afterRefusal)
+		later.renewAt = time.Now().Add(refusalBackoff)
 	case t.expired(time.Now()) || ctx.Err() != nil:
 		return nil, err
 	default:
-		later.renewAt = time.Now().Add(afterOutage)
+		later.renewAt = time.Now().Add(outageBackoff)
 	}
-	s.c.logf("refreshing a token for %s: %v", s.name, err)
+	s.client.logf("refreshing a token for %s: %v", s.name, err)
 	s.install(&later)
 	return &later, nil
 }
 
-func withoutRefresh(t *Tokens) *Tokens {
+func withoutRefreshToken(t *Tokens) *Tokens {
 	c := *t
 	c.Refresh = Secret{}
 	return &c
 }
 
-// failureCount tells how many attempts to get a token have failed.
-func (s *session) failureCount() uint64 {
+// failuresSoFar tells how many attempts to get a token have failed.
+func (s *serverAuth) failuresSoFar() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failures
+	return s.failureCount
 }
 
 // authorize gets a token after a response that demanded one, or a better one than seen, which the request was sent with. If another caller got one
 // meanwhile that is it, and if another caller failed since failures was the count, it has failed. For more scopes step names the operation.
-func (s *session) authorize(ctx context.Context, seen *token, d demand, step *string, failures uint64) error {
-	release, err := s.acquire(ctx)
+func (s *serverAuth) authorize(ctx context.Context, used *token, d authRequirement, step *string, failures uint64) error {
+	release, err := s.lockRenewal(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
 	s.mu.Lock()
 	switch {
-	case !sameAccess(s.tok, seen):
+	case !sameAccess(s.tok, used):
 		s.mu.Unlock()
 		return nil
-	case s.failures != failures, step == nil && time.Now().Before(s.failedUntil):
+	case s.failureCount != failures, step == nil && time.Now().Before(s.failedUntil):
 		defer s.mu.Unlock()
-		return s.failed
+		return s.lastFailure
 	}
-	var entry *stepUps
-	quiet := s.quiet(ctx)
-	if step != nil && !quiet { // which would come to nothing
-		if entry = s.stepLocked(*step, time.Now()); entry == nil {
+	var entry *stepUpState
+	noPrompt := s.noPrompt(ctx)
+	if step != nil && !noPrompt { // which would come to nothing
+		if entry = s.stepUpLocked(*step, time.Now()); entry == nil {
 			s.mu.Unlock()
-			return errNoMore
+			return errNothingToRequest
 		}
 		entry.count++
 	}
 	s.mu.Unlock()
 	err = s.obtain(ctx, d, step != nil)
-	if !quiet {
-		s.remember(ctx, err, entry)
+	if !noPrompt {
+		s.recordFailure(ctx, err, entry)
 	}
 	return err
 }
 
-// errNoMore says that asking for more makes no sense: the server's response is what the caller gets.
-var errNoMore = errors.New("nothing more to ask for")
+// errNothingToRequest says that asking for more makes no sense: the server's response is what the caller gets.
+var errNothingToRequest = errors.New("nothing more to ask for")
 
-// remember keeps a failure, unless it is only about one caller's patience.
-func (s *session) remember(ctx context.Context, err error, entry *stepUps) {
-	if err == nil || ctx.Err() != nil || errors.Is(err, errNoMore) {
+// recordFailure keeps a failure, unless it is only about one caller's patience.
+func (s *serverAuth) recordFailure(ctx context.Context, err error, entry *stepUpState) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, errNothingToRequest) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failures++
-	s.failed = err
+	s.failureCount++
+	s.lastFailure = err
 	if entry != nil {
 		if errors.Is(err, ErrDenied) {
 			entry.denied = err
@@ -225,80 +225,80 @@ func (s *session) remember(ctx context.Context, err error, entry *stepUps) {
 	}
 	switch {
 	case errors.Is(err, ErrDenied):
-		s.failedUntil = time.Now().Add(afterDenial)
+		s.failedUntil = time.Now().Add(denialBackoff)
 	case errors.Is(err, ErrRefused), errors.Is(err, ErrUntrusted), errors.Is(err, ErrConsentRequired):
-		s.failedUntil = time.Now().Add(afterRefusal)
+		s.failedUntil = time.Now().Add(refusalBackoff)
 	}
 }
 
 // obtain gets a token, from the other processes, by refreshing or by the grant. It is for who holds the turn.
-func (s *session) obtain(ctx context.Context, d demand, step bool) error {
-	if g, ok := s.c.opts.Grant.(Preissued); ok {
+func (s *serverAuth) obtain(ctx context.Context, d authRequirement, step bool) error {
+	if g, ok := s.client.opts.Grant.(Preissued); ok {
 		return s.reissue(ctx, g, step)
 	}
 	disc, err := s.discover(ctx, d)
 	if err != nil {
 		return err
 	}
-	seen, _ := s.snapshot()
-	old := seen
+	used, _ := s.snapshot()
+	old := used
 	if old != nil && old.issuer != disc.issuer {
-		s.c.logf("%s is now authorized by %q", s.name, printable(disc.issuer, 200))
+		s.client.logf("%s is now authorized by %q", s.name, printable(disc.issuer, 200))
 		old = nil
 	}
 	if old != nil && !step {
-		if done, err := s.again(ctx, old); done || err != nil {
+		if done, err := s.reuse(ctx, old); done || err != nil {
 			return err
 		}
 	}
-	scopes := s.scopes(disc, d, old)
+	scopes := s.requestScopes(disc, d, old)
 	if step && old != nil && len(unionScopes(old.Granted, scopes)) == len(old.Granted) {
-		return errNoMore
+		return errNothingToRequest
 	}
-	proof, err := s.proofFor(disc, d, old)
+	proof, err := s.proofKeyFor(disc, d, old)
 	if err != nil {
-		return wrap("token", s.name, disc.issuer, err)
+		return authorizationError("token", s.name, disc.issuer, err)
 	}
-	f := &flow{c: s.c, d: disc, scopes: scopes, proof: proof}
-	return s.inTurn(ctx, disc.issuer, seen, func() error { return s.grant(ctx, f) })
+	f := &flow{client: s.client, discovery: disc, scopes: scopes, proof: proof}
+	return s.withLoginLock(ctx, disc.issuer, used, func() error { return s.runGrant(ctx, f) })
 }
 
-// grant gets a token as the caller wants it got.
-func (s *session) grant(ctx context.Context, f *flow) error {
-	disc, proof := f.d, f.proof
-	tokens, clientID, err := s.c.opts.Grant.tokens(ctx, f)
+// runGrant gets a token as the caller wants it got.
+func (s *serverAuth) runGrant(ctx context.Context, f *flow) error {
+	disc, proof := f.discovery, f.proof
+	tokens, clientID, err := s.client.opts.Grant.tokens(ctx, f)
 	if err != nil {
-		return wrap("authorize", s.name, disc.issuer, err)
+		return authorizationError("authorize", s.name, disc.issuer, err)
 	}
 	if tokens.Type != "DPoP" {
 		proof = nil
 	}
-	s.c.logf("got a token for %s from %q", s.name, printable(disc.issuer, 200))
+	s.client.logf("got a token for %s from %q", s.name, printable(disc.issuer, 200))
 	return s.save(ctx, newToken(tokens, disc.issuer, clientID, proof))
 }
 
 // discover finds out who authorizes, and holds the client to the first issuer if it shall have only one.
-func (s *session) discover(ctx context.Context, d demand) (*discovery, error) {
-	o := &s.c.opts
+func (s *serverAuth) discover(ctx context.Context, d authRequirement) (*discovery, error) {
+	o := &s.client.opts
 	disc, err := (&discoverer{
-		fetch: s.c.fetch, server: s.server, origins: o.MetadataOrigins, noLegacy: o.NoLegacy, issuer: o.ClientIssuer,
-	}).run(ctx, d.metadata)
+		fetch: s.client.fetch, server: s.server, origins: o.MetadataOrigins, requireMetadata: o.RequireMetadata, issuer: o.ClientIssuer,
+	}).discover(ctx, d.metadata)
 	if err != nil {
-		return nil, wrap("discover", s.name, "", err)
+		return nil, authorizationError("discover", s.name, "", err)
 	}
-	if o.ClientIssuer == FirstIssuer {
-		if s.bound != "" && s.bound != disc.issuer {
-			err := fmt.Errorf("%w: the credentials are of %q, and the server wants those of another issuer", ErrUntrusted, printable(s.bound, 200))
-			return nil, wrap("discover", s.name, disc.issuer, err)
+	if o.ClientIssuer == TrustFirstIssuer {
+		if s.boundIssuer != "" && s.boundIssuer != disc.issuer {
+			err := fmt.Errorf("%w: the credentials are of %q, and the server wants those of another issuer", ErrUntrusted, printable(s.boundIssuer, 200))
+			return nil, authorizationError("discover", s.name, disc.issuer, err)
 		}
-		s.bound = disc.issuer
+		s.boundIssuer = disc.issuer
 	}
 	return disc, nil
 }
 
-// again tries what spares the grant: another process's token, and the refresh token. An error is one that the grant would not help against.
-func (s *session) again(ctx context.Context, old *token) (done bool, err error) {
-	if r, err := s.c.opts.Store.Load(ctx, s.tokenKey(old.issuer, old.clientID)); err == nil && s.adopt(r, old) {
+// reuse tries what spares the grant: another process's token, and the refresh token. An error is one that the grant would not help against.
+func (s *serverAuth) reuse(ctx context.Context, old *token) (done bool, err error) {
+	if r, err := s.client.opts.Store.Load(ctx, s.tokenKey(old.issuer, old.clientID)); err == nil && s.adopt(r, old) {
 		return true, nil
 	}
 	if old.Refresh.IsZero() {
@@ -310,34 +310,34 @@ func (s *session) again(ctx context.Context, old *token) (done bool, err error) 
 	}
 	for _, final := range []error{ErrRefused, ErrDenied, ErrConsentRequired, ErrUnregistered} {
 		if errors.Is(err, final) {
-			s.c.logf("refreshing a token for %s: %v", s.name, err)
+			s.client.logf("refreshing a token for %s: %v", s.name, err)
 			return false, nil
 		}
 	}
 	return false, err
 }
 
-// scopes returns what to ask for: what the server demands, which counts, or else what the caller or the metadata has; and whatever was asked for before, so
+// requestScopes returns what to ask for: what the server demands, which counts, or else what the caller or the metadata has; and whatever was asked for before, so
 // that more scopes for one operation do not cost another its own.
-func (s *session) scopes(disc *discovery, d demand, old *token) []string {
-	scopes := unionScopes(d.scopes, s.c.opts.Scopes)
+func (s *serverAuth) requestScopes(disc *discovery, d authRequirement, old *token) []string {
+	scopes := unionScopes(d.scopes, s.client.opts.Scopes)
 	if len(scopes) == 0 {
 		scopes = disc.scopes
 	}
 	if old != nil {
 		scopes = unionScopes(old.Requested, scopes)
 	}
-	if _, code := s.c.opts.Grant.(AuthorizationCode); !code {
+	if _, code := s.client.opts.Grant.(AuthorizationCode); !code {
 		scopes = withoutScope(scopes, offlineAccess)
 	}
 	return scopes
 }
 
-// proofFor returns the key to bind a token to, nil if it shall not be bound.
-func (s *session) proofFor(disc *discovery, d demand, old *token) (*proofKey, error) {
+// proofKeyFor returns the key to bind a token to, nil if it shall not be bound.
+func (s *serverAuth) proofKeyFor(disc *discovery, d authRequirement, old *token) (*proofKey, error) {
 	algorithms := disc.as.DPoPAlgorithms
 	able := slices.Contains(algorithms, dpopAlgorithm)
-	switch s.c.opts.DPoP {
+	switch s.client.opts.DPoP {
 	case DPoPOff:
 		return nil, nil
 	case DPoPOn:
@@ -356,14 +356,14 @@ func (s *session) proofFor(disc *discovery, d demand, old *token) (*proofKey, er
 }
 
 // reissue asks the source of a token that is not this client's.
-func (s *session) reissue(ctx context.Context, g Preissued, step bool) error {
+func (s *serverAuth) reissue(ctx context.Context, g Preissued, step bool) error {
 	old, _ := s.snapshot()
 	t, _, err := g.tokens(ctx, nil)
 	if err != nil {
-		return wrap("token", s.name, "", err)
+		return authorizationError("token", s.name, "", err)
 	}
 	if step || old != nil && old.Access.Reveal() == t.Access.Reveal() {
-		return errNoMore
+		return errNothingToRequest
 	}
 	s.install(newToken(t, "", "", nil))
 	return nil

@@ -20,20 +20,20 @@ const (
 	maxOperationBody = 4 << 20
 )
 
-// stepUps is what is remembered of one operation.
-type stepUps struct {
+// stepUpState is what is remembered of one operation.
+type stepUpState struct {
 	count int
 	since time.Time
 	// denied is what the last attempt failed with.
 	denied error
 }
 
-// stepLocked returns the entry of an operation, or nil if no more scopes may be asked for. It is for who holds s.mu.
-func (s *session) stepLocked(operation string, now time.Time) *stepUps {
+// stepUpLocked returns the entry of an operation, or nil if no more scopes may be asked for. It is for who holds s.mu.
+func (s *serverAuth) stepUpLocked(operation string, now time.Time) *stepUpState {
 	all := 0
-	for name, e := range s.steps {
+	for name, e := range s.stepUps {
 		if now.Sub(e.since) >= stepUpWindow {
-			delete(s.steps, name)
+			delete(s.stepUps, name)
 			continue
 		}
 		all += e.count
@@ -41,13 +41,13 @@ func (s *session) stepLocked(operation string, now time.Time) *stepUps {
 	if all >= maxAllStepUps {
 		return nil
 	}
-	e := s.steps[operation]
+	e := s.stepUps[operation]
 	if e == nil {
-		if len(s.steps) >= maxOperations {
+		if len(s.stepUps) >= maxOperations {
 			return nil
 		}
-		e = &stepUps{since: now}
-		s.steps[operation] = e
+		e = &stepUpState{since: now}
+		s.stepUps[operation] = e
 	}
 	if e.count >= maxStepUps || e.denied != nil {
 		return nil

@@ -77,7 +77,7 @@ func TestScopes(t *testing.T) {
 			w.as[worldAS].document()["scopes_supported"] = tt.supported
 			mustPost(t, w.transport(func(o *auth.ClientOptions) {
 				o.Scopes = tt.options
-				o.Grant = auth.AuthorizationCode{Redirector: w.user(nil), NoOfflineAccess: tt.noOffline}
+				o.Grant = auth.AuthorizationCode{Prompter: w.user(nil), NoOfflineAccess: tt.noOffline}
 			}))
 			if got := w.as[worldAS].scopesAsked(); !slices.Equal(got, []string{tt.want}) {
 				t.Errorf("got %q, want %q", got, tt.want)
@@ -153,14 +153,14 @@ func TestStepUpOperations(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"c"}}`, 0}, // that is enough for all together
 		{`hello`, 0},
 	} {
-		if got := stepUps(t, w, rt, tt.body); got != tt.want {
+		if got := stepUpState(t, w, rt, tt.body); got != tt.want {
 			t.Errorf("%.80s: got %d authorizations, want %d", tt.body, got, tt.want)
 		}
 	}
 }
 
-// stepUps is how often the user is asked for more because of a request with this body, that is refused all the same.
-func stepUps(t *testing.T, w *world, rt http.RoundTripper, body string) int {
+// stepUpState is how often the user is asked for more because of a request with this body, that is refused all the same.
+func stepUpState(t *testing.T, w *world, rt http.RoundTripper, body string) int {
 	t.Helper()
 	before := len(w.as[worldAS].scopesAsked())
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, worldServer, strings.NewReader(body))
@@ -192,7 +192,7 @@ func TestStepUpNames(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + long + `1"}}`, 2},
 		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + long + `2"}}`, 0},
 	} {
-		if got := stepUps(t, w, rt, tt.body); got != tt.want {
+		if got := stepUpState(t, w, rt, tt.body); got != tt.want {
 			t.Errorf("%.80s: got %d authorizations, want %d", tt.body, got, tt.want)
 		}
 	}
@@ -339,7 +339,7 @@ func TestOneLogin(t *testing.T) {
 		w := newWorld(t)
 		user := w.user(nil)
 		visits := 0
-		slow := auth.Manual{RedirectURI: user.RedirectURI, Visit: func(ctx context.Context, u string) (string, error) {
+		slow := auth.ManualPrompter{RedirectURI: user.RedirectURI, Visit: func(ctx context.Context, u string) (string, error) {
 			visits++
 			select {
 			case <-time.After(time.Minute):
@@ -348,7 +348,7 @@ func TestOneLogin(t *testing.T) {
 			}
 			return user.Visit(ctx, u)
 		}}
-		rt := w.transport(func(o *auth.ClientOptions) { o.Grant = auth.AuthorizationCode{Redirector: slow} })
+		rt := w.transport(func(o *auth.ClientOptions) { o.Grant = auth.AuthorizationCode{Prompter: slow} })
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -374,7 +374,7 @@ func TestOneFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		rt := w.transport(func(o *auth.ClientOptions) {
-			o.Grant = auth.AuthorizationCode{Redirector: auth.Manual{RedirectURI: worldCallback, Visit: func(ctx context.Context, u string) (string, error) {
+			o.Grant = auth.AuthorizationCode{Prompter: auth.ManualPrompter{RedirectURI: worldCallback, Visit: func(ctx context.Context, u string) (string, error) {
 				<-time.After(time.Minute)
 				return "", errors.New("no browser")
 			}}}

@@ -152,7 +152,7 @@ func TestLegacyServer(t *testing.T) {
 			w.mu.Lock()
 			clear(w.tokens)
 			w.mu.Unlock()
-			_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) { o.NoLegacy = true }))
+			_, err := post(t.Context(), w.transport(func(o *auth.ClientOptions) { o.RequireMetadata = true }))
 			if !errors.Is(err, auth.ErrUntrusted) {
 				t.Errorf("with NoLegacy: %v", err)
 			}
@@ -442,7 +442,7 @@ func TestNewClientErrors(t *testing.T) {
 
 func ExampleNewClient() {
 	client, err := auth.NewClient(&auth.ClientOptions{
-		Grant: auth.AuthorizationCode{Redirector: auth.Loopback{
+		Grant: auth.AuthorizationCode{Prompter: auth.LoopbackPrompter{
 			Show: func(u string) { fmt.Fprintln(os.Stderr, "Open this page to log in:", u) },
 		}},
 	})

@@ -11,43 +11,43 @@ const maxDrainBytes = 64 << 10
 
 // clientTransport is what [Client.Transport] returns.
 type clientTransport struct {
-	s    *session
-	base http.RoundTripper
+	server *serverAuth
+	base   http.RoundTripper
 }
 
 // An attempt counts what was done for one request.
 type attempt struct {
-	authorized, steps int
-	nonced            bool
-	failures          uint64 // of the session, when the request was begun: it may have waited for one of them before it was sent
+	authorized, stepUps int
+	retriedNonce        bool
+	failures            uint64 // of the session, when the request was begun: it may have waited for one of them before it was sent
 }
 
-// maxAuthorized is how many tokens a request may need: one that another process got may be as bad as the one before.
-const maxAuthorized = 3
+// maxAuthorizations is how many tokens a request may need: one that another process got may be as bad as the one before.
+const maxAuthorizations = 3
 
 // RoundTrip implements [http.RoundTripper].
 func (t *clientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if originOf(req.URL) != t.s.origin || len(req.Header.Values("Authorization")) > 0 {
+	if originOf(req.URL) != t.server.origin || len(req.Header.Values("Authorization")) > 0 {
 		return t.base.RoundTrip(req)
 	}
 	var a attempt
 	for first := true; ; first = false {
-		a.failures = t.s.failureCount()
-		tok, err := t.s.current(req.Context())
+		a.failures = t.server.failuresSoFar()
+		tok, err := t.server.current(req.Context())
 		if err != nil {
-			return nil, t.fail(req, first, err)
+			return nil, t.closeOnError(req, first, err)
 		}
-		dressed, err := t.dress(req, tok, first)
+		authorized, err := t.authorize(req, tok, first)
 		if err != nil {
-			return nil, t.fail(req, first, err)
+			return nil, t.closeOnError(req, first, err)
 		}
-		resp, err := t.base.RoundTrip(dressed)
+		resp, err := t.base.RoundTrip(authorized)
 		if err != nil {
 			return nil, err
 		}
 		// The request with the token is nobody else's business.
 		resp.Request = req
-		again, err := t.judge(req, tok, resp, &a)
+		again, err := t.handleResponse(req, tok, resp, &a)
 		if err == nil && !again {
 			return resp, nil
 		}
@@ -61,8 +61,8 @@ func (t *clientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// fail closes the body of a request that is not sent.
-func (t *clientTransport) fail(req *http.Request, first bool, err error) error {
+// closeOnError closes the body of a request that is not sent.
+func (t *clientTransport) closeOnError(req *http.Request, first bool, err error) error {
 	if first {
 		closeBody(req)
 	}
@@ -80,8 +80,8 @@ func canReplay(req *http.Request) bool {
 	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 }
 
-// dress returns a copy of the request with the token. The first one has the request's own body.
-func (t *clientTransport) dress(req *http.Request, tok *token, first bool) (*http.Request, error) {
+// authorize returns a copy of the request with the token. The first one has the request's own body.
+func (t *clientTransport) authorize(req *http.Request, tok *token, first bool) (*http.Request, error) {
 	out := req.Clone(req.Context())
 	if !first && req.GetBody != nil {
 		body, err := req.GetBody()
@@ -95,7 +95,7 @@ func (t *clientTransport) dress(req *http.Request, tok *token, first bool) (*htt
 	}
 	out.Header.Set("Authorization", tok.Type+" "+tok.Access.Reveal())
 	if tok.Type == "DPoP" {
-		proof, err := tok.proof.proof(req.Method, req.URL, tok.Access, t.s.c.nonces.get(t.s.nonceOwner()))
+		proof, err := tok.proof.proof(req.Method, req.URL, tok.Access, t.server.client.nonces.get(t.server.nonceKey()))
 		if err != nil {
 			if !first && out.Body != nil {
 				out.Body.Close()
@@ -107,37 +107,37 @@ func (t *clientTransport) dress(req *http.Request, tok *token, first bool) (*htt
 	return out, nil
 }
 
-func (s *session) nonceOwner() string { return s.origin + " rs" }
+func (s *serverAuth) nonceKey() string { return s.origin + " rs" }
 
-// judge does what a response demands and reports whether the request is to be sent again.
-func (t *clientTransport) judge(req *http.Request, tok *token, resp *http.Response, a *attempt) (again bool, err error) {
-	fresh := tok != nil && tok.Type == "DPoP" && t.s.c.nonces.note(t.s.nonceOwner(), resp.Header)
+// handleResponse does what a response demands and reports whether the request is to be sent again.
+func (t *clientTransport) handleResponse(req *http.Request, tok *token, resp *http.Response, a *attempt) (again bool, err error) {
+	fresh := tok != nil && tok.Type == "DPoP" && t.server.client.nonces.store(t.server.nonceKey(), resp.Header)
 	if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 		return false, nil
 	}
-	d := demandOf(resp.Header)
+	d := authRequirementOf(resp.Header)
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized && d.nonce && tok != nil && tok.Type == "DPoP":
-		again = fresh && !a.nonced
-		a.nonced = true
+		again = fresh && !a.retriedNonce
+		a.retriedNonce = true
 		return again, nil
 	case d.insufficient && tok != nil:
-		if a.steps >= maxStepUps {
+		if a.stepUps >= maxStepUps {
 			return false, nil
 		}
-		a.steps++
+		a.stepUps++
 		operation := operationOf(req)
-		err = t.s.authorize(req.Context(), tok, d, &operation, t.s.failureCount())
+		err = t.server.authorize(req.Context(), tok, d, &operation, t.server.failuresSoFar())
 	case resp.StatusCode == http.StatusUnauthorized:
-		if adopted := tok != nil && tok.adopted; a.authorized > 0 && !adopted || a.authorized >= maxAuthorized {
+		if adopted := tok != nil && tok.fromOtherProcess; a.authorized > 0 && !adopted || a.authorized >= maxAuthorizations {
 			return false, nil
 		}
 		a.authorized++
-		err = t.s.authorize(req.Context(), tok, d, nil, a.failures)
+		err = t.server.authorize(req.Context(), tok, d, nil, a.failures)
 	default:
 		return false, nil
 	}
-	if errors.Is(err, errNoMore) {
+	if errors.Is(err, errNothingToRequest) {
 		return false, nil
 	}
 	return err == nil, err

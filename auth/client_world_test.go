@@ -77,7 +77,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) client(change func(*auth.ClientOptions)) *auth.Client {
 	w.t.Helper()
 	o := &auth.ClientOptions{
-		Grant:             auth.AuthorizationCode{Redirector: w.user(nil)},
+		Grant:             auth.AuthorizationCode{Prompter: w.user(nil)},
 		MetadataTransport: w,
 	}
 	if change != nil {
@@ -101,8 +101,8 @@ func (w *world) transport(change func(*auth.ClientOptions)) http.RoundTripper {
 }
 
 // user is somebody who says yes to everything; edit may change where the browser is sent back to.
-func (w *world) user(edit func(*url.URL)) auth.Manual {
-	return auth.Manual{RedirectURI: worldCallback, Visit: func(ctx context.Context, address string) (string, error) {
+func (w *world) user(edit func(*url.URL)) auth.ManualPrompter {
+	return auth.ManualPrompter{RedirectURI: worldCallback, Visit: func(ctx context.Context, address string) (string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 		if err != nil {
 			return "", err

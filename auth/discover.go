@@ -33,22 +33,22 @@ type discoverer struct {
 	fetch  *fetcher
 	server *url.URL
 	// origins are those, besides the server's, that its metadata may come from.
-	origins  []string
-	noLegacy bool
-	// issuer is the only one that is accepted, unless it is "" or [FirstIssuer].
+	origins         []string
+	requireMetadata bool
+	// issuer is the only one that is accepted, unless it is "" or [TrustFirstIssuer].
 	issuer string
 }
 
-// run follows the order that the specification demands: what the header names, the well-known URI with the server's path, the one at the root, and, if there
+// discover follows the order that the specification demands: what the header names, the well-known URI with the server's path, the one at the root, and, if there
 // is none of them, what servers did before there was such metadata.
 // See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#authorization-server-location.
-func (d *discoverer) run(ctx context.Context, metadata string) (*discovery, error) {
+func (d *discoverer) discover(ctx context.Context, metadata string) (*discovery, error) {
 	doc, err := d.resource(ctx, metadata)
 	if err != nil {
 		return nil, err
 	}
 	if doc == nil {
-		if d.noLegacy {
+		if d.requireMetadata {
 			return nil, fmt.Errorf("%w: the server has no metadata that names an authorization server", ErrUntrusted)
 		}
 		return d.legacy(ctx)
@@ -56,7 +56,7 @@ func (d *discoverer) run(ctx context.Context, metadata string) (*discovery, erro
 	if err := checkResource(doc.Resource, d.server); err != nil {
 		return nil, err
 	}
-	issuer, err := d.choose(doc.AuthorizationServers)
+	issuer, err := d.chooseIssuer(doc.AuthorizationServers)
 	if err != nil {
 		return nil, err
 	}
@@ -117,12 +117,12 @@ func resourceURLs(server *url.URL) []string {
 	return []string{root + path, root}
 }
 
-// choose picks an authorization server.
-func (d *discoverer) choose(issuers []string) (string, error) {
+// chooseIssuer picks an authorization server.
+func (d *discoverer) chooseIssuer(issuers []string) (string, error) {
 	if len(issuers) == 0 {
 		return "", fmt.Errorf("%w: the server's metadata names no authorization server", ErrUntrusted)
 	}
-	if d.issuer == "" || d.issuer == FirstIssuer {
+	if d.issuer == "" || d.issuer == TrustFirstIssuer {
 		return issuers[0], nil
 	}
 	if !slices.Contains(issuers, d.issuer) {
@@ -175,7 +175,7 @@ func issuerURLs(issuer string) ([]string, error) {
 // server, and without any the endpoints have names that everybody knows.
 func (d *discoverer) legacy(ctx context.Context) (*discovery, error) {
 	issuer := originOf(d.server)
-	if d.issuer != "" && d.issuer != FirstIssuer && d.issuer != issuer {
+	if d.issuer != "" && d.issuer != TrustFirstIssuer && d.issuer != issuer {
 		return nil, fmt.Errorf("%w: the credentials are of %q, and the server authorizes clients itself", ErrUntrusted, d.issuer)
 	}
 	out := &discovery{resource: d.server.String(), issuer: issuer}
@@ -192,7 +192,7 @@ func (d *discoverer) legacy(ctx context.Context) (*discovery, error) {
 		AuthorizationEndpoint: issuer + "/authorize",
 		TokenEndpoint:         issuer + "/token",
 		RegistrationEndpoint:  issuer + "/register",
-		guessed:               true,
+		assumed:               true,
 	}
 	return out, d.fetch.checkEndpoint("the server", issuer)
 }
@@ -205,7 +205,7 @@ func (d *issuerDocument) checkPKCE() error {
 	if d.AuthorizationEndpoint == "" {
 		return fmt.Errorf("%w: the authorization server has no authorization endpoint", ErrUntrusted)
 	}
-	if !d.guessed && !slices.Contains(d.ChallengeMethods, "S256") {
+	if !d.assumed && !slices.Contains(d.ChallengeMethods, "S256") {
 		return fmt.Errorf("%w: %w", ErrUntrusted, errNoPKCE)
 	}
 	return nil

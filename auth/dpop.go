@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	maxProof  = 8 << 10 // bytes
-	maxWindow = 60 * time.Second
+	maxProof    = 8 << 10 // bytes
+	maxProofAge = 60 * time.Second
 	// replayTTL is longer than any proof is good: with iat from one window behind the clock to one before it, or with a nonce for two slots.
-	replayTTL = 2*max(maxWindow, nonceSlot) + 10*time.Second
+	replayTTL = 2*max(maxProofAge, nonceSlot) + 10*time.Second
 )
 
 // DPoPOptions turn on proofs of possession, https://www.rfc-editor.org/rfc/rfc9449, with which a stolen token is of no use without its client's key.
@@ -76,10 +76,10 @@ var (
 	errNonce = errors.New("a proof with another nonce is needed")
 )
 
-func badProof(reason string) error { return fmt.Errorf("%w: %s", errProof, reason) }
+func invalidProof(reason string) error { return fmt.Errorf("%w: %s", errProof, reason) }
 
 // A proof is what a DPoP header says, its signature checked, and nothing else.
-type proof struct {
+type dpopProof struct {
 	thumbprint               string
 	method, address, ath, id string
 	nonce                    string
@@ -91,24 +91,24 @@ type proof struct {
 func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) (staleNonce bool, err error) {
 	headers := r.Header.Values("DPoP")
 	if len(headers) != 1 {
-		return false, badProof("not exactly one header")
+		return false, invalidProof("not exactly one header")
 	}
 	p, err := c.parse(headers[0])
 	if err != nil {
 		return false, err
 	}
 	if p.method != r.Method {
-		return false, badProof("htm is another method")
+		return false, invalidProof("htm is another method")
 	}
-	if !sameAddress(p.address, address) {
-		return false, badProof("htu is another URL")
+	if !sameURL(p.address, address) {
+		return false, invalidProof("htu is another URL")
 	}
 	hash := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare([]byte(p.ath), []byte(base64.RawURLEncoding.EncodeToString(hash[:]))) != 1 {
-		return false, badProof("ath is of another token")
+		return false, invalidProof("ath is of another token")
 	}
 	if subtle.ConstantTimeCompare([]byte(p.thumbprint), []byte(thumbprint)) != 1 {
-		return false, badProof("the key is not the token's")
+		return false, invalidProof("the key is not the token's")
 	}
 	now := time.Now()
 	if c.nonces != nil {
@@ -117,20 +117,20 @@ func (c *dpopChecker) check(r *http.Request, address, token, thumbprint string) 
 			return false, errNonce
 		}
 		staleNonce = !fresh
-	} else if d := now.Sub(p.issued); d > maxWindow || d < -maxWindow {
-		return false, badProof("iat is not now")
+	} else if d := now.Sub(p.issued); d > maxProofAge || d < -maxProofAge {
+		return false, invalidProof("iat is not now")
 	}
-	return staleNonce, c.once(r.Context(), p)
+	return staleNonce, c.checkReplay(r.Context(), p)
 }
 
-// once notes the proof as used.
-func (c *dpopChecker) once(ctx context.Context, p *proof) error {
+// checkReplay notes the proof as used.
+func (c *dpopChecker) checkReplay(ctx context.Context, p *dpopProof) error {
 	key := sha256.Sum256([]byte(p.thumbprint + "\x00" + p.id)) // a thumbprint has no NUL
 	text := base64.RawURLEncoding.EncodeToString(key[:])
 	var first bool
 	var err error
 	if owned, ok := c.replay.(OwnedReplayCache); ok {
-		first, err = owned.OnceOf(ctx, p.thumbprint, text, replayTTL)
+		first, err = owned.OnceForOwner(ctx, p.thumbprint, text, replayTTL)
 	} else {
 		first, err = c.replay.Once(ctx, text, replayTTL)
 	}
@@ -138,34 +138,34 @@ func (c *dpopChecker) once(ctx context.Context, p *proof) error {
 		return unavailable("replay cache", err)
 	}
 	if !first {
-		return badProof("it has been used")
+		return invalidProof("it has been used")
 	}
 	return nil
 }
 
 // parse reads a proof and checks its signature with the key that it brings along.
-func (c *dpopChecker) parse(text string) (*proof, error) {
+func (c *dpopChecker) parse(text string) (*dpopProof, error) {
 	if len(text) > maxProof {
-		return nil, badProof("it is too long")
+		return nil, invalidProof("it is too long")
 	}
 	head, claims, ok := parseJWT(text)
 	if !ok {
-		return nil, badProof("it is no signed JWT")
+		return nil, invalidProof("it is no signed JWT")
 	}
-	if typ, _ := head.text("typ"); typ != "dpop+jwt" {
-		return nil, badProof("typ is not dpop+jwt")
+	if typ, _ := head.str("typ"); typ != "dpop+jwt" {
+		return nil, invalidProof("typ is not dpop+jwt")
 	}
 	if head.has("crit") || head.has("b64") {
-		return nil, badProof("its header has extensions")
+		return nil, invalidProof("its header has extensions")
 	}
-	name, _ := head.text("alg")
+	name, _ := head.str("alg")
 	alg := jose.SignatureAlgorithm(name)
 	if !slices.Contains(c.algorithms, alg) {
-		return nil, badProof("its algorithm is not accepted")
+		return nil, invalidProof("its algorithm is not accepted")
 	}
 	key, ok := parseKey(head["jwk"])
-	if !ok || key.alg != "" && key.alg != alg || !fits(key.key, alg) {
-		return nil, badProof("it has no public key of its algorithm")
+	if !ok || key.alg != "" && key.alg != alg || !suitsAlgorithm(key.key, alg) {
+		return nil, invalidProof("it has no public key of its algorithm")
 	}
 	p, err := parseProof(claims)
 	if err != nil {
@@ -173,55 +173,55 @@ func (c *dpopChecker) parse(text string) (*proof, error) {
 	}
 	signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{alg})
 	if err != nil {
-		return nil, badProof("it cannot be parsed")
+		return nil, invalidProof("it cannot be parsed")
 	}
 	if _, err := signed.Verify(key.key); err != nil {
-		return nil, badProof("the signature is wrong")
+		return nil, invalidProof("the signature is wrong")
 	}
 	thumbprint, err := (&jose.JSONWebKey{Key: key.key}).Thumbprint(crypto.SHA256)
 	if err != nil {
-		return nil, badProof("its key has no thumbprint")
+		return nil, invalidProof("its key has no thumbprint")
 	}
 	p.thumbprint = base64.RawURLEncoding.EncodeToString(thumbprint)
 	return p, nil
 }
 
 // parseProof reads the claims of a proof.
-func parseProof(claims claimSet) (*proof, error) {
-	var p proof
+func parseProof(claims claimSet) (*dpopProof, error) {
+	var p dpopProof
 	for _, m := range []struct {
 		name string
 		to   *string
 	}{{"htm", &p.method}, {"htu", &p.address}, {"ath", &p.ath}, {"jti", &p.id}} {
-		if *m.to, _ = claims.text(m.name); *m.to == "" {
-			return nil, badProof("it has no " + m.name)
+		if *m.to, _ = claims.str(m.name); *m.to == "" {
+			return nil, invalidProof("it has no " + m.name)
 		}
 	}
 	if len(p.id) > 1024 {
-		return nil, badProof("jti is too long")
+		return nil, invalidProof("jti is too long")
 	}
 	var ok bool
 	if p.issued, ok = claims.date("iat"); !ok || !claims.has("iat") {
-		return nil, badProof("it has no iat")
+		return nil, invalidProof("it has no iat")
 	}
-	if p.nonce, ok = claims.text("nonce"); claims.has("nonce") && !ok {
-		return nil, badProof("nonce is no string")
+	if p.nonce, ok = claims.str("nonce"); claims.has("nonce") && !ok {
+		return nil, invalidProof("nonce is no string")
 	}
 	return &p, nil
 }
 
-// sameAddress tells whether two URLs are the same but for query and fragment, as https://www.rfc-editor.org/rfc/rfc9449#section-4.3 wants it.
-func sameAddress(a, b string) bool {
-	na, ok := bareAddress(a)
+// sameURL tells whether two URLs are the same but for query and fragment, as https://www.rfc-editor.org/rfc/rfc9449#section-4.3 wants it.
+func sameURL(a, b string) bool {
+	na, ok := normalizeURL(a)
 	if !ok {
 		return false
 	}
-	nb, ok := bareAddress(b)
+	nb, ok := normalizeURL(b)
 	return ok && na == nb
 }
 
-// bareAddress normalizes a URL, without query and fragment.
-func bareAddress(address string) (string, bool) {
+// normalizeURL normalizes a URL, without query and fragment.
+func normalizeURL(address string) (string, bool) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Opaque != "" {
 		return "", false
@@ -230,11 +230,11 @@ func bareAddress(address string) (string, bool) {
 	if path == "" {
 		path = "/"
 	}
-	return canonicalOrigin(u) + normalPath(path), true
+	return canonicalOrigin(u) + normalizePath(path), true
 }
 
-// normalPath returns an escaped path with escapes in upper case, and without those that are not needed.
-func normalPath(path string) string {
+// normalizePath returns an escaped path with escapes in upper case, and without those that are not needed.
+func normalizePath(path string) string {
 	if !strings.Contains(path, "%") {
 		return path
 	}

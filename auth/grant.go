@@ -18,8 +18,8 @@ type Grant interface {
 
 // A flow is one attempt to get tokens.
 type flow struct {
-	c *Client
-	d *discovery
+	client    *Client
+	discovery *discovery
 	// scopes are all that are to be asked for; nil to ask for none in particular.
 	scopes []string
 	// proof may be nil.
@@ -28,7 +28,7 @@ type flow struct {
 
 // form returns what all token requests have.
 func (f *flow) form(grantType string) url.Values {
-	form := url.Values{"grant_type": {grantType}, "resource": {f.d.resource}}
+	form := url.Values{"grant_type": {grantType}, "resource": {f.discovery.resource}}
 	if len(f.scopes) > 0 {
 		form.Set("scope", strings.Join(f.scopes, " "))
 	}
@@ -37,12 +37,12 @@ func (f *flow) form(grantType string) url.Values {
 
 // request gets tokens from the token endpoint of the authorization server.
 func (f *flow) request(ctx context.Context, form url.Values, cred *credentials) (*Tokens, error) {
-	r := &tokenRequest{endpoint: f.d.as.TokenEndpoint, issuer: f.d.issuer, form: form, cred: cred, proof: f.proof}
-	a, err := f.c.requestToken(ctx, r)
+	r := &tokenRequest{endpoint: f.discovery.as.TokenEndpoint, issuer: f.discovery.issuer, form: form, cred: cred, proof: f.proof}
+	a, err := f.client.requestToken(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return a.tokens(r, f.c.opts.DPoP)
+	return a.tokens(r, f.client.opts.DPoP)
 }
 
 // ClientCredentials is for clients that act for themselves, not for a user. They authenticate with [ClientOptions.ClientSecret] or
@@ -57,7 +57,7 @@ func (ClientCredentials) check(o *ClientOptions) error {
 }
 
 func (ClientCredentials) tokens(ctx context.Context, f *flow) (*Tokens, string, error) {
-	cred, err := f.c.configured(f.d.as)
+	cred, err := f.client.configuredCredentials(f.discovery.as)
 	if err != nil {
 		return nil, "", err
 	}
@@ -96,26 +96,26 @@ func (g JWTBearer) check(o *ClientOptions) error {
 const grantJWTBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 func (g JWTBearer) tokens(ctx context.Context, f *flow) (*Tokens, string, error) {
-	assertion, err := g.Assertion(ctx, AssertionRequest{f.d.issuer, f.d.as.TokenEndpoint, f.d.resource})
+	assertion, err := g.Assertion(ctx, AssertionRequest{f.discovery.issuer, f.discovery.as.TokenEndpoint, f.discovery.resource})
 	if err != nil {
 		return nil, "", fmt.Errorf("getting an assertion: %w", err)
 	}
-	return f.assert(ctx, assertion)
+	return f.exchangeAssertion(ctx, assertion)
 }
 
-// assert trades an assertion for tokens. A client without an id or without credentials does not authenticate.
-func (f *flow) assert(ctx context.Context, assertion Secret) (*Tokens, string, error) {
+// exchangeAssertion trades an assertion for tokens. A client without an id or without credentials does not authenticate.
+func (f *flow) exchangeAssertion(ctx context.Context, assertion Secret) (*Tokens, string, error) {
 	var cred *credentials
-	if f.c.opts.ClientID != "" {
+	if f.client.opts.ClientID != "" {
 		var err error
-		if cred, err = f.c.configured(f.d.as); err != nil {
+		if cred, err = f.client.configuredCredentials(f.discovery.as); err != nil {
 			return nil, "", err
 		}
 	}
 	form := f.form(grantJWTBearer)
 	form.Set("assertion", assertion.Reveal())
 	t, err := f.request(ctx, form, cred)
-	return t, f.c.opts.ClientID, err
+	return t, f.client.opts.ClientID, err
 }
 
 // EnterpriseManaged is for users whose organisation decides what they may use: the organisation's identity provider turns the token that the user logged in
@@ -164,20 +164,20 @@ func (g EnterpriseManaged) tokens(ctx context.Context, f *flow) (*Tokens, string
 	}
 	form := f.form(grantTokenExchange)
 	form.Set("requested_token_type", tokenTypeIDJAG)
-	form.Set("audience", f.d.issuer)
+	form.Set("audience", f.discovery.issuer)
 	form.Set("subject_token", subject.Reveal())
 	form.Set("subject_token_type", g.SubjectTokenType)
 	if g.SubjectTokenType == "" {
 		form.Set("subject_token_type", tokenTypeIDToken)
 	}
-	a, err := f.c.requestToken(ctx, &tokenRequest{endpoint: g.TokenEndpoint, issuer: g.Issuer, form: form, cred: g.credentials()})
+	a, err := f.client.requestToken(ctx, &tokenRequest{endpoint: g.TokenEndpoint, issuer: g.Issuer, form: form, cred: g.credentials()})
 	if err != nil {
 		return nil, "", fmt.Errorf("identity provider: %w", err)
 	}
 	if a.IssuedType != tokenTypeIDJAG {
 		return nil, "", fmt.Errorf("%w: the identity provider answered with a token of the type %q", ErrUntrusted, printable(a.IssuedType, 64))
 	}
-	return f.assert(ctx, NewSecret(a.AccessToken))
+	return f.exchangeAssertion(ctx, NewSecret(a.AccessToken))
 }
 
 func (g EnterpriseManaged) credentials() *credentials {

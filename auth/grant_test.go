@@ -65,7 +65,7 @@ func TestClientCredentials(t *testing.T) {
 
 // Spec: C149 C150 C151 C152
 func TestCredentialsAreOfOneIssuer(t *testing.T) {
-	for _, issuer := range []string{worldSecondAS, worldAS + "/", auth.FirstIssuer} {
+	for _, issuer := range []string{worldSecondAS, worldAS + "/", auth.TrustFirstIssuer} {
 		w := newWorld(t)
 		for _, as := range w.as {
 			as.clients["robot"] = "s"
@@ -74,7 +74,7 @@ func TestCredentialsAreOfOneIssuer(t *testing.T) {
 		rt := w.transport(func(o *auth.ClientOptions) {
 			o.Grant, o.ClientID, o.ClientSecret, o.ClientIssuer = auth.ClientCredentials{}, "robot", auth.NewSecret("s"), issuer
 		})
-		if issuer == auth.FirstIssuer {
+		if issuer == auth.TrustFirstIssuer {
 			mustPost(t, rt)
 			w.accept = worldSecondAS
 			w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)["authorization_servers"] = []string{worldSecondAS}

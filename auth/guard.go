@@ -55,11 +55,11 @@ type Guard struct {
 	resource      string // canonical; may be empty
 	metadataURL   string // empty without metadata
 	metadataPaths []string
-	document      []byte
+	metadata      []byte
 	required      []string
-	tree          scopeTree
+	hierarchy     scopeHierarchy
 	dpop          *dpopChecker // nil if off
-	limits        *failureLimiter
+	failures      *failureLimiter
 	clientAddr    func(*http.Request) netip.Addr
 	publicURL     func(*http.Request) string
 	realm         string
@@ -72,7 +72,7 @@ func NewGuard(o *GuardOptions) (*Guard, error) {
 		return nil, errors.New("auth: a guard needs a verifier")
 	}
 	g := &Guard{
-		verifier: o.Verifier, required: unique(o.RequiredScopes), limits: newFailureLimiter(o.FailureLimit),
+		verifier: o.Verifier, required: unique(o.RequiredScopes), failures: newFailureLimiter(o.FailureLimit),
 		clientAddr: o.ClientAddr, publicURL: o.PublicURL, realm: o.Realm, log: o.Logger,
 	}
 	if g.clientAddr == nil {
@@ -82,7 +82,7 @@ func NewGuard(o *GuardOptions) (*Guard, error) {
 		g.log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if g.tree, err = newScopeTree(o.ScopeIncludes); err != nil {
+	if g.hierarchy, err = newScopeHierarchy(o.ScopeIncludes); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
 	if err := checkGuardTexts(o); err != nil {
@@ -105,7 +105,7 @@ func NewGuard(o *GuardOptions) (*Guard, error) {
 		origin := originURL(g.resource)
 		g.publicURL = func(r *http.Request) string { return origin + r.URL.EscapedPath() }
 	}
-	if err := g.describe(o); err != nil {
+	if err := g.buildMetadata(o); err != nil {
 		return nil, err
 	}
 	return g, nil

@@ -47,16 +47,16 @@ type IntrospectionOptions struct {
 //
 // Good answers are cached, up to 10,000, by the token's hash. Requests for one token are sent once, and at most 64 at a time.
 type Introspection struct {
-	o      IntrospectionOptions
+	opts   IntrospectionOptions
 	client *http.Client
 	slots  chan struct{}
 
 	mu    sync.Mutex
-	cache recent[[sha256.Size]byte, introspected]
+	cache recentCache[[sha256.Size]byte, cachedPrincipal]
 	calls map[[sha256.Size]byte]*introspectionCall // under way
 }
 
-type introspected struct {
+type cachedPrincipal struct {
 	principal *Principal
 	until     time.Time
 }
@@ -74,43 +74,43 @@ func NewIntrospection(o *IntrospectionOptions) (*Introspection, error) {
 		o = &IntrospectionOptions{}
 	}
 	v := &Introspection{
-		o: *o, client: rsClient(o.HTTPClient), slots: make(chan struct{}, maxIntrospections),
+		opts: *o, client: newFetchClient(o.HTTPClient), slots: make(chan struct{}, maxIntrospections),
 		calls: make(map[[sha256.Size]byte]*introspectionCall),
 	}
 	v.cache.max = maxTracked
-	v.o.Audiences = unique(o.Audiences)
+	v.opts.Audiences = unique(o.Audiences)
 	for _, address := range []string{o.Endpoint, o.Issuer} {
 		if _, err := checkEndpoint(address); err != nil {
 			return nil, fmt.Errorf("auth: introspection: %w", err)
 		}
 	}
 	switch {
-	case len(v.o.Audiences) == 0:
+	case len(v.opts.Audiences) == 0:
 		return nil, errors.New("auth: introspection: a token must be for somebody: no audiences")
 	case o.ClientID == "" || o.ClientSecret.IsZero():
 		return nil, errors.New("auth: introspection needs credentials of this server's own")
 	case o.CacheTTL == 0 || o.CacheTTL > maxIntrospectionCache:
-		v.o.CacheTTL = maxIntrospectionCache
+		v.opts.CacheTTL = maxIntrospectionCache
 	}
 	return v, nil
 }
 
 // Verify returns whose token it is. It waits at most 10 s for the issuer, even if ctx ends before.
-func (v *Introspection) Verify(ctx context.Context, token string) (*Principal, error) {
+func (in *Introspection) Verify(ctx context.Context, token string) (*Principal, error) {
 	if len(token) > maxToken {
 		return nil, invalid("it is too long")
 	}
 	key, now := sha256.Sum256([]byte(token)), time.Now()
-	v.mu.Lock()
-	if c, ok := v.cache.get(key); ok {
+	in.mu.Lock()
+	if c, ok := in.cache.get(key); ok {
 		if now.Before(c.until) {
-			v.mu.Unlock()
+			in.mu.Unlock()
 			return c.principal, nil
 		}
-		v.cache.remove(key)
+		in.cache.remove(key)
 	}
-	if call := v.calls[key]; call != nil {
-		v.mu.Unlock()
+	if call := in.calls[key]; call != nil {
+		in.mu.Unlock()
 		select {
 		case <-call.done:
 			return call.principal, call.err
@@ -119,55 +119,55 @@ func (v *Introspection) Verify(ctx context.Context, token string) (*Principal, e
 		}
 	}
 	call := &introspectionCall{done: make(chan struct{}), err: unavailable("introspection", errors.New("it panicked"))}
-	v.calls[key] = call
-	v.mu.Unlock()
-	defer v.finish(key, call, now)
+	in.calls[key] = call
+	in.mu.Unlock()
+	defer in.complete(key, call, now)
 	// The others that wait do not care whether this request is cancelled.
-	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), rsTimeout)
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
-	call.principal, call.err = v.ask(detached, token)
+	call.principal, call.err = in.introspect(detached, token)
 	return call.principal, call.err
 }
 
-// finish hands the answer of a call out, and notes it if it is a good one.
-func (v *Introspection) finish(key [sha256.Size]byte, call *introspectionCall, asked time.Time) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.calls, key)
+// complete hands the answer of a call out, and notes it if it is a good one.
+func (in *Introspection) complete(key [sha256.Size]byte, call *introspectionCall, asked time.Time) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.calls, key)
 	close(call.done)
-	if call.err != nil || v.o.CacheTTL < 0 {
+	if call.err != nil || in.opts.CacheTTL < 0 {
 		return
 	}
-	until := asked.Add(v.o.CacheTTL)
+	until := asked.Add(in.opts.CacheTTL)
 	if exp := call.principal.Expires; !exp.IsZero() && exp.Before(until) {
 		until = exp
 	}
-	v.cache.put(key, introspected{call.principal, until})
+	in.cache.put(key, cachedPrincipal{call.principal, until})
 }
 
-// ask sends the request and judges the answer.
-func (v *Introspection) ask(ctx context.Context, token string) (*Principal, error) {
+// introspect sends the request and judges the answer.
+func (in *Introspection) introspect(ctx context.Context, token string) (*Principal, error) {
 	select {
-	case v.slots <- struct{}{}:
-		defer func() { <-v.slots }()
+	case in.slots <- struct{}{}:
+		defer func() { <-in.slots }()
 	case <-ctx.Done():
 		return nil, unavailable("waiting for introspection", ctx.Err())
 	}
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
-	if v.o.SecretInBody {
-		form.Set("client_id", v.o.ClientID)
-		form.Set("client_secret", v.o.ClientSecret.Reveal())
+	if in.opts.SecretInBody {
+		form.Set("client_id", in.opts.ClientID)
+		form.Set("client_secret", in.opts.ClientSecret.Reveal())
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, v.o.Endpoint, strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, in.opts.Endpoint, strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, unavailable("introspection", err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	if !v.o.SecretInBody {
+	if !in.opts.SecretInBody {
 		// https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1 has both encoded first.
-		req.SetBasicAuth(url.QueryEscape(v.o.ClientID), url.QueryEscape(v.o.ClientSecret.Reveal()))
+		req.SetBasicAuth(url.QueryEscape(in.opts.ClientID), url.QueryEscape(in.opts.ClientSecret.Reveal()))
 	}
-	body, contentType, err := rsDo(v.client, req)
+	body, contentType, err := fetchBody(in.client, req)
 	if err != nil {
 		return nil, unavailable("introspection", err)
 	}
@@ -175,11 +175,11 @@ func (v *Introspection) ask(ctx context.Context, token string) (*Principal, erro
 	if !ok || contentType != "application/json" {
 		return nil, unavailable("introspection", errors.New("the answer is no JSON object"))
 	}
-	return v.judge(answer)
+	return in.principalOf(answer)
 }
 
-// judge returns the principal that the issuer tells of.
-func (v *Introspection) judge(answer claimSet) (*Principal, error) {
+// principalOf returns the principal that the issuer tells of.
+func (in *Introspection) principalOf(answer claimSet) (*Principal, error) {
 	switch active := string(answer["active"]); active {
 	case "true":
 	case "false":
@@ -187,19 +187,19 @@ func (v *Introspection) judge(answer claimSet) (*Principal, error) {
 	default:
 		return nil, unavailable("introspection", errors.New("the answer does not say whether the token is active"))
 	}
-	if iss, _ := answer.text("iss"); iss != v.o.Issuer && !(v.o.IssuerOptional && !answer.has("iss")) {
+	if iss, _ := answer.str("iss"); iss != in.opts.Issuer && !(in.opts.IssuerOptional && !answer.has("iss")) {
 		return nil, invalid("it is from another issuer")
 	}
-	if aud, _ := answer.texts("aud"); !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(v.o.Audiences, a) }) {
+	if aud, _ := answer.strs("aud"); !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(in.opts.Audiences, a) }) {
 		return nil, invalid("it is for somebody else")
 	}
 	expires, reason := answer.checkDates(time.Now(), maxLeeway/2)
 	if reason != "" {
 		return nil, invalid(reason)
 	}
-	p := &Principal{Issuer: v.o.Issuer, Expires: expires, Scopes: answer.scopes(), Claims: map[string]json.RawMessage(answer)}
-	p.Subject, _ = answer.text("sub")
-	p.ClientID, _ = answer.text("client_id")
+	p := &Principal{Issuer: in.opts.Issuer, Expires: expires, Scopes: answer.scopes(), Claims: map[string]json.RawMessage(answer)}
+	p.Subject, _ = answer.str("sub")
+	p.ClientID, _ = answer.str("client_id")
 	if p.Subject == "" && p.ClientID == "" {
 		return nil, invalid("it is nobody's")
 	}
@@ -207,7 +207,7 @@ func (v *Introspection) judge(answer claimSet) (*Principal, error) {
 	if p.KeyThumbprint, ok = answer.confirmation(); !ok {
 		return nil, invalid("it is bound in a way that cannot be checked")
 	}
-	if kind, _ := answer.text("token_type"); strings.EqualFold(kind, string(schemeDPoP)) && p.KeyThumbprint == "" {
+	if kind, _ := answer.str("token_type"); strings.EqualFold(kind, string(schemeDPoP)) && p.KeyThumbprint == "" {
 		return nil, invalid("it is bound to a key that is not told")
 	}
 	return p, nil

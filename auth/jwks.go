@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	maxKeys       = 100
-	defaultFresh  = 15 * time.Minute
-	staleFor      = time.Hour        // beyond the refresh interval
-	refetchAfter  = 30 * time.Second // between two attempts
-	firstAfter    = 5 * time.Second  // between two attempts when there are no keys at all
-	staleTimeout  = 2 * time.Second  // of a refresh that a request waits for although it has a key
-	minRSA        = 2048             // bits
-	maxRSA        = 8192             // bits; larger ones cost the server more than the client
-	maxCandidates = 4                // keys that are tried for one signature
+	maxKeys               = 100
+	defaultRefresh        = 15 * time.Minute
+	maxStale              = time.Hour        // beyond the refresh interval
+	minRefetch            = 30 * time.Second // between two attempts
+	minRefetchWithoutKeys = 5 * time.Second  // between two attempts when there are no keys at all
+	staleTimeout          = 2 * time.Second  // of a refresh that a request waits for although it has a key
+	minRSA                = 2048             // bits
+	maxRSA                = 8192             // bits; larger ones cost the server more than the client
+	maxCandidates         = 4                // keys that are tried for one signature
 )
 
 // A publicKey is a key of an issuer.
@@ -42,47 +42,47 @@ type publicKey struct {
 
 // keySet has the keys of an issuer, and fetches them.
 type keySet struct {
-	issuer, url string // url may be empty
-	client      *http.Client
-	fresh       time.Duration
-	fetching    chan struct{} // held by the one who fetches
+	issuer, url     string // url may be empty
+	client          *http.Client
+	refreshInterval time.Duration
+	fetchLock       chan struct{} // held by the one who fetches
 
-	mu      sync.Mutex
-	keys    []publicKey
-	fetched time.Time // when keys were; zero if never
-	tried   time.Time // when the last attempt began
-	lastErr error     // of the last attempt
+	mu          sync.Mutex
+	keys        []publicKey
+	fetchedAt   time.Time // when keys were; zero if never
+	attemptedAt time.Time // when the last attempt began
+	lastErr     error     // of the last attempt
 }
 
 func newKeySet(o *JWTOptions) *keySet {
-	s := &keySet{issuer: o.Issuer, url: o.JWKSURL, client: rsClient(o.HTTPClient), fresh: o.RefreshInterval, fetching: make(chan struct{}, 1)}
-	if s.fresh <= 0 {
-		s.fresh = defaultFresh
+	s := &keySet{issuer: o.Issuer, url: o.JWKSURL, client: newFetchClient(o.HTTPClient), refreshInterval: o.RefreshInterval, fetchLock: make(chan struct{}, 1)}
+	if s.refreshInterval <= 0 {
+		s.refreshInterval = defaultRefresh
 	}
 	return s
 }
 
-// look is what the keys that are there say, at one moment.
-type look struct {
-	found  []publicKey
-	usable bool // there are keys, not too old
-	stale  bool // they should be fetched again
-	may    bool // enough time has passed since the last attempt
-	err    error
+// keyLookup is what the keys that are there say, at one moment.
+type keyLookup struct {
+	found    []publicKey
+	usable   bool // there are keys, not too old
+	stale    bool // they should be fetched again
+	mayFetch bool // enough time has passed since the last attempt
+	err      error
 }
 
-func (s *keySet) look(kid string, alg jose.SignatureAlgorithm) look {
+func (s *keySet) lookup(kid string, alg jose.SignatureAlgorithm) keyLookup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	age := time.Since(s.fetched)
-	l := look{err: s.lastErr, usable: !s.fetched.IsZero() && age < s.fresh+staleFor}
-	wait := firstAfter
+	age := time.Since(s.fetchedAt)
+	l := keyLookup{err: s.lastErr, usable: !s.fetchedAt.IsZero() && age < s.refreshInterval+maxStale}
+	wait := minRefetchWithoutKeys
 	if l.usable {
 		l.found = candidates(s.keys, kid, alg)
-		l.stale = age >= s.fresh
-		wait = refetchAfter
+		l.stale = age >= s.refreshInterval
+		wait = minRefetch
 	}
-	l.may = s.tried.IsZero() || time.Since(s.tried) >= wait
+	l.mayFetch = s.attemptedAt.IsZero() || time.Since(s.attemptedAt) >= wait
 	return l
 }
 
@@ -90,7 +90,7 @@ func (s *keySet) look(kid string, alg jose.SignatureAlgorithm) look {
 func candidates(keys []publicKey, kid string, alg jose.SignatureAlgorithm) []publicKey {
 	var found []publicKey
 	for _, k := range keys {
-		if (kid == "" || k.id == kid) && (k.alg == "" || k.alg == alg) && fits(k.key, alg) {
+		if (kid == "" || k.id == kid) && (k.alg == "" || k.alg == alg) && suitsAlgorithm(k.key, alg) {
 			found = append(found, k)
 		}
 	}
@@ -103,9 +103,9 @@ func candidates(keys []publicKey, kid string, alg jose.SignatureAlgorithm) []pub
 // find returns the keys of an id, at least one. A missing key id is "". If keys have to be fetched, one goroutine does it and the others that need them
 // wait.
 func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorithm) ([]publicKey, error) {
-	l := s.look(kid, alg)
-	if len(l.found) > 0 && l.stale && l.may && s.tryRefresh(ctx) {
-		if l = s.look(kid, alg); len(l.found) == 0 && l.usable {
+	l := s.lookup(kid, alg)
+	if len(l.found) > 0 && l.stale && l.mayFetch && s.tryRefresh(ctx) {
+		if l = s.lookup(kid, alg); len(l.found) == 0 && l.usable {
 			return nil, invalid("its key has been withdrawn")
 		}
 	}
@@ -113,14 +113,14 @@ func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorit
 		return l.found, nil
 	}
 	select {
-	case s.fetching <- struct{}{}:
+	case s.fetchLock <- struct{}{}:
 	case <-ctx.Done():
 		return nil, unavailable("waiting for keys", ctx.Err())
 	}
-	defer func() { <-s.fetching }()
-	if l = s.look(kid, alg); len(l.found) == 0 && l.may {
-		s.refresh(ctx, rsTimeout)
-		l = s.look(kid, alg)
+	defer func() { <-s.fetchLock }()
+	if l = s.lookup(kid, alg); len(l.found) == 0 && l.mayFetch {
+		s.refresh(ctx, fetchTimeout)
+		l = s.lookup(kid, alg)
 	}
 	switch {
 	case len(l.found) > 0:
@@ -134,8 +134,8 @@ func (s *keySet) find(ctx context.Context, kid string, alg jose.SignatureAlgorit
 // tryRefresh fetches the keys, unless someone else is at it.
 func (s *keySet) tryRefresh(ctx context.Context) bool {
 	select {
-	case s.fetching <- struct{}{}:
-		defer func() { <-s.fetching }()
+	case s.fetchLock <- struct{}{}:
+		defer func() { <-s.fetchLock }()
 		s.refresh(ctx, staleTimeout)
 		return true
 	default:
@@ -148,7 +148,7 @@ func (s *keySet) tryRefresh(ctx context.Context) bool {
 func (s *keySet) refresh(ctx context.Context, timeout time.Duration) {
 	now := time.Now()
 	s.mu.Lock()
-	s.tried = now
+	s.attemptedAt = now
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
@@ -157,7 +157,7 @@ func (s *keySet) refresh(ctx context.Context, timeout time.Duration) {
 	defer s.mu.Unlock()
 	s.lastErr = err
 	if err == nil {
-		s.keys, s.fetched = keys, now
+		s.keys, s.fetchedAt = keys, now
 	}
 }
 
@@ -169,7 +169,7 @@ func (s *keySet) fetch(ctx context.Context) ([]publicKey, error) {
 			return nil, err
 		}
 	}
-	text, err := rsGet(ctx, s.client, address)
+	text, err := fetchDocument(ctx, s.client, address)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (s *keySet) fetch(ctx context.Context) ([]publicKey, error) {
 func (s *keySet) discover(ctx context.Context) (string, error) {
 	var failed error
 	for _, address := range metadataURLs(s.issuer) {
-		text, err := rsGet(ctx, s.client, address)
+		text, err := fetchDocument(ctx, s.client, address)
 		if status := statusError(0); errors.As(err, &status) && status >= 400 && status < 500 {
 			failed = err
 			continue
@@ -193,10 +193,10 @@ func (s *keySet) discover(ctx context.Context) (string, error) {
 		if !ok {
 			return "", errors.New("the issuer's metadata is no JSON object")
 		}
-		if iss, _ := doc.text("issuer"); iss != s.issuer {
+		if iss, _ := doc.str("issuer"); iss != s.issuer {
 			return "", errors.New("the issuer's metadata is of another issuer")
 		}
-		keys, _ := doc.text("jwks_uri")
+		keys, _ := doc.str("jwks_uri")
 		u, err := checkEndpoint(keys)
 		if err != nil {
 			return "", fmt.Errorf("jwks_uri of the issuer: %w", err)
@@ -260,15 +260,15 @@ func parseKey(text []byte) (publicKey, bool) {
 			return publicKey{}, false
 		}
 	}
-	if use, _ := jwk.text("use"); jwk.has("use") && use != "sig" {
+	if use, _ := jwk.str("use"); jwk.has("use") && use != "sig" {
 		return publicKey{}, false
 	}
-	if ops, _ := jwk.texts("key_ops"); jwk.has("key_ops") && !slices.Contains(ops, "verify") {
+	if ops, _ := jwk.strs("key_ops"); jwk.has("key_ops") && !slices.Contains(ops, "verify") {
 		return publicKey{}, false
 	}
 	var k publicKey
-	k.id, _ = jwk.text("kid")
-	alg, _ := jwk.text("alg")
+	k.id, _ = jwk.str("kid")
+	alg, _ := jwk.str("alg")
 	k.alg = jose.SignatureAlgorithm(alg)
 	// The certificates of a key, and where more could be had, are none of our business.
 	maps.DeleteFunc(jwk, func(name string, _ json.RawMessage) bool {
@@ -286,8 +286,8 @@ func parseKey(text []byte) (publicKey, bool) {
 	return k, true
 }
 
-// fits tells whether a key can be one of an algorithm, and is strong enough.
-func fits(key any, alg jose.SignatureAlgorithm) bool {
+// suitsAlgorithm tells whether a key can be one of an algorithm, and is strong enough.
+func suitsAlgorithm(key any, alg jose.SignatureAlgorithm) bool {
 	switch k := key.(type) {
 	case *ecdsa.PublicKey:
 		return alg == jose.ES256 && k.Curve == elliptic.P256() || alg == jose.ES384 && k.Curve == elliptic.P384() ||

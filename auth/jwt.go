@@ -48,13 +48,13 @@ type JWTOptions struct {
 // The issuer's keys are fetched with the first token, when they are older than [JWTOptions.RefreshInterval], and for a key id that is not known, but for
 // that at most once in 30 s. At most 100 keys in 256 KiB are taken. While the issuer does not answer, old keys go on to be used for an hour.
 type JWT struct {
-	issuer     string
-	audiences  []string
-	algorithms []jose.SignatureAlgorithm
-	strict     bool
-	clientID   []string
-	leeway     time.Duration
-	keys       *keySet
+	issuer         string
+	audiences      []string
+	algorithms     []jose.SignatureAlgorithm
+	strict         bool
+	clientIDClaims []string
+	leeway         time.Duration
+	keys           *keySet
 }
 
 // defaultAlgorithms is what is accepted unless options say otherwise.
@@ -85,7 +85,7 @@ func NewJWT(o *JWTOptions) (*JWT, error) {
 	if o == nil {
 		o = &JWTOptions{}
 	}
-	j := &JWT{issuer: o.Issuer, audiences: unique(o.Audiences), strict: o.Strict, clientID: unique(o.ClientIDClaims), leeway: o.Leeway}
+	j := &JWT{issuer: o.Issuer, audiences: unique(o.Audiences), strict: o.Strict, clientIDClaims: unique(o.ClientIDClaims), leeway: o.Leeway}
 	if _, err := checkEndpoint(o.Issuer); err != nil {
 		return nil, fmt.Errorf("auth: issuer: %w", err)
 	}
@@ -111,9 +111,9 @@ func NewJWT(o *JWTOptions) (*JWT, error) {
 	}
 	switch {
 	case o.Strict:
-		j.clientID = []string{"client_id"}
-	case len(j.clientID) == 0:
-		j.clientID = []string{"client_id", "azp"}
+		j.clientIDClaims = []string{"client_id"}
+	case len(j.clientIDClaims) == 0:
+		j.clientIDClaims = []string{"client_id", "azp"}
 	}
 	j.keys = newKeySet(o)
 	return j, nil
@@ -126,12 +126,12 @@ func (j *JWT) Verify(ctx context.Context, token string) (*Principal, error) {
 	if !ok {
 		return nil, invalid("it is no signed JWT")
 	}
-	if iss, _ := claims.text("iss"); iss != j.issuer {
+	if iss, _ := claims.str("iss"); iss != j.issuer {
 		return nil, invalid("it is from another issuer")
 	}
 	p, err := j.verify(ctx, token, head, claims)
 	if err != nil {
-		return nil, &finalError{err}
+		return nil, &authoritativeError{err}
 	}
 	return p, nil
 }
@@ -142,12 +142,12 @@ func parseJWT(token string) (head, claims claimSet, ok bool) {
 	if len(token) > maxToken || len(parts) != 3 {
 		return nil, nil, false
 	}
-	if _, ok := decodePart(parts[2]); !ok || parts[2] == "" {
+	if _, ok := decodeSegment(parts[2]); !ok || parts[2] == "" {
 		return nil, nil, false
 	}
 	var sets [2]claimSet
 	for i := range sets {
-		text, ok := decodePart(parts[i])
+		text, ok := decodeSegment(parts[i])
 		if !ok {
 			return nil, nil, false
 		}
@@ -167,7 +167,7 @@ func (j *JWT) verify(ctx context.Context, token string, head, claims claimSet) (
 	if reason != "" {
 		return nil, invalid(reason)
 	}
-	kid, ok := head.text("kid")
+	kid, ok := head.str("kid")
 	if head.has("kid") && !ok {
 		return nil, invalid("kid is no string")
 	}
@@ -190,7 +190,7 @@ func (j *JWT) verify(ctx context.Context, token string, head, claims claimSet) (
 // checkHeader returns the algorithm, or why the header is refused. Keys and certificates in it, or where they could be had, do not count:
 // jku, x5u and x5c are passed over, and jwk is refused, since nothing but an attack on this very check has it.
 func (j *JWT) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason string) {
-	name, _ := head.text("alg")
+	name, _ := head.str("alg")
 	alg := jose.SignatureAlgorithm(name)
 	if !slices.Contains(j.algorithms, alg) {
 		return "", "its algorithm is not accepted"
@@ -200,7 +200,7 @@ func (j *JWT) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason stri
 			return "", "its header has " + name
 		}
 	}
-	typ, ok := head.text("typ")
+	typ, ok := head.str("typ")
 	typ = strings.TrimPrefix(strings.ToLower(typ), "application/")
 	switch {
 	case typ == "at+jwt":
@@ -215,7 +215,7 @@ func (j *JWT) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason stri
 
 // checkClaims returns the principal that the token would stand for, or why it would not.
 func (j *JWT) checkClaims(claims claimSet) (_ *Principal, reason string) {
-	if aud, _ := claims.texts("aud"); !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(j.audiences, a) }) {
+	if aud, _ := claims.strs("aud"); !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(j.audiences, a) }) {
 		return nil, "it is for somebody else"
 	}
 	if !claims.has("exp") {
@@ -225,14 +225,14 @@ func (j *JWT) checkClaims(claims claimSet) (_ *Principal, reason string) {
 	if reason != "" {
 		return nil, reason
 	}
-	if jti, _ := claims.text("jti"); j.strict && (jti == "" || !claims.has("iat")) {
+	if jti, _ := claims.str("jti"); j.strict && (jti == "" || !claims.has("iat")) {
 		return nil, "it has no jti or iat"
 	}
 	p := &Principal{Issuer: j.issuer, Expires: expires, Scopes: claims.scopes(), Claims: map[string]json.RawMessage(claims)}
-	p.Subject, _ = claims.text("sub")
-	for _, name := range j.clientID {
+	p.Subject, _ = claims.str("sub")
+	for _, name := range j.clientIDClaims {
 		if claims.has(name) {
-			p.ClientID, _ = claims.text(name)
+			p.ClientID, _ = claims.str(name)
 			break
 		}
 	}

@@ -28,14 +28,14 @@ type failureLimiter struct {
 	perAddress, perToken float64 // less than 0: no limit
 	window               time.Duration
 
-	mu        sync.Mutex
-	addresses recent[netip.Prefix, level]
-	tokens    recent[[sha256.Size]byte, level]
-	good      recent[[sha256.Size]byte, struct{}]
+	mu           sync.Mutex
+	addresses    recentCache[netip.Prefix, failureLevel]
+	failedTokens recentCache[[sha256.Size]byte, failureLevel]
+	goodTokens   recentCache[[sha256.Size]byte, struct{}]
 }
 
 // A level is how full a bucket is that loses what it may hold in one window.
-type level struct {
+type failureLevel struct {
 	failures float64
 	at       time.Time
 }
@@ -54,12 +54,12 @@ func newFailureLimiter(o *FailureLimit) *failureLimiter {
 	if l.window <= 0 {
 		l.window = time.Minute
 	}
-	l.addresses.max, l.tokens.max, l.good.max = maxTracked, maxTracked, maxTracked
+	l.addresses.max, l.failedTokens.max, l.goodTokens.max = maxTracked, maxTracked, maxTracked
 	return l
 }
 
-// network returns what counts as one address.
-func network(addr netip.Addr) (netip.Prefix, bool) {
+// networkOf returns what counts as one address.
+func networkOf(addr netip.Addr) (netip.Prefix, bool) {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() {
 		return netip.Prefix{}, false
@@ -79,62 +79,62 @@ func (l *failureLimiter) wait(addr netip.Addr, token [sha256.Size]byte) (_ time.
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if v, ok := l.tokens.get(token); ok && l.untilRoom(v, l.perToken, now) > 0 {
+	if v, ok := l.failedTokens.get(token); ok && l.untilAllowed(v, l.perToken, now) > 0 {
 		return 0, true
 	}
-	if _, ok := l.good.get(token); ok {
+	if _, ok := l.goodTokens.get(token); ok {
 		return 0, false
 	}
-	if p, ok := network(addr); ok {
+	if p, ok := networkOf(addr); ok {
 		if v, ok := l.addresses.get(p); ok {
-			return l.untilRoom(v, l.perAddress, now), false
+			return l.untilAllowed(v, l.perAddress, now), false
 		}
 	}
 	return 0, false
 }
 
-// drained returns a level as it is now.
-func (l *failureLimiter) drained(v level, limit float64, now time.Time) float64 {
+// currentLevel returns a level as it is now.
+func (l *failureLimiter) currentLevel(v failureLevel, limit float64, now time.Time) float64 {
 	return max(v.failures-limit*float64(now.Sub(v.at))/float64(l.window), 0)
 }
 
-// untilRoom returns how long it takes until another failure has room.
-func (l *failureLimiter) untilRoom(v level, limit float64, now time.Time) time.Duration {
+// untilAllowed returns how long it takes until another failure has room.
+func (l *failureLimiter) untilAllowed(v failureLevel, limit float64, now time.Time) time.Duration {
 	if limit < 0 {
 		return 0
 	}
-	over := l.drained(v, limit, now) + 1 - limit
+	over := l.currentLevel(v, limit, now) + 1 - limit
 	if over <= 1e-6 { // what the division leaves
 		return 0
 	}
 	return max(time.Duration(over/limit*float64(l.window)), 1)
 }
 
-// failed counts a failure. That the token itself is at fault counts against it; a wrong proof does not, since it may come from someone who has seen the
+// addFailure counts a failure. That the token itself is at fault counts against it; a wrong proof does not, since it may come from someone who has seen the
 // token.
-func (l *failureLimiter) failed(addr netip.Addr, token [sha256.Size]byte, tokenToo bool) {
+func (l *failureLimiter) addFailure(addr netip.Addr, token [sha256.Size]byte, tokenToo bool) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, again := l.tokens.get(token) // a token that fails again is no other guess
-	if p, ok := network(addr); ok && l.perAddress >= 0 && !(tokenToo && again) {
+	_, again := l.failedTokens.get(token) // a token that fails again is no other guess
+	if p, ok := networkOf(addr); ok && l.perAddress >= 0 && !(tokenToo && again) {
 		v, _ := l.addresses.get(p)
-		l.addresses.put(p, level{l.drained(v, l.perAddress, now) + 1, now})
+		l.addresses.put(p, failureLevel{l.currentLevel(v, l.perAddress, now) + 1, now})
 	}
 	if tokenToo {
-		l.good.remove(token)
+		l.goodTokens.remove(token)
 		if l.perToken >= 0 {
-			v, _ := l.tokens.get(token)
-			l.tokens.put(token, level{l.drained(v, l.perToken, now) + 1, now})
+			v, _ := l.failedTokens.get(token)
+			l.failedTokens.put(token, failureLevel{l.currentLevel(v, l.perToken, now) + 1, now})
 		}
 	}
 }
 
-// succeeded remembers a good token.
-func (l *failureLimiter) succeeded(token [sha256.Size]byte) {
+// addSuccess remembers a good token.
+func (l *failureLimiter) addSuccess(token [sha256.Size]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.good.get(token); !ok {
-		l.good.put(token, struct{}{})
+	if _, ok := l.goodTokens.get(token); !ok {
+		l.goodTokens.put(token, struct{}{})
 	}
 }

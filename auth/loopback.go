@@ -27,9 +27,9 @@ const loopbackPage = `<!DOCTYPE html>
 <body><p>You can close this window and go back to the application.</p></body></html>
 `
 
-// Loopback is a [Redirector] for users with a browser on this machine. It listens on the machine itself for one answer and stops.
+// LoopbackPrompter is a [Prompter] for users with a browser on this machine. It listens on the machine itself for one answer and stops.
 // See https://www.rfc-editor.org/rfc/rfc8252#section-7.3.
-type Loopback struct {
+type LoopbackPrompter struct {
 	// Show is given the URL that the user has to open. One of Show and Browse is required.
 	Show func(authorizeURL string)
 	// Browse opens the URL in the user's browser, with their consent. It is called after Show and
@@ -44,9 +44,9 @@ type Loopback struct {
 	Timeout time.Duration
 }
 
-// Prepare implements [Redirector]: it listens, where the known redirect URIs say that is on this machine, or else on 127.0.0.1 (on ::1 if there is no
+// Prepare implements [Prompter]: it listens, where the known redirect URIs say that is on this machine, or else on 127.0.0.1 (on ::1 if there is no
 // IPv4) and on a path that nobody can guess.
-func (l Loopback) Prepare(_ context.Context, known []string) (Redirection, error) {
+func (l LoopbackPrompter) Prepare(_ context.Context, known []string) (Prompt, error) {
 	if l.Show == nil && l.Browse == nil {
 		return nil, errors.New("Loopback has neither Show nor Browse")
 	}
@@ -56,7 +56,7 @@ func (l Loopback) Prepare(_ context.Context, known []string) (Redirection, error
 			return nil, errors.New("none of the client's redirect URIs is on this machine")
 		}
 	}
-	r := &loopbackRedirection{l: l, path: path, answers: make(chan string, 1)}
+	r := &loopbackPrompt{opts: l, path: path, answers: make(chan string, 1)}
 	if err := r.listen(hosts, l.Port); err != nil {
 		return nil, err
 	}
@@ -80,8 +80,8 @@ func loopbackHosts(known []string) (hosts []string, path string) {
 	return hosts, path
 }
 
-type loopbackRedirection struct {
-	l          Loopback
+type loopbackPrompt struct {
+	opts       LoopbackPrompter
 	host, path string
 	listeners  []net.Listener
 	server     *http.Server
@@ -95,7 +95,7 @@ type loopbackRedirection struct {
 }
 
 // listen listens on the first of the hosts on which it can.
-func (r *loopbackRedirection) listen(hosts []string, port int) error {
+func (lp *loopbackPrompt) listen(hosts []string, port int) error {
 	var errs []error
 	for _, host := range hosts {
 		listeners, err := listenLoopback(host, port)
@@ -104,7 +104,7 @@ func (r *loopbackRedirection) listen(hosts []string, port int) error {
 			continue
 		}
 		_, p, _ := net.SplitHostPort(listeners[0].Addr().String())
-		r.host, r.listeners = net.JoinHostPort(host, p), listeners
+		lp.host, lp.listeners = net.JoinHostPort(host, p), listeners
 		return nil
 	}
 	return fmt.Errorf("listening for the answer: %w", errors.Join(errs...))
@@ -128,43 +128,43 @@ func listenLoopback(host string, port int) ([]net.Listener, error) {
 	return []net.Listener{ln}, nil
 }
 
-// URI implements [Redirection].
-func (r *loopbackRedirection) URI() string { return "http://" + r.host + r.path }
+// URI implements [Prompt].
+func (lp *loopbackPrompt) URI() string { return "http://" + lp.host + lp.path }
 
-// Authorize implements [Redirection].
-func (r *loopbackRedirection) Authorize(ctx context.Context, authorizeURL string) (string, error) {
+// Authorize implements [Prompt].
+func (lp *loopbackPrompt) Authorize(ctx context.Context, authorizeURL string) (string, error) {
 	u, err := url.Parse(authorizeURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && isLoopbackHost(u.Hostname())) {
 		return "", fmt.Errorf("%w: the authorization URL is not one of the web", ErrUntrusted)
 	}
-	r.mu.Lock()
-	r.state = u.Query().Get("state")
-	r.mu.Unlock()
-	r.serve()
-	timeout := r.l.Timeout
+	lp.mu.Lock()
+	lp.state = u.Query().Get("state")
+	lp.mu.Unlock()
+	lp.serve()
+	timeout := lp.opts.Timeout
 	if timeout <= 0 {
 		timeout = defaultLoopbackTimeout
 	}
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	if r.l.Show != nil {
-		r.l.Show(u.String())
+	if lp.opts.Show != nil {
+		lp.opts.Show(u.String())
 	}
 	failed := make(chan error, 1)
-	if r.l.Browse != nil {
+	if lp.opts.Browse != nil {
 		var browsing sync.WaitGroup
 		defer browsing.Wait()
-		within, stop := context.WithCancel(ctx)
+		browseCtx, stop := context.WithCancel(ctx)
 		defer stop()
 		browsing.Go(func() {
-			if err := r.l.Browse(within, u.String()); err != nil && r.l.Show == nil {
+			if err := lp.opts.Browse(browseCtx, u.String()); err != nil && lp.opts.Show == nil {
 				failed <- fmt.Errorf("opening the browser: %w", err)
 			}
 		})
 	}
 	select {
-	case query := <-r.answers:
-		return r.URI() + "?" + query, nil
+	case query := <-lp.answers:
+		return lp.URI() + "?" + query, nil
 	case err := <-failed:
 		return "", err
 	case <-timer.C:
@@ -174,61 +174,61 @@ func (r *loopbackRedirection) Authorize(ctx context.Context, authorizeURL string
 	}
 }
 
-func (r *loopbackRedirection) serve() {
-	r.server = &http.Server{
-		Handler:           http.HandlerFunc(r.handle),
+func (lp *loopbackPrompt) serve() {
+	lp.server = &http.Server{
+		Handler:           http.HandlerFunc(lp.handle),
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      5 * time.Second,
 		IdleTimeout:       time.Second,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
-	for _, ln := range r.listeners {
-		r.serving.Go(func() { r.server.Serve(ln) })
+	for _, ln := range lp.listeners {
+		lp.serving.Go(func() { lp.server.Serve(ln) })
 	}
 }
 
 // handle takes the one request that is an answer: to the host and the path that the redirect URI has, and to the question that was asked. All others, as
 // those that a page in the user's browser can make, change nothing.
-func (r *loopbackRedirection) handle(w http.ResponseWriter, req *http.Request) {
+func (lp *loopbackPrompt) handle(w http.ResponseWriter, req *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Connection", "close")
-	if req.Host != r.host || req.Method != http.MethodGet || req.URL.EscapedPath() != r.path || !r.take(req.URL.Query().Get("state")) {
+	if req.Host != lp.host || req.Method != http.MethodGet || req.URL.EscapedPath() != lp.path || !lp.acceptState(req.URL.Query().Get("state")) {
 		http.Error(w, "not found", http.StatusNotFound)
 		return
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	io.WriteString(w, loopbackPage)
-	r.answers <- req.URL.RawQuery
+	lp.answers <- req.URL.RawQuery
 }
 
-// take reports whether an answer with this state is wanted. It says so once.
-func (r *loopbackRedirection) take(state string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.state == "" || subtle.ConstantTimeCompare([]byte(state), []byte(r.state)) != 1 {
+// acceptState reports whether an answer with this state is wanted. It says so once.
+func (lp *loopbackPrompt) acceptState(state string) bool {
+	lp.mu.Lock()
+	defer lp.mu.Unlock()
+	if lp.state == "" || subtle.ConstantTimeCompare([]byte(state), []byte(lp.state)) != 1 {
 		return false
 	}
-	r.state = ""
+	lp.state = ""
 	return true
 }
 
-// Close implements [Redirection]. The page that answers the last request is sent first.
-func (r *loopbackRedirection) Close() error {
-	if r.server != nil {
+// Close implements [Prompt]. The page that answers the last request is sent first.
+func (lp *loopbackPrompt) Close() error {
+	if lp.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), loopbackShutdown)
 		defer cancel()
-		if r.server.Shutdown(ctx) != nil {
-			r.server.Close()
+		if lp.server.Shutdown(ctx) != nil {
+			lp.server.Close()
 		}
 	}
-	for _, ln := range r.listeners {
+	for _, ln := range lp.listeners {
 		ln.Close()
 	}
-	r.serving.Wait()
+	lp.serving.Wait()
 	return nil
 }

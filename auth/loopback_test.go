@@ -39,7 +39,7 @@ const authorizeURL = "https://as.example.com/authorize?state=right"
 // Spec: C161 C162
 func TestLoopback(t *testing.T) {
 	var shown string
-	l := auth.Loopback{Show: func(u string) { shown = u }}
+	l := auth.LoopbackPrompter{Show: func(u string) { shown = u }}
 	var uri string
 	l.Browse = func(_ context.Context, u string) error {
 		if u != authorizeURL {
@@ -104,7 +104,7 @@ func TestLoopback(t *testing.T) {
 }
 
 func TestLoopbackKnown(t *testing.T) {
-	l := auth.Loopback{Show: func(string) {}}
+	l := auth.LoopbackPrompter{Show: func(string) {}}
 	for _, tt := range []struct {
 		known []string
 		want  string
@@ -128,7 +128,7 @@ func TestLoopbackKnown(t *testing.T) {
 	if _, err := l.Prepare(t.Context(), []string{"https://example.com/"}); err == nil {
 		t.Error("no error for a redirect URI elsewhere")
 	}
-	if _, err := (auth.Loopback{}).Prepare(t.Context(), nil); err == nil {
+	if _, err := (auth.LoopbackPrompter{}).Prepare(t.Context(), nil); err == nil {
 		t.Error("no error without Show and Browse")
 	}
 }
@@ -137,7 +137,7 @@ func TestLoopbackKnown(t *testing.T) {
 func TestLoopbackAsks(t *testing.T) {
 	shown := make(chan string, 1)
 	var asked error
-	r, err := auth.Loopback{Show: func(u string) { shown <- u }, Browse: func(ctx context.Context, _ string) error {
+	r, err := auth.LoopbackPrompter{Show: func(u string) { shown <- u }, Browse: func(ctx context.Context, _ string) error {
 		<-ctx.Done()
 		asked = ctx.Err()
 		return asked
@@ -170,15 +170,15 @@ func TestLoopbackEnds(t *testing.T) {
 	browser := errors.New("no browser")
 	for _, tt := range []struct {
 		name string
-		l    auth.Loopback
+		l    auth.LoopbackPrompter
 		url  string
 		want error
 	}{
-		{"timeout", auth.Loopback{Show: func(string) {}, Timeout: 1}, authorizeURL, auth.ErrConsentRequired},
-		{"browser", auth.Loopback{Browse: func(context.Context, string) error { return browser }}, authorizeURL, browser},
-		{"script", auth.Loopback{Show: func(string) { t.Error("shown") }}, "javascript:alert(1)", auth.ErrUntrusted},
-		{"http", auth.Loopback{Show: func(string) { t.Error("shown") }}, "http://example.com/", auth.ErrUntrusted},
-		{"option", auth.Loopback{Show: func(string) { t.Error("shown") }}, "-x", auth.ErrUntrusted},
+		{"timeout", auth.LoopbackPrompter{Show: func(string) {}, Timeout: 1}, authorizeURL, auth.ErrConsentRequired},
+		{"browser", auth.LoopbackPrompter{Browse: func(context.Context, string) error { return browser }}, authorizeURL, browser},
+		{"script", auth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "javascript:alert(1)", auth.ErrUntrusted},
+		{"http", auth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "http://example.com/", auth.ErrUntrusted},
+		{"option", auth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "-x", auth.ErrUntrusted},
 	} {
 		r, err := tt.l.Prepare(t.Context(), nil)
 		if err != nil {
@@ -192,7 +192,7 @@ func TestLoopbackEnds(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := auth.Loopback{Show: func(string) { cancel() }}.Prepare(ctx, nil)
+	r, err := auth.LoopbackPrompter{Show: func(string) { cancel() }}.Prepare(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestLoopbackLogin(t *testing.T) {
 	w := newWorld(t)
 	w.as[worldAS].iss = worldAS
 	c := w.client(func(o *auth.ClientOptions) {
-		o.Grant = auth.AuthorizationCode{Redirector: auth.Loopback{Browse: func(ctx context.Context, u string) error {
+		o.Grant = auth.AuthorizationCode{Prompter: auth.LoopbackPrompter{Browse: func(ctx context.Context, u string) error {
 			back, err := w.user(nil).Visit(ctx, u)
 			if err != nil {
 				return err

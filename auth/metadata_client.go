@@ -36,8 +36,8 @@ type issuerDocument struct {
 	IssInResponse         bool     `json:"authorization_response_iss_parameter_supported"`
 	ClientIDMetadata      bool     `json:"client_id_metadata_document_supported"`
 	DPoPAlgorithms        []string `json:"dpop_signing_alg_values_supported"`
-	// guessed is set if there was no document, and the endpoints are those of section 2.3.3 of the specification's first revision with authorization.
-	guessed bool
+	// assumed is set if there was no document, and the endpoints are those of section 2.3.3 of the specification's first revision with authorization.
+	assumed bool
 }
 
 // decodeIssuerDocument decodes the metadata of an issuer and checks that it is that issuer's.

@@ -38,8 +38,8 @@ func newNonces(keys [][]byte) (*nonces, error) {
 
 func slotOf(t time.Time) int64 { return t.Unix() / int64(nonceSlot/time.Second) }
 
-// at returns the nonce of a slot.
-func (n *nonces) at(key []byte, slot int64) string {
+// nonceAt returns the nonce of a slot.
+func (n *nonces) nonceAt(key []byte, slot int64) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("mcpwire DPoP nonce 1\x00"))
 	var b [8]byte
@@ -49,16 +49,16 @@ func (n *nonces) at(key []byte, slot int64) string {
 }
 
 // current returns the nonce that clients should use now.
-func (n *nonces) current(now time.Time) string { return n.at(n.keys[0], slotOf(now)) }
+func (n *nonces) current(now time.Time) string { return n.nonceAt(n.keys[0], slotOf(now)) }
 
 // check tells whether a nonce is good, and whether it will be for a while yet.
 func (n *nonces) check(nonce string, now time.Time) (good, fresh bool) {
 	slot := slotOf(now)
 	for i, key := range n.keys {
-		if hmac.Equal([]byte(nonce), []byte(n.at(key, slot))) {
+		if hmac.Equal([]byte(nonce), []byte(n.nonceAt(key, slot))) {
 			return true, i == 0
 		}
-		if hmac.Equal([]byte(nonce), []byte(n.at(key, slot-1))) {
+		if hmac.Equal([]byte(nonce), []byte(n.nonceAt(key, slot-1))) {
 			return true, false
 		}
 	}

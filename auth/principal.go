@@ -26,7 +26,7 @@ type Principal struct {
 	// Claims is all that the issuer said, by name. Texts in it are the issuer's and need escaping like any other input.
 	Claims map[string]json.RawMessage
 
-	tree scopeTree // what a scope includes, by the guard's configuration
+	hierarchy scopeHierarchy // what a scope includes, by the guard's configuration
 }
 
 // ID returns the identity as one text: issuer, subject and client id, with a blank between them. It is the same for the same three, and different for
@@ -58,7 +58,7 @@ func (p *Principal) HasScopes(scopes ...string) bool { return len(p.missing(scop
 func (p *Principal) missing(scopes []string) []string {
 	var missing []string
 	for _, s := range scopes {
-		if p == nil || !p.tree.grants(p.Scopes, s) {
+		if p == nil || !p.hierarchy.grants(p.Scopes, s) {
 			missing = append(missing, s)
 		}
 	}

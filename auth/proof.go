@@ -38,8 +38,8 @@ func newProofKey() (*proofKey, error) {
 	return proofKeyOf(key)
 }
 
-// openProofKey is the reverse of proofKey.seal.
-func openProofKey(stored Secret) (*proofKey, error) {
+// parseProofKey is the reverse of proofKey.seal.
+func parseProofKey(stored Secret) (*proofKey, error) {
 	der, err := base64.StdEncoding.DecodeString(stored.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("the stored key is not base64")
@@ -119,36 +119,36 @@ func signClaims(signer jose.Signer, claims any) (string, error) {
 	return signed.CompactSerialize()
 }
 
-// A nonceBook remembers the last nonce that each origin sent. Nonces of an authorization server are not those of the resource, which may be elsewhere;
+// A nonceCache remembers the last nonce that each origin sent. Nonces of an authorization server are not those of the resource, which may be elsewhere;
 // at one origin both are taken, and one that is wrong costs a round.
-type nonceBook struct {
+type nonceCache struct {
 	mu sync.Mutex
-	// byOwner has few entries: those of the servers that are talked to.
-	byOwner map[string]string
+	// byKey has few entries: those of the servers that are talked to.
+	byKey map[string]string
 }
 
-// maxNonceOwners is far above the number of servers that one resource has to do with.
-const maxNonceOwners = 32
+// maxNonces is far above the number of servers that one resource has to do with.
+const maxNonces = 32
 
-func (b *nonceBook) get(owner string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.byOwner[owner]
+func (c *nonceCache) get(owner string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byKey[owner]
 }
 
-// note takes the nonce of a response, if it has one, and reports whether it is new.
-func (b *nonceBook) note(owner string, h http.Header) bool {
+// store takes the nonce of a response, if it has one, and reports whether it is new.
+func (c *nonceCache) store(owner string, h http.Header) bool {
 	nonce := h.Get("DPoP-Nonce")
 	if nonce == "" || len(nonce) > 1024 || !isVisible(nonce) {
 		return false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.byOwner == nil || len(b.byOwner) >= maxNonceOwners {
-		b.byOwner = map[string]string{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byKey == nil || len(c.byKey) >= maxNonces {
+		c.byKey = map[string]string{}
 	}
-	changed := b.byOwner[owner] != nonce
-	b.byOwner[owner] = nonce
+	changed := c.byKey[owner] != nonce
+	c.byKey[owner] = nonce
 	return changed
 }
 

@@ -28,16 +28,16 @@ import (
 // See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#token-requirements.
 func (g *Guard) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		in, f := g.admit(r)
-		if f != nil {
-			g.refuse(w, r, f)
+		adm, rejected := g.admit(r)
+		if rejected != nil {
+			g.reject(w, r, rejected)
 			return
 		}
-		if in.nonce != "" {
-			w.Header().Set("DPoP-Nonce", in.nonce)
+		if adm.nonce != "" {
+			w.Header().Set("DPoP-Nonce", adm.nonce)
 		}
-		ctx := WithPrincipal(r.Context(), in.principal)
-		ctx = context.WithValue(ctx, guardKey{}, presented{g, in.scheme})
+		ctx := WithPrincipal(r.Context(), adm.principal)
+		ctx = context.WithValue(ctx, guardKey{}, passedGuard{g, adm.scheme})
 		r = r.WithContext(ctx) // a copy
 		r.Header = maps.Clone(r.Header)
 		r.Header.Del("Authorization")
@@ -46,25 +46,25 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// admitted is what is known of a request that is let through.
-type admitted struct {
+// admission is what is known of a request that is let through.
+type admission struct {
 	principal *Principal
 	scheme    scheme
 	nonce     string // a new one for the client; may be empty
 }
 
 // admit decides on a request.
-func (g *Guard) admit(r *http.Request) (admitted, *refusal) {
-	s, token, f := g.credentials(r)
-	if f != nil {
-		return admitted{}, f
+func (g *Guard) admit(r *http.Request) (admission, *rejection) {
+	s, token, rejected := g.credentials(r)
+	if rejected != nil {
+		return admission{}, rejected
 	}
 	digest, addr := sha256.Sum256([]byte(token)), g.clientAddr(r)
-	switch wait, bad := g.limits.wait(addr, digest); {
+	switch wait, bad := g.failures.wait(addr, digest); {
 	case bad:
-		return admitted{}, &refusal{status: http.StatusUnauthorized, scheme: s, code: "invalid_token", err: errTooMany}
+		return admission{}, &rejection{status: http.StatusUnauthorized, scheme: s, code: "invalid_token", err: errTooManyFailures}
 	case wait > 0:
-		return admitted{}, &refusal{status: http.StatusTooManyRequests, after: wait, err: errTooMany}
+		return admission{}, &rejection{status: http.StatusTooManyRequests, retryAfter: wait, err: errTooManyFailures}
 	}
 	p, err := g.verify(r.Context(), token)
 	if err == nil && s == schemeBearer && p.KeyThumbprint != "" {
@@ -74,30 +74,30 @@ func (g *Guard) admit(r *http.Request) (admitted, *refusal) {
 	}
 	if err != nil {
 		if !errors.Is(err, ErrInvalidToken) {
-			return admitted{}, &refusal{status: http.StatusServiceUnavailable, after: retryUnavailable, err: err}
+			return admission{}, &rejection{status: http.StatusServiceUnavailable, retryAfter: retryUnavailable, err: err}
 		}
 		// What is wrong with how a token was presented says nothing of the token.
-		g.limits.failed(addr, digest, p == nil)
-		return admitted{}, &refusal{status: http.StatusUnauthorized, scheme: s, code: "invalid_token", err: err}
+		g.failures.addFailure(addr, digest, p == nil)
+		return admission{}, &rejection{status: http.StatusUnauthorized, scheme: s, code: "invalid_token", err: err}
 	}
-	in := admitted{principal: p, scheme: s}
+	adm := admission{principal: p, scheme: s}
 	if s == schemeDPoP {
-		if in.nonce, f = g.checkProof(r, token, p.KeyThumbprint); f != nil {
-			if f.code == "invalid_dpop_proof" {
-				g.limits.failed(addr, digest, false)
+		if adm.nonce, rejected = g.checkProof(r, token, p.KeyThumbprint); rejected != nil {
+			if rejected.code == "invalid_dpop_proof" {
+				g.failures.addFailure(addr, digest, false)
 			}
-			return admitted{}, f
+			return admission{}, rejected
 		}
 	}
-	g.limits.succeeded(digest)
+	g.failures.addSuccess(digest)
 	if missing := p.missing(g.required); len(missing) > 0 {
 		err := &ScopeError{Scopes: g.required, Missing: missing}
-		return admitted{}, &refusal{status: http.StatusForbidden, scheme: s, code: "insufficient_scope", nonce: in.nonce, err: err}
+		return admission{}, &rejection{status: http.StatusForbidden, scheme: s, code: "insufficient_scope", nonce: adm.nonce, err: err}
 	}
-	return in, nil
+	return adm, nil
 }
 
-var errTooMany = errors.New("too many failures")
+var errTooManyFailures = errors.New("too many failures")
 
 // verify asks the verifier, and does not rely on it for what can be seen from the principal.
 func (g *Guard) verify(ctx context.Context, token string) (*Principal, error) {
@@ -111,12 +111,12 @@ func (g *Guard) verify(ctx context.Context, token string) (*Principal, error) {
 		return nil, invalid("it has expired")
 	}
 	p := *found
-	p.tree = g.tree
+	p.hierarchy = g.hierarchy
 	return &p, nil
 }
 
 // checkProof returns a new nonce if the client should get one.
-func (g *Guard) checkProof(r *http.Request, token, thumbprint string) (nonce string, _ *refusal) {
+func (g *Guard) checkProof(r *http.Request, token, thumbprint string) (nonce string, _ *rejection) {
 	stale, err := g.dpop.check(r, g.publicURL(r), token, thumbprint)
 	if g.dpop.nonces != nil && (stale || errors.Is(err, errNonce)) {
 		nonce = g.dpop.nonces.current(time.Now())
@@ -125,19 +125,19 @@ func (g *Guard) checkProof(r *http.Request, token, thumbprint string) (nonce str
 	case err == nil:
 		return nonce, nil
 	case errors.Is(err, errNonce):
-		return "", &refusal{status: http.StatusUnauthorized, scheme: schemeDPoP, code: "use_dpop_nonce", nonce: nonce, err: err}
+		return "", &rejection{status: http.StatusUnauthorized, scheme: schemeDPoP, code: "use_dpop_nonce", nonce: nonce, err: err}
 	case errors.Is(err, ErrReplayQuota):
-		return "", &refusal{status: http.StatusTooManyRequests, after: retryUnavailable, err: err}
+		return "", &rejection{status: http.StatusTooManyRequests, retryAfter: retryUnavailable, err: err}
 	case errors.Is(err, ErrUnavailable):
-		return "", &refusal{status: http.StatusServiceUnavailable, after: retryUnavailable, err: err}
+		return "", &rejection{status: http.StatusServiceUnavailable, retryAfter: retryUnavailable, err: err}
 	}
-	return "", &refusal{status: http.StatusUnauthorized, scheme: schemeDPoP, code: "invalid_dpop_proof", nonce: nonce, err: err}
+	return "", &rejection{status: http.StatusUnauthorized, scheme: schemeDPoP, code: "invalid_dpop_proof", nonce: nonce, err: err}
 }
 
 // credentials returns the token of a request, whose text is checked, and how it was presented.
-func (g *Guard) credentials(r *http.Request) (scheme, string, *refusal) {
-	malformed := func(err error) (scheme, string, *refusal) {
-		return "", "", &refusal{status: http.StatusBadRequest, code: "invalid_request", err: err}
+func (g *Guard) credentials(r *http.Request) (scheme, string, *rejection) {
+	malformed := func(err error) (scheme, string, *rejection) {
+		return "", "", &rejection{status: http.StatusBadRequest, code: "invalid_request", err: err}
 	}
 	if r.URL.RawQuery != "" {
 		query, err := url.ParseQuery(r.URL.RawQuery)
@@ -150,7 +150,7 @@ func (g *Guard) credentials(r *http.Request) (scheme, string, *refusal) {
 	}
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
-		return "", "", &refusal{status: http.StatusUnauthorized, err: ErrUnauthenticated}
+		return "", "", &rejection{status: http.StatusUnauthorized, err: ErrUnauthenticated}
 	}
 	if len(headers) > 1 {
 		return malformed(errors.New("several Authorization headers"))
@@ -161,7 +161,7 @@ func (g *Guard) credentials(r *http.Request) (scheme, string, *refusal) {
 	}
 	offered := s == schemeBearer && (g.dpop == nil || !g.dpop.required) || s == schemeDPoP && g.dpop != nil
 	if !offered {
-		return "", "", &refusal{status: http.StatusUnauthorized, err: errors.New("another scheme of authorization")}
+		return "", "", &rejection{status: http.StatusUnauthorized, err: errors.New("another scheme of authorization")}
 	}
 	return s, token, nil
 }

@@ -1,35 +1,35 @@
 package auth
 
-// recent is a map that forgets what was not used lately when it has grown too large. It holds at most max entries and never fewer than the max/2 that
+// recentCache is a map that forgets what was not used lately when it has grown too large. It holds at most max entries and never fewer than the max/2 that
 // were used last. It has no lock.
-type recent[K comparable, V any] struct {
-	max      int
-	now, old map[K]V // an entry is in one of the two; old goes when now is full
+type recentCache[K comparable, V any] struct {
+	max               int
+	current, previous map[K]V // an entry is in one of the two; old goes when now is full
 }
 
-func (r *recent[K, V]) get(k K) (V, bool) {
-	if v, ok := r.now[k]; ok {
+func (r *recentCache[K, V]) get(k K) (V, bool) {
+	if v, ok := r.current[k]; ok {
 		return v, true
 	}
-	v, ok := r.old[k]
+	v, ok := r.previous[k]
 	if ok {
 		r.put(k, v)
 	}
 	return v, ok
 }
 
-func (r *recent[K, V]) put(k K, v V) {
-	if _, ok := r.now[k]; !ok && len(r.now) >= max(r.max/2, 1) {
-		r.now, r.old = nil, r.now
+func (r *recentCache[K, V]) put(k K, v V) {
+	if _, ok := r.current[k]; !ok && len(r.current) >= max(r.max/2, 1) {
+		r.current, r.previous = nil, r.current
 	}
-	if r.now == nil {
-		r.now = make(map[K]V)
+	if r.current == nil {
+		r.current = make(map[K]V)
 	}
-	delete(r.old, k)
-	r.now[k] = v
+	delete(r.previous, k)
+	r.current[k] = v
 }
 
-func (r *recent[K, V]) remove(k K) {
-	delete(r.now, k)
-	delete(r.old, k)
+func (r *recentCache[K, V]) remove(k K) {
+	delete(r.current, k)
+	delete(r.previous, k)
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// FirstIssuer as [ClientOptions.ClientIssuer] binds the credentials to whatever authorization server the MCP server names first. A server that means no
+// TrustFirstIssuer as [ClientOptions.ClientIssuer] binds the credentials to whatever authorization server the MCP server names first. A server that means no
 // good thereby gets them; use it only for servers that are as trusted as the authorization server.
-const FirstIssuer = "*"
+const TrustFirstIssuer = "*"
 
 // Registration is what a client says about itself to authorization servers where it registers, and in its metadata document.
 // See https://www.rfc-editor.org/rfc/rfc7591#section-2.
@@ -136,9 +136,9 @@ type credentials struct {
 	dynamic bool
 }
 
-// configured returns the credentials of the options, or nil if there are none for this authorization server. That they are for no other is the discoverer's
+// configuredCredentials returns the credentials of the options, or nil if there are none for this authorization server. That they are for no other is the discoverer's
 // business: it does not return another.
-func (c *Client) configured(as *issuerDocument) (*credentials, error) {
+func (c *Client) configuredCredentials(as *issuerDocument) (*credentials, error) {
 	o := &c.opts
 	var cred *credentials
 	switch {
@@ -180,9 +180,9 @@ func (c *Client) authMethod(as *issuerDocument, cred *credentials) (string, erro
 	return "", fmt.Errorf("%w: it supports no way to authenticate that the client's credentials are for", ErrRefused)
 }
 
-// registered returns the credentials of an earlier registration, or nil.
-func (c *Client) registered(ctx context.Context, issuer string) (*credentials, error) {
-	r, err := c.opts.Store.Load(ctx, c.clientKey(issuer))
+// registeredCredentials returns the credentials of an earlier registration, or nil.
+func (c *Client) registeredCredentials(ctx context.Context, issuer string) (*credentials, error) {
+	r, err := c.opts.Store.Load(ctx, c.registrationKey(issuer))
 	if errors.Is(err, ErrNotStored) {
 		return nil, nil
 	}
@@ -196,9 +196,11 @@ func (c *Client) registered(ctx context.Context, issuer string) (*credentials, e
 	return &credentials{id: rc.ID, secret: rc.Secret, method: rc.AuthMethod, redirectURIs: rc.RedirectURIs, dynamic: true}, nil
 }
 
-func (c *Client) clientKey(issuer string) Key { return Key{Issuer: issuer, Account: c.opts.Account} }
+func (c *Client) registrationKey(issuer string) RecordKey {
+	return RecordKey{Issuer: issuer, Account: c.opts.Account}
+}
 
-type registrationAnswer struct {
+type registrationResponse struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
 	SecretExpiry int64  `json:"client_secret_expires_at"`
@@ -226,7 +228,7 @@ func (c *Client) register(ctx context.Context, d *discovery, redirectURI string)
 		return nil, err
 	}
 	if r.status != http.StatusCreated && r.status != http.StatusOK {
-		return nil, answeredError(r)
+		return nil, responseError(r)
 	}
 	cred, expiry, err := decodeRegistration(r.body, method)
 	if err != nil {
@@ -234,7 +236,7 @@ func (c *Client) register(ctx context.Context, d *discovery, redirectURI string)
 	}
 	cred.redirectURIs = []string{redirectURI}
 	rc := &RegisteredClient{ID: cred.id, Secret: cred.secret, SecretExpiry: expiry, AuthMethod: cred.method, RedirectURIs: cred.redirectURIs}
-	if err := c.opts.Store.Save(ctx, c.clientKey(d.issuer), &Record{Client: rc}); err != nil {
+	if err := c.opts.Store.Save(ctx, c.registrationKey(d.issuer), &Record{Client: rc}); err != nil {
 		return nil, err
 	}
 	c.logf("registered at %q", printable(d.issuer, 200))
@@ -252,7 +254,7 @@ func registrationMethod(supported []string) string {
 }
 
 func decodeRegistration(body []byte, requested string) (*credentials, time.Time, error) {
-	var a registrationAnswer
+	var a registrationResponse
 	if err := decodeObject(body, &a); err != nil {
 		return nil, time.Time{}, fmt.Errorf("registration: %w", err)
 	}

@@ -20,12 +20,12 @@ type ReplayCache interface {
 }
 
 // An OwnedReplayCache is a [ReplayCache] that knows on whose behalf a key is noted, so that one owner
-// cannot take the room of all others. A [Guard] prefers OnceOf where a cache has it.
+// cannot take the room of all others. A [Guard] prefers OnceForOwner where a cache has it.
 type OwnedReplayCache interface {
 	ReplayCache
-	// OnceOf does what Once does, for an owner. Keys of different owners are different. ErrReplayQuota
+	// OnceForOwner does what Once does, for an owner. Keys of different owners are different. ErrReplayQuota
 	// refuses the request as one too many of its owner.
-	OnceOf(ctx context.Context, owner, key string, ttl time.Duration) (bool, error)
+	OnceForOwner(ctx context.Context, owner, key string, ttl time.Duration) (bool, error)
 }
 
 // ErrReplayCacheFull is what a [MemoryReplayCache] returns when it cannot note any more.
@@ -38,11 +38,11 @@ var ErrReplayQuota = errors.New("too many proofs of one key")
 // A MemoryReplayCache is an [OwnedReplayCache] for one process. What it has noted it never forgets too early: when it is full, it takes nothing more until
 // something has run out. One owner gets a sixteenth of it; keys noted with Once have no owner, and may take all of it.
 type MemoryReplayCache struct {
-	max    int
-	mu     sync.Mutex
-	seen   map[[sha256.Size]byte]struct{}
-	owners map[[sha256.Size]byte]int // how many keys each has noted
-	ends   replayHeap
+	max         int
+	mu          sync.Mutex
+	seen        map[[sha256.Size]byte]struct{}
+	owners      map[[sha256.Size]byte]int // how many keys each has noted
+	expirations replayHeap
 }
 
 // ownerShare is which part of the cache one owner may take.
@@ -59,26 +59,26 @@ func NewMemoryReplayCache(max int) *MemoryReplayCache {
 
 // Once implements [ReplayCache]. Its error is [ErrReplayCacheFull].
 func (c *MemoryReplayCache) Once(ctx context.Context, key string, ttl time.Duration) (bool, error) {
-	return c.OnceOf(ctx, "", key, ttl)
+	return c.OnceForOwner(ctx, "", key, ttl)
 }
 
-// OnceOf implements [OwnedReplayCache]. Its error is [ErrReplayQuota] or [ErrReplayCacheFull]. An empty
+// OnceForOwner implements [OwnedReplayCache]. Its error is [ErrReplayQuota] or [ErrReplayCacheFull]. An empty
 // owner is none.
-func (c *MemoryReplayCache) OnceOf(_ context.Context, owner, key string, ttl time.Duration) (bool, error) {
+func (c *MemoryReplayCache) OnceForOwner(_ context.Context, owner, key string, ttl time.Duration) (bool, error) {
 	now, digest := time.Now(), sha256.Sum256([]byte(owner+"\x00"+key))
-	var of [sha256.Size]byte
+	var ownerKey [sha256.Size]byte
 	if owner != "" {
-		of = sha256.Sum256([]byte(owner))
+		ownerKey = sha256.Sum256([]byte(owner))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.ends) > 0 && !now.Before(c.ends[0].at) {
-		c.forget(heap.Pop(&c.ends).(replayEnd))
+	for len(c.expirations) > 0 && !now.Before(c.expirations[0].at) {
+		c.evict(heap.Pop(&c.expirations).(replayExpiration))
 	}
 	if _, ok := c.seen[digest]; ok {
 		return false, nil
 	}
-	if owner != "" && c.owners[of] >= max(c.max/ownerShare, 1) {
+	if owner != "" && c.owners[ownerKey] >= max(c.max/ownerShare, 1) {
 		return false, ErrReplayQuota
 	}
 	if len(c.seen) >= c.max {
@@ -86,33 +86,33 @@ func (c *MemoryReplayCache) OnceOf(_ context.Context, owner, key string, ttl tim
 	}
 	c.seen[digest] = struct{}{}
 	if owner != "" {
-		c.owners[of]++
+		c.owners[ownerKey]++
 	}
-	heap.Push(&c.ends, replayEnd{digest, of, now.Add(ttl)})
+	heap.Push(&c.expirations, replayExpiration{digest, ownerKey, now.Add(ttl)})
 	return true, nil
 }
 
-// forget drops a key that has run out.
-func (c *MemoryReplayCache) forget(e replayEnd) {
+// evict drops a key that has run out.
+func (c *MemoryReplayCache) evict(e replayExpiration) {
 	delete(c.seen, e.key)
 	if c.owners[e.owner]--; c.owners[e.owner] <= 0 {
 		delete(c.owners, e.owner)
 	}
 }
 
-type replayEnd struct {
+type replayExpiration struct {
 	key   [sha256.Size]byte
 	owner [sha256.Size]byte // zero if it has none
 	at    time.Time
 }
 
 // replayHeap has what ends next at its root.
-type replayHeap []replayEnd
+type replayHeap []replayExpiration
 
 func (h replayHeap) Len() int           { return len(h) }
 func (h replayHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 func (h replayHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *replayHeap) Push(x any)        { *h = append(*h, x.(replayEnd)) }
+func (h *replayHeap) Push(x any)        { *h = append(*h, x.(replayExpiration)) }
 func (h *replayHeap) Pop() any {
 	last := len(*h) - 1
 	x := (*h)[last]

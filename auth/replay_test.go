@@ -69,7 +69,7 @@ func TestReplayQuota(t *testing.T) {
 		var got []string
 		once := func(owner, key string) {
 			t.Helper()
-			first, err := c.OnceOf(context.Background(), owner, key, 10*time.Second)
+			first, err := c.OnceForOwner(context.Background(), owner, key, 10*time.Second)
 			got = append(got, fmt.Sprint(owner, " ", key, " ", first, " ", err))
 		}
 		for i := range 4 {

@@ -20,17 +20,17 @@ const (
 )
 
 // A refusal is an answer to a request that is not let through.
-type refusal struct {
-	status int
-	scheme scheme   // that the request used; empty if none
-	code   string   // of https://www.rfc-editor.org/rfc/rfc6750#section-3.1 or https://www.rfc-editor.org/rfc/rfc9449#section-12.2; may be empty
-	scopes []string // that are needed
-	after  time.Duration
-	nonce  string // may be empty
-	err    error  // what was wrong, for the log
+type rejection struct {
+	status     int
+	scheme     scheme   // that the request used; empty if none
+	code       string   // of https://www.rfc-editor.org/rfc/rfc6750#section-3.1 or https://www.rfc-editor.org/rfc/rfc9449#section-12.2; may be empty
+	scopes     []string // that are needed
+	retryAfter time.Duration
+	nonce      string // may be empty
+	err        error  // what was wrong, for the log
 }
 
-var descriptions = map[string]string{
+var errorDescriptions = map[string]string{
 	"invalid_request":    "The request is malformed.",
 	"invalid_token":      "The token is not valid here.",
 	"insufficient_scope": "The operation needs more scopes.",
@@ -40,14 +40,14 @@ var descriptions = map[string]string{
 
 type guardKey struct{}
 
-// presented is what Deny has to know of how a request got past a guard.
-type presented struct {
+// passedGuard is what Deny has to know of how a request got past a guard.
+type passedGuard struct {
 	guard  *Guard
 	scheme scheme
 }
 
-func presentedOf(ctx context.Context) presented {
-	p, _ := ctx.Value(guardKey{}).(presented)
+func passedGuardOf(ctx context.Context) passedGuard {
+	p, _ := ctx.Value(guardKey{}).(passedGuard)
 	return p
 }
 
@@ -56,41 +56,41 @@ func presentedOf(ctx context.Context) presented {
 // of the error's text is sent. Nothing must have been written to w. The challenge is that of the [Guard] which r passed; if it passed none, it says less.
 // See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#runtime-insufficient-scope-errors.
 func Deny(w http.ResponseWriter, r *http.Request, err error) {
-	presentedOf(r.Context()).guard.Deny(w, r, err)
+	passedGuardOf(r.Context()).guard.Deny(w, r, err)
 }
 
 // Deny is [Deny] for a handler that knows its guard. A nil Guard has no metadata to point to.
 func (g *Guard) Deny(w http.ResponseWriter, r *http.Request, err error) {
-	used := presentedOf(r.Context()).scheme
+	used := passedGuardOf(r.Context()).scheme
 	if used == "" {
 		used = schemeBearer
 	}
-	var lack *ScopeError
+	var scopeErr *ScopeError
 	switch {
-	case errors.As(err, &lack):
-		scopes := lack.Scopes
+	case errors.As(err, &scopeErr):
+		scopes := scopeErr.Scopes
 		if g != nil {
 			scopes = slices.Concat(g.required, scopes) // these the operation needs too, and some clients ask for no more than they are told
 		}
-		g.refuse(w, r, &refusal{status: http.StatusForbidden, scheme: used, code: "insufficient_scope", scopes: scopes, err: err})
+		g.reject(w, r, &rejection{status: http.StatusForbidden, scheme: used, code: "insufficient_scope", scopes: scopes, err: err})
 	case errors.Is(err, ErrInvalidToken):
-		g.refuse(w, r, &refusal{status: http.StatusUnauthorized, scheme: used, code: "invalid_token", err: err})
+		g.reject(w, r, &rejection{status: http.StatusUnauthorized, scheme: used, code: "invalid_token", err: err})
 	case errors.Is(err, ErrUnauthenticated):
-		g.refuse(w, r, &refusal{status: http.StatusUnauthorized, err: err})
+		g.reject(w, r, &rejection{status: http.StatusUnauthorized, err: err})
 	case errors.Is(err, ErrUnavailable):
-		g.refuse(w, r, &refusal{status: http.StatusServiceUnavailable, after: retryUnavailable, err: err})
+		g.reject(w, r, &rejection{status: http.StatusServiceUnavailable, retryAfter: retryUnavailable, err: err})
 	default:
-		g.refuse(w, r, &refusal{status: http.StatusForbidden, err: err})
+		g.reject(w, r, &rejection{status: http.StatusForbidden, err: err})
 	}
 }
 
 // retryUnavailable is how long clients are told to wait for an issuer.
 const retryUnavailable = 5 * time.Second
 
-// refuse writes the answer. A nil guard is one that nothing is known of.
-func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, f *refusal) {
+// reject writes the answer. A nil guard is one that nothing is known of.
+func (g *Guard) reject(w http.ResponseWriter, r *http.Request, f *rejection) {
 	if g != nil {
-		g.report(r, f)
+		g.logRejection(r, f)
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -103,15 +103,15 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, f *refusal) {
 	if f.nonce != "" {
 		h.Set("DPoP-Nonce", f.nonce)
 	}
-	if f.after > 0 {
-		h.Set("Retry-After", strconv.FormatInt(int64((f.after+time.Second-1)/time.Second), 10))
+	if f.retryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64((f.retryAfter+time.Second-1)/time.Second), 10))
 	}
 	if f.code == "" {
 		h.Set("Content-Length", "0")
 		w.WriteHeader(f.status)
 		return
 	}
-	body, err := json.Marshal(map[string]string{"error": f.code, "error_description": descriptions[f.code]})
+	body, err := json.Marshal(map[string]string{"error": f.code, "error_description": errorDescriptions[f.code]})
 	if err != nil {
 		body = nil
 	}
@@ -123,8 +123,8 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, f *refusal) {
 	}
 }
 
-// report logs a refusal.
-func (g *Guard) report(r *http.Request, f *refusal) {
+// logRejection logs a refusal.
+func (g *Guard) logRejection(r *http.Request, f *rejection) {
 	if f.status == http.StatusServiceUnavailable {
 		g.log.WarnContext(r.Context(), "cannot verify token", "error", f.err)
 		return
@@ -134,7 +134,7 @@ func (g *Guard) report(r *http.Request, f *refusal) {
 
 // challenges returns the values of WWW-Authenticate: that of the scheme which the request used comes first, and only it says what was wrong. When the
 // scheme was right, but not the scope, it is the only one.
-func (g *Guard) challenges(f *refusal) []string {
+func (g *Guard) challenges(f *rejection) []string {
 	offered := []scheme{schemeBearer}
 	if g != nil && g.dpop != nil {
 		offered = []scheme{schemeBearer, schemeDPoP}
@@ -160,7 +160,7 @@ func (g *Guard) challenges(f *refusal) []string {
 
 // challenge returns one challenge. What it quotes was checked when the guard was made, is a constant, or goes through validScope: there is nothing to
 // escape.
-func (g *Guard) challenge(s scheme, f *refusal, code string) string {
+func (g *Guard) challenge(s scheme, f *rejection, code string) string {
 	var params []string
 	add := func(name, value string) {
 		if value != "" {
@@ -171,7 +171,7 @@ func (g *Guard) challenge(s scheme, f *refusal, code string) string {
 		add("realm", g.realm)
 	}
 	add("error", code)
-	add("error_description", descriptions[code])
+	add("error_description", errorDescriptions[code])
 	scopes := f.scopes
 	if scopes == nil && g != nil {
 		scopes = g.required

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	rsMaxBody = 256 << 10        // of metadata, key sets and introspection answers, in bytes
-	rsTimeout = 10 * time.Second // for the whole exchange
+	maxFetchBytes = 256 << 10        // of metadata, key sets and introspection answers, in bytes
+	fetchTimeout  = 10 * time.Second // for the whole exchange
 )
 
-// rsClient returns a client for the resource server's own requests: no redirects, which could lead anywhere and take secrets along, and no cookies. What
+// newFetchClient returns a client for the resource server's own requests: no redirects, which could lead anywhere and take secrets along, and no cookies. What
 // is asked comes from the configuration, or from metadata that has been asked by it, so that private addresses are allowed.
-func rsClient(c *http.Client) *http.Client {
+func newFetchClient(c *http.Client) *http.Client {
 	var own http.Client
 	if c != nil {
 		own = *c
@@ -32,7 +32,7 @@ func rsClient(c *http.Client) *http.Client {
 			MaxIdleConnsPerHost:    8,
 			IdleConnTimeout:        30 * time.Second,
 			TLSHandshakeTimeout:    5 * time.Second,
-			ResponseHeaderTimeout:  rsTimeout,
+			ResponseHeaderTimeout:  fetchTimeout,
 			MaxResponseHeaderBytes: 64 << 10,
 		}
 	}
@@ -46,8 +46,8 @@ type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
 
-// rsDo sends req and returns the body of the answer, which must have the status 200. Errors do not contain the URL's query or the request's body.
-func rsDo(c *http.Client, req *http.Request) (body []byte, contentType string, err error) {
+// fetchBody sends req and returns the body of the answer, which must have the status 200. Errors do not contain the URL's query or the request's body.
+func fetchBody(c *http.Client, req *http.Request) (body []byte, contentType string, err error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.Do(req)
 	if err != nil {
@@ -61,24 +61,24 @@ func rsDo(c *http.Client, req *http.Request) (body []byte, contentType string, e
 	if resp.StatusCode != http.StatusOK {
 		return nil, "", fmt.Errorf("%s: %w", req.URL.Host, statusError(resp.StatusCode))
 	}
-	body, err = io.ReadAll(io.LimitReader(resp.Body, rsMaxBody+1))
+	body, err = io.ReadAll(io.LimitReader(resp.Body, maxFetchBytes+1))
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", req.URL.Host, err)
 	}
-	if len(body) > rsMaxBody {
-		return nil, "", fmt.Errorf("%s: answer of more than %d bytes", req.URL.Host, rsMaxBody)
+	if len(body) > maxFetchBytes {
+		return nil, "", fmt.Errorf("%s: answer of more than %d bytes", req.URL.Host, maxFetchBytes)
 	}
 	contentType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	return body, contentType, nil
 }
 
-// rsGet fetches a document.
-func rsGet(ctx context.Context, c *http.Client, address string) ([]byte, error) {
+// fetchDocument fetches a document.
+func fetchDocument(ctx context.Context, c *http.Client, address string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
 	}
-	body, _, err := rsDo(c, req)
+	body, _, err := fetchBody(c, req)
 	return body, err
 }
 
@@ -92,14 +92,14 @@ func checkEndpoint(address string) (*url.URL, error) {
 		return nil, errors.New("a URL has a user name or password")
 	case u.Fragment != "" || strings.Contains(address, "#"):
 		return nil, fmt.Errorf("%q has a fragment", address)
-	case u.Scheme == "https", u.Scheme == "http" && loopbackHost(u.Hostname()):
+	case u.Scheme == "https", u.Scheme == "http" && isLocalhost(u.Hostname()):
 		return u, nil
 	}
 	return nil, fmt.Errorf("%q does not use https", address)
 }
 
-// loopbackHost tells whether a host is this machine, without asking DNS.
-func loopbackHost(host string) bool {
+// isLocalhost tells whether a host is this machine, without asking DNS.
+func isLocalhost(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-const rsWellKnown = "/.well-known/oauth-protected-resource"
+const wellKnownMetadata = "/.well-known/oauth-protected-resource"
 
 // resourceMetadata is the document of https://www.rfc-editor.org/rfc/rfc9728#section-2.
 type resourceMetadata struct {
@@ -24,8 +24,8 @@ type resourceMetadata struct {
 	DPoPRequired         bool     `json:"dpop_bound_access_tokens_required,omitempty"`
 }
 
-// describe makes the metadata, if there are authorization servers.
-func (g *Guard) describe(o *GuardOptions) error {
+// buildMetadata makes the metadata, if there are authorization servers.
+func (g *Guard) buildMetadata(o *GuardOptions) error {
 	servers := unique(o.AuthorizationServers)
 	if len(servers) == 0 {
 		if o.MetadataURL != "" {
@@ -45,8 +45,8 @@ func (g *Guard) describe(o *GuardOptions) error {
 	}
 	origin := originURL(g.resource)
 	path := strings.TrimPrefix(g.resource, origin)
-	g.metadataPaths = slices.Compact([]string{rsWellKnown + path, rsWellKnown})
-	g.metadataURL = origin + rsWellKnown + path
+	g.metadataPaths = slices.Compact([]string{wellKnownMetadata + path, wellKnownMetadata})
+	g.metadataURL = origin + wellKnownMetadata + path
 	if o.MetadataURL != "" {
 		u, err := checkEndpoint(o.MetadataURL)
 		if err != nil {
@@ -62,7 +62,7 @@ func (g *Guard) describe(o *GuardOptions) error {
 		doc.DPoPAlgorithms, doc.DPoPRequired = g.dpop.names, g.dpop.required
 	}
 	text, err := json.Marshal(doc)
-	g.document = text
+	g.metadata = text
 	return err
 }
 
@@ -80,7 +80,7 @@ func (g *Guard) Metadata() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
-		if g.document == nil {
+		if g.metadata == nil {
 			http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
 			return
 		}
@@ -89,9 +89,9 @@ func (g *Guard) Metadata() http.Handler {
 		case http.MethodGet, http.MethodHead:
 			h.Set("Content-Type", "application/json")
 			h.Set("Cache-Control", "max-age=300")
-			h.Set("Content-Length", strconv.Itoa(len(g.document)))
+			h.Set("Content-Length", strconv.Itoa(len(g.metadata)))
 			if r.Method == http.MethodGet {
-				_, _ = w.Write(g.document) // the client is gone
+				_, _ = w.Write(g.metadata) // the client is gone
 			}
 		case http.MethodOptions:
 			h.Set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")

@@ -41,12 +41,12 @@ func Require(ctx context.Context, scopes ...string) error {
 	return nil
 }
 
-// A scopeTree has, for a scope, all scopes that it includes, directly or not.
-type scopeTree map[string][]string
+// A scopeHierarchy has, for a scope, all scopes that it includes, directly or not.
+type scopeHierarchy map[string][]string
 
-// newScopeTree returns the closure of what is configured. A cycle makes its scopes include each other.
-func newScopeTree(includes map[string][]string) (scopeTree, error) {
-	tree := scopeTree{}
+// newScopeHierarchy returns the closure of what is configured. A cycle makes its scopes include each other.
+func newScopeHierarchy(includes map[string][]string) (scopeHierarchy, error) {
+	tree := scopeHierarchy{}
 	for scope, direct := range includes {
 		if err := checkScopes(append([]string{scope}, direct...)); err != nil {
 			return nil, err
@@ -65,8 +65,8 @@ func newScopeTree(includes map[string][]string) (scopeTree, error) {
 }
 
 // grants tells whether one of granted is scope, or includes it.
-func (t scopeTree) grants(granted []string, scope string) bool {
-	return slices.ContainsFunc(granted, func(g string) bool { return g == scope || slices.Contains(t[g], scope) })
+func (h scopeHierarchy) grants(granted []string, scope string) bool {
+	return slices.ContainsFunc(granted, func(g string) bool { return g == scope || slices.Contains(h[g], scope) })
 }
 
 // validScope tells whether s is a scope-token of https://www.rfc-editor.org/rfc/rfc6749#section-3.3, which can stand in a quoted string as it is.

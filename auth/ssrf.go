@@ -15,13 +15,13 @@ import (
 
 // Defaults of [EgressOptions].
 const (
-	defaultGuardTimeout  = 10 * time.Second
-	defaultGuardMaxBytes = 256 << 10
-	maxGuardHeaderBytes  = 64 << 10
+	defaultEgressTimeout  = 10 * time.Second
+	defaultEgressMaxBytes = 256 << 10
+	maxEgressHeaderBytes  = 64 << 10
 )
 
-// ErrGuarded is what a request fails with that a [GuardedTransport] does not let out, or whose response it does not let in.
-var ErrGuarded = errors.New("refused by the guard of outgoing requests")
+// ErrEgressBlocked is what a request fails with that a [GuardedTransport] does not let out, or whose response it does not let in.
+var ErrEgressBlocked = errors.New("refused by the guard of outgoing requests")
 
 // EgressOptions are the exceptions and limits of a [GuardedTransport].
 type EgressOptions struct {
@@ -47,7 +47,7 @@ type EgressOptions struct {
 //   - No redirects: a response with one is an error, also for an [http.Client] that would follow it.
 //   - No cookies in either direction, no compression, and limits on time and size.
 //
-// What it refuses fails with an error that wraps [ErrGuarded]. The transport may be used by many goroutines at once. opts may be nil.
+// What it refuses fails with an error that wraps [ErrEgressBlocked]. The transport may be used by many goroutines at once. opts may be nil.
 //
 // See https://modelcontextprotocol.io/docs/tutorials/security/security_best_practices.
 func GuardedTransport(opts *EgressOptions) http.RoundTripper {
@@ -56,24 +56,24 @@ func GuardedTransport(opts *EgressOptions) http.RoundTripper {
 		o = *opts
 	}
 	if o.Timeout <= 0 {
-		o.Timeout = defaultGuardTimeout
+		o.Timeout = defaultEgressTimeout
 	}
 	if o.MaxBytes <= 0 {
-		o.MaxBytes = defaultGuardMaxBytes
+		o.MaxBytes = defaultEgressMaxBytes
 	}
-	return &guard{
+	return &egressTransport{
 		opts: o,
-		secure: o.transport(func(addr netip.Addr) bool {
+		https: o.transport(func(addr netip.Addr) bool {
 			return isPublic(addr) || o.AllowLoopback && addr.IsLoopback() || containsAddr(o.AllowNetworks, addr)
 		}),
-		plain: o.transport(netip.Addr.IsLoopback),
+		loopbackHTTP: o.transport(netip.Addr.IsLoopback),
 	}
 }
 
-type guard struct {
+type egressTransport struct {
 	opts EgressOptions
-	// plain is for http, which is for the machine itself only. It is a transport of its own because the dialer is not told the scheme.
-	secure, plain *http.Transport
+	// loopbackHTTP is for http, which is for the machine itself only. It is a transport of its own because the dialer is not told the scheme.
+	https, loopbackHTTP *http.Transport
 }
 
 func (o *EgressOptions) transport(allowed func(netip.Addr) bool) *http.Transport {
@@ -94,22 +94,22 @@ func (o *EgressOptions) transport(allowed func(netip.Addr) bool) *http.Transport
 		IdleConnTimeout:        15 * time.Second,
 		TLSHandshakeTimeout:    o.Timeout,
 		ResponseHeaderTimeout:  o.Timeout,
-		MaxResponseHeaderBytes: maxGuardHeaderBytes,
+		MaxResponseHeaderBytes: maxEgressHeaderBytes,
 	}
 }
 
 // checkDial judges the address of a connection that is about to be made.
 func checkDial(network, address string, allowed func(netip.Addr) bool) error {
 	if network != "tcp4" && network != "tcp6" {
-		return fmt.Errorf("%w: network %q", ErrGuarded, network)
+		return fmt.Errorf("%w: network %q", ErrEgressBlocked, network)
 	}
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("%w: address %q", ErrGuarded, address)
+		return fmt.Errorf("%w: address %q", ErrEgressBlocked, address)
 	}
 	addr := ap.Addr()
 	if addr.Zone() != "" || !allowed(addr.Unmap()) {
-		return fmt.Errorf("%w: %s is not a public address", ErrGuarded, addr)
+		return fmt.Errorf("%w: %s is not a public address", ErrEgressBlocked, addr)
 	}
 	return nil
 }
@@ -124,13 +124,13 @@ func containsAddr(prefixes []netip.Prefix, addr netip.Addr) bool {
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	rt, err := g.choose(req)
+func (t *egressTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	rt, err := t.choose(req)
 	if err != nil {
 		closeBody(req)
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(req.Context(), g.opts.Timeout)
+	ctx, cancel := context.WithTimeout(req.Context(), t.opts.Timeout)
 	req = req.Clone(ctx)
 	req.Header.Del("Cookie")
 	resp, err := rt.RoundTrip(req)
@@ -141,25 +141,25 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		resp.Body.Close()
 		cancel()
-		return nil, fmt.Errorf("%w: %s answered with a redirect (status %d)", ErrGuarded, req.URL.Host, resp.StatusCode)
+		return nil, fmt.Errorf("%w: %s answered with a redirect (status %d)", ErrEgressBlocked, req.URL.Host, resp.StatusCode)
 	}
 	resp.Header.Del("Set-Cookie")
-	resp.Body = &guardedBody{ReadCloser: resp.Body, left: g.opts.MaxBytes, cancel: cancel}
+	resp.Body = &limitedBody{ReadCloser: resp.Body, left: t.opts.MaxBytes, cancel: cancel}
 	return resp, nil
 }
 
 // choose returns the transport for a request, or why there is none.
-func (g *guard) choose(req *http.Request) (*http.Transport, error) {
+func (t *egressTransport) choose(req *http.Request) (*http.Transport, error) {
 	if req.URL.User != nil {
-		return nil, fmt.Errorf("%w: a URL with a password", ErrGuarded)
+		return nil, fmt.Errorf("%w: a URL with a password", ErrEgressBlocked)
 	}
 	switch {
 	case req.URL.Scheme == "https":
-		return g.secure, nil
-	case req.URL.Scheme == "http" && g.opts.AllowLoopback && isLoopbackHost(req.URL.Hostname()):
-		return g.plain, nil
+		return t.https, nil
+	case req.URL.Scheme == "http" && t.opts.AllowLoopback && isLoopbackHost(req.URL.Hostname()):
+		return t.loopbackHTTP, nil
 	}
-	return nil, fmt.Errorf("%w: scheme %q for host %q", ErrGuarded, req.URL.Scheme, req.URL.Hostname())
+	return nil, fmt.Errorf("%w: scheme %q for host %q", ErrEgressBlocked, req.URL.Scheme, req.URL.Hostname())
 }
 
 func closeBody(req *http.Request) {
@@ -177,16 +177,16 @@ func isLoopbackHost(host string) bool {
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
-// guardedBody fails when more than left bytes come, and ends the request's timeout when it is closed.
-type guardedBody struct {
+// limitedBody fails when more than left bytes come, and ends the request's timeout when it is closed.
+type limitedBody struct {
 	io.ReadCloser
 	left   int64
 	cancel context.CancelFunc
 }
 
-func (b *guardedBody) Read(p []byte) (int, error) {
+func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
-		return 0, fmt.Errorf("%w: the response is too large", ErrGuarded)
+		return 0, fmt.Errorf("%w: the response is too large", ErrEgressBlocked)
 	}
 	// One byte more than there may be tells a body that is too large from one that ends here.
 	if int64(len(p)) > b.left+1 {
@@ -195,12 +195,12 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
 	if b.left < 0 {
-		return n - 1, fmt.Errorf("%w: the response is too large", ErrGuarded)
+		return n - 1, fmt.Errorf("%w: the response is too large", ErrEgressBlocked)
 	}
 	return n, err
 }
 
-func (b *guardedBody) Close() error {
+func (b *limitedBody) Close() error {
 	b.cancel()
 	return b.ReadCloser.Close()
 }

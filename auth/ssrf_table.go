@@ -13,7 +13,7 @@ var publicIPv6 = netip.MustParsePrefix("2000::/3")
 var specialPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),       // this network; 0.0.0.0 is the host itself on many systems
 	netip.MustParsePrefix("10.0.0.0/8"),      // private
-	netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT, and metadata services of some clouds
+	netip.MustParsePrefix("100.64.0.0/10"),   // transport-grade NAT, and metadata services of some clouds
 	netip.MustParsePrefix("127.0.0.0/8"),     // loopback
 	netip.MustParsePrefix("169.254.0.0/16"),  // link-local, and metadata services of most clouds
 	netip.MustParsePrefix("172.16.0.0/12"),   // private

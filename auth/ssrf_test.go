@@ -60,7 +60,7 @@ func TestCheckDial(t *testing.T) {
 		{"tcp4", "8.8.8.8", false},
 		{"tcp6", "[fe80::1%lo]:443", false},
 	} {
-		if err := checkDial(tt.network, tt.address, isPublic); errors.Is(err, ErrGuarded) == tt.ok {
+		if err := checkDial(tt.network, tt.address, isPublic); errors.Is(err, ErrEgressBlocked) == tt.ok {
 			t.Errorf("%s %s: %v", tt.network, tt.address, err)
 		}
 	}
@@ -80,8 +80,8 @@ func guarded(t *testing.T, o *EgressOptions, address string) (string, error) {
 	t.Helper()
 	rt := GuardedTransport(o)
 	defer func() {
-		rt.(*guard).plain.CloseIdleConnections()
-		rt.(*guard).secure.CloseIdleConnections()
+		rt.(*egressTransport).loopbackHTTP.CloseIdleConnections()
+		rt.(*egressTransport).https.CloseIdleConnections()
 	}()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
@@ -155,7 +155,7 @@ func TestGuardedTransport(t *testing.T) {
 	} {
 		got, err := guarded(t, tt.o, tt.url)
 		if tt.want == "" {
-			if !errors.Is(err, ErrGuarded) {
+			if !errors.Is(err, ErrEgressBlocked) {
 				t.Errorf("%s: got %q, %v", tt.name, got, err)
 			}
 		} else if got != tt.want || err != nil {
@@ -173,7 +173,7 @@ func TestGuardedTransport(t *testing.T) {
 func ExampleGuardedTransport() {
 	client := &http.Client{Transport: GuardedTransport(nil)}
 	_, err := client.Get("https://169.254.169.254/latest/meta-data/")
-	fmt.Println(errors.Is(err, ErrGuarded))
+	fmt.Println(errors.Is(err, ErrEgressBlocked))
 	// Output: true
 }
 

@@ -14,8 +14,8 @@ import (
 // StaticIssuer is the issuer of principals of fixed tokens. No authorization server can have this name.
 const StaticIssuer = "static"
 
-// minStatic is the length of the shortest fixed token, in bytes. 16 random characters cannot be guessed.
-const minStatic = 16
+// minStaticToken is the length of the shortest fixed token, in bytes. 16 random characters cannot be guessed.
+const minStaticToken = 16
 
 // A StaticToken is a fixed token, and whose it is. Either Token or SHA256 is given.
 type StaticToken struct {
@@ -86,8 +86,8 @@ func (t StaticToken) digest() (d [sha256.Size]byte, err error) {
 			return d, errors.New("the hash is no SHA-256 in hexadecimal digits") // the error of hex would quote it
 		}
 		return [sha256.Size]byte(b), nil
-	case len(t.Token) < minStatic:
-		return d, fmt.Errorf("it is shorter than %d characters", minStatic)
+	case len(t.Token) < minStaticToken:
+		return d, fmt.Errorf("it is shorter than %d characters", minStaticToken)
 	case len(t.Token) > maxToken || !validToken(t.Token):
 		return d, errors.New("it has characters that a token cannot have, or is too long")
 	}

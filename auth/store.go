@@ -13,9 +13,9 @@ import (
 // ErrNotStored is returned by [Store.Load] if there is no record with the key.
 var ErrNotStored = errors.New("not stored")
 
-// A Key names a record of a [Store]. The empty text is a value like any other: a client's registration has no Resource and no ClientID, and the record that
+// A RecordKey names a record of a [Store]. The empty text is a value like any other: a client's registration has no Resource and no ClientID, and the record that
 // says where a resource's tokens are has neither Issuer nor ClientID.
-type Key struct {
+type RecordKey struct {
 	Issuer, Resource, ClientID, Account string
 }
 
@@ -65,10 +65,10 @@ type Tokens struct {
 // Save must have made the record last when it returns: an authorization server may accept a refresh token once, and the new one is in the record.
 type Store interface {
 	// Load returns the record with this key, or an error that wraps [ErrNotStored].
-	Load(ctx context.Context, key Key) (*Record, error)
-	Save(ctx context.Context, key Key, record *Record) error
+	Load(ctx context.Context, key RecordKey) (*Record, error)
+	Save(ctx context.Context, key RecordKey, record *Record) error
 	// Delete removes a record. It is no error if there is none.
-	Delete(ctx context.Context, key Key) error
+	Delete(ctx context.Context, key RecordKey) error
 }
 
 // A StoreLocker is a [Store] that several processes may use. A client holds the lock while it refreshes tokens and looks first whether another process did.
@@ -175,13 +175,13 @@ func (r *Record) clone() *Record {
 
 type memoryStore struct {
 	mu      sync.Mutex
-	records map[Key]*Record
+	records map[RecordKey]*Record
 }
 
 // NewMemoryStore returns a [Store] that lasts as long as the process.
-func NewMemoryStore() Store { return &memoryStore{records: map[Key]*Record{}} }
+func NewMemoryStore() Store { return &memoryStore{records: map[RecordKey]*Record{}} }
 
-func (m *memoryStore) Load(_ context.Context, key Key) (*Record, error) {
+func (m *memoryStore) Load(_ context.Context, key RecordKey) (*Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, ok := m.records[key]
@@ -191,14 +191,14 @@ func (m *memoryStore) Load(_ context.Context, key Key) (*Record, error) {
 	return r.clone(), nil
 }
 
-func (m *memoryStore) Save(_ context.Context, key Key, r *Record) error {
+func (m *memoryStore) Save(_ context.Context, key RecordKey, r *Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.records[key] = r.clone()
 	return nil
 }
 
-func (m *memoryStore) Delete(_ context.Context, key Key) error {
+func (m *memoryStore) Delete(_ context.Context, key RecordKey) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.records, key)

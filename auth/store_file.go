@@ -32,10 +32,10 @@ var ErrStoreUnsafe = errors.New("others could read or replace the file")
 // another file after each change.
 type fileStore struct {
 	path string
-	// turn is held by the goroutine that has the lock file: locks of files are between processes. It has room for one.
-	turn chan struct{}
-	// outer is held from Lock to unlock, by which Save and Load are not kept out.
-	outer chan struct{}
+	// fileLock is held by the goroutine that has the lock file: locks of files are between processes. It has room for one.
+	fileLock chan struct{}
+	// refreshLock is held from Lock to unlock, by which Save and Load are not kept out.
+	refreshLock chan struct{}
 }
 
 // storeFile is the content of the file.
@@ -51,7 +51,7 @@ type storeEntry struct {
 	Record   *storedRecord `json:"record"`
 }
 
-func (e *storeEntry) key() Key { return Key{e.Issuer, e.Resource, e.ClientID, e.Account} }
+func (e *storeEntry) key() RecordKey { return RecordKey{e.Issuer, e.Resource, e.ClientID, e.Account} }
 
 // NewFileStore returns a [StoreLocker], and [LoginLocker], that keeps its records in a file, which many processes may use. The file, and locks beside it, are created
 // with mode 0600 when they are needed, and the directory with 0700. A file that others can read or that is a symbolic link is refused with an error that wraps
@@ -67,7 +67,7 @@ func NewFileStore(path string) (StoreLocker, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("file store: %w", err)
 	}
-	s := &fileStore{path: path, turn: make(chan struct{}, 1), outer: make(chan struct{}, 1)}
+	s := &fileStore{path: path, fileLock: make(chan struct{}, 1), refreshLock: make(chan struct{}, 1)}
 	if _, err := s.read(); err != nil {
 		return nil, err
 	}
@@ -75,11 +75,11 @@ func NewFileStore(path string) (StoreLocker, error) {
 }
 
 // Load implements [Store].
-func (s *fileStore) Load(ctx context.Context, key Key) (*Record, error) {
+func (s *fileStore) Load(ctx context.Context, key RecordKey) (*Record, error) {
 	// The file is replaced at once, so what is read is of one moment without a lock. But Windows replaces no
 	// file that is being read.
 	if runtime.GOOS == "windows" {
-		unlock, err := s.lockFile(ctx, s.turn, s.path+".lock")
+		unlock, err := s.lockFile(ctx, s.fileLock, s.path+".lock")
 		if err != nil {
 			return nil, err
 		}
@@ -98,47 +98,47 @@ func (s *fileStore) Load(ctx context.Context, key Key) (*Record, error) {
 }
 
 // Save implements [Store].
-func (s *fileStore) Save(ctx context.Context, key Key, r *Record) error {
-	return s.change(ctx, key, &storeEntry{key.Issuer, key.Resource, key.ClientID, key.Account, r.stored()})
+func (s *fileStore) Save(ctx context.Context, key RecordKey, r *Record) error {
+	return s.update(ctx, key, &storeEntry{key.Issuer, key.Resource, key.ClientID, key.Account, r.stored()})
 }
 
 // Delete implements [Store].
-func (s *fileStore) Delete(ctx context.Context, key Key) error { return s.change(ctx, key, nil) }
+func (s *fileStore) Delete(ctx context.Context, key RecordKey) error { return s.update(ctx, key, nil) }
 
 // Lock implements [StoreLocker].
 func (s *fileStore) Lock(ctx context.Context) (func(), error) {
-	return s.lockFile(ctx, s.outer, s.path+".refresh.lock")
+	return s.lockFile(ctx, s.refreshLock, s.path+".refresh.lock")
 }
 
-// vainMark is what a login's lock has in it when the user was asked in vain.
-const vainMark = "vain\n"
+// failedMark is what a login's lock has in it when the user was asked in vain.
+const failedMark = "vain\n"
 
 // LockLogin implements [LoginLocker]. There is a lock file for each resource; what is in it says how the last login ended.
-func (s *fileStore) LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(vain bool), vain bool, err error) {
+func (s *fileStore) LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(failed bool), failed bool, err error) {
 	sum := sha256.Sum256([]byte(resource))
 	waited := false
-	file, err := lockedFile(ctx, fmt.Sprintf("%s.login-%x.lock", s.path, sum[:8]), func() { waited = true; waiting() })
+	file, err := openLocked(ctx, fmt.Sprintf("%s.login-%x.lock", s.path, sum[:8]), func() { waited = true; waiting() })
 	if err != nil {
 		return nil, false, err
 	}
-	var mark [len(vainMark)]byte
+	var mark [len(failedMark)]byte
 	n, _ := file.ReadAt(mark[:], 0) // a file that cannot be read has no mark
-	vain = waited && string(mark[:n]) == vainMark
+	failed = waited && string(mark[:n]) == failedMark
 	if err := file.Truncate(0); err != nil {
 		file.Close()
 		return nil, false, fmt.Errorf("file store: %w", err)
 	}
-	return func(vain bool) {
-		if vain {
-			file.WriteAt([]byte(vainMark), 0) // without it the next one asks the user too
+	return func(failed bool) {
+		if failed {
+			file.WriteAt([]byte(failedMark), 0) // without it the next one asks the user too
 		}
 		file.Close()
-	}, vain, nil
+	}, failed, nil
 }
 
-// change replaces the entry of a key; nil removes it.
-func (s *fileStore) change(ctx context.Context, key Key, entry *storeEntry) error {
-	unlock, err := s.lockFile(ctx, s.turn, s.path+".lock")
+// update replaces the entry of a key; nil removes it.
+func (s *fileStore) update(ctx context.Context, key RecordKey, entry *storeEntry) error {
+	unlock, err := s.lockFile(ctx, s.fileLock, s.path+".lock")
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (s *fileStore) lockFile(ctx context.Context, turn chan struct{}, path strin
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	file, err := lockedFile(ctx, path, func() {})
+	file, err := openLocked(ctx, path, func() {})
 	if err != nil {
 		<-turn
 		return nil, err
@@ -238,9 +238,9 @@ func (s *fileStore) lockFile(ctx context.Context, turn chan struct{}, path strin
 	return func() { file.Close(); <-turn }, nil
 }
 
-// lockedFile waits for the lock of a file, after a call of waiting if another process has it. Waiting is by trying again, since waiting for the system's lock could not be
+// openLocked waits for the lock of a file, after a call of waiting if another process has it. Waiting is by trying again, since waiting for the system's lock could not be
 // ended. Closing the file gives the lock back.
-func lockedFile(ctx context.Context, path string, waiting func()) (_ *os.File, err error) {
+func openLocked(ctx context.Context, path string, waiting func()) (_ *os.File, err error) {
 	file, err := openPrivate(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("file store: %w", err)

@@ -40,7 +40,7 @@ func TestStores(t *testing.T) {
 	for name, s := range map[string]auth.Store{"memory": auth.NewMemoryStore(), "file": file} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			key := auth.Key{Issuer: "i", Resource: "r", ClientID: "c", Account: "a"}
+			key := auth.RecordKey{Issuer: "i", Resource: "r", ClientID: "c", Account: "a"}
 			if _, err := s.Load(ctx, key); !errors.Is(err, auth.ErrNotStored) {
 				t.Errorf("got %v", err)
 			}
@@ -60,7 +60,7 @@ func TestStores(t *testing.T) {
 			if again, err := s.Load(ctx, key); err != nil || again.Tokens.Granted[0] != "y" || again.Client.ID != "c" {
 				t.Errorf("what Load returns is not the caller's: %v", err)
 			}
-			for _, other := range []auth.Key{{}, {Issuer: "i"}, {Issuer: "i", Resource: "r", ClientID: "c"}, {Issuer: "ir", ClientID: "c", Account: "a"}} {
+			for _, other := range []auth.RecordKey{{}, {Issuer: "i"}, {Issuer: "i", Resource: "r", ClientID: "c"}, {Issuer: "ir", ClientID: "c", Account: "a"}} {
 				if _, err := s.Load(ctx, other); !errors.Is(err, auth.ErrNotStored) {
 					t.Errorf("%v: got %v", other, err)
 				}
@@ -85,7 +85,7 @@ func TestFileStoreIsPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Save(t.Context(), auth.Key{}, fullRecord()); err != nil {
+	if err := s.Save(t.Context(), auth.RecordKey{}, fullRecord()); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -103,9 +103,9 @@ func TestFileStoreIsPrivate(t *testing.T) {
 	}
 	refused := func(what string) {
 		t.Helper()
-		_, loadErr := s.Load(t.Context(), auth.Key{})
+		_, loadErr := s.Load(t.Context(), auth.RecordKey{})
 		_, newErr := auth.NewFileStore(path)
-		for i, err := range []error{loadErr, s.Save(t.Context(), auth.Key{}, fullRecord()), newErr} {
+		for i, err := range []error{loadErr, s.Save(t.Context(), auth.RecordKey{}, fullRecord()), newErr} {
 			if !errors.Is(err, auth.ErrStoreUnsafe) {
 				t.Errorf("%s, %d: got %v", what, i, err)
 			}
@@ -159,7 +159,7 @@ func TestFileStoreTogether(t *testing.T) {
 		}
 		for j := range 3 {
 			wg.Go(func() {
-				if err := s.Save(t.Context(), auth.Key{Account: fmt.Sprint(i, j)}, fullRecord()); err != nil {
+				if err := s.Save(t.Context(), auth.RecordKey{Account: fmt.Sprint(i, j)}, fullRecord()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -172,7 +172,7 @@ func TestFileStoreTogether(t *testing.T) {
 	}
 	for i := range 4 {
 		for j := range 3 {
-			if _, err := s.Load(t.Context(), auth.Key{Account: fmt.Sprint(i, j)}); err != nil {
+			if _, err := s.Load(t.Context(), auth.RecordKey{Account: fmt.Sprint(i, j)}); err != nil {
 				t.Errorf("%d %d: %v", i, j, err)
 			}
 		}
@@ -254,7 +254,7 @@ func TestFileStoresShared(t *testing.T) {
 		}
 		return s
 	}
-	key := auth.Key{Issuer: "i"}
+	key := auth.RecordKey{Issuer: "i"}
 	if err := open().Save(t.Context(), key, fullRecord()); err != nil {
 		t.Fatal(err)
 	}

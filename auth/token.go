@@ -101,8 +101,8 @@ type tokenRequest struct {
 	proof *proofKey
 }
 
-// tokenAnswer is a successful answer. See https://www.rfc-editor.org/rfc/rfc6749#section-5.1.
-type tokenAnswer struct {
+// tokenResponse is a successful answer. See https://www.rfc-editor.org/rfc/rfc6749#section-5.1.
+type tokenResponse struct {
 	AccessToken  string          `json:"access_token"`
 	TokenType    string          `json:"token_type"`
 	ExpiresIn    json.RawMessage `json:"expires_in"`
@@ -112,7 +112,7 @@ type tokenAnswer struct {
 }
 
 // requestToken sends the request, once more if the authorization server wants its nonce in the proof.
-func (c *Client) requestToken(ctx context.Context, r *tokenRequest) (*tokenAnswer, error) {
+func (c *Client) requestToken(ctx context.Context, r *tokenRequest) (*tokenResponse, error) {
 	a, retry, err := c.sendTokenRequest(ctx, r)
 	if retry {
 		a, _, err = c.sendTokenRequest(ctx, r)
@@ -120,7 +120,7 @@ func (c *Client) requestToken(ctx context.Context, r *tokenRequest) (*tokenAnswe
 	return a, err
 }
 
-func (c *Client) sendTokenRequest(ctx context.Context, r *tokenRequest) (a *tokenAnswer, retry bool, err error) {
+func (c *Client) sendTokenRequest(ctx context.Context, r *tokenRequest) (a *tokenResponse, retry bool, err error) {
 	u, err := url.Parse(r.endpoint)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: the token endpoint is not a URL", ErrUntrusted)
@@ -141,12 +141,12 @@ func (c *Client) sendTokenRequest(ctx context.Context, r *tokenRequest) (a *toke
 	if err != nil {
 		return nil, false, err
 	}
-	fresh := c.nonces.note(owner, rep.header)
+	fresh := c.nonces.store(owner, rep.header)
 	if rep.status != http.StatusOK {
-		err := answeredError(rep)
-		return nil, r.proof != nil && fresh && isWire(err, "use_dpop_nonce"), err
+		err := responseError(rep)
+		return nil, r.proof != nil && fresh && isOAuthError(err, "use_dpop_nonce"), err
 	}
-	a = new(tokenAnswer)
+	a = new(tokenResponse)
 	if err := decodeObject(rep.body, a); err != nil {
 		return nil, false, fmt.Errorf("answer of the token endpoint: %w", err)
 	}
@@ -198,20 +198,20 @@ func (cred *credentials) authenticate(form url.Values, header http.Header, issue
 	return nil
 }
 
-// answeredError makes an error of an answer that is one.
-func answeredError(r *reply) error {
+// responseError makes an error of an answer that is one.
+func responseError(r *httpResponse) error {
 	var body struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
 	}
 	if decodeObject(r.body, &body) != nil || body.Error == "" {
-		return newWireError("status "+strconv.Itoa(r.status), "")
+		return newOAuthError("status "+strconv.Itoa(r.status), "")
 	}
-	return newWireError(body.Error, body.Description)
+	return newOAuthError(body.Error, body.Description)
 }
 
 // tokens makes Tokens of the answer to r.
-func (a *tokenAnswer) tokens(r *tokenRequest, mode DPoPMode) (*Tokens, error) {
+func (a *tokenResponse) tokens(r *tokenRequest, mode DPoPMode) (*Tokens, error) {
 	t := &Tokens{
 		Access:   NewSecret(a.AccessToken),
 		Refresh:  NewSecret(a.RefreshToken),
@@ -241,7 +241,7 @@ func (a *tokenAnswer) tokens(r *tokenRequest, mode DPoPMode) (*Tokens, error) {
 }
 
 // lifetime reads expires_in, which is a number; some servers send it as a string.
-func (a *tokenAnswer) lifetime() (time.Duration, bool) {
+func (a *tokenResponse) lifetime() (time.Duration, bool) {
 	seconds, err := strconv.ParseFloat(strings.Trim(string(a.ExpiresIn), `"`), 64)
 	if err != nil || seconds < 0 || seconds != seconds {
 		return 0, false

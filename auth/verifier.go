@@ -46,7 +46,7 @@ func (a anyOf) Verify(ctx context.Context, token string) (*Principal, error) {
 		if err == nil {
 			err = errNoPrincipal
 		}
-		var final *finalError
+		var final *authoritativeError
 		if errors.As(err, &final) {
 			return nil, err
 		}
@@ -68,8 +68,8 @@ func unavailable(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, what, err)
 }
 
-// A finalError is a verifier's that is in charge of the token: no other need be asked.
-type finalError struct{ err error }
+// A authoritativeError is a verifier's that is in charge of the token: no other need be asked.
+type authoritativeError struct{ err error }
 
-func (e *finalError) Error() string { return e.err.Error() }
-func (e *finalError) Unwrap() error { return e.err }
+func (e *authoritativeError) Error() string { return e.err.Error() }
+func (e *authoritativeError) Unwrap() error { return e.err }

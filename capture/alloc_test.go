@@ -11,7 +11,7 @@ var frame = []byte(`{"jsonrpc":"2.0","id":123456,"method":"tools/call","params":
 
 // Recording takes a place in the queue, and nothing else, once the queue has grown.
 func TestRecordAllocs(t *testing.T) {
-	b := new(batch)
+	b := new(eventBuffer)
 	e := &Event{Kind: KindMessage, Dir: ToServer, Framing: FramingLF, Data: frame}
 	for range 1000 {
 		b.add(e, 1, time.Second, nil, 1)
@@ -59,7 +59,7 @@ func TestEncodeLarge(t *testing.T) {
 
 // A burst does not keep its memory for good.
 func TestBatchShrinks(t *testing.T) {
-	b := new(batch)
+	b := new(eventBuffer)
 	e := &Event{Kind: KindMessage, Data: frame}
 	for range 100_000 {
 		b.add(e, 1, 0, nil, 1)
@@ -67,7 +67,7 @@ func TestBatchShrinks(t *testing.T) {
 	b.reset()
 	b.add(e, 1, 0, nil, 1)
 	b.reset()
-	if cap(b.data) > keepData || cap(b.events) > keepEvents {
+	if cap(b.data) > maxIdleData || cap(b.events) > maxIdleEvents {
 		t.Errorf("%d bytes and %d events are kept", cap(b.data), cap(b.events))
 	}
 }
@@ -152,8 +152,8 @@ func TestQueueMemory(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
-	if w.w.events != recorded-1 {
-		t.Errorf("%d events written, want %d", w.w.events, recorded-1)
+	if w.loop.events != recorded-1 {
+		t.Errorf("%d events written, want %d", w.loop.events, recorded-1)
 	}
 }
 

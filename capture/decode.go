@@ -12,7 +12,7 @@ import (
 	"mcpwire/internal/jsonwire"
 )
 
-var errNoEvent = errors.New("no event")
+var errNotEvent = errors.New("no event")
 
 // lineDepth is how deep a line may nest: a message, in its line.
 const lineDepth = 2 * jsonwire.DefaultMaxDepth
@@ -29,17 +29,17 @@ func (r *Reader) decode(line []byte) error {
 		case "k":
 			e.Kind = oneOf(v, kinds)
 		case "n":
-			e.N = number(v)
+			e.N = parseUint(v)
 		case "t":
-			e.T = seconds(v)
+			e.T = parseSeconds(v)
 		case "dir":
 			e.Dir = oneOf(v, dirs)
 		case "side":
 			e.Side = oneOf(v, sides)
 		case "s":
-			e.Session = number(v)
+			e.Session = parseUint(v)
 		case "x":
-			e.Exchange = number(v)
+			e.Exchange = parseUint(v)
 		case "msg":
 			e.Data = v
 		case "raw":
@@ -48,53 +48,53 @@ func (r *Reader) decode(line []byte) error {
 					r.data = make([]byte, 0, len(v))
 				}
 				r.data = jsonwire.AppendUnquote(r.data[:0], v[1:len(v)-1])
-				e.Data = filled(r.data)
+				e.Data = nonNil(r.data)
 			}
 		case "b64":
 			if r.data, err = appendBase64(r.data[:0], v); err != nil {
 				return err
 			}
-			e.Data = filled(r.data)
+			e.Data = nonNil(r.data)
 		default:
-			decodeMore(e, string(key), v)
+			decodeMember(e, string(key), v)
 		}
 	}
 	if e.Kind == "" {
-		return errNoEvent
+		return errNotEvent
 	}
 	e.Len = max(e.Len, 0)
-	decodeFacts(e, line)
+	decodeKindMembers(e, line)
 	return nil
 }
 
-// filled returns b, never nil.
-func filled(b []byte) []byte {
+// nonNil returns b, never nil.
+func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
 	}
 	return b
 }
 
-func decodeMore(e *Event, key string, v []byte) {
+func decodeMember(e *Event, key string, v []byte) {
 	switch key {
 	case "len":
-		e.Len = integer(v)
+		e.Len = parseInt(v)
 	case "cut":
 		e.Cut = string(v) == "true"
 	case "part":
-		e.Part = int(min(number(v), math.MaxInt32))
+		e.Part = int(min(parseUint(v), math.MaxInt32))
 	case "enc":
-		e.Encoding = text(v)
+		e.Encoding = unquote(v)
 	case "frame":
 		e.Framing = oneOf(v, framings)
 	case "pre":
-		e.Prefix = text(v)
+		e.Prefix = unquote(v)
 	case "why":
-		e.Why = text(v)
+		e.Why = unquote(v)
 	case "red":
-		e.Redacted = texts(v)
+		e.Redacted = unquoteList(v)
 	case "redmore":
-		e.RedactedMore = int(min(number(v), math.MaxInt32))
+		e.RedactedMore = int(min(parseUint(v), math.MaxInt32))
 	case "req":
 		e.Request = decodeRequest(v)
 	case "res":
@@ -104,8 +104,8 @@ func decodeMore(e *Event, key string, v []byte) {
 	}
 }
 
-// decodeFacts reads the members whose meaning the kind decides.
-func decodeFacts(e *Event, line []byte) {
+// decodeKindMembers reads the members whose meaning the kind decides.
+func decodeKindMembers(e *Event, line []byte) {
 	switch e.Kind {
 	case KindHead:
 		e.Head = decodeHead(line)
@@ -114,13 +114,13 @@ func decodeFacts(e *Event, line []byte) {
 		for key, v := range members(line) {
 			switch string(key) {
 			case "cmd":
-				s.Command = texts(v)
+				s.Command = unquoteList(v)
 			case "cwd":
-				s.Dir = text(v)
+				s.Dir = unquote(v)
 			case "env":
-				s.Env = texts(v)
+				s.Env = unquoteList(v)
 			case "pid":
-				s.PID = int(integer(v))
+				s.PID = int(parseInt(v))
 			}
 		}
 		e.Start = s
@@ -129,14 +129,14 @@ func decodeFacts(e *Event, line []byte) {
 		for key, v := range members(line) {
 			switch string(key) {
 			case "code":
-				x.Code = int(integer(v))
+				x.Code = int(parseInt(v))
 			case "signal":
-				x.Signal = text(v)
+				x.Signal = unquote(v)
 			}
 		}
 		e.Exit = x
-	case KindGap, KindTail, KindXlate:
-		decodeCounts(e, line)
+	case KindGap, KindTail, KindTranslate:
+		decodeCounters(e, line)
 	case KindSSE:
 		if e.SSE == nil {
 			e.SSE = new(SSE)
@@ -150,48 +150,48 @@ func decodeHead(line []byte) *Head {
 	for key, v := range members(line) {
 		switch string(key) {
 		case "v":
-			h.Version = int(min(number(v), math.MaxInt32))
+			h.Version = int(min(parseUint(v), math.MaxInt32))
 		case "id":
-			h.ID = text(v)
+			h.ID = unquote(v)
 		case "at":
-			h.At, _ = time.Parse(time.RFC3339Nano, text(v))
+			h.At, _ = time.Parse(time.RFC3339Nano, unquote(v))
 		case "tool":
-			h.Tool = text(v)
+			h.Tool = unquote(v)
 		case "transport":
-			h.Transport = text(v)
+			h.Transport = unquote(v)
 		case "name":
-			h.Name = text(v)
+			h.Name = unquote(v)
 		case "url":
-			h.URL = text(v)
+			h.URL = unquote(v)
 		case "redact":
-			h.Redact = text(v)
+			h.Redact = unquote(v)
 		}
 	}
 	return h
 }
 
-func decodeCounts(e *Event, line []byte) {
+func decodeCounters(e *Event, line []byte) {
 	var g Gap
-	var x Xlate
+	var x Translation
 	var t Tail
 	for key, v := range members(line) {
 		switch string(key) {
 		case "lost":
-			g.Lost = number(v)
+			g.Lost = parseUint(v)
 			t.Lost = g.Lost
 		case "bytes":
-			g.Bytes = integer(v)
+			g.Bytes = parseInt(v)
 		case "until":
-			g.Until = seconds(v)
+			g.Until = parseSeconds(v)
 		case "of":
-			x.Of = number(v)
+			x.Of = parseUint(v)
 		case "rule":
-			x.Rule = text(v)
+			x.Rule = unquote(v)
 		case "events":
-			t.Events = number(v)
+			t.Events = parseUint(v)
 		case "to":
 			for n := range elements(v) {
-				x.To = append(x.To, number(n))
+				x.To = append(x.To, parseUint(n))
 			}
 		}
 	}
@@ -199,8 +199,8 @@ func decodeCounts(e *Event, line []byte) {
 	case KindGap:
 		g.Why, e.Why = e.Why, ""
 		e.Gap = &g
-	case KindXlate:
-		e.Xlate = &x
+	case KindTranslate:
+		e.Translation = &x
 	default:
 		e.Tail = &t
 	}
@@ -211,13 +211,13 @@ func decodeRequest(v []byte) *Request {
 	for key, v := range members(v) {
 		switch string(key) {
 		case "method":
-			q.Method = text(v)
+			q.Method = unquote(v)
 		case "url":
-			q.URL = text(v)
+			q.URL = unquote(v)
 		case "proto":
-			q.Proto = text(v)
+			q.Proto = unquote(v)
 		case "remote":
-			q.Remote = text(v)
+			q.Remote = unquote(v)
 		case "headers":
 			q.Headers = decodeHeaders(v)
 		}
@@ -230,9 +230,9 @@ func decodeResponse(v []byte) *Response {
 	for key, v := range members(v) {
 		switch string(key) {
 		case "status":
-			s.Status = int(min(number(v), math.MaxInt32))
+			s.Status = int(min(parseUint(v), math.MaxInt32))
 		case "proto":
-			s.Proto = text(v)
+			s.Proto = unquote(v)
 		case "headers":
 			s.Headers = decodeHeaders(v)
 		}
@@ -248,11 +248,11 @@ func decodeHeaders(v []byte) []Header {
 		for t := range elements(pair) {
 			switch n {
 			case 0:
-				h.Name = text(t)
+				h.Name = unquote(t)
 			case 1:
-				h.Value = text(t)
+				h.Value = unquote(t)
 			case 2:
-				if exact, err := base64.StdEncoding.DecodeString(text(t)); err == nil {
+				if exact, err := base64.StdEncoding.DecodeString(unquote(t)); err == nil {
 					h.Value = string(exact)
 				}
 			}
@@ -270,13 +270,13 @@ func decodeSSE(v []byte) *SSE {
 	for key, v := range members(v) {
 		switch string(key) {
 		case "event":
-			s.Event = text(v)
+			s.Event = unquote(v)
 		case "id":
-			s.ID, s.HasID = text(v), true
+			s.ID, s.HasID = unquote(v), true
 		case "retry":
-			s.Retry, s.HasRetry = time.Duration(min(number(v), math.MaxInt64/uint64(time.Millisecond)))*time.Millisecond, true
+			s.Retry, s.HasRetry = time.Duration(min(parseUint(v), math.MaxInt64/uint64(time.Millisecond)))*time.Millisecond, true
 		case "comment":
-			s.Comment, s.HasComment = text(v), true
+			s.Comment, s.HasComment = unquote(v), true
 		}
 	}
 	return s
@@ -285,7 +285,7 @@ func decodeSSE(v []byte) *SSE {
 // members walks an object, and nothing else.
 func members(v []byte) func(yield func(key, value []byte) bool) {
 	return func(yield func(key, value []byte) bool) {
-		if !begins(v, '{') {
+		if !startsWith(v, '{') {
 			return
 		}
 		for m := jsonwire.ObjectMembers(v); m.Next(); {
@@ -299,7 +299,7 @@ func members(v []byte) func(yield func(key, value []byte) bool) {
 // elements walks an array, and nothing else.
 func elements(v []byte) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
-		if !begins(v, '[') {
+		if !startsWith(v, '[') {
 			return
 		}
 		for m := jsonwire.ArrayElements(v); m.Next(); {
@@ -310,7 +310,7 @@ func elements(v []byte) func(yield func([]byte) bool) {
 	}
 }
 
-func begins(v []byte, c byte) bool {
+func startsWith(v []byte, c byte) bool {
 	for _, b := range v {
 		if b != ' ' && b != '\t' && b != '\r' && b != '\n' {
 			return b == c
@@ -319,7 +319,7 @@ func begins(v []byte, c byte) bool {
 	return false
 }
 
-func text(v []byte) string {
+func unquote(v []byte) string {
 	if len(v) < 2 || v[0] != '"' {
 		return ""
 	}
@@ -329,34 +329,34 @@ func text(v []byte) string {
 // Words that every line has are not made anew for each.
 var (
 	kinds = []Kind{
-		KindMessage, KindStderr, KindBad, KindSSE, KindRequest, KindResponse, KindBody, KindEnd, KindHead, KindStart, KindEOF, KindExit, KindXlate, KindNote, KindGap, KindTail,
+		KindMessage, KindStderr, KindInvalid, KindSSE, KindRequest, KindResponse, KindBody, KindEnd, KindHead, KindStart, KindEOF, KindExit, KindTranslate, KindNote, KindGap, KindTail,
 	}
 	dirs     = []Dir{ToServer, ToClient}
-	sides    = []Side{Near, Far}
+	sides    = []Side{Downstream, Upstream}
 	framings = []Framing{FramingLF, FramingCRLF, FramingNone, FramingHeader}
 )
 
 // oneOf is text for a member that is mostly one of a few words.
-func oneOf[T ~string](v []byte, words []T) T {
+func oneOf[T ~string](v []byte, known []T) T {
 	if len(v) > 2 && v[0] == '"' {
-		for _, w := range words {
+		for _, w := range known {
 			if string(v[1:len(v)-1]) == string(w) {
 				return w
 			}
 		}
 	}
-	return T(text(v))
+	return T(unquote(v))
 }
 
-func texts(v []byte) []string {
+func unquoteList(v []byte) []string {
 	var list []string
 	for t := range elements(v) {
-		list = append(list, text(t))
+		list = append(list, unquote(t))
 	}
 	return list
 }
 
-func number(v []byte) uint64 {
+func parseUint(v []byte) uint64 {
 	n, err := strconv.ParseUint(string(v), 10, 64)
 	if err != nil {
 		return 0
@@ -364,13 +364,13 @@ func number(v []byte) uint64 {
 	return n
 }
 
-func integer(v []byte) int64 {
+func parseInt(v []byte) int64 {
 	n, _ := jsonwire.ParseInt(v)
 	return n
 }
 
-// seconds reads a number of seconds without rounding what has up to nine decimals.
-func seconds(v []byte) time.Duration {
+// parseSeconds reads a number of seconds without rounding what has up to nine decimals.
+func parseSeconds(v []byte) time.Duration {
 	whole, frac, _ := strings.Cut(string(v), ".")
 	s, err := strconv.ParseInt(whole, 10, 64)
 	if err == nil && len(frac) <= 9 && s >= 0 && s < math.MaxInt64/int64(time.Second) && strings.Trim(frac, "0123456789") == "" {
@@ -386,7 +386,7 @@ func seconds(v []byte) time.Duration {
 
 func appendBase64(dst, v []byte) ([]byte, error) {
 	if len(v) < 2 || v[0] != '"' {
-		return dst, errNoEvent
+		return dst, errNotEvent
 	}
 	raw := v[1 : len(v)-1]
 	if bytes.IndexByte(raw, '\\') >= 0 { // another writer may escape the slash

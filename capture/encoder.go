@@ -35,17 +35,17 @@ func NewUnredactedEncoder(w io.Writer) *Encoder { return &Encoder{out: sink{w: w
 func (c *Encoder) Encode(e *Event) error {
 	c.ev = *e
 	e = &c.ev
-	c.p.judge(e, c.red)
+	c.p.prepare(e, c.red)
 	if c.red != nil {
-		c.red.facts(e, &c.p.hidden)
+		c.red.redactFields(e, &c.p.hidden)
 	}
 	c.p.hidden.inherit(e, c.red)
 	c.out.reserve(1 << 10)
 	if e.Kind == KindHead && e.Head != nil {
 		c.head(e.Head)
 	} else {
-		c.common(e)
-		c.factsOf(e)
+		c.commonMembers(e)
+		c.kindMembers(e)
 	}
 	c.payload(e)
 	c.redacted()
@@ -130,13 +130,13 @@ func (c *Encoder) head(h *Head) {
 	c.member("redact", label)
 }
 
-// common writes what all events have.
-func (c *Encoder) common(e *Event) {
+// commonMembers writes what all events have.
+func (c *Encoder) commonMembers(e *Event) {
 	c.out.str(`{"n":`)
 	c.out.buf = strconv.AppendUint(c.out.buf, e.N, 10)
 	c.seconds("t", e.T)
 	kind := e.Kind
-	if c.p.kind == KindBad || c.p.kind == KindMessage {
+	if c.p.kind == KindInvalid || c.p.kind == KindMessage {
 		kind = c.p.kind
 	}
 	c.out.str(`,"k":`)
@@ -153,8 +153,8 @@ func (c *Encoder) common(e *Event) {
 	c.positive("x", e.Exchange)
 }
 
-// factsOf writes what the kinds have besides.
-func (c *Encoder) factsOf(e *Event) {
+// kindMembers writes what the kinds have besides.
+func (c *Encoder) kindMembers(e *Event) {
 	switch {
 	case e.Request != nil:
 		c.request(e.Request)
@@ -177,10 +177,10 @@ func (c *Encoder) factsOf(e *Event) {
 		c.number("bytes", e.Gap.Bytes)
 		c.seconds("until", e.Gap.Until)
 		c.member("why", e.Gap.Why)
-	case e.Xlate != nil:
-		c.number("of", int64(e.Xlate.Of))
+	case e.Translation != nil:
+		c.number("of", int64(e.Translation.Of))
 		c.out.str(`,"to":[`)
-		for i, n := range e.Xlate.To {
+		for i, n := range e.Translation.To {
 			if i > 0 {
 				c.out.str(",")
 			}
@@ -188,7 +188,7 @@ func (c *Encoder) factsOf(e *Event) {
 			c.out.buf = strconv.AppendUint(c.out.buf, n, 10)
 		}
 		c.out.str("]")
-		c.member("rule", e.Xlate.Rule)
+		c.member("rule", e.Translation.Rule)
 	case e.Tail != nil:
 		c.number("events", int64(e.Tail.Events))
 		c.number("lost", int64(e.Tail.Lost))
@@ -303,9 +303,9 @@ func (c *Encoder) redacted() {
 	}
 }
 
-// gapOf makes the event that stands for lost ones.
-func gapOf(n uint64, t time.Duration, g Gap) *Event {
+// gapEvent makes the event that stands for lost ones.
+func gapEvent(n uint64, t time.Duration, g Gap) *Event {
 	return &Event{Kind: KindGap, N: n, T: t, Gap: &g}
 }
 
-func errWrite(err error) error { return fmt.Errorf("writing the capture: %w", err) }
+func writeError(err error) error { return fmt.Errorf("writing the capture: %w", err) }

@@ -11,22 +11,22 @@ type Kind string
 
 // The kinds of event. What each of them has besides is said in doc/capture-format.md.
 const (
-	KindHead     Kind = "head"  // the first line of a capture; written by whoever writes the capture, see Head
-	KindStart    Kind = "start" // a process was started: Start
-	KindMessage  Kind = "msg"   // a frame, or the body of an HTTP message that is one: Data
-	KindBad      Kind = "bad"   // bytes in the place of a frame that are not JSON, such as stray output of a server: Data. Record them as KindMessage
-	KindStderr   Kind = "err"   // what a process wrote to its standard error: Data
-	KindEOF      Kind = "eof"   // the end of what Dir sends
-	KindExit     Kind = "exit"  // a process has ended: Exit
-	KindRequest  Kind = "req"   // the head of an HTTP request: Request
-	KindResponse Kind = "res"   // the head of an HTTP response: Response
-	KindBody     Kind = "body"  // the body of an HTTP message, or a part of it, that is no frame: Data
-	KindSSE      Kind = "sse"   // an event of an event stream that has no message: SSE, and Data
-	KindEnd      Kind = "end"   // an HTTP exchange is over: Data says why, if it was not the normal end
-	KindXlate    Kind = "xlate" // a bridge has turned one event into others: Xlate
-	KindNote     Kind = "note"  // a remark of whoever records: Data
-	KindGap      Kind = "gap"   // events are missing: Gap
-	KindTail     Kind = "tail"  // the last line of a capture that was closed: Tail
+	KindHead      Kind = "head"  // the first line of a capture; written by whoever writes the capture, see Head
+	KindStart     Kind = "start" // a process was started: Start
+	KindMessage   Kind = "msg"   // a frame, or the body of an HTTP message that is one: Data
+	KindInvalid   Kind = "bad"   // bytes in the place of a frame that are not JSON, such as stray output of a server: Data. Record them as KindMessage
+	KindStderr    Kind = "err"   // what a process wrote to its standard error: Data
+	KindEOF       Kind = "eof"   // the end of what Dir sends
+	KindExit      Kind = "exit"  // a process has ended: Exit
+	KindRequest   Kind = "req"   // the head of an HTTP request: Request
+	KindResponse  Kind = "res"   // the head of an HTTP response: Response
+	KindBody      Kind = "body"  // the body of an HTTP message, or a part of it, that is no frame: Data
+	KindSSE       Kind = "sse"   // an event of an event stream that has no message: SSE, and Data
+	KindEnd       Kind = "end"   // an HTTP exchange is over: Data says why, if it was not the normal end
+	KindTranslate Kind = "xlate" // a bridge has turned one event into others: Xlate
+	KindNote      Kind = "note"  // a remark of whoever records: Data
+	KindGap       Kind = "gap"   // events are missing: Gap
+	KindTail      Kind = "tail"  // the last line of a capture that was closed: Tail
 )
 
 // A Dir is a direction.
@@ -43,8 +43,8 @@ type Side string
 
 // The sides. Captures of one conversation have none.
 const (
-	Near Side = "near" // between the clients and the bridge
-	Far  Side = "far"  // between the bridge and the server
+	Downstream Side = "near" // between the clients and the bridge
+	Upstream   Side = "far"  // between the bridge and the server
 )
 
 // A Framing tells how a frame was set apart from its neighbours in a stream of bytes. The bytes of the framing are not in Data.
@@ -97,15 +97,15 @@ type Event struct {
 	// Why says why the payload of a message is not in the file as JSON: "not-json", "utf8", "depth", "empty", "duplicate", "newline", "space", "cut". Readers set it.
 	Why string
 
-	Head     *Head
-	Start    *Start
-	Exit     *Exit
-	Request  *Request
-	Response *Response
-	SSE      *SSE
-	Gap      *Gap
-	Xlate    *Xlate
-	Tail     *Tail
+	Head        *Head
+	Start       *Start
+	Exit        *Exit
+	Request     *Request
+	Response    *Response
+	SSE         *SSE
+	Gap         *Gap
+	Translation *Translation
+	Tail        *Tail
 
 	// Redacted lists what was hidden, as JSON pointers (https://www.rfc-editor.org/rfc/rfc6901) into the event's line. Readers set it.
 	Redacted []string
@@ -196,8 +196,8 @@ const (
 	GapTruncated = "truncated" // a Reader found that the last line has no end: whoever wrote it has died, or is still writing
 )
 
-// An Xlate links an event to those that a bridge made of it.
-type Xlate struct {
+// An Translation links an event to those that a bridge made of it.
+type Translation struct {
 	Of   uint64   // number of the event
 	To   []uint64 // numbers of the events it became
 	Rule string   // what was done

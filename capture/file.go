@@ -55,20 +55,20 @@ type compressor interface {
 
 // fileOut is what the goroutine of a Writer writes to.
 type fileOut struct {
-	f       *File
-	opts    Options
-	begins  bool // the next byte begins a line
-	removed bool // and could not be made again
-	look    time.Time
+	f           *File
+	opts        Options
+	atLineStart bool // the next byte begins a line
+	removed     bool // and could not be made again
+	lastCheck   time.Time
 }
 
-// lookEvery is how often a File looks whether its file is still there.
-const lookEvery = time.Second
+// checkInterval is how often a File looks whether its file is still there.
+const checkInterval = time.Second
 
 // Write implements [io.Writer].
 func (o *fileOut) Write(p []byte) (int, error) {
-	if first := bytes.TrimPrefix(p, []byte("\n")); (o.begins || len(first) < len(p)) && bytes.HasPrefix(first, []byte(`{"n":`)) && o.due() {
-		if err := o.check(first); err != nil {
+	if first := bytes.TrimPrefix(p, []byte("\n")); (o.atLineStart || len(first) < len(p)) && bytes.HasPrefix(first, []byte(`{"n":`)) && o.checkDue() {
+		if err := o.checkFile(first); err != nil {
 			return 0, err
 		}
 	}
@@ -76,16 +76,16 @@ func (o *fileOut) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("%s: %w", o.f.name, ErrRemoved)
 	}
 	n, err := o.dest().Write(p)
-	o.begins = n == len(p) && n > 0 && p[n-1] == '\n'
+	o.atLineStart = n == len(p) && n > 0 && p[n-1] == '\n'
 	return n, err
 }
 
-// due reports whether it is time to look at the file: once a second, and before the last line.
-func (o *fileOut) due() bool {
+// checkDue reports whether it is time to look at the file: once a second, and before the last line.
+func (o *fileOut) checkDue() bool {
 	o.f.mu.Lock()
 	closing := o.f.closing
 	o.f.mu.Unlock()
-	return closing || time.Since(o.look) >= lookEvery
+	return closing || time.Since(o.lastCheck) >= checkInterval
 }
 
 func (o *fileOut) dest() io.Writer {
@@ -103,26 +103,26 @@ func (o *fileOut) Flush() error {
 	return o.f.comp.Flush()
 }
 
-// check makes the file again if it was removed. The line that is written next tells which events were
+// checkFile makes the file again if it was removed. The line that is written next tells which events were
 // in it.
-func (o *fileOut) check(line []byte) error {
+func (o *fileOut) checkFile(line []byte) error {
 	f := o.f
-	o.look = time.Now()
+	o.lastCheck = time.Now()
 	if !o.removed {
 		is, err := f.file.Stat()
 		if err != nil {
 			return nil // writing will say so
 		}
-		there, err := os.Stat(f.name)
-		if err == nil && os.SameFile(is, there) || err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		current, err := os.Stat(f.name)
+		if err == nil && os.SameFile(is, current) || err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return nil
 		}
 	}
-	before := o.removed
+	wasRemoved := o.removed
 	o.removed = true
-	if err := o.again(line); err != nil {
+	if err := o.recreate(line); err != nil {
 		err = fmt.Errorf("%s: %w, and cannot be made again: %w", f.name, ErrRemoved, err)
-		if !before {
+		if !wasRemoved {
 			o.notice(err)
 		}
 		return err
@@ -138,8 +138,8 @@ func (o *fileOut) notice(err error) {
 	}
 }
 
-// again makes the file again, with a head and a gap.
-func (o *fileOut) again(line []byte) error {
+// recreate makes the file again, with a head and a gap.
+func (o *fileOut) recreate(line []byte) error {
 	f := o.f
 	if err := os.MkdirAll(filepath.Dir(f.name), 0o700); err != nil {
 		return err
@@ -159,26 +159,26 @@ func (o *fileOut) again(line []byte) error {
 	if f.comp != nil {
 		f.comp.Reset(file)
 	}
-	next := numbered(line)
+	next := parseLinePrefix(line)
 	enc := NewUnredactedEncoder(o.dest())
 	if !o.opts.Unredacted {
 		enc = NewEncoder(o.dest(), o.opts.Redact)
 	}
-	enc.Encode(&f.Writer.w.head)
+	enc.Encode(&f.Writer.loop.head)
 	if next.N > 1 {
-		enc.Encode(gapOf(1, 0, Gap{Lost: next.N - 1, Until: next.T, Why: GapWrite}))
+		enc.Encode(gapEvent(1, 0, Gap{Lost: next.N - 1, Until: next.T, Why: GapWrite}))
 	}
 	return enc.Flush()
 }
 
-// numbered returns the number and the time of a line, which begins with them. Its end may be missing.
-func numbered(line []byte) (e Event) {
+// parseLinePrefix returns the number and the time of a line, which begins with them. Its end may be missing.
+func parseLinePrefix(line []byte) (e Event) {
 	rest := bytes.TrimPrefix(line, []byte(`{"n":`))
 	n, rest, _ := bytes.Cut(rest, []byte(`,"t":`))
 	t, _, _ := bytes.Cut(rest, []byte{','})
-	e.N = number(n)
+	e.N = parseUint(n)
 	if len(t) < 32 {
-		e.T = seconds(t)
+		e.T = parseSeconds(t)
 	}
 	return e
 }
@@ -192,7 +192,7 @@ func Create(name string, opts *Options) (*File, error) {
 		return nil, err
 	}
 	c := &File{name: name, file: f}
-	c.out = fileOut{f: c, look: time.Now()}
+	c.out = fileOut{f: c, lastCheck: time.Now()}
 	if opts != nil {
 		c.out.opts = *opts
 	}
@@ -221,9 +221,9 @@ func Create(name string, opts *Options) (*File, error) {
 
 const zstdWindow = 1 << 20
 
-func openFile(name string, add, compressed bool) (*os.File, error) {
+func openFile(name string, appendTo, compressed bool) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil || !add || !errors.Is(err, fs.ErrExist) {
+	if err == nil || !appendTo || !errors.Is(err, fs.ErrExist) {
 		return f, err
 	}
 	if compressed {

@@ -15,7 +15,7 @@ func TestHand(t *testing.T) {
 		freed = map[string]int{}
 	)
 	hand := func(w *capture.Writer, name string, data []byte) uint64 {
-		return w.Hand(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: data}, func() {
+		return w.RecordOwned(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: data}, func() {
 			mu.Lock()
 			defer mu.Unlock()
 			freed[name]++

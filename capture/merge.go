@@ -11,7 +11,7 @@ func Merge(captures ...iter.Seq2[*Event, error]) iter.Seq2[*Event, error] {
 			ev   *Event
 		}
 		var open []*source
-		advance := func(s *source) (alive bool, goOn bool) {
+		advance := func(s *source) (alive bool, more bool) {
 			e, err, ok := s.next()
 			s.ev = e
 			if err != nil {
@@ -23,8 +23,8 @@ func Merge(captures ...iter.Seq2[*Event, error]) iter.Seq2[*Event, error] {
 			next, stop := iter.Pull2(c)
 			defer stop()
 			s := &source{next: next}
-			alive, goOn := advance(s)
-			if !goOn {
+			alive, more := advance(s)
+			if !more {
 				return
 			}
 			if alive {
@@ -42,8 +42,8 @@ func Merge(captures ...iter.Seq2[*Event, error]) iter.Seq2[*Event, error] {
 			if !yield(s.ev, nil) {
 				return
 			}
-			alive, goOn := advance(s)
-			if !goOn {
+			alive, more := advance(s)
+			if !more {
 				return
 			}
 			if !alive {

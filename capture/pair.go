@@ -22,7 +22,7 @@ type Exchange struct {
 func Pairs(events iter.Seq2[*Event, error], opts *PairOptions) iter.Seq2[Exchange, error] {
 	return func(yield func(Exchange, error) bool) {
 		p := NewPairer(opts)
-		p.keep = true
+		p.keepPayloads = true
 		for e, err := range events {
 			if err != nil {
 				if !yield(Exchange{}, err) {
@@ -43,7 +43,7 @@ func Pairs(events iter.Seq2[*Event, error], opts *PairOptions) iter.Seq2[Exchang
 					return
 				}
 			}
-			for _, c := range p.dropped {
+			for _, c := range p.evicted {
 				if !yield(Exchange{Call: c, Request: c.event}, nil) {
 					return
 				}

@@ -135,7 +135,7 @@ func TestPairerBounds(t *testing.T) {
 		t.Errorf("%d requests wait", waiting)
 	}
 	seen, kept := 0, 0
-	for x, err := range capture.Pairs(many, &capture.PairOptions{MaxPending: 100, MaxHeld: 1000}) {
+	for x, err := range capture.Pairs(many, &capture.PairOptions{MaxPending: 100, MaxTotalBytes: 1000}) {
 		if err != nil || x.Request == nil {
 			t.Fatalf("%+v, %v", x, err)
 		}

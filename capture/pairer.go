@@ -11,18 +11,18 @@ import (
 
 // Limits of a Pairer that is not told others.
 const (
-	DefaultMaxPending = 65536    // requests
-	DefaultMaxKept    = 1 << 20  // bytes of one request's payload
-	DefaultMaxHeld    = 64 << 20 // bytes of all of them
+	DefaultMaxPending      = 65536    // requests
+	DefaultMaxRequestBytes = 1 << 20  // bytes of one request's payload
+	DefaultMaxTotalBytes   = 64 << 20 // bytes of all of them
 )
 
 // PairOptions are the options of a [Pairer] and of [Pairs]. nil means defaults.
 type PairOptions struct {
 	// MaxPending is how many requests may wait for their response; 0 is DefaultMaxPending. The oldest makes room.
 	MaxPending int
-	// MaxKept is how many bytes of payload Pairs keeps of one request, 0 being DefaultMaxKept, and MaxHeld of all that wait, 0 being DefaultMaxHeld.
+	// MaxRequestBytes is how many bytes of payload Pairs keeps of one request, 0 being DefaultMaxRequestBytes, and MaxTotalBytes of all that wait, 0 being DefaultMaxTotalBytes.
 	// Of larger ones it keeps the facts.
-	MaxKept, MaxHeld int
+	MaxRequestBytes, MaxTotalBytes int
 	// Reorder is by how many messages a response may come before its request. 0 is for captures that were recorded by this package: their order is causal. It is for those
 	// that were made of something else.
 	Reorder int
@@ -47,13 +47,13 @@ type Call struct {
 	ResponseT time.Duration
 	Latency   time.Duration // from request to response; negative if the response was recorded first
 
-	event *Event // for Pairs
-	held  int
-	elem  *list.Element // in pending
+	event     *Event // for Pairs
+	keptBytes int
+	elem      *list.Element // in pending
 }
 
-// A Part is one message of an event.
-type Part struct {
+// A Message is one message of an event.
+type Message struct {
 	Index  int // in a batch, else 0
 	Batch  bool
 	Kind   jsonrpc.Kind
@@ -62,7 +62,7 @@ type Part struct {
 	// Call is the request that this is, or that it answers. It is nil for notifications, for responses to nothing that is known, and for ids of more than 1 KiB.
 	Call *Call
 	// Late is the response to this request, if it was recorded before it; see PairOptions.Reorder.
-	Late *Part
+	Late *Message
 
 	event *Event
 	seen  int
@@ -76,15 +76,15 @@ type Part struct {
 //
 // Its memory is bounded by its options. It is for one goroutine at a time.
 type Pairer struct {
-	opts    PairOptions
-	pending *list.List // of *Call, the oldest first
-	byID    map[callKey][]*Call
-	early   []*Part // responses without a request, the oldest first
-	seen    int     // messages
-	held    int
-	keep    bool
-	dropped []*Call
-	parts   []Part
+	opts         PairOptions
+	pending      *list.List // of *Call, the oldest first
+	byID         map[callKey][]*Call
+	early        []*Message // responses without a request, the oldest first
+	seen         int        // messages
+	keptBytes    int
+	keepPayloads bool
+	evicted      []*Call
+	parts        []Message
 }
 
 const (
@@ -113,15 +113,15 @@ func NewPairer(opts *PairOptions) *Pairer {
 		}
 	}
 	set(&p.opts.MaxPending, DefaultMaxPending)
-	set(&p.opts.MaxKept, DefaultMaxKept)
-	set(&p.opts.MaxHeld, DefaultMaxHeld)
+	set(&p.opts.MaxRequestBytes, DefaultMaxRequestBytes)
+	set(&p.opts.MaxTotalBytes, DefaultMaxTotalBytes)
 	return p
 }
 
 // Add takes the next event, and returns the messages in it: none, one, or those of a batch. The slice is good until the next call; the Calls in it are filled in later, when
 // their response comes.
-func (p *Pairer) Add(e *Event) []Part {
-	p.parts, p.dropped = p.parts[:0], p.dropped[:0]
+func (p *Pairer) Add(e *Event) []Message {
+	p.parts, p.evicted = p.parts[:0], p.evicted[:0]
 	if e.Kind != KindMessage || e.Cut || len(e.Data) == 0 {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (p *Pairer) Pending() iter.Seq[*Call] {
 
 func (p *Pairer) add(e *Event, m *jsonrpc.Message, index int, batch bool) {
 	p.seen++
-	part := Part{Index: index, Batch: batch, Kind: m.Kind, ID: m.ID.Clone(), Method: string(m.Method[:min(len(m.Method), maxMethod)]), seen: p.seen}
+	part := Message{Index: index, Batch: batch, Kind: m.Kind, ID: m.ID.Clone(), Method: string(m.Method[:min(len(m.Method), maxMethod)]), seen: p.seen}
 	switch {
 	case len(m.ID) > maxPairedID:
 	case m.Kind == jsonrpc.KindRequest:
@@ -170,56 +170,56 @@ func (p *Pairer) add(e *Event, m *jsonrpc.Message, index int, batch bool) {
 	p.parts = append(p.parts, part)
 }
 
-func (p *Pairer) request(e *Event, part *Part) {
+func (p *Pairer) request(e *Event, part *Message) {
 	c := &Call{
 		Capture: e.Capture, N: e.N, Index: part.Index, T: e.T, At: e.At, Dir: e.Dir,
 		Session: e.Session, Exchange: e.Exchange, ID: part.ID, Method: part.Method,
 	}
 	part.Call = c
-	if p.keep {
-		p.hold(c, e)
+	if p.keepPayloads {
+		p.keepEvent(c, e)
 	}
-	if late := p.takeEarly(c); late != nil {
+	if late := p.findEarly(c); late != nil {
 		part.Late = late
-		c.answer(late.event, late.Kind)
-		p.held -= c.held
+		c.setResponse(late.event, late.Kind)
+		p.keptBytes -= c.keptBytes
 		return
 	}
 	k := c.key()
 	if p.pending.Len() >= p.opts.MaxPending {
-		p.drop(p.pending.Front().Value.(*Call))
+		p.evict(p.pending.Front().Value.(*Call))
 	}
 	if list := p.byID[k]; len(list) >= maxSameID {
-		p.drop(list[0])
+		p.evict(list[0])
 	}
 	p.byID[k] = append(p.byID[k], c)
 	c.elem = p.pending.PushBack(c)
 }
 
-// drop gives up waiting for the response to a call.
-func (p *Pairer) drop(c *Call) {
-	p.forget(c)
-	p.dropped = append(p.dropped, c)
+// evict gives up waiting for the response to a call.
+func (p *Pairer) evict(c *Call) {
+	p.remove(c)
+	p.evicted = append(p.evicted, c)
 }
 
-// hold keeps the event of a request for Pairs.
-func (p *Pairer) hold(c *Call, e *Event) {
+// keepEvent keeps the event of a request for Pairs.
+func (p *Pairer) keepEvent(c *Call, e *Event) {
 	kept := *e
 	kept.Data = nil
-	if len(e.Data) <= p.opts.MaxKept && p.held+len(e.Data) <= p.opts.MaxHeld {
+	if len(e.Data) <= p.opts.MaxRequestBytes && p.keptBytes+len(e.Data) <= p.opts.MaxTotalBytes {
 		kept.Data = append([]byte{}, e.Data...)
-		c.held = len(e.Data)
-		p.held += c.held
+		c.keptBytes = len(e.Data)
+		p.keptBytes += c.keptBytes
 	}
 	c.event = &kept
 }
 
 func (c *Call) key() callKey {
-	return callKey{c.Capture, c.Session, c.Dir, canonical(c.ID)}
+	return callKey{c.Capture, c.Session, c.Dir, idKey(c.ID)}
 }
 
-// canonical returns a text that is the same for equal ids.
-func canonical(id jsonrpc.ID) string {
+// idKey returns a text that is the same for equal ids.
+func idKey(id jsonrpc.ID) string {
 	if s, ok := id.Text(); ok {
 		return strconv.Quote(s)
 	}
@@ -229,21 +229,21 @@ func canonical(id jsonrpc.ID) string {
 	return string(id)
 }
 
-func (c *Call) answer(e *Event, kind jsonrpc.Kind) {
+func (c *Call) setResponse(e *Event, kind jsonrpc.Kind) {
 	c.Answered, c.Failed = true, kind == jsonrpc.KindError
 	c.ResponseN, c.ResponseT = e.N, e.T
 	c.Latency = e.T - c.T
 }
 
-// forget takes a call out of those that wait.
-func (p *Pairer) forget(c *Call) {
+// remove takes a call out of those that wait.
+func (p *Pairer) remove(c *Call) {
 	if c.elem == nil {
 		return
 	}
 	p.pending.Remove(c.elem)
 	c.elem = nil
-	p.held -= c.held
-	c.held = 0
+	p.keptBytes -= c.keptBytes
+	c.keptBytes = 0
 	k := c.key()
 	list := p.byID[k]
 	for i, o := range list {
@@ -269,11 +269,11 @@ func (d Dir) opposite() Dir {
 	return d
 }
 
-func (p *Pairer) response(e *Event, part *Part) {
+func (p *Pairer) response(e *Event, part *Message) {
 	if part.ID.IsNull() || len(part.ID) == 0 {
 		return
 	}
-	k := callKey{e.Capture, e.Session, e.Dir.opposite(), canonical(part.ID)}
+	k := callKey{e.Capture, e.Session, e.Dir.opposite(), idKey(part.ID)}
 	var found *Call
 	candidates := p.byID[k]
 	for _, c := range candidates {
@@ -286,15 +286,15 @@ func (p *Pairer) response(e *Event, part *Part) {
 		found = candidates[0]
 	}
 	if found != nil {
-		p.forget(found)
-		found.answer(e, part.Kind)
+		p.remove(found)
+		found.setResponse(e, part.Kind)
 		part.Call = found
 		return
 	}
 	if p.opts.Reorder > 0 {
 		early := *part
 		kept := *e
-		if kept.Data = nil; p.keep && len(e.Data) <= p.opts.MaxKept {
+		if kept.Data = nil; p.keepPayloads && len(e.Data) <= p.opts.MaxRequestBytes {
 			kept.Data = append([]byte{}, e.Data...)
 		}
 		early.event = &kept
@@ -305,13 +305,13 @@ func (p *Pairer) response(e *Event, part *Part) {
 	}
 }
 
-// takeEarly returns the response to a call that was recorded before it.
-func (p *Pairer) takeEarly(c *Call) *Part {
+// findEarly returns the response to a call that was recorded before it.
+func (p *Pairer) findEarly(c *Call) *Message {
 	for len(p.early) > 0 && p.seen-p.early[0].seen > p.opts.Reorder {
 		p.early = p.early[1:]
 	}
 	for i, r := range p.early {
-		if (callKey{r.event.Capture, r.event.Session, r.event.Dir.opposite(), canonical(r.ID)}) == c.key() && r.event.Exchange == c.Exchange {
+		if (callKey{r.event.Capture, r.event.Session, r.event.Dir.opposite(), idKey(r.ID)}) == c.key() && r.event.Exchange == c.Exchange {
 			p.early = append(p.early[:i:i], p.early[i+1:]...)
 			return r
 		}

@@ -29,12 +29,12 @@ type payload struct {
 	raw    bool // the pointers are of no use, because the payload is a string
 }
 
-// judge decides how the payload of e is written, and what of it is hidden. r is nil if nothing is.
-func (p *payload) judge(e *Event, r *Redactor) {
+// prepare decides how the payload of e is written, and what of it is hidden. r is nil if nothing is.
+func (p *payload) prepare(e *Event, r *Redactor) {
 	p.form, p.kind, p.why, p.raw = formNone, e.Kind, "", false
 	p.edits.reset()
 	p.hidden = pointers{list: p.hidden.list[:0]}
-	frame := e.Kind == KindMessage || e.Kind == KindBad
+	frame := e.Kind == KindMessage || e.Kind == KindInvalid
 	if frame {
 		p.kind = KindMessage
 	}
@@ -45,16 +45,16 @@ func (p *payload) judge(e *Event, r *Redactor) {
 	switch {
 	case r != nil && (e.Part > 0 || e.Encoding != "" && lower(e.Encoding) != "identity"):
 		// Half a secret does not show what it is, and a compressed one neither.
-		r.all(&p.edits, e.Data, "part")
+		r.redactAll(&p.edits, e.Data, "part")
 	case e.Kind == KindStderr || e.Kind == KindNote || e.Kind == KindEnd:
-		p.judgeLine(e, r)
+		p.prepareLine(e, r)
 	case frame || looksJSON(e.Data):
-		p.judgeJSON(e, r, frame)
+		p.prepareJSON(e, r, frame)
 	case r != nil:
-		r.judgeText(e, nil, &p.edits, 0)
+		r.redactPayload(e, nil, &p.edits, 0)
 	}
 	whole := len(p.edits.list) == 1 && p.edits.list[0].start == 0 && p.edits.list[0].end == len(e.Data) // nothing of it is written
-	if p.form == formRaw && !whole && (!utf8.Valid(e.Data) || bulky(e.Data)) {
+	if p.form == formRaw && !whole && (!utf8.Valid(e.Data) || growsWhenQuoted(e.Data)) {
 		p.form = formBase64
 	}
 	if len(p.edits.list) > 0 && p.form != formMessage {
@@ -66,9 +66,9 @@ func (p *payload) judge(e *Event, r *Redactor) {
 	}
 }
 
-// bulky reports whether a large text takes more room as a string than a line should: control
+// growsWhenQuoted reports whether a large text takes more room as a string than a line should: control
 // characters take six bytes each. In base64 it takes four thirds.
-func bulky(text []byte) bool {
+func growsWhenQuoted(text []byte) bool {
 	if len(text) < 1<<20 {
 		return false
 	}
@@ -94,54 +94,54 @@ func looksJSON(text []byte) bool {
 	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
 }
 
-// judgeJSON judges what should be JSON.
-func (p *payload) judgeJSON(e *Event, r *Redactor, frame bool) {
+// prepareJSON judges what should be JSON.
+func (p *payload) prepareJSON(e *Event, r *Redactor, frame bool) {
 	w := &p.walk
-	w.r, w.e, w.hint = r, &p.edits, &p.hidden
+	w.r, w.e, w.hidden = r, &p.edits, &p.hidden
 	err := w.walk(e.Data, 0)
 	pos := w.s.Pos()
 	w.data = nil
 	w.s.Reset(nil, 0)
 	switch {
 	case err == nil && !e.Cut:
-		if p.why = oddity(e.Data, w.dup); p.why == "" {
+		if p.why = whyNotVerbatim(e.Data, w.dup); p.why == "" {
 			p.form = formMessage
 		}
 		return
 	case e.Cut:
 		p.why = "cut"
 	default:
-		p.why = whyNot(e.Data, err)
+		p.why = whyInvalid(e.Data, err)
 	}
 	if frame && p.why != "depth" && p.why != "cut" {
-		p.kind = KindBad
+		p.kind = KindInvalid
 	}
 	if !frame {
 		p.why = ""
 	}
 	if r != nil {
-		r.judgeText(e, err, &p.edits, pos)
+		r.redactPayload(e, err, &p.edits, pos)
 	}
 }
 
-// judgeLine judges text that may be JSON, as logs are.
-func (p *payload) judgeLine(e *Event, r *Redactor) {
+// prepareLine judges text that may be JSON, as logs are.
+func (p *payload) prepareLine(e *Event, r *Redactor) {
 	if r == nil {
 		return
 	}
 	if !e.Cut && looksJSON(e.Data) {
 		w := &p.walk
-		w.r, w.e, w.hint = r, &p.edits, nil
+		w.r, w.e, w.hidden = r, &p.edits, nil
 		if err := w.walk(e.Data, 0); err == nil {
 			return
 		}
 		p.edits.reset()
 	}
-	r.judgeText(e, nil, &p.edits, 0)
+	r.redactPayload(e, nil, &p.edits, 0)
 }
 
-// oddity says why a valid JSON text cannot be copied into a line, or is read differently by different readers.
-func oddity(text []byte, dup bool) string {
+// whyNotVerbatim says why a valid JSON text cannot be copied into a line, or is read differently by different readers.
+func whyNotVerbatim(text []byte, dup bool) string {
 	switch {
 	case dup:
 		return "duplicate"
@@ -153,7 +153,7 @@ func oddity(text []byte, dup bool) string {
 	return ""
 }
 
-func whyNot(text []byte, err error) string {
+func whyInvalid(text []byte, err error) string {
 	syntax, ok := errors.AsType[*jsonwire.SyntaxError](err)
 	switch {
 	case len(bytes.TrimSpace(text)) == 0:

@@ -3,13 +3,13 @@ package capture
 import "time"
 
 // A batch holds events between the one who records them and the goroutine that writes them. Small payloads share one piece of memory, which is used again.
-type batch struct {
-	events []queued
+type eventBuffer struct {
+	events []queuedEvent
 	data   []byte
 	cost   int
 }
 
-type queued struct {
+type queuedEvent struct {
 	ev       Event
 	from, to int    // of the payload in batch.data, unless it is in ev.Data
 	shared   bool   // it is in batch.data
@@ -17,23 +17,23 @@ type queued struct {
 }
 
 const (
-	largePayload = 64 << 10 // from here on a payload has memory of its own
-	keepData     = 1 << 20  // more is given back when the use is far less
-	keepEvents   = 2048
-	batchCost    = 4 << 20 // bytes: a batch does not grow above it, since growing copies
+	largePayload  = 64 << 10 // from here on a payload has memory of its own
+	maxIdleData   = 1 << 20  // more is given back when the use is far less
+	maxIdleEvents = 2048
+	maxBufferCost = 4 << 20 // bytes: a batch does not grow above it, since growing copies
 )
 
-// successor returns a batch for as much as b holds.
-func (b *batch) successor() *batch {
-	return &batch{events: make([]queued, 0, len(b.events)), data: make([]byte, 0, len(b.data))}
+// emptyCopy returns a batch for as much as b holds.
+func (b *eventBuffer) emptyCopy() *eventBuffer {
+	return &eventBuffer{events: make([]queuedEvent, 0, len(b.events)), data: make([]byte, 0, len(b.data))}
 }
 
 // add appends an event. Its payload is copied, unless own says that the queue may keep it.
-func (b *batch) add(e *Event, n uint64, t time.Duration, own []byte, cost int) {
+func (b *eventBuffer) add(e *Event, n uint64, t time.Duration, own []byte, cost int) {
 	if len(b.events) < cap(b.events) {
 		b.events = b.events[:len(b.events)+1]
 	} else {
-		b.events = append(b.events, queued{})
+		b.events = append(b.events, queuedEvent{})
 	}
 	q := &b.events[len(b.events)-1]
 	q.ev = *e
@@ -53,19 +53,19 @@ func (b *batch) add(e *Event, n uint64, t time.Duration, own []byte, cost int) {
 }
 
 // freeLast has the payload of the event that was added last given back when it is not needed any more.
-func (b *batch) freeLast(free func()) { b.events[len(b.events)-1].free = free }
+func (b *eventBuffer) freeLast(free func()) { b.events[len(b.events)-1].free = free }
 
 // event returns an event with its payload. It is good until reset.
-func (b *batch) event(i int) *Event {
+func (b *eventBuffer) event(i int) *Event {
 	q := &b.events[i]
 	if q.shared {
-		q.ev.Data = filled(b.data[q.from:q.to:q.to]) // empty is not absent, even if the batch has no memory yet
+		q.ev.Data = nonNil(b.data[q.from:q.to:q.to]) // empty is not absent, even if the batch has no memory yet
 	}
 	return &q.ev
 }
 
 // reset empties the batch, and lets go of what a burst has made it grow to.
-func (b *batch) reset() {
+func (b *eventBuffer) reset() {
 	for i := range b.events {
 		if free := b.events[i].free; free != nil {
 			free()
@@ -74,10 +74,10 @@ func (b *batch) reset() {
 	events, data := len(b.events), len(b.data)
 	clear(b.events)
 	b.events, b.data, b.cost = b.events[:0], b.data[:0], 0
-	if cap(b.data) > keepData && data < cap(b.data)/4 {
+	if cap(b.data) > maxIdleData && data < cap(b.data)/4 {
 		b.data = nil
 	}
-	if cap(b.events) > keepEvents && events < cap(b.events)/4 {
+	if cap(b.events) > maxIdleEvents && events < cap(b.events)/4 {
 		b.events = nil
 	}
 }

@@ -20,7 +20,7 @@ const (
 
 // How much may come out of a compressed capture: a fixed amount, and a multiple of what went in.
 const (
-	freeUnpacked = 256 << 20 // bytes
+	baseUnpacked = 256 << 20 // bytes
 	maxRatio     = 200
 )
 
@@ -50,12 +50,12 @@ type ReaderOptions struct {
 	Side Side
 }
 
-// takes reports whether an event is of the side that is read.
-func (r *Reader) takes(e *Event) bool {
+// selects reports whether an event is of the side that is read.
+func (r *Reader) selects(e *Event) bool {
 	if r.opts.Side == "" {
 		return true
 	}
-	other := e.Side != "" && e.Side != r.opts.Side || e.Kind == KindXlate
+	other := e.Side != "" && e.Side != r.opts.Side || e.Kind == KindTranslate
 	e.Side = ""
 	return !other
 }
@@ -64,15 +64,15 @@ func (r *Reader) takes(e *Event) bool {
 //
 // What it reads is as hostile as the peers that were recorded, and as whoever could write to the file.
 type Reader struct {
-	src   *bufio.Reader
-	file  io.Closer // nil: not ours
-	opts  ReaderOptions
-	in    *bufio.Reader // src, decompressed; nil before the first read
-	stop  func()
-	parts [][]byte // of a line that is longer than in's buffer
-	size  int      // bytes in parts
-	over  int64    // bytes of a line above the limit that were passed over
-	lines int64    // read
+	src     *bufio.Reader
+	file    io.Closer // nil: not ours
+	opts    ReaderOptions
+	in      *bufio.Reader // src, decompressed; nil before the first read
+	stop    func()
+	chunks  [][]byte // of a line that is longer than in's buffer
+	size    int      // bytes in parts
+	skipped int64    // bytes of a line above the limit that were passed over
+	lines   int64    // read
 
 	head *Head
 	last time.Duration
@@ -127,13 +127,13 @@ func (r *Reader) Head() *Head { return r.head }
 // A file may hold several captures, one behind the other, each with a head.
 func (r *Reader) Events() iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		if err := r.begin(); err != nil {
+		if err := r.detectCompression(); err != nil {
 			yield(nil, err)
 			return
 		}
 		for {
-			line, err := r.line()
-			if err != nil && !ended(err) {
+			line, err := r.nextLine()
+			if err != nil && !isEOF(err) {
 				yield(nil, fmt.Errorf("reading the capture: %w", err))
 				return
 			}
@@ -145,19 +145,19 @@ func (r *Reader) Events() iter.Seq2[*Event, error] {
 			if e == nil && errors.Is(err, io.ErrUnexpectedEOF) { // a compressed file breaks off
 				e = r.gap(GapTruncated, 0)
 			}
-			if e != nil && r.takes(e) && !yield(e, nil) {
+			if e != nil && r.selects(e) && !yield(e, nil) {
 				return
 			}
 			if err != nil {
 				return
 			}
-			r.next()
+			r.releaseLine()
 		}
 	}
 }
 
-// ended reports whether there is nothing more to read, be it that a compressed file breaks off.
-func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+// isEOF reports whether there is nothing more to read, be it that a compressed file breaks off.
+func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // Follow is Events for a capture that is still being written: at the end it waits for more, until ctx ends or the last line of the capture has come. It ends without an error then.
 func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
@@ -165,7 +165,7 @@ func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
 		timer := time.NewTimer(r.opts.Poll)
 		defer timer.Stop()
 		for ctx.Err() == nil {
-			if err := r.begin(); err != nil {
+			if err := r.detectCompression(); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -176,20 +176,20 @@ func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
 			line, err := r.read()
 			if err == nil {
 				if line == nil {
-					line = r.gathered()
+					line = r.joinChunks()
 				}
 				e, bad := r.event(line, false)
 				if bad != nil {
 					yield(nil, bad)
 					return
 				}
-				if e != nil && r.takes(e) && (!yield(e, nil) || e.Kind == KindTail) {
+				if e != nil && r.selects(e) && (!yield(e, nil) || e.Kind == KindTail) {
 					return
 				}
-				r.next()
+				r.releaseLine()
 				continue
 			}
-			if !ended(err) {
+			if !isEOF(err) {
 				yield(nil, fmt.Errorf("reading the capture: %w", err))
 				return
 			}
@@ -202,8 +202,8 @@ func (r *Reader) Follow(ctx context.Context) iter.Seq2[*Event, error] {
 	}
 }
 
-// begin looks at how the source is compressed.
-func (r *Reader) begin() error {
+// detectCompression looks at how the source is compressed.
+func (r *Reader) detectCompression() error {
 	if r.in != nil {
 		return nil
 	}
@@ -254,25 +254,25 @@ func (u *unpacker) ReadByte() (byte, error) {
 // unpacked is what comes out of the decompressor.
 type unpacked struct{ u *unpacker }
 
-func (d unpacked) Read(p []byte) (int, error) {
-	u := d.u
-	limit := u.max
+func (u unpacked) Read(p []byte) (int, error) {
+	counter := u.u
+	limit := counter.max
 	if limit <= 0 {
-		limit = freeUnpacked + maxRatio*u.in
+		limit = baseUnpacked + maxRatio*counter.in
 	}
-	if u.out > limit {
+	if counter.out > limit {
 		return 0, ErrUnpacked
 	}
-	n, err := u.plain.Read(p)
-	u.out += int64(n)
+	n, err := counter.plain.Read(p)
+	counter.out += int64(n)
 	return n, err
 }
 
-// line returns the next line with its end. With an error it is the beginning of one.
-func (r *Reader) line() ([]byte, error) {
+// nextLine returns the next line with its end. With an error it is the beginning of one.
+func (r *Reader) nextLine() ([]byte, error) {
 	line, err := r.read()
 	if line == nil {
-		line = r.gathered()
+		line = r.joinChunks()
 	}
 	return line, err
 }
@@ -285,13 +285,13 @@ func (r *Reader) read() ([]byte, error) {
 	}
 	for {
 		part, err := r.in.ReadSlice('\n')
-		if err == nil && r.size == 0 && r.over == 0 {
+		if err == nil && r.size == 0 && r.skipped == 0 {
 			return part, nil
 		}
-		if r.lines == 0 && r.size == 0 && r.over == 0 && errors.Is(err, bufio.ErrBufferFull) && !likeLine(part) {
+		if r.lines == 0 && r.size == 0 && r.skipped == 0 && errors.Is(err, bufio.ErrBufferFull) && !looksLikeLine(part) {
 			return nil, ErrNotCapture // a disk image, or a device: its first line may have no end
 		}
-		r.gather(part)
+		r.addChunk(part)
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return nil, err
 		}
@@ -299,56 +299,56 @@ func (r *Reader) read() ([]byte, error) {
 }
 
 const (
-	firstPart = 256 << 10 // bytes; it is kept for the next line
-	largePart = 4 << 20
+	firstChunk = 256 << 10 // bytes; it is kept for the next line
+	maxChunk   = 4 << 20
 )
 
-// gather keeps a part of a line. Parts are not copied while they become more, and a line above the
+// addChunk keeps a part of a line. Parts are not copied while they become more, and a line above the
 // limit leaves none.
-func (r *Reader) gather(part []byte) {
-	if r.over > 0 || r.size+len(part) > r.opts.MaxLine {
-		r.over += int64(r.size + len(part))
-		r.forget()
+func (r *Reader) addChunk(part []byte) {
+	if r.skipped > 0 || r.size+len(part) > r.opts.MaxLine {
+		r.skipped += int64(r.size + len(part))
+		r.dropChunks()
 		return
 	}
 	r.size += len(part)
 	for len(part) > 0 {
-		k := len(r.parts) - 1
-		if k < 0 || len(r.parts[k]) == cap(r.parts[k]) {
-			if k++; k < cap(r.parts) && cap(r.parts[:k+1][k]) > 0 {
-				r.parts = r.parts[:k+1]
+		k := len(r.chunks) - 1
+		if k < 0 || len(r.chunks[k]) == cap(r.chunks[k]) {
+			if k++; k < cap(r.chunks) && cap(r.chunks[:k+1][k]) > 0 {
+				r.chunks = r.chunks[:k+1]
 			} else {
-				r.parts = append(r.parts, make([]byte, 0, min(firstPart<<min(k, 8), largePart)))
+				r.chunks = append(r.chunks, make([]byte, 0, min(firstChunk<<min(k, 8), maxChunk)))
 			}
 		}
-		last := r.parts[k]
+		last := r.chunks[k]
 		n := min(len(part), cap(last)-len(last))
-		r.parts[k] = append(last, part[:n]...)
+		r.chunks[k] = append(last, part[:n]...)
 		part = part[n:]
 	}
 }
 
-// gathered returns the line, or what was read of it.
-func (r *Reader) gathered() []byte {
-	if len(r.parts) > 1 {
-		whole := bytes.Join(r.parts, nil)
-		r.forget()
-		r.parts, r.size = append(r.parts[:0], whole), len(whole)
+// joinChunks returns the line, or what was read of it.
+func (r *Reader) joinChunks() []byte {
+	if len(r.chunks) > 1 {
+		whole := bytes.Join(r.chunks, nil)
+		r.dropChunks()
+		r.chunks, r.size = append(r.chunks[:0], whole), len(whole)
 	}
-	if len(r.parts) == 0 {
+	if len(r.chunks) == 0 {
 		return nil
 	}
-	return r.parts[0]
+	return r.chunks[0]
 }
 
-// forget lets go of what was gathered, but for the first part.
-func (r *Reader) forget() {
+// dropChunks lets go of what was gathered, but for the first part.
+func (r *Reader) dropChunks() {
 	r.size = 0
-	if all := r.parts[:cap(r.parts)]; len(all) > 1 {
+	if all := r.chunks[:cap(r.chunks)]; len(all) > 1 {
 		clear(all[1:])
 	}
-	if r.parts = r.parts[:0]; cap(r.parts) > 0 {
-		if first := r.parts[:1]; cap(first[0]) > firstPart {
+	if r.chunks = r.chunks[:0]; cap(r.chunks) > 0 {
+		if first := r.chunks[:1]; cap(first[0]) > firstChunk {
 			first[0] = nil
 		} else {
 			first[0] = first[0][:0]
@@ -356,16 +356,16 @@ func (r *Reader) forget() {
 	}
 }
 
-// likeLine reports whether a line that is not all there may be one of a capture.
-func likeLine(line []byte) bool {
+// looksLikeLine reports whether a line that is not all there may be one of a capture.
+func looksLikeLine(line []byte) bool {
 	line = bytes.TrimLeft(bytes.TrimPrefix(line, bom), " \t\r")
 	return len(line) == 0 || line[0] == '{'
 }
 
-// next lets go of the line.
-func (r *Reader) next() {
-	r.data, r.over = r.data[:0], 0
-	r.forget()
+// releaseLine lets go of the line.
+func (r *Reader) releaseLine() {
+	r.data, r.skipped = r.data[:0], 0
+	r.dropChunks()
 	if cap(r.data) > 1<<20 {
 		r.data = nil
 	}
@@ -375,8 +375,8 @@ var bom = []byte("\xef\xbb\xbf")
 
 // event returns what the line says; nil if there is nothing in it. cut tells that it has no end. The error is final.
 func (r *Reader) event(line []byte, cut bool) (*Event, error) {
-	if r.over > 0 {
-		return r.gap(GapLimit, r.over), nil
+	if r.skipped > 0 {
+		return r.gap(GapLimit, r.skipped), nil
 	}
 	if r.lines == 0 {
 		line = bytes.TrimPrefix(line, bom)
@@ -400,12 +400,12 @@ func (r *Reader) event(line []byte, cut bool) (*Event, error) {
 		r.head = h
 	}
 	r.last = e.T
-	r.place(e)
+	r.setOrigin(e)
 	return e, nil
 }
 
-// place says which capture the event is in, and when it was.
-func (r *Reader) place(e *Event) {
+// setOrigin says which capture the event is in, and when it was.
+func (r *Reader) setOrigin(e *Event) {
 	if r.head != nil {
 		e.Capture = r.head.ID
 		e.At = r.head.At.Add(e.T)
@@ -415,6 +415,6 @@ func (r *Reader) place(e *Event) {
 // gap makes an event for a line that could not be read.
 func (r *Reader) gap(why string, size int64) *Event {
 	r.ev = Event{Kind: KindGap, T: r.last, Gap: &Gap{Lost: 1, Bytes: size, Until: r.last, Why: why}}
-	r.place(&r.ev)
+	r.setOrigin(&r.ev)
 	return &r.ev
 }

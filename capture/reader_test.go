@@ -341,15 +341,15 @@ func TestSourceFails(t *testing.T) {
 // TestSide reads one side of a bridge's capture as a capture of its own.
 func TestSide(t *testing.T) {
 	text := record(t, nil,
-		capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Side: capture.Near, Session: 1, Data: []byte(`{"a":1}`)},
-		capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Side: capture.Far, Session: 2, Data: []byte(`{"b":1}`)},
-		capture.Event{Kind: capture.KindXlate, Xlate: &capture.Xlate{Of: 1, To: []uint64{2}, Rule: "same"}},
+		capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Side: capture.Downstream, Session: 1, Data: []byte(`{"a":1}`)},
+		capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Side: capture.Upstream, Session: 2, Data: []byte(`{"b":1}`)},
+		capture.Event{Kind: capture.KindTranslate, Translation: &capture.Translation{Of: 1, To: []uint64{2}, Rule: "same"}},
 		capture.Event{Kind: capture.KindNote, Data: []byte("of none")},
 	)
 	for side, want := range map[capture.Side]string{
-		"":           "head - near1 far2 xlate3 note4 tail - ",
-		capture.Near: "head - 1 note4 tail - ",
-		capture.Far:  "head - 2 note4 tail - ",
+		"":                 "head - near1 far2 xlate3 note4 tail - ",
+		capture.Downstream: "head - 1 note4 tail - ",
+		capture.Upstream:   "head - 2 note4 tail - ",
 	} {
 		var got strings.Builder
 		for _, e := range read(t, text, &capture.ReaderOptions{Side: side}) {

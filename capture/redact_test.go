@@ -220,7 +220,7 @@ func planted() (events []capture.Event, secrets []string) {
 		{Kind: capture.KindStderr, Data: []byte(`{"level":"info","headers":{"authorization":"Basic ` + fakeBasic + `"}}`)},
 		{Kind: capture.KindNote, Data: []byte("password=hunter2")},
 		{Kind: capture.KindEnd, Data: []byte("dial https://aladdin:opensesame@h: refused")},
-		{Kind: capture.KindXlate, Xlate: &capture.Xlate{Of: 1, Rule: "token=hunter2"}},
+		{Kind: capture.KindTranslate, Translation: &capture.Translation{Of: 1, Rule: "token=hunter2"}},
 	}
 	for line := range strings.SplitSeq(fakePEM, "\n") { // a key, line by line, with another line in between
 		events = append(events, capture.Event{Kind: capture.KindStderr, Data: []byte(line)})

@@ -14,7 +14,7 @@ import (
 )
 
 // A stream of text, in which a private key may go over several events.
-type stream struct {
+type textStream struct {
 	session uint64
 	kind    Kind
 	dir     Dir
@@ -25,61 +25,61 @@ const (
 	maxPEMLines = 400
 )
 
-// facts replaces what is secret in the facts of e by copies without it, and lists it.
-func (r *Redactor) facts(e *Event, p *pointers) {
-	fix := func(s *string, pointer string) {
-		if t := r.line(*s); t != *s {
+// redactFields replaces what is secret in the facts of e by copies without it, and lists it.
+func (r *Redactor) redactFields(e *Event, p *pointers) {
+	redact := func(s *string, pointer string) {
+		if t := r.redactText(*s); t != *s {
 			*s = t
 			p.add(pointer)
 		}
 	}
-	fix(&e.Prefix, "/pre")
-	fix(&e.Encoding, "/enc")
+	redact(&e.Prefix, "/pre")
+	redact(&e.Encoding, "/enc")
 	if len(e.Kind)+len(e.Dir)+len(e.Framing) > 16 { // not ours: a capture that somebody else wrote is being copied
-		fix((*string)(&e.Kind), "/k")
-		fix((*string)(&e.Dir), "/dir")
-		fix((*string)(&e.Framing), "/frame")
+		redact((*string)(&e.Kind), "/k")
+		redact((*string)(&e.Dir), "/dir")
+		redact((*string)(&e.Framing), "/frame")
 	}
 	if h := clone(&e.Head); h != nil {
-		fix(&h.ID, "/id")
-		fix(&h.Name, "/name")
-		fix(&h.Tool, "/tool")
-		fix(&h.Transport, "/transport")
+		redact(&h.ID, "/id")
+		redact(&h.Name, "/name")
+		redact(&h.Tool, "/tool")
+		redact(&h.Transport, "/transport")
 		if u := r.URL(h.URL); u != h.URL {
 			h.URL = u
 			p.add("/url")
 		}
 	}
 	if e.Start != nil {
-		e.Start = r.start(e.Start, p)
+		e.Start = r.redactStart(e.Start, p)
 	}
 	if x := clone(&e.Exit); x != nil {
-		fix(&x.Signal, "/signal")
+		redact(&x.Signal, "/signal")
 	}
 	if q := clone(&e.Request); q != nil {
-		fix(&q.Method, "/req/method")
-		fix(&q.Proto, "/req/proto")
-		fix(&q.Remote, "/req/remote")
+		redact(&q.Method, "/req/method")
+		redact(&q.Proto, "/req/proto")
+		redact(&q.Remote, "/req/remote")
 		if u := r.URL(q.URL); u != q.URL {
 			q.URL = u
 			p.add("/req/url")
 		}
-		q.Headers = r.headerList(q.Headers, "/req/headers/", p)
+		q.Headers = r.redactHeaders(q.Headers, "/req/headers/", p)
 	}
 	if s := clone(&e.Response); s != nil {
-		fix(&s.Proto, "/res/proto")
-		s.Headers = r.headerList(s.Headers, "/res/headers/", p)
+		redact(&s.Proto, "/res/proto")
+		s.Headers = r.redactHeaders(s.Headers, "/res/headers/", p)
 	}
-	if x := clone(&e.Xlate); x != nil {
-		fix(&x.Rule, "/rule")
+	if x := clone(&e.Translation); x != nil {
+		redact(&x.Rule, "/rule")
 	}
 	if g := clone(&e.Gap); g != nil {
-		fix(&g.Why, "/why")
+		redact(&g.Why, "/why")
 	}
 	if s := clone(&e.SSE); s != nil {
-		fix(&s.ID, "/sse/id")
-		fix(&s.Event, "/sse/event")
-		fix(&s.Comment, "/sse/comment")
+		redact(&s.ID, "/sse/id")
+		redact(&s.Event, "/sse/event")
+		redact(&s.Comment, "/sse/comment")
 	}
 }
 
@@ -94,9 +94,9 @@ func clone[T any](p **T) *T {
 }
 
 // Text returns the text with its secrets hidden.
-func (r *Redactor) Text(text string) string { return r.line(text) }
+func (r *Redactor) Text(text string) string { return r.redactText(text) }
 
-func (r *Redactor) line(text string) string {
+func (r *Redactor) redactText(text string) string {
 	if len(text) < 4 {
 		return text
 	}
@@ -111,7 +111,7 @@ func (r *Redactor) line(text string) string {
 // Message appends a message with its secrets hidden to dst, and returns it with the JSON pointers of what was hidden. The message may be any bytes.
 func (r *Redactor) Message(dst, msg []byte) (out []byte, hidden []string) {
 	var p payload
-	p.judge(&Event{Kind: KindMessage, Data: msg}, r)
+	p.prepare(&Event{Kind: KindMessage, Data: msg}, r)
 	for i, h := range p.hidden.list {
 		_, p.hidden.list[i], _ = strings.Cut(h[1:], "/")
 		p.hidden.list[i] = "/" + p.hidden.list[i]
@@ -125,8 +125,8 @@ func (r *Redactor) Message(dst, msg []byte) (out []byte, hidden []string) {
 	return appendEdited(dst, msg, p.edits.list, p.edits.arena), p.hidden.list
 }
 
-// start hides the values of variables and what is secret among the arguments.
-func (r *Redactor) start(s *Start, p *pointers) *Start {
+// redactStart hides the values of variables and what is secret among the arguments.
+func (r *Redactor) redactStart(s *Start, p *pointers) *Start {
 	c := *s
 	c.Env = slices.Clone(s.Env)
 	for i, v := range c.Env {
@@ -145,7 +145,7 @@ func (r *Redactor) start(s *Start, p *pointers) *Start {
 	c.Command = slices.Clone(s.Command)
 	var name secretName // what the argument before this one says that this is
 	for i, a := range c.Command {
-		out := r.line(a)
+		out := r.redactText(a)
 		switch {
 		case name.kind != "" && name.hides([]byte(a)):
 			out = r.placeholder(name.kind, a)
@@ -153,7 +153,7 @@ func (r *Redactor) start(s *Start, p *pointers) *Start {
 		case i > 0 && c.Command[i-1] == "-u" && strings.Contains(a, ":"):
 			out = r.placeholder("userinfo", a)
 		case strings.Contains(a, "://"):
-			out = r.line(r.URL(a))
+			out = r.redactText(r.URL(a))
 		case isToken(a):
 			out = r.placeholder("argument", a)
 		}
@@ -166,7 +166,7 @@ func (r *Redactor) start(s *Start, p *pointers) *Start {
 			p.add("/cmd/" + strconv.Itoa(i))
 		}
 	}
-	if d := r.line(c.Dir); d != c.Dir {
+	if d := r.redactText(c.Dir); d != c.Dir {
 		c.Dir = d
 		p.add("/cwd")
 	}
@@ -200,7 +200,7 @@ func isToken(s string) bool {
 func (r *Redactor) URL(u string) string {
 	u, fragment, hasFragment := strings.Cut(u, "#")
 	path, query, hasQuery := strings.Cut(u, "?")
-	path = r.line(path)
+	path = r.redactText(path)
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
 		segment, params, hasParams := strings.Cut(s, ";")
@@ -252,8 +252,8 @@ func (r *Redactor) query(q string) string {
 			pairs[i] = name + "=" + r.placeholder(s.kind, value)
 			continue
 		}
-		clean := r.line(pair)
-		if v, err := url.QueryUnescape(value); err == nil && clean == pair && v != value && r.line(v) != v {
+		clean := r.redactText(pair)
+		if v, err := url.QueryUnescape(value); err == nil && clean == pair && v != value && r.redactText(v) != v {
 			clean = name + "=" + r.placeholder("value", value)
 		}
 		pairs[i] = clean
@@ -262,65 +262,65 @@ func (r *Redactor) query(q string) string {
 }
 
 // stream returns the text that a private key goes on in, if the event is one of several.
-func streamOf(e *Event) (stream, bool) {
+func textStreamOf(e *Event) (textStream, bool) {
 	switch e.Kind {
-	case KindStderr, KindMessage, KindBad, KindNote, KindSSE:
-		return stream{e.Session, e.Kind, e.Dir}, true
+	case KindStderr, KindMessage, KindInvalid, KindNote, KindSSE:
+		return textStream{e.Session, e.Kind, e.Dir}, true
 	}
-	return stream{}, false
+	return textStream{}, false
 }
 
-// lines hides the secrets in text that may be one line of many.
-func (r *Redactor) lines(e *Event, out *edits) {
-	s, ok := streamOf(e)
+// redactLines hides the secrets in text that may be one line of many.
+func (r *Redactor) redactLines(e *Event, out *edits) {
+	s, ok := textStreamOf(e)
 	text := e.Data
-	if left := r.pems[s]; ok && left > 0 {
+	if left := r.openPEM[s]; ok && left > 0 {
 		if k := bytes.Index(text, pemEnd); k >= 0 {
-			delete(r.pems, s)
+			delete(r.openPEM, s)
 			end := pemEndOf(text, k)
 			r.hide(out, 0, end, "pem", text[:end])
 		} else if pemLine(text) && len(text) > 0 {
-			r.pems[s] = left - 1
+			r.openPEM[s] = left - 1
 			r.hide(out, 0, len(text), "pem", text)
 			return
-		} else if r.pems[s] = left - 1; left == 1 { // something else got in between
-			delete(r.pems, s)
+		} else if r.openPEM[s] = left - 1; left == 1 { // something else got in between
+			delete(r.openPEM, s)
 		}
 	}
 	if ok {
-		r.below(s, out, text)
+		r.redactAnnounced(s, out, text)
 	}
 	r.scanText(out, text)
 	if e.SSE != nil || bytes.Contains(text, streamLine) {
 		r.scanJoined(out, text, e.SSE != nil)
 	}
 	var scratch edits
-	if ok && len(r.pems) < maxStreams && r.scanPEM(&scratch, text) {
-		r.pems[s] = maxPEMLines
+	if ok && len(r.openPEM) < maxStreams && r.scanPEM(&scratch, text) {
+		r.openPEM[s] = maxPEMLines
 	}
 }
 
 var streamLine = []byte("\ndata:")
 
 // An announcement is a line of YAML that ends in the name of a secret: its value is below it.
-type announcement struct {
+type pendingName struct {
 	indent int
 	block  bool // of several lines
 	kind   string
 }
 
-// below hides a line whose name is on the line before it in the stream, and notes whether the value
+// redactAnnounced hides a line whose name is on the line before it in the stream, and notes whether the value
 // of its own last name is on the next.
-func (r *Redactor) below(s stream, out *edits, text []byte) {
+func (r *Redactor) redactAnnounced(s textStream, out *edits, text []byte) {
 	value := bytes.TrimSpace(text)
-	a, ok := r.announced[s]
+	a, ok := r.pendingNames[s]
 	if ok && len(value) > 0 {
 		if indent(text) > a.indent && (a.block || !bytes.ContainsAny(value, " \t") && value[len(value)-1] != ':') {
 			from := bytes.Index(text, value)
 			r.hide(out, from, from+len(value), a.kind, value)
 			return
 		}
-		delete(r.announced, s)
+		delete(r.pendingNames, s)
 	}
 	head := bytes.TrimRight(value, " +-"+digits)
 	block := len(head) > 0 && (head[len(head)-1] == '|' || head[len(head)-1] == '>')
@@ -328,7 +328,7 @@ func (r *Redactor) below(s stream, out *edits, text []byte) {
 		value = bytes.TrimRight(head[:len(head)-1], " ")
 	}
 	name, ends := bytes.CutSuffix(value, []byte(":"))
-	if !ends || len(r.announced) >= maxStreams {
+	if !ends || len(r.pendingNames) >= maxStreams {
 		return
 	}
 	name = bytes.Trim(name, `"'`)
@@ -336,7 +336,7 @@ func (r *Redactor) below(s stream, out *edits, text []byte) {
 		name = name[k+1:]
 	}
 	if c, secret := r.classify(name, false); secret && !c.opaque {
-		r.announced[s] = announcement{indent(text), block, c.kind}
+		r.pendingNames[s] = pendingName{indent(text), block, c.kind}
 	}
 }
 
@@ -353,16 +353,16 @@ func pemLine(line []byte) bool {
 	return i == 0 || len(line)-i >= 16
 }
 
-// all hides a payload as a whole.
-func (r *Redactor) all(e *edits, text []byte, kind string) {
+// redactAll hides a payload as a whole.
+func (r *Redactor) redactAll(e *edits, text []byte, kind string) {
 	e.reset()
 	if len(text) > 0 {
 		r.hide(e, 0, len(text), kind, text)
 	}
 }
 
-// sentinel decodes a header value of the form =?base64?…?= (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http).
-func sentinel(value string) (string, bool) {
+// decodeHeaderText decodes a header value of the form =?base64?…?= (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http).
+func decodeHeaderText(value string) (string, bool) {
 	v, begins := strings.CutPrefix(value, "=?base64?")
 	v, ends := strings.CutSuffix(v, "?=")
 	if !begins || !ends {
@@ -372,22 +372,22 @@ func sentinel(value string) (string, bool) {
 	return string(plain), err == nil
 }
 
-// endsHidden reports whether a text ends in a placeholder.
-func endsHidden(text []byte) bool {
+// endsWithPlaceholder reports whether a text ends in a placeholder.
+func endsWithPlaceholder(text []byte) bool {
 	k := bytes.LastIndex(text, []byte("~redacted:"))
 	return k >= 0 && isPlaceholder(text[k:])
 }
 
-// judgeText is what becomes of a payload that is no JSON.
-func (r *Redactor) judgeText(e *Event, err error, out *edits, pos int) {
+// redactPayload is what becomes of a payload that is no JSON.
+func (r *Redactor) redactPayload(e *Event, err error, out *edits, pos int) {
 	text := e.Data
-	cut := e.Cut && !endsHidden(text)
+	cut := e.Cut && !endsWithPlaceholder(text)
 	if syntax, ok := errors.AsType[*jsonwire.SyntaxError](err); ok && cut && syntax.Offset == len(text) {
 		r.hide(out, min(pos, len(text)), len(text), "cut", text[min(pos, len(text)):]) // JSON up to here; what comes now may be half a secret
-		out.settle(0)
+		out.normalize(0)
 		return
 	}
-	r.lines(e, out)
+	r.redactLines(e, out)
 	if cut {
 		from := bytes.LastIndexAny(text, " \t\r\n") + 1
 		if from < len(text) {
@@ -404,8 +404,8 @@ func (r *Redactor) judgeText(e *Event, err error, out *edits, pos int) {
 			return c
 		}, text)
 		if r.scanText(&other, plain); len(other.list) > len(out.list) {
-			r.all(out, text, "binary")
+			r.redactAll(out, text, "binary")
 		}
 	}
-	out.settle(0)
+	out.normalize(0)
 }

@@ -17,11 +17,11 @@ var shownHeaders = []string{
 	"x-accel-buffering", "x-content-type-options",
 }
 
-// headerList returns the headers with their secrets hidden.
-func (r *Redactor) headerList(list []Header, at string, p *pointers) []Header {
+// redactHeaders returns the headers with their secrets hidden.
+func (r *Redactor) redactHeaders(list []Header, at string, p *pointers) []Header {
 	list = slices.Clone(list)
 	for i, h := range list {
-		if name := r.line(h.Name); name != h.Name {
+		if name := r.redactText(h.Name); name != h.Name {
 			list[i].Name = name
 			p.add(at + strconv.Itoa(i) + "/0")
 		}
@@ -53,19 +53,19 @@ func (r *Redactor) Header(name, value string) string {
 	case "set-cookie":
 		first, attributes, found := strings.Cut(value, ";")
 		if first = r.cookie(first); found {
-			return first + ";" + r.line(attributes)
+			return first + ";" + r.redactText(attributes)
 		}
 		return first
 	case "location":
 		return r.URL(value)
 	}
 	if slices.Contains(r.headers, name) || slices.Contains(shownHeaders, name) {
-		return r.shown(value)
+		return r.redactShown(value)
 	}
 	param, isParam := strings.CutPrefix(name, "mcp-param-")
 	kind, secret := r.classify([]byte(param), false)
 	if isParam && !secret {
-		return r.shown(value) // the arguments of a tool, which are in the body as well
+		return r.redactShown(value) // the arguments of a tool, which are in the body as well
 	}
 	if secret {
 		r.known.add(value, 8, false)
@@ -74,11 +74,11 @@ func (r *Redactor) Header(name, value string) string {
 	return r.placeholder("header", value)
 }
 
-func (r *Redactor) shown(value string) string {
-	if plain, ok := sentinel(value); ok && r.line(plain) != plain {
+func (r *Redactor) redactShown(value string) string {
+	if plain, ok := decodeHeaderText(value); ok && r.redactText(plain) != plain {
 		return r.placeholder("value", value)
 	}
-	return r.line(value)
+	return r.redactText(value)
 }
 
 func (r *Redactor) authorization(value string) string {
@@ -113,5 +113,5 @@ func (r *Redactor) cookie(pair string) string {
 	if !ok {
 		return hidden
 	}
-	return r.line(name) + "=" + hidden
+	return r.redactText(name) + "=" + hidden
 }

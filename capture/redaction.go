@@ -30,20 +30,20 @@ type Redactor struct {
 	mac     hash.Hash
 	names   []string // normalised
 	headers []string // lower case
-	known   known
-	pems    map[stream]int // streams of text that are inside of a private key, and how many lines of it may still come
+	known   knownSecrets
+	openPEM map[textStream]int // streams of text that are inside of a private key, and how many lines of it may still come
 	label   string
 	plain   []byte // scratch for what base64 stands for
 
-	// announced are the streams of text whose last line ended in the name of a secret.
-	announced map[stream]announcement
+	// pendingNames are the streams of text whose last line ended in the name of a secret.
+	pendingNames map[textStream]pendingName
 
-	verdicts map[string]verdict // of names
+	nameClasses map[string]nameClass // of names
 }
 
 // NewRedactor returns a Redactor. r may be nil.
 func NewRedactor(r *Redaction) *Redactor {
-	d := &Redactor{pems: map[stream]int{}, announced: map[stream]announcement{}, label: "default", verdicts: map[string]verdict{}}
+	d := &Redactor{openPEM: map[textStream]int{}, pendingNames: map[textStream]pendingName{}, label: "default", nameClasses: map[string]nameClass{}}
 	var key [32]byte
 	rand.Read(key[:]) // never fails
 	secret := key[:]
@@ -127,13 +127,13 @@ func (e *edits) replace(start, end int, text []byte) {
 	e.list = append(e.list, edit{start, end, from, len(e.arena)})
 }
 
-// drop forgets the edits between two places.
-func (e *edits) drop(start, end int) {
+// remove forgets the edits between two places.
+func (e *edits) remove(start, end int) {
 	e.list = slices.DeleteFunc(e.list, func(d edit) bool { return d.start >= start && d.end <= end })
 }
 
-// settle brings the edits from the index on into order; where two overlap, the one that begins first takes the other in.
-func (e *edits) settle(from int) {
+// normalize brings the edits from the index on into order; where two overlap, the one that begins first takes the other in.
+func (e *edits) normalize(from int) {
 	list := e.list[from:]
 	less := func(a, b edit) int {
 		if a.start != b.start {
@@ -177,8 +177,8 @@ func appendEdited(dst, text []byte, list []edit, arena []byte) []byte {
 	return append(dst, text[at:]...)
 }
 
-// known holds texts that are secret wherever they stand.
-type known struct {
+// knownSecrets holds texts that are secret wherever they stand.
+type knownSecrets struct {
 	fixed  []string // asked for by name
 	recent []string // seen in headers; the oldest makes room
 	next   int
@@ -190,33 +190,33 @@ const (
 	maxSecret  = 16 << 10 // bytes
 )
 
-func (k *known) add(secret string, atLeast int, fixed bool) {
-	k.addText(secret, atLeast, fixed)
+func (ks *knownSecrets) add(secret string, atLeast int, fixed bool) {
+	ks.addText(secret, atLeast, fixed)
 	if q := url.QueryEscape(secret); q != secret {
-		k.addText(q, atLeast, fixed)
+		ks.addText(q, atLeast, fixed)
 	}
 }
 
-func (k *known) addText(s string, atLeast int, fixed bool) {
-	if len(s) < atLeast || len(s) > maxSecret || slices.Contains(k.fixed, s) || slices.Contains(k.recent, s) {
+func (ks *knownSecrets) addText(s string, atLeast int, fixed bool) {
+	if len(s) < atLeast || len(s) > maxSecret || slices.Contains(ks.fixed, s) || slices.Contains(ks.recent, s) {
 		return
 	}
 	if isPlaceholder(s) {
 		return
 	}
 	switch {
-	case fixed && len(k.fixed) < maxFixed:
-		k.fixed = append(k.fixed, s)
-	case len(k.recent) < maxLearned:
-		k.recent = append(k.recent, s)
+	case fixed && len(ks.fixed) < maxFixed:
+		ks.fixed = append(ks.fixed, s)
+	case len(ks.recent) < maxLearned:
+		ks.recent = append(ks.recent, s)
 	default:
-		k.recent[k.next%maxLearned] = s
-		k.next++
+		ks.recent[ks.next%maxLearned] = s
+		ks.next++
 	}
 }
 
-func (k *known) all(yield func(string) bool) {
-	for _, list := range [2][]string{k.fixed, k.recent} {
+func (ks *knownSecrets) all(yield func(string) bool) {
+	for _, list := range [2][]string{ks.fixed, ks.recent} {
 		for _, s := range list {
 			if !yield(s) {
 				return

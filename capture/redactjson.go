@@ -15,23 +15,23 @@ type walker struct {
 	data []byte
 	dup  bool // an object has a name twice
 
-	r     *Redactor // nil: hide nothing
-	e     *edits
-	path  []step
-	keys  []nameSpan // of the objects that are open, the innermost's last
-	hit   bool       // something known to be secret is in the data
-	depth int        // of JSON texts in strings
-	hint  *pointers  // what is hidden
-	text  []byte     // scratch for strings with escapes
+	r        *Redactor // nil: hide nothing
+	e        *edits
+	path     []pathStep
+	keys     []memberName // of the objects that are open, the innermost's last
+	hasKnown bool         // something known to be secret is in the data
+	depth    int          // of JSON texts in strings
+	hidden   *pointers    // what is hidden
+	text     []byte       // scratch for strings with escapes
 }
 
 // A step is a member's name, raw, or the index of an element.
-type step struct {
+type pathStep struct {
 	key   []byte
 	index int // -1 for members
 }
 
-type nameSpan struct {
+type memberName struct {
 	raw     []byte
 	escaped bool
 }
@@ -55,7 +55,7 @@ func (w *walker) walk(data []byte, depth int) error {
 	w.data, w.dup = data, false
 	w.path, w.keys = w.path[:0], w.keys[:0]
 	if w.r != nil {
-		w.hit = w.r.hasKnown(data)
+		w.hasKnown = w.r.hasKnown(data)
 	}
 	from := 0
 	if w.e != nil {
@@ -66,7 +66,7 @@ func (w *walker) walk(data []byte, depth int) error {
 		err = w.s.End()
 	}
 	if w.e != nil {
-		w.e.settle(from)
+		w.e.normalize(from)
 	}
 	return err
 }
@@ -87,27 +87,27 @@ func (w *walker) value(m mode) error {
 	}
 	if c := w.data[start]; w.r != nil && m.force.number && (c == '-' || c >= '0' && c <= '9') {
 		w.e.replace(start, w.s.Pos(), []byte("0"))
-		w.note()
+		w.addPointer()
 	}
 	return nil
 }
 
 // An item is a string that a value was.
-type item struct {
+type stringItem struct {
 	raw        []byte
 	escaped    bool
 	start, end int // with the quotes
 }
 
-func (w *walker) str(m mode) (item, error) {
+func (w *walker) str(m mode) (stringItem, error) {
 	start := w.s.Pos()
 	raw, escaped, err := w.s.String()
 	if err != nil {
-		return item{}, err
+		return stringItem{}, err
 	}
-	it := item{raw, escaped, start, w.s.Pos()}
+	it := stringItem{raw, escaped, start, w.s.Pos()}
 	if w.r != nil && len(raw) > 0 {
-		w.judge(it, m)
+		w.redactString(it, m)
 	}
 	return it, nil
 }
@@ -115,23 +115,23 @@ func (w *walker) str(m mode) (item, error) {
 func (w *walker) array(m mode) error {
 	pairs := len(w.path) > 0 && w.path[len(w.path)-1].index >= 0 // a list of lists: of names with their values?
 	more, err := w.s.EnterArray()
-	w.path = append(w.path, step{})
+	w.path = append(w.path, pathStep{})
 	at := len(w.path) - 1
 	var name secretName // what the element before this one says that this is
 	for n := 0; more && err == nil; n++ {
-		w.path[at] = step{index: n}
+		w.path[at] = pathStep{index: n}
 		if w.s.Peek() != '"' {
 			name = secretName{}
 			err = w.value(m)
 		} else {
-			var it item
+			var it stringItem
 			if it, err = w.str(m); err == nil && !m.schema {
 				if name.kind != "" && len(it.raw) > 0 && name.hides(it.raw) {
-					w.conceal(it, name.kind)
+					w.replaceString(it, name.kind)
 				}
 				name = secretName{}
 				if pairs && n == 0 || len(it.raw) > 2 && it.raw[0] == '-' { // ["Cookie", "…"] or ["--token", "…"]
-					name = w.named(it)
+					name = w.classifyItem(it)
 				}
 			}
 		}
@@ -143,8 +143,8 @@ func (w *walker) array(m mode) error {
 	return err
 }
 
-// named classifies a string as the name of something.
-func (w *walker) named(it item) secretName {
+// classifyItem classifies a string as the name of something.
+func (w *walker) classifyItem(it stringItem) secretName {
 	if w.r == nil || len(it.raw) > 64 {
 		return secretName{}
 	}
@@ -156,29 +156,29 @@ func (w *walker) object(m mode) error {
 	more, err := w.s.EnterObject()
 	base := len(w.keys)
 	var seen map[uint64]struct{}
-	w.path = append(w.path, step{index: -1})
+	w.path = append(w.path, pathStep{index: -1})
 	at := len(w.path) - 1
 	var named secretName // what a member "name" says
-	var value item       // of the member "value"
+	var value stringItem // of the member "value"
 	for more && err == nil {
 		w.s.Peek()
 		start := w.s.Pos()
-		var k nameSpan
+		var k memberName
 		if k.raw, k.escaped, err = w.s.Key(); err != nil {
 			break
 		}
-		seen = w.unique(k, base, seen)
+		seen = w.checkDuplicate(k, base, seen)
 		w.path[at].key = k.raw
 		if w.r != nil && len(k.raw) >= 4 {
-			w.judge(item{k.raw, k.escaped, start, start + 2 + len(k.raw)}, mode{})
+			w.redactString(stringItem{k.raw, k.escaped, start, start + 2 + len(k.raw)}, mode{})
 		}
-		child := w.below(m, k)
+		child := w.childMode(m, k)
 		if w.s.Peek() == '"' {
-			var it item
+			var it stringItem
 			if it, err = w.str(child); err == nil {
 				switch role(k.raw) {
 				case roleName:
-					if s := w.named(it); s.kind != "" {
+					if s := w.classifyItem(it); s.kind != "" {
 						named = s
 					}
 				case roleValue:
@@ -197,21 +197,21 @@ func (w *walker) object(m mode) error {
 	}
 	if named.kind != "" && len(value.raw) > 0 && !m.schema && named.hides(value.raw) {
 		w.path[at].key = []byte("value")
-		w.conceal(value, named.kind)
+		w.replaceString(value, named.kind)
 	}
 	w.path, w.keys = w.path[:at], w.keys[:base]
 	return err
 }
 
-type memberRole int
+type keyRole int
 
 const (
-	roleNone  memberRole = iota
-	roleName             // says what the value is
-	roleValue            // is it
+	roleNone  keyRole = iota
+	roleName          // says what the value is
+	roleValue         // is it
 )
 
-func role(key []byte) memberRole {
+func role(key []byte) keyRole {
 	switch string(key) {
 	case "name", "key", "header", "Name", "Key", "variable", "field", "id":
 		return roleName
@@ -226,10 +226,10 @@ const fewKeys = 24
 
 var seed = maphash.MakeSeed()
 
-// unique notes a name of the object whose names begin at base. With many names only hashes are kept: that two of them are equal by chance costs nothing but
+// checkDuplicate notes a name of the object whose names begin at base. With many names only hashes are kept: that two of them are equal by chance costs nothing but
 // that the message is stored as a string.
-func (w *walker) unique(k nameSpan, base int, seen map[uint64]struct{}) map[uint64]struct{} {
-	sum := func(k nameSpan) uint64 {
+func (w *walker) checkDuplicate(k memberName, base int, seen map[uint64]struct{}) map[uint64]struct{} {
+	sum := func(k memberName) uint64 {
 		if k.escaped {
 			return maphash.String(seed, jsonwire.UnquoteString(k.raw))
 		}
@@ -260,8 +260,8 @@ func (w *walker) unique(k nameSpan, base int, seen map[uint64]struct{}) map[uint
 	return seen
 }
 
-// below returns how the value of a member is judged.
-func (w *walker) below(m mode, k nameSpan) mode {
+// childMode returns how the value of a member is judged.
+func (w *walker) childMode(m mode, k memberName) mode {
 	if w.r == nil {
 		return m
 	}
@@ -408,7 +408,7 @@ func (p *pointers) add(pointer string) {
 func (p *pointers) inherit(e *Event, r *Redactor) {
 	for _, h := range e.Redacted {
 		if r != nil {
-			h = r.line(h)
+			h = r.redactText(h)
 		}
 		if strings.HasPrefix(h, "/") && !slices.Contains(p.list, h) {
 			p.add(h)
@@ -417,13 +417,13 @@ func (p *pointers) inherit(e *Event, r *Redactor) {
 	p.more += e.RedactedMore
 }
 
-// note lists the place that the path leads to.
-func (w *walker) note() {
-	if w.hint == nil {
+// addPointer lists the place that the path leads to.
+func (w *walker) addPointer() {
+	if w.hidden == nil {
 		return
 	}
-	if len(w.hint.list) >= maxPointers || len(w.path) > 64 {
-		w.hint.more++
+	if len(w.hidden.list) >= maxPointers || len(w.path) > 64 {
+		w.hidden.more++
 		return
 	}
 	b := []byte("/msg")
@@ -435,7 +435,7 @@ func (w *walker) note() {
 		}
 		b = w.r.appendPointer(b, jsonwire.UnquoteString(s.key))
 	}
-	w.hint.add(string(b))
+	w.hidden.add(string(b))
 }
 
 // appendPointer appends a name as a JSON pointer has it, with what is secret about it hidden.

@@ -206,8 +206,8 @@ var queryNames = []secretName{
 	{"nonce", "code", true, true, false},
 }
 
-// plainNames end like secrets and are none. Hiding them would break the traffic apart.
-var plainNames = []string{
+// harmlessNames end like secrets and are none. Hiding them would break the traffic apart.
+var harmlessNames = []string{
 	"progresstoken", "pagetoken", "nexttoken", "continuationtoken", "synctoken", "resumptiontoken", "cancellationtoken", "canceltoken",
 	"stoptoken", "eostoken", "bostoken", "padtoken", "unktoken", "counttoken", "maxtoken", "mintoken", "inputtoken", "outputtoken", "totaltoken", "prompttoken",
 	"completiontoken", "pertoken",
@@ -219,9 +219,9 @@ var qualifiers = []string{"value", "hash", "base64", "b64", "text", "raw", "plai
 // maxNames is how many names a Redactor remembers its verdict on.
 const maxNames = 4096
 
-type verdict struct {
-	plain, query     secretName
-	isPlain, isQuery bool
+type nameClass struct {
+	name, queryName     secretName
+	isName, isQueryName bool
 }
 
 // classify tells whether a name is that of a secret; query says that it is a parameter of a URL or a form.
@@ -229,22 +229,22 @@ func (r *Redactor) classify(name []byte, query bool) (secretName, bool) {
 	if len(name) > 64 {
 		name = name[len(name)-64:]
 	}
-	v, ok := r.verdicts[string(name)]
+	v, ok := r.nameClasses[string(name)]
 	if !ok {
-		if len(r.verdicts) >= maxNames {
-			clear(r.verdicts)
+		if len(r.nameClasses) >= maxNames {
+			clear(r.nameClasses)
 		}
-		v.plain, v.isPlain = r.judge(name, false)
-		v.query, v.isQuery = r.judge(name, true)
-		r.verdicts[string(name)] = v
+		v.name, v.isName = r.classifyName(name, false)
+		v.queryName, v.isQueryName = r.classifyName(name, true)
+		r.nameClasses[string(name)] = v
 	}
 	if query {
-		return v.query, v.isQuery
+		return v.queryName, v.isQueryName
 	}
-	return v.plain, v.isPlain
+	return v.name, v.isName
 }
 
-func (r *Redactor) judge(name []byte, query bool) (secretName, bool) {
+func (r *Redactor) classifyName(name []byte, query bool) (secretName, bool) {
 	norm := string(appendNormal(nil, name))
 	if slices.Contains(r.names, norm) {
 		return secretName{norm, "custom", true, true, false}, true
@@ -253,7 +253,7 @@ func (r *Redactor) judge(name []byte, query bool) (secretName, bool) {
 	if len(norm) < 2 {
 		return secretName{}, false
 	}
-	if s, ok := match(norm, query); ok {
+	if s, ok := matchName(norm, query); ok {
 		return s, true
 	}
 	if isVariable(name) {
@@ -264,7 +264,7 @@ func (r *Redactor) judge(name []byte, query bool) (secretName, bool) {
 		if !ok {
 			continue
 		}
-		if s, ok := match(rest, query); ok && (q != "s" || s.suffix != "token") { // "tokens" counts them
+		if s, ok := matchName(rest, query); ok && (q != "s" || s.suffix != "token") { // "tokens" counts them
 			return s, true
 		}
 	}
@@ -280,8 +280,8 @@ func isVariable(name []byte) bool {
 	return strings.HasSuffix(s, "_KEY") || strings.HasSuffix(s, "_PAT")
 }
 
-// match compares with the lists. norm is normalised and has no digits at its end.
-func match(norm string, query bool) (secretName, bool) {
+// matchName compares with the lists. norm is normalised and has no digits at its end.
+func matchName(norm string, query bool) (secretName, bool) {
 	find := func(list []secretName) (secretName, bool) {
 		for _, s := range list {
 			if strings.HasSuffix(norm, s.suffix) && (!s.whole || norm == s.suffix) {
@@ -290,7 +290,7 @@ func match(norm string, query bool) (secretName, bool) {
 		}
 		return secretName{}, false
 	}
-	if slices.ContainsFunc(plainNames, func(p string) bool { return strings.HasSuffix(norm, p) }) {
+	if slices.ContainsFunc(harmlessNames, func(p string) bool { return strings.HasSuffix(norm, p) }) {
 		return secretName{}, false
 	}
 	if query {

@@ -14,9 +14,9 @@ import (
 // parts of a form, lines of netrc, commands, statements of SQL. Others encode the characters that
 // tell. Both are looked for behind cheap tests, since nearly all text has neither.
 
-// marks are the bytes beside words that begin something to look at: tags, encoded characters,
+// specialByte are the bytes beside words that begin something to look at: tags, encoded characters,
 // placeholders, and letters beyond ASCII.
-var marks = func() (t [256]bool) {
+var specialByte = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c == '<' || c == '%' || c == '&' || c == '~' || c >= 0x80
 	}
@@ -26,7 +26,7 @@ var marks = func() (t [256]bool) {
 // nameEnd returns where the name ends that goes on at i with a letter beyond ASCII, or i.
 func nameEnd(text []byte, i int) int {
 	for i < len(text) {
-		if word[text[i]] {
+		if wordByte[text[i]] {
 			i++
 			continue
 		}
@@ -42,8 +42,8 @@ func nameEnd(text []byte, i int) int {
 	return i
 }
 
-// scanForeign is scanValue for a name with letters beyond ASCII. It returns 0 if nothing is hidden.
-func (r *Redactor) scanForeign(e *edits, text []byte, start, end int) int {
+// scanNonASCII is scanValue for a name with letters beyond ASCII. It returns 0 if nothing is hidden.
+func (r *Redactor) scanNonASCII(e *edits, text []byte, start, end int) int {
 	if next := r.scanValue(e, text, start, end); next > end {
 		return next
 	}
@@ -71,7 +71,7 @@ func (r *Redactor) scanProse(e *edits, text []byte, start, end int) {
 
 // scanPhrase hides what the word text[start:end] announces without being its name. It returns the
 // index up to which the text needs no further look, or end.
-func (r *Redactor) scanPhrase(e *edits, text []byte, start, end int, how scan) int {
+func (r *Redactor) scanPhrase(e *edits, text []byte, start, end int, how textMode) int {
 	w := text[start:end]
 	switch w[0] | 0x20 {
 	case 'b':
@@ -226,7 +226,7 @@ func (r *Redactor) scanPart(e *edits, text []byte, end int) int {
 		if k < 0 {
 			return end
 		}
-		if at += k + len("name="); at == k+len("name=") && k == 0 || !word[header[at-len("name=")-1]] {
+		if at += k + len("name="); at == k+len("name=") && k == 0 || !wordByte[header[at-len("name=")-1]] {
 			rest = header[at:]
 		}
 	}
@@ -271,7 +271,7 @@ func (r *Redactor) scanTag(e *edits, text []byte, i int) {
 		}
 		k += at
 		first := k
-		for first > at && word[tag[first-1]] {
+		for first > at && wordByte[tag[first-1]] {
 			first--
 		}
 		from, to := attribute(tag, k+1)
@@ -323,14 +323,14 @@ func attribute(tag []byte, i int) (from, to int) {
 }
 
 const (
-	maxCoded   = 2       // encodings that are taken off a text, one after the other
-	codeWindow = 1 << 20 // bytes of it that are decoded at once
-	codeMargin = maxSecret
+	maxEncodings = 2       // encodings that are taken off a text, one after the other
+	codeWindow   = 1 << 20 // bytes of it that are decoded at once
+	codeMargin   = maxSecret
 )
 
-// isCode reports whether a text begins with something that stands for another character: one that is
+// isEncoded reports whether a text begins with something that stands for another character: one that is
 // percent-encoded, a character reference of HTML, a space or a sign of other scripts than ASCII.
-func isCode(text []byte) bool {
+func isEncoded(text []byte) bool {
 	_, n := decodeOne(text)
 	return n > 0
 }
@@ -418,15 +418,15 @@ func (d *decodedText) index(i int) int {
 	return d.origins[k-1].from + i - d.origins[k-1].at
 }
 
-// scanCoded looks for secrets in what the text stands for.
-func (r *Redactor) scanCoded(e *edits, text []byte, how scan) {
+// scanEncoded looks for secrets in what the text stands for.
+func (r *Redactor) scanEncoded(e *edits, text []byte, how textMode) {
 	how.depth++
 	for at := 0; at < len(text); at += codeWindow {
 		window := text[at:min(len(text), at+codeWindow+codeMargin)]
 		var d decodedText
 		d.text = make([]byte, 0, len(window))
 		for i := 0; i < len(window); {
-			if marks[window[i]] {
+			if specialByte[window[i]] {
 				if plain, n := decodeOne(window[i:]); n > 0 {
 					d.text = append(d.text, plain...)
 					i += n
@@ -444,7 +444,7 @@ func (r *Redactor) scanCoded(e *edits, text []byte, how scan) {
 }
 
 // scanDecoded hides in the text, from at on, what is secret in the decoded text.
-func (r *Redactor) scanDecoded(e *edits, d *decodedText, at int, how scan) {
+func (r *Redactor) scanDecoded(e *edits, d *decodedText, at int, how textMode) {
 	var inner edits
 	r.scan(&inner, d.text, how)
 	for _, x := range inner.list {
@@ -481,19 +481,19 @@ func (r *Redactor) scanJoined(e *edits, text []byte, event bool) {
 		i = next
 	}
 	if len(d.origins) > 0 {
-		r.scanDecoded(e, &d, 0, scan{})
-		e.settle(0)
+		r.scanDecoded(e, &d, 0, textMode{})
+		e.normalize(0)
 	}
 }
 
 // scanDataURL hides the data of a URL that begin at i, if there is a secret in them. It returns
 // where they end.
-func (r *Redactor) scanDataURL(e *edits, text []byte, i int, how scan) int {
+func (r *Redactor) scanDataURL(e *edits, text []byte, i int, how textMode) int {
 	end := i
 	for end < len(text) && base64Byte[text[end]] {
 		end++
 	}
-	if how.depth < maxCoded && r.secretIn(text[i:end], how.depth) {
+	if how.depth < maxEncodings && r.secretIn(text[i:end], how.depth) {
 		r.hide(e, i, end, "blob", text[i:end])
 	}
 	return end
@@ -551,7 +551,7 @@ func printable(text []byte) bool {
 			return false
 		}
 	}
-	return utf8.Valid(inner(text))
+	return utf8.Valid(wholeRunes(text))
 }
 
 // decodeBase64 decodes either alphabet, padded or not, into dst, which has room for it.
@@ -582,10 +582,10 @@ func (r *Redactor) secretIn(b64 []byte, depth int) bool {
 		}
 		plain = plain[:kept+n]
 		e.reset()
-		if utf8.Valid(inner(plain)) {
-			r.scan(&e, plain, scan{depth: depth + 1})
+		if utf8.Valid(wholeRunes(plain)) {
+			r.scan(&e, plain, textMode{depth: depth + 1})
 		} else {
-			r.scan(&e, plain, scan{depth: maxCoded, prose: true})
+			r.scan(&e, plain, textMode{depth: maxEncodings, prose: true})
 		}
 		if len(e.list) > 0 {
 			return true
@@ -596,8 +596,8 @@ func (r *Redactor) secretIn(b64 []byte, depth int) bool {
 	return false
 }
 
-// inner returns a text without the halves of characters that it may begin and end with.
-func inner(text []byte) []byte {
+// wholeRunes returns a text without the halves of characters that it may begin and end with.
+func wholeRunes(text []byte) []byte {
 	for i := 0; i < utf8.UTFMax-1 && len(text) > 0 && !utf8.RuneStart(text[0]); i++ {
 		text = text[1:]
 	}

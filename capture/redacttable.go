@@ -15,8 +15,8 @@ const (
 // separators are the bytes between the cells of tables.
 const separators = ",;\t|"
 
-// bordersCell are the bytes that may stand behind the name in a cell of the first line.
-var bordersCell = func() (t [256]bool) {
+// cellEndByte are the bytes that may stand behind the name in a cell of the first line.
+var cellEndByte = func() (t [256]bool) {
 	for _, c := range []byte(separators + "\"' \r\n") {
 		t[c] = true
 	}
@@ -52,10 +52,10 @@ func (r *Redactor) scanTable(e *edits, text []byte, start, end int) int {
 	}
 	first := at
 	if delim == '|' {
-		if first = behindDashes(text, at); first == at {
+		if first = skipDashes(text, at); first == at {
 			return at
 		}
-	} else if before, _ := tableRow(text, lineBefore(text, head), delim); head > 0 && len(before) == len(names) {
+	} else if before, _ := tableRow(text, prevLineStart(text, head), delim); head > 0 && len(before) == len(names) {
 		return at // it is a row itself
 	}
 	for next := first; next < len(text); {
@@ -91,7 +91,7 @@ func cellAround(text []byte, start, end int) (from, to int, delim byte) {
 		delim = text[i]
 	}
 	from = start
-	for from > 0 && from > start-maxName && (word[text[from-1]] || text[from-1] == ' ') {
+	for from > 0 && from > start-maxName && (wordByte[text[from-1]] || text[from-1] == ' ') {
 		from--
 	}
 	k := from
@@ -145,7 +145,7 @@ func tableRow(text []byte, i int, delim byte) (cells []tableCell, next int) {
 				i++
 			}
 			if i < limit && text[i] != delim && text[i] != '\n' {
-				return nil, behindLine(text, i)
+				return nil, nextLineStart(text, i)
 			}
 		} else {
 			for i < limit && text[i] != delim && text[i] != '\n' {
@@ -157,12 +157,12 @@ func tableRow(text []byte, i int, delim byte) (cells []tableCell, next int) {
 			cell.to = cell.from + len(bytes.TrimRight(text[cell.from:i], " \t\r"))
 		}
 		if i >= limit && limit < len(text) {
-			return nil, behindLine(text, limit)
+			return nil, nextLineStart(text, limit)
 		}
 		over := i >= limit || text[i] == '\n'
 		if !over || delim != '|' || cell.from < cell.to { // Markdown may close the line by a bar
 			if cells = append(cells, cell); len(cells) > maxColumns {
-				return nil, behindLine(text, i)
+				return nil, nextLineStart(text, i)
 			}
 		}
 		if over {
@@ -172,16 +172,16 @@ func tableRow(text []byte, i int, delim byte) (cells []tableCell, next int) {
 	}
 }
 
-// behindLine returns where the line behind the one with text[i] begins.
-func behindLine(text []byte, i int) int {
+// nextLineStart returns where the line behind the one with text[i] begins.
+func nextLineStart(text []byte, i int) int {
 	if k := bytes.IndexByte(text[i:], '\n'); k >= 0 {
 		return i + k + 1
 	}
 	return len(text)
 }
 
-// lineBefore returns where the line before the one at i begins, or i if it is too long.
-func lineBefore(text []byte, i int) int {
+// prevLineStart returns where the line before the one at i begins, or i if it is too long.
+func prevLineStart(text []byte, i int) int {
 	if i == 0 {
 		return 0
 	}
@@ -193,9 +193,9 @@ func lineBefore(text []byte, i int) int {
 	return from + k + 1
 }
 
-// behindDashes returns where the line behind one of dashes at i begins, or i if that is none.
-func behindDashes(text []byte, i int) int {
-	next := behindLine(text, i)
+// skipDashes returns where the line behind one of dashes at i begins, or i if that is none.
+func skipDashes(text []byte, i int) int {
+	next := nextLineStart(text, i)
 	line := bytes.TrimSpace(text[i:next])
 	if next-i > maxTableRow || !bytes.Contains(line, []byte("--")) && !bytes.Contains(line, []byte("-|")) || len(bytes.Trim(line, "-+|: \t")) > 0 {
 		return i

@@ -9,8 +9,8 @@ import (
 // Text is judged in one pass over its words. What is a secret is told by its own shape (prefixes that issuers of keys use, three parts of a JWT, a PEM block), by the
 // word before it ("Bearer"), or by the name it is the value of ("password: …", "?token=…", "--api-key …").
 
-// word tells the bytes of a name or a key.
-var word = func() (t [256]bool) {
+// wordByte tells the bytes of a name or a key.
+var wordByte = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.'
 	}
@@ -18,13 +18,13 @@ var word = func() (t [256]bool) {
 }()
 
 // A shape is how keys of one issuer begin, and how many more bytes they have at least.
-type shape struct {
+type keyShape struct {
 	prefix string
 	tail   int
 	digit  bool // there must be a digit, since prose could begin so
 }
 
-var shapes = []shape{
+var keyShapes = []keyShape{
 	{"sk-", 16, true}, {"sk_live_", 8, false}, {"sk_test_", 8, false}, {"rk_live_", 8, false}, {"rk_test_", 8, false}, {"pk_live_", 8, false},
 	{"whsec_", 8, false}, {"ghp_", 8, false}, {"gho_", 8, false}, {"ghu_", 8, false}, {"ghs_", 8, false}, {"ghr_", 8, false},
 	{"github_pat_", 8, false}, {"glpat-", 8, false}, {"gldt-", 8, false}, {"glrt-", 8, false}, {"glptt-", 8, false},
@@ -36,16 +36,16 @@ var shapes = []shape{
 	{"hvs.", 20, false}, {"hvb.", 20, false}, {"AGE-SECRET-KEY-", 8, false}, {"atlasv1.", 20, false}, {"ATATT", 30, false}, {"sq0atp-", 8, false}, {"sq0csp-", 8, false}, {"EAAA", 40, true}, {"key-", 32, true},
 }
 
-// shapesBy finds the shapes by their first byte.
-var shapesBy = func() (t [256][]shape) {
-	for _, s := range shapes {
+// keyShapesByFirst finds the shapes by their first byte.
+var keyShapesByFirst = func() (t [256][]keyShape) {
+	for _, s := range keyShapes {
 		t[s.prefix[0]] = append(t[s.prefix[0]], s)
 	}
 	return t
 }()
 
 // A scan says how a text is judged.
-type scan struct {
+type textMode struct {
 	// prose passes over names with values: the text describes them. Only the shape of a key tells.
 	prose bool
 	// depth counts the encodings that were taken off.
@@ -53,19 +53,19 @@ type scan struct {
 }
 
 // scanText adds the edits that hide the secrets in a text to e; they are settled. Nothing else of e is touched.
-func (r *Redactor) scanText(e *edits, text []byte) { r.scan(e, text, scan{}) }
+func (r *Redactor) scanText(e *edits, text []byte) { r.scan(e, text, textMode{}) }
 
-func (r *Redactor) scan(e *edits, text []byte, how scan) {
+func (r *Redactor) scan(e *edits, text []byte, how textMode) {
 	from := len(e.list)
 	r.scanKnown(e, text)
 	r.scanPEM(e, text)
-	coded := false // something stands for another character
-	tried := 0     // names with letters beyond ASCII were looked at up to here
-	tables := 0    // first lines of tables were looked for up to here
+	encoded := false // something stands for another character
+	triedTo := 0     // names with letters beyond ASCII were looked at up to here
+	tablesTo := 0    // first lines of tables were looked for up to here
 	for i := 0; i < len(text); {
-		if c := text[i]; !word[c] {
-			if marks[c] {
-				coded = coded || isCode(text[i:])
+		if c := text[i]; !wordByte[c] {
+			if specialByte[c] {
+				encoded = encoded || isEncoded(text[i:])
 				switch {
 				case c == '~':
 					if end := placeholderEnd(text, i); end > i {
@@ -75,10 +75,10 @@ func (r *Redactor) scan(e *edits, text []byte, how scan) {
 				case how.prose:
 				case c == '<':
 					r.scanTag(e, text, i)
-				case c >= 0x80 && i >= tried:
+				case c >= 0x80 && i >= triedTo:
 					if end := nameEnd(text, i); end > i {
-						tried = end
-						i = max(i+1, r.scanForeign(e, text, i, end))
+						triedTo = end
+						i = max(i+1, r.scanNonASCII(e, text, i, end))
 						continue
 					}
 				}
@@ -87,7 +87,7 @@ func (r *Redactor) scan(e *edits, text []byte, how scan) {
 			continue
 		}
 		start := i
-		for i++; i < len(text) && word[text[i]]; i++ {
+		for i++; i < len(text) && wordByte[text[i]]; i++ {
 		}
 		r.scanWord(e, text, start, i)
 		if how.prose {
@@ -98,20 +98,20 @@ func (r *Redactor) scan(e *edits, text []byte, how scan) {
 			i = end
 		} else if end := r.scanPhrase(e, text, start, i, how); end > i {
 			i = end
-		} else if i < len(text) && text[i] >= 0x80 && i >= tried {
+		} else if i < len(text) && text[i] >= 0x80 && i >= triedTo {
 			if end := nameEnd(text, i); end > i {
-				tried = end
-				i = max(i, r.scanForeign(e, text, start, end))
+				triedTo = end
+				i = max(i, r.scanNonASCII(e, text, start, end))
 			}
-		} else if i >= tables && i < len(text) && bordersCell[text[i]] {
-			tables = r.scanTable(e, text, start, i)
+		} else if i >= tablesTo && i < len(text) && cellEndByte[text[i]] {
+			tablesTo = r.scanTable(e, text, start, i)
 		}
 	}
-	if coded && how.depth < maxCoded {
-		r.scanCoded(e, text, how)
+	if encoded && how.depth < maxEncodings {
+		r.scanEncoded(e, text, how)
 	}
 	if len(e.list) > from {
-		e.settle(from)
+		e.normalize(from)
 	}
 }
 
@@ -211,12 +211,12 @@ type wordParts struct {
 	dot   int // index of the last dot but one
 }
 
-func alnum(c byte) bool { return word[c] && c != '_' && c != '-' && c != '.' }
+func alnum(c byte) bool { return wordByte[c] && c != '_' && c != '-' && c != '.' }
 
 // shapeAt hides the key that begins at i, if one does. The word ends at end.
 func (r *Redactor) shapeAt(e *edits, text []byte, i, end int, in wordParts) bool {
 	tok := text[i:end]
-	for _, s := range shapesBy[text[i]] {
+	for _, s := range keyShapesByFirst[text[i]] {
 		if len(tok) >= len(s.prefix)+s.tail && string(tok[:len(s.prefix)]) == s.prefix && (!s.digit || in.digit >= i+len(s.prefix)) {
 			r.hide(e, i, end, "key", tok)
 			return true
@@ -251,7 +251,7 @@ func (r *Redactor) scanScheme(e *edits, text []byte, start, end int) int {
 		return end
 	}
 	to := from
-	for to < len(text) && (word[text[to]] || text[to] == '~' || text[to] == '+' || text[to] == '/' || text[to] == '=') {
+	for to < len(text) && (wordByte[text[to]] || text[to] == '~' || text[to] == '+' || text[to] == '/' || text[to] == '=') {
 		to++
 	}
 	cred := text[from:to]

@@ -78,7 +78,7 @@ func twoWords(text []byte, start, end int) []byte {
 	for i > 0 && text[i-1] == ' ' && i > start-2 {
 		i--
 	}
-	for i > 0 && word[text[i-1]] && i > start-16 {
+	for i > 0 && wordByte[text[i-1]] && i > start-16 {
 		i--
 	}
 	return text[i:end]
@@ -273,7 +273,7 @@ func harmless(v []byte, name secretName) bool {
 	case "null", "true", "false", "undefined", "None", "|", "|-", "|+", ">", ">-", ">+", "null,", "true,", "false,":
 		return true
 	}
-	if len(v) > 3 && v[0] == '$' && v[1] == '{' && v[len(v)-1] == '}' && len(bytes.TrimFunc(v[2:len(v)-1], func(c rune) bool { return c < 128 && word[c] || c == ':' })) == 0 {
+	if len(v) > 3 && v[0] == '$' && v[1] == '{' && v[len(v)-1] == '}' && len(bytes.TrimFunc(v[2:len(v)-1], func(c rune) bool { return c < 128 && wordByte[c] || c == ':' })) == 0 {
 		return true // the name of a variable
 	}
 	return !name.number && len(v) < 6 && len(bytes.Trim(v, "0123456789")) == 0
@@ -300,7 +300,7 @@ func (r *Redactor) scanAuthority(e *edits, text []byte, start, i int) {
 		if bytes.HasPrefix(text[host:], []byte(hook)) {
 			from := host + len(hook)
 			to := from
-			for to < len(text) && (word[text[to]] || text[to] == '/') {
+			for to < len(text) && (wordByte[text[to]] || text[to] == '/') {
 				to++
 			}
 			if to > from {

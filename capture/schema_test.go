@@ -104,8 +104,8 @@ func TestDocExample(t *testing.T) {
 		}
 	}
 	for _, kind := range []capture.Kind{
-		capture.KindHead, capture.KindStart, capture.KindMessage, capture.KindBad, capture.KindStderr, capture.KindEOF, capture.KindExit, capture.KindRequest, capture.KindResponse,
-		capture.KindBody, capture.KindSSE, capture.KindEnd, capture.KindXlate, capture.KindNote, capture.KindGap, capture.KindTail,
+		capture.KindHead, capture.KindStart, capture.KindMessage, capture.KindInvalid, capture.KindStderr, capture.KindEOF, capture.KindExit, capture.KindRequest, capture.KindResponse,
+		capture.KindBody, capture.KindSSE, capture.KindEnd, capture.KindTranslate, capture.KindNote, capture.KindGap, capture.KindTail,
 	} {
 		if !strings.Contains(string(text), "\n| `"+string(kind)+"` |") {
 			t.Errorf("kind %s is not documented", kind)

@@ -5,10 +5,10 @@ import "io"
 // A Tee is shown what a [Writer] writes: the lines of the capture, redacted, before they are compressed, and whether or not there was room for them below. Its methods are called by the
 // goroutine that writes, one at a time, until Close has returned nil. They must return at once, since what is recorded waits in a bounded queue meanwhile.
 type Tee interface {
-	// Piece is shown bytes that follow the ones before. They may be part of a line. They must not be kept.
-	Piece(p []byte)
-	// Whole says that the last line has come as a whole, or, if writing failed, that no more of it comes. next is the number of the event that the next line is about; a greater one if that one gets lost.
-	Whole(next uint64)
+	// Write is shown bytes that follow the ones before. They may be part of a line. They must not be kept.
+	Write(p []byte)
+	// EndLine says that the last line has come as a whole, or, if writing failed, that no more of it comes. next is the number of the event that the next line is about; a greater one if that one gets lost.
+	EndLine(next uint64)
 }
 
 // teeWriter writes to w, and shows it to a Tee.
@@ -19,21 +19,21 @@ type teeWriter struct {
 
 func (t teeWriter) Write(p []byte) (int, error) {
 	n, err := t.w.Write(p)
-	t.tee.Piece(p)
+	t.tee.Write(p)
 	return n, err
 }
 
-// showing returns the writer for the encoder.
-func (o *Options) showing(w io.Writer) io.Writer {
+// withTee returns the writer for the encoder.
+func (o *Options) withTee(w io.Writer) io.Writer {
 	if o.Tee == nil {
 		return w
 	}
 	return teeWriter{w, o.Tee}
 }
 
-// whole tells the Tee, if there is one, that what was written ends where a line does.
-func (w *writing) whole(tee Tee) {
+// endLine tells the Tee, if there is one, that what was written ends where a line does.
+func (l *writeLoop) endLine(tee Tee) {
 	if tee != nil {
-		tee.Whole(w.next)
+		tee.EndLine(l.next)
 	}
 }

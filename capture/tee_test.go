@@ -18,12 +18,12 @@ import (
 type teeLog struct {
 	bytes.Buffer
 	next  uint64
-	whole []int // how much there was at each Whole
+	whole []int // how much there was at each EndLine
 }
 
-func (l *teeLog) Piece(p []byte) { l.Write(p) }
+func (l *teeLog) Write(p []byte) { l.Buffer.Write(p) }
 
-func (l *teeLog) Whole(next uint64) {
+func (l *teeLog) EndLine(next uint64) {
 	l.next = next
 	l.whole = append(l.whole, l.Len())
 }

@@ -20,9 +20,9 @@ const (
 )
 
 const (
-	linger    = 5 * time.Millisecond   // between two writes, so that a quiet wire does not wake a goroutine for each message
-	syncEvery = 500 * time.Millisecond // between two flushes of a compressor while the wire is busy
-	quiet     = 100 * time.Millisecond // without an event, after which a compressor is flushed
+	writeInterval  = 5 * time.Millisecond   // between two writes, so that a quiet wire does not wake a goroutine for each message
+	flushInterval  = 500 * time.Millisecond // between two flushes of a compressor while the wire is busy
+	idleFlushDelay = 100 * time.Millisecond // without an event, after which a compressor is flushed
 )
 
 var (
@@ -69,12 +69,12 @@ type Writer struct {
 	id    string
 
 	mu      sync.Mutex
-	n       uint64   // of the last event
-	full    []*batch // before queue: those that have their size
-	queue   *batch
-	free    []*batch // written, for use again; none when nothing waits
-	waiting int      // bytes in queue, and in what is being written
-	gap     Gap      // lost since the last event that was queued, if Lost > 0
+	n       uint64         // of the last event
+	full    []*eventBuffer // before queue: those that have their size
+	queue   *eventBuffer
+	free    []*eventBuffer // written, for use again; none when nothing waits
+	waiting int            // bytes in queue, and in what is being written
+	gap     Gap            // lost since the last event that was queued, if Lost > 0
 	gapN    uint64
 	gapT    time.Duration
 	lost    uint64
@@ -82,26 +82,26 @@ type Writer struct {
 	idle    bool // the goroutine waits for wake
 	err     error
 
-	wake  chan struct{} // one element: look at the queue
-	hurry chan struct{} // one element: do not linger
-	done  chan struct{} // closed when the goroutine has ended
-	flush chan chan error
+	wake   chan struct{} // one element: look at the queue
+	urgent chan struct{} // one element: do not linger
+	done   chan struct{} // closed when the goroutine has ended
+	flush  chan chan error
 
-	w writing // the goroutine's
+	loop writeLoop // the goroutine's
 }
 
 // NewWriter returns a Writer that records to w, and writes the head at once. w is written to by one goroutine, and never after Close has returned nil; it is not closed.
 // A w that has a method Flush() error, as compressors have, is flushed twice a second, and when nothing was recorded for a tenth of one.
-func NewWriter(w io.Writer, opts *Options) *Writer {
-	c := &Writer{
+func NewWriter(dst io.Writer, opts *Options) *Writer {
+	w := &Writer{
 		id:   rand.Text(),
-		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{}), flush: make(chan chan error),
-		queue: new(batch),
+		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), done: make(chan struct{}), flush: make(chan chan error),
+		queue: new(eventBuffer),
 	}
 	if opts != nil {
-		c.opts = *opts
+		w.opts = *opts
 	}
-	o := &c.opts
+	o := &w.opts
 	set := func(v *int, def int) {
 		if *v <= 0 {
 			*v = def
@@ -114,55 +114,55 @@ func NewWriter(w io.Writer, opts *Options) *Writer {
 	if o.CloseTimeout <= 0 {
 		o.CloseTimeout = DefaultCloseTimeout
 	}
-	c.start = time.Now()
-	c.w.init(c, w)
-	go c.run()
-	return c
+	w.start = time.Now()
+	w.loop.init(w, dst)
+	go w.run()
+	return w
 }
 
 // ID returns the id of the capture.
-func (c *Writer) ID() string { return c.id }
+func (w *Writer) ID() string { return w.id }
 
 // Record records an event, and returns the number it got. Kind, Dir and what the kind needs must be set; N, T and At are not looked at. Call it before the bytes
 // are forwarded, so that the order of the capture is one in which things may have caused each other.
 //
 // It never waits for the disk. Data is copied. What e points to else is kept, and must not be changed any more; e itself may be used again. After Close it does
 // nothing, and returns 0.
-func (c *Writer) Record(e *Event) (n uint64) { return c.record(e, nil) }
+func (w *Writer) Record(e *Event) (n uint64) { return w.record(e, nil) }
 
 // Wants reports whether an event of traffic with so many bytes of payload would be recorded now: see Options.Want. Who would have to copy them can save it.
-func (c *Writer) Wants(size int) bool {
-	if c.opts.Want == nil {
+func (w *Writer) Wants(size int) bool {
+	if w.opts.Want == nil {
 		return true
 	}
-	c.mu.Lock()
-	size += c.waiting
-	c.mu.Unlock()
-	return c.opts.Want(size)
+	w.mu.Lock()
+	size += w.waiting
+	w.mu.Unlock()
+	return w.opts.Want(size)
 }
 
-// Hand is Record for a payload that the caller does not need any more: Data is not copied. The Writer reads it until it has been written, or given up, and then calls free, once, on a
-// goroutine of its own or before Hand returns.
-func (c *Writer) Hand(e *Event, free func()) (n uint64) { return c.record(e, free) }
+// RecordOwned is Record for a payload that the caller does not need any more: Data is not copied. The Writer reads it until it has been written, or given up, and then calls free, once, on a
+// goroutine of its own or before RecordOwned returns.
+func (w *Writer) RecordOwned(e *Event, free func()) (n uint64) { return w.record(e, free) }
 
 // record records an event. free is nil if Data has to be copied.
-func (c *Writer) record(e *Event, free func()) (n uint64) {
-	handed := false
+func (w *Writer) record(e *Event, free func()) (n uint64) {
+	owned := false
 	if free != nil {
 		defer func() {
-			if !handed {
+			if !owned {
 				free()
 			}
 		}()
 	}
-	if !c.wanted(e) {
-		return c.pass(e)
+	if !w.wanted(e) {
+		return w.skip(e)
 	}
-	e = c.within(e)
+	e = w.truncate(e)
 	cost := e.cost()
 	var own []byte
 	if len(e.Data) >= largePayload {
-		switch ok := c.reserve(cost); {
+		switch ok := w.reserve(cost); {
 		case !ok:
 			cost = -1
 		case free != nil:
@@ -171,65 +171,65 @@ func (c *Writer) record(e *Event, free func()) (n uint64) {
 			own = bytes.Clone(e.Data) // outside of the lock
 		}
 	}
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
 		return 0
 	}
-	c.n++
-	n = c.n
-	t := time.Since(c.start)
-	if cost < 0 || own == nil && c.waiting+cost > c.opts.MaxQueue {
-		c.miss(e, n, t, GapQueue)
-		c.mu.Unlock()
+	w.n++
+	n = w.n
+	t := time.Since(w.start)
+	if cost < 0 || own == nil && w.waiting+cost > w.opts.MaxQueue {
+		w.countLost(e, n, t, GapQueue)
+		w.mu.Unlock()
 		return n
 	}
 	if own == nil {
-		c.waiting += cost
+		w.waiting += cost
 	}
-	c.endGap()
-	c.queue.add(e, n, t, own, cost)
+	w.queueGap()
+	w.queue.add(e, n, t, own, cost)
 	if own != nil && free != nil {
-		c.queue.freeLast(free)
-		handed = true
+		w.queue.freeLast(free)
+		owned = true
 	}
-	idle := c.idle
-	c.idle = false
-	full := c.queue.cost > c.opts.MaxQueue/4
-	if c.queue.cost >= batchCost {
+	idle := w.idle
+	w.idle = false
+	full := w.queue.cost > w.opts.MaxQueue/4
+	if w.queue.cost >= maxBufferCost {
 		full = true
-		c.full = append(c.full, c.queue)
-		if n := len(c.free); n > 0 {
-			c.queue, c.free = c.free[n-1], c.free[:n-1]
+		w.full = append(w.full, w.queue)
+		if n := len(w.free); n > 0 {
+			w.queue, w.free = w.free[n-1], w.free[:n-1]
 		} else {
-			c.queue = c.queue.successor()
+			w.queue = w.queue.emptyCopy()
 		}
 	}
-	c.mu.Unlock()
+	w.mu.Unlock()
 	if idle {
-		signal(c.wake)
+		wakeUp(w.wake)
 	}
 	if full {
-		signal(c.hurry)
+		wakeUp(w.urgent)
 	}
 	return n
 }
 
-func signal(ch chan struct{}) {
+func wakeUp(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:
 	}
 }
 
-// within returns the event with no more of its payload than is recorded.
-func (c *Writer) within(e *Event) *Event {
-	if len(e.Data) <= c.opts.MaxPayload {
+// truncate returns the event with no more of its payload than is recorded.
+func (w *Writer) truncate(e *Event) *Event {
+	if len(e.Data) <= w.opts.MaxPayload {
 		return e
 	}
 	cut := *e
 	cut.Len = e.wireLen()
-	end := c.opts.MaxPayload
+	end := w.opts.MaxPayload
 	for i := 0; i < utf8.UTFMax && end > 0 && !utf8.RuneStart(e.Data[end]); i++ {
 		end--
 	}
@@ -239,76 +239,76 @@ func (c *Writer) within(e *Event) *Event {
 }
 
 // reserve makes room for a payload that has memory of its own, and reports whether there is any.
-func (c *Writer) reserve(cost int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ok := !c.closed && c.waiting+cost <= c.opts.MaxQueue
+func (w *Writer) reserve(cost int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ok := !w.closed && w.waiting+cost <= w.opts.MaxQueue
 	if ok {
-		c.waiting += cost
+		w.waiting += cost
 	}
 	return ok
 }
 
 // wanted reports whether an event is recorded.
-func (c *Writer) wanted(e *Event) bool {
+func (w *Writer) wanted(e *Event) bool {
 	switch e.Kind {
 	case KindMessage, KindRequest, KindResponse, KindBody, KindSSE, KindEnd, KindStderr:
-		return c.Wants(len(e.Data))
+		return w.Wants(len(e.Data))
 	}
 	return true
 }
 
-// pass gives an event that is not wanted its number.
-func (c *Writer) pass(e *Event) (n uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+// skip gives an event that is not wanted its number.
+func (w *Writer) skip(e *Event) (n uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
 		return 0
 	}
-	c.n++
-	c.miss(e, c.n, time.Since(c.start), GapUnwatched)
-	return c.n
+	w.n++
+	w.countLost(e, w.n, time.Since(w.start), GapUnwatched)
+	return w.n
 }
 
-// miss counts an event that is not recorded. The first of several says why.
-func (c *Writer) miss(e *Event, n uint64, t time.Duration, why string) {
-	if c.gap.Lost == 0 {
-		c.gapN, c.gapT, c.gap.Why = n, t, why
+// countLost counts an event that is not recorded. The first of several says why.
+func (w *Writer) countLost(e *Event, n uint64, t time.Duration, why string) {
+	if w.gap.Lost == 0 {
+		w.gapN, w.gapT, w.gap.Why = n, t, why
 	}
-	c.gap.Lost++
-	c.gap.Bytes += e.wireLen()
-	c.gap.Until = t
-	c.lost++
+	w.gap.Lost++
+	w.gap.Bytes += e.wireLen()
+	w.gap.Until = t
+	w.lost++
 }
 
-// endGap queues what is known of the events that were lost before the next one.
-func (c *Writer) endGap() {
-	if c.gap.Lost > 0 {
-		c.queue.add(gapOf(c.gapN, c.gapT, c.gap), c.gapN, c.gapT, nil, 0)
-		c.gap = Gap{}
+// queueGap queues what is known of the events that were lost before the next one.
+func (w *Writer) queueGap() {
+	if w.gap.Lost > 0 {
+		w.queue.add(gapEvent(w.gapN, w.gapT, w.gap), w.gapN, w.gapT, nil, 0)
+		w.gap = Gap{}
 	}
 }
 
 // Lost returns how many events were not recorded because the disk was too slow, or failed, or because nobody wanted them.
-func (c *Writer) Lost() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lost
+func (w *Writer) Lost() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
 }
 
 // Err returns the first error that writing met, or nil. Recording goes on, and so do the attempts to write.
-func (c *Writer) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
+func (w *Writer) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
 }
 
 // Flush waits until everything that was recorded before has been handed to the writer below, or ctx ends. It returns what Err does.
-func (c *Writer) Flush(ctx context.Context) error {
+func (w *Writer) Flush(ctx context.Context) error {
 	reply := make(chan error, 1)
 	select {
-	case c.flush <- reply:
-	case <-c.done:
+	case w.flush <- reply:
+	case <-w.done:
 		return ErrClosed
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -323,18 +323,18 @@ func (c *Writer) Flush(ctx context.Context) error {
 
 // Close writes what is left, and the last line of the capture. It waits no longer than the close timeout: then the error wraps ErrUnfinished, and the goroutine
 // that writes goes on until its write returns. Otherwise the error is what Err returns. It may be called more than once.
-func (c *Writer) Close() error {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	signal(c.wake)
-	signal(c.hurry)
-	timeout := time.NewTimer(c.opts.CloseTimeout)
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	wakeUp(w.wake)
+	wakeUp(w.urgent)
+	timeout := time.NewTimer(w.opts.CloseTimeout)
 	defer timeout.Stop()
 	select {
-	case <-c.done:
-		return c.Err()
+	case <-w.done:
+		return w.Err()
 	case <-timeout.C:
-		return errors.Join(ErrUnfinished, c.Err())
+		return errors.Join(ErrUnfinished, w.Err())
 	}
 }

@@ -5,75 +5,75 @@ import (
 	"time"
 )
 
-// writing is what the goroutine of a Writer works with.
-type writing struct {
-	enc     *Encoder
-	flusher interface{ Flush() error } // nil if nothing below has a buffer
-	spare   *batch
-	broken  bool // the last write failed, maybe within a line
-	dirty   bool // the flusher has something that is not flushed
+// writeLoop is what the goroutine of a Writer works with.
+type writeLoop struct {
+	enc         *Encoder
+	flusher     interface{ Flush() error } // nil if nothing below has a buffer
+	spare       *eventBuffer
+	writeFailed bool // the last write failed, maybe within a line
+	dirty       bool // the flusher has something that is not flushed
 
-	next      uint64 // number of the event that the next line is about
-	events    uint64 // written
-	risk      span   // the events since the last write that did not fail: lost if the next one does
-	lost      span   // those that were lost, as long as the capture does not say so
-	head      Event
-	headed    bool // it is written
-	lastFlush time.Time
+	next        uint64    // number of the event that the next line is about
+	events      uint64    // written
+	unflushed   lostRange // the events since the last write that did not fail: lost if the next one does
+	lost        lostRange // those that were lost, as long as the capture does not say so
+	head        Event
+	headWritten bool // it is written
+	lastFlush   time.Time
 }
 
 // A span is a run of events.
-type span struct {
+type lostRange struct {
 	n   uint64 // of the first
 	t   time.Duration
 	gap Gap
 }
 
-func (s *span) add(e *Event) {
-	if s.gap.Lost == 0 {
-		s.n, s.t, s.gap.Why = e.N, e.T, GapWrite
+func (lr *lostRange) add(e *Event) {
+	if lr.gap.Lost == 0 {
+		lr.n, lr.t, lr.gap.Why = e.N, e.T, GapWrite
 	}
-	s.gap.Lost++
-	s.gap.Bytes += e.wireLen()
-	s.gap.Until = e.T
+	lr.gap.Lost++
+	lr.gap.Bytes += e.wireLen()
+	lr.gap.Until = e.T
 }
 
-func (s *span) join(o span) {
-	if s.gap.Lost == 0 {
-		*s = o
+func (lr *lostRange) merge(other lostRange) {
+	if lr.gap.Lost == 0 {
+		*lr = other
 		return
 	}
-	s.gap.Lost += o.gap.Lost
-	s.gap.Bytes += o.gap.Bytes
-	s.gap.Until = max(s.gap.Until, o.gap.Until)
+	lr.gap.Lost += other.gap.Lost
+	lr.gap.Bytes += other.gap.Bytes
+	lr.gap.Until = max(lr.gap.Until, other.gap.Until)
 }
 
-func (w *writing) init(c *Writer, out io.Writer) {
-	if c.opts.Unredacted {
-		w.enc = NewUnredactedEncoder(c.opts.showing(out))
+func (l *writeLoop) init(w *Writer, out io.Writer) {
+	if w.opts.Unredacted {
+		l.enc = NewUnredactedEncoder(w.opts.withTee(out))
 	} else {
-		w.enc = NewEncoder(c.opts.showing(out), c.opts.Redact)
+		l.enc = NewEncoder(w.opts.withTee(out), w.opts.Redact)
 	}
-	w.next = 1
-	w.flusher, _ = out.(interface{ Flush() error })
-	w.spare = new(batch)
-	w.head = Event{Kind: KindHead, Head: &Head{
-		Version: Version, ID: c.id, At: c.start, Tool: c.opts.Tool, Transport: c.opts.Transport, Name: c.opts.Name, URL: c.opts.URL,
+	l.next = 1
+	l.flusher, _ = out.(interface{ Flush() error })
+	l.spare = new(eventBuffer)
+	l.head = Event{Kind: KindHead, Head: &Head{
+		Version: Version, ID: w.id, At: w.start, Tool: w.opts.Tool, Transport: w.opts.Transport, Name: w.opts.Name, URL: w.opts.URL,
 	}}
-	w.enc.Encode(&w.head)
+	l.enc.Encode(&l.head)
 }
 
 // run is the goroutine of a Writer. It takes what was recorded, writes it, and lingers a little before it looks again.
-func (c *Writer) run() {
-	defer close(c.done)
-	timer := time.NewTimer(linger)
+func (w *Writer) run() {
+	defer close(w.done)
+	timer := time.NewTimer(writeInterval)
 	defer timer.Stop()
-	c.write(new(batch)) // the head
+	w.writeEvents(new(eventBuffer)) // the head
 	for {
-		b, more, closed := c.take()
+		b, more, closed := w.nextBuffer()
 		if b != nil {
-			c.write(b)
-			c.give(b)
+			w.writeEvents(b)
+			w.releaseBuffer(b)
 		}
 		if more {
 			continue
@@ -81,192 +81,192 @@ func (c *Writer) run() {
 		if closed {
 			break
 		}
-		timer.Reset(linger)
+		timer.Reset(writeInterval)
 		select {
 		case <-timer.C:
-		case <-c.hurry:
-		case reply := <-c.flush:
-			c.drain()
-			reply <- c.sync()
+		case <-w.urgent:
+		case reply := <-w.flush:
+			w.drain()
+			reply <- w.flushDst()
 		}
-		c.wait()
+		w.wait()
 	}
-	c.finish()
+	w.writeTail()
 }
 
-// take returns a batch of what is queued, or nil if there is nothing. more tells that there are others,
+// nextBuffer returns a batch of what is queued, or nil if there is nothing. more tells that there are others,
 // closed that no more will come.
-func (c *Writer) take() (b *batch, more, closed bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.idle = false
-	if c.closed {
-		c.endGap()
+func (w *Writer) nextBuffer() (b *eventBuffer, more, closed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.idle = false
+	if w.closed {
+		w.queueGap()
 	}
-	if len(c.full) > 0 {
-		b = c.full[0]
-		c.full[0] = nil
-		if c.full = c.full[1:]; len(c.full) == 0 {
-			c.full = nil
+	if len(w.full) > 0 {
+		b = w.full[0]
+		w.full[0] = nil
+		if w.full = w.full[1:]; len(w.full) == 0 {
+			w.full = nil
 		}
-		return b, len(c.full) > 0 || len(c.queue.events) > 0, c.closed
+		return b, len(w.full) > 0 || len(w.queue.events) > 0, w.closed
 	}
-	if len(c.queue.events) == 0 {
-		return nil, false, c.closed
+	if len(w.queue.events) == 0 {
+		return nil, false, w.closed
 	}
-	b = c.queue
-	if c.queue, c.w.spare = c.w.spare, nil; c.queue == nil {
-		c.queue = new(batch)
+	b = w.queue
+	if w.queue, w.loop.spare = w.loop.spare, nil; w.queue == nil {
+		w.queue = new(eventBuffer)
 	}
-	return b, false, c.closed
+	return b, false, w.closed
 }
 
-// give makes room for what the batch has held.
-func (c *Writer) give(b *batch) {
+// releaseBuffer makes room for what the batch has held.
+func (w *Writer) releaseBuffer(b *eventBuffer) {
 	cost := b.cost
 	b.reset()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting -= cost
-	if len(c.full) > 0 && len(c.free) < maxFree {
-		c.free = append(c.free, b)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting -= cost
+	if len(w.full) > 0 && len(w.free) < maxFreeBuffers {
+		w.free = append(w.free, b)
 		return
 	}
-	if len(c.full) == 0 {
-		c.free = nil
+	if len(w.full) == 0 {
+		w.free = nil
 	}
-	c.w.spare = b
+	w.loop.spare = b
 }
 
-// maxFree is how many batches are kept for use again while the wire is faster than the disk.
-const maxFree = 8
+// maxFreeBuffers is how many batches are kept for use again while the wire is faster than the disk.
+const maxFreeBuffers = 8
 
 // wait waits until there is something to write or to flush.
-func (c *Writer) wait() {
-	c.mu.Lock()
-	if len(c.full) > 0 || len(c.queue.events) > 0 || c.closed {
-		c.mu.Unlock()
+func (w *Writer) wait() {
+	w.mu.Lock()
+	if len(w.full) > 0 || len(w.queue.events) > 0 || w.closed {
+		w.mu.Unlock()
 		return
 	}
-	c.idle = true
-	c.mu.Unlock()
+	w.idle = true
+	w.mu.Unlock()
 	var flush <-chan time.Time
-	if c.w.dirty {
-		t := time.NewTimer(min(quiet, max(0, syncEvery-time.Since(c.w.lastFlush))))
+	if w.loop.dirty {
+		t := time.NewTimer(min(idleFlushDelay, max(0, flushInterval-time.Since(w.loop.lastFlush))))
 		defer t.Stop()
 		flush = t.C
 	}
 	select {
-	case <-c.wake:
-	case <-c.hurry:
+	case <-w.wake:
+	case <-w.urgent:
 	case <-flush:
-		c.sync()
-	case reply := <-c.flush:
-		c.drain()
-		reply <- c.sync()
+		w.flushDst()
+	case reply := <-w.flush:
+		w.drain()
+		reply <- w.flushDst()
 	}
 }
 
 // drain writes what is queued now.
-func (c *Writer) drain() {
-	c.mu.Lock()
-	left := len(c.full) + 1
-	c.mu.Unlock()
+func (w *Writer) drain() {
+	w.mu.Lock()
+	left := len(w.full) + 1
+	w.mu.Unlock()
 	for ; left > 0; left-- { // not what comes meanwhile
-		b, _, _ := c.take()
+		b, _, _ := w.nextBuffer()
 		if b == nil {
 			return
 		}
-		c.write(b)
-		c.give(b)
+		w.writeEvents(b)
+		w.releaseBuffer(b)
 	}
 }
 
-// write writes the events of a batch, and accounts for them.
-func (c *Writer) write(b *batch) {
-	w := &c.w
-	defer w.whole(c.opts.Tee)
-	if w.broken {
+// writeEvents writes the events of a batch, and accounts for them.
+func (w *Writer) writeEvents(b *eventBuffer) {
+	l := &w.loop
+	defer l.endLine(w.opts.Tee)
+	if l.writeFailed {
 		// The last line may be half there: end it, so that no other is lost with it.
-		w.broken, w.enc.out.err = false, nil
-		w.enc.out.str("\n")
-		if !w.headed {
-			w.enc.Encode(&w.head)
+		l.writeFailed, l.enc.out.err = false, nil
+		l.enc.out.str("\n")
+		if !l.headWritten {
+			l.enc.Encode(&l.head)
 		}
-		if w.lost.gap.Lost > 0 {
-			w.enc.Encode(gapOf(w.lost.n, w.lost.t, w.lost.gap))
+		if l.lost.gap.Lost > 0 {
+			l.enc.Encode(gapEvent(l.lost.n, l.lost.t, l.lost.gap))
 		}
 	}
 	for i := range b.events {
 		e := b.event(i)
 		if e.Kind != KindGap {
-			w.risk.add(e)
+			l.unflushed.add(e)
 		}
-		w.next = max(w.next, e.N+1)
-		if w.enc.Encode(e) == nil && len(w.enc.out.buf) == 0 {
-			w.safe()
+		l.next = max(l.next, e.N+1)
+		if l.enc.Encode(e) == nil && len(l.enc.out.buf) == 0 {
+			l.markWritten()
 		}
 	}
-	w.dirty = w.flusher != nil
-	if err := w.enc.Flush(); err != nil {
-		c.failed(err)
+	l.dirty = l.flusher != nil
+	if err := l.enc.Flush(); err != nil {
+		w.writeFailed(err)
 		return
 	}
-	w.safe()
-	if w.dirty && time.Since(w.lastFlush) > syncEvery {
-		c.sync()
+	l.markWritten()
+	if l.dirty && time.Since(l.lastFlush) > flushInterval {
+		w.flushDst()
 	}
 }
 
-// safe notes that everything was written.
-func (w *writing) safe() {
-	w.headed = true
-	w.events += w.risk.gap.Lost
-	w.risk, w.lost = span{}, span{}
+// markWritten notes that everything was written.
+func (l *writeLoop) markWritten() {
+	l.headWritten = true
+	l.events += l.unflushed.gap.Lost
+	l.unflushed, l.lost = lostRange{}, lostRange{}
 }
 
-// failed notes that writing failed. The next batch is another attempt: disks that are full do not stay so.
-func (c *Writer) failed(err error) {
-	w := &c.w
-	w.broken = true
-	c.mu.Lock()
-	if c.err == nil {
-		c.err = errWrite(err)
+// writeFailed notes that writing failed. The next batch is another attempt: disks that are full do not stay so.
+func (w *Writer) writeFailed(err error) {
+	l := &w.loop
+	l.writeFailed = true
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = writeError(err)
 	}
-	c.lost += w.risk.gap.Lost
-	c.mu.Unlock()
-	w.lost.join(w.risk)
-	w.risk = span{}
+	w.lost += l.unflushed.gap.Lost
+	w.mu.Unlock()
+	l.lost.merge(l.unflushed)
+	l.unflushed = lostRange{}
 }
 
-// sync empties the compressor, if there is one.
-func (c *Writer) sync() error {
-	w := &c.w
-	w.lastFlush = time.Now()
-	if w.dirty {
-		w.dirty = false
-		if err := w.flusher.Flush(); err != nil {
-			c.failed(err)
+// flushDst empties the compressor, if there is one.
+func (w *Writer) flushDst() error {
+	l := &w.loop
+	l.lastFlush = time.Now()
+	if l.dirty {
+		l.dirty = false
+		if err := l.flusher.Flush(); err != nil {
+			w.writeFailed(err)
 		}
 	}
-	return c.Err()
+	return w.Err()
 }
 
-// finish writes the tail.
-func (c *Writer) finish() {
-	w := &c.w
-	if w.broken {
-		c.write(new(batch))
+// writeTail writes the tail.
+func (w *Writer) writeTail() {
+	l := &w.loop
+	if l.writeFailed {
+		w.writeEvents(new(eventBuffer))
 	}
-	c.mu.Lock()
-	n, t, lost := c.n+1, time.Since(c.start), c.lost
-	c.mu.Unlock()
-	w.enc.Encode(&Event{Kind: KindTail, N: n, T: t, Tail: &Tail{Events: w.events, Lost: lost}})
-	if err := w.enc.Flush(); err != nil {
-		c.failed(err)
+	w.mu.Lock()
+	n, t, lost := w.n+1, time.Since(w.start), w.lost
+	w.mu.Unlock()
+	l.enc.Encode(&Event{Kind: KindTail, N: n, T: t, Tail: &Tail{Events: l.events, Lost: lost}})
+	if err := l.enc.Flush(); err != nil {
+		w.writeFailed(err)
 	}
-	w.next = n
-	w.whole(c.opts.Tee)
-	w.dirty = w.flusher != nil
-	c.sync()
+	l.next = n
+	l.endLine(w.opts.Tee)
+	l.dirty = l.flusher != nil
+	w.flushDst()
 }

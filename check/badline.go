@@ -7,17 +7,17 @@ import (
 	"mcpwire/internal/jsonwire"
 )
 
-// A badLine is a line of a stdio stream that is no JSON.
-type badLine struct {
+// A invalidLine is a line of a stdio stream that is no JSON.
+type invalidLine struct {
 	n    uint64
 	data []byte // clipped, and not the event's
 }
 
-// badLines are what is to be said of lines that are no JSON, now that it is known whether they were the pieces of one message.
-type badLines struct {
-	dir    capture.Dir
-	stray  []badLine // that belong to nothing
-	pieces []badLine // of one message with line breaks in it
+// invalidLines are what is to be said of lines that are no JSON, now that it is known whether they were the pieces of one message.
+type invalidLines struct {
+	dir       capture.Dir
+	stray     []invalidLine // that belong to nothing
+	fragments []invalidLine // of one message with line breaks in it
 }
 
 // partials are the lines of each direction that may be pieces of a message with line breaks.
@@ -27,7 +27,7 @@ type partials struct {
 
 type partial struct {
 	buf   []byte
-	lines []badLine
+	lines []invalidLine
 }
 
 const (
@@ -35,33 +35,33 @@ const (
 	maxPartialLines = 1000
 )
 
-// judgeBad is for an event with bytes that are no JSON.
-func judgeBad(v *view) badLines {
+// classifyInvalid is for an event with bytes that are no JSON.
+func classifyInvalid(v *view) invalidLines {
 	e := v.e
-	if v.sess.carrier != carrierStdio || e.Part > 0 || len(trim(e.Data)) == 0 || notUTF8(e.Data) >= 0 && looksJSON(e.Data) {
-		return badLines{dir: e.Dir}
+	if v.session.transport != transportStdio || e.Part > 0 || len(trim(e.Data)) == 0 || notUTF8(e.Data) >= 0 && looksJSON(e.Data) {
+		return invalidLines{dir: e.Dir}
 	}
-	p := partialOf(v.sess, e.Dir)
+	p := partialOf(v.session, e.Dir)
 	if cutOff(e) {
-		return badLines{dir: e.Dir, stray: p.take()}
+		return invalidLines{dir: e.Dir, stray: p.flush()}
 	}
-	line := badLine{e.N, append([]byte(nil), e.Data[:min(len(e.Data), 2*maxShown)]...)}
+	line := invalidLine{e.N, append([]byte(nil), e.Data[:min(len(e.Data), 2*maxShown)]...)}
 	if len(p.lines) > 0 {
 		p.buf = append(append(p.buf, '\n'), e.Data...)
 		p.lines = append(p.lines, line)
 		switch more, whole := incomplete(p.buf); {
 		case whole:
-			return badLines{dir: e.Dir, pieces: p.take()}
+			return invalidLines{dir: e.Dir, fragments: p.flush()}
 		case more && len(p.buf) <= maxPartial && len(p.lines) < maxPartialLines:
-			return badLines{dir: e.Dir}
+			return invalidLines{dir: e.Dir}
 		}
-		return badLines{dir: e.Dir, stray: p.take()}
+		return invalidLines{dir: e.Dir, stray: p.flush()}
 	}
 	if more, _ := incomplete(e.Data); more && looksJSON(e.Data) && len(e.Data) <= maxPartial && len(e.Redacted) == 0 {
 		p.buf, p.lines = append(p.buf[:0], e.Data...), append(p.lines[:0], line)
-		return badLines{dir: e.Dir}
+		return invalidLines{dir: e.Dir}
 	}
-	return badLines{dir: e.Dir, stray: []badLine{line}}
+	return invalidLines{dir: e.Dir, stray: []invalidLine{line}}
 }
 
 // cutOff reports whether an event is the beginning of a message in whose middle the stream has ended.
@@ -70,13 +70,13 @@ func cutOff(e *capture.Event) bool {
 	return e.Framing == capture.FramingNone && more && looksJSON(e.Data)
 }
 
-// flushBad gives up waiting for the rest of a message.
-func flushBad(s *session, dir capture.Dir) badLines {
-	return badLines{dir: dir, stray: partialOf(s, dir).take()}
+// flushInvalid gives up waiting for the rest of a message.
+func flushInvalid(s *session, dir capture.Dir) invalidLines {
+	return invalidLines{dir: dir, stray: partialOf(s, dir).flush()}
 }
 
 func partialOf(s *session, dir capture.Dir) *partial {
-	all := recall[partials](&s.state)
+	all := stateOf[partials](&s.state)
 	if all.of == nil {
 		all.of = map[capture.Dir]*partial{}
 	}
@@ -86,7 +86,7 @@ func partialOf(s *session, dir capture.Dir) *partial {
 	return all.of[dir]
 }
 
-func (p *partial) take() []badLine {
+func (p *partial) flush() []invalidLine {
 	lines := p.lines
 	*p = partial{}
 	return lines

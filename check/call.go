@@ -24,12 +24,12 @@ type call struct {
 	exchange *exchange
 	batch    bool
 	// params are kept if they are not too large; else they are nil, and lost is set. hidden are the redacted places in them, as pointers into the message.
-	params []byte
-	lost   bool
-	hidden []string
-	// cancelled is the number of the event that cancelled the call, 0 if none did.
-	cancelled  uint64
-	cancelledT time.Duration
+	params     []byte
+	paramsLost bool
+	redacted   []string
+	// canceled is the number of the event that cancelled the call, 0 if none did.
+	canceled  uint64
+	canceledT time.Duration
 	// client are the capabilities that the client declared when it was made, as JSON text: in the call's own metadata, or in the handshake. nil is unknown.
 	client []byte
 	// tool is the definition of the tool that is called, nil if it is not known. listed is how often the list of tools had changed then.
@@ -43,29 +43,29 @@ type call struct {
 const maxCallParams = 64 << 10 // bytes
 
 // param returns a parameter of the call, nil if it is absent or was not kept.
-func (c *call) param(path ...string) []byte { return at(c.params, path...) }
+func (c *call) param(path ...string) []byte { return valueAt(c.params, path...) }
 
 // newCall makes a call of the request that v is about.
 func newCall(v *view) *call {
 	c := &call{
 		n: v.e.N, t: v.e.T, dir: v.e.Dir, id: v.msg.id.Clone(), method: clipBytes(v.msg.method, maxPairedID),
-		rev: v.rev, modern: v.modern, exchange: v.x, batch: v.msg.batch,
+		rev: v.rev, modern: v.modern, exchange: v.exchange, batch: v.msg.batch,
 	}
-	if len(v.msg.params) <= maxCallParams && v.k.held+len(v.msg.params) <= v.k.limits.MaxHeld {
+	if len(v.msg.params) <= maxCallParams && v.checker.paramBytes+len(v.msg.params) <= v.checker.limits.MaxParamBytes {
 		c.params = bytes.Clone(v.msg.params)
-		v.k.held += len(c.params)
+		v.checker.paramBytes += len(c.params)
 	} else {
-		c.lost = true
+		c.paramsLost = true
 	}
-	c.hidden, c.listed = v.hiddenPlaces(), v.sess.tools.changes
+	c.redacted, c.listed = v.redactedPlaces(), v.session.tools.changes
 	switch {
 	case c.dir == capture.ToServer && c.modern:
-		c.client = at(c.params, "_meta", mcp.MetaClientCapabilities)
+		c.client = valueAt(c.params, "_meta", mcp.MetaClientCapabilities)
 	default:
-		c.client = v.sess.clientCaps
+		c.client = v.session.clientCaps
 	}
 	if c.method == mcp.MethodToolsCall && c.dir == capture.ToServer {
-		c.tool = v.sess.tools.byName[text(member(v.msg.params, "name"))]
+		c.tool = v.session.tools.byName[stringValue(member(v.msg.params, "name"))]
 	}
 	return c
 }
@@ -76,55 +76,55 @@ type openKey struct {
 	id  string
 }
 
-// open puts a call among those that wait.
-func (k *Checker) open(s *session, c *call) {
-	if len(k.calls) >= k.limits.MaxPending {
-		k.sweep()
+// addCall puts a call among those that wait.
+func (ck *Checker) addCall(s *session, c *call) {
+	if len(ck.calls) >= ck.limits.MaxPending {
+		ck.evictCalls()
 	}
-	k.calls[c.pair] = c
-	s.open[openKey{c.dir, canonical(c.id)}] = c
+	ck.calls[c.pair] = c
+	s.calls[openKey{c.dir, idKey(c.id)}] = c
 	c.pair.Method = "" // kept in the call
 }
 
-// shut takes a call out of those that wait.
-func (k *Checker) shut(s *session, c *call) {
-	if _, ok := k.calls[c.pair]; !ok {
+// removeCall takes a call out of those that wait.
+func (ck *Checker) removeCall(s *session, c *call) {
+	if _, ok := ck.calls[c.pair]; !ok {
 		return
 	}
-	delete(k.calls, c.pair)
-	k.held -= len(c.params)
-	key := openKey{c.dir, canonical(c.id)}
-	if s.open[key] == c {
-		delete(s.open, key)
+	delete(ck.calls, c.pair)
+	ck.paramBytes -= len(c.params)
+	key := openKey{c.dir, idKey(c.id)}
+	if s.calls[key] == c {
+		delete(s.calls, key)
 	}
 }
 
 // sortedCalls returns the calls of a session that wait, in the order in which they were made.
 func sortedCalls(s *session) []*call {
-	return slices.SortedFunc(maps.Values(s.open), func(a, b *call) int { return cmp.Compare(a.n, b.n) })
+	return slices.SortedFunc(maps.Values(s.calls), func(a, b *call) int { return cmp.Compare(a.n, b.n) })
 }
 
-// sweep forgets the calls that the pairer has given up, and the older half of the others: what was asked that long ago and not answered never will be. What it forgets
+// evictCalls forgets the calls that the pairer has given up, and the older half of the others: what was asked that long ago and not answered never will be. What it forgets
 // is not a finding, and a response to it neither.
-func (k *Checker) sweep() {
-	k.lossy = true
-	pending := make(map[*capture.Call]bool, len(k.calls))
-	skip := len(k.calls) / 2
-	for p := range k.pairer.Pending() {
+func (ck *Checker) evictCalls() {
+	ck.callsEvicted = true
+	pending := make(map[*capture.Call]bool, len(ck.calls))
+	skip := len(ck.calls) / 2
+	for p := range ck.pairer.Pending() {
 		if skip--; skip < 0 {
 			pending[p] = true
 		}
 	}
-	for p, c := range k.calls {
+	for p, c := range ck.calls {
 		if !pending[p] {
-			delete(k.calls, p)
-			k.held -= len(c.params)
+			delete(ck.calls, p)
+			ck.paramBytes -= len(c.params)
 		}
 	}
-	for _, s := range k.sessions {
-		for key, c := range s.open {
-			if _, ok := k.calls[c.pair]; !ok {
-				delete(s.open, key)
+	for _, s := range ck.sessions {
+		for key, c := range s.calls {
+			if _, ok := ck.calls[c.pair]; !ok {
+				delete(s.calls, key)
 			}
 		}
 	}

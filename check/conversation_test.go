@@ -150,10 +150,10 @@ func features(rev mcp.Revision) *client.Options {
 }
 
 // converse uses all that a client has.
-func converse(t *testing.T, tape *tape, srv *server.Server, carrier client.Carrier, rev mcp.Revision) {
+func converse(t *testing.T, tape *tape, srv *server.Server, transport client.Transport, rev mcp.Revision) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	c, err := client.Dial(ctx, carrier, features(rev))
+	c, err := client.Dial(ctx, transport, features(rev))
 	must(t, err)
 	defer c.Close()
 	lists(ctx, t, c)

@@ -27,7 +27,7 @@ func TestDialects(t *testing.T) {
 			{`"definitions":{"i":{"type":"integer"}},"properties":{"n":{"$ref":"#/definitions/i"}}`, `{"n":1}`, ""},
 		} {
 			tool := `{"name":"add","inputSchema":{` + dialect + `"type":"object",` + tt.members + `}}`
-			ids, messages := sessionFindings(t, Example{r4, exToolCall(tool, tt.arguments, `"result":{"content":[{"type":"text","text":"x"}],"isError":true}`)})
+			ids, messages := sessionFindings(t, Example{rev20251125, exToolCall(tool, tt.arguments, `"result":{"content":[{"type":"text","text":"x"}],"isError":true}`)})
 			if tt.want == "" && len(ids) > 0 || tt.want != "" && !slices.Equal(ids, []string{tt.want}) {
 				t.Errorf("%s with %s: found %v, want %s\n%q", tool, tt.arguments, ids, tt.want, messages)
 			}

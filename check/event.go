@@ -10,45 +10,45 @@ import (
 	"mcpwire/mcp"
 )
 
-// event has the rules look at an event, and takes note of what it says.
-func (k *Checker) event(v *view) {
+// handleEvent has the rules look at an event, and takes note of what it says.
+func (ck *Checker) handleEvent(v *view) {
 	e := v.e
 	switch e.Kind {
 	case capture.KindRequest:
-		if v.x != nil {
-			v.x.open(e)
+		if v.exchange != nil {
+			v.exchange.setRequest(e)
 		}
 	case capture.KindResponse:
-		if v.x != nil {
-			v.x.respond(e)
+		if v.exchange != nil {
+			v.exchange.setResponse(e)
 		}
 	case capture.KindMessage:
-		k.frame(v)
+		ck.handleFrame(v)
 		return
 	}
-	if v.x != nil && v.x.sess == nil && e.Kind == capture.KindRequest && v.x.method == "POST" && v.x.header("Mcp-Session-Id") == "" {
-		k.facts(v) // whose it is, the body will tell
+	if v.exchange != nil && v.exchange.session == nil && e.Kind == capture.KindRequest && v.exchange.method == "POST" && v.exchange.requestHeader("Mcp-Session-Id") == "" {
+		ck.runEventRules(v) // whose it is, the body will tell
 		return
 	}
-	v.sess = k.resolve(e, v.x, nil)
-	v.sess.lastN = e.N
-	v.rev, v.modern = k.eventRevision(v)
-	k.facts(v)
-	k.note(v)
+	v.session = ck.resolve(e, v.exchange, nil)
+	v.session.lastN = e.N
+	v.rev, v.modern = ck.eventRevision(v)
+	ck.runEventRules(v)
+	ck.rememberEvent(v)
 }
 
-// facts has the rules and the observers look at an event that holds no message.
-func (k *Checker) facts(v *view) {
-	if v.sess == nil {
+// runEventRules has the rules and the observers look at an event that holds no message.
+func (ck *Checker) runEventRules(v *view) {
+	if v.session == nil {
 		return
 	}
-	for _, r := range k.plan.events[v.e.Kind] {
-		if (r.dir == "" || r.dir == v.e.Dir) && r.holds(v.rev) {
-			k.run(v, r, r.check)
+	for _, r := range ck.rules.events[v.e.Kind] {
+		if (r.dir == "" || r.dir == v.e.Dir) && r.appliesTo(v.rev) {
+			ck.runRule(v, r, r.check)
 		}
 	}
-	for i := range k.plan.observers {
-		o := &k.plan.observers[i]
+	for i := range ck.rules.observers {
+		o := &ck.rules.observers[i]
 		if (o.dir == "" || o.dir == v.e.Dir) && hasKind(o.events, v.e.Kind) {
 			o.observe(v)
 		}
@@ -65,47 +65,47 @@ func hasKind(list []capture.Kind, kind capture.Kind) bool {
 }
 
 // eventRevision returns what an event without a message is held against.
-func (k *Checker) eventRevision(v *view) (mcp.Revision, bool) {
-	if v.x != nil && k.opts.Revision == mcp.RevisionNone {
-		if v.x.call != nil {
-			return v.x.call.rev, v.x.call.modern
+func (ck *Checker) eventRevision(v *view) (mcp.Revision, bool) {
+	if v.exchange != nil && ck.opts.Revision == mcp.RevisionNone {
+		if v.exchange.call != nil {
+			return v.exchange.call.rev, v.exchange.call.modern
 		}
-		if r, ok := mcp.ParseRevision(v.x.header("MCP-Protocol-Version")); ok {
+		if r, ok := mcp.ParseRevision(v.exchange.requestHeader("MCP-Protocol-Version")); ok {
 			return r, era.Of(r).Modern
 		}
 	}
-	return k.revisionOf(v.sess)
+	return ck.revisionOf(v.session)
 }
 
-// note keeps what an event without a message says.
-func (k *Checker) note(v *view) {
-	e, s := v.e, v.sess
+// rememberEvent keeps what an event without a message says.
+func (ck *Checker) rememberEvent(v *view) {
+	e, s := v.e, v.session
 	switch e.Kind {
 	case capture.KindResponse:
-		if id := v.x.reply("Mcp-Session-Id"); id != "" && v.x.call != nil && v.x.call.method == mcp.MethodInitialize {
-			k.named(s, id)
+		if id := v.exchange.responseHeader("Mcp-Session-Id"); id != "" && v.exchange.call != nil && v.exchange.call.method == mcp.MethodInitialize {
+			ck.setSessionID(s, id)
 		}
 	case capture.KindSSE:
-		if v.x != nil {
-			v.x.events++
+		if v.exchange != nil {
+			v.exchange.events++
 		}
-		if v.x != nil && e.SSE.Event == "endpoint" && v.x.method == "GET" {
-			k.endpoint(v.x, e)
+		if v.exchange != nil && e.SSE.Event == "endpoint" && v.exchange.method == "GET" {
+			ck.addEndpoint(v.exchange, e)
 		}
 	case capture.KindEOF:
 		s.ended[e.Dir] = e.N
 		if e.Dir == capture.ToServer {
-			s.closedT = e.T
+			s.clientClosedT = e.T
 		}
 	case capture.KindExit:
 		s.exited = e.N
 	case capture.KindStart:
-		k.restart(s)
+		ck.restart(s)
 	case capture.KindEnd:
-		if v.x != nil {
-			k.end(e, v.x)
+		if v.exchange != nil {
+			ck.endExchange(e, v.exchange)
 		}
-	case capture.KindBad, capture.KindBody:
+	case capture.KindInvalid, capture.KindBody:
 		if e.Cut {
 			s.lostAt = max(s.lostAt, e.N)
 		}
@@ -113,47 +113,47 @@ func (k *Checker) note(v *view) {
 }
 
 // restart is for a server that is started again behind the same pipe: what waited is lost, the ids of before may come again, and what the client knows of the server stays.
-func (k *Checker) restart(s *session) {
+func (ck *Checker) restart(s *session) {
 	if s.exited != 0 || s.messages > 0 {
 		s.lostAt, s.restarted = max(s.lostAt, s.exited), true
-		for _, c := range s.open {
+		for _, c := range s.calls {
 			if s.exited == 0 || c.n < s.exited {
-				k.shut(s, c)
+				ck.removeCall(s, c)
 			}
 		}
-		if len(s.open) == 0 { // else what was sent in between pairs with an answer of the new process
-			k.numbered++
-			s.number = k.numbered
+		if len(s.calls) == 0 { // else what was sent in between pairs with an answer of the new process
+			ck.sessionCount++
+			s.number = ck.sessionCount
 		}
 	}
 	s.exited = 0
 	clear(s.ended)
 }
 
-// end is for an HTTP exchange that is over. A modern request has no other way to its response, and a status of refusal is the answer to a legacy one: its body may have no
+// endExchange is for an HTTP exchange that is over. A modern request has no other way to its response, and a status of refusal is the answer to a legacy one: its body may have no
 // id, or be no JSON.
-func (k *Checker) end(e *capture.Event, x *exchange) {
-	if c := x.call; c != nil && (c.modern || x.status >= 300) && !x.answered && x.sess != nil {
-		k.shut(x.sess, c)
+func (ck *Checker) endExchange(e *capture.Event, x *exchange) {
+	if c := x.call; c != nil && (c.modern || x.status >= 300) && !x.answered && x.session != nil {
+		ck.removeCall(x.session, c)
 	}
-	delete(k.exchanges, exchangeKey{e.Capture, e.Exchange})
+	delete(ck.exchanges, exchangeKey{e.Capture, e.Exchange})
 }
 
-// frame takes the bytes of a message.
-func (k *Checker) frame(v *view) {
+// handleFrame takes the bytes of a message.
+func (ck *Checker) handleFrame(v *view) {
 	e := v.e
 	if err := jsonwire.Valid(e.Data, 0); e.Cut || err != nil {
-		v.sess = k.resolve(e, v.x, nil)
-		v.sess.lastN = e.N
+		v.session = ck.resolve(e, v.exchange, nil)
+		v.session.lastN = e.N
 		if syntax, ok := errors.AsType[*jsonwire.SyntaxError](err); e.Cut || ok && syntax.Depth {
-			v.sess.lostAt = max(v.sess.lostAt, e.N)
+			v.session.lostAt = max(v.session.lostAt, e.N)
 			return
 		}
 		bad := *e
-		bad.Kind = capture.KindBad
+		bad.Kind = capture.KindInvalid
 		v.e = &bad
-		v.rev, v.modern = k.eventRevision(v)
-		k.facts(v)
+		v.rev, v.modern = ck.eventRevision(v)
+		ck.runEventRules(v)
 		return
 	}
 	data := trim(e.Data)
@@ -164,20 +164,20 @@ func (k *Checker) frame(v *view) {
 	v.root = root
 	if !isArray(data) {
 		m := parseMessage(data)
-		k.message(v, &m)
+		ck.handleMessage(v, &m)
 		return
 	}
-	k.batch(v, data)
+	ck.handleBatch(v, data)
 }
 
-// batch takes the messages of an array.
-func (k *Checker) batch(v *view, data []byte) {
+// handleBatch takes the messages of an array.
+func (ck *Checker) handleBatch(v *view, data []byte) {
 	root := v.root
 	any := false
 	for i, raw := range elements(data) {
 		if i >= maxBatch {
-			if v.sess != nil {
-				v.sess.lostAt = max(v.sess.lostAt, v.e.N)
+			if v.session != nil {
+				v.session.lostAt = max(v.session.lostAt, v.e.N)
 			}
 			break
 		}
@@ -187,11 +187,11 @@ func (k *Checker) batch(v *view, data []byte) {
 		if v.root = root; root != "" {
 			v.root += pointer(i)
 		}
-		k.message(v, &m)
+		ck.handleMessage(v, &m)
 	}
 	if !any {
 		m := message{kind: kindOther, raw: data, batch: true}
-		k.message(v, &m)
+		ck.handleMessage(v, &m)
 	}
 }
 
@@ -218,20 +218,20 @@ func trim(b []byte) []byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// message has the rules look at a message, and takes note of it.
-func (k *Checker) message(v *view, m *message) {
-	v.msg, v.call, v.shape, v.shaped = m, nil, nil, false
-	v.badKnown = v.badKnown && m.index > 0
-	v.sess = k.resolve(v.e, v.x, m)
-	v.sess.lastN = v.e.N
-	v.sess.messages++
-	pair := k.pair(v)
+// handleMessage has the rules look at a message, and takes note of it.
+func (ck *Checker) handleMessage(v *view, m *message) {
+	v.msg, v.call, v.shapeFindings, v.shapeChecked = m, nil, nil, false
+	v.invalidKnown = v.invalidKnown && m.index > 0
+	v.session = ck.resolve(v.e, v.exchange, m)
+	v.session.lastN = v.e.N
+	v.session.messages++
+	pair := ck.pair(v)
 	if m.is(kindResponse) && pair != nil {
-		if v.call = k.calls[pair]; v.call != nil && v.call.listed != v.sess.tools.changes {
+		if v.call = ck.calls[pair]; v.call != nil && v.call.listed != v.session.tools.changes {
 			v.call.tool = nil // it may have changed while the call was under way
 		}
 	}
-	v.rev, v.modern = k.revisionFor(v)
+	v.rev, v.modern = ck.revisionFor(v)
 	if m.is(kindRequest) {
 		v.call = newCall(v)
 		v.call.pair = pair
@@ -243,28 +243,28 @@ func (k *Checker) message(v *view, m *message) {
 			method = v.call.method
 		}
 	}
-	for _, r := range k.plan.rulesFor(m.kind, method, v.e.Dir) {
-		if r.holds(v.rev) {
-			k.run(v, r, r.check)
+	for _, r := range ck.rules.rulesFor(m.kind, method, v.e.Dir) {
+		if r.appliesTo(v.rev) {
+			ck.runRule(v, r, r.check)
 		}
 	}
-	k.remember(v, method)
+	ck.rememberMessage(v, method)
 }
 
 // pair finds the call that a message makes or answers.
-func (k *Checker) pair(v *view) *capture.Call {
+func (ck *Checker) pair(v *view) *capture.Call {
 	if !v.msg.paired() {
 		return nil
 	}
-	k.scratch = v.msg.normal(k.scratch[:0])
+	ck.scratch = v.msg.appendPairable(ck.scratch[:0])
 	e := capture.Event{
-		Kind: capture.KindMessage, N: v.e.N, T: v.e.T, Dir: v.e.Dir, Session: v.sess.number, Exchange: v.e.Exchange, Data: k.scratch,
+		Kind: capture.KindMessage, N: v.e.N, T: v.e.T, Dir: v.e.Dir, Session: v.session.number, Exchange: v.e.Exchange, Data: ck.scratch,
 	}
-	for _, p := range k.pairer.Add(&e) {
+	for _, p := range ck.pairer.Add(&e) {
 		return p.Call
 	}
 	return nil
 }
 
 // elapsed is how much of the recording came behind a time in it.
-func (r *recording) elapsed(t time.Duration) time.Duration { return time.Duration(r.lastT) - t }
+func (r *captureState) elapsed(t time.Duration) time.Duration { return time.Duration(r.lastT) - t }

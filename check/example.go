@@ -46,7 +46,7 @@ func (x Example) Transcript() string {
 // A payload that begins with q" is a Go string with its quotes, for bytes that a line cannot hold: < q"\xff\n". Options are separated by commas: crlf, eof and header are
 // framings, s=2 is another session, x=3 the HTTP exchange with that number, and event=, id=, retry= and comment= are fields of an event stream.
 //
-// A text that begins with the line "http" is about Streamable HTTP, one with "sse-carrier" about HTTP+SSE. It has these lines besides, with header fields indented below them:
+// A text that begins with the line "http" is about Streamable HTTP, one with "sse-transport" about HTTP+SSE. It has these lines besides, with header fields indented below them:
 //
 //	post JSON           a POST to /mcp of a message of the client, with the header fields that the revision asks for. A field below replaces one, "-Name" takes one away
 //	get                 a GET, in the same way; and delete
@@ -59,7 +59,7 @@ func (x Example) Transcript() string {
 // Everywhere $rev stands for the date of the revision, $meta for the members of _meta that every modern request
 // has, $version for the first of them and $client for the name of the second.
 func (x Example) Events() (*capture.Head, []*capture.Event, error) {
-	p := &transcript{rev: x.Revision, head: &capture.Head{Version: capture.Version, ID: "example", Transport: "stdio", Redact: "off"}}
+	tr := &transcript{rev: x.Revision, head: &capture.Head{Version: capture.Version, ID: "example", Transport: "stdio", Redact: "off"}}
 	lines := x.lines()
 	for len(lines) > 0 {
 		line := lines[0]
@@ -67,11 +67,11 @@ func (x Example) Events() (*capture.Head, []*capture.Event, error) {
 		for lines = lines[1:]; len(lines) > 0 && strings.HasPrefix(lines[0], " "); lines = lines[1:] {
 			below = append(below, strings.TrimSpace(lines[0]))
 		}
-		if err := p.line(line, below); err != nil {
+		if err := tr.addLine(line, below); err != nil {
 			return nil, nil, fmt.Errorf("example line %q: %w", line, err)
 		}
 	}
-	return p.head, p.events, nil
+	return tr.head, tr.events, nil
 }
 
 // lines returns the lines with their short forms written out, but for those of HTTP.
@@ -87,7 +87,7 @@ func (x Example) lines() []string {
 		case word == "init":
 			lines = append(lines, x.handshake(rest, http)...)
 		default:
-			http = http || word == "http" || word == "sse-carrier"
+			http = http || word == "http" || word == "sse-transport"
 			lines = append(lines, strings.TrimLeft(line[:1], "\t")+line[1:])
 		}
 	}
@@ -128,28 +128,28 @@ func (x Example) handshake(options string, http bool) []string {
 
 // A transcript turns lines into events.
 type transcript struct {
-	rev      mcp.Revision
-	head     *capture.Head
-	events   []*capture.Event
-	t        time.Duration
-	exchange uint64 // the last
-	current  uint64 // the one that lines without x= belong to
-	session  string
-	stream   map[uint64]bool
+	rev             mcp.Revision
+	head            *capture.Head
+	events          []*capture.Event
+	elapsed         time.Duration
+	lastExchange    uint64 // the last
+	currentExchange uint64 // the one that lines without x= belong to
+	session         string
+	isStream        map[uint64]bool
 }
 
-func (p *transcript) add(e capture.Event) *capture.Event {
-	p.t += time.Millisecond
-	e.N, e.T, e.Capture = uint64(len(p.events)+1), p.t, p.head.ID
+func (tr *transcript) add(e capture.Event) *capture.Event {
+	tr.elapsed += time.Millisecond
+	e.N, e.T, e.Capture = uint64(len(tr.events)+1), tr.elapsed, tr.head.ID
 	if e.Data != nil {
 		e.Len = int64(len(e.Data))
 	}
-	p.events = append(p.events, &e)
+	tr.events = append(tr.events, &e)
 	return &e
 }
 
-// line takes a line, and those that are indented below it.
-func (p *transcript) line(line string, below []string) error {
+// addLine takes a line, and those that are indented below it.
+func (tr *transcript) addLine(line string, below []string) error {
 	word, rest, _ := strings.Cut(line, " ")
 	word, options, err := splitOptions(word)
 	if err != nil {
@@ -160,29 +160,29 @@ func (p *transcript) line(line string, below []string) error {
 	case "#":
 		return nil
 	case ">", "<":
-		return p.message(word, options, rest)
+		return tr.addMessage(word, options, rest)
 	case "!":
-		data, err := payload(rest)
-		p.add(capture.Event{Kind: capture.KindStderr, Data: data})
+		data, err := parsePayload(rest)
+		tr.add(capture.Event{Kind: capture.KindStderr, Data: data})
 		return err
 	case "exit":
-		return p.exit(rest)
+		return tr.addExit(rest)
 	case "eof":
-		p.add(capture.Event{Kind: capture.KindEOF, Dir: direction(rest)})
+		tr.add(capture.Event{Kind: capture.KindEOF, Dir: direction(rest)})
 		return nil
 	case "start":
-		p.add(capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: strings.Fields(rest)}})
+		tr.add(capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: strings.Fields(rest)}})
 		return nil
 	case "wait":
 		d, err := time.ParseDuration(rest)
-		p.t += d
+		tr.elapsed += d
 		return err
 	case "gap":
 		n, err := strconv.ParseUint(rest, 10, 32)
-		p.add(capture.Event{Kind: capture.KindGap, Gap: &capture.Gap{Lost: n, Why: capture.GapQueue}})
+		tr.add(capture.Event{Kind: capture.KindGap, Gap: &capture.Gap{Lost: n, Why: capture.GapQueue}})
 		return err
 	}
-	return p.http(word, options, rest, below)
+	return tr.addHTTP(word, options, rest, below)
 }
 
 func direction(sign string) capture.Dir {
@@ -210,8 +210,8 @@ func splitOptions(word string) (string, map[string]string, error) {
 	return name, options, nil
 }
 
-// payload returns the bytes that a text stands for.
-func payload(text string) ([]byte, error) {
+// parsePayload returns the bytes that a text stands for.
+func parsePayload(text string) ([]byte, error) {
 	if quoted, ok := strings.CutPrefix(text, "q"); ok && strings.HasPrefix(quoted, `"`) {
 		s, err := strconv.Unquote(quoted)
 		return []byte(s), err
@@ -219,29 +219,29 @@ func payload(text string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-func (p *transcript) message(sign string, options map[string]string, rest string) error {
-	data, err := payload(rest)
+func (tr *transcript) addMessage(sign string, options map[string]string, rest string) error {
+	data, err := parsePayload(rest)
 	if err != nil {
 		return err
 	}
 	e := capture.Event{Kind: capture.KindMessage, Dir: direction(sign), Data: data}
-	if p.head.Transport == "stdio" {
+	if tr.head.Transport == "stdio" {
 		e.Framing = capture.FramingLF
-	} else if e.Exchange = p.current; p.stream[p.current] && sign == "<" {
+	} else if e.Exchange = tr.currentExchange; tr.isStream[tr.currentExchange] && sign == "<" {
 		e.SSE = &capture.SSE{}
 	}
-	if err := apply(&e, options); err != nil {
+	if err := applyOptions(&e, options); err != nil {
 		return err
 	}
 	if jsonwire.Valid(data, 0) != nil && !e.Cut {
-		e.Kind = capture.KindBad
+		e.Kind = capture.KindInvalid
 	}
-	p.add(e)
+	tr.add(e)
 	return nil
 }
 
-// apply sets what options say.
-func apply(e *capture.Event, options map[string]string) (err error) {
+// applyOptions sets what options say.
+func applyOptions(e *capture.Event, options map[string]string) (err error) {
 	if _, ok := options["event"]; ok && e.SSE == nil {
 		e.SSE = &capture.SSE{}
 	}
@@ -270,7 +270,7 @@ func apply(e *capture.Event, options map[string]string) (err error) {
 	return nil
 }
 
-func (p *transcript) exit(rest string) error {
+func (tr *transcript) addExit(rest string) error {
 	x := &capture.Exit{Code: -1}
 	if signal, ok := strings.CutPrefix(rest, "signal "); ok {
 		x.Signal = signal
@@ -281,6 +281,6 @@ func (p *transcript) exit(rest string) error {
 		}
 		x.Code = code
 	}
-	p.add(capture.Event{Kind: capture.KindExit, Exit: x})
+	tr.add(capture.Event{Kind: capture.KindExit, Exit: x})
 	return nil
 }

@@ -13,70 +13,70 @@ import (
 	"mcpwire/mcp"
 )
 
-// http takes the lines that only HTTP has.
-func (p *transcript) http(word string, options map[string]string, rest string, below []string) error {
+// addHTTP takes the lines that only HTTP has.
+func (tr *transcript) addHTTP(word string, options map[string]string, rest string, below []string) error {
 	switch word {
-	case "http", "sse-carrier":
-		p.head.Transport = strings.TrimSuffix(word, "-carrier")
-		p.stream = map[uint64]bool{}
+	case "http", "sse-transport":
+		tr.head.Transport = strings.TrimSuffix(word, "-transport")
+		tr.isStream = map[uint64]bool{}
 		return nil
 	case "session":
-		p.session = rest
+		tr.session = rest
 		return nil
 	}
-	if p.stream == nil {
+	if tr.isStream == nil {
 		return fmt.Errorf("unknown word %q", word)
 	}
 	switch word {
 	case "post", "get", "delete":
-		return p.request(strings.ToUpper(word), rest, below)
+		return tr.addRequest(strings.ToUpper(word), rest, below)
 	case "reply":
-		return p.reply(options, rest, below)
+		return tr.addReply(options, rest, below)
 	case "stream":
-		return p.open(options, below)
+		return tr.addStream(options, below)
 	case "sse":
-		return p.sse(options, rest)
+		return tr.addSSE(options, rest)
 	case "end":
-		e := capture.Event{Kind: capture.KindEnd, Exchange: p.current}
+		e := capture.Event{Kind: capture.KindEnd, Exchange: tr.currentExchange}
 		if rest != "" {
 			e.Data = []byte(rest)
 		}
-		if err := apply(&e, options); err != nil {
+		if err := applyOptions(&e, options); err != nil {
 			return err
 		}
-		p.add(e)
+		tr.add(e)
 		return nil
 	}
 	return fmt.Errorf("unknown word %q", word)
 }
 
-// request adds the head of a request, and its body if there is one.
-func (p *transcript) request(method, body string, below []string) error {
-	p.exchange++
-	p.current = p.exchange
+// addRequest adds the head of a request, and its body if there is one.
+func (tr *transcript) addRequest(method, body string, below []string) error {
+	tr.lastExchange++
+	tr.currentExchange = tr.lastExchange
 	url := "/mcp"
-	data, err := payload(body)
+	data, err := parsePayload(body)
 	if err != nil {
 		return err
 	}
-	headers := edit(p.headers(method, data), below)
+	headers := editHeaders(tr.headers(method, data), below)
 	if i := slices.IndexFunc(headers, func(h capture.Header) bool { return h.Name == ":path" }); i >= 0 {
 		url = headers[i].Value
 		headers = slices.Delete(headers, i, i+1)
 	}
-	p.add(capture.Event{
-		Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: p.current,
+	tr.add(capture.Event{
+		Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: tr.currentExchange,
 		Request: &capture.Request{Method: method, URL: url, Proto: "HTTP/1.1", Headers: headers},
 	})
 	if len(data) > 0 {
-		return p.message(">", nil, body)
+		return tr.addMessage(">", nil, body)
 	}
 	return nil
 }
 
 // headers returns the fields that the revision asks for.
-func (p *transcript) headers(method string, body []byte) []capture.Header {
-	modern := era.Of(p.rev).Modern
+func (tr *transcript) headers(method string, body []byte) []capture.Header {
+	modern := era.Of(tr.rev).Modern
 	list := []capture.Header{{Name: "Host", Value: "127.0.0.1:9000"}}
 	add := func(name, value string) { list = append(list, capture.Header{Name: name, Value: value}) }
 	switch method {
@@ -86,11 +86,11 @@ func (p *transcript) headers(method string, body []byte) []capture.Header {
 	case "GET":
 		add("Accept", "text/event-stream")
 	}
-	if modern || p.rev == mcp.Revision20250618 || p.rev == mcp.Revision20251125 {
-		add("MCP-Protocol-Version", p.rev.String())
+	if modern || tr.rev == mcp.Revision20250618 || tr.rev == mcp.Revision20251125 {
+		add("MCP-Protocol-Version", tr.rev.String())
 	}
-	if p.session != "" {
-		add("Mcp-Session-Id", p.session)
+	if tr.session != "" {
+		add("Mcp-Session-Id", tr.session)
 	}
 	if !modern || jsonwire.Valid(body, 0) != nil {
 		return list
@@ -98,13 +98,13 @@ func (p *transcript) headers(method string, body []byte) []capture.Header {
 	m := parseMessage(trim(body))
 	add("Mcp-Method", m.method)
 	if param := era.NameParam(m.method); param != "" {
-		add("Mcp-Name", era.EncodeHeaderValue(text(member(m.params, param))))
+		add("Mcp-Name", era.EncodeHeaderValue(stringValue(member(m.params, param))))
 	}
 	return list
 }
 
-// edit replaces, adds and takes away header fields. "Name+: value" adds one beside those of the same name.
-func edit(list []capture.Header, changes []string) []capture.Header {
+// editHeaders replaces, adds and takes away header fields. "Name+: value" adds one beside those of the same name.
+func editHeaders(list []capture.Header, changes []string) []capture.Header {
 	for _, c := range changes {
 		name, value, _ := strings.Cut(strings.TrimPrefix(c, ":"), ":")
 		if strings.HasPrefix(c, ":") {
@@ -130,62 +130,62 @@ func edit(list []capture.Header, changes []string) []capture.Header {
 	return list
 }
 
-// reply adds a whole response.
-func (p *transcript) reply(options map[string]string, rest string, below []string) error {
+// addReply adds a whole response.
+func (tr *transcript) addReply(options map[string]string, rest string, below []string) error {
 	status, body, _ := strings.Cut(rest, " ")
 	code, err := strconv.Atoi(status)
 	if err != nil {
 		return fmt.Errorf("status %q: want a number", status)
 	}
-	exchange := p.current
+	exchange := tr.currentExchange
 	var headers []capture.Header
 	if body != "" {
 		headers = []capture.Header{{Name: "Content-Type", Value: "application/json"}}
 	}
 	e := capture.Event{
 		Kind: capture.KindResponse, Dir: capture.ToClient, Exchange: exchange,
-		Response: &capture.Response{Status: code, Proto: "HTTP/1.1", Headers: edit(headers, below)},
+		Response: &capture.Response{Status: code, Proto: "HTTP/1.1", Headers: editHeaders(headers, below)},
 	}
-	if err := apply(&e, options); err != nil {
+	if err := applyOptions(&e, options); err != nil {
 		return err
 	}
 	exchange = e.Exchange
-	p.add(e)
+	tr.add(e)
 	if body != "" {
 		options := map[string]string{"x": strconv.FormatUint(exchange, 10)}
-		if err := p.message("<", options, body); err != nil {
+		if err := tr.addMessage("<", options, body); err != nil {
 			return err
 		}
 	}
-	p.add(capture.Event{Kind: capture.KindEnd, Exchange: exchange})
+	tr.add(capture.Event{Kind: capture.KindEnd, Exchange: exchange})
 	return nil
 }
 
-// open adds the head of a response that is an event stream.
-func (p *transcript) open(options map[string]string, below []string) error {
+// addStream adds the head of a response that is an event stream.
+func (tr *transcript) addStream(options map[string]string, below []string) error {
 	e := capture.Event{
-		Kind: capture.KindResponse, Dir: capture.ToClient, Exchange: p.current,
-		Response: &capture.Response{Status: 200, Proto: "HTTP/1.1", Headers: edit([]capture.Header{{Name: "Content-Type", Value: "text/event-stream"}}, below)},
+		Kind: capture.KindResponse, Dir: capture.ToClient, Exchange: tr.currentExchange,
+		Response: &capture.Response{Status: 200, Proto: "HTTP/1.1", Headers: editHeaders([]capture.Header{{Name: "Content-Type", Value: "text/event-stream"}}, below)},
 	}
-	if err := apply(&e, options); err != nil {
+	if err := applyOptions(&e, options); err != nil {
 		return err
 	}
-	p.stream[e.Exchange] = true
-	p.add(e)
+	tr.isStream[e.Exchange] = true
+	tr.add(e)
 	return nil
 }
 
-// sse adds an event of a stream that has no message.
-func (p *transcript) sse(options map[string]string, rest string) error {
-	e := capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, Exchange: p.current, SSE: &capture.SSE{}}
+// addSSE adds an event of a stream that has no message.
+func (tr *transcript) addSSE(options map[string]string, rest string) error {
+	e := capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, Exchange: tr.currentExchange, SSE: &capture.SSE{}}
 	if rest != "" || len(options) == 0 || options["event"] != "" {
 		e.SSE.HasData = true
 		e.Data = []byte(rest)
 	}
-	if err := apply(&e, options); err != nil {
+	if err := applyOptions(&e, options); err != nil {
 		return err
 	}
-	p.add(e)
+	tr.add(e)
 	return nil
 }
 

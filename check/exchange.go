@@ -10,10 +10,10 @@ import (
 
 // An exchange is an HTTP request with its response, from the head of the request to the end of the response.
 type exchange struct {
-	number uint64 // as in the capture
-	sess   *session
-	n      uint64 // of the event with the head of the request
-	t      time.Duration
+	number  uint64 // as in the capture
+	session *session
+	n       uint64 // of the event with the head of the request
+	t       time.Duration
 
 	method  string // "POST"; "" if the head was not seen
 	url     string // the request target
@@ -30,15 +30,15 @@ type exchange struct {
 	answered  bool // the response to call has come in this exchange
 	state     states
 
-	hiddenRequest, hiddenResponse []string // redacted places, as pointers into the event with the head
-	elem                          uint64
+	redactedRequest, redactedResponse []string // redacted places, as pointers into the event with the head
+	tick                              uint64
 }
 
 // A field is a header field of an exchange, with its place.
 type field struct {
 	name, value string
 	pointer     string // into the event with the head, such as /req/headers/3/1
-	hidden      bool   // redacted: value is a placeholder
+	redacted    bool   // redacted: value is a placeholder
 }
 
 // fields returns the header fields of that name; they are compared without regard to case.
@@ -53,37 +53,39 @@ func fields(headers []capture.Header, hidden []string, root, name string) []fiel
 	return found
 }
 
-// sent returns the fields of that name in the head of the request, received those of the response.
-func (x *exchange) sent(name string) []field { return fields(x.request, x.hiddenRequest, "req", name) }
-func (x *exchange) received(name string) []field {
-	return fields(x.response, x.hiddenResponse, "res", name)
+// requestFields returns the fields of that name in the head of the request, received those of the response.
+func (x *exchange) requestFields(name string) []field {
+	return fields(x.request, x.redactedRequest, "req", name)
+}
+func (x *exchange) responseFields(name string) []field {
+	return fields(x.response, x.redactedResponse, "res", name)
 }
 
-// header returns the value of a field of the request, "" if there is none.
-func (x *exchange) header(name string) string {
+// requestHeader returns the value of a field of the request, "" if there is none.
+func (x *exchange) requestHeader(name string) string {
 	if x == nil {
 		return ""
 	}
-	if f := x.sent(name); len(f) > 0 {
+	if f := x.requestFields(name); len(f) > 0 {
 		return f[0].value
 	}
 	return ""
 }
 
-// reply returns the value of a field of the response, "" if there is none.
-func (x *exchange) reply(name string) string {
+// responseHeader returns the value of a field of the response, "" if there is none.
+func (x *exchange) responseHeader(name string) string {
 	if x == nil {
 		return ""
 	}
-	if f := x.received(name); len(f) > 0 {
+	if f := x.responseFields(name); len(f) > 0 {
 		return f[0].value
 	}
 	return ""
 }
 
-// streams reports whether the response is an event stream.
-func (x *exchange) streams() bool {
-	t, _, err := mime.ParseMediaType(x.reply("Content-Type"))
+// isEventStream reports whether the response is an event stream.
+func (x *exchange) isEventStream() bool {
+	t, _, err := mime.ParseMediaType(x.responseHeader("Content-Type"))
 	return err == nil && t == "text/event-stream"
 }
 
@@ -97,8 +99,8 @@ func covers(hidden []string, place string) bool {
 	return false
 }
 
-// covered reports whether a place is, contains, or is within one that is hidden.
-func covered(hidden []string, place string) bool {
+// overlaps reports whether a place is, contains, or is within one that is hidden.
+func overlaps(hidden []string, place string) bool {
 	for _, h := range hidden {
 		if strings.HasPrefix(h, place) && (len(h) == len(place) || h[len(place)] == '/') {
 			return true
@@ -108,21 +110,21 @@ func covered(hidden []string, place string) bool {
 }
 
 // exchangeOf returns the exchange of an event, nil if it is in none. It makes room by forgetting the exchange that has seen no event for the longest time.
-func (k *Checker) exchangeOf(e *capture.Event) *exchange {
+func (ck *Checker) exchangeOf(e *capture.Event) *exchange {
 	if e.Exchange == 0 {
 		return nil
 	}
 	key := exchangeKey{e.Capture, e.Exchange}
-	x := k.exchanges[key]
+	x := ck.exchanges[key]
 	if x == nil {
-		if len(k.exchanges) >= k.limits.MaxExchanges {
-			k.dropExchange()
+		if len(ck.exchanges) >= ck.limits.MaxExchanges {
+			ck.evictExchanges()
 		}
 		x = &exchange{number: e.Exchange, n: e.N, t: e.T}
-		k.exchanges[key] = x
+		ck.exchanges[key] = x
 	}
-	k.ticks++
-	x.elem = k.ticks
+	ck.ticks++
+	x.tick = ck.ticks
 	return x
 }
 
@@ -131,29 +133,29 @@ type exchangeKey struct {
 	number  uint64
 }
 
-// dropExchange forgets the exchanges of the older half.
-func (k *Checker) dropExchange() {
-	oldest := k.ticks
-	for _, x := range k.exchanges {
-		oldest = min(oldest, x.elem)
+// evictExchanges forgets the exchanges of the older half.
+func (ck *Checker) evictExchanges() {
+	oldest := ck.ticks
+	for _, x := range ck.exchanges {
+		oldest = min(oldest, x.tick)
 	}
-	middle := oldest + (k.ticks-oldest)/2
-	for key, x := range k.exchanges {
-		if x.elem <= middle {
-			delete(k.exchanges, key)
+	middle := oldest + (ck.ticks-oldest)/2
+	for key, x := range ck.exchanges {
+		if x.tick <= middle {
+			delete(ck.exchanges, key)
 		}
 	}
 }
 
 // openExchange takes the head of a request.
-func (x *exchange) open(e *capture.Event) {
+func (x *exchange) setRequest(e *capture.Event) {
 	x.n, x.t = e.N, e.T
 	x.method, x.url = strings.ToUpper(e.Request.Method), e.Request.URL
-	x.request, x.hiddenRequest = e.Request.Headers, e.Redacted
+	x.request, x.redactedRequest = e.Request.Headers, e.Redacted
 }
 
-// respond takes the head of a response.
-func (x *exchange) respond(e *capture.Event) {
+// setResponse takes the head of a response.
+func (x *exchange) setResponse(e *capture.Event) {
 	x.responded, x.status = e.N, e.Response.Status
-	x.response, x.hiddenResponse = e.Response.Headers, e.Redacted
+	x.response, x.redactedResponse = e.Response.Headers, e.Redacted
 }

@@ -43,7 +43,7 @@ func FuzzCheck(f *testing.F) {
 		f.Add(written(f, r.Bad))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, opts := range []*check.Options{nil, {Revision: mcp.Revision20260728, Limits: check.Limits{MaxSessions: 2, MaxExchanges: 2, MaxPending: 2, MaxHeld: 64, MaxTools: 1, MaxPerRule: 3}}} {
+		for _, opts := range []*check.Options{nil, {Revision: mcp.Revision20260728, Limits: check.Limits{MaxSessions: 2, MaxExchanges: 2, MaxPending: 2, MaxParamBytes: 64, MaxTools: 1, MaxPerRule: 3}}} {
 			for found, err := range check.Run(capture.NewReader(bytes.NewReader(data), nil), opts) {
 				if err != nil {
 					return
@@ -91,7 +91,7 @@ func TestMangled(t *testing.T) {
 
 // TestMemory: what a session that never ends leaves behind is bounded.
 func TestMemory(t *testing.T) {
-	k := check.New(&check.Options{Limits: check.Limits{MaxSessions: 64, MaxExchanges: 64, MaxPending: 256, MaxHeld: 1 << 20}})
+	k := check.New(&check.Options{Limits: check.Limits{MaxSessions: 64, MaxExchanges: 64, MaxPending: 256, MaxParamBytes: 1 << 20}})
 	head := &capture.Head{ID: "m", Transport: "stdio"}
 	n := uint64(0)
 	add := func(e capture.Event) {

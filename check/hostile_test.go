@@ -122,10 +122,10 @@ func TestHostile(t *testing.T) {
 		},
 		"lines of a message that does not end": func(f *feed) {
 			f.handshake()
-			f.add(capture.Event{Kind: capture.KindBad, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte("{")})
+			f.add(capture.Event{Kind: capture.KindInvalid, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte("{")})
 			for range 3_000 {
-				f.add(capture.Event{Kind: capture.KindBad, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte(`"` + strings.Repeat("x", 900) + `":1,`)})
-				f.add(capture.Event{Kind: capture.KindBad, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte("[")})
+				f.add(capture.Event{Kind: capture.KindInvalid, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte(`"` + strings.Repeat("x", 900) + `":1,`)})
+				f.add(capture.Event{Kind: capture.KindInvalid, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte("[")})
 			}
 		},
 		"headers for arguments": func(f *feed) {

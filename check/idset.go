@@ -11,14 +11,14 @@ import (
 // An idSet remembers ids. Most peers count, so integers take the memory of the holes between them. Above its limits it stops to remember, and says of new ids that it has
 // not seen them.
 type idSet struct {
-	spans  []span // in order, with holes between them
+	ranges []idRange // in order, with holes between them
 	hashes map[uint64]struct{}
 }
 
-type span struct{ first, last int64 }
+type idRange struct{ first, last int64 }
 
 const (
-	maxSpans  = 1 << 10
+	maxRanges = 1 << 10
 	maxHashes = 1 << 15
 )
 
@@ -46,8 +46,8 @@ func (s *idSet) has(id string, seed maphash.Seed) bool {
 		return false
 	}
 	if n, ok := jsonwire.ParseInt([]byte(id)); ok {
-		i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].last >= n })
-		return i < len(s.spans) && s.spans[i].first <= n
+		i := sort.Search(len(s.ranges), func(i int) bool { return s.ranges[i].last >= n })
+		return i < len(s.ranges) && s.ranges[i].first <= n
 	}
 	_, ok := s.hashes[maphash.String(seed, id)]
 	return ok
@@ -55,40 +55,40 @@ func (s *idSet) has(id string, seed maphash.Seed) bool {
 
 // full reports whether the set may have forgotten ids.
 func (s *idSet) full() bool {
-	return s != nil && (len(s.spans) >= maxSpans || len(s.hashes) >= maxHashes)
+	return s != nil && (len(s.ranges) >= maxRanges || len(s.hashes) >= maxHashes)
 }
 
 func (s *idSet) addInt(n int64) (before bool) {
 	// The first span that does not end before n.
-	i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].last >= n })
-	if i < len(s.spans) && s.spans[i].first <= n {
+	i := sort.Search(len(s.ranges), func(i int) bool { return s.ranges[i].last >= n })
+	if i < len(s.ranges) && s.ranges[i].first <= n {
 		return true
 	}
-	left := i > 0 && s.spans[i-1].last+1 == n
-	right := i < len(s.spans) && s.spans[i].first-1 == n
+	left := i > 0 && s.ranges[i-1].last+1 == n
+	right := i < len(s.ranges) && s.ranges[i].first-1 == n
 	switch {
 	case left && right:
-		s.spans[i-1].last = s.spans[i].last
-		s.spans = slices.Delete(s.spans, i, i+1)
+		s.ranges[i-1].last = s.ranges[i].last
+		s.ranges = slices.Delete(s.ranges, i, i+1)
 	case left:
-		s.spans[i-1].last = n
+		s.ranges[i-1].last = n
 	case right:
-		s.spans[i].first = n
-	case len(s.spans) < maxSpans:
-		s.spans = slices.Insert(s.spans, i, span{n, n})
+		s.ranges[i].first = n
+	case len(s.ranges) < maxRanges:
+		s.ranges = slices.Insert(s.ranges, i, idRange{n, n})
 	}
 	return false
 }
 
 // A recent remembers the latest ids with a number each, up to a limit.
-type recent struct {
+type recentIDs struct {
 	numbers map[string]uint64
 	order   []string
 }
 
 const maxRecent = 1 << 10
 
-func (r *recent) add(id string, n uint64) {
+func (r *recentIDs) add(id string, n uint64) {
 	if r.numbers == nil {
 		r.numbers = map[string]uint64{}
 	}
@@ -102,7 +102,7 @@ func (r *recent) add(id string, n uint64) {
 	r.numbers[id] = n
 }
 
-func (r *recent) find(id string) (n uint64, ok bool) {
+func (r *recentIDs) find(id string) (n uint64, ok bool) {
 	n, ok = r.numbers[id]
 	return n, ok
 }

@@ -49,7 +49,7 @@ func parseLine(text string, e capture.Event) capture.Event {
 	e.Kind, e.Data = capture.Kind(words[1]), []byte(data)
 	e.Exchange, _ = strconv.ParseUint(words[2][1:], 10, 64)
 	if e.Kind == capture.KindMessage && (!utf8.ValidString(data) || !json.Valid(e.Data)) {
-		e.Kind = capture.KindBad
+		e.Kind = capture.KindInvalid
 	}
 	first, rest, _ = strings.Cut(rest, "\n")
 	switch {

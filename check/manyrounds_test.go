@@ -24,7 +24,7 @@ func sameAsked(n int, retry func(i int) string) Example {
 		call(1000+i, retry(i)+",")
 		fmt.Fprintf(&b, `< {"jsonrpc":"2.0","id":%d,"result":{"resultType":"complete","content":[]}}`+"\n", 1000+i)
 	}
-	return Example{r5, b.String()}
+	return Example{rev20260728, b.String()}
 }
 
 // TestManyRounds has the same call asked many times at once, more often than is remembered: each retry is held against the round whose state it has, and
@@ -40,8 +40,8 @@ func TestManyRounds(t *testing.T) {
 		want  map[string]int
 	}{
 		{"two", 2, good, map[string]int{}},
-		{"as many as are remembered", maxPerAsking, good, map[string]int{}},
-		{"more", 5 * maxPerAsking, good, map[string]int{}},
+		{"as many as are remembered", maxPerRequest, good, map[string]int{}},
+		{"more", 5 * maxPerRequest, good, map[string]int{}},
 		{"an answer for another round", 2, func(i int) string {
 			return fmt.Sprintf(`"inputResponses":{"k%d":{"roots":[]}},"requestState":"s%d"`, 1-i, i)
 		}, map[string]int{"mrtr/answer-missing": 2}},

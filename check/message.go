@@ -23,18 +23,18 @@ const (
 // A message is a JSON-RPC message, or what is in the place of one: unlike jsonrpc.Parse it takes what is malformed, since that is what rules are about. Its slices
 // alias the event's data. A member that is absent is nil.
 type message struct {
-	kind    kind
-	raw     []byte
-	version []byte // member jsonrpc
-	id      jsonrpc.ID
-	method  string
-	name    []byte // member method, as JSON text
-	params  []byte
-	result  []byte
-	err     []byte
-	twice   string // an envelope's member that stands twice
-	batch   bool
-	index   int // in a batch
+	kind      kind
+	raw       []byte
+	version   []byte // member jsonrpc
+	id        jsonrpc.ID
+	method    string
+	name      []byte // member method, as JSON text
+	params    []byte
+	result    []byte
+	err       []byte
+	duplicate string // an envelope's member that stands twice
+	batch     bool
+	index     int // in a batch
 }
 
 // parseMessage reads a message from JSON text that has been validated.
@@ -45,7 +45,7 @@ func parseMessage(raw []byte) message {
 	}
 	set := func(field *[]byte, name string, v []byte) {
 		if *field != nil {
-			m.twice = name
+			m.duplicate = name
 			return
 		}
 		*field = v
@@ -67,7 +67,7 @@ func parseMessage(raw []byte) message {
 			set(&m.err, "error", v)
 		}
 	}
-	m.method = text(m.name)
+	m.method = stringValue(m.name)
 	switch {
 	case m.name != nil && m.id != nil:
 		m.kind = kindRequest
@@ -92,8 +92,8 @@ func (m *message) paired() bool {
 // maxPairedID is what a capture.Pairer takes.
 const maxPairedID = 1 << 10
 
-// normal appends a message that a capture.Pairer takes for m, whatever is wrong with m.
-func (m *message) normal(dst []byte) []byte {
+// appendPairable appends a message that a capture.Pairer takes for m, whatever is wrong with m.
+func (m *message) appendPairable(dst []byte) []byte {
 	id := m.id
 	if !id.Valid() {
 		id = jsonrpc.StringID("~" + string(id))

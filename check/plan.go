@@ -46,41 +46,41 @@ type observer struct {
 	observe func(*view)
 }
 
-// tables returns all rules. They must not be changed.
-func tables() [][]rule {
+// ruleTables returns all rules. They must not be changed.
+func ruleTables() [][]rule {
 	return [][]rule{
 		rulesJSONRPC, rulesPairing, rulesErrors, rulesShape, rulesStdio, rulesLifecycle, rulesModern, rulesCapability, rulesMeta,
 		rulesTools, rulesToolList, rulesContent, rulesUtilities, rulesPages, rulesClient,
-		rulesHTTPRequest, rulesHTTPMirror, rulesHTTPResponse, rulesHTTPSession, rulesHTTPStream,
-		rulesMRTR, rulesListen, rulesCache, rulesTasks,
+		rulesHTTPRequest, rulesHTTPHeader, rulesHTTPResponse, rulesHTTPSession, rulesHTTPStream,
+		rulesInput, rulesSubscription, rulesCache, rulesTasks,
 	}
 }
 
 // observers returns all observers.
 func observers() []observer {
-	return slices.Concat(observeLevel, observeCursors, observeElicited, observeContent, observeVersions, observeDiscovery, observersHTTP, observersMRTR, observersListen, observersCache, observersTasks, observePairing)
+	return slices.Concat(observeLevel, observeCursors, observeElicited, observeContent, observeVersions, observeDiscovery, observersHTTP, observersInput, observersSubscription, observersCache, observersTasks, observePairing)
 }
 
 // A plan is which rules look at what.
-type plan struct {
+type ruleSet struct {
 	messages  []*rule // that look at messages
 	events    map[capture.Kind][]*rule
 	ends      []*rule
 	observers []observer
-	byMethod  map[dispatch][]*rule
+	byMethod  map[messageKey][]*rule
 }
 
 // A dispatch is what the rules for a message are chosen by.
-type dispatch struct {
+type messageKey struct {
 	kind   kind
 	method string
 	dir    capture.Dir
 }
 
-// newPlan takes the rules that the options leave.
-func newPlan(opts *Options) *plan {
-	p := &plan{events: map[capture.Kind][]*rule{}, observers: observers(), byMethod: map[dispatch][]*rule{}}
-	for _, table := range tables() {
+// newRuleSet takes the rules that the options leave.
+func newRuleSet(opts *Options) *ruleSet {
+	rs := &ruleSet{events: map[capture.Kind][]*rule{}, observers: observers(), byMethod: map[messageKey][]*rule{}}
+	for _, table := range ruleTables() {
 		for i := range table {
 			if !opts.enabled(table[i].ID) {
 				continue
@@ -88,17 +88,17 @@ func newPlan(opts *Options) *plan {
 			r := new(table[i])
 			r.public, r.publicIn = r.describe(), map[mcp.Revision]*Rule{}
 			if r.kinds != 0 {
-				p.messages = append(p.messages, r)
+				rs.messages = append(rs.messages, r)
 			}
 			for _, kind := range r.events {
-				p.events[kind] = append(p.events[kind], r)
+				rs.events[kind] = append(rs.events[kind], r)
 			}
 			if r.end != nil {
-				p.ends = append(p.ends, r)
+				rs.ends = append(rs.ends, r)
 			}
 		}
 	}
-	return p
+	return rs
 }
 
 // enabled reports whether a rule is to be checked.
@@ -110,28 +110,28 @@ func (o *Options) enabled(id string) bool {
 	return (len(o.Only) == 0 || slices.ContainsFunc(o.Only, named)) && !slices.ContainsFunc(o.Disabled, named)
 }
 
-const maxDispatch = 512 // methods that peers make up must not fill the memory
+const maxMessageKeys = 512 // methods that peers make up must not fill the memory
 
 // rulesFor returns the rules for a message.
-func (p *plan) rulesFor(kind kind, method string, dir capture.Dir) []*rule {
-	d := dispatch{kind, method, dir}
-	if list, ok := p.byMethod[d]; ok {
+func (rs *ruleSet) rulesFor(kind kind, method string, dir capture.Dir) []*rule {
+	d := messageKey{kind, method, dir}
+	if list, ok := rs.byMethod[d]; ok {
 		return list
 	}
 	var list []*rule
-	for _, r := range p.messages {
+	for _, r := range rs.messages {
 		if r.kinds&kind != 0 && (r.dir == "" || r.dir == dir) && (len(r.methods) == 0 || slices.Contains(r.methods, method)) {
 			list = append(list, r)
 		}
 	}
-	if len(p.byMethod) < maxDispatch {
-		p.byMethod[d] = list
+	if len(rs.byMethod) < maxMessageKeys {
+		rs.byMethod[d] = list
 	}
 	return list
 }
 
-// in is the public rule as a finding in a revision refers to it.
-func (r *rule) in(rev mcp.Revision) *Rule {
+// inRevision is the public rule as a finding in a revision refers to it.
+func (r *rule) inRevision(rev mcp.Revision) *Rule {
 	public := r.publicIn[rev]
 	if public == nil {
 		public = r.public.In(rev)
@@ -140,7 +140,7 @@ func (r *rule) in(rev mcp.Revision) *Rule {
 	return public
 }
 
-// holds reports whether the rule belongs to a revision.
-func (r *rule) holds(rev mcp.Revision) bool {
+// appliesTo reports whether the rule belongs to a revision.
+func (r *rule) appliesTo(rev mcp.Revision) bool {
 	return len(r.Revisions) == 0 || slices.Contains(r.Revisions, rev)
 }

@@ -18,8 +18,8 @@ type progress struct {
 	task   bool   // the answer was a task of 2025-11-25, until whose end the token lives
 }
 
-// tokens are the progress tokens of a session, by the side that gave them.
-type tokens struct {
+// progressTokens are the progress tokens of a session, by the side that gave them.
+type progressTokens struct {
 	live map[tokenKey]*progress
 	full bool       // there were more than are remembered
 	done []tokenKey // those of calls that were answered, the oldest first
@@ -35,14 +35,14 @@ const maxTokens = 4096
 // rememberToken keeps the token that a request brings.
 func rememberToken(v *view) {
 	token := v.meta(mcp.MetaProgressToken)
-	if token == nil || len(token) > maxPairedID || v.hidden("/params/_meta/"+mcp.MetaProgressToken) {
+	if token == nil || len(token) > maxPairedID || v.redacted("/params/_meta/"+mcp.MetaProgressToken) {
 		return
 	}
-	t := recall[tokens](&v.sess.state)
+	t := stateOf[progressTokens](&v.session.state)
 	if t.live == nil {
 		t.live = map[tokenKey]*progress{}
 	}
-	key := tokenKey{v.e.Dir, canonical(token)}
+	key := tokenKey{v.e.Dir, idKey(token)}
 	if len(t.live) >= maxTokens && t.live[key] == nil {
 		t.full = true
 		return
@@ -52,8 +52,8 @@ func rememberToken(v *view) {
 
 // progressOf returns what is known of the token of a progress notification.
 func progressOf(v *view) *progress {
-	t := recall[tokens](&v.sess.state)
-	return t.live[tokenKey{opposite(v.e.Dir), canonical(v.param("progressToken"))}]
+	t := stateOf[progressTokens](&v.session.state)
+	return t.live[tokenKey{opposite(v.e.Dir), idKey(v.param("progressToken"))}]
 }
 
 func opposite(d capture.Dir) capture.Dir {
@@ -72,13 +72,13 @@ func rememberProgress(v *view) {
 
 // forgetToken is for a call that was answered.
 func forgetToken(v *view, c *call) {
-	s, n := v.sess, v.e.N
+	s, n := v.session, v.e.N
 	token := c.param("_meta", mcp.MetaProgressToken)
 	if token == nil {
 		return
 	}
-	t := recall[tokens](&s.state)
-	key := tokenKey{c.dir, canonical(token)}
+	t := stateOf[progressTokens](&s.state)
+	key := tokenKey{c.dir, idKey(token)}
 	p := t.live[key]
 	if p == nil || p.call != c {
 		return
@@ -92,8 +92,8 @@ func forgetToken(v *view, c *call) {
 	}
 }
 
-// backwards reports whether a number is certainly not greater than the one before.
-func backwards(before, now []byte) bool {
+// notIncreasing reports whether a number is certainly not greater than the one before.
+func notIncreasing(before, now []byte) bool {
 	a, err1 := strconv.ParseFloat(string(before), 64)
 	b, err2 := strconv.ParseFloat(string(now), 64)
 	if err1 != nil || err2 != nil {

@@ -11,23 +11,23 @@ import (
 // revisionFor returns what a message is held against, and whether that is of the modern era.
 //
 // Nothing is concluded from one frame: what a client asks in the words of a modern revision is held against that, and says nothing of the server, which may not know it.
-func (k *Checker) revisionFor(v *view) (mcp.Revision, bool) {
-	if r := k.opts.Revision; r != mcp.RevisionNone {
+func (ck *Checker) revisionFor(v *view) (mcp.Revision, bool) {
+	if r := ck.opts.Revision; r != mcp.RevisionNone {
 		return r, era.Of(r).Modern
 	}
-	m, s := v.msg, v.sess
+	m, s := v.msg, v.session
 	switch {
 	case m.is(kindCall) && v.toServer():
-		return k.revisionOfClient(v)
+		return ck.revisionOfClient(v)
 	case m.is(kindResponse) && v.call != nil:
 		if v.call.method == mcp.MethodInitialize && !v.call.modern {
-			if r, ok := mcp.ParseRevision(text(v.result("protocolVersion"))); ok {
+			if r, ok := mcp.ParseRevision(stringValue(v.result("protocolVersion"))); ok {
 				return r, era.Of(r).Modern
 			}
 		}
 		return v.call.rev, v.call.modern
 	case m.is(kindCall) && (v.meta(mcp.MetaSubscriptionID) != nil || m.method == mcp.NotificationAcknowledged):
-		if s.shaken == 0 {
+		if s.initializeResult == 0 {
 			return mcp.LatestRevision, true
 		}
 	case m.method == mcp.NotificationProgress:
@@ -35,34 +35,34 @@ func (k *Checker) revisionFor(v *view) (mcp.Revision, bool) {
 			return p.rev, p.modern
 		}
 	}
-	if v.x != nil && v.x.call != nil && v.toClient() {
-		return v.x.call.rev, v.x.call.modern
+	if v.exchange != nil && v.exchange.call != nil && v.toClient() {
+		return v.exchange.call.rev, v.exchange.call.modern
 	}
-	if s.shaken == 0 && s.initialize != nil {
+	if s.initializeResult == 0 && s.initialize != nil {
 		return s.initialize.rev, false
 	}
-	return k.revisionOf(s)
+	return ck.revisionOf(s)
 }
 
 // revisionOfClient is revisionFor for requests and notifications of the client.
-func (k *Checker) revisionOfClient(v *view) (mcp.Revision, bool) {
-	m, s := v.msg, v.sess
+func (ck *Checker) revisionOfClient(v *view) (mcp.Revision, bool) {
+	m, s := v.msg, v.session
 	header, hasHeader := mcp.RevisionNone, false
-	if v.x != nil {
-		header, hasHeader = mcp.ParseRevision(v.x.header("MCP-Protocol-Version"))
+	if v.exchange != nil {
+		header, hasHeader = mcp.ParseRevision(v.exchange.requestHeader("MCP-Protocol-Version"))
 	}
 	switch date := metaVersion(m); {
 	case date != nil:
-		if r, ok := mcp.ParseRevision(text(date)); ok && era.Of(r).Modern {
+		if r, ok := mcp.ParseRevision(stringValue(date)); ok && era.Of(r).Modern {
 			return r, true
 		}
 		return mcp.LatestRevision, true // in the manner of a modern one, whatever it says
 	case hasHeader && era.Of(header).Modern:
 		return header, true
-	case s.shaken != 0:
+	case s.initializeResult != 0:
 		return s.rev, false
 	case m.method == mcp.MethodInitialize:
-		if r, ok := mcp.ParseRevision(text(v.param("protocolVersion"))); ok && !era.Of(r).Modern {
+		if r, ok := mcp.ParseRevision(stringValue(v.param("protocolVersion"))); ok && !era.Of(r).Modern {
 			return r, false
 		}
 		return mcp.LatestLegacyRevision, false
@@ -72,92 +72,92 @@ func (k *Checker) revisionOfClient(v *view) (mcp.Revision, bool) {
 		return s.initialize.rev, false
 	case hasHeader:
 		return header, false
-	case s.modern && s.carrier == carrierStdio:
+	case s.modern && s.transport == transportStdio:
 		return mcp.LatestRevision, true
-	case v.x != nil && v.x.method == "POST" && v.x.header("MCP-Protocol-Version") == "":
+	case v.exchange != nil && v.exchange.method == "POST" && v.exchange.requestHeader("MCP-Protocol-Version") == "":
 		return mcp.Revision20250326, false
 	}
 	return mcp.RevisionNone, false
 }
 
-// remember keeps what a message says, behind the rules.
-func (k *Checker) remember(v *view, method string) {
-	m, s := v.msg, v.sess
+// rememberMessage keeps what a message says, behind the rules.
+func (ck *Checker) rememberMessage(v *view, method string) {
+	m, s := v.msg, v.session
 	switch {
 	case m.is(kindRequest):
-		k.rememberRequest(v)
+		ck.rememberRequest(v)
 	case m.is(kindNotification):
-		k.rememberNotification(v)
+		ck.rememberNotification(v)
 	case m.is(kindResponse):
-		k.rememberResponse(v)
+		ck.rememberResponse(v)
 	}
-	for i := range k.plan.observers {
-		o := &k.plan.observers[i]
+	for i := range ck.rules.observers {
+		o := &ck.rules.observers[i]
 		if o.kinds&m.kind != 0 && (o.dir == "" || o.dir == v.e.Dir) && (len(o.methods) == 0 || slices.Contains(o.methods, method)) {
 			o.observe(v)
 		}
 	}
 	if m.is(kindResponse) && v.call != nil {
-		k.shut(s, v.call)
+		ck.removeCall(s, v.call)
 	}
-	if v.x != nil {
+	if v.exchange != nil {
 		if v.toServer() {
-			v.x.posted++
+			v.exchange.posted++
 		} else {
-			v.x.messages++
+			v.exchange.messages++
 			if v.e.SSE != nil {
-				v.x.events++
+				v.exchange.events++
 			}
 		}
 	}
 }
 
-func (k *Checker) rememberRequest(v *view) {
-	m, s, c := v.msg, v.sess, v.call
+func (ck *Checker) rememberRequest(v *view) {
+	m, s, c := v.msg, v.session, v.call
 	if m.paired() {
 		if s.certain || s.key.id != "" {
-			s.ids[v.e.Dir].add(canonical(m.id), k.seed)
+			s.ids[v.e.Dir].add(idKey(m.id), ck.seed)
 		}
 		if c.pair != nil {
-			k.open(s, c)
+			ck.addCall(s, c)
 		}
 	}
-	if v.x != nil && v.toServer() && v.x.call == nil {
-		v.x.call = c
+	if v.exchange != nil && v.toServer() && v.exchange.call == nil {
+		v.exchange.call = c
 	}
 	if m.method == mcp.MethodInitialize && v.toServer() && !v.modern {
-		s.initialize, s.initializes = c, s.initializes+1
-		if s.shaken == 0 {
-			s.clientCaps = keep(v.param("capabilities"))
+		s.initialize, s.initializeCount = c, s.initializeCount+1
+		if s.initializeResult == 0 {
+			s.clientCaps = cloneBounded(v.param("capabilities"))
 		}
 	}
 	rememberToken(v)
 }
 
-func (k *Checker) rememberNotification(v *view) {
-	m, s := v.msg, v.sess
+func (ck *Checker) rememberNotification(v *view) {
+	m, s := v.msg, v.session
 	switch m.method {
 	case mcp.NotificationInitialized:
 		if v.toServer() && s.initialized == 0 {
 			s.initialized = v.e.N
 		}
 	case mcp.NotificationToolsChanged:
-		s.tools.forget()
+		s.tools.reset()
 	case mcp.NotificationCancelled:
-		if c := s.open[openKey{v.e.Dir, canonical(v.param("requestId"))}]; c != nil && c.cancelled == 0 {
-			c.cancelled, c.cancelledT = v.e.N, v.e.T
+		if c := s.calls[openKey{v.e.Dir, idKey(v.param("requestId"))}]; c != nil && c.canceled == 0 {
+			c.canceled, c.canceledT = v.e.N, v.e.T
 		}
 	case mcp.NotificationProgress:
 		rememberProgress(v)
 	}
 }
 
-func (k *Checker) rememberResponse(v *view) {
-	m, s, c := v.msg, v.sess, v.call
+func (ck *Checker) rememberResponse(v *view) {
+	m, s, c := v.msg, v.session, v.call
 	if c == nil {
 		return
 	}
-	s.answered[c.dir].add(canonical(c.id), v.e.N)
+	s.answered[c.dir].add(idKey(c.id), v.e.N)
 	if c.exchange != nil && c.exchange.call == c {
 		c.exchange.answered = true
 	}
@@ -174,18 +174,18 @@ func (k *Checker) rememberResponse(v *view) {
 	switch c.method {
 	case mcp.MethodInitialize:
 		if !c.modern && isObject(m.result) {
-			s.serverVersion = clipBytes(text(v.result("protocolVersion")), maxShown)
+			s.serverVersion = clipBytes(stringValue(v.result("protocolVersion")), maxShown)
 			s.rev, _ = mcp.ParseRevision(s.serverVersion)
-			s.shaken, s.serverCaps = v.e.N, keep(v.result("capabilities"))
-			s.clientCaps = keep(c.param("capabilities"))
+			s.initializeResult, s.serverCaps = v.e.N, cloneBounded(v.result("capabilities"))
+			s.clientCaps = cloneBounded(c.param("capabilities"))
 		}
 	case mcp.MethodDiscover:
-		if caps := v.result("capabilities"); isObject(caps) && s.shaken == 0 {
-			s.serverCaps = keep(caps)
+		if caps := v.result("capabilities"); isObject(caps) && s.initializeResult == 0 {
+			s.serverCaps = cloneBounded(caps)
 		}
 	case mcp.MethodToolsList:
 		if v.complete() && c.listed == s.tools.changes { // else it may be the list of before
-			s.tools.list(v.e.N, c.param("cursor"), m.result, k.limits.MaxTools)
+			s.tools.addPage(v.e.N, c.param("cursor"), m.result, ck.limits.MaxTools)
 		}
 	}
 }
@@ -204,5 +204,5 @@ func modernAnswer(m *message) bool {
 			return true
 		}
 	}
-	return at(m.result, "_meta", mcp.MetaServerInfo) != nil
+	return valueAt(m.result, "_meta", mcp.MetaServerInfo) != nil
 }

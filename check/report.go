@@ -110,8 +110,8 @@ func (r *Report) rules() []*Rule {
 	return Rules()
 }
 
-// where says in words where a finding is.
-func (f *Finding) where() string {
+// location says in words where a finding is.
+func (f *Finding) location() string {
 	parts := []string{"event " + utoa(f.Event)}
 	if f.Session != 0 {
 		parts = append(parts, "session "+utoa(f.Session))

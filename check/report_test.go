@@ -267,7 +267,7 @@ func TestMaxPerRule(t *testing.T) {
 	k := check.New(&check.Options{Limits: check.Limits{MaxPerRule: 10}})
 	n := 0
 	for i := range 100 {
-		n += len(k.Add(&capture.Head{Transport: "stdio"}, &capture.Event{Kind: capture.KindBad, N: uint64(i + 1), Dir: capture.ToClient, Data: []byte("log"), Framing: capture.FramingLF}))
+		n += len(k.Add(&capture.Head{Transport: "stdio"}, &capture.Event{Kind: capture.KindInvalid, N: uint64(i + 1), Dir: capture.ToClient, Data: []byte("log"), Framing: capture.FramingLF}))
 	}
 	if n != 10 {
 		t.Errorf("%d findings, want 10", n)

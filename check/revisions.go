@@ -4,22 +4,22 @@ import "mcpwire/mcp"
 
 // The revisions, the oldest first.
 const (
-	r1 = mcp.Revision20241105
-	r2 = mcp.Revision20250326
-	r3 = mcp.Revision20250618
-	r4 = mcp.Revision20251125
-	r5 = mcp.Revision20260728
+	rev20241105 = mcp.Revision20241105
+	rev20250326 = mcp.Revision20250326
+	rev20250618 = mcp.Revision20250618
+	rev20251125 = mcp.Revision20251125
+	rev20260728 = mcp.Revision20260728
 )
 
 // Lists of revisions for rules. They must not be changed.
 var (
-	legacy   = []mcp.Revision{r1, r2, r3, r4}
-	modern   = []mcp.Revision{r5}
-	only2    = []mcp.Revision{r2}
-	only4    = []mcp.Revision{r4}
-	from2    = []mcp.Revision{r2, r3, r4, r5}
-	from3    = []mcp.Revision{r3, r4, r5}
-	from4    = []mcp.Revision{r4, r5}
-	with2to4 = []mcp.Revision{r2, r3, r4} // with sessions over Streamable HTTP
-	both34   = []mcp.Revision{r3, r4}
+	legacyRevisions            = []mcp.Revision{rev20241105, rev20250326, rev20250618, rev20251125}
+	modernRevisions            = []mcp.Revision{rev20260728}
+	hasBatches                 = []mcp.Revision{rev20250326}
+	hasCoreTasks               = []mcp.Revision{rev20251125}
+	hasStreamableHTTP          = []mcp.Revision{rev20250326, rev20250618, rev20251125, rev20260728}
+	hasStructuredOutput        = []mcp.Revision{rev20250618, rev20251125, rev20260728}
+	hasURLElicitation          = []mcp.Revision{rev20251125, rev20260728}
+	hasSessions                = []mcp.Revision{rev20250326, rev20250618, rev20251125} // with sessions over Streamable HTTP
+	hasNegotiatedVersionHeader = []mcp.Revision{rev20250618, rev20251125}
 )

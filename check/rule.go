@@ -26,7 +26,7 @@ type Rule struct {
 // Rules returns all rules, sorted by their ids. They belong to the caller.
 func Rules() []*Rule {
 	var all []*Rule
-	for _, table := range tables() {
+	for _, table := range ruleTables() {
 		for i := range table {
 			all = append(all, table[i].describe())
 		}
@@ -37,7 +37,7 @@ func Rules() []*Rule {
 
 // Lookup returns the rule with an id. It belongs to the caller.
 func Lookup(id string) (*Rule, bool) {
-	for _, table := range tables() {
+	for _, table := range ruleTables() {
 		for i := range table {
 			if table[i].ID == id {
 				return table[i].describe(), true
@@ -53,10 +53,10 @@ func Nearest(id string) []string {
 		id       string
 		distance int
 	}
-	var near []candidate
+	var candidates []candidate
 	id = strings.ToLower(clipBytes(id, 100))
 	_, name, _ := strings.Cut(id, "/")
-	for _, table := range tables() {
+	for _, table := range ruleTables() {
 		for i := range table {
 			_, ruleName, _ := strings.Cut(table[i].ID, "/")
 			d := min(spelling.Distance(id, table[i].ID), spelling.Distance(id, ruleName))
@@ -67,15 +67,15 @@ func Nearest(id string) []string {
 				d = min(d, 2)
 			}
 			if d <= max(2, len(id)/3) {
-				near = append(near, candidate{table[i].ID, d})
+				candidates = append(candidates, candidate{table[i].ID, d})
 			}
 		}
 	}
-	slices.SortFunc(near, func(a, b candidate) int {
+	slices.SortFunc(candidates, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.id, b.id))
 	})
 	var ids []string
-	for _, c := range near[:min(len(near), 3)] {
+	for _, c := range candidates[:min(len(candidates), 3)] {
 		ids = append(ids, c.id)
 	}
 	return ids
@@ -87,7 +87,7 @@ const specificationURL = "https://modelcontextprotocol.io/specification/"
 func (r *rule) describe() *Rule {
 	d := r.Rule
 	d.Revisions = slices.Clone(d.Revisions)
-	d.Title, d.Why, d.Fix = dated(d.Title), dated(d.Why), dated(d.Fix)
+	d.Title, d.Why, d.Fix = expandDates(d.Title), expandDates(d.Why), expandDates(d.Fix)
 	if !strings.HasPrefix(d.URL, "https:") {
 		newest := mcp.LatestRevision
 		if n := len(d.Revisions); n > 0 {
@@ -111,8 +111,8 @@ func (r *Rule) In(rev mcp.Revision) *Rule {
 	return &c
 }
 
-// moved are the pages of the modern era that were elsewhere in the legacy one.
-var moved = map[string]string{
+// movedPages are the pages of the modern era that were elsewhere in the legacy one.
+var movedPages = map[string]string{
 	"basic/versioning":                                         "basic/lifecycle#version-negotiation",
 	"basic/patterns/cancellation":                              "basic/utilities/cancellation",
 	"basic/transports/stdio":                                   "basic/transports#stdio",
@@ -127,7 +127,7 @@ func pageIn(path string, rev mcp.Revision) string {
 	if era.Of(rev).Modern {
 		return path
 	}
-	if to, ok := moved[path]; ok {
+	if to, ok := movedPages[path]; ok {
 		path = to
 	} else if strings.HasPrefix(path, "basic/transports/streamable-http") {
 		path = "basic/transports#streamable-http"
@@ -144,8 +144,8 @@ func pageIn(path string, rev mcp.Revision) string {
 	return path
 }
 
-// dated writes out the dates of revisions, which tables have as $r1 to $r5, the oldest first.
-func dated(s string) string {
+// expandDates writes out the dates of revisions, which tables have as $r1 to $r5, the oldest first.
+func expandDates(s string) string {
 	if !strings.Contains(s, "$r") {
 		return s
 	}

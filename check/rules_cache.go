@@ -5,11 +5,11 @@ import (
 )
 
 // A paging is what rules remember of lists in a session: the scope that the first page had, by the cursor of the next one.
-type paging struct {
-	scopes map[string]scoped
+type cacheScopes struct {
+	scopes map[string]cacheScope
 }
 
-type scoped struct {
+type cacheScope struct {
 	scope string
 	n     uint64
 }
@@ -24,11 +24,11 @@ var observersCache = []observer{{
 		if !v.modern || v.call == nil || !isString(next) || len(next) > maxPairedID {
 			return
 		}
-		p := recall[paging](&v.sess.state)
+		p := stateOf[cacheScopes](&v.session.state)
 		if p.scopes == nil || len(p.scopes) >= maxPaging {
-			p.scopes = map[string]scoped{}
+			p.scopes = map[string]cacheScope{}
 		}
-		p.scopes[v.call.method+" "+text(next)] = scoped{text(v.result("cacheScope")), v.e.N}
+		p.scopes[v.call.method+" "+stringValue(next)] = cacheScope{stringValue(v.result("cacheScope")), v.e.N}
 	},
 }}
 
@@ -45,13 +45,13 @@ const cacheURL = "server/utilities/caching"
 var rulesCache = []rule{
 	{
 		Rule: Rule{
-			ID: "cache/scope-varies", Severity: Error, Revisions: modern,
+			ID: "cache/scope-varies", Severity: Error, Revisions: modernRevisions,
 			Title: "Pages of one list have different scopes",
 			Why:   "A cache that several users share would show a part of the list to all of them and keep the rest back.",
 			Fix:   "Send the same cacheScope with all pages of a list; private if any of it is.",
 			URL:   cacheURL,
-			Good:  Example{r5, cachePage("public")},
-			Bad:   Example{r5, cachePage("private")},
+			Good:  Example{rev20260728, cachePage("public")},
+			Bad:   Example{rev20260728, cachePage("private")},
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
@@ -62,21 +62,21 @@ var rulesCache = []rule{
 			if !isString(cursor) || !isString(scope) {
 				return
 			}
-			before, ok := recall[paging](&v.sess.state).scopes[v.call.method+" "+text(cursor)]
-			if ok && before.scope != "" && before.scope != text(scope) {
+			before, ok := stateOf[cacheScopes](&v.session.state).scopes[v.call.method+" "+stringValue(cursor)]
+			if ok && before.scope != "" && before.scope != stringValue(scope) {
 				v.report("/result/cacheScope", "the cacheScope is %s, that of the page before %s", showJSON(scope), show(before.scope)).with(before.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "cache/question-kept", Severity: Warning, Revisions: modern,
+			ID: "cache/question-kept", Severity: Warning, Revisions: modernRevisions,
 			Title: "A question to the user says how long it stays good",
 			Why:   "A cache that goes by it would ask one user what was meant for another.",
 			Fix:   "Leave ttlMs and cacheScope out of results with input_required.",
 			URL:   cacheURL,
-			Good:  mrtrExample(mrtrRetry("2", mrtrGood)),
-			Bad:   Example{r5, mrtrAsk + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","ttlMs":0}}`},
+			Good:  exInput(exInputRetry("2", exInputGood)),
+			Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","ttlMs":0}}`},
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {

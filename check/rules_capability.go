@@ -9,42 +9,42 @@ import (
 var rulesCapability = []rule{
 	{
 		Rule: Rule{
-			ID: "capability/server-undeclared", Severity: Error, Revisions: both34,
+			ID: "capability/server-undeclared", Severity: Error, Revisions: hasNegotiatedVersionHeader,
 			Title: "The client uses what the server has not declared",
 			Why:   "Only capabilities that were agreed on may be used. The server answers with an error, or hangs.",
 			Fix:   "Look at the capabilities in the answer to initialize first.",
 			URL:   "basic/lifecycle#capability-negotiation",
-			Good:  Example{r4, "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"prompts\":[]}}"},
-			Bad:   Example{r4, "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+			Good:  Example{rev20251125, "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"prompts\":[]}}"},
+			Bad:   Example{rev20251125, "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
-			if need := serverCapability(v.msg.method, v.f().Completions); need != nil && v.sess.shaken != 0 && isObject(v.sess.serverCaps) && !declared(v.sess.serverCaps, need) {
-				v.report("", "%s needs the server's capability %s, which it has not declared", show(v.msg.method), dotted(need)).with(v.sess.shaken)
+			if need := serverCapability(v.msg.method, v.features().Completions); need != nil && v.session.initializeResult != 0 && isObject(v.session.serverCaps) && !declared(v.session.serverCaps, need) {
+				v.report("", "%s needs the server's capability %s, which it has not declared", show(v.msg.method), dotted(need)).with(v.session.initializeResult)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "capability/client-undeclared", Severity: Error, Revisions: both34,
+			ID: "capability/client-undeclared", Severity: Error, Revisions: hasNegotiatedVersionHeader,
 			Title: "The server asks for what the client has not declared",
 			Why:   "The client does not have it: it answers with an error, or never.",
 			Fix:   "Look at the capabilities in initialize first, and do without what is not there.",
 			URL:   "basic/lifecycle#capability-negotiation",
-			Good: Example{r4, `init client={"elicitation":{"url":{}}}
+			Good: Example{rev20251125, `init client={"elicitation":{"url":{}}}
 < {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"e"}}
 > {"jsonrpc":"2.0","id":1,"result":{"action":"decline"}}`},
-			Bad: Example{r4, `init client={"elicitation":{}}
+			Bad: Example{rev20251125, `init client={"elicitation":{}}
 < {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"e"}}
 > {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such mode"}}`},
 		},
 		kinds: kindRequest, dir: capture.ToClient,
 		check: func(v *view) {
-			if !isObject(v.sess.clientCaps) || v.sess.initialize == nil {
+			if !isObject(v.session.clientCaps) || v.session.initialize == nil {
 				return
 			}
-			if need := undeclaredByClient(v.msg.method, v.msg.params, v.sess.clientCaps); need != nil {
-				v.report("", "%s needs the client's capability %s, which it has not declared", show(v.msg.method), dotted(need)).with(v.sess.initialize.n)
+			if need := undeclaredByClient(v.msg.method, v.msg.params, v.session.clientCaps); need != nil {
+				v.report("", "%s needs the client's capability %s, which it has not declared", show(v.msg.method), dotted(need)).with(v.session.initialize.n)
 			}
 		},
 	},
@@ -55,35 +55,35 @@ var rulesCapability = []rule{
 			Why:   "Clients look at the capabilities and never ask for it: the feature does not exist for their users.",
 			Fix:   "Declare the capability: tools, resources, prompts, completions.",
 			URL:   "server/tools",
-			Good:  Example{r2, "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"prompts\":[]}}"},
-			Bad:   Example{r2, "init server={}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"prompts\":[]}}"},
+			Good:  Example{rev20250326, "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"prompts\":[]}}"},
+			Bad:   Example{rev20250326, "init server={}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"prompts\":[]}}"},
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.call == nil || !isObject(v.sess.serverCaps) || v.modern && !v.sess.certain {
+			if v.call == nil || !isObject(v.session.serverCaps) || v.modern && !v.session.certain {
 				return
 			}
-			need := serverCapability(v.call.method, v.f().Completions)
-			if len(need) > 0 && !declared(v.sess.serverCaps, need[:1]) {
-				v.report("", "%s was answered, and the capability %s is not declared", show(v.call.method), need[0]).with(v.sess.shaken)
+			need := serverCapability(v.call.method, v.features().Completions)
+			if len(need) > 0 && !declared(v.session.serverCaps, need[:1]) {
+				v.report("", "%s was answered, and the capability %s is not declared", show(v.call.method), need[0]).with(v.session.initializeResult)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "capability/list-missing", Severity: Error, Revisions: modern,
+			ID: "capability/list-missing", Severity: Error, Revisions: modernRevisions,
 			Title: "A capability without its list",
 			Why:   "A server that declares tools, resources or prompts answers their list, be it empty.",
 			Fix:   "Answer the list, or do not declare the capability.",
 			URL:   "server/tools",
-			Good:  Example{r5, discovered + exModernTools("")},
-			Bad: Example{r5, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
+			Good:  Example{rev20260728, discovered + exModernTools("")},
+			Bad: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"method not found"}}`},
 		},
 		kinds: kindError, methods: []string{mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodPromptsList}, dir: capture.ToClient,
 		check: func(v *view) {
 			need := serverCapability(v.call.method, true)
-			if v.msg.code() == -32601 && v.sess.modern && isObject(v.sess.serverCaps) && declared(v.sess.serverCaps, need) {
+			if v.msg.code() == -32601 && v.session.modern && isObject(v.session.serverCaps) && declared(v.session.serverCaps, need) {
 				v.report("/error", "the server has declared %s, and does not have %s", need[0], show(v.call.method)).with(v.call.n)
 			}
 		},
@@ -95,37 +95,37 @@ var rulesCapability = []rule{
 			Why:   "Clients that do not expect log messages drop them, or take them for broken.",
 			Fix:   `Declare "logging":{}, or write logs to standard error.`,
 			URL:   "schema#loggingmessagenotificationparams",
-			Good:  Example{r4, "init server={\"logging\":{}}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"ready\"}}"},
-			Bad:   Example{r4, "init server={}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"ready\"}}"},
+			Good:  Example{rev20251125, "init server={\"logging\":{}}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"ready\"}}"},
+			Bad:   Example{rev20251125, "init server={}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"ready\"}}"},
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationMessage}, dir: capture.ToClient,
 		check: func(v *view) {
-			if isObject(v.sess.serverCaps) && !declared(v.sess.serverCaps, []string{"logging"}) && (v.sess.certain || !v.modern) {
-				v.report("", "the server has not declared the capability logging").with(v.sess.shaken)
+			if isObject(v.session.serverCaps) && !declared(v.session.serverCaps, []string{"logging"}) && (v.session.certain || !v.modern) {
+				v.report("", "the server has not declared the capability logging").with(v.session.initializeResult)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "capability/notification-undeclared", Severity: Error, Revisions: both34,
+			ID: "capability/notification-undeclared", Severity: Error, Revisions: hasNegotiatedVersionHeader,
 			Title: "A notification that was not declared",
 			Why:   "Only capabilities that were agreed on may be used: the peer does not listen for it.",
 			Fix:   "Declare listChanged (or subscribe) with the capability, or do not send the notification.",
 			URL:   "basic/lifecycle#capability-negotiation",
-			Good:  Example{r4, "init\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
-			Bad:   Example{r4, "init server={\"tools\":{}}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
+			Good:  Example{rev20251125, "init\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
+			Bad:   Example{rev20251125, "init server={\"tools\":{}}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
 		},
 		kinds: kindNotification,
 		check: func(v *view) {
-			caps, need := v.sess.serverCaps, notificationCapability(v.msg.method)
+			caps, need := v.session.serverCaps, notificationCapability(v.msg.method)
 			if v.toServer() {
-				caps = v.sess.clientCaps
+				caps = v.session.clientCaps
 			}
-			if need == nil || v.sess.shaken == 0 || !isObject(caps) || (v.msg.method == mcp.NotificationRootsChanged) != v.toServer() {
+			if need == nil || v.session.initializeResult == 0 || !isObject(caps) || (v.msg.method == mcp.NotificationRootsChanged) != v.toServer() {
 				return
 			}
 			if !declared(caps, need) {
-				v.report("", "%s needs the capability %s, which its sender has not declared", show(v.msg.method), dotted(need)).with(v.sess.shaken)
+				v.report("", "%s needs the capability %s, which its sender has not declared", show(v.msg.method), dotted(need)).with(v.session.initializeResult)
 			}
 		},
 	},
@@ -188,7 +188,7 @@ func undeclaredByClient(method string, params, caps []byte) []string {
 		}
 		form := member(e, "form") != nil || member(e, "url") == nil // {} is short for forms
 		switch {
-		case text(member(params, "mode")) == mcp.ElicitModeURL:
+		case stringValue(member(params, "mode")) == mcp.ElicitModeURL:
 			need = []string{"elicitation", "url"}
 		case !form:
 			need = []string{"elicitation", "form"}
@@ -204,7 +204,7 @@ func undeclaredByClient(method string, params, caps []byte) []string {
 
 // declared reports whether capabilities have one, and what is nested in it. A flag that is false is not declared.
 func declared(caps []byte, path []string) bool {
-	v := at(caps, path...)
+	v := valueAt(caps, path...)
 	return v != nil && string(v) != "false" && !isNull(v)
 }
 

@@ -19,8 +19,8 @@ var rulesClient = []rule{
 			Why:   "Roots are folders and files; servers cannot do anything with another scheme.",
 			Fix:   "Begin the URI of a root with file://.",
 			URL:   "client/roots",
-			Good:  Example{r4, exRoots("file:///home/me/project")},
-			Bad:   Example{r4, exRoots("https://example.com/project")},
+			Good:  Example{rev20251125, exRoots("file:///home/me/project")},
+			Bad:   Example{rev20251125, exRoots("https://example.com/project")},
 		},
 		kinds: kindResult | kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
@@ -34,61 +34,61 @@ var rulesClient = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "elicitation/schema", Severity: Error, Revisions: from3,
+			ID: "elicitation/schema", Severity: Error, Revisions: hasStructuredOutput,
 			Title: "A form that clients cannot show",
 			Why:   "Forms are flat: each property is a string, a number, a boolean or a choice. Clients have no field for anything else.",
 			Fix:   "Ask for one thing after the other, or for text.",
 			URL:   "client/elicitation#requested-schema",
-			Good:  Example{r4, exElicit(`"name":{"type":"string"}`, `{"action":"decline"}`)},
-			Bad:   Example{r4, exElicit(`"name":{"type":"object","properties":{"first":{"type":"string"}}}`, `{"action":"decline"}`)},
+			Good:  Example{rev20251125, exElicit(`"name":{"type":"string"}`, `{"action":"decline"}`)},
+			Bad:   Example{rev20251125, exElicit(`"name":{"type":"object","properties":{"first":{"type":"string"}}}`, `{"action":"decline"}`)},
 		},
 		kinds: kindRequest | kindResult, dir: capture.ToClient,
 		consequences: []string{"shape/bad-value"},
 		check: func(v *view) {
-			for place, params := range questions(v, mcp.MethodElicit) {
+			for place, params := range inputRequests(v, mcp.MethodElicit) {
 				flatForm(v, place, params)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "elicitation/content", Severity: Warning, Revisions: both34,
+			ID: "elicitation/content", Severity: Warning, Revisions: hasNegotiatedVersionHeader,
 			Title: "The answer to a form is not what the form asks for",
 			Why:   "The server validates it and asks again, or fails.",
 			Fix:   "Validate the fields before the form is sent; send content only with accept.",
 			URL:   "client/elicitation",
-			Good:  Example{r4, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":7}}`)},
-			Bad:   Example{r4, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":"seven"}}`)},
+			Good:  Example{rev20251125, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":7}}`)},
+			Bad:   Example{rev20251125, exElicit(`"age":{"type":"integer"}`, `{"action":"accept","content":{"age":"seven"}}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodElicit}, dir: capture.ToServer,
 		check: func(v *view) {
-			if v.call.lost || text(v.result("action")) != mcp.ElicitActionAccept || v.call.param("requestedSchema") == nil {
+			if v.call.paramsLost || stringValue(v.result("action")) != mcp.ElicitActionAccept || v.call.param("requestedSchema") == nil {
 				return
 			}
 			content := v.result("content")
 			if content == nil {
 				content = []byte("{}")
 			}
-			problems := visible(formProblems(v.call.param("requestedSchema"), content), func(place string) bool { return v.hiddenIn("/result/content" + place) })
+			problems := visible(formProblems(v.call.param("requestedSchema"), content), func(place string) bool { return v.redactedWithin("/result/content" + place) })
 			if len(problems) > 0 {
-				v.report("/result/content", "the content does not fit what was asked for: %s", problemText(problems)).with(v.call.n)
+				v.report("/result/content", "the content does not fit what was asked for: %s", joinProblems(problems)).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "elicitation/secret", Severity: Warning, Revisions: from3,
+			ID: "elicitation/secret", Severity: Warning, Revisions: hasStructuredOutput,
 			Title: "A form asks for a secret",
 			Why:   "What is typed into a form passes through the host, and often through a model. Passwords, keys and means of payment must not.",
 			Fix:   "Ask by URL, on a page of your own.",
 			URL:   "client/elicitation",
-			Good:  Example{r4, exElicit(`"city":{"type":"string"}`, `{"action":"decline"}`)},
-			Bad:   Example{r4, exElicit(`"password":{"type":"string"}`, `{"action":"decline"}`)},
+			Good:  Example{rev20251125, exElicit(`"city":{"type":"string"}`, `{"action":"decline"}`)},
+			Bad:   Example{rev20251125, exElicit(`"password":{"type":"string"}`, `{"action":"decline"}`)},
 		},
 		kinds: kindRequest | kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			for place, params := range questions(v, mcp.MethodElicit) {
-				for name := range members(at(params, "requestedSchema", "properties")) {
+			for place, params := range inputRequests(v, mcp.MethodElicit) {
+				for name := range members(valueAt(params, "requestedSchema", "properties")) {
 					if secretName(name) {
 						v.report(place+"/requestedSchema/properties"+pointer(name), "the form asks for %s", show(name))
 					}
@@ -98,22 +98,22 @@ var rulesClient = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "elicitation/url", Severity: Error, Revisions: from4,
+			ID: "elicitation/url", Severity: Error, Revisions: hasURLElicitation,
 			Title: "A page that cannot be opened",
 			Why:   "Users are shown the URL and open it in a browser.",
 			Fix:   "Send an absolute URL with https.",
 			URL:   "client/elicitation",
-			Good:  Example{r4, exElicitURL("https://example.com/connect")},
-			Bad:   Example{r4, exElicitURL("https://")},
+			Good:  Example{rev20251125, exElicitURL("https://example.com/connect")},
+			Bad:   Example{rev20251125, exElicitURL("https://")},
 		},
 		kinds: kindRequest | kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			for place, params := range questions(v, mcp.MethodElicit) {
+			for place, params := range inputRequests(v, mcp.MethodElicit) {
 				page := member(params, "url")
-				if text(member(params, "mode")) != mcp.ElicitModeURL || !isString(page) || v.hiddenIn(place+"/url") {
+				if stringValue(member(params, "mode")) != mcp.ElicitModeURL || !isString(page) || v.redactedWithin(place+"/url") {
 					continue
 				}
-				if u, err := url.Parse(text(page)); err != nil || u.Scheme == "" || u.Host == "" {
+				if u, err := url.Parse(stringValue(page)); err != nil || u.Scheme == "" || u.Host == "" {
 					v.report(place+"/url", "%s is no URL that can be opened", showJSON(page))
 				}
 			}
@@ -121,54 +121,54 @@ var rulesClient = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "elicitation/complete-unknown", Severity: Error, Revisions: only4,
+			ID: "elicitation/complete-unknown", Severity: Error, Revisions: hasCoreTasks,
 			Title: "The completion of an elicitation that there was not",
 			Why:   "The client cannot tell what the user is done with.",
 			Fix:   "Send the elicitationId of the question, to the client that was asked.",
 			URL:   "client/elicitation#completion-notifications-for-url-mode-elicitation",
-			Good:  Example{r4, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("e")},
-			Bad:   Example{r4, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("f")},
+			Good:  Example{rev20251125, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("e")},
+			Bad:   Example{rev20251125, exElicitURL("https://example.com/connect") + "\n" + exElicitDone("f")},
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationElicitationComplete}, dir: capture.ToClient,
 		check: func(v *view) {
 			id := v.param("elicitationId")
-			asked := recall[elicited](&v.sess.state)
-			if isString(id) && v.sess.whole() && !v.sess.restarted && !asked.ids.full() && !v.hidden("/params/elicitationId") && !asked.ids.has(canonical(id), v.k.seed) {
+			asked := stateOf[elicited](&v.session.state)
+			if isString(id) && v.session.complete() && !v.session.restarted && !asked.ids.full() && !v.redacted("/params/elicitationId") && !asked.ids.has(idKey(id), v.checker.seed) {
 				v.report("/params/elicitationId", "no question had the elicitationId %s", showJSON(id))
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "sampling/tool-results", Severity: Error, Revisions: from4,
+			ID: "sampling/tool-results", Severity: Error, Revisions: hasURLElicitation,
 			Title: "Tool results that do not follow their uses",
 			Why:   "Models take each use of a tool with its result right behind it, and nothing else in that message; their interfaces refuse the conversation.",
 			Fix:   "Answer all tool_use blocks of a message by tool_result blocks in the next, and put nothing else there.",
 			URL:   "client/sampling",
-			Good:  Example{r4, exSampling(exToolUse + `,{"role":"user","content":[{"type":"tool_result","toolUseId":"u1","content":[]}]}`)},
-			Bad:   Example{r4, exSampling(exToolUse + `,{"role":"user","content":{"type":"text","text":"go on"}}`)},
+			Good:  Example{rev20251125, exSampling(exToolUse + `,{"role":"user","content":[{"type":"tool_result","toolUseId":"u1","content":[]}]}`)},
+			Bad:   Example{rev20251125, exSampling(exToolUse + `,{"role":"user","content":{"type":"text","text":"go on"}}`)},
 		},
 		kinds: kindRequest | kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			for place, params := range questions(v, mcp.MethodCreateMessage) {
+			for place, params := range inputRequests(v, mcp.MethodCreateMessage) {
 				samplingMessages(v, place+"/messages", member(params, "messages"))
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "sampling/context", Severity: Warning, Revisions: only4,
+			ID: "sampling/context", Severity: Warning, Revisions: hasCoreTasks,
 			Title: "includeContext for a client without sampling.context",
 			Why:   "The client does not support it: the model answers without what the server counts on.",
 			Fix:   "Leave includeContext out, and put what the model has to know into the messages.",
 			URL:   "client/sampling",
-			Good:  Example{r4, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}`)},
-			Bad:   Example{r4, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}],"includeContext":"thisServer","stopSequences":["x"`)},
+			Good:  Example{rev20251125, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}`)},
+			Bad:   Example{rev20251125, exSampling(`{"role":"user","content":{"type":"text","text":"hi"}}],"includeContext":"thisServer","stopSequences":["x"`)},
 		},
 		kinds: kindRequest, methods: []string{mcp.MethodCreateMessage}, dir: capture.ToClient,
 		check: func(v *view) {
-			c := text(v.param("includeContext"))
-			if (c == mcp.IncludeContextThisServer || c == mcp.IncludeContextAllServers) && isObject(v.sess.clientCaps) && !declared(v.sess.clientCaps, []string{"sampling", "context"}) {
+			c := stringValue(v.param("includeContext"))
+			if (c == mcp.IncludeContextThisServer || c == mcp.IncludeContextAllServers) && isObject(v.session.clientCaps) && !declared(v.session.clientCaps, []string{"sampling", "context"}) {
 				v.report("/params/includeContext", "includeContext is %s, and the client has not declared sampling.context", show(c))
 			}
 		},
@@ -214,7 +214,7 @@ var observeElicited = []observer{{
 }, {
 	kinds: kindError, dir: capture.ToClient,
 	observe: func(v *view) {
-		for _, e := range elements(at(v.msg.err, "data", "elicitations")) {
+		for _, e := range elements(valueAt(v.msg.err, "data", "elicitations")) {
 			rememberElicitation(v, member(e, "elicitationId"))
 		}
 	},
@@ -222,12 +222,12 @@ var observeElicited = []observer{{
 
 func rememberElicitation(v *view, id []byte) {
 	if isString(id) {
-		recall[elicited](&v.sess.state).ids.add(canonical(id), v.k.seed)
+		stateOf[elicited](&v.session.state).ids.add(idKey(id), v.checker.seed)
 	}
 }
 
-// questions yields the params of what a server asks of a client by a method, with their places: of a request, or of those in a result that is input_required.
-func questions(v *view, method string) func(yield func(string, []byte) bool) {
+// inputRequests yields the params of what a server asks of a client by a method, with their places: of a request, or of those in a result that is input_required.
+func inputRequests(v *view, method string) func(yield func(string, []byte) bool) {
 	return func(yield func(string, []byte) bool) {
 		if v.msg.is(kindRequest) {
 			if v.msg.method == method {
@@ -236,7 +236,7 @@ func questions(v *view, method string) func(yield func(string, []byte) bool) {
 			return
 		}
 		for key, q := range members(v.result("inputRequests")) {
-			if text(member(q, "method")) == method && !yield("/result/inputRequests"+pointer(key)+"/params", member(q, "params")) {
+			if stringValue(member(q, "method")) == method && !yield("/result/inputRequests"+pointer(key)+"/params", member(q, "params")) {
 				return
 			}
 		}
@@ -246,7 +246,7 @@ func questions(v *view, method string) func(yield func(string, []byte) bool) {
 // rootURIs reports roots that are no file URIs in a ListRootsResult at a place.
 func rootURIs(v *view, place string, result []byte) {
 	for i, r := range elements(member(result, "roots")) {
-		if uri := member(r, "uri"); isString(uri) && !strings.HasPrefix(strings.ToLower(text(uri)), "file://") {
+		if uri := member(r, "uri"); isString(uri) && !strings.HasPrefix(strings.ToLower(stringValue(uri)), "file://") {
 			v.report(place+"/roots"+pointer(i)+"/uri", "%s must begin with file://", showJSON(uri))
 		}
 	}
@@ -254,11 +254,11 @@ func rootURIs(v *view, place string, result []byte) {
 
 // flatForm reports what in the requestedSchema of ElicitRequestParams at a place is not flat.
 func flatForm(v *view, place string, params []byte) {
-	for name, p := range members(at(params, "requestedSchema", "properties")) {
+	for name, p := range members(valueAt(params, "requestedSchema", "properties")) {
 		here := place + "/requestedSchema/properties" + pointer(name)
-		switch t := text(member(p, "type")); {
+		switch t := stringValue(member(p, "type")); {
 		case t == "string" || t == "number" || t == "integer" || t == "boolean":
-		case t == "array" && era.Of(v.rev).MultiSelect && isObject(member(p, "items")) && (at(p, "items", "enum") != nil || at(p, "items", "anyOf") != nil):
+		case t == "array" && era.Of(v.rev).MultiSelect && isObject(member(p, "items")) && (valueAt(p, "items", "enum") != nil || valueAt(p, "items", "anyOf") != nil):
 		case t == "" && (member(p, "enum") != nil || member(p, "oneOf") != nil):
 		default:
 			v.report(here, "the field %s is %s; it must be a string, a number, a boolean or a choice", show(name), showJSON(p))
@@ -296,11 +296,11 @@ func samplingMessages(v *view, place string, messages []byte) {
 	for i, m := range elements(messages) {
 		results, others, found := map[string]bool{}, 0, map[string]bool{}
 		for _, b := range contentOf(m) {
-			switch text(member(b, "type")) {
+			switch stringValue(member(b, "type")) {
 			case "tool_use":
-				found[clipBytes(text(member(b, "id")), maxPairedID)] = true
+				found[clipBytes(stringValue(member(b, "id")), maxPairedID)] = true
 			case "tool_result":
-				results[clipBytes(text(member(b, "toolUseId")), maxPairedID)] = true
+				results[clipBytes(stringValue(member(b, "toolUseId")), maxPairedID)] = true
 			default:
 				others++
 			}

@@ -18,17 +18,17 @@ var rulesContent = []rule{
 			Why:   "Hosts cannot show or play it.",
 			Fix:   "Send image/png, audio/wav and the like.",
 			URL:   "server/prompts",
-			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"image","data":"AAAA","mimeType":"image/png"}]}`)},
-			Bad:   Example{r4, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"image","data":"AAAA","mimeType":"png"}]}`)},
+			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"image","data":"AAAA","mimeType":"image/png"}]}`)},
+			Bad:   Example{rev20251125, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"image","data":"AAAA","mimeType":"png"}]}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodToolsCall, mcp.MethodPromptsGet}, dir: capture.ToClient,
 		check: func(v *view) {
 			for place, block := range blocks(v) {
-				kind, mt := text(member(block, "type")), member(block, "mimeType")
+				kind, mt := stringValue(member(block, "type")), member(block, "mimeType")
 				if kind != "image" && kind != "audio" || !isString(mt) {
 					continue
 				}
-				if t, _, err := mime.ParseMediaType(text(mt)); err != nil || !strings.HasPrefix(t, kind+"/") {
+				if t, _, err := mime.ParseMediaType(stringValue(mt)); err != nil || !strings.HasPrefix(t, kind+"/") {
 					v.report(place+"/mimeType", "mimeType is %s; it must be that of %s", showJSON(mt), kind)
 				}
 			}
@@ -41,14 +41,14 @@ var rulesContent = []rule{
 			Why:   "They are the one or the other: some clients take the text and some the bytes.",
 			Fix:   "Send text for what is text, and blob for all else.",
 			URL:   "server/resources",
-			Good:  Example{r4, resourceRead(`{"uri":"file:///a.png","text":"x"}`)},
-			Bad:   Example{r4, resourceRead(`{"uri":"file:///a.png","text":"x","blob":"eA=="}`)},
+			Good:  Example{rev20251125, resourceRead(`{"uri":"file:///a.png","text":"x"}`)},
+			Bad:   Example{rev20251125, resourceRead(`{"uri":"file:///a.png","text":"x","blob":"eA=="}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead}, dir: capture.ToClient,
 		check: func(v *view) {
 			both := func(place string, r []byte) {
 				if member(r, "text") != nil && member(r, "blob") != nil {
-					v.report(place, "these contents of %s have text and blob", show(text(member(r, "uri"))))
+					v.report(place, "these contents of %s have text and blob", show(stringValue(member(r, "uri"))))
 				}
 			}
 			for i, r := range elements(v.result("contents")) {
@@ -61,13 +61,13 @@ var rulesContent = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "resources/empty", Severity: Warning, Revisions: modern,
+			ID: "resources/empty", Severity: Warning, Revisions: modernRevisions,
 			Title: "A resource without contents",
 			Why:   "A resource that does not exist is an error, -32602; empty contents must not stand for that.",
 			Fix:   "Answer -32602 if there is no such resource; if there is, send its contents, be they an empty text.",
 			URL:   "server/resources#reading-resources",
-			Good:  Example{r5, discovered + exModernRead(`{"uri":"file:///a","text":""}`)},
-			Bad:   Example{r5, discovered + exModernRead("")},
+			Good:  Example{rev20260728, discovered + exModernRead(`{"uri":"file:///a","text":""}`)},
+			Bad:   Example{rev20260728, discovered + exModernRead("")},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodResourcesRead}, dir: capture.ToClient,
 		check: func(v *view) {
@@ -77,26 +77,26 @@ var rulesContent = []rule{
 			for range elements(v.result("contents")) {
 				return
 			}
-			v.report("/result/contents", "the contents of %s are empty", show(text(v.call.param("uri")))).with(v.call.n)
+			v.report("/result/contents", "the contents of %s are empty", show(stringValue(v.call.param("uri")))).with(v.call.n)
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "resources/not-subscribed", Severity: Warning, Revisions: legacy,
+			ID: "resources/not-subscribed", Severity: Warning, Revisions: legacyRevisions,
 			Title: "An update of a resource that nobody subscribed to",
 			Why:   "Clients pass over it, or take it for a sign that everything has changed.",
 			Fix:   "Send notifications/resources/updated only between resources/subscribe and resources/unsubscribe.",
 			URL:   "server/resources#subscriptions",
-			Good: Example{r4, `init
+			Good: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}
 < {"jsonrpc":"2.0","id":1,"result":{}}
 < {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a/b"}}`},
-			Bad: Example{r4, `init
+			Bad: Example{rev20251125, `init
 < {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}`},
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationResourceUpdated}, dir: capture.ToClient,
 		check: func(v *view) {
-			if s := v.sess; s.whole() && !s.restarted && s.shaken != 0 && !recall[subscribed](&s.state).ever {
+			if s := v.session; s.complete() && !s.restarted && s.initializeResult != 0 && !stateOf[subscribed](&s.state).ever {
 				v.report("/params/uri", "the client has subscribed to no resource")
 			}
 		},
@@ -108,12 +108,12 @@ var rulesContent = []rule{
 			Why:   "The server cannot fill in the prompt: it answers with an error, or leaves a hole.",
 			Fix:   "Ask the user for the arguments that prompts/list marks as required.",
 			URL:   "server/prompts#getting-a-prompt",
-			Good:  Example{r4, exPrompt(`{"file":"a.go"}`)},
-			Bad:   Example{r4, exPrompt(`{}`)},
+			Good:  Example{rev20251125, exPrompt(`{"file":"a.go"}`)},
+			Bad:   Example{rev20251125, exPrompt(`{}`)},
 		},
 		kinds: kindRequest, methods: []string{mcp.MethodPromptsGet}, dir: capture.ToServer,
 		check: func(v *view) {
-			p := recall[prompts](&v.sess.state).byName[text(v.param("name"))]
+			p := stateOf[prompts](&v.session.state).byName[stringValue(v.param("name"))]
 			for _, name := range p.required {
 				if v.param("arguments", name) == nil {
 					v.report("/params", "the prompt %s requires the argument %s", showJSON(v.param("name")), show(name)).with(p.n)
@@ -128,8 +128,8 @@ var rulesContent = []rule{
 			Why:   "Clients show how many more there are, or ask for more.",
 			Fix:   "total counts all there are, so it is not less than the values that are sent; hasMore is true only if there are more than these.",
 			URL:   "server/utilities/completion#completion-results",
-			Good:  Example{r4, exCompletion(`{"values":["a","b"],"total":5,"hasMore":true}`)},
-			Bad:   Example{r4, exCompletion(`{"values":["a","b"],"total":1}`)},
+			Good:  Example{rev20251125, exCompletion(`{"values":["a","b"],"total":5,"hasMore":true}`)},
+			Bad:   Example{rev20251125, exCompletion(`{"values":["a","b"],"total":1}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodComplete}, dir: capture.ToClient,
 		check: func(v *view) {
@@ -154,8 +154,8 @@ var rulesContent = []rule{
 			Why:   "A result has at most 100; strict clients refuse more.",
 			Fix:   "Send the best 100, with hasMore and total.",
 			URL:   "server/utilities/completion#completion-results",
-			Good:  Example{r4, exCompletion(`{"values":["a"]}`)},
-			Bad:   Example{r4, exCompletion(`{"values":["a"` + strings.Repeat(`,"a"`, 100) + `]}`)},
+			Good:  Example{rev20251125, exCompletion(`{"values":["a"]}`)},
+			Bad:   Example{rev20251125, exCompletion(`{"values":["a"` + strings.Repeat(`,"a"`, 100) + `]}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodComplete}, dir: capture.ToClient,
 		check: func(v *view) {
@@ -218,28 +218,28 @@ const maxPrompts = 4096
 
 var observeContent = []observer{{
 	kinds: kindRequest, methods: []string{mcp.MethodResourcesSubscribe}, dir: capture.ToServer,
-	observe: func(v *view) { recall[subscribed](&v.sess.state).ever = true },
+	observe: func(v *view) { stateOf[subscribed](&v.session.state).ever = true },
 }, {
 	kinds: kindNotification, methods: []string{mcp.NotificationPromptsChanged}, dir: capture.ToClient,
-	observe: func(v *view) { clear(recall[prompts](&v.sess.state).byName) },
+	observe: func(v *view) { clear(stateOf[prompts](&v.session.state).byName) },
 }, {
 	kinds: kindResult, methods: []string{mcp.MethodPromptsList}, dir: capture.ToClient,
 	observe: observePrompts,
 }}
 
 func observePrompts(v *view) {
-	p := recall[prompts](&v.sess.state)
+	p := stateOf[prompts](&v.session.state)
 	if p.byName == nil {
 		p.byName = map[string]promptFacts{}
 	}
 	for n, item := range elements(v.result("prompts")) {
-		name := text(member(item, "name"))
+		name := stringValue(member(item, "name"))
 		if len(name) > maxPairedID || len(p.byName) >= maxPrompts {
 			continue
 		}
 		facts := promptFacts{n: v.e.N}
 		for i, a := range elements(member(item, "arguments")) {
-			if arg := text(member(a, "name")); isTrue(member(a, "required")) && i < 64 && len(arg) <= maxShown && !v.hidden("/result/prompts"+pointer(n, "arguments", i, "name")) {
+			if arg := stringValue(member(a, "name")); isTrue(member(a, "required")) && i < 64 && len(arg) <= maxShown && !v.redacted("/result/prompts"+pointer(n, "arguments", i, "name")) {
 				facts.required = append(facts.required, arg)
 			}
 		}

@@ -10,13 +10,13 @@ import (
 var rulesErrors = []rule{
 	{
 		Rule: Rule{
-			ID: "errors/undefined-code", Severity: Error, Revisions: modern,
+			ID: "errors/undefined-code", Severity: Error, Revisions: modernRevisions,
 			Title: "An error code that is reserved for the specification",
 			Why:   "-32020 to -32099 belong to the specification, which has defined three of them so far: another one will mean something else tomorrow. -32042 was withdrawn.",
 			Fix:   "Choose a code outside -32768 to -32000 for errors of your own.",
 			URL:   "basic#error-codes",
-			Good:  Example{r5, modernError(`{"code":1,"message":"out of paper"}`)},
-			Bad:   Example{r5, modernError(`{"code":-32050,"message":"out of paper"}`)},
+			Good:  Example{rev20260728, modernError(`{"code":1,"message":"out of paper"}`)},
+			Bad:   Example{rev20260728, modernError(`{"code":-32050,"message":"out of paper"}`)},
 		},
 		kinds: kindError,
 		check: func(v *view) {
@@ -29,13 +29,13 @@ var rulesErrors = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "errors/resource-not-found", Severity: Error, Revisions: modern,
+			ID: "errors/resource-not-found", Severity: Error, Revisions: modernRevisions,
 			Title: "The code -32002 is of older revisions",
 			Why:   "A resource that does not exist is -32602 since $r5. Clients may have given up on the old code.",
 			Fix:   "Answer -32602, with the URI in data.",
 			URL:   "server/resources",
-			Good:  Example{r5, modernError(`{"code":-32602,"message":"no such resource"}`)},
-			Bad:   Example{r5, modernError(`{"code":-32002,"message":"no such resource"}`)},
+			Good:  Example{rev20260728, modernError(`{"code":-32602,"message":"no such resource"}`)},
+			Bad:   Example{rev20260728, modernError(`{"code":-32002,"message":"no such resource"}`)},
 		},
 		kinds: kindError,
 		check: func(v *view) {
@@ -46,17 +46,17 @@ var rulesErrors = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "errors/legacy-range", Severity: Warning, Revisions: modern,
+			ID: "errors/legacy-range", Severity: Warning, Revisions: modernRevisions,
 			Title: "An error code that has no meaning any more",
 			Why:   "-32000 to -32019 were used for different things by different libraries; since $r5 nobody may conclude anything from them, and no new ones are allotted.",
 			Fix:   "Use a code that the specification defines, or one outside -32768 to -32000.",
 			URL:   "basic#error-codes",
-			Good:  Example{r5, modernError(`{"code":-32603,"message":"internal error"}`)},
-			Bad:   Example{r5, modernError(`{"code":-32001,"message":"internal error"}`)},
+			Good:  Example{rev20260728, modernError(`{"code":-32603,"message":"internal error"}`)},
+			Bad:   Example{rev20260728, modernError(`{"code":-32001,"message":"internal error"}`)},
 		},
 		kinds: kindError,
 		check: func(v *view) {
-			if c := v.msg.code(); v.sess.modern && c <= -32000 && c >= -32019 && c != -32002 { // a legacy server that is probed may say anything
+			if c := v.msg.code(); v.session.modern && c <= -32000 && c >= -32019 && c != -32002 { // a legacy server that is probed may say anything
 				v.report("/error/code", "the code %d has no meaning in %s", c, v.rev)
 			}
 		},
@@ -68,8 +68,8 @@ var rulesErrors = []rule{
 			Why:   "-32768 to -32100 are reserved, and only five of them are defined: peers do not know what this one means.",
 			Fix:   "Use one of the defined codes, or one outside -32768 to -32000.",
 			URL:   "https://www.jsonrpc.org/specification#error_object",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32500,\"message\":\"method not found\"}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32500,\"message\":\"method not found\"}}"},
 		},
 		kinds: kindError,
 		check: func(v *view) {
@@ -81,18 +81,18 @@ var rulesErrors = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "errors/capability-declared", Severity: Error, Revisions: modern,
+			ID: "errors/capability-declared", Severity: Error, Revisions: modernRevisions,
 			Title: "A capability was demanded that the client has declared",
 			Why:   "-32021 says that the request lacks a capability of the client. If it is there, the client cannot mend anything and gives up.",
 			Fix:   "Send -32021 only for capabilities that the metadata of this very request does not declare.",
 			URL:   "basic#error-codes",
-			Good:  Example{r5, capabilityError(`{"sampling":{}}`)},
-			Bad:   Example{r5, capabilityError(`{"elicitation":{}}`)},
+			Good:  Example{rev20260728, capabilityError(`{"sampling":{}}`)},
+			Bad:   Example{rev20260728, capabilityError(`{"elicitation":{}}`)},
 		},
 		kinds: kindError, dir: capture.ToClient,
 		check: func(v *view) {
-			required := at(v.msg.err, "data", "requiredCapabilities")
-			if v.msg.code() != int64(mcp.CodeMissingRequiredClientCapability) || v.call == nil || !isObject(v.call.client) || !isObject(required) || v.hiddenIn("/error/data") {
+			required := valueAt(v.msg.err, "data", "requiredCapabilities")
+			if v.msg.code() != int64(mcp.CodeMissingRequiredClientCapability) || v.call == nil || !isObject(v.call.client) || !isObject(required) || v.redactedWithin("/error/data") {
 				return
 			}
 			if n := 0; within(required, v.call.client, &n, 0) && n > 0 {
@@ -102,38 +102,38 @@ var rulesErrors = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "errors/version-requested", Severity: Error, Revisions: modern,
+			ID: "errors/version-requested", Severity: Error, Revisions: modernRevisions,
 			Title: "The error about the version names another version",
 			Why:   "data.requested is what the client asked for; a client that looks at it takes the answer for one to another request.",
 			Fix:   "Copy the version from the request's metadata.",
 			URL:   "basic/versioning",
-			Good:  Example{r5, versionError("1999-01-01")},
-			Bad:   Example{r5, versionError("1998-01-01")},
+			Good:  Example{rev20260728, versionError("1999-01-01")},
+			Bad:   Example{rev20260728, versionError("1998-01-01")},
 		},
 		kinds: kindError, dir: capture.ToClient,
 		check: func(v *view) {
-			requested := at(v.msg.err, "data", "requested")
+			requested := valueAt(v.msg.err, "data", "requested")
 			if v.msg.code() != int64(mcp.CodeUnsupportedProtocolVersion) || v.call == nil || !isString(requested) {
 				return
 			}
-			if sent := v.call.param("_meta", mcp.MetaProtocolVersion); isString(sent) && text(sent) != text(requested) {
+			if sent := v.call.param("_meta", mcp.MetaProtocolVersion); isString(sent) && stringValue(sent) != stringValue(requested) {
 				v.report("/error/data/requested", "requested is %s, and the request has %s", showJSON(requested), showJSON(sent)).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "errors/header-mismatch-stdio", Severity: Error, Revisions: modern,
+			ID: "errors/header-mismatch-stdio", Severity: Error, Revisions: modernRevisions,
 			Title: "An error about headers where there are none",
 			Why:   "-32020 says that HTTP headers and the message differ. On standard input there are no headers.",
 			Fix:   "Send the code that fits, such as -32602.",
 			URL:   "basic#error-codes",
-			Good:  Example{r5, modernError(`{"code":-32602,"message":"no name"}`)},
-			Bad:   Example{r5, modernError(`{"code":-32020,"message":"no name"}`)},
+			Good:  Example{rev20260728, modernError(`{"code":-32602,"message":"no name"}`)},
+			Bad:   Example{rev20260728, modernError(`{"code":-32020,"message":"no name"}`)},
 		},
 		kinds: kindError, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.msg.code() == int64(mcp.CodeHeaderMismatch) && v.sess.carrier == carrierStdio {
+			if v.msg.code() == int64(mcp.CodeHeaderMismatch) && v.session.transport == transportStdio {
 				v.report("/error/code", "the code -32020 is about HTTP headers, and there are none here")
 			}
 		},

@@ -11,104 +11,106 @@ import (
 )
 
 // A mirror is what rules remember of an exchange whose headers do not repeat the body: the server has to refuse it.
-type mirror struct {
-	wrong string // which header
-	n     uint64 // number of the event
+type headerMismatch struct {
+	header string // which header
+	n      uint64 // number of the event
 }
 
-// broken takes note that a header is wrong.
-func (v *view) broken(header string) { *recall[mirror](&v.x.state) = mirror{header, v.e.N} }
+// setHeaderMismatch takes note that a header is wrong.
+func (v *view) setHeaderMismatch(header string) {
+	*stateOf[headerMismatch](&v.exchange.state) = headerMismatch{header, v.e.N}
+}
 
-// rulesHTTPMirror are the rules about headers that repeat the body, since 2026-07-28.
-var rulesHTTPMirror = []rule{
+// rulesHTTPHeader are the rules about headers that repeat the body, since 2026-07-28.
+var rulesHTTPHeader = []rule{
 	{
 		Rule: Rule{
-			ID: "http/method-header", Severity: Error, Revisions: modern,
+			ID: "http/method-header", Severity: Error, Revisions: modernRevisions,
 			Title: "The header Mcp-Method is not the method of the request",
 			Why:   "Proxies route and count by the header; a server has to refuse a request in which the two differ.",
 			Fix:   "Send Mcp-Method with the method of the body, letter for letter, with every request.",
 			URL:   "basic/transports/streamable-http#standard-mcp-request-headers",
-			Good:  Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}"},
-			Bad:   Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\n  Mcp-Method: TOOLS/LIST"},
+			Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}"},
+			Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\n  Mcp-Method: TOOLS/LIST"},
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
-			if !v.posts() {
+			if !v.isPost() {
 				return
 			}
-			switch f := v.x.sent("Mcp-Method"); {
+			switch f := v.exchange.requestFields("Mcp-Method"); {
 			case len(f) == 0:
 				v.report("", "this request has no header Mcp-Method")
-				v.broken("Mcp-Method")
+				v.setHeaderMismatch("Mcp-Method")
 			case f[0].value != v.msg.method:
 				v.reportHead(f[0], "the header Mcp-Method says %s, the body %s", show(f[0].value), show(v.msg.method))
-				v.broken("Mcp-Method")
+				v.setHeaderMismatch("Mcp-Method")
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/name-header", Severity: Error, Revisions: modern,
+			ID: "http/name-header", Severity: Error, Revisions: modernRevisions,
 			Title: "The header Mcp-Name is not the name in the request",
 			Why:   "Proxies grant access by the header; a server has to refuse a request in which the two differ.",
 			Fix:   "Send Mcp-Name with the name of the tool or prompt, the URI of the resource or the id of the task; what is not plain ASCII as =?base64?…?=.",
 			URL:   "basic/transports/streamable-http#standard-mcp-request-headers",
-			Good:  Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"\u4e16\",\"_meta\":{$meta}}}\n  Mcp-Name: =?base64?5LiW?="},
-			Bad:   Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"a\",\"_meta\":{$meta}}}\n  Mcp-Name: b"},
+			Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"\u4e16\",\"_meta\":{$meta}}}\n  Mcp-Name: =?base64?5LiW?="},
+			Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"a\",\"_meta\":{$meta}}}\n  Mcp-Name: b"},
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
 			param := era.NameParam(v.msg.method)
 			value := v.param(param)
-			if param == "" || !v.posts() || !isString(value) || v.hidden("/params/"+param) {
+			if param == "" || !v.isPost() || !isString(value) || v.redacted("/params/"+param) {
 				return
 			}
-			v.compare("Mcp-Name", text(value))
+			v.compareHeader("Mcp-Name", stringValue(value))
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/param-header", Severity: Error, Revisions: modern,
+			ID: "http/param-header", Severity: Error, Revisions: modernRevisions,
 			Title: "A header Mcp-Param-… is not the argument that it repeats",
 			Why:   "Proxies route by the header; a server has to refuse a request in which the two differ.",
 			Fix:   "Send the argument as the schema's x-mcp-header has it, as it stands in the body: text that is not plain ASCII as =?base64?…?=, and no header for null and for what is absent.",
 			URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
-			Good:  Example{r5, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: eu\n" + paramDone},
-			Bad:   Example{r5, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: us\n" + paramRefused},
+			Good:  Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: eu\n" + paramDone},
+			Bad:   Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: us\n" + paramRefused},
 		},
 		kinds: kindRequest, dir: capture.ToServer, methods: []string{mcp.MethodToolsCall},
-		check: func(v *view) { v.checkParams(false) },
+		check: func(v *view) { v.compareParamHeaders(false) },
 	},
 	{
 		Rule: Rule{
-			ID: "http/param-header-missing", Severity: Warning, Revisions: modern,
+			ID: "http/param-header-missing", Severity: Warning, Revisions: modernRevisions,
 			Title: "An argument is not repeated in its header Mcp-Param-…",
 			Why:   "The server has to refuse the request. A client that has not seen the tool's schema cannot know; it has to list the tools and try again.",
 			Fix:   "List the tools before calling them, and repeat each argument whose schema has x-mcp-header.",
 			URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
-			Good:  Example{r5, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: eu\n" + paramDone},
-			Bad:   Example{r5, "http\n" + paramTool + "\n" + paramCall + "\n" + paramRefused},
+			Good:  Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n  Mcp-Param-Region: eu\n" + paramDone},
+			Bad:   Example{rev20260728, "http\n" + paramTool + "\n" + paramCall + "\n" + paramRefused},
 		},
 		kinds: kindRequest, dir: capture.ToServer, methods: []string{mcp.MethodToolsCall},
-		check: func(v *view) { v.checkParams(true) },
+		check: func(v *view) { v.compareParamHeaders(true) },
 	},
 	{
 		Rule: Rule{
-			ID: "http/header-not-checked", Severity: Error, Revisions: modern,
+			ID: "http/header-not-checked", Severity: Error, Revisions: modernRevisions,
 			Title: "The server takes a request whose headers do not repeat its body",
 			Why:   "What a proxy lets through by its headers, the server carries out by its body: access rules are worth nothing.",
 			Fix:   "Compare MCP-Protocol-Version, Mcp-Method, Mcp-Name and the known Mcp-Param-… with the body, and answer -32020 with status 400 if they differ.",
 			URL:   "basic/transports/streamable-http#server-validation",
-			Good:  Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"tools\":[],\"ttlMs\":0,\"cacheScope\":\"private\"}}"},
-			Bad:   Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\n  Mcp-Method: ping\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"tools\":[],\"ttlMs\":0,\"cacheScope\":\"private\"}}"},
+			Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"tools\":[],\"ttlMs\":0,\"cacheScope\":\"private\"}}"},
+			Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\n  Mcp-Method: ping\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"tools\":[],\"ttlMs\":0,\"cacheScope\":\"private\"}}"},
 		},
 		kinds: kindResult, dir: capture.ToClient, consequences: []string{"http/method-header"},
 		check: func(v *view) {
-			if v.call == nil || v.call.exchange == nil || v.call.exchange != v.x {
+			if v.call == nil || v.call.exchange == nil || v.call.exchange != v.exchange {
 				return
 			}
-			if m := recall[mirror](&v.x.state); m.wrong != "" {
-				v.report("", "the request had a wrong header %s, and is answered with a result", m.wrong).with(m.n)
+			if m := stateOf[headerMismatch](&v.exchange.state); m.header != "" {
+				v.report("", "the request had a wrong header %s, and is answered with a result", m.header).with(m.n)
 			}
 		},
 	},
@@ -121,31 +123,31 @@ const (
 	paramRefused = `reply 400 {"jsonrpc":"2.0","id":2,"error":{"code":-32020,"message":"header mismatch"}}`
 )
 
-// compare holds a header against the text that it has to repeat.
-func (v *view) compare(header, want string) {
-	f := v.x.sent(header)
+// compareHeader holds a header against the text that it has to repeat.
+func (v *view) compareHeader(header, want string) {
+	f := v.exchange.requestFields(header)
 	if len(f) == 0 {
 		v.report("", "this request has no header %s, which has to repeat %s", header, show(want))
-		v.broken(header)
+		v.setHeaderMismatch(header)
 		return
 	}
-	if f[0].hidden {
+	if f[0].redacted {
 		return
 	}
 	got, err := era.DecodeHeaderValue(f[0].value)
 	switch {
 	case err != nil:
 		v.reportHead(f[0], "the header %s %v", header, err)
-		v.broken(header)
+		v.setHeaderMismatch(header)
 	case got != want:
 		v.reportHead(f[0], "the header %s says %s, the body %s", header, show(got), show(want))
-		v.broken(header)
+		v.setHeaderMismatch(header)
 	}
 }
 
-// checkParams looks at the headers that repeat arguments: at those that are missing, or at the others.
-func (v *view) checkParams(missing bool) {
-	if !v.posts() || v.call.tool == nil || v.call.lost || v.hiddenIn("/params/arguments") {
+// compareParamHeaders looks at the headers that repeat arguments: at those that are missing, or at the others.
+func (v *view) compareParamHeaders(missing bool) {
+	if !v.isPost() || v.call.tool == nil || v.call.paramsLost || v.redactedWithin("/params/arguments") {
 		return
 	}
 	params, err := v.call.tool.headers()
@@ -153,30 +155,30 @@ func (v *view) checkParams(missing bool) {
 		return
 	}
 	for _, p := range params {
-		value := at(v.msg.params, append([]string{"arguments"}, p.Path...)...)
+		value := valueAt(v.msg.params, append([]string{"arguments"}, p.Path...)...)
 		name := "Mcp-Param-" + p.Header
-		f := v.x.sent(name)
+		f := v.exchange.requestFields(name)
 		switch absent := value == nil || isNull(value); {
 		case missing && !absent && len(f) == 0:
 			v.report("", "this call has no header %s, which the schema of the tool wants for %s", printable.Line(clipBytes(name, maxShown)), showJSON(value)).with(v.call.tool.n)
-			v.broken("Mcp-Param-…")
-		case missing || len(f) == 0 || f[0].hidden:
+			v.setHeaderMismatch("Mcp-Param-…")
+		case missing || len(f) == 0 || f[0].redacted:
 		case absent:
 			v.reportHead(f[0], "the header %s is there, and its argument is not", printable.Line(clipBytes(name, maxShown))).with(v.call.tool.n)
 		default:
-			v.compareParam(f[0], value)
+			v.compareParamHeader(f[0], value)
 		}
 	}
 }
 
-// compareParam holds a header against the value that it has to repeat. Numbers are compared as numbers.
-func (v *view) compareParam(f field, value []byte) {
+// compareParamHeader holds a header against the value that it has to repeat. Numbers are compared as numbers.
+func (v *view) compareParamHeader(f field, value []byte) {
 	got, err := era.DecodeHeaderValue(f.value)
 	same := false
 	switch {
 	case err != nil:
 	case isString(value):
-		same = got == text(value)
+		same = got == stringValue(value)
 	case isNumber(value):
 		same = jsonwire.Valid([]byte(got), 0) == nil && isNumber([]byte(got)) && sameNumber([]byte(got), value)
 	default:
@@ -184,7 +186,7 @@ func (v *view) compareParam(f field, value []byte) {
 	}
 	if !same {
 		v.reportHead(f, "the header %s says %s, the argument is %s", printable.Line(clipBytes(f.name, maxShown)), show(f.value), showJSON(value)).with(v.call.tool.n)
-		v.broken("Mcp-Param-…")
+		v.setHeaderMismatch("Mcp-Param-…")
 	}
 }
 

@@ -9,16 +9,16 @@ import (
 	"mcpwire/mcp"
 )
 
-// posts reports whether the message is the first of the body of a POST over Streamable HTTP, whose head was seen.
-func (v *view) posts() bool {
-	return v.x != nil && v.x.method == "POST" && v.x.posted == 0 && v.sess.carrier == carrierHTTP
+// isPost reports whether the message is the first of the body of a POST over Streamable HTTP, whose head was seen.
+func (v *view) isPost() bool {
+	return v.exchange != nil && v.exchange.method == "POST" && v.exchange.posted == 0 && v.session.transport == transportHTTP
 }
 
-// takes reports whether an Accept field has the media type.
-func takes(fields []field, kind string) bool {
+// accepts reports whether an Accept field has the media type.
+func accepts(fields []field, kind string) bool {
 	group, _, _ := strings.Cut(kind, "/")
 	for _, f := range fields {
-		if f.hidden {
+		if f.redacted {
 			return true
 		}
 		for part := range strings.SplitSeq(f.value, ",") {
@@ -35,22 +35,22 @@ func takes(fields []field, kind string) bool {
 var rulesHTTPRequest = []rule{
 	{
 		Rule: Rule{
-			ID: "http/accept", Severity: Error, Revisions: from2,
+			ID: "http/accept", Severity: Error, Revisions: hasStreamableHTTP,
 			Title: "A POST does not accept both JSON and event streams",
 			Why:   "The server chooses how it answers; one that chooses what the client did not name may refuse the request, with 406.",
 			Fix:   "Send Accept: application/json, text/event-stream with every POST.",
 			URL:   "basic/transports#sending-messages-to-the-server",
-			Good:  Example{r4, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n  Accept: text/event-stream;q=0.5, application/json\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
-			Bad:   Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  Accept: application/json\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n  Accept: text/event-stream;q=0.5, application/json\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
+			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  Accept: application/json\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindAny, dir: capture.ToServer,
 		check: func(v *view) {
-			if !v.posts() {
+			if !v.isPost() {
 				return
 			}
-			accept := v.x.sent("Accept")
+			accept := v.exchange.requestFields("Accept")
 			for _, kind := range []string{"application/json", "text/event-stream"} {
-				if !takes(accept, kind) {
+				if !accepts(accept, kind) {
 					v.report("", "this POST does not accept %s", kind)
 				}
 			}
@@ -58,90 +58,90 @@ var rulesHTTPRequest = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "http/get-accept", Severity: Error, Revisions: with2to4,
+			ID: "http/get-accept", Severity: Error, Revisions: hasSessions,
 			Title: "A GET does not accept an event stream",
 			Why:   "An event stream is all that a GET can be answered with.",
 			Fix:   "Send Accept: text/event-stream with the GET.",
 			URL:   "basic/transports#listening-for-messages-from-the-server",
-			Good:  Example{r4, "http\ninit\nget\nstream\nend"},
-			Bad:   Example{r4, "http\ninit\nget\n  Accept: application/json\nreply 405"},
+			Good:  Example{rev20251125, "http\ninit\nget\nstream\nend"},
+			Bad:   Example{rev20251125, "http\ninit\nget\n  Accept: application/json\nreply 405"},
 		},
 		events: []capture.Kind{capture.KindRequest},
 		check: func(v *view) {
-			if v.x != nil && v.x.method == "GET" && v.x.header("Mcp-Session-Id") != "" && !takes(v.x.sent("Accept"), "text/event-stream") {
+			if v.exchange != nil && v.exchange.method == "GET" && v.exchange.requestHeader("Mcp-Session-Id") != "" && !accepts(v.exchange.requestFields("Accept"), "text/event-stream") {
 				v.add("", "this GET within a session does not accept text/event-stream")
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/version-header-missing", Severity: Error, Revisions: from3,
+			ID: "http/version-header-missing", Severity: Error, Revisions: hasStructuredOutput,
 			Title: "A request goes without the header MCP-Protocol-Version",
 			Why:   "A server without other means takes the request for one of an older revision, or refuses it.",
 			Fix:   "Send the version that was agreed on with each request behind initialize; where requests have metadata, send its version with every POST.",
 			URL:   "basic/transports#protocol-version-header",
-			Good:  Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}"},
-			Bad:   Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  -MCP-Protocol-Version\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}"},
+			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  -MCP-Protocol-Version\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindAny, dir: capture.ToServer,
 		check: func(v *view) {
-			if v.posts() && len(v.x.sent("MCP-Protocol-Version")) == 0 && (v.modern || v.sess.shaken != 0 && v.msg.method != mcp.MethodInitialize) {
+			if v.isPost() && len(v.exchange.requestFields("MCP-Protocol-Version")) == 0 && (v.modern || v.session.initializeResult != 0 && v.msg.method != mcp.MethodInitialize) {
 				v.report("", "this POST has no header MCP-Protocol-Version; %s is spoken here", v.rev)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/version-header-mismatch", Severity: Error, Revisions: modern,
+			ID: "http/version-header-mismatch", Severity: Error, Revisions: modernRevisions,
 			Title: "The header MCP-Protocol-Version is not what the metadata says",
 			Why:   "Whoever only reads headers, such as a proxy, would decide by another version than the server; the server has to refuse it.",
 			Fix:   "Send in the header what params._meta has under io.modelcontextprotocol/protocolVersion.",
 			URL:   "basic/transports/streamable-http#protocol-version-header",
-			Good:  Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}"},
-			Bad:   Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  MCP-Protocol-Version: draft"},
+			Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}"},
+			Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  MCP-Protocol-Version: draft"},
 		},
 		kinds: kindCall, dir: capture.ToServer,
 		check: func(v *view) {
-			header, date := v.x.header("MCP-Protocol-Version"), metaVersion(v.msg)
-			if v.posts() && header != "" && date != nil && header != text(date) {
+			header, date := v.exchange.requestHeader("MCP-Protocol-Version"), metaVersion(v.msg)
+			if v.isPost() && header != "" && date != nil && header != stringValue(date) {
 				v.report("/params/_meta", "the header says %s, and the metadata %s", show(header), showJSON(date))
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/version-header-other", Severity: Warning, Revisions: both34,
+			ID: "http/version-header-other", Severity: Warning, Revisions: hasNegotiatedVersionHeader,
 			Title: "The header MCP-Protocol-Version is not what was agreed on",
 			Why:   "The server may go by the header and not by the handshake.",
 			Fix:   "Send the protocolVersion that the server answered to initialize.",
 			URL:   "basic/transports#protocol-version-header",
-			Good:  Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  MCP-Protocol-Version: " + r3.String() + "\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  MCP-Protocol-Version: " + rev20250618.String() + "\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindAny, dir: capture.ToServer,
 		check: func(v *view) {
-			header := v.x.header("MCP-Protocol-Version")
-			if v.posts() && !v.modern && v.sess.shaken != 0 && v.sess.certain && header != "" && header != v.sess.serverVersion && v.msg.method != mcp.MethodInitialize {
-				v.report("", "the header says %s; %s was agreed on", show(header), show(v.sess.serverVersion)).with(v.sess.shaken)
+			header := v.exchange.requestHeader("MCP-Protocol-Version")
+			if v.isPost() && !v.modern && v.session.initializeResult != 0 && v.session.certain && header != "" && header != v.session.serverVersion && v.msg.method != mcp.MethodInitialize {
+				v.report("", "the header says %s; %s was agreed on", show(header), show(v.session.serverVersion)).with(v.session.initializeResult)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/token-in-query", Severity: Error, Revisions: from2,
+			ID: "http/token-in-query", Severity: Error, Revisions: hasStreamableHTTP,
 			Title: "An access token stands in the URL",
 			Why:   "URLs end up in logs and histories, and with them whoever reads those has the token.",
 			Fix:   "Send the token in the header Authorization, and nowhere else.",
 			URL:   "basic/authorization#token-requirements",
-			Good:  Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  Authorization: Bearer x\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  :path: /mcp?access_token=x\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  Authorization: Bearer x\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  :path: /mcp?access_token=x\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindAny, dir: capture.ToServer,
 		check: func(v *view) {
-			if !v.posts() {
+			if !v.isPost() {
 				return
 			}
-			if _, query, ok := strings.Cut(v.x.url, "?"); ok {
+			if _, query, ok := strings.Cut(v.exchange.url, "?"); ok {
 				if values, err := url.ParseQuery(query); err == nil && values.Has("access_token") {
 					v.report("", "the URL has the parameter access_token")
 				}
@@ -150,21 +150,21 @@ var rulesHTTPRequest = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "http/content-type", Severity: Warning, Revisions: from2,
+			ID: "http/content-type", Severity: Warning, Revisions: hasStreamableHTTP,
 			Title: "The body of a POST is not declared as JSON",
 			Why:   "Servers refuse it, with 415, since that is how they keep simple requests of web pages out.",
 			Fix:   "Send Content-Type: application/json.",
 			URL:   "basic/transports#sending-messages-to-the-server",
-			Good:  Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  Content-Type: application/json; charset=utf-8\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  Content-Type: text/plain\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  Content-Type: application/json; charset=utf-8\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  Content-Type: text/plain\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindAny, dir: capture.ToServer,
 		check: func(v *view) {
-			if !v.posts() {
+			if !v.isPost() {
 				return
 			}
-			if t, _, _ := mime.ParseMediaType(v.x.header("Content-Type")); t != "application/json" {
-				v.report("", "the Content-Type of this body is %s", show(v.x.header("Content-Type")))
+			if t, _, _ := mime.ParseMediaType(v.exchange.requestHeader("Content-Type")); t != "application/json" {
+				v.report("", "the Content-Type of this body is %s", show(v.exchange.requestHeader("Content-Type")))
 			}
 		},
 	},

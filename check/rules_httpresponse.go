@@ -14,8 +14,8 @@ type body struct{ kinds kind }
 // observersHTTP remember what rules about responses need.
 var observersHTTP = []observer{
 	{kinds: kindAny, dir: capture.ToServer, observe: func(v *view) {
-		if v.x != nil {
-			recall[body](&v.x.state).kinds |= v.msg.kind
+		if v.exchange != nil {
+			stateOf[body](&v.exchange.state).kinds |= v.msg.kind
 		}
 	}},
 	{events: []capture.Kind{capture.KindResponse}, observe: observeEnd},
@@ -23,19 +23,19 @@ var observersHTTP = []observer{
 	{kinds: kindAny, dir: capture.ToClient, observe: observeStream},
 }
 
-// notifies reports whether all that was posted are notifications and responses, to which there is no answer.
-func (x *exchange) notifies() bool {
+// expectsNoResponse reports whether all that was posted are notifications and responses, to which there is no answer.
+func (x *exchange) expectsNoResponse() bool {
 	if x.method != "POST" || x.posted == 0 {
 		return false
 	}
-	return recall[body](&x.state).kinds&^(kindNotification|kindResponse) == 0
+	return stateOf[body](&x.state).kinds&^(kindNotification|kindResponse) == 0
 }
 
-func success(status int) bool { return status >= 200 && status <= 299 }
+func isSuccess(status int) bool { return status >= 200 && status <= 299 }
 
 // mediaType returns the type of the response's body, without parameters.
 func (x *exchange) mediaType() string {
-	t, _, _ := mime.ParseMediaType(x.reply("Content-Type"))
+	t, _, _ := mime.ParseMediaType(x.responseHeader("Content-Type"))
 	return t
 }
 
@@ -43,105 +43,105 @@ func (x *exchange) mediaType() string {
 var rulesHTTPResponse = []rule{
 	{
 		Rule: Rule{
-			ID: "http/accepted-status", Severity: Error, Revisions: from2,
+			ID: "http/accepted-status", Severity: Error, Revisions: hasStreamableHTTP,
 			Title: "A notification or response is taken with a status other than 202",
 			Why:   "Clients take 200 for an answer and wait for its body, or complain that there is none.",
 			Fix:   "Answer 202 Accepted, without a body, to a POST that holds no request.",
 			URL:   "basic/transports#sending-messages-to-the-server",
-			Good:  Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\nreply 202"},
-			Bad:   Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\nreply 200"},
+			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\nreply 202"},
+			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\nreply 200"},
 		},
 		events: []capture.Kind{capture.KindResponse},
 		check: func(v *view) {
-			if v.sess.carrier == carrierHTTP && v.x.notifies() && success(v.x.status) && v.x.status != 202 {
-				v.add("", "what was posted is no request, and the status is "+status(v.x.status)+", not 202")
+			if v.session.transport == transportHTTP && v.exchange.expectsNoResponse() && isSuccess(v.exchange.status) && v.exchange.status != 202 {
+				v.add("", "what was posted is no request, and the status is "+status(v.exchange.status)+", not 202")
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/accepted-body", Severity: Error, Revisions: from2,
+			ID: "http/accepted-body", Severity: Error, Revisions: hasStreamableHTTP,
 			Title: "A notification or response is answered with a message",
 			Why:   "Nothing waits for it.",
 			Fix:   "Answer 202 Accepted, without a body, to a POST that holds no request.",
 			URL:   "basic/transports#sending-messages-to-the-server",
-			Good:  Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\nreply 202"},
-			Bad:   Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\nreply 202 {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
+			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\nreply 202"},
+			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\nreply 202 {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
 		},
 		kinds: kindAny, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.x != nil && v.sess.carrier == carrierHTTP && v.x.notifies() && success(v.x.status) {
+			if v.exchange != nil && v.session.transport == transportHTTP && v.exchange.expectsNoResponse() && isSuccess(v.exchange.status) {
 				v.report("", "what was posted is no request, so that the response must have no body")
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/reply-type", Severity: Error, Revisions: from2,
+			ID: "http/reply-type", Severity: Error, Revisions: hasStreamableHTTP,
 			Title: "A request is answered with something that is neither JSON nor an event stream",
 			Why:   "Clients do not read anything else, and report an unexpected content type.",
 			Fix:   "Answer with Content-Type: application/json, or text/event-stream.",
 			URL:   "basic/transports#sending-messages-to-the-server",
-			Good:  Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n  Content-Type: text/html"},
+			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n  Content-Type: text/html"},
 		},
 		events: []capture.Kind{capture.KindResponse},
 		check: func(v *view) {
-			if v.sess.carrier != carrierHTTP || v.x.call == nil || v.x.status != 200 {
+			if v.session.transport != transportHTTP || v.exchange.call == nil || v.exchange.status != 200 {
 				return
 			}
-			if t := v.x.mediaType(); t != "application/json" && t != "text/event-stream" {
-				v.add("", "the request is answered with the Content-Type "+show(v.x.reply("Content-Type")))
+			if t := v.exchange.mediaType(); t != "application/json" && t != "text/event-stream" {
+				v.add("", "the request is answered with the Content-Type "+show(v.exchange.responseHeader("Content-Type")))
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/get-reply", Severity: Error, Revisions: with2to4,
+			ID: "http/get-reply", Severity: Error, Revisions: hasSessions,
 			Title: "A GET is answered with something that is no event stream",
 			Why:   "A client that asks for a stream can only use a stream, or the status 405 that says that there is none.",
 			Fix:   "Answer the GET with text/event-stream, or with 405.",
 			URL:   "basic/transports#listening-for-messages-from-the-server",
-			Good:  Example{r4, "http\ninit\nget\nreply 405"},
-			Bad:   Example{r4, "http\ninit\nget\nreply 200"},
+			Good:  Example{rev20251125, "http\ninit\nget\nreply 405"},
+			Bad:   Example{rev20251125, "http\ninit\nget\nreply 200"},
 		},
 		events: []capture.Kind{capture.KindResponse},
 		check: func(v *view) {
-			if v.x.method == "GET" && v.x.header("Mcp-Session-Id") != "" && success(v.x.status) && !v.x.streams() {
-				v.add("", "the GET is answered with status "+status(v.x.status)+" and the Content-Type "+show(v.x.reply("Content-Type")))
+			if v.exchange.method == "GET" && v.exchange.requestHeader("Mcp-Session-Id") != "" && isSuccess(v.exchange.status) && !v.exchange.isEventStream() {
+				v.add("", "the GET is answered with status "+status(v.exchange.status)+" and the Content-Type "+show(v.exchange.responseHeader("Content-Type")))
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/response-on-get", Severity: Error, Revisions: with2to4,
+			ID: "http/response-on-get", Severity: Error, Revisions: hasSessions,
 			Title: "A response comes on a stream that a GET has opened",
 			Why:   "The client waits for it on the stream of its POST, and may have nobody who reads it here.",
 			Fix:   "Send a response on the stream of its request; on that of a GET only if it resumes that stream with Last-Event-ID.",
 			URL:   "basic/transports#listening-for-messages-from-the-server",
-			Good:  Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nstream\nsse(id=1,data)\nend closed\nget\n  Last-Event-ID: 1\nstream\n<(id=2) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nend"},
-			Bad:   Example{r4, "http\ninit\nget\nstream\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n<(x=3,event=message) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nstream\nsse(id=1,data)\nend closed\nget\n  Last-Event-ID: 1\nstream\n<(id=2) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nend"},
+			Bad:   Example{rev20251125, "http\ninit\nget\nstream\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n<(x=3,event=message) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindResponse, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.x != nil && v.x.method == "GET" && v.x.streams() && v.sess.carrier == carrierHTTP && v.x.header("Last-Event-ID") == "" {
+			if v.exchange != nil && v.exchange.method == "GET" && v.exchange.isEventStream() && v.session.transport == transportHTTP && v.exchange.requestHeader("Last-Event-ID") == "" {
 				v.report("", "this response comes on the stream of a GET that resumes nothing")
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/status", Severity: Error, Revisions: modern,
+			ID: "http/status", Severity: Error, Revisions: modernRevisions,
 			Title: "The status of an error is not the one that its code has",
 			Why:   "Clients and proxies tell by the status whether a server is modern, and whether it is worth trying again.",
 			Fix:   "Answer -32601 with 404, and -32020, -32021 and -32022 with 400, decided before the head of a stream is sent.",
 			URL:   "basic/transports/streamable-http#error-handling",
-			Good:  Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x/y\",\"params\":{\"_meta\":{$meta}}}\nreply 404 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
-			Bad:   Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x/y\",\"params\":{\"_meta\":{$meta}}}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+			Good:  Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x/y\",\"params\":{\"_meta\":{$meta}}}\nreply 404 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+			Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x/y\",\"params\":{\"_meta\":{$meta}}}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
 		},
 		kinds: kindError, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.x == nil || v.call == nil || v.x.call != v.call || v.x.status == 0 {
+			if v.exchange == nil || v.call == nil || v.exchange.call != v.call || v.exchange.status == 0 {
 				return
 			}
 			want := 0
@@ -151,42 +151,42 @@ var rulesHTTPResponse = []rule{
 			case int64(mcp.CodeHeaderMismatch), int64(mcp.CodeMissingRequiredClientCapability), int64(mcp.CodeUnsupportedProtocolVersion):
 				want = 400
 			}
-			if want != 0 && v.x.status != want {
-				v.report("/error/code", "an error with the code %d has status %d, not %d", v.msg.code(), want, v.x.status)
+			if want != 0 && v.exchange.status != want {
+				v.report("/error/code", "an error with the code %d has status %d, not %d", v.msg.code(), want, v.exchange.status)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/version-accepted", Severity: Error, Revisions: both34,
+			ID: "http/version-accepted", Severity: Error, Revisions: hasNegotiatedVersionHeader,
 			Title: "A request with a version in its header that does not exist is carried out",
 			Why:   "Client and server then speak by different rules without noticing.",
 			Fix:   "Answer 400 to a MCP-Protocol-Version that the server does not speak.",
 			URL:   "basic/transports#protocol-version-header",
-			Good:  Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  MCP-Protocol-Version: tomorrow\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  MCP-Protocol-Version: tomorrow\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindResult, dir: capture.ToClient, consequences: []string{"http/version-header-other"},
 		check: func(v *view) {
-			header := v.x.header("MCP-Protocol-Version")
-			if _, known := mcp.ParseRevision(header); header != "" && !known && v.call != nil && v.x.call == v.call {
-				v.report("", "the request had the header MCP-Protocol-Version: %s, and is answered with a result", show(header)).with(v.x.n)
+			header := v.exchange.requestHeader("MCP-Protocol-Version")
+			if _, known := mcp.ParseRevision(header); header != "" && !known && v.call != nil && v.exchange.call == v.call {
+				v.report("", "the request had the header MCP-Protocol-Version: %s, and is answered with a result", show(header)).with(v.exchange.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/challenge-missing", Severity: Warning, Revisions: from2,
+			ID: "http/challenge-missing", Severity: Warning, Revisions: hasStreamableHTTP,
 			Title: "A 401 does not say how to be let in",
 			Why:   "A client that is not told where the authorization server is has to guess, and most give up.",
 			Fix:   "Send WWW-Authenticate: Bearer with resource_metadata=\"…\" and the scope that is needed.",
 			URL:   "basic/authorization#protected-resource-metadata-discovery-requirements",
-			Good:  Example{r4, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\nreply 401\n  WWW-Authenticate: Bearer resource_metadata=\"https://example.com/.well-known/oauth-protected-resource\""},
-			Bad:   Example{r4, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\nreply 401"},
+			Good:  Example{rev20251125, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\nreply 401\n  WWW-Authenticate: Bearer resource_metadata=\"https://example.com/.well-known/oauth-protected-resource\""},
+			Bad:   Example{rev20251125, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\nreply 401"},
 		},
 		events: []capture.Kind{capture.KindResponse},
 		check: func(v *view) {
-			if v.x.posted > 0 && v.x.status == 401 && len(v.x.received("WWW-Authenticate")) == 0 {
+			if v.exchange.posted > 0 && v.exchange.status == 401 && len(v.exchange.responseFields("WWW-Authenticate")) == 0 {
 				v.add("", "the status is 401, and there is no header WWW-Authenticate")
 			}
 		},

@@ -11,64 +11,64 @@ import (
 func status(code int) string { return strconv.Itoa(code) }
 
 // An ending is what rules remember of a session that the server has ended, or the client.
-type ending struct {
-	gone   uint64 // number of the event with status 404
-	goneAt time.Duration
-	bye    uint64 // number of the event that took a DELETE
+type sessionEnd struct {
+	notFound  uint64 // number of the event with status 404
+	notFoundT time.Duration
+	deleted   uint64 // number of the event that took a DELETE
 }
 
 // observeEnd takes note that a session has ended.
 func observeEnd(v *view) {
-	if v.x == nil || v.x.header("Mcp-Session-Id") == "" {
+	if v.exchange == nil || v.exchange.requestHeader("Mcp-Session-Id") == "" {
 		return
 	}
-	e := recall[ending](&v.sess.state)
+	e := stateOf[sessionEnd](&v.session.state)
 	switch {
-	case v.x.status == 404 && e.gone == 0:
-		e.gone, e.goneAt = v.e.N, v.e.T
-	case v.x.method == "DELETE" && success(v.x.status) && e.bye == 0:
-		e.bye = v.e.N
+	case v.exchange.status == 404 && e.notFound == 0:
+		e.notFound, e.notFoundT = v.e.N, v.e.T
+	case v.exchange.method == "DELETE" && isSuccess(v.exchange.status) && e.deleted == 0:
+		e.deleted = v.e.N
 	}
 }
 
 // A cursor is what rules remember of the streams of a session: their events, and when the client may come back.
-type streams struct {
-	ids    map[string]uint64 // ids of events, with the numbers of the events of the capture
-	breaks map[string]pause  // by the id of the last event
+type streamState struct {
+	ids           map[string]uint64       // ids of events, with the numbers of the events of the capture
+	interruptions map[string]interruption // by the id of the last event
 }
 
 // A pause is how long the server wants a client to wait, from when on.
-type pause struct {
+type interruption struct {
 	from  time.Duration
 	retry time.Duration
 	n     uint64
 }
 
 // A position is how far a stream has come.
-type position struct {
+type streamPosition struct {
 	id    string
 	retry time.Duration
 	n     uint64
 }
 
 const (
-	maxEventIDs = 16384 // of a session
-	maxBreaks   = 64
+	maxEventIDs      = 16384 // of a session
+	maxInterruptions = 64
 )
 
 // observeStream follows the events of a stream.
 func observeStream(v *view) {
-	if v.x == nil || v.x.sess == nil || v.modern {
+	if v.exchange == nil || v.exchange.session == nil || v.modern {
 		return
 	}
-	p := recall[position](&v.x.state)
+	p := stateOf[streamPosition](&v.exchange.state)
 	if v.e.Kind == capture.KindEnd {
 		if p.id != "" && p.retry > 0 {
-			s := recall[streams](&v.sess.state)
-			if s.breaks == nil || len(s.breaks) >= maxBreaks {
-				s.breaks = map[string]pause{}
+			s := stateOf[streamState](&v.session.state)
+			if s.interruptions == nil || len(s.interruptions) >= maxInterruptions {
+				s.interruptions = map[string]interruption{}
 			}
-			s.breaks[p.id] = pause{v.e.T, p.retry, p.n}
+			s.interruptions[p.id] = interruption{v.e.T, p.retry, p.n}
 		}
 		return
 	}
@@ -78,7 +78,7 @@ func observeStream(v *view) {
 		}
 		if e.HasID && len(e.ID) <= maxPairedID {
 			p.id = e.ID
-			s := recall[streams](&v.sess.state)
+			s := stateOf[streamState](&v.session.state)
 			if s.ids == nil || len(s.ids) >= maxEventIDs {
 				s.ids = map[string]uint64{}
 			}
@@ -89,29 +89,29 @@ func observeStream(v *view) {
 	}
 }
 
-// impatience is how much of a pause must have gone by: clocks of client and recorder differ.
-const impatience = 0.9
+// retryTolerance is how much of a pause must have gone by: clocks of client and recorder differ.
+const retryTolerance = 0.9
 
 // rulesHTTPSession are the rules about sessions and streams that are resumed, which Streamable HTTP had until 2025-11-25.
 var rulesHTTPSession = []rule{
 	{
 		Rule: Rule{
-			ID: "http/session-missing", Severity: Error, Revisions: with2to4,
+			ID: "http/session-missing", Severity: Error, Revisions: hasSessions,
 			Title: "A request goes without the session's id",
 			Why:   "The server cannot tell whose request it is, and refuses it.",
 			Fix:   "Send the Mcp-Session-Id that the response to initialize had with each request after it.",
 			URL:   "basic/transports#session-management",
-			Good:  Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  -Mcp-Session-Id\nreply 400"},
+			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n  -Mcp-Session-Id\nreply 400"},
 		},
 		kinds: kindAny, dir: capture.ToServer,
 		check: func(v *view) {
-			if !v.posts() || v.modern || v.msg.method == mcp.MethodInitialize || len(v.x.sent("Mcp-Session-Id")) > 0 || v.sess.shaken != 0 {
+			if !v.isPost() || v.modern || v.msg.method == mcp.MethodInitialize || len(v.exchange.requestFields("Mcp-Session-Id")) > 0 || v.session.initializeResult != 0 {
 				return
 			}
-			for key, s := range v.k.sessions {
-				if key.capture == v.e.Capture && key.number == v.sess.key.number && key.id != "" && key.id[0] != '~' && s.shaken != 0 && s.carrier == carrierHTTP {
-					v.report("", "this POST has no header Mcp-Session-Id, and the server has given one").with(s.shaken)
+			for key, s := range v.checker.sessions {
+				if key.capture == v.e.Capture && key.number == v.session.key.number && key.id != "" && key.id[0] != '~' && s.initializeResult != 0 && s.transport == transportHTTP {
+					v.report("", "this POST has no header Mcp-Session-Id, and the server has given one").with(s.initializeResult)
 					return
 				}
 			}
@@ -119,57 +119,57 @@ var rulesHTTPSession = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "http/session-kept", Severity: Error, Revisions: with2to4,
+			ID: "http/session-kept", Severity: Error, Revisions: hasSessions,
 			Title: "The client goes on with a session that the server has ended",
 			Why:   "Each of its requests will be refused: this is the host that looks connected and in which nothing works.",
 			Fix:   "On 404 with a session's id, send initialize without one, and go on in the new session.",
 			URL:   "basic/transports#session-management",
-			Good:  Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 404"},
-			Bad:   Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 404\nwait 2s\npost {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\nreply 404"},
+			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 404"},
+			Bad:   Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 404\nwait 2s\npost {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\nreply 404"},
 		},
 		kinds: kindAny, dir: capture.ToServer,
 		check: func(v *view) {
-			if !v.posts() || v.x.header("Mcp-Session-Id") == "" {
+			if !v.isPost() || v.exchange.requestHeader("Mcp-Session-Id") == "" {
 				return
 			}
-			if e := recall[ending](&v.sess.state); e.gone != 0 && v.x.t > e.goneAt+time.Second {
-				v.report("", "the server has answered 404 to this session's id, and the client still uses it").with(e.gone)
+			if e := stateOf[sessionEnd](&v.session.state); e.notFound != 0 && v.exchange.t > e.notFoundT+time.Second {
+				v.report("", "the server has answered 404 to this session's id, and the client still uses it").with(e.notFound)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/session-after-delete", Severity: Error, Revisions: with2to4,
+			ID: "http/session-after-delete", Severity: Error, Revisions: hasSessions,
 			Title: "The server carries out requests of a session that the client has ended",
 			Why:   "The session's id is a credential; once the client has given it up, nobody must get in with it.",
 			Fix:   "Answer 404 to the id of a session that has ended.",
 			URL:   "basic/transports#session-management",
-			Good:  Example{r4, "http\ninit\ndelete\nreply 204\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 404"},
-			Bad:   Example{r4, "http\ninit\ndelete\nreply 204\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "http\ninit\ndelete\nreply 204\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 404"},
+			Bad:   Example{rev20251125, "http\ninit\ndelete\nreply 204\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		events: []capture.Kind{capture.KindResponse},
 		check: func(v *view) {
-			if v.x.header("Mcp-Session-Id") == "" || !success(v.x.status) || v.x.method == "DELETE" {
+			if v.exchange.requestHeader("Mcp-Session-Id") == "" || !isSuccess(v.exchange.status) || v.exchange.method == "DELETE" {
 				return
 			}
-			if e := recall[ending](&v.sess.state); e.bye != 0 && v.x.n > e.bye {
-				v.add("", "the client has ended this session, and the server answers with status "+status(v.x.status)).with(e.bye)
+			if e := stateOf[sessionEnd](&v.session.state); e.deleted != 0 && v.exchange.n > e.deleted {
+				v.add("", "the client has ended this session, and the server answers with status "+status(v.exchange.status)).with(e.deleted)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/session-id-characters", Severity: Error, Revisions: with2to4,
+			ID: "http/session-id-characters", Severity: Error, Revisions: hasSessions,
 			Title: "A session's id has characters that it must not have",
 			Why:   "Clients and proxies cut or refuse headers with other characters, and the session is lost.",
 			Fix:   "Make ids of visible ASCII characters, such as base64url.",
 			URL:   "basic/transports#session-management",
-			Good:  Example{r4, "http\ninit"},
-			Bad:   Example{r4, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n  -MCP-Protocol-Version\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}\n  Mcp-Session-Id: a b"},
+			Good:  Example{rev20251125, "http\ninit"},
+			Bad:   Example{rev20251125, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n  -MCP-Protocol-Version\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}\n  Mcp-Session-Id: a b"},
 		},
 		events: []capture.Kind{capture.KindResponse},
 		check: func(v *view) {
-			for _, f := range v.x.received("Mcp-Session-Id") {
+			for _, f := range v.exchange.responseFields("Mcp-Session-Id") {
 				for i := range len(f.value) {
 					if f.value[i] < 0x21 || f.value[i] > 0x7e {
 						v.reportHead(f, "the id of the session is %s", show(f.value))
@@ -181,41 +181,41 @@ var rulesHTTPSession = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "http/event-id-twice", Severity: Error, Revisions: with2to4,
+			ID: "http/event-id-twice", Severity: Error, Revisions: hasSessions,
 			Title: "Two events of a session have the same id",
 			Why:   "A client that resumes behind that id gets the rest of the wrong stream, or misses messages.",
 			Fix:   "Number events across all streams of a session.",
 			URL:   "basic/transports#resumability-and-redelivery",
-			Good:  Example{r4, "http\ninit\nget\nstream\nsse(id=1,data)\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nstream\nsse(id=2,data)\n<(id=3) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nend"},
-			Bad:   Example{r4, "http\ninit\nget\nstream\nsse(id=1,data)\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nstream\nsse(id=1,data)\n<(id=2) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nend"},
+			Good:  Example{rev20251125, "http\ninit\nget\nstream\nsse(id=1,data)\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nstream\nsse(id=2,data)\n<(id=3) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nend"},
+			Bad:   Example{rev20251125, "http\ninit\nget\nstream\nsse(id=1,data)\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nstream\nsse(id=1,data)\n<(id=2) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nend"},
 		},
 		kinds: kindAny, dir: capture.ToClient, events: []capture.Kind{capture.KindSSE},
 		check: func(v *view) {
-			if v.x == nil || v.e.SSE == nil || !v.e.SSE.HasID || v.e.SSE.ID == "" || v.x.header("Last-Event-ID") != "" || v.sess.carrier != carrierHTTP || !v.sess.certain {
+			if v.exchange == nil || v.e.SSE == nil || !v.e.SSE.HasID || v.e.SSE.ID == "" || v.exchange.requestHeader("Last-Event-ID") != "" || v.session.transport != transportHTTP || !v.session.certain {
 				return
 			}
-			if n := recall[streams](&v.sess.state).ids[v.e.SSE.ID]; n != 0 && n != v.e.N {
+			if n := stateOf[streamState](&v.session.state).ids[v.e.SSE.ID]; n != 0 && n != v.e.N {
 				v.add("", "the id "+show(v.e.SSE.ID)+" was given to another event before").with(n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/retry", Severity: Error, Revisions: only4,
+			ID: "http/retry", Severity: Error, Revisions: hasCoreTasks,
 			Title: "The client comes back sooner than the server has asked for",
 			Why:   "A server closes streams to have rest; clients that do not wait take it away.",
 			Fix:   "Wait as many milliseconds as the last retry field of the stream says before resuming it.",
 			URL:   "basic/transports#listening-for-messages-from-the-server",
-			Good:  Example{r4, "http\ninit\nget\nstream\nsse(id=1,data,retry=500)\nend\nwait 1s\nget\n  Last-Event-ID: 1\nstream\nend"},
-			Bad:   Example{r4, "http\ninit\nget\nstream\nsse(id=1,data,retry=500)\nend\nwait 100ms\nget\n  Last-Event-ID: 1\nstream\nend"},
+			Good:  Example{rev20251125, "http\ninit\nget\nstream\nsse(id=1,data,retry=500)\nend\nwait 1s\nget\n  Last-Event-ID: 1\nstream\nend"},
+			Bad:   Example{rev20251125, "http\ninit\nget\nstream\nsse(id=1,data,retry=500)\nend\nwait 100ms\nget\n  Last-Event-ID: 1\nstream\nend"},
 		},
 		events: []capture.Kind{capture.KindRequest},
 		check: func(v *view) {
-			if v.x == nil || v.x.method != "GET" {
+			if v.exchange == nil || v.exchange.method != "GET" {
 				return
 			}
-			p, ok := recall[streams](&v.sess.state).breaks[v.x.header("Last-Event-ID")]
-			if waited := v.e.T - p.from; ok && float64(waited) < impatience*float64(p.retry) {
+			p, ok := stateOf[streamState](&v.session.state).interruptions[v.exchange.requestHeader("Last-Event-ID")]
+			if waited := v.e.T - p.from; ok && float64(waited) < retryTolerance*float64(p.retry) {
 				v.add("", "the client waited "+waited.Round(time.Millisecond).String()+", the server had asked for "+p.retry.String()).with(p.n)
 			}
 		},
@@ -226,41 +226,41 @@ var rulesHTTPSession = []rule{
 var rulesHTTPStream = []rule{
 	{
 		Rule: Rule{
-			ID: "http/stream-unfinished", Severity: Warning, Revisions: from2,
+			ID: "http/stream-unfinished", Severity: Warning, Revisions: hasStreamableHTTP,
 			Title: "A stream ends before the response it was opened for",
 			Why:   "The client cannot know whether the request was carried out; without sessions it is lost.",
 			Fix:   "Send the response and then close the stream. In a session a server may close it before, once it has sent an event with an id, for the client to resume behind.",
 			URL:   "basic/transports#sending-messages-to-the-server",
-			Good:  Example{r4, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nstream\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nend"},
-			Bad:   Example{r5, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\nstream\nend"},
+			Good:  Example{rev20251125, "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\nstream\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nend"},
+			Bad:   Example{rev20260728, "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{$meta}}}\nstream\nend"},
 		},
 		events: []capture.Kind{capture.KindEnd},
 		check: func(v *view) {
-			if v.x == nil || v.x.call == nil || v.x.answered || !v.x.streams() || len(v.e.Data) > 0 || v.x.call.cancelled != 0 || !v.sess.wholeSince(v.x.n) {
+			if v.exchange == nil || v.exchange.call == nil || v.exchange.answered || !v.exchange.isEventStream() || len(v.e.Data) > 0 || v.exchange.call.canceled != 0 || !v.session.completeSince(v.exchange.n) {
 				return
 			}
-			if recall[ending](&v.sess.state).bye != 0 { // the client wants no answer any more
+			if stateOf[sessionEnd](&v.session.state).deleted != 0 { // the client wants no answer any more
 				return
 			}
-			if v.x.call.method == mcp.MethodSubscriptionsListen || !v.modern && recall[position](&v.x.state).id != "" {
+			if v.exchange.call.method == mcp.MethodSubscriptionsListen || !v.modern && stateOf[streamPosition](&v.exchange.state).id != "" {
 				return
 			}
-			v.add("", "the stream is at its end, and "+show(v.x.call.method)+" has no response").with(v.x.call.n)
+			v.add("", "the stream is at its end, and "+show(v.exchange.call.method)+" has no response").with(v.exchange.call.n)
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "http/event-name", Severity: Warning, Revisions: from2,
+			ID: "http/event-name", Severity: Warning, Revisions: hasStreamableHTTP,
 			Title: "A message comes in an event with a name of its own",
 			Why:   "Clients read the events that are called message, or nothing, and pass over the others.",
 			Fix:   "Leave the field event out, or call the event message.",
 			URL:   "basic/transports#sending-messages-to-the-server",
-			Good:  Example{r4, "http\ninit\nget\nstream\n<(event=message) {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
-			Bad:   Example{r4, "http\ninit\nget\nstream\nsse(event=update) {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
+			Good:  Example{rev20251125, "http\ninit\nget\nstream\n<(event=message) {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
+			Bad:   Example{rev20251125, "http\ninit\nget\nstream\nsse(event=update) {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"},
 		},
 		events: []capture.Kind{capture.KindSSE},
 		check: func(v *view) {
-			if v.x == nil || v.sess.carrier != carrierHTTP || v.e.SSE.Event == "" || v.e.SSE.Event == "message" || v.e.SSE.Event == "endpoint" {
+			if v.exchange == nil || v.session.transport != transportHTTP || v.e.SSE.Event == "" || v.e.SSE.Event == "message" || v.e.SSE.Event == "endpoint" {
 				return
 			}
 			if version := member(validated(v.e.Data), "jsonrpc"); version != nil {

@@ -14,8 +14,8 @@ var rulesJSONRPC = []rule{
 			Why:   "It stands where messages stand. Some peers pass over it, others close the connection. A log in JSON on standard output is the usual cause.",
 			Fix:   "Write logs to standard error, and nothing but requests, notifications and responses to the wire.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n! {\"level\":\"info\",\"msg\":\"ready\"}"},
-			Bad:   Example{r4, "init\n< {\"level\":\"info\",\"msg\":\"ready\"}"},
+			Good:  Example{rev20251125, "init\n! {\"level\":\"info\",\"msg\":\"ready\"}"},
+			Bad:   Example{rev20251125, "init\n< {\"level\":\"info\",\"msg\":\"ready\"}"},
 		},
 		kinds: kindOther,
 		check: func(v *view) {
@@ -31,15 +31,15 @@ var rulesJSONRPC = []rule{
 			Why:   "It is what tells JSON-RPC 2.0 from other protocols; strict peers refuse a message without it.",
 			Fix:   `Begin every message with "jsonrpc":"2.0".`,
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindCall | kindResponse,
 		check: func(v *view) {
 			switch {
 			case v.msg.version == nil:
 				v.report("", `the member jsonrpc is missing; it must be "2.0"`)
-			case text(v.msg.version) != "2.0":
+			case stringValue(v.msg.version) != "2.0":
 				v.report("/jsonrpc", `jsonrpc is %s; it must be "2.0"`, showJSON(v.msg.version))
 			}
 		},
@@ -51,8 +51,8 @@ var rulesJSONRPC = []rule{
 			Why:   "Whoever gets the answer cannot tell what it answers, and many peers take such a request for a notification and never answer.",
 			Fix:   "Give each request a string or an integer as its id; leave id out of notifications.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"a\",\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"a\",\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}"},
 		},
 		kinds: kindRequest,
 		check: func(v *view) {
@@ -68,8 +68,8 @@ var rulesJSONRPC = []rule{
 			Why:   "Fractions change on their way through floating-point numbers, and other types are not ids at all: the answer does not find its request.",
 			Fix:   "Use strings or integers, written without fraction and exponent.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":15,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":15,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1.5,\"result\":{}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":15,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":15,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1.5,\"result\":{}}"},
 		},
 		kinds: kindRequest | kindResponse,
 		check: func(v *view) {
@@ -85,8 +85,8 @@ var rulesJSONRPC = []rule{
 			Why:   "Nobody can tell what is asked for.",
 			Fix:   "Name the method by a string.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"no method\"}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"no method\"}}"},
 		},
 		kinds: kindCall,
 		check: func(v *view) {
@@ -102,8 +102,8 @@ var rulesJSONRPC = []rule{
 			Why:   "MCP names all parameters: those in an array have no meaning, and null is not the same as none.",
 			Fix:   "Send an object, or leave params out where there are none.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/add\",\"params\":{\"a\":1}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/add\",\"params\":[1,2]}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/add\",\"params\":{\"a\":1}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/add\",\"params\":[1,2]}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindCall,
 		check: func(v *view) {
@@ -119,8 +119,8 @@ var rulesJSONRPC = []rule{
 			Why:   "Peers take the one or the other, so that they disagree on whether the request succeeded. \"error\":null beside a result counts as well.",
 			Fix:   "Send result or error, and leave the other out.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"error\":null}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"error\":null}"},
 		},
 		kinds: kindResponse,
 		check: func(v *view) {
@@ -136,8 +136,8 @@ var rulesJSONRPC = []rule{
 			Why:   "All results of MCP are objects, empty ones too; clients look for members in them.",
 			Fix:   "Answer with an object: {} if there is nothing to say.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"pong\"}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"pong\"}"},
 		},
 		kinds: kindResult,
 		check: func(v *view) {
@@ -153,14 +153,14 @@ var rulesJSONRPC = []rule{
 			Why:   "Some parsers take the first value and some the last: what one peer checks, the next may read in another way.",
 			Fix:   "Write each name once.",
 			URL:   "https://www.rfc-editor.org/rfc/rfc8259#section-4",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindAny,
 		check: func(v *view) {
 			switch {
-			case v.msg.twice != "":
-				v.report("/"+v.msg.twice, "the member %s stands twice", v.msg.twice)
+			case v.msg.duplicate != "":
+				v.report("/"+v.msg.duplicate, "the member %s stands twice", v.msg.duplicate)
 			case v.e.Why == "duplicate" && v.msg.index == 0:
 				v.report("", "a name stands twice in an object of this message")
 			}
@@ -173,10 +173,10 @@ var rulesJSONRPC = []rule{
 			Why:   "JSON in any other encoding is unreadable to the peer, or becomes another text.",
 			Fix:   "Encode as UTF-8; on Windows, set the encoding of standard output.",
 			URL:   "basic/transports",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":\"é\",\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"é\",\"result\":{}}"},
-			Bad:   Example{r4, "init\n> q\"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":\\\"\\xe9\\\",\\\"method\\\":\\\"ping\\\"}\""},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":\"é\",\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"é\",\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> q\"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":\\\"\\xe9\\\",\\\"method\\\":\\\"ping\\\"}\""},
 		},
-		events: []capture.Kind{capture.KindBad},
+		events: []capture.Kind{capture.KindInvalid},
 		check: func(v *view) {
 			if i := notUTF8(v.e.Data); i >= 0 && looksJSON(v.e.Data) && v.e.Part == 0 && len(v.e.Redacted) == 0 {
 				v.report("", "byte %d of this message is not UTF-8: %s", i, show(v.e.Data[max(0, i-20):]))
@@ -185,17 +185,17 @@ var rulesJSONRPC = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "jsonrpc/batch", Severity: Error, Revisions: from3,
+			ID: "jsonrpc/batch", Severity: Error, Revisions: hasStructuredOutput,
 			Title: "A batch in a revision that has none",
 			Why:   "Batches are in $r2 only. Peers of other revisions refuse the whole array.",
 			Fix:   "Send each message by itself.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindAny,
 		check: func(v *view) {
-			if v.msg.batch && v.msg.index == 0 && !v.f().Batches {
+			if v.msg.batch && v.msg.index == 0 && !v.features().Batches {
 				v.report("", "this is an array of messages, which %s does not have", v.rev)
 			}
 		},
@@ -207,8 +207,8 @@ var rulesJSONRPC = []rule{
 			Why:   "An empty array is not a message, and its sender waits for an answer that does not come.",
 			Fix:   "Send nothing instead.",
 			URL:   "https://www.jsonrpc.org/specification#batch",
-			Good:  Example{r2, "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]"},
-			Bad:   Example{r2, "init\n> []"},
+			Good:  Example{rev20250326, "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]"},
+			Bad:   Example{rev20250326, "init\n> []"},
 		},
 		kinds: kindOther,
 		check: func(v *view) {
@@ -219,13 +219,13 @@ var rulesJSONRPC = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "jsonrpc/batch-initialize", Severity: Error, Revisions: only2,
+			ID: "jsonrpc/batch-initialize", Severity: Error, Revisions: hasBatches,
 			Title: "initialize in a batch",
 			Why:   "Before the handshake there is no revision, so nobody knows yet whether there are batches.",
 			Fix:   "Send initialize by itself, and wait for the answer.",
 			URL:   "basic/lifecycle#initialization",
-			Good:  Example{r2, "init"},
-			Bad: Example{r2, `> [{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"$rev","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}]
+			Good:  Example{rev20250326, "init"},
+			Bad: Example{rev20250326, `> [{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"$rev","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}]
 < [{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"$rev","capabilities":{},"serverInfo":{"name":"server","version":"1"}}}]
 > {"jsonrpc":"2.0","method":"notifications/initialized"}`},
 		},
@@ -238,15 +238,15 @@ var rulesJSONRPC = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "jsonrpc/batch-mixed", Severity: Error, Revisions: only2,
+			ID: "jsonrpc/batch-mixed", Severity: Error, Revisions: hasBatches,
 			Title: "A batch of responses and other messages",
 			Why:   "A batch holds requests and notifications, or responses. Over HTTP the two have different answers, so a mixed one has none that fits.",
 			Fix:   "Send responses in a batch of their own.",
 			URL:   "basic/transports#sending-messages-to-the-server",
-			Good: Example{r2, `init
+			Good: Example{rev20250326, `init
 < {"jsonrpc":"2.0","id":7,"method":"roots/list"}
 > [{"jsonrpc":"2.0","id":7,"result":{"roots":[]}}]`},
-			Bad: Example{r2, `init
+			Bad: Example{rev20250326, `init
 < {"jsonrpc":"2.0","id":7,"method":"roots/list"}
 > [{"jsonrpc":"2.0","id":7,"result":{"roots":[]}},{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}]`},
 		},
@@ -265,7 +265,7 @@ func checkMixedBatch(v *view) {
 	if !v.msg.batch {
 		return
 	}
-	m := recall[batchMix](&v.sess.state)
+	m := stateOf[batchMix](&v.session.state)
 	if m.n != v.e.N {
 		*m = batchMix{n: v.e.N}
 	}

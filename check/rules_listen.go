@@ -12,26 +12,26 @@ import (
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions).
 
 // A listening is what rules remember of a subscriptions/listen.
-type listening struct {
+type subscription struct {
 	acked uint64 // number of the event with the acknowledgement, 0 before
 }
 
-// observersListen remember acknowledgements.
-var observersListen = []observer{{
+// observersSubscription remember acknowledgements.
+var observersSubscription = []observer{{
 	kinds: kindNotification, dir: capture.ToClient, methods: []string{mcp.NotificationAcknowledged},
 	observe: func(v *view) {
-		if c := v.listen(); c != nil {
-			if l := recall[listening](&c.state); l.acked == 0 {
+		if c := v.subscriptionCall(); c != nil {
+			if l := stateOf[subscription](&c.state); l.acked == 0 {
 				l.acked = v.e.N
 			}
 		}
 	},
 }}
 
-// listen returns the subscriptions/listen that a notification of the server belongs to, nil if that is not known. Over HTTP it is that of the exchange.
-func (v *view) listen() *call {
-	if v.x != nil {
-		if c := v.x.call; c != nil && c.method == mcp.MethodSubscriptionsListen && v.sess.carrier == carrierHTTP {
+// subscriptionCall returns the subscriptions/listen that a notification of the server belongs to, nil if that is not known. Over HTTP it is that of the exchange.
+func (v *view) subscriptionCall() *call {
+	if v.exchange != nil {
+		if c := v.exchange.call; c != nil && c.method == mcp.MethodSubscriptionsListen && v.session.transport == transportHTTP {
 			return c
 		}
 		return nil
@@ -40,14 +40,14 @@ func (v *view) listen() *call {
 	if id == nil {
 		return nil
 	}
-	if c := v.sess.open[openKey{capture.ToServer, canonical(id)}]; c != nil && c.method == mcp.MethodSubscriptionsListen {
+	if c := v.session.calls[openKey{capture.ToServer, idKey(id)}]; c != nil && c.method == mcp.MethodSubscriptionsListen {
 		return c
 	}
 	return nil
 }
 
-// subject returns the filter's member that asks for a notification, "" if it is none that can be asked for.
-func subject(method string) string {
+// filterName returns the filter's member that asks for a notification, "" if it is none that can be asked for.
+func filterName(method string) string {
 	switch method {
 	case mcp.NotificationToolsChanged:
 		return "toolsListChanged"
@@ -62,29 +62,29 @@ func subject(method string) string {
 }
 
 const (
-	listenAsk  = `> {"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{$meta}}}`
-	listenAck  = `< {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`
-	listenTell = `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`
-	listenEnd  = `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`
-	listenGood = listenAsk + "\n" + listenAck + "\n" + listenTell + "\n" + listenEnd
+	exListenCall   = `> {"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{$meta}}}`
+	exListenAck    = `< {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`
+	exListenNotify = `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`
+	exListenEnd    = `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`
+	exListenGood   = exListenCall + "\n" + exListenAck + "\n" + exListenNotify + "\n" + exListenEnd
 )
 
-// rulesListen are the rules about subscriptions.
-var rulesListen = []rule{
+// rulesSubscription are the rules about subscriptions.
+var rulesSubscription = []rule{
 	{
 		Rule: Rule{
-			ID: "listen/ack-first", Severity: Error, Revisions: modern,
+			ID: "listen/ack-first", Severity: Error, Revisions: modernRevisions,
 			Title: "A subscription tells of something before it is acknowledged",
 			Why:   "Until then the client does not know what it will be told of, and may drop what comes.",
 			Fix:   "Send notifications/subscriptions/acknowledged before anything else with that subscriptionId.",
 			URL:   "basic/patterns/subscriptions",
-			Good:  Example{r5, listenGood},
-			Bad:   Example{r5, listenAsk + "\n" + listenTell + "\n" + listenAck + "\n" + listenEnd},
+			Good:  Example{rev20260728, exListenGood},
+			Bad:   Example{rev20260728, exListenCall + "\n" + exListenNotify + "\n" + exListenAck + "\n" + exListenEnd},
 		},
 		kinds: kindNotification, dir: capture.ToClient,
 		check: func(v *view) {
-			c := v.listen()
-			if c == nil || v.msg.method == mcp.NotificationAcknowledged || recall[listening](&c.state).acked != 0 || !v.sess.wholeSince(c.n) {
+			c := v.subscriptionCall()
+			if c == nil || v.msg.method == mcp.NotificationAcknowledged || stateOf[subscription](&c.state).acked != 0 || !v.session.completeSince(c.n) {
 				return
 			}
 			v.report("", "%s comes before the subscription is acknowledged", show(v.msg.method)).with(c.n)
@@ -92,24 +92,24 @@ var rulesListen = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "listen/not-requested", Severity: Error, Revisions: modern,
+			ID: "listen/not-requested", Severity: Error, Revisions: modernRevisions,
 			Title: "A subscription tells of something that was not asked for",
 			Why:   "What is not asked for may be what the client, or a proxy, must not know.",
 			Fix:   "Send only the kinds of notification that the filter of subscriptions/listen names.",
 			URL:   "basic/patterns/subscriptions",
-			Good:  Example{r5, listenGood},
-			Bad:   Example{r5, listenAsk + "\n" + listenAck + "\n" + `< {"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}` + "\n" + listenEnd},
+			Good:  Example{rev20260728, exListenGood},
+			Bad:   Example{rev20260728, exListenCall + "\n" + exListenAck + "\n" + `< {"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}` + "\n" + exListenEnd},
 		},
 		kinds: kindNotification, dir: capture.ToClient,
 		check: func(v *view) {
-			c, name := v.listen(), subject(v.msg.method)
-			if c == nil || name == "" || c.lost {
+			c, name := v.subscriptionCall(), filterName(v.msg.method)
+			if c == nil || name == "" || c.paramsLost {
 				return
 			}
 			asked := c.param("notifications", name)
 			switch {
 			case name == "resourceSubscriptions" && isArray(asked) && member(asked, "") == nil:
-				if empty(asked) {
+				if isEmptyArray(asked) {
 					v.report("/method", "%s was not asked for", show(v.msg.method)).with(c.n)
 				}
 			case string(asked) != "true":
@@ -119,99 +119,99 @@ var rulesListen = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "listen/no-id", Severity: Error, Revisions: modern,
+			ID: "listen/no-id", Severity: Error, Revisions: modernRevisions,
 			Title: "A change is told without the id of the subscription",
 			Why:   "On a pipe the client cannot tell which of its subscriptions it is for; there is no other way to be told of changes.",
 			Fix:   "Put the id of the subscriptions/listen request into _meta, under io.modelcontextprotocol/subscriptionId.",
 			URL:   "basic/patterns/subscriptions",
-			Good:  Example{r5, listenGood},
-			Bad:   Example{r5, cachePage("public") + "\n" + strings.Replace(listenAsk, `"id":1`, `"id":3`, 1) + "\n" + `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n" + strings.Replace(listenEnd, `"id":1`, `"id":3`, 1)},
+			Good:  Example{rev20260728, exListenGood},
+			Bad:   Example{rev20260728, cachePage("public") + "\n" + strings.Replace(exListenCall, `"id":1`, `"id":3`, 1) + "\n" + `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n" + strings.Replace(exListenEnd, `"id":1`, `"id":3`, 1)},
 		},
 		kinds: kindNotification, dir: capture.ToClient,
 		check: func(v *view) {
-			if !v.modern || v.meta(mcp.MetaSubscriptionID) != nil || v.hiddenIn("/params/_meta") {
+			if !v.modern || v.meta(mcp.MetaSubscriptionID) != nil || v.redactedWithin("/params/_meta") {
 				return
 			}
-			if subject(v.msg.method) != "" || v.msg.method == mcp.NotificationAcknowledged {
+			if filterName(v.msg.method) != "" || v.msg.method == mcp.NotificationAcknowledged {
 				v.report("/params", "%s has no subscriptionId in its _meta", show(v.msg.method))
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "listen/id-type", Severity: Error, Revisions: modern,
+			ID: "listen/id-type", Severity: Error, Revisions: modernRevisions,
 			Title: "The subscriptionId is not the id of the request",
 			Why:   "Clients look the id up as it was: 1 is not \"1\".",
 			Fix:   "Repeat the id of the subscriptions/listen request with the same JSON type.",
 			URL:   "basic/patterns/subscriptions",
-			Good:  Example{r5, listenGood},
-			Bad:   Example{r5, "http\npost " + listenAsk[2:] + "\nstream\n" + listenAck + "\n" + `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"1"}}}`},
+			Good:  Example{rev20260728, exListenGood},
+			Bad:   Example{rev20260728, "http\npost " + exListenCall[2:] + "\nstream\n" + exListenAck + "\n" + `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"1"}}}`},
 		},
 		kinds: kindNotification, dir: capture.ToClient,
 		check: func(v *view) {
-			id, c := v.meta(mcp.MetaSubscriptionID), v.listen()
-			if id != nil && c == nil && v.x == nil && v.sess.certain {
-				c = v.otherListen(id)
+			id, c := v.meta(mcp.MetaSubscriptionID), v.subscriptionCall()
+			if id != nil && c == nil && v.exchange == nil && v.session.certain {
+				c = v.otherSubscription(id)
 			}
-			if id != nil && c != nil && canonical(id) != canonical(c.id) {
+			if id != nil && c != nil && idKey(id) != idKey(c.id) {
 				v.report(pointer("params", "_meta", mcp.MetaSubscriptionID), "the subscriptionId is %s, the id of the request %s", showJSON(id), showJSON(c.id)).with(c.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "listen/not-for-subscriptions", Severity: Error, Revisions: modern,
+			ID: "listen/not-for-subscriptions", Severity: Error, Revisions: modernRevisions,
 			Title: "Progress or a log message comes with a subscription",
 			Why:   "They belong to the request that asked for them, and only there does somebody look for them.",
 			Fix:   "Send notifications/progress and notifications/message on the stream of their request.",
 			URL:   "basic/patterns/subscriptions",
-			Good:  Example{r5, listenGood},
-			Bad:   Example{r5, listenAsk + "\n" + listenAck + "\n" + `< {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x","_meta":{"io.modelcontextprotocol/subscriptionId":1}}}` + "\n" + listenEnd},
+			Good:  Example{rev20260728, exListenGood},
+			Bad:   Example{rev20260728, exListenCall + "\n" + exListenAck + "\n" + `< {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x","_meta":{"io.modelcontextprotocol/subscriptionId":1}}}` + "\n" + exListenEnd},
 		},
 		kinds: kindNotification, dir: capture.ToClient, methods: []string{mcp.NotificationProgress, mcp.NotificationMessage},
 		check: func(v *view) {
-			if c := v.listen(); c != nil {
+			if c := v.subscriptionCall(); c != nil {
 				v.report("/method", "%s comes with the subscription %s", show(v.msg.method), showJSON(c.id)).with(c.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "listen/elsewhere", Severity: Error, Revisions: modern,
+			ID: "listen/elsewhere", Severity: Error, Revisions: modernRevisions,
 			Title: "A change is told on the stream of another request",
 			Why:   "A response stream is for what belongs to its request.",
 			Fix:   "Tell of changes on the streams of subscriptions/listen only.",
 			URL:   "basic/transports/streamable-http",
-			Good:  Example{r5, "http\npost " + listenAsk[2:] + "\nstream\n" + listenAck + "\n" + listenTell + "\n" + listenEnd + "\nend"},
-			Bad:   Example{r5, "http\npost " + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","_meta":{$meta}}}` + "\nstream\n" + `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}` + "\n" + `< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","content":[]}}` + "\nend"},
+			Good:  Example{rev20260728, "http\npost " + exListenCall[2:] + "\nstream\n" + exListenAck + "\n" + exListenNotify + "\n" + exListenEnd + "\nend"},
+			Bad:   Example{rev20260728, "http\npost " + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","_meta":{$meta}}}` + "\nstream\n" + `< {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}` + "\n" + `< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","content":[]}}` + "\nend"},
 		},
 		kinds: kindNotification, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.modern && v.x != nil && v.x.call != nil && v.x.call.method != mcp.MethodSubscriptionsListen && (subject(v.msg.method) != "" || v.msg.method == mcp.NotificationAcknowledged) {
-				v.report("/method", "%s comes on the stream of %s", show(v.msg.method), show(v.x.call.method)).with(v.x.call.n)
+			if v.modern && v.exchange != nil && v.exchange.call != nil && v.exchange.call.method != mcp.MethodSubscriptionsListen && (filterName(v.msg.method) != "" || v.msg.method == mcp.NotificationAcknowledged) {
+				v.report("/method", "%s comes on the stream of %s", show(v.msg.method), show(v.exchange.call.method)).with(v.exchange.call.n)
 			}
 		},
 	},
 }
 
-// empty reports whether an array has no elements.
-func empty(v []byte) bool {
+// isEmptyArray reports whether an array has no elements.
+func isEmptyArray(v []byte) bool {
 	for range elements(v) {
 		return false
 	}
 	return true
 }
 
-// otherListen returns an open subscription whose id reads like id, but is of another type.
-func (v *view) otherListen(id []byte) *call {
+// otherSubscription returns an open subscription whose id reads like id, but is of another type.
+func (v *view) otherSubscription(id []byte) *call {
 	read := func(id []byte) string {
 		if isString(id) {
-			return text(id)
+			return stringValue(id)
 		}
 		return string(id)
 	}
 	var found []*call
-	for _, c := range v.sess.open {
+	for _, c := range v.session.calls {
 		if c.method == mcp.MethodSubscriptionsListen && c.dir == capture.ToServer && read(c.id) == read(id) {
 			found = append(found, c)
 		}

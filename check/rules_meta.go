@@ -10,13 +10,13 @@ import (
 var rulesMeta = []rule{
 	{
 		Rule: Rule{
-			ID: "meta/key", Severity: Error, Revisions: from3,
+			ID: "meta/key", Severity: Error, Revisions: hasStructuredOutput,
 			Title: "A key of _meta is not spelled as keys are",
 			Why:   "Keys are names, with a prefix in front that says whose they are. Peers that sort metadata by prefix cannot place this one.",
 			Fix:   "Write name, or com.example/name: labels of letters, digits and hyphens with dots between, a slash, and a name that begins and ends with a letter or a digit.",
 			URL:   "basic#_meta",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"com.example/trace_id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"-example/trace id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"com.example/trace_id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{\"-example/trace id\":1}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindCall | kindResult,
 		check: func(v *view) {
@@ -31,20 +31,20 @@ var rulesMeta = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "meta/trace-context", Severity: Error, Revisions: modern,
+			ID: "meta/trace-context", Severity: Error, Revisions: modernRevisions,
 			Title: "Trace context that is not spelled as W3C prescribes",
 			Why:   "Tracing systems drop what they cannot parse, and the trace ends here.",
 			Fix:   "Take traceparent, tracestate and baggage from a tracing library.",
 			URL:   "basic#_meta",
-			Good:  Example{r5, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")},
-			Bad:   Example{r5, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01")},
+			Good:  Example{rev20260728, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")},
+			Bad:   Example{rev20260728, discovered + exTraced("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01")},
 		},
 		kinds: kindCall | kindResult,
 		check: func(v *view) {
 			for place, meta := range metas(v) {
 				for _, name := range []string{"traceparent", "tracestate", "baggage"} {
 					value := member(meta, name)
-					if value != nil && (!isString(value) || !traceField(name, text(value))) {
+					if value != nil && (!isString(value) || !traceField(name, stringValue(value))) {
 						v.report(place+"/"+name, "%s is no valid %s", showJSON(value), name)
 					}
 				}
@@ -53,19 +53,19 @@ var rulesMeta = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "meta/extension-id", Severity: Error, Revisions: modern,
+			ID: "meta/extension-id", Severity: Error, Revisions: modernRevisions,
 			Title: "An extension's identifier is not spelled as they are",
 			Why:   "Identifiers always have a prefix, so that two vendors cannot mean different things by the same one.",
 			Fix:   "Write com.example/name.",
 			URL:   "basic",
-			Good:  Example{r5, discovered + exExtension("com.example/paint")},
-			Bad:   Example{r5, discovered + exExtension("paint")},
+			Good:  Example{rev20260728, discovered + exExtension("com.example/paint")},
+			Bad:   Example{rev20260728, discovered + exExtension("paint")},
 		},
 		kinds: kindRequest | kindResult,
 		check: func(v *view) {
 			place, caps := "/params/_meta"+pointer(mcp.MetaClientCapabilities), v.param("_meta", mcp.MetaClientCapabilities)
 			if v.msg.is(kindResult) {
-				if !v.asked(mcp.MethodDiscover) {
+				if !v.isResultOf(mcp.MethodDiscover) {
 					return
 				}
 				place, caps = "/result/capabilities", v.result("capabilities")
@@ -79,25 +79,25 @@ var rulesMeta = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "meta/server-changes", Severity: Info, Revisions: modern,
+			ID: "meta/server-changes", Severity: Info, Revisions: modernRevisions,
 			Title: "The server changes its name",
 			Why:   "On one connection results come from one server. A name that changes is a sign that something in between mixes answers up.",
 			Fix:   "Send the same io.modelcontextprotocol/serverInfo with each result.",
 			URL:   "basic#_meta",
-			Good:  Example{r5, exNamed("a") + exNamedAgain("a")},
-			Bad:   Example{r5, exNamed("a") + exNamedAgain("b")},
+			Good:  Example{rev20260728, exNamed("a") + exNamedAgain("a")},
+			Bad:   Example{rev20260728, exNamed("a") + exNamedAgain("b")},
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
 			name := member(v.meta(mcp.MetaServerInfo), "name")
-			if !isString(name) || v.sess.carrier != carrierStdio || v.sess.restarted || v.hidden("/result/_meta"+pointer(mcp.MetaServerInfo)+"/name") {
+			if !isString(name) || v.session.transport != transportStdio || v.session.restarted || v.redacted("/result/_meta"+pointer(mcp.MetaServerInfo)+"/name") {
 				return
 			}
-			k := recall[knownServer](&v.sess.state)
-			if k.n != 0 && k.name != text(name) {
+			k := stateOf[knownServer](&v.session.state)
+			if k.n != 0 && k.name != stringValue(name) {
 				v.report("/result/_meta"+pointer(mcp.MetaServerInfo), "the server is now %s, and was %s before", showJSON(name), show(k.name)).with(k.n)
 			}
-			k.n, k.name = v.e.N, clipBytes(text(name), maxPairedID)
+			k.n, k.name = v.e.N, clipBytes(stringValue(name), maxPairedID)
 		},
 	},
 }

@@ -9,75 +9,75 @@ import (
 var rulesModern = []rule{
 	{
 		Rule: Rule{
-			ID: "modern/server-request", Severity: Error, Revisions: modern,
+			ID: "modern/server-request", Severity: Error, Revisions: modernRevisions,
 			Title: "A request of the server",
 			Why:   "Since $r5 only clients send requests. Nobody answers this one.",
 			Fix:   "Answer the client's request with resultType input_required, and what is needed in inputRequests.",
 			URL:   "basic/patterns/mrtr",
-			Good:  Example{r5, discovered},
-			Bad:   Example{r5, discovered + "< {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/ask\"}"},
+			Good:  Example{rev20260728, discovered},
+			Bad:   Example{rev20260728, discovered + "< {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/ask\"}"},
 		},
 		kinds: kindRequest, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.modern && (v.sess.modern || v.k.opts.Revision != mcp.RevisionNone) && v.sess.shaken == 0 {
+			if v.modern && (v.session.modern || v.checker.opts.Revision != mcp.RevisionNone) && v.session.initializeResult == 0 {
 				v.report("", "the server sent a request (%s); in %s only clients do", show(v.msg.method), v.rev)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "modern/client-response", Severity: Error, Revisions: modern,
+			ID: "modern/client-response", Severity: Error, Revisions: modernRevisions,
 			Title: "A response of the client",
 			Why:   "Since $r5 servers send no requests, so there is nothing to answer.",
 			Fix:   "Put answers to inputRequests into the params of the request when it is sent again.",
 			URL:   "basic/patterns/mrtr",
-			Good:  Example{r5, discovered},
-			Bad:   Example{r5, discovered + "> {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20260728, discovered},
+			Bad:   Example{rev20260728, discovered + "> {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		consequences: []string{"jsonrpc/unknown-id"},
 		kinds:        kindResponse, dir: capture.ToServer,
 		check: func(v *view) {
-			if v.modern && (v.sess.modern || v.k.opts.Revision != mcp.RevisionNone) && v.sess.shaken == 0 {
+			if v.modern && (v.session.modern || v.checker.opts.Revision != mcp.RevisionNone) && v.session.initializeResult == 0 {
 				v.report("", "the client sent a response; in %s only servers do", v.rev)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "modern/discover-missing", Severity: Error, Revisions: modern,
+			ID: "modern/discover-missing", Severity: Error, Revisions: modernRevisions,
 			Title: "server/discover does not exist",
 			Why:   "Clients use it to find out which era the server is of: without it they fall back to the handshake.",
 			Fix:   "Answer server/discover with the versions and capabilities of the server.",
 			URL:   "server/discover",
-			Good:  Example{r5, discovered},
-			Bad: Example{r5, `> {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{$meta}}}
+			Good:  Example{rev20260728, discovered},
+			Bad: Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}
 > {"jsonrpc":"2.0","id":2,"method":"server/discover","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"method not found"}}`},
 		},
 		kinds: kindError, methods: []string{mcp.MethodDiscover}, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.sess.modern && v.msg.code() == -32601 {
+			if v.session.modern && v.msg.code() == -32601 {
 				v.report("/error", "this server speaks %s, and must answer server/discover", v.rev).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "modern/metadata-accepted", Severity: Error, Revisions: modern,
+			ID: "modern/metadata-accepted", Severity: Error, Revisions: modernRevisions,
 			Title: "A request without its metadata was answered",
 			Why:   "A server that takes such a request guesses the version and the capabilities, and the client never learns what is wrong with it.",
 			Fix:   "Refuse with -32602 (over HTTP: status 400) a request whose _meta lacks protocolVersion or clientCapabilities.",
 			URL:   "basic#_meta",
-			Good: Example{r5, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
+			Good: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
-			Bad: Example{r5, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$version}}}
+			Bad: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$version}}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
 		},
 		consequences: []string{"shape/missing-member"},
 		kinds:        kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.call == nil || !v.modern || !v.sess.modern || v.call.lost || v.call.method == mcp.MethodInitialize {
+			if v.call == nil || !v.modern || !v.session.modern || v.call.paramsLost || v.call.method == mcp.MethodInitialize {
 				return
 			}
 			for _, name := range []string{mcp.MetaProtocolVersion, mcp.MetaClientCapabilities} {
@@ -89,50 +89,50 @@ var rulesModern = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "modern/version-accepted", Severity: Error, Revisions: modern,
+			ID: "modern/version-accepted", Severity: Error, Revisions: modernRevisions,
 			Title: "A request of an unknown version was answered",
 			Why:   "The client relies on what that version says, and the server cannot know it.",
 			Fix:   "Refuse with -32022, and list the versions that the server speaks.",
 			URL:   "basic/versioning",
-			Good: Example{r5, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
+			Good: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
-			Bad: Example{r5, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01",$client:{}}}}
+			Bad: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01",$client:{}}}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.call == nil || !v.modern || !v.sess.modern {
+			if v.call == nil || !v.modern || !v.session.modern {
 				return
 			}
-			d := recall[discovery](&v.sess.state)
-			if asked := v.call.param("_meta", mcp.MetaProtocolVersion); isString(asked) && d.n != 0 && !d.versions[text(asked)] {
+			d := stateOf[discovery](&v.session.state)
+			if asked := v.call.param("_meta", mcp.MetaProtocolVersion); isString(asked) && d.n != 0 && !d.versions[stringValue(asked)] {
 				v.report("", "the request is of version %s, which server/discover does not list; it must be refused with -32022", showJSON(asked)).with(v.call.n).with(d.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "modern/result-type", Severity: Error, Revisions: modern,
+			ID: "modern/result-type", Severity: Error, Revisions: modernRevisions,
 			Title: "A resultType that the client cannot know",
 			Why:   "A client takes a response with an unknown resultType for invalid. Extensions may add some, but only for clients that have declared them.",
 			Fix:   "Send complete or input_required, or what an extension defines that this request has declared.",
 			URL:   "schema#result",
-			Good: Example{r5, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
+			Good: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
-			Bad: Example{r5, discovered + `> {"jsonrpc":"2.0","id":2,"method":"vendor/x","params":{"_meta":{$meta}}}
+			Bad: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"vendor/x","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"partial"}}`},
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
 			t := v.result("resultType")
-			if v.call == nil || !v.modern || !isString(t) || v.call.lost {
+			if v.call == nil || !v.modern || !isString(t) || v.call.paramsLost {
 				return
 			}
-			switch text(t) {
+			switch stringValue(t) {
 			case mcp.ResultTypeComplete, mcp.ResultTypeInputRequired, "task": // of tasks, the rules about tasks judge
 				return
 			}
-			for range members(at(v.call.client, "extensions")) {
+			for range members(valueAt(v.call.client, "extensions")) {
 				return // it may be one of that extension
 			}
 			v.report("/result/resultType", "resultType %s is neither of the protocol nor of an extension that the request declares", showJSON(t)).with(v.call.n)
@@ -154,11 +154,11 @@ var observeDiscovery = []observer{{
 		if !isArray(list) || v.call == nil {
 			return
 		}
-		d := recall[discovery](&v.sess.state)
+		d := stateOf[discovery](&v.session.state)
 		*d = discovery{n: v.e.N, versions: map[string]bool{}}
 		for i, version := range elements(list) {
 			if i < 64 {
-				d.versions[clipBytes(text(version), maxShown)] = true
+				d.versions[clipBytes(stringValue(version), maxShown)] = true
 			}
 		}
 	},

@@ -12,7 +12,7 @@ import (
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr).
 
 // A round is an input_required result that a request has got.
-type round struct {
+type inputRound struct {
 	n     uint64 // number of the event
 	id    string // of the request, canonical
 	state []byte // JSON text of the requestState; nil if there was none
@@ -21,29 +21,29 @@ type round struct {
 	lost  bool // the keys are not all there
 }
 
-// rounds are what rules remember of the rounds in a session, by what was asked.
-type rounds struct {
-	by   map[uint64]askings
-	lost bool // some requests were forgotten
+// inputRounds are what rules remember of the rounds in a session, by what was asked.
+type inputRounds struct {
+	byRequest map[uint64]inputHistory
+	lost      bool // some requests were forgotten
 }
 
-// askings are the last rounds of requests that ask the same.
-type askings struct {
-	list []round
+// inputHistory are the last rounds of requests that ask the same.
+type inputHistory struct {
+	list []inputRound
 	lost bool // there were more
 }
 
 const (
-	maxRounds    = 1024 // requests of a session
-	maxPerAsking = 8    // rounds of the same request
-	maxInputs    = 64
-	maxState     = 16 << 10 // bytes
+	maxRounds     = 1024 // requests of a session
+	maxPerRequest = 8    // rounds of the same request
+	maxInputs     = 64
+	maxState      = 16 << 10 // bytes
 )
 
-// asking hashes what stays the same in each round of a request.
-func (v *view) asking(method string, params []byte) uint64 {
+// requestHash hashes what stays the same in each round of a request.
+func (v *view) requestHash(method string, params []byte) uint64 {
 	var h maphash.Hash
-	h.SetSeed(v.k.seed)
+	h.SetSeed(v.checker.seed)
 	h.WriteString(method)
 	for name, value := range members(params) {
 		if name != "_meta" && name != "inputResponses" && name != "requestState" {
@@ -56,16 +56,16 @@ func (v *view) asking(method string, params []byte) uint64 {
 	return h.Sum64()
 }
 
-// observersMRTR remember rounds.
-var observersMRTR = []observer{{
+// observersInput remember rounds.
+var observersInput = []observer{{
 	kinds: kindResult, dir: capture.ToClient,
 	observe: func(v *view) {
-		if !v.inputRequired() || v.call.lost {
+		if !v.inputRequired() || v.call.paramsLost {
 			return
 		}
-		r := round{n: v.e.N, id: canonical(v.call.id)}
+		r := inputRound{n: v.e.N, id: idKey(v.call.id)}
 		if state := v.result("requestState"); state != nil {
-			r.kept = len(state) <= maxState && !v.hidden("/result/requestState")
+			r.kept = len(state) <= maxState && !v.redacted("/result/requestState")
 			r.state = []byte{}
 			if r.kept {
 				r.state = slices.Clone(state)
@@ -78,94 +78,94 @@ var observersMRTR = []observer{{
 			}
 			r.keys = append(r.keys, key)
 		}
-		all := recall[rounds](&v.sess.state)
-		if all.by == nil || len(all.by) >= maxRounds {
-			all.lost = len(all.by) > 0
-			all.by = map[uint64]askings{}
+		all := stateOf[inputRounds](&v.session.state)
+		if all.byRequest == nil || len(all.byRequest) >= maxRounds {
+			all.lost = len(all.byRequest) > 0
+			all.byRequest = map[uint64]inputHistory{}
 		}
-		key := v.asking(v.call.method, v.call.params)
-		a := all.by[key]
+		key := v.requestHash(v.call.method, v.call.params)
+		a := all.byRequest[key]
 		a.list = append(a.list, r)
-		if n := len(a.list) - maxPerAsking; n > 0 {
+		if n := len(a.list) - maxPerRequest; n > 0 {
 			a.list, a.lost = a.list[n:], true
 		}
-		all.by[key] = a
+		all.byRequest[key] = a
 	},
 }}
 
 // inputRequired reports whether the message is a result that asks for input, of a request of a client.
 func (v *view) inputRequired() bool {
-	return v.modern && v.call != nil && v.call.dir == capture.ToServer && v.msg.is(kindResult) && text(v.result("resultType")) == mcp.ResultTypeInputRequired
+	return v.modern && v.call != nil && v.call.dir == capture.ToServer && v.msg.is(kindResult) && stringValue(v.result("resultType")) == mcp.ResultTypeInputRequired
 }
 
-// retries returns the rounds that a request may be the next of; ok is false if it is no retry. Where the same is asked many times at once, it may be the
+// previousRounds returns the rounds that a request may be the next of; ok is false if it is no retry. Where the same is asked many times at once, it may be the
 // next of one that is not remembered any more: all is false then.
-func (v *view) retries() (before []round, all, ok bool) {
+func (v *view) previousRounds() (before []inputRound, all, ok bool) {
 	if v.param("inputResponses") == nil && v.param("requestState") == nil {
 		return nil, true, false
 	}
-	known := recall[rounds](&v.sess.state)
-	a := known.by[v.asking(v.msg.method, v.msg.params)]
+	known := stateOf[inputRounds](&v.session.state)
+	a := known.byRequest[v.requestHash(v.msg.method, v.msg.params)]
 	return a.list, !a.lost && !known.lost, true
 }
 
-// same reports whether a retry brings back the state of the round; it may be that nobody can tell.
-func (r *round) same(state []byte) bool {
+// sameState reports whether a retry brings back the state of the round; it may be that nobody can tell.
+func (r *inputRound) sameState(state []byte) bool {
 	if r.state == nil || state == nil {
 		return r.state == nil && state == nil
 	}
-	return !r.kept || text(r.state) == text(state)
+	return !r.kept || stringValue(r.state) == stringValue(state)
 }
 
-func asksInput(method string) bool {
+func allowsInput(method string) bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
 }
 
 const (
-	mrtrAsk   = `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{}}}}}`
-	mrtrInput = `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"r":{"method":"roots/list"}}}}`
-	mrtrDone  = `< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","content":[]}}`
+	exInputCall     = `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{}}}}}`
+	exInputRequired = `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"r":{"method":"roots/list"}}}}`
+	exInputDone     = `< {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","content":[]}}`
 )
 
-// mrtrRetry is the second round, with the id and the members that it is given.
-func mrtrRetry(id, members string) string {
+// exInputRetry is the second round, with the id and the members that it is given.
+func exInputRetry(id, members string) string {
 	return `> {"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"a",` + members + `,"_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":{}}}}}`
 }
 
-func mrtrExample(retry string) Example {
-	return Example{r5, mrtrAsk + "\n" + mrtrInput + "\n" + retry + "\n" + mrtrDone}
+func exInput(retry string) Example {
+	return Example{rev20260728, exInputCall + "\n" + exInputRequired + "\n" + retry + "\n" + exInputDone}
 }
 
-const mrtrGood = `"inputResponses":{"r":{"roots":[]}},"requestState":"s1"`
+const exInputGood = `"inputResponses":{"r":{"roots":[]}},"requestState":"s1"`
 
-// rulesMRTR are the rules about rounds.
-var rulesMRTR = []rule{
+// rulesInput are the rules about rounds.
+var rulesInput = []rule{
 	{
 		Rule: Rule{
-			ID: "mrtr/unexpected", Severity: Error, Revisions: modern,
+			ID: "mrtr/unexpected", Severity: Error, Revisions: modernRevisions,
 			Title: "A request is answered with a question that must not have one",
 			Why:   "Clients take the result for invalid: only tools/call, prompts/get and resources/read may need input.",
 			Fix:   "Ask within the answer to tools/call, prompts/get or resources/read.",
 			URL:   "basic/patterns/mrtr",
-			Good:  mrtrExample(mrtrRetry("2", mrtrGood)),
-			Bad:   Example{r5, `> {"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"a"},"argument":{"name":"x","value":""},"_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}}` + "\n" + mrtrInput},
+			Good:  exInput(exInputRetry("2", exInputGood)),
+			Bad:   Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"a"},"argument":{"name":"x","value":""},"_meta":{"io.modelcontextprotocol/protocolVersion":"$rev","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}}` + "\n" + exInputRequired},
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.inputRequired() && !asksInput(v.call.method) {
+			if v.inputRequired() && !allowsInput(v.call.method) {
 				v.report("/result/resultType", "%s is answered with input_required", show(v.call.method))
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "mrtr/question-kind", Severity: Error, Revisions: modern,
+			ID: "mrtr/question-kind", Severity: Error, Revisions: modernRevisions,
 			Title: "The server asks for something that there is not",
 			Why:   "No client can answer it.",
 			Fix:   "Ask by elicitation/create, sampling/createMessage or roots/list.",
 			URL:   "basic/patterns/mrtr",
-			Good:  mrtrExample(mrtrRetry("2", mrtrGood)),
-			Bad:   Example{r5, mrtrAsk + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"r":{"method":"user/ask","params":{}}}}}`},
+			Good:  exInput(exInputRetry("2", exInputGood)),
+			Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"r":{"method":"user/ask","params":{}}}}}`},
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
@@ -173,7 +173,7 @@ var rulesMRTR = []rule{
 				return
 			}
 			for key, q := range members(v.result("inputRequests")) {
-				switch m := text(member(q, "method")); m {
+				switch m := stringValue(member(q, "method")); m {
 				case mcp.MethodElicit, mcp.MethodCreateMessage, mcp.MethodRootsList:
 				default:
 					v.report(pointer("result", "inputRequests", key, "method"), "input is asked for by %s", show(m))
@@ -183,13 +183,13 @@ var rulesMRTR = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "mrtr/undeclared", Severity: Error, Revisions: modern,
+			ID: "mrtr/undeclared", Severity: Error, Revisions: modernRevisions,
 			Title: "The server asks for something that the client has not declared",
 			Why:   "The client cannot answer, and the call cannot go on.",
 			Fix:   "Look at the clientCapabilities of the request; if what is needed is not there, answer -32021.",
 			URL:   "basic/patterns/mrtr",
-			Good:  mrtrExample(mrtrRetry("2", mrtrGood)),
-			Bad:   Example{r5, mrtrAsk + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"u":{"method":"elicitation/create","params":{"mode":"url","message":"log in","url":"https://example.com/"}}}}}`},
+			Good:  exInput(exInputRetry("2", exInputGood)),
+			Bad:   Example{rev20260728, exInputCall + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"u":{"method":"elicitation/create","params":{"mode":"url","message":"log in","url":"https://example.com/"}}}}}`},
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
@@ -197,7 +197,7 @@ var rulesMRTR = []rule{
 				return
 			}
 			for key, q := range members(v.result("inputRequests")) {
-				if need := undeclared(v.call.client, q); need != "" {
+				if need := undeclaredInput(v.call.client, q); need != "" {
 					v.report(pointer("result", "inputRequests", key), "this needs the capability %s of the client, which the request does not declare", need).with(v.call.n)
 				}
 			}
@@ -205,23 +205,23 @@ var rulesMRTR = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "mrtr/state-changed", Severity: Error, Revisions: modern,
+			ID: "mrtr/state-changed", Severity: Error, Revisions: modernRevisions,
 			Title: "A retry does not bring back the requestState as it was",
 			Why:   "The state is sealed; a server refuses one that is different, and without it does not know what the answers are for.",
 			Fix:   "Send the requestState of the result that asked, byte for byte, and none if there was none.",
 			URL:   "basic/patterns/mrtr",
-			Good:  mrtrExample(mrtrRetry("2", mrtrGood)),
-			Bad:   mrtrExample(mrtrRetry("2", `"inputResponses":{"r":{"roots":[]}},"requestState":"s2"`)),
+			Good:  exInput(exInputRetry("2", exInputGood)),
+			Bad:   exInput(exInputRetry("2", `"inputResponses":{"r":{"roots":[]}},"requestState":"s2"`)),
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
-			before, all, ok := v.retries()
+			before, all, ok := v.previousRounds()
 			state := v.param("requestState")
-			if !ok || !all || len(before) == 0 || v.hidden("/params/requestState") {
+			if !ok || !all || len(before) == 0 || v.redacted("/params/requestState") {
 				return
 			}
 			for i := range before {
-				if before[i].same(state) {
+				if before[i].sameState(state) {
 					return
 				}
 			}
@@ -238,19 +238,19 @@ var rulesMRTR = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "mrtr/answer-missing", Severity: Error, Revisions: modern,
+			ID: "mrtr/answer-missing", Severity: Error, Revisions: modernRevisions,
 			Title: "A retry leaves a question unanswered",
 			Why:   "The server asks again, and again.",
 			Fix:   "Answer each key of inputRequests; decline or cancel are answers, too. If there is none, do not send the request again.",
 			URL:   "basic/patterns/mrtr",
-			Good:  mrtrExample(mrtrRetry("2", mrtrGood)),
-			Bad:   mrtrExample(mrtrRetry("2", `"inputResponses":{},"requestState":"s1"`)),
+			Good:  exInput(exInputRetry("2", exInputGood)),
+			Bad:   exInput(exInputRetry("2", `"inputResponses":{},"requestState":"s1"`)),
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
-			before, all, ok := v.retries()
-			if state := v.param("requestState"); state != nil && !v.hidden("/params/requestState") { // it says which round is answered
-				before = slices.DeleteFunc(slices.Clone(before), func(r round) bool { return !r.same(state) })
+			before, all, ok := v.previousRounds()
+			if state := v.param("requestState"); state != nil && !v.redacted("/params/requestState") { // it says which round is answered
+				before = slices.DeleteFunc(slices.Clone(before), func(r inputRound) bool { return !r.sameState(state) })
 			} else if !all {
 				return
 			}
@@ -278,22 +278,22 @@ var rulesMRTR = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "mrtr/same-id", Severity: Error, Revisions: modern,
+			ID: "mrtr/same-id", Severity: Error, Revisions: modernRevisions,
 			Title: "A retry has the id of the request before",
 			Why:   "Whoever follows the traffic takes the second answer for the first.",
 			Fix:   "Give the retry an id of its own: it is a request of its own.",
 			URL:   "basic/patterns/mrtr",
-			Good:  mrtrExample(mrtrRetry("2", mrtrGood)),
-			Bad:   Example{r5, mrtrAsk + "\n" + mrtrInput + "\n" + mrtrRetry("1", mrtrGood) + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`},
+			Good:  exInput(exInputRetry("2", exInputGood)),
+			Bad:   Example{rev20260728, exInputCall + "\n" + exInputRequired + "\n" + exInputRetry("1", exInputGood) + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`},
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
-			before, _, ok := v.retries()
-			if !ok || !v.sess.certain && v.sess.carrier != carrierHTTP {
+			before, _, ok := v.previousRounds()
+			if !ok || !v.session.certain && v.session.transport != transportHTTP {
 				return
 			}
 			for _, r := range before {
-				if r.id == canonical(v.msg.id) && (v.sess.certain || r.kept && text(r.state) == text(v.param("requestState"))) {
+				if r.id == idKey(v.msg.id) && (v.session.certain || r.kept && stringValue(r.state) == stringValue(v.param("requestState"))) {
 					v.report("/id", "this retry has the id of the request that the question answered").with(r.n)
 					return
 				}
@@ -302,28 +302,28 @@ var rulesMRTR = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "mrtr/no-round", Severity: Error, Revisions: modern,
+			ID: "mrtr/no-round", Severity: Error, Revisions: modernRevisions,
 			Title: "A request brings answers to questions that were not asked",
 			Why:   "Answers belong to one request; with another one they say something the user did not mean.",
 			Fix:   "Send inputResponses and requestState with the retry of the request that they are for, whose params are otherwise the same, and with nothing else.",
 			URL:   "basic/patterns/mrtr",
-			Good:  mrtrExample(mrtrRetry("2", mrtrGood)),
-			Bad:   Example{r5, mrtrRetry("1", mrtrGood) + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`},
+			Good:  exInput(exInputRetry("2", exInputGood)),
+			Bad:   Example{rev20260728, exInputRetry("1", exInputGood) + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`},
 		},
 		kinds: kindRequest, dir: capture.ToServer,
 		check: func(v *view) {
-			before, all, ok := v.retries()
-			if ok && all && asksInput(v.msg.method) && len(before) == 0 && v.sess.whole() && len(v.hiddenPlaces()) == 0 && v.sess.carrier == carrierStdio {
+			before, all, ok := v.previousRounds()
+			if ok && all && allowsInput(v.msg.method) && len(before) == 0 && v.session.complete() && len(v.redactedPlaces()) == 0 && v.session.transport == transportStdio {
 				v.report("", "this request has inputResponses or a requestState, and no request with these params was answered with a question")
 			}
 		},
 	},
 }
 
-// undeclared returns the capability that a question needs and the client does not have, "" if there is none.
-func undeclared(client, question []byte) string {
+// undeclaredInput returns the capability that a question needs and the client does not have, "" if there is none.
+func undeclaredInput(client, question []byte) string {
 	params := member(question, "params")
-	switch text(member(question, "method")) {
+	switch stringValue(member(question, "method")) {
 	case mcp.MethodRootsList:
 		if member(client, "roots") == nil {
 			return "roots"
@@ -339,7 +339,7 @@ func undeclared(client, question []byte) string {
 	case mcp.MethodElicit:
 		elicitation := member(client, "elicitation")
 		form, url := member(elicitation, "form"), member(elicitation, "url")
-		switch mode := text(member(params, "mode")); {
+		switch mode := stringValue(member(params, "mode")); {
 		case elicitation == nil:
 			return "elicitation"
 		case mode == "url" && url == nil:

@@ -12,21 +12,21 @@ var listMethods = []string{mcp.MethodToolsList, mcp.MethodResourcesList, mcp.Met
 var rulesPages = []rule{
 	{
 		Rule: Rule{
-			ID: "pagination/unknown-cursor", Severity: Error, Revisions: legacy,
+			ID: "pagination/unknown-cursor", Severity: Error, Revisions: legacyRevisions,
 			Title: "A cursor that the server never gave",
 			Why:   "Cursors mean something only to the server, only in this session, and only for the list that they came with: it answers with an error, or with another page.",
 			Fix:   "Send nextCursor back as it came, for the same list; leave cursor out for the first page.",
 			URL:   "server/utilities/pagination",
-			Good:  Example{r4, exPages("p2", "p2", "")},
-			Bad:   Example{r4, exPages("p2", "p3", "")},
+			Good:  Example{rev20251125, exPages("p2", "p2", "")},
+			Bad:   Example{rev20251125, exPages("p2", "p3", "")},
 		},
 		kinds: kindRequest, methods: listMethods, dir: capture.ToServer,
 		check: func(v *view) {
 			cursor := v.param("cursor")
-			if !isString(cursor) || !v.sess.whole() || v.sess.restarted || v.hidden("/params/cursor") || len(cursor) > maxSessionText {
+			if !isString(cursor) || !v.session.complete() || v.session.restarted || v.redacted("/params/cursor") || len(cursor) > maxSessionText {
 				return
 			}
-			if c := recall[cursors](&v.sess.state); !c.full && !c.given[v.msg.method].has(canonical(cursor), v.k.seed) {
+			if c := stateOf[cursors](&v.session.state); !c.full && !c.given[v.msg.method].has(idKey(cursor), v.checker.seed) {
 				v.report("/params/cursor", "the server has not given the cursor %s for %s", showJSON(cursor), v.msg.method)
 			}
 		},
@@ -38,13 +38,13 @@ var rulesPages = []rule{
 			Why:   "A client that reads all pages never comes to an end.",
 			Fix:   "Leave nextCursor out of the last page.",
 			URL:   "server/utilities/pagination",
-			Good:  Example{r4, exPages("p2", "p2", "")},
-			Bad:   Example{r4, exPages("p2", "p2", `,"nextCursor":"p2"`)},
+			Good:  Example{rev20251125, exPages("p2", "p2", "")},
+			Bad:   Example{rev20251125, exPages("p2", "p2", `,"nextCursor":"p2"`)},
 		},
 		kinds: kindResult, methods: listMethods, dir: capture.ToClient,
 		check: func(v *view) {
 			next, cursor := v.result("nextCursor"), v.call.param("cursor")
-			if isString(next) && isString(cursor) && text(next) == text(cursor) {
+			if isString(next) && isString(cursor) && stringValue(next) == stringValue(cursor) {
 				v.report("/result/nextCursor", "nextCursor is %s, which is the cursor of this very page", showJSON(next)).with(v.call.n)
 			}
 		},
@@ -73,17 +73,17 @@ var observeCursors = []observer{{
 		if !isString(next) || v.call == nil {
 			return
 		}
-		c := recall[cursors](&v.sess.state)
+		c := stateOf[cursors](&v.session.state)
 		if c.given == nil {
 			c.given = map[string]*idSet{}
 			for _, m := range listMethods {
 				c.given[m] = &idSet{}
 			}
 		}
-		if len(next) > maxSessionText || v.hidden("/result/nextCursor") || c.given[v.call.method].full() {
+		if len(next) > maxSessionText || v.redacted("/result/nextCursor") || c.given[v.call.method].full() {
 			c.full = true
 			return
 		}
-		c.given[v.call.method].add(canonical(next), v.k.seed)
+		c.given[v.call.method].add(idKey(next), v.checker.seed)
 	},
 }}

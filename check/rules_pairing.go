@@ -12,17 +12,17 @@ import (
 var rulesPairing = []rule{
 	{
 		Rule: Rule{
-			ID: "jsonrpc/id-reused", Severity: Error, Revisions: legacy,
+			ID: "jsonrpc/id-reused", Severity: Error, Revisions: legacyRevisions,
 			Title: "A request has the id of an earlier one",
 			Why:   "Within a session every request has an id of its own, so that a late answer, a cancellation or a log can mean only one.",
 			Fix:   "Count the requests of the session; do not start again.",
 			URL:   "basic",
-			Good: Example{r4, `init
+			Good: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
 < {"jsonrpc":"2.0","id":1,"result":{}}
 > {"jsonrpc":"2.0","id":2,"method":"ping"}
 < {"jsonrpc":"2.0","id":2,"result":{}}`},
-			Bad: Example{r4, `init
+			Bad: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
 < {"jsonrpc":"2.0","id":1,"result":{}}
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
@@ -30,37 +30,37 @@ var rulesPairing = []rule{
 		},
 		kinds: kindRequest,
 		check: func(v *view) {
-			if !v.msg.paired() || !v.sess.certain || v.sess.restarted || v.hidden("/id") {
+			if !v.msg.paired() || !v.session.certain || v.session.restarted || v.redacted("/id") {
 				return
 			}
-			if ids := v.sess.ids[v.e.Dir]; ids.has(canonical(v.msg.id), v.k.seed) {
-				n, _ := v.sess.answered[v.e.Dir].find(canonical(v.msg.id))
+			if ids := v.session.ids[v.e.Dir]; ids.has(idKey(v.msg.id), v.checker.seed) {
+				n, _ := v.session.answered[v.e.Dir].find(idKey(v.msg.id))
 				v.report("/id", "the id %s was used before in this session", showJSON(v.msg.id)).with(n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "jsonrpc/id-outstanding", Severity: Error, Revisions: modern,
+			ID: "jsonrpc/id-outstanding", Severity: Error, Revisions: modernRevisions,
 			Title: "A request has the id of one that still waits",
 			Why:   "Nobody can tell which of the two the answer belongs to.",
 			Fix:   "Use an id again only when its answer has come, or better never.",
 			URL:   "basic",
-			Good: Example{r5, `> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
+			Good: Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["$rev"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public"}}
 > {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
-			Bad: Example{r5, `> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
+			Bad: Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
 > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["$rev"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public"}}
 < {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["$rev"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public"}}`},
 		},
 		kinds: kindRequest,
 		check: func(v *view) {
-			if !v.msg.paired() || !v.sess.certain || v.hidden("/id") {
+			if !v.msg.paired() || !v.session.certain || v.redacted("/id") {
 				return
 			}
-			if c := v.sess.open[openKey{v.e.Dir, canonical(v.msg.id)}]; c != nil && c.cancelled == 0 && v.sess.wholeSince(c.n) {
+			if c := v.session.calls[openKey{v.e.Dir, idKey(v.msg.id)}]; c != nil && c.canceled == 0 && v.session.completeSince(c.n) {
 				v.report("/id", "the id %s is that of a request for %s which has no answer yet", showJSON(v.msg.id), show(c.method)).with(c.n)
 			}
 		},
@@ -72,8 +72,8 @@ var rulesPairing = []rule{
 			Why:   "It cannot find its request, which waits until it times out. Only an error about a message that could not be read goes without an id.",
 			Fix:   "Copy the id of the request, byte for byte.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"result\":{}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"result\":{}}"},
 		},
 		kinds: kindResponse,
 		check: func(v *view) {
@@ -81,46 +81,46 @@ var rulesPairing = []rule{
 			case len(v.msg.id) > 0 && !v.msg.id.IsNull() || answersNotification(v):
 			case v.msg.is(kindResult):
 				v.report("", "this result has no id, so nobody can tell what it answers")
-			case v.sess.carrier == carrierStdio && !unreadable(v):
+			case v.session.transport == transportStdio && !unreadable(v):
 				v.report("", "this error has no id, and there was no message before it that could not be read")
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "jsonrpc/error-id-null", Severity: Warning, Revisions: from4,
+			ID: "jsonrpc/error-id-null", Severity: Warning, Revisions: hasURLElicitation,
 			Title: "An error has the id null",
 			Why:   "Since $r4 an error about a message whose id could not be read has no id at all; strict clients refuse null.",
 			Fix:   "Leave id out.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
-			Bad:   Example{r4, "init\n> [}\n< {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+			Bad:   Example{rev20251125, "init\n> [}\n< {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
 		},
 		consequences: []string{"stdio/stray-input"},
 		kinds:        kindError,
 		check: func(v *view) {
 			if v.msg.id.IsNull() && !answersNotification(v) {
-				v.report("/id", "the id of this error is null; since %s it is left out", r4)
+				v.report("/id", "the id of this error is null; since %s it is left out", rev20251125)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "jsonrpc/notification-answered", Severity: Error, Revisions: from2,
+			ID: "jsonrpc/notification-answered", Severity: Error, Revisions: hasStreamableHTTP,
 			Title: "A notification was answered",
 			Why:   "Whoever sent it does not wait for anything: strict clients take the answer for a broken message.",
 			Fix:   "Answer only what has an id. Notifications of unknown methods are passed over.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
-			Bad: Example{r4, `init
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
+			Bad: Example{rev20251125, `init
 > {"jsonrpc":"2.0","method":"notifications/roots/list_changed"}
 < {"jsonrpc":"2.0","error":{"code":-32601,"message":"method not found"}}`},
 		},
 		kinds: kindResponse,
 		check: func(v *view) {
 			if answersNotification(v) {
-				v.report("", "this response answers no request: what came before it is a notification (%s)", show(recall[lastFrames](&v.sess.state).of[opposite(v.e.Dir)].method)).
-					with(recall[lastFrames](&v.sess.state).of[opposite(v.e.Dir)].n)
+				v.report("", "this response answers no request: what came before it is a notification (%s)", show(stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].method)).
+					with(stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].n)
 			}
 		},
 	},
@@ -131,8 +131,8 @@ var rulesPairing = []rule{
 			Why:   "Its id is of no request that was sent: usually it was changed on the way (1 became \"1\" or 1.0), and the request it belongs to hangs.",
 			Fix:   "Copy the id of the request, byte for byte.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"1\",\"result\":{}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":\"1\",\"result\":{}}"},
 		},
 		kinds: kindResponse,
 		check: func(v *view) {
@@ -142,7 +142,7 @@ var rulesPairing = []rule{
 			if !strayResponse(v) {
 				return
 			}
-			if _, ok := v.sess.answered[opposite(v.e.Dir)].find(canonical(v.msg.id)); !ok {
+			if _, ok := v.session.answered[opposite(v.e.Dir)].find(idKey(v.msg.id)); !ok {
 				v.report("/id", "no request has the id %s%s", showJSON(v.msg.id), similar(v))
 			}
 		},
@@ -154,8 +154,8 @@ var rulesPairing = []rule{
 			Why:   "The client acts on the first. What the second says is lost, or breaks the connection.",
 			Fix:   "Answer each request once; progress and logs are notifications.",
 			URL:   "basic",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
 		kinds: kindResponse,
 		check: func(v *view) {
@@ -165,7 +165,7 @@ var rulesPairing = []rule{
 			if !strayResponse(v) {
 				return
 			}
-			if n, ok := v.sess.answered[opposite(v.e.Dir)].find(canonical(v.msg.id)); ok {
+			if n, ok := v.session.answered[opposite(v.e.Dir)].find(idKey(v.msg.id)); ok {
 				v.report("/id", "the request with the id %s was answered before", showJSON(v.msg.id)).with(n)
 			}
 		},
@@ -177,13 +177,13 @@ var rulesPairing = []rule{
 			Why:   "Every request gets a response, be it an error. The client waits until it gives up, and what it has asked for hangs.",
 			Fix:   "Answer, also when a handler fails or takes long; send progress meanwhile. A client that does not want the answer any more sends notifications/cancelled.",
 			URL:   "basic",
-			Good: Example{r4, `init
+			Good: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
 < {"jsonrpc":"2.0","id":1,"result":{}}
 wait 10m
 > {"jsonrpc":"2.0","id":2,"method":"ping"}
 < {"jsonrpc":"2.0","id":2,"result":{}}`},
-			Bad: Example{r4, `init
+			Bad: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
 wait 10m
 > {"jsonrpc":"2.0","id":2,"method":"ping"}
@@ -196,13 +196,13 @@ wait 10m
 // strayResponse reports whether v is a response with an id to nothing that waits, in a session of which nothing is missing. Where two requests with that id wait it may
 // be to either.
 func strayResponse(v *view) bool {
-	return v.call == nil && v.msg.paired() && !v.k.lossy && v.sess.whole() && !v.sess.restarted && !v.hidden("/id") && v.sess.open[openKey{opposite(v.e.Dir), canonical(v.msg.id)}] == nil
+	return v.call == nil && v.msg.paired() && !v.checker.callsEvicted && v.session.complete() && !v.session.restarted && !v.redacted("/id") && v.session.calls[openKey{opposite(v.e.Dir), idKey(v.msg.id)}] == nil
 }
 
 // loneExchange returns the HTTP exchange of a response that is not known to answer anything, if only one request can be meant: in modern revisions that of the exchange.
 func loneExchange(v *view) *exchange {
-	x := v.x
-	if x == nil || !v.modern || v.call != nil || !v.toClient() || x.call == nil || x.posted != 1 || !v.msg.paired() || v.hidden("/id") || v.sess.whole() {
+	x := v.exchange
+	if x == nil || !v.modern || v.call != nil || !v.toClient() || x.call == nil || x.posted != 1 || !v.msg.paired() || v.redacted("/id") || v.session.complete() {
 		return nil
 	}
 	return x
@@ -220,7 +220,7 @@ func similar(v *view) string {
 	if !guess.Valid() {
 		return ""
 	}
-	if c := v.sess.open[openKey{opposite(v.e.Dir), canonical(guess)}]; c != nil {
+	if c := v.session.calls[openKey{opposite(v.e.Dir), idKey(guess)}]; c != nil {
 		return "; the one that waits has " + showJSON(guess) + ", which is not the same"
 	}
 	return ""
@@ -243,21 +243,21 @@ var observePairing = []observer{{
 	kinds: kindAny,
 	observe: func(v *view) {
 		bad := v.msg.is(kindOther) || v.msg.is(kindRequest) && !v.msg.id.Valid() || v.msg.is(kindCall) && !isString(v.msg.name) ||
-			v.msg.is(kindCall) && v.msg.params != nil && !isObject(v.msg.params) || v.msg.batch || text(v.msg.version) != "2.0" || v.e.Why != ""
-		sent(v, v.msg.kind, clipBytes(v.msg.method, maxShown), bad)
-		if last := recall[lastFrames](&v.sess.state).of; v.msg.is(kindError) && len(v.msg.id) == 0 {
+			v.msg.is(kindCall) && v.msg.params != nil && !isObject(v.msg.params) || v.msg.batch || stringValue(v.msg.version) != "2.0" || v.e.Why != ""
+		recordFrame(v, v.msg.kind, clipBytes(v.msg.method, maxShown), bad)
+		if last := stateOf[lastFrames](&v.session.state).of; v.msg.is(kindError) && len(v.msg.id) == 0 {
 			f := last[opposite(v.e.Dir)]
 			f.unreadable = false
 			last[opposite(v.e.Dir)] = f
 		}
 	},
 }, {
-	events:  []capture.Kind{capture.KindBad},
-	observe: func(v *view) { sent(v, kindOther, "", true) },
+	events:  []capture.Kind{capture.KindInvalid},
+	observe: func(v *view) { recordFrame(v, kindOther, "", true) },
 }}
 
-func sent(v *view, k kind, method string, bad bool) {
-	last := recall[lastFrames](&v.sess.state)
+func recordFrame(v *view, k kind, method string, bad bool) {
+	last := stateOf[lastFrames](&v.session.state)
 	if last.of == nil {
 		last.of = map[capture.Dir]lastFrame{}
 	}
@@ -267,51 +267,51 @@ func sent(v *view, k kind, method string, bad bool) {
 
 // unreadable reports whether the other side has sent something that an error without an id can be about.
 func unreadable(v *view) bool {
-	return recall[lastFrames](&v.sess.state).of[opposite(v.e.Dir)].unreadable || !v.sess.whole()
+	return stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].unreadable || !v.session.complete()
 }
 
 // answersNotification reports whether v is a response without an id, right behind a notification of the other side.
 func answersNotification(v *view) bool {
-	if len(v.msg.id) > 0 && !v.msg.id.IsNull() || v.sess.carrier != carrierStdio || unreadable(v) {
+	if len(v.msg.id) > 0 && !v.msg.id.IsNull() || v.session.transport != transportStdio || unreadable(v) {
 		return false
 	}
-	return recall[lastFrames](&v.sess.state).of[opposite(v.e.Dir)].kind == kindNotification
+	return stateOf[lastFrames](&v.session.state).of[opposite(v.e.Dir)].kind == kindNotification
 }
 
-// patience is how long a request may wait before it counts as one that is never answered.
-const patience = 60e9
+// responseTimeout is how long a request may wait before it counts as one that is never answered.
+const responseTimeout = 60e9
 
-// silence is after how long a server that does not answer initialize is silent.
-const silence = 10 * time.Second
+// silenceTimeout is after how long a server that does not answer initialize is silent.
+const silenceTimeout = 10 * time.Second
 
-// silence returns how long a call of initialize waited until the client cancelled it, or ended the
+// silentFor returns how long a call of initialize waited until the client cancelled it, or ended the
 // connection. It is 0 for others.
-func (s *session) silence(c *call) time.Duration {
+func (s *session) silentFor(c *call) time.Duration {
 	switch {
-	case c.method != mcp.MethodInitialize || c.dir != capture.ToServer || s.shaken != 0 || s.ended[capture.ToClient] != 0 && s.ended[capture.ToClient] < s.ended[capture.ToServer]:
+	case c.method != mcp.MethodInitialize || c.dir != capture.ToServer || s.initializeResult != 0 || s.ended[capture.ToClient] != 0 && s.ended[capture.ToClient] < s.ended[capture.ToServer]:
 		return 0
-	case c.cancelled != 0:
-		return c.cancelledT - c.t
+	case c.canceled != 0:
+		return c.canceledT - c.t
 	case s.ended[capture.ToServer] != 0:
-		return s.closedT - c.t
+		return s.clientClosedT - c.t
 	}
 	return 0
 }
 
 func checkUnanswered(v *view) {
-	for _, c := range sortedCalls(v.sess) {
-		rec := v.sess.capture
-		if silent := v.sess.silence(c); silent >= silence && !v.k.lossy && v.sess.wholeSince(c.n) && !v.sess.restarted {
-			v.report("", "initialize got no response in %s, until the client gave up", silent.Round(1e9)).of(c).with(c.cancelled)
+	for _, c := range sortedCalls(v.session) {
+		rec := v.session.capture
+		if silent := v.session.silentFor(c); silent >= silenceTimeout && !v.checker.callsEvicted && v.session.completeSince(c.n) && !v.session.restarted {
+			v.report("", "initialize got no response in %s, until the client gave up", silent.Round(1e9)).aboutCall(c).with(c.canceled)
 			continue
 		}
 		switch {
-		case c.cancelled != 0 || c.method == mcp.MethodSubscriptionsListen || c.method == mcp.MethodTasksResult:
-		case v.k.lossy || !v.sess.wholeSince(c.n) || v.sess.restarted:
-		case v.sess.exited != 0 || v.sess.ended[opposite(c.dir)] != 0: // another rule's
-		case v.sess.ended[c.dir] != 0 || rec.elapsed(c.t) < patience:
+		case c.canceled != 0 || c.method == mcp.MethodSubscriptionsListen || c.method == mcp.MethodTasksResult:
+		case v.checker.callsEvicted || !v.session.completeSince(c.n) || v.session.restarted:
+		case v.session.exited != 0 || v.session.ended[opposite(c.dir)] != 0: // another rule's
+		case v.session.ended[c.dir] != 0 || rec.elapsed(c.t) < responseTimeout:
 		default:
-			v.report("", "this request got no response in the %s until the end of the capture", rec.elapsed(c.t).Round(1e9)).of(c)
+			v.report("", "this request got no response in the %s until the end of the capture", rec.elapsed(c.t).Round(1e9)).aboutCall(c)
 		}
 	}
 }

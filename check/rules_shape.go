@@ -13,64 +13,64 @@ var rulesShape = []rule{
 		Title: "A member is missing that the revision requires",
 		Why:   "Peers rely on it: typed clients and servers refuse the whole message.",
 		Fix:   "Send the member. An empty list is [], not absent.",
-		Good:  Example{r4, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
-		Bad:   Example{r4, toolsList(`{"tools":[{"name":"a"}]}`)},
+		Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
+		Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a"}]}`)},
 	}),
 	shapeRule(shape.WrongType, Error, Rule{
 		ID:    "shape/wrong-type",
 		Title: "A value has the wrong type",
 		Why:   "Typed peers refuse the whole message; others convert, each in its own way.",
 		Fix:   "Send the type that the specification has for the member. null is not the same as absent.",
-		Good:  Example{r4, toolsList(`{"tools":[{"name":"a","description":"d","inputSchema":{"type":"object"}}]}`)},
-		Bad:   Example{r4, toolsList(`{"tools":[{"name":"a","description":null,"inputSchema":{"type":"object"}}]}`)},
+		Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","description":"d","inputSchema":{"type":"object"}}]}`)},
+		Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","description":null,"inputSchema":{"type":"object"}}]}`)},
 	}),
 	shapeRule(shape.BadValue, Error, Rule{
 		ID:    "shape/bad-value",
 		Title: "A value is none of those that are allowed",
 		Why:   "Peers cannot know what is meant.",
 		Fix:   "Send one of the values that the specification lists.",
-		Good:  Example{r4, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
-		Bad:   Example{r4, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"array"}}]}`)},
+		Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
+		Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"array"}}]}`)},
 	}),
 	shapeRule(shape.BadFormat, Error, Rule{
 		ID:    "shape/bad-format",
 		Title: "A text is not the URI, or the base64, that it must be",
 		Why:   "Decoders refuse it, and what was to be shown is lost.",
 		Fix:   "URIs begin with a scheme; binary data is base64 in the standard alphabet, with padding.",
-		Good:  Example{r4, resourceRead(`{"uri":"file:///a.png","blob":"iVBORw0K"}`)},
-		Bad:   Example{r4, resourceRead(`{"uri":"file:///a.png","blob":"iVBORw0"}`)},
+		Good:  Example{rev20251125, resourceRead(`{"uri":"file:///a.png","blob":"iVBORw0K"}`)},
+		Bad:   Example{rev20251125, resourceRead(`{"uri":"file:///a.png","blob":"iVBORw0"}`)},
 	}),
 	shapeRule(shape.Duplicate, Warning, Rule{
 		ID:    "shape/duplicate-member",
 		Title: "A member stands twice",
 		Why:   "Some parsers take the first value and some the last.",
 		Fix:   "Write each name once.",
-		Good:  Example{r4, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
-		Bad:   Example{r4, toolsList(`{"tools":[{"name":"a","name":"b","inputSchema":{"type":"object"}}]}`)},
+		Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`)},
+		Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","name":"b","inputSchema":{"type":"object"}}]}`)},
 	}),
 	shapeRule(shape.WrongKind, Error, Rule{
 		ID:    "shape/wrong-kind",
 		Title: "A request was sent as a notification, or a notification as a request",
 		Why:   "One waits for an answer that does not come, or gets one that nobody waits for.",
 		Fix:   "Give requests an id, and notifications none.",
-		Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
-		Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"notifications/roots/list_changed\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
+		Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"notifications/roots/list_changed\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 	}),
 	shapeRule(shape.WrongDirection, Error, Rule{
 		ID:    "shape/wrong-direction",
 		Title: "The wrong side sent a message",
 		Why:   "The peer does not have the method.",
 		Fix:   "Send what your side of the protocol has.",
-		Good:  Example{r4, "init\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"roots\":[]}}"},
-		Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+		Good:  Example{rev20251125, "init\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"roots\":[]}}"},
+		Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
 	}),
 	shapeRule(shape.NotInRevision, Error, Rule{
 		ID:    "shape/not-in-revision",
 		Title: "Something that the revision in force does not have",
 		Why:   "Both sides have agreed on a revision; what is of another one is unknown to the peer.",
 		Fix:   "Ask which revision is in force before you use what not all have, or agree on a newer one.",
-		Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-		Bad: Example{r5, discovered + `> {"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":{$meta}}}
+		Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Bad: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"method not found"}}`},
 	}),
 }
@@ -90,7 +90,7 @@ func shapeRule(code shape.Code, severity Severity, r Rule) rule {
 		Rule:  r,
 		kinds: kindCall | kindResponse,
 		check: func(v *view) {
-			for _, p := range v.shapeProblems() {
+			for _, p := range v.shapeMismatches() {
 				if p.Code == code {
 					place := shapeRoot(v.msg) + p.Pointer
 					if p.Pointer == "" && v.msg.is(kindCall) && (v.msg.params == nil || code == shape.WrongKind || code == shape.WrongDirection || code == shape.NotInRevision) {
@@ -113,16 +113,16 @@ func shapeRoot(m *message) string {
 	return "/params"
 }
 
-// shapeProblems returns how the message differs from its shape.
-func (v *view) shapeProblems() []shape.Problem {
-	if !v.shaped {
-		v.shaped = true
-		v.shape = v.findShape()
+// shapeMismatches returns how the message differs from its shape.
+func (v *view) shapeMismatches() []shape.Finding {
+	if !v.shapeChecked {
+		v.shapeChecked = true
+		v.shapeFindings = v.findShapeMismatches()
 	}
-	return v.shape
+	return v.shapeFindings
 }
 
-func (v *view) findShape() []shape.Problem {
+func (v *view) findShapeMismatches() []shape.Finding {
 	m, rev := v.msg, v.rev
 	s := shape.Message{Method: m.method, Dir: shape.ToServer}
 	if v.e.Dir == capture.ToClient {
@@ -140,7 +140,7 @@ func (v *view) findShape() []shape.Problem {
 		}
 	default:
 		s.Kind, s.Body, s.Method = shape.Result, m.result, ""
-		if v.call == nil || v.modern && !v.sess.modern && !modernAnswer(m) {
+		if v.call == nil || v.modern && !v.session.modern && !modernAnswer(m) {
 			return nil // whoever answered may be a legacy server that took a modern request for one of its own
 		}
 		s.Method = v.call.method
@@ -159,8 +159,8 @@ func (v *view) findShape() []shape.Problem {
 }
 
 // dropMissing leaves out that the params are missing, where they are only of the wrong type.
-func dropMissing(problems []shape.Problem) []shape.Problem {
-	var rest []shape.Problem
+func dropMissing(problems []shape.Finding) []shape.Finding {
+	var rest []shape.Finding
 	for _, p := range problems {
 		if p.Code != shape.Missing {
 			rest = append(rest, p)

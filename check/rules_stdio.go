@@ -14,12 +14,12 @@ var rulesStdio = []rule{
 			Why:   "Standard output belongs to the protocol. Some hosts pass over a stray line, others report a parse error to the user or close the connection.",
 			Fix:   "Print to standard error: console.error, print(…, file=sys.stderr), log.SetOutput(os.Stderr). Look for prints in dependencies, too, and for what a shell or a package manager prints before the server starts.",
 			URL:   "basic/transports",
-			Good:  Example{r4, "! hello from console.error\ninit"},
-			Bad:   Example{r4, "< hello from console.log\ninit"},
+			Good:  Example{rev20251125, "! hello from console.error\ninit"},
+			Bad:   Example{rev20251125, "< hello from console.log\ninit"},
 		},
-		events: []capture.Kind{capture.KindBad}, kinds: kindAny,
-		check: func(v *view) { reportStray(v, v.bad(), capture.ToClient) },
-		end:   func(v *view) { reportStray(v, flushBad(v.sess, capture.ToClient), capture.ToClient) },
+		events: []capture.Kind{capture.KindInvalid}, kinds: kindAny,
+		check: func(v *view) { reportStray(v, v.invalidLines(), capture.ToClient) },
+		end:   func(v *view) { reportStray(v, flushInvalid(v.session, capture.ToClient), capture.ToClient) },
 	},
 	{
 		Rule: Rule{
@@ -28,12 +28,12 @@ var rulesStdio = []rule{
 			Why:   "Servers answer it with a parse error, or stop.",
 			Fix:   "Write nothing but messages to the server.",
 			URL:   "basic/transports",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> help\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> help\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
 		},
-		events: []capture.Kind{capture.KindBad}, kinds: kindAny,
-		check: func(v *view) { reportStray(v, v.bad(), capture.ToServer) },
-		end:   func(v *view) { reportStray(v, flushBad(v.sess, capture.ToServer), capture.ToServer) },
+		events: []capture.Kind{capture.KindInvalid}, kinds: kindAny,
+		check: func(v *view) { reportStray(v, v.invalidLines(), capture.ToServer) },
+		end:   func(v *view) { reportStray(v, flushInvalid(v.session, capture.ToServer), capture.ToServer) },
 	},
 	{
 		Rule: Rule{
@@ -42,17 +42,17 @@ var rulesStdio = []rule{
 			Why:   "A line is a message: the peer sees as many broken messages as there are lines.",
 			Fix:   "Write JSON without indentation, and escape line breaks in strings as \\n.",
 			URL:   "basic/transports",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\n>   \"jsonrpc\": \"2.0\",\n>   \"method\": \"notifications/roots/list_changed\"\n> }"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\n>   \"jsonrpc\": \"2.0\",\n>   \"method\": \"notifications/roots/list_changed\"\n> }"},
 		},
-		events: []capture.Kind{capture.KindBad}, kinds: kindAny,
+		events: []capture.Kind{capture.KindInvalid}, kinds: kindAny,
 		check: func(v *view) {
-			if p := v.bad().pieces; len(p) > 0 {
+			if p := v.invalidLines().fragments; len(p) > 0 {
 				f := v.add("", "this message goes over "+plural(len(p), "line")+": "+show(p[0].data))
 				f.Event = p[0].n
 				f.with(p[len(p)-1].n)
 			}
-			if v.msg != nil && v.msg.index == 0 && v.e.Framing != capture.FramingHeader && v.e.Why == "newline" && v.sess.carrier == carrierStdio {
+			if v.msg != nil && v.msg.index == 0 && v.e.Framing != capture.FramingHeader && v.e.Why == "newline" && v.session.transport == transportStdio {
 				v.report("", "this message has a line break in it")
 			}
 		},
@@ -64,12 +64,12 @@ var rulesStdio = []rule{
 			Why:   "That is the framing of the Language Server Protocol. MCP has one message a line: the peer takes the header for a broken message.",
 			Fix:   "Write the message and a line feed, without a header.",
 			URL:   "basic/transports",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n<(header) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n<(header) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
-		events: []capture.Kind{capture.KindBad}, kinds: kindAny,
+		events: []capture.Kind{capture.KindInvalid}, kinds: kindAny,
 		check: func(v *view) {
-			if v.e.Framing == capture.FramingHeader && v.first("content-length") {
+			if v.e.Framing == capture.FramingHeader && v.firstTime("content-length") {
 				v.report("", "this message stands behind the header %s; a message is a line", show(v.e.Prefix))
 			}
 		},
@@ -81,14 +81,14 @@ var rulesStdio = []rule{
 			Why:   "A reader that waits for the line feed never sees the message.",
 			Fix:   "Write a line feed behind each message, and flush before the process ends.",
 			URL:   "basic/transports",
-			Good:  Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-			Bad:   Example{r4, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n<(eof) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Good:  Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+			Bad:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n<(eof) {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		},
-		kinds: kindAny, events: []capture.Kind{capture.KindBad},
+		kinds: kindAny, events: []capture.Kind{capture.KindInvalid},
 		check: func(v *view) {
 			switch {
 			case v.msg == nil:
-				if cutOff(v.e) && len(v.e.Redacted) == 0 && v.sess.carrier == carrierStdio {
+				if cutOff(v.e) && len(v.e.Redacted) == 0 && v.session.transport == transportStdio {
 					v.report("", "the stream ended in the middle of this message: %s", show(v.e.Data))
 				}
 			case v.e.Framing == capture.FramingNone && v.msg.index == 0:
@@ -103,12 +103,12 @@ var rulesStdio = []rule{
 			Why:   "It is no message. Most peers pass over it, a few report a parse error.",
 			Fix:   "Write one line feed behind each message.",
 			URL:   "basic/transports",
-			Good:  Example{r4, "init"},
-			Bad:   Example{r4, "init\n<"},
+			Good:  Example{rev20251125, "init"},
+			Bad:   Example{rev20251125, "init\n<"},
 		},
-		events: []capture.Kind{capture.KindBad},
+		events: []capture.Kind{capture.KindInvalid},
 		check: func(v *view) {
-			if v.sess.carrier == carrierStdio && len(trim(v.e.Data)) == 0 && v.e.Framing != capture.FramingNone && v.first("blank line") {
+			if v.session.transport == transportStdio && len(trim(v.e.Data)) == 0 && v.e.Framing != capture.FramingNone && v.firstTime("blank line") {
 				v.report("", "this line is empty")
 			}
 		},
@@ -120,12 +120,12 @@ var rulesStdio = []rule{
 			Why:   "Requests that wait are lost, and the host shows \"server disconnected\" and nothing else.",
 			Fix:   "See what the server wrote to its standard error just before, and its exit status. A server that stops by itself answers first.",
 			URL:   "basic/transports",
-			Good: Example{r4, `init
+			Good: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
 < {"jsonrpc":"2.0","id":1,"result":{}}
 eof >
 exit 0`},
-			Bad: Example{r4, `init
+			Bad: Example{rev20251125, `init
 > {"jsonrpc":"2.0","id":1,"method":"ping"}
 ! panic: runtime error
 exit 2`},
@@ -133,7 +133,7 @@ exit 2`},
 		events: []capture.Kind{capture.KindExit},
 		check:  checkExitPending,
 		end: func(v *view) {
-			if v.sess.exited == 0 && v.sess.ended[capture.ToClient] != 0 && v.sess.ended[capture.ToServer] == 0 && v.sess.carrier == carrierStdio {
+			if v.session.exited == 0 && v.session.ended[capture.ToClient] != 0 && v.session.ended[capture.ToServer] == 0 && v.session.transport == transportStdio {
 				reportPending(v, "the server closed its standard output")
 			}
 		},
@@ -145,13 +145,13 @@ exit 2`},
 			Why:   "Hosts show it as a crash, and may not start the server again.",
 			Fix:   "End with status 0 when standard input is closed; the last lines of standard error usually tell what failed.",
 			URL:   "basic/transports",
-			Good:  Example{r4, "init\neof >\nexit 0"},
-			Bad:   Example{r4, "init\neof >\nexit 1"},
+			Good:  Example{rev20251125, "init\neof >\nexit 0"},
+			Bad:   Example{rev20251125, "init\neof >\nexit 1"},
 		},
 		events: []capture.Kind{capture.KindExit},
 		check: func(v *view) {
 			code := v.e.Exit.Code
-			if code > 0 && code < 128 && len(waiting(v.sess)) == 0 {
+			if code > 0 && code < 128 && len(pendingCalls(v.session)) == 0 {
 				v.report("", "the server ended with status %d", code)
 			}
 		},
@@ -163,37 +163,37 @@ exit 2`},
 			Why:   "Nobody reads it, and its sender waits.",
 			Fix:   "Notice the end of the process: start it again, or tell the user.",
 			URL:   "basic/transports",
-			Good:  Example{r4, "init\neof >\nexit 0"},
-			Bad:   Example{r4, "init\nexit 0\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
+			Good:  Example{rev20251125, "init\neof >\nexit 0"},
+			Bad:   Example{rev20251125, "init\nexit 0\n> {\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}"},
 		},
 		kinds: kindAny,
 		check: func(v *view) {
-			if v.sess.exited != 0 && v.msg.index == 0 && v.e.Dir == capture.ToServer { // what comes from there is a tap's, in the server's place
-				v.report("", "the server had ended before this message").with(v.sess.exited)
+			if v.session.exited != 0 && v.msg.index == 0 && v.e.Dir == capture.ToServer { // what comes from there is a tap's, in the server's place
+				v.report("", "the server had ended before this message").with(v.session.exited)
 			}
 		},
 	},
 }
 
-// bad returns what is to be said of lines that are no JSON.
-func (v *view) bad() badLines {
-	if !v.badKnown {
-		v.badKnown = true
+// invalidLines returns what is to be said of lines that are no JSON.
+func (v *view) invalidLines() invalidLines {
+	if !v.invalidKnown {
+		v.invalidKnown = true
 		if v.msg != nil {
-			v.badFound = flushBad(v.sess, v.e.Dir)
+			v.invalid = flushInvalid(v.session, v.e.Dir)
 		} else {
-			v.badFound = judgeBad(v)
+			v.invalid = classifyInvalid(v)
 		}
 	}
-	return v.badFound
+	return v.invalid
 }
 
-func reportStray(v *view, b badLines, dir capture.Dir) {
+func reportStray(v *view, b invalidLines, dir capture.Dir) {
 	if b.dir != dir || v.msg != nil && v.msg.index > 0 {
 		return
 	}
 	for _, l := range b.stray {
-		if v.k.counts[v.rule]+len(v.findings) > v.k.limits.MaxPerRule {
+		if v.checker.counts[v.rule]+len(v.findings) > v.checker.limits.MaxPerRule {
 			return
 		}
 		f := v.add("", show(l.data)+" is no message")
@@ -202,27 +202,27 @@ func reportStray(v *view, b badLines, dir capture.Dir) {
 }
 
 // A once is what was said of a session before, and is not said again.
-type once struct{ said map[string]bool }
+type reported struct{ seen map[string]bool }
 
-// first reports whether it is called for the first time for a subject, in this session and direction.
-func (v *view) first(subject string) bool {
-	o := recall[once](&v.sess.state)
+// firstTime reports whether it is called for the first time for a subject, in this session and direction.
+func (v *view) firstTime(subject string) bool {
+	o := stateOf[reported](&v.session.state)
 	key := subject + string(v.e.Dir)
-	if o.said == nil {
-		o.said = map[string]bool{}
+	if o.seen == nil {
+		o.seen = map[string]bool{}
 	}
-	if o.said[key] || len(o.said) >= maxRecent {
+	if o.seen[key] || len(o.seen) >= maxRecent {
 		return false
 	}
-	o.said[key] = true
+	o.seen[key] = true
 	return true
 }
 
-// waiting returns the requests of the client that a server owes an answer.
-func waiting(s *session) []*call {
+// pendingCalls returns the requests of the client that a server owes an answer.
+func pendingCalls(s *session) []*call {
 	var list []*call
 	for _, c := range sortedCalls(s) {
-		if c.dir == capture.ToServer && c.cancelled == 0 && c.method != mcp.MethodSubscriptionsListen && s.wholeSince(c.n) {
+		if c.dir == capture.ToServer && c.canceled == 0 && c.method != mcp.MethodSubscriptionsListen && s.completeSince(c.n) {
 			list = append(list, c)
 		}
 	}
@@ -231,8 +231,8 @@ func waiting(s *session) []*call {
 
 func checkExitPending(v *view) {
 	x := v.e.Exit
-	told := v.sess.ended[capture.ToServer] != 0 // the client has said that it wants nothing more
-	if v.sess.carrier != carrierStdio || told && (x.Code == 0 || x.Signal != "" || x.Code >= 128) {
+	told := v.session.ended[capture.ToServer] != 0 // the client has said that it wants nothing more
+	if v.session.transport != transportStdio || told && (x.Code == 0 || x.Signal != "" || x.Code >= 128) {
 		return
 	}
 	how := "the server ended with status " + itoa(x.Code)
@@ -243,8 +243,8 @@ func checkExitPending(v *view) {
 }
 
 func reportPending(v *view, how string) {
-	list := waiting(v.sess)
-	if len(list) == 0 || v.k.lossy {
+	list := pendingCalls(v.session)
+	if len(list) == 0 || v.checker.callsEvicted {
 		return
 	}
 	f := v.add("", how+" while "+plural(len(list), "request")+" waited for an answer, the first for "+show(list[0].method))

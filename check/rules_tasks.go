@@ -5,13 +5,13 @@ import (
 	"mcpwire/mcp"
 )
 
-// A taskBook is what rules remember of the tasks of a session.
-type taskBook struct {
-	known map[string]taskSeen
+// A taskStatuses is what rules remember of the tasks of a session.
+type taskStatuses struct {
+	known map[string]taskStatus
 }
 
-// A taskSeen is the last that was said of a task.
-type taskSeen struct {
+// A taskStatus is the last that was said of a task.
+type taskStatus struct {
 	status string
 	n      uint64
 }
@@ -26,12 +26,12 @@ var observersTasks = []observer{{
 		if id == "" || status == "" {
 			return
 		}
-		b := recall[taskBook](&v.sess.state)
+		b := stateOf[taskStatuses](&v.session.state)
 		if b.known == nil || len(b.known) >= maxTasks {
-			b.known = map[string]taskSeen{}
+			b.known = map[string]taskStatus{}
 		}
-		if final(status) || !final(b.known[id].status) {
-			b.known[id] = taskSeen{status, v.e.N}
+		if isTerminal(status) || !isTerminal(b.known[id].status) {
+			b.known[id] = taskStatus{status, v.e.N}
 		}
 	},
 }}
@@ -45,18 +45,18 @@ func (v *view) taskState() (id, status string) {
 	case !m.is(kindResult) || v.call == nil:
 	case v.call.method == mcp.MethodTasksGet || v.call.method == mcp.MethodTasksCancel && !v.modern:
 		t = m.result
-	case v.modern && text(v.result("resultType")) == mcp.ResultTypeTask:
+	case v.modern && stringValue(v.result("resultType")) == mcp.ResultTypeTask:
 		t = m.result
 	case !v.modern && v.result("task") != nil:
 		t = v.result("task")
 	}
-	if id = text(member(t, "taskId")); len(id) > maxPairedID {
+	if id = stringValue(member(t, "taskId")); len(id) > maxPairedID {
 		return "", ""
 	}
-	return id, text(member(t, "status"))
+	return id, stringValue(member(t, "status"))
 }
 
-func final(status string) bool {
+func isTerminal(status string) bool {
 	return status == "completed" || status == "failed" || status == "cancelled"
 }
 
@@ -82,73 +82,73 @@ const (
 var rulesTasks = []rule{
 	{
 		Rule: Rule{
-			ID: "tasks/undeclared", Severity: Error, Revisions: modern,
+			ID: "tasks/undeclared", Severity: Error, Revisions: modernRevisions,
 			Title: "A call has become a task, and the client knows no tasks",
 			Why:   "The client takes the result for invalid, and what the tool does is lost.",
 			Fix:   "Make a task only of calls whose clientCapabilities have the extension io.modelcontextprotocol/tasks; if it takes one, answer -32021.",
 			URL:   "https://modelcontextprotocol.io/extensions/tasks/overview",
-			Good:  Example{r5, tasksCall + "\n" + tasksMade},
-			Bad:   Example{r5, `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{$meta}}}` + "\n" + tasksMade},
+			Good:  Example{rev20260728, tasksCall + "\n" + tasksMade},
+			Bad:   Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{$meta}}}` + "\n" + tasksMade},
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.modern && v.call != nil && text(v.result("resultType")) == mcp.ResultTypeTask && v.call.client != nil && at(v.call.client, "extensions", mcp.ExtensionTasks) == nil {
+			if v.modern && v.call != nil && stringValue(v.result("resultType")) == mcp.ResultTypeTask && v.call.client != nil && valueAt(v.call.client, "extensions", mcp.ExtensionTasks) == nil {
 				v.report("/result/resultType", "the result is a task; the request does not declare %s", mcp.ExtensionTasks).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "tasks/unexpected", Severity: Error, Revisions: modern,
+			ID: "tasks/unexpected", Severity: Error, Revisions: modernRevisions,
 			Title: "Something other than a tool's call has become a task",
 			Why:   "Clients look for tasks in the answers to tools/call only, and take others for invalid.",
 			Fix:   "Make tasks of tools/call only; tasks/get answers with resultType complete.",
 			URL:   "https://modelcontextprotocol.io/extensions/tasks/overview",
-			Good:  Example{r5, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksDone)},
-			Bad:   Example{r5, `> {"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"a",` + tasksMeta + `}}` + "\n" + tasksMade},
+			Good:  Example{rev20260728, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksDone)},
+			Bad:   Example{rev20260728, `> {"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"a",` + tasksMeta + `}}` + "\n" + tasksMade},
 		},
 		kinds: kindResult, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.modern && v.call != nil && text(v.result("resultType")) == mcp.ResultTypeTask && v.call.method != mcp.MethodToolsCall {
+			if v.modern && v.call != nil && stringValue(v.result("resultType")) == mcp.ResultTypeTask && v.call.method != mcp.MethodToolsCall {
 				v.report("/result/resultType", "%s is answered with a task", show(v.call.method))
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "tasks/final", Severity: Error, Revisions: from4,
+			ID: "tasks/final", Severity: Error, Revisions: hasURLElicitation,
 			Title: "A task that has ended goes on",
 			Why:   "Whoever has seen the end has acted on it.",
 			Fix:   "Leave completed, failed and cancelled as they are.",
 			URL:   "https://modelcontextprotocol.io/extensions/tasks/overview",
-			Good:  Example{r5, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksWorking) + "\n" + tasksPoll("3", tasksDone)},
-			Bad:   Example{r5, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksDone) + "\n" + tasksPoll("3", tasksWorking)},
+			Good:  Example{rev20260728, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksWorking) + "\n" + tasksPoll("3", tasksDone)},
+			Bad:   Example{rev20260728, tasksCall + "\n" + tasksMade + "\n" + tasksPoll("2", tasksDone) + "\n" + tasksPoll("3", tasksWorking)},
 		},
 		kinds: kindResult | kindNotification,
 		check: func(v *view) {
 			id, status := v.taskState()
-			before, ok := recall[taskBook](&v.sess.state).known[id]
+			before, ok := stateOf[taskStatuses](&v.session.state).known[id]
 			// What was asked before the end, and what comes on another stream, may be older than it.
-			late := v.msg.is(kindResult) && v.call != nil && v.call.n > before.n || v.msg.is(kindNotification) && v.sess.carrier == carrierStdio
-			if id != "" && ok && late && final(before.status) && status != before.status && status != "" {
+			late := v.msg.is(kindResult) && v.call != nil && v.call.n > before.n || v.msg.is(kindNotification) && v.session.transport == transportStdio
+			if id != "" && ok && late && isTerminal(before.status) && status != before.status && status != "" {
 				v.report("", "the task %s is %s now, and was %s", show(id), show(status), show(before.status)).with(before.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "tasks/begin", Severity: Error, Revisions: only4,
+			ID: "tasks/begin", Severity: Error, Revisions: hasCoreTasks,
 			Title: "A task begins in the middle",
 			Why:   "Whoever follows the task has missed what led there.",
 			Fix:   "Begin with the status working.",
 			URL:   "basic/utilities/tasks",
-			Good:  Example{r4, tasksLegacy("working")},
-			Bad:   Example{r4, tasksLegacy("completed")},
+			Good:  Example{rev20251125, tasksLegacy("working")},
+			Bad:   Example{rev20251125, tasksLegacy("completed")},
 		},
 		kinds: kindResult,
 		check: func(v *view) {
 			if v.call != nil && v.call.method != mcp.MethodTasksGet && v.result("task") != nil {
-				if s := text(v.result("task", "status")); s != "" && s != "working" {
+				if s := stringValue(v.result("task", "status")); s != "" && s != "working" {
 					v.report("/result/task/status", "the task begins as %s", show(s))
 				}
 			}
@@ -156,20 +156,20 @@ var rulesTasks = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "tasks/support", Severity: Error, Revisions: only4,
+			ID: "tasks/support", Severity: Error, Revisions: hasCoreTasks,
 			Title: "A call asks for a task that the tool cannot be",
 			Why:   "The server answers -32601, or carries the call out without a task.",
 			Fix:   "Send params.task only for tools whose execution.taskSupport is optional or required, and always for those where it is required.",
 			URL:   "basic/utilities/tasks",
-			Good:  Example{r4, tasksLegacy("working")},
-			Bad:   Example{r4, tasksInit + "\n" + tasksList("forbidden") + "\n" + `> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","task":{}}}` + "\n" + `< {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no tasks"}}`},
+			Good:  Example{rev20251125, tasksLegacy("working")},
+			Bad:   Example{rev20251125, tasksInit + "\n" + tasksList("forbidden") + "\n" + `> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","task":{}}}` + "\n" + `< {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no tasks"}}`},
 		},
 		kinds: kindRequest, dir: capture.ToServer, methods: []string{mcp.MethodToolsCall},
 		check: func(v *view) {
 			if v.call.tool == nil {
 				return
 			}
-			support, task := text(at(v.call.tool.text, "execution", "taskSupport")), v.param("task")
+			support, task := stringValue(valueAt(v.call.tool.text, "execution", "taskSupport")), v.param("task")
 			switch {
 			case task != nil && (support == "" || support == "forbidden"):
 				v.report("/params/task", "the tool cannot be a task").with(v.call.tool.n)

@@ -43,7 +43,7 @@ func ids(findings []Finding) []string {
 }
 
 func TestExamples(t *testing.T) {
-	for _, table := range tables() {
+	for _, table := range ruleTables() {
 		for i := range table {
 			r := &table[i]
 			t.Run(r.ID, func(t *testing.T) {

@@ -10,32 +10,32 @@ import (
 var rulesToolList = []rule{
 	{
 		Rule: Rule{
-			ID: "tools/name", Severity: Warning, Revisions: from4,
+			ID: "tools/name", Severity: Warning, Revisions: hasURLElicitation,
 			Title: "A tool's name that not all hosts and models take",
 			Why:   "Names are passed on to models, whose interfaces allow letters, digits and a few marks; hosts drop the tool, or the whole server.",
 			Fix:   "Use 1 to 128 letters, digits, underscores, hyphens and dots. What people should read goes to title.",
 			URL:   "server/tools",
-			Good:  Example{r4, toolsList(`{"tools":[{"name":"read_file","title":"Read a file","inputSchema":{"type":"object"}}]}`)},
-			Bad:   Example{r4, toolsList(`{"tools":[{"name":"Read a file","inputSchema":{"type":"object"}}]}`)},
+			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"read_file","title":"Read a file","inputSchema":{"type":"object"}}]}`)},
+			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"Read a file","inputSchema":{"type":"object"}}]}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
 		check: func(v *view) {
 			for i, t := range elements(v.result("tools")) {
-				if name := member(t, "name"); isString(name) && !plainName(text(name)) {
+				if name := member(t, "name"); isString(name) && !isPlainName(stringValue(name)) {
 					v.report("/result/tools"+pointer(i)+"/name", "%s should be 1 to 128 letters, digits, underscores, hyphens and dots", showJSON(name))
 				}
 			}
 		},
 	},
 	listRule("tools/duplicate", "tools", "name", mcp.MethodToolsList, "tools",
-		Example{r4, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"b","inputSchema":{"type":"object"}}]}`)},
-		Example{r4, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"a","inputSchema":{"type":"object"}}]}`)}),
+		Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"b","inputSchema":{"type":"object"}}]}`)},
+		Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"a","inputSchema":{"type":"object"}}]}`)}),
 	listRule("resources/duplicate", "resources", "uri", mcp.MethodResourcesList, "resources",
-		Example{r4, exList("resources", `{"uri":"file:///a","name":"a"},{"uri":"file:///b","name":"b"}`)},
-		Example{r4, exList("resources", `{"uri":"file:///a","name":"a"},{"uri":"file:///a","name":"b"}`)}),
+		Example{rev20251125, exList("resources", `{"uri":"file:///a","name":"a"},{"uri":"file:///b","name":"b"}`)},
+		Example{rev20251125, exList("resources", `{"uri":"file:///a","name":"a"},{"uri":"file:///a","name":"b"}`)}),
 	listRule("prompts/duplicate", "prompts", "name", mcp.MethodPromptsList, "prompts",
-		Example{r4, exList("prompts", `{"name":"a"},{"name":"b"}`)},
-		Example{r4, exList("prompts", `{"name":"a"},{"name":"a"}`)}),
+		Example{rev20251125, exList("prompts", `{"name":"a"},{"name":"b"}`)},
+		Example{rev20251125, exList("prompts", `{"name":"a"},{"name":"a"}`)}),
 	{
 		Rule: Rule{
 			ID: "tools/schema-invalid", Severity: Error,
@@ -43,13 +43,13 @@ var rulesToolList = []rule{
 			Why:   "Hosts and models cannot tell what the tool takes. Many drop the tool, some the whole list.",
 			Fix:   "Validate the schema against its dialect, which is 2020-12 unless $schema names another.",
 			URL:   "server/tools#tool",
-			Good:  Example{r4, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}`)},
-			Bad:   Example{r4, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"int"}}}}]}`)},
+			Good:  Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]}`)},
+			Bad:   Example{rev20251125, toolsList(`{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"n":{"type":"int"}}}}]}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
 		check: func(v *view) {
 			eachSchema(v, func(place string, s []byte) {
-				if fault := schemaFault(s); fault != "" && !v.hiddenIn(place) {
+				if fault := schemaFault(s); fault != "" && !v.redactedWithin(place) {
 					v.report(place, "this is no valid schema: %s", clipBytes(printable.Line(fault), 2*maxShown))
 				}
 			})
@@ -57,13 +57,13 @@ var rulesToolList = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "tools/external-ref", Severity: Warning, Revisions: modern,
+			ID: "tools/external-ref", Severity: Warning, Revisions: modernRevisions,
 			Title: "A tool's schema refers into the network",
 			Why:   "Nobody may fetch a schema by itself: whoever cannot resolve the reference should refuse the tool.",
 			Fix:   "Put the schema under $defs, and refer to it by #/$defs/….",
 			URL:   "server/tools",
-			Good:  Example{r5, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer"}}}}`)},
-			Bad:   Example{r5, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"https://example.com/n.json"}}}}`)},
+			Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer"}}}}`)},
+			Bad:   Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"n":{"$ref":"https://example.com/n.json"}}}}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
 		check: func(v *view) {
@@ -76,23 +76,23 @@ var rulesToolList = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "tools/header-annotation", Severity: Error, Revisions: modern,
+			ID: "tools/header-annotation", Severity: Error, Revisions: modernRevisions,
 			Title: "An x-mcp-header that is not allowed there",
 			Why:   "Clients on HTTP must leave the tool out of the list.",
 			Fix:   "Give x-mcp-header a unique HTTP token, on a string, an integer or a boolean that only properties lead to.",
 			URL:   "basic/transports/streamable-http#custom-headers-from-tool-parameters",
-			Good:  Example{r5, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`)},
-			Bad:   Example{r5, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"The region"}}}}`)},
+			Good:  Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`)},
+			Bad:   Example{rev20260728, discovered + exModernTools(`{"name":"a","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"The region"}}}}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
 		check: func(v *view) {
 			for i, t := range elements(v.result("tools")) {
 				s, place := member(t, "inputSchema"), "/result/tools"+pointer(i)+"/inputSchema"
-				if !isObject(s) || v.hiddenIn(place) {
+				if !isObject(s) || v.redactedWithin(place) {
 					continue
 				}
 				if _, err := mcp.HeaderParams(s); err != nil {
-					v.report(place, "clients on HTTP must leave out the tool %s: %s", show(text(member(t, "name"))), clipBytes(printable.Line(err.Error()), 2*maxShown))
+					v.report(place, "clients on HTTP must leave out the tool %s: %s", show(stringValue(member(t, "name"))), clipBytes(printable.Line(err.Error()), 2*maxShown))
 				}
 			}
 		},
@@ -127,14 +127,14 @@ func listRule(id, member1, key, method, page string, good, bad Example) rule {
 			for i, item := range elements(v.result(member1)) {
 				name := member(item, key)
 				place := "/result/" + member1 + pointer(i) + "/" + key
-				if !isString(name) || len(name) > maxPairedID || i >= maxListed || v.hidden(place) {
+				if !isString(name) || len(name) > maxPairedID || i >= maxListed || v.redacted(place) {
 					continue
 				}
-				if first, ok := seen[text(name)]; ok {
+				if first, ok := seen[stringValue(name)]; ok {
 					v.report(place, "%s is number %d of the list, too", showJSON(name), first+1)
 					continue
 				}
-				seen[text(name)] = i
+				seen[stringValue(name)] = i
 			}
 		},
 	}
@@ -142,8 +142,8 @@ func listRule(id, member1, key, method, page string, good, bad Example) rule {
 
 const maxListed = 1 << 16
 
-// plainName reports whether a name is one that all hosts and models take.
-func plainName(s string) bool {
+// isPlainName reports whether a name is one that all hosts and models take.
+func isPlainName(s string) bool {
 	if s == "" || len(s) > 128 {
 		return false
 	}

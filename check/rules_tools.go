@@ -32,13 +32,13 @@ var rulesTools = []rule{
 			Why:   "The server must validate arguments, and refuse these: the model that wrote them gets an error instead of an answer.",
 			Fix:   "Give the model the schema as the server sent it, and validate before the call. If the arguments are right, mend the tool's inputSchema.",
 			URL:   "server/tools#calling-tools",
-			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, exDone)},
-			Bad:   Example{r4, exToolCall(exTool, `{"n":"one"}`, `"result":{"content":[{"type":"text","text":"n must be an integer"}],"isError":true}`)},
+			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, exDone)},
+			Bad:   Example{rev20251125, exToolCall(exTool, `{"n":"one"}`, `"result":{"content":[{"type":"text","text":"n must be an integer"}],"isError":true}`)},
 		},
 		kinds: kindRequest, methods: []string{mcp.MethodToolsCall}, dir: capture.ToServer,
 		check: func(v *view) {
-			if p := argumentProblems(v.call, v.msg.params, func(place string) bool { return v.hiddenIn("/params/arguments" + place) }); len(p) > 0 {
-				v.report("/params/arguments", "the arguments do not fit the inputSchema of %s: %s", show(text(v.param("name"))), problemText(p)).with(v.call.tool.n)
+			if p := argumentProblems(v.call, v.msg.params, func(place string) bool { return v.redactedWithin("/params/arguments" + place) }); len(p) > 0 {
+				v.report("/params/arguments", "the arguments do not fit the inputSchema of %s: %s", show(stringValue(v.param("name"))), joinProblems(p)).with(v.call.tool.n)
 			}
 		},
 	},
@@ -49,50 +49,50 @@ var rulesTools = []rule{
 			Why:   "Servers must validate the arguments of tools: what reaches the tool unchecked is the model's invention, or an attacker's.",
 			Fix:   "Validate against the tool's own inputSchema, and answer with isError and a text that says what is wrong.",
 			URL:   "server/tools",
-			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, exDone)},
-			Bad:   Example{r4, exToolCall(exTool, `{}`, exDone)},
+			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, exDone)},
+			Bad:   Example{rev20251125, exToolCall(exTool, `{}`, exDone)},
 		},
 		consequences: []string{"tools/arguments"},
 		kinds:        kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
 		check: func(v *view) {
-			if !v.complete() || isTrue(v.result("isError")) || v.call.lost {
+			if !v.complete() || isTrue(v.result("isError")) || v.call.paramsLost {
 				return
 			}
-			if p := argumentProblems(v.call, v.call.params, func(place string) bool { return covered(v.call.hidden, "/params/arguments"+place) }); len(p) > 0 {
-				v.report("", "the server took arguments that do not fit the inputSchema of %s: %s", show(text(v.call.param("name"))), problemText(p)).with(v.call.n)
+			if p := argumentProblems(v.call, v.call.params, func(place string) bool { return overlaps(v.call.redacted, "/params/arguments"+place) }); len(p) > 0 {
+				v.report("", "the server took arguments that do not fit the inputSchema of %s: %s", show(stringValue(v.call.param("name"))), joinProblems(p)).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "tools/arguments-refused", Severity: Info, Revisions: from4,
+			ID: "tools/arguments-refused", Severity: Info, Revisions: hasURLElicitation,
 			Title: "Wrong arguments were answered with a JSON-RPC error",
 			Why:   "The model does not see protocol errors, so it cannot correct itself. Since $r4 an error in the arguments is a result with isError.",
 			Fix:   `Answer {"isError":true,"content":[…]} with a text that says what is wrong with the arguments.`,
 			URL:   "server/tools",
-			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, exDone)},
-			Bad:   Example{r4, exToolCall(exTool, `{}`, `"error":{"code":-32602,"message":"n is missing"}`)},
+			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, exDone)},
+			Bad:   Example{rev20251125, exToolCall(exTool, `{}`, `"error":{"code":-32602,"message":"n is missing"}`)},
 		},
 		consequences: []string{"tools/arguments"},
 		kinds:        kindError, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
 		check: func(v *view) {
-			if v.msg.code() != -32602 || v.call.lost || !isObject(v.call.param("arguments")) {
+			if v.msg.code() != -32602 || v.call.paramsLost || !isObject(v.call.param("arguments")) {
 				return
 			}
-			if p := argumentProblems(v.call, v.call.params, func(place string) bool { return covered(v.call.hidden, "/params/arguments"+place) }); len(p) > 0 {
-				v.report("/error", "the arguments do not fit (%s), and the answer is an error that models do not see", problemText(p)).with(v.call.n)
+			if p := argumentProblems(v.call, v.call.params, func(place string) bool { return overlaps(v.call.redacted, "/params/arguments"+place) }); len(p) > 0 {
+				v.report("/error", "the arguments do not fit (%s), and the answer is an error that models do not see", joinProblems(p)).with(v.call.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "tools/output-schema", Severity: Error, Revisions: from3,
+			ID: "tools/output-schema", Severity: Error, Revisions: hasStructuredOutput,
 			Title: "structuredContent is not what outputSchema promises",
 			Why:   "Clients validate it and drop the result; programs that rely on the schema break.",
 			Fix:   "Return what outputSchema says, or mend outputSchema.",
 			URL:   "server/tools#output-schema",
-			Good:  Example{r4, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"n":1}}`)},
-			Bad:   Example{r4, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}`)},
+			Good:  Example{rev20251125, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"n":1}}`)},
+			Bad:   Example{rev20251125, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
 		check: func(v *view) {
@@ -100,38 +100,38 @@ var rulesTools = []rule{
 			if !v.complete() || isTrue(v.result("isError")) || content == nil || v.call.tool == nil || !v.call.tool.output {
 				return
 			}
-			problems := visible(v.call.tool.outputValidator().validate(content), func(place string) bool { return v.hiddenIn("/result/structuredContent" + place) })
+			problems := visible(v.call.tool.outputValidator().validate(content), func(place string) bool { return v.redactedWithin("/result/structuredContent" + place) })
 			if len(problems) > 0 {
-				v.report("/result/structuredContent", "structuredContent does not fit the outputSchema of %s: %s", show(text(v.call.param("name"))), problemText(problems)).with(v.call.tool.n)
+				v.report("/result/structuredContent", "structuredContent does not fit the outputSchema of %s: %s", show(stringValue(v.call.param("name"))), joinProblems(problems)).with(v.call.tool.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "tools/structured-missing", Severity: Error, Revisions: from3,
+			ID: "tools/structured-missing", Severity: Error, Revisions: hasStructuredOutput,
 			Title: "A tool with an outputSchema returned nothing structured",
 			Why:   "The schema is a promise: clients look for structuredContent and refuse a result without it.",
 			Fix:   "Return structuredContent, unless the result is an error, or take outputSchema away.",
 			URL:   "server/tools#output-schema",
-			Good:  Example{r4, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"no such thing"}],"isError":true}`)},
-			Bad:   Example{r4, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}]}`)},
+			Good:  Example{rev20251125, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"no such thing"}],"isError":true}`)},
+			Bad:   Example{rev20251125, exToolCall(exOutputTool, `{}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}]}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
 		check: func(v *view) {
 			if v.complete() && !isTrue(v.result("isError")) && v.result("structuredContent") == nil && v.result("task") == nil && v.call.tool != nil && v.call.tool.output {
-				v.report("/result", "%s has an outputSchema, and this result has no structuredContent", show(text(v.call.param("name")))).with(v.call.tool.n)
+				v.report("/result", "%s has an outputSchema, and this result has no structuredContent", show(stringValue(v.call.param("name")))).with(v.call.tool.n)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "tools/structured-only", Severity: Warning, Revisions: from3,
+			ID: "tools/structured-only", Severity: Warning, Revisions: hasStructuredOutput,
 			Title: "structuredContent without a text",
 			Why:   "Older clients, and many models, see only content: for them the result is empty.",
 			Fix:   "Put the same JSON into a text block of content.",
 			URL:   "server/tools#tool-result",
-			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"n":1}}`)},
-			Bad:   Example{r4, exToolCall(exTool, `{"n":1}`, `"result":{"content":[],"structuredContent":{"n":1}}`)},
+			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, `"result":{"content":[{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"n":1}}`)},
+			Bad:   Example{rev20251125, exToolCall(exTool, `{"n":1}`, `"result":{"content":[],"structuredContent":{"n":1}}`)},
 		},
 		kinds: kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
 		check: func(v *view) {
@@ -151,13 +151,13 @@ var rulesTools = []rule{
 			Why:   "The model has made the name up, or the host uses an old list.",
 			Fix:   "Call what tools/list shows, and ask again when notifications/tools/list_changed comes.",
 			URL:   "server/tools#calling-tools",
-			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, exDone)},
-			Bad:   Example{r4, exToolCall(`{"name":"sub","inputSchema":{"type":"object"}}`, `{}`, `"error":{"code":-32602,"message":"unknown tool: add"}`)},
+			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, exDone)},
+			Bad:   Example{rev20251125, exToolCall(`{"name":"sub","inputSchema":{"type":"object"}}`, `{}`, `"error":{"code":-32602,"message":"unknown tool: add"}`)},
 		},
 		kinds: kindRequest, methods: []string{mcp.MethodToolsCall}, dir: capture.ToServer,
 		check: func(v *view) {
-			if unlisted(v, v.call) && !v.hidden("/params/name") {
-				v.report("/params/name", "%s is not in the server's list of %s", showJSON(v.param("name")), plural(len(v.sess.tools.byName), "tool"))
+			if unlisted(v, v.call) && !v.redacted("/params/name") {
+				v.report("/params/name", "%s is not in the server's list of %s", showJSON(v.param("name")), plural(len(v.session.tools.byName), "tool"))
 			}
 		},
 	},
@@ -168,14 +168,14 @@ var rulesTools = []rule{
 			Why:   "That a tool does not exist is an error of the protocol, -32602; isError is for tools that were run and failed.",
 			Fix:   "Answer with the error -32602.",
 			URL:   "server/tools",
-			Good:  Example{r4, exToolCall(exTool, `{"n":1}`, exDone)},
-			Bad:   Example{r4, exToolCall(`{"name":"sub","inputSchema":{"type":"object"}}`, `{}`, `"result":{"content":[{"type":"text","text":"unknown tool"}],"isError":true}`)},
+			Good:  Example{rev20251125, exToolCall(exTool, `{"n":1}`, exDone)},
+			Bad:   Example{rev20251125, exToolCall(`{"name":"sub","inputSchema":{"type":"object"}}`, `{}`, `"result":{"content":[{"type":"text","text":"unknown tool"}],"isError":true}`)},
 		},
 		consequences: []string{"tools/unknown"},
 		kinds:        kindResult, methods: []string{mcp.MethodToolsCall}, dir: capture.ToClient,
 		check: func(v *view) {
 			if v.complete() && isTrue(v.result("isError")) && unlisted(v, v.call) {
-				v.report("/result/isError", "%s is no tool of this server; the answer must be an error", show(text(v.call.param("name")))).with(v.call.n)
+				v.report("/result/isError", "%s is no tool of this server; the answer must be an error", show(stringValue(v.call.param("name")))).with(v.call.n)
 			}
 		},
 	},
@@ -188,8 +188,8 @@ func isTrue(v []byte) bool { return string(v) == "true" }
 
 // unlisted reports whether a call is of a tool that the server certainly does not list.
 func unlisted(v *view, c *call) bool {
-	b := &v.sess.tools
-	return c.tool == nil && !c.lost && b.complete && v.sess.whole() && isString(c.param("name")) && b.byName[text(c.param("name"))] == nil
+	b := &v.session.tools
+	return c.tool == nil && !c.paramsLost && b.complete && v.session.complete() && isString(c.param("name")) && b.byName[stringValue(c.param("name"))] == nil
 }
 
 // argumentProblems returns what is wrong with the arguments of a call of a tool, but for what hidden says is redacted.
@@ -242,7 +242,7 @@ func externalRef(v []byte, place string, depth int) (ref, at string) {
 		for m := jsonwire.ObjectMembers(v); m.Next(); {
 			name := m.KeyString()
 			if name == "$ref" && isString(m.Value()) {
-				if s := text(m.Value()); (strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")) && !strings.Contains(s, "//json-schema.org/") {
+				if s := stringValue(m.Value()); (strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")) && !strings.Contains(s, "//json-schema.org/") {
 					return s, place + "/$ref"
 				}
 			}

@@ -16,19 +16,19 @@ var rulesUtilities = []rule{
 			Why:   "Whoever gets it cannot tell what makes progress, and the user sees none.",
 			Fix:   "Copy progressToken from the request's _meta, with its type; without one, send no progress.",
 			URL:   "schema#progressnotificationparams",
-			Good:  Example{r4, exProgress(`"t"`, exProgressed(`"t"`, "1"))},
-			Bad:   Example{r4, exProgress(`1`, exProgressed(`"1"`, "1"))},
+			Good:  Example{rev20251125, exProgress(`"t"`, exProgressed(`"t"`, "1"))},
+			Bad:   Example{rev20251125, exProgress(`1`, exProgressed(`"1"`, "1"))},
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationProgress},
 		check: func(v *view) {
 			token := v.param("progressToken")
-			if x := v.x; x != nil && v.modern && x.call != nil && !x.call.lost && x.call.method != mcp.MethodSubscriptionsListen && (isString(token) || isNumber(token)) {
-				if own := x.call.param("_meta", mcp.MetaProgressToken); canonical(own) != canonical(token) {
+			if x := v.exchange; x != nil && v.modern && x.call != nil && !x.call.paramsLost && x.call.method != mcp.MethodSubscriptionsListen && (isString(token) || isNumber(token)) {
+				if own := x.call.param("_meta", mcp.MetaProgressToken); idKey(own) != idKey(token) {
 					v.report("/params/progressToken", "the request of this stream has not brought the token %s", showJSON(token)).with(x.call.n)
 				}
 				return
 			}
-			if progressOf(v) == nil && (isString(token) || isNumber(token)) && len(token) <= maxPairedID && v.sess.whole() && !v.sess.restarted && !recall[tokens](&v.sess.state).full {
+			if progressOf(v) == nil && (isString(token) || isNumber(token)) && len(token) <= maxPairedID && v.session.complete() && !v.session.restarted && !stateOf[progressTokens](&v.session.state).full {
 				v.report("/params/progressToken", "no request has brought the token %s", showJSON(token))
 			}
 		},
@@ -40,12 +40,12 @@ var rulesUtilities = []rule{
 			Why:   "Each notification must have a greater progress than the one before, also if the total is not known.",
 			Fix:   "Count what is done, and never start again under the same token.",
 			URL:   "schema#progressnotificationparams",
-			Good:  Example{r4, exProgress(`"t"`, exProgressed(`"t"`, "0.5")+exProgressed(`"t"`, "0.75"))},
-			Bad:   Example{r4, exProgress(`"t"`, exProgressed(`"t"`, "0.75")+exProgressed(`"t"`, "0.5"))},
+			Good:  Example{rev20251125, exProgress(`"t"`, exProgressed(`"t"`, "0.5")+exProgressed(`"t"`, "0.75"))},
+			Bad:   Example{rev20251125, exProgress(`"t"`, exProgressed(`"t"`, "0.75")+exProgressed(`"t"`, "0.5"))},
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationProgress},
 		check: func(v *view) {
-			if p := progressOf(v); p != nil && p.n != 0 && p.done == 0 && isNumber(v.param("progress")) && backwards(p.value, v.param("progress")) {
+			if p := progressOf(v); p != nil && p.n != 0 && p.done == 0 && isNumber(v.param("progress")) && notIncreasing(p.value, v.param("progress")) {
 				v.report("/params/progress", "progress is %s, and was %s before", showJSON(v.param("progress")), showJSON(p.value)).with(p.n)
 			}
 		},
@@ -57,8 +57,8 @@ var rulesUtilities = []rule{
 			Why:   "The token is gone with the answer; the peer drops the notification, or applies it to another request.",
 			Fix:   "Stop sending progress before the response is sent.",
 			URL:   "schema#progressnotificationparams",
-			Good:  Example{r4, exProgress(`"t"`, exProgressed(`"t"`, "1"))},
-			Bad:   Example{r4, exProgress(`"t"`, "") + "\n" + exProgressed(`"t"`, "1")},
+			Good:  Example{rev20251125, exProgress(`"t"`, exProgressed(`"t"`, "1"))},
+			Bad:   Example{rev20251125, exProgress(`"t"`, "") + "\n" + exProgressed(`"t"`, "1")},
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationProgress},
 		check: func(v *view) {
@@ -74,19 +74,19 @@ var rulesUtilities = []rule{
 			Why:   "Progress can belong to either of the two.",
 			Fix:   "Give each request a token of its own; its id will do.",
 			URL:   "basic#_meta",
-			Good:  Example{r4, exProgress(`"t"`, "")},
-			Bad: Example{r4, exProgress(`"t"`, `> {"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":{"progressToken":"t"}}}
+			Good:  Example{rev20251125, exProgress(`"t"`, "")},
+			Bad: Example{rev20251125, exProgress(`"t"`, `> {"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":{"progressToken":"t"}}}
 < {"jsonrpc":"2.0","id":2,"result":{}}
 `)},
 		},
 		kinds: kindRequest,
 		check: func(v *view) {
 			token := v.meta(mcp.MetaProgressToken)
-			if token == nil || !v.sess.certain || !isString(token) && !isNumber(token) {
+			if token == nil || !v.session.certain || !isString(token) && !isNumber(token) {
 				return
 			}
-			p := recall[tokens](&v.sess.state).live[tokenKey{v.e.Dir, canonical(token)}]
-			if p != nil && p.done == 0 && p.call.cancelled == 0 && v.sess.wholeSince(p.call.n) && !v.sess.restarted {
+			p := stateOf[progressTokens](&v.session.state).live[tokenKey{v.e.Dir, idKey(token)}]
+			if p != nil && p.done == 0 && p.call.canceled == 0 && v.session.completeSince(p.call.n) && !v.session.restarted {
 				v.report("/params/_meta/progressToken", "the token %s is that of a request for %s which has no answer yet", showJSON(token), show(p.call.method)).with(p.call.n)
 			}
 		},
@@ -98,18 +98,18 @@ var rulesUtilities = []rule{
 			Why:   "Only one's own requests can be cancelled. What should stop goes on.",
 			Fix:   "Copy the id of the request, with its type.",
 			URL:   "schema#cancellednotificationparams",
-			Good:  Example{r4, exCancel("1")},
-			Bad:   Example{r4, exCancel(`"1"`)},
+			Good:  Example{rev20251125, exCancel("1")},
+			Bad:   Example{rev20251125, exCancel(`"1"`)},
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationCancelled},
 		check: func(v *view) {
 			id := v.param("requestId")
-			s := v.sess
+			s := v.session
 			// Over HTTP a cancellation may overtake its request, or be all that was sent of it.
-			if s.carrier != carrierStdio || !isString(id) && !isNumber(id) || len(id) > maxPairedID || !s.whole() || s.restarted || v.hidden("/params/requestId") || v.k.lossy || v.modern && v.toClient() {
+			if s.transport != transportStdio || !isString(id) && !isNumber(id) || len(id) > maxPairedID || !s.complete() || s.restarted || v.redacted("/params/requestId") || v.checker.callsEvicted || v.modern && v.toClient() {
 				return
 			}
-			if !s.ids[v.e.Dir].has(canonical(id), v.k.seed) && !s.ids[v.e.Dir].full() {
+			if !s.ids[v.e.Dir].has(idKey(id), v.checker.seed) && !s.ids[v.e.Dir].full() {
 				v.report("/params/requestId", "its sender has sent no request with the id %s", showJSON(id))
 			}
 		},
@@ -121,13 +121,13 @@ var rulesUtilities = []rule{
 			Why:   "Usually the two have crossed on the way. If it is always so, the server does not act on cancellations.",
 			Fix:   "Stop the work when notifications/cancelled comes, and send no response.",
 			URL:   "schema#cancellednotificationparams",
-			Good:  Example{r4, exCancel("1")},
-			Bad:   Example{r4, exCancel("1") + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`},
+			Good:  Example{rev20251125, exCancel("1")},
+			Bad:   Example{rev20251125, exCancel("1") + "\n" + `< {"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`},
 		},
 		kinds: kindResponse,
 		check: func(v *view) {
-			if v.call != nil && v.call.cancelled != 0 && v.call.method != mcp.MethodSubscriptionsListen {
-				v.report("/id", "the request was cancelled before").with(v.call.cancelled)
+			if v.call != nil && v.call.canceled != 0 && v.call.method != mcp.MethodSubscriptionsListen {
+				v.report("/id", "the request was cancelled before").with(v.call.canceled)
 			}
 		},
 	},
@@ -138,33 +138,33 @@ var rulesUtilities = []rule{
 			Why:   "The server goes on with work that nobody wants.",
 			Fix:   "Stop the work when notifications/cancelled comes, and send nothing more for the request.",
 			URL:   "schema#cancellednotificationparams",
-			Good:  Example{r4, exCancelled + exProgressed("1", "2")},
-			Bad:   Example{r4, exCancelled + "wait 10s\n" + exProgressed("1", "2")},
+			Good:  Example{rev20251125, exCanceled + exProgressed("1", "2")},
+			Bad:   Example{rev20251125, exCanceled + "wait 10s\n" + exProgressed("1", "2")},
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationProgress},
 		check: func(v *view) {
-			if p := progressOf(v); p != nil && p.call.cancelled != 0 && v.e.T-p.call.cancelledT > 5*time.Second {
-				v.report("", "the request was cancelled %s before", (v.e.T - p.call.cancelledT).Round(time.Second)).with(p.call.cancelled)
+			if p := progressOf(v); p != nil && p.call.canceled != 0 && v.e.T-p.call.canceledT > 5*time.Second {
+				v.report("", "the request was cancelled %s before", (v.e.T - p.call.canceledT).Round(time.Second)).with(p.call.canceled)
 			}
 		},
 	},
 	{
 		Rule: Rule{
-			ID: "cancel/by-server", Severity: Error, Revisions: modern,
+			ID: "cancel/by-server", Severity: Error, Revisions: modernRevisions,
 			Title: "A cancellation of the server that ends no subscription",
 			Why:   "Servers send no requests, so there is nothing of theirs to cancel; they may only end a subscription.",
 			Fix:   "Answer the request with an error instead.",
 			URL:   "basic/patterns/cancellation",
-			Good: Example{r5, discovered + exListen + `< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}
+			Good: Example{rev20260728, discovered + exListen + `< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":2}}}`},
-			Bad: Example{r5, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
+			Bad: Example{rev20260728, discovered + `> {"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{$meta}}}
 < {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`},
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationCancelled}, dir: capture.ToClient,
 		check: func(v *view) {
-			c := v.sess.open[openKey{capture.ToServer, canonical(v.param("requestId"))}]
-			if c != nil && c.modern && c.method != mcp.MethodSubscriptionsListen && v.sess.shaken == 0 && v.sess.certain {
+			c := v.session.calls[openKey{capture.ToServer, idKey(v.param("requestId"))}]
+			if c != nil && c.modern && c.method != mcp.MethodSubscriptionsListen && v.session.initializeResult == 0 && v.session.certain {
 				v.report("/params/requestId", "the request %s is %s; a server may cancel only subscriptions/listen", showJSON(v.param("requestId")), show(c.method)).with(c.n)
 			}
 		},
@@ -176,25 +176,25 @@ var rulesUtilities = []rule{
 			Why:   "The client asked for less, and gets what it has to sort out.",
 			Fix:   "Compare by severity: debug is the least, emergency the most.",
 			URL:   "schema#loggingmessagenotificationparams",
-			Good:  Example{r4, exLog("error", "critical")},
-			Bad:   Example{r4, exLog("error", "warning")},
+			Good:  Example{rev20251125, exLog("error", "critical")},
+			Bad:   Example{rev20251125, exLog("error", "warning")},
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationMessage}, dir: capture.ToClient,
 		check: checkLogLevel,
 	},
 	{
 		Rule: Rule{
-			ID: "logging/not-asked", Severity: Error, Revisions: modern,
+			ID: "logging/not-asked", Severity: Error, Revisions: modernRevisions,
 			Title: "A log message that no request asked for",
 			Why:   "Log messages belong to a request whose metadata has a logLevel, and come before its response.",
 			Fix:   "Send notifications/message only while such a request is under way; write all else to standard error.",
 			URL:   "schema#loggingmessagenotificationparams",
-			Good:  Example{r5, discovered + exModernLog(`,"io.modelcontextprotocol/logLevel":"info"`)},
-			Bad:   Example{r5, discovered + exModernLog("")},
+			Good:  Example{rev20260728, discovered + exModernLog(`,"io.modelcontextprotocol/logLevel":"info"`)},
+			Bad:   Example{rev20260728, discovered + exModernLog("")},
 		},
 		kinds: kindNotification, methods: []string{mcp.NotificationMessage}, dir: capture.ToClient,
 		check: func(v *view) {
-			if !v.modern || v.sess.shaken != 0 || v.sess.initialize != nil || !v.sess.modern && v.x == nil {
+			if !v.modern || v.session.initializeResult != 0 || v.session.initialize != nil || !v.session.modern && v.exchange == nil {
 				return
 			}
 			if level, known := askedLevel(v); known && level == mcp.LevelNone {
@@ -238,7 +238,7 @@ func exModernLog(meta string) string {
 < {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}`
 }
 
-const exCancelled = `init
+const exCanceled = `init
 > {"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":1}}}
 < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}
 > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
@@ -257,8 +257,8 @@ var observeLevel = []observer{{
 		if v.call == nil {
 			return
 		}
-		if level, ok := mcp.ParseLoggingLevel(text(v.call.param("level"))); ok {
-			*recall[logLevel](&v.sess.state) = logLevel{level, v.e.N}
+		if level, ok := mcp.ParseLoggingLevel(stringValue(v.call.param("level"))); ok {
+			*stateOf[logLevel](&v.session.state) = logLevel{level, v.e.N}
 		}
 	},
 }}
@@ -266,24 +266,24 @@ var observeLevel = []observer{{
 // askedLevel returns the lowest level that a modern request under way has asked for, LevelNone if none has; known is false if that cannot be told.
 func askedLevel(v *view) (level mcp.LoggingLevel, known bool) {
 	add := func(c *call) bool {
-		if c.lost {
+		if c.paramsLost {
 			return false
 		}
-		if l, ok := mcp.ParseLoggingLevel(text(c.param("_meta", mcp.MetaLogLevel))); ok && (level == mcp.LevelNone || l < level) {
+		if l, ok := mcp.ParseLoggingLevel(stringValue(c.param("_meta", mcp.MetaLogLevel))); ok && (level == mcp.LevelNone || l < level) {
 			level = l
 		}
 		return true
 	}
-	if v.x != nil {
-		if v.x.call == nil || !add(v.x.call) {
+	if v.exchange != nil {
+		if v.exchange.call == nil || !add(v.exchange.call) {
 			return level, false
 		}
 		return level, true
 	}
-	if !v.sess.whole() || v.k.lossy {
+	if !v.session.complete() || v.checker.callsEvicted {
 		return level, false
 	}
-	for _, c := range v.sess.open {
+	for _, c := range v.session.calls {
 		if c.dir == capture.ToServer && !add(c) {
 			return level, false
 		}
@@ -292,24 +292,24 @@ func askedLevel(v *view) (level mcp.LoggingLevel, known bool) {
 }
 
 func checkLogLevel(v *view) {
-	got, ok := mcp.ParseLoggingLevel(text(v.param("level")))
+	got, ok := mcp.ParseLoggingLevel(stringValue(v.param("level")))
 	if !ok {
 		return
 	}
 	if v.modern {
-		if level, known := askedLevel(v); known && level != mcp.LevelNone && got < level && v.sess.shaken == 0 {
+		if level, known := askedLevel(v); known && level != mcp.LevelNone && got < level && v.session.initializeResult == 0 {
 			v.report("/params/level", "the level is %s, and %s was asked for", showJSON(v.param("level")), level)
 		}
 		return
 	}
-	if set := recall[logLevel](&v.sess.state); set.n != 0 && got < set.level && !pendingLevel(v.sess) {
+	if set := stateOf[logLevel](&v.session.state); set.n != 0 && got < set.level && !pendingLevel(v.session) {
 		v.report("/params/level", "the level is %s, and %s was asked for", showJSON(v.param("level")), set.level).with(set.n)
 	}
 }
 
 // pendingLevel reports whether the client is changing the level just now.
 func pendingLevel(s *session) bool {
-	for _, c := range s.open {
+	for _, c := range s.calls {
 		if c.method == mcp.MethodSetLevel {
 			return true
 		}

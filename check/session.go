@@ -11,54 +11,54 @@ import (
 	"mcpwire/mcp"
 )
 
-// A carrier is what moved the bytes.
-type carrier uint8
+// A transport is what moved the bytes.
+type transport uint8
 
 const (
-	carrierUnknown carrier = iota
-	carrierStdio           // a stream of bytes each way
-	carrierHTTP            // Streamable HTTP
-	carrierSSE             // HTTP+SSE of 2024-11-05
+	transportUnknown transport = iota
+	transportStdio             // a stream of bytes each way
+	transportHTTP              // Streamable HTTP
+	transportSSE               // HTTP+SSE of 2024-11-05
 )
 
 // A session is a connection over stdio, a session of legacy HTTP, or what of HTTP cannot be told apart any further.
 type session struct {
-	key      sessionKey
-	number   uint64 // given by the checker, for the pairer
-	capture  *recording
-	carrier  carrier
-	tick     uint64 // when it was last used
-	lastN    uint64
-	messages int
+	key       sessionKey
+	number    uint64 // given by the checker, for the pairer
+	capture   *captureState
+	transport transport
+	tick      uint64 // when it was last used
+	lastN     uint64
+	messages  int
 
 	// certain tells that all in the session is of one client and one server: ids and states may be held against each other.
 	certain bool
-	// midway tells that the session began before the capture did.
-	midway bool
+	// startedMidway tells that the session began before the capture did.
+	startedMidway bool
 	// lostAt is the number of the latest event behind which some are missing; 0 if all are there. What needs the whole history, see whole.
 	lostAt uint64
 
 	// The legacy handshake.
-	initialize    *call        // the request, once it was seen
-	initializes   int          // how many
-	rev           mcp.Revision // that the server answered; RevisionNone before, and if it is none that is known
-	shaken        uint64       // number of the event with a result of initialize, 0 before
-	initialized   uint64       // number of the event with notifications/initialized, 0 before
-	clientCaps    []byte       // JSON text of the capabilities in the handshake; nil before
-	serverCaps    []byte       // from the handshake, or from server/discover
-	serverVersion string       // that the server answered
+	initialize       *call        // the request, once it was seen
+	initializeCount  int          // how many
+	rev              mcp.Revision // that the server answered; RevisionNone before, and if it is none that is known
+	initializeResult uint64       // number of the event with a result of initialize, 0 before
+	initialized      uint64       // number of the event with notifications/initialized, 0 before
+	clientCaps       []byte       // JSON text of the capabilities in the handshake; nil before
+	serverCaps       []byte       // from the handshake, or from server/discover
+	serverVersion    string       // that the server answered
 	// modern tells that the server has shown that it speaks a modern revision. That a client asked like one shows nothing of the server.
 	modern bool
 
-	exited    uint64 // number of the event with the exit of the server
-	restarted bool   // the server was started again behind the same pipe
-	ended     map[capture.Dir]uint64
-	closedT   time.Duration // when the client ended its side
-	tools     toolbox
-	open      map[openKey]*call // that wait
-	ids       map[capture.Dir]*idSet
-	answered  map[capture.Dir]*recent // requests that were answered, by the side that asked
-	state     states
+	exited        uint64 // number of the event with the exit of the server
+	restarted     bool   // the server was started again behind the same pipe
+	ended         map[capture.Dir]uint64
+	clientClosedT time.Duration // when the client ended its side
+	tools         toolList
+	calls         map[openKey]*call // that wait
+	ids           map[capture.Dir]*idSet
+	answered      map[capture.Dir]*recentIDs // requests that were answered, by the side that asked
+	state         states
 }
 
 type sessionKey struct {
@@ -68,7 +68,7 @@ type sessionKey struct {
 }
 
 // A recording is what is known of a capture as a whole.
-type recording struct {
+type captureState struct {
 	id        string
 	transport string
 	lostAt    uint64
@@ -78,22 +78,22 @@ type recording struct {
 	state     states
 }
 
-// whole reports whether nothing of the session is missing, as far as is known.
-func (s *session) whole() bool {
-	return s.certain && !s.midway && s.lostAt == 0 && s.capture.lostAt == 0
+// complete reports whether nothing of the session is missing, as far as is known.
+func (s *session) complete() bool {
+	return s.certain && !s.startedMidway && s.lostAt == 0 && s.capture.lostAt == 0
 }
 
-// wholeSince reports whether nothing is missing of what came behind event n.
-func (s *session) wholeSince(n uint64) bool { return s.lostAt < n && s.capture.lostAt < n }
+// completeSince reports whether nothing is missing of what came behind event n.
+func (s *session) completeSince(n uint64) bool { return s.lostAt < n && s.capture.lostAt < n }
 
-// shaking reports whether initialize waits for its answer.
-func (s *session) shaking() bool {
-	return s.initialize != nil && s.shaken == 0 && s.open[openKey{capture.ToServer, canonical(s.initialize.id)}] == s.initialize
+// handshaking reports whether initialize waits for its answer.
+func (s *session) handshaking() bool {
+	return s.initialize != nil && s.initializeResult == 0 && s.calls[openKey{capture.ToServer, idKey(s.initialize.id)}] == s.initialize
 }
 
 const maxSessionText = 64 << 10 // bytes of a text that is kept of a session
 
-func keep(v []byte) []byte {
+func cloneBounded(v []byte) []byte {
 	if len(v) > maxSessionText {
 		return nil
 	}
@@ -101,122 +101,122 @@ func keep(v []byte) []byte {
 }
 
 // sessionFor returns the session with a key, a new one if there is none. It makes room by forgetting the older half.
-func (k *Checker) sessionFor(key sessionKey) *session {
-	s := k.sessions[key]
+func (ck *Checker) sessionFor(key sessionKey) *session {
+	s := ck.sessions[key]
 	if s == nil {
-		if len(k.sessions) >= k.limits.MaxSessions {
-			k.dropSessions()
+		if len(ck.sessions) >= ck.limits.MaxSessions {
+			ck.evictSessions()
 		}
-		k.numbered++
+		ck.sessionCount++
 		s = &session{
-			key: key, number: k.numbered, capture: k.recordingOf(key.capture), lostAt: k.forgotten,
-			ended: map[capture.Dir]uint64{}, open: map[openKey]*call{},
+			key: key, number: ck.sessionCount, capture: ck.captureOf(key.capture), lostAt: ck.sessionsEvicted,
+			ended: map[capture.Dir]uint64{}, calls: map[openKey]*call{},
 			ids:      map[capture.Dir]*idSet{capture.ToServer: {}, capture.ToClient: {}},
-			answered: map[capture.Dir]*recent{capture.ToServer: {}, capture.ToClient: {}},
+			answered: map[capture.Dir]*recentIDs{capture.ToServer: {}, capture.ToClient: {}},
 		}
-		k.sessions[key] = s
+		ck.sessions[key] = s
 	}
-	k.ticks++
-	s.tick = k.ticks
+	ck.ticks++
+	s.tick = ck.ticks
 	return s
 }
 
-// dropSessions forgets the older half of the sessions. What comes of them later counts as the middle of something.
-func (k *Checker) dropSessions() {
-	oldest := k.ticks
-	for _, s := range k.sessions {
+// evictSessions forgets the older half of the sessions. What comes of them later counts as the middle of something.
+func (ck *Checker) evictSessions() {
+	oldest := ck.ticks
+	for _, s := range ck.sessions {
 		oldest = min(oldest, s.tick)
 	}
-	middle := oldest + (k.ticks-oldest)/2
-	for key, s := range k.sessions {
+	middle := oldest + (ck.ticks-oldest)/2
+	for key, s := range ck.sessions {
 		if s.tick > middle {
 			continue
 		}
-		for _, c := range s.open {
-			k.shut(s, c)
+		for _, c := range s.calls {
+			ck.removeCall(s, c)
 		}
-		delete(k.sessions, key)
-		k.forgotten = 1
+		delete(ck.sessions, key)
+		ck.sessionsEvicted = 1
 	}
-	for key, s := range k.posts {
+	for key, s := range ck.endpoints {
 		if s.tick <= middle {
-			delete(k.posts, key)
+			delete(ck.endpoints, key)
 		}
 	}
 }
 
-// recordingOf returns what is known of a capture.
-func (k *Checker) recordingOf(id string) *recording {
-	r := k.recordings[id]
+// captureOf returns what is known of a capture.
+func (ck *Checker) captureOf(id string) *captureState {
+	r := ck.captures[id]
 	if r == nil {
-		if len(k.recordings) >= maxRecordings {
-			clear(k.recordings)
+		if len(ck.captures) >= maxCaptures {
+			clear(ck.captures)
 		}
-		r = &recording{id: id}
-		k.recordings[id] = r
+		r = &captureState{id: id}
+		ck.captures[id] = r
 	}
 	return r
 }
 
-const maxRecordings = 256
+const maxCaptures = 256
 
 // resolve finds the session of an event that has a message or belongs to an exchange. m may be nil.
-func (k *Checker) resolve(e *capture.Event, x *exchange, m *message) *session {
+func (ck *Checker) resolve(e *capture.Event, x *exchange, m *message) *session {
 	if x == nil {
-		s := k.sessionFor(sessionKey{capture: e.Capture, number: e.Session})
-		if s.carrier == carrierUnknown {
-			s.carrier, s.certain = carrierStdio, true
+		s := ck.sessionFor(sessionKey{capture: e.Capture, number: e.Session})
+		if s.transport == transportUnknown {
+			s.transport, s.certain = transportStdio, true
 			if t := s.capture.transport; t == "http" || t == "sse" {
-				s.carrier, s.certain = carrierHTTP, false
+				s.transport, s.certain = transportHTTP, false
 			}
 		}
 		return s
 	}
-	if x.sess == nil {
-		x.sess = k.resolveHTTP(e, x, m)
+	if x.session == nil {
+		x.session = ck.resolveHTTP(e, x, m)
 	}
-	k.ticks++
-	x.sess.tick = k.ticks
-	return x.sess
+	ck.ticks++
+	x.session.tick = ck.ticks
+	return x.session
 }
 
 // resolveHTTP finds the session of an exchange. Modern requests have none, so that all of them share one, in which nothing is held against each other that two clients
 // could have sent.
-func (k *Checker) resolveHTTP(e *capture.Event, x *exchange, m *message) *session {
+func (ck *Checker) resolveHTTP(e *capture.Event, x *exchange, m *message) *session {
 	shared := sessionKey{capture: e.Capture, number: e.Session}
-	if post := k.posts[postKey{e.Capture, x.url}]; post != nil && x.method == "POST" {
+	if post := ck.endpoints[endpointKey{e.Capture, x.url}]; post != nil && x.method == "POST" {
 		return post
 	}
-	sh := k.shareOf(shared)
-	if id := x.header("Mcp-Session-Id"); id != "" {
+	sh := ck.sharedHTTPOf(shared)
+	if id := x.requestHeader("Mcp-Session-Id"); id != "" {
 		key := sessionKey{capture: e.Capture, id: id} // whatever the recorder has counted
-		_, known := k.sessions[key]
-		s := k.sessionFor(key)
-		s.carrier, s.certain = carrierHTTP, true
+		_, known := ck.sessions[key]
+		s := ck.sessionFor(key)
+		s.transport, s.certain = transportHTTP, true
 		if !known {
-			s.midway = true
+			s.startedMidway = true
 		}
 		return s
 	}
 	if m != nil && m.is(kindRequest) && m.method == mcp.MethodInitialize && metaVersion(m) == nil {
-		k.numbered++
+		ck.sessionCount++
 		key := shared
-		key.id = "~" + string(count(k.numbered))
-		s := k.sessionFor(key)
-		s.carrier = carrierHTTP
-		sh.sess, sh.handshakes = s, sh.handshakes+1
+		key.id = "~" + string(sessionSuffix(ck.sessionCount))
+		s := ck.sessionFor(key)
+		s.transport = transportHTTP
+		sh.session, sh.handshakes = s, sh.handshakes+1
 		return s
 	}
-	if sh.sess != nil && sh.handshakes == 1 && !modernRequest(x, m) {
-		return sh.sess // the only one there was a handshake for
+	if sh.session != nil && sh.handshakes == 1 && !modernRequest(x, m) {
+		return sh.session // the only one there was a handshake for
 	}
-	s := k.sessionFor(shared)
-	s.carrier, s.midway = carrierHTTP, true
+	s := ck.sessionFor(shared)
+	s.transport, s.startedMidway = transportHTTP, true
 	return s
 }
 
-// count names the sessions that have no id of their own.
-func count(n uint64) []byte {
+// sessionSuffix names the sessions that have no id of their own.
+func sessionSuffix(n uint64) []byte {
 	var b []byte
 	for ; n > 0; n >>= 6 {
 		b = append(b, '0'+byte(n&63))
@@ -225,67 +225,67 @@ func count(n uint64) []byte {
 }
 
 // A share is what is known of HTTP without session ids.
-type share struct {
-	sess       *session // of the latest handshake
+type sharedHTTP struct {
+	session    *session // of the latest handshake
 	handshakes int
 }
 
-func (k *Checker) shareOf(key sessionKey) *share {
-	sh := k.shared[key]
+func (ck *Checker) sharedHTTPOf(key sessionKey) *sharedHTTP {
+	sh := ck.sharedHTTP[key]
 	if sh == nil {
-		if len(k.shared) >= k.limits.MaxSessions {
-			clear(k.shared)
-			k.forgotten = 1
+		if len(ck.sharedHTTP) >= ck.limits.MaxSessions {
+			clear(ck.sharedHTTP)
+			ck.sessionsEvicted = 1
 		}
-		sh = new(share)
-		k.shared[key] = sh
+		sh = new(sharedHTTP)
+		ck.sharedHTTP[key] = sh
 	}
 	return sh
 }
 
-// A postKey is where the messages of a session over HTTP+SSE are posted.
-type postKey struct{ capture, url string }
+// A endpointKey is where the messages of a session over HTTP+SSE are posted.
+type endpointKey struct{ capture, url string }
 
-// endpoint takes the event of an HTTP+SSE stream that says where to post.
-func (k *Checker) endpoint(x *exchange, e *capture.Event) {
+// addEndpoint takes the event of an HTTP+SSE stream that says where to post.
+func (ck *Checker) addEndpoint(x *exchange, e *capture.Event) {
 	base, err := url.Parse(x.url)
 	if err != nil {
 		return
 	}
 	target, err := base.Parse(string(e.Data))
-	if err != nil || len(k.posts) >= k.limits.MaxSessions {
+	if err != nil || len(ck.endpoints) >= ck.limits.MaxSessions {
 		return
 	}
-	k.numbered++
-	s := k.sessionFor(sessionKey{e.Capture, e.Session, "~" + string(count(k.numbered))})
-	s.carrier, s.certain = carrierSSE, true
-	x.sess = s
-	k.posts[postKey{e.Capture, target.RequestURI()}] = s
+	ck.sessionCount++
+	s := ck.sessionFor(sessionKey{e.Capture, e.Session, "~" + string(sessionSuffix(ck.sessionCount))})
+	s.transport, s.certain = transportSSE, true
+	x.session = s
+	ck.endpoints[endpointKey{e.Capture, target.RequestURI()}] = s
 }
 
-// named takes the session id that a response to initialize brings.
-func (k *Checker) named(s *session, id string) {
+// setSessionID takes the session id that a response to initialize brings.
+func (ck *Checker) setSessionID(s *session, id string) {
 	key := sessionKey{capture: s.key.capture, id: id}
-	if id == "" || s.key.id == id || k.sessions[key] != nil {
+	if id == "" || s.key.id == id || ck.sessions[key] != nil {
 		return
 	}
-	delete(k.sessions, s.key)
-	if sh := k.shareOf(sessionKey{capture: s.key.capture, number: s.key.number}); sh.sess == s {
-		sh.sess, sh.handshakes = nil, sh.handshakes-1
+	delete(ck.sessions, s.key)
+	if sh := ck.sharedHTTPOf(sessionKey{capture: s.key.capture, number: s.key.number}); sh.session == s {
+		sh.session, sh.handshakes = nil, sh.handshakes-1
 	}
 	s.key, s.certain = key, true
-	k.sessions[key] = s
+	ck.sessions[key] = s
 }
 
 // metaVersion returns the protocolVersion in the metadata of a message.
-func metaVersion(m *message) []byte { return at(m.params, "_meta", mcp.MetaProtocolVersion) }
+func metaVersion(m *message) []byte { return valueAt(m.params, "_meta", mcp.MetaProtocolVersion) }
 
 // modernRequest reports whether a message of the client is one of a modern revision, by what it says itself.
 func modernRequest(x *exchange, m *message) bool {
 	if m != nil && (metaVersion(m) != nil || m.method == mcp.MethodDiscover || m.method == mcp.MethodSubscriptionsListen) {
 		return true
 	}
-	r, ok := mcp.ParseRevision(x.header("MCP-Protocol-Version"))
+	r, ok := mcp.ParseRevision(x.requestHeader("MCP-Protocol-Version"))
 	return ok && era.Of(r).Modern
 }
 

@@ -54,14 +54,14 @@ func TestRuleIn(t *testing.T) {
 		rev  mcp.Revision
 		want string
 	}{
-		{"2026-07-28/server/tools#output-schema", r4, "2025-11-25/server/tools#output-schema"},
-		{"2026-07-28/basic/transports/stdio", r4, "2025-11-25/basic/transports#stdio"},
-		{"2026-07-28/basic/transports/streamable-http#custom-headers", r3, "2025-06-18/basic/transports#streamable-http"},
-		{"2026-07-28/basic/transports/streamable-http#security-warning", r1, "2024-11-05/basic/transports#http-with-sse"},
-		{"2026-07-28/basic/transports/stdio", r1, "2024-11-05/basic/transports#stdio"},
-		{"2026-07-28/basic#responses", r1, "2024-11-05/basic/messages#responses"},
-		{"2026-07-28/basic/versioning", r2, "2025-03-26/basic/lifecycle#version-negotiation"},
-		{"2026-07-28/basic/versioning", r5, "2026-07-28/basic/versioning"},
+		{"2026-07-28/server/tools#output-schema", rev20251125, "2025-11-25/server/tools#output-schema"},
+		{"2026-07-28/basic/transports/stdio", rev20251125, "2025-11-25/basic/transports#stdio"},
+		{"2026-07-28/basic/transports/streamable-http#custom-headers", rev20250618, "2025-06-18/basic/transports#streamable-http"},
+		{"2026-07-28/basic/transports/streamable-http#security-warning", rev20241105, "2024-11-05/basic/transports#http-with-sse"},
+		{"2026-07-28/basic/transports/stdio", rev20241105, "2024-11-05/basic/transports#stdio"},
+		{"2026-07-28/basic#responses", rev20241105, "2024-11-05/basic/messages#responses"},
+		{"2026-07-28/basic/versioning", rev20250326, "2025-03-26/basic/lifecycle#version-negotiation"},
+		{"2026-07-28/basic/versioning", rev20260728, "2026-07-28/basic/versioning"},
 		{"2026-07-28/basic", mcp.RevisionNone, "2026-07-28/basic"},
 	} {
 		r := &Rule{URL: specificationURL + tt.url}
@@ -73,7 +73,7 @@ func TestRuleIn(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"https://www.jsonrpc.org/specification#batch"} {
-		if got := (&Rule{URL: url}).In(r4).URL; got != url {
+		if got := (&Rule{URL: url}).In(rev20251125).URL; got != url {
 			t.Errorf("%s became %s", url, got)
 		}
 	}

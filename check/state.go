@@ -6,8 +6,8 @@ import "reflect"
 // zero value is empty.
 type states map[reflect.Type]any
 
-// recall returns the value of type T in s, a new one if there is none yet. What is in it must be bounded.
-func recall[T any](s *states) *T {
+// stateOf returns the value of type T in s, a new one if there is none yet. What is in it must be bounded.
+func stateOf[T any](s *states) *T {
 	t := reflect.TypeFor[T]()
 	if v, ok := (*s)[t]; ok {
 		return v.(*T)

@@ -15,9 +15,9 @@ import (
 )
 
 // A toolbox is what a server has said of its tools.
-type toolbox struct {
+type toolList struct {
 	byName   map[string]*tool
-	held     int  // bytes of definitions
+	size     int  // bytes of definitions
 	complete bool // the list was seen from its first page to its last, and nothing says that it changed since
 	listing  uint64
 	inOrder  bool // all pages of the listing that is going on were seen so far
@@ -32,69 +32,69 @@ type tool struct {
 	text    []byte // the definition
 	output  bool   // it has an outputSchema
 
-	input, result *validator // compiled when they are needed
-	mirrors       *mirrors   // found when they are needed
+	input, result *validator    // compiled when they are needed
+	headerParams  *headerParams // found when they are needed
 }
 
-// mirrors are the arguments of a tool that headers repeat.
-type mirrors struct {
+// headerParams are the arguments of a tool that headers repeat.
+type headerParams struct {
 	params []mcp.HeaderParam
 	err    error
 }
 
-const maxMirrors = 64 // arguments of a tool that are held against their headers
+const maxHeaderParams = 64 // arguments of a tool that are held against their headers
 
 const (
 	maxToolText = 256 << 10 // bytes of one definition
 	maxToolHeld = 16 << 20  // bytes of all definitions of a server
 )
 
-// list takes a page of tools. cursor is that of the request; page is the result.
-func (b *toolbox) list(n uint64, cursor, page []byte, limit int) {
+// addPage takes a page of tools. cursor is that of the request; page is the result.
+func (tl *toolList) addPage(n uint64, cursor, page []byte, limit int) {
 	if cursor == nil {
-		b.listing, b.inOrder, b.complete = b.listing+1, true, false
-	} else if text(cursor) != b.cursor {
-		b.inOrder = false
+		tl.listing, tl.inOrder, tl.complete = tl.listing+1, true, false
+	} else if stringValue(cursor) != tl.cursor {
+		tl.inOrder = false
 	}
-	if b.byName == nil {
-		b.byName = map[string]*tool{}
+	if tl.byName == nil {
+		tl.byName = map[string]*tool{}
 	}
 	for _, t := range elements(member(page, "tools")) {
-		name := text(member(t, "name"))
-		if old := b.byName[name]; old != nil {
-			b.held -= len(old.text)
-			delete(b.byName, name)
+		name := stringValue(member(t, "name"))
+		if old := tl.byName[name]; old != nil {
+			tl.size -= len(old.text)
+			delete(tl.byName, name)
 		}
-		if len(t) > maxToolText || b.held+len(t) > maxToolHeld || len(b.byName) >= limit || !isObject(t) || len(name) > maxPairedID {
-			b.inOrder = false
+		if len(t) > maxToolText || tl.size+len(t) > maxToolHeld || len(tl.byName) >= limit || !isObject(t) || len(name) > maxPairedID {
+			tl.inOrder = false
 			continue
 		}
-		b.held += len(t)
-		b.byName[name] = &tool{n: n, listing: b.listing, text: bytes.Clone(t), output: member(t, "outputSchema") != nil}
+		tl.size += len(t)
+		tl.byName[name] = &tool{n: n, listing: tl.listing, text: bytes.Clone(t), output: member(t, "outputSchema") != nil}
 	}
 	next := member(page, "nextCursor")
-	b.cursor = text(next)
-	if (next == nil || isNull(next)) && b.inOrder {
-		b.complete = true
-		for name, t := range b.byName {
-			if t.listing != b.listing {
-				b.held -= len(t.text)
-				delete(b.byName, name)
+	tl.cursor = stringValue(next)
+	if (next == nil || isNull(next)) && tl.inOrder {
+		tl.complete = true
+		for name, t := range tl.byName {
+			if t.listing != tl.listing {
+				tl.size -= len(t.text)
+				delete(tl.byName, name)
 			}
 		}
 	}
 }
 
-// forget is for when the tools have changed.
-func (b *toolbox) forget() { *b = toolbox{listing: b.listing, changes: b.changes + 1} }
+// reset is for when the tools have changed.
+func (tl *toolList) reset() { *tl = toolList{listing: tl.listing, changes: tl.changes + 1} }
 
 // headers returns the arguments that the tool has in headers, or the first of them.
 func (t *tool) headers() ([]mcp.HeaderParam, error) {
-	if t.mirrors == nil {
+	if t.headerParams == nil {
 		params, err := mcp.HeaderParams(member(t.text, "inputSchema"))
-		t.mirrors = &mirrors{slices.Clone(params[:min(len(params), maxMirrors)]), err}
+		t.headerParams = &headerParams{slices.Clone(params[:min(len(params), maxHeaderParams)]), err}
 	}
-	return t.mirrors.params, t.mirrors.err
+	return t.headerParams.params, t.headerParams.err
 }
 
 // A validator is a schema of a peer, compiled. One that cannot be compiled, or not with bounded work, takes everything.
@@ -156,7 +156,7 @@ func expandable(root, v []byte, depth int, budget *int) bool {
 			case m.KeyIs("$dynamicRef"), m.KeyIs("$recursiveRef"):
 				return false
 			case m.KeyIs("$ref") && isString(m.Value()):
-				to := referred(root, text(m.Value()))
+				to := referred(root, stringValue(m.Value()))
 				if to == nil || !expandable(root, to, depth+1, budget) {
 					return false
 				}
@@ -228,8 +228,8 @@ func (d *validator) validate(instance []byte) []schema.Problem {
 	return problems
 }
 
-// problemText joins what a validator found below a place for people.
-func problemText(problems []schema.Problem) string {
+// joinProblems joins what a validator found below a place for people.
+func joinProblems(problems []schema.Problem) string {
 	var list []string
 	for _, p := range problems[:min(len(problems), 3)] {
 		where := p.Pointer

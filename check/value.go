@@ -28,16 +28,16 @@ func member(v []byte, name string) []byte {
 	return nil
 }
 
-// at follows a path of names from v.
-func at(v []byte, path ...string) []byte {
+// valueAt follows a path of names from v.
+func valueAt(v []byte, path ...string) []byte {
 	for _, name := range path {
 		v = member(v, name)
 	}
 	return v
 }
 
-// text returns the value of a string, "" for anything else.
-func text(v []byte) string {
+// stringValue returns the value of a string, "" for anything else.
+func stringValue(v []byte) string {
 	if len(v) < 2 || v[0] != '"' {
 		return ""
 	}
@@ -90,10 +90,10 @@ func pointer(path ...any) string {
 
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// canonical returns a text that is the same for equal ids and tokens: 1 is not "1".
-func canonical(id []byte) string {
+// idKey returns a text that is the same for equal ids and tokens: 1 is not "1".
+func idKey(id []byte) string {
 	if isString(id) {
-		return `"` + text(id) // nothing else begins with a quote
+		return `"` + stringValue(id) // nothing else begins with a quote
 	}
 	if string(id) == "-0" {
 		return "0"

@@ -15,69 +15,69 @@ import (
 // A view is what a rule looks at: an event, the message in it if there is one, and their context as it was before them. It is good until the rule returns, but for the
 // session, the call and the exchange.
 type view struct {
-	k    *Checker
-	rule *rule
+	checker *Checker
+	rule    *rule
 
-	e    *capture.Event
-	sess *session
-	x    *exchange // nil unless the event belongs to one
-	msg  *message  // nil if the event has none
+	e        *capture.Event
+	session  *session
+	exchange *exchange // nil unless the event belongs to one
+	msg      *message  // nil if the event has none
 	// call is the request itself, or what a response answers; nil if that is not known.
 	call *call
 	// rev is the revision that the message is held against, RevisionNone if it is not known. modern tells that it is one of the modern era, known or not.
 	rev    mcp.Revision
 	modern bool
 
-	shape  []shape.Problem // see shapeProblems
-	shaped bool
+	shapeFindings []shape.Finding // see shapeMismatches
+	shapeChecked  bool
 
-	badFound badLines // see bad
-	badKnown bool
+	invalid      invalidLines // see bad
+	invalidKnown bool
 
 	root     string // place of the message in the event's line: /msg, /msg/3 or /raw
 	findings []Finding
 }
 
-// f returns the features of the revision in force.
-func (v *view) f() *era.Features { return era.Of(v.rev) }
+// features returns the features of the revision in force.
+func (v *view) features() *era.Features { return era.Of(v.rev) }
 
 // toServer and toClient tell which way the message goes.
 func (v *view) toServer() bool { return v.e.Dir == capture.ToServer }
 func (v *view) toClient() bool { return v.e.Dir == capture.ToClient }
 
 // param follows a path of names from the message's params, result from its result, meta from the _meta in either. They return nil for what is absent.
-func (v *view) param(path ...string) []byte  { return at(v.msg.params, path...) }
-func (v *view) result(path ...string) []byte { return at(v.msg.result, path...) }
+func (v *view) param(path ...string) []byte  { return valueAt(v.msg.params, path...) }
+func (v *view) result(path ...string) []byte { return valueAt(v.msg.result, path...) }
 func (v *view) meta(key string) []byte {
 	if v.msg.is(kindResult) {
-		return at(v.msg.result, "_meta", key)
+		return valueAt(v.msg.result, "_meta", key)
 	}
-	return at(v.msg.params, "_meta", key)
+	return valueAt(v.msg.params, "_meta", key)
 }
 
-// asked reports whether the message is a result of one of the methods, of those that clients call.
-func (v *view) asked(methods ...string) bool {
+// isResultOf reports whether the message is a result of one of the methods, of those that clients call.
+func (v *view) isResultOf(methods ...string) bool {
 	return v.call != nil && v.msg.is(kindResult) && v.call.dir == capture.ToServer && slices.Contains(methods, v.call.method)
 }
 
 // complete reports whether the message is a result that is final: in the modern era there are others.
 func (v *view) complete() bool {
 	t := v.result("resultType")
-	return v.msg.is(kindResult) && isObject(v.msg.result) && (t == nil || !v.modern || text(t) == mcp.ResultTypeComplete)
+	return v.msg.is(kindResult) && isObject(v.msg.result) && (t == nil || !v.modern || stringValue(t) == mcp.ResultTypeComplete)
 }
 
-// hidden reports whether a place in the message is redacted, or within what is: nothing can be said of its value. Pointers are into the message, such as /params/uri.
-func (v *view) hidden(place string) bool {
+// redacted reports whether a place in the message is redacted, or within what is: nothing can be said of its value. Pointers are into the message, such as /params/uri.
+func (v *view) redacted(place string) bool {
 	return v.e.RedactedMore > 0 || v.root == "" && len(v.e.Redacted) > 0 || covers(v.e.Redacted, v.root+place)
 }
 
-// hiddenIn is hidden for what is judged with all that is in it: it is true as well if anything below the place is redacted.
-func (v *view) hiddenIn(place string) bool {
-	return v.e.RedactedMore > 0 || v.root == "" && len(v.e.Redacted) > 0 || covered(v.e.Redacted, v.root+place)
+// redactedWithin is hidden for what is judged with all that is in it: it is true as well if anything below the place is redacted.
+func (v *view) redactedWithin(place string) bool {
+	return v.e.RedactedMore > 0 || v.root == "" && len(v.e.Redacted) > 0 || overlaps(v.e.Redacted, v.root+place)
 }
 
-// hiddenPlaces returns the redacted places as pointers into the message.
-func (v *view) hiddenPlaces() []string {
+// redactedPlaces returns the redacted places as pointers into the message.
+func (v *view) redactedPlaces() []string {
 	var places []string
 	for _, p := range v.e.Redacted {
 		if rest, ok := strings.CutPrefix(p, v.root); ok && len(places) < 64 {
@@ -90,7 +90,7 @@ func (v *view) hiddenPlaces() []string {
 // report makes a finding of the place in the message that a JSON pointer names, "" being all of it. It makes none if the place is redacted. What comes from a peer must go
 // through show or showJSON.
 func (v *view) report(place, format string, args ...any) *Finding {
-	if v.msg != nil && v.hidden(place) {
+	if v.msg != nil && v.redacted(place) {
 		return &Finding{}
 	}
 	return v.add(place, fmt.Sprintf(format, args...))
@@ -98,7 +98,7 @@ func (v *view) report(place, format string, args ...any) *Finding {
 
 // reportHead makes a finding of a header field; an empty one is the head as a whole.
 func (v *view) reportHead(f field, format string, args ...any) *Finding {
-	if f.hidden {
+	if f.redacted {
 		return &Finding{}
 	}
 	found := v.add("", fmt.Sprintf(format, args...))
@@ -107,7 +107,7 @@ func (v *view) reportHead(f field, format string, args ...any) *Finding {
 
 func (v *view) add(place, message string) *Finding {
 	f := Finding{
-		Rule: v.rule.in(v.rev), Capture: v.e.Capture, Event: v.e.N, Dir: v.e.Dir, Session: v.e.Session, Exchange: v.e.Exchange,
+		Rule: v.rule.inRevision(v.rev), Capture: v.e.Capture, Event: v.e.N, Dir: v.e.Dir, Session: v.e.Session, Exchange: v.e.Exchange,
 		Revision: v.rev, Pointer: printable.Line(clipBytes(place, maxText)), Message: printable.Line(clipBytes(message, maxText)),
 	}
 	if v.msg != nil {
@@ -129,8 +129,8 @@ func (f *Finding) with(n uint64) *Finding {
 	return f
 }
 
-// of moves a finding to an earlier request: it is about what never came.
-func (f *Finding) of(c *call) *Finding {
+// aboutCall moves a finding to an earlier request: it is about what never came.
+func (f *Finding) aboutCall(c *call) *Finding {
 	f.Event, f.Dir, f.Exchange, f.Revision = c.n, c.dir, 0, c.rev
 	f.Rule = f.Rule.In(c.rev)
 	if c.exchange != nil {

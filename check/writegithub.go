@@ -25,7 +25,7 @@ func WriteGitHub(w io.Writer, r *Report) error {
 			b.WriteString("file=" + githubProperty.Replace(printable.Line(f.Source)) + ",")
 		}
 		b.WriteString("title=" + githubProperty.Replace(f.Rule.ID+": "+f.Rule.Title) + "::")
-		b.WriteString(githubData.Replace(f.where()+": "+f.Message+"\nfix: "+f.Rule.Fix+"\n"+f.Rule.URL) + "\n")
+		b.WriteString(githubData.Replace(f.location()+": "+f.Message+"\nfix: "+f.Rule.Fix+"\n"+f.Rule.URL) + "\n")
 	}
 	return b.Flush()
 }

@@ -73,7 +73,7 @@ func WriteJUnit(w io.Writer, r *Report) error {
 func junitText(g group) *junitFailure {
 	var b strings.Builder
 	for _, f := range g.results {
-		b.WriteString(printable.Line(f.Source) + ": " + f.where() + ": " + f.Message + "\n")
+		b.WriteString(printable.Line(f.Source) + ": " + f.location() + ": " + f.Message + "\n")
 	}
 	b.WriteString("fix: " + g.rule.Fix + "\n" + g.rule.URL + "\n")
 	return &junitFailure{Type: g.rule.Severity.String(), Message: g.rule.Title + " (" + plural(len(g.results), "finding") + ")", Text: b.String()}

@@ -43,7 +43,7 @@ func WriteText(w io.Writer, r *Report, opts *TextOptions) error {
 			if several {
 				b.WriteString(printable.Line(f.Source) + ": ")
 			}
-			b.WriteString(f.where() + "\n    " + f.Message)
+			b.WriteString(f.location() + "\n    " + f.Message)
 			if rel := f.related(); rel != "" {
 				b.WriteString(" (" + rel + ")")
 			}

@@ -25,7 +25,7 @@ var (
 func probeFails(code jsonrpc.Code, data string) func(*script) {
 	return func(s *script) {
 		s.refuse(s.expect("server/discover"), code, data)
-		s.shakesHands(legacyDate)
+		s.handshake(legacyDate)
 		s.expectEnd()
 	}
 }
@@ -61,19 +61,19 @@ func TestAgreement(t *testing.T) {
 		{name: "application's number", want: mcp.Revision20251125, scripts: []func(*script){probeFails(1, "")}},
 		{name: "a result that is none", want: mcp.Revision20251125, scripts: []func(*script){func(s *script) {
 			s.answer(s.expect("server/discover"), "{}")
-			s.shakesHands(legacyDate)
+			s.handshake(legacyDate)
 			s.expectEnd()
 		}}},
 		{name: "a result of another type", want: mcp.Revision20251125, scripts: []func(*script){func(s *script) {
 			s.answer(s.expect("server/discover"), strings.Replace(discovered(modernDate), "complete", "input_required", 1))
-			s.shakesHands(legacyDate)
+			s.handshake(legacyDate)
 			s.expectEnd()
 		}}},
 		{name: "no message at all", want: mcp.Revision20251125, scripts: []func(*script){func(s *script) {
 			m := s.expect("server/discover")
 			s.send("Error: unknown method")
 			s.send(`{"jsonrpc":"2.0","id":%s,"result":{},"error":{}}`, m.ID)
-			s.shakesHands(legacyDate)
+			s.handshake(legacyDate)
 			s.expectEnd()
 		}}},
 		{name: "silence", want: mcp.Revision20251125, takes: 5 * time.Second, scripts: []func(*script){func(s *script) {
@@ -86,7 +86,7 @@ func TestAgreement(t *testing.T) {
 		}}},
 		{name: "silence, with another timeout", opts: Options{ProbeTimeout: time.Minute}, want: mcp.Revision20251125, takes: time.Minute, scripts: []func(*script){func(s *script) {
 			s.expect("server/discover")
-			s.shakesHands(legacyDate)
+			s.handshake(legacyDate)
 			s.expectEnd()
 		}}},
 		{name: "a slow modern server", want: mcp.Revision20260728, takes: 5 * time.Second, scripts: []func(*script){func(s *script) {
@@ -99,15 +99,15 @@ func TestAgreement(t *testing.T) {
 		}}},
 		{name: "killed by the probe", want: mcp.Revision20251125, scripts: []func(*script){
 			func(s *script) { s.expect("server/discover") },
-			func(s *script) { s.shakesHands(legacyDate); s.expectEnd() },
+			func(s *script) { s.handshake(legacyDate); s.expectEnd() },
 		}},
 		{name: "killed by the probe after an answer", want: mcp.Revision20251125, scripts: []func(*script){
 			func(s *script) { s.refuse(s.expect("server/discover"), -32600, "") },
-			func(s *script) { s.shakesHands(legacyDate); s.expectEnd() },
+			func(s *script) { s.handshake(legacyDate); s.expectEnd() },
 		}},
 		{name: "made dumb by the probe", want: mcp.Revision20251125, takes: 35 * time.Second, scripts: []func(*script){
 			func(s *script) { s.expect("server/discover"); s.expect("initialize"); s.expectEnd() },
-			func(s *script) { s.shakesHands(legacyDate); s.expectEnd() },
+			func(s *script) { s.handshake(legacyDate); s.expectEnd() },
 		}},
 		{name: "another modern version is wanted", want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
 			s.refuse(s.expect("server/discover"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
@@ -116,57 +116,57 @@ func TestAgreement(t *testing.T) {
 		}}},
 		{name: "unsupported version, legacy ones are", want: mcp.Revision20250618, scripts: []func(*script){func(s *script) {
 			s.refuse(s.expect("server/discover"), -32022, `{"supported":["2025-06-18","2024-11-05","2099-01-01"],"requested":"2026-07-28"}`)
-			if got := memberOf(s.t, s.shakesHands("2025-06-18"), "protocolVersion"); got != `"2025-06-18"` {
+			if got := memberOf(s.t, s.handshake("2025-06-18"), "protocolVersion"); got != `"2025-06-18"` {
 				s.fail("initialize with %s", got)
 			}
 			s.expectEnd()
 		}}},
 		{name: "only legacy versions discovered", want: mcp.Revision20250326, scripts: []func(*script){func(s *script) {
 			s.answer(s.expect("server/discover"), discovered("2025-03-26"))
-			s.shakesHands("2025-03-26")
+			s.handshake("2025-03-26")
 			s.expectEnd()
 		}}},
 		// Spec: C26 C27
 		{name: "legacy only", opts: Options{Revisions: onlyLegacy[:3]}, want: mcp.Revision20250618, scripts: []func(*script){func(s *script) {
-			if got := memberOf(s.t, s.shakesHands("2025-06-18"), "protocolVersion"); got != `"2025-06-18"` {
+			if got := memberOf(s.t, s.handshake("2025-06-18"), "protocolVersion"); got != `"2025-06-18"` {
 				s.fail("initialize with %s", got)
 			}
 			s.expectEnd()
 		}}},
 		{name: "the server chooses an older one", opts: Options{Revisions: onlyLegacy}, want: mcp.Revision20241105, scripts: []func(*script){func(s *script) {
-			s.shakesHands("2024-11-05")
+			s.handshake("2024-11-05")
 			s.expectEnd()
 		}}},
 		{name: "versions in an error", opts: Options{Revisions: onlyLegacy}, want: mcp.Revision20250326, scripts: []func(*script){func(s *script) {
 			s.refuse(s.expect("initialize"), -32602, `{"supported":["2025-03-26"],"requested":"2025-11-25"}`)
-			s.shakesHands("2025-03-26")
+			s.handshake("2025-03-26")
 			s.expectEnd()
 		}}},
-		{name: "known to be legacy", opts: Options{Known: &Verdict{Revision: mcp.Revision20250618}}, want: mcp.Revision20250618, scripts: []func(*script){func(s *script) {
-			s.shakesHands("2025-06-18")
+		{name: "known to be legacy", opts: Options{Profile: &Profile{Revision: mcp.Revision20250618}}, want: mcp.Revision20250618, scripts: []func(*script){func(s *script) {
+			s.handshake("2025-06-18")
 			s.expectEnd()
 		}}},
-		{name: "wrongly known to be legacy", opts: Options{Known: &Verdict{Revision: mcp.Revision20250618}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+		{name: "wrongly known to be legacy", opts: Options{Profile: &Profile{Revision: mcp.Revision20250618}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
 			s.refuse(s.expect("initialize"), -32601, "")
 			s.discovers()
 			s.expectEnd()
 		}}},
-		{name: "known to be legacy, modern now", opts: Options{Known: &Verdict{Revision: mcp.Revision20250618}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+		{name: "known to be legacy, modern now", opts: Options{Profile: &Profile{Revision: mcp.Revision20250618}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
 			s.refuse(s.expect("initialize"), -32022, `{"supported":["2026-07-28"],"requested":"2025-06-18"}`)
 			s.discovers()
 			s.expectEnd()
 		}}},
-		{name: "known to be modern, and nothing else", opts: Options{Known: &Verdict{Revision: mcp.Revision20260728}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
+		{name: "known to be modern, and nothing else", opts: Options{Profile: &Profile{Revision: mcp.Revision20260728}}, want: mcp.Revision20260728, scripts: []func(*script){func(s *script) {
 			s.discovers()
 			s.expectEnd()
 		}}},
-		{name: "known to be modern", opts: Options{Known: &Verdict{Revision: mcp.Revision20260728, Server: mcp.Implementation{Name: "script", Version: "7"}, Instructions: "be nice"}},
+		{name: "known to be modern", opts: Options{Profile: &Profile{Revision: mcp.Revision20260728, Server: mcp.Implementation{Name: "script", Version: "7"}, Instructions: "be nice"}},
 			want: mcp.Revision20260728, scripts: []func(*script){func(s *script) { s.expectEnd() }}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				c, err := Dial(t.Context(), plays(t, tt.scripts...), &tt.opts)
+				c, err := Dial(t.Context(), scriptTransport(t, tt.scripts...), &tt.opts)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -174,8 +174,8 @@ func TestAgreement(t *testing.T) {
 				if c.Revision() != tt.want || c.Modern() != tt.want.Modern() {
 					t.Errorf("speaks %v, want %v", c.Revision(), tt.want)
 				}
-				if c.ServerInfo().Name != "script" || c.Instructions() != "be nice" || c.Verdict().Revision != tt.want {
-					t.Errorf("server %+v, %q, %+v", c.ServerInfo(), c.Instructions(), c.Verdict())
+				if c.ServerInfo().Name != "script" || c.Instructions() != "be nice" || c.Profile().Revision != tt.want {
+					t.Errorf("server %+v, %q, %+v", c.ServerInfo(), c.Instructions(), c.Profile())
 				}
 				if d := time.Since(began); d != tt.takes {
 					t.Errorf("took %v, want %v", d, tt.takes)
@@ -223,13 +223,13 @@ func TestNoAgreement(t *testing.T) {
 			s.expectEnd()
 		}}, want: "the server [2030-01-01]", check: is[*IncompatibleError]},
 		{name: "never satisfied", scripts: []func(*script){func(s *script) {
-			for range maxTries {
+			for range maxOpeningAttempts {
 				s.refuse(s.expect("server/discover"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
 			}
 			s.expectEnd()
 		}}, want: "no agreement on a revision after 3 tries", check: is[*ProtocolError]},
 		{name: "never satisfied, legacy", opts: Options{Revisions: onlyLegacy}, scripts: []func(*script){func(s *script) {
-			for range maxTries {
+			for range maxOpeningAttempts {
 				s.refuse(s.expect("initialize"), -32602, `{"supported":["2025-03-26"],"requested":"2025-03-26"}`)
 			}
 			s.expectEnd()
@@ -273,12 +273,12 @@ func TestNoAgreement(t *testing.T) {
 		{name: "killed by everything", scripts: []func(*script){
 			func(s *script) { s.expect("server/discover") },
 			func(s *script) { s.expect("initialize") },
-		}, want: "call initialize: connection closed", check: isLost},
+		}, want: "call initialize: connection closed", check: isConnectionLost},
 		{name: "nobody there", want: "there is no script", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := Dial(t.Context(), plays(t, tt.scripts...), &tt.opts)
+				c, err := Dial(t.Context(), scriptTransport(t, tt.scripts...), &tt.opts)
 				if err == nil {
 					c.Close()
 					t.Fatalf("connected, speaking %v", c.Revision())
@@ -340,7 +340,7 @@ func TestOpening(t *testing.T) {
 						got <- string(m.Params)
 						s.answer(m, discovered(tt.revision))
 					} else {
-						got <- s.shakesHands(tt.revision)
+						got <- s.handshake(tt.revision)
 					}
 					s.expectEnd()
 				})
@@ -368,7 +368,7 @@ func TestInitializeNotCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := Dial(ctx, plays(t, func(s *script) {
+		_, err := Dial(ctx, scriptTransport(t, func(s *script) {
 			s.expect("initialize")
 			s.expectEnd()
 		}), &Options{Revisions: onlyLegacy})
@@ -380,13 +380,13 @@ func TestInitializeNotCancelled(t *testing.T) {
 
 // TestVerdict: what one client found out spares the next one the probe, also as JSON. What nobody has checked is checked when it seems to be wrong.
 func TestVerdict(t *testing.T) {
-	found := func(t *testing.T) *Verdict {
+	found := func(t *testing.T) *Profile {
 		c := dial(t, nil, func(s *script) { s.discovers(); s.expectEnd() })
-		text, err := json.Marshal(c.Verdict())
+		text, err := json.Marshal(c.Profile())
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := new(Verdict)
+		v := new(Profile)
 		if err := json.Unmarshal(text, v); err != nil {
 			t.Fatal(err)
 		}
@@ -418,7 +418,7 @@ func TestVerdict(t *testing.T) {
 			},
 			func(s *script) {
 				s.refuse(s.expect("server/discover"), -32602, "")
-				s.shakesHands(legacyDate)
+				s.handshake(legacyDate)
 				s.answer(list(s), "{}")
 				s.expectEnd()
 			},
@@ -431,7 +431,7 @@ func TestVerdict(t *testing.T) {
 			},
 			func(s *script) {
 				s.refuse(s.expect("server/discover"), -32602, "")
-				s.shakesHands(legacyDate)
+				s.handshake(legacyDate)
 				s.expectEnd()
 			},
 		}, WithoutRetry(), "turned out not to speak 2026-07-28", mcp.Revision20251125},
@@ -439,7 +439,7 @@ func TestVerdict(t *testing.T) {
 			func(s *script) { list(s) },
 			func(s *script) {
 				s.refuse(s.expect("server/discover"), -32602, "")
-				s.shakesHands(legacyDate)
+				s.handshake(legacyDate)
 				s.answer(list(s), "{}")
 				s.expectEnd()
 			},
@@ -447,7 +447,7 @@ func TestVerdict(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := dial(t, &Options{Known: found(t)}, tt.scripts...)
+				c := dial(t, &Options{Profile: found(t)}, tt.scripts...)
 				err := c.Call(t.Context(), "tools/list", nil, nil, tt.retry)
 				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("got %v, want %q", err, tt.want)
@@ -472,12 +472,12 @@ func TestOptions(t *testing.T) {
 		want string
 	}{
 		{Options{Revisions: []mcp.Revision{99}}, "Options.Revisions"},
-		{Options{Revisions: onlyModern, Known: &Verdict{Revision: mcp.Revision20241105}}, "Options.Known.Revision 2024-11-05 is not one to be spoken"},
+		{Options{Revisions: onlyModern, Profile: &Profile{Revision: mcp.Revision20241105}}, "Options.Profile.Revision 2024-11-05 is not one to be spoken"},
 		{Options{Capabilities: map[string]json.RawMessage{"x": json.RawMessage("{")}}, `Options.Capabilities["x"]`},
 		{Options{Extensions: map[string]json.RawMessage{"a.b/c": json.RawMessage("1")}}, "must be a JSON object"},
 		{Options{Extensions: map[string]json.RawMessage{"c": json.RawMessage("{}")}}, "needs a prefix"},
 	} {
-		_, err := Dial(t.Context(), plays(t), &tt.opts)
+		_, err := Dial(t.Context(), scriptTransport(t), &tt.opts)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %v, want %q", err, tt.want)
 		}

@@ -9,7 +9,7 @@ import (
 	"mcpwire/internal/jsonwire"
 )
 
-var errNotObject = errors.New("they must be a JSON object: use a struct or a map")
+var errArgumentsNotObject = errors.New("they must be a JSON object: use a struct or a map")
 
 // appendArguments appends the JSON object of a tool's arguments.
 func appendArguments(dst []byte, args any) ([]byte, error) {
@@ -22,38 +22,38 @@ func appendArguments(dst []byte, args any) ([]byte, error) {
 		}
 		text = bytes.TrimSpace(args)
 	default:
-		e := encoders.Get().(*encoder)
+		e := encoderPool.Get().(*encoder)
 		defer e.release()
 		if err := e.json.Encode(args); err != nil {
 			return dst, err
 		}
-		text = bytes.TrimSpace(e.text.Bytes())
+		text = bytes.TrimSpace(e.buf.Bytes())
 	}
 	switch {
 	case len(text) == 0 || string(text) == "null": // nil, or a nil map or pointer
 		return append(dst, "{}"...), nil
 	case text[0] != '{':
-		return dst, errNotObject
+		return dst, errArgumentsNotObject
 	}
 	return jsonwire.AppendCompact(dst, text), nil
 }
 
 // An encoder is encoding/json's, without its care for HTML, and with the memory that it writes to.
 type encoder struct {
-	text bytes.Buffer
+	buf  bytes.Buffer
 	json *json.Encoder
 }
 
-var encoders = sync.Pool{New: func() any {
+var encoderPool = sync.Pool{New: func() any {
 	e := new(encoder)
-	e.json = json.NewEncoder(&e.text)
+	e.json = json.NewEncoder(&e.buf)
 	e.json.SetEscapeHTML(false)
 	return e
 }}
 
 func (e *encoder) release() {
-	if e.text.Cap() <= maxKept {
-		e.text.Reset()
-		encoders.Put(e)
+	if e.buf.Cap() <= maxPooledBytes {
+		e.buf.Reset()
+		encoderPool.Put(e)
 	}
 }

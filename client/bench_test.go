@@ -15,7 +15,7 @@ import (
 // A constant is a server that costs as little as can be: it answers all calls alike, where it reads them.
 type constant struct{ result string }
 
-func (constant) Prepare(*jsonrpc.Request) *jsonrpc.Pace { return jsonrpc.Immediate }
+func (constant) Prepare(*jsonrpc.Request) *jsonrpc.CostEstimate { return jsonrpc.Immediate }
 
 func (h constant) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	switch string(r.Method) {
@@ -49,11 +49,11 @@ func BenchmarkCall(b *testing.B) {
 	params := []byte(`{"name":"echo","arguments":{"text":"hello, world"}}`)
 	for _, pipe := range benchPipes {
 		open := func(b *testing.B) jsonrpc.Framer {
-			near, far := pipe.open()
-			conn := jsonrpc.NewConn(jsonrpc.NewFramer(far, nil), &jsonrpc.Options{Handler: constant{benchResult}})
+			clientEnd, serverEnd := pipe.open()
+			conn := jsonrpc.NewConn(jsonrpc.NewFramer(serverEnd, nil), &jsonrpc.Options{Handler: constant{benchResult}})
 			go conn.Run(context.Background())
 			b.Cleanup(func() { conn.Close() })
-			return jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})
+			return jsonrpc.NewFramer(clientEnd, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})
 		}
 		b.Run(pipe.name+"/connection", func(b *testing.B) {
 			conn := jsonrpc.NewConn(open(b), nil)

@@ -68,7 +68,7 @@ func TestCallbackPanics(t *testing.T) {
 		if err := c.Call(t.Context(), "m", nil, nil); err != nil {
 			t.Error(err)
 		}
-		if n := len(c.watchers.byToken); n != 0 {
+		if n := len(c.callbacks.byToken); n != 0 {
 			t.Errorf("%d calls are still watching", n)
 		}
 	})
@@ -81,11 +81,11 @@ func TestCallAllocations(t *testing.T) {
 	}
 	params := []byte(`{"name":"echo","arguments":{"text":"hello, world"}}`)
 	open := func() jsonrpc.Framer {
-		near, far := benchPipes[0].open()
-		conn := jsonrpc.NewConn(jsonrpc.NewFramer(far, nil), &jsonrpc.Options{Handler: constant{benchResult}})
+		clientEnd, serverEnd := benchPipes[0].open()
+		conn := jsonrpc.NewConn(jsonrpc.NewFramer(serverEnd, nil), &jsonrpc.Options{Handler: constant{benchResult}})
 		go conn.Run(context.Background())
 		t.Cleanup(func() { conn.Close() })
-		return jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})
+		return jsonrpc.NewFramer(clientEnd, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})
 	}
 	conn := jsonrpc.NewConn(open(), nil)
 	go conn.Run(context.Background())

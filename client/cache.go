@@ -21,11 +21,11 @@ import (
 type Cache struct {
 	maxBytes int
 
-	mu      sync.Mutex
-	bytes   int
-	entries map[cacheKey]*list.Element
-	used    list.List         // of *cacheEntry, the last used first
-	epochs  map[string]uint64 // by method: how often its entries were dropped
+	mu          sync.Mutex
+	bytes       int
+	entries     map[cacheKey]*list.Element
+	lru         list.List         // of *cacheEntry, the last used first
+	generations map[string]uint64 // by method: how often its entries were dropped
 }
 
 // NewCache returns an empty Cache that holds at most maxBytes bytes; 0 is 16 MiB.
@@ -33,12 +33,12 @@ func NewCache(maxBytes int) *Cache {
 	if maxBytes <= 0 {
 		maxBytes = defaultCacheBytes
 	}
-	return &Cache{maxBytes: maxBytes, entries: make(map[cacheKey]*list.Element), epochs: make(map[string]uint64)}
+	return &Cache{maxBytes: maxBytes, entries: make(map[cacheKey]*list.Element), generations: make(map[string]uint64)}
 }
 
 const (
 	defaultCacheBytes = 16 << 20
-	entryCost         = 200                  // bytes of an entry besides its texts
+	entryOverhead     = 200                  // bytes of an entry besides its texts
 	maxTTL            = 365 * 24 * time.Hour // longer ones are cut: they may overflow a Duration
 )
 
@@ -51,8 +51,8 @@ type cacheEntry struct {
 	expires time.Time
 }
 
-func (e *cacheEntry) cost() int {
-	return len(e.key.method) + len(e.key.params) + len(e.result) + entryCost
+func (e *cacheEntry) size() int {
+	return len(e.key.method) + len(e.key.params) + len(e.result) + entryOverhead
 }
 
 // get returns a result and when it stops being fresh, or nil.
@@ -63,34 +63,34 @@ func (c *Cache) get(key cacheKey) (result []byte, expires time.Time) {
 	if el == nil {
 		return nil, time.Time{}
 	}
-	c.used.MoveToFront(el)
+	c.lru.MoveToFront(el)
 	e := el.Value.(*cacheEntry)
 	return e.result, e.expires
 }
 
-// epoch returns what put wants to know: a result that was asked for before its kind was dropped may be older than what the drop was for.
-func (c *Cache) epoch(method string) uint64 {
+// generation returns what put wants to know: a result that was asked for before its kind was dropped may be older than what the drop was for.
+func (c *Cache) generation(method string) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.epochs[method]
+	return c.generations[method]
 }
 
 // put keeps a result, which nobody may change any more, unless entries of the method were dropped since the epoch.
-func (c *Cache) put(key cacheKey, epoch uint64, result []byte, expires time.Time) {
+func (c *Cache) put(key cacheKey, generation uint64, result []byte, expires time.Time) {
 	e := &cacheEntry{key, result, expires}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if epoch != c.epochs[key.method] {
+	if generation != c.generations[key.method] {
 		return
 	}
 	c.removeLocked(c.entries[key])
-	if e.cost() > c.maxBytes {
+	if e.size() > c.maxBytes {
 		return
 	}
-	c.entries[key] = c.used.PushFront(e)
-	c.bytes += e.cost()
+	c.entries[key] = c.lru.PushFront(e)
+	c.bytes += e.size()
 	for c.bytes > c.maxBytes {
-		c.removeLocked(c.used.Back())
+		c.removeLocked(c.lru.Back())
 	}
 }
 
@@ -98,18 +98,18 @@ func (c *Cache) removeLocked(el *list.Element) {
 	if el == nil {
 		return
 	}
-	e := c.used.Remove(el).(*cacheEntry)
+	e := c.lru.Remove(el).(*cacheEntry)
 	delete(c.entries, e.key)
-	c.bytes -= e.cost()
+	c.bytes -= e.size()
 }
 
-// drop forgets the entries of a method whose params gone says are stale; nil means all.
-func (c *Cache) drop(method string, gone func(params string) bool) {
+// invalidate forgets the entries of a method whose params gone says are stale; nil means all.
+func (c *Cache) invalidate(method string, stale func(params string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.epochs[method]++
+	c.generations[method]++
 	for key, el := range c.entries {
-		if key.method == method && (gone == nil || gone(key.params)) {
+		if key.method == method && (stale == nil || stale(key.params)) {
 			c.removeLocked(el)
 		}
 	}
@@ -119,11 +119,11 @@ func (c *Cache) drop(method string, gone func(params string) bool) {
 func (c *Cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for el := c.used.Front(); el != nil; el = c.used.Front() {
+	for el := c.lru.Front(); el != nil; el = c.lru.Front() {
 		c.removeLocked(el)
 	}
 	for _, method := range cacheableMethods {
-		c.epochs[method]++
+		c.generations[method]++
 	}
 }
 
@@ -142,22 +142,22 @@ func cacheHints(result []byte) (ttl time.Duration, public bool) {
 			ms, _ := jsonwire.ParseInt(members.Value())
 			ttl = time.Duration(min(max(ms, 0), int64(maxTTL/time.Millisecond))) * time.Millisecond
 		case members.KeyIs("cacheScope"):
-			public = stringIs(members.Value(), "public")
+			public = isJSONString(members.Value(), "public")
 		}
 	}
 	return ttl, public
 }
 
-// related reports whether a change of one resource may be one of the other: a server may tell of a part of a resource, or of the whole.
-func related(a, b string) bool { return within(a, b) || within(b, a) }
+// overlaps reports whether a change of one resource may be one of the other: a server may tell of a part of a resource, or of the whole.
+func overlaps(a, b string) bool { return isPartOf(a, b) || isPartOf(b, a) }
 
-// within reports whether a URI is that of the whole or of a part of it.
-func within(uri, whole string) bool {
+// isPartOf reports whether a URI is that of the whole or of a part of it.
+func isPartOf(uri, whole string) bool {
 	rest, ok := strings.CutPrefix(uri, whole)
 	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }
 
-// stringIs reports whether the JSON text is the string s.
-func stringIs(text []byte, s string) bool {
+// isJSONString reports whether the JSON text is the string s.
+func isJSONString(text []byte, s string) bool {
 	return len(text) >= 2 && text[0] == '"' && jsonwire.RawEqual(text[1:len(text)-1], s)
 }

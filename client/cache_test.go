@@ -17,7 +17,7 @@ import (
 func TestCacheEvicts(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	key := func(name string) cacheKey { return cacheKey{"m", name} }
-	one := (&cacheEntry{key: key("a"), result: make([]byte, 100)}).cost()
+	one := (&cacheEntry{key: key("a"), result: make([]byte, 100)}).size()
 	c := NewCache(3 * one)
 	has := func() (names string) {
 		for _, name := range strings.Split("a b c d big", " ") {
@@ -39,22 +39,22 @@ func TestCacheEvicts(t *testing.T) {
 		{func() { c.put(key("c"), 0, make([]byte, 101), later) }, "cd"},     // replaced, and then there is one byte too many
 		{func() { c.put(key("big"), 0, make([]byte, 3*one), later) }, "cd"}, // it would push out all others
 		{func() { c.put(key("c"), 0, make([]byte, 3*one), later) }, "d"},    // what it replaces is not good any more
-		{func() { c.drop("m", func(params string) bool { return params == "x" }) }, "d"},
+		{func() { c.invalidate("m", func(params string) bool { return params == "x" }) }, "d"},
 		{func() { c.put(key("a"), 0, nil, later) }, "d"}, // asked for before the drop
-		{func() { c.put(key("a"), c.epoch("m"), nil, later) }, "ad"},
-		{func() { c.drop("m", func(params string) bool { return params == "a" }) }, "d"},
-		{func() { c.drop("n", nil) }, "d"},
-		{func() { c.drop("m", nil) }, ""},
+		{func() { c.put(key("a"), c.generation("m"), nil, later) }, "ad"},
+		{func() { c.invalidate("m", func(params string) bool { return params == "a" }) }, "d"},
+		{func() { c.invalidate("n", nil) }, "d"},
+		{func() { c.invalidate("m", nil) }, ""},
 	} {
 		if step.do(); has() != step.want {
 			t.Fatalf("entries: got %q, want %q", has(), step.want)
 		}
 		bytes := 0
-		for el := c.used.Front(); el != nil; el = el.Next() {
-			bytes += el.Value.(*cacheEntry).cost()
+		for el := c.lru.Front(); el != nil; el = el.Next() {
+			bytes += el.Value.(*cacheEntry).size()
 		}
-		if bytes != c.bytes || c.used.Len() != len(c.entries) || bytes > c.maxBytes {
-			t.Fatalf("bytes: counted %d, there are %d; list of %d, map of %d", c.bytes, bytes, c.used.Len(), len(c.entries))
+		if bytes != c.bytes || c.lru.Len() != len(c.entries) || bytes > c.maxBytes {
+			t.Fatalf("bytes: counted %d, there are %d; list of %d, map of %d", c.bytes, bytes, c.lru.Len(), len(c.entries))
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestRelated(t *testing.T) {
 		{"file:///a/b", "file:///a/c", false},
 		{"", "file:///a", false},
 	} {
-		if related(tt.a, tt.b) != tt.want || related(tt.b, tt.a) != tt.want {
+		if overlaps(tt.a, tt.b) != tt.want || overlaps(tt.b, tt.a) != tt.want {
 			t.Errorf("related(%q, %q) is not %t both ways", tt.a, tt.b, tt.want)
 		}
 	}
@@ -191,7 +191,7 @@ func TestCacheIsShared(t *testing.T) {
 		for _, user := range []string{"alice", "bob"} {
 			s := newFake(t, modernDate, `{}`, map[string]answerer{"resources/read": func(_ context.Context, params string) (string, error) {
 				scope := "private"
-				if uriParam([]byte(params)) == "x:public" {
+				if parseURIParam([]byte(params)) == "x:public" {
 					scope = "public"
 				}
 				return resource(user, `,"ttlMs":1000,"cacheScope":"`+scope+`"`), nil

@@ -18,11 +18,11 @@ import (
 // The error wraps a *[jsonrpc.Error] if, and only if, the server answered one; a *[NotConnectedError], a *[TimeoutError], a *[ProtocolError],
 // [jsonrpc.ErrClosed] or the context's error otherwise.
 func (c *Client) Call(ctx context.Context, method string, params, result any, opts ...CallOption) error {
-	text, err := encode(params)
+	text, err := encodeParams(params)
 	if err != nil {
 		return fmt.Errorf("call %s: params: %w", method, err)
 	}
-	r := &request{method: method, opts: collect(opts)}
+	r := &request{method: method, opts: newCallOptions(opts)}
 	var meta []byte
 	if r.params, meta = splitMeta(text); meta != nil {
 		r.opts.addMeta(meta)
@@ -31,67 +31,67 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, op
 	if err != nil {
 		return err
 	}
-	return decode(method, text, result)
+	return decodeCallResult(method, text, result)
 }
 
 // Notify sends a notification of any method. params is as for [Client.Call]. Without a connection it waits for one, as calls do: see
 // [ReconnectPolicy.MaxWait].
 func (c *Client) Notify(ctx context.Context, method string, params any) error {
-	text, err := encode(params)
+	text, err := encodeParams(params)
 	if err != nil {
 		return fmt.Errorf("notify %s: params: %w", method, err)
 	}
 	if c.chain != nil {
-		_, err := c.through(ctx, &Message{
+		_, err := c.runChain(ctx, &Message{
 			Direction: jsonrpc.Outgoing, Notification: true, Method: method, Params: text,
 			deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
-				return nil, c.notify(ctx, method, m.Params)
+				return nil, c.notifyDirect(ctx, method, m.Params)
 			},
 		})
 		return err
 	}
-	return c.notify(ctx, method, text)
+	return c.notifyDirect(ctx, method, text)
 }
 
-// notify is Notify without the middleware.
-func (c *Client) notify(ctx context.Context, method string, text []byte) error {
+// notifyDirect is Notify without the middleware.
+func (c *Client) notifyDirect(ctx context.Context, method string, text []byte) error {
 	for {
-		l, err := c.await(ctx, method, nil)
+		conn, err := c.waitConnection(ctx, method, nil)
 		if err != nil {
 			return fmt.Errorf("notify %s: %w", method, err)
 		}
-		if err := l.conn.Notify(ctx, method, l.terms.Load().notice(text)); !isLost(err) {
+		if err := conn.rpc.Notify(ctx, method, conn.negotiated.Load().notificationParams(text)); !isConnectionLost(err) {
 			return err
 		}
-		c.lost(l)
+		c.dropConnection(conn)
 	}
 }
 
-// notice returns the params of a notification with what the terms want in its _meta.
-func (t *terms) notice(text []byte) []byte {
-	rest, own := splitMeta(text)
-	if !t.Modern || bytes.Contains(own, []byte(mcp.MetaProtocolVersion)) {
+// notificationParams returns the params of a notification with what the terms want in its _meta.
+func (n *negotiated) notificationParams(text []byte) []byte {
+	rest, meta := splitMeta(text)
+	if !n.Modern || bytes.Contains(meta, []byte(mcp.MetaProtocolVersion)) {
 		return text
 	}
-	dst := append([]byte{'{'}, t.meta...)
-	if members := inside(own); len(members) > 0 {
+	dst := append([]byte{'{'}, n.meta...)
+	if members := objectBody(meta); len(members) > 0 {
 		dst = append(append(dst, ','), members...)
 	}
 	dst = append(dst, '}')
-	if members := inside(rest); len(members) > 0 {
+	if members := objectBody(rest); len(members) > 0 {
 		dst = append(append(dst, ','), members...)
 	}
 	return append(dst, '}')
 }
 
-// encode returns the JSON text of params, which is an object, or nil.
-func encode(params any) ([]byte, error) {
+// encodeParams returns the JSON text of params, which is an object, or nil.
+func encodeParams(params any) ([]byte, error) {
 	text, err := encodeValue(params)
 	if err != nil || text == nil {
 		return nil, err
 	}
 	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
-		return nil, errNoObject
+		return nil, errNotObject
 	}
 	return text, nil
 }
@@ -112,8 +112,8 @@ func encodeValue(v any) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// decode reads a result into what the caller gave.
-func decode(method string, text []byte, result any) error {
+// decodeCallResult reads a result into what the caller gave.
+func decodeCallResult(method string, text []byte, result any) error {
 	var err error
 	switch v := result.(type) {
 	case nil:

@@ -24,18 +24,18 @@ func (s *script) opening(r mcp.Revision) {
 		s.discovers()
 		return
 	}
-	s.shakesHands(r.String())
+	s.handshake(r.String())
 }
 
 // everyRevision runs a test in a bubble for each revision, with a client of its own that knows no other.
-func everyRevision(t *testing.T, opts Options, play func(*script, mcp.Revision), test func(t *testing.T, c *Client, r mcp.Revision)) {
+func everyRevision(t *testing.T, opts Options, serve func(*script, mcp.Revision), test func(t *testing.T, c *Client, r mcp.Revision)) {
 	for _, r := range mcp.Revisions() {
 		t.Run(r.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				opts.Revisions = []mcp.Revision{r}
 				c := dial(t, &opts, func(s *script) {
 					s.opening(r)
-					play(s, r)
+					serve(s, r)
 				})
 				test(t, c, r)
 			})
@@ -351,7 +351,7 @@ func TestCallbacks(t *testing.T) {
 
 // TestSlowCallback: a callback may take its time, and call. What comes meanwhile is kept as far as there is room, the newest of it.
 func TestSlowCallback(t *testing.T) {
-	const many = 3 * maxNotices
+	const many = 3 * maxPendingNotifications
 	everyRevision(t, Options{}, func(s *script, _ mcp.Revision) {
 		m := s.expect("m")
 		token := memberOf(s.t, string(m.Params), "_meta", "progressToken")
@@ -376,7 +376,7 @@ func TestSlowCallback(t *testing.T) {
 			}
 			last = p.Progress
 		}))
-		if err != nil || n != 1+maxNotices || last != many+1 {
+		if err != nil || n != 1+maxPendingNotifications || last != many+1 {
 			t.Errorf("%v: %d notifications, the last is %v", err, n, last)
 		}
 	})

@@ -34,8 +34,8 @@ const (
 	retryAlways
 )
 
-// collect applies the options in order.
-func collect(opts []CallOption) (o callOptions) {
+// newCallOptions applies the options in order.
+func newCallOptions(opts []CallOption) (o callOptions) {
 	for _, opt := range opts {
 		opt(&o)
 	}

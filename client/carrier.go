@@ -9,35 +9,35 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A Carrier opens connections to one server. *stdio.Cmd is one: each connection is a fresh process.
-type Carrier interface {
+// A Transport opens connections to one server. *stdio.Cmd is one: each connection is a fresh process.
+type Transport interface {
 	// Connect opens a connection. ctx covers the opening only; when a lost connection is replaced, it ends with the Client and not before, so what may hang
 	// needs a bound of its own. The framer is closed when the connection is no longer used. An error that wraps
 	// [ErrNoReconnect] means that there will never be another one.
 	Connect(ctx context.Context) (jsonrpc.Framer, error)
 }
 
-// CarrierFunc is a Carrier that calls itself.
-type CarrierFunc func(ctx context.Context) (jsonrpc.Framer, error)
+// TransportFunc is a Transport that calls itself.
+type TransportFunc func(ctx context.Context) (jsonrpc.Framer, error)
 
-// Connect implements [Carrier].
-func (f CarrierFunc) Connect(ctx context.Context) (jsonrpc.Framer, error) { return f(ctx) }
+// Connect implements [Transport].
+func (f TransportFunc) Connect(ctx context.Context) (jsonrpc.Framer, error) { return f(ctx) }
 
-// ErrNoReconnect is wrapped by what [Carrier.Connect] returns when the carrier cannot open another connection.
-var ErrNoReconnect = errors.New("carrier cannot connect again")
+// ErrNoReconnect is wrapped by what [Transport.Connect] returns when the transport cannot open another connection.
+var ErrNoReconnect = errors.New("transport cannot connect again")
 
-// Over returns the Carrier of one connection that exists already, a socket or a net.Pipe for example (see [jsonrpc.NewFramer]). It connects once.
-func Over(f jsonrpc.Framer) Carrier { return &single{framer: f} }
+// Over returns the Transport of one connection that exists already, a socket or a net.Pipe for example (see [jsonrpc.NewFramer]). It connects once.
+func Over(f jsonrpc.Framer) Transport { return &singleTransport{framer: f} }
 
 // A single is what Over returns.
-type single struct {
+type singleTransport struct {
 	framer jsonrpc.Framer
-	taken  atomic.Bool
+	used   atomic.Bool
 }
 
-// Connect implements [Carrier].
-func (s *single) Connect(context.Context) (jsonrpc.Framer, error) {
-	if s.taken.Swap(true) {
+// Connect implements [Transport].
+func (s *singleTransport) Connect(context.Context) (jsonrpc.Framer, error) {
+	if s.used.Swap(true) {
 		return nil, fmt.Errorf("connect: %w: it was given one connection only, see client.Over", ErrNoReconnect)
 	}
 	return s.framer, nil

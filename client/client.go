@@ -15,28 +15,28 @@ import (
 
 // A Client is a connection to one server, made again when it is lost. Make one with [Dial]. Its methods may be called by many goroutines at once.
 type Client struct {
-	opts     Options
-	features // of tools, lists, subscriptions and tasks: see features.go
+	opts        Options
+	serverState // of tools, lists, subscriptions and tasks: see features.go
 
-	carrier   Carrier
-	offer     era.Offer
-	chain     HandlerFunc // all middleware; nil if there is none
-	log       *slog.Logger
-	ids       atomic.Int64 // of requests, on all connections
-	tokens    atomic.Int64 // of progress
-	live      atomic.Pointer[link]
-	terms     atomic.Pointer[terms] // the last that were agreed on
-	known     atomic.Pointer[Verdict]
-	down      atomic.Pointer[error] // how the last connection ended, or why the last attempt failed
-	listeners listeners
-	watchers  watchers
-	exchanges sync.Pool
+	transport            Transport
+	offer                era.ClientProfile
+	chain                HandlerFunc // all middleware; nil if there is none
+	log                  *slog.Logger
+	ids                  atomic.Int64 // of requests, on all connections
+	tokens               atomic.Int64 // of progress
+	conn                 atomic.Pointer[connection]
+	negotiated           atomic.Pointer[negotiated] // the last that were agreed on
+	profile              atomic.Pointer[Profile]
+	lastFailure          atomic.Pointer[error] // how the last connection ended, or why the last attempt failed
+	notificationHandlers notificationHandlers
+	callbacks            callbackRegistry
+	callPool             sync.Pool
 
-	mu      sync.Mutex
-	changed chan struct{} // closed, and replaced, when live or ended is set
-	ended   error         // why no call can be made any more
-	err     error         // what Err returns
-	hooks   []func()      // of onReconnect
+	mu             sync.Mutex
+	changed        chan struct{} // closed, and replaced, when live or ended is set
+	endErr         error         // why no call can be made any more
+	err            error         // what Err returns
+	reconnectHooks []func()      // of onReconnect
 
 	stop context.CancelFunc // of supervise
 	wg   sync.WaitGroup
@@ -48,8 +48,8 @@ type Client struct {
 //
 // The error is an *[IncompatibleError] if there is no revision that both sides speak, a *[ProtocolError] or a *[TimeoutError], wraps a *[jsonrpc.Error] if the
 // server refused, and otherwise says why there is no connection.
-func Dial(ctx context.Context, carrier Carrier, opts *Options) (*Client, error) {
-	c := &Client{carrier: carrier, changed: make(chan struct{}), done: make(chan struct{})}
+func Dial(ctx context.Context, transport Transport, opts *Options) (*Client, error) {
+	c := &Client{transport: transport, changed: make(chan struct{}), done: make(chan struct{})}
 	if opts != nil {
 		c.opts = *opts
 	}
@@ -58,19 +58,19 @@ func Dial(ctx context.Context, carrier Carrier, opts *Options) (*Client, error) 
 	}
 	c.log = c.opts.Logger
 	c.offer = c.opts.offer()
-	c.chain = chainOf(c.opts.Middleware)
-	if v := c.opts.Known; v != nil {
-		known := *v
-		c.known.Store(&known)
+	c.chain = newChain(c.opts.Middleware)
+	if v := c.opts.Profile; v != nil {
+		profile := *v
+		c.profile.Store(&profile)
 	}
-	l, err := c.establish(ctx)
+	conn, err := c.establish(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("dial: %w", err)
 	}
-	c.live.Store(l)
-	life, stop := context.WithCancel(context.Background())
+	c.conn.Store(conn)
+	runCtx, stop := context.WithCancel(context.Background())
 	c.stop = stop
-	c.wg.Go(func() { c.supervise(life, l) })
+	c.wg.Go(func() { c.supervise(runCtx, conn) })
 	return c, nil
 }
 
@@ -80,7 +80,7 @@ func (c *Client) Close() error {
 	c.stop()
 	<-c.done
 	c.wg.Wait()
-	c.features.wait()
+	c.serverState.wait()
 	return nil
 }
 
@@ -98,24 +98,24 @@ func (c *Client) Err() error {
 }
 
 // Revision returns the protocol revision in use.
-func (c *Client) Revision() mcp.Revision { return c.terms.Load().Revision }
+func (c *Client) Revision() mcp.Revision { return c.negotiated.Load().Revision }
 
 // Modern reports whether the revision in use is stateless.
-func (c *Client) Modern() bool { return c.terms.Load().Modern }
+func (c *Client) Modern() bool { return c.negotiated.Load().Modern }
 
 // ServerInfo returns what the server says of itself, which is not to be relied on.
-func (c *Client) ServerInfo() mcp.Implementation { return c.terms.Load().verdict.Server }
+func (c *Client) ServerInfo() mcp.Implementation { return c.negotiated.Load().profile.Server }
 
 // ServerCapabilities returns what the server declared.
 func (c *Client) ServerCapabilities() mcp.ServerCapabilities {
-	return c.terms.Load().verdict.Capabilities
+	return c.negotiated.Load().profile.Capabilities
 }
 
 // Instructions returns the server's hints for the model, or "".
-func (c *Client) Instructions() string { return c.terms.Load().verdict.Instructions }
+func (c *Client) Instructions() string { return c.negotiated.Load().profile.Instructions }
 
-// Verdict returns what is known of the server, for [Options.Known].
-func (c *Client) Verdict() Verdict { return *c.terms.Load().verdict }
+// Profile returns what is known of the server, for [Options.Profile].
+func (c *Client) Profile() Profile { return *c.negotiated.Load().profile }
 
 type clientKey struct{}
 
@@ -127,7 +127,7 @@ func FromContext(ctx context.Context) *Client {
 
 // RootsChanged tells a legacy server that [Options.Roots] would return something else now. Modern servers ask when they want to know.
 func (c *Client) RootsChanged(ctx context.Context) error {
-	if t := c.terms.Load(); t.Modern || !t.accepts.Roots {
+	if neg := c.negotiated.Load(); neg.Modern || !neg.accepts.Roots {
 		return nil
 	}
 	return c.Notify(ctx, mcp.NotificationRootsChanged, nil)
@@ -136,43 +136,43 @@ func (c *Client) RootsChanged(ctx context.Context) error {
 var errClosedByUser = errors.New("the client was closed")
 
 // current returns the connection; if there is none, a channel that is closed when that may have changed; or why there will never be one.
-func (c *Client) current() (*link, <-chan struct{}, error) {
-	if l := c.live.Load(); l != nil {
-		return l, nil, nil
+func (c *Client) current() (*connection, <-chan struct{}, error) {
+	if conn := c.conn.Load(); conn != nil {
+		return conn, nil, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l := c.live.Load(); l != nil {
-		return l, nil, nil
+	if conn := c.conn.Load(); conn != nil {
+		return conn, nil, nil
 	}
-	return nil, c.changed, c.ended
+	return nil, c.changed, c.endErr
 }
 
 // publish makes l the connection that calls use.
-func (c *Client) publish(l *link) {
+func (c *Client) publish(conn *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.live.Store(l)
+	c.conn.Store(conn)
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// lost takes a connection that has ended out of use.
-func (c *Client) lost(l *link) { c.live.CompareAndSwap(l, nil) }
+// dropConnection takes a connection that has ended out of use.
+func (c *Client) dropConnection(conn *connection) { c.conn.CompareAndSwap(conn, nil) }
 
 // end makes all calls fail, those to come as well. why is nil after Close.
-func (c *Client) end(why error) {
+func (c *Client) end(reason error) {
 	if fn := c.opts.OnEnd; fn != nil {
-		defer fn(c, why)
+		defer fn(c, reason)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.err = why
-	if why == nil {
-		why = errClosedByUser
+	c.err = reason
+	if reason == nil {
+		reason = errClosedByUser
 	}
-	c.ended = fmt.Errorf("%w: %w", jsonrpc.ErrClosed, why)
-	c.live.Store(nil)
+	c.endErr = fmt.Errorf("%w: %w", jsonrpc.ErrClosed, reason)
+	c.conn.Store(nil)
 	close(c.changed)
 	close(c.done)
 }

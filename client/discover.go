@@ -11,7 +11,7 @@ import (
 
 // Ping asks the server for a sign of life: by ping if it is a legacy one, by server/discover if it is a modern one.
 func (c *Client) Ping(ctx context.Context, opts ...CallOption) error {
-	r := &request{method: mcp.MethodPing, repeatable: true, opts: collect(opts)}
+	r := &request{method: mcp.MethodPing, repeatable: true, opts: newCallOptions(opts)}
 	if !era.Of(c.Revision()).HasMethod([]byte(mcp.MethodPing)) {
 		r.method = mcp.MethodDiscover
 	}
@@ -25,5 +25,5 @@ func (c *Client) Discover(ctx context.Context, opts ...CallOption) (*mcp.Discove
 	if !c.Modern() {
 		return nil, fmt.Errorf("discover: revision %v: %w", c.Revision(), errors.ErrUnsupported)
 	}
-	return ask[mcp.DiscoverResult](ctx, c, mcp.MethodDiscover, nil, opts)
+	return getCacheable[mcp.DiscoverResult](ctx, c, mcp.MethodDiscover, nil, opts)
 }

@@ -25,7 +25,7 @@
 // # Eras
 //
 // Dial asks first whether the server is modern. One that answers with any error but those that only modern servers know, that says nothing, or that
-// exits, is taken for a legacy one and gets the handshake, in a fresh process if need be. [Options.Known] spares a server that is known the question.
+// exits, is taken for a legacy one and gets the handshake, in a fresh process if need be. [Options.Profile] spares a server that is known the question.
 //
 // # Lost connections
 //
@@ -50,6 +50,6 @@
 // # Errors
 //
 // An error wraps a *[jsonrpc.Error] if and only if the server answered one, see [IsPeer]. Others are a *[TimeoutError], a *[ProtocolError], an
-// *[InputError], a *[jsonrpc.CallError], which says what its carrier could not do for a call, the context's error, or wrap [jsonrpc.ErrClosed]. A tool that failed is none of these but a *[ToolError], and a result that is not what the
+// *[InputError], a *[jsonrpc.CallError], which says what its transport could not do for a call, the context's error, or wrap [jsonrpc.ErrClosed]. A tool that failed is none of these but a *[ToolError], and a result that is not what the
 // tool's output schema promises an *[OutputError].
 package client

@@ -12,36 +12,36 @@ import (
 	"mcpwire/schema"
 )
 
-func (c *Client) serveElicit(ctx context.Context, dst []byte, in *input, accepts *era.Accepts, r mcp.Revision) ([]byte, error) {
+func (c *Client) serveElicit(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
 	if c.opts.Elicit == nil || !accepts.Form && !accepts.URL {
-		return dst, undeclared(in.method, "Elicit")
+		return dst, undeclaredError(in.method, "Elicit")
 	}
 	var p mcp.ElicitRequestParams
-	if err := p.UnmarshalJSON(in.object()); err != nil {
-		return dst, invalidInput("%v", err)
+	if err := p.UnmarshalJSON(in.paramsObject()); err != nil {
+		return dst, invalidInputError("%v", err)
 	}
 	form := p.Mode == "" || p.Mode == mcp.ElicitModeForm
 	if form && !accepts.Form || !form && (p.Mode != mcp.ElicitModeURL || !accepts.URL) {
-		return dst, invalidInput("the client did not declare the mode %.20q of %s (see client.Options.ElicitModes)", p.Mode, in.method)
+		return dst, invalidInputError("the client did not declare the mode %.20q of %s (see client.Options.ElicitModes)", p.Mode, in.method)
 	}
 	if !form && !isWebPage(p.URL) {
-		return dst, invalidInput("url %.100q is not that of a web page: it must begin with https:// or http:// and name a host", p.URL)
+		return dst, invalidInputError("url %.100q is not that of a web page: it must begin with https:// or http:// and name a host", p.URL)
 	}
-	result, err := handle(in, func() (*mcp.ElicitResult, error) { return c.opts.Elicit(ctx, &p) })
+	result, err := runHandler(in, func() (*mcp.ElicitResult, error) { return c.opts.Elicit(ctx, &p) })
 	if ctx.Err() != nil {
 		return dst, ctx.Err()
 	}
 	if err != nil || result == nil {
-		c.log.Warn("elicitation failed, answered as cancelled", "error", err)
+		c.log.Warn("elicitation failed, answered as canceled", "error", err)
 		return append(dst, `{"action":"cancel"}`...), nil
 	}
-	bare := *result
+	trimmed := *result
 	if result.Action != mcp.ElicitActionAccept || !form {
-		bare.Content = nil // what was not accepted, or not put into a form, has no content
+		trimmed.Content = nil // what was not accepted, or not put into a form, has no content
 	} else if err := c.checkContent(&p, result.Content); err != nil {
 		return dst, fmt.Errorf("client.Options.Elicit: %w", err)
 	}
-	return bare.AppendRevision(dst, r), nil
+	return trimmed.AppendRevision(dst, r), nil
 }
 
 // isWebPage reports whether a URL is one that can be shown to a user and opened in a browser, and not one that does something else when it is opened.
@@ -61,7 +61,7 @@ func (c *Client) checkContent(p *mcp.ElicitRequestParams, content json.RawMessag
 	if p.RequestedSchema == nil {
 		return nil
 	}
-	v, err := compileForeign(p.RequestedSchema, c.opts.SchemaEngine)
+	v, err := compileServerSchema(p.RequestedSchema, c.opts.SchemaEngine)
 	if err != nil {
 		c.log.Info("content of a form not validated: its schema cannot be used", "error", err)
 		return nil

@@ -28,7 +28,7 @@ func TestElicitContent(t *testing.T) {
 		{"missing where nothing is required", `{"type":"object","properties":{}}`, "", ""},
 		{"no object", form, `["Oslo"]`, "JSON object"},
 		{"a form that makes no sense", `{"type":"object","properties":{"city":{"minLength":-1}}}`, `{"city":"O"}`, ""},
-		{"a form that is too large", `{"type":"object","properties":{"n":{"type":"string"}},"title":"` + strings.Repeat("x", maxSchema) + `"}`, `{"n":1}`, ""},
+		{"a form that is too large", `{"type":"object","properties":{"n":{"type":"string"}},"title":"` + strings.Repeat("x", maxSchemaBytes) + `"}`, `{"n":1}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			opts := Options{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
@@ -130,7 +130,7 @@ func TestRelatedTask(t *testing.T) {
 				}
 				s.ask("1", tt.request)
 				rest, meta := splitMeta([]byte(s.expectResult("1")))
-				if string(rest) != tt.want || string(inside(meta)) != tt.meta {
+				if string(rest) != tt.want || string(objectBody(meta)) != tt.meta {
 					s.t.Errorf("%v: got %s and _meta %s, want %s and %s", r, rest, meta, tt.want, tt.meta)
 				}
 			}

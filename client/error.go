@@ -14,8 +14,8 @@ import (
 // never wrap one. A call that the server did not take at all, as one beyond its limits over HTTP, was not answered: see [*jsonrpc.CallError].
 func IsPeer(err error) bool {
 	_, ok := errors.AsType[*jsonrpc.Error](err)
-	_, untaken := errors.AsType[*jsonrpc.CallError](err)
-	return ok && !untaken
+	_, undelivered := errors.AsType[*jsonrpc.CallError](err)
+	return ok && !undelivered
 }
 
 // IsNotFound reports whether err is the server's answer that a resource does not exist. Legacy servers have a code for that; modern ones answer as to any
@@ -24,8 +24,8 @@ func IsNotFound(err error) bool {
 	return hasCode(err, mcp.CodeResourceNotFound) || isInvalidParams(err)
 }
 
-// isLost reports whether err says that the connection has ended.
-func isLost(err error) bool { return errors.Is(err, jsonrpc.ErrClosed) }
+// isConnectionLost reports whether err says that the connection has ended.
+func isConnectionLost(err error) bool { return errors.Is(err, jsonrpc.ErrClosed) }
 
 func isInvalidParams(err error) bool  { return hasCode(err, jsonrpc.CodeInvalidParams) }
 func isMethodNotFound(err error) bool { return hasCode(err, jsonrpc.CodeMethodNotFound) }

@@ -20,9 +20,9 @@ type EventKind uint8
 
 // The kinds of event.
 const (
-	// Relistened says that the connection was lost and the subscription made again: what happened in between was missed. An event for everything
+	// Resubscribed says that the connection was lost and the subscription made again: what happened in between was missed. An event for everything
 	// that it is about follows, with Missed set.
-	Relistened EventKind = iota + 1
+	Resubscribed EventKind = iota + 1
 	ToolsListChanged
 	PromptsListChanged
 	ResourcesListChanged
@@ -32,8 +32,8 @@ const (
 
 func (k EventKind) String() string {
 	switch k {
-	case Relistened:
-		return "relistened"
+	case Resubscribed:
+		return "resubscribed"
 	case ToolsListChanged:
 		return "tools list changed"
 	case PromptsListChanged:
@@ -50,40 +50,40 @@ func (k EventKind) String() string {
 
 // Bounds of the events that wait to be taken, besides one for each thing that the subscription is about.
 const (
-	maxPendingEvents = 1024
-	maxPendingBytes  = 1 << 20 // of what they name; one event may go beyond it
+	maxPendingEvents     = 1024
+	maxPendingEventBytes = 1 << 20 // of what they name; one event may go beyond it
 )
 
 // An eventQueue holds what has happened until somebody takes it. All events say that something is not what it was, so one that waits already is
 // not put in again.
 type eventQueue struct {
-	all func() []Event // what to put in place of more events than there is room for, with Missed set
+	onOverflow func() []Event // what to put in place of more events than there is room for, with Missed set
 
-	mu      sync.Mutex
-	order   []Event        // without Missed
-	pending map[Event]bool // the same, and whether they were missed
-	bytes   int            // that they name
-	room    int
-	ended   bool
-	ready   chan struct{} // has a token when there may be something to take
+	mu       sync.Mutex
+	queued   []Event        // without Missed
+	pending  map[Event]bool // the same, and whether they were missed
+	bytes    int            // that they name
+	capacity int
+	closed   bool
+	ready    chan struct{} // has a token when there may be something to take
 }
 
-func newEventQueue(room int, all func() []Event) *eventQueue {
-	return &eventQueue{all: all, pending: make(map[Event]bool), room: room, ready: make(chan struct{}, 1)}
+func newEventQueue(capacity int, onOverflow func() []Event) *eventQueue {
+	return &eventQueue{onOverflow: onOverflow, pending: make(map[Event]bool), capacity: capacity, ready: make(chan struct{}, 1)}
 }
 
 // put adds events. It does not wait.
 func (q *eventQueue) put(events ...Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.ended {
+	if q.closed {
 		return
 	}
 	for _, e := range events {
 		if q.fullLocked(e) {
-			q.order, q.bytes = q.order[:0], 0
+			q.queued, q.bytes = q.queued[:0], 0
 			clear(q.pending)
-			for _, e := range q.all() {
+			for _, e := range q.onOverflow() {
 				q.putLocked(e)
 			}
 		}
@@ -95,21 +95,21 @@ func (q *eventQueue) put(events ...Event) {
 // fullLocked reports whether there is no room for an event that does not wait yet.
 func (q *eventQueue) fullLocked(e Event) bool {
 	e.Missed = false
-	if _, waits := q.pending[e]; waits {
+	if _, isPending := q.pending[e]; isPending {
 		return false
 	}
-	return len(q.order) >= q.room || q.bytes > maxPendingBytes
+	return len(q.queued) >= q.capacity || q.bytes > maxPendingEventBytes
 }
 
 func (q *eventQueue) putLocked(e Event) {
 	missed := e.Missed
 	e.Missed = false
-	was, waits := q.pending[e]
-	if !waits {
-		q.order = append(q.order, e)
+	wasMissed, isPending := q.pending[e]
+	if !isPending {
+		q.queued = append(q.queued, e)
 		q.bytes += len(e.URI) + len(e.TaskID)
 	}
-	q.pending[e] = missed && (was || !waits)
+	q.pending[e] = missed && (wasMissed || !isPending)
 }
 
 func (q *eventQueue) signal() {
@@ -119,21 +119,21 @@ func (q *eventQueue) signal() {
 	}
 }
 
-// end lets takers know that nothing more comes; drop forgets what is there.
-func (q *eventQueue) end(drop bool) {
+// close lets takers know that nothing more comes; drop forgets what is there.
+func (q *eventQueue) close(discard bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ended = true
-	if drop {
-		q.order, q.pending = nil, nil
+	q.closed = true
+	if discard {
+		q.queued, q.pending = nil, nil
 	}
 	q.signal()
 }
 
-// take waits for an event. ok is false at the end; the error is the context's.
-func (q *eventQueue) take(ctx context.Context) (e Event, ok bool, err error) {
+// next waits for an event. ok is false at the end; the error is the context's.
+func (q *eventQueue) next(ctx context.Context) (e Event, ok bool, err error) {
 	for {
-		if e, ok, ended := q.next(); ok || ended {
+		if e, ok, ended := q.tryNext(); ok || ended {
 			return e, ok, nil
 		}
 		select {
@@ -144,22 +144,22 @@ func (q *eventQueue) take(ctx context.Context) (e Event, ok bool, err error) {
 	}
 }
 
-func (q *eventQueue) next() (e Event, ok, ended bool) {
+func (q *eventQueue) tryNext() (e Event, ok, ended bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.order) == 0 {
-		if q.ended {
+	if len(q.queued) == 0 {
+		if q.closed {
 			q.signal() // for other takers
 		}
-		return Event{}, false, q.ended
+		return Event{}, false, q.closed
 	}
-	e = q.order[0]
-	q.order = q.order[1:]
+	e = q.queued[0]
+	q.queued = q.queued[1:]
 	q.bytes -= len(e.URI) + len(e.TaskID)
 	missed := q.pending[e]
 	delete(q.pending, e)
 	e.Missed = missed
-	if len(q.order) > 0 {
+	if len(q.queued) > 0 {
 		q.signal()
 	}
 	return e, true, false

@@ -14,7 +14,7 @@ import (
 // drain takes what is in a queue.
 func drain(q *eventQueue) (events []Event) {
 	for {
-		e, ok, _ := q.next()
+		e, ok, _ := q.tryNext()
 		if !ok {
 			return events
 		}
@@ -66,20 +66,20 @@ func TestEventsEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newEventQueue(10, nil)
 				q.put(Event{Kind: ToolsListChanged})
-				q.end(drop)
+				q.close(drop)
 				q.put(Event{Kind: PromptsListChanged}) // too late
 				left := 1
 				if drop {
 					left = 0
 				}
 				for range left {
-					if _, ok, err := q.take(t.Context()); !ok || err != nil {
+					if _, ok, err := q.next(t.Context()); !ok || err != nil {
 						t.Errorf("what was there: got %t, %v", ok, err)
 					}
 				}
 				for range 3 { // all who wait see the end
 					go func() {
-						if e, ok, err := q.take(t.Context()); ok || err != nil {
+						if e, ok, err := q.next(t.Context()); ok || err != nil {
 							t.Errorf("at the end: got %v, %t, %v", e, ok, err)
 						}
 					}()
@@ -96,7 +96,7 @@ func TestEventsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		failed := make(chan error)
 		go func() {
-			_, _, err := q.take(ctx)
+			_, _, err := q.next(ctx)
 			failed <- err
 		}()
 		synctest.Wait()
@@ -112,7 +112,7 @@ func TestEventKindString(t *testing.T) {
 		kind EventKind
 		want string
 	}{
-		{Relistened, "relistened"}, {ToolsListChanged, "tools list changed"}, {PromptsListChanged, "prompts list changed"},
+		{Resubscribed, "resubscribed"}, {ToolsListChanged, "tools list changed"}, {PromptsListChanged, "prompts list changed"},
 		{ResourcesListChanged, "resources list changed"}, {ResourceUpdated, "resource updated"}, {TaskUpdated, "task updated"}, {0, "EventKind(0)"},
 	} {
 		if got := tt.kind.String(); got != tt.want {

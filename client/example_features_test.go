@@ -16,9 +16,9 @@ import (
 
 // inMemory connects a client to a server in the same process. Closing the client ends both.
 func inMemory(srv *server.Server) *client.Client {
-	near, far := net.Pipe()
-	go srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil))
-	c, err := client.Dial(context.Background(), client.Over(jsonrpc.NewFramer(near, nil)), nil)
+	clientEnd, serverEnd := net.Pipe()
+	go srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil))
+	c, err := client.Dial(context.Background(), client.Over(jsonrpc.NewFramer(clientEnd, nil)), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

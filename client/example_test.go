@@ -15,7 +15,7 @@ import (
 
 func ExampleDial() {
 	// A server in this process, to have one. One that is a program of its own takes one line, and is started again if it crashes:
-	//	carrier := stdio.Command("node", "server.js")
+	//	transport := stdio.Command("node", "server.js")
 	srv := server.New("calculator", "1.2.0", nil)
 	err := server.AddTool(srv, "add", "Add two numbers.", func(_ context.Context, in struct{ A, B int }) (int, error) {
 		return in.A + in.B, nil
@@ -23,14 +23,14 @@ func ExampleDial() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	carrier := client.CarrierFunc(func(context.Context) (jsonrpc.Framer, error) {
-		near, far := net.Pipe()
-		go srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil))
-		return jsonrpc.NewFramer(near, nil), nil
+	transport := client.TransportFunc(func(context.Context) (jsonrpc.Framer, error) {
+		clientEnd, serverEnd := net.Pipe()
+		go srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil))
+		return jsonrpc.NewFramer(clientEnd, nil), nil
 	})
 
 	ctx := context.Background()
-	c, err := client.Dial(ctx, carrier, &client.Options{Name: "example", Version: "1.0.0"})
+	c, err := client.Dial(ctx, transport, &client.Options{Name: "example", Version: "1.0.0"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -72,11 +72,11 @@ func ExampleOptions() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	near, far := net.Pipe()
-	go srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil))
+	clientEnd, serverEnd := net.Pipe()
+	go srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil))
 
 	ctx := context.Background()
-	c, err := client.Dial(ctx, client.Over(jsonrpc.NewFramer(near, nil)), opts)
+	c, err := client.Dial(ctx, client.Over(jsonrpc.NewFramer(clientEnd, nil)), opts)
 	if err != nil {
 		log.Fatal(err)
 	}

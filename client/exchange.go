@@ -15,218 +15,220 @@ import (
 
 // An exchange is one call from its first request to its last answer: a request may be sent again when its connection is lost, under another revision, and
 // with answers to what the server asked. It is used again by later calls.
-type exchange struct {
-	c     *Client
-	r     request // a copy, so that the caller's need not be allocated
-	timer *time.Timer
-	idle  time.Duration // until an answer or progress; 0 is for ever
-	max   time.Duration // of the whole call; 0 is for ever
-	limit time.Time     // when that is over
+type activeCall struct {
+	c           *Client
+	req         request // a copy, so that the caller's need not be allocated
+	timer       *time.Timer
+	idleTimeout time.Duration // until an answer or progress; 0 is for ever
+	maxTimeout  time.Duration // of the whole call; 0 is for ever
+	deadline    time.Time     // when that is over
 
-	params []byte // of the request at hand
-	inputs []byte // text of inputResponses for it; nil if there are none
-	state  []byte // text of the requestState that goes with them; nil if the server gave none
+	params         []byte // of the request at hand
+	inputResponses []byte // text of inputResponses for it; nil if there are none
+	requestState   []byte // text of the requestState that goes with them; nil if the server gave none
 
-	attempts int    // after losses of the connection, with the first
-	adopted  int    // revisions that the server wanted instead
-	renewed  int    // sessions that the server has ended meanwhile
-	relisted bool   // the tools have been listed anew, since the headers of a call were not those that the server wants
-	watch    *watch // nil if no callback wants anything
+	attempts         int            // after losses of the connection, with the first
+	revisionSwitches int            // revisions that the server wanted instead
+	sessionRenewals  int            // sessions that the server has ended meanwhile
+	toolsRelisted    bool           // the tools have been listed anew, since the headers of a call were not those that the server wants
+	callbacks        *callbackQueue // nil if no callback wants anything
 }
 
-// maxAdopted bounds how often a server may want a request in another revision.
-const maxAdopted = 2
+// maxRevisionSwitches bounds how often a server may want a request in another revision.
+const maxRevisionSwitches = 2
 
-func (c *Client) begin(r *request) *exchange {
-	x, _ := c.exchanges.Get().(*exchange)
-	if x == nil {
-		x = &exchange{c: c}
+func (c *Client) newActiveCall(r *request) *activeCall {
+	ac, _ := c.callPool.Get().(*activeCall)
+	if ac == nil {
+		ac = &activeCall{c: c}
 	}
-	x.r, x.attempts, x.adopted, x.renewed, x.relisted = *r, 1, 0, 0, false
-	x.idle = choose(r.opts.timeout, c.opts.CallTimeout)
-	if x.max = choose(r.opts.maxTimeout, c.opts.MaxCallTimeout); x.max > 0 {
-		if x.limit = r.limit; x.limit.IsZero() {
-			x.limit = time.Now().Add(x.max)
+	ac.req, ac.attempts, ac.revisionSwitches, ac.sessionRenewals, ac.toolsRelisted = *r, 1, 0, 0, false
+	ac.idleTimeout = effectiveTimeout(r.opts.timeout, c.opts.CallTimeout)
+	if ac.maxTimeout = effectiveTimeout(r.opts.maxTimeout, c.opts.MaxCallTimeout); ac.maxTimeout > 0 {
+		if ac.deadline = r.deadline; ac.deadline.IsZero() {
+			ac.deadline = time.Now().Add(ac.maxTimeout)
 		}
 	}
-	if x.watch = r.watch; x.watch == nil {
-		x.watch = c.newWatch(&r.opts)
+	if ac.callbacks = r.callbacks; ac.callbacks == nil {
+		ac.callbacks = c.newCallbackQueue(&r.opts)
 	}
-	return x
+	return ac
 }
 
-// choose returns the timeout of a call, 0 for none.
-func choose(own, general time.Duration) time.Duration {
-	if own == 0 {
-		own = general
+// effectiveTimeout returns the timeout of a call, 0 for none.
+func effectiveTimeout(override, fallback time.Duration) time.Duration {
+	if override == 0 {
+		override = fallback
 	}
-	return max(own, 0)
+	return max(override, 0)
 }
 
-// maxKept is the largest buffer that an exchange keeps for the next call.
-const maxKept = 64 << 10
+// maxPooledBytes is the largest buffer that an exchange keeps for the next call.
+const maxPooledBytes = 64 << 10
 
-func (x *exchange) end() {
-	x.forget()
-	if x.timer != nil {
-		x.timer.Stop()
+func (ac *activeCall) release() {
+	ac.stopCallbacks()
+	if ac.timer != nil {
+		ac.timer.Stop()
 	}
-	x.r, x.inputs, x.state, x.watch = request{}, nil, nil, nil
-	if cap(x.params) > maxKept {
-		x.params = nil
+	ac.req, ac.inputResponses, ac.requestState, ac.callbacks = request{}, nil, nil, nil
+	if cap(ac.params) > maxPooledBytes {
+		ac.params = nil
 	}
-	x.c.exchanges.Put(x)
+	ac.c.callPool.Put(ac)
 }
 
-// forget makes notifications that come late miss the call, unless a task goes on with them.
-func (x *exchange) forget() {
-	if x.r.watch == nil {
-		x.c.watchers.remove(x.watch)
+// stopCallbacks makes notifications that come late miss the call, unless a task goes on with them.
+func (ac *activeCall) stopCallbacks() {
+	if ac.req.callbacks == nil {
+		ac.c.callbacks.remove(ac.callbacks)
 	}
 }
 
-// arm sets the timer for the wait that begins now.
-func (x *exchange) arm() { x.armFor(x.idle) }
+// startTimer sets the timer for the wait that begins now.
+func (ac *activeCall) startTimer() { ac.startTimerFor(ac.idleTimeout) }
 
-// armFor sets the timer to go off after d, or when the time of the whole call is over. A d of 0 is for ever.
-func (x *exchange) armFor(d time.Duration) {
-	if x.max > 0 {
-		if left := max(time.Until(x.limit), 0); d == 0 || left < d {
-			d = left
+// startTimerFor sets the timer to go off after d, or when the time of the whole call is over. A d of 0 is for ever.
+func (ac *activeCall) startTimerFor(d time.Duration) {
+	if ac.maxTimeout > 0 {
+		if remaining := max(time.Until(ac.deadline), 0); d == 0 || remaining < d {
+			d = remaining
 		}
 	}
 	switch {
-	case d == 0 && x.max == 0:
-		if x.timer != nil {
-			x.timer.Stop()
+	case d == 0 && ac.maxTimeout == 0:
+		if ac.timer != nil {
+			ac.timer.Stop()
 		}
-	case x.timer == nil:
-		x.timer = time.NewTimer(d)
+	case ac.timer == nil:
+		ac.timer = time.NewTimer(d)
 	default:
-		x.timer.Reset(d)
+		ac.timer.Reset(d)
 	}
 }
 
-// patience is how long the call may wait before it is even sent; 0 is for ever.
-func (x *exchange) patience() time.Duration {
-	if x.max == 0 {
-		return x.idle
+// sendTimeout is how long the call may wait before it is even sent; 0 is for ever.
+func (ac *activeCall) sendTimeout() time.Duration {
+	if ac.maxTimeout == 0 {
+		return ac.idleTimeout
 	}
-	left := max(time.Until(x.limit), time.Nanosecond)
-	if x.idle == 0 {
-		return left
+	remaining := max(time.Until(ac.deadline), time.Nanosecond)
+	if ac.idleTimeout == 0 {
+		return remaining
 	}
-	return min(x.idle, left)
+	return min(ac.idleTimeout, remaining)
 }
 
-// expired is the timer's channel; nil if there is none.
-func (x *exchange) expired() <-chan time.Time {
-	if x.timer == nil {
+// timerC is the timer's channel; nil if there is none.
+func (ac *activeCall) timerC() <-chan time.Time {
+	if ac.timer == nil {
 		return nil
 	}
-	return x.timer.C
+	return ac.timer.C
 }
 
-// overdue reports whether the time of the whole call is over.
-func (x *exchange) overdue() bool { return x.max > 0 && !time.Now().Before(x.limit) }
+// pastDeadline reports whether the time of the whole call is over.
+func (ac *activeCall) pastDeadline() bool {
+	return ac.maxTimeout > 0 && !time.Now().Before(ac.deadline)
+}
 
-// timeout returns the error for a timer that went off.
-func (x *exchange) timeout() error {
-	if x.overdue() {
-		return &TimeoutError{Method: x.r.method, After: x.max, Max: true}
+// timeoutError returns the error for a timer that went off.
+func (ac *activeCall) timeoutError() error {
+	if ac.pastDeadline() {
+		return &TimeoutError{Method: ac.req.method, After: ac.maxTimeout, Max: true}
 	}
-	return &TimeoutError{Method: x.r.method, After: x.idle}
+	return &TimeoutError{Method: ac.req.method, After: ac.idleTimeout}
 }
 
-// link waits until there is a connection.
-func (x *exchange) link(ctx context.Context) (*link, error) {
-	l, err := x.c.await(ctx, x.r.method, x.expired())
+// connection waits until there is a connection.
+func (ac *activeCall) connection(ctx context.Context) (*connection, error) {
+	conn, err := ac.c.waitConnection(ctx, ac.req.method, ac.timerC())
 	if err == nil {
-		return l, nil
+		return conn, nil
 	}
 	if e, ok := err.(*NotConnectedError); ok && e.Err == nil {
-		e.Err = x.timeout()
+		e.Err = ac.timeoutError()
 	}
-	return nil, fmt.Errorf("call %s: %w", x.r.method, err)
+	return nil, fmt.Errorf("call %s: %w", ac.req.method, err)
 }
 
-// await waits for the next connection, no longer than ReconnectPolicy.MaxWait. The error is a *NotConnectedError if there was none in time, without an Err if that was because of
+// waitConnection waits for the next connection, no longer than ReconnectPolicy.MaxWait. The error is a *NotConnectedError if there was none in time, without an Err if that was because of
 // expired, and otherwise why there will never be one.
-func (c *Client) await(ctx context.Context, method string, expired <-chan time.Time) (*link, error) {
-	if l, _, err := c.current(); l != nil || err != nil {
-		return l, err
+func (c *Client) waitConnection(ctx context.Context, method string, expired <-chan time.Time) (*connection, error) {
+	if conn, _, err := c.current(); conn != nil || err != nil {
+		return conn, err
 	}
-	late := func(err error) error {
+	notConnected := func(err error) error {
 		e := &NotConnectedError{Method: method, Err: err}
-		if last := c.down.Load(); last != nil {
+		if last := c.lastFailure.Load(); last != nil {
 			e.Last = *last
 		}
 		return e
 	}
-	var most <-chan time.Time // nil is for ever
+	var maxWait <-chan time.Time // nil is for ever
 	if d := c.opts.Reconnect.MaxWait; d > 0 {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
-		most = timer.C
+		maxWait = timer.C
 	}
 	for {
-		l, changed, err := c.current()
-		if l != nil || err != nil {
-			return l, err
+		conn, changed, err := c.current()
+		if conn != nil || err != nil {
+			return conn, err
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, late(context.Cause(ctx))
+			return nil, notConnected(context.Cause(ctx))
 		case <-expired:
-			return nil, late(nil)
-		case <-most:
-			return nil, late(&TimeoutError{Method: method, After: c.opts.Reconnect.MaxWait, option: "ReconnectPolicy.MaxWait"})
+			return nil, notConnected(nil)
+		case <-maxWait:
+			return nil, notConnected(&TimeoutError{Method: method, After: c.opts.Reconnect.MaxWait, option: "ReconnectPolicy.MaxWait"})
 		}
 	}
 }
 
 // send makes one request and waits for its answer. sent tells whether the server may have seen it.
-func (x *exchange) send(ctx context.Context, l *link, t *terms) (result []byte, sent bool, err error) {
-	p, err := l.conn.NewCall(x.r.method)
+func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiated) (result []byte, sent bool, err error) {
+	p, err := conn.rpc.NewCall(ac.req.method)
 	if err != nil {
 		return nil, false, err
 	}
-	x.compose(t)
-	if err := p.SendWithin(ctx, x.patience(), x.params); err != nil {
-		x.forget()
+	ac.buildParams(neg)
+	if err := p.SendWithin(ctx, ac.sendTimeout(), ac.params); err != nil {
+		ac.stopCallbacks()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			err = fmt.Errorf("not sent, the server does not read: %w", x.timeout())
+			err = fmt.Errorf("not sent, the server does not read: %w", ac.timeoutError())
 		}
 		return nil, false, err
 	}
-	result, err = x.wait(ctx, l, p)
-	x.forget()
+	result, err = ac.wait(ctx, conn, p)
+	ac.stopCallbacks()
 	return result, true, err
 }
 
 // wait waits for the answer and runs callbacks meanwhile, all that came before it.
-func (x *exchange) wait(ctx context.Context, l *link, p *jsonrpc.Pending) ([]byte, error) {
-	left := false
-	if x.watch != nil {
+func (ac *activeCall) wait(ctx context.Context, conn *connection, p *jsonrpc.Pending) ([]byte, error) {
+	detached := false
+	if ac.callbacks != nil {
 		defer func() {
-			if !left {
+			if !detached {
 				p.Cancel("gave up") // if a callback panics; else there is nothing left to cancel
 			}
 		}()
 	}
-	late := l.excuse()
+	grace := conn.handlerGrace()
 	for {
 		var err error
 		reason := "timed out"
 		select {
 		case <-p.Done():
-			x.watch.callBack()
+			ac.callbacks.deliver()
 			return p.Result()
-		case <-x.watch.news():
-			if x.watch.callBack() {
-				x.arm()
-				late = l.excuse()
+		case <-ac.callbacks.ready():
+			if ac.callbacks.deliver() {
+				ac.startTimer()
+				grace = conn.handlerGrace()
 			}
 			continue
 		case <-ctx.Done():
@@ -234,21 +236,21 @@ func (x *exchange) wait(ctx context.Context, l *link, p *jsonrpc.Pending) ([]byt
 			if err = context.Cause(ctx); !errors.Is(err, ctx.Err()) {
 				err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			}
-			err = fmt.Errorf("call %s: %w", x.r.method, err)
-		case <-x.expired():
-			if more := late.more(); more > 0 && !x.overdue() {
-				x.armFor(more)
+			err = fmt.Errorf("call %s: %w", ac.req.method, err)
+		case <-ac.timerC():
+			if extension := grace.extension(); extension > 0 && !ac.pastDeadline() {
+				ac.startTimerFor(extension)
 				continue
 			}
-			err = x.timeout()
+			err = ac.timeoutError()
 		}
-		if x.r.asTask {
-			left = x.c.cancelTaskOf(p)
+		if ac.req.asTask {
+			detached = ac.c.cancelPendingTask(p)
 		} else {
-			left = x.mayBeTask(l) && l.withdraw(p, reason)
+			detached = ac.mayBeTask(conn) && conn.cancelPossibleTask(p, reason)
 		}
-		if left || p.Cancel(reason) {
-			x.watch.callBack()
+		if detached || p.Cancel(reason) {
+			ac.callbacks.deliver()
 			return nil, err
 		}
 		<-p.Done() // the answer was first, by a hair
@@ -256,85 +258,85 @@ func (x *exchange) wait(ctx context.Context, l *link, p *jsonrpc.Pending) ([]byt
 }
 
 // mayBeTask reports whether the server may make a task of the call without being asked to.
-func (x *exchange) mayBeTask(l *link) bool {
-	return l.terms.Load().Modern && x.c.opts.knowsResult(x.r.method, mcp.ResultTypeTask)
+func (ac *activeCall) mayBeTask(conn *connection) bool {
+	return conn.negotiated.Load().Modern && ac.c.opts.acceptsResultType(ac.req.method, mcp.ResultTypeTask)
 }
 
-// compose writes the params of the request, in the shape of the terms, and registers the call for notifications.
-func (x *exchange) compose(t *terms) {
-	r := &x.r
-	if x.watch != nil && r.watch == nil {
-		x.watch.begin()
+// buildParams writes the params of the request, in the shape of the terms, and registers the call for notifications.
+func (ac *activeCall) buildParams(neg *negotiated) {
+	req := &ac.req
+	if ac.callbacks != nil && req.callbacks == nil {
+		ac.callbacks.register()
 	}
-	dst := append(x.params[:0], '{')
+	dst := append(ac.params[:0], '{')
 	open := len(dst)
-	if t.Modern {
-		dst = append(dst, t.meta...)
+	if neg.Modern {
+		dst = append(dst, neg.meta...)
 	} else {
 		dst = append(dst, `"_meta":{`...)
 	}
 	start := len(dst)
-	member := func() {
-		if len(dst) > start || t.Modern {
+	separate := func() {
+		if len(dst) > start || neg.Modern {
 			dst = append(dst, ',')
 		}
 	}
-	if r.opts.progress != nil {
-		member()
-		dst = strconv.AppendInt(append(dst, `"`+mcp.MetaProgressToken+`":`...), x.watch.token, 10)
+	if req.opts.progress != nil {
+		separate()
+		dst = strconv.AppendInt(append(dst, `"`+mcp.MetaProgressToken+`":`...), ac.callbacks.token, 10)
 	}
-	if t.Modern && r.opts.log != nil {
-		member()
-		dst = jsonwire.AppendQuote(append(dst, `"`+mcp.MetaLogLevel+`":`...), r.opts.logLevel.String())
+	if neg.Modern && req.opts.log != nil {
+		separate()
+		dst = jsonwire.AppendQuote(append(dst, `"`+mcp.MetaLogLevel+`":`...), req.opts.logLevel.String())
 	}
-	if len(r.opts.meta) > 0 {
-		member()
-		dst = append(dst, r.opts.meta...)
+	if len(req.opts.meta) > 0 {
+		separate()
+		dst = append(dst, req.opts.meta...)
 	}
-	if len(dst) == start && !t.Modern {
+	if len(dst) == start && !neg.Modern {
 		dst = dst[:open] // there is nothing to say
 	} else {
 		dst = append(dst, '}')
 	}
-	x.params = x.appendParams(dst, open)
+	ac.params = ac.appendParams(dst, open)
 }
 
 // appendParams appends the members of the request's params, and what the round adds to them.
-func (x *exchange) appendParams(dst []byte, open int) []byte {
-	next := func(dst []byte) []byte {
+func (ac *activeCall) appendParams(dst []byte, open int) []byte {
+	separate := func(dst []byte) []byte {
 		if len(dst) > open {
 			dst = append(dst, ',')
 		}
 		return dst
 	}
-	if members := inside(x.r.params); len(members) > 0 {
-		dst = append(next(dst), members...)
+	if members := objectBody(ac.req.params); len(members) > 0 {
+		dst = append(separate(dst), members...)
 	}
-	if x.inputs != nil {
-		dst = append(append(next(dst), `"inputResponses":`...), x.inputs...)
+	if ac.inputResponses != nil {
+		dst = append(append(separate(dst), `"inputResponses":`...), ac.inputResponses...)
 	}
-	if x.state != nil {
-		dst = append(append(next(dst), `"requestState":`...), x.state...)
+	if ac.requestState != nil {
+		dst = append(append(separate(dst), `"requestState":`...), ac.requestState...)
 	}
 	return append(dst, '}')
 }
 
-// check says what is wrong with a result of these terms, and otherwise whether the server asks for input.
-func (x *exchange) check(t *terms, result []byte) (asks bool, err error) {
+// checkResult says what is wrong with a result of these terms, and otherwise whether the server asks for input.
+func (ac *activeCall) checkResult(neg *negotiated, result []byte) (needsInput bool, err error) {
 	if len(result) == 0 || result[0] != '{' {
-		return false, &ProtocolError{Method: x.r.method, Reason: "the result is no object"}
+		return false, &ProtocolError{Method: ac.req.method, Reason: "the result is no object"}
 	}
-	if !t.Modern {
+	if !neg.Modern {
 		return false, nil // a member of that name means nothing
 	}
 	switch kind := era.ResultType(result); {
 	case kind == "" || kind == mcp.ResultTypeComplete:
 		return false, nil
-	case kind == mcp.ResultTypeInputRequired && era.AllowsInput(x.r.method):
+	case kind == mcp.ResultTypeInputRequired && era.AllowsInput(ac.req.method):
 		return true, nil
-	case x.c.opts.knowsResult(x.r.method, kind):
+	case ac.c.opts.acceptsResultType(ac.req.method, kind):
 		return false, nil
 	default:
-		return false, &ProtocolError{Method: x.r.method, Reason: fmt.Sprintf("resultType %.40q is not one for it", kind)}
+		return false, &ProtocolError{Method: ac.req.method, Reason: fmt.Sprintf("resultType %.40q is not one for it", kind)}
 	}
 }

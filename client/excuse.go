@@ -2,53 +2,53 @@ package client
 
 import "time"
 
-// handling notes that a handler of the user's runs for the server, until done is called.
-func (l *link) handling() (done func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.handlers++; l.handlers == 1 {
-		l.running = time.Now()
+// beginHandler notes that a handler of the user's runs for the server, until done is called.
+func (cn *connection) beginHandler() (done func()) {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	if cn.runningHandlers++; cn.runningHandlers == 1 {
+		cn.handlersSince = time.Now()
 	}
 	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.handlers--; l.handlers == 0 {
-			l.busy += time.Since(l.running)
+		cn.mu.Lock()
+		defer cn.mu.Unlock()
+		if cn.runningHandlers--; cn.runningHandlers == 0 {
+			cn.handlerTime += time.Since(cn.handlersSince)
 		}
 	}
 }
 
-// handled returns how long the server has waited for handlers so far, all in all, and whether it does so now.
-func (l *link) handled() (d time.Duration, now bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.handlers > 0 {
-		return l.busy + time.Since(l.running), true
+// totalHandlerTime returns how long the server has waited for handlers so far, all in all, and whether it does so now.
+func (cn *connection) totalHandlerTime() (total time.Duration, running bool) {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	if cn.runningHandlers > 0 {
+		return cn.handlerTime + time.Since(cn.handlersSince), true
 	}
-	return l.busy, false
+	return cn.handlerTime, false
 }
 
 // An excuse is what a server has for being late with an answer: it has had no time while it waited for a handler.
-type excuse struct {
-	l    *link
-	busy time.Duration // of the link, when the wait began or was last prolonged
+type handlerGrace struct {
+	conn        *connection
+	handlerTime time.Duration // of the link, when the wait began or was last prolonged
 }
 
-func (l *link) excuse() excuse {
-	busy, _ := l.handled()
-	return excuse{l, busy}
+func (cn *connection) handlerGrace() handlerGrace {
+	busy, _ := cn.totalHandlerTime()
+	return handlerGrace{cn, busy}
 }
 
-// minExcuse is for how long at least a wait is prolonged while a handler runs, so as not to look too often.
-const minExcuse = 100 * time.Millisecond
+// minHandlerGrace is for how long at least a wait is prolonged while a handler runs, so as not to look too often.
+const minHandlerGrace = 100 * time.Millisecond
 
-// more returns how much longer the server may take, after a wait that is over.
-func (e *excuse) more() time.Duration {
-	busy, now := e.l.handled()
-	d := busy - e.busy
-	e.busy = busy
-	if now {
-		d = max(d, minExcuse)
+// extension returns how much longer the server may take, after a wait that is over.
+func (g *handlerGrace) extension() time.Duration {
+	busy, running := g.conn.totalHandlerTime()
+	d := busy - g.handlerTime
+	g.handlerTime = busy
+	if running {
+		d = max(d, minHandlerGrace)
 	}
 	return d
 }

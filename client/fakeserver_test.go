@@ -78,18 +78,18 @@ func (s *fakeServer) close(c *Client) {
 	s.wg.Wait()
 }
 
-// Connect implements Carrier.
+// Connect implements Transport.
 func (s *fakeServer) Connect(context.Context) (jsonrpc.Framer, error) {
-	near, far := net.Pipe()
+	clientEnd, serverEnd := net.Pipe()
 	line := &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}
-	conn := jsonrpc.NewConn(jsonrpc.NewFramer(far, line), &jsonrpc.Options{
+	conn := jsonrpc.NewConn(jsonrpc.NewFramer(serverEnd, line), &jsonrpc.Options{
 		Handler: jsonrpc.HandlerFunc(s.handle), Cancellation: era.Cancellation{}, DrainTimeout: time.Nanosecond,
 	})
 	s.mu.Lock()
 	s.conns = append(s.conns, conn)
 	s.mu.Unlock()
 	s.wg.Go(func() { conn.Run(context.Background()) })
-	return jsonrpc.NewFramer(near, line), nil
+	return jsonrpc.NewFramer(clientEnd, line), nil
 }
 
 // crash ends the connection without a word.

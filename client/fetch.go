@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// ask sends a request whose answer may be kept, if the server is modern and says so, and decodes the answer. Such requests are safe to repeat.
-func ask[T any, P interface {
+// getCacheable sends a request whose answer may be kept, if the server is modern and says so, and decodes the answer. Such requests are safe to repeat.
+func getCacheable[T any, P interface {
 	*T
 	json.Unmarshaler
 }](ctx context.Context, c *Client, method string, params []byte, opts []CallOption) (*T, error) {
-	c.prepare()
-	r := &request{method: method, params: params, repeatable: true, opts: collect(opts)}
-	f := c.newFetch(r)
-	raw, cached, err := f.do(ctx)
+	c.trackChanges()
+	r := &request{method: method, params: params, repeatable: true, opts: newCallOptions(opts)}
+	cr := c.newCachedRequest(r)
+	raw, cached, err := cr.do(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -26,61 +26,61 @@ func ask[T any, P interface {
 		return nil, err
 	}
 	if !cached {
-		f.keep(raw)
+		cr.store(raw)
 	}
 	return v, nil
 }
 
 // A fetch is one request whose answer may come from a cache, or go there.
-type fetch struct {
-	c      *Client
-	r      *request
-	key    cacheKey
-	epochs [2]uint64 // of the caches before the request was sent
+type cachedRequest struct {
+	c           *Client
+	req         *request
+	key         cacheKey
+	generations [2]uint64 // of the caches before the request was sent
 }
 
-func (c *Client) newFetch(r *request) *fetch {
-	f := &fetch{c: c, r: r, key: cacheKey{r.method, string(r.params)}}
+func (c *Client) newCachedRequest(r *request) *cachedRequest {
+	cr := &cachedRequest{c: c, req: r, key: cacheKey{r.method, string(r.params)}}
 	for i, cache := range c.caches() {
-		f.epochs[i] = cache.epoch(r.method)
+		cr.generations[i] = cache.generation(r.method)
 	}
-	return f
+	return cr
 }
 
 // usesCache reports whether the request may be answered from a cache. One with a _meta of its own may not: nobody knows what the server makes of it.
-func (f *fetch) usesCache() bool { return f.c.Modern() && len(f.r.opts.meta) == 0 }
+func (cr *cachedRequest) usesCache() bool { return cr.c.Modern() && len(cr.req.opts.meta) == 0 }
 
 // do returns the result, and whether a cache had it.
-func (f *fetch) do(ctx context.Context) (raw []byte, cached bool, err error) {
+func (cr *cachedRequest) do(ctx context.Context) (raw []byte, cached bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
-	var kept []byte
+	var stored []byte
 	var expires time.Time
-	if f.usesCache() {
-		for _, cache := range f.c.caches() {
-			if b, t := cache.get(f.key); b != nil && t.After(expires) {
-				kept, expires = b, t
+	if cr.usesCache() {
+		for _, cache := range cr.c.caches() {
+			if b, t := cache.get(cr.key); b != nil && t.After(expires) {
+				stored, expires = b, t
 			}
 		}
 	}
-	if kept != nil && !f.r.opts.fresh && time.Now().Before(expires) {
-		return kept, true, nil
+	if stored != nil && !cr.req.opts.fresh && time.Now().Before(expires) {
+		return stored, true, nil
 	}
-	raw, err = f.c.roundTrip(ctx, f.r)
+	raw, err = cr.c.roundTrip(ctx, cr.req)
 	if err == nil {
 		return raw, false, nil
 	}
-	if kept != nil && !f.r.opts.fresh && ctx.Err() == nil && !IsPeer(err) && time.Now().Before(expires.Add(f.c.opts.StaleIfError)) {
-		f.c.log.Warn("server cannot be reached: a cached response has to do", "method", f.r.method, "expired", expires, "error", err)
-		return kept, true, nil
+	if stored != nil && !cr.req.opts.fresh && ctx.Err() == nil && !IsPeer(err) && time.Now().Before(expires.Add(cr.c.opts.StaleIfError)) {
+		cr.c.log.Warn("server cannot be reached: a cached response has to do", "method", cr.req.method, "expired", expires, "error", err)
+		return stored, true, nil
 	}
 	return nil, false, err
 }
 
-// keep puts a result where it belongs, if it says that it stays good for some time. One that took questions to the user is never kept.
-func (f *fetch) keep(raw []byte) {
-	if !f.usesCache() || f.r.rounds > 0 {
+// store puts a result where it belongs, if it says that it stays good for some time. One that took questions to the user is never kept.
+func (cr *cachedRequest) store(raw []byte) {
+	if !cr.usesCache() || cr.req.inputRounds > 0 {
 		return
 	}
 	ttl, public := cacheHints(raw)
@@ -88,9 +88,9 @@ func (f *fetch) keep(raw []byte) {
 		return
 	}
 	expires := time.Now().Add(ttl)
-	for i, cache := range f.c.caches() {
-		if shared := cache == f.c.opts.Cache; shared == (public && f.c.opts.Cache != nil) {
-			cache.put(f.key, f.epochs[i], raw, expires)
+	for i, cache := range cr.c.caches() {
+		if shared := cache == cr.c.opts.Cache; shared == (public && cr.c.opts.Cache != nil) {
+			cache.put(cr.key, cr.generations[i], raw, expires)
 		}
 	}
 }

@@ -27,21 +27,21 @@ func FuzzResult(f *testing.F) {
 			t.Errorf("task: %+v", s)
 		}
 		filter := parseFilter(text)
-		if both := bothFilters(&filter, &filter); len(missedEvents(&both)) > filterSize(&filter) {
+		if both := intersectFilters(&filter, &filter); len(missedEvents(&both)) > filterSize(&filter) {
 			t.Errorf("filter: %+v", filter)
 		}
-		uriParam(text)
+		parseURIParam(text)
 		subscriptionID(text)
-		a, err := readAnswer(text)
+		a, err := parseToolResult(text)
 		if err != nil {
 			return
 		}
-		data, err := a.data()
+		data, err := a.jsonOutput()
 		if err == nil && jsonwire.Valid(data, 0) != nil {
 			t.Errorf("data: %q", data)
 		}
 		a.text()
-		if result, err := a.result(); err == nil && jsonwire.Valid((*mcp.CallToolResult).AppendJSON(result, nil), 0) != nil {
+		if result, err := a.decode(); err == nil && jsonwire.Valid((*mcp.CallToolResult).AppendJSON(result, nil), 0) != nil {
 			t.Errorf("result: %+v", result)
 		}
 	})

@@ -21,28 +21,28 @@ func TestNoticesAreBounded(t *testing.T) {
 	const size = 1 << 20
 	large := strings.Repeat("x", size)
 	var c Client
-	var all []*watch
+	var all []*callbackQueue
 	for range 100 {
-		w := c.newWatch(&callOptions{progress: func(mcp.ProgressNotificationParams) {}, logLevel: mcp.LevelInfo, log: func(mcp.LoggingMessageNotificationParams) {}})
-		w.begin()
+		w := c.newCallbackQueue(&callOptions{progress: func(mcp.ProgressNotificationParams) {}, logLevel: mcp.LevelInfo, log: func(mcp.LoggingMessageNotificationParams) {}})
+		w.register()
 		all = append(all, w)
 	}
 	grown := heapGrowth(func() {
 		for i := range 20 {
-			c.watchers.tellProgress(1, fmt.Appendf(nil, "%d%s", i, large))
-			c.watchers.tellLog(mcp.LevelError, fmt.Appendf(nil, "%d%s", i, large))
+			c.callbacks.enqueueProgress(1, fmt.Appendf(nil, "%d%s", i, large))
+			c.callbacks.enqueueLog(mcp.LevelError, fmt.Appendf(nil, "%d%s", i, large))
 		}
 	})
-	if grown > 2*maxNoticeBytes+size {
+	if grown > 2*maxPendingNotificationBytes+size {
 		t.Errorf("%d bytes are kept", grown)
 	}
-	c.watchers.tellLog(mcp.LevelError, []byte(strings.Repeat("y", maxNoticeBytes+1)))
+	c.callbacks.enqueueLog(mcp.LevelError, []byte(strings.Repeat("y", maxPendingNotificationBytes+1)))
 	for i, w := range all {
-		items := w.take()
+		items := w.dequeueAll()
 		if last := items[len(items)-1]; len(items) != 1 || last.params[0] != 'y' || w.bytes != 0 {
 			t.Errorf("watch %d: %d are left, the last begins with %.10s", i, len(items), last.params)
 		}
-		c.watchers.remove(w)
+		c.callbacks.remove(w)
 	}
 	runtime.KeepAlive(all)
 }
@@ -62,7 +62,7 @@ func heapGrowth(f func()) int {
 func TestWalkIsBounded(t *testing.T) {
 	long := strings.Repeat("x", 64<<10)
 	n := 0
-	p := &pager[string]{max: 1000, key: func(s *string) string { return *s }, fetch: func(context.Context, *string) ([]string, *string, error) {
+	p := &pager[string]{maxPages: 1000, key: func(s *string) string { return *s }, fetch: func(context.Context, *string) ([]string, *string, error) {
 		n++
 		return []string{fmt.Sprint("item", n, long)}, new(fmt.Sprint("cursor", n, long)), nil
 	}}
@@ -128,7 +128,7 @@ func TestLimitWhileLost(t *testing.T) {
 		})
 		began := time.Now()
 		err := c.Call(t.Context(), "m", nil, nil, WithRetry(), WithMaxTimeout(10*time.Second))
-		if d := time.Since(began); !isLost(err) || d != 0 {
+		if d := time.Since(began); !isConnectionLost(err) || d != 0 {
 			t.Errorf("got %v after %v", err, d)
 		}
 		elapse(time.Minute)
@@ -159,7 +159,7 @@ func TestListenUnanswered(t *testing.T) {
 		}
 		s.crash()
 		<-s.open // of the second attempt
-		if got := next(t, sub); got.Kind != Relistened {
+		if got := next(t, sub); got.Kind != Resubscribed {
 			t.Errorf("got %v", got)
 		}
 		if n := s.times("subscriptions/listen"); n != 4 {
@@ -174,8 +174,8 @@ func TestHostileTools(t *testing.T) {
 	for i := range 200_000 {
 		tiny = append(tiny, mcp.Tool{Name: fmt.Sprint(i)})
 	}
-	var b toolBook
-	if grown := heapGrowth(func() { b.learn(b.mark(), tiny) }); grown > 2*maxKnownBytes {
+	var b toolCatalog
+	if grown := heapGrowth(func() { b.add(b.currentGeneration(), tiny) }); grown > 2*maxCatalogBytes {
 		t.Errorf("%d bytes are kept of %d tools", grown, len(tiny))
 	}
 	runtime.KeepAlive(tiny)
@@ -250,11 +250,11 @@ func TestHandlerGivesNoJSON(t *testing.T) {
 // TestHandshakeNotRead: a server that does not read on after its answer to initialize does not keep Dial.
 func TestHandshakeNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		carrier := plays(t, func(s *script) {
+		transport := scriptTransport(t, func(s *script) {
 			s.answer(s.expect("initialize"), initialized(legacyDate))
 			elapse(time.Hour)
 		})
-		c, err := Dial(context.Background(), carrier, &Options{Revisions: onlyLegacy})
+		c, err := Dial(context.Background(), transport, &Options{Revisions: onlyLegacy})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,11 +266,11 @@ func TestHandshakeNotRead(t *testing.T) {
 func TestManyVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := strings.Repeat(`"`+strings.Repeat("9", 1000)+`",`, 1000) + `"1999-01-01"`
-		carrier := plays(t, func(s *script) {
+		transport := scriptTransport(t, func(s *script) {
 			s.refuse(s.expect("server/discover"), mcp.CodeUnsupportedProtocolVersion, `{"requested":"2026-07-28","supported":[`+names+`]}`)
 			s.expectEnd()
 		})
-		_, err := Dial(t.Context(), carrier, nil)
+		_, err := Dial(t.Context(), transport, nil)
 		if e, ok := errors.AsType[*IncompatibleError](err); !ok || len(e.Server) != 1001 || len(err.Error()) > 2000 {
 			t.Errorf("got %.2000v", err)
 		}
@@ -319,7 +319,7 @@ func TestLookUpIsBounded(t *testing.T) {
 		c := s.dial(nil)
 		began := time.Now()
 		task, err := c.StartTool(t.Context(), "slow", nil)
-		if d := time.Since(began); err != nil || task.ID() != "" || d > lookUpTimeout {
+		if d := time.Since(began); err != nil || task.ID() != "" || d > findToolTimeout {
 			t.Errorf("got %v after %v", err, d)
 		}
 		elapse(time.Second) // for the last page, which nobody waits for any more

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	maxInputs        = 100 // that one result may ask for
-	concurrentInputs = 8   // handlers that answer them at once
+	maxInputRequests    = 100 // that one result may ask for
+	maxConcurrentInputs = 8   // handlers that answer them at once
 )
 
-// answer reads an InputRequiredResult (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr) and gets what it asks for. The state is
+// handleInputRequired reads an InputRequiredResult (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr) and gets what it asks for. The state is
 // the server's: it is handed back as it came, and not looked into.
-func (x *exchange) answer(ctx context.Context, result []byte) error {
+func (ac *activeCall) handleInputRequired(ctx context.Context, result []byte) error {
 	var requests []byte
-	x.inputs, x.state = nil, nil
+	ac.inputResponses, ac.requestState = nil, nil
 	members := jsonwire.ObjectMembers(result)
 	for members.Next() {
 		v := members.Value()
@@ -29,39 +29,39 @@ func (x *exchange) answer(ctx context.Context, result []byte) error {
 		case string(v) == "null":
 		case members.KeyIs("inputRequests"):
 			if v[0] != '{' {
-				return x.violation("inputRequests is no object")
+				return ac.protocolError("inputRequests is no object")
 			}
 			requests = v
 		case members.KeyIs("requestState"):
 			if v[0] != '"' {
-				return x.violation("requestState is no string")
+				return ac.protocolError("requestState is no string")
 			}
-			x.state = v
+			ac.requestState = v
 		}
 	}
-	if len(inside(requests)) == 0 {
-		if x.state == nil {
-			return x.violation("input is required, but neither inputRequests nor requestState says what to do")
+	if len(objectBody(requests)) == 0 {
+		if ac.requestState == nil {
+			return ac.protocolError("input is required, but neither inputRequests nor requestState says what to do")
 		}
-		return x.pauseFor(ctx, x.c.opts.Retry.after(x.r.rounds+1), nil) // the server is busy, or wants the request elsewhere
+		return ac.waitRetry(ctx, ac.c.opts.Retry.backoff(ac.req.inputRounds+1), nil) // the server is busy, or wants the request elsewhere
 	}
-	ctx, cancel := x.bounded(ctx)
+	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
-	inputs, err := x.c.answerInputs(ctx, requests)
-	x.inputs = inputs
-	switch _, bad := errors.AsType[*refusal](err); {
+	inputs, err := ac.c.answerInputs(ctx, requests)
+	ac.inputResponses = inputs
+	switch _, rejected := errors.AsType[*inputRejectedError](err); {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return x.interrupted(ctx)
-	case bad:
-		return x.violation(err.Error())
+		return ac.contextError(ctx)
+	case rejected:
+		return ac.protocolError(err.Error())
 	}
-	return fmt.Errorf("call %s: %w", x.r.method, err)
+	return fmt.Errorf("call %s: %w", ac.req.method, err)
 }
 
-func (x *exchange) violation(reason string) error {
-	return &ProtocolError{Method: x.r.method, Reason: reason}
+func (ac *activeCall) protocolError(reason string) error {
+	return &ProtocolError{Method: ac.req.method, Reason: reason}
 }
 
 // An InputError is what a call fails with because the server needed input that a handler of [Options] did not give.
@@ -85,22 +85,22 @@ func (e *InputError) Unwrap() error {
 // answerInputs has the handlers answer what the server asks for. requests is the text of an InputRequests object, responses that of the matching
 // InputResponses object. The error is an *InputError, or says what is wrong with the requests.
 func (c *Client) answerInputs(ctx context.Context, requests []byte) (responses []byte, err error) {
-	keys, inputs, err := readInputs(requests)
+	keys, inputs, err := parseInputRequests(requests)
 	if err != nil {
 		return nil, err
 	}
-	t := c.terms.Load()
+	neg := c.negotiated.Load()
 	results := make([][]byte, len(inputs))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, concurrentInputs)
+	slots := make(chan struct{}, maxConcurrentInputs)
 	for i := range inputs {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
 			var err error
-			if results[i], err = c.protect(ctx, &inputs[i], t); err != nil {
+			if results[i], err = c.runInputHandler(ctx, &inputs[i], neg); err != nil {
 				cancel(err) // only the first counts
 			}
 		})
@@ -120,8 +120,8 @@ func (c *Client) answerInputs(ctx context.Context, requests []byte) (responses [
 	return append(responses, '}'), nil
 }
 
-// protect runs a handler and turns its panic into an error.
-func (c *Client) protect(ctx context.Context, in *input, t *terms) (result []byte, err error) {
+// runInputHandler runs a handler and turns its panic into an error.
+func (c *Client) runInputHandler(ctx context.Context, in *inputRequest, neg *negotiated) (result []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			c.log.Error("handler panicked", "method", in.method, "panic", v, "stack", string(debug.Stack()))
@@ -131,30 +131,30 @@ func (c *Client) protect(ctx context.Context, in *input, t *terms) (result []byt
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	result, err = c.serve(ctx, nil, in, &t.accepts, t.Revision)
-	if _, bad := errors.AsType[*refusal](err); err != nil && !bad {
+	result, err = c.serveInput(ctx, nil, in, &neg.accepts, neg.Revision)
+	if _, rejected := errors.AsType[*inputRejectedError](err); err != nil && !rejected {
 		err = &InputError{in.method, err}
 	}
 	return result, err
 }
 
-// readInputs takes an InputRequests object apart. The keys are as they stand between the quotes.
-func readInputs(requests []byte) (keys [][]byte, inputs []input, err error) {
+// parseInputRequests takes an InputRequests object apart. The keys are as they stand between the quotes.
+func parseInputRequests(requests []byte) (keys [][]byte, inputs []inputRequest, err error) {
 	members := jsonwire.ObjectMembers(requests)
 	for members.Next() {
-		if len(keys) == maxInputs {
-			return nil, nil, &refusal{jsonrpc.CodeInvalidParams, fmt.Sprintf("more than %d inputs are asked for at once", maxInputs)}
+		if len(keys) == maxInputRequests {
+			return nil, nil, &inputRejectedError{jsonrpc.CodeInvalidParams, fmt.Sprintf("more than %d inputs are asked for at once", maxInputRequests)}
 		}
-		in, ok := readInput(members.Value())
+		in, ok := parseInputRequest(members.Value())
 		if !ok {
-			return nil, nil, &refusal{jsonrpc.CodeInvalidParams, fmt.Sprintf("input request %.40q is no object with a method and params", members.RawKey())}
+			return nil, nil, &inputRejectedError{jsonrpc.CodeInvalidParams, fmt.Sprintf("input request %.40q is no object with a method and params", members.RawKey())}
 		}
 		keys, inputs = append(keys, bytes.Clone(members.RawKey())), append(inputs, in)
 	}
 	return keys, inputs, nil
 }
 
-func readInput(text []byte) (in input, ok bool) {
+func parseInputRequest(text []byte) (in inputRequest, ok bool) {
 	if text[0] != '{' {
 		return in, false
 	}

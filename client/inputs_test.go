@@ -118,8 +118,8 @@ func TestInputRounds(t *testing.T) {
 					for rounds := 2; rounds >= 0; rounds -= 2 {
 						r := &request{method: method, params: []byte(`{"name":"n","x":[1]}`)}
 						got, err := c.roundTrip(t.Context(), r)
-						if err != nil || memberOf(t, string(got), "done") != "true" || r.rounds != rounds {
-							t.Errorf("got %s, %v after %d rounds", got, err, r.rounds)
+						if err != nil || memberOf(t, string(got), "done") != "true" || r.inputRounds != rounds {
+							t.Errorf("got %s, %v after %d rounds", got, err, r.inputRounds)
 						}
 					}
 				})
@@ -147,7 +147,7 @@ func TestInputErrors(t *testing.T) {
 		{name: "unknown", result: required(`"inputRequests":{"k":{"method":"ping"}}`), want: "method not found: ping", check: is[*ProtocolError]},
 		{name: "params", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"message":1}}}`), want: "message", check: is[*ProtocolError]},
 		{name: "odd mode", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"smell","message":"x"}}}`), want: `mode "smell"`, check: is[*ProtocolError]},
-		{name: "too many", result: required(`"inputRequests":{"k":` + askRoots + strings.Repeat(`,"k":`+askRoots, maxInputs) + `}`), want: "more than 100", check: is[*ProtocolError]},
+		{name: "too many", result: required(`"inputRequests":{"k":` + askRoots + strings.Repeat(`,"k":`+askRoots, maxInputRequests) + `}`), want: "more than 100", check: is[*ProtocolError]},
 		{name: "no elicitation", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.Elicit = nil }, want: "client.Options.Elicit", check: is[*ProtocolError]},
 		{name: "no form", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.ElicitModes = ElicitURL }, want: "client.Options.ElicitModes", check: is[*ProtocolError]},
 		{name: "no url", result: required(`"inputRequests":{"k":` + askURL + `}`), opts: func(o *Options) { o.ElicitModes = 0 }, want: "client.Options.ElicitModes", check: is[*ProtocolError]},
@@ -330,7 +330,7 @@ func TestInputBounds(t *testing.T) {
 			s.answer(m, "{}")
 			s.expectEnd()
 		})
-		if err := c.Call(t.Context(), "tools/call", nil, nil); err != nil || handlers.most != concurrentInputs {
+		if err := c.Call(t.Context(), "tools/call", nil, nil); err != nil || handlers.most != maxConcurrentInputs {
 			t.Errorf("%v, %d handlers at once", err, handlers.most)
 		}
 	})

@@ -20,128 +20,128 @@ const (
 )
 
 // A link is one connection, from its opening to its end.
-type link struct {
-	c       *Client
-	conn    *jsonrpc.Conn
-	began   time.Time
-	terms   atomic.Pointer[terms]       // nil until they are agreed on
-	accepts atomic.Pointer[era.Accepts] // what a legacy server may ask for: it may do so before the terms are here
+type connection struct {
+	c          *Client
+	rpc        *jsonrpc.Conn
+	openedAt   time.Time
+	negotiated atomic.Pointer[negotiated]       // nil until they are agreed on
+	accepts    atomic.Pointer[era.InputSupport] // what a legacy server may ask for: it may do so before the terms are here
 
-	handlers int           // of the user's that run just now, to answer the server; guarded by mu, as are
-	running  time.Time     // since when at least one does
-	busy     time.Duration // how long it was so before
-	retired  chan struct{} // closed when the link is to be replaced though it works
-	served   atomic.Bool   // a call of the user's was answered on it
+	runningHandlers int           // of the user's that run just now, to answer the server; guarded by mu, as are
+	handlersSince   time.Time     // since when at least one does
+	handlerTime     time.Duration // how long it was so before
+	retired         chan struct{} // closed when the link is to be replaced though it works
+	served          atomic.Bool   // a call of the user's was answered on it
 
 	mu      sync.Mutex
 	streams map[int64]chan struct{} // by request id: closed when the server cancels it
 }
 
 // open connects.
-func (c *Client) open(ctx context.Context) (*link, error) {
-	f, err := c.carrier.Connect(ctx)
+func (c *Client) open(ctx context.Context) (*connection, error) {
+	f, err := c.transport.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{c: c, began: time.Now(), retired: make(chan struct{})}
-	l.conn = jsonrpc.NewConn(f, &jsonrpc.Options{
-		Handler:      l,
-		Cancellation: cancellation{link: l},
+	conn := &connection{c: c, openedAt: time.Now(), retired: make(chan struct{})}
+	conn.rpc = jsonrpc.NewConn(f, &jsonrpc.Options{
+		Handler:      conn,
+		Cancellation: cancellation{conn: conn},
 		Policy:       era.ClientPolicy(nil),
 		MaxDepth:     c.opts.MaxDepth,
 		MaxInFlight:  c.opts.MaxRequests,
 		DrainTimeout: drainTimeout,
 		IDs:          &c.ids,
 		Logger:       c.log,
-		OnGap:        c.mayHaveMissed,
+		OnGap:        c.invalidateAfterGap,
 		Trace:        c.opts.Trace,
 	})
-	c.wg.Go(func() { l.conn.Run(context.Background()) })
-	return l, nil
+	c.wg.Go(func() { conn.rpc.Run(context.Background()) })
+	return conn, nil
 }
 
 // flush gives what was sent before the end, notifications above all, a moment to be written.
-func (l *link) flush() {
+func (cn *connection) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	l.conn.Flush(ctx)
+	cn.rpc.Flush(ctx)
 }
 
 // close ends the connection and waits for that.
-func (l *link) close() { l.conn.Close() }
+func (cn *connection) close() { cn.rpc.Close() }
 
 // ended reports whether nothing more will be read.
-func (l *link) ended() bool {
+func (cn *connection) ended() bool {
 	select {
-	case <-l.conn.Ending():
+	case <-cn.rpc.Draining():
 		return true
 	default:
 		return false
 	}
 }
 
-// why says how the connection has ended.
-func (l *link) why() error {
-	if err := l.conn.Err(); err != nil {
+// closeReason says how the connection has ended.
+func (cn *connection) closeReason() error {
+	if err := cn.rpc.Err(); err != nil {
 		return err
 	}
 	return errors.New("the server closed the connection")
 }
 
 // retire has the link replaced by one that begins with what is known; nil is nothing.
-func (l *link) retire(known *Verdict) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (cn *connection) retire(profile *Profile) {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
 	select {
-	case <-l.retired:
+	case <-cn.retired:
 		return
 	default:
 	}
-	l.c.known.Store(known)
-	l.c.lost(l)
-	close(l.retired)
+	cn.c.profile.Store(profile)
+	cn.c.dropConnection(cn)
+	close(cn.retired)
 }
 
-// setTerms is called once by whoever agreed on them, and again when a modern server turns out to speak another revision.
-func (l *link) setTerms(t *terms) {
-	l.accepts.Store(&t.accepts)
-	l.conn.SetPolicy(era.ClientPolicy(t.Features))
-	l.terms.Store(t)
-	l.c.terms.Store(t)
+// setNegotiated is called once by whoever agreed on them, and again when a modern server turns out to speak another revision.
+func (cn *connection) setNegotiated(neg *negotiated) {
+	cn.accepts.Store(&neg.accepts)
+	cn.rpc.SetPolicy(era.ClientPolicy(neg.Features))
+	cn.negotiated.Store(neg)
+	cn.c.negotiated.Store(neg)
 }
 
-// initialized tells a legacy server that its answer was understood.
-func (l *link) initialized(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.c.opts.HandshakeTimeout) // it may not read
+// sendInitialized tells a legacy server that its answer was understood.
+func (cn *connection) sendInitialized(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cn.c.opts.HandshakeTimeout) // it may not read
 	defer cancel()
-	if l.c.chain == nil {
-		return l.conn.Notify(ctx, mcp.NotificationInitialized, nil)
+	if cn.c.chain == nil {
+		return cn.rpc.Notify(ctx, mcp.NotificationInitialized, nil)
 	}
-	_, err := l.c.through(ctx, &Message{
+	_, err := cn.c.runChain(ctx, &Message{
 		Direction: jsonrpc.Outgoing, Notification: true, Method: mcp.NotificationInitialized,
 		deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
-			return nil, l.conn.Notify(ctx, m.Method, m.Params)
+			return nil, cn.rpc.Notify(ctx, m.Method, m.Params)
 		},
 	})
 	return err
 }
 
-// ask sends a request of the opening exchange. Such a request is never cancelled: that would be the first thing that a legacy server hears.
-func (l *link) ask(ctx context.Context, method string, params []byte, timeout time.Duration) ([]byte, error) {
-	if l.c.chain == nil {
-		return l.inquire(ctx, method, params, timeout)
+// openingCall sends a request of the opening exchange. Such a request is never cancelled: that would be the first thing that a legacy server hears.
+func (cn *connection) openingCall(ctx context.Context, method string, params []byte, timeout time.Duration) ([]byte, error) {
+	if cn.c.chain == nil {
+		return cn.openingCallDirect(ctx, method, params, timeout)
 	}
-	return l.c.through(ctx, &Message{
+	return cn.c.runChain(ctx, &Message{
 		Direction: jsonrpc.Outgoing, Method: method, Params: params,
 		deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
-			return l.inquire(ctx, method, m.Params, timeout)
+			return cn.openingCallDirect(ctx, method, m.Params, timeout)
 		},
 	})
 }
 
-// inquire is ask without the middleware.
-func (l *link) inquire(ctx context.Context, method string, params []byte, timeout time.Duration) ([]byte, error) {
-	p, err := l.conn.NewCall(method)
+// openingCallDirect is ask without the middleware.
+func (cn *connection) openingCallDirect(ctx context.Context, method string, params []byte, timeout time.Duration) ([]byte, error) {
+	p, err := cn.rpc.NewCall(method)
 	if err != nil {
 		return nil, err
 	}
@@ -170,12 +170,12 @@ func (l *link) inquire(ctx context.Context, method string, params []byte, timeou
 // then an ordinary notification.
 type cancellation struct {
 	era.Cancellation
-	link *link
+	conn *connection
 }
 
 // Notice implements [jsonrpc.Cancellation]. What was withdrawn is not cancelled once more.
 func (c cancellation) Notice(id jsonrpc.ID, method, reason string) (name string, params []byte) {
-	if c.link.c.withdrawn.has(id) {
+	if c.conn.c.withdrawnCalls.has(id) {
 		return "", nil
 	}
 	return c.Cancellation.Notice(id, method, reason)
@@ -183,7 +183,7 @@ func (c cancellation) Notice(id jsonrpc.ID, method, reason string) (name string,
 
 // Target implements [jsonrpc.Cancellation].
 func (c cancellation) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
-	if t := c.link.terms.Load(); t != nil && t.Modern {
+	if neg := c.conn.negotiated.Load(); neg != nil && neg.Modern {
 		return nil, "", false
 	}
 	return c.Cancellation.Target(n)

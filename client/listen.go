@@ -17,24 +17,24 @@ import (
 // goroutines at once.
 //
 // When the connection is lost and made again, so is the subscription: what happened in between was missed, so there is an event that says so
-// ([Relistened]) and, with [Event.Missed] set, one for everything that the subscription is about.
+// ([Resubscribed]) and, with [Event.Missed] set, one for everything that the subscription is about.
 type Subscription struct {
-	c     *Client
-	asked mcp.SubscriptionFilter
-	queue *eventQueue
-	stop  context.CancelFunc
-	done  chan struct{} // closed when run has returned
+	c         *Client
+	requested mcp.SubscriptionFilter
+	queue     *eventQueue
+	stop      context.CancelFunc
+	done      chan struct{} // closed when run has returned
 
-	acked chan struct{} // closed when the server has acknowledged it once
+	acknowledged chan struct{} // closed when the server has acknowledged it once
 
-	mu       sync.Mutex
-	honoured mcp.SubscriptionFilter
-	waits    bool // for the acknowledgement of this connection
-	ending   bool // by Close
-	err      error
+	mu         sync.Mutex
+	accepted   mcp.SubscriptionFilter
+	ackPending bool // for the acknowledgement of this connection
+	closing    bool // by Close
+	err        error
 }
 
-// Listen subscribes to changes and waits until the server has said to which ones it can: see [Subscription.Honoured]. ctx covers that only; close the
+// Listen subscribes to changes and waits until the server has said to which ones it can: see [Subscription.Accepted]. ctx covers that only; close the
 // Subscription in the end. It works the same in both eras: a modern server is sent a subscriptions/listen
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions); of what a legacy server tells everybody, it picks out what was asked
 // for, and subscribes to the resources.
@@ -47,7 +47,7 @@ func (c *Client) Listen(ctx context.Context, filter mcp.SubscriptionFilter) (*Su
 		return nil, fmt.Errorf("listen: %w", jsonrpc.ErrClosed)
 	}
 	select {
-	case <-s.acked:
+	case <-s.acknowledged:
 		return s, nil
 	case <-s.done:
 		if s.established() { // and ended right afterwards
@@ -70,7 +70,7 @@ func (c *Client) ListenFunc(ctx context.Context, filter mcp.SubscriptionFilter, 
 	if err != nil {
 		return nil, err
 	}
-	started := c.running.start(func() {
+	started := c.goroutines.start(func() {
 		for e, err := range s.Events(context.Background()) {
 			if err != nil {
 				return // it is there for Err
@@ -86,23 +86,23 @@ func (c *Client) ListenFunc(ctx context.Context, filter mcp.SubscriptionFilter, 
 }
 
 // openSubscription begins to subscribe and does not wait for the acknowledgement. It returns nil if the client has ended.
-func (c *Client) openSubscription(ctx context.Context, asked mcp.SubscriptionFilter) *Subscription {
-	c.prepare()
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Subscription{c: c, asked: asked, stop: stop, acked: make(chan struct{}), done: make(chan struct{})}
-	s.queue = newEventQueue(maxPendingEvents+filterSize(&s.asked), s.missed)
-	if !c.running.start(func() { s.finish(s.run(running)) }) {
+func (c *Client) openSubscription(ctx context.Context, requested mcp.SubscriptionFilter) *Subscription {
+	c.trackChanges()
+	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Subscription{c: c, requested: requested, stop: stop, acknowledged: make(chan struct{}), done: make(chan struct{})}
+	s.queue = newEventQueue(maxPendingEvents+filterSize(&s.requested), s.missed)
+	if !c.goroutines.start(func() { s.finish(s.run(runCtx)) }) {
 		stop()
 		return nil
 	}
 	return s
 }
 
-// Honoured returns the part of the filter that the server tells of. It may differ after a reconnect.
-func (s *Subscription) Honoured() mcp.SubscriptionFilter {
+// Accepted returns the part of the filter that the server tells of. It may differ after a reconnect.
+func (s *Subscription) Accepted() mcp.SubscriptionFilter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return cloneFilter(s.honoured)
+	return cloneFilter(s.accepted)
 }
 
 // Events yields what happens. The loop ends when ctx ends, and then yields its error; when the Subscription ends because it was lost for good, and then
@@ -113,7 +113,7 @@ func (s *Subscription) Honoured() mcp.SubscriptionFilter {
 func (s *Subscription) Events(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
-			e, ok, err := s.queue.take(ctx)
+			e, ok, err := s.queue.next(ctx)
 			if err == nil && !ok {
 				err = s.Err()
 			}
@@ -142,9 +142,9 @@ func (s *Subscription) Err() error {
 // than once, and always returns nil.
 func (s *Subscription) Close() error {
 	s.mu.Lock()
-	s.ending = true
+	s.closing = true
 	s.mu.Unlock()
-	s.queue.end(true)
+	s.queue.close(true)
 	s.stop()
 	<-s.done
 	return nil
@@ -154,106 +154,106 @@ func (s *Subscription) Close() error {
 func (s *Subscription) finish(err error) {
 	s.stop()
 	s.mu.Lock()
-	if !s.ending {
+	if !s.closing {
 		s.err = err
 	}
 	s.mu.Unlock()
-	s.queue.end(false)
+	s.queue.close(false)
 	close(s.done)
 }
 
 // Waits before a subscription that was lost is made again.
 const (
-	minRelisten = 100 * time.Millisecond
-	maxRelisten = 30 * time.Second
+	minResubscribe = 100 * time.Millisecond
+	maxResubscribe = 30 * time.Second
 )
 
 // run keeps the subscription up. It returns nil if the server has ended it, or ctx.
 func (s *Subscription) run(ctx context.Context) error {
 	tries := 0 // before it was established
-	for wait := minRelisten; ; wait = min(2*wait, maxRelisten) {
+	for wait := minResubscribe; ; wait = min(2*wait, maxResubscribe) {
 		began := time.Now()
-		again := s.c.subs.nextConnection()
-		err := s.serve(ctx, again)
+		reconnected := s.c.subs.nextConnection()
+		err := s.serve(ctx, reconnected)
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		_, wrong := errors.AsType[*ProtocolError](err)
-		turned, unsent := errors.AsType[*jsonrpc.CallError](err)
-		unsent = unsent && turned.Fate == jsonrpc.FateUnsent && !isLost(err) // whatever the server says of it
+		_, malformed := errors.AsType[*ProtocolError](err)
+		callErr, unsent := errors.AsType[*jsonrpc.CallError](err)
+		unsent = unsent && callErr.Outcome == jsonrpc.OutcomeUnprocessed && !isConnectionLost(err) // whatever the server says of it
 		if tries++; s.established() {
 			tries = 0
 		}
 		switch {
-		case unsent && turned.RetryAfter <= maxRetryAfter && tries < s.c.opts.Retry.MaxAttempts:
-		case wrong || IsPeer(err) || isRefused(err) || !s.established():
+		case unsent && callErr.RetryAfter <= maxRetryAfter && tries < s.c.opts.Retry.MaxAttempts:
+		case malformed || IsPeer(err) || isRefused(err) || !s.established():
 			return err
 		}
-		if errors.Is(err, errLegacyLost) || time.Since(began) > maxRelisten {
-			wait = minRelisten
+		if errors.Is(err, errReconnected) || time.Since(began) > maxResubscribe {
+			wait = minResubscribe
 		}
 		s.c.log.Info("subscription lost", "error", err)
 		delay := rand.N(wait) + wait/2
 		if unsent {
-			delay += turned.RetryAfter
+			delay += callErr.RetryAfter
 		}
 		timer := time.NewTimer(delay)
 		select {
-		case <-again:
+		case <-reconnected:
 		case <-timer.C:
 		case <-s.c.Done():
 			timer.Stop()
-			return s.c.whyEnded()
+			return s.c.endError()
 		case <-ctx.Done():
 		}
 		timer.Stop()
 	}
 }
 
-// whyEnded returns the error that all calls of a Client fail with that has ended.
-func (c *Client) whyEnded() error {
+// endError returns the error that all calls of a Client fail with that has ended.
+func (c *Client) endError() error {
 	_, _, err := c.current()
 	return err
 }
 
 // serve makes the subscription on the connection that there is, and returns when it ends.
-func (s *Subscription) serve(ctx context.Context, lost <-chan struct{}) error {
+func (s *Subscription) serve(ctx context.Context, reconnected <-chan struct{}) error {
 	s.mu.Lock()
-	s.waits = true
+	s.ackPending = true
 	s.mu.Unlock()
 	if !s.c.Modern() {
-		return s.serveLegacy(ctx, lost)
+		return s.serveLegacy(ctx, reconnected)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if d := s.c.opts.CallTimeout; d > 0 {
 		defer time.AfterFunc(d, func() {
-			if s.waiting() {
+			if s.isAckPending() {
 				cancel(&TimeoutError{Method: mcp.MethodSubscriptionsListen, After: d, option: "Options.CallTimeout"})
 			}
 		}).Stop()
 	}
 	var id string
-	defer func() { s.c.subs.leave(id, s) }()
-	_, err := s.c.stream(ctx, mcp.MethodSubscriptionsListen, append(s.asked.AppendJSON([]byte(`{"notifications":`)), '}'), func(next jsonrpc.ID) {
-		s.c.subs.leave(id, s)
+	defer func() { s.c.subs.remove(id, s) }()
+	_, err := s.c.stream(ctx, mcp.MethodSubscriptionsListen, append(s.requested.AppendJSON([]byte(`{"notifications":`)), '}'), func(next jsonrpc.ID) {
+		s.c.subs.remove(id, s)
 		id = next.String()
-		s.c.subs.enter(id, s)
+		s.c.subs.add(id, s)
 	})
 	return err
 }
 
-// waiting reports whether there is no acknowledgement yet on this connection.
-func (s *Subscription) waiting() bool {
+// isAckPending reports whether there is no acknowledgement yet on this connection.
+func (s *Subscription) isAckPending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.waits
+	return s.ackPending
 }
 
 // established reports whether the server has acknowledged the subscription.
 func (s *Subscription) established() bool {
 	select {
-	case <-s.acked:
+	case <-s.acknowledged:
 		return true
 	default:
 		return false
@@ -261,31 +261,31 @@ func (s *Subscription) established() bool {
 }
 
 // acknowledge takes what the server is ready to tell. When it is not the first time, whatever there is may have changed.
-func (s *Subscription) acknowledge(honoured mcp.SubscriptionFilter) {
+func (s *Subscription) acknowledge(accepted mcp.SubscriptionFilter) {
 	s.mu.Lock()
-	waited := s.waits
-	s.waits = false
-	if waited {
-		s.honoured = bothFilters(&s.asked, &honoured)
+	wasPending := s.ackPending
+	s.ackPending = false
+	if wasPending {
+		s.accepted = intersectFilters(&s.requested, &accepted)
 	}
 	s.mu.Unlock()
 	switch {
-	case !waited: // there was one before
+	case !wasPending: // there was one before
 		return
 	case !s.established():
-		close(s.acked)
+		close(s.acknowledged)
 		return
 	}
-	s.queue.put(Event{Kind: Relistened})
+	s.queue.put(Event{Kind: Resubscribed})
 	for _, e := range s.missed() {
-		s.c.stale(e)
+		s.c.invalidate(e)
 		s.queue.put(e)
 	}
 }
 
-// tell puts an event into the queue if it was asked for.
-func (s *Subscription) tell(e Event) {
-	if wants(&s.asked, e) {
+// enqueue puts an event into the queue if it was asked for.
+func (s *Subscription) enqueue(e Event) {
+	if matchesFilter(&s.requested, e) {
 		s.queue.put(e)
 	}
 }
@@ -294,5 +294,5 @@ func (s *Subscription) tell(e Event) {
 func (s *Subscription) missed() []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return missedEvents(&s.honoured)
+	return missedEvents(&s.accepted)
 }

@@ -56,7 +56,7 @@ func (s *listenServer) tell(id, name, more string) {
 // next returns the next event.
 func next(t *testing.T, s *Subscription) Event {
 	t.Helper()
-	e, ok, err := s.queue.take(t.Context())
+	e, ok, err := s.queue.next(t.Context())
 	if !ok || err != nil {
 		t.Fatalf("no event: %v, %v", err, s.Err())
 	}
@@ -78,7 +78,7 @@ func TestListen(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x:b"}}
-		if diff := cmp.Diff(want, all.Honoured()); diff != "" {
+		if diff := cmp.Diff(want, all.Accepted()); diff != "" {
 			t.Errorf("honoured (-want +got):\n%s", diff)
 		}
 		first := <-s.open
@@ -237,7 +237,7 @@ func TestListenAgain(t *testing.T) {
 		s.tell(old, "prompts/list_changed", "") // as from a server that remembers
 		s.tell(again, "tools/list_changed", "")
 		synctest.Wait()
-		for _, want := range []Event{{Kind: Relistened}, {Kind: ToolsListChanged}, {Kind: ResourceUpdated, URI: "x:a", Missed: true}} {
+		for _, want := range []Event{{Kind: Resubscribed}, {Kind: ToolsListChanged}, {Kind: ResourceUpdated, URI: "x:a", Missed: true}} {
 			if got := next(t, sub); got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -246,7 +246,7 @@ func TestListenAgain(t *testing.T) {
 			t.Errorf("more events: %v", more)
 		}
 		want := mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x:a"}}
-		if diff := cmp.Diff(want, sub.Honoured()); diff != "" {
+		if diff := cmp.Diff(want, sub.Accepted()); diff != "" {
 			t.Errorf("honoured (-want +got):\n%s", diff)
 		}
 	})
@@ -344,11 +344,11 @@ func TestListenFunc(t *testing.T) {
 	}
 }
 
-// legacyLists is a legacy server that can tell of changes, as far as its capabilities say.
+// acceptedLists is a legacy server that can tell of changes, as far as its capabilities say.
 func legacyListens(t testing.TB, capabilities string) *fakeServer {
 	return newFake(t, legacyDate, capabilities, map[string]answerer{
 		"resources/subscribe": func(_ context.Context, params string) (string, error) {
-			if uriParam([]byte(params)) == "x:refused" {
+			if parseURIParam([]byte(params)) == "x:refused" {
 				return "", jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "no")
 			}
 			return "{}", nil
@@ -386,7 +386,7 @@ func TestListenLegacy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tt.honoured, sub.Honoured()); diff != "" {
+				if diff := cmp.Diff(tt.honoured, sub.Accepted()); diff != "" {
 					t.Errorf("honoured (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(tt.asked, s.takeSeen()); diff != "" {
@@ -441,8 +441,8 @@ func TestListenLegacyTogether(t *testing.T) {
 		if diff := cmp.Diff([]string{`resources/unsubscribe {"uri":"x:b"}`}, s.takeSeen()); diff != "" {
 			t.Errorf("nobody wants x:b (-want +got):\n%s", diff)
 		}
-		if len(c.subs.uris) != 0 || len(c.subs.legacy) != 0 {
-			t.Errorf("something is left: %v, %v", c.subs.uris, c.subs.legacy)
+		if len(c.subs.uriCounts) != 0 || len(c.subs.legacy) != 0 {
+			t.Errorf("something is left: %v, %v", c.subs.uriCounts, c.subs.legacy)
 		}
 	})
 }
@@ -458,7 +458,7 @@ func TestListenLegacyAgain(t *testing.T) {
 		s.takeSeen()
 		began := time.Now()
 		s.crash()
-		for _, want := range []Event{{Kind: Relistened}, {Kind: ToolsListChanged, Missed: true}, {Kind: ResourceUpdated, URI: "x:a", Missed: true}} {
+		for _, want := range []Event{{Kind: Resubscribed}, {Kind: ToolsListChanged, Missed: true}, {Kind: ResourceUpdated, URI: "x:a", Missed: true}} {
 			if got := next(t, sub); got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -469,8 +469,8 @@ func TestListenLegacyAgain(t *testing.T) {
 		if took := time.Since(began); took > 2*time.Millisecond {
 			t.Errorf("it took %v, though the connection was there sooner", took)
 		}
-		if c.subs.uris["x:a"] != 1 {
-			t.Errorf("x:a is counted %d times", c.subs.uris["x:a"])
+		if c.subs.uriCounts["x:a"] != 1 {
+			t.Errorf("x:a is counted %d times", c.subs.uriCounts["x:a"])
 		}
 	})
 }

@@ -39,8 +39,8 @@ func missedEvents(f *mcp.SubscriptionFilter) []Event {
 	return all
 }
 
-// wants reports whether an event is of a kind that was asked for. A modern server decides itself which resources are parts of the ones asked for.
-func wants(f *mcp.SubscriptionFilter, e Event) bool {
+// matchesFilter reports whether an event is of a kind that was asked for. A modern server decides itself which resources are parts of the ones asked for.
+func matchesFilter(f *mcp.SubscriptionFilter, e Event) bool {
 	switch e.Kind {
 	case ToolsListChanged:
 		return f.ToolsListChanged
@@ -56,30 +56,30 @@ func wants(f *mcp.SubscriptionFilter, e Event) bool {
 	return true
 }
 
-// bothFilters returns what is in both filters.
-func bothFilters(f, g *mcp.SubscriptionFilter) mcp.SubscriptionFilter {
+// intersectFilters returns what is in both filters.
+func intersectFilters(f, g *mcp.SubscriptionFilter) mcp.SubscriptionFilter {
 	return mcp.SubscriptionFilter{
 		ToolsListChanged:      f.ToolsListChanged && g.ToolsListChanged,
 		PromptsListChanged:    f.PromptsListChanged && g.PromptsListChanged,
 		ResourcesListChanged:  f.ResourcesListChanged && g.ResourcesListChanged,
-		ResourceSubscriptions: common(f.ResourceSubscriptions, g.ResourceSubscriptions),
-		TaskIDs:               common(f.TaskIDs, g.TaskIDs),
+		ResourceSubscriptions: intersect(f.ResourceSubscriptions, g.ResourceSubscriptions),
+		TaskIDs:               intersect(f.TaskIDs, g.TaskIDs),
 	}
 }
 
-// common returns the elements of a that b has too.
-func common(a, b []string) []string {
+// intersect returns the elements of a that b has too.
+func intersect(a, b []string) []string {
 	in := make(map[string]struct{}, len(b))
 	for _, s := range b {
 		in[s] = struct{}{}
 	}
-	var both []string
+	var shared []string
 	for _, s := range a {
 		if _, ok := in[s]; ok {
-			both = append(both, s)
+			shared = append(shared, s)
 		}
 	}
-	return both
+	return shared
 }
 
 // parseFilter reads a filter. What is not of the right type counts as absent: the server does not honour it.

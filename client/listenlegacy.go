@@ -10,140 +10,140 @@ import (
 	"mcpwire/mcp"
 )
 
-var errLegacyLost = errors.New("the connection was made anew")
+var errReconnected = errors.New("the connection was made anew")
 
-// unsubscribePatience is how long the end of a subscription waits for a legacy server to say that it has heard.
-const unsubscribePatience = 5 * time.Second
+// unsubscribeTimeout is how long the end of a subscription waits for a legacy server to say that it has heard.
+const unsubscribeTimeout = 5 * time.Second
 
 // serveLegacy does for a legacy server what subscriptions/listen does for a modern one: it subscribes to the resources, one by one, and leaves it to noticed
 // to pick out the notifications. It returns when the connection is lost.
-func (s *Subscription) serveLegacy(ctx context.Context, lost <-chan struct{}) error {
-	l := &s.c.subs
-	l.mu.Lock()
-	if l.legacy == nil {
-		l.legacy = make(map[*Subscription]struct{})
+func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struct{}) error {
+	subs := &s.c.subs
+	subs.mu.Lock()
+	if subs.legacy == nil {
+		subs.legacy = make(map[*Subscription]struct{})
 	}
-	l.legacy[s] = struct{}{}
-	l.mu.Unlock()
+	subs.legacy[s] = struct{}{}
+	subs.mu.Unlock()
 	defer func() {
-		l.mu.Lock()
-		delete(l.legacy, s)
-		l.mu.Unlock()
+		subs.mu.Lock()
+		delete(subs.legacy, s)
+		subs.mu.Unlock()
 	}()
-	honoured := s.legacyLists()
-	honoured.TaskIDs = s.asked.TaskIDs // it may tell of them, or not
+	accepted := s.acceptedLists()
+	accepted.TaskIDs = s.requested.TaskIDs // it may tell of them, or not
 	var uris []string
 	if caps := s.c.ServerCapabilities(); caps.Resources != nil && caps.Resources.Subscribe {
-		uris = s.asked.ResourceSubscriptions
+		uris = s.requested.ResourceSubscriptions
 	}
 	for _, uri := range uris {
 		err := s.c.subscribe(ctx, uri)
 		switch {
 		case err == nil:
-			honoured.ResourceSubscriptions = append(honoured.ResourceSubscriptions, uri)
+			accepted.ResourceSubscriptions = append(accepted.ResourceSubscriptions, uri)
 		case !IsPeer(err):
-			s.c.unsubscribe(honoured.ResourceSubscriptions)
+			s.c.unsubscribe(accepted.ResourceSubscriptions)
 			return err
 		default:
 			s.c.log.Info("server does not let a resource be subscribed to", "uri", uri, "error", err)
 		}
 	}
-	s.acknowledge(honoured)
+	s.acknowledge(accepted)
 	select {
-	case <-lost:
-		s.c.subs.lose(honoured.ResourceSubscriptions)
-		return errLegacyLost
+	case <-reconnected:
+		s.c.subs.dropURIs(accepted.ResourceSubscriptions)
+		return errReconnected
 	case <-ctx.Done():
-		s.c.unsubscribe(honoured.ResourceSubscriptions)
+		s.c.unsubscribe(accepted.ResourceSubscriptions)
 		return nil
 	case <-s.c.Done():
-		return s.c.whyEnded()
+		return s.c.endError()
 	}
 }
 
-// legacyLists returns what the server tells everybody of its lists.
-func (s *Subscription) legacyLists() mcp.SubscriptionFilter {
+// acceptedLists returns what the server tells everybody of its lists.
+func (s *Subscription) acceptedLists() mcp.SubscriptionFilter {
 	caps := s.c.ServerCapabilities()
-	return bothFilters(&s.asked, &mcp.SubscriptionFilter{
+	return intersectFilters(&s.requested, &mcp.SubscriptionFilter{
 		ToolsListChanged:     caps.Tools != nil && caps.Tools.ListChanged,
 		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
 		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
 	})
 }
 
-// tellLegacy is tell for what the server tells everybody.
-func (s *Subscription) tellLegacy(e Event) {
-	if e.Kind == ResourceUpdated && !slices.ContainsFunc(s.asked.ResourceSubscriptions, func(uri string) bool { return within(e.URI, uri) }) {
+// enqueueLegacy is tell for what the server tells everybody.
+func (s *Subscription) enqueueLegacy(e Event) {
+	if e.Kind == ResourceUpdated && !slices.ContainsFunc(s.requested.ResourceSubscriptions, func(uri string) bool { return isPartOf(e.URI, uri) }) {
 		return
 	}
-	s.tell(e)
+	s.enqueue(e)
 }
 
-// takeTurn waits until nobody else changes what a legacy server is subscribed to: of a subscription and the end of another to the same resource
+// lockLegacy waits until nobody else changes what a legacy server is subscribed to: of a subscription and the end of another to the same resource
 // only one order is right.
-func (l *subscriptions) takeTurn(ctx context.Context) (release func(), err error) {
-	l.mu.Lock()
-	if l.turn == nil {
-		l.turn = make(chan struct{}, 1)
+func (ss *subscriptions) lockLegacy(ctx context.Context) (release func(), err error) {
+	ss.mu.Lock()
+	if ss.legacySlot == nil {
+		ss.legacySlot = make(chan struct{}, 1)
 	}
-	turn := l.turn
-	l.mu.Unlock()
+	slot := ss.legacySlot
+	ss.mu.Unlock()
 	select {
-	case turn <- struct{}{}:
-		return func() { <-turn }, nil
+	case slot <- struct{}{}:
+		return func() { <-slot }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// count changes how many subscriptions a resource has by n and returns how many it has then.
-func (l *subscriptions) count(uri string, n int) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.uris == nil {
-		l.uris = make(map[string]int)
+// adjustCount changes how many subscriptions a resource has by n and returns how many it has then.
+func (ss *subscriptions) adjustCount(uri string, n int) int {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.uriCounts == nil {
+		ss.uriCounts = make(map[string]int)
 	}
-	l.uris[uri] += n
-	left := l.uris[uri]
-	if left == 0 {
-		delete(l.uris, uri)
+	ss.uriCounts[uri] += n
+	remaining := ss.uriCounts[uri]
+	if remaining == 0 {
+		delete(ss.uriCounts, uri)
 	}
-	return left
+	return remaining
 }
 
-// lose forgets subscriptions of a connection that is gone.
-func (l *subscriptions) lose(uris []string) {
+// dropURIs forgets subscriptions of a connection that is gone.
+func (ss *subscriptions) dropURIs(uris []string) {
 	for _, uri := range uris {
-		l.count(uri, -1)
+		ss.adjustCount(uri, -1)
 	}
 }
 
 func (c *Client) subscribe(ctx context.Context, uri string) error {
-	release, err := c.subs.takeTurn(ctx)
+	release, err := c.subs.lockLegacy(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if _, err := c.roundTrip(ctx, &request{method: mcp.MethodResourcesSubscribe, params: uriParams(uri), repeatable: true, upkeep: true}); err != nil {
+	if _, err := c.roundTrip(ctx, &request{method: mcp.MethodResourcesSubscribe, params: uriParams(uri), repeatable: true, internal: true}); err != nil {
 		return fmt.Errorf("subscribe to %q: %w", uri, err)
 	}
-	c.subs.count(uri, 1)
+	c.subs.adjustCount(uri, 1)
 	return nil
 }
 
 // unsubscribe ends the subscriptions to resources that nobody else wants to hear of.
 func (c *Client) unsubscribe(uris []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), unsubscribePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), unsubscribeTimeout)
 	defer cancel()
 	for _, uri := range uris {
-		release, err := c.subs.takeTurn(ctx)
+		release, err := c.subs.lockLegacy(ctx)
 		if err == nil {
-			if c.subs.count(uri, -1) == 0 {
-				_, err = c.roundTrip(ctx, &request{method: mcp.MethodResourcesUnsubscribe, params: uriParams(uri), upkeep: true})
+			if c.subs.adjustCount(uri, -1) == 0 {
+				_, err = c.roundTrip(ctx, &request{method: mcp.MethodResourcesUnsubscribe, params: uriParams(uri), internal: true})
 			}
 			release()
 		} else {
-			c.subs.count(uri, -1)
+			c.subs.adjustCount(uri, -1)
 		}
 		if err != nil {
 			c.log.Debug("not unsubscribed", "uri", uri, "error", err)

@@ -20,22 +20,22 @@ func (c *Client) SetLevel(ctx context.Context, level mcp.LoggingLevel, opts ...C
 	if err != nil {
 		return fmt.Errorf("set level: %w", err)
 	}
-	c.prepare()
+	c.trackChanges()
 	params := append(jsonwire.AppendQuote([]byte(`{"level":`), name), '}')
-	_, err = c.roundTrip(ctx, &request{method: mcp.MethodSetLevel, params: params, repeatable: true, opts: collect(opts)})
+	_, err = c.roundTrip(ctx, &request{method: mcp.MethodSetLevel, params: params, repeatable: true, opts: newCallOptions(opts)})
 	if err == nil {
-		c.level.Store(uint32(level))
+		c.logLevel.Store(uint32(level))
 	}
 	return err
 }
 
-// setLevelAgain tells the server of a new connection from which level on to send log messages, if anybody has wanted to.
-func (c *Client) setLevelAgain() {
-	level := mcp.LoggingLevel(c.level.Load())
+// restoreLogLevel tells the server of a new connection from which level on to send log messages, if anybody has wanted to.
+func (c *Client) restoreLogLevel() {
+	level := mcp.LoggingLevel(c.logLevel.Load())
 	if level == mcp.LevelNone || c.Modern() {
 		return
 	}
-	c.running.start(func() {
+	c.goroutines.start(func() {
 		if err := c.SetLevel(context.Background(), level); err != nil {
 			c.log.Info("level of log messages not set again", "error", err)
 		}

@@ -39,14 +39,14 @@ type HandlerFunc func(ctx context.Context, m *Message) (result json.RawMessage, 
 // and returns is waited for: the context that next was given should end. It is called by many goroutines at once.
 type Middleware func(next HandlerFunc) HandlerFunc
 
-// chainOf makes the chain of the middleware; nil if there is none.
-func chainOf(middleware []Middleware) HandlerFunc {
+// newChain makes the chain of the middleware; nil if there is none.
+func newChain(middleware []Middleware) HandlerFunc {
 	if len(middleware) == 0 {
 		return nil
 	}
 	chain := HandlerFunc(func(ctx context.Context, m *Message) (json.RawMessage, error) {
 		if m.deliver == nil {
-			return nil, errForeignMessage
+			return nil, errUnknownMessage
 		}
 		return m.deliver(ctx, m)
 	})
@@ -57,42 +57,42 @@ func chainOf(middleware []Middleware) HandlerFunc {
 }
 
 var (
-	errForeignMessage = errors.New("a middleware passed on a Message that it made itself; it must pass on the one it was given, or a copy")
-	errLate           = errors.New("a middleware called next after it had returned")
-	errNoObject       = errors.New("it must be a JSON object")
+	errUnknownMessage  = errors.New("a middleware passed on a Message that it made itself; it must pass on the one it was given, or a copy")
+	errNextAfterReturn = errors.New("a middleware called next after it had returned")
+	errNotObject       = errors.New("it must be a JSON object")
 )
 
-// through sends m by way of the chain. The result is an object, or nil if m is a notification. It returns when what is at the end of the chain has: a
+// runChain sends m by way of the chain. The result is an object, or nil if m is a notification. It returns when what is at the end of the chain has: a
 // middleware may give up on next, but the memory of what came in is used again.
-func (c *Client) through(ctx context.Context, m *Message) ([]byte, error) {
+func (c *Client) runChain(ctx context.Context, m *Message) ([]byte, error) {
 	m.Client = c
-	if t := c.terms.Load(); t != nil {
-		m.Revision = t.Revision
+	if neg := c.negotiated.Load(); neg != nil {
+		m.Revision = neg.Revision
 	}
-	var own json.RawMessage
+	var delivered json.RawMessage
 	deliver, params := m.deliver, m.Params
-	turn, over := make(chan struct{}, 1), make(chan struct{})
+	slot, returned := make(chan struct{}, 1), make(chan struct{})
 	end := sync.OnceFunc(func() {
-		turn <- struct{}{}
-		close(over)
+		slot <- struct{}{}
+		close(returned)
 	})
 	defer end() // also if the middleware panics
 	m.deliver = func(ctx context.Context, m *Message) (result json.RawMessage, err error) {
 		select {
-		case turn <- struct{}{}:
-			defer func() { <-turn }()
-		case <-over:
-			return nil, fmt.Errorf("%s: %w", m.Method, errLate)
+		case slot <- struct{}{}:
+			defer func() { <-slot }()
+		case <-returned:
+			return nil, fmt.Errorf("%s: %w", m.Method, errNextAfterReturn)
 		}
-		if err := checkObject(m.Params); m.Params != nil && !same(m.Params, params) && err != nil {
+		if err := checkObject(m.Params); m.Params != nil && !sameMemory(m.Params, params) && err != nil {
 			return nil, fmt.Errorf("%s: params of a middleware: %w", m.Method, err)
 		}
-		own, err = deliver(ctx, m)
-		return own, err
+		delivered, err = deliver(ctx, m)
+		return delivered, err
 	}
 	result, err := c.chain(ctx, m)
 	end()
-	if err != nil || m.Notification || same(result, own) {
+	if err != nil || m.Notification || sameMemory(result, delivered) {
 		return result, err
 	}
 	if err := checkObject(result); err != nil {
@@ -101,8 +101,8 @@ func (c *Client) through(ctx context.Context, m *Message) ([]byte, error) {
 	return jsonwire.AppendCompact(nil, result), nil
 }
 
-// same reports whether a and b are the same piece of memory.
-func same(a, b []byte) bool {
+// sameMemory reports whether a and b are the same piece of memory.
+func sameMemory(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
@@ -111,22 +111,22 @@ func checkObject(text []byte) error {
 		return err
 	}
 	if bytes.TrimSpace(text)[0] != '{' {
-		return errNoObject
+		return errNotObject
 	}
 	return nil
 }
 
-// call sends a request by way of the chain.
-func (c *Client) call(ctx context.Context, r *request) ([]byte, error) {
-	return c.through(ctx, &Message{
+// roundTripChain sends a request by way of the chain.
+func (c *Client) roundTripChain(ctx context.Context, r *request) ([]byte, error) {
+	return c.runChain(ctx, &Message{
 		Direction: jsonrpc.Outgoing, Method: r.method, Params: joinMeta(r.params, r.opts.meta),
 		deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
 			q := *r
 			var meta []byte
 			q.params, meta = splitMeta(m.Params)
-			q.opts.meta = bytes.Clone(inside(meta))
-			result, err := c.perform(ctx, &q)
-			r.rounds = q.rounds
+			q.opts.meta = bytes.Clone(objectBody(meta))
+			result, err := c.roundTripDirect(ctx, &q)
+			r.inputRounds = q.inputRounds
 			return result, err
 		},
 	})
@@ -138,14 +138,14 @@ func joinMeta(params, meta []byte) []byte {
 		return params
 	}
 	out := append(append([]byte(`{"_meta":{`), meta...), '}')
-	if members := inside(params); len(members) > 0 {
+	if members := objectBody(params); len(members) > 0 {
 		out = append(append(out, ','), members...)
 	}
 	return append(out, '}')
 }
 
-// serves reports whether a server's message goes through the chain: it is one that the protocol has.
-func (c *Client) serves(r *jsonrpc.Request) bool {
+// usesChain reports whether a server's message goes through the chain: it is one that the protocol has.
+func (c *Client) usesChain(r *jsonrpc.Request) bool {
 	if c.chain == nil {
 		return false
 	}
@@ -160,9 +160,9 @@ func (c *Client) serves(r *jsonrpc.Request) bool {
 	return c.opts.OnNotification != nil && r.Kind == jsonrpc.KindNotification
 }
 
-// incoming takes what the server sends by way of the chain, at whose end deliver gets it.
-func (c *Client) incoming(ctx context.Context, r *jsonrpc.Request, deliver func(ctx context.Context, params []byte) ([]byte, error)) ([]byte, error) {
-	return c.through(ctx, &Message{
+// runIncomingChain takes what the server sends by way of the chain, at whose end deliver gets it.
+func (c *Client) runIncomingChain(ctx context.Context, r *jsonrpc.Request, deliver func(ctx context.Context, params []byte) ([]byte, error)) ([]byte, error) {
+	return c.runChain(ctx, &Message{
 		Notification: r.Kind == jsonrpc.KindNotification, Method: string(r.Method), ID: r.ID, Params: r.Params,
 		deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) { return deliver(ctx, m.Params) },
 	})

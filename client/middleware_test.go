@@ -309,19 +309,19 @@ func TestMiddlewareOncePerCall(t *testing.T) {
 func TestOnEnd(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			near, far := net.Pipe()
+			clientEnd, serverEnd := net.Pipe()
 			served := make(chan error, 1)
-			go func() { served <- curious(t).Serve(context.Background(), jsonrpc.NewFramer(far, nil)) }()
+			go func() { served <- curious(t).Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil)) }()
 			var got []string
 			var c *Client
-			c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(near, nil)), &Options{OnEnd: func(ended *Client, err error) {
+			c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(clientEnd, nil)), &Options{OnEnd: func(ended *Client, err error) {
 				got = append(got, fmt.Sprint(ended == c, err != nil, ended.Err() == err))
 			}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if crash {
-				far.Close()
+				serverEnd.Close()
 				<-c.Done()
 			}
 			c.Close()

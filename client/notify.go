@@ -9,8 +9,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// listeners are the functions that onNotify registered.
-type listeners struct {
+// notificationHandlers are the functions that onNotify registered.
+type notificationHandlers struct {
 	mu       sync.RWMutex
 	byMethod map[string][]*func(params []byte)
 }
@@ -18,28 +18,28 @@ type listeners struct {
 // onNotify registers fn for the notifications of a method. It is called in the order in which they come, on the goroutine that reads: it must not block,
 // and params, nil or the text of an object, is valid until it returns. Results that the server sent later are not delivered before.
 func (c *Client) onNotify(method string, fn func(params []byte)) (remove func()) {
-	t := &c.listeners
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.byMethod == nil {
-		t.byMethod = make(map[string][]*func([]byte))
+	nh := &c.notificationHandlers
+	nh.mu.Lock()
+	defer nh.mu.Unlock()
+	if nh.byMethod == nil {
+		nh.byMethod = make(map[string][]*func([]byte))
 	}
-	t.byMethod[method] = append(slices.Clip(t.byMethod[method]), &fn)
+	nh.byMethod[method] = append(slices.Clip(nh.byMethod[method]), &fn)
 	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		rest := slices.DeleteFunc(slices.Clone(t.byMethod[method]), func(f *func([]byte)) bool { return f == &fn })
-		if t.byMethod[method] = rest; len(rest) == 0 {
-			delete(t.byMethod, method)
+		nh.mu.Lock()
+		defer nh.mu.Unlock()
+		rest := slices.DeleteFunc(slices.Clone(nh.byMethod[method]), func(f *func([]byte)) bool { return f == &fn })
+		if nh.byMethod[method] = rest; len(rest) == 0 {
+			delete(nh.byMethod, method)
 		}
 	}
 }
 
-// tell calls those who wait for notifications of a method. They may register others meanwhile.
-func (t *listeners) tell(method, params []byte) {
-	t.mu.RLock()
-	list := t.byMethod[string(method)]
-	t.mu.RUnlock()
+// dispatch calls those who wait for notifications of a method. They may register others meanwhile.
+func (nh *notificationHandlers) dispatch(method, params []byte) {
+	nh.mu.RLock()
+	list := nh.byMethod[string(method)]
+	nh.mu.RUnlock()
 	for _, fn := range list {
 		(*fn)(params)
 	}
@@ -49,12 +49,12 @@ func (t *listeners) tell(method, params []byte) {
 func (c *Client) onReconnect(fn func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hooks = append(slices.Clip(c.hooks), fn)
+	c.reconnectHooks = append(slices.Clip(c.reconnectHooks), fn)
 }
 
-// notified acts on a notification, on the goroutine that reads.
-func (l *link) notified(n *jsonrpc.Message) {
-	c := l.c
+// handleNotification acts on a notification, on the goroutine that reads.
+func (cn *connection) handleNotification(n *jsonrpc.Message) {
+	c := cn.c
 	if len(n.Params) > 0 && n.Params[0] != '{' {
 		c.log.Warn("notification dropped: its params are no object", "method", string(n.Method[:min(len(n.Method), 100)]))
 		return
@@ -63,18 +63,18 @@ func (l *link) notified(n *jsonrpc.Message) {
 	case mcp.NotificationProgress:
 		if text, ok := n.Param("progressToken"); ok {
 			if token, ok := jsonwire.ParseInt(text); ok {
-				c.watchers.tellProgress(token, n.Params)
+				c.callbacks.enqueueProgress(token, n.Params)
 			}
 		}
 	case mcp.NotificationMessage:
 		if text, ok := n.Param("level"); ok && len(text) > 2 {
 			level, _ := mcp.ParseLoggingLevel(string(text[1 : len(text)-1]))
-			c.watchers.tellLog(level, n.Params)
+			c.callbacks.enqueueLog(level, n.Params)
 		}
 	case mcp.NotificationCancelled:
 		if id, ok := n.Param("requestId"); ok {
-			l.endStream(id)
+			cn.endStream(id)
 		}
 	}
-	c.listeners.tell(n.Method, n.Params)
+	c.notificationHandlers.dispatch(n.Method, n.Params)
 }

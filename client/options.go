@@ -28,7 +28,7 @@ type Options struct {
 	ResultTypes []string
 
 	Revisions []mcp.Revision // the only ones to speak; nil is all
-	Known     *Verdict       // what is known of the server already, from [Client.Verdict]: it is not probed
+	Profile   *Profile       // what is known of the server already, from [Client.Profile]: it is not probed
 
 	ProbeTimeout     time.Duration // without an answer to the probe, after which the server counts as legacy; 0 is 5 s
 	HandshakeTimeout time.Duration // without an answer to initialize; 0 is 30 s

@@ -13,49 +13,49 @@ import (
 	"mcpwire/schema"
 )
 
-// A toolAnswer is the text of a CallToolResult, and where its parts are.
-type toolAnswer struct {
+// A toolResult is the text of a CallToolResult, and where its parts are.
+type toolResult struct {
 	raw        []byte
 	content    []byte // an array
 	structured []byte // nil if there is none; null is a value
 	isError    bool
 }
 
-// readAnswer finds the parts of a CallToolResult.
-func readAnswer(raw []byte) (toolAnswer, error) {
-	a := toolAnswer{raw: raw}
+// parseToolResult finds the parts of a CallToolResult.
+func parseToolResult(raw []byte) (toolResult, error) {
+	tr := toolResult{raw: raw}
 	members := jsonwire.ObjectMembers(raw)
 	for members.Next() {
 		switch {
 		case members.KeyIs("content"):
-			a.content = members.Value()
+			tr.content = members.Value()
 		case members.KeyIs("structuredContent"):
-			a.structured = members.Value()
+			tr.structured = members.Value()
 		case members.KeyIs("isError"):
-			a.isError = string(members.Value()) == "true"
+			tr.isError = string(members.Value()) == "true"
 		}
 	}
-	if a.structured == nil && (len(a.content) == 0 || a.content[0] != '[') {
-		return a, &ProtocolError{Method: mcp.MethodToolsCall, Reason: "the result has no content"}
+	if tr.structured == nil && (len(tr.content) == 0 || tr.content[0] != '[') {
+		return tr, &ProtocolError{Method: mcp.MethodToolsCall, Reason: "the result has no content"}
 	}
-	return a, nil
+	return tr, nil
 }
 
-// result decodes all of it.
-func (a *toolAnswer) result() (*mcp.CallToolResult, error) {
+// decode decodes all of it.
+func (tr *toolResult) decode() (*mcp.CallToolResult, error) {
 	r := new(mcp.CallToolResult)
-	if err := decodeResult(mcp.MethodToolsCall, a.raw, r); err != nil {
+	if err := decodeResult(mcp.MethodToolsCall, tr.raw, r); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
 // text returns the text blocks, joined by line breaks, and how many there are.
-func (a *toolAnswer) text() (all string, n int) {
-	var several strings.Builder
-	blocks := jsonwire.ArrayElements(a.content)
+func (tr *toolResult) text() (all string, n int) {
+	var joined strings.Builder
+	blocks := jsonwire.ArrayElements(tr.content)
 	for blocks.Next() {
-		if !stringIs(jsonwire.Lookup(blocks.Value(), "type"), "text") {
+		if !isJSONString(jsonwire.Lookup(blocks.Value(), "type"), "text") {
 			continue
 		}
 		text, _ := stringValue(jsonwire.Lookup(blocks.Value(), "text"))
@@ -64,21 +64,21 @@ func (a *toolAnswer) text() (all string, n int) {
 			all = text
 			continue
 		case 2:
-			several.WriteString(all)
+			joined.WriteString(all)
 		}
-		several.WriteByte('\n')
-		several.WriteString(text)
+		joined.WriteByte('\n')
+		joined.WriteString(text)
 	}
 	if n > 1 {
-		all = several.String()
+		all = joined.String()
 	}
 	return all, n
 }
 
-// str returns what a string gets of the answer: the text or, if there is none, structured content that is a string.
-func (a *toolAnswer) str() string {
-	all, n := a.text()
-	if s, ok := stringValue(a.structured); ok && n == 0 {
+// stringOutput returns what a string gets of the answer: the text or, if there is none, structured content that is a string.
+func (tr *toolResult) stringOutput() string {
+	all, n := tr.text()
+	if s, ok := stringValue(tr.structured); ok && n == 0 {
 		return s
 	}
 	return all
@@ -86,12 +86,12 @@ func (a *toolAnswer) str() string {
 
 var errNoOutput = errors.New("the result has no structured content, and no single text block with JSON in its place")
 
-// data returns the JSON text of what the tool has to say: the structured content, or what stands for it in servers that know none.
-func (a *toolAnswer) data() (json.RawMessage, error) {
-	if a.structured != nil {
-		return a.structured, nil
+// jsonOutput returns the JSON text of what the tool has to say: the structured content, or what stands for it in servers that know none.
+func (tr *toolResult) jsonOutput() (json.RawMessage, error) {
+	if tr.structured != nil {
+		return tr.structured, nil
 	}
-	all, n := a.text()
+	all, n := tr.text()
 	if n != 1 {
 		return nil, errNoOutput
 	}
@@ -102,31 +102,31 @@ func (a *toolAnswer) data() (json.RawMessage, error) {
 	return text, nil
 }
 
-// outputOf decodes what a tool answered.
-func outputOf[Out any](c *Client, name string, a *toolAnswer) (Out, error) {
+// toolOutput decodes what a tool answered.
+func toolOutput[Out any](c *Client, name string, tr *toolResult) (Out, error) {
 	var none Out
-	if a.isError {
-		result, err := a.result()
+	if tr.isError {
+		result, err := tr.decode()
 		if err != nil {
 			return none, err
 		}
 		return none, &ToolError{Tool: name, Result: result}
 	}
 	if _, ok := any(none).(string); ok { // the most usual one, without allocating a variable for it
-		return any(a.str()).(Out), nil
+		return any(tr.stringOutput()).(Out), nil
 	}
-	return decodeOutput[Out](c, name, a)
+	return decodeOutput[Out](c, name, tr)
 }
 
-func decodeOutput[Out any](c *Client, name string, a *toolAnswer) (out Out, err error) {
-	if done, err := a.decodeKnown(&out); done {
+func decodeOutput[Out any](c *Client, name string, tr *toolResult) (out Out, err error) {
+	if done, err := tr.decodeDirect(&out); done {
 		return out, err
 	}
 	typed, err := outputType[Out](c)
 	if err != nil {
 		return out, fmt.Errorf("tool %q: %w", name, err)
 	}
-	data, err := a.data()
+	data, err := tr.jsonOutput()
 	if err == nil {
 		if string(data) == "null" && reflect.TypeFor[Out]().Kind() == reflect.Pointer {
 			return out, nil
@@ -143,23 +143,23 @@ func decodeOutput[Out any](c *Client, name string, a *toolAnswer) (out Out, err 
 	return out, nil
 }
 
-// decodeKnown decodes types that say which part of the result they want. It reports false for others.
-func (a *toolAnswer) decodeKnown(out any) (done bool, err error) {
+// decodeDirect decodes types that say which part of the result they want. It reports false for others.
+func (tr *toolResult) decodeDirect(out any) (done bool, err error) {
 	switch out := out.(type) {
 	case *json.RawMessage:
-		data, err := a.data()
+		data, err := tr.jsonOutput()
 		*out = bytes.Clone(data)
 		return true, err
 	case *[]mcp.ContentBlock:
-		result, err := a.result()
+		result, err := tr.decode()
 		if err == nil {
 			*out = result.Content
 		}
 		return true, err
 	case **mcp.CallToolResult:
-		*out, err = a.result()
+		*out, err = tr.decode()
 	case *mcp.CallToolResult:
-		return true, decodeResult(mcp.MethodToolsCall, a.raw, out)
+		return true, decodeResult(mcp.MethodToolsCall, tr.raw, out)
 	default:
 		return false, nil
 	}
@@ -169,13 +169,13 @@ func (a *toolAnswer) decodeKnown(out any) (done bool, err error) {
 // outputType returns Out, compiled for decoding, which it does once for a client.
 func outputType[Out any](c *Client) (*schema.Typed[Out], error) {
 	key := reflect.TypeFor[Out]()
-	if typed, ok := c.outputs.Load(key); ok {
+	if typed, ok := c.outputTypes.Load(key); ok {
 		return typed.(*schema.Typed[Out]), nil
 	}
 	typed, err := schema.Of[Out](&schema.Options{AllowUnknown: true, Engine: c.opts.SchemaEngine})
 	if err != nil {
 		return nil, err
 	}
-	c.outputs.Store(key, typed)
+	c.outputTypes.Store(key, typed)
 	return typed, nil
 }

@@ -21,10 +21,10 @@ const defaultMaxPages = 10_000
 // A pager walks one of the server's lists, page by page
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination).
 type pager[T any] struct {
-	max    int // pages
-	fetch  func(ctx context.Context, cursor *string) (items []T, next *string, err error)
-	key    func(*T) string // tells items apart
-	forget func()          // drops cached pages
+	maxPages   int // pages
+	fetch      func(ctx context.Context, cursor *string) (items []T, next *string, err error)
+	key        func(*T) string // tells items apart
+	invalidate func()          // drops cached pages
 }
 
 // items yields the items in the server's order. Pages are fetched as the loop gets to them.
@@ -34,22 +34,22 @@ type pager[T any] struct {
 func (p *pager[T]) items(ctx context.Context) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		var at cursor
-		told := newDigests()
+		var pos pagePosition
+		yielded := newHashSet()
 		restarted := false
 		for {
-			items, next, err := p.fetch(ctx, at.at)
+			items, next, err := p.fetch(ctx, pos.value)
 			if err != nil {
-				if restarted || at.at == nil || told.full() || !isInvalidParams(err) {
+				if restarted || pos.value == nil || yielded.full() || !isInvalidParams(err) {
 					yield(none, err)
 					return
 				}
-				restarted, at = true, cursor{}
-				p.forget()
+				restarted, pos = true, pagePosition{}
+				p.invalidate()
 				continue
 			}
 			for i := range items {
-				if !told.add(p.key(&items[i])) && restarted {
+				if !yielded.add(p.key(&items[i])) && restarted {
 					continue
 				}
 				if !yield(items[i], nil) {
@@ -59,7 +59,7 @@ func (p *pager[T]) items(ctx context.Context) iter.Seq2[T, error] {
 			if next == nil {
 				return
 			}
-			if err := at.move(next, p.max); err != nil {
+			if err := pos.advance(next, p.maxPages); err != nil {
 				yield(none, err)
 				return
 			}
@@ -68,60 +68,60 @@ func (p *pager[T]) items(ctx context.Context) iter.Seq2[T, error] {
 }
 
 // A cursor is where a walk stands. The zero value is at the first page. Cursors are opaque: the empty string is one like any other.
-type cursor struct {
-	at    *string
-	seen  digests
+type pagePosition struct {
+	value *string
+	seen  hashSet
 	pages int // behind the first
 }
 
-func (c *cursor) move(next *string, maxPages int) error {
-	if c.pages++; c.pages == 1 {
-		c.seen = newDigests()
+func (p *pagePosition) advance(next *string, maxPages int) error {
+	if p.pages++; p.pages == 1 {
+		p.seen = newHashSet()
 	}
-	if !c.seen.add(*next) {
-		return fmt.Errorf("page %d: cursor %.60q: %w", c.pages, *next, ErrCursorLoop)
+	if !p.seen.add(*next) {
+		return fmt.Errorf("page %d: cursor %.60q: %w", p.pages, *next, ErrCursorLoop)
 	}
-	if c.pages >= maxPages {
-		return fmt.Errorf("page %d: %w: Options.MaxPages is %d", c.pages, ErrTooManyPages, maxPages)
+	if p.pages >= maxPages {
+		return fmt.Errorf("page %d: %w: Options.MaxPages is %d", p.pages, ErrTooManyPages, maxPages)
 	}
-	c.at = next
+	p.value = next
 	return nil
 }
 
-// digests is a set of texts that a server may have made long, and chosen so as to collide if it could. Of each, 8 bytes are kept.
-type digests struct {
+// hashSet is a set of texts that a server may have made long, and chosen so as to collide if it could. Of each, 8 bytes are kept.
+type hashSet struct {
 	seed maphash.Seed
-	set  map[uint64]struct{}
+	sums map[uint64]struct{}
 }
 
-// maxDigests bounds a set; what is added beyond it is forgotten.
-const maxDigests = 1 << 20
+// maxHashes bounds a set; what is added beyond it is forgotten.
+const maxHashes = 1 << 20
 
-func newDigests() digests {
-	return digests{maphash.MakeSeed(), make(map[uint64]struct{})}
+func newHashSet() hashSet {
+	return hashSet{maphash.MakeSeed(), make(map[uint64]struct{})}
 }
 
 // add reports whether the text is new.
-func (d *digests) add(text string) bool {
-	sum := maphash.String(d.seed, text)
-	_, old := d.set[sum]
-	if !old && !d.full() {
-		d.set[sum] = struct{}{}
+func (h *hashSet) add(text string) bool {
+	sum := maphash.String(h.seed, text)
+	_, old := h.sums[sum]
+	if !old && !h.full() {
+		h.sums[sum] = struct{}{}
 	}
 	return !old
 }
 
-func (d *digests) full() bool { return len(d.set) >= maxDigests }
+func (h *hashSet) full() bool { return len(h.sums) >= maxHashes }
 
-// walk yields a list's items with the client's bounds.
-func walk[T any](ctx context.Context, c *Client, method string, fetch func(context.Context, *string) ([]T, *string, error), key func(*T) string) iter.Seq2[T, error] {
-	p := &pager[T]{max: c.opts.MaxPages, fetch: fetch, key: key, forget: func() {
+// listAll yields a list's items with the client's bounds.
+func listAll[T any](ctx context.Context, c *Client, method string, fetch func(context.Context, *string) ([]T, *string, error), key func(*T) string) iter.Seq2[T, error] {
+	p := &pager[T]{maxPages: c.opts.MaxPages, fetch: fetch, key: key, invalidate: func() {
 		for _, cache := range c.caches() {
-			cache.drop(method, nil)
+			cache.invalidate(method, nil)
 		}
 	}}
-	if p.max <= 0 {
-		p.max = defaultMaxPages
+	if p.maxPages <= 0 {
+		p.maxPages = defaultMaxPages
 	}
 	return p.items(ctx)
 }

@@ -39,7 +39,7 @@ func (b *book) fetch(_ context.Context, cursor *string) ([]string, *string, erro
 }
 
 func (b *book) pager(forget func()) *pager[string] {
-	return &pager[string]{max: 5, fetch: b.fetch, key: func(s *string) string { return *s }, forget: forget}
+	return &pager[string]{maxPages: 5, fetch: b.fetch, key: func(s *string) string { return *s }, invalidate: forget}
 }
 
 func collectAll[T any](seq iter.Seq2[T, error]) (items []T, err error) {

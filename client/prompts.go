@@ -13,12 +13,12 @@ import (
 // ListPrompts returns one page of the server's prompts: the first if cursor is nil, else the one behind the page whose NextCursor it is. [Client.Prompts]
 // walks all pages.
 func (c *Client) ListPrompts(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListPromptsResult, error) {
-	return ask[mcp.ListPromptsResult](ctx, c, mcp.MethodPromptsList, cursorParams(cursor), opts)
+	return getCacheable[mcp.ListPromptsResult](ctx, c, mcp.MethodPromptsList, cursorParams(cursor), opts)
 }
 
 // Prompts yields the server's prompts, page by page. An error ends the loop; see [Client.Tools].
 func (c *Client) Prompts(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Prompt, error] {
-	return walk(ctx, c, mcp.MethodPromptsList,
+	return listAll(ctx, c, mcp.MethodPromptsList,
 		func(ctx context.Context, cursor *string) ([]mcp.Prompt, *string, error) {
 			page, err := c.ListPrompts(ctx, cursor, opts...)
 			if err != nil {
@@ -35,7 +35,7 @@ func (c *Client) Prompt(ctx context.Context, name string, args map[string]string
 	if len(args) > 0 {
 		params = appendStringMap(append(params, `,"arguments":`...), args)
 	}
-	r := &request{method: mcp.MethodPromptsGet, params: append(params, '}'), repeatable: true, opts: collect(opts)}
+	r := &request{method: mcp.MethodPromptsGet, params: append(params, '}'), repeatable: true, opts: newCallOptions(opts)}
 	result := new(mcp.GetPromptResult)
 	if err := c.get(ctx, r, result); err != nil {
 		return nil, err

@@ -19,13 +19,13 @@ type request struct {
 	params     []byte // JSON text of an object, without _meta (see splitMeta); nil is {}
 	repeatable bool   // doing it twice changes nothing: lists, reads, tools that say so
 	opts       callOptions
-	upkeep     bool   // the client makes it by itself on each new connection: that it was answered says nothing about how the server serves
-	asTask     bool   // it asks a legacy server for a task, and is not cancelled otherwise than as one
-	watch      *watch // of a task, which outlasts the request; nil if what opts want ends with it
+	internal   bool           // the client makes it by itself on each new connection: that it was answered says nothing about how the server serves
+	asTask     bool           // it asks a legacy server for a task, and is not cancelled otherwise than as one
+	callbacks  *callbackQueue // of a task, which outlasts the request; nil if what opts want ends with it
 
-	limit time.Time // when the time of the whole call is over that the request is a part of; the zero time if it is all of it
+	deadline time.Time // when the time of the whole call is over that the request is a part of; the zero time if it is all of it
 
-	rounds int // of questions that it took; set by roundTrip
+	inputRounds int // of questions that it took; set by roundTrip
 }
 
 // ErrTooManyRounds is wrapped by what a call fails with whose server keeps asking for input, see [Options.MaxRounds].
@@ -39,187 +39,187 @@ func (c *Client) roundTrip(ctx context.Context, r *request) (result []byte, err 
 	}
 	if c.chain != nil {
 		q := *r // so that the caller's need not be allocated
-		result, err = c.call(ctx, &q)
-		r.rounds = q.rounds
+		result, err = c.roundTripChain(ctx, &q)
+		r.inputRounds = q.inputRounds
 		return result, err
 	}
-	return c.perform(ctx, r)
+	return c.roundTripDirect(ctx, r)
 }
 
-// perform is roundTrip without the middleware.
-func (c *Client) perform(ctx context.Context, r *request) (result []byte, err error) {
-	x := c.begin(r)
-	defer x.end()
-	for r.rounds = 0; ; r.rounds++ {
-		result, asks, err := x.request(ctx)
-		if err != nil || !asks {
+// roundTripDirect is roundTrip without the middleware.
+func (c *Client) roundTripDirect(ctx context.Context, r *request) (result []byte, err error) {
+	ac := c.newActiveCall(r)
+	defer ac.release()
+	for r.inputRounds = 0; ; r.inputRounds++ {
+		result, needsInput, err := ac.roundTrip(ctx)
+		if err != nil || !needsInput {
 			return result, err
 		}
-		x.r.rounds = r.rounds
-		if r.rounds >= c.opts.MaxRounds {
-			return nil, fmt.Errorf("call %s: %w: %d times", r.method, ErrTooManyRounds, r.rounds+1)
+		ac.req.inputRounds = r.inputRounds
+		if r.inputRounds >= c.opts.MaxRounds {
+			return nil, fmt.Errorf("call %s: %w: %d times", r.method, ErrTooManyRounds, r.inputRounds+1)
 		}
-		if err := x.answer(ctx, result); err != nil {
+		if err := ac.handleInputRequired(ctx, result); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// request gets one result: it sends the request again where the protocol or the caller allows it.
-func (x *exchange) request(ctx context.Context) (result []byte, asks bool, err error) {
-	x.arm()
+// roundTrip gets one result: it sends the request again where the protocol or the caller allows it.
+func (ac *activeCall) roundTrip(ctx context.Context) (result []byte, needsInput bool, err error) {
+	ac.startTimer()
 	for {
-		l, err := x.link(ctx)
+		conn, err := ac.connection(ctx)
 		if err != nil {
 			return nil, false, err
 		}
-		t := l.terms.Load()
-		result, sent, err := x.send(ctx, l, t)
+		neg := conn.negotiated.Load()
+		result, sent, err := ac.send(ctx, conn, neg)
 		if err == nil {
-			t.confirm()
-			x.answered(l)
-			asks, err = x.check(t, result)
+			neg.confirm()
+			ac.markServed(conn)
+			needsInput, err = ac.checkResult(neg, result)
 			if err != nil {
 				return nil, false, err
 			}
-			return result, asks, nil
+			return result, needsInput, nil
 		}
-		if err := x.failed(ctx, l, t, sent, err); err != nil {
+		if err := ac.handleFailure(ctx, conn, neg, sent, err); err != nil {
 			return nil, false, err
 		}
 		if sent {
-			x.arm()
+			ac.startTimer()
 		}
 	}
 }
 
-// answered notes that a link serves.
-func (x *exchange) answered(l *link) {
-	if !x.r.upkeep && !l.served.Load() {
-		l.served.Store(true)
+// markServed notes that a link serves.
+func (ac *activeCall) markServed(conn *connection) {
+	if !ac.req.internal && !conn.served.Load() {
+		conn.served.Store(true)
 	}
 }
 
-// failed decides what becomes of a request that failed: its error is the call's or, if failed returns nil, it is sent again.
-func (x *exchange) failed(ctx context.Context, l *link, t *terms, sent bool, err error) error {
+// handleFailure decides what becomes of a request that failed: its error is the call's or, if failed returns nil, it is sent again.
+func (ac *activeCall) handleFailure(ctx context.Context, conn *connection, neg *negotiated, sent bool, err error) error {
 	if _, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
 		return err // it has been carried out, and would be as large the next time
 	}
 	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && !errors.Is(err, jsonrpc.ErrMalformed) { // first: what it wraps may be an error of the server's, which is no answer
-		return x.miscarried(ctx, l, t, e, err)
+		return ac.handleCallError(ctx, conn, neg, e, err)
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		x.answered(l)
+		ac.markServed(conn)
 		switch {
-		case t.Modern && e.Code == mcp.CodeUnsupportedProtocolVersion:
-			return x.adopt(l, t, e, err)
-		case t.Modern && e.Code == mcp.CodeHeaderMismatch && x.r.method == mcp.MethodToolsCall && !x.relisted:
-			return x.relist(ctx)
-		case !t.confirmed.Load() && !era.IsModernError(e):
-			return x.doubt(ctx, l, t, err)
+		case neg.Modern && e.Code == mcp.CodeUnsupportedProtocolVersion:
+			return ac.switchRevision(conn, neg, e, err)
+		case neg.Modern && e.Code == mcp.CodeHeaderMismatch && ac.req.method == mcp.MethodToolsCall && !ac.toolsRelisted:
+			return ac.relistTools(ctx)
+		case !neg.confirmed.Load() && !era.IsModernError(e):
+			return ac.reprobe(ctx, conn, neg, err)
 		}
 		return err
 	}
 	if errors.Is(err, jsonrpc.ErrMalformed) {
-		return &ProtocolError{Method: x.r.method, Reason: "the response is no JSON-RPC response", Err: err}
+		return &ProtocolError{Method: ac.req.method, Reason: "the response is no JSON-RPC response", Err: err}
 	}
-	if !isLost(err) {
+	if !isConnectionLost(err) {
 		return err
 	}
-	x.c.lost(l)
+	ac.c.dropConnection(conn)
 	if !sent {
 		return nil // nothing has happened: it is not even a repetition
 	}
-	if !x.mayRepeat() {
+	if !ac.mayRepeat() {
 		return err
 	}
-	x.attempts++
-	return x.pauseFor(ctx, x.c.opts.Retry.after(x.attempts-1), err)
+	ac.attempts++
+	return ac.waitRetry(ctx, ac.c.opts.Retry.backoff(ac.attempts-1), err)
 }
 
-// adopt goes on in a revision that the server names in an error about the version. The request was not carried out, so it may be sent again.
-func (x *exchange) adopt(l *link, t *terms, e *jsonrpc.Error, err error) error {
-	c := x.c
-	if x.adopted++; x.adopted > maxAdopted {
+// switchRevision goes on in a revision that the server names in an error about the version. The request was not carried out, so it may be sent again.
+func (ac *activeCall) switchRevision(conn *connection, neg *negotiated, e *jsonrpc.Error, err error) error {
+	c := ac.c
+	if ac.revisionSwitches++; ac.revisionSwitches > maxRevisionSwitches {
 		return err
 	}
-	names := era.Supported(e)
+	names := era.SupportedVersions(e)
 	modern, legacy := era.Common(c.opts.Revisions, names)
 	switch {
-	case l.terms.Load() != t: // another call did it
+	case conn.negotiated.Load() != neg: // another call did it
 	case modern != mcp.RevisionNone:
-		v := *t.verdict
-		v.Revision = modern
-		c.known.Store(&v)
-		l.setTerms(c.newTerms(&v))
+		profile := *neg.profile
+		profile.Revision = modern
+		c.profile.Store(&profile)
+		conn.setNegotiated(c.newNegotiated(&profile))
 	case legacy != mcp.RevisionNone:
-		l.retire(&Verdict{Revision: legacy})
+		conn.retire(&Profile{Revision: legacy})
 	default:
 		return &IncompatibleError{Client: c.opts.Revisions, Server: names, Err: err}
 	}
 	return nil
 }
 
-// doubt looks whether a server whose first answer is an error is as modern as [Options.Known] says. If it is not, the connection is made anew.
-func (x *exchange) doubt(ctx context.Context, l *link, t *terms, err error) error {
-	ctx, cancel := x.bounded(ctx)
+// reprobe looks whether a server whose first answer is an error is as modern as [Options.Profile] says. If it is not, the connection is made anew.
+func (ac *activeCall) reprobe(ctx context.Context, conn *connection, neg *negotiated, err error) error {
+	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
-	result, probe := l.ask(ctx, mcp.MethodDiscover, x.c.discoverParams(t.Revision), x.c.opts.ProbeTimeout)
-	e, answered := errors.AsType[*jsonrpc.Error](probe)
-	if probe == nil {
-		_, probe = era.ReadDiscover(result)
+	result, probeErr := conn.openingCall(ctx, mcp.MethodDiscover, ac.c.discoverParams(neg.Revision), ac.c.opts.ProbeTimeout)
+	e, answered := errors.AsType[*jsonrpc.Error](probeErr)
+	if probeErr == nil {
+		_, probeErr = era.ReadDiscover(result)
 	}
-	if probe == nil || answered && era.IsModernError(e) {
-		t.confirm()
+	if probeErr == nil || answered && era.IsModernError(e) {
+		neg.confirm()
 		return err
 	}
 	if ctx.Err() != nil {
 		return err
 	}
-	x.c.log.Warn("the server is not as modern as it was said to be", "error", probe)
-	l.retire(nil)
-	if !x.mayRepeat() {
-		return fmt.Errorf("%w (the server turned out not to speak %v; what it does speak is found out now)", err, t.Revision)
+	ac.c.log.Warn("the server is not as modern as it was said to be", "error", probeErr)
+	conn.retire(nil)
+	if !ac.mayRepeat() {
+		return fmt.Errorf("%w (the server turned out not to speak %v; what it does speak is found out now)", err, neg.Revision)
 	}
-	x.attempts++
+	ac.attempts++
 	return nil
 }
 
-// mayRepeat reports whether a request that the server may have carried out may be sent once more.
-func (x *exchange) mayRepeat() bool {
-	r := &x.r
-	repeatable := r.opts.retry == retryAlways || r.repeatable && r.opts.retry != retryNever
-	return repeatable && x.attempts < x.c.opts.Retry.MaxAttempts
+// isRepeatableTool reports whether a request that the server may have carried out may be sent once more.
+func (ac *activeCall) mayRepeat() bool {
+	req := &ac.req
+	repeatable := req.opts.retry == retryAlways || req.repeatable && req.opts.retry != retryNever
+	return repeatable && ac.attempts < ac.c.opts.Retry.MaxAttempts
 }
 
-// pauseFor waits before a request is sent again that failed with err, nil if it did not fail. If the call has not so much time left, it fails with err at once.
-func (x *exchange) pauseFor(ctx context.Context, d time.Duration, err error) error {
-	ctx, cancel := x.bounded(ctx)
+// waitRetry waits before a request is sent again that failed with err, nil if it did not fail. If the call has not so much time left, it fails with err at once.
+func (ac *activeCall) waitRetry(ctx context.Context, d time.Duration, err error) error {
+	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
-	if end, ok := ctx.Deadline(); err != nil && (ok && time.Until(end) < d || x.idle > 0 && x.idle < d) {
+	if end, ok := ctx.Deadline(); err != nil && (ok && time.Until(end) < d || ac.idleTimeout > 0 && ac.idleTimeout < d) {
 		return err
 	}
-	if !pause(ctx, d) {
-		return x.interrupted(ctx)
+	if !sleep(ctx, d) {
+		return ac.contextError(ctx)
 	}
 	return nil
 }
 
-// bounded returns a context that also ends when the time of the whole call is over.
-func (x *exchange) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if x.max == 0 {
+// withDeadline returns a context that also ends when the time of the whole call is over.
+func (ac *activeCall) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ac.maxTimeout == 0 {
 		return ctx, func() {}
 	}
-	return context.WithDeadlineCause(ctx, x.limit, &TimeoutError{Method: x.r.method, After: x.max, Max: true})
+	return context.WithDeadlineCause(ctx, ac.deadline, &TimeoutError{Method: ac.req.method, After: ac.maxTimeout, Max: true})
 }
 
-// interrupted is the error of a call whose context, as bounded gave it, has ended between two requests.
-func (x *exchange) interrupted(ctx context.Context) error {
+// contextError is the error of a call whose context, as bounded gave it, has ended between two requests.
+func (ac *activeCall) contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if _, ok := errors.AsType[*TimeoutError](cause); ok {
 		return cause
 	}
-	return fmt.Errorf("call %s: %w", x.r.method, cause)
+	return fmt.Errorf("call %s: %w", ac.req.method, cause)
 }
 
 // splitMeta returns params without _meta, and what _meta was; nil if there was none.
@@ -246,8 +246,8 @@ func splitMeta(params []byte) (rest, meta []byte) {
 	return append(rest, '}'), meta
 }
 
-// inside returns the members of an object's text, without the brackets.
-func inside(object []byte) []byte {
+// objectBody returns the members of an object's text, without the brackets.
+func objectBody(object []byte) []byte {
 	object = bytes.TrimSpace(object)
 	if len(object) < 2 {
 		return nil

@@ -42,13 +42,13 @@ func (o *Options) resolve() error {
 			return fmt.Errorf("client.Options.Revisions: %w", err)
 		}
 	}
-	if o.Known != nil && !slices.Contains(o.Revisions, o.Known.Revision) {
-		return fmt.Errorf("client.Options.Known.Revision %v is not one to be spoken: %v", o.Known.Revision, o.Revisions)
+	if o.Profile != nil && !slices.Contains(o.Revisions, o.Profile.Revision) {
+		return fmt.Errorf("client.Options.Profile.Revision %v is not one to be spoken: %v", o.Profile.Revision, o.Revisions)
 	}
-	if err := checkTexts("Capabilities", o.Capabilities, nil); err != nil {
+	if err := checkJSONValues("Capabilities", o.Capabilities, nil); err != nil {
 		return err
 	}
-	return checkTexts("Extensions", o.Extensions, func(name string, settings json.RawMessage) error {
+	return checkJSONValues("Extensions", o.Extensions, func(name string, settings json.RawMessage) error {
 		if err := checkObject(settings); err != nil {
 			return fmt.Errorf("settings: %w; {} stands for none", err)
 		}
@@ -63,8 +63,8 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
-// checkTexts checks that the values are JSON, and what else is to be checked.
-func checkTexts(option string, texts map[string]json.RawMessage, check func(name string, text json.RawMessage) error) error {
+// checkJSONValues checks that the values are JSON, and what else is to be checked.
+func checkJSONValues(option string, texts map[string]json.RawMessage, check func(name string, text json.RawMessage) error) error {
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		err := jsonwire.Valid(texts[name], 0)
 		if err == nil && check != nil {
@@ -78,9 +78,9 @@ func checkTexts(option string, texts map[string]json.RawMessage, check func(name
 }
 
 // offer is what the options come to for the server.
-func (o *Options) offer() era.Offer {
+func (o *Options) offer() era.ClientProfile {
 	elicits := o.Elicit != nil
-	offer := era.Offer{
+	offer := era.ClientProfile{
 		Info: mcp.Implementation{
 			Name: o.Name, Version: o.Version, Title: o.Title, Description: o.Description, WebsiteURL: o.WebsiteURL, Icons: o.Icons,
 		},
@@ -90,7 +90,7 @@ func (o *Options) offer() era.Offer {
 		SamplingTools: o.SampleTools,
 		Roots:         o.Roots != nil,
 		Extensions:    maps.Clone(o.Extensions),
-		More:          maps.Clone(o.Capabilities),
+		Extra:         maps.Clone(o.Capabilities),
 	}
 	if o.Tasks && offer.Extensions[mcp.ExtensionTasks] == nil {
 		if offer.Extensions == nil {
@@ -101,8 +101,8 @@ func (o *Options) offer() era.Offer {
 	return offer
 }
 
-// knowsResult reports whether an extension that the client declares has results of that kind.
-func (o *Options) knowsResult(method, kind string) bool {
+// acceptsResultType reports whether an extension that the client declares has results of that kind.
+func (o *Options) acceptsResultType(method, kind string) bool {
 	if kind == mcp.ResultTypeTask && method == mcp.MethodToolsCall && (o.Tasks || o.Extensions[mcp.ExtensionTasks] != nil) {
 		return true
 	}

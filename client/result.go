@@ -60,12 +60,12 @@ func cursorParams(cursor *string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"cursor":`), *cursor), '}')
 }
 
-// uriParams are the params of a request about one resource; uriParam reads them.
+// uriParams are the params of a request about one resource; parseURIParam reads them.
 func uriParams(uri string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
 }
 
-func uriParam(params []byte) string {
+func parseURIParam(params []byte) string {
 	uri, _ := stringValue(jsonwire.Lookup(params, "uri"))
 	return uri
 }

@@ -54,7 +54,7 @@ func TestRetryWaits(t *testing.T) {
 			Revisions: []mcp.Revision{r}, Retry: RetryPolicy{MaxAttempts: 6, MaxBackoff: time.Second},
 			Reconnect: ReconnectPolicy{MinBackoff: 1, MaxBackoff: 1, MaxFailures: 100},
 		}, scripts...)
-		if err := c.Call(t.Context(), "m", nil, nil, WithRetry()); !isLost(err) || len(times) != 6 {
+		if err := c.Call(t.Context(), "m", nil, nil, WithRetry()); !isConnectionLost(err) || len(times) != 6 {
 			t.Fatalf("%d attempts, %v", len(times), err)
 		}
 		for i, want := range []time.Duration{100, 200, 400, 800, 1000} {
@@ -98,7 +98,7 @@ func TestPeerErrors(t *testing.T) {
 	})
 }
 
-// A limitedFramer fails the first requests for a method as a carrier does whose server did not take them in, with the server's own error in it.
+// A limitedFramer fails the first requests for a method as a transport does whose server did not take them in, with the server's own error in it.
 type limitedFramer struct {
 	jsonrpc.Framer
 	method string
@@ -142,7 +142,7 @@ func (l *limitedFramer) WriteFrame(msg []byte) error {
 	if err := jsonrpc.Parse(msg, &m, 0); err == nil && string(m.Method) == l.method {
 		l.times = append(l.times, time.Now())
 		if l.left--; l.left >= 0 {
-			l.in <- &jsonrpc.CallError{ID: m.ID.Clone(), Fate: jsonrpc.FateUnsent, RetryAfter: 2 * time.Second, Err: fmt.Errorf("HTTP status 429: %w", jsonrpc.Errorf(429, "slowly"))}
+			l.in <- &jsonrpc.CallError{ID: m.ID.Clone(), Outcome: jsonrpc.OutcomeUnprocessed, RetryAfter: 2 * time.Second, Err: fmt.Errorf("HTTP status 429: %w", jsonrpc.Errorf(429, "slowly"))}
 			return nil
 		}
 	}
@@ -154,7 +154,7 @@ func (l *limitedFramer) Close() error {
 	return l.Framer.Close()
 }
 
-// TestErrorWithinCallError: a request that was not carried out is sent again when the server wants it, though the carrier's error wraps one of the server's. It is no answer.
+// TestErrorWithinCallError: a request that was not carried out is sent again when the server wants it, though the transport's error wraps one of the server's. It is no answer.
 func TestErrorWithinCallError(t *testing.T) {
 	for _, tt := range []struct {
 		method   string
@@ -166,15 +166,15 @@ func TestErrorWithinCallError(t *testing.T) {
 				return
 			}
 			var f *limitedFramer
-			carrier := plays(t, func(s *script) {
+			transport := scriptTransport(t, func(s *script) {
 				s.opening(r)
 				if tt.ok {
 					s.answer(s.expect("m"), "{}")
 				}
 				s.expectEnd()
 			})
-			c, err := Dial(t.Context(), CarrierFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
-				inner, err := carrier.Connect(ctx)
+			c, err := Dial(t.Context(), TransportFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+				inner, err := transport.Connect(ctx)
 				if err != nil {
 					return nil, err
 				}

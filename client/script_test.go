@@ -33,22 +33,22 @@ type message struct {
 	line   string
 }
 
-// plays returns the Carrier to servers that play the scripts, one for each connection in turn. They must be at their end when the test is.
-func plays(t *testing.T, scripts ...func(*script)) Carrier {
+// scriptTransport returns the Transport to servers that play the scripts, one for each connection in turn. They must be at their end when the test is.
+func scriptTransport(t *testing.T, scripts ...func(*script)) Transport {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
-	return CarrierFunc(func(context.Context) (jsonrpc.Framer, error) {
+	return TransportFunc(func(context.Context) (jsonrpc.Framer, error) {
 		if len(scripts) == 0 {
 			return nil, fmt.Errorf("%w: there is no script for it", ErrNoReconnect)
 		}
-		near, far := net.Pipe()
-		play := scripts[0]
+		clientEnd, serverEnd := net.Pipe()
+		serve := scripts[0]
 		scripts = scripts[1:]
 		wg.Go(func() {
-			defer far.Close()
-			play(newScript(t, far))
+			defer serverEnd.Close()
+			serve(newScript(t, serverEnd))
 		})
-		return jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), nil
+		return jsonrpc.NewFramer(clientEnd, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), nil
 	})
 }
 
@@ -151,8 +151,8 @@ func discovered(versions ...string) string {
 		`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script","version":"7"}}}`, list)
 }
 
-// shakesHands plays the opening of a legacy server, without a probe, and returns the params of initialize.
-func (s *script) shakesHands(version string) string {
+// handshake plays the opening of a legacy server, without a probe, and returns the params of initialize.
+func (s *script) handshake(version string) string {
 	s.t.Helper()
 	m := s.expect("initialize")
 	s.answer(m, initialized(version))
@@ -168,8 +168,8 @@ func initialized(version string) string {
 // dial connects to a server that plays the scripts, and closes the client in the end.
 func dial(t *testing.T, opts *Options, scripts ...func(*script)) *Client {
 	t.Helper()
-	carrier := plays(t, scripts...)
-	c, err := Dial(t.Context(), carrier, opts)
+	transport := scriptTransport(t, scripts...)
+	c, err := Dial(t.Context(), transport, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

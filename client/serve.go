@@ -23,72 +23,72 @@ const codeRefused jsonrpc.Code = -1
 
 // Prepare implements [jsonrpc.Handler]. What notifications are to the client is done here, in the order in which they come and before answers behind them
 // are delivered.
-func (l *link) Prepare(r *jsonrpc.Request) *jsonrpc.Pace {
+func (cn *connection) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	if r.Kind == jsonrpc.KindNotification {
-		l.notified(&r.Message)
-		if l.c.opts.OnNotification == nil && l.c.chain == nil {
+		cn.handleNotification(&r.Message)
+		if cn.c.opts.OnNotification == nil && cn.c.chain == nil {
 			return jsonrpc.Immediate
 		}
 		return nil
 	}
-	if string(r.Method) == mcp.MethodPing && l.c.chain == nil {
+	if string(r.Method) == mcp.MethodPing && cn.c.chain == nil {
 		return jsonrpc.Immediate
 	}
 	return nil
 }
 
 // Handle implements [jsonrpc.Handler]: it answers a legacy server's requests.
-func (l *link) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
-	if l.c.serves(r) {
+func (cn *connection) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+	if cn.c.usesChain(r) {
 		ctx := new(jsonrpc.Context)
 		r.InitContext(ctx, jsonrpc.TraceOf(r.Params))
-		result, err := l.c.incoming(context.WithValue(ctx, clientKey{}, l.c), r, func(ctx context.Context, params []byte) ([]byte, error) {
+		result, err := cn.c.runIncomingChain(context.WithValue(ctx, clientKey{}, cn.c), r, func(ctx context.Context, params []byte) ([]byte, error) {
 			if r.Kind == jsonrpc.KindNotification {
-				l.hear(r, params)
+				cn.callOnNotification(r, params)
 				return nil, nil
 			}
-			return l.answer(ctx, nil, string(r.Method), params)
+			return cn.answerRequest(ctx, nil, string(r.Method), params)
 		})
 		return append(dst, result...), err
 	}
 	switch {
 	case r.Kind == jsonrpc.KindNotification:
-		l.hear(r, r.Params)
+		cn.callOnNotification(r, r.Params)
 		return dst, nil
 	case string(r.Method) == mcp.MethodPing:
 		return append(dst, "{}"...), nil
 	}
 	ctx := new(jsonrpc.Context)
 	r.InitContext(ctx, jsonrpc.TraceOf(r.Params))
-	return l.answer(ctx, dst, string(r.Method), r.Params)
+	return cn.answerRequest(ctx, dst, string(r.Method), r.Params)
 }
 
-func (l *link) hear(r *jsonrpc.Request, params []byte) {
-	if fn := l.c.opts.OnNotification; fn != nil {
+func (cn *connection) callOnNotification(r *jsonrpc.Request, params []byte) {
+	if fn := cn.c.opts.OnNotification; fn != nil {
 		fn(string(r.Method), json.RawMessage(params))
 	}
 }
 
-// answer appends the result of what a legacy server asks.
-func (l *link) answer(ctx context.Context, dst []byte, method string, params []byte) ([]byte, error) {
+// answerRequest appends the result of what a legacy server asks.
+func (cn *connection) answerRequest(ctx context.Context, dst []byte, method string, params []byte) ([]byte, error) {
 	if method == mcp.MethodPing {
 		return append(dst, "{}"...), nil
 	}
-	accepts := l.accepts.Load()
+	accepts := cn.accepts.Load()
 	if accepts == nil {
-		accepts = &era.Accepts{}
+		accepts = &era.InputSupport{}
 	}
 	revision := mcp.LatestLegacyRevision
-	if t := l.terms.Load(); t != nil {
-		revision = t.Revision
+	if neg := cn.negotiated.Load(); neg != nil {
+		revision = neg.Revision
 	}
 	start := len(dst)
-	dst, err := l.c.serve(ctx, dst, &input{method: method, params: params, link: l}, accepts, revision)
+	dst, err := cn.c.serveInput(ctx, dst, &inputRequest{method: method, params: params, conn: cn}, accepts, revision)
 	if err == nil && era.Of(revision).CoreTasks {
-		dst = relate(dst, start, params)
+		dst = appendRelatedTask(dst, start, params)
 	}
-	if no, ok := errors.AsType[*refusal](err); ok {
-		return dst, &jsonrpc.Error{Code: no.code, Message: no.reason}
+	if rejected, ok := errors.AsType[*inputRejectedError](err); ok {
+		return dst, &jsonrpc.Error{Code: rejected.code, Message: rejected.reason}
 	}
 	if errors.Is(err, ErrRefused) {
 		return dst, &jsonrpc.Error{Code: codeRefused, Message: "the user refused the request"}
@@ -97,30 +97,30 @@ func (l *link) answer(ctx context.Context, dst []byte, method string, params []b
 }
 
 // An input is something that a server asks for, as a request of its own or within a result.
-type input struct {
+type inputRequest struct {
 	method string
-	params []byte // text of an object; may be nil
-	link   *link  // on which it came; nil if it came within a result
+	params []byte      // text of an object; may be nil
+	conn   *connection // on which it came; nil if it came within a result
 }
 
 // A refusal says why an input is none that the server may ask for.
-type refusal struct {
+type inputRejectedError struct {
 	code   jsonrpc.Code
 	reason string
 }
 
-func (r *refusal) Error() string { return r.reason }
+func (e *inputRejectedError) Error() string { return e.reason }
 
-func undeclared(method, option string) error {
-	return &refusal{jsonrpc.CodeMethodNotFound, fmt.Sprintf("the client did not declare that it takes %s (see client.Options.%s)", method, option)}
+func undeclaredError(method, option string) error {
+	return &inputRejectedError{jsonrpc.CodeMethodNotFound, fmt.Sprintf("the client did not declare that it takes %s (see client.Options.%s)", method, option)}
 }
 
-func invalidInput(format string, args ...any) error {
-	return &refusal{jsonrpc.CodeInvalidParams, "invalid params: " + fmt.Sprintf(format, args...)}
+func invalidInputError(format string, args ...any) error {
+	return &inputRejectedError{jsonrpc.CodeInvalidParams, "invalid params: " + fmt.Sprintf(format, args...)}
 }
 
-// serve has a handler answer what the server asks for, and appends the bare result.
-func (c *Client) serve(ctx context.Context, dst []byte, in *input, accepts *era.Accepts, r mcp.Revision) ([]byte, error) {
+// serveInput has a handler answer what the server asks for, and appends the bare result.
+func (c *Client) serveInput(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
 	ctx = context.WithValue(ctx, clientKey{}, c)
 	start := len(dst)
 	var err error
@@ -132,7 +132,7 @@ func (c *Client) serve(ctx context.Context, dst []byte, in *input, accepts *era.
 	case mcp.MethodRootsList:
 		dst, err = c.serveRoots(ctx, dst, in, accepts, r)
 	default:
-		err = &refusal{jsonrpc.CodeMethodNotFound, fmt.Sprintf("method not found: %.100s", in.method)}
+		err = &inputRejectedError{jsonrpc.CodeMethodNotFound, fmt.Sprintf("method not found: %.100s", in.method)}
 	}
 	if err != nil {
 		return dst, err
@@ -143,17 +143,17 @@ func (c *Client) serve(ctx context.Context, dst []byte, in *input, accepts *era.
 	return dst, nil
 }
 
-// handle runs a handler of the user's. The server is not blamed for the time that it takes.
-func handle[T any](in *input, handler func() (T, error)) (T, error) {
-	if in.link != nil {
-		defer in.link.handling()()
+// runHandler runs a handler of the user's. The server is not blamed for the time that it takes.
+func runHandler[T any](in *inputRequest, handler func() (T, error)) (T, error) {
+	if in.conn != nil {
+		defer in.conn.beginHandler()()
 	}
 	return handler()
 }
 
-// relate marks a result as one that belongs to a task if its request does
+// appendRelatedTask marks a result as one that belongs to a task if its request does
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks).
-func relate(dst []byte, start int, params []byte) []byte {
+func appendRelatedTask(dst []byte, start int, params []byte) []byte {
 	task := jsonwire.Lookup(jsonwire.Lookup(params, "_meta"), mcp.MetaRelatedTask)
 	if task == nil {
 		return dst
@@ -162,7 +162,7 @@ func relate(dst []byte, start int, params []byte) []byte {
 	if jsonwire.Lookup(meta, mcp.MetaRelatedTask) != nil {
 		return dst
 	}
-	members := bytes.Clone(inside(meta))
+	members := bytes.Clone(objectBody(meta))
 	if len(members) > 0 {
 		members = append(members, ',')
 	}
@@ -170,11 +170,11 @@ func relate(dst []byte, start int, params []byte) []byte {
 	return append(dst[:start], joinMeta(bytes.Clone(rest), members)...)
 }
 
-func (c *Client) serveRoots(ctx context.Context, dst []byte, in *input, accepts *era.Accepts, r mcp.Revision) ([]byte, error) {
+func (c *Client) serveRoots(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
 	if !accepts.Roots || c.opts.Roots == nil {
-		return dst, undeclared(in.method, "Roots")
+		return dst, undeclaredError(in.method, "Roots")
 	}
-	roots, err := handle(in, func() ([]mcp.Root, error) { return c.opts.Roots(ctx) })
+	roots, err := runHandler(in, func() ([]mcp.Root, error) { return c.opts.Roots(ctx) })
 	if err != nil {
 		return dst, err
 	}
@@ -200,18 +200,18 @@ func checkRoot(uri string) error {
 	return nil
 }
 
-func (c *Client) serveSample(ctx context.Context, dst []byte, in *input, accepts *era.Accepts, r mcp.Revision) ([]byte, error) {
+func (c *Client) serveSample(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
 	if c.opts.Sample == nil || !accepts.Sampling {
-		return dst, undeclared(in.method, "Sample")
+		return dst, undeclaredError(in.method, "Sample")
 	}
 	var p mcp.CreateMessageRequestParams
-	if err := p.UnmarshalJSON(in.object()); err != nil {
-		return dst, invalidInput("%v", err)
+	if err := p.UnmarshalJSON(in.paramsObject()); err != nil {
+		return dst, invalidInputError("%v", err)
 	}
 	if !accepts.SamplingTools && (p.Tools != nil || p.ToolChoice != nil) {
-		return dst, invalidInput("the client did not declare that it takes tools in %s (see client.Options.SampleTools)", in.method)
+		return dst, invalidInputError("the client did not declare that it takes tools in %s (see client.Options.SampleTools)", in.method)
 	}
-	result, err := handle(in, func() (*mcp.CreateMessageResult, error) { return c.opts.Sample(ctx, &p) })
+	result, err := runHandler(in, func() (*mcp.CreateMessageResult, error) { return c.opts.Sample(ctx, &p) })
 	if err == nil && result == nil {
 		err = errors.New("client.Options.Sample returned nothing")
 	}
@@ -221,8 +221,8 @@ func (c *Client) serveSample(ctx context.Context, dst []byte, in *input, accepts
 	return result.AppendRevision(dst, r), nil
 }
 
-// object returns the params, {} if there are none.
-func (in *input) object() []byte {
+// paramsObject returns the params, {} if there are none.
+func (in *inputRequest) paramsObject() []byte {
 	if in.params == nil {
 		return []byte("{}")
 	}

@@ -20,7 +20,7 @@ func (s *script) ask(id, request string) {
 }
 
 // legacyRevision runs a test with a legacy server in a bubble.
-func legacyRevision(t *testing.T, r mcp.Revision, opts Options, play func(*script)) {
+func legacyRevision(t *testing.T, r mcp.Revision, opts Options, serve func(*script)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		opts.Revisions = []mcp.Revision{r}
@@ -28,7 +28,7 @@ func legacyRevision(t *testing.T, r mcp.Revision, opts Options, play func(*scrip
 		dial(t, &opts, func(s *script) {
 			defer close(done)
 			s.opening(r)
-			play(s)
+			serve(s)
 		})
 		<-done
 	})

@@ -77,15 +77,15 @@ func must(err error) {
 	}
 }
 
-// carriers are the ways to a real server.
-var carriers = []struct {
+// transports are the ways to a real server.
+var transports = []struct {
 	name string
-	open func(t *testing.T, f jsonrpc.Framing) Carrier
+	open func(t *testing.T, f jsonrpc.Framing) Transport
 }{
-	{"memory", func(t *testing.T, f jsonrpc.Framing) Carrier {
+	{"memory", func(t *testing.T, f jsonrpc.Framing) Transport {
 		return serving(t, f, func() (client, server io.ReadWriteCloser) { return net.Pipe() })
 	}},
-	{"pipe", func(t *testing.T, f jsonrpc.Framing) Carrier {
+	{"pipe", func(t *testing.T, f jsonrpc.Framing) Transport {
 		return serving(t, f, func() (client, server io.ReadWriteCloser) {
 			in, inFar, err := os.Pipe()
 			must(err)
@@ -98,7 +98,7 @@ var carriers = []struct {
 }
 
 // child runs this binary as a server.
-func child(t *testing.T, f jsonrpc.Framing) Carrier {
+func child(t *testing.T, f jsonrpc.Framing) Transport {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -122,34 +122,34 @@ func (d *twoWay) Close() error {
 	return d.ReadCloser.Close()
 }
 
-// serving returns a carrier each of whose connections is served in this process.
-func serving(t *testing.T, f jsonrpc.Framing, pipe func() (client, server io.ReadWriteCloser)) Carrier {
+// serving returns a transport each of whose connections is served in this process.
+func serving(t *testing.T, f jsonrpc.Framing, pipe func() (client, server io.ReadWriteCloser)) Transport {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
-	return CarrierFunc(func(context.Context) (jsonrpc.Framer, error) {
-		near, far := pipe()
-		srv := newServer(func(int) { far.Close() })
+	return TransportFunc(func(context.Context) (jsonrpc.Framer, error) {
+		clientEnd, serverEnd := pipe()
+		srv := newServer(func(int) { serverEnd.Close() })
 		wg.Go(func() {
-			srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil))
-			far.Close()
+			srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil))
+			serverEnd.Close()
 		})
-		return jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: f}), nil
+		return jsonrpc.NewFramer(clientEnd, &jsonrpc.FramerOptions{Framing: f}), nil
 	})
 }
 
-// everyWay runs a test against a real server of each revision over each carrier in both framings.
-func everyWay(t *testing.T, test func(t *testing.T, c *Client, r mcp.Revision)) {
-	for _, carrier := range carriers {
+// everyTransport runs a test against a real server of each revision over each transport in both framings.
+func everyTransport(t *testing.T, test func(t *testing.T, c *Client, r mcp.Revision)) {
+	for _, transport := range transports {
 		for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
 			for _, r := range mcp.Revisions() {
-				t.Run(fmt.Sprintf("%s, %v, %v", carrier.name, framing, r), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, %v, %v", transport.name, framing, r), func(t *testing.T) {
 					t.Parallel()
 					opts := answering()
 					opts.Revisions = []mcp.Revision{r}
 					opts.Reconnect.MinBackoff = time.Millisecond
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
-					c, err := Dial(ctx, carrier.open(t, framing), &opts)
+					c, err := Dial(ctx, transport.open(t, framing), &opts)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -185,7 +185,7 @@ func callTool(ctx context.Context, c *Client, name, args string, opts ...CallOpt
 // TestServer: the client and a real server understand each other.
 // Spec: C1 C18 C26 C29 C40 C68 C69
 func TestServer(t *testing.T) {
-	everyWay(t, func(t *testing.T, c *Client, r mcp.Revision) {
+	everyTransport(t, func(t *testing.T, c *Client, r mcp.Revision) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if c.Revision() != r || c.ServerInfo().Name != "real" || c.Instructions() != "be nice" || c.ServerCapabilities().Tools == nil {
@@ -236,12 +236,12 @@ func jsonText(s string) []byte {
 
 // TestServerCrash: a server that crashes is started again. The call that it was at fails, and says how it ended.
 func TestServerCrash(t *testing.T) {
-	everyWay(t, func(t *testing.T, c *Client, r mcp.Revision) {
+	everyTransport(t, func(t *testing.T, c *Client, r mcp.Revision) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for range 2 {
 			_, err := callTool(ctx, c, "crash", "{}")
-			if !isLost(err) {
+			if !isConnectionLost(err) {
 				t.Errorf("crash: %v", err)
 			}
 			if e, ok := errors.AsType[*stdio.ExitError](err); strings.Contains(t.Name(), "child") && (!ok || e.Code != 7) {

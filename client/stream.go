@@ -15,40 +15,40 @@ import (
 func (c *Client) stream(ctx context.Context, method string, params []byte, onID func(id jsonrpc.ID)) (result []byte, err error) {
 	r := &request{method: method, params: params, opts: callOptions{timeout: -1, maxTimeout: -1}}
 	if c.chain == nil {
-		return c.follow(ctx, r, onID)
+		return c.streamDirect(ctx, r, onID)
 	}
-	return c.through(ctx, &Message{
+	return c.runChain(ctx, &Message{
 		Direction: jsonrpc.Outgoing, Method: method, Params: params,
 		deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
 			q := *r
 			var meta []byte
 			q.params, meta = splitMeta(m.Params)
-			q.opts.meta = bytes.Clone(inside(meta))
-			return c.follow(ctx, &q, onID)
+			q.opts.meta = bytes.Clone(objectBody(meta))
+			return c.streamDirect(ctx, &q, onID)
 		},
 	})
 }
 
-// follow is stream without the middleware.
-func (c *Client) follow(ctx context.Context, r *request, onID func(id jsonrpc.ID)) (result []byte, err error) {
-	x := c.begin(r)
-	defer x.end()
-	l, err := x.link(ctx)
+// streamDirect is stream without the middleware.
+func (c *Client) streamDirect(ctx context.Context, r *request, onID func(id jsonrpc.ID)) (result []byte, err error) {
+	ac := c.newActiveCall(r)
+	defer ac.release()
+	conn, err := ac.connection(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := l.terms.Load()
-	p, err := l.conn.NewCall(r.method)
+	neg := conn.negotiated.Load()
+	p, err := conn.rpc.NewCall(r.method)
 	if err != nil {
-		c.lost(l)
+		c.dropConnection(conn)
 		return nil, err
 	}
 	id, _ := jsonwire.ParseInt(p.ID())
-	ended := l.addStream(id)
-	defer l.removeStream(id)
+	ended := conn.addStream(id)
+	defer conn.removeStream(id)
 	onID(p.ID())
-	x.compose(t)
-	if err := p.Send(ctx, x.params); err != nil {
+	ac.buildParams(neg)
+	if err := p.Send(ctx, ac.params); err != nil {
 		return nil, err
 	}
 	select {
@@ -65,46 +65,46 @@ func (c *Client) follow(ctx context.Context, r *request, onID func(id jsonrpc.ID
 		<-p.Done()
 	}
 	if result, err = p.Result(); err != nil {
-		if isLost(err) {
-			c.lost(l)
+		if isConnectionLost(err) {
+			c.dropConnection(conn)
 		}
 		return nil, err
 	}
-	t.confirm()
-	if _, err := x.check(t, result); err != nil {
+	neg.confirm()
+	if _, err := ac.checkResult(neg, result); err != nil {
 		return nil, err
 	}
 	return result, nil
 }
 
 // addStream registers a request for the server's cancellation.
-func (l *link) addStream(id int64) <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.streams == nil {
-		l.streams = make(map[int64]chan struct{})
+func (cn *connection) addStream(id int64) <-chan struct{} {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	if cn.streams == nil {
+		cn.streams = make(map[int64]chan struct{})
 	}
 	ended := make(chan struct{})
-	l.streams[id] = ended
+	cn.streams[id] = ended
 	return ended
 }
 
-func (l *link) removeStream(id int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.streams, id)
+func (cn *connection) removeStream(id int64) {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	delete(cn.streams, id)
 }
 
 // endStream acts on the server's cancellation of a request of ours.
-func (l *link) endStream(id []byte) {
+func (cn *connection) endStream(id []byte) {
 	n, ok := jsonwire.ParseInt(id)
 	if !ok {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if ended := l.streams[n]; ended != nil {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	if ended := cn.streams[n]; ended != nil {
 		close(ended)
-		delete(l.streams, n)
+		delete(cn.streams, n)
 	}
 }

@@ -30,7 +30,7 @@ func TestStream(t *testing.T) {
 		}, "", nil},
 		{"error", func(s *script, m message) { s.refuse(m, -32602, "") }, "", IsPeer},
 		{"wrong result", func(s *script, m message) { s.answer(m, `{"resultType":"odd"}`) }, "", is[*ProtocolError]},
-		{"connection lost", func(s *script, m message) { s.conn.Close() }, "", isLost},
+		{"connection lost", func(s *script, m message) { s.conn.Close() }, "", isConnectionLost},
 		{"cancelled", func(s *script, m message) {
 			s.send(`{"jsonrpc":"2.0","method":"enough"}`)
 			if got := memberOf(s.t, string(s.expect("notifications/cancelled").Params), "requestId"); got != string(m.ID) {

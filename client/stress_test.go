@@ -21,7 +21,7 @@ type mortal struct {
 }
 
 // Prepare implements jsonrpc.Handler.
-func (m *mortal) Prepare(*jsonrpc.Request) *jsonrpc.Pace { return nil }
+func (m *mortal) Prepare(*jsonrpc.Request) *jsonrpc.CostEstimate { return nil }
 
 // Handle implements jsonrpc.Handler.
 func (m *mortal) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
@@ -55,16 +55,16 @@ func TestStress(t *testing.T) {
 				m := &mortal{ids: map[string]int{}}
 				var wg sync.WaitGroup
 				defer wg.Wait()
-				carrier := CarrierFunc(func(context.Context) (jsonrpc.Framer, error) {
-					near, far := net.Pipe()
+				transport := TransportFunc(func(context.Context) (jsonrpc.Framer, error) {
+					clientEnd, serverEnd := net.Pipe()
 					m.mu.Lock()
 					m.left = 50
 					m.mu.Unlock()
-					conn := jsonrpc.NewConn(jsonrpc.NewFramer(far, nil), &jsonrpc.Options{Handler: m})
+					conn := jsonrpc.NewConn(jsonrpc.NewFramer(serverEnd, nil), &jsonrpc.Options{Handler: m})
 					wg.Go(func() { conn.Run(context.Background()) })
-					return jsonrpc.NewFramer(near, nil), nil
+					return jsonrpc.NewFramer(clientEnd, nil), nil
 				})
-				c, err := Dial(t.Context(), carrier, &Options{
+				c, err := Dial(t.Context(), transport, &Options{
 					Revisions: []mcp.Revision{r}, Retry: RetryPolicy{MaxAttempts: 1000}, Reconnect: ReconnectPolicy{MaxFailures: -1},
 				})
 				if err != nil {
@@ -85,7 +85,7 @@ func TestStress(t *testing.T) {
 							err := c.Call(t.Context(), "m", map[string]int{"n": n}, &got, opt)
 							switch {
 							case err == nil && got.N == n:
-							case i%4 == 0 && isLost(err):
+							case i%4 == 0 && isConnectionLost(err):
 								lost.Add(1)
 							default:
 								t.Errorf("call %d: got %d, %v", n, got.N, err)

@@ -7,8 +7,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// notifiedKinds are the notifications that tell of a change.
-var notifiedKinds = map[string]EventKind{
+// changeKinds are the notifications that tell of a change.
+var changeKinds = map[string]EventKind{
 	mcp.NotificationToolsChanged:     ToolsListChanged,
 	mcp.NotificationPromptsChanged:   PromptsListChanged,
 	mcp.NotificationResourcesChanged: ResourcesListChanged,
@@ -19,36 +19,36 @@ var notifiedKinds = map[string]EventKind{
 
 // subscriptions are those of a client. The zero value has none.
 type subscriptions struct {
-	mu     sync.Mutex
-	modern map[string]*Subscription // by the id of its listen request
-	legacy map[*Subscription]struct{}
-	uris   map[string]int // how many legacy subscriptions have subscribed to a resource
-	again  chan struct{}  // closed when the connection was made anew; made by nextConnection
-	turn   chan struct{}  // has a token while somebody subscribes to a legacy server's resources, or unsubscribes; made by takeTurn
+	mu         sync.Mutex
+	modern     map[string]*Subscription // by the id of its listen request
+	legacy     map[*Subscription]struct{}
+	uriCounts  map[string]int // how many legacy subscriptions have subscribed to a resource
+	nextConn   chan struct{}  // closed when the connection was made anew; made by nextConnection
+	legacySlot chan struct{}  // has a token while somebody subscribes to a legacy server's resources, or unsubscribes; made by lockLegacy
 }
 
-func (l *subscriptions) enter(id string, s *Subscription) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.modern == nil {
-		l.modern = make(map[string]*Subscription)
+func (ss *subscriptions) add(id string, s *Subscription) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.modern == nil {
+		ss.modern = make(map[string]*Subscription)
 	}
-	l.modern[id] = s
+	ss.modern[id] = s
 }
 
-func (l *subscriptions) leave(id string, s *Subscription) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.modern[id] == s { // on another connection the id may be another's
-		delete(l.modern, id)
+func (ss *subscriptions) remove(id string, s *Subscription) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.modern[id] == s { // on another connection the id may be another's
+		delete(ss.modern, id)
 	}
 }
 
-func (l *subscriptions) of(params []byte) *Subscription {
+func (ss *subscriptions) find(params []byte) *Subscription {
 	id := subscriptionID(params)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.modern[id]
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.modern[id]
 }
 
 // subscriptionID returns the JSON text by which a notification says whose it is, or "".
@@ -57,50 +57,50 @@ func subscriptionID(params []byte) string {
 }
 
 // nextConnection returns a channel that is closed when the connection is made anew.
-func (l *subscriptions) nextConnection() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.again == nil {
-		l.again = make(chan struct{})
+func (ss *subscriptions) nextConnection() <-chan struct{} {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.nextConn == nil {
+		ss.nextConn = make(chan struct{})
 	}
-	return l.again
+	return ss.nextConn
 }
 
-func (l *subscriptions) reconnected() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.again != nil {
-		close(l.again)
-		l.again = nil
+func (ss *subscriptions) reconnected() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.nextConn != nil {
+		close(ss.nextConn)
+		ss.nextConn = nil
 	}
 }
 
 // acknowledged takes notifications/subscriptions/acknowledged.
-func (l *subscriptions) acknowledged(params []byte) {
-	if s := l.of(params); s != nil {
+func (ss *subscriptions) acknowledged(params []byte) {
+	if s := ss.find(params); s != nil {
 		s.acknowledge(parseFilter(jsonwire.Lookup(params, "notifications")))
 	}
 }
 
-// noticed takes a notification that tells of a change.
-func (c *Client) noticed(kind EventKind, params []byte) {
+// handleChange takes a notification that tells of a change.
+func (c *Client) handleChange(kind EventKind, params []byte) {
 	e := Event{Kind: kind}
 	switch kind {
 	case ResourceUpdated:
-		e.URI = uriParam(params)
+		e.URI = parseURIParam(params)
 	case TaskUpdated:
 		e.TaskID, _ = stringValue(jsonwire.Lookup(params, "taskId"))
 	}
-	c.stale(e)
+	c.invalidate(e)
 	if c.Modern() {
-		if s := c.subs.of(params); s != nil {
-			s.tell(e)
+		if s := c.subs.find(params); s != nil {
+			s.enqueue(e)
 		}
 		return
 	}
 	c.subs.mu.Lock()
 	defer c.subs.mu.Unlock()
 	for s := range c.subs.legacy {
-		s.tellLegacy(e)
+		s.enqueueLegacy(e)
 	}
 }

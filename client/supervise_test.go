@@ -22,7 +22,7 @@ import (
 func (s *script) again(r mcp.Revision) {
 	s.t.Helper()
 	if !r.Modern() {
-		s.shakesHands(r.String())
+		s.handshake(r.String())
 	}
 }
 
@@ -70,7 +70,7 @@ func TestReconnect(t *testing.T) {
 		})
 		wg.Go(func() {
 			err := c.Call(t.Context(), "m", nil, nil)
-			if !isLost(err) || IsPeer(err) {
+			if !isConnectionLost(err) || IsPeer(err) {
 				t.Errorf("not repeatable: %v", err)
 			}
 		})
@@ -92,16 +92,16 @@ func TestUnsentCalls(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		gate := make(chan struct{})
 		connects := 0
-		carrier := plays(t, func(s *script) { s.opening(r) }, func(s *script) {
+		transport := scriptTransport(t, func(s *script) { s.opening(r) }, func(s *script) {
 			s.again(r)
 			s.answer(s.expect("m"), "{}")
 			s.expectEnd()
 		})
-		c, err := Dial(t.Context(), CarrierFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+		c, err := Dial(t.Context(), TransportFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
 			if connects++; connects > 1 {
 				<-gate
 			}
-			return carrier.Connect(ctx)
+			return transport.Connect(ctx)
 		}), &Options{Revisions: []mcp.Revision{r}})
 		if err != nil {
 			t.Fatal(err)
@@ -212,9 +212,9 @@ func TestGivingUp(t *testing.T) {
 		check  func(error) bool
 	}{
 		{name: "disabled", policy: ReconnectPolicy{Disabled: true}, deaths: 1, dials: 1, want: "connection lost: the server closed the connection"},
-		{name: "carrier cannot", deaths: 1, then: fmt.Errorf("%w: once only", ErrNoReconnect), dials: 2, want: "once only", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
-		{name: "carrier fails", deaths: 1, then: errors.New("no such program"), dials: 1 + 8, want: "9 times in a row, given up: no such program"},
-		{name: "carrier fails, fewer times", policy: ReconnectPolicy{MaxFailures: 2}, deaths: 1, then: errors.New("no such program"), dials: 1 + 2, want: "3 times in a row"},
+		{name: "transport cannot", deaths: 1, then: fmt.Errorf("%w: once only", ErrNoReconnect), dials: 2, want: "once only", check: func(err error) bool { return errors.Is(err, ErrNoReconnect) }},
+		{name: "transport fails", deaths: 1, then: errors.New("no such program"), dials: 1 + 8, want: "9 times in a row, given up: no such program"},
+		{name: "transport fails, fewer times", policy: ReconnectPolicy{MaxFailures: 2}, deaths: 1, then: errors.New("no such program"), dials: 1 + 2, want: "3 times in a row"},
 		{name: "dies at once", deaths: 100, dials: 1 + 8, want: "9 times in a row"},
 		{name: "dies after a while", deaths: 100, live: 9 * time.Second, dials: 1 + 8, want: "9 times in a row"},
 	} {
@@ -222,16 +222,16 @@ func TestGivingUp(t *testing.T) {
 			everyEra(t, func(t *testing.T, r mcp.Revision) {
 				dials := 0
 				var times []time.Time
-				c, err := Dial(t.Context(), CarrierFunc(func(context.Context) (jsonrpc.Framer, error) {
+				c, err := Dial(t.Context(), TransportFunc(func(context.Context) (jsonrpc.Framer, error) {
 					dials++
 					times = append(times, time.Now())
 					if dials > tt.deaths {
 						return nil, tt.then
 					}
-					near, far := net.Pipe()
+					clientEnd, serverEnd := net.Pipe()
 					go func() {
-						defer far.Close()
-						s := newScript(t, far)
+						defer serverEnd.Close()
+						s := newScript(t, serverEnd)
 						if dials == 1 {
 							s.opening(r)
 						} else {
@@ -239,7 +239,7 @@ func TestGivingUp(t *testing.T) {
 						}
 						elapse(tt.live)
 					}()
-					return jsonrpc.NewFramer(near, nil), nil
+					return jsonrpc.NewFramer(clientEnd, nil), nil
 				}), &Options{Revisions: []mcp.Revision{r}, Reconnect: tt.policy})
 				if err != nil {
 					t.Fatal(err)
@@ -251,10 +251,10 @@ func TestGivingUp(t *testing.T) {
 				}
 				checkBackoff(t, times, tt.live)
 				err = c.Call(t.Context(), "m", nil, nil, WithRetry())
-				if !isLost(err) || !strings.Contains(err.Error(), tt.want) {
+				if !isConnectionLost(err) || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("a call after the end: %v", err)
 				}
-				if err := c.Notify(t.Context(), "m", nil); !isLost(err) {
+				if err := c.Notify(t.Context(), "m", nil); !isConnectionLost(err) {
 					t.Errorf("a notification after the end: %v", err)
 				}
 				if c.Revision() != r {
@@ -332,7 +332,7 @@ func TestUpkeepIsNoService(t *testing.T) {
 				s.answer(s.expect("resources/subscribe"), "{}")
 			})
 		}
-		c, err := Dial(t.Context(), plays(t, scripts...), &Options{Revisions: []mcp.Revision{mcp.Revision20251125}})
+		c, err := Dial(t.Context(), scriptTransport(t, scripts...), &Options{Revisions: []mcp.Revision{mcp.Revision20251125}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,8 +365,8 @@ func TestMaxWait(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dials := 0
-				carrier := plays(t, func(s *script) { s.opening(mcp.Revision20260728) })
-				c, err := Dial(t.Context(), CarrierFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+				transport := scriptTransport(t, func(s *script) { s.opening(mcp.Revision20260728) })
+				c, err := Dial(t.Context(), TransportFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
 					if dials++; dials == 2 {
 						return nil, errors.New("no such program")
 					}
@@ -374,7 +374,7 @@ func TestMaxWait(t *testing.T) {
 						<-ctx.Done()
 						return nil, ctx.Err()
 					}
-					return carrier.Connect(ctx)
+					return transport.Connect(ctx)
 				}), &Options{Revisions: []mcp.Revision{mcp.Revision20260728}, Reconnect: ReconnectPolicy{MaxWait: tt.max}})
 				if err != nil {
 					t.Fatal(err)
@@ -405,15 +405,15 @@ func TestMaxWait(t *testing.T) {
 // TestOver: a connection that somebody else made is the only one.
 func TestOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
-		carrier := Over(jsonrpc.NewFramer(near, nil))
+		clientEnd, serverEnd := net.Pipe()
+		transport := Over(jsonrpc.NewFramer(clientEnd, nil))
 		go func() {
-			defer far.Close()
-			s := newScript(t, far)
+			defer serverEnd.Close()
+			s := newScript(t, serverEnd)
 			s.discovers()
 			s.answer(s.expect("m"), "{}")
 		}()
-		c, err := Dial(t.Context(), carrier, nil)
+		c, err := Dial(t.Context(), transport, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -425,7 +425,7 @@ func TestOver(t *testing.T) {
 		if !errors.Is(c.Err(), ErrNoReconnect) || !strings.Contains(c.Err().Error(), "the server closed the connection") {
 			t.Errorf("got %v", c.Err())
 		}
-		if _, err := Dial(t.Context(), carrier, nil); !errors.Is(err, ErrNoReconnect) {
+		if _, err := Dial(t.Context(), transport, nil); !errors.Is(err, ErrNoReconnect) {
 			t.Errorf("dialled twice: %v", err)
 		}
 	})
@@ -488,13 +488,13 @@ func TestServerUpgraded(t *testing.T) {
 			s.refuse(s.expect("initialize"), -32601, "")
 			s.discovers()
 		}},
-		{"to an older one", mcp.Revision20251125, mcp.Revision20250326, func(s *script) { s.shakesHands("2025-03-26") }},
+		{"to an older one", mcp.Revision20251125, mcp.Revision20250326, func(s *script) { s.handshake("2025-03-26") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := dial(t, nil, func(s *script) {
 					s.refuse(s.expect("server/discover"), -32601, "")
-					s.shakesHands(tt.before.String())
+					s.handshake(tt.before.String())
 				}, func(s *script) {
 					tt.opening(s)
 					s.answer(s.expect("m"), "{}")
@@ -535,7 +535,7 @@ func TestVersionRefusedLater(t *testing.T) {
 		}}, "", mcp.Revision20260728},
 		{"always", []func(*script){func(s *script) {
 			s.discovers()
-			for range maxAdopted + 1 {
+			for range maxRevisionSwitches + 1 {
 				s.refuse(s.expect("m"), -32022, `{"supported":["2026-07-28"],"requested":"2026-07-28"}`)
 			}
 			s.expectEnd()
@@ -555,7 +555,7 @@ func TestVersionRefusedLater(t *testing.T) {
 			s.refuse(s.expect("m"), -32022, `{"supported":["2025-06-18"],"requested":"2026-07-28"}`)
 			s.expectEnd()
 		}, func(s *script) {
-			s.shakesHands("2025-06-18")
+			s.handshake("2025-06-18")
 			s.answer(s.expect("m"), "{}")
 			s.expectEnd()
 		}}, "", mcp.Revision20250618},
@@ -583,7 +583,7 @@ func TestClose(t *testing.T) {
 		})
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := c.Call(t.Context(), "m", nil, nil, WithRetry()); !isLost(err) || !strings.Contains(err.Error(), "closed") {
+			if err := c.Call(t.Context(), "m", nil, nil, WithRetry()); !isConnectionLost(err) || !strings.Contains(err.Error(), "closed") {
 				t.Errorf("call under way: %v", err)
 			}
 		})
@@ -600,7 +600,7 @@ func TestClose(t *testing.T) {
 		if c.Err() != nil {
 			t.Errorf("Err is %v", c.Err())
 		}
-		if err := c.Call(t.Context(), "m", nil, nil); !isLost(err) || !strings.Contains(err.Error(), "the client was closed") {
+		if err := c.Call(t.Context(), "m", nil, nil); !isConnectionLost(err) || !strings.Contains(err.Error(), "the client was closed") {
 			t.Errorf("call after the end: %v", err)
 		}
 	})
@@ -610,9 +610,9 @@ func TestClose(t *testing.T) {
 func TestCloseWhileConnecting(t *testing.T) {
 	for _, hangs := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			first := plays(t, func(s *script) { s.discovers() })
+			first := scriptTransport(t, func(s *script) { s.discovers() })
 			var once sync.Once
-			c, err := Dial(t.Context(), CarrierFunc(func(ctx context.Context) (f jsonrpc.Framer, err error) {
+			c, err := Dial(t.Context(), TransportFunc(func(ctx context.Context) (f jsonrpc.Framer, err error) {
 				err = errors.New("not now")
 				once.Do(func() { f, err = first.Connect(ctx) })
 				if f == nil && hangs {
@@ -639,17 +639,17 @@ func TestCloseWhileConnecting(t *testing.T) {
 func TestAnswerTooLarge(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		const limit = 4000
-		near, far := net.Pipe()
+		clientEnd, serverEnd := net.Pipe()
 		x := strings.Repeat("x", limit)
 		failed := make(chan struct{})
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			defer far.Close()
-			s := newScript(t, far)
+			defer serverEnd.Close()
+			s := newScript(t, serverEnd)
 			s.opening(r)
 			m := s.expect("first")
-			fmt.Fprintf(far, `{"jsonrpc":"2.0","id":%s,"result":{"text":"%s`, m.ID, x)
+			fmt.Fprintf(serverEnd, `{"jsonrpc":"2.0","id":%s,"result":{"text":"%s`, m.ID, x)
 			<-failed
 			s.send(`"}}`)
 			m = s.expect("last")
@@ -657,7 +657,7 @@ func TestAnswerTooLarge(t *testing.T) {
 			s.answer(s.expect("m"), "{}")
 			s.expectEnd()
 		}()
-		c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine, MaxFrame: limit})), &Options{Revisions: []mcp.Revision{r}})
+		c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(clientEnd, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine, MaxFrame: limit})), &Options{Revisions: []mcp.Revision{r}})
 		if err != nil {
 			t.Fatal(err)
 		}

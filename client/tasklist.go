@@ -14,7 +14,7 @@ import (
 // Tasks yields the tasks that a legacy server has for this client, page by page. Modern servers do not list tasks, nor do those of revisions without
 // them: the error wraps [errors.ErrUnsupported]. Keep the ids, see [Client.Task].
 func (c *Client) Tasks(ctx context.Context) iter.Seq2[TaskState, error] {
-	return walk(ctx, c, mcp.MethodTasksList, c.listTasks, func(t *TaskState) string { return t.ID })
+	return listAll(ctx, c, mcp.MethodTasksList, c.listTasks, func(t *TaskState) string { return t.ID })
 }
 
 func (c *Client) listTasks(ctx context.Context, cursor *string) (tasks []TaskState, next *string, err error) {

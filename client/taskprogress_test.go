@@ -75,7 +75,7 @@ func TestTaskProgress(t *testing.T) {
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
-				if len(c.watchers.byToken)+len(c.watchers.logs) != 0 {
+				if len(c.callbacks.byToken)+len(c.callbacks.logs) != 0 {
 					t.Error("it is still watched")
 				}
 				runtime.KeepAlive(task)
@@ -91,9 +91,9 @@ func TestTaskProgressDropped(t *testing.T) {
 	known(t, c)
 	progress := WithProgress(func(mcp.ProgressNotificationParams) {})
 	watched := func() int {
-		c.watchers.mu.Lock()
-		defer c.watchers.mu.Unlock()
-		return len(c.watchers.byToken)
+		c.callbacks.mu.Lock()
+		defer c.callbacks.mu.Unlock()
+		return len(c.callbacks.byToken)
 	}
 	if _, err := c.StartTool(t.Context(), "slow", nil, progress); err != nil || watched() != 1 {
 		t.Fatalf("%v, %d are watched", err, watched())
@@ -180,7 +180,7 @@ func TestTaskCalledOff(t *testing.T) {
 					if n := s.times("tasks/cancel"); (n == 1) != named {
 						t.Errorf("%d: the task was cancelled %d times", i, n)
 					}
-					if n := len(c.watchers.byToken); n != 0 {
+					if n := len(c.callbacks.byToken); n != 0 {
 						t.Errorf("%d: %d are watched", i, n)
 					}
 				}

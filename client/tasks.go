@@ -15,8 +15,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// ErrTaskCancelled is wrapped by the error of [Task.Wait] if the task was cancelled.
-var ErrTaskCancelled = errors.New("the task was cancelled")
+// ErrTaskCanceled is wrapped by the error of [Task.Wait] if the task was cancelled.
+var ErrTaskCanceled = errors.New("the task was cancelled")
 
 // TaskState is what a server last said of a task, in the terms of no particular revision.
 type TaskState struct {
@@ -35,14 +35,14 @@ type TaskState struct {
 //
 // The server holds the task, not this Task: it goes on when nobody waits, and [Client.Task] makes a handle from an id that was kept.
 type Task struct {
-	c     *Client
-	tool  string // "" if it is not known
-	opts  callOptions
-	watch *watch // for what a legacy server tells until the end; nil if nobody wants to hear it
+	c         *Client
+	tool      string // "" if it is not known
+	opts      callOptions
+	callbacks *callbackQueue // for what a legacy server tells until the end; nil if nobody wants to hear it
 
-	turn     chan struct{}       // has a token while somebody waits for the end; guards:
-	answered map[string]struct{} // keys of questions
-	rounds   int                 // of questions
+	waitSlot     chan struct{}       // has a token while somebody waits for the end; guards:
+	answeredKeys map[string]struct{} // keys of questions
+	inputRounds  int                 // of questions
 
 	mu     sync.Mutex
 	state  TaskState
@@ -69,23 +69,23 @@ func WithTaskStatus(fn func(TaskState)) CallOption {
 // that answers with the result right away makes a Task that has ended already, so callers need not care. A legacy server is asked for a task if the tool can
 // be one (the client lists the tools if it doesn't know it). The end of ctx cancels a call that has not become a task yet, and does nothing to a task.
 func (c *Client) StartTool(ctx context.Context, name string, args any, opts ...CallOption) (*Task, error) {
-	began := time.Now()
-	known := c.tools.tool(name)
-	r, err := c.toolRequest(name, args, known, collect(opts), began)
+	startedAt := time.Now()
+	info := c.tools.lookup(name)
+	r, err := c.toolRequest(name, args, info, newCallOptions(opts), startedAt)
 	if err != nil {
 		return nil, err
 	}
-	augment := false
+	asTask := false
 	if c.hasCoreTasks() {
-		if known == nil {
-			if known, err = c.lookUpWithin(ctx, r, name); err != nil {
+		if info == nil {
+			if info, err = c.findToolWithin(ctx, r, name); err != nil {
 				return nil, err
 			}
-			r.repeatable = c.mayRepeat(known)
+			r.repeatable = c.isRepeatableTool(info)
 		}
-		augment = known != nil && (known.tasks == mcp.TaskSupportRequired || known.tasks == mcp.TaskSupportOptional)
+		asTask = info != nil && (info.taskSupport == mcp.TaskSupportRequired || info.taskSupport == mcp.TaskSupportOptional)
 	}
-	raw, task, err := c.sendTool(ctx, r, name, augment)
+	raw, task, err := c.sendTool(ctx, r, name, asTask)
 	if err != nil || task != nil {
 		return task, err
 	}
@@ -94,15 +94,15 @@ func (c *Client) StartTool(ctx context.Context, name string, args any, opts ...C
 	return task, nil
 }
 
-// augment makes the request one for a task of a legacy server, which tells of progress until that has ended. release undoes the latter.
-func (c *Client) augment(r *request) (release func()) {
+// requestTask makes the request one for a task of a legacy server, which tells of progress until that has ended. release undoes the latter.
+func (c *Client) requestTask(r *request) (release func()) {
 	r.params = appendMember(r.params, `"task":`, taskParam(r.opts.task.ttl))
-	w := c.newWatch(&r.opts)
-	if w != nil {
-		w.begin()
+	q := c.newCallbackQueue(&r.opts)
+	if q != nil {
+		q.register()
 	}
-	r.asTask, r.watch = true, w
-	return func() { c.watchers.remove(w) }
+	r.asTask, r.callbacks = true, q
+	return func() { c.callbacks.remove(q) }
 }
 
 // hasCoreTasks reports whether the server takes calls of tools as tasks, by the design of 2025-11-25.
@@ -125,13 +125,13 @@ func taskParam(ttl time.Duration) []byte {
 // Task returns a handle on a task that was started before, by this client or another one of the same user. Nothing is known of its state until
 // [Task.Poll] or [Task.Wait] has asked the server.
 func (c *Client) Task(id string, opts ...CallOption) *Task {
-	return c.newTask(TaskState{ID: id}, "", collect(opts), nil)
+	return c.newTask(TaskState{ID: id}, "", newCallOptions(opts), nil)
 }
 
-func (c *Client) newTask(state TaskState, tool string, o callOptions, w *watch) *Task {
-	t := &Task{c: c, tool: tool, opts: o, state: state, watch: w, turn: make(chan struct{}, 1), answered: make(map[string]struct{})}
-	if w != nil {
-		runtime.AddCleanup(t, c.watchers.remove, w) // of a task that nobody waits for
+func (c *Client) newTask(state TaskState, tool string, o callOptions, q *callbackQueue) *Task {
+	t := &Task{c: c, tool: tool, opts: o, state: state, callbacks: q, waitSlot: make(chan struct{}, 1), answeredKeys: make(map[string]struct{})}
+	if q != nil {
+		runtime.AddCleanup(t, c.callbacks.remove, q) // of a task that nobody waits for
 	}
 	return t
 }
@@ -151,9 +151,9 @@ func (t *Task) Poll(ctx context.Context) (TaskState, error) {
 	if t.hasEnded() {
 		return t.State(), nil
 	}
-	state, _, err := t.get(ctx)
+	state, _, err := t.refresh(ctx)
 	if err != nil {
-		return state, t.failed(err)
+		return state, t.wrapError(err)
 	}
 	return state, nil
 }
@@ -166,12 +166,12 @@ func (t *Task) Cancel(ctx context.Context) error {
 	// A legacy server refuses the second time.
 	_, err := t.c.roundTrip(ctx, &request{method: mcp.MethodTasksCancel, params: taskParams(t.ID()), repeatable: t.c.Modern()})
 	if err != nil {
-		return t.failed(err)
+		return t.wrapError(err)
 	}
 	return nil
 }
 
-func (t *Task) failed(err error) error { return fmt.Errorf("task %q: %w", t.ID(), err) }
+func (t *Task) wrapError(err error) error { return fmt.Errorf("task %q: %w", t.ID(), err) }
 
 func (t *Task) hasEnded() bool {
 	t.mu.Lock()
@@ -184,13 +184,13 @@ func (t *Task) end(result []byte, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended, t.result, t.err = true, result, err
-	t.c.watchers.remove(t.watch)
+	t.c.callbacks.remove(t.callbacks)
 }
 
-// get asks for the task's state and keeps it. raw is all that was answered.
-func (t *Task) get(ctx context.Context) (state TaskState, raw []byte, err error) {
+// refresh asks for the task's state and keeps it. raw is all that was answered.
+func (t *Task) refresh(ctx context.Context) (state TaskState, raw []byte, err error) {
 	id := t.ID()
-	raw, err = t.c.roundTrip(ctx, &request{method: mcp.MethodTasksGet, params: taskParams(id), repeatable: true, watch: t.watch})
+	raw, err = t.c.roundTrip(ctx, &request{method: mcp.MethodTasksGet, params: taskParams(id), repeatable: true, callbacks: t.callbacks})
 	if err != nil {
 		return state, nil, err
 	}
@@ -202,10 +202,10 @@ func (t *Task) get(ctx context.Context) (state TaskState, raw []byte, err error)
 		return state, nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: fmt.Sprintf("the result is another task, %.40q", state.ID)}
 	}
 	t.mu.Lock()
-	news := t.state != state
+	changed := t.state != state
 	t.state = state
 	t.mu.Unlock()
-	if news && t.opts.task.status != nil {
+	if changed && t.opts.task.status != nil {
 		t.opts.task.status(state)
 	}
 	return state, raw, nil
@@ -215,8 +215,8 @@ func taskParams(id string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), '}')
 }
 
-// taskOf returns the task that a tool call was answered with, nil if it was answered with something else.
-func (c *Client) taskOf(raw []byte) (*TaskState, error) {
+// parseTaskResult returns the task that a tool call was answered with, nil if it was answered with something else.
+func (c *Client) parseTaskResult(raw []byte) (*TaskState, error) {
 	text := raw
 	if c.Modern() {
 		if era.ResultType(raw) != mcp.ResultTypeTask {
@@ -270,7 +270,7 @@ func parseTask(text []byte) (s TaskState, ok bool) {
 	return s, s.ID != "" && s.Status != ""
 }
 
-// errorOf decodes the text of an error object.
-func errorOf(text []byte) *jsonrpc.Error {
+// parseError decodes the text of an error object.
+func parseError(text []byte) *jsonrpc.Error {
 	return (&jsonrpc.Message{Kind: jsonrpc.KindError, Error: text}).Err()
 }

@@ -190,7 +190,7 @@ func TestTaskState(t *testing.T) {
 			if err := task.Cancel(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := task.Wait(t.Context()); !errors.Is(err, ErrTaskCancelled) {
+			if _, err := task.Wait(t.Context()); !errors.Is(err, ErrTaskCanceled) {
 				t.Errorf("Wait: got %v", err)
 			}
 			if got, err := task.Poll(t.Context()); err != nil || got.Status != mcp.TaskStatusCancelled {
@@ -278,7 +278,7 @@ func TestTaskHandle(t *testing.T) {
 		}
 		// A handle whose turn does not come.
 		other := c.Task("t")
-		other.turn <- struct{}{}
+		other.waitSlot <- struct{}{}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := WaitTask[int](ctx, other); !errors.Is(err, context.DeadlineExceeded) {

@@ -18,103 +18,103 @@ import (
 // Wait waits for the end of the task and returns the tool's result, as [Client.CallTool] does. It asks the server for the task's state from time to
 // time, at the pace that the server wishes, and at once when the server tells of a change. Questions that the task has go to the handlers of [Options].
 //
-// A task that failed is the *[jsonrpc.Error] that the server answers in place of a result, one that was cancelled is [ErrTaskCancelled]. When ctx ends, or the
+// A task that failed is the *[jsonrpc.Error] that the server answers in place of a result, one that was cancelled is [ErrTaskCanceled]. When ctx ends, or the
 // server cannot be reached, the task goes on and Wait can be called again.
 func (t *Task) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
-	a, err := t.wait(ctx)
+	tr, err := t.wait(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return a.result()
+	return tr.decode()
 }
 
 // WaitTask is [Task.Wait] with the result decoded as the function [CallTool] does it.
 func WaitTask[Out any](ctx context.Context, t *Task) (Out, error) {
-	a, err := t.wait(ctx)
+	tr, err := t.wait(ctx)
 	if err != nil {
 		var none Out
 		return none, err
 	}
-	return outputOf[Out](t.c, t.tool, &a)
+	return toolOutput[Out](t.c, t.tool, &tr)
 }
 
-func (t *Task) wait(ctx context.Context) (a toolAnswer, err error) {
+func (t *Task) wait(ctx context.Context) (tr toolResult, err error) {
 	select {
-	case t.turn <- struct{}{}:
-		defer func() { <-t.turn }()
+	case t.waitSlot <- struct{}{}:
+		defer func() { <-t.waitSlot }()
 	case <-ctx.Done():
-		return a, t.failed(context.Cause(ctx))
+		return tr, t.wrapError(context.Cause(ctx))
 	}
 	if !t.hasEnded() {
-		result, err, ended := t.follow(ctx)
+		result, err, ended := t.pollUntilDone(ctx)
 		if !ended {
-			return a, t.failed(err)
+			return tr, t.wrapError(err)
 		}
 		t.end(result, err)
 	}
 	if t.err != nil {
-		return a, t.failed(t.err)
+		return tr, t.wrapError(t.err)
 	}
-	if a, err = readAnswer(t.result); err == nil {
-		err = t.c.checkOutput(ctx, t.tool, &a)
+	if tr, err = parseToolResult(t.result); err == nil {
+		err = t.c.checkOutput(ctx, t.tool, &tr)
 	}
-	return a, err
+	return tr, err
 }
 
-// follow polls until the task has ended, and returns its result or its error. If it has not, the error says why nobody follows it any more.
-func (t *Task) follow(ctx context.Context) (result []byte, err error, ended bool) {
-	var pace taskPace
-	var news *Subscription
+// pollUntilDone polls until the task has ended, and returns its result or its error. If it has not, the error says why nobody follows it any more.
+func (t *Task) pollUntilDone(ctx context.Context) (result []byte, err error, ended bool) {
+	var poll pollBackoff
+	var updates *Subscription
 	defer func() {
-		if news != nil {
-			news.Close()
+		if updates != nil {
+			updates.Close()
 		}
 	}()
 	state, raw := t.State(), []byte(nil)
 	for {
 		if state.Status != "" { // a new handle knows nothing
-			if err := pace.pause(ctx, state.PollInterval, news, t.watch); err != nil {
+			if err := poll.wait(ctx, state.PollInterval, updates, t.callbacks); err != nil {
 				return nil, err, false
 			}
 		}
 		before := state
-		if state, raw, err = t.get(ctx); err != nil {
+		if state, raw, err = t.refresh(ctx); err != nil {
 			return nil, err, false
 		}
 		switch state.Status {
 		case mcp.TaskStatusWorking:
-			if news == nil {
-				news = t.c.watchTask(ctx, state.ID)
+			if updates == nil {
+				updates = t.c.subscribeTask(ctx, state.ID)
 			}
 		case mcp.TaskStatusInputRequired:
 			if !t.c.Modern() {
 				result, err, ended := t.fetchResult(ctx)
 				if ended {
-					t.get(ctx) // what has become of it; the result stands if that cannot be told
+					t.refresh(ctx) // what has become of it; the result stands if that cannot be told
 				}
 				return result, err, ended
 			}
-			if err := t.answer(ctx, jsonwire.Lookup(raw, "inputRequests")); err != nil {
+			if err := t.answerInputRequests(ctx, jsonwire.Lookup(raw, "inputRequests")); err != nil {
 				return nil, err, false
 			}
 		case mcp.TaskStatusCancelled:
-			return nil, ErrTaskCancelled, true
+			return nil, ErrTaskCanceled, true
 		case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
 			if !t.c.Modern() {
 				return t.fetchResult(ctx)
 			}
-			return outcome(state.Status, raw)
+			return taskOutcome(state.Status, raw)
 		default:
 			return nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: fmt.Sprintf("status is %.40q", state.Status)}, false
 		}
 		if state != before {
-			pace = taskPace{}
+			poll = pollBackoff{}
 		}
 	}
 }
 
-// outcome takes the result or the error out of a task that has ended, as the extension has it.
-func outcome(status mcp.TaskStatus, raw []byte) (result []byte, err error, ended bool) {
+// taskOutcome takes the result or the error out of a task that has ended, as the extension has it.
+func taskOutcome(status mcp.TaskStatus, raw []byte) (result []byte, err error, ended bool) {
 	name := "result"
 	if status == mcp.TaskStatusFailed {
 		name = "error"
@@ -124,41 +124,41 @@ func outcome(status mcp.TaskStatus, raw []byte) (result []byte, err error, ended
 	case len(text) == 0 || text[0] != '{':
 		return nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: fmt.Sprintf("the task has %s, but there is no %s", status, name)}, false
 	case status == mcp.TaskStatusFailed:
-		return nil, errorOf(text), true
+		return nil, parseError(text), true
 	}
 	return text, nil, true
 }
 
 // fetchResult gets a legacy task's result, which waits for the end of the task. It is also how the server gets to ask its questions.
 func (t *Task) fetchResult(ctx context.Context) (result []byte, err error, ended bool) {
-	r := &request{method: mcp.MethodTasksResult, params: taskParams(t.ID()), repeatable: true, opts: callOptions{timeout: -1, maxTimeout: -1}, watch: t.watch}
+	r := &request{method: mcp.MethodTasksResult, params: taskParams(t.ID()), repeatable: true, opts: callOptions{timeout: -1, maxTimeout: -1}, callbacks: t.callbacks}
 	result, err = t.c.roundTrip(ctx, r)
 	return result, err, err == nil || IsPeer(err)
 }
 
-// answer has the handlers answer those of the task's questions that were not answered yet.
-func (t *Task) answer(ctx context.Context, requests []byte) error {
+// answerInputRequests has the handlers answer those of the task's questions that were not answered yet.
+func (t *Task) answerInputRequests(ctx context.Context, requests []byte) error {
 	var keys []string
-	open := []byte{'{'}
+	pending := []byte{'{'}
 	members := jsonwire.ObjectMembers(requests)
 	for members.Next() {
 		key := members.KeyString()
-		if _, done := t.answered[key]; done {
+		if _, done := t.answeredKeys[key]; done {
 			continue // the server has not taken the answer in yet
 		}
 		if len(keys) > 0 {
-			open = append(open, ',')
+			pending = append(pending, ',')
 		}
 		keys = append(keys, key)
-		open = append(append(jsonwire.AppendQuote(open, key), ':'), members.Value()...)
+		pending = append(append(jsonwire.AppendQuote(pending, key), ':'), members.Value()...)
 	}
 	if len(keys) == 0 {
 		return nil
 	}
-	if t.rounds >= t.c.opts.MaxRounds {
-		return fmt.Errorf("%w: %d times", ErrTooManyRounds, t.rounds+1)
+	if t.inputRounds >= t.c.opts.MaxRounds {
+		return fmt.Errorf("%w: %d times", ErrTooManyRounds, t.inputRounds+1)
 	}
-	responses, err := t.c.answerInputs(ctx, append(open, '}'))
+	responses, err := t.c.answerInputs(ctx, append(pending, '}'))
 	if err != nil {
 		return err
 	}
@@ -166,118 +166,118 @@ func (t *Task) answer(ctx context.Context, requests []byte) error {
 	if _, err := t.c.roundTrip(ctx, &request{method: mcp.MethodTasksUpdate, params: params, repeatable: true}); err != nil {
 		return err
 	}
-	t.rounds++
+	t.inputRounds++
 	for _, key := range keys {
-		t.answered[key] = struct{}{}
+		t.answeredKeys[key] = struct{}{}
 	}
 	return nil
 }
 
-// watchTask has the server tell of changes to a task, if it can; else nil.
-func (c *Client) watchTask(ctx context.Context, id string) *Subscription {
-	if c.noTaskNews.Load() {
+// subscribeTask has the server tell of changes to a task, if it can; else nil.
+func (c *Client) subscribeTask(ctx context.Context, id string) *Subscription {
+	if c.noTaskUpdates.Load() {
 		return nil
 	}
 	s := c.openSubscription(ctx, mcp.SubscriptionFilter{TaskIDs: []string{id}})
 	if s == nil {
 		return nil
 	}
-	c.running.start(func() {
+	c.goroutines.start(func() {
 		select {
-		case <-s.acked:
-			if len(s.Honoured().TaskIDs) > 0 {
+		case <-s.acknowledged:
+			if len(s.Accepted().TaskIDs) > 0 {
 				return
 			}
 			s.Close()
 		case <-s.done:
 		}
 		if err := s.Err(); err == nil || IsPeer(err) {
-			c.noTaskNews.Store(true)
+			c.noTaskUpdates.Store(true)
 		}
 	})
 	return s
 }
 
-// awaitTool waits for the task that a call has become. The task is given up when nobody waits for it any more: it has no other handle.
-func (c *Client) awaitTool(ctx context.Context, t *Task, r *request) (toolAnswer, error) {
-	ctx, cancel := c.boundedTool(ctx, r)
+// waitToolTask waits for the task that a call has become. The task is given up when nobody waits for it any more: it has no other handle.
+func (c *Client) waitToolTask(ctx context.Context, t *Task, r *request) (toolResult, error) {
+	ctx, cancel := c.withToolDeadline(ctx, r)
 	defer cancel()
-	a, err := t.wait(ctx)
+	tr, err := t.wait(ctx)
 	if err == nil || t.hasEnded() {
-		return a, err
+		return tr, err
 	}
-	if late, ok := errors.AsType[*TimeoutError](context.Cause(ctx)); ok {
-		err = t.failed(late)
+	if timeoutErr, ok := errors.AsType[*TimeoutError](context.Cause(ctx)); ok {
+		err = t.wrapError(timeoutErr)
 	}
-	c.running.start(func() { c.cancelTask(t) })
-	return a, err
+	c.goroutines.start(func() { c.cancelTask(t) })
+	return tr, err
 }
 
 // cancelTask cancels a task that nobody waits for any more.
 func (c *Client) cancelTask(t *Task) {
-	ctx, cancel := context.WithTimeout(context.Background(), cancelPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
 	defer cancel()
 	if err := t.Cancel(ctx); err != nil {
 		c.log.Info("task not cancelled", "task", t.ID(), "error", err)
 	}
 }
 
-// cancelTaskOf cancels the task that a legacy server makes of a call, once it has a name: the call itself must not be cancelled. It reports false if the
+// cancelPendingTask cancels the task that a legacy server makes of a call, once it has a name: the call itself must not be cancelled. It reports false if the
 // client has ended.
-func (c *Client) cancelTaskOf(p *jsonrpc.Pending) bool {
-	return c.running.start(func() {
-		timer := time.NewTimer(cancelPatience)
+func (c *Client) cancelPendingTask(p *jsonrpc.Pending) bool {
+	return c.goroutines.start(func() {
+		timer := time.NewTimer(cancelTimeout)
 		defer timer.Stop()
 		select {
 		case <-p.Done():
-			c.cancelLate(p)
+			c.cancelLateTask(p)
 		case <-timer.C:
 			p.Abandon()
 		}
 	})
 }
 
-// cancelLate cancels the task that a call has become whose answer nobody else waits for. A result or
+// cancelLateTask cancels the task that a call has become whose answer nobody else waits for. A result or
 // an error is dropped.
-func (c *Client) cancelLate(p *jsonrpc.Pending) {
+func (c *Client) cancelLateTask(p *jsonrpc.Pending) {
 	raw, err := p.Result()
 	if err != nil {
 		return
 	}
-	if state, err := c.taskOf(raw); err == nil && state != nil {
+	if state, err := c.parseTaskResult(raw); err == nil && state != nil {
 		c.cancelTask(c.newTask(*state, "", callOptions{}, nil))
 	}
 }
 
-// withdraw gives up a call of which a modern server may make a task: the server is told, as
+// cancelPossibleTask gives up a call of which a modern server may make a task: the server is told, as
 // [jsonrpc.Pending.Cancel] does it, and if it has made a task all the same, that is cancelled when
 // its name gets here. It reports false if the call is to be given up like any other.
-func (l *link) withdraw(p *jsonrpc.Pending, reason string) bool {
+func (cn *connection) cancelPossibleTask(p *jsonrpc.Pending, reason string) bool {
 	select {
 	case <-p.Done():
 		return false
 	default:
 	}
-	w := &l.c.withdrawn
-	forgotten := w.add(p)
+	w := &cn.c.withdrawnCalls
+	evicted := w.add(p)
 	name, params := era.Cancellation{}.Notice(p.ID(), mcp.MethodToolsCall, reason)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // so that nothing waits for a server that does not read
-	if l.conn.Notify(ctx, name, params) != nil {
+	if cn.rpc.Notify(ctx, name, params) != nil {
 		w.remove(p)
 		return false
 	}
-	if !l.c.running.start(func() {
-		timer := time.NewTimer(cancelPatience)
+	if !cn.c.goroutines.start(func() {
+		timer := time.NewTimer(cancelTimeout)
 		defer timer.Stop()
 		select {
 		case <-p.Done():
 			w.remove(p)
-			l.c.cancelLate(p)
+			cn.c.cancelLateTask(p)
 		case <-timer.C:
 			p.Abandon()
 			w.remove(p)
-		case <-forgotten:
+		case <-evicted:
 		}
 	}) {
 		p.Abandon()
@@ -289,89 +289,89 @@ func (l *link) withdraw(p *jsonrpc.Pending, reason string) bool {
 // maxWithdrawn is how many calls may be withdrawn at once. One more, and the oldest is forgotten.
 const maxWithdrawn = 256
 
-// withdrawn are the calls that [link.withdraw] has given up and that have no answer yet. The zero
+// withdrawnCalls are the calls that [link.withdraw] has given up and that have no answer yet. The zero
 // value has none.
-type withdrawn struct {
+type withdrawnCalls struct {
 	mu    sync.Mutex
 	calls []withdrawnCall // the oldest first
 }
 
 type withdrawnCall struct {
 	*jsonrpc.Pending
-	id        jsonrpc.ID
-	forgotten chan struct{} // closed when its answer is of no interest any more
+	id      jsonrpc.ID
+	evicted chan struct{} // closed when its answer is of no interest any more
 }
 
 // add lists a call.
-func (w *withdrawn) add(p *jsonrpc.Pending) (forgotten <-chan struct{}) {
+func (w *withdrawnCalls) add(p *jsonrpc.Pending) (forgotten <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.calls) >= maxWithdrawn {
 		if oldest := w.calls[0]; oldest.Abandon() { // else its answer is about to be looked at
-			close(oldest.forgotten)
+			close(oldest.evicted)
 		}
 		w.calls = slices.Delete(w.calls, 0, 1)
 	}
 	call := withdrawnCall{p, p.ID(), make(chan struct{})}
 	w.calls = append(w.calls, call)
-	return call.forgotten
+	return call.evicted
 }
 
-func (w *withdrawn) remove(p *jsonrpc.Pending) {
+func (w *withdrawnCalls) remove(p *jsonrpc.Pending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = slices.DeleteFunc(w.calls, func(c withdrawnCall) bool { return c.Pending == p })
 }
 
 // has reports whether the call with that id is listed.
-func (w *withdrawn) has(id jsonrpc.ID) bool {
+func (w *withdrawnCalls) has(id jsonrpc.ID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.calls, func(c withdrawnCall) bool { return c.id.Equal(id) })
 }
 
-// cancelPatience is how long either step of the cancellation of a task may take that nobody waits for.
-const cancelPatience = 5 * time.Second
+// cancelTimeout is how long either step of the cancellation of a task may take that nobody waits for.
+const cancelTimeout = 5 * time.Second
 
 // Waits between two questions for a task's state. A server that has no wish is asked less and less often as long as nothing changes.
 const (
-	minTaskPoll   = 100 * time.Millisecond
-	firstTaskPoll = 500 * time.Millisecond
-	lastTaskPoll  = 15 * time.Second
-	maxTaskPoll   = 5 * time.Minute // however long a server wishes
+	minTaskPoll        = 100 * time.Millisecond
+	initialTaskPoll    = 500 * time.Millisecond
+	maxDefaultTaskPoll = 15 * time.Second
+	maxTaskPoll        = 5 * time.Minute // however long a server wishes
 )
 
-// A taskPace says when to ask next. The zero value is for when something has just changed.
-type taskPace struct{ last time.Duration }
+// A pollBackoff says when to ask next. The zero value is for when something has just changed.
+type pollBackoff struct{ last time.Duration }
 
 // next returns how long to wait. Some of it is left to chance, so that clients that began together do not go on together.
-func (p *taskPace) next(wish time.Duration) time.Duration {
-	d := min(max(wish, minTaskPoll), maxTaskPoll)
-	if wish <= 0 {
-		d = min(max(p.last*3/2, firstTaskPoll), lastTaskPoll)
+func (p *pollBackoff) next(requested time.Duration) time.Duration {
+	d := min(max(requested, minTaskPoll), maxTaskPoll)
+	if requested <= 0 {
+		d = min(max(p.last*3/2, initialTaskPoll), maxDefaultTaskPoll)
 	}
 	p.last = d
 	return d + rand.N(d/5)
 }
 
-// pause waits until it is time to ask, or until the server has news. Meanwhile it runs the callbacks of the watch.
-func (p *taskPace) pause(ctx context.Context, wish time.Duration, news *Subscription, w *watch) error {
-	timer := time.NewTimer(p.next(wish))
+// wait waits until it is time to ask, or until the server has news. Meanwhile it runs the callbacks of the watch.
+func (p *pollBackoff) wait(ctx context.Context, requested time.Duration, updates *Subscription, q *callbackQueue) error {
+	timer := time.NewTimer(p.next(requested))
 	defer timer.Stop()
 	var ready <-chan struct{}
-	if news != nil {
-		ready = news.queue.ready
+	if updates != nil {
+		ready = updates.queue.ready
 	}
 	for {
 		select {
 		case <-ready:
-			if _, ok, ended := news.queue.next(); ok {
+			if _, ok, ended := updates.queue.tryNext(); ok {
 				return nil
 			} else if ended {
 				ready = nil
 			}
-		case <-w.news():
-			w.callBack()
+		case <-q.ready():
+			q.deliver()
 		case <-timer.C:
 			return nil
 		case <-ctx.Done():

@@ -76,7 +76,7 @@ func TestTaskEnds(t *testing.T) {
 		{"completed", modernDate, `completed ,"result":` + done, nil, false, nil, true},
 		{"the tool failed", modernDate, `completed ,"result":{"content":[],"isError":true}`, nil, true, nil, true},
 		{"failed", modernDate, `failed ,"error":{"code":-32603,"message":"no"}`, nil, false, is(jsonrpc.CodeInternalError), true},
-		{"cancelled", modernDate, `cancelled`, nil, false, func(err error) bool { return errors.Is(err, ErrTaskCancelled) }, true},
+		{"cancelled", modernDate, `cancelled`, nil, false, func(err error) bool { return errors.Is(err, ErrTaskCanceled) }, true},
 		{"without a result", modernDate, `completed`, nil, false, broken, false},
 		{"without an error", modernDate, `failed ,"error":7`, nil, false, broken, false},
 		{"unheard of", modernDate, `sleeping`, nil, false, broken, false},
@@ -85,7 +85,7 @@ func TestTaskEnds(t *testing.T) {
 		{"completed", legacyDate, `completed`, says(done), false, nil, true},
 		{"the tool failed", legacyDate, `failed`, says(`{"content":[],"isError":true}`), true, nil, true},
 		{"failed", legacyDate, `failed`, fails(jsonrpc.CodeInternalError), false, is(jsonrpc.CodeInternalError), true},
-		{"cancelled", legacyDate, `cancelled`, nil, false, func(err error) bool { return errors.Is(err, ErrTaskCancelled) }, true},
+		{"cancelled", legacyDate, `cancelled`, nil, false, func(err error) bool { return errors.Is(err, ErrTaskCanceled) }, true},
 	} {
 		t.Run(tt.revision+" "+tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestCallThatFindsOutAboutTaskIsGivenUp(t *testing.T) {
 					s := taskServer(t, legacyDate, "working")
 					takes := func(d time.Duration, answer answerer) answerer {
 						return func(ctx context.Context, params string) (string, error) {
-							if !pause(ctx, d) {
+							if !sleep(ctx, d) {
 								s.note("ended")
 								return "", ctx.Err()
 							}
@@ -301,7 +301,7 @@ func TestCallThatFindsOutAboutTaskIsGivenUp(t *testing.T) {
 					if err := tt.do(ctx, c, opts...); !is(err) || time.Since(began) != tt.limit {
 						t.Errorf("after %v: got %v", time.Since(began), err)
 					}
-					elapse(cancelPatience)
+					elapse(cancelTimeout)
 					var got []string
 					for _, line := range s.takeSeen() {
 						method, _, _ := strings.Cut(line, " ")
@@ -408,12 +408,12 @@ func TestTaskPace(t *testing.T) {
 		wish        time.Duration
 		first, last time.Duration // bounds without chance
 	}{
-		{0, firstTaskPoll, lastTaskPoll},
+		{0, initialTaskPoll, maxDefaultTaskPoll},
 		{time.Nanosecond, minTaskPoll, minTaskPoll},
 		{3 * time.Second, 3 * time.Second, 3 * time.Second},
 		{time.Hour, maxTaskPoll, maxTaskPoll},
 	} {
-		var pace taskPace
+		var pace pollBackoff
 		for i := range 100 {
 			least := tt.first
 			if i > 20 {
@@ -444,7 +444,7 @@ func TestTaskPaceBeginsAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := 1; i < len(asked); i++ {
-			want := firstTaskPoll
+			want := initialTaskPoll
 			for k := i - 1; k > 0 && states[k] == states[k-1]; k-- {
 				want = want * 3 / 2
 			}

@@ -17,11 +17,11 @@ import (
 // What the client has seen of a tool in a list serves it when the tool is called: a tool that says that it is read-only or idempotent is called again
 // if the connection is lost meanwhile, and results are held against the output schema.
 func (c *Client) ListTools(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListToolsResult, error) {
-	c.prepare()
-	epoch := c.tools.mark()
-	page, err := ask[mcp.ListToolsResult](ctx, c, mcp.MethodToolsList, cursorParams(cursor), opts)
+	c.trackChanges()
+	generation := c.tools.currentGeneration()
+	page, err := getCacheable[mcp.ListToolsResult](ctx, c, mcp.MethodToolsList, cursorParams(cursor), opts)
 	if err == nil {
-		c.tools.learn(epoch, page.Tools)
+		c.tools.add(generation, page.Tools)
 	}
 	return page, err
 }
@@ -29,7 +29,7 @@ func (c *Client) ListTools(ctx context.Context, cursor *string, opts ...CallOpti
 // Tools yields the server's tools, page by page. An error ends the loop. If the server's list has an end that never comes, the error wraps
 // [ErrCursorLoop] or [ErrTooManyPages].
 func (c *Client) Tools(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Tool, error] {
-	return walk(ctx, c, mcp.MethodToolsList,
+	return listAll(ctx, c, mcp.MethodToolsList,
 		func(ctx context.Context, cursor *string) ([]mcp.Tool, *string, error) {
 			page, err := c.ListTools(ctx, cursor, opts...)
 			if err != nil {
@@ -78,11 +78,11 @@ func (e *ToolError) Error() string {
 // A task that the server has made while the call was being given up is cancelled too, if the server says so within 5 s; over HTTP, where its answer
 // cannot get here any more, that is up to the server.
 func (c *Client) CallTool(ctx context.Context, name string, args any, opts ...CallOption) (*mcp.CallToolResult, error) {
-	a, err := c.callTool(ctx, name, args, opts)
+	tr, err := c.callTool(ctx, name, args, opts)
 	if err != nil {
 		return nil, err
 	}
-	return a.result()
+	return tr.decode()
 }
 
 // CallTool calls a tool as [Client.CallTool] does and decodes what it answers by the type Out:
@@ -95,49 +95,49 @@ func (c *Client) CallTool(ctx context.Context, name string, args any, opts ...Ca
 // Tools of servers from before structured content answer with JSON in a text block: that is decoded instead if there is one text block and no structured
 // content. A tool that says that it failed is a *[ToolError], whatever the type. Out needs no instance: client.CallTool[int](ctx, c, "count", args).
 func CallTool[Out any](ctx context.Context, c *Client, name string, args any, opts ...CallOption) (Out, error) {
-	a, err := c.callTool(ctx, name, args, opts)
+	tr, err := c.callTool(ctx, name, args, opts)
 	if err != nil {
 		var none Out
 		return none, err
 	}
-	return outputOf[Out](c, name, &a)
+	return toolOutput[Out](c, name, &tr)
 }
 
 // callTool calls a tool and sees to tasks and to the output schema.
-func (c *Client) callTool(ctx context.Context, name string, args any, opts []CallOption) (a toolAnswer, err error) {
-	began := time.Now()
-	known := c.tools.tool(name)
-	r, err := c.toolRequest(name, args, known, collect(opts), began)
+func (c *Client) callTool(ctx context.Context, name string, args any, opts []CallOption) (tr toolResult, err error) {
+	startedAt := time.Now()
+	info := c.tools.lookup(name)
+	r, err := c.toolRequest(name, args, info, newCallOptions(opts), startedAt)
 	if err != nil {
-		return a, err
+		return tr, err
 	}
-	asTask := known.mustBeTask() && c.hasCoreTasks()
+	asTask := info.requiresTask() && c.hasCoreTasks()
 	raw, task, err := c.sendTool(ctx, r, name, asTask)
-	if known == nil && isMethodNotFound(err) && c.hasCoreTasks() {
-		found, late := c.lookUpWithin(ctx, r, name)
+	if info == nil && isMethodNotFound(err) && c.hasCoreTasks() {
+		found, findErr := c.findToolWithin(ctx, r, name)
 		switch {
-		case late != nil:
-			err = late
-		case found.mustBeTask():
+		case findErr != nil:
+			err = findErr
+		case found.requiresTask():
 			raw, task, err = c.sendTool(ctx, r, name, true) // that was what it meant; it has done nothing yet
 		}
 	}
 	switch {
 	case err != nil:
-		return a, err
+		return tr, err
 	case task != nil:
-		return c.awaitTool(ctx, task, r)
+		return c.waitToolTask(ctx, task, r)
 	}
-	if a, err = readAnswer(raw); err == nil {
-		err = c.checkOutput(ctx, name, &a)
+	if tr, err = parseToolResult(raw); err == nil {
+		err = c.checkOutput(ctx, name, &tr)
 	}
-	return a, err
+	return tr, err
 }
 
 // sendTool sends the request and returns the result, or the task that the server has made of it. asTask asks a legacy server for one.
 func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask bool) (raw []byte, task *Task, err error) {
 	if asTask {
-		release := c.augment(r)
+		release := c.requestTask(r)
 		defer func() {
 			if task == nil {
 				release()
@@ -147,7 +147,7 @@ func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask b
 	raw, err = c.roundTrip(ctx, r)
 	var state *TaskState
 	if err == nil {
-		state, err = c.taskOf(raw)
+		state, err = c.parseTaskResult(raw)
 	}
 	if err == nil && state == nil {
 		err = c.checkFinal(r.method, raw)
@@ -156,46 +156,46 @@ func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask b
 	case err != nil:
 		return nil, nil, fmt.Errorf("tool %q: %w", name, err)
 	case state != nil:
-		return nil, c.newTask(*state, name, r.opts, r.watch), nil
+		return nil, c.newTask(*state, name, r.opts, r.callbacks), nil
 	}
 	return raw, nil, nil
 }
 
-func (c *Client) toolRequest(name string, args any, known *knownTool, o callOptions, began time.Time) (*request, error) {
+func (c *Client) toolRequest(name string, args any, info *toolInfo, o callOptions, startedAt time.Time) (*request, error) {
 	params := append(make([]byte, 0, 200), `{"name":`...)
 	params = jsonwire.AppendQuote(params, name)
 	params, err := appendArguments(append(params, `,"arguments":`...), args)
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: arguments: %w", name, err)
 	}
-	r := &request{method: mcp.MethodToolsCall, params: append(params, '}'), repeatable: c.mayRepeat(known), opts: o}
-	if most := choose(o.maxTimeout, c.opts.MaxCallTimeout); most > 0 {
-		r.limit = began.Add(most)
+	r := &request{method: mcp.MethodToolsCall, params: append(params, '}'), repeatable: c.isRepeatableTool(info), opts: o}
+	if timeout := effectiveTimeout(o.maxTimeout, c.opts.MaxCallTimeout); timeout > 0 {
+		r.deadline = startedAt.Add(timeout)
 	}
 	return r, nil
 }
 
-// mayRepeat reports whether what is known of a tool, nil is nothing, says that calling it twice changes nothing.
-func (c *Client) mayRepeat(known *knownTool) bool {
-	return known != nil && known.repeatable && !c.opts.IgnoreHints
+// isRepeatableTool reports whether what is known of a tool, nil is nothing, says that calling it twice changes nothing.
+func (c *Client) isRepeatableTool(info *toolInfo) bool {
+	return info != nil && info.repeatable && !c.opts.IgnoreHints
 }
 
-// boundedTool returns a context that also ends when the time of the whole tool call is over, with a *TimeoutError as its cause.
-func (c *Client) boundedTool(ctx context.Context, r *request) (context.Context, context.CancelFunc) {
-	if r.limit.IsZero() {
+// withToolDeadline returns a context that also ends when the time of the whole tool call is over, with a *TimeoutError as its cause.
+func (c *Client) withToolDeadline(ctx context.Context, r *request) (context.Context, context.CancelFunc) {
+	if r.deadline.IsZero() {
 		return ctx, func() {}
 	}
-	most := choose(r.opts.maxTimeout, c.opts.MaxCallTimeout)
-	return context.WithDeadlineCause(ctx, r.limit, &TimeoutError{Method: r.method, After: most, Max: true})
+	timeout := effectiveTimeout(r.opts.maxTimeout, c.opts.MaxCallTimeout)
+	return context.WithDeadlineCause(ctx, r.deadline, &TimeoutError{Method: r.method, After: timeout, Max: true})
 }
 
-// lookUpWithin is lookUp within the time of a tool call. The error is that of a call whose time or context has ended meanwhile.
-func (c *Client) lookUpWithin(ctx context.Context, r *request, name string) (*knownTool, error) {
-	ctx, cancel := c.boundedTool(ctx, r)
+// findToolWithin is findTool within the time of a tool call. The error is that of a call whose time or context has ended meanwhile.
+func (c *Client) findToolWithin(ctx context.Context, r *request, name string) (*toolInfo, error) {
+	ctx, cancel := c.withToolDeadline(ctx, r)
 	defer cancel()
-	known := c.lookUp(ctx, name)
+	info := c.findTool(ctx, name)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("tool %q: call %s: %w", name, r.method, context.Cause(ctx))
 	}
-	return known, nil
+	return info, nil
 }

@@ -296,11 +296,11 @@ func TestOutputSchemaChanges(t *testing.T) {
 		listed int
 	}{
 		{"told", []answerer{says(tools(text)), says(tools(number))}, func(s *fakeServer) { s.notify("notifications/tools/list_changed", "") }, false, 1},
-		{"not told, long ago", []answerer{says(tools(text)), says(tools(number))}, func(*fakeServer) { elapse(2 * relearnAfter) }, false, 2},
+		{"not told, long ago", []answerer{says(tools(text)), says(tools(number))}, func(*fakeServer) { elapse(2 * maxToolAge) }, false, 2},
 		{"not told, just now", []answerer{says(tools(text)), says(tools(number))}, func(*fakeServer) {}, true, 1},
-		{"not changed", []answerer{says(tools(text))}, func(*fakeServer) { elapse(2 * relearnAfter) }, true, 2},
-		{"gone", []answerer{says(tools(text)), says(tools())}, func(*fakeServer) { elapse(2 * relearnAfter) }, true, 2},
-		{"not listed any more", []answerer{says(tools(text)), fails(jsonrpc.CodeInternalError)}, func(*fakeServer) { elapse(2 * relearnAfter) }, true, 2},
+		{"not changed", []answerer{says(tools(text))}, func(*fakeServer) { elapse(2 * maxToolAge) }, true, 2},
+		{"gone", []answerer{says(tools(text)), says(tools())}, func(*fakeServer) { elapse(2 * maxToolAge) }, true, 2},
+		{"not listed any more", []answerer{says(tools(text)), fails(jsonrpc.CodeInternalError)}, func(*fakeServer) { elapse(2 * maxToolAge) }, true, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, revision := range []string{modernDate, legacyDate} {
@@ -340,7 +340,7 @@ func TestToolsAreLearntAgain(t *testing.T) {
 		c := s.dial(nil)
 		known := func() (names string) {
 			for _, name := range []string{"first", "old", "new"} {
-				if c.tools.tool(name) != nil {
+				if c.tools.lookup(name) != nil {
 					names += name
 				}
 			}
@@ -371,25 +371,25 @@ func TestToolBook(t *testing.T) {
 	def := func(name string, size int) mcp.Tool {
 		return mcp.Tool{Name: name, OutputSchema: json.RawMessage(`{"title":"` + strings.Repeat("x", size) + `"}`)}
 	}
-	var b toolBook
-	b.learn(b.mark(), []mcp.Tool{def("a", 10), def("b", maxKnownBytes-1000), def("c", 200), def("d", 10)})
+	var b toolCatalog
+	b.add(b.currentGeneration(), []mcp.Tool{def("a", 10), def("b", maxCatalogBytes-1000), def("c", 200), def("d", 10)})
 	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": true} {
-		if got := b.tool(name) != nil; got != want {
+		if got := b.lookup(name) != nil; got != want {
 			t.Errorf("%s is known: got %t, want %t", name, got, want)
 		}
 	}
-	kept := b.tool("a")
-	b.learn(b.mark(), []mcp.Tool{def("a", 10), def("b", 10)})
-	if b.tool("a") != kept {
+	kept := b.lookup("a")
+	b.add(b.currentGeneration(), []mcp.Tool{def("a", 10), def("b", 10)})
+	if b.lookup("a") != kept {
 		t.Error("what has not changed was compiled for nothing")
 	}
-	if want := 3 * (knownCost + len("a") + len(def("", 10).OutputSchema)); b.bytes != want {
+	if want := 3 * (toolOverhead + len("a") + len(def("", 10).OutputSchema)); b.bytes != want {
 		t.Errorf("bytes: got %d, want %d", b.bytes, want)
 	}
-	old := b.mark()
-	b.forget()
-	b.learn(old, []mcp.Tool{def("a", 10)})
-	if b.tool("a") != nil || b.bytes != 0 {
+	old := b.currentGeneration()
+	b.clear()
+	b.add(old, []mcp.Tool{def("a", 10)})
+	if b.lookup("a") != nil || b.bytes != 0 {
 		t.Error("a list that was asked for before the tools changed was learnt")
 	}
 }

@@ -29,147 +29,149 @@ func (e *OutputError) Unwrap() error { return e.Err }
 
 var errNoStructured = errors.New("it has an output schema, but the result has no structured content")
 
-// maxSchema is the largest schema that is compiled, in bytes: compiled it takes some hundred times as much.
-const maxSchema = 512 << 10
+// maxSchemaBytes is the largest schema that is compiled, in bytes: compiled it takes some hundred times as much.
+const maxSchemaBytes = 512 << 10
 
-// compileForeign compiles a schema of the server's.
-func compileForeign(text []byte, engine schema.Engine) (*schema.Validator, error) {
-	if len(text) > maxSchema {
-		return nil, fmt.Errorf("it has %d bytes; schemas of more than %d are not used", len(text), maxSchema)
+// compileServerSchema compiles a schema of the server's.
+func compileServerSchema(text []byte, engine schema.Engine) (*schema.Validator, error) {
+	if len(text) > maxSchemaBytes {
+		return nil, fmt.Errorf("it has %d bytes; schemas of more than %d are not used", len(text), maxSchemaBytes)
 	}
 	return schema.Compile(text, engine)
 }
 
 // Bounds of what is kept of a server's tools: their names and output schemas.
 const (
-	maxKnownBytes = 16 << 20
-	knownCost     = 256 // bytes of an entry besides
+	maxCatalogBytes = 16 << 20
+	toolOverhead    = 256 // bytes of an entry besides
 )
 
-// relearnAfter is how old the knowledge of a tool must be for a result that breaks its schema to raise the question whether the schema is still the same.
-const relearnAfter = time.Minute
+// maxToolAge is how old the knowledge of a tool must be for a result that breaks its schema to raise the question whether the schema is still the same.
+const maxToolAge = time.Minute
 
-// A toolBook is what a client knows of the server's tools from having listed them. The zero value knows nothing.
-type toolBook struct {
-	mu    sync.Mutex
-	known map[string]*knownTool
-	bytes int
-	epoch int // how often everything was forgotten
+// A toolCatalog is what a client knows of the server's tools from having listed them. The zero value knows nothing.
+type toolCatalog struct {
+	mu         sync.Mutex
+	byName     map[string]*toolInfo
+	bytes      int
+	generation int // how often everything was forgotten
 }
 
-// A knownTool is what calling a tool takes.
-type knownTool struct {
-	repeatable bool // it is safe to call it again, or so it says: one that lies is called twice, and could have done twice the harm in one call
-	tasks      string
-	output     []byte // schema; nil if it has none
-	learned    time.Time
+// A toolInfo is what calling a tool takes.
+type toolInfo struct {
+	repeatable   bool // it is safe to call it again, or so it says: one that lies is called twice, and could have done twice the harm in one call
+	taskSupport  string
+	outputSchema []byte // schema; nil if it has none
+	listedAt     time.Time
 
-	compile   sync.Once
-	validator *schema.Validator // of output; nil if that cannot be compiled
+	compileOnce sync.Once
+	validator   *schema.Validator // of output; nil if that cannot be compiled
 }
 
-// mustBeTask reports whether a legacy server refuses to run the tool otherwise. Nothing is known of a nil tool.
-func (k *knownTool) mustBeTask() bool { return k != nil && k.tasks == mcp.TaskSupportRequired }
-
-// mark returns what learn wants to know: when the list was asked for.
-func (b *toolBook) mark() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.epoch
+// requiresTask reports whether a legacy server refuses to run the tool otherwise. Nothing is known of a nil tool.
+func (ti *toolInfo) requiresTask() bool {
+	return ti != nil && ti.taskSupport == mcp.TaskSupportRequired
 }
 
-// learn takes in tools that were listed, unless everything was forgotten since the list was asked for.
-func (b *toolBook) learn(epoch int, tools []mcp.Tool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if epoch != b.epoch {
+// currentGeneration returns what learn wants to know: when the list was asked for.
+func (tc *toolCatalog) currentGeneration() int {
+	tc.mu.Lock()
+	defer tc.mu.Unlock()
+	return tc.generation
+}
+
+// add takes in tools that were listed, unless everything was forgotten since the list was asked for.
+func (tc *toolCatalog) add(generation int, tools []mcp.Tool) {
+	tc.mu.Lock()
+	defer tc.mu.Unlock()
+	if generation != tc.generation {
 		return
 	}
-	if b.known == nil {
-		b.known = make(map[string]*knownTool)
+	if tc.byName == nil {
+		tc.byName = make(map[string]*toolInfo)
 	}
 	now := time.Now()
 	for i := range tools {
 		t := &tools[i]
-		k := &knownTool{output: t.OutputSchema, learned: now}
+		info := &toolInfo{outputSchema: t.OutputSchema, listedAt: now}
 		if a := t.Annotations; a != nil {
-			k.repeatable = isTrue(a.ReadOnlyHint) || isTrue(a.IdempotentHint)
+			info.repeatable = isTrue(a.ReadOnlyHint) || isTrue(a.IdempotentHint)
 		}
 		if t.Execution != nil {
-			k.tasks = t.Execution.TaskSupport
+			info.taskSupport = t.Execution.TaskSupport
 		}
-		old := b.known[t.Name]
-		if old != nil && old.repeatable == k.repeatable && old.tasks == k.tasks && bytes.Equal(old.output, k.output) {
-			old.learned = now
+		old := tc.byName[t.Name]
+		if old != nil && old.repeatable == info.repeatable && old.taskSupport == info.taskSupport && bytes.Equal(old.outputSchema, info.outputSchema) {
+			old.listedAt = now
 			continue
 		}
-		k.output = bytes.Clone(k.output)
+		info.outputSchema = bytes.Clone(info.outputSchema)
 		if old != nil {
-			b.bytes -= knownCost + len(t.Name) + len(old.output)
-			delete(b.known, t.Name)
+			tc.bytes -= toolOverhead + len(t.Name) + len(old.outputSchema)
+			delete(tc.byName, t.Name)
 		}
-		if size := knownCost + len(t.Name) + len(k.output); b.bytes+size <= maxKnownBytes {
-			b.known[t.Name] = k
-			b.bytes += size
+		if size := toolOverhead + len(t.Name) + len(info.outputSchema); tc.bytes+size <= maxCatalogBytes {
+			tc.byName[t.Name] = info
+			tc.bytes += size
 		}
 	}
 }
 
 func isTrue(hint *bool) bool { return hint != nil && *hint }
 
-func (b *toolBook) forget() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.known, b.bytes = nil, 0
-	b.epoch++
+func (tc *toolCatalog) clear() {
+	tc.mu.Lock()
+	defer tc.mu.Unlock()
+	tc.byName, tc.bytes = nil, 0
+	tc.generation++
 }
 
-// tool returns what is known of a tool, or nil.
-func (b *toolBook) tool(name string) *knownTool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.known[name]
+// lookup returns what is known of a tool, or nil.
+func (tc *toolCatalog) lookup(name string) *toolInfo {
+	tc.mu.Lock()
+	defer tc.mu.Unlock()
+	return tc.byName[name]
 }
 
-// old reports whether the tool was listed too long ago for its schema to be sure. Until it is listed again, it does so once in a while.
-func (b *toolBook) old(k *knownTool) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if time.Since(k.learned) <= relearnAfter {
+// isStale reports whether the tool was listed too long ago for its schema to be sure. Until it is listed again, it does so once in a while.
+func (tc *toolCatalog) isStale(info *toolInfo) bool {
+	tc.mu.Lock()
+	defer tc.mu.Unlock()
+	if time.Since(info.listedAt) <= maxToolAge {
 		return false
 	}
-	k.learned = time.Now()
+	info.listedAt = time.Now()
 	return true
 }
 
 // checkOutput holds a result against the tool's output schema, if that is known.
-func (c *Client) checkOutput(ctx context.Context, name string, a *toolAnswer) error {
-	k := c.tools.tool(name)
-	if k == nil || a.isError || c.opts.NoOutputValidation {
+func (c *Client) checkOutput(ctx context.Context, name string, tr *toolResult) error {
+	info := c.tools.lookup(name)
+	if info == nil || tr.isError || c.opts.NoOutputValidation {
 		return nil
 	}
-	err := c.check(name, k, a)
+	err := c.validateOutput(name, info, tr)
 	if err == nil {
 		return nil
 	}
-	if c.tools.old(k) {
-		if now := c.lookUp(ctx, name); now == nil || !bytes.Equal(now.output, k.output) {
-			return c.checkOutput(ctx, name, a)
+	if c.tools.isStale(info) {
+		if now := c.findTool(ctx, name); now == nil || !bytes.Equal(now.outputSchema, info.outputSchema) {
+			return c.checkOutput(ctx, name, tr)
 		}
 	}
-	result, decodeErr := a.result()
+	result, decodeErr := tr.decode()
 	if decodeErr != nil {
 		return decodeErr
 	}
 	return &OutputError{Tool: name, Result: result, Err: err}
 }
 
-// lookUpTimeout bounds how long a tool is looked for. The call goes on without it then.
-const lookUpTimeout = 30 * time.Second
+// findToolTimeout bounds how long a tool is looked for. The call goes on without it then.
+const findToolTimeout = 30 * time.Second
 
-// lookUp lists the tools anew, until it finds one, and returns what is known of that then.
-func (c *Client) lookUp(ctx context.Context, name string) *knownTool {
-	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
+// findTool lists the tools anew, until it finds one, and returns what is known of that then.
+func (c *Client) findTool(ctx context.Context, name string) *toolInfo {
+	ctx, cancel := context.WithTimeout(ctx, findToolTimeout)
 	defer cancel()
 	for tool, err := range c.Tools(ctx, WithFresh()) {
 		if err != nil {
@@ -180,26 +182,26 @@ func (c *Client) lookUp(ctx context.Context, name string) *knownTool {
 			break
 		}
 	}
-	return c.tools.tool(name)
+	return c.tools.lookup(name)
 }
 
-func (c *Client) check(name string, k *knownTool, a *toolAnswer) error {
-	k.compile.Do(func() {
-		if k.output == nil {
+func (c *Client) validateOutput(name string, info *toolInfo, tr *toolResult) error {
+	info.compileOnce.Do(func() {
+		if info.outputSchema == nil {
 			return
 		}
 		var err error
-		if k.validator, err = compileForeign(k.output, c.opts.SchemaEngine); err != nil {
+		if info.validator, err = compileServerSchema(info.outputSchema, c.opts.SchemaEngine); err != nil {
 			c.log.Warn("results are not validated: output schema cannot be used", "tool", name, "error", err)
 		}
 	})
 	switch {
-	case k.validator == nil:
+	case info.validator == nil:
 		return nil
-	case a.structured == nil:
+	case tr.structured == nil:
 		return errNoStructured
 	}
-	err := k.validator.Validate(a.structured)
+	err := info.validator.Validate(tr.structured)
 	if e, ok := errors.AsType[*schema.Error](err); ok {
 		e.Root = "structuredContent"
 	}

@@ -7,51 +7,53 @@ import (
 	"mcpwire/mcp"
 )
 
-// A Verdict is what [Dial] found out about a server. It can be kept, as JSON too, and given to a later Dial to the same server as [Options.Known].
-type Verdict struct {
+// A Profile is what [Dial] found out about a server. It can be kept, as JSON too, and given to a later Dial to the same server as [Options.Profile].
+type Profile struct {
 	Revision     mcp.Revision           `json:"revision"` // to speak with it
 	Server       mcp.Implementation     `json:"server"`
 	Capabilities mcp.ServerCapabilities `json:"capabilities"`
 	Instructions string                 `json:"instructions,omitempty"`
 
-	found bool // by this Client: nothing is missing
+	discovered bool // by this Client: nothing is missing
 }
 
 // complete reports whether the verdict says more than a revision to try.
-func (v *Verdict) complete() bool { return v.found || v.Server.Name != "" || v.Server.Version != "" }
+func (p *Profile) complete() bool {
+	return p.discovered || p.Server.Name != "" || p.Server.Version != ""
+}
 
-// terms are what the two sides have agreed on. They do not change.
-type terms struct {
+// negotiated are what the two sides have agreed on. They do not change.
+type negotiated struct {
 	*era.Features
-	verdict   *Verdict
-	accepts   era.Accepts // what the server may ask for
-	meta      []byte      // modern: `"_meta":{…` of each request, without the bracket that closes it
-	confirmed atomic.Bool // the server has shown that it is so; false of a Verdict that nobody has checked yet
+	profile   *Profile
+	accepts   era.InputSupport // what the server may ask for
+	meta      []byte           // modern: `"_meta":{…` of each request, without the bracket that closes it
+	confirmed atomic.Bool      // the server has shown that it is so; false of a Profile that nobody has checked yet
 }
 
 // terms returns the terms of a verdict.
-func (c *Client) newTerms(v *Verdict) *terms {
-	t := &terms{Features: era.Of(v.Revision), verdict: v}
-	capabilities, accepts := c.offer.Capabilities(t.Features)
-	t.accepts = accepts
-	if t.Modern {
-		t.meta = c.offer.AppendMeta([]byte(`"_meta":`), t.Features, capabilities)
+func (c *Client) newNegotiated(profile *Profile) *negotiated {
+	neg := &negotiated{Features: era.Of(profile.Revision), profile: profile}
+	capabilities, accepts := c.offer.Capabilities(neg.Features)
+	neg.accepts = accepts
+	if neg.Modern {
+		neg.meta = c.offer.AppendMeta([]byte(`"_meta":`), neg.Features, capabilities)
 	}
-	return t
+	return neg
 }
 
 // confirm notes that the server speaks as the terms say.
-func (t *terms) confirm() {
-	if !t.confirmed.Load() {
-		t.confirmed.Store(true)
+func (n *negotiated) confirm() {
+	if !n.confirmed.Load() {
+		n.confirmed.Store(true)
 	}
 }
 
-// verdictOf makes a verdict of what a server says of itself.
-func verdictOf(method string, r mcp.Revision, h *era.Hello) (*Verdict, error) {
-	v := &Verdict{Revision: r, Server: h.Info, Instructions: h.Instructions, found: true}
-	if err := v.Capabilities.UnmarshalJSON(h.Capabilities); err != nil {
+// newProfile makes a verdict of what a server says of itself.
+func newProfile(method string, r mcp.Revision, info *era.ServerProfile) (*Profile, error) {
+	profile := &Profile{Revision: r, Server: info.Info, Instructions: info.Instructions, discovered: true}
+	if err := profile.Capabilities.UnmarshalJSON(info.Capabilities); err != nil {
 		return nil, &ProtocolError{Method: method, Reason: "the server's capabilities are not as they should be", Err: err}
 	}
-	return v, nil
+	return profile, nil
 }

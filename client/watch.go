@@ -7,178 +7,178 @@ import (
 	"mcpwire/mcp"
 )
 
-// watchers are the calls and the tasks that want to see notifications while they last.
-type watchers struct {
+// callbackRegistry are the calls and the tasks that want to see notifications while they last.
+type callbackRegistry struct {
 	mu      sync.Mutex
-	byToken map[int64]*watch
-	logs    map[*watch]struct{}
+	byToken map[int64]*callbackQueue
+	logs    map[*callbackQueue]struct{}
 }
 
 // add registers a watch for what the server sends under its token, and for log messages if it wants any.
-func (w *watchers) add(in *watch) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.byToken == nil {
-		w.byToken, w.logs = make(map[int64]*watch), make(map[*watch]struct{})
+func (cr *callbackRegistry) add(q *callbackQueue) {
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	if cr.byToken == nil {
+		cr.byToken, cr.logs = make(map[int64]*callbackQueue), make(map[*callbackQueue]struct{})
 	}
-	if in.progress != nil {
-		w.byToken[in.token] = in
+	if q.progress != nil {
+		cr.byToken[q.token] = q
 	}
-	if in.log != nil {
-		w.logs[in] = struct{}{}
+	if q.log != nil {
+		cr.logs[q] = struct{}{}
 	}
 }
 
 // remove takes a watch out again, if there is one.
-func (w *watchers) remove(in *watch) {
-	if in == nil {
+func (cr *callbackRegistry) remove(q *callbackQueue) {
+	if q == nil {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.byToken, in.token)
-	delete(w.logs, in)
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	delete(cr.byToken, q.token)
+	delete(cr.logs, q)
 }
 
-func (w *watchers) tellProgress(token int64, params []byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if in := w.byToken[token]; in != nil {
-		in.put(notice{false, slices.Clone(params)})
+func (cr *callbackRegistry) enqueueProgress(token int64, params []byte) {
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	if q := cr.byToken[token]; q != nil {
+		q.enqueue(pendingNotification{false, slices.Clone(params)})
 	}
 }
 
-func (w *watchers) tellLog(level mcp.LoggingLevel, params []byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var own []byte // one copy for all
-	for in := range w.logs {
-		if level < in.level {
+func (cr *callbackRegistry) enqueueLog(level mcp.LoggingLevel, params []byte) {
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	var shared []byte // one copy for all
+	for q := range cr.logs {
+		if level < q.level {
 			continue
 		}
-		if own == nil {
-			own = slices.Clone(params)
+		if shared == nil {
+			shared = slices.Clone(params)
 		}
-		in.put(notice{true, own})
+		q.enqueue(pendingNotification{true, shared})
 	}
 }
 
 // Bounds of the notifications that wait for the callbacks of one call.
 const (
-	maxNotices     = 256
-	maxNoticeBytes = 4 << 20 // but one may be larger
+	maxPendingNotifications     = 256
+	maxPendingNotificationBytes = 4 << 20 // but one may be larger
 )
 
 // A watch is what a call wants to hear of while it lasts. It holds the notifications until the goroutine that waits for the answer takes them.
-type watch struct {
+type callbackQueue struct {
 	c        *Client
 	token    int64 // under which progress comes
 	level    mcp.LoggingLevel
 	progress func(mcp.ProgressNotificationParams) // may be nil
 	log      func(mcp.LoggingMessageNotificationParams)
 
-	calling sync.Mutex // held while callbacks run: of a task, several goroutines may hear
+	deliverMu sync.Mutex // held while callbacks run: of a task, several goroutines may hear
 
-	mu    sync.Mutex
-	items []notice
-	bytes int
-	ready chan struct{} // has a token when there are items
+	mu      sync.Mutex
+	pending []pendingNotification
+	bytes   int
+	wake    chan struct{} // has a token when there are items
 }
 
-type notice struct {
+type pendingNotification struct {
 	log    bool // it is a log message, else progress
 	params []byte
 }
 
-// newWatch returns what the options want to hear, or nil if that is nothing.
-func (c *Client) newWatch(o *callOptions) *watch {
+// newCallbackQueue returns what the options want to hear, or nil if that is nothing.
+func (c *Client) newCallbackQueue(o *callOptions) *callbackQueue {
 	if o.progress == nil && o.log == nil {
 		return nil
 	}
-	return &watch{c: c, level: o.logLevel, progress: o.progress, log: o.log, ready: make(chan struct{}, 1)}
+	return &callbackQueue{c: c, level: o.logLevel, progress: o.progress, log: o.log, wake: make(chan struct{}, 1)}
 }
 
-// begin has the notifications come from now on, under a token of their own.
-func (w *watch) begin() {
-	w.token = w.c.tokens.Add(1)
-	w.c.watchers.add(w)
+// register has the notifications come from now on, under a token of their own.
+func (q *callbackQueue) register() {
+	q.token = q.c.tokens.Add(1)
+	q.c.callbacks.add(q)
 }
 
-// put adds a notification. If there is no room the oldest go: of progress, the newest says all.
-func (w *watch) put(n notice) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.items = append(w.items, n)
-	w.bytes += len(n.params)
-	for len(w.items) > maxNotices || w.bytes > maxNoticeBytes && len(w.items) > 1 {
-		w.bytes -= len(w.items[0].params)
-		w.items = slices.Delete(w.items, 0, 1)
+// enqueue adds a notification. If there is no room the oldest go: of progress, the newest says all.
+func (q *callbackQueue) enqueue(n pendingNotification) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pending = append(q.pending, n)
+	q.bytes += len(n.params)
+	for len(q.pending) > maxPendingNotifications || q.bytes > maxPendingNotificationBytes && len(q.pending) > 1 {
+		q.bytes -= len(q.pending[0].params)
+		q.pending = slices.Delete(q.pending, 0, 1)
 	}
-	w.signal()
+	q.signal()
 }
 
-func (w *watch) signal() {
+func (q *callbackQueue) signal() {
 	select {
-	case w.ready <- struct{}{}:
+	case q.wake <- struct{}{}:
 	default:
 	}
 }
 
-// take returns what has come.
-func (w *watch) take() []notice {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	items := w.items
-	w.items, w.bytes = nil, 0
-	return items
+// dequeueAll returns what has come.
+func (q *callbackQueue) dequeueAll() []pendingNotification {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	pending := q.pending
+	q.pending, q.bytes = nil, 0
+	return pending
 }
 
-// news is a channel that has something when there may be something to take; nil if there is no watch.
-func (w *watch) news() <-chan struct{} {
-	if w == nil {
+// ready is a channel that has something when there may be something to take; nil if there is no watch.
+func (q *callbackQueue) ready() <-chan struct{} {
+	if q == nil {
 		return nil
 	}
-	return w.ready
+	return q.wake
 }
 
-// callBack passes what has come to the callbacks, and reports whether there was progress.
-func (w *watch) callBack() (progress bool) {
-	if w == nil || !w.calling.TryLock() {
+// deliver passes what has come to the callbacks, and reports whether there was progress.
+func (q *callbackQueue) deliver() (progress bool) {
+	if q == nil || !q.deliverMu.TryLock() {
 		return false // somebody is at it
 	}
-	defer w.hush()
-	for _, n := range w.take() {
+	defer q.endDelivery()
+	for _, n := range q.dequeueAll() {
 		progress = progress || !n.log
-		if err := w.tell(n); err != nil {
-			w.c.log.Warn("notification dropped: it is malformed", "log", n.log, "error", err)
+		if err := q.invoke(n); err != nil {
+			q.c.log.Warn("notification dropped: it is malformed", "log", n.log, "error", err)
 		}
 	}
 	return progress
 }
 
-// hush ends callBack. What came too late for it is for the next one, whoever that is.
-func (w *watch) hush() {
-	w.calling.Unlock()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.items) > 0 {
-		w.signal()
+// endDelivery ends deliver. What came too late for it is for the next one, whoever that is.
+func (q *callbackQueue) endDelivery() {
+	q.deliverMu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.pending) > 0 {
+		q.signal()
 	}
 }
 
-func (w *watch) tell(n notice) error {
+func (q *callbackQueue) invoke(n pendingNotification) error {
 	if n.log {
 		var p mcp.LoggingMessageNotificationParams
 		if err := p.UnmarshalJSON(n.params); err != nil {
 			return err
 		}
-		w.log(p)
+		q.log(p)
 		return nil
 	}
 	var p mcp.ProgressNotificationParams
 	if err := p.UnmarshalJSON(n.params); err != nil {
 		return err
 	}
-	w.progress(p)
+	q.progress(p)
 	return nil
 }

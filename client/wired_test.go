@@ -21,11 +21,11 @@ import (
 // wire connects a client to a server of package server, in the revision. Both end with the test.
 func wire(t *testing.T, srv *server.Server, revision mcp.Revision, opts Options) *Client {
 	t.Helper()
-	near, far := net.Pipe()
+	clientEnd, serverEnd := net.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil)) }()
+	go func() { served <- srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil)) }()
 	opts.Revisions = []mcp.Revision{revision}
-	c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(near, nil)), &opts)
+	c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(clientEnd, nil)), &opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func wiredChanges(t *testing.T, c *Client, srv *server.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(filter, sub.Honoured()); diff != "" {
+	if diff := cmp.Diff(filter, sub.Accepted()); diff != "" {
 		t.Errorf("honoured (-want +got):\n%s", diff)
 	}
 	srv.RemoveTools("e")
@@ -177,20 +177,20 @@ func wiredChanges(t *testing.T, c *Client, srv *server.Server) {
 	synctest.Wait()
 	srv.ResourceUpdated("x:a")
 	synctest.Wait()
-	if e, ok, _ := sub.queue.next(); ok {
+	if e, ok, _ := sub.queue.tryNext(); ok {
 		t.Errorf("after the end: %v", e)
 	}
 }
 
-// TestWiredEnds: a server that ends its connections says so to those who listen, and a client whose carrier has no other connection ends.
+// TestWiredEnds: a server that ends its connections says so to those who listen, and a client whose transport has no other connection ends.
 func TestWiredEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := shop()
-		near, far := net.Pipe()
+		clientEnd, serverEnd := net.Pipe()
 		ctx, stop := context.WithCancel(context.Background())
 		served := make(chan error, 1)
-		go func() { served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
-		c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(near, nil)), nil)
+		go func() { served <- srv.Serve(ctx, jsonrpc.NewFramer(serverEnd, nil)) }()
+		c, err := Dial(t.Context(), Over(jsonrpc.NewFramer(clientEnd, nil)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func TestWiredTasks(t *testing.T) {
 				if err := task.Cancel(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := task.Wait(t.Context()); !errors.Is(err, ErrTaskCancelled) {
+				if _, err := task.Wait(t.Context()); !errors.Is(err, ErrTaskCanceled) {
 					t.Errorf("cancelled: got %v", err)
 				}
 				if revision.Modern() {

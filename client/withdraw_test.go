@@ -30,8 +30,8 @@ func TestLateTask(t *testing.T) {
 	}{
 		{name: "task", opts: Options{Tasks: true}, answer: lateTask("t"), want: true},
 		{name: "task, after a timeout", opts: Options{Tasks: true}, call: []CallOption{WithTimeout(time.Second)}, answer: lateTask("t"), want: true},
-		{name: "task, at the last moment", opts: Options{Tasks: true}, after: cancelPatience - 1, answer: lateTask("t"), want: true},
-		{name: "task, too late", opts: Options{Tasks: true}, after: cancelPatience + 1, answer: lateTask("t")},
+		{name: "task, at the last moment", opts: Options{Tasks: true}, after: cancelTimeout - 1, answer: lateTask("t"), want: true},
+		{name: "task, too late", opts: Options{Tasks: true}, after: cancelTimeout + 1, answer: lateTask("t")},
 		{name: "task that was not wanted", answer: lateTask("t")},
 		{name: "result", opts: Options{Tasks: true}, answer: complete},
 		{name: "task without an id", opts: Options{Tasks: true}, answer: lateTask("")},
@@ -73,12 +73,12 @@ func TestLateTask(t *testing.T) {
 				if _, late := errors.AsType[*TimeoutError](err); tt.call != nil && !late || tt.call == nil && !errors.Is(err, context.Canceled) {
 					t.Errorf("got %v", err)
 				}
-				elapse(cancelPatience + time.Second)
+				elapse(cancelTimeout + time.Second)
 				synctest.Wait()
 				if _, err := c.CallTool(t.Context(), "next", nil); err != nil {
 					t.Error(err)
 				}
-				if n := len(c.withdrawn.calls); n != 0 {
+				if n := len(c.withdrawnCalls.calls); n != 0 {
 					t.Errorf("%d calls are still known", n)
 				}
 			})
@@ -103,7 +103,7 @@ func TestLateTaskAtClose(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		c.Close()
-		if took := time.Since(began); took >= cancelPatience {
+		if took := time.Since(began); took >= cancelTimeout {
 			t.Errorf("Close took %v", took)
 		}
 	})

@@ -71,7 +71,7 @@ func (tt agreement) run(t *testing.T) {
 	s := tt.peer.launch(t, tt.speaks...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c, err := client.Dial(ctx, s.carrier(), &client.Options{Revisions: revisionsOf(tt.wants...)})
+	c, err := client.Dial(ctx, s.transport(), &client.Options{Revisions: revisionsOf(tt.wants...)})
 	var got string
 	if incompatible := (*client.IncompatibleError)(nil); err == nil {
 		got = c.Revision().String()
@@ -82,7 +82,7 @@ func (tt agreement) run(t *testing.T) {
 		t.Errorf("revision: got %q, want %q (%v)", got, tt.want, err)
 	}
 	if err == nil {
-		again(ctx, t, tt.peer, tt.speaks, c.Verdict())
+		again(ctx, t, tt.peer, tt.speaks, c.Profile())
 		c.Close()
 	}
 	s.checkGone()
@@ -93,18 +93,18 @@ func (tt agreement) run(t *testing.T) {
 }
 
 // again dials with the verdict of an earlier dial, which spares the probe.
-func again(ctx context.Context, t *testing.T, p *peer, speaks []string, verdict client.Verdict) {
+func again(ctx context.Context, t *testing.T, p *peer, speaks []string, verdict client.Profile) {
 	t.Helper()
 	text, err := json.Marshal(verdict)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var known client.Verdict
+	var known client.Profile
 	if err := json.Unmarshal(text, &known); err != nil {
 		t.Fatal(err)
 	}
 	s := p.launch(t, speaks...)
-	c, err := client.Dial(ctx, s.carrier(), &client.Options{Known: &known})
+	c, err := client.Dial(ctx, s.transport(), &client.Options{Profile: &known})
 	if err != nil {
 		t.Fatalf("with the verdict %s: %v", text, err)
 	}
@@ -190,7 +190,7 @@ func (tt undeclared) run(t *testing.T) {
 	s := tt.peer.launch(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c, err := client.Dial(ctx, s.carrier(), &client.Options{Revisions: revisionsOf(tt.revision)})
+	c, err := client.Dial(ctx, s.transport(), &client.Options{Revisions: revisionsOf(tt.revision)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,8 +113,8 @@ func logRecording(t *testing.T, events []*capture.Event) {
 		switch e.Kind {
 		case capture.KindMessage:
 			t.Logf("%d %s %s: %.600s", e.N, e.Side, e.Dir, e.Data)
-		case capture.KindXlate:
-			t.Logf("%d: %d → %v %s", e.N, e.Xlate.Of, e.Xlate.To, e.Xlate.Rule)
+		case capture.KindTranslate:
+			t.Logf("%d: %d → %v %s", e.N, e.Translation.Of, e.Translation.To, e.Translation.Rule)
 		default:
 			t.Logf("%d %s %s %s", e.N, e.Side, e.Kind, strings.TrimSpace(string(e.Data)))
 		}

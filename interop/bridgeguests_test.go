@@ -186,7 +186,7 @@ func TestBridgeLacks(t *testing.T) {
 }
 
 // TestBridgeGuests leads foreign clients through our server, on the other side
-// of a bridge: of each era to a server of each era, from each carrier to each.
+// of a bridge: of each era to a server of each era, from each transport to each.
 func TestBridgeGuests(t *testing.T) {
 	skipWithoutBridge(t)
 	turn := 0
@@ -197,7 +197,7 @@ func TestBridgeGuests(t *testing.T) {
 					turn++
 					g.visit(t, revision, far, path, turn%2 == 0)
 				}
-				turn++ // so that the client's carrier does not decide about the server's
+				turn++ // so that the client's transport does not decide about the server's
 			}
 			turn++ // nor do both eras
 		}

@@ -67,15 +67,15 @@ func (p *passage) checkCapture(file string) {
 		switch e.Kind {
 		case capture.KindMessage:
 			messages[e.Side]++
-		case capture.KindXlate:
+		case capture.KindTranslate:
 			links++
 		}
 	}
-	if messages[capture.Near] == 0 || messages[capture.Far] == 0 || links == 0 {
+	if messages[capture.Downstream] == 0 || messages[capture.Upstream] == 0 || links == 0 {
 		t.Errorf("in the capture are %v messages and %d links: those are not both sides", messages, links)
 	}
 	var e excuses
-	for _, side := range []capture.Side{capture.Near, capture.Far} {
+	for _, side := range []capture.Side{capture.Downstream, capture.Upstream} {
 		if e.report(t, "the capture", p.findings(side, "")) {
 			logRecording(t, events)
 		}

@@ -154,11 +154,11 @@ func (s *shore) visit(t *testing.T, overHTTP bool) {
 		revisions = revisions[1:]
 	}
 	for _, revision := range revisions {
-		carrier := "stdio"
+		transport := "stdio"
 		if overHTTP {
-			carrier = "HTTP"
+			transport = "HTTP"
 		}
-		t.Run(revision+" by "+carrier, func(t *testing.T) {
+		t.Run(revision+" by "+transport, func(t *testing.T) {
 			maps.Copy(needed, s.cross(t, &p, revision, overHTTP, &through))
 		})
 		overHTTP = !overHTTP
@@ -194,7 +194,7 @@ func (s *shore) cross(t *testing.T, p *peer, revision string, overHTTP bool, thr
 	if t.Failed() {
 		return nil
 	}
-	if modern := modernCalls(events, capture.Far); modern != s.modern {
+	if modern := modernCalls(events, capture.Upstream); modern != s.modern {
 		t.Errorf("the server was called in the modern era: %v", modern)
 	}
 	known := &excuses{known: append(p.excuses(w.serverRevision()), inFlight...)} // which the direct tours have to see, and this one may
@@ -205,9 +205,9 @@ func (s *shore) cross(t *testing.T, p *peer, revision string, overHTTP bool, thr
 	}
 	b.near.auditWith(1, nearKnown)
 	b.far.auditWith(p.processes(), known)
-	nearKnown.report(t, "near side of the capture", b.findings(capture.Near, nearPeer))
+	nearKnown.report(t, "near side of the capture", b.findings(capture.Downstream, nearPeer))
 	if !s.old() { // what tells this transport from the other is no message, and not in the capture: the witness has to do
-		known.report(t, "far side of the capture", b.findings(capture.Far, p.name))
+		known.report(t, "far side of the capture", b.findings(capture.Upstream, p.name))
 	}
 	return w.needed
 }

@@ -114,7 +114,7 @@ func streamsOf(t *testing.T, file string) map[string]string {
 		if e.Kind == capture.KindGap {
 			t.Errorf("the capture has a gap: %+v", e.Gap)
 		}
-		if e.Kind != capture.KindMessage && e.Kind != capture.KindBad {
+		if e.Kind != capture.KindMessage && e.Kind != capture.KindInvalid {
 			continue
 		}
 		kind := toServer
@@ -167,12 +167,12 @@ func TestTapReferenceHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, carrier := range []struct{ path, arg string }{{webPath, "streamableHttp"}, {oldPath, "sse"}} {
+	for _, transport := range []struct{ path, arg string }{{webPath, "streamableHttp"}, {oldPath, "sse"}} {
 		for _, tt := range tapVisits {
-			t.Run(carrier.arg+" "+tt.name, func(t *testing.T) {
+			t.Run(transport.arg+" "+tt.name, func(t *testing.T) {
 				t.Parallel()
-				far := newWebProgram(t, carrier.path, referenceVerb, node(t, 22), script, carrier.arg)
-				near := newWebProgram(t, carrier.path, keeperVerb, serverCommand[0], "tap", "--no-record", "--listen", "127.0.0.1:0", far.web.url())
+				far := newWebProgram(t, transport.path, referenceVerb, node(t, 22), script, transport.arg)
+				near := newWebProgram(t, transport.path, keeperVerb, serverCommand[0], "tap", "--no-record", "--listen", "127.0.0.1:0", far.web.url())
 				status, _ := inspect(t, near, "legacy", tt.args...)
 				if status != tt.status {
 					t.Errorf("status: got %d, want %d", status, tt.status)

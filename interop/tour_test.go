@@ -190,15 +190,15 @@ func (t *tour) dial(s *witnessed, opts *client.Options) *client.Client {
 	opts.OnNotification = t.notified
 	opts.Tasks = true
 	opts.Reconnect.MinBackoff = time.Millisecond
-	c, err := client.Dial(t.ctx, s.carrier(), opts)
+	c, err := client.Dial(t.ctx, s.transport(), opts)
 	if err != nil {
 		t.Fatalf("dial: %v", err)
 	}
 	return c
 }
 
-// carrier starts s for our client, or leads to it.
-func (s *witnessed) carrier() client.Carrier {
+// transport starts s for our client, or leads to it.
+func (s *witnessed) transport() client.Transport {
 	if s.web != nil {
 		return streamable.Dial(s.web.url(), nil)
 	}

@@ -104,7 +104,7 @@ func visitTasks(t *tour) {
 	if err := task.Cancel(t.ctx); err != nil {
 		t.Errorf("cancel: %v", err)
 	}
-	if _, err := task.Wait(t.ctx); !errors.Is(err, client.ErrTaskCancelled) {
+	if _, err := task.Wait(t.ctx); !errors.Is(err, client.ErrTaskCanceled) {
 		t.Errorf("waiting for a task that was cancelled: %v", err)
 	}
 
@@ -132,7 +132,7 @@ var changeStops = []stop{
 			t.Fatal(err)
 		}
 		defer sub.Close()
-		t.equal("honoured", []string{greetingURI}, sub.Honoured().ResourceSubscriptions)
+		t.equal("honoured", []string{greetingURI}, sub.Accepted().ResourceSubscriptions)
 		t.text("touch", map[string]string{"uri": "test://a"}) // nobody listens to this one
 		t.text("touch", map[string]string{"uri": greetingURI})
 		if !t.serverModern() || !t.quirk("changes belong to no subscription") && !t.quirk("updates belong to no subscription") {
@@ -202,7 +202,7 @@ func visitCrash(t *tour) {
 func (t *tour) checkCrash(err error, events <-chan client.Event) {
 	t.Helper()
 	// Over HTTP it is the request that fails, not the connection.
-	if lost := (*jsonrpc.CallError)(nil); !errors.Is(err, jsonrpc.ErrClosed) && !(errors.As(err, &lost) && lost.Fate == jsonrpc.FateLost) {
+	if lost := (*jsonrpc.CallError)(nil); !errors.Is(err, jsonrpc.ErrClosed) && !(errors.As(err, &lost) && lost.Outcome == jsonrpc.OutcomeUnknown) {
 		t.Errorf("crash: %v", err)
 	}
 	late := !t.Modern() && t.quirk("the loss of a session is noticed by POST")
@@ -216,7 +216,7 @@ func (t *tour) checkCrash(err error, events <-chan client.Event) {
 	for late && e == missed {
 		e = t.next(events) // the stream of the old session was there again at once
 	}
-	t.equal("event", client.Event{Kind: client.Relistened}, e)
+	t.equal("event", client.Event{Kind: client.Resubscribed}, e)
 	t.expect(events, missed)
 }
 

@@ -88,7 +88,7 @@ func TestAnswers(t *testing.T) {
 		{"invalid response", `{"jsonrpc":"2.0","id":1,"result":1,"error":1}`, ""},
 		{"invalid response without id", `{"jsonrpc":"2.0","result":1}`, ""},
 	}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		for range 3 { // a handler may become fast in the meantime
 			for _, test := range tests {
 				p.send(test.send)
@@ -105,7 +105,7 @@ func TestAnswers(t *testing.T) {
 
 // Spec: S6
 func TestOmitNullID(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(`1`)
 		p.want(`{"jsonrpc":"2.0","error":{"code":-32600,"message":"invalid request: not an object"}}`)
 		p.send(request("null", "echo"))
@@ -162,7 +162,7 @@ func TestAnswersInAnyOrder(t *testing.T) {
 		elapse(d)
 		return string(ms), err
 	}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "sleep", `{"ms":300}`), request(2, "sleep", `{"ms":100}`), request(`"2"`, "sleep", `{"ms":200}`), request(3, "ping!"))
 		elapse(50 * time.Millisecond)
 		p.want(result(3, "{}"))
@@ -173,7 +173,7 @@ func TestAnswersInAnyOrder(t *testing.T) {
 
 func TestDuplicateIDs(t *testing.T) {
 	const twice = "invalid request: a request with this id is still in flight"
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "wait"), request(`"a\u0062"`, "wait"), request(7, "ping!"))
 		p.pause()
 		p.want(result(7, "{}"))
@@ -196,7 +196,7 @@ func TestDuplicateIDs(t *testing.T) {
 
 // Frames larger than what is copied are handed over to their requests.
 func TestLargeFrames(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		var want []string
 		var frames []string
 		for i := range 8 {
@@ -217,7 +217,7 @@ func TestLargeFrames(t *testing.T) {
 
 // Ten thousand pings among calls that take their time.
 func TestPipeline(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		var want, frames []string
 		for i := range 10000 {
 			switch {
@@ -247,7 +247,7 @@ func TestTraceOption(t *testing.T) {
 		defer mu.Unlock()
 		seen = append(seen, []string{"> ", "< "}[dir]+string(message))
 	}}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		seen = nil
 		step := func(send string, want ...string) {
@@ -282,7 +282,7 @@ func TestReason(t *testing.T) {
 	for params, want := range map[string]string{
 		`{"reason":"a\u0062"}`: "ab", `{"reason":5}`: "", `{}`: "", `[]`: "", `{"reason":"` + strings.Repeat("x", 200) + `"}`: strings.Repeat("x", 100) + "…",
 	} {
-		if got := Reason(parse(t, notification("n", params)), "reason"); got != want {
+		if got := CancelReason(parse(t, notification("n", params)), "reason"); got != want {
 			t.Errorf("%s: got %q, want %q", params, got, want)
 		}
 	}
@@ -312,13 +312,13 @@ func TestPingAllocatesNothing(t *testing.T) {
 
 type pingHandler struct{}
 
-func (pingHandler) Prepare(*Request) *Pace { return Immediate }
+func (pingHandler) Prepare(*Request) *CostEstimate { return Immediate }
 
 func (pingHandler) Handle(_ *Request, dst []byte) ([]byte, error) { return append(dst, "{}"...), nil }
 
 // What a peer sends does not fill the log.
 func TestLogIsShort(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		long := strings.Repeat("x", 100000)
 		p.send(`{"jsonrpc":"2.0","id":"`+long+`"}`, result(`"`+long+`"`, "{}"), request(1, "fail", `["`+long+`"]`), cancelOf(`"`+long+`"`), "["+`{"jsonrpc":"2.0","id":"`+long+`"}`+"]")
 		p.received()
@@ -332,7 +332,7 @@ func TestLogIsShort(t *testing.T) {
 // A frame that cannot be read is answered, and the stream goes on.
 func TestBadFrames(t *testing.T) {
 	ping, pong := request(1, "ping"), result(1, "{}")
-	tooLarge := failure("null", CodeInvalidRequest, errTooLarge(100).Reason, "")
+	tooLarge := failure("null", CodeInvalidRequest, newTooLarge(100).Reason, "")
 	broken := func(reason string) string { return failure("null", CodeParseError, reason, "") }
 	tests := []struct {
 		name   string

@@ -4,22 +4,22 @@ import "sync"
 
 // A batch collects the answers of the requests that came in one array, and sends them in one.
 type batch struct {
-	mu    sync.Mutex
-	left  int    // requests without a verdict yet
-	reply []byte // "[" and the answers so far
-	start int    // of "[" in reply
-	ended bool   // the array is complete
+	mu        sync.Mutex
+	remaining int    // requests without a verdict yet
+	reply     []byte // "[" and the answers so far
+	start     int    // of "[" in reply
+	ended     bool   // the array is complete
 }
 
 // add takes the answer of one request; owed is false when it was cancelled. It reports whether that was the last one and there is an array to
 // send.
-func (b *batch) add(c *Conn, answer []byte, owed bool) bool {
+func (b *batch) add(c *Conn, response []byte, wanted bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
 		return false
 	}
-	if owed && len(answer) > 0 {
+	if wanted && len(response) > 0 {
 		if b.reply == nil {
 			b.reply = c.src.begin(nil)
 			b.start = len(b.reply)
@@ -27,23 +27,23 @@ func (b *batch) add(c *Conn, answer []byte, owed bool) bool {
 		} else {
 			b.reply = append(b.reply, ',')
 		}
-		b.reply = append(b.reply, answer...)
+		b.reply = append(b.reply, response...)
 	}
-	if b.left--; b.left > 0 {
+	if b.remaining--; b.remaining > 0 {
 		return false
 	}
-	return b.endLocked(c)
+	return b.completeLocked(c)
 }
 
-// end completes the array though answers may be missing, and reports whether there is one to send,
+// complete completes the array though answers may be missing, and reports whether there is one to send,
 // and has not been.
-func (b *batch) end(c *Conn) bool {
+func (b *batch) complete(c *Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.ended && b.endLocked(c)
+	return !b.ended && b.completeLocked(c)
 }
 
-func (b *batch) endLocked(c *Conn) bool {
+func (b *batch) completeLocked(c *Conn) bool {
 	b.ended = true
 	if b.reply == nil {
 		return false
@@ -58,26 +58,26 @@ func (b *batch) endLocked(c *Conn) bool {
 
 var errNoBatches = &Error{Code: CodeInvalidRequest, Message: "invalid request: this protocol revision has no batches; send each message on its own"}
 
-// takeBatch deals with an array of messages.
-func (c *Conn) takeBatch(frame []byte) {
+// handleBatch deals with an array of messages.
+func (c *Conn) handleBatch(frame []byte) {
 	if c.has(policyNoBatches) {
-		c.refuseBatch(frame)
+		c.rejectBatch(frame)
 		return
 	}
 	entries, err := ParseBatch(frame, c.opts.MaxDepth)
 	if err != nil {
-		c.reject(&Message{}, err)
+		c.rejectMessage(&Message{}, err)
 		return
 	}
 	if h, ok := c.handler.(BatchHandler); ok {
 		if err := h.PrepareBatch(entries); err != nil {
-			c.reject(&Message{}, ErrorOf(err))
+			c.rejectMessage(&Message{}, ErrorOf(err))
 			return
 		}
 	}
-	b := &batch{left: 1} // one for this function, so that the array is not sent before all members were seen
+	b := &batch{remaining: 1} // one for this function, so that the array is not sent before all members were seen
 	for i := range entries {
-		c.takeEntry(b, &entries[i])
+		c.handleEntry(b, &entries[i])
 	}
 	if b.add(c, nil, false) {
 		if err := c.w.put(&b.reply); err != nil {
@@ -86,23 +86,23 @@ func (c *Conn) takeBatch(frame []byte) {
 	}
 }
 
-// refuseBatch answers an array where there are no batches; but what is no JSON is that first of all.
-func (c *Conn) refuseBatch(frame []byte) {
+// rejectBatch answers an array where there are no batches; but what is no JSON is that first of all.
+func (c *Conn) rejectBatch(frame []byte) {
 	if _, err := ParseBatch(frame, c.opts.MaxDepth); err != nil && err.(*Error).Code == CodeParseError {
-		c.reject(&Message{}, err)
+		c.rejectMessage(&Message{}, err)
 		return
 	}
-	c.reject(&Message{}, errNoBatches)
+	c.rejectMessage(&Message{}, errNoBatches)
 }
 
-func (c *Conn) takeEntry(b *batch, e *Entry) {
+func (c *Conn) handleEntry(b *batch, e *Entry) {
 	if e.Invalid != nil {
 		c.log.Warn("bad message in batch", "error", e.Invalid, "id", clip(e.ID))
 		if e.Kind == KindResponse || e.Kind == KindError {
-			c.woke = c.calls.reject(e.ID, e.Invalid) || c.woke
+			c.wokeCaller = c.calls.failMalformed(e.ID, e.Invalid) || c.wokeCaller
 			return
 		}
-		if c.mayAnswer(e.ID) {
+		if c.mayRespond(e.ID) {
 			b.expect()
 			b.add(c, AppendError(nil, e.ID, e.Invalid, !c.has(policyOmitNullID)), true)
 		}
@@ -111,33 +111,33 @@ func (c *Conn) takeEntry(b *batch, e *Entry) {
 	r := &Request{conn: c, Message: e.Message}
 	switch e.Kind {
 	case KindNotification:
-		if !c.takeCancel(&e.Message) {
-			c.takeNotification(r, e.raw)
+		if !c.handleCancel(&e.Message) {
+			c.handleNotification(r, e.raw)
 		}
 	case KindRequest:
-		if c.drop(r) {
+		if c.dropRequest(r) {
 			return
 		}
 		b.expect()
 		r.batch = b
-		if c.table.has(r.ID) {
-			c.answer(r, errDuplicateID)
+		if c.inFlight.contains(r.ID) {
+			c.rejectRequest(r, errDuplicateID)
 			return
 		}
-		if r.pace = r.prepare(); r.pace == Immediate {
+		if r.cost = r.prepare(); r.cost == Immediate {
 			r.respond()
 			b.add(c, r.reply, true)
 			return
 		}
-		c.enqueue(c.own(r, e.raw)) // a copy of this member alone, so that one that waits does not keep the whole array
+		c.enqueue(c.copyRequest(r, e.raw)) // a copy of this member alone, so that one that waits does not keep the whole array
 	default:
-		c.woke = c.calls.deliver(&e.Message, c.log) || c.woke
+		c.wokeCaller = c.calls.resolve(&e.Message, c.log) || c.wokeCaller
 	}
 }
 
 // expect announces one more answer.
 func (b *batch) expect() {
 	b.mu.Lock()
-	b.left++
+	b.remaining++
 	b.mu.Unlock()
 }

@@ -42,7 +42,7 @@ func TestBatch(t *testing.T) {
 		"panic!":    func(context.Context, *Request) (string, error) { panic("x") },
 		"in batch!": func(_ context.Context, r *Request) (string, error) { return fmt.Sprint(r.InBatch()), nil },
 	}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		for _, test := range tests {
 			p.send(test.send)
 			got := strings.Join(p.received(), "\n")
@@ -78,7 +78,7 @@ func batchOf(t *testing.T, msg string) map[string]string {
 
 // The answer to a batch comes when the last of its requests is done, whatever they do, and once.
 func TestBatchOfSlowRequests(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("["+strings.Join([]string{request(1, "slow"), request(2, "ping!"), request(3, "wait"), request(4, "echo", "[4]"), notification("slow"), request(5, "slow")}, ",")+"]", request(6, "ping!"))
 		elapse(2 * time.Second)
 		p.want(result(6, "{}"))
@@ -100,7 +100,7 @@ func TestBatchOfSlowRequests(t *testing.T) {
 
 // A cancelled member is not answered; the others are.
 func TestBatchWithCancelledMembers(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("[" + request(1, "wait") + "," + request(2, "wait") + "," + request(3, "deaf") + "]")
 		p.send("[" + request(4, "wait") + "," + cancelOf(1) + "]") // in a batch as well
 		p.send("[" + request(5, "wait") + "," + request(6, "wait") + "," + cancelOf(5) + "]")
@@ -116,7 +116,7 @@ func TestBatchWithCancelledMembers(t *testing.T) {
 
 // Members wait for a place like other requests, and can be cancelled there.
 func TestBatchInQueue(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("[" + request(1, "deaf") + "," + request(2, "deaf") + "," + request(3, "echo", "[]") + "," + request(4, "echo", "[]") + "," + request(3, "echo", "[]") + "]")
 		p.send(cancelOf(3), request(9, "ping!"))
 		p.want(result(9, "{}"))
@@ -130,7 +130,7 @@ func TestBatchInQueue(t *testing.T) {
 
 // The memory of a large batch is shared by its members, and stays theirs until the last of them is done.
 func TestLargeBatches(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		var notes, bad atomic.Int32
 		p.methods["check"] = func(_ context.Context, r *Request) (string, error) {
 			before := string(r.Params)
@@ -171,7 +171,7 @@ func TestLargeBatches(t *testing.T) {
 
 func TestBatchesRefused(t *testing.T) {
 	const refusal = "invalid request: this protocol revision has no batches; send each message on its own"
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send("["+request(1, "ping!")+"]", "[]", "[1]", "["+notification("ping!")+"]")
 		f := failure("null", CodeInvalidRequest, refusal, "")
 		p.want(f, f, f, f)
@@ -192,7 +192,7 @@ func TestBatchesRefused(t *testing.T) {
 //
 // Spec: C9
 func TestResponsesInBatch(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		a, b := p.call(t.Context(), "a"), p.call(t.Context(), "b")
 		p.received()
@@ -207,24 +207,24 @@ func TestResponsesInBatch(t *testing.T) {
 
 // What a request keeps in memory while it waits is in proportion to what it counts.
 func TestWaitingRequestsKeepLittle(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		huge := `["` + strings.Repeat("x", 8<<20) + `"]`
 		large := `["` + strings.Repeat("x", 100000) + `"]`
 		p.send("[" + request(1, "wait") + "," + notification("ping!", huge) + "," + request(2, "wait", large) + "]")
 		p.send(notification("ping!", huge), request(3, "wait", large), request(4, "wait"))
 		p.pause()
-		table := &p.conn.table
+		table := &p.conn.inFlight
 		table.mu.Lock()
-		for r := range table.listed.all() {
-			want := 2*maxWaste*len(r.Params) + 4*maxCopied // pooled memory may be that large, and counts twice
+		for r := range table.requests.all() {
+			want := 2*maxWaste*len(r.Params) + 4*maxCopy // pooled memory may be that large, and counts twice
 			if r.turn != 0 {
 				want = 32 << 20 // it lost the lead, and the buffer of that time with it
 			}
-			if got := cap(r.frame) + cap(r.big) + cap(r.text); got > want {
+			if got := cap(r.frame) + cap(r.readBuf) + cap(r.text); got > want {
 				t.Errorf("request %s with %d bytes of params keeps %d", r.ID, len(r.Params), got)
 			}
 		}
-		if n := table.listed.len(); n != 4 {
+		if n := table.requests.len(); n != 4 {
 			t.Errorf("%d requests wait", n)
 		}
 		table.mu.Unlock()

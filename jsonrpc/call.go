@@ -21,16 +21,16 @@ type callTable struct {
 
 	prefix atomic.Pointer[string] // see Conn.SetCallPrefix; nil if ids are numbers
 
-	mu   sync.Mutex
-	ids  *atomic.Int64
-	own  atomic.Int64       // that ids is, if there are no others
-	open map[int64]*Pending // nil until there was one
-	err  error              // why no call can be made any more
+	mu      sync.Mutex
+	ids     *atomic.Int64
+	ownIDs  atomic.Int64       // that ids is, if there are no others
+	pending map[int64]*Pending // nil until there was one
+	err     error              // why no call can be made any more
 }
 
 func (t *callTable) init(ids *atomic.Int64) {
 	if t.ids = ids; ids == nil {
-		t.ids = &t.own
+		t.ids = &t.ownIDs
 	}
 }
 
@@ -50,8 +50,8 @@ func (t *callTable) appendID(dst []byte, n int64) []byte {
 	return jsonwire.AppendQuote(dst, *prefix+"."+strconv.FormatInt(n, 10))
 }
 
-// number returns the number of the call with that id.
-func (t *callTable) number(id ID) (n int64, ok bool) {
+// numberOf returns the number of the call with that id.
+func (t *callTable) numberOf(id ID) (n int64, ok bool) {
 	prefix := t.prefix.Load()
 	if prefix == nil {
 		return jsonwire.ParseInt(id)
@@ -76,10 +76,10 @@ func (t *callTable) add(p *Pending) error {
 		return t.err
 	}
 	p.id = t.ids.Add(1)
-	if t.open == nil {
-		t.open = make(map[int64]*Pending)
+	if t.pending == nil {
+		t.pending = make(map[int64]*Pending)
 	}
-	t.open[p.id] = p
+	t.pending[p.id] = p
 	t.count.Add(1)
 	return nil
 }
@@ -88,59 +88,59 @@ func (t *callTable) add(p *Pending) error {
 func (t *callTable) remove(id int64) *Pending {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.open[id]
-	if k != nil {
-		delete(t.open, id)
+	p := t.pending[id]
+	if p != nil {
+		delete(t.pending, id)
 		t.count.Add(-1)
 	}
-	return k
+	return p
 }
 
-// deliver wakes the caller whose answer m is. It reports whether there was one.
-func (t *callTable) deliver(m *Message, log *slog.Logger) bool {
-	var k *Pending
-	if id, ok := t.number(m.ID); ok {
-		k = t.remove(id)
+// resolve wakes the caller whose answer m is. It reports whether there was one.
+func (t *callTable) resolve(m *Message, log *slog.Logger) bool {
+	var p *Pending
+	if id, ok := t.numberOf(m.ID); ok {
+		p = t.remove(id)
 	}
-	if k == nil {
+	if p == nil {
 		log.Warn("response to no request that is in flight", "id", clip(m.ID), "kind", m.Kind.String())
 		return false
 	}
 	if e := m.Err(); e != nil {
-		k.err = e
+		p.err = e
 	} else {
-		k.result = append(make([]byte, 0, len(m.Result)), m.Result...)
+		p.result = append(make([]byte, 0, len(m.Result)), m.Result...)
 	}
-	close(k.done)
+	close(p.done)
 	return true
 }
 
-// reject makes the call that a malformed response belongs to fail.
-func (t *callTable) reject(id ID, e *Error) bool {
-	n, ok := t.number(id)
+// failMalformed makes the call that a malformed response belongs to fail.
+func (t *callTable) failMalformed(id ID, e *Error) bool {
+	n, ok := t.numberOf(id)
 	if !ok {
 		return false
 	}
-	k := t.remove(n)
-	if k == nil {
+	p := t.remove(n)
+	if p == nil {
 		return false
 	}
-	k.err = fmt.Errorf("%w: %s", ErrMalformed, e.Message)
-	close(k.done)
+	p.err = fmt.Errorf("%w: %s", ErrMalformed, e.Message)
+	close(p.done)
 	return true
 }
 
-// fail makes all calls fail, those to come as well.
-func (t *callTable) fail(err error) {
+// failAll makes all calls fail, those to come as well.
+func (t *callTable) failAll(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err == nil {
 		t.err = err
 	}
-	for id, k := range t.open {
-		k.err = t.err
-		close(k.done)
-		delete(t.open, id)
+	for id, p := range t.pending {
+		p.err = t.err
+		close(p.done)
+		delete(t.pending, id)
 	}
 	t.count.Store(0)
 }
@@ -150,7 +150,7 @@ func (t *callTable) sent() []*Pending {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var sent []*Pending
-	for _, p := range t.open {
+	for _, p := range t.pending {
 		if p.sent.Load() {
 			sent = append(sent, p)
 		}
@@ -158,18 +158,18 @@ func (t *callTable) sent() []*Pending {
 	return sent
 }
 
-// lastWords is how long closing waits for a peer that does not read to be told that it need not go on.
-const lastWords = 100 * time.Millisecond
+// cancelFlushTimeout is how long closing waits for a peer that does not read to be told that it need not go on.
+const cancelFlushTimeout = 100 * time.Millisecond
 
-// callOff tells the peer, once, that nobody waits for the answers to the calls under way. One that only sees the end of its input would go on with them for as
+// cancelCalls tells the peer, once, that nobody waits for the answers to the calls under way. One that only sees the end of its input would go on with them for as
 // long as it drains. That they fail is up to Run, which knows why.
-func (c *Conn) callOff() {
+func (c *Conn) cancelCalls() {
 	select {
-	case <-c.ending:
+	case <-c.draining:
 		return
 	default:
 	}
-	if c.calledOff.Swap(true) {
+	if c.callsCanceled.Swap(true) {
 		return
 	}
 	sent := c.calls.sent()
@@ -177,7 +177,7 @@ func (c *Conn) callOff() {
 		c.cancelCall(p, ErrClosed.Error())
 	}
 	if sent != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+		ctx, cancel := context.WithTimeout(context.Background(), cancelFlushTimeout)
 		defer cancel()
 		c.Flush(ctx)
 	}
@@ -217,7 +217,7 @@ func (c *Conn) cancelCall(p *Pending, reason string) {
 // Notify sends a notification. params is JSON text, or nil. A trace in ctx goes along. If ctx can end, Notify waits for a peer that does not read until
 // then, and leaves the writing to others: see [Conn.Flush]. Notifications that belong to a request that is being handled are sent with [Context.Notify].
 func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
-	params, err := outgoing(ctx, params)
+	params, err := prepareParams(ctx, params)
 	if err != nil {
 		return fmt.Errorf("notify %s: %w", method, err)
 	}
@@ -263,8 +263,8 @@ func (c *Conn) notification(method string, params []byte) []byte {
 	return c.src.finish(buf, 0)
 }
 
-// outgoing checks parameters that come from outside this package and gives them the trace of ctx.
-func outgoing(ctx context.Context, params []byte) ([]byte, error) {
+// prepareParams checks parameters that come from outside this package and gives them the trace of ctx.
+func prepareParams(ctx context.Context, params []byte) ([]byte, error) {
 	params, err := checkParams(params)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func (p *peer) greet() {
 
 // Spec: S3 S4 S5 C2 C3 C4
 func TestCallsAnsweredInAnyOrder(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		var calls []<-chan outcome
 		for i := range 10 {
@@ -80,7 +80,7 @@ func TestCallsAnsweredInAnyOrder(t *testing.T) {
 
 // Responses that nobody waits for do no harm.
 func TestStrayResponses(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		done := p.call(t.Context(), "m")
 		p.want(request(1, "m"))
@@ -104,7 +104,7 @@ func TestStrayResponses(t *testing.T) {
 }
 
 func TestMalformedResponses(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		for i, response := range []string{
 			`{"jsonrpc":"2.0","id":%d,"result":1,"error":{"code":1,"message":"x"}}`,
@@ -134,7 +134,7 @@ func TestMalformedResponses(t *testing.T) {
 
 // Spec: S50 S51 C83 C84
 func TestCallTimeout(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		began := time.Now()
 		done := p.call(t.Context(), "m") // has the default of the connection
@@ -184,7 +184,7 @@ func (shyCancellation) Notice(id ID, method, reason string) (string, []byte) {
 }
 
 func TestCancellationNotice(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		for i, method := range []string{"never", "m"} {
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -203,7 +203,7 @@ func TestCancellationNotice(t *testing.T) {
 //
 // Spec: C84
 func TestCallAnsweredAtTimeout(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		for i := range 50 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -237,7 +237,7 @@ func TestCallFromHandler(t *testing.T) {
 			return string(got), err
 		},
 	}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		id := 0
 		for method := range m {
@@ -273,7 +273,7 @@ func TestCallFromHandler(t *testing.T) {
 type pair struct{ a, b *Conn }
 
 // newPair runs two connections with the same methods.
-func newPair(t *testing.T, way way, o Options, m methods, limit int) *pair {
+func newPair(t *testing.T, way runMode, o Options, m methods, limit int) *pair {
 	x, y := memoryPipe(limit)
 	o.Handler, o.Goroutines = &mux{way, m}, way.threads
 	p := &pair{NewConn(NewFramer(x, nil), &o), NewConn(NewFramer(y, nil), &o)}
@@ -287,8 +287,8 @@ func newPair(t *testing.T, way way, o Options, m methods, limit int) *pair {
 }
 
 // everyPair runs a test in a bubble in each way.
-func everyPair(t *testing.T, test func(t *testing.T, way way)) {
-	for _, way := range ways {
+func everyPair(t *testing.T, test func(t *testing.T, way runMode)) {
+	for _, way := range runModes {
 		t.Run(way.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test(t, way) })
 		})
@@ -309,7 +309,7 @@ func TestReentrancy(t *testing.T) {
 		depth, err := strconv.Atoi(string(got))
 		return strconv.Itoa(depth + 1), err
 	}
-	everyPair(t, func(t *testing.T, way way) {
+	everyPair(t, func(t *testing.T, way runMode) {
 		p := newPair(t, way, Options{}, methods{"bounce": bounce}, 1000)
 		var wg sync.WaitGroup
 		for i := range 8 {
@@ -330,7 +330,7 @@ func TestReentrancy(t *testing.T) {
 
 // A handler that the leader runs may wait for another connection than its own, which may wait for the first.
 func TestCallAcrossConnections(t *testing.T) {
-	everyPair(t, func(t *testing.T, way way) {
+	everyPair(t, func(t *testing.T, way runMode) {
 		m := methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}
 		back := newPair(t, way, Options{}, m, 0)
 		var front *pair
@@ -371,7 +371,7 @@ func TestTracePropagation(t *testing.T) {
 		got, err := r.Conn().Call(ctx, "hop", []byte(`{"last":true}`))
 		return string(got), err
 	}}
-	everyPair(t, func(t *testing.T, way way) {
+	everyPair(t, func(t *testing.T, way runMode) {
 		p := newPair(t, way, Options{}, m, 0)
 		ctx := WithTrace(t.Context(), Trace{Parent: traceA, State: "a=b"})
 		got, err := p.a.Call(ctx, "hop", nil)
@@ -388,7 +388,7 @@ func TestTracePropagation(t *testing.T) {
 
 // What the caller gets is the caller's: neither later frames nor the caller change it.
 func TestCallResultIsOwned(t *testing.T) {
-	everyPair(t, func(t *testing.T, way way) {
+	everyPair(t, func(t *testing.T, way runMode) {
 		p := newPair(t, way, Options{}, methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}, 0)
 		var results [][]byte
 		for i := range 100 {

@@ -38,11 +38,11 @@ func (f *scriptFramer) Close() error {
 }
 
 // A courier lets the reader keep its frames.
-type courier struct{ *scriptFramer }
+type nopTransport struct{ *scriptFramer }
 
-func (courier) Attach(func([]byte) error) {}
+func (nopTransport) OnResponse(func([]byte) error) {}
 
-func (c courier) Post(_ context.Context, msg []byte) error { return c.WriteFrame(msg) }
+func (c nopTransport) Post(_ context.Context, msg []byte) error { return c.WriteFrame(msg) }
 
 // TestCallError: one call fails, the others and the connection do not.
 func TestCallError(t *testing.T) {
@@ -50,7 +50,7 @@ func TestCallError(t *testing.T) {
 		s := &scriptFramer{in: make(chan any), out: make(chan []byte, 4), done: make(chan struct{})}
 		var f Framer = s
 		if gives {
-			f = courier{s}
+			f = nopTransport{s}
 		}
 		c := NewConn(f, nil)
 		go c.Run(t.Context())
@@ -68,10 +68,10 @@ func TestCallError(t *testing.T) {
 		}
 		why := errors.New("why")
 		s.in <- &CallError{ID: ID("77"), Err: why}
-		s.in <- &CallError{ID: calls[0].ID(), Err: why, Fate: FateUnsent}
+		s.in <- &CallError{ID: calls[0].ID(), Err: why, Outcome: OutcomeUnprocessed}
 		_, err := calls[0].Wait(t.Context())
 		var e *Error
-		if lost, ok := errors.AsType[*CallError](err); !ok || lost.Fate != FateUnsent || !errors.Is(err, why) || errors.Is(err, ErrClosed) || errors.As(err, &e) {
+		if lost, ok := errors.AsType[*CallError](err); !ok || lost.Outcome != OutcomeUnprocessed || !errors.Is(err, why) || errors.Is(err, ErrClosed) || errors.As(err, &e) {
 			t.Errorf("the call that failed: %v", err)
 		}
 		frame := []byte(`{"jsonrpc":"2.0","id":2,"result":{"a":1}}`)
@@ -85,8 +85,8 @@ func TestCallError(t *testing.T) {
 	}
 }
 
-// A carrierPigeon is a Courier that a test looks into.
-type carrierPigeon struct {
+// A recordingTransport is a MessageTransport that a test looks into.
+type recordingTransport struct {
 	*scriptFramer
 	answer func([]byte) error
 	posted []string
@@ -94,29 +94,29 @@ type carrierPigeon struct {
 	err    error
 }
 
-type pigeonKey struct{}
+type transportKey struct{}
 
-func (c *carrierPigeon) Attach(answer func([]byte) error) { c.answer = answer }
+func (c *recordingTransport) OnResponse(answer func([]byte) error) { c.answer = answer }
 
-func (c *carrierPigeon) Post(ctx context.Context, msg []byte) error {
+func (c *recordingTransport) Post(ctx context.Context, msg []byte) error {
 	if c.err != nil {
 		return c.err
 	}
 	c.posted = append(c.posted, string(msg))
-	c.values = append(c.values, ctx.Value(pigeonKey{}))
+	c.values = append(c.values, ctx.Value(transportKey{}))
 	return nil
 }
 
 // TestCourier: messages go one by one, in order, with the context of their sender, on its goroutine; answers may come past ReadFrame; what cannot be posted was not sent.
 func TestCourier(t *testing.T) {
-	f := &carrierPigeon{scriptFramer: &scriptFramer{in: make(chan any), done: make(chan struct{})}}
+	f := &recordingTransport{scriptFramer: &scriptFramer{in: make(chan any), done: make(chan struct{})}}
 	gaps := make(chan struct{}, 1)
 	c := NewConn(f, &Options{MaxDepth: 4, OnGap: func() { gaps <- struct{}{} }})
 	run := make(chan error)
 	go func() { run <- c.Run(t.Context()) }()
 	f.in <- ErrGap
 	<-gaps
-	ctx := context.WithValue(t.Context(), pigeonKey{}, "mine")
+	ctx := context.WithValue(t.Context(), transportKey{}, "mine")
 	p, err := c.NewCall("m")
 	if err != nil {
 		t.Fatal(err)
@@ -156,8 +156,8 @@ func TestCourier(t *testing.T) {
 }
 
 func TestFate(t *testing.T) {
-	for fate, want := range map[Fate]string{FateLost: "no answer: x", FateUnsent: "not carried out: x", FateRefused: "refused: x", FateDenied: "denied: x"} {
-		if got := (&CallError{Fate: fate, Err: errors.New("x")}).Error(); got != want {
+	for fate, want := range map[Outcome]string{OutcomeUnknown: "no answer: x", OutcomeUnprocessed: "not carried out: x", OutcomeRejected: "refused: x", OutcomeDenied: "denied: x"} {
+		if got := (&CallError{Outcome: fate, Err: errors.New("x")}).Error(); got != want {
 			t.Errorf("%d: %q, want %q", fate, got, want)
 		}
 	}

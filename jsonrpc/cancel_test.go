@@ -20,7 +20,7 @@ func TestCancelRunning(t *testing.T) {
 		ended.Add(1)
 		return `"answered all the same"`, nil
 	}}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		ended.Store(0)
 		p.send(request(1, "note the end"), request(`"b\u0063"`, "note the end"), request(3, "wait"))
 		p.pause()
@@ -43,7 +43,7 @@ func TestCancelRunning(t *testing.T) {
 //
 // Spec: S51
 func TestCancelOfWhatEndsJustNow(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		for i := range 20 {
 			p.send(request(i, "slow"))
 			elapse(time.Second - time.Duration(i-10)*time.Nanosecond)
@@ -59,7 +59,7 @@ func TestCancelOfWhatEndsJustNow(t *testing.T) {
 
 // A handler that ignores its cancellation keeps its place among those in flight, but is not answered.
 func TestCancelDeaf(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "deaf"))
 		p.pause()
 		p.send(cancelOf(1), request(1, "wait"), request(2, "ping!")) // the same id again, while the old request still runs
@@ -78,7 +78,7 @@ func TestCancelQueued(t *testing.T) {
 		ran.Add(1)
 		return "1", nil
 	}}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		ran.Store(0)
 		p.send(request(1, "deaf"), request(2, "deaf"))
 		p.pause()
@@ -118,7 +118,7 @@ func TestRequestTimeout(t *testing.T) {
 			return "", context.Cause(ctx)
 		},
 	}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "deadline"))
 		p.want(result(1, "true"))
 		p.send(request(1, "timer"), request(2, "too late"), request(3, "tells"), request(4, "derived"), request(5, "ping!"))
@@ -169,7 +169,7 @@ func TestContext(t *testing.T) {
 			t.Errorf("AfterFuncs: %d", n)
 		}
 		<-ctx.Done()
-		if ctx.Err() != context.Canceled || derived.Err() != context.Canceled || ctx.live() {
+		if ctx.Err() != context.Canceled || derived.Err() != context.Canceled || ctx.active() {
 			t.Errorf("after the end: %v, derived %v", ctx.Err(), derived.Err())
 		}
 		ctx.expire()

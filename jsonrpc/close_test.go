@@ -14,7 +14,7 @@ import (
 )
 
 func TestCloseWhileAllIsUnderWay(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		var ended atomic.Int32
 		watch := func(ctx context.Context, _ *Request) (string, error) {
 			<-ctx.Done()
@@ -62,7 +62,7 @@ func TestCloseWhileAllIsUnderWay(t *testing.T) {
 			t.Errorf("notification after the end: %v", err)
 		}
 		<-p.conn.Done()
-		<-p.conn.Ending()
+		<-p.conn.Draining()
 		if err := p.conn.Run(t.Context()); err != nil {
 			t.Errorf("Run once more: %v", err)
 		}
@@ -71,7 +71,7 @@ func TestCloseWhileAllIsUnderWay(t *testing.T) {
 
 func TestCloseBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPeer(t, ways[0], "line", Options{}, nil)
+		p := newPeer(t, runModes[0], "line", Options{}, nil)
 		if p.conn.Err() != nil {
 			t.Error("it has ended before it began")
 		}
@@ -83,7 +83,7 @@ func TestCloseBeforeRun(t *testing.T) {
 		}
 		wg.Wait()
 		<-p.conn.Done()
-		<-p.conn.Ending()
+		<-p.conn.Draining()
 		if got := <-call; !errors.Is(got.err, ErrClosed) {
 			t.Errorf("call: %+v", got)
 		}
@@ -99,7 +99,7 @@ func TestCloseBeforeRun(t *testing.T) {
 // A handler that closes its connection waits for itself, but not for ever.
 func TestCloseFromHandler(t *testing.T) {
 	closing := func(_ context.Context, r *Request) (string, error) { return "1", r.Conn().Close() }
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		for _, msg := range []string{request(1, "close"), request(1, "close!"), notification("close"), notification("close!"), "[" + request(1, "close!") + "]"} {
 			q := newPeer(t, p.conn.handler.(*mux).way, p.wire, Options{DrainTimeout: time.Second}, methods{"close": closing, "close!": closing})
 			began := time.Now()
@@ -116,7 +116,7 @@ func TestCloseFromHandler(t *testing.T) {
 
 // Close and the end of ctx or of input come while requests are being taken, at any moment.
 func TestCloseAtAnyMoment(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		way := p.conn.handler.(*mux).way
 		for i := range 60 {
 			q := newPeer(t, way, p.wire, Options{DrainTimeout: time.Second}, nil)
@@ -161,23 +161,23 @@ func TestCloseAtAnyMoment(t *testing.T) {
 	}, Options{}, nil)
 }
 
-// A stubborn carrier goes on waiting for input though it was closed, as a blocking read of standard input does.
-type stubborn struct{ idleCarrier }
+// A stubborn transport goes on waiting for input though it was closed, as a blocking read of standard input does.
+type stubborn struct{ idleTransport }
 
 func (s *stubborn) Close() error {
 	s.out.end(io.EOF)
 	return nil
 }
 
-// A carrier whose reader does not return when it is closed breaks its contract. The reader is left behind, after a while; handlers are not.
+// A transport whose reader does not return when it is closed breaks its contract. The reader is left behind, after a while; handlers are not.
 func TestReaderThatDoesNotReturn(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		t.Run(fmt.Sprint("busy: ", busy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				near, far := memoryPipe(0)
 				ctx, cancel := context.WithCancel(context.Background())
-				p := newPeer(t, ways[0], "line", Options{}, nil)
-				p.conn = NewConn(NewFramer(&stubborn{idleCarrier{duplex: near}}, nil), &p.conn.opts)
+				p := newPeer(t, runModes[0], "line", Options{}, nil)
+				p.conn = NewConn(NewFramer(&stubborn{idleTransport{duplex: near}}, nil), &p.conn.opts)
 				p.link = far
 				p.start(ctx)
 				p.greet()
@@ -199,7 +199,7 @@ func TestReaderThatDoesNotReturn(t *testing.T) {
 
 // TestCloseCallsOff: the peer is told that nobody waits any more, once for each call that was sent. One that does not read is not waited for.
 func TestCloseCallsOff(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		one, two := p.call(t.Context(), "m"), p.call(t.Context(), "m")
 		p.pause()

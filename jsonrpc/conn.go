@@ -36,7 +36,7 @@ type Options struct {
 	// whichever process, fits no call of it. "" leaves the ids integers.
 	CallPrefix string
 
-	// Goroutines runs each request that is not Immediate on a goroutine of its own, whatever its Pace has learnt: simpler, and several times slower
+	// Goroutines runs each request that is not Immediate on a goroutine of its own, whatever its CostEstimate has learnt: simpler, and several times slower
 	// for quick handlers.
 	Goroutines bool
 
@@ -66,7 +66,7 @@ type Conn struct {
 	base     context.Context // of the requests; set by Run
 	detached bool            // see NewDetached
 	stopping atomic.Bool
-	table
+	inFlight
 
 	src    source
 	policy atomic.Uint32
@@ -76,15 +76,15 @@ type Conn struct {
 
 	wg sync.WaitGroup
 
-	inputEnd  chan error    // why reading ended; has room for one; made by Run
-	ending    chan struct{} // closed when stopping is set
-	closing   chan struct{} // nil if it is detached
-	closeOnce sync.Once
-	closeErr  error // why closing was closed
-	started   atomic.Bool
-	calledOff atomic.Bool // the peer was told that this side does not wait any more
-	done      chan struct{}
-	err       error // of Run; set before done is closed
+	inputEnd      chan error    // why reading ended; has room for one; made by Run
+	draining      chan struct{} // closed when stopping is set
+	closing       chan struct{} // nil if it is detached
+	closeOnce     sync.Once
+	closeErr      error // why closing was closed
+	started       atomic.Bool
+	callsCanceled atomic.Bool // the peer was told that this side does not wait any more
+	done          chan struct{}
+	err           error // of Run; set before done is closed
 }
 
 // NewConn returns a connection over f, which it closes in the end. Nothing is read before [Conn.Run].
@@ -92,16 +92,16 @@ func NewConn(f Framer, opts *Options) *Conn {
 	c := new(Conn)
 	c.init(sourceOf(f), opts)
 	c.closing = make(chan struct{})
-	if courier, ok := f.(Courier); ok {
-		courier.Attach(c.takeAnswer)
+	if transport, ok := f.(MessageTransport); ok {
+		transport.OnResponse(c.handleResponse)
 	}
 	return c
 }
 
-// init is what connections with and without a carrier of their own have in common. Servers over HTTP have many that rest: what only some need is made when it is
+// init is what connections with and without a transport of their own have in common. Servers over HTTP have many that rest: what only some need is made when it is
 // needed.
 func (c *Conn) init(src source, opts *Options) {
-	c.src, c.ending, c.done = src, make(chan struct{}), make(chan struct{})
+	c.src, c.draining, c.done = src, make(chan struct{}), make(chan struct{})
 	if opts != nil {
 		c.opts = *opts
 	}
@@ -136,9 +136,9 @@ func setDefault[T int | time.Duration](v *T, d T) {
 // Done is closed when Run has returned, or when the connection was closed before it ran.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Ending is closed when nothing more will be read: what still goes on is being drained. Requests that would go on for as long as the peer
+// Draining is closed when nothing more will be read: what still goes on is being drained. Requests that would go on for as long as the peer
 // listens should end then.
-func (c *Conn) Ending() <-chan struct{} { return c.ending }
+func (c *Conn) Draining() <-chan struct{} { return c.draining }
 
 // Err returns what Run returned, once Done is closed.
 func (c *Conn) Err() error {
@@ -158,12 +158,12 @@ func (c *Conn) Close() error {
 		c.closeDetached()
 		return nil
 	}
-	c.callOff()
+	c.cancelCalls()
 	c.stop(nil)
 	if !c.started.Swap(true) {
-		c.calls.fail(ErrClosed)
+		c.calls.failAll(ErrClosed)
 		c.err = c.src.Close()
-		close(c.ending)
+		close(c.draining)
 		close(c.done)
 	}
 	<-c.done
@@ -182,7 +182,7 @@ func (c *Conn) stop(cause error) {
 
 // Run reads and answers until the input ends, ctx ends or Close is called. At the end of input, and
 // when ctx ends, requests that were accepted are still finished and answered, for as long as the
-// drain timeout lets them; then the others are cancelled and answered with the error [CutOff], and
+// drain timeout lets them; then the others are cancelled and answered with the error [ShuttingDown], and
 // everything is closed. Calls of this side that are under way fail at once, since no answer can
 // come any more.
 //
@@ -199,9 +199,9 @@ func (c *Conn) Run(ctx context.Context) error {
 	defer cancel()
 	c.base = base
 	c.inputEnd = make(chan error, 1)
-	c.timer = time.AfterFunc(time.Hour, c.watch)
+	c.timer = time.AfterFunc(time.Hour, c.watchdogTick)
 	c.timer.Stop()
-	c.led.Store(true)
+	c.hasLeader.Store(true)
 	c.wg.Go(func() { c.lead(0, false) })
 
 	var cause error
@@ -213,41 +213,41 @@ func (c *Conn) Run(ctx context.Context) error {
 	case <-c.closing:
 		cause, drain = c.closeErr, false
 		if cause != nil {
-			c.hearOut(ctx)
+			c.drainInput(ctx)
 		}
 	}
 	c.stopping.Store(true)
-	close(c.ending)
+	close(c.draining)
 	if !errors.Is(cause, io.EOF) {
-		c.settle()
+		c.quiesce()
 	}
 	defer c.timer.Stop()
-	ended := ErrClosed
+	closedErr := ErrClosed
 	if cause != nil && !errors.Is(cause, io.EOF) {
-		ended = fmt.Errorf("%w: %w", ErrClosed, cause)
+		closedErr = fmt.Errorf("%w: %w", ErrClosed, cause)
 	}
 	if !drain {
-		c.table.cancelAll() // first, so that nobody is told of what the calls below fail with
+		c.inFlight.cancelAll() // first, so that nobody is told of what the calls below fail with
 	}
-	c.calls.fail(ended)
+	c.calls.failAll(closedErr)
 	if errors.Is(cause, io.EOF) {
 		cause = nil
 	}
-	if late := c.wind(drain); late != nil {
-		late.Cause = cause
-		cause = late
+	if drainErr := c.shutdown(drain); drainErr != nil {
+		drainErr.Cause = cause
+		cause = drainErr
 	}
 	c.err = cause
 	close(c.done)
 	return cause
 }
 
-// hearingTime is how long reading goes on when nothing can be written any more.
-const hearingTime = 100 * time.Millisecond
+// drainInputTimeout is how long reading goes on when nothing can be written any more.
+const drainInputTimeout = 100 * time.Millisecond
 
-// hearOut waits for the end of the input, for a moment: a peer that does not read any more has often ended, and what it wrote before may say why.
-func (c *Conn) hearOut(ctx context.Context) {
-	timer := time.NewTimer(hearingTime)
+// drainInput waits for the end of the input, for a moment: a peer that does not read any more has often ended, and what it wrote before may say why.
+func (c *Conn) drainInput(ctx context.Context) {
+	timer := time.NewTimer(drainInputTimeout)
 	defer timer.Stop()
 	select {
 	case <-c.inputEnd:
@@ -256,38 +256,38 @@ func (c *Conn) hearOut(ctx context.Context) {
 	}
 }
 
-// wind brings the connection to its end once nothing new is accepted.
-func (c *Conn) wind(drain bool) (late *DrainError) {
+// shutdown brings the connection to its end once nothing new is accepted.
+func (c *Conn) shutdown(drain bool) (drainErr *DrainError) {
 	timer := time.NewTimer(c.opts.DrainTimeout)
 	defer timer.Stop()
-	idle := c.table.whenIdle()
+	idle := c.inFlight.whenIdle()
 	if drain {
 		select {
 		case <-idle:
 		case <-timer.C:
-			late = &DrainError{Requests: c.cutOff(), After: c.opts.DrainTimeout}
-			c.log.Warn("drain timeout", "error", late)
+			drainErr = &DrainError{Requests: c.abortRequests(), After: c.opts.DrainTimeout}
+			c.log.Warn("drain timeout", "error", drainErr)
 		case <-c.closing:
 		}
 	}
-	c.table.cancelAll()
+	c.inFlight.cancelAll()
 	switch {
-	case late != nil:
-		c.flushFor(lastFlush)
+	case drainErr != nil:
+		c.flushFor(abortFlushTimeout)
 	case drain:
 		c.flushFor(c.opts.DrainTimeout)
 	}
 	if err := c.src.Close(); err != nil && !drain {
 		c.log.Debug("close", "error", err)
 	}
-	c.w.shut()
-	c.waitFor(c.opts.DrainTimeout)
-	return late
+	c.w.close()
+	c.waitTimeout(c.opts.DrainTimeout)
+	return drainErr
 }
 
-// lastFlush is how long a peer may take to read that its requests were cut off. The time to drain
+// abortFlushTimeout is how long a peer may take to read that its requests were cut off. The time to drain
 // is over by then.
-const lastFlush = time.Second
+const abortFlushTimeout = time.Second
 
 // flushFor waits until the peer has taken what was written, but no longer than d.
 func (c *Conn) flushFor(d time.Duration) {
@@ -301,22 +301,22 @@ func (c *Conn) flushFor(d time.Duration) {
 	c.w.wait(late.Load)
 }
 
-// waitFor waits for the connection's goroutines. Handlers that ignore the end of their context for longer than d are left behind.
-func (c *Conn) waitFor(d time.Duration) {
-	gone := make(chan struct{})
+// waitTimeout waits for the connection's goroutines. Handlers that ignore the end of their context for longer than d are left behind.
+func (c *Conn) waitTimeout(d time.Duration) {
+	finished := make(chan struct{})
 	go func() {
 		c.wg.Wait()
-		close(gone)
+		close(finished)
 	}()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-gone:
+	case <-finished:
 	case <-timer.C:
-		if c.led.Load() {
-			c.log.Error("the carrier was closed but its reader does not return, and is left behind")
+		if c.hasLeader.Load() {
+			c.log.Error("the transport was closed but its reader does not return, and is left behind")
 		}
-		if methods := c.table.methods(); len(methods) > 0 {
+		if methods := c.inFlight.methods(); len(methods) > 0 {
 			c.log.Error("handlers ignore that their context has ended, and are left behind", "methods", methods)
 		}
 	}

@@ -12,16 +12,16 @@ import (
 // ends, and when it has been answered. It makes its channel only if somebody asks for it, so that a request that nobody waits in costs
 // one small object; layers above embed it in an object of their own. It may be used by many goroutines at once.
 type Context struct {
-	conn  *Conn
-	base  context.Context // has the values
-	until context.Context // that it ends with, which it watches only if somebody asks; nil if it ends with the connection only
-	turn  uint64          // of the reader that runs the handler itself; 0 on other goroutines
-	trace *Trace          // nil if there is none
-	ended atomic.Bool     // answered or cancelled: nothing may be sent for it any more
+	conn     *Conn
+	base     context.Context // has the values
+	lifetime context.Context // that it ends with, which it watches only if somebody asks; nil if it ends with the connection only
+	turn     uint64          // of the reader that runs the handler itself; 0 on other goroutines
+	trace    *Trace          // nil if there is none
+	ended    atomic.Bool     // answered or cancelled: nothing may be sent for it any more
 
-	direct  bool       // what belongs to the request goes by its own outlet
-	sending sync.Mutex // held while something does; guards outlet
-	outlet  Outlet     // nil once the request has been dismissed
+	hasSender bool       // what belongs to the request goes by its own outlet
+	sending   sync.Mutex // held while something does; guards outlet
+	sender    Sender     // nil once the request has been dismissed
 
 	mu       sync.Mutex
 	done     chan struct{}
@@ -32,8 +32,8 @@ type Context struct {
 
 // watchers are those who want to know of the end of a Context, and what it watches for them.
 type watchers struct {
-	after    map[*func()]struct{}
-	unfollow func() bool // stops watching until; nil if that is not watched
+	callbacks map[*func()]struct{}
+	stopWatch func() bool // stops watching until; nil if that is not watched
 }
 
 // A timeout is the end of the time that a request may take.
@@ -53,35 +53,35 @@ func RequestContext(ctx context.Context) *Context {
 // WithoutRequest returns ctx without the request that it stems from, but with its trace: calls and notifications that are made with it belong to no request, and
 // on a detached connection do not go by the request's outlet.
 func WithoutRequest(ctx context.Context) context.Context {
-	return &apart{WithTrace(ctx, TraceFrom(ctx))}
+	return &withoutRequestCtx{WithTrace(ctx, TraceFrom(ctx))}
 }
 
-type apart struct{ context.Context }
+type withoutRequestCtx struct{ context.Context }
 
 // Value implements [context.Context].
-func (a *apart) Value(key any) any {
+func (c *withoutRequestCtx) Value(key any) any {
 	if key == (contextKey{}) {
 		return nil
 	}
-	return a.Context.Value(key)
+	return c.Context.Value(key)
 }
 
 // Conn returns the connection that the request came in on.
 func (c *Context) Conn() *Conn { return c.conn }
 
-// WithOutlet calls f with what the request was delivered with (see [Delivery]), which is valid until f returns: nil once the request has been answered, and on
+// WithSender calls f with what the request was delivered with (see [Delivery]), which is valid until f returns: nil once the request has been answered, and on
 // connections that read for themselves. Nothing is sent for the request meanwhile: f must not send with its context.
-func (c *Context) WithOutlet(f func(Outlet)) {
+func (c *Context) WithSender(f func(Sender)) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	f(c.outlet)
+	f(c.sender)
 }
 
 // Deadline implements [context.Context].
 func (c *Context) Deadline() (time.Time, bool) {
 	if c.timeout == nil {
-		if c.until != nil {
-			return c.until.Deadline()
+		if c.lifetime != nil {
+			return c.lifetime.Deadline()
 		}
 		return c.base.Deadline()
 	}
@@ -97,18 +97,18 @@ func (c *Context) Done() <-chan struct{} {
 		if c.err != nil {
 			close(c.done)
 		}
-		c.followLocked()
+		c.watchLifetimeLocked()
 	}
 	return c.done
 }
 
-// followLocked watches over until from now on.
-func (c *Context) followLocked() {
-	if c.until == nil || c.err != nil {
+// watchLifetimeLocked watches over until from now on.
+func (c *Context) watchLifetimeLocked() {
+	if c.lifetime == nil || c.err != nil {
 		return
 	}
-	if w := c.watchersLocked(); w.unfollow == nil {
-		w.unfollow = context.AfterFunc(c.until, func() { c.finish(c.until.Err()) })
+	if w := c.watchersLocked(); w.stopWatch == nil {
+		w.stopWatch = context.AfterFunc(c.lifetime, func() { c.finish(c.lifetime.Err()) })
 	}
 }
 
@@ -123,8 +123,8 @@ func (c *Context) watchersLocked() *watchers {
 func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && c.until != nil {
-		return c.until.Err()
+	if c.err == nil && c.lifetime != nil {
+		return c.lifetime.Err()
 	}
 	return c.err
 }
@@ -147,16 +147,16 @@ func (c *Context) AfterFunc(f func()) (stop func() bool) {
 		return func() bool { return false }
 	}
 	w := c.watchersLocked()
-	if w.after == nil {
-		w.after = make(map[*func()]struct{})
+	if w.callbacks == nil {
+		w.callbacks = make(map[*func()]struct{})
 	}
-	w.after[&f] = struct{}{}
-	c.followLocked()
+	w.callbacks[&f] = struct{}{}
+	c.watchLifetimeLocked()
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		_, waiting := w.after[&f]
-		delete(w.after, &f)
+		_, waiting := w.callbacks[&f]
+		delete(w.callbacks, &f)
 		return waiting
 	}
 }
@@ -188,17 +188,19 @@ func (c *Context) finish(err error) {
 	if w == nil {
 		return
 	}
-	if w.unfollow != nil {
-		w.unfollow()
+	if w.stopWatch != nil {
+		w.stopWatch()
 	}
-	for f := range w.after {
+	for f := range w.callbacks {
 		go (*f)()
 	}
-	w.after = nil
+	w.callbacks = nil
 }
 
-// live reports whether something may still be sent for the request.
-func (c *Context) live() bool { return !c.ended.Load() && !(c.until != nil && c.until.Err() != nil) }
+// active reports whether something may still be sent for the request.
+func (c *Context) active() bool {
+	return !c.ended.Load() && !(c.lifetime != nil && c.lifetime.Err() != nil)
+}
 
 // Notify sends a notification that belongs to the request, and is on the wire before its answer. It fails with [ErrRequestEnded] once the
 // request has been answered or cancelled. params is JSON text, or nil.
@@ -207,8 +209,8 @@ func (c *Context) Notify(method string, params []byte) error {
 	if err != nil {
 		return fmt.Errorf("notify %s: %w", method, err)
 	}
-	if c.direct {
-		return c.notifyOutlet(method, params)
+	if c.hasSender {
+		return c.notifyDirect(method, params)
 	}
-	return c.conn.notify(method, params, c.live)
+	return c.conn.notify(method, params, c.active)
 }

@@ -8,7 +8,7 @@ import (
 // A DrainError is what [Conn.Run] returns if requests were still being handled, or were queued,
 // when the time to drain was over.
 type DrainError struct {
-	// Requests is how many were cut off. Each was answered with the error CutOff, if the peer
+	// Requests is how many were cut off. Each was answered with the error ShuttingDown, if the peer
 	// still reads.
 	Requests int
 	// After is the time that they had.
@@ -28,59 +28,59 @@ func (e *DrainError) Error() string {
 // Unwrap returns the cause.
 func (e *DrainError) Unwrap() error { return e.Cause }
 
-// CutOff is the error for a request that was not finished when its server had had the time d to
+// ShuttingDown is the error for a request that was not finished when its server had had the time d to
 // shut down. It may have taken effect.
-func CutOff(d time.Duration) *Error {
+func ShuttingDown(d time.Duration) *Error {
 	return Errorf(CodeInternalError, "shutting down: the request was not finished within %v", d)
 }
 
 // An abandoned request is one that was cut off.
-type abandoned struct {
+type abortedRequest struct {
 	id    ID
 	batch *batch
 }
 
-// cutOff cancels all requests that are running or queued, answers them, and returns how many there
+// abortRequests cancels all requests that are running or queued, answers them, and returns how many there
 // were. Nobody waits for the peer to read the answers.
-func (c *Conn) cutOff() int {
-	cut := c.table.cutOff()
-	e := CutOff(c.opts.DrainTimeout)
-	for _, a := range cut {
+func (c *Conn) abortRequests() int {
+	aborted := c.inFlight.abortRequests()
+	e := ShuttingDown(c.opts.DrainTimeout)
+	for _, a := range aborted {
 		switch {
-		case !c.mayAnswer(a.id):
+		case !c.mayRespond(a.id):
 		case a.batch != nil:
 			if a.batch.add(c, AppendError(nil, a.id, e, true), true) {
-				c.postAnswer(a.batch.reply)
+				c.postResponse(a.batch.reply)
 			}
 		default:
 			buf := c.src.begin(nil)
 			start := len(buf)
-			buf = c.traced(AppendError(buf, a.id, e, true), start)
-			c.postAnswer(c.src.finish(buf, 0))
+			buf = c.traceOutgoing(AppendError(buf, a.id, e, true), start)
+			c.postResponse(c.src.finish(buf, 0))
 		}
 	}
-	for _, a := range cut {
-		if a.batch != nil && a.batch.end(c) {
-			c.postAnswer(a.batch.reply)
+	for _, a := range aborted {
+		if a.batch != nil && a.batch.complete(c) {
+			c.postResponse(a.batch.reply)
 		}
 	}
-	return len(cut)
+	return len(aborted)
 }
 
-func (c *Conn) postAnswer(frame []byte) {
+func (c *Conn) postResponse(frame []byte) {
 	if err := c.w.post(&frame); err != nil {
 		c.log.Debug("answer not sent", "error", err)
 	}
 }
 
-// cutOff does what cancelAll does, and returns the requests that are owed an answer.
-func (t *table) cutOff() (cut []abandoned) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for r := range t.listed.all() {
-		r.cut = true
-		cut = append(cut, abandoned{r.ID.Clone(), r.batch})
+// abortRequests does what cancelAll does, and returns the requests that are owed an answer.
+func (f *inFlight) abortRequests() (aborted []abortedRequest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range f.requests.all() {
+		r.aborted = true
+		aborted = append(aborted, abortedRequest{r.ID.Clone(), r.batch})
 	}
-	t.cancelAllLocked()
-	return cut
+	f.cancelAllLocked()
+	return aborted
 }

@@ -9,32 +9,32 @@ import (
 	"time"
 )
 
-// An Outlet takes messages to the peer: each is JSON text on one line, valid until Send returns. Send is not called twice at once. When it fails, the
+// An Sender takes messages to the peer: each is JSON text on one line, valid until Send returns. Send is not called twice at once. When it fails, the
 // message is lost: a call fails then, and whoever sent a notification that belongs to a request is told.
-type Outlet interface {
+type Sender interface {
 	Send(message []byte) error
 }
 
 // A Delivery is one incoming request of a detached connection.
 type Delivery struct {
 	Message *Message // valid, with its slices, until [Conn.Deliver] returns
-	// Outlet takes what belongs to the request and goes before its answer: notifications, and the calls that are made while it is handled. nil is the
+	// Sender takes what belongs to the request and goes before its answer: notifications, and the calls that are made while it is handled. nil is the
 	// connection's. It is not used any more when Deliver has returned, unless the request stands.
-	Outlet Outlet
-	// Free is for carriers where an id need not be unique and nothing cancels a request but the end of its context: the connection keeps no list of it.
-	Free  bool
-	Batch bool // it came in a batch
-	// Until is what the request's context ends with, instead of the one that Deliver is called with, whose values it has all the same; nil if it is that one.
-	Until context.Context
-	// Stand lets the handler leave the request standing, of a Free delivery: Deliver then returns no response, and the error is the *[Outstanding] to finish.
-	Stand bool
-	// Placed, if it is not nil, is called once what came behind the request may be delivered, when
+	Sender Sender
+	// Untracked is for transports where an id need not be unique and nothing cancels a request but the end of its context: the connection keeps no list of it.
+	Untracked bool
+	Batch     bool // it came in a batch
+	// Lifetime is what the request's context ends with, instead of the one that Deliver is called with, whose values it has all the same; nil if it is that one.
+	Lifetime context.Context
+	// AllowDeferred lets the handler leave the request standing, of a Untracked delivery: Deliver then returns no response, and the error is the *[Deferred] to finish.
+	AllowDeferred bool
+	// OnPrepared, if it is not nil, is called once what came behind the request may be delivered, when
 	// its own state has been noted: as soon as the handler has prepared it, or answered it if that
 	// is [Immediate]. It may not be called at all if the request is refused.
-	Placed func()
+	OnPrepared func()
 
-	request *Request // that Parse has parsed into, for Deliver
-	unsent  func()   // see Sent; nil for most
+	request  *Request // that Parse has parsed into, for Deliver
+	onUnsent func()   // see ReportSent; nil for most
 }
 
 // Parse parses a frame like the function [Parse] does, into memory of the delivery's own that Message points to then and that the next frame takes: the request
@@ -47,19 +47,19 @@ func (d *Delivery) Parse(frame []byte, maxDepth int) error {
 	return Parse(frame, d.Message, maxDepth)
 }
 
-// Sent says whether the response that [Conn.Deliver] returned was sent, to the handler if it wants
-// to know that, see [Request.OnUnsent]. A carrier that knows calls it after each Deliver: with false
+// ReportSent says whether the response that [Conn.Deliver] returned was sent, to the handler if it wants
+// to know that, see [Request.OnUnsent]. A transport that knows calls it after each Deliver: with false
 // if the peer was gone before the response was written. It does not block.
-func (d *Delivery) Sent(sent bool) {
-	f := d.unsent
-	d.unsent = nil
+func (d *Delivery) ReportSent(sent bool) {
+	f := d.onUnsent
+	d.onUnsent = nil
 	if !sent && f != nil {
 		f()
 	}
 }
 
-// take returns the request to deliver, and whether it is the delivery's own.
-func (d *Delivery) take() (r *Request, own bool) {
+// acquire returns the request to deliver, and whether it is the delivery's own.
+func (d *Delivery) acquire() (r *Request, reused bool) {
 	if r = d.request; r != nil && d.Message == &r.Message {
 		r.clear()
 		return r, true
@@ -70,33 +70,33 @@ func (d *Delivery) take() (r *Request, own bool) {
 	return r, false
 }
 
-// NewDetached returns a connection without a carrier of its own, for one that brings each message by itself and has a way back for what belongs to it, as
+// NewDetached returns a connection without a transport of its own, for one that brings each message by itself and has a way back for what belongs to it, as
 // HTTP does. Messages are handed in with [Conn.Deliver], [Conn.DeliverNotification] and [Conn.DeliverResponse]; what belongs to no request goes to out.
 // It has no goroutine of its own, and is not run: it lasts until [Conn.Close], which cancels what is being handled but waits only for notifications. Bounds on
-// the number of requests are the carrier's business, and Options.Goroutines means nothing.
-func NewDetached(out Outlet, opts *Options) *Conn {
+// the number of requests are the transport's business, and Options.Goroutines means nothing.
+func NewDetached(out Sender, opts *Options) *Conn {
 	c := new(Conn)
 	f := &struct {
-		outletFramer
+		senderFramer
 		frameSource
-	}{outletFramer: outletFramer{out, c}}
-	f.Framer = &f.outletFramer
+	}{senderFramer: senderFramer{out, c}}
+	f.Framer = &f.senderFramer
 	c.init(&f.frameSource, opts)
 	c.detached = true
 	c.started.Store(true)
 	return c
 }
 
-// An outletFramer makes an Outlet what the writer of a Conn writes to. A message that is lost is not the end of the connection: the next one may get through.
-type outletFramer struct {
-	Outlet
+// An senderFramer makes an Sender what the writer of a Conn writes to. A message that is lost is not the end of the connection: the next one may get through.
+type senderFramer struct {
+	Sender
 	conn *Conn
 }
 
-func (f *outletFramer) ReadFrame() ([]byte, error) { return nil, io.EOF }
-func (f *outletFramer) Close() error               { return nil }
+func (f *senderFramer) ReadFrame() ([]byte, error) { return nil, io.EOF }
+func (f *senderFramer) Close() error               { return nil }
 
-func (f *outletFramer) WriteFrame(frame []byte) error {
+func (f *senderFramer) WriteFrame(frame []byte) error {
 	err := f.Send(frame)
 	if err == nil {
 		return nil
@@ -104,14 +104,14 @@ func (f *outletFramer) WriteFrame(frame []byte) error {
 	f.conn.log.Debug("message not sent", "error", err)
 	var m Message
 	if Parse(frame, &m, f.conn.opts.MaxDepth) == nil && m.Kind == KindRequest {
-		f.conn.calls.lose(m.ID, &sendError{err})
+		f.conn.calls.failCall(m.ID, &sendError{err})
 	}
 	return nil
 }
 
-// lose makes the call with that id fail, which did not get through.
-func (t *callTable) lose(id ID, err error) {
-	n, ok := t.number(id)
+// failCall makes the call with that id fail, which did not get through.
+func (t *callTable) failCall(id ID, err error) {
+	n, ok := t.numberOf(id)
 	if !ok {
 		return
 	}
@@ -121,7 +121,7 @@ func (t *callTable) lose(id ID, err error) {
 	}
 }
 
-// A sendError is a failure of an Outlet. It is no end of the connection.
+// A sendError is a failure of an Sender. It is no end of the connection.
 type sendError struct{ err error }
 
 func (e *sendError) Error() string { return "send: " + e.err.Error() }
@@ -133,11 +133,11 @@ func (c *Conn) closeDetached() {
 		return
 	}
 	c.stop(nil)
-	close(c.ending)
-	c.table.cancelAll()
-	c.calls.fail(ErrClosed)
-	c.w.shut()
-	c.waitFor(c.opts.DrainTimeout)
+	close(c.draining)
+	c.inFlight.cancelAll()
+	c.calls.failAll(ErrClosed)
+	c.w.close()
+	c.waitTimeout(c.opts.DrainTimeout)
 	close(c.done)
 }
 
@@ -145,8 +145,8 @@ func (c *Conn) closeDetached() {
 var errNotDetached = errors.New("jsonrpc: Deliver on a connection that reads for itself")
 
 // Deliver handles a request on the calling goroutine and appends the response to dst, without framing. err is what the handler returned, which is in the
-// response as [ErrorOf] maps it, for carriers that tell errors apart. No response is appended if the request was cancelled by a notification; the
-// error is [ErrRequestEnded] then. The request's context has the values of ctx, and ends with it, or with Delivery.Until. It may be called by many goroutines at once.
+// response as [ErrorOf] maps it, for transports that tell errors apart. No response is appended if the request was cancelled by a notification; the
+// error is [ErrRequestEnded] then. The request's context has the values of ctx, and ends with it, or with Delivery.Lifetime. It may be called by many goroutines at once.
 func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response []byte, err error) {
 	if !c.detached {
 		panic(errNotDetached)
@@ -154,48 +154,48 @@ func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response [
 	if c.opts.Trace != nil {
 		c.opts.Trace(Incoming, d.Message.text)
 	}
-	r, own := d.take()
-	d.unsent = nil
-	r.conn, r.base, r.until, r.outlet, r.stand = c, ctx, d.Until, d.Outlet, d.Free && d.Stand
-	r.placed = d.Placed
-	if r.until == nil {
-		r.until = ctx
+	r, reused := d.acquire()
+	d.onUnsent = nil
+	r.conn, r.base, r.lifetime, r.sender, r.mayDefer = c, ctx, d.Lifetime, d.Sender, d.Untracked && d.AllowDeferred
+	r.onPrepared = d.OnPrepared
+	if r.lifetime == nil {
+		r.lifetime = ctx
 	}
 	if d.Batch {
-		r.batch = delivered
+		r.batch = deliveredBatch
 	}
 	start := len(dst)
-	if refusal := c.admit(r, d.Free); refusal != nil {
-		if !own {
+	if rejection := c.admit(r, d.Untracked); rejection != nil {
+		if !reused {
 			r.release()
 		}
-		return c.traced(AppendError(dst, d.Message.ID, refusal, true), start), refusal
+		return c.traceOutgoing(AppendError(dst, d.Message.ID, rejection, true), start), rejection
 	}
-	stands := false
+	deferred := false
 	defer func() { // on the way of runtime.Goexit too
-		d.unsent = r.unsent
-		if !stands && !c.dismiss(r, d.Free) {
+		d.onUnsent = r.onUnsent
+		if !deferred && !c.finishRequest(r, d.Untracked) {
 			response, err = dst[:start], ErrRequestEnded
-			d.Sent(false)
+			d.ReportSent(false)
 		}
-		if !own {
+		if !reused {
 			r.release()
 		}
 	}()
-	response, err = c.deliver(r, dst)
-	if s, ok := err.(*Outstanding); ok && r.stand {
-		s.stand(r)
-		stands = true
+	response, err = c.serve(r, dst)
+	if s, ok := err.(*Deferred); ok && r.mayDefer {
+		s.bind(r)
+		deferred = true
 		return dst[:start], s
 	}
-	return c.traced(response, start), err
+	return c.traceOutgoing(response, start), err
 }
 
-// delivered marks requests that came in a batch which is none of the connection's business.
-var delivered = new(batch)
+// deliveredBatch marks requests that came in a batch which is none of the connection's business.
+var deliveredBatch = new(batch)
 
-// traced shows an outgoing message to who wants to see it.
-func (c *Conn) traced(dst []byte, start int) []byte {
+// traceOutgoing shows an outgoing message to who wants to see it.
+func (c *Conn) traceOutgoing(dst []byte, start int) []byte {
 	if c.opts.Trace != nil {
 		c.opts.Trace(Outgoing, dst[start:])
 	}
@@ -203,9 +203,9 @@ func (c *Conn) traced(dst []byte, start int) []byte {
 }
 
 // admit lists the request among those in flight.
-func (c *Conn) admit(r *Request, free bool) *Error {
-	t := &c.table
-	if free {
+func (c *Conn) admit(r *Request, untracked bool) *Error {
+	t := &c.inFlight
+	if untracked {
 		return nil
 	}
 	t.mu.Lock()
@@ -213,37 +213,37 @@ func (c *Conn) admit(r *Request, free bool) *Error {
 	if c.stopping.Load() {
 		return Errorf(CodeInternalError, "the connection is closed")
 	}
-	if t.listed.get(r.ID) != nil {
+	if t.requests.get(r.ID) != nil {
 		return errDuplicateID
 	}
-	t.addLocked(r)
+	t.trackLocked(r)
 	return nil
 }
 
-// dismiss ends a request that was admitted, and reports whether it is owed an answer.
-func (c *Conn) dismiss(r *Request, free bool) (owed bool) {
+// finishRequest ends a request that was admitted, and reports whether it is owed an answer.
+func (c *Conn) finishRequest(r *Request, untracked bool) (mayRespond bool) {
 	if ctx := r.ctx.Load(); ctx != nil {
-		ctx.dismiss()
+		ctx.close()
 	}
-	if free {
+	if untracked {
 		return true
 	}
-	return c.table.unlist(r)
+	return c.inFlight.untrack(r)
 }
 
-// deliver has the request answered.
-func (c *Conn) deliver(r *Request, dst []byte) ([]byte, error) {
+// serve has the request answered.
+func (c *Conn) serve(r *Request, dst []byte) ([]byte, error) {
 	start := len(dst)
 	dst = appendResultHead(dst, r.ID)
 	head := len(dst)
-	pace := r.prepare()
-	if r.placed != nil && pace != Immediate {
-		r.placed()
+	cost := r.prepare()
+	if r.onPrepared != nil && cost != Immediate {
+		r.onPrepared()
 	}
-	r.began = c.beganAt()
+	r.began = c.startTime()
 	out, err := r.invoke(dst)
-	if r.placed != nil && pace == Immediate {
-		r.placed()
+	if r.onPrepared != nil && cost == Immediate {
+		r.onPrepared()
 	}
 	if err == nil {
 		if len(out) <= head {
@@ -251,18 +251,18 @@ func (c *Conn) deliver(r *Request, dst []byte) ([]byte, error) {
 		}
 		return append(out, '}'), nil
 	}
-	if _, ok := err.(*Outstanding); ok && r.stand {
+	if _, ok := err.(*Deferred); ok && r.mayDefer {
 		return dst, err
 	}
 	e := ErrorOf(err)
-	if e.Code == CodeInternalError && !r.cancelled.Load() && r.until.Err() == nil {
+	if e.Code == CodeInternalError && !r.canceled.Load() && r.lifetime.Err() == nil {
 		c.logError(r, err)
 	}
 	return AppendError(dst[:start], r.ID, e, true), err
 }
 
-// beganAt returns the time for the log, if there is one.
-func (c *Conn) beganAt() time.Time {
+// startTime returns the time for the log, if there is one.
+func (c *Conn) startTime() time.Time {
 	if c.log.Enabled(context.Background(), slog.LevelError) {
 		return time.Now()
 	}
@@ -279,10 +279,10 @@ func (c *Conn) DeliverNotification(ctx context.Context, m *Message) {
 	if c.opts.Trace != nil {
 		c.opts.Trace(Incoming, m.text)
 	}
-	if c.stopping.Load() || c.takeCancel(m) {
+	if c.stopping.Load() || c.handleCancel(m) {
 		return
 	}
-	c.takeNotification(&Request{Message: *m, conn: c, base: context.WithoutCancel(ctx)}, m.text)
+	c.handleNotification(&Request{Message: *m, conn: c, base: context.WithoutCancel(ctx)}, m.text)
 }
 
 // DeliverResponse gives the answer to a call of this side to who waits for it, and reports whether somebody did.
@@ -293,11 +293,11 @@ func (c *Conn) DeliverResponse(m *Message) bool {
 	if c.opts.Trace != nil {
 		c.opts.Trace(Incoming, m.text)
 	}
-	return c.calls.deliver(m, c.log)
+	return c.calls.resolve(m, c.log)
 }
 
-// outletOf returns the context of the request in flight whose outlet is the way for what is sent with ctx; nil if there is none.
-func (c *Conn) outletOf(ctx context.Context) *Context {
+// requestOf returns the context of the request in flight whose outlet is the way for what is sent with ctx; nil if there is none.
+func (c *Conn) requestOf(ctx context.Context) *Context {
 	if !c.detached {
 		return nil
 	}
@@ -311,20 +311,20 @@ func (c *Conn) outletOf(ctx context.Context) *Context {
 func (c *Context) send(message []byte) (sent bool, err error) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	if c.outlet == nil || !c.live() {
+	if c.sender == nil || !c.active() {
 		return false, nil
 	}
 	if trace := c.conn.opts.Trace; trace != nil {
 		trace(Outgoing, message)
 	}
-	if err := c.outlet.Send(message); err != nil {
+	if err := c.sender.Send(message); err != nil {
 		return false, &sendError{err}
 	}
 	return true, nil
 }
 
-// notifyOutlet is Notify where the request has an outlet.
-func (c *Context) notifyOutlet(method string, params []byte) error {
+// notifyDirect is Notify where the request has an outlet.
+func (c *Context) notifyDirect(method string, params []byte) error {
 	sent, err := c.send(AppendNotification(nil, method, params))
 	switch {
 	case err != nil:
@@ -337,20 +337,20 @@ func (c *Context) notifyOutlet(method string, params []byte) error {
 
 // sendCall sends the request p by the outlet of the request that ctx stems from, if there is one.
 func (p *Pending) sendCall(ctx context.Context, message []byte) (sent bool, err error) {
-	r := p.conn.outletOf(ctx)
+	r := p.conn.requestOf(ctx)
 	if r == nil {
 		return false, nil
 	}
 	// The answer comes by another way, and may be here before send returns.
 	if sent, err = r.send(message); sent {
-		p.by.Store(r)
+		p.sentVia.Store(r)
 	}
 	return sent, err
 }
 
 // cancelCall sends the cancellation of the call by the way that the call went, if that is still there.
 func (p *Pending) cancelCall(method string, params []byte) (sent bool) {
-	if r := p.by.Load(); r != nil {
+	if r := p.sentVia.Load(); r != nil {
 		sent, _ = r.send(AppendNotification(nil, method, params))
 	}
 	return sent

@@ -12,32 +12,32 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A tray is an Outlet that keeps what it is given.
-type tray struct {
+// A tray is an Sender that keeps what it is given.
+type recordingSender struct {
 	mu   sync.Mutex
 	got  []string
 	err  error
 	seen chan struct{}
 }
 
-func newTray() *tray { return &tray{seen: make(chan struct{}, 100)} }
+func newRecordingSender() *recordingSender { return &recordingSender{seen: make(chan struct{}, 100)} }
 
-func (t *tray) Send(message []byte) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err != nil {
-		return t.err
+func (s *recordingSender) Send(message []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
 	}
-	t.got = append(t.got, string(message))
-	t.seen <- struct{}{}
+	s.got = append(s.got, string(message))
+	s.seen <- struct{}{}
 	return nil
 }
 
-func (t *tray) take() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	got := t.got
-	t.got = nil
+func (s *recordingSender) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got := s.got
+	s.got = nil
 	return got
 }
 
@@ -52,9 +52,9 @@ func parsed(t *testing.T, text string) *Message {
 }
 
 // detach returns a detached connection with a handler that is a function, and what it says to nobody in particular.
-func detach(t *testing.T, f HandlerFunc) (*Conn, *tray) {
+func detach(t *testing.T, f HandlerFunc) (*Conn, *recordingSender) {
 	t.Helper()
-	out := newTray()
+	out := newRecordingSender()
 	c := NewDetached(out, &Options{Handler: f})
 	t.Cleanup(func() { c.Close() })
 	return c, out
@@ -96,14 +96,14 @@ func TestDeliver(t *testing.T) {
 		{text: `{"jsonrpc":"2.0","id":5,"method":"batch"}`, batch: true, response: result(5, "true")},
 	} {
 		for i := range 4 {
-			own := newTray()
+			own := newRecordingSender()
 			d := &reused // for one message after the other
 			if i&1 == 0 {
 				d = &Delivery{Message: parsed(t, tt.text)}
 			} else if err := d.Parse([]byte(tt.text), 0); err != nil {
 				t.Fatal(err)
 			}
-			d.Outlet, d.Free, d.Batch = own, i&2 == 0, tt.batch
+			d.Sender, d.Untracked, d.Batch = own, i&2 == 0, tt.batch
 			got, err := c.Deliver(ctx, d, []byte("> "))
 			if string(got) != "> "+tt.response {
 				t.Errorf("%s: response %s, want %s", tt.text, got, tt.response)
@@ -121,7 +121,7 @@ func TestDeliver(t *testing.T) {
 	if got := out.take(); got != nil {
 		t.Errorf("by the connection's outlet: %s", got)
 	}
-	if n := c.table.count.Load(); n != 0 {
+	if n := c.inFlight.count.Load(); n != 0 {
 		t.Errorf("%d requests are listed when none is in flight", n)
 	}
 }
@@ -133,10 +133,10 @@ func TestDeliverCalls(t *testing.T) {
 			kept = ctx
 			return RequestContext(ctx).Conn().Call(ctx, "ask", nil)
 		})
-		own := newTray()
+		own := newRecordingSender()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			got, err := c.Deliver(t.Context(), &Delivery{Message: parsed(t, request(1, "m")), Outlet: own}, nil)
+			got, err := c.Deliver(t.Context(), &Delivery{Message: parsed(t, request(1, "m")), Sender: own}, nil)
 			if string(got) != result(1, `"answer"`) || err != nil {
 				t.Errorf("response %s, %v", got, err)
 			}
@@ -222,18 +222,18 @@ func TestDeliverAfterClose(t *testing.T) {
 		t.Errorf("call: %v", err)
 	}
 	select {
-	case <-c.Ending():
+	case <-c.Draining():
 	default:
 		t.Error("Ending is open")
 	}
 }
 
 func TestDeliverAllocations(t *testing.T) {
-	c := NewDetached(newTray(), &Options{Handler: pong{}})
+	c := NewDetached(newRecordingSender(), &Options{Handler: pong{}})
 	defer c.Close()
 	m := parsed(t, request(1, "ping"))
 	dst := make([]byte, 0, 100)
-	d := Delivery{Message: m, Free: true}
+	d := Delivery{Message: m, Untracked: true}
 	if n := testing.AllocsPerRun(100, func() { c.Deliver(context.Background(), &d, dst) }); n > 1 {
 		t.Errorf("%v allocations for a ping", n)
 	}
@@ -242,7 +242,7 @@ func TestDeliverAllocations(t *testing.T) {
 // pong answers everything with {}.
 type pong struct{}
 
-func (pong) Prepare(*Request) *Pace                        { return Immediate }
+func (pong) Prepare(*Request) *CostEstimate                { return Immediate }
 func (pong) Handle(_ *Request, dst []byte) ([]byte, error) { return append(dst, "{}"...), nil }
 
 // A message that does not get through is not the end of the connection. Who waits for an answer to it is told.
@@ -267,7 +267,7 @@ func TestDeliverOutletFails(t *testing.T) {
 // Notifications that come while the connection is closed are handled, or dropped, but are no race with who waits for their handlers.
 func TestDeliverNotificationWhileClosing(t *testing.T) {
 	for range 200 {
-		c := NewDetached(newTray(), &Options{Handler: atPace{}})
+		c := NewDetached(newRecordingSender(), &Options{Handler: goroutineHandler{}})
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() { c.DeliverNotification(context.Background(), parsed(t, `{"jsonrpc":"2.0","method":"n"}`)) })
@@ -277,8 +277,8 @@ func TestDeliverNotificationWhileClosing(t *testing.T) {
 	}
 }
 
-// atPace handles everything on another goroutine.
-type atPace struct{}
+// goroutineHandler handles everything on another goroutine.
+type goroutineHandler struct{}
 
-func (atPace) Prepare(*Request) *Pace                        { return nil }
-func (atPace) Handle(_ *Request, dst []byte) ([]byte, error) { return dst, nil }
+func (goroutineHandler) Prepare(*Request) *CostEstimate                { return nil }
+func (goroutineHandler) Handle(_ *Request, dst []byte) ([]byte, error) { return dst, nil }

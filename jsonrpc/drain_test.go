@@ -19,7 +19,7 @@ import (
 // At the end of input everything that was accepted is answered, whether it runs, waits in the queue or has not been read yet.
 func TestDrainAtEndOfInput(t *testing.T) {
 	for _, limit := range []int{0, 2} {
-		everyWay(t, func(t *testing.T, p *peer) {
+		everyMode(t, func(t *testing.T, p *peer) {
 			var notes atomic.Int32
 			p.methods["note"] = func(context.Context, *Request) (string, error) {
 				elapse(10 * time.Millisecond)
@@ -35,7 +35,7 @@ func TestDrainAtEndOfInput(t *testing.T) {
 			p.hangUp()
 			elapse(8 * time.Second)
 			select {
-			case <-p.conn.Ending():
+			case <-p.conn.Draining():
 			default:
 				t.Error("Ending is not closed")
 			}
@@ -51,7 +51,7 @@ func TestDrainAtEndOfInput(t *testing.T) {
 
 // The last message counts though its end is missing.
 func TestLastLineWithoutEnd(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.link.Write([]byte(strings.TrimSuffix(p.framed(request(1, "slow")), "\n")))
 		p.hangUp()
 		p.wantEnd(nil)
@@ -71,7 +71,7 @@ func TestDrainAnswersWhatIsQueued(t *testing.T) {
 	for _, end := range []string{"input", "context"} {
 		for _, limit := range []int{0, 3} {
 			t.Run(fmt.Sprint(end, limit), func(t *testing.T) {
-				for _, way := range ways {
+				for _, way := range runModes {
 					for _, wire := range wires {
 						synctest.Test(t, func(t *testing.T) {
 							stop := errors.New("told to stop")
@@ -131,7 +131,7 @@ func TestDrainAnswersWhatIsQueued(t *testing.T) {
 
 // TestDrainPeerDoesNotRead: the answers to what was cut off wait for no peer.
 func TestDrainPeerDoesNotRead(t *testing.T) {
-	for _, way := range ways {
+	for _, way := range runModes {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPeer(t, way, "line", Options{DrainTimeout: 5 * time.Second}, nil)
 			p.link.in.limit = 10
@@ -152,7 +152,7 @@ func TestDrainPeerDoesNotRead(t *testing.T) {
 }
 
 func TestDrainTimeout(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		var ended atomic.Int32
 		p.methods["note"] = func(ctx context.Context, _ *Request) (string, error) {
 			<-ctx.Done()
@@ -181,7 +181,7 @@ func TestDrainTimeout(t *testing.T) {
 
 // Handlers that ignore everything are left behind, and named.
 func TestDrainLeavesDeafHandlersBehind(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "deaf"))
 		p.pause()
 		p.hangUp()
@@ -201,7 +201,7 @@ func TestDrainLeavesDeafHandlersBehind(t *testing.T) {
 func TestContextEnds(t *testing.T) {
 	stop := errors.New("told to stop")
 	for _, busy := range []bool{false, true} {
-		for _, way := range ways {
+		for _, way := range runModes {
 			for _, wire := range wires {
 				t.Run(fmt.Sprint(way.name, wire, busy), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
@@ -255,7 +255,7 @@ func contains(list []string, s string) bool {
 
 // ctx ends at any moment while frames are being read.
 func TestContextEndsWhileReading(t *testing.T) {
-	for _, way := range ways {
+	for _, way := range runModes {
 		synctest.Test(t, func(t *testing.T) {
 			for i := range 50 {
 				ctx, cancel := context.WithCancel(context.Background())
@@ -287,7 +287,7 @@ func TestContextEndsWhileReading(t *testing.T) {
 // The input breaks while a handler runs that had the lead before: that is finished all the same, but in no more than the time it has.
 func TestReadErrorWhileHandlersRun(t *testing.T) {
 	broken := errors.New("cable cut")
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		call := p.call(t.Context(), "m")
 		p.send(request(1, "wait"), request(2, "slow"))
@@ -311,7 +311,7 @@ func TestReadErrorWhileHandlersRun(t *testing.T) {
 // goes unnoticed; hence no limit then.)
 func TestEndWithPeerThatDoesNotRead(t *testing.T) {
 	for _, how := range []string{"hang up", "context", "Close"} {
-		for _, way := range ways {
+		for _, way := range runModes {
 			t.Run(how+", "+way.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					o := Options{DrainTimeout: 5 * time.Second, MaxPendingBytes: 2000}
@@ -353,7 +353,7 @@ func TestEndWithPeerThatDoesNotRead(t *testing.T) {
 
 // Answers that are finished but not yet written when the end comes are written.
 func TestEndWritesWhatIsFinished(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		var msgs, want []string
 		for i := range 1000 {
 			msgs = append(msgs, request(i, "ping!"), request(1000+i, "echo", "[]"))
@@ -369,7 +369,7 @@ func TestEndWritesWhatIsFinished(t *testing.T) {
 // An input that is closed by this side ends like any other.
 func TestFramerClosedFromOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPeer(t, ways[0], "line", Options{}, nil)
+		p := newPeer(t, runModes[0], "line", Options{}, nil)
 		p.start(context.Background())
 		synctest.Wait()
 		p.link.in.end(io.EOF)

@@ -76,7 +76,7 @@ var (
 func ErrorOf(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) && e != nil {
-		return e.fit()
+		return e.encodable()
 	}
 	var p *PanicError
 	if errors.As(err, &p) {
@@ -89,8 +89,8 @@ func ErrorOf(err error) *Error {
 	return &Error{Code: CodeInternalError, Message: msg, Data: exceptionData(typeName(err))}
 }
 
-// fit returns e if it can go on the wire, and otherwise a copy that can.
-func (e *Error) fit() *Error {
+// encodable returns e if it can go on the wire, and otherwise a copy that can.
+func (e *Error) encodable() *Error {
 	f := *e
 	if f.Code == 0 {
 		f.Code = CodeInternalError // no path sends code 0

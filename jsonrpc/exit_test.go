@@ -14,14 +14,14 @@ import (
 
 // exitHandler ends its goroutine on "exit", waits for the end on "stand", and answers everything else.
 type exitHandler struct {
-	pace jsonrpc.Pace
-	exit *jsonrpc.Pace
+	pace jsonrpc.CostEstimate
+	exit *jsonrpc.CostEstimate
 }
 
-func (h *exitHandler) Prepare(r *jsonrpc.Request) *jsonrpc.Pace {
+func (h *exitHandler) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	switch string(r.Method) {
 	case "stand":
-		return jsonrpc.Standing
+		return jsonrpc.LongRunning
 	case "exit":
 		return h.exit
 	}
@@ -37,7 +37,7 @@ func (h *exitHandler) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	case "stand":
 		select {
 		case <-ctx.Done():
-		case <-r.Conn().Ending():
+		case <-r.Conn().Draining():
 		}
 	}
 	return append(dst, `"ok"`...), nil
@@ -65,7 +65,7 @@ func talk(t *testing.T, h jsonrpc.Handler, opts jsonrpc.Options, f func(ctx cont
 }
 
 func TestHandlerEndsGoroutine(t *testing.T) {
-	for name, exit := range map[string]*jsonrpc.Pace{"own goroutine": nil, "learnt": new(jsonrpc.Pace)} {
+	for name, exit := range map[string]*jsonrpc.CostEstimate{"own goroutine": nil, "learnt": new(jsonrpc.CostEstimate)} {
 		t.Run(name, func(t *testing.T) {
 			h := &exitHandler{exit: exit}
 			if exit != nil {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 )
 
-// A Framer moves frames, each of which holds one message or one batch, over a carrier. [NewFramer] makes one for any byte stream; implement it
-// for a carrier that has message boundaries of its own.
+// A Framer moves frames, each of which holds one message or one batch, over a transport. [NewFramer] makes one for any byte stream; implement it
+// for a transport that has message boundaries of its own.
 //
 // One goroutine may read while another writes; neither method is called twice at once.
 type Framer interface {
-	// ReadFrame waits for the next frame. The slice is valid until the next call, or for good if the Framer is a [Courier]. io.EOF means that the peer is done.
+	// ReadFrame waits for the next frame. The slice is valid until the next call, or for good if the Framer is a [MessageTransport]. io.EOF means that the peer is done.
 	// A *FrameError means that one frame was unusable and was passed over, a *CallError that one call has failed, [ErrGap] that there is a gap: the next call reads on behind it.
 	// Look for a *CallError first: a *FrameError wraps one if the frame is the answer to a call, too large to be read.
 	ReadFrame() ([]byte, error)
@@ -37,7 +37,7 @@ func (e *FrameError) Unwrap() error { return e.Err }
 // DefaultMaxFrame is the largest frame that is read by default, in bytes.
 const DefaultMaxFrame = 64 << 20
 
-func errTooLarge(limit int) *FrameError {
+func newTooLarge(limit int) *FrameError {
 	return &FrameError{Code: CodeInvalidRequest, Reason: fmt.Sprintf("frame of more than %d bytes was skipped: send less, or raise the receiver's frame limit", limit)}
 }
 
@@ -50,7 +50,7 @@ type source interface {
 	fill(idle bool) error
 	// detach leaves the memory under the frames handed out so far to their users; held is how much that is.
 	detach()
-	held() int
+	bufferSize() int
 	// begin and finish put the framing around a message that is appended to dst between the two calls; start is len(dst) before begin.
 	begin(dst []byte) []byte
 	finish(dst []byte, start int) []byte
@@ -67,16 +67,16 @@ func sourceOf(f Framer) source {
 	if s, ok := f.(source); ok {
 		return s
 	}
-	_, gives := f.(Courier)
-	return &frameSource{Framer: f, gives: gives}
+	_, ownsFrames := f.(MessageTransport)
+	return &frameSource{Framer: f, ownsFrames: ownsFrames}
 }
 
 // A frameSource reads a foreign Framer. It copies each frame that is not given to it, because the leader's follower may still use the last one.
 type frameSource struct {
 	Framer
-	gives bool
-	frame []byte
-	err   error
+	ownsFrames bool
+	frame      []byte
+	err        error
 }
 
 func (s *frameSource) next() ([]byte, error) {
@@ -91,7 +91,7 @@ func (s *frameSource) next() ([]byte, error) {
 func (s *frameSource) fill(bool) error {
 	frame, err := s.ReadFrame()
 	if err == nil {
-		if s.frame = frame; !s.gives || frame == nil {
+		if s.frame = frame; !s.ownsFrames || frame == nil {
 			s.frame = append(make([]byte, 0, len(frame)+1), frame...)
 		}
 		return nil
@@ -112,7 +112,7 @@ func (s *frameSource) fill(bool) error {
 }
 
 func (s *frameSource) detach()                 {}
-func (s *frameSource) held() int               { return 0 } // each frame has memory of its own
+func (s *frameSource) bufferSize() int         { return 0 } // each frame has memory of its own
 func (s *frameSource) begin(dst []byte) []byte { return dst }
 
 // finish separates messages as lines do, so that write can tell several of them apart.

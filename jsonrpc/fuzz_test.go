@@ -277,7 +277,7 @@ func FuzzConn(f *testing.F) {
 		far.Write(stream)
 		far.out.end(io.EOF)
 		c := NewConn(NewFramer(near, &FramerOptions{MaxFrame: 200}), &Options{
-			Handler: &mux{ways[0], methods{
+			Handler: &mux{runModes[0], methods{
 				"echo":  func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil },
 				"fail":  func(context.Context, *Request) (string, error) { return "", errors.New("x") },
 				"panic": func(context.Context, *Request) (string, error) { panic("x") },
@@ -287,7 +287,7 @@ func FuzzConn(f *testing.F) {
 		if err := c.Run(context.Background()); err != nil {
 			t.Fatalf("Run: %v", err)
 		}
-		if n := c.table.running.Load() + c.table.count.Load(); n != 0 {
+		if n := c.inFlight.running.Load() + c.inFlight.count.Load(); n != 0 {
 			t.Fatalf("%d left in the table", n)
 		}
 		answers := NewFramer(far, nil)

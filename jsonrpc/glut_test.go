@@ -34,14 +34,14 @@ func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 		if err := w.post(&b); err != nil {
 			t.Fatal(err)
 		}
-		if w.stuck() {
+		if w.leaderBlocked() {
 			t.Error("the leader would wait for what senders have queued")
 		}
 		answer := []byte(strings.Repeat("z", 201))
 		if err := w.put(&answer); err != nil {
 			t.Fatal(err)
 		}
-		if !w.stuck() {
+		if !w.leaderBlocked() {
 			t.Error("the leader would not wait though the peer takes none of its answers")
 		}
 		for range 400 {
@@ -50,8 +50,8 @@ func TestLeaderDoesNotWaitForSenders(t *testing.T) {
 		}
 		senders.Wait()
 		wg.Wait()
-		if w.queued() != 0 || w.stuck() {
-			t.Errorf("%d bytes are left, stuck: %v", w.queued(), w.stuck())
+		if w.queued() != 0 || w.leaderBlocked() {
+			t.Errorf("%d bytes are left, stuck: %v", w.queued(), w.leaderBlocked())
 		}
 	})
 }

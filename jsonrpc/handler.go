@@ -11,7 +11,7 @@ type Handler interface {
 	// Prepare is called for each request and notification in the order of arrival, on the goroutine that reads. It must not block, and must not
 	// keep slices of r. It says how to run Handle: [Immediate] at once where it stands, nil on a goroutine of its own, a *Pace as that pace has
 	// learnt. What it leaves in r.Route is there in Handle.
-	Prepare(r *Request) *Pace
+	Prepare(r *Request) *CostEstimate
 	// Handle answers a request: it appends the result's JSON text, without raw line breaks, to dst and returns it, or returns an error, which
 	// [ErrorOf] maps to the wire. For a notification both are ignored but for the log. Handle may run at the same time for many requests;
 	// r and its slices are valid until it returns. A panic fails this request alone.
@@ -31,17 +31,17 @@ type Describer interface {
 }
 
 // Immediate is the pace of what takes microseconds and never waits. It runs on the reading goroutine, unwatched.
-var Immediate = new(Pace)
+var Immediate = new(CostEstimate)
 
-// Standing is the pace of requests that go on for as long as the peer listens. Each has a goroutine of its own, which is none of
-// Options.MaxInFlight: the handler bounds their number, and ends them when [Conn.Ending] is closed.
-var Standing = new(Pace)
+// LongRunning is the pace of requests that go on for as long as the peer listens. Each has a goroutine of its own, which is none of
+// Options.MaxInFlight: the handler bounds their number, and ends them when [Conn.Draining] is closed.
+var LongRunning = new(CostEstimate)
 
 // HandlerFunc is a Handler that runs on a goroutine for each request. The result is JSON text; nil is answered as null.
 type HandlerFunc func(ctx context.Context, r *Request) (result []byte, err error)
 
 // Prepare implements [Handler].
-func (f HandlerFunc) Prepare(*Request) *Pace { return nil }
+func (f HandlerFunc) Prepare(*Request) *CostEstimate { return nil }
 
 // Handle implements [Handler].
 func (f HandlerFunc) Handle(r *Request, dst []byte) ([]byte, error) {
@@ -63,7 +63,7 @@ func (f HandlerFunc) Handle(r *Request, dst []byte) ([]byte, error) {
 // noHandler answers every request with method not found.
 type noHandler struct{}
 
-func (noHandler) Prepare(*Request) *Pace { return Immediate }
+func (noHandler) Prepare(*Request) *CostEstimate { return Immediate }
 
 func (noHandler) Handle(r *Request, dst []byte) ([]byte, error) {
 	return dst, MethodNotFound(string(r.Method))

@@ -26,8 +26,8 @@ func putHeader(dst []byte, start int) []byte {
 	return dst[:body+n]
 }
 
-// detect tells the framing by the first bytes of a stream that are no white space. It answers FramingAuto when they are too few.
-func detect(b []byte, eof bool) Framing {
+// detectFraming tells the framing by the first bytes of a stream that are no white space. It answers FramingAuto when they are too few.
+func detectFraming(b []byte, eof bool) Framing {
 	const prefix = "content-"
 	for i := range min(len(b), len(prefix)) {
 		if lower(b[i]) != prefix[i] {
@@ -56,40 +56,40 @@ func lower(c byte) byte {
 // hold one, because it has a raw line break right behind a number outside of a string's grammar.
 func (f *StreamFramer) nextHeader() ([]byte, error) {
 	for {
-		if f.bad != nil { // told before the rest is skipped, which may wait for the peer
-			err := f.bad
-			f.bad = nil
+		if f.badHeader != nil { // told before the rest is skipped, which may wait for the peer
+			err := f.badHeader
+			f.badHeader = nil
 			return nil, err
 		}
 		if f.skipping {
 			from := f.start
 			done := f.skip()
-			if f.large != nil {
-				if err := f.pass(f.buf[from:f.start], done); err != nil {
+			if f.oversize != nil {
+				if err := f.skipChunk(f.buf[from:f.start], done); err != nil {
 					return nil, err
 				}
 			}
 			if !done {
-				return nil, f.more()
+				return nil, f.incomplete()
 			}
 		}
-		if f.body < 0 {
+		if f.bodyLen < 0 {
 			if ok, err := f.readHeader(); err != nil || !ok {
 				return nil, err
 			}
 			continue // to what the header led to
 		}
-		if f.end-f.start >= f.body {
-			body := f.buf[f.start : f.start+f.body]
-			f.start += f.body
+		if f.end-f.start >= f.bodyLen {
+			body := f.buf[f.start : f.start+f.bodyLen]
+			f.start += f.bodyLen
 			f.scanned = f.start
-			f.body = -1
+			f.bodyLen = -1
 			return body, nil
 		}
 		if f.readErr == nil {
 			return nil, errNeedMore
 		}
-		f.body = -1
+		f.bodyLen = -1
 		f.start = f.end
 		return nil, &FrameError{Code: CodeParseError, Reason: "the input ended within a frame: Content-Length is larger than what followed"}
 	}
@@ -113,7 +113,7 @@ func (f *StreamFramer) readHeader() (ok bool, err error) {
 			f.start = f.end
 			return false, &FrameError{Code: CodeParseError, Reason: "the input ended within a header"}
 		}
-		return false, f.more()
+		return false, f.incomplete()
 	}
 	length, reason := parseHeader(block[:n])
 	if reason != "" {
@@ -126,18 +126,18 @@ func (f *StreamFramer) readHeader() (ok bool, err error) {
 	f.start += n
 	f.scanned = f.start
 	if length > int64(f.max) {
-		f.large = &oversize{limit: f.max, size: length, fixed: true}
-		f.skipping, f.left = true, length
+		f.oversize = &oversizeScanner{limit: f.max, size: length, sizeKnown: true}
+		f.skipping, f.skipLeft = true, length
 		return true, nil
 	}
-	f.body = int(length)
+	f.bodyLen = int(length)
 	return true, nil
 }
 
 // resync makes the framer look for a header behind the first n bytes, so that the one that was refused is not found again.
 func (f *StreamFramer) resync(n int, reason string) {
-	f.bad = &FrameError{Code: CodeParseError, Reason: "bad frame header: " + reason}
-	f.skipping, f.left = true, -1
+	f.badHeader = &FrameError{Code: CodeParseError, Reason: "bad frame header: " + reason}
+	f.skipping, f.skipLeft = true, -1
 	f.start += n
 }
 
@@ -145,23 +145,23 @@ func (f *StreamFramer) resync(n int, reason string) {
 func (f *StreamFramer) skip() bool {
 	b := f.buf[f.start:f.end]
 	n := len(b)
-	if f.left >= 0 && f.left < int64(n) {
-		n = int(f.left)
+	if f.skipLeft >= 0 && f.skipLeft < int64(n) {
+		n = int(f.skipLeft)
 	}
 	if at := findHeader(b[:n]); at >= 0 {
 		f.start += at
 		f.scanned, f.skipping = f.start, false
 		return true
 	}
-	done := f.left >= 0 && int64(n) == f.left
+	done := f.skipLeft >= 0 && int64(n) == f.skipLeft
 	keep := 0
 	if !done && f.readErr == nil {
 		keep = min(n, maxLengthLine) // a header may have come in part
 	}
 	f.start += n - keep
 	f.scanned = f.start
-	if f.left >= 0 {
-		f.left -= int64(n - keep)
+	if f.skipLeft >= 0 {
+		f.skipLeft -= int64(n - keep)
 	}
 	if f.readErr != nil && !done {
 		done = true

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A dyingFramer is to a peer that does not read any more, and still says something.
-type dyingFramer struct {
+// A failingFramer is to a peer that does not read any more, and still says something.
+type failingFramer struct {
 	words  []string // each after a while; then, it says nothing
 	ends   bool     // after the last
 	closed chan struct{}
@@ -17,22 +17,22 @@ type dyingFramer struct {
 
 var errGone = errors.New("gone")
 
-func (f *dyingFramer) WriteFrame([]byte) error { return errGone }
+func (f *failingFramer) WriteFrame([]byte) error { return errGone }
 
-func (f *dyingFramer) ReadFrame() ([]byte, error) {
+func (f *failingFramer) ReadFrame() ([]byte, error) {
 	if len(f.words) == 0 {
 		if !f.ends {
 			<-f.closed
 		}
 		return nil, io.EOF
 	}
-	<-time.After(hearingTime / 4)
+	<-time.After(drainInputTimeout / 4)
 	frame := []byte(f.words[0])
 	f.words = f.words[1:]
 	return frame, nil
 }
 
-func (f *dyingFramer) Close() error {
+func (f *failingFramer) Close() error {
 	close(f.closed)
 	return nil
 }
@@ -45,14 +45,14 @@ func TestHearOut(t *testing.T) {
 		ends bool
 		want time.Duration
 	}{
-		{"the peer has ended", true, hearingTime / 2},
-		{"it goes on", false, hearingTime},
+		{"the peer has ended", true, drainInputTimeout / 2},
+		{"it goes on", false, drainInputTimeout},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				heard := 0
-				f := &dyingFramer{words: []string{word, word}, ends: tt.ends, closed: make(chan struct{})}
+				f := &failingFramer{words: []string{word, word}, ends: tt.ends, closed: make(chan struct{})}
 				c := NewConn(f, &Options{Trace: func(dir Direction, message []byte) {
 					if dir == Incoming && string(message) == word {
 						heard++

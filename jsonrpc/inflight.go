@@ -10,142 +10,142 @@ import (
 var errDuplicateID = &Error{Code: CodeInvalidRequest, Message: "invalid request: a request with this id is still in flight"}
 
 // A table holds the requests that are off the leader's hands: running on goroutines of their own, or queued for one.
-type table struct {
+type inFlight struct {
 	count   atomic.Int32 // of listed requests
-	running atomic.Int32 // goroutines that run handlers, without those of Standing requests
+	running atomic.Int32 // goroutines that run handlers, without those of LongRunning requests
 
-	mu       sync.Mutex
-	listed   listing
-	bytes    int        // frames of the requests that run
-	standing int        // goroutines that run Standing requests
-	queue    []*Request // first come, first served
-	queued   int        // bytes of their frames
-	notes    []*Request // notifications, which one goroutine takes in order
-	note     *Request   // the one it has at hand
-	noting   bool
-	idle     chan struct{} // closed when nothing is listed; made by whenIdle
+	mu                 sync.Mutex
+	requests           requestSet
+	runningBytes       int        // frames of the requests that run
+	longRunning        int        // goroutines that run LongRunning requests
+	queue              []*Request // first come, first served
+	queuedBytes        int        // bytes of their frames
+	notifications      []*Request // notifications, which one goroutine takes in order
+	activeNotification *Request   // the one it has at hand
+	notifying          bool
+	idle               chan struct{} // closed when nothing is listed; made by whenIdle
 }
 
 // requestCost is what a queued request counts besides its frame, in bytes.
 const requestCost = 512
 
-// has reports whether a request with that id is in flight.
-func (t *table) has(id ID) bool {
-	if t.count.Load() == 0 {
+// contains reports whether a request with that id is in flight.
+func (f *inFlight) contains(id ID) bool {
+	if f.count.Load() == 0 {
 		return false
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.listed.get(id) != nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.requests.get(id) != nil
 }
 
-// list makes a request that the leader started one of those in flight, unless it is done, and counts it unless its answer is sent too.
-func (t *table) list(r *Request) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// track makes a request that the leader started one of those in flight, unless it is done, and counts it unless its answer is sent too.
+func (f *inFlight) track(r *Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if !r.done {
-		t.addLocked(r)
+		f.trackLocked(r)
 	}
-	if !r.gone {
+	if !r.responded {
 		r.counted = true
-		t.running.Add(1)
+		f.running.Add(1)
 	}
 }
 
-func (t *table) addLocked(r *Request) {
+func (f *inFlight) trackLocked(r *Request) {
 	r.counted = true
-	t.listed.add(r)
-	t.count.Add(1)
+	f.requests.add(r)
+	f.count.Add(1)
 }
 
-// unlist takes the request out, so that nobody can cancel it any more, and reports whether it may still be answered.
-func (t *table) unlist(r *Request) (owed bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// untrack takes the request out, so that nobody can cancel it any more, and reports whether it may still be answered.
+func (f *inFlight) untrack(r *Request) (mayRespond bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	r.done = true
-	t.removeLocked(r)
-	return !r.cancelled.Load()
+	f.untrackLocked(r)
+	return !r.canceled.Load()
 }
 
-func (t *table) removeLocked(r *Request) {
-	if t.listed.remove(r) {
-		t.count.Add(-1)
+func (f *inFlight) untrackLocked(r *Request) {
+	if f.requests.remove(r) {
+		f.count.Add(-1)
 	}
 }
 
 // cancel cancels the request with that id, wherever it is.
-func (t *table) cancel(id ID) bool {
-	t.mu.Lock()
-	r := t.listed.get(id)
+func (f *inFlight) cancel(id ID) bool {
+	f.mu.Lock()
+	r := f.requests.get(id)
 	if r != nil {
 		// The id is free from here on: no answer will come under it.
-		t.removeLocked(r)
+		f.untrackLocked(r)
 		r.cancel()
 	}
-	t.mu.Unlock()
+	f.mu.Unlock()
 	return r != nil
 }
 
 // cancelAll cancels what is running, drops what is queued, and returns how many requests there were. Those that run stay listed, for methods.
-func (t *table) cancelAll() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.cancelAllLocked()
+func (f *inFlight) cancelAll() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cancelAllLocked()
 }
 
-func (t *table) cancelAllLocked() int {
-	n := t.listed.len()
-	for _, r := range t.queue {
-		t.removeLocked(r)
+func (f *inFlight) cancelAllLocked() int {
+	n := f.requests.len()
+	for _, r := range f.queue {
+		f.untrackLocked(r)
 	}
-	t.queue, t.notes, t.queued = nil, nil, 0
-	for r := range t.listed.all() {
+	f.queue, f.notifications, f.queuedBytes = nil, nil, 0
+	for r := range f.requests.all() {
 		r.cancel()
 	}
-	if t.note != nil {
-		t.note.cancel()
+	if f.activeNotification != nil {
+		f.activeNotification.cancel()
 	}
-	t.checkIdleLocked()
+	f.checkIdleLocked()
 	return n
 }
 
 // whenIdle returns a channel that is closed as soon as no handler runs and none is queued.
-func (t *table) whenIdle() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.idle = make(chan struct{})
-	idle := t.idle
-	t.checkIdleLocked()
+func (f *inFlight) whenIdle() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.idle = make(chan struct{})
+	idle := f.idle
+	f.checkIdleLocked()
 	return idle
 }
 
-func (t *table) checkIdleLocked() {
-	if t.idle != nil && t.running.Load() == 0 && t.standing == 0 && len(t.queue) == 0 && !t.noting {
-		close(t.idle)
-		t.idle = nil
+func (f *inFlight) checkIdleLocked() {
+	if f.idle != nil && f.running.Load() == 0 && f.longRunning == 0 && len(f.queue) == 0 && !f.notifying {
+		close(f.idle)
+		f.idle = nil
 	}
 }
 
 // methods names what is still running, for the log.
-func (t *table) methods() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (f *inFlight) methods() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var names []string
-	for r := range t.listed.all() {
+	for r := range f.requests.all() {
 		names = append(names, clip(r.Method))
 	}
 	return names
 }
 
-// own makes a copy of r that does not depend on the leader: neither on its Request nor on its buffer. frame is the text of r, which may be a
+// copyRequest makes a copy of r that does not depend on the leader: neither on its Request nor on its buffer. frame is the text of r, which may be a
 // part of the frame that was read.
-func (c *Conn) own(r *Request, frame []byte) *Request {
+func (c *Conn) copyRequest(r *Request, frame []byte) *Request {
 	n := requests.Get().(*Request)
 	n.clear()
-	n.conn, n.Route, n.State, n.pace, n.batch, n.base, n.until, n.Message = c, r.Route, r.State, r.pace, r.batch, r.base, r.until, r.Message
+	n.conn, n.Route, n.State, n.cost, n.batch, n.base, n.lifetime, n.Message = c, r.Route, r.State, r.cost, r.batch, r.base, r.lifetime, r.Message
 	n.size = len(frame) + requestCost
-	if !c.detached && len(frame) > maxCopied && len(frame) == len(r.text) && c.src.held() <= maxWaste*len(frame) {
-		n.big = frame
+	if !c.detached && len(frame) > maxCopy && len(frame) == len(r.text) && c.src.bufferSize() <= maxWaste*len(frame) {
+		n.readBuf = frame
 		c.src.detach()
 		return n
 	}
@@ -155,65 +155,65 @@ func (c *Conn) own(r *Request, frame []byte) *Request {
 		return n
 	}
 	if err := Parse(n.frame, &n.Message, c.opts.MaxDepth); err != nil {
-		n.broken = err // not possible: it was parsed as a member of a batch
+		n.failure = err // not possible: it was parsed as a member of a batch
 	}
 	return n
 }
 
-// start lists the request and runs it on a goroutine of its own, or queues it.
-func (c *Conn) start(r *Request, pace *Pace, frame []byte) {
-	r.pace = pace
-	c.enqueue(c.own(r, frame))
+// startRequest lists the request and runs it on a goroutine of its own, or queues it.
+func (c *Conn) startRequest(r *Request, cost *CostEstimate, frame []byte) {
+	r.cost = cost
+	c.enqueue(c.copyRequest(r, frame))
 }
 
 // enqueue starts r, which depends on nobody.
 func (c *Conn) enqueue(r *Request) {
-	t := &c.table
+	t := &c.inFlight
 	t.mu.Lock()
-	twice := t.listed.get(r.ID) != nil
-	full := r.pace != Standing && (len(t.queue) > 0 || !c.fitsLocked(r)) // nobody overtakes those in the queue
-	overloaded := full && t.queued+r.size > c.opts.MaxQueueBytes && len(t.queue) > 0
+	duplicate := t.requests.get(r.ID) != nil
+	full := r.cost != LongRunning && (len(t.queue) > 0 || !c.fitsLocked(r)) // nobody overtakes those in the queue
+	overloaded := full && t.queuedBytes+r.size > c.opts.MaxQueueBytes && len(t.queue) > 0
 	switch {
-	case twice, overloaded:
+	case duplicate, overloaded:
 		t.mu.Unlock()
 		e := errDuplicateID
 		if overloaded {
 			e = Errorf(CodeInternalError, "overloaded: %d requests are in flight and %d bytes are queued", t.running.Load(), c.opts.MaxQueueBytes)
 		}
-		c.answer(r, e)
+		c.rejectRequest(r, e)
 		r.release()
 		return
 	case full:
-		t.addLocked(r)
+		t.trackLocked(r)
 		t.queue = append(t.queue, r)
-		t.queued += r.size
+		t.queuedBytes += r.size
 		t.mu.Unlock()
 		return
 	}
-	t.addLocked(r)
-	if r.pace == Standing {
-		t.standing++
+	t.trackLocked(r)
+	if r.cost == LongRunning {
+		t.longRunning++
 	} else {
 		t.running.Add(1)
-		t.bytes += r.size
+		t.runningBytes += r.size
 	}
 	t.mu.Unlock()
-	c.wg.Go(func() { c.work(r) })
+	c.wg.Go(func() { c.runRequests(r) })
 }
 
-// work runs requests until none is queued.
-func (c *Conn) work(r *Request) {
+// runRequests runs requests until none is queued.
+func (c *Conn) runRequests(r *Request) {
 	defer func() {
 		if r != nil {
-			c.exited(r)
+			c.handlerExited(r)
 		}
 	}()
 	for r != nil {
-		if !r.cancelled.Load() {
+		if !r.canceled.Load() {
 			r.began = time.Now()
 			r.respond()
-			if r.pace != nil && r.pace != Standing {
-				r.pace.observe(time.Since(r.began), r.size)
+			if r.cost != nil && r.cost != LongRunning {
+				r.cost.observe(time.Since(r.began), r.size)
 			}
 		}
 		next := c.complete(r)
@@ -225,59 +225,59 @@ func (c *Conn) work(r *Request) {
 // complete sends the answer of a request that was handled off the leader's hands, or that lost its leader, and returns the next queued one that
 // the goroutine should run.
 func (c *Conn) complete(r *Request) *Request {
-	owed := c.table.unlist(r)
-	sent := owed
+	mayRespond := c.inFlight.untrack(r)
+	sent := mayRespond
 	reply := &r.reply
-	if r.batch != nil && !r.cut {
-		owed = r.batch.add(c, r.reply, owed)
+	if r.batch != nil && !r.aborted {
+		mayRespond = r.batch.add(c, r.reply, mayRespond)
 		reply = &r.batch.reply
 	}
-	if owed && len(*reply) > 0 {
+	if mayRespond && len(*reply) > 0 {
 		if err := c.w.send(reply, nil); err != nil {
 			c.log.Debug("answer not sent", "error", err)
 			sent = false
 		}
 	}
-	if !sent && r.unsent != nil {
-		r.unsent()
+	if !sent && r.onUnsent != nil {
+		r.onUnsent()
 	}
-	t := &c.table
+	t := &c.inFlight
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r.gone = true
+	r.responded = true
 	switch {
 	case !r.counted:
 		return nil // it lost its leader just now, and was answered before that could be noted
-	case r.pace == Standing:
-		t.standing--
+	case r.cost == LongRunning:
+		t.longRunning--
 		t.checkIdleLocked()
 		return nil
 	}
 	t.running.Add(-1)
-	t.bytes -= r.size
-	return c.nextLocked()
+	t.runningBytes -= r.size
+	return c.dequeueLocked()
 }
 
 // fitsLocked reports whether there is a place for r among the requests that run. One always has a place, however large it is.
 func (c *Conn) fitsLocked(r *Request) bool {
-	t := &c.table
-	return int(t.running.Load()) < c.opts.MaxInFlight && (t.bytes == 0 || t.bytes+r.size <= c.opts.MaxInFlightBytes)
+	t := &c.inFlight
+	return int(t.running.Load()) < c.opts.MaxInFlight && (t.runningBytes == 0 || t.runningBytes+r.size <= c.opts.MaxInFlightBytes)
 }
 
-// nextLocked gives the places that have become free to the first requests in the queue. It returns the one that the caller should run.
-func (c *Conn) nextLocked() (next *Request) {
-	t := &c.table
+// dequeueLocked gives the places that have become free to the first requests in the queue. It returns the one that the caller should run.
+func (c *Conn) dequeueLocked() (next *Request) {
+	t := &c.inFlight
 	for len(t.queue) > 0 && c.fitsLocked(t.queue[0]) {
 		r := t.queue[0]
 		t.queue[0] = nil
 		t.queue = t.queue[1:]
-		t.queued -= r.size
+		t.queuedBytes -= r.size
 		t.running.Add(1)
-		t.bytes += r.size
+		t.runningBytes += r.size
 		if next == nil {
 			next = r
 		} else {
-			c.wg.Go(func() { c.work(r) })
+			c.wg.Go(func() { c.runRequests(r) })
 		}
 	}
 	t.checkIdleLocked()
@@ -286,111 +286,111 @@ func (c *Conn) nextLocked() (next *Request) {
 
 // release gives the request's memory back.
 func (r *Request) release() {
-	if r.big != nil {
-		recycle(r.big)
-		r.big = nil
+	if r.readBuf != nil {
+		putBuffer(r.readBuf)
+		r.readBuf = nil
 	}
-	if cap(r.reply) > bufKeep {
+	if cap(r.reply) > maxIdleBuffer {
 		r.reply = nil
 	}
-	if cap(r.frame) > 2*maxCopied {
+	if cap(r.frame) > 2*maxCopy {
 		r.frame = nil
 	}
 	r.Message = Message{}
 	requests.Put(r)
 }
 
-// takeNotification hands a notification to the handler: here if that is quick, else to one goroutine that takes them in order. frame is the
+// handleNotification hands a notification to the handler: here if that is quick, else to one goroutine that takes them in order. frame is the
 // text of r.
-func (c *Conn) takeNotification(r *Request, frame []byte) {
+func (c *Conn) handleNotification(r *Request, frame []byte) {
 	if r.prepare() == Immediate {
 		r.respond()
 		return
 	}
-	t := &c.table
-	r = c.own(r, frame)
+	t := &c.inFlight
+	r = c.copyRequest(r, frame)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.detached && c.stopping.Load() { // with the lock that closing takes, since it waits for the goroutine below
 		r.release()
 		return
 	}
-	if t.queued+r.size > c.opts.MaxQueueBytes && len(t.notes) > 0 {
+	if t.queuedBytes+r.size > c.opts.MaxQueueBytes && len(t.notifications) > 0 {
 		c.log.Warn("notification dropped: too many are waiting", "method", clip(r.Method))
 		r.release()
 		return
 	}
-	t.notes = append(t.notes, r)
-	t.queued += r.size
-	if !t.noting {
-		t.noting = true
+	t.notifications = append(t.notifications, r)
+	t.queuedBytes += r.size
+	if !t.notifying {
+		t.notifying = true
 		t.running.Add(1)
-		c.wg.Go(c.workNotes)
+		c.wg.Go(c.runNotifications)
 	}
 }
 
-func (c *Conn) workNotes() {
-	n, r := c.nextNote()
+func (c *Conn) runNotifications() {
+	n, r := c.nextNotification()
 	defer func() {
 		if n != nil { // the handler ended the goroutine
-			c.wg.Go(c.workNotes)
+			c.wg.Go(c.runNotifications)
 		}
 	}()
 	for n != nil {
 		n.respond()
 		done := n
-		n, r = c.nextNote()
+		n, r = c.nextNotification()
 		done.release() // only now, because cancelAll may have seen it until then
 	}
-	c.work(r)
+	c.runRequests(r)
 }
 
-// nextNote returns the next notification; when there is none, a request that was waiting for the place.
-func (c *Conn) nextNote() (note, r *Request) {
-	t := &c.table
+// nextNotification returns the next notification; when there is none, a request that was waiting for the place.
+func (c *Conn) nextNotification() (notification, r *Request) {
+	t := &c.inFlight
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.note = nil
-	if len(t.notes) == 0 {
-		t.noting = false
+	t.activeNotification = nil
+	if len(t.notifications) == 0 {
+		t.notifying = false
 		t.running.Add(-1)
-		return nil, c.nextLocked()
+		return nil, c.dequeueLocked()
 	}
-	t.note = t.notes[0]
-	t.notes[0] = nil
-	t.notes = t.notes[1:]
-	t.queued -= t.note.size
-	return t.note, nil
+	t.activeNotification = t.notifications[0]
+	t.notifications[0] = nil
+	t.notifications = t.notifications[1:]
+	t.queuedBytes -= t.activeNotification.size
+	return t.activeNotification, nil
 }
 
-// takeCancel acts on a notification that cancels a request and reports whether it was one.
-func (c *Conn) takeCancel(n *Message) bool {
+// handleCancel acts on a notification that cancels a request and reports whether it was one.
+func (c *Conn) handleCancel(n *Message) bool {
 	id, reason, ok := c.opts.Cancellation.Target(n)
 	if !ok {
 		return false
 	}
-	found := len(id) > 0 && c.table.cancel(id)
+	found := len(id) > 0 && c.inFlight.cancel(id)
 	c.log.Debug("request cancelled by peer", "id", clip(id), "reason", reason, "found", found)
 	return true
 }
 
-// reject answers a frame that is no message, unless it looks like a response.
-func (c *Conn) reject(m *Message, err error) {
+// rejectMessage answers a frame that is no message, unless it looks like a response.
+func (c *Conn) rejectMessage(m *Message, err error) {
 	var e *Error
 	if !errors.As(err, &e) {
 		return
 	}
 	c.log.Warn("bad message", "error", e, "id", clip(m.ID))
 	if m.Kind == KindResponse || m.Kind == KindError {
-		c.woke = c.calls.reject(m.ID, e) || c.woke
+		c.wokeCaller = c.calls.failMalformed(m.ID, e) || c.wokeCaller
 		return
 	}
-	c.refuse(m.ID, e)
+	c.respondError(m.ID, e)
 }
 
-// refuse queues an error answer; the leader writes it before it waits.
-func (c *Conn) refuse(id ID, e *Error) {
-	if !c.mayAnswer(id) {
+// respondError queues an error answer; the leader writes it before it waits.
+func (c *Conn) respondError(id ID, e *Error) {
+	if !c.mayRespond(id) {
 		return
 	}
 	buf := c.src.begin(nil)
@@ -405,11 +405,11 @@ func (c *Conn) refuse(id ID, e *Error) {
 	}
 }
 
-// answer refuses a request that may be part of a batch.
-func (c *Conn) answer(r *Request, e *Error) {
+// rejectRequest refuses a request that may be part of a batch.
+func (c *Conn) rejectRequest(r *Request, e *Error) {
 	if r.batch != nil {
 		r.batch.add(c, AppendError(nil, r.ID, e, true), true)
 		return
 	}
-	c.refuse(r.ID, e)
+	c.respondError(r.ID, e)
 }

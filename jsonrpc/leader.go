@@ -27,42 +27,42 @@ import (
 //     end of the connection still waits for its answer to be sent.
 //  6. The leader waits for input in the way that holds on to its processor only when nothing else here wants one.
 type leaderState struct {
-	turn    atomic.Uint64
-	current *Request
-	armed   atomic.Bool
-	seen    uint64 // turn at the last tick; the watchdog's
-	quiet   int    // ticks without a turn
-	timer   *time.Timer
-	woke    bool        // a caller was woken since the last wait; the leader's
-	parked  atomic.Bool // the leader waits for input
-	led     atomic.Bool // somebody has the lead
+	turn       atomic.Uint64
+	current    *Request
+	armed      atomic.Bool
+	lastTurn   uint64 // turn at the last tick; the watchdog's
+	idleTicks  int    // ticks without a turn
+	timer      *time.Timer
+	wokeCaller bool        // a caller was woken since the last wait; the leader's
+	parked     atomic.Bool // the leader waits for input
+	hasLeader  atomic.Bool // somebody has the lead
 }
 
 const (
-	tick       = 5 * time.Millisecond
-	quietTicks = 20
-	maxInline  = 512 << 10 // larger frames take long whoever handles them
-	maxCopied  = 64 << 10  // of a larger frame, the memory is handed over,
-	maxWaste   = 4         // unless it is more than so many times as large
-	maxHeld    = 64 << 10  // answers that the leader holds back while it has more frames
+	tick         = 5 * time.Millisecond
+	maxIdleTicks = 20
+	maxInline    = 512 << 10 // larger frames take long whoever handles them
+	maxCopy      = 64 << 10  // of a larger frame, the memory is handed over,
+	maxWaste     = 4         // unless it is more than so many times as large
+	maxUnflushed = 64 << 10  // answers that the leader holds back while it has more frames
 )
 
 // lead is the life of a leader. follows tells that it took over from another.
-func (c *Conn) lead(turn uint64, follows bool) {
-	own := &Request{conn: c}
+func (c *Conn) lead(turn uint64, tookOver bool) {
+	req := &Request{conn: c}
 	alive := true
 	defer func() {
 		if alive {
-			c.leaderExited(own, turn)
+			c.leaderExited(req, turn)
 		}
 	}()
-	if follows {
+	if tookOver {
 		c.src.detach()
 	}
-	err, held := c.read(own, &turn)
+	err, leading := c.read(req, &turn)
 	alive = false
-	if held {
-		c.led.Store(false)
+	if leading {
+		c.hasLeader.Store(false)
 		if err != nil {
 			c.inputEnd <- err
 		}
@@ -70,27 +70,27 @@ func (c *Conn) lead(turn uint64, follows bool) {
 }
 
 // leaderExited is what is left to do when a handler ended the leader's goroutine: another takes the lead, and the request gets its answer.
-func (c *Conn) leaderExited(own *Request, turn uint64) {
-	if own.gone {
+func (c *Conn) leaderExited(req *Request, turn uint64) {
+	if req.responded {
 		return // it was the leader once, and ran what was queued
 	}
 	if !c.takeOver(turn+1) && c.turn.Load() == turn {
-		c.led.Store(false) // in an Immediate handler: nothing watches over those
+		c.hasLeader.Store(false) // in an Immediate handler: nothing watches over those
 		c.inputEnd <- errExited
 		return
 	}
-	c.exited(own)
+	c.handlerExited(req)
 }
 
 // read takes frames until the lead is lost, and held is false, or until there are no more, and err says why.
-func (c *Conn) read(own *Request, turn *uint64) (err error, held bool) {
+func (c *Conn) read(req *Request, turn *uint64) (err error, leading bool) {
 	for {
 		frame, err := c.src.next()
 		switch {
 		case c.stopping.Load():
 			return nil, c.flush(turn)
 		case err == nil:
-			if !c.take(own, frame, turn) {
+			if !c.handleFrame(req, frame, turn) {
 				return nil, false
 			}
 		case err == errNeedMore:
@@ -98,25 +98,25 @@ func (c *Conn) read(own *Request, turn *uint64) (err error, held bool) {
 				return nil, false
 			}
 			c.parked.Store(true)
-			err := c.src.fill(c.alone())
+			err := c.src.fill(c.isIdle())
 			c.parked.Store(false)
 			if err != nil {
 				return err, true
 			}
 			continue
-		case !c.passOver(err):
+		case !c.handleReadError(err):
 			return err, c.flush(turn)
 		}
-		if c.w.queued() > maxHeld && !c.flush(turn) {
+		if c.w.queued() > maxUnflushed && !c.flush(turn) {
 			return nil, false
 		}
 	}
 }
 
-// passOver answers for a frame that could not be read, or makes a call fail, if the stream goes on behind it.
-func (c *Conn) passOver(err error) bool {
+// handleReadError answers for a frame that could not be read, or makes a call fail, if the stream goes on behind it.
+func (c *Conn) handleReadError(err error) bool {
 	if lost, ok := errors.AsType[*CallError](err); ok {
-		c.woke = c.calls.miscarry(lost) || c.woke
+		c.wokeCaller = c.calls.failTransport(lost) || c.wokeCaller
 		return true
 	}
 	if err == ErrGap {
@@ -133,97 +133,97 @@ func (c *Conn) passOver(err error) bool {
 	large, ok := errors.AsType[*TooLargeError](err)
 	switch {
 	case !ok:
-		c.refuse(nil, &Error{Code: bad.Code, Message: bad.Reason})
+		c.respondError(nil, &Error{Code: bad.Code, Message: bad.Reason})
 	case large.isAnswer(): // without an id: peers do not answer those
-		c.woke = c.calls.miscarryOnly(large, c.log) || c.woke
+		c.wokeCaller = c.calls.failTooLarge(large, c.log) || c.wokeCaller
 	case large.Kind != KindNotification:
-		c.refuse(large.ID, &Error{Code: bad.Code, Message: bad.Reason})
+		c.respondError(large.ID, &Error{Code: bad.Code, Message: bad.Reason})
 	}
 	return true
 }
 
-// take deals with one frame and reports whether the lead is still held.
-func (c *Conn) take(own *Request, frame []byte, turn *uint64) bool {
+// handleFrame deals with one frame and reports whether the lead is still held.
+func (c *Conn) handleFrame(req *Request, frame []byte, turn *uint64) bool {
 	if c.opts.Trace != nil {
 		c.opts.Trace(Incoming, frame)
 	}
 	if IsBatch(frame) {
-		c.takeBatch(frame)
+		c.handleBatch(frame)
 		return true
 	}
-	own.clear()
-	if err := Parse(frame, &own.Message, c.opts.MaxDepth); err != nil {
-		c.reject(&own.Message, err)
+	req.clear()
+	if err := Parse(frame, &req.Message, c.opts.MaxDepth); err != nil {
+		c.rejectMessage(&req.Message, err)
 		return true
 	}
-	switch own.Kind {
+	switch req.Kind {
 	case KindRequest:
-		return c.takeRequest(own, frame, turn)
+		return c.handleRequest(req, frame, turn)
 	case KindNotification:
-		if !c.takeCancel(&own.Message) {
-			c.takeNotification(own, frame)
+		if !c.handleCancel(&req.Message) {
+			c.handleNotification(req, frame)
 		}
 	default:
-		c.woke = c.calls.deliver(&own.Message, c.log) || c.woke
+		c.wokeCaller = c.calls.resolve(&req.Message, c.log) || c.wokeCaller
 	}
 	return true
 }
 
-func (c *Conn) takeRequest(r *Request, frame []byte, turn *uint64) bool {
-	if c.drop(r) {
+func (c *Conn) handleRequest(r *Request, frame []byte, turn *uint64) bool {
+	if c.dropRequest(r) {
 		return true
 	}
-	if c.table.has(r.ID) {
-		c.refuse(r.ID, errDuplicateID)
+	if c.inFlight.contains(r.ID) {
+		c.respondError(r.ID, errDuplicateID)
 		return true
 	}
-	pace := r.prepare()
+	cost := r.prepare()
 	switch {
-	case pace == Immediate:
+	case cost == Immediate:
 		r.respond()
 		if err := c.w.put(&r.reply); err != nil {
 			c.log.Debug("answer not sent", "error", err)
 		}
 		return true
-	case pace != nil && !c.opts.Goroutines && len(frame) <= maxInline && pace.fast():
-		return c.inline(r, pace, len(frame), turn)
+	case cost != nil && !c.opts.Goroutines && len(frame) <= maxInline && cost.fast():
+		return c.runInline(r, cost, len(frame), turn)
 	}
-	c.start(r, pace, frame)
+	c.startRequest(r, cost, frame)
 	return true
 }
 
-// drop passes over a request where nothing is answered.
-func (c *Conn) drop(r *Request) bool {
-	if !c.has(policyNoAnswers) {
+// dropRequest passes over a request where nothing is answered.
+func (c *Conn) dropRequest(r *Request) bool {
+	if !c.has(policyDropRequests) {
 		return false
 	}
 	c.log.Warn("request dropped: the peer may not send any", "id", clip(r.ID), "method", clip(r.Method))
 	return true
 }
 
-// inline runs the handler here, in a section.
-func (c *Conn) inline(r *Request, pace *Pace, size int, turn *uint64) bool {
-	c.enter(r, *turn)
-	timed := pace.sample()
+// runInline runs the handler here, in a section.
+func (c *Conn) runInline(r *Request, cost *CostEstimate, size int, turn *uint64) bool {
+	c.beginSection(r, *turn)
+	timed := cost.sample()
 	var began time.Time
 	if timed {
 		began = time.Now()
 	}
 	r.respond()
 	if timed {
-		pace.observe(time.Since(began), size)
+		cost.observe(time.Since(began), size)
 	}
-	if !c.leave(turn) {
-		pace.overran()
+	if !c.endSection(turn) {
+		cost.recordOverrun()
 		if next := c.complete(r); next != nil {
-			c.work(next)
+			c.runRequests(next)
 		}
 		return false
 	}
 	if err := c.w.put(&r.reply); err != nil {
 		c.log.Debug("answer not sent", "error", err)
-		if r.unsent != nil {
-			r.unsent()
+		if r.onUnsent != nil {
+			r.onUnsent()
 		}
 	}
 	return true
@@ -234,25 +234,25 @@ func (c *Conn) flush(turn *uint64) bool {
 	if c.w.queued() == 0 {
 		return true
 	}
-	c.enter(nil, *turn)
+	c.beginSection(nil, *turn)
 	if err := c.w.flush(); err != nil {
 		c.log.Debug("flush", "error", err)
 	}
-	return c.leave(turn)
+	return c.endSection(turn)
 }
 
-func (c *Conn) enter(r *Request, turn uint64) {
+func (c *Conn) beginSection(r *Request, turn uint64) {
 	c.current = r
 	if r != nil {
 		r.turn = turn + 1
 	}
 	c.turn.Store(turn + 1)
 	if !c.armed.Load() {
-		c.arm()
+		c.armWatchdog()
 	}
 }
 
-func (c *Conn) leave(turn *uint64) bool {
+func (c *Conn) endSection(turn *uint64) bool {
 	if !c.turn.CompareAndSwap(*turn+1, *turn+2) {
 		return false
 	}
@@ -260,11 +260,11 @@ func (c *Conn) leave(turn *uint64) bool {
 	return true
 }
 
-// alone reports whether nothing in this process is known to want the processor while the leader waits.
-func (c *Conn) alone() bool {
-	woke := c.woke
-	c.woke = false
-	return !woke && c.table.running.Load() == 0 && c.calls.count.Load() == 0
+// isIdle reports whether nothing in this process is known to want the processor while the leader waits.
+func (c *Conn) isIdle() bool {
+	woke := c.wokeCaller
+	c.wokeCaller = false
+	return !woke && c.inFlight.running.Load() == 0 && c.calls.count.Load() == 0
 }
 
 // takeOver gives the lead to a new goroutine if the section of that turn is still under way.
@@ -273,54 +273,54 @@ func (c *Conn) takeOver(turn uint64) bool {
 		return false
 	}
 	if r := c.current; r != nil {
-		c.table.list(r)
+		c.inFlight.track(r)
 	}
 	c.wg.Go(func() { c.lead(turn+1, true) })
 	return true
 }
 
-// settle waits until the leader has done with what it read, and makes a handler that it runs just now an ordinary request. It gives up on an
+// quiesce waits until the leader has done with what it read, and makes a handler that it runs just now an ordinary request. It gives up on an
 // Immediate handler that does what it must not, and waits.
-func (c *Conn) settle() {
+func (c *Conn) quiesce() {
 	began := time.Now()
-	for c.led.Load() && !c.parked.Load() && !c.takeOver(c.turn.Load()) && time.Since(began) < c.opts.DrainTimeout {
+	for c.hasLeader.Load() && !c.parked.Load() && !c.takeOver(c.turn.Load()) && time.Since(began) < c.opts.DrainTimeout {
 		time.Sleep(tick / 50) // it is parsing: no event to wait for, and soon over
 	}
 }
 
-// yield is called before code waits for a peer within a handler: if a leader runs it, nobody would read what it, or another, waits for. It need
+// yieldLead is called before code waits for a peer within a handler: if a leader runs it, nobody would read what it, or another, waits for. It need
 // not be the leader of the connection that the call goes out on.
-func yield(ctx context.Context) {
+func yieldLead(ctx context.Context) {
 	if r := RequestContext(ctx); r != nil && r.conn != nil {
 		r.conn.takeOver(r.turn)
 	}
 }
 
-// arm starts the watchdog, which goes on for as long as there is traffic.
-func (c *Conn) arm() {
+// armWatchdog starts the watchdog, which goes on for as long as there is traffic.
+func (c *Conn) armWatchdog() {
 	if c.armed.Swap(true) {
 		return
 	}
-	c.quiet = 0
+	c.idleTicks = 0
 	c.timer.Reset(tick)
 }
 
-func (c *Conn) watch() {
+func (c *Conn) watchdogTick() {
 	turn := c.turn.Load()
 	switch {
-	case turn != c.seen:
-		c.seen, c.quiet = turn, 0
-	case turn%2 == 1 && !c.w.stuck():
+	case turn != c.lastTurn:
+		c.lastTurn, c.idleTicks = turn, 0
+	case turn%2 == 1 && !c.w.leaderBlocked():
 		c.takeOver(turn)
 	case turn%2 == 0:
-		c.quiet++
+		c.idleTicks++
 	}
-	if c.quiet < quietTicks && !c.stopping.Load() {
+	if c.idleTicks < maxIdleTicks && !c.stopping.Load() {
 		c.timer.Reset(tick)
 		return
 	}
 	c.armed.Store(false)
 	if c.turn.Load()%2 == 1 && !c.stopping.Load() {
-		c.arm() // a section began between the look and the disarming
+		c.armWatchdog() // a section began between the look and the disarming
 	}
 }

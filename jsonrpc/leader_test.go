@@ -17,7 +17,7 @@ import (
 func inlinePeer(t *testing.T, test func(t *testing.T, p *peer), o Options) {
 	for _, wire := range wires {
 		t.Run(wire, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { newPeer(t, ways[0], wire, o, nil).play(test) })
+			synctest.Test(t, func(t *testing.T) { newPeer(t, runModes[0], wire, o, nil).play(test) })
 		})
 	}
 }
@@ -27,7 +27,7 @@ func TestLeaderRunsWhatIsFast(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		var onGoroutine atomic.Int32
 		p.methods["where"] = func(context.Context, *Request) (string, error) {
-			onGoroutine.Add(p.conn.table.running.Load())
+			onGoroutine.Add(p.conn.inFlight.running.Load())
 			return "1", nil
 		}
 		for i := range 100 {
@@ -128,7 +128,7 @@ func TestPaceLosesTrust(t *testing.T) {
 	inlinePeer(t, func(t *testing.T, p *peer) {
 		pace := knowsNothing()
 		conn := p.conn
-		conn.handler.(*mux).way.pace = func() *Pace { return pace }
+		conn.handler.(*mux).way.pace = func() *CostEstimate { return pace }
 		for i := range 10 {
 			p.send(request(i, "echo", "[]"))
 			p.want(result(i, "[]"))
@@ -151,9 +151,9 @@ func TestPaceLosesTrust(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
-	p := new(Pace)
+	p := new(CostEstimate)
 	var fast []bool
-	for _, d := range []time.Duration{0, 1, quick, 10, time.Second, 10} {
+	for _, d := range []time.Duration{0, 1, maxInlineCost, 10, time.Second, 10} {
 		fast = append(fast, p.fast())
 		p.observe(d, 0)
 	}
@@ -168,7 +168,7 @@ func TestPace(t *testing.T) {
 		t.Errorf("one run of a second is forgotten after %d", n)
 	}
 	for want, i := 0, 0; i < 15; i++ {
-		p.overran()
+		p.recordOverrun()
 		for n = 0; !p.fast(); n++ {
 			p.observe(time.Microsecond, 0)
 		}
@@ -200,7 +200,7 @@ func TestWatchdogSleeps(t *testing.T) {
 			if !p.conn.armed.Load() {
 				t.Error("the watchdog sleeps while there is traffic")
 			}
-			elapse((quietTicks + 3) * tick)
+			elapse((maxIdleTicks + 3) * tick)
 			synctest.Wait()
 			if p.conn.armed.Load() {
 				t.Error("the watchdog is awake without traffic")
@@ -208,7 +208,7 @@ func TestWatchdogSleeps(t *testing.T) {
 			p.send(request(1, "wait"), request(2, "ping!"))
 			elapse(3 * tick)
 			p.want(result(2, "{}"))
-			elapse((quietTicks + 3) * tick)
+			elapse((maxIdleTicks + 3) * tick)
 			synctest.Wait()
 			if p.conn.armed.Load() {
 				t.Error("the watchdog is awake for a handler on a goroutine of its own")
@@ -224,7 +224,7 @@ func TestWatchdogFallsAsleepTooSoon(t *testing.T) {
 		for i := range 60 {
 			p.send(request(1, "echo", "[]"))
 			p.want(result(1, "[]"))
-			elapse(quietTicks*tick + time.Duration(i-30)*tick/20)
+			elapse(maxIdleTicks*tick + time.Duration(i-30)*tick/20)
 			p.send(request(2, "wait"), request(3, "ping!"))
 			elapse(3*tick + tick/2)
 			p.want(result(3, "{}"))
@@ -244,38 +244,38 @@ func TestListAndComplete(t *testing.T) {
 		run  func(c *Conn, r *Request)
 	}{
 		{"listed before it is done", func(c *Conn, r *Request) {
-			c.table.list(r)
-			if !c.table.has(r.ID) || c.table.running.Load() != 1 {
+			c.inFlight.track(r)
+			if !c.inFlight.contains(r.ID) || c.inFlight.running.Load() != 1 {
 				t.Error("not in flight")
 			}
 			c.complete(r)
 		}},
 		{"listed between its end and its answer", func(c *Conn, r *Request) {
-			c.table.unlist(r)
-			c.table.list(r)
-			if c.table.has(r.ID) || c.table.running.Load() != 1 {
+			c.inFlight.untrack(r)
+			c.inFlight.track(r)
+			if c.inFlight.contains(r.ID) || c.inFlight.running.Load() != 1 {
 				t.Error("not waited for, or still in flight")
 			}
 			c.complete(r)
 		}},
 		{"listed behind its answer", func(c *Conn, r *Request) {
 			c.complete(r)
-			c.table.list(r)
+			c.inFlight.track(r)
 		}},
 		{"cancelled", func(c *Conn, r *Request) {
-			c.table.list(r)
-			if !c.table.cancel(r.ID) || c.table.cancel(r.ID) {
+			c.inFlight.track(r)
+			if !c.inFlight.cancel(r.ID) || c.inFlight.cancel(r.ID) {
 				t.Error("cancel")
 			}
 			c.complete(r)
 		}},
 		{"its id used again", func(c *Conn, r *Request) {
-			c.table.list(r)
-			c.table.cancel(r.ID)
+			c.inFlight.track(r)
+			c.inFlight.cancel(r.ID)
 			again := newRequest(c)
-			c.table.list(again)
+			c.inFlight.track(again)
 			c.complete(r)
-			if !c.table.has(r.ID) {
+			if !c.inFlight.contains(r.ID) {
 				t.Error("the end of one request took out another")
 			}
 			c.complete(again)
@@ -283,14 +283,14 @@ func TestListAndComplete(t *testing.T) {
 	}
 	for _, test := range tests {
 		c := NewConn(NewFramer(duplex{newHalf(0), newHalf(0)}, nil), nil)
-		idle := c.table.whenIdle()
+		idle := c.inFlight.whenIdle()
 		<-idle
 		r := newRequest(c)
 		test.run(c, r)
-		if n, listed := c.table.running.Load(), c.table.count.Load(); n != 0 || listed != 0 || c.table.listed.len() != 0 {
+		if n, listed := c.inFlight.running.Load(), c.inFlight.count.Load(); n != 0 || listed != 0 || c.inFlight.requests.len() != 0 {
 			t.Errorf("%s: running %d, listed %d", test.name, n, listed)
 		}
-		<-c.table.whenIdle()
+		<-c.inFlight.whenIdle()
 		c.Close()
 	}
 }
@@ -299,9 +299,9 @@ func TestListAndComplete(t *testing.T) {
 func TestIdleReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := memoryPipe(0)
-		carrier := &idleCarrier{duplex: near}
+		transport := &idleTransport{duplex: near}
 		p := &peer{t: t, link: far, run: make(chan error, 1), gate: make(chan struct{})}
-		p.conn = NewConn(NewFramer(carrier, nil), &Options{Handler: &mux{ways[1], methods{
+		p.conn = NewConn(NewFramer(transport, nil), &Options{Handler: &mux{runModes[1], methods{
 			"wait":  func(context.Context, *Request) (string, error) { <-p.gate; return "1", nil },
 			"ping!": func(context.Context, *Request) (string, error) { return "{}", nil },
 		}}})
@@ -309,7 +309,7 @@ func TestIdleReading(t *testing.T) {
 		want := func(what string, idle, busy int) {
 			t.Helper()
 			synctest.Wait()
-			if i, b := carrier.take(); i != idle || b != busy {
+			if i, b := transport.take(); i != idle || b != busy {
 				t.Errorf("%s: %d idle and %d busy reads, want %d and %d", what, i, b, idle, busy)
 			}
 			p.received()

@@ -15,13 +15,13 @@ func (f *StreamFramer) nextLine() ([]byte, error) {
 		line := f.buf[f.start : f.scanned+i]
 		f.start = f.scanned + i + 1
 		f.scanned = f.start
-		if f.large != nil || f.partBytes+len(line) > f.max {
-			if err := f.pass(line, true); err != nil {
+		if f.oversize != nil || f.chunkBytes+len(line) > f.max {
+			if err := f.skipChunk(line, true); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if line = f.joined(line); !blank(line) {
+		if line = f.joinChunks(line); !isBlank(line) {
 			return line, nil
 		}
 	}
@@ -31,45 +31,45 @@ func (f *StreamFramer) nextLine() ([]byte, error) {
 func (f *StreamFramer) lastLine() ([]byte, error) {
 	f.scanned = f.end
 	line := f.buf[f.start:f.end]
-	if f.large != nil || f.partBytes+len(line) > f.max {
+	if f.oversize != nil || f.chunkBytes+len(line) > f.max {
 		f.start = f.end
-		if err := f.pass(line, f.readErr != nil); err != nil {
+		if err := f.skipChunk(line, f.readErr != nil); err != nil {
 			return nil, err
 		}
-		return nil, f.more()
+		return nil, f.incomplete()
 	}
 	if f.readErr == nil {
 		return nil, errNeedMore
 	}
 	f.start = f.end
-	if line = f.joined(line); !blank(line) {
+	if line = f.joinChunks(line); !isBlank(line) {
 		return line, nil
 	}
 	return nil, f.readErr
 }
 
-// pass passes over a piece of a frame above the limit, and the parts before it. It returns a *FrameError once for each such frame.
-func (f *StreamFramer) pass(piece []byte, last bool) error {
-	if f.large == nil {
-		f.large = &oversize{limit: f.max}
+// skipChunk passes over a piece of a frame above the limit, and the parts before it. It returns a *FrameError once for each such frame.
+func (f *StreamFramer) skipChunk(chunk []byte, last bool) error {
+	if f.oversize == nil {
+		f.oversize = &oversizeScanner{limit: f.max}
 	}
-	if !f.large.fixed {
-		f.large.size += int64(f.partBytes + len(piece))
+	if !f.oversize.sizeKnown {
+		f.oversize.size += int64(f.chunkBytes + len(chunk))
 	}
 	var err error
-	for _, part := range f.parts {
-		err = cmp.Or(err, f.large.take(part, false))
+	for _, stashed := range f.chunks {
+		err = cmp.Or(err, f.oversize.feed(stashed, false))
 	}
-	f.dropParts()
-	err = cmp.Or(err, f.large.take(piece, last))
+	f.dropChunks()
+	err = cmp.Or(err, f.oversize.feed(chunk, last))
 	if last {
-		f.large = nil
+		f.oversize = nil
 	}
 	return err
 }
 
-// blank reports whether a line holds only white space.
-func blank(line []byte) bool {
+// isBlank reports whether a line holds only white space.
+func isBlank(line []byte) bool {
 	for _, c := range line {
 		if c != ' ' && c != '\t' && c != '\r' {
 			return false

@@ -17,7 +17,7 @@ type streamTest struct {
 
 const end = "end EOF"
 
-var tooLarge20 = "error -32600 " + errTooLarge(20).Reason
+var tooLarge20 = "error -32600 " + newTooLarge(20).Reason
 
 var lineStreams = []streamTest{
 	{"nothing", "", 0, []string{end}},

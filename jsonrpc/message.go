@@ -43,33 +43,33 @@ type Message struct {
 	Result []byte
 	Error  []byte // the error object; Err decodes it
 
-	text    []byte // what the spans below point into
-	nparams uint8
-	walk    bool   // the index is incomplete: look members up by walking Params
-	twice   bool   // a member of Params stands there twice
-	lengths uint32 // of the names of Params, see lengthBit: most that are asked for and are not there are of another
-	params  [maxIndexed]member
+	text        []byte // what the spans below point into
+	nparams     uint8
+	unindexed   bool   // the index is incomplete: look members up by walking Params
+	duplicate   bool   // a member of Params stands there twice
+	nameLengths uint32 // of the names of Params, see lengthBit: most that are asked for and are not there are of another
+	params      [maxIndexed]member
 }
 
 // The members of params are found while the frame is validated, so that a server need not look at it again. Objects with more members than
 // this (MCP's have at most five) are walked a second time.
 const maxIndexed = 6
 
-type span struct{ start, end int32 }
+type textRange struct{ start, end int32 }
 
-type member struct{ key, value span }
+type member struct{ key, value textRange }
 
 // Param returns the JSON text of the named member of Params. It aliases the frame. It finds nothing when Params is an array.
 func (m *Message) Param(name string) (value []byte, ok bool) {
-	if m.lengths&lengthBit(len(name)) == 0 {
+	if m.nameLengths&lengthBit(len(name)) == 0 {
 		return nil, false
 	}
 	return m.param(name)
 }
 
 func (m *Message) param(name string) (value []byte, ok bool) {
-	if m.walk {
-		return m.walkParam(name)
+	if m.unindexed {
+		return m.scanParam(name)
 	}
 	for i := range m.params[:m.nparams] {
 		p := &m.params[i]
@@ -83,11 +83,13 @@ func (m *Message) param(name string) (value []byte, ok bool) {
 // lengthBit is the bit of Message.lengths for names of n bytes.
 func lengthBit(n int) uint32 { return 1 << (uint(n) & 31) }
 
-func (m *Message) forgetIndex() { m.nparams, m.walk, m.twice, m.lengths = 0, false, false, 0 }
+func (m *Message) resetIndex() {
+	m.nparams, m.unindexed, m.duplicate, m.nameLengths = 0, false, false, 0
+}
 
-func (m *Message) lookByWalking() { m.walk, m.lengths = true, math.MaxUint32 }
+func (m *Message) disableIndex() { m.unindexed, m.nameLengths = true, math.MaxUint32 }
 
-func (m *Message) walkParam(name string) ([]byte, bool) {
+func (m *Message) scanParam(name string) ([]byte, bool) {
 	members := jsonwire.ObjectMembers(m.Params)
 	for members.Next() {
 		if members.KeyIs(name) {
@@ -100,8 +102,8 @@ func (m *Message) walkParam(name string) ([]byte, bool) {
 // DuplicateParam reports whether a member name stands twice in Params. Readers that disagree on which of the two counts are how a filter is
 // passed by, so a server should refuse such a message.
 func (m *Message) DuplicateParam() bool {
-	if !m.walk {
-		return m.twice
+	if !m.unindexed {
+		return m.duplicate
 	}
 	seen := make(map[string]struct{})
 	members := jsonwire.ObjectMembers(m.Params)

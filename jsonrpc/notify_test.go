@@ -28,7 +28,7 @@ func TestContextNotify(t *testing.T) {
 		return `"done"`, nil
 	}}
 	m["talk!"] = m["talk"]
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		for _, req := range []string{request(1, "talk"), request(1, "talk!"), request(1, "talk", "[]")} {
 			p.send(req)
 			elapse(time.Second)
@@ -55,7 +55,7 @@ func TestContextNotifyChecksParams(t *testing.T) {
 		}
 		return "1", errors.Join(c.Notify("n", []byte("[\n1\r]")), c.Notify("n", []byte("null")), c.Notify("n", nil))
 	}}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "talk"))
 		p.want(notification("n", "[1]"), notification("n"), notification("n"), result(1, "1"))
 	}, Options{}, m)
@@ -79,7 +79,7 @@ func TestContextNotifyRace(t *testing.T) {
 		}
 		return "1", nil
 	}}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		for i := range 50 {
 			p.send(request(i, "talk"))
 			got := p.received()
@@ -99,7 +99,7 @@ func TestNotifyAfterCancel(t *testing.T) {
 		err.Store(RequestContext(ctx).Notify("too late", nil))
 		return "1", nil
 	}}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(request(1, "talk"))
 		p.pause()
 		p.send(cancelOf(1))
@@ -111,7 +111,7 @@ func TestNotifyAfterCancel(t *testing.T) {
 }
 
 func TestNotify(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		ctx := WithTrace(context.Background(), Trace{Parent: traceA})
 		if err := p.conn.Notify(context.Background(), "n", []byte("{\n\"a\":1}")); err != nil {
 			t.Error(err)
@@ -142,7 +142,7 @@ func TestNotificationsInOrder(t *testing.T) {
 		got = append(got, string(r.Params))
 		return "", nil
 	}}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		got = nil
 		for i := range 10 {
 			p.send(notification("note", fmt.Sprintf("[%d]", 2*i)), "["+notification("note", fmt.Sprintf("[%d]", 2*i+1))+"]", request(i, "ping!"))
@@ -166,7 +166,7 @@ func TestNotificationsInOrder(t *testing.T) {
 
 // More notifications than may wait are dropped, with a word in the log.
 func TestNotificationFlood(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		var n atomic.Int32
 		p.methods["note"] = func(context.Context, *Request) (string, error) {
 			<-p.gate
@@ -195,7 +195,7 @@ func TestNotificationFlood(t *testing.T) {
 
 // A place that notifications took is free for a request again when they are done.
 func TestNotificationsGiveTheirPlaceBack(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.send(notification("slow"), request(1, "slow"), request(2, "slow"))
 		elapse(4 * time.Second)
 		p.wantAnyOrder(result(1, `"slow"`), result(2, `"slow"`))

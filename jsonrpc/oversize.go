@@ -39,10 +39,10 @@ func (e *TooLargeError) isAnswer() bool { return e.Kind == KindResponse || e.Kin
 
 // frameError is what a framer returns for the message.
 func (e *TooLargeError) frameError() *FrameError {
-	bad := errTooLarge(e.Limit)
+	bad := newTooLarge(e.Limit)
 	bad.Err = e
 	if e.isAnswer() && len(e.ID) > 0 {
-		bad.Err = &CallError{ID: e.ID, Err: e, Fate: FateLost}
+		bad.Err = &CallError{ID: e.ID, Err: e, Outcome: OutcomeUnknown}
 	}
 	return bad
 }
@@ -52,35 +52,35 @@ const maxToken = 256
 
 // An oversize looks through a message above the limit while its framer skips it, to tell whose it is. Servers write the id first or last. It
 // keeps none of the message but the key and the scalar at hand.
-type oversize struct {
-	limit int
-	size  int64 // announced, or passed so far
-	fixed bool  // size was announced
-	told  bool  // a FrameError was returned for it
-	over  bool  // there is nothing more to be found out
+type oversizeScanner struct {
+	limit     int
+	size      int64 // announced, or passed so far
+	sizeKnown bool  // size was announced
+	reported  bool  // a FrameError was returned for it
+	finished  bool  // there is nothing more to be found out
 
-	depth   int
-	quoted  bool // within a string
-	escaped bool // behind a backslash
-	value   bool // behind the colon of a member of the message
-	token   []byte
-	long    bool // token is cut off, or the value is no scalar
-	isID    bool // the member at hand is the id
+	depth     int
+	quoted    bool // within a string
+	escaped   bool // behind a backslash
+	inValue   bool // behind the colon of a member of the message
+	token     []byte
+	truncated bool // token is cut off, or the value is no scalar
+	isID      bool // the member at hand is the id
 
 	id   ID
 	ids  int // members called id
 	kind Kind
 }
 
-// take looks at the next piece. It returns an error once, as soon as it is known whose the message is, or with its last piece.
-func (o *oversize) take(piece []byte, last bool) error {
-	if !o.over {
-		o.scan(piece)
+// feed looks at the next piece. It returns an error once, as soon as it is known whose the message is, or with its last piece.
+func (o *oversizeScanner) feed(chunk []byte, last bool) error {
+	if !o.finished {
+		o.scan(chunk)
 	}
-	if o.told || !last && !(len(o.id) > 0 && o.kind != KindInvalid) {
+	if o.reported || !last && !(len(o.id) > 0 && o.kind != KindInvalid) {
 		return nil
 	}
-	o.told, o.over = true, true
+	o.reported, o.finished = true, true
 	e := &TooLargeError{Limit: o.limit, Size: o.size, Kind: o.kind}
 	if o.ids == 1 {
 		e.ID = o.id
@@ -92,7 +92,7 @@ func (o *oversize) take(piece []byte, last bool) error {
 }
 
 // scan goes on with the scan of the message. It stops at its end, or when enough is known.
-func (o *oversize) scan(b []byte) {
+func (o *oversizeScanner) scan(b []byte) {
 	for i := 0; i < len(b); i++ {
 		c := b[i]
 		switch {
@@ -103,7 +103,7 @@ func (o *oversize) scan(b []byte) {
 					c = b[i]
 				}
 			}
-			o.keep(c)
+			o.appendToken(c)
 			switch {
 			case o.escaped:
 				o.escaped = false
@@ -114,22 +114,22 @@ func (o *oversize) scan(b []byte) {
 			}
 		case c == '"':
 			o.quoted = true
-			o.keep(c)
+			o.appendToken(c)
 		case o.depth == 0:
 			if !isSpace(c) {
 				if c != '{' {
-					o.over = true // a batch, or no message
+					o.finished = true // a batch, or no message
 					return
 				}
 				o.depth = 1
 			}
 		case c == '{', c == '[':
 			o.depth++
-			o.long = true
+			o.truncated = true
 		case c == '}', c == ']':
 			if o.depth--; o.depth == 0 {
 				o.endMember()
-				o.over = true
+				o.finished = true
 				return
 			}
 		case o.depth > 1, isSpace(c):
@@ -138,7 +138,7 @@ func (o *oversize) scan(b []byte) {
 		case c == ',':
 			o.endMember()
 		default:
-			o.keep(c)
+			o.appendToken(c)
 		}
 		if len(o.id) > 0 && o.kind != KindInvalid {
 			return
@@ -146,21 +146,21 @@ func (o *oversize) scan(b []byte) {
 	}
 }
 
-// keep adds to the key or value at hand, if it is one of the message itself.
-func (o *oversize) keep(c byte) {
-	if o.depth != 1 || o.long {
+// appendToken adds to the key or value at hand, if it is one of the message itself.
+func (o *oversizeScanner) appendToken(c byte) {
+	if o.depth != 1 || o.truncated {
 		return
 	}
-	if o.long = len(o.token) == maxToken; !o.long {
+	if o.truncated = len(o.token) == maxToken; !o.truncated {
 		o.token = append(o.token, c)
 	}
 }
 
 // beginValue looks at a key.
-func (o *oversize) beginValue() {
+func (o *oversizeScanner) beginValue() {
 	key := func(name string) bool {
 		n := len(o.token)
-		return !o.value && !o.long && n > 1 && o.token[0] == '"' && o.token[n-1] == '"' && jsonwire.RawEqual(o.token[1:n-1], name)
+		return !o.inValue && !o.truncated && n > 1 && o.token[0] == '"' && o.token[n-1] == '"' && jsonwire.RawEqual(o.token[1:n-1], name)
 	}
 	switch {
 	case key("id"):
@@ -173,18 +173,18 @@ func (o *oversize) beginValue() {
 	case key("error"):
 		o.kind = KindError
 	}
-	o.value, o.long, o.token = true, false, o.token[:0]
+	o.inValue, o.truncated, o.token = true, false, o.token[:0]
 }
 
 // endMember looks at a value.
-func (o *oversize) endMember() {
+func (o *oversizeScanner) endMember() {
 	if o.isID {
 		o.ids++
-		if !o.long && o.ids == 1 && len(o.token) > 0 && (o.token[0] == '"' || isInteger(o.token)) {
+		if !o.truncated && o.ids == 1 && len(o.token) > 0 && (o.token[0] == '"' || isInteger(o.token)) {
 			o.id = ID(o.token).Clone()
 		} else {
 			o.id = nil // which is meant nobody can tell
 		}
 	}
-	o.value, o.isID, o.long, o.token = false, false, false, o.token[:0]
+	o.inValue, o.isID, o.truncated, o.token = false, false, false, o.token[:0]
 }

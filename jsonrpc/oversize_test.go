@@ -137,7 +137,7 @@ func TestAnswerTooLarge(t *testing.T) {
 								t.Errorf("call %d: %v", i+1, err)
 								continue
 							}
-							if lost, ok := errors.AsType[*CallError](err); !ok || lost.Fate != FateLost {
+							if lost, ok := errors.AsType[*CallError](err); !ok || lost.Outcome != OutcomeUnknown {
 								t.Errorf("call %d: %v", i+1, err)
 							}
 							ids = append(ids, i+1)
@@ -201,7 +201,7 @@ func TestRequestTooLarge(t *testing.T) {
 		for frame, err := answers.ReadFrame(); err == nil; frame, err = answers.ReadFrame() {
 			got = append(got, string(frame))
 		}
-		want := []string{failure("5", CodeInvalidRequest, errTooLarge(100).Reason, ""), result(6, "{}")}
+		want := []string{failure("5", CodeInvalidRequest, newTooLarge(100).Reason, ""), result(6, "{}")}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", framing, diff)
 		}
@@ -232,13 +232,13 @@ func TestOversizeMemory(t *testing.T) {
 					}
 					if err == errNeedMore {
 						err = f.fill(false)
-						held = max(held, f.held()+f.partBytes)
+						held = max(held, f.bufferSize()+f.chunkBytes)
 					}
 				}
 				if told == nil || string(told.ID) != "7" || told.Kind != KindResponse || told.Size <= int64(limit) {
 					t.Errorf("%v, limit %d: %v", framing, limit, told)
 				}
-				if most := limit + max(limit/10, bufKeep); held > most {
+				if most := limit + max(limit/10, maxIdleBuffer); held > most {
 					t.Errorf("%v, limit %d: %d bytes were held of a message of %d", framing, limit, held, size)
 				}
 			}
@@ -266,10 +266,10 @@ func BenchmarkOversize(b *testing.B) {
 	b.SetBytes(int64(len(msg)))
 	b.ReportAllocs()
 	for b.Loop() {
-		o := &oversize{limit: 100}
+		o := &oversizeScanner{limit: 100}
 		for piece := msg; len(piece) > 0; {
-			n := min(len(piece), bufSize)
-			if err := o.take(piece[:n], n == len(piece)); err != nil && n < len(piece) {
+			n := min(len(piece), minBuffer)
+			if err := o.feed(piece[:n], n == len(piece)); err != nil && n < len(piece) {
 				b.Fatal(err)
 			}
 			piece = piece[n:]

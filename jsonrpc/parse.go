@@ -114,7 +114,7 @@ func parseError(err error) *Error {
 func (m *Message) reset(text []byte) {
 	m.Kind, m.ID, m.Method, m.Params, m.Result, m.Error = KindInvalid, nil, nil, nil, nil, nil
 	m.text = text
-	m.forgetIndex()
+	m.resetIndex()
 }
 
 // What scan has seen of an envelope.
@@ -137,19 +137,19 @@ func (m *Message) scan(s *jsonwire.Scanner) (problem string, err error) {
 	}
 	seen := 0
 	more, err := s.EnterObject()
-	if more && s.Try(`"jsonrpc":"2.0",`) { // as nearly all begin: behind it is a member, as behind any comma
+	if more && s.TryLiteral(`"jsonrpc":"2.0",`) { // as nearly all begin: behind it is a member, as behind any comma
 		seen = sawVersion
 	}
 	for more && err == nil {
 		bit, p := sawParams, ""
-		if s.Try(`"params":`) { // any other spelling of it is none that somebody sends
+		if s.TryLiteral(`"params":`) { // any other spelling of it is none that somebody sends
 			if p, err = m.scanParams(s); err == nil {
 				more, err = s.NextMember()
 			}
 		} else {
 			var at jsonwire.Member
 			if more, err = s.Member(&at); err == nil {
-				bit, p = m.take(&at)
+				bit, p = m.setMember(&at)
 			}
 		}
 		if bit != 0 && seen&bit != 0 {
@@ -173,8 +173,8 @@ var memberNames = map[int]string{
 	sawVersion: "jsonrpc", sawID: "id", sawMethod: "method", sawParams: "params", sawResult: "result", sawError: "error",
 }
 
-// take takes in a member of the envelope. bit is 0 for a name that is not the envelope's.
-func (m *Message) take(at *jsonwire.Member) (bit int, problem string) {
+// setMember takes in a member of the envelope. bit is 0 for a name that is not the envelope's.
+func (m *Message) setMember(at *jsonwire.Member) (bit int, problem string) {
 	name, value := m.text[at.NameStart:at.NameEnd], m.text[at.Start:at.End]
 	if at.Escaped {
 		name = jsonwire.AppendUnquote(nil, name)
@@ -183,11 +183,11 @@ func (m *Message) take(at *jsonwire.Member) (bit int, problem string) {
 	case "jsonrpc":
 		return sawVersion, checkVersion(value)
 	case "id":
-		return sawID, m.takeID(value)
+		return sawID, m.setID(value)
 	case "method":
-		return sawMethod, m.takeMethod(value)
+		return sawMethod, m.setMethod(value)
 	case "params":
-		return sawParams, m.takeParams(value)
+		return sawParams, m.setParams(value)
 	case "result":
 		m.Result = value
 		return sawResult, ""
@@ -244,7 +244,7 @@ func checkVersion(text []byte) (problem string) {
 	return `jsonrpc must be "2.0"`
 }
 
-func (m *Message) takeID(text []byte) (problem string) {
+func (m *Message) setID(text []byte) (problem string) {
 	switch c := text[0]; {
 	case c == '"', c == 'n', isInteger(text):
 		m.ID = text
@@ -255,7 +255,7 @@ func (m *Message) takeID(text []byte) (problem string) {
 	return "id must be a string or an integer"
 }
 
-func (m *Message) takeMethod(text []byte) (problem string) {
+func (m *Message) setMethod(text []byte) (problem string) {
 	if text[0] != '"' {
 		return "method must be a string"
 	}
@@ -266,13 +266,13 @@ func (m *Message) takeMethod(text []byte) (problem string) {
 	return ""
 }
 
-// takeParams is scanParams for a text that has been scanned.
-func (m *Message) takeParams(text []byte) (problem string) {
-	m.forgetIndex()
+// setParams is scanParams for a text that has been scanned.
+func (m *Message) setParams(text []byte) (problem string) {
+	m.resetIndex()
 	switch text[0] {
 	case '{':
 		m.Params = text
-		m.lookByWalking()
+		m.disableIndex()
 	case '[':
 		m.Params = text
 	case 'n':
@@ -287,7 +287,7 @@ const badParams = "params must be an object or an array"
 func (m *Message) scanParams(s *jsonwire.Scanner) (problem string, err error) {
 	c := s.Peek()
 	start := s.Pos()
-	m.forgetIndex()
+	m.resetIndex()
 	switch c {
 	case '{':
 		err = m.indexParams(s)
@@ -309,30 +309,30 @@ func (m *Message) indexParams(s *jsonwire.Scanner) error {
 	more, err := s.EnterObject()
 	var at jsonwire.Member
 	for more && err == nil {
-		if more, err = s.Member(&at); err == nil && !m.walk {
-			m.index(&at)
+		if more, err = s.Member(&at); err == nil && !m.unindexed {
+			m.addParam(&at)
 		}
 	}
 	return err
 }
 
-func (m *Message) index(at *jsonwire.Member) {
+func (m *Message) addParam(at *jsonwire.Member) {
 	if at.Escaped || m.nparams == maxIndexed {
-		m.lookByWalking()
+		m.disableIndex()
 		return
 	}
-	key := span{int32(at.NameStart), int32(at.NameEnd)}
+	key := textRange{int32(at.NameStart), int32(at.NameEnd)}
 	bit := lengthBit(at.NameEnd - at.NameStart)
-	if m.lengths&bit != 0 {
+	if m.nameLengths&bit != 0 {
 		name := m.text[at.NameStart:at.NameEnd]
 		for i := range m.params[:m.nparams] {
 			p := &m.params[i]
 			if string(m.text[p.key.start:p.key.end]) == string(name) {
-				m.twice = true
+				m.duplicate = true
 			}
 		}
 	}
-	m.lengths |= bit
-	m.params[m.nparams] = member{key, span{int32(at.Start), int32(at.End)}}
+	m.nameLengths |= bit
+	m.params[m.nparams] = member{key, textRange{int32(at.Start), int32(at.End)}}
 	m.nparams++
 }

@@ -19,22 +19,22 @@ import (
 )
 
 // A way is one of the ways in which a connection may run, all of which must behave the same.
-type way struct {
+type runMode struct {
 	name    string
-	pace    func() *Pace // of handlers that are not for now
-	threads bool         // Options.Goroutines
+	pace    func() *CostEstimate // of handlers that are not for now
+	threads bool                 // Options.Goroutines
 }
 
 // knownFast is the pace of what the leader runs itself.
-func knownFast() *Pace {
-	p := new(Pace)
+func knownFast() *CostEstimate {
+	p := new(CostEstimate)
 	p.mean.Store(1)
 	return p
 }
 
-func knowsNothing() *Pace { return new(Pace) }
+func knowsNothing() *CostEstimate { return new(CostEstimate) }
 
-var ways = []way{
+var runModes = []runMode{
 	{"inline", knownFast, false},
 	{"learning", knowsNothing, false},
 	{"goroutines", knownFast, true},
@@ -50,11 +50,11 @@ type methods map[string]method
 
 // A mux is the Handler of the tests. Methods whose name ends in "!" are Immediate.
 type mux struct {
-	way     way
+	way     runMode
 	methods methods
 }
 
-func (h *mux) Prepare(r *Request) *Pace {
+func (h *mux) Prepare(r *Request) *CostEstimate {
 	name := string(r.Method)
 	if name == "panic in Prepare" {
 		panic("prepared for nothing")
@@ -95,9 +95,9 @@ type peer struct {
 	methods methods // may be added to before they are used
 }
 
-// everyWay runs a test in all ways over all wires.
-func everyWay(t *testing.T, test func(t *testing.T, p *peer), o Options, m methods) {
-	for _, way := range ways {
+// everyMode runs a test in all ways over all wires.
+func everyMode(t *testing.T, test func(t *testing.T, p *peer), o Options, m methods) {
+	for _, way := range runModes {
 		for _, wire := range wires {
 			t.Run(way.name+", "+wire, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { newPeer(t, way, wire, o, m).play(test) })
@@ -108,7 +108,7 @@ func everyWay(t *testing.T, test func(t *testing.T, p *peer), o Options, m metho
 
 // newPeer makes a connection and its peer. Methods that every test has are added: "echo" returns its params, "ping!" {}, "wait" waits until the
 // gate is opened or the context ends, "deaf" for the gate alone, and "slow" for a second.
-func newPeer(t *testing.T, way way, wire string, o Options, m methods) *peer {
+func newPeer(t *testing.T, way runMode, wire string, o Options, m methods) *peer {
 	near, far := memoryPipe(0)
 	p := &peer{t: t, wire: wire, link: far, log: new(logBuffer), run: make(chan error, 1), gate: make(chan struct{})}
 	h := &mux{way, methods{
@@ -175,22 +175,22 @@ func (p *peer) open() {
 // checkCounts checks that nothing is left in the connection's tables once all its goroutines have come to an end.
 func (p *peer) checkCounts() {
 	p.t.Helper()
-	t := &p.conn.table
+	t := &p.conn.inFlight
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := t.running.Load(); n != 0 {
 		p.t.Errorf("%d handlers are counted as running after the end", n)
 	}
-	if n := t.count.Load(); int(n) != t.listed.len() || n != 0 {
-		p.t.Errorf("%d requests are listed after the end, %d counted", t.listed.len(), n)
+	if n := t.count.Load(); int(n) != t.requests.len() || n != 0 {
+		p.t.Errorf("%d requests are listed after the end, %d counted", t.requests.len(), n)
 	}
-	if len(t.queue) != 0 || t.queued != 0 || len(t.notes) != 0 || t.noting || t.note != nil || t.standing != 0 || t.bytes != 0 {
-		p.t.Errorf("left: %d requests, %d notifications, %d bytes; %d standing, %d bytes running", len(t.queue), len(t.notes), t.queued, t.standing, t.bytes)
+	if len(t.queue) != 0 || t.queuedBytes != 0 || len(t.notifications) != 0 || t.notifying || t.activeNotification != nil || t.longRunning != 0 || t.runningBytes != 0 {
+		p.t.Errorf("left: %d requests, %d notifications, %d bytes; %d standing, %d bytes running", len(t.queue), len(t.notifications), t.queuedBytes, t.longRunning, t.runningBytes)
 	}
 	p.conn.calls.mu.Lock()
 	defer p.conn.calls.mu.Unlock()
-	if n := p.conn.calls.count.Load(); n != 0 || len(p.conn.calls.open) != 0 {
-		p.t.Errorf("%d calls are open after the end, %d counted", len(p.conn.calls.open), n)
+	if n := p.conn.calls.count.Load(); n != 0 || len(p.conn.calls.pending) != 0 {
+		p.t.Errorf("%d calls are open after the end, %d counted", len(p.conn.calls.pending), n)
 	}
 }
 

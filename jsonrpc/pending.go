@@ -11,12 +11,12 @@ import (
 // A Pending is a call in its single steps, for callers that want its id, or to do something else while they wait: [Conn.NewCall], then [Pending.Send],
 // then [Pending.Wait], or Done and [Pending.Result]. Send is for one goroutine; the other methods may be called by many at once.
 type Pending struct {
-	conn   *Conn
-	id     int64
-	method string
-	began  time.Time
-	sent   atomic.Bool
-	by     atomic.Pointer[Context] // whose outlet it went by, of a detached connection; nil if it went by none
+	conn    *Conn
+	id      int64
+	method  string
+	began   time.Time
+	sent    atomic.Bool
+	sentVia atomic.Pointer[Context] // whose outlet it went by, of a detached connection; nil if it went by none
 
 	done   chan struct{}
 	result []byte // set before done is closed, as is
@@ -47,16 +47,16 @@ func (p *Pending) SendWithin(ctx context.Context, d time.Duration, params []byte
 		}
 	}()
 	c := p.conn
-	if params, err = outgoing(ctx, params); err != nil {
+	if params, err = prepareParams(ctx, params); err != nil {
 		return fmt.Errorf("call %s: %w", p.method, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("call %s: %w", p.method, err)
 	}
-	yield(ctx)
+	yieldLead(ctx)
 	p.began = time.Now()
 	out := sendBuffers.Get().(*[]byte)
-	defer recycleSend(out)
+	defer putSendBuffer(out)
 	var id [40]byte
 	buf := c.src.begin((*out)[:0])
 	start := len(buf)
@@ -81,8 +81,8 @@ func (p *Pending) SendWithin(ctx context.Context, d time.Duration, params []byte
 // sendBuffers holds memory for requests. The writer takes the memory of a request and leaves what it has done with.
 var sendBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-func recycleSend(b *[]byte) {
-	if cap(*b) <= bufSize {
+func putSendBuffer(b *[]byte) {
+	if cap(*b) <= minBuffer {
 		sendBuffers.Put(b)
 	}
 }

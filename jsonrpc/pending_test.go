@@ -14,7 +14,7 @@ import (
 
 // A call in its steps: it has its id before anything is sent, and can be given up with and without a word.
 func TestPending(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		start := func() *Pending {
 			k, err := p.conn.NewCall("m")
@@ -73,7 +73,7 @@ func TestSharedIDs(t *testing.T) {
 	ids := new(atomic.Int64)
 	for _, want := range []string{"1", "3"} {
 		synctest.Test(t, func(t *testing.T) {
-			newPeer(t, ways[0], wires[0], Options{IDs: ids}, nil).play(func(t *testing.T, p *peer) {
+			newPeer(t, runModes[0], wires[0], Options{IDs: ids}, nil).play(func(t *testing.T, p *peer) {
 				p.call(t.Context(), "a")
 				p.want(request(want, "a"))
 				p.call(t.Context(), "b")
@@ -86,7 +86,7 @@ func TestSharedIDs(t *testing.T) {
 // TestCallPrefix: the ids of calls are strings by which no answer to another connection's call
 // fits.
 func TestCallPrefix(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		var calls []<-chan outcome
 		for range 3 {
@@ -112,7 +112,7 @@ func TestCallPrefix(t *testing.T) {
 
 // TestCallPrefixOnTheWire: the request and its cancellation have the same id.
 func TestCallPrefixOnTheWire(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		ctx, cancel := context.WithCancel(t.Context())
 		call := p.call(ctx, "m")
@@ -137,9 +137,9 @@ func TestQuiet(t *testing.T) {
 		"a stray line", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":null,"method":"ping!"}`, `{"jsonrpc":"2.0","id":1,"method":2}`, request(2, "ping!"), request(3, "nope"),
 		"[" + request(4, "ping!") + `,5,{"jsonrpc":"2.0","id":6,"method":7},` + request(8, "echo", "[]") + "]",
 	}
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
-		p.conn.SetPolicy(Policy{Quiet: true})
+		p.conn.SetPolicy(Policy{NoErrorsWithoutID: true})
 		if p.wire == "header" {
 			traffic[0] = "a stray block"
 		}
@@ -151,7 +151,7 @@ func TestQuiet(t *testing.T) {
 		if len(got) != 4 || got[1] != result(2, "{}") {
 			t.Errorf("quiet: got %q", got)
 		}
-		p.conn.SetPolicy(Policy{Quiet: true, NoAnswers: true})
+		p.conn.SetPolicy(Policy{NoErrorsWithoutID: true, DropRequests: true})
 		for _, msg := range traffic {
 			p.send(msg)
 		}

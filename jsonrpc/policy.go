@@ -4,17 +4,17 @@ import "mcpwire/internal/jsonwire"
 
 // A Policy is what the two sides of a connection may agree on while it runs. The zero Policy is plain JSON-RPC 2.0.
 type Policy struct {
-	NoBatches  bool // an array is answered with one invalid request instead of being taken as a batch
-	OmitNullID bool // an error that belongs to no readable id has no id, instead of "id":null
-	Quiet      bool // what would be an error that belongs to no readable id is logged only
-	NoAnswers  bool // nothing is answered: requests are logged and dropped. In MCP since 2026-07-28, only servers answer
+	NoBatches         bool // an array is answered with one invalid request instead of being taken as a batch
+	OmitNullID        bool // an error that belongs to no readable id has no id, instead of "id":null
+	NoErrorsWithoutID bool // what would be an error that belongs to no readable id is logged only
+	DropRequests      bool // nothing is answered: requests are logged and dropped. In MCP since 2026-07-28, only servers answer
 }
 
 const (
 	policyNoBatches = 1 << iota
 	policyOmitNullID
-	policyQuiet
-	policyNoAnswers
+	policyNoErrorsWithoutID
+	policyDropRequests
 )
 
 // SetPolicy changes the policy for what is read and written from now on.
@@ -26,21 +26,21 @@ func (c *Conn) SetPolicy(p Policy) {
 	if p.OmitNullID {
 		bits |= policyOmitNullID
 	}
-	if p.Quiet {
-		bits |= policyQuiet
+	if p.NoErrorsWithoutID {
+		bits |= policyNoErrorsWithoutID
 	}
-	if p.NoAnswers {
-		bits |= policyNoAnswers
+	if p.DropRequests {
+		bits |= policyDropRequests
 	}
 	c.policy.Store(bits)
 }
 
 func (c *Conn) has(bit uint32) bool { return c.policy.Load()&bit != 0 }
 
-// mayAnswer reports whether something may be answered under the id, which is empty or null if nobody could read it.
-func (c *Conn) mayAnswer(id ID) bool {
+// mayRespond reports whether something may be answered under the id, which is empty or null if nobody could read it.
+func (c *Conn) mayRespond(id ID) bool {
 	bits := c.policy.Load()
-	return bits&(policyQuiet|policyNoAnswers) == 0 || bits&policyNoAnswers == 0 && len(id) > 0 && !id.IsNull()
+	return bits&(policyNoErrorsWithoutID|policyDropRequests) == 0 || bits&policyDropRequests == 0 && len(id) > 0 && !id.IsNull()
 }
 
 // A Cancellation is the notification by which one side gives up a request it sent.
@@ -68,8 +68,8 @@ func (CancelRequest) Notice(id ID, _, _ string) (string, []byte) {
 	return "$/cancelRequest", append(append([]byte(`{"id":`), id...), '}')
 }
 
-// Reason decodes the member of a cancellation that says why, if there is one.
-func Reason(n *Message, member string) string {
+// CancelReason decodes the member of a cancellation that says why, if there is one.
+func CancelReason(n *Message, member string) string {
 	text, ok := n.Param(member)
 	if !ok || text[0] != '"' {
 		return ""

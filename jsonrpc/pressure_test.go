@@ -13,7 +13,7 @@ import (
 )
 
 // onGoroutines are the ways in which slow handlers run on goroutines of their own from the start.
-var onGoroutines = ways[1:]
+var onGoroutines = runModes[1:]
 
 // No more handlers run at once than may, the others wait in order, and what is quick or no request is not held up by them.
 func TestMaxInFlight(t *testing.T) {
@@ -118,7 +118,7 @@ func TestOverload(t *testing.T) {
 // A peer that sends requests but does not read gets no more than so much stored for it, and everything once it reads.
 func TestPeerThatDoesNotRead(t *testing.T) {
 	const limit = 20000
-	for _, way := range ways {
+	for _, way := range runModes {
 		for _, method := range []string{"ping!", "echo", "no such", ""} {
 			t.Run(way.name+", "+method, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 						})
 						for range 100 {
 							p.pause()
-							if got := p.conn.w.queued(); got > 2*limit+maxHeld+1000 {
+							if got := p.conn.w.queued(); got > 2*limit+maxUnflushed+1000 {
 								t.Fatalf("%d bytes are pending, limit %d", got, limit)
 							}
 						}
@@ -172,7 +172,7 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 
 // Two sides that send each other more than fits keep reading what the other sends: neither is held up by its own callers.
 func TestBothSidesBusy(t *testing.T) {
-	everyPair(t, func(t *testing.T, way way) {
+	everyPair(t, func(t *testing.T, way runMode) {
 		m := methods{"echo": func(_ context.Context, r *Request) (string, error) { return string(r.Params), nil }}
 		p := newPair(t, way, Options{MaxPendingBytes: 2000, MaxInFlight: 20}, m, 100)
 		var wg sync.WaitGroup
@@ -196,7 +196,7 @@ func TestBothSidesBusy(t *testing.T) {
 
 // A writer that is slow, but gets there.
 func TestSlowWriter(t *testing.T) {
-	for _, way := range ways {
+	for _, way := range runModes {
 		t.Run(way.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPeer(t, way, "line", Options{}, nil)
@@ -223,7 +223,7 @@ func TestSlowWriter(t *testing.T) {
 }
 
 func TestWriterFails(t *testing.T) {
-	everyWay(t, func(t *testing.T, p *peer) {
+	everyMode(t, func(t *testing.T, p *peer) {
 		p.greet()
 		call := p.call(t.Context(), "m")
 		p.send(request(1, "wait"), request(2, "deaf"))
@@ -273,8 +273,8 @@ func TestWriter(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if n := w.queued(); n > 200 || w.stuck() {
-			t.Errorf("%d bytes are queued, stuck: %v", n, w.stuck())
+		if n := w.queued(); n > 200 || w.leaderBlocked() {
+			t.Errorf("%d bytes are queued, stuck: %v", n, w.leaderBlocked())
 		}
 		refused := []byte("c")
 		go func() {
@@ -305,7 +305,7 @@ func TestWriter(t *testing.T) {
 		if w.flush() == nil || w.queued() != 0 {
 			t.Error("flush after the end")
 		}
-		w.shut()
+		w.close()
 		w.wait(func() bool { return false })
 	})
 }

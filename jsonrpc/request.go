@@ -20,31 +20,31 @@ type Request struct {
 	State any
 
 	conn *Conn
-	pace *Pace
+	cost *CostEstimate
 
-	base   context.Context // has the values of its context, instead of the connection's; this, until and outlet are for Deliver
-	until  context.Context // that it ends with
-	outlet Outlet
-	stand  bool
-	placed func()
-	unsent func() // see OnUnsent; nil for most
+	base       context.Context // has the values of its context, instead of the connection's; this, until and outlet are for Deliver
+	lifetime   context.Context // that it ends with
+	sender     Sender
+	mayDefer   bool
+	onPrepared func()
+	onUnsent   func() // see OnUnsent; nil for most
 
-	batch *batch
-	turn  uint64    // see Context
-	size  int       // of the frame, as queued
-	began time.Time // of the handler, on a goroutine of its own; the leader does not spend time on it
-	frame []byte    // memory of its own that Message aliases, when it is not the reader's
-	reply []byte    // the framed answer, and memory for the next one
-	big   []byte    // a reader's buffer that was given to this request
+	batch   *batch
+	turn    uint64    // see Context
+	size    int       // of the frame, as queued
+	began   time.Time // of the handler, on a goroutine of its own; the leader does not spend time on it
+	frame   []byte    // memory of its own that Message aliases, when it is not the reader's
+	reply   []byte    // the framed answer, and memory for the next one
+	readBuf []byte    // a reader's buffer that was given to this request
 
 	ctx       atomic.Pointer[Context]
-	cancelled atomic.Bool
-	broken    error  // a panic in Prepare, or the end of the goroutine in Handle
+	canceled  atomic.Bool
+	failure   error  // a panic in Prepare, or the end of the goroutine in Handle
 	key       string // in a listing; guarded by table.mu, as are these:
 	counted   bool   // is, or will be, one of table.running
 	done      bool   // Handle has returned
-	gone      bool   // and the answer is sent
-	cut       bool   // cutOff answers it; does not change once it is no longer listed
+	responded bool   // and the answer is sent
+	aborted   bool   // abortRequests answers it; does not change once it is no longer listed
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
@@ -52,8 +52,8 @@ var requests = sync.Pool{New: func() any { return new(Request) }}
 // Conn returns the connection that the request came in on.
 func (r *Request) Conn() *Conn { return r.conn }
 
-// Outlet returns what the request was delivered with, nil on connections that read for themselves.
-func (r *Request) Outlet() Outlet { return r.outlet }
+// Sender returns what the request was delivered with, nil on connections that read for themselves.
+func (r *Request) Sender() Sender { return r.sender }
 
 // InBatch reports whether the request came in a batch.
 func (r *Request) InBatch() bool { return r.batch != nil }
@@ -63,7 +63,7 @@ func (r *Request) InBatch() bool { return r.batch != nil }
 // can be released. A result that is about to be written counts as sent. Handle calls OnUnsent on the
 // request that it was given, not on a copy; the last call counts. f is called once at most, when
 // Handle has returned, and must not block.
-func (r *Request) OnUnsent(f func()) { r.unsent = f }
+func (r *Request) OnUnsent(f func()) { r.onUnsent = f }
 
 // WithParams returns a request that is r but for its params, for a Handler that changes what it passes on. The connection does not know of it: InitContext
 // is for r. params is JSON text, or nil; it is copied.
@@ -78,7 +78,7 @@ func (r *Request) WithParams(params []byte) (*Request, error) {
 	} else {
 		text = AppendRequest(nil, r.ID, string(r.Method), params)
 	}
-	n := &Request{State: r.State, conn: r.conn, batch: r.batch, turn: r.turn, outlet: r.outlet, stand: r.stand}
+	n := &Request{State: r.State, conn: r.conn, batch: r.batch, turn: r.turn, sender: r.sender, mayDefer: r.mayDefer}
 	if err := Parse(text, &n.Message, r.conn.opts.MaxDepth); err != nil {
 		return nil, fmt.Errorf("params: %v", err) // its code would be for a message of the peer's
 	}
@@ -93,10 +93,10 @@ func (r *Request) InitContext(ctx *Context, trace Trace) {
 		ctx.trace = &t
 	}
 	if r.base != nil {
-		ctx.base, ctx.until = r.base, r.until
+		ctx.base, ctx.lifetime = r.base, r.lifetime
 	}
-	if r.outlet != nil {
-		ctx.direct, ctx.outlet = true, r.outlet
+	if r.sender != nil {
+		ctx.hasSender, ctx.sender = true, r.sender
 	}
 	if d := r.conn.opts.RequestTimeout; d > 0 {
 		ctx.mu.Lock() // against expire
@@ -105,14 +105,14 @@ func (r *Request) InitContext(ctx *Context, trace Trace) {
 		ctx.mu.Unlock()
 	}
 	r.ctx.Store(ctx)
-	if r.cancelled.Load() { // the cancellation may have come before there was a context to end
+	if r.canceled.Load() { // the cancellation may have come before there was a context to end
 		ctx.end()
 	}
 }
 
 // cancel ends the request's context and sees to it that nothing more is sent for it.
 func (r *Request) cancel() {
-	r.cancelled.Store(true)
+	r.canceled.Store(true)
 	if ctx := r.ctx.Load(); ctx != nil {
 		ctx.end()
 	}
@@ -120,15 +120,15 @@ func (r *Request) cancel() {
 
 // clear makes the request ready for another message. It keeps the memory.
 func (r *Request) clear() {
-	r.Route, r.State, r.pace, r.batch, r.turn, r.size, r.began = nil, nil, nil, nil, 0, 0, time.Time{}
-	r.broken, r.key, r.counted, r.done, r.gone, r.cut = nil, "", false, false, false, false
-	r.base, r.until, r.outlet, r.stand, r.placed, r.unsent = nil, nil, nil, false, nil, nil
+	r.Route, r.State, r.cost, r.batch, r.turn, r.size, r.began = nil, nil, nil, nil, 0, 0, time.Time{}
+	r.failure, r.key, r.counted, r.done, r.responded, r.aborted = nil, "", false, false, false, false
+	r.base, r.lifetime, r.sender, r.mayDefer, r.onPrepared, r.onUnsent = nil, nil, nil, false, nil, nil
 	r.reply = r.reply[:0]
 	if r.ctx.Load() != nil {
 		r.ctx.Store(nil)
 	}
-	if r.cancelled.Load() {
-		r.cancelled.Store(false)
+	if r.canceled.Load() {
+		r.canceled.Store(false)
 	}
 }
 
@@ -156,7 +156,7 @@ func (r *Request) respond() {
 	switch {
 	case err != nil:
 		e := ErrorOf(err)
-		if e.Code == CodeInternalError && !r.cancelled.Load() {
+		if e.Code == CodeInternalError && !r.canceled.Load() {
 			c.logError(r, err)
 		}
 		dst = AppendError(dst[:start], r.ID, e, true)
@@ -182,8 +182,8 @@ func (r *Request) invoke(dst []byte) (out []byte, err error) {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	if r.broken != nil {
-		return nil, r.broken
+	if r.failure != nil {
+		return nil, r.failure
 	}
 	return r.conn.handler.Handle(r, dst)
 }
@@ -191,21 +191,21 @@ func (r *Request) invoke(dst []byte) (out []byte, err error) {
 // errExited is what becomes of a request whose handler ended its goroutine with runtime.Goexit, as testing's FailNow does.
 var errExited = errors.New("handler ended its goroutine")
 
-// exited answers a request whose handler took the goroutine with it. It runs in the goroutine's last deferred call.
-func (c *Conn) exited(r *Request) {
-	r.broken = errExited
+// handlerExited answers a request whose handler took the goroutine with it. It runs in the goroutine's last deferred call.
+func (c *Conn) handlerExited(r *Request) {
+	r.failure = errExited
 	r.respond()
 	if next := c.complete(r); next != nil {
-		c.wg.Go(func() { c.work(next) })
+		c.wg.Go(func() { c.runRequests(next) })
 	}
 }
 
 // prepare asks the handler how to run the request. A panic there fails the request like one in Handle.
-func (r *Request) prepare() (pace *Pace) {
+func (r *Request) prepare() (cost *CostEstimate) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.broken = &PanicError{Value: v, Stack: debug.Stack()}
-			pace = Immediate
+			r.failure = &PanicError{Value: v, Stack: debug.Stack()}
+			cost = Immediate
 		}
 	}()
 	return r.conn.handler.Prepare(r)

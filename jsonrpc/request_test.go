@@ -53,14 +53,14 @@ func TestPresume(t *testing.T) {
 	for _, tt := range []struct {
 		d    time.Duration
 		fast bool
-	}{{0, true}, {quick, true}, {quick + 1, false}} {
-		p := new(Pace)
-		p.Presume(tt.d)
+	}{{0, true}, {maxInlineCost, true}, {maxInlineCost + 1, false}} {
+		p := new(CostEstimate)
+		p.Seed(tt.d)
 		if p.fast() != tt.fast {
 			t.Errorf("presuming %v: fast is %v", tt.d, p.fast())
 		}
 		for range 2 {
-			p.overran()
+			p.recordOverrun()
 		}
 		if p.fast() {
 			t.Errorf("presuming %v: fast after it overran twice", tt.d)

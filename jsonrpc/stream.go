@@ -46,18 +46,18 @@ type StreamFramer struct {
 	// buf[start:end] is input that is not yet handed out; buf[start:scanned] is known to hold no line end.
 	buf                 []byte
 	start, scanned, end int
-	parts               [][]byte // of a long line, before buf: a buffer that grew would cost several times as much as the line
-	partBytes           int
+	chunks              [][]byte // of a long line, before buf: a buffer that grew would cost several times as much as the line
+	chunkBytes          int
 	line                []byte // that was handed out and was in parts; nil if its user has it now
-	spare               int    // reads since buf was last well used
+	underusedReads      int    // reads since buf was last well used
 	readErr             error
-	stalls              int // reads in a row that brought nothing
+	emptyReads          int // reads in a row that brought nothing
 
-	large    *oversize // the frame above the limit that is being skipped; nil if none is
-	skipping bool      // with headers: passing over the rest of a frame
-	left     int64     // with headers: bytes of the frame still to be passed over; -1 up to the next header
-	body     int       // with headers: length of the body at start, when its header has been read; else -1
-	bad      *FrameError
+	oversize  *oversizeScanner // the frame above the limit that is being skipped; nil if none is
+	skipping  bool             // with headers: passing over the rest of a frame
+	skipLeft  int64            // with headers: bytes of the frame still to be passed over; -1 up to the next header
+	bodyLen   int              // with headers: length of the body at start, when its header has been read; else -1
+	badHeader *FrameError
 }
 
 // An idleReader has a second way of reading, cheaper but holding on to a processor, for when nothing else wants one. Close must make it return too.
@@ -66,10 +66,10 @@ type idleReader interface {
 }
 
 const (
-	bufSize   = 64 << 10 // what a pipe holds
-	bufKeep   = 1 << 20  // buffers of this size are given back when a while nothing large came; longer lines are kept in parts until they end
-	spareLoad = 64       // that while, in reads
-	maxStalls = 100      // reads without data or error after which a reader counts as broken
+	minBuffer         = 64 << 10 // what a pipe holds
+	maxIdleBuffer     = 1 << 20  // buffers of this size are given back when a while nothing large came; longer lines are kept in parts until they end
+	maxUnderusedReads = 64       // that while, in reads
+	maxEmptyReads     = 100      // reads without data or error after which a reader counts as broken
 )
 
 // NewFramer returns a framer that reads and writes rw. nil options are the defaults. Closing the framer closes rw.
@@ -77,13 +77,13 @@ func NewFramer(rw io.ReadWriteCloser, opts *FramerOptions) *StreamFramer {
 	if opts == nil {
 		opts = &FramerOptions{}
 	}
-	f := &StreamFramer{rw: rw, framing: opts.Framing, max: opts.MaxFrame, body: -1}
+	f := &StreamFramer{rw: rw, framing: opts.Framing, max: opts.MaxFrame, bodyLen: -1}
 	f.idle, _ = rw.(idleReader)
 	if f.max <= 0 {
 		f.max = DefaultMaxFrame
 	}
 	f.out.Store(uint32(opts.Framing))
-	f.buf = make([]byte, bufSize)
+	f.buf = make([]byte, minBuffer)
 	return f
 }
 
@@ -105,13 +105,13 @@ func (f *StreamFramer) ReadFrame() ([]byte, error) {
 
 // WriteFrame implements [Framer].
 func (f *StreamFramer) WriteFrame(msg []byte) error {
-	if n := len(msg) + headerRoom; n > bufSize {
-		buf := f.grown(n)
-		defer recycle(buf)
+	if n := len(msg) + headerRoom; n > minBuffer {
+		buf := f.newBuffer(n)
+		defer putBuffer(buf)
 		return f.write(f.finish(append(f.begin(buf[:0]), msg...), 0))
 	}
 	out := sendBuffers.Get().(*[]byte)
-	defer recycleSend(out)
+	defer putSendBuffer(out)
 	*out = f.finish(append(f.begin((*out)[:0]), msg...), 0)
 	return f.write(*out)
 }
@@ -125,8 +125,8 @@ func (f *StreamFramer) next() ([]byte, error) {
 			f.start++ // whatever comes of it, it has no meaning
 		}
 		f.scanned = f.start
-		if f.framing = detect(f.buf[f.start:f.end], f.readErr != nil); f.framing == FramingAuto {
-			return nil, f.more()
+		if f.framing = detectFraming(f.buf[f.start:f.end], f.readErr != nil); f.framing == FramingAuto {
+			return nil, f.incomplete()
 		}
 		f.out.Store(uint32(f.framing))
 	}
@@ -136,8 +136,8 @@ func (f *StreamFramer) next() ([]byte, error) {
 	return f.nextLine()
 }
 
-// more is what next returns when the buffer holds no complete frame.
-func (f *StreamFramer) more() error {
+// incomplete is what next returns when the buffer holds no complete frame.
+func (f *StreamFramer) incomplete() error {
 	if f.readErr != nil {
 		return f.readErr
 	}
@@ -149,7 +149,7 @@ func (f *StreamFramer) fill(idle bool) error {
 		return f.readErr
 	}
 	if f.line != nil {
-		recycle(f.line)
+		putBuffer(f.line)
 		f.line = nil
 	}
 	f.makeRoom()
@@ -161,9 +161,9 @@ func (f *StreamFramer) fill(idle bool) error {
 		n, err = f.rw.Read(f.buf[f.end:])
 	}
 	f.end += n
-	if f.stalls++; n > 0 {
-		f.stalls = 0
-	} else if err == nil && f.stalls == maxStalls {
+	if f.emptyReads++; n > 0 {
+		f.emptyReads = 0
+	} else if err == nil && f.emptyReads == maxEmptyReads {
 		err = io.ErrNoProgress
 	}
 	// An error is kept back until what was read before it is handed out; the frame it may have cut off is next's to judge.
@@ -175,58 +175,58 @@ func (f *StreamFramer) fill(idle bool) error {
 func (f *StreamFramer) makeRoom() {
 	if f.start == f.end {
 		f.start, f.scanned, f.end = 0, 0, 0
-		if f.spare++; len(f.buf) >= bufKeep && f.spare > spareLoad {
-			f.buf = make([]byte, bufSize)
+		if f.underusedReads++; len(f.buf) >= maxIdleBuffer && f.underusedReads > maxUnderusedReads {
+			f.buf = make([]byte, minBuffer)
 		}
 	}
-	if need := f.body; f.end-f.start > bufSize || need > bufSize {
-		f.spare = 0
+	if need := f.bodyLen; f.end-f.start > minBuffer || need > minBuffer {
+		f.underusedReads = 0
 	}
 	switch {
-	case f.body > 0 && f.start+f.body > len(f.buf):
-		f.moveTo(f.grown(f.body))
+	case f.bodyLen > 0 && f.start+f.bodyLen > len(f.buf):
+		f.moveTo(f.newBuffer(f.bodyLen))
 	case f.end < len(f.buf):
 	case f.start > len(f.buf)/2:
 		f.moveTo(f.buf)
-	case f.framing == FramingLine && len(f.buf) >= bufKeep:
-		f.setAside()
-	case len(f.buf) < f.max+bufSize:
-		f.moveTo(f.grown(min(2*len(f.buf), f.max+bufSize)))
+	case f.framing == FramingLine && len(f.buf) >= maxIdleBuffer:
+		f.stashChunk()
+	case len(f.buf) < f.max+minBuffer:
+		f.moveTo(f.newBuffer(min(2*len(f.buf), f.max+minBuffer)))
 	default:
 		f.moveTo(f.buf) // what is due is less than max
 	}
 }
 
-// setAside makes a part of what buf holds of a line whose end has not come.
-func (f *StreamFramer) setAside() {
-	f.parts = append(f.parts, f.buf[f.start:f.end])
-	f.partBytes += f.end - f.start
-	f.buf = f.grown(bufKeep)
+// stashChunk makes a part of what buf holds of a line whose end has not come.
+func (f *StreamFramer) stashChunk() {
+	f.chunks = append(f.chunks, f.buf[f.start:f.end])
+	f.chunkBytes += f.end - f.start
+	f.buf = f.newBuffer(maxIdleBuffer)
 	f.start, f.scanned, f.end = 0, 0, 0
 }
 
-// joined returns the line of which rest is the end, in one piece.
-func (f *StreamFramer) joined(rest []byte) []byte {
-	if f.parts == nil {
+// joinChunks returns the line of which rest is the end, in one piece.
+func (f *StreamFramer) joinChunks(rest []byte) []byte {
+	if f.chunks == nil {
 		return rest
 	}
-	n := f.partBytes + len(rest)
-	line := f.grown(n)[:0]
-	for _, part := range f.parts {
+	n := f.chunkBytes + len(rest)
+	line := f.newBuffer(n)[:0]
+	for _, part := range f.chunks {
 		line = append(line, part...)
 	}
 	line = append(line, rest...)
-	f.dropParts()
+	f.dropChunks()
 	f.line = line
 	return line
 }
 
-// dropParts forgets the parts. Nothing aliases them.
-func (f *StreamFramer) dropParts() {
-	for _, part := range f.parts {
-		recycle(part)
+// dropChunks forgets the parts. Nothing aliases them.
+func (f *StreamFramer) dropChunks() {
+	for _, part := range f.chunks {
+		putBuffer(part)
 	}
-	f.parts, f.partBytes = nil, 0
+	f.chunks, f.chunkBytes = nil, 0
 }
 
 func (f *StreamFramer) moveTo(buf []byte) {
@@ -235,43 +235,43 @@ func (f *StreamFramer) moveTo(buf []byte) {
 	f.buf = buf
 	f.scanned, f.end, f.start = f.scanned-f.start, f.end-f.start, 0
 	if &old[0] != &buf[0] {
-		recycle(old)
+		putBuffer(old)
 	}
 }
 
-// grown returns a buffer of at least n bytes, which no frame aliases.
-func (f *StreamFramer) grown(n int) []byte {
-	if b, ok := bigBuffers.Get().(*[]byte); ok && len(*b) >= n {
+// newBuffer returns a buffer of at least n bytes, which no frame aliases.
+func (f *StreamFramer) newBuffer(n int) []byte {
+	if b, ok := largeBuffers.Get().(*[]byte); ok && len(*b) >= n {
 		return *b
 	}
-	size := bufSize
-	for size < n && size < bufKeep {
+	size := minBuffer
+	for size < n && size < maxIdleBuffer {
 		size *= 2
 	}
 	if size < n {
-		size = (n + bufSize - 1) / bufSize * bufSize // the next may be a little larger
+		size = (n + minBuffer - 1) / minBuffer * minBuffer // the next may be a little larger
 	}
 	return make([]byte, size)
 }
 
-// bigBuffers holds buffers that grew for a large frame, so that the next one need not touch fresh memory. The collector empties it.
-var bigBuffers sync.Pool
+// largeBuffers holds buffers that grew for a large frame, so that the next one need not touch fresh memory. The collector empties it.
+var largeBuffers sync.Pool
 
-func recycle(b []byte) {
-	if b = b[:cap(b)]; len(b) > bufSize {
-		bigBuffers.Put(&b)
+func putBuffer(b []byte) {
+	if b = b[:cap(b)]; len(b) > minBuffer {
+		largeBuffers.Put(&b)
 	}
 }
 
-func (f *StreamFramer) held() int { return len(f.buf) }
+func (f *StreamFramer) bufferSize() int { return len(f.buf) }
 
 func (f *StreamFramer) detach() {
 	f.line = nil
-	n := max(bufSize, f.end-f.start)
-	if f.body > n {
-		n = f.body
+	n := max(minBuffer, f.end-f.start)
+	if f.bodyLen > n {
+		n = f.bodyLen
 	}
-	buf := f.grown(n)
+	buf := f.newBuffer(n)
 	copy(buf, f.buf[f.start:f.end])
 	f.buf = buf
 	f.scanned, f.end, f.start = f.scanned-f.start, f.end-f.start, 0

@@ -106,8 +106,8 @@ func TestFramingFoundBetweenBeginAndFinish(t *testing.T) {
 	}
 }
 
-// carriers make the two ends of a connection.
-var carriers = []struct {
+// transports make the two ends of a connection.
+var transports = []struct {
 	name string
 	open func(t *testing.T) (a, b io.ReadWriteCloser)
 }{
@@ -150,12 +150,12 @@ func dialSelf(t *testing.T, network, address string) (a, b io.ReadWriteCloser) {
 	return a, b
 }
 
-// everyCarrier runs f over each carrier in each framing.
-func everyCarrier(t *testing.T, f func(t *testing.T, a, b *StreamFramer)) {
-	for _, carrier := range carriers {
+// everyTransport runs f over each transport in each framing.
+func everyTransport(t *testing.T, f func(t *testing.T, a, b *StreamFramer)) {
+	for _, transport := range transports {
 		for _, framing := range []Framing{FramingLine, FramingHeader} {
-			t.Run(fmt.Sprintf("%s, %v", carrier.name, framing), func(t *testing.T) {
-				a, b := carrier.open(t)
+			t.Run(fmt.Sprintf("%s, %v", transport.name, framing), func(t *testing.T) {
+				a, b := transport.open(t)
 				f(t, NewFramer(a, &FramerOptions{Framing: framing}), NewFramer(b, nil))
 			})
 		}
@@ -164,7 +164,7 @@ func everyCarrier(t *testing.T, f func(t *testing.T, a, b *StreamFramer)) {
 
 func TestFramesOverCarriers(t *testing.T) {
 	msgs := []string{"{}", `"` + strings.Repeat("x", 200000) + `"`, "[]", `"` + strings.Repeat("y", 70000) + `"`, "{}"}
-	everyCarrier(t, func(t *testing.T, a, b *StreamFramer) {
+	everyTransport(t, func(t *testing.T, a, b *StreamFramer) {
 		send := func(f *StreamFramer) {
 			for _, m := range msgs {
 				if err := f.WriteFrame([]byte(m)); err != nil {
@@ -200,7 +200,7 @@ func TestFramesOverCarriers(t *testing.T) {
 }
 
 func TestConnOverCarriers(t *testing.T) {
-	everyCarrier(t, func(t *testing.T, fa, fb *StreamFramer) {
+	everyTransport(t, func(t *testing.T, fa, fb *StreamFramer) {
 		echo := HandlerFunc(func(ctx context.Context, r *Request) ([]byte, error) {
 			if string(r.Method) == "back" { // by way of the caller
 				return r.Conn().Call(ctx, "echo", r.Params)
@@ -431,36 +431,36 @@ func TestBufferShrinks(t *testing.T) {
 	if n := cap(f.line) + len(f.buf); n < 5<<20 {
 		t.Fatalf("buffers of %d bytes", n)
 	}
-	for range spareLoad + 2 {
+	for range maxUnderusedReads + 2 {
 		read("{}")
 	}
-	if len(f.buf) != bufSize || f.line != nil || f.parts != nil {
-		t.Errorf("buffers of %d, %d and %d bytes long after a large frame", len(f.buf), cap(f.line), f.partBytes)
+	if len(f.buf) != minBuffer || f.line != nil || f.chunks != nil {
+		t.Errorf("buffers of %d, %d and %d bytes long after a large frame", len(f.buf), cap(f.line), f.chunkBytes)
 	}
 }
 
-// An idleCarrier counts which way it is read.
-type idleCarrier struct {
+// An idleTransport counts which way it is read.
+type idleTransport struct {
 	duplex
 	mu         sync.Mutex
 	idle, busy int
 }
 
-func (c *idleCarrier) Read(p []byte) (int, error) {
+func (c *idleTransport) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	c.busy++
 	c.mu.Unlock()
 	return c.duplex.Read(p)
 }
 
-func (c *idleCarrier) ReadIdle(p []byte) (int, error) {
+func (c *idleTransport) ReadIdle(p []byte) (int, error) {
 	c.mu.Lock()
 	c.idle++
 	c.mu.Unlock()
 	return c.duplex.Read(p)
 }
 
-func (c *idleCarrier) take() (idle, busy int) {
+func (c *idleTransport) take() (idle, busy int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	idle, busy = c.idle, c.busy

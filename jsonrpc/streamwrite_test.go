@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// tally is a stream that keeps what was written last.
-type tally struct {
+// lastWrite is a stream that keeps what was written last.
+type lastWrite struct {
 	chunks
 	last []byte
 }
 
-func (w *tally) Write(p []byte) (int, error) {
+func (w *lastWrite) Write(p []byte) (int, error) {
 	w.last = append(w.last[:0], p...)
 	return len(p), nil
 }
@@ -20,9 +20,9 @@ func (w *tally) Write(p []byte) (int, error) {
 // Frames of any size are written by memory that is used again, and none has anything of another.
 func TestWriteFrameMemory(t *testing.T) {
 	for _, framing := range []Framing{FramingLine, FramingHeader} {
-		w := &tally{}
+		w := &lastWrite{}
 		f := NewFramer(w, &FramerOptions{Framing: framing})
-		sizes := []int{200_000, 2, bufSize - headerRoom, bufSize - headerRoom + 1, 1 << 10, 300_000}
+		sizes := []int{200_000, 2, minBuffer - headerRoom, minBuffer - headerRoom + 1, 1 << 10, 300_000}
 		write := func() {
 			for i, n := range sizes {
 				msg := bytes.Repeat([]byte{byte('a' + i)}, n)

@@ -15,19 +15,19 @@ import (
 
 // A stressHandler answers both sides of a connection under stress. Its paces learn, so that each method is run in different ways over time.
 type stressHandler struct {
-	paces map[string]*Pace
+	paces map[string]*CostEstimate
 	ticks sync.Map // token: how many have come
 }
 
 func newStressHandler() *stressHandler {
-	h := &stressHandler{paces: make(map[string]*Pace)}
+	h := &stressHandler{paces: make(map[string]*CostEstimate)}
 	for _, name := range []string{"echo", "moody", "back", "progress", "hang", "panic"} {
 		h.paces[name] = knownFast()
 	}
 	return h
 }
 
-func (h *stressHandler) Prepare(r *Request) *Pace {
+func (h *stressHandler) Prepare(r *Request) *CostEstimate {
 	switch name := string(r.Method); name {
 	case "tick", "ping":
 		return Immediate
@@ -111,21 +111,21 @@ func (h *stressHandler) once(c *Conn, who, i int) error {
 	return nil
 }
 
-// Everything at once, over real carriers in real time, ended in different ways.
+// Everything at once, over real transports in real time, ended in different ways.
 func TestStress(t *testing.T) {
 	length := 250 * time.Millisecond
 	if testing.Short() {
 		length /= 4
 	}
 	for _, procs := range []int{runtime.GOMAXPROCS(0), 1} {
-		for k, carrier := range carriers {
+		for k, transport := range transports {
 			for _, threads := range []bool{false, true} {
-				if strings.Contains(carrier.name, "10 bytes") || threads && k%2 == 0 {
+				if strings.Contains(transport.name, "10 bytes") || threads && k%2 == 0 {
 					continue
 				}
-				t.Run(fmt.Sprintf("GOMAXPROCS=%d, %s, goroutines=%v", procs, carrier.name, threads), func(t *testing.T) {
+				t.Run(fmt.Sprintf("GOMAXPROCS=%d, %s, goroutines=%v", procs, transport.name, threads), func(t *testing.T) {
 					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-					x, y := carrier.open(t)
+					x, y := transport.open(t)
 					stress(t, NewFramer(x, &FramerOptions{Framing: Framing(1 + k%2)}), NewFramer(y, nil), threads, k, length)
 				})
 			}
@@ -185,7 +185,7 @@ func stress(t *testing.T, fa, fb *StreamFramer, threads bool, how int, length ti
 	b.Close()
 	wg.Wait()
 	for _, c := range []*Conn{a, b} {
-		if n, m := c.table.running.Load(), c.table.count.Load(); n != 0 || m != 0 {
+		if n, m := c.inFlight.running.Load(), c.inFlight.count.Load(); n != 0 || m != 0 {
 			t.Errorf("%d handlers are counted as running, %d requests as in flight", n, m)
 		}
 	}

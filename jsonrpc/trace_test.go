@@ -93,7 +93,7 @@ func TestOutgoing(t *testing.T) {
 			if test.params != "" {
 				params = []byte(test.params)
 			}
-			got, err := outgoing(WithTrace(context.Background(), test.trace), params)
+			got, err := prepareParams(WithTrace(context.Background(), test.trace), params)
 			if err != nil || string(got) != test.want {
 				t.Errorf("got  %s, %v\nwant %s", got, err, test.want)
 			}
@@ -103,7 +103,7 @@ func TestOutgoing(t *testing.T) {
 		})
 	}
 	for _, params := range []string{"", " ", "1", `"x"`, "true", "{", "{}{}", "[\xff]"} {
-		if got, err := outgoing(context.Background(), []byte(params)); err == nil {
+		if got, err := prepareParams(context.Background(), []byte(params)); err == nil {
 			t.Errorf("params %q were let through as %s", params, got)
 		}
 	}

@@ -73,7 +73,7 @@ func TestOnUnsent(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			everyWay(t, func(t *testing.T, p *peer) {
+			everyMode(t, func(t *testing.T, p *peer) {
 				unsent.Store(0)
 				p.send(request(1, "watched"))
 				p.pause()
@@ -87,14 +87,14 @@ func TestOnUnsent(t *testing.T) {
 	}
 }
 
-// TestDeliveryUnsent: the same where the carrier sends the answers.
+// TestDeliveryUnsent: the same where the transport sends the answers.
 func TestDeliveryUnsent(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		method string
 		free   bool
 		cancel bool
-		sent   []bool // what the carrier says
+		sent   []bool // what the transport says
 		want   int
 	}{
 		{"sent", "watched", true, false, []bool{true}, 0},
@@ -125,12 +125,12 @@ func TestDeliveryUnsent(t *testing.T) {
 				if err := d.Parse([]byte(request(1, method)), 0); err != nil {
 					t.Fatal(err)
 				}
-				d.Sent(true)
-				d.Free, told = tt.free, 0
+				d.ReportSent(true)
+				d.Untracked, told = tt.free, 0
 				c.Deliver(t.Context(), &d, nil)
 			}
 			for _, sent := range tt.sent {
-				d.Sent(sent)
+				d.ReportSent(sent)
 			}
 			if told != tt.want {
 				t.Errorf("told %d times, want %d", told, tt.want)

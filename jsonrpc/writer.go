@@ -16,26 +16,26 @@ type writer struct {
 	src source
 	max int // pending bytes above which senders wait; the leader has twice as much for its answers
 
-	size    atomic.Int64 // of pending, for a look without the lock
-	mu      sync.Mutex
-	room    sync.Cond // signalled when pending has been taken or err was set
-	pending []byte
-	owed    int // bytes of pending that the leader has put there
-	spare   []byte
-	writing bool
-	err     error
-	owner   interface{ stop(cause error) } // is told once, without the lock, that writing has failed
-	wg      *sync.WaitGroup
-	drain   func() // what a goroutine of wg does that writes; made once, since it is started for each message
+	size        atomic.Int64 // of pending, for a look without the lock
+	mu          sync.Mutex
+	hasRoom     sync.Cond // signalled when pending has been taken or err was set
+	pending     []byte
+	leaderBytes int // bytes of pending that the leader has put there
+	spare       []byte
+	writing     bool
+	err         error
+	owner       interface{ stop(cause error) } // is told once, without the lock, that writing has failed
+	wg          *sync.WaitGroup
+	drain       func() // what a goroutine of wg does that writes; made once, since it is started for each message
 
-	courier Courier // what is written goes by it, message by message, and nobody waits; nil if src is none
+	transport MessageTransport // what is written goes by it, message by message, and nobody waits; nil if src is none
 }
 
 func (w *writer) init(src source, limit int, owner interface{ stop(cause error) }, wg *sync.WaitGroup) {
 	w.src, w.max, w.owner, w.wg = src, limit, owner, wg
-	w.room.L = &w.mu
+	w.hasRoom.L = &w.mu
 	if s, ok := src.(*frameSource); ok {
-		w.courier, _ = s.Framer.(Courier)
+		w.transport, _ = s.Framer.(MessageTransport)
 	}
 }
 
@@ -47,7 +47,7 @@ func (w *writer) put(buf *[]byte) error {
 	if err := w.putLocked(buf); err != nil {
 		return err
 	}
-	w.owed += n
+	w.leaderBytes += n
 	return nil
 }
 
@@ -70,14 +70,14 @@ func (w *writer) putLocked(buf *[]byte) error {
 func (w *writer) send(buf *[]byte, allowed func() bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.full() {
-		w.room.Wait()
+	for w.overLimit() {
+		w.hasRoom.Wait()
 	}
 	if allowed != nil && !allowed() {
 		return ErrRequestEnded
 	}
-	if w.courier != nil {
-		return w.carryLocked(context.Background(), *buf)
+	if w.transport != nil {
+		return w.transportLocked(context.Background(), *buf)
 	}
 	if err := w.putLocked(buf); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (w *writer) post(buf *[]byte) error {
 }
 
 func (w *writer) postLocked(ctx context.Context, buf *[]byte) error {
-	if w.courier != nil {
-		return w.carryLocked(ctx, *buf)
+	if w.transport != nil {
+		return w.transportLocked(ctx, *buf)
 	}
 	err := w.putLocked(buf)
 	w.startLocked()
@@ -102,11 +102,11 @@ func (w *writer) postLocked(ctx context.Context, buf *[]byte) error {
 }
 
 // postWithin is post, but waits for room first: until ctx ends, and no longer than d if that is not 0. Then nothing was queued, and the error is an
-// *unsentError.
+// *noRoomError.
 func (w *writer) postWithin(ctx context.Context, d time.Duration, buf *[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.full() {
+	if !w.overLimit() {
 		return w.postLocked(ctx, buf)
 	}
 	if d > 0 {
@@ -116,21 +116,21 @@ func (w *writer) postWithin(ctx context.Context, d time.Duration, buf *[]byte) e
 	}
 	stop := context.AfterFunc(ctx, w.wake)
 	defer stop()
-	for w.full() {
+	for w.overLimit() {
 		if err := ctx.Err(); err != nil {
-			return &unsentError{err}
+			return &noRoomError{err}
 		}
-		w.room.Wait()
+		w.hasRoom.Wait()
 	}
 	return w.postLocked(ctx, buf)
 }
 
-// carryLocked sends one message by the courier: at once, so that an error is that of this message and says that it was not sent. The lock keeps the order, and is given up for an error.
-func (w *writer) carryLocked(ctx context.Context, msg []byte) error {
+// transportLocked sends one message by the courier: at once, so that an error is that of this message and says that it was not sent. The lock keeps the order, and is given up for an error.
+func (w *writer) transportLocked(ctx context.Context, msg []byte) error {
 	if w.err != nil {
 		return w.err
 	}
-	err := w.courier.Post(ctx, bytes.TrimSuffix(msg, []byte{'\n'}))
+	err := w.transport.Post(ctx, bytes.TrimSuffix(msg, []byte{'\n'}))
 	if err == nil {
 		return nil
 	}
@@ -138,15 +138,15 @@ func (w *writer) carryLocked(ctx context.Context, msg []byte) error {
 	return w.err
 }
 
-// An unsentError says that there was no room for a message as long as its sender would wait.
-type unsentError struct{ cause error }
+// An noRoomError says that there was no room for a message as long as its sender would wait.
+type noRoomError struct{ cause error }
 
-func (e *unsentError) Error() string { return "not sent: the peer does not read: " + e.cause.Error() }
-func (e *unsentError) Unwrap() error { return e.cause }
+func (e *noRoomError) Error() string { return "not sent: the peer does not read: " + e.cause.Error() }
+func (e *noRoomError) Unwrap() error { return e.cause }
 
 // postError is the error of a post by postWithin: whatever else can go wrong is the end of the connection.
 func postError(err error) error {
-	if _, ok := errors.AsType[*unsentError](err); ok || err == nil {
+	if _, ok := errors.AsType[*noRoomError](err); ok || err == nil {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrClosed, err)
@@ -176,18 +176,18 @@ func (w *writer) startLocked() {
 	go w.drain()
 }
 
-// full reports, under the lock, whether senders wait.
-func (w *writer) full() bool { return len(w.pending) > w.max && w.writing && w.err == nil }
+// overLimit reports, under the lock, whether senders wait.
+func (w *writer) overLimit() bool { return len(w.pending) > w.max && w.writing && w.err == nil }
 
-// glutted reports, under the lock, whether the leader waits. What senders have queued does not count, however much it is: they must not keep the leader
+// leaderOverLimit reports, under the lock, whether the leader waits. What senders have queued does not count, however much it is: they must not keep the leader
 // from reading, because it may be for the answers to what they send that the peer waits before it reads on.
-func (w *writer) glutted() bool { return w.owed > 2*w.max && w.writing && w.err == nil }
+func (w *writer) leaderOverLimit() bool { return w.leaderBytes > 2*w.max && w.writing && w.err == nil }
 
-// stuck reports whether the leader would wait.
-func (w *writer) stuck() bool {
+// leaderBlocked reports whether the leader would wait.
+func (w *writer) leaderBlocked() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.glutted()
+	return w.leaderOverLimit()
 }
 
 // queued returns how many bytes wait to be written.
@@ -196,8 +196,8 @@ func (w *writer) queued() int { return int(w.size.Load()) }
 // flush writes what is queued, for the leader, and waits for room if another goroutine is at it and too much is.
 func (w *writer) flush() error {
 	w.mu.Lock()
-	for w.glutted() {
-		w.room.Wait()
+	for w.leaderOverLimit() {
+		w.hasRoom.Wait()
 	}
 	err := w.flushLocked()
 	w.mu.Unlock()
@@ -216,28 +216,28 @@ func (w *writer) flushLocked() error {
 func (w *writer) drainLocked() error {
 	for len(w.pending) > 0 && w.err == nil {
 		p := w.pending
-		w.pending, w.spare, w.owed = w.spare[:0], nil, 0
+		w.pending, w.spare, w.leaderBytes = w.spare[:0], nil, 0
 		w.size.Store(0)
 		w.mu.Unlock()
 		err := w.src.write(p)
 		w.mu.Lock()
-		if cap(p) <= bufKeep || len(p) > cap(p)/4 {
+		if cap(p) <= maxIdleBuffer || len(p) > cap(p)/4 {
 			w.spare = p
 		}
 		if err != nil && w.err == nil {
 			w.fail(err)
 		}
-		w.room.Broadcast()
+		w.hasRoom.Broadcast()
 	}
 	w.writing = false
-	w.room.Broadcast()
+	w.hasRoom.Broadcast()
 	return w.err
 }
 
 // fail makes everything that is sent from now on fail. The lock is held, and given up while others are told.
 func (w *writer) fail(err error) {
 	w.err = fmt.Errorf("send: %w", err)
-	w.pending, w.owed = nil, 0
+	w.pending, w.leaderBytes = nil, 0
 	w.size.Store(0)
 	w.mu.Unlock()
 	w.owner.stop(w.err)
@@ -245,29 +245,29 @@ func (w *writer) fail(err error) {
 }
 
 // wait waits until nothing is being written or until gave is true.
-func (w *writer) wait(gave func() bool) {
+func (w *writer) wait(gaveUp func() bool) {
 	w.mu.Lock()
-	for w.writing && !gave() {
-		w.room.Wait()
+	for w.writing && !gaveUp() {
+		w.hasRoom.Wait()
 	}
 	w.mu.Unlock()
 }
 
-// shut makes everything that is sent from now on fail, and whoever waits for room with it.
-func (w *writer) shut() {
+// close makes everything that is sent from now on fail, and whoever waits for room with it.
+func (w *writer) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
 		w.err = ErrClosed
 	}
-	w.pending, w.owed = nil, 0
+	w.pending, w.leaderBytes = nil, 0
 	w.size.Store(0)
-	w.room.Broadcast()
+	w.hasRoom.Broadcast()
 }
 
 // wake makes wait ask again.
 func (w *writer) wake() {
 	w.mu.Lock()
-	w.room.Broadcast()
+	w.hasRoom.Broadcast()
 	w.mu.Unlock()
 }

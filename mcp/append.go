@@ -228,10 +228,10 @@ func putEnd(dst []byte, start int, extra []byte) []byte {
 }
 
 // isObject reports whether a JSON text is an object.
-func isObject(text []byte) bool { return lead(text) == '{' }
+func isObject(text []byte) bool { return firstByte(text) == '{' }
 
-// lead returns the first byte of a JSON text behind white space, or 0.
-func lead(text []byte) byte {
+// firstByte returns the first byte of a JSON text behind white space, or 0.
+func firstByte(text []byte) byte {
 	for _, c := range text {
 		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
 			return c

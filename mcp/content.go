@@ -99,17 +99,17 @@ func readValue[T ContentBlock](text []byte, read func(*T, []byte) *DecodeError) 
 	return v, nil
 }
 
-func (d *reader) block(dst *ContentBlock) {
+func (r *reader) block(dst *ContentBlock) {
 	var err *DecodeError
-	*dst, err = readBlock(d.val, false)
-	d.wrong(err)
+	*dst, err = readBlock(r.val, false)
+	r.wrong(err)
 }
 
-func (d *reader) blocks(dst *[]ContentBlock) { d.readBlocks(dst, false) }
+func (r *reader) blocks(dst *[]ContentBlock) { r.readBlocks(dst, false) }
 
-func (d *reader) readBlocks(dst *[]ContentBlock, sampling bool) {
+func (r *reader) readBlocks(dst *[]ContentBlock, sampling bool) {
 	*dst = []ContentBlock{}
-	d.array(func(element []byte) *DecodeError {
+	r.array(func(element []byte) *DecodeError {
 		c, err := readBlock(element, sampling)
 		if err == nil {
 			*dst = append(*dst, c)
@@ -149,5 +149,5 @@ func (v ToolUseContent) note(Revision) string {
 }
 
 func (v ToolResultContent) note(r Revision) string {
-	return fmt.Sprintf("[result of tool call %s: %s]", v.ToolUseID, plain(v.Content, r))
+	return fmt.Sprintf("[result of tool call %s: %s]", v.ToolUseID, blocksText(v.Content, r))
 }

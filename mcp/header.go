@@ -54,7 +54,7 @@ func headerError(pointer, format string, args ...any) error {
 }
 
 // schema looks at one schema. path is nil for the root. reached is false where properties alone do not lead to.
-func (w *headerWalk) schema(text []byte, pointer string, path []string, reached bool) error {
+func (w *headerWalk) schema(text []byte, pointer string, path []string, inProperties bool) error {
 	if w.depth++; w.depth > maxHeaderDepth {
 		return fmt.Errorf("%s: the schema nests deeper than %d levels", headerKeyword, maxHeaderDepth)
 	}
@@ -75,7 +75,7 @@ func (w *headerWalk) schema(text []byte, pointer string, path []string, reached 
 	}
 	if header != nil {
 		switch {
-		case !reached:
+		case !inProperties:
 			return headerError(pointer, "cannot be there: it must be in a property that is reached through properties alone")
 		case path == nil:
 			return headerError(pointer, "cannot be there: the arguments as a whole are in no header")
@@ -87,7 +87,7 @@ func (w *headerWalk) schema(text []byte, pointer string, path []string, reached 
 	members = jsonwire.ObjectMembers(text)
 	for members.Next() {
 		keyword = jsonwire.AppendUnquote(keyword[:0], members.RawKey())
-		if err := w.keyword(string(keyword), members.Value(), pointer, path, reached); err != nil {
+		if err := w.keyword(string(keyword), members.Value(), pointer, path, inProperties); err != nil {
 			return err
 		}
 	}
@@ -95,17 +95,17 @@ func (w *headerWalk) schema(text []byte, pointer string, path []string, reached 
 }
 
 // keyword looks at the schemas within one keyword.
-func (w *headerWalk) keyword(keyword string, value []byte, pointer string, path []string, reached bool) error {
+func (w *headerWalk) keyword(keyword string, value []byte, pointer string, path []string, inProperties bool) error {
 	pointer += "/" + pointerEscape.Replace(keyword)
 	switch keyword {
 	case headerKeyword, "enum", "const", "default", "examples": // no schemas, but values
 		return nil
 	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
-		reached = reached && keyword == "properties"
+		inProperties = inProperties && keyword == "properties"
 		members := jsonwire.ObjectMembers(value)
 		for members.Next() {
 			name := members.KeyString()
-			if err := w.schema(members.Value(), pointer+"/"+pointerEscape.Replace(name), append(slices.Clip(path), name), reached); err != nil {
+			if err := w.schema(members.Value(), pointer+"/"+pointerEscape.Replace(name), append(slices.Clip(path), name), inProperties); err != nil {
 				return err
 			}
 		}
@@ -138,8 +138,8 @@ func (w *headerWalk) annotation(schema, header, kind []byte, pointer string, pat
 			return headerError(pointer, "is %q, as is that of %s: header names are the same in upper and lower case", name, strings.Join(p.Path, "."))
 		}
 	}
-	is, _ := stringOf(kind)
-	switch is {
+	typ, _ := stringOf(kind)
+	switch typ {
 	case "string", "boolean":
 	case "integer":
 		if bad := inexactValue(schema); bad != "" {
@@ -148,7 +148,7 @@ func (w *headerWalk) annotation(schema, header, kind []byte, pointer string, pat
 	default:
 		return headerError(pointer, `needs "type":"string", "integer" or "boolean" beside it`)
 	}
-	w.found = append(w.found, HeaderParam{Header: name, Path: path, Type: is})
+	w.found = append(w.found, HeaderParam{Header: name, Path: path, Type: typ})
 	return nil
 }
 
@@ -173,7 +173,7 @@ func inexactValue(schema []byte) string {
 }
 
 func isInexact(value []byte) bool {
-	if c := lead(value); c != '-' && (c < '0' || c > '9') {
+	if c := firstByte(value); c != '-' && (c < '0' || c > '9') {
 		return false
 	}
 	f, _ := strconv.ParseFloat(string(value), 64) // an infinity if it is too large

@@ -69,72 +69,72 @@ func readObject(text []byte) reader {
 }
 
 // next moves to the next member. It reports false at the end, and after an error.
-func (d *reader) next() bool {
-	if d.err != nil || !d.members.Next() {
+func (r *reader) next() bool {
+	if r.err != nil || !r.members.Next() {
 		return false
 	}
-	if d.key = d.members.RawKey(); bytes.IndexByte(d.key, '\\') >= 0 {
-		d.key = jsonwire.AppendUnquote(nil, d.key)
+	if r.key = r.members.RawKey(); bytes.IndexByte(r.key, '\\') >= 0 {
+		r.key = jsonwire.AppendUnquote(nil, r.key)
 	}
-	d.val = d.members.Value()
+	r.val = r.members.Value()
 	return true
 }
 
 // must reports whether the member, whose number this is, is to be read. A member that stands twice is an error: readers that disagree on which of the
 // two counts are how a filter is passed by.
-func (d *reader) must(number uint) bool {
-	if d.seen&(1<<number) != 0 {
-		d.fail("stands twice")
+func (r *reader) must(number uint) bool {
+	if r.seen&(1<<number) != 0 {
+		r.fail("stands twice")
 		return false
 	}
-	d.seen |= 1 << number
+	r.seen |= 1 << number
 	return true
 }
 
 // may is must for a member that may be null, which means that it is absent.
-func (d *reader) may(number uint) bool {
-	if !d.must(number) {
+func (r *reader) may(number uint) bool {
+	if !r.must(number) {
 		return false
 	}
-	if string(d.val) == "null" {
-		d.keep()
+	if string(r.val) == "null" {
+		r.keep()
 		return false
 	}
 	return true
 }
 
 // keep collects the member as it stands.
-func (d *reader) keep() {
-	if d.extra == nil {
-		d.extra = append(d.extra, '{')
+func (r *reader) keep() {
+	if r.extra == nil {
+		r.extra = append(r.extra, '{')
 	} else {
-		d.extra = append(d.extra, ',')
+		r.extra = append(r.extra, ',')
 	}
-	d.extra = append(append(append(d.extra, '"'), d.members.RawKey()...), `":`...)
-	d.extra = append(d.extra, d.val...)
+	r.extra = append(append(append(r.extra, '"'), r.members.RawKey()...), `":`...)
+	r.extra = append(r.extra, r.val...)
 }
 
-func (d *reader) fail(problem string) { d.wrong(&DecodeError{Problem: problem}) }
+func (r *reader) fail(problem string) { r.wrong(&DecodeError{Problem: problem}) }
 
 // wrong takes the error of the member's value, which may be nil.
-func (d *reader) wrong(err *DecodeError) {
-	if err != nil && d.err == nil {
-		d.err = err.in(clip(string(d.key)))
+func (r *reader) wrong(err *DecodeError) {
+	if err != nil && r.err == nil {
+		r.err = err.in(clip(string(r.key)))
 	}
 }
 
 // end finishes the object. needed are the names of the members that must be there, whose numbers start at 0.
-func (d *reader) end(extra *json.RawMessage, needed ...string) *DecodeError {
-	if d.err != nil {
-		return d.err
+func (r *reader) end(extra *json.RawMessage, needed ...string) *DecodeError {
+	if r.err != nil {
+		return r.err
 	}
 	for number, name := range needed {
-		if d.seen&(1<<number) == 0 {
+		if r.seen&(1<<number) == 0 {
 			return &DecodeError{Path: name, Problem: "missing"}
 		}
 	}
-	if d.extra != nil {
-		*extra = append(d.extra, '}')
+	if r.extra != nil {
+		*extra = append(r.extra, '}')
 	}
 	return nil
 }
@@ -146,157 +146,157 @@ func stringOf(text []byte) (s string, ok bool) {
 	return jsonwire.UnquoteString(text[1 : len(text)-1]), true
 }
 
-func (d *reader) string(dst *string) {
+func (r *reader) string(dst *string) {
 	var ok bool
-	if *dst, ok = stringOf(d.val); !ok {
-		d.fail("expected a string")
+	if *dst, ok = stringOf(r.val); !ok {
+		r.fail("expected a string")
 	}
 }
 
 // text is string for a field that cannot tell an empty string from none.
-func (d *reader) text(dst *string) {
-	if d.string(dst); *dst == "" {
-		d.keep()
+func (r *reader) text(dst *string) {
+	if r.string(dst); *dst == "" {
+		r.keep()
 	}
 }
 
-func (d *reader) stringPtr(dst **string) {
+func (r *reader) stringPtr(dst **string) {
 	*dst = new(string)
-	d.string(*dst)
+	r.string(*dst)
 }
 
 // constant checks a member that has only one value.
-func (d *reader) constant(want string) {
-	if s, ok := stringOf(d.val); !ok || s != want {
-		d.fail(`expected "` + want + `"`)
+func (r *reader) constant(want string) {
+	if s, ok := stringOf(r.val); !ok || s != want {
+		r.fail(`expected "` + want + `"`)
 	}
 }
 
-func (d *reader) bool(dst *bool) {
-	switch string(d.val) {
+func (r *reader) bool(dst *bool) {
+	switch string(r.val) {
 	case "true":
 		*dst = true
 	case "false":
 		*dst = false
 	default:
-		d.fail("expected a boolean")
+		r.fail("expected a boolean")
 	}
 }
 
 // flag is bool for a field that cannot tell false from nothing.
-func (d *reader) flag(dst *bool) {
-	if d.bool(dst); !*dst {
-		d.keep()
+func (r *reader) flag(dst *bool) {
+	if r.bool(dst); !*dst {
+		r.keep()
 	}
 }
 
-func (d *reader) boolPtr(dst **bool) {
+func (r *reader) boolPtr(dst **bool) {
 	*dst = new(bool)
-	d.bool(*dst)
+	r.bool(*dst)
 }
 
 // int reads an integer, also one that is spelled like 1.0 or 1e3.
-func (d *reader) int(dst *int64) {
+func (r *reader) int(dst *int64) {
 	var ok bool
-	if *dst, ok = jsonwire.ParseInt(d.val); ok {
+	if *dst, ok = jsonwire.ParseInt(r.val); ok {
 		return
 	}
-	if f, ok := number(d.val); ok && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+	if f, ok := number(r.val); ok && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
 		*dst = int64(f)
 		return
 	}
-	d.fail("expected an integer")
+	r.fail("expected an integer")
 }
 
-func (d *reader) intPtr(dst **int64) {
+func (r *reader) intPtr(dst **int64) {
 	*dst = new(int64)
-	d.int(*dst)
+	r.int(*dst)
 }
 
 // intOrNull reads an integer for which null is a value.
-func (d *reader) intOrNull(dst **int64) {
-	if string(d.val) != "null" {
-		d.intPtr(dst)
+func (r *reader) intOrNull(dst **int64) {
+	if string(r.val) != "null" {
+		r.intPtr(dst)
 	}
 }
 
 func number(text []byte) (float64, bool) {
-	if c := lead(text); c != '-' && (c < '0' || c > '9') {
+	if c := firstByte(text); c != '-' && (c < '0' || c > '9') {
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(string(text), 64)
 	return f, err == nil
 }
 
-func (d *reader) float(dst *float64) {
+func (r *reader) float(dst *float64) {
 	var ok bool
-	if *dst, ok = number(d.val); !ok {
-		d.fail("expected a number")
+	if *dst, ok = number(r.val); !ok {
+		r.fail("expected a number")
 	}
 }
 
-func (d *reader) floatPtr(dst **float64) {
+func (r *reader) floatPtr(dst **float64) {
 	*dst = new(float64)
-	d.float(*dst)
+	r.float(*dst)
 }
 
 // raw takes any value. The text is copied, as is that of all raw fields: what was read must not keep the frame in memory.
-func (d *reader) raw(dst *json.RawMessage) { *dst = bytes.Clone(d.val) }
+func (r *reader) raw(dst *json.RawMessage) { *dst = bytes.Clone(r.val) }
 
-func (d *reader) object(dst *json.RawMessage) {
-	if !isObject(d.val) {
-		d.fail("expected an object")
+func (r *reader) object(dst *json.RawMessage) {
+	if !isObject(r.val) {
+		r.fail("expected an object")
 		return
 	}
-	d.raw(dst)
+	r.raw(dst)
 }
 
-func (d *reader) id(dst *jsonrpc.ID) {
-	id := jsonrpc.ID(d.val)
+func (r *reader) id(dst *jsonrpc.ID) {
+	id := jsonrpc.ID(r.val)
 	if !id.Valid() {
-		d.fail("expected a string or an integer")
+		r.fail("expected a string or an integer")
 		return
 	}
 	*dst = id.Clone()
 }
 
-func (d *reader) level(dst *LoggingLevel) {
-	name, _ := stringOf(d.val)
+func (r *reader) level(dst *LoggingLevel) {
+	name, _ := stringOf(r.val)
 	var ok bool
 	if *dst, ok = ParseLoggingLevel(name); !ok {
-		d.fail("expected one of " + strings.Join(levelNames[1:], ", "))
+		r.fail("expected one of " + strings.Join(levelNames[1:], ", "))
 	}
 }
 
 // bytes reads binary data, which is never nil afterwards.
-func (d *reader) bytes(dst *[]byte) {
-	if len(d.val) < 2 || d.val[0] != '"' || d.val[len(d.val)-1] != '"' {
-		d.fail("expected a string")
+func (r *reader) bytes(dst *[]byte) {
+	if len(r.val) < 2 || r.val[0] != '"' || r.val[len(r.val)-1] != '"' {
+		r.fail("expected a string")
 		return
 	}
-	text := d.val[1 : len(d.val)-1]
+	text := r.val[1 : len(r.val)-1]
 	if bytes.IndexByte(text, '\\') >= 0 { // such as \/
 		text = jsonwire.AppendUnquote(nil, text)
 	}
 	data := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Strict().Decode(data, text)
 	if err != nil || bytes.ContainsAny(text, "\r\n") { // which the decoder passes over
-		d.fail("expected base64")
+		r.fail("expected base64")
 		return
 	}
 	*dst = data[:n]
 }
 
 // array calls each for the elements. at is what an error's path begins with.
-func (d *reader) array(each func(element []byte) *DecodeError) {
-	if lead(d.val) != '[' {
-		d.fail("expected an array")
+func (r *reader) array(each func(element []byte) *DecodeError) {
+	if firstByte(r.val) != '[' {
+		r.fail("expected an array")
 		return
 	}
-	elements := jsonwire.ArrayElements(d.val)
+	elements := jsonwire.ArrayElements(r.val)
 	for i := 0; elements.Next(); i++ {
 		if err := each(elements.Value()); err != nil {
-			d.wrong(err.in("[" + strconv.Itoa(i) + "]"))
+			r.wrong(err.in("[" + strconv.Itoa(i) + "]"))
 			return
 		}
 	}
@@ -332,12 +332,12 @@ func readPtr[T any](d *reader, dst **T, read func(*T, []byte) *DecodeError) {
 }
 
 // each calls each for the members of an object, with the decoded name. A name that stands twice is an error.
-func (d *reader) each(seen func(name string) bool, each func(name string, value []byte) *DecodeError) {
-	if !isObject(d.val) {
-		d.fail("expected an object")
+func (r *reader) each(seen func(name string) bool, each func(name string, value []byte) *DecodeError) {
+	if !isObject(r.val) {
+		r.fail("expected an object")
 		return
 	}
-	members := jsonwire.ObjectMembers(d.val)
+	members := jsonwire.ObjectMembers(r.val)
 	for members.Next() {
 		name := members.KeyString()
 		err := &DecodeError{Problem: "stands twice"}
@@ -345,7 +345,7 @@ func (d *reader) each(seen func(name string) bool, each func(name string, value 
 			err = each(name, members.Value())
 		}
 		if err != nil {
-			d.wrong(err.in(clip(name)))
+			r.wrong(err.in(clip(name)))
 			return
 		}
 	}
@@ -385,9 +385,9 @@ func readRawObject(dst *json.RawMessage, text []byte) *DecodeError {
 }
 
 // error reads a JSON-RPC error object. Its type has no place for members that JSON-RPC does not know.
-func (d *reader) error(dst **jsonrpc.Error) {
+func (r *reader) error(dst **jsonrpc.Error) {
 	*dst = new(jsonrpc.Error)
-	d.wrong(readError(*dst, d.val))
+	r.wrong(readError(*dst, r.val))
 }
 
 func readError(e *jsonrpc.Error, text []byte) *DecodeError {

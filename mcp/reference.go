@@ -14,26 +14,26 @@ type Reference interface {
 func (PromptReference) isReference()           {}
 func (ResourceTemplateReference) isReference() {}
 
-func (d *reader) reference(dst *Reference) {
+func (r *reader) reference(dst *Reference) {
 	kind := ""
-	members := jsonwire.ObjectMembers(d.val)
+	members := jsonwire.ObjectMembers(r.val)
 	for members.Next() {
 		if members.KeyIs("type") {
 			kind, _ = stringOf(members.Value())
 		}
 	}
 	switch {
-	case !isObject(d.val):
-		d.fail("expected an object")
+	case !isObject(r.val):
+		r.fail("expected an object")
 	case kind == "ref/prompt":
 		var ref PromptReference
-		d.wrong(ref.read(d.val))
+		r.wrong(ref.read(r.val))
 		*dst = ref
 	case kind == "ref/resource":
 		var ref ResourceTemplateReference
-		d.wrong(ref.read(d.val))
+		r.wrong(ref.read(r.val))
 		*dst = ref
 	default:
-		d.wrong(&DecodeError{Path: "type", Problem: `expected "ref/prompt" or "ref/resource"`})
+		r.wrong(&DecodeError{Path: "type", Problem: `expected "ref/prompt" or "ref/resource"`})
 	}
 }

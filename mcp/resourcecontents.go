@@ -47,7 +47,7 @@ func (v *ResourceContents) UnmarshalJSON(data []byte) error {
 
 func (v *ResourceContents) read(text []byte) *DecodeError {
 	d := readObject(text)
-	held := false
+	hasContent := false
 	for d.next() {
 		switch string(d.key) {
 		case "uri":
@@ -62,13 +62,13 @@ func (v *ResourceContents) read(text []byte) *DecodeError {
 			switch {
 			case string(d.val) == "null":
 				d.keep()
-			case held:
+			case hasContent:
 				d.fail("text and blob exclude one another")
 			case string(d.key) == "text":
-				held = true
+				hasContent = true
 				d.string(&v.Text)
 			default:
-				held = true
+				hasContent = true
 				d.bytes(&v.Blob)
 			}
 		case "_meta":
@@ -79,7 +79,7 @@ func (v *ResourceContents) read(text []byte) *DecodeError {
 			d.keep()
 		}
 	}
-	if d.err == nil && !held {
+	if d.err == nil && !hasContent {
 		d.err = &DecodeError{Path: "text", Problem: "missing, and so is blob"}
 	}
 	return d.end(&v.Extra, "uri")

@@ -17,45 +17,45 @@ const (
 // number as an array; an array of one block that was read is remembered in Extra, as "content":[], and written as an array again.
 type SamplingContent []ContentBlock
 
-func (d *reader) sampling(dst *SamplingContent) {
-	if lead(d.val) == '[' {
-		if d.readBlocks((*[]ContentBlock)(dst), true); len(*dst) == 1 && d.err == nil {
-			d.val = []byte("[]")
-			d.keep()
+func (r *reader) sampling(dst *SamplingContent) {
+	if firstByte(r.val) == '[' {
+		if r.readBlocks((*[]ContentBlock)(dst), true); len(*dst) == 1 && r.err == nil {
+			r.val = []byte("[]")
+			r.keep()
 		}
 		return
 	}
-	one, err := readBlock(d.val, true)
+	one, err := readBlock(r.val, true)
 	*dst = SamplingContent{one}
-	d.wrong(err)
+	r.wrong(err)
 }
 
 // putSampling appends the content of a message with that extra. Revisions without arrays get one text instead of several blocks.
 func putSampling(dst []byte, key string, c SamplingContent, extra []byte, r Revision) []byte {
 	switch {
-	case len(c) == 1 && byValue(c[0]) != nil && !(r.since(Revision20251125) && wasArray(extra)):
+	case len(c) == 1 && byValue(c[0]) != nil && !(r.since(Revision20251125) && writtenAsArray(extra)):
 		return c[0].AppendRevision(putKey(dst, key), r)
 	case r.since(Revision20251125):
 		return putBlocks(dst, key, c, r)
 	}
-	return appendNote(putKey(dst, key), plain(c, r))
+	return appendNote(putKey(dst, key), blocksText(c, r))
 }
 
-func wasArray(extra []byte) bool {
+func writtenAsArray(extra []byte) bool {
 	if extra == nil {
 		return false
 	}
 	d := readObject(extra)
 	for d.next() {
 		if string(d.key) == "content" {
-			return lead(d.val) == '['
+			return firstByte(d.val) == '['
 		}
 	}
 	return false
 }
 
-// plain returns what blocks say, for where only one text can be.
-func plain(blocks []ContentBlock, r Revision) string {
+// blocksText returns what blocks say, for where only one text can be.
+func blocksText(blocks []ContentBlock, r Revision) string {
 	var parts []string
 	for _, c := range blocks {
 		switch v := byValue(c).(type) {

@@ -30,19 +30,19 @@ const (
 
 // Values of error.type that are no JSON-RPC codes.
 const (
-	errorTool      = "tool_error"
-	errorTimeout   = "timeout"
-	errorCancelled = "cancelled"
-	errorClosed    = "closed"
-	errorPanic     = "panic"
-	errorOther     = "_OTHER"
+	errorTool     = "tool_error"
+	errorTimeout  = "timeout"
+	errorCanceled = "cancelled"
+	errorClosed   = "closed"
+	errorPanic    = "panic"
+	errorOther    = "_OTHER"
 )
 
 // A failure is what the conventions say of an operation that failed. The zero failure is a success.
 type failure struct {
-	kind    string       // error.type
-	code    jsonrpc.Code // of the JSON-RPC error; 0 if the operation ended without one
-	message string
+	errorType string       // error.type
+	code      jsonrpc.Code // of the JSON-RPC error; 0 if the operation ended without one
+	message   string
 }
 
 // failureOf says how an operation failed. answered tells that the peer will be answered with err, in the words of the wire.
@@ -55,21 +55,21 @@ func failureOf(err error, answered bool) failure {
 	case answered:
 		e = jsonrpc.ErrorOf(err)
 	case errors.Is(err, context.Canceled):
-		return failure{kind: errorCancelled, message: "cancelled"}
+		return failure{errorType: errorCanceled, message: "cancelled"}
 	case errors.Is(err, context.DeadlineExceeded):
-		return failure{kind: errorTimeout, message: err.Error()}
+		return failure{errorType: errorTimeout, message: err.Error()}
 	case errors.Is(err, jsonrpc.ErrClosed), errors.Is(err, jsonrpc.ErrRequestEnded):
-		return failure{kind: errorClosed, message: err.Error()}
+		return failure{errorType: errorClosed, message: err.Error()}
 	default:
-		return failure{kind: errorOther, message: err.Error()}
+		return failure{errorType: errorOther, message: err.Error()}
 	}
-	return failure{kind: strconv.Itoa(int(e.Code)), code: e.Code, message: e.Message}
+	return failure{errorType: strconv.Itoa(int(e.Code)), code: e.Code, message: e.Message}
 }
 
 func (f failure) attributes() []attribute.KeyValue {
 	var attrs []attribute.KeyValue
-	if f.kind != "" {
-		attrs = append(attrs, attrErrorType.String(f.kind))
+	if f.errorType != "" {
+		attrs = append(attrs, attrErrorType.String(f.errorType))
 	}
 	if f.code != 0 {
 		attrs = append(attrs, attrStatusCode.String(strconv.Itoa(int(f.code))))
@@ -82,8 +82,8 @@ func toolFailed(result []byte) bool {
 	return string(jsonwire.Lookup(result, "isError")) == "true"
 }
 
-// text returns a string that is a member of an object, or "".
-func text(object []byte, name string) string {
+// stringMember returns a string that is a member of an object, or "".
+func stringMember(object []byte, name string) string {
 	v := jsonwire.Lookup(object, name)
 	if len(v) < 2 || v[0] != '"' {
 		return ""

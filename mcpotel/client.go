@@ -20,21 +20,21 @@ func (t *Telemetry) Client(next client.HandlerFunc) client.HandlerFunc {
 		switch {
 		case m.Direction == jsonrpc.Outgoing:
 			if m.Method == mcp.MethodToolsCall || m.Method == mcp.MethodPromptsGet {
-				o.target = text(m.Params, "name")
+				o.target = stringMember(m.Params, "name")
 			}
 			return o.send(ctx, func(ctx context.Context, params []byte) (json.RawMessage, error) {
 				m.Params = params
-				return next(carryOn(ctx), m)
+				return next(withTraceContext(ctx), m)
 			})
-		case m.Notification && !notifications[m.Method]:
+		case m.Notification && !serverNotifications[m.Method]:
 			return next(ctx, m) // a server may send as many kinds of them as it likes
 		}
 		return o.receive(ctx, func(ctx context.Context) (json.RawMessage, error) { return next(ctx, m) })
 	}
 }
 
-// notifications are those that servers send.
-var notifications = map[string]bool{
+// serverNotifications are those that servers send.
+var serverNotifications = map[string]bool{
 	mcp.NotificationCancelled:           true,
 	mcp.NotificationProgress:            true,
 	mcp.NotificationMessage:             true,
@@ -49,19 +49,19 @@ var notifications = map[string]bool{
 }
 
 // Dial is [client.Dial] with [Telemetry.Client] as the outermost middleware, and records how long the Client lasts.
-func (t *Telemetry) Dial(ctx context.Context, carrier client.Carrier, opts *client.Options) (*client.Client, error) {
+func (t *Telemetry) Dial(ctx context.Context, transport client.Transport, opts *client.Options) (*client.Client, error) {
 	var o client.Options
 	if opts != nil {
 		o = *opts
 	}
 	o.Middleware = append([]client.Middleware{t.Client}, o.Middleware...)
-	began, onEnd := time.Now(), o.OnEnd
+	start, onEnd := time.Now(), o.OnEnd
 	o.OnEnd = func(c *client.Client, err error) {
 		attrs := t.sessionAttributes(c.Revision(), err)
-		t.clientSession.Record(context.Background(), time.Since(began).Seconds(), metric.WithAttributes(attrs...))
+		t.clientSession.Record(context.Background(), time.Since(start).Seconds(), metric.WithAttributes(attrs...))
 		if onEnd != nil {
 			onEnd(c, err)
 		}
 	}
-	return client.Dial(ctx, carrier, &o)
+	return client.Dial(ctx, transport, &o)
 }

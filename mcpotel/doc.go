@@ -3,7 +3,7 @@
 //
 //	tel := mcpotel.New(&mcpotel.Options{Transport: "pipe"})
 //	srv.Use(tel.Server)
-//	err := stdio.Serve(ctx, tel.Serving(srv))
+//	err := stdio.Serve(ctx, tel.WrapServer(srv))
 //
 // A client:
 //

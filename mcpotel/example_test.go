@@ -17,7 +17,7 @@ import (
 )
 
 // A server and a client in one process, so that both sides of a call can be seen. A program has one of them, sets the SDK up with an exporter of its
-// own, and serves with stdio.Serve(ctx, tel.Serving(srv)).
+// own, and serves with stdio.Serve(ctx, tel.WrapServer(srv)).
 func Example() {
 	spans := tracetest.NewInMemoryExporter()
 	tel := mcpotel.New(&mcpotel.Options{
@@ -32,7 +32,7 @@ func Example() {
 	}
 	near, far := net.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- tel.Serving(srv).Serve(context.Background(), jsonrpc.NewFramer(far, nil)) }()
+	go func() { served <- tel.WrapServer(srv).Serve(context.Background(), jsonrpc.NewFramer(far, nil)) }()
 
 	ctx := context.Background()
 	c, err := tel.Dial(ctx, client.Over(jsonrpc.NewFramer(near, nil)), &client.Options{Revisions: []mcp.Revision{mcp.Revision20260728}})

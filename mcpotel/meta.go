@@ -10,8 +10,8 @@ import (
 	"mcpwire/internal/jsonwire"
 )
 
-// maxValue is the longest value, in bytes of JSON text, that is taken from _meta.
-const maxValue = 8 << 10
+// maxMetaValueBytes is the longest value, in bytes of JSON text, that is taken from _meta.
+const maxMetaValueBytes = 8 << 10
 
 // extract returns ctx with what the _meta of params carries.
 func (t *Telemetry) extract(ctx context.Context, params []byte) context.Context {
@@ -21,7 +21,7 @@ func (t *Telemetry) extract(ctx context.Context, params []byte) context.Context 
 	}
 	carrier := propagation.MapCarrier{}
 	for _, field := range t.propagator.Fields() {
-		if v := jsonwire.Lookup(meta, field); len(v) > 1 && v[0] == '"' && len(v) <= maxValue {
+		if v := jsonwire.Lookup(meta, field); len(v) > 1 && v[0] == '"' && len(v) <= maxMetaValueBytes {
 			carrier[field] = jsonwire.UnquoteString(v[1 : len(v)-1])
 		}
 	}
@@ -42,34 +42,34 @@ func (t *Telemetry) inject(ctx context.Context, params []byte) []byte {
 	if len(old) > 0 && old[0] != '{' {
 		return params // it is no business of this package to mend that
 	}
-	meta := appendRest([]byte("{"), old, func(key string) bool {
+	meta := appendMembers([]byte("{"), old, func(key string) bool {
 		return carrier[key] == "" && (key != "tracestate" || carrier["traceparent"] == "") // the state is that of the trace
 	})
 	for _, key := range slices.Sorted(maps.Keys(carrier)) {
-		meta = comma(meta)
+		meta = appendComma(meta)
 		meta = jsonwire.AppendQuote(append(jsonwire.AppendQuote(meta, key), ':'), carrier[key])
 	}
 	out := append(append([]byte(`{"_meta":`), meta...), '}')
-	return append(appendRest(out, params, func(key string) bool { return key != "_meta" }), '}')
+	return append(appendMembers(out, params, func(key string) bool { return key != "_meta" }), '}')
 }
 
-// appendRest appends the members of an object whose keys are to be kept.
-func appendRest(dst, object []byte, keep func(key string) bool) []byte {
+// appendMembers appends the members of an object whose keys are to be kept.
+func appendMembers(dst, object []byte, keep func(key string) bool) []byte {
 	if len(object) == 0 {
 		return dst
 	}
 	members := jsonwire.ObjectMembers(object)
 	for members.Next() {
 		if key := members.KeyString(); keep(key) {
-			dst = comma(dst)
+			dst = appendComma(dst)
 			dst = append(append(jsonwire.AppendQuote(dst, key), ':'), members.Value()...)
 		}
 	}
 	return dst
 }
 
-// comma appends one unless the object has no member yet.
-func comma(dst []byte) []byte {
+// appendComma appends one unless the object has no member yet.
+func appendComma(dst []byte) []byte {
 	if dst[len(dst)-1] == '{' {
 		return dst
 	}

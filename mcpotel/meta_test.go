@@ -30,7 +30,7 @@ func TestExtract(t *testing.T) {
 		{`{"_meta":{"traceparent":7,"baggage":{}}}`, "", "", ""},
 		{`{"_meta":{"traceparent":"nonsense","baggage":"="}}`, "", "", ""},
 		{`{"_meta":{"traceparent":"00-00000000000000000000000000000000-b7ad6b7169203331-01"}}`, "", "", ""},
-		{`{"_meta":{"baggage":"n=` + strings.Repeat("x", maxValue) + `"}}`, "", "", ""},
+		{`{"_meta":{"baggage":"n=` + strings.Repeat("x", maxMetaValueBytes) + `"}}`, "", "", ""},
 		{`{"_meta":{"Traceparent":"` + parent + `"}}`, "", "", ""},
 	} {
 		ctx := New(nil).extract(context.Background(), []byte(tt.params))

@@ -7,7 +7,7 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	var n names
+	var n nameSet
 	long := strings.Repeat("x", maxNameBytes+1)
 	for i, tt := range []struct {
 		name         string
@@ -21,17 +21,17 @@ func TestNames(t *testing.T) {
 		{long, true, false},
 		{long, false, false},
 	} {
-		if got := n.admit(tt.name, tt.exists); got != tt.want {
+		if got := n.allow(tt.name, tt.exists); got != tt.want {
 			t.Errorf("%d: admit(%.9q, %t) = %t", i, tt.name, tt.exists, got)
 		}
 	}
 	for i := range 2 * maxNames {
-		n.admit(fmt.Sprint(i), true)
+		n.allow(fmt.Sprint(i), true)
 	}
 	if len(n.known) != maxNames {
 		t.Errorf("%d names are known, want %d", len(n.known), maxNames)
 	}
-	if !n.admit("a", false) || n.admit("late", true) {
+	if !n.allow("a", false) || n.allow("late", true) {
 		t.Error("those that came first were not kept")
 	}
 }

@@ -28,15 +28,15 @@ type operation struct {
 	params   []byte
 
 	span  trace.Span
-	began time.Time
+	start time.Time
 }
 
 // A step takes the message on in a context.
-type step func(ctx context.Context) (json.RawMessage, error)
+type nextFunc func(ctx context.Context) (json.RawMessage, error)
 
 // run takes the message on within a span, and measures it.
-func (o *operation) run(ctx context.Context, link trace.SpanContext, next step) (json.RawMessage, error) {
-	o.began = time.Now()
+func (o *operation) run(ctx context.Context, link trace.SpanContext, next nextFunc) (json.RawMessage, error) {
+	o.start = time.Now()
 	opts := []trace.SpanStartOption{trace.WithSpanKind(o.kind), trace.WithAttributes(o.spanAttributes(ctx)...)}
 	if link.IsValid() {
 		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: link}))
@@ -51,7 +51,7 @@ func (o *operation) run(ctx context.Context, link trace.SpanContext, next step) 
 		if ended {
 			return
 		}
-		f := failure{kind: errorPanic, message: "the handler panicked"} // or it has ended the goroutine
+		f := failure{errorType: errorPanic, message: "the handler panicked"} // or it has ended the goroutine
 		if len(o.id) > 0 {
 			f.code = jsonrpc.CodeInternalError
 		}
@@ -63,14 +63,14 @@ func (o *operation) run(ctx context.Context, link trace.SpanContext, next step) 
 	switch {
 	case err != nil:
 	case o.method == mcp.MethodToolsCall && toolFailed(result):
-		f.kind = errorTool
+		f.errorType = errorTool
 	case o.method == mcp.MethodInitialize:
-		if r, ok := mcp.ParseRevision(text(result, "protocolVersion")); ok {
+		if r, ok := mcp.ParseRevision(stringMember(result, "protocolVersion")); ok {
 			o.revision = r
 			o.span.SetAttributes(attrVersion.String(r.String()))
 		}
 	}
-	if o.opts.Content && o.method == mcp.MethodToolsCall && f.kind == "" {
+	if o.opts.Content && o.method == mcp.MethodToolsCall && f.errorType == "" {
 		o.span.SetAttributes(attrResult.String(string(result)))
 	}
 	o.end(ctx, f)
@@ -80,24 +80,24 @@ func (o *operation) run(ctx context.Context, link trace.SpanContext, next step) 
 // end records how it went.
 func (o *operation) end(ctx context.Context, f failure) {
 	o.span.SetAttributes(f.attributes()...)
-	if f.kind != "" {
+	if f.errorType != "" {
 		o.span.SetStatus(codes.Error, f.message)
 	}
 	o.span.End()
 	h := o.serverOperation
 	if o.kind == trace.SpanKindClient {
 		h = o.clientOperation
-		if o.target != "" && !o.names.admit(o.target, f.kind == "" || f.kind == errorTool) {
+		if o.target != "" && !o.targets.allow(o.target, f.errorType == "" || f.errorType == errorTool) {
 			o.target = ""
 		}
-		f = f.ofPeer()
+		f = f.withKnownCode()
 	}
-	attrs := append(o.common(), f.attributes()...)
-	h.Record(ctx, time.Since(o.began).Seconds(), metric.WithAttributes(attrs...))
+	attrs := append(o.commonAttributes(), f.attributes()...)
+	h.Record(ctx, time.Since(o.start).Seconds(), metric.WithAttributes(attrs...))
 }
 
-// common are the attributes that spans and metrics both have.
-func (o *operation) common() []attribute.KeyValue {
+// commonAttributes are the attributes that spans and metrics both have.
+func (o *operation) commonAttributes() []attribute.KeyValue {
 	attrs := []attribute.KeyValue{attrMethod.String(o.method)}
 	switch o.method {
 	case mcp.MethodToolsCall:
@@ -120,12 +120,12 @@ func (o *operation) common() []attribute.KeyValue {
 }
 
 func (o *operation) spanAttributes(ctx context.Context) []attribute.KeyValue {
-	attrs := o.common()
+	attrs := o.commonAttributes()
 	if len(o.id) > 0 {
 		attrs = append(attrs, attrRequestID.String(requestID(o.id)))
 	}
 	if namesResource(o.method) {
-		if uri := text(o.params, "uri"); uri != "" {
+		if uri := stringMember(o.params, "uri"); uri != "" {
 			attrs = append(attrs, attrResource.String(uri))
 		}
 	}
@@ -141,7 +141,7 @@ func (o *operation) spanAttributes(ctx context.Context) []attribute.KeyValue {
 }
 
 // receive runs an operation that the peer began: what it says of its trace is the parent, and what was there before is linked.
-func (o *operation) receive(ctx context.Context, next step) (json.RawMessage, error) {
+func (o *operation) receive(ctx context.Context, next nextFunc) (json.RawMessage, error) {
 	o.kind = trace.SpanKindServer
 	ambient := trace.SpanContextFromContext(ctx)
 	ctx = o.extract(ctx, o.params)
@@ -149,7 +149,7 @@ func (o *operation) receive(ctx context.Context, next step) (json.RawMessage, er
 		ambient = trace.SpanContext{} // it is the parent
 	}
 	return o.run(ctx, ambient, func(ctx context.Context) (json.RawMessage, error) {
-		return next(carryOn(ctx))
+		return next(withTraceContext(ctx))
 	})
 }
 
@@ -161,8 +161,8 @@ func (o *operation) send(ctx context.Context, next func(ctx context.Context, par
 	})
 }
 
-// carryOn makes the span in ctx the parent of what is sent to other peers without the help of this package.
-func carryOn(ctx context.Context) context.Context {
+// withTraceContext makes the span in ctx the parent of what is sent to other peers without the help of this package.
+func withTraceContext(ctx context.Context) context.Context {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	if carrier["traceparent"] == "" {
@@ -172,11 +172,11 @@ func carryOn(ctx context.Context) context.Context {
 }
 
 // A session is a connection while it is open.
-type session struct {
+type connection struct {
 	revision atomic.Uint32 // of its last request
 }
 
-type sessionKey struct{}
+type connectionKey struct{}
 
 // sessionAttributes are those of the metrics about sessions.
 func (t *Telemetry) sessionAttributes(r mcp.Revision, err error) []attribute.KeyValue {
@@ -187,8 +187,8 @@ func (t *Telemetry) sessionAttributes(r mcp.Revision, err error) []attribute.Key
 	if t.opts.Transport != "" {
 		attrs = append(attrs, attrTransport.String(t.opts.Transport))
 	}
-	if f := failureOf(err, false).ofPeer(); err != nil && f.kind != errorCancelled {
-		attrs = append(attrs, attrErrorType.String(f.kind))
+	if f := failureOf(err, false).withKnownCode(); err != nil && f.errorType != errorCanceled {
+		attrs = append(attrs, attrErrorType.String(f.errorType))
 	}
 	return attrs
 }

@@ -13,14 +13,14 @@ const (
 	maxNameBytes = 200  // of one
 )
 
-// names are those of tools and prompts that servers were seen to have. What a client calls need not be there: models make names up.
-type names struct {
+// nameSet are those of tools and prompts that servers were seen to have. What a client calls need not be there: models make names up.
+type nameSet struct {
 	mu    sync.Mutex
 	known map[string]struct{}
 }
 
-// admit reports whether metrics may have a name. exists tells that a server has just answered with what it names.
-func (n *names) admit(name string, exists bool) bool {
+// allow reports whether metrics may have a name. exists tells that a server has just answered with what it names.
+func (n *nameSet) allow(name string, exists bool) bool {
 	if len(name) > maxNameBytes {
 		return false
 	}
@@ -37,17 +37,17 @@ func (n *names) admit(name string, exists bool) bool {
 	return true
 }
 
-// ofPeer returns what metrics say of a failure that the peer has answered with: it can make up any code.
-func (f failure) ofPeer() failure {
+// withKnownCode returns what metrics say of a failure that the peer has answered with: it can make up any code.
+func (f failure) withKnownCode() failure {
 	switch f.code {
 	case 0, jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, jsonrpc.CodeInternalError,
 		mcp.CodeHeaderMismatch, mcp.CodeMissingRequiredClientCapability, mcp.CodeUnsupportedProtocolVersion, mcp.CodeResourceNotFound,
-		mcp.CodeURLElicitationRequired, server.CodeTooManyRequests, codeRejected:
+		mcp.CodeURLElicitationRequired, server.CodeTooManyRequests, codeUserRejected:
 		return f
 	}
-	return failure{kind: errorOther}
+	return failure{errorType: errorOther}
 }
 
-// codeRejected is what the specification's clients answer with if the user does not want to be asked
+// codeUserRejected is what the specification's clients answer with if the user does not want to be asked
 // (https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#error-handling).
-const codeRejected jsonrpc.Code = -1
+const codeUserRejected jsonrpc.Code = -1

@@ -30,7 +30,7 @@ func (t *Telemetry) Server(next server.HandlerFunc) server.HandlerFunc {
 			o.target = m.Call.Name()
 		}
 		result, err := o.receive(ctx, func(ctx context.Context) (json.RawMessage, error) { return next(ctx, m) })
-		if s, _ := ctx.Value(sessionKey{}).(*session); s != nil && o.revision != mcp.RevisionNone {
+		if s, _ := ctx.Value(connectionKey{}).(*connection); s != nil && o.revision != mcp.RevisionNone {
 			s.revision.Store(uint32(o.revision))
 		}
 		return result, err
@@ -42,19 +42,19 @@ type Server interface {
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 
-// Serving returns a Server that serves as s does, and records how long each connection lasts.
-func (t *Telemetry) Serving(s Server) Server { return serving{t, s} }
+// WrapServer returns a Server that serves as s does, and records how long each connection lasts.
+func (t *Telemetry) WrapServer(s Server) Server { return recordingServer{t, s} }
 
-type serving struct {
+type recordingServer struct {
 	*Telemetry
 	server Server
 }
 
 // Serve implements [Server].
-func (v serving) Serve(ctx context.Context, f jsonrpc.Framer) error {
-	began, s := time.Now(), new(session)
-	err := v.server.Serve(context.WithValue(ctx, sessionKey{}, s), f)
-	attrs := v.sessionAttributes(mcp.Revision(s.revision.Load()), err)
-	v.serverSession.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(attrs...))
+func (rs recordingServer) Serve(ctx context.Context, f jsonrpc.Framer) error {
+	start, s := time.Now(), new(connection)
+	err := rs.server.Serve(context.WithValue(ctx, connectionKey{}, s), f)
+	attrs := rs.sessionAttributes(mcp.Revision(s.revision.Load()), err)
+	rs.serverSession.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(attrs...))
 	return err
 }

@@ -194,7 +194,7 @@ func TestServerSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{Transport: "pipe"})
 		srv := traced(t, r, nothing)
-		c := connect(t.Context(), t, r.Serving(srv), modern)
+		c := connect(t.Context(), t, r.WrapServer(srv), modern)
 		c.call("server/discover", "")
 		for _, tool := range []string{"t", "fail", "refuse", "panic", "none"} {
 			c.call("tools/call", `"name":"`+tool+`"`)
@@ -259,7 +259,7 @@ func TestServerTrace(t *testing.T) {
 			return "ok", errors.Join(err, call.Progress(1, 0, ""))
 		})
 		ctx, ambient := r.tracers.Tracer("test").Start(context.Background(), "ambient")
-		c := connect(ctx, t, r.Serving(srv), "2025-06-18")
+		c := connect(ctx, t, r.WrapServer(srv), "2025-06-18")
 		c.meta = `"progressToken":"p","tracestate":"a=b","baggage":"user=alice",` + remote
 		if err := c.call("tools/call", `"name":"t"`); err != nil {
 			t.Fatal(err)
@@ -325,7 +325,7 @@ func TestLegacySession(t *testing.T) {
 			<-time.After(3 * time.Second)
 			return "ok", nil
 		})
-		c := connect(t.Context(), t, r.Serving(srv), "2025-03-26")
+		c := connect(t.Context(), t, r.WrapServer(srv), "2025-03-26")
 		synctest.Wait()
 		c.call("tools/call", `"name":"t"`)
 		c.close()
@@ -431,7 +431,7 @@ func TestWithoutSDK(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		c := connect(t.Context(), t, tel.Serving(srv), modern)
+		c := connect(t.Context(), t, tel.WrapServer(srv), modern)
 		c.meta += `,"progressToken":1,` + remote
 		if err := c.call("tools/call", `"name":"t"`); err != nil {
 			t.Fatal(err)
@@ -448,7 +448,7 @@ func TestWithoutSDK(t *testing.T) {
 func TestSessionError(t *testing.T) {
 	r := record(mcpotel.Options{})
 	for _, err := range []error{nil, errors.New("broken"), fmt.Errorf("serve: %w", context.Canceled), context.DeadlineExceeded} {
-		if got := r.Serving(serveFunc(func() error { return err })).Serve(t.Context(), nil); got != err {
+		if got := r.WrapServer(serveFunc(func() error { return err })).Serve(t.Context(), nil); got != err {
 			t.Errorf("got %v, want %v", got, err)
 		}
 	}

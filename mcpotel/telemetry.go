@@ -36,7 +36,7 @@ type Telemetry struct {
 	opts       Options
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
-	names      names
+	targets    nameSet
 
 	serverOperation, clientOperation metric.Float64Histogram
 	serverSession, clientSession     metric.Float64Histogram
@@ -44,8 +44,8 @@ type Telemetry struct {
 
 const scope = "mcpwire/mcpotel"
 
-// boundaries are those of the buckets that the conventions ask for, in seconds.
-var boundaries = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
+// durationBuckets are those of the buckets that the conventions ask for, in seconds.
+var durationBuckets = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
 // New returns a Telemetry. opts may be nil; it is copied.
 func New(opts *Options) *Telemetry {
@@ -75,7 +75,7 @@ func New(opts *Options) *Telemetry {
 }
 
 func histogram(m metric.Meter, name, description string) metric.Float64Histogram {
-	h, err := m.Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(boundaries...))
+	h, err := m.Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(durationBuckets...))
 	if err != nil {
 		otel.Handle(err)
 		return noop.Float64Histogram{}

@@ -10,12 +10,12 @@ import (
 // Expect waits for the next message, which must match the pattern.
 func (p *Peer) Expect(pattern string) {
 	p.t.Helper()
-	want := p.pattern("Expect", pattern)
-	text := p.must("Expect", want.String())
-	got := p.message("Expect", text)
+	want := p.parsePattern("Expect", pattern)
+	text := p.nextMessage("Expect", want.String())
+	got := p.parseMessage("Expect", text)
 	m := compare(want, got, p.vars)
-	if len(m.problems) > 0 {
-		p.fatalf("Expect: another message came\n%swant: %s\ngot:  %s", m.lines(), clip(want.String(), maxShown), clip(text, maxShown))
+	if len(m.diffs) > 0 {
+		p.fatalf("Expect: another message came\n%swant: %s\ngot:  %s", m.diffText(), clip(want.String(), maxShownBytes), clip(text, maxShownBytes))
 	}
 	p.vars = m.vars
 }
@@ -26,26 +26,26 @@ func (p *Peer) ExpectUnordered(patterns ...string) {
 	p.t.Helper()
 	var left []value
 	for _, pattern := range patterns {
-		left = append(left, p.pattern("ExpectUnordered", pattern))
+		left = append(left, p.parsePattern("ExpectUnordered", pattern))
 	}
 	for len(left) > 0 {
-		text := p.must("ExpectUnordered", texts(left)...)
-		got := p.message("ExpectUnordered", text)
+		text := p.nextMessage("ExpectUnordered", patternTexts(left)...)
+		got := p.parseMessage("ExpectUnordered", text)
 		var closest *match
 		for i, want := range left {
 			m := compare(want, got, p.vars)
-			if closest == nil || len(m.problems) < len(closest.problems) {
+			if closest == nil || len(m.diffs) < len(closest.diffs) {
 				closest = m
 			}
-			if len(m.problems) == 0 {
+			if len(m.diffs) == 0 {
 				p.vars = m.vars
 				left = slices.Delete(left, i, i+1)
 				break
 			}
 		}
-		if len(closest.problems) > 0 {
+		if len(closest.diffs) > 0 {
 			p.fatalf("ExpectUnordered: a message came that matches none of those left; the closest differs so:\n%sgot:  %s%s",
-				closest.lines(), clip(text, maxShown), wanted(texts(left)))
+				closest.diffText(), clip(text, maxShownBytes), wantLines(patternTexts(left)))
 		}
 	}
 }
@@ -53,19 +53,19 @@ func (p *Peer) ExpectUnordered(patterns ...string) {
 // ExpectRaw waits for the next message, which must be the frame, byte for byte. There are no variables in it.
 func (p *Peer) ExpectRaw(frame string) {
 	p.t.Helper()
-	if got := p.must("ExpectRaw", frame); got != frame {
+	if got := p.nextMessage("ExpectRaw", frame); got != frame {
 		at := 0
 		for at < len(got) && at < len(frame) && got[at] == frame[at] {
 			at++
 		}
-		p.fatalf("ExpectRaw: the message that came differs from byte %d on\nwant: %s\ngot:  %s", at, clip(frame, maxShown), clip(got, maxShown))
+		p.fatalf("ExpectRaw: the message that came differs from byte %d on\nwant: %s\ngot:  %s", at, clip(frame, maxShownBytes), clip(got, maxShownBytes))
 	}
 }
 
 // Receive waits for the next message and returns it as it came.
 func (p *Peer) Receive() string {
 	p.t.Helper()
-	return p.must("Receive")
+	return p.nextMessage("Receive")
 }
 
 // ExpectSilence sees that no message comes for as long as d. In a bubble of testing/synctest that takes no time and is certain. Elsewhere it really
@@ -75,9 +75,9 @@ func (p *Peer) ExpectSilence(d time.Duration) {
 	switch a, ok := p.next(d); {
 	case !ok:
 	case a.err != nil:
-		p.fatalf("ExpectSilence: %s", ending(a.err))
+		p.fatalf("ExpectSilence: %s", endText(a.err))
 	default:
-		p.fatalf("ExpectSilence: a message came\ngot:  %s", clip(a.text, maxShown))
+		p.fatalf("ExpectSilence: a message came\ngot:  %s", clip(a.text, maxShownBytes))
 	}
 }
 
@@ -88,43 +88,43 @@ func (p *Peer) ExpectClose() {
 	case !ok:
 		p.fatalf("ExpectClose: the other side has not hung up within %v", p.Timeout)
 	case a.err == nil:
-		p.fatalf("ExpectClose: a message came\ngot:  %s", clip(a.text, maxShown))
+		p.fatalf("ExpectClose: a message came\ngot:  %s", clip(a.text, maxShownBytes))
 	case !errors.Is(a.err, io.EOF):
 		p.fatalf("ExpectClose: %v", a.err)
 	}
 }
 
-// ending says in words why no message came.
-func ending(err error) string {
+// endText says in words why no message came.
+func endText(err error) string {
 	if errors.Is(err, io.EOF) {
 		return "the other side has hung up"
 	}
 	return err.Error()
 }
 
-// must returns the next message. patterns are those that are waited for.
-func (p *Peer) must(what string, patterns ...string) string {
+// nextMessage returns the next message. patterns are those that are waited for.
+func (p *Peer) nextMessage(op string, patterns ...string) string {
 	p.t.Helper()
 	a, ok := p.next(p.Timeout)
 	switch {
 	case !ok:
-		p.fatalf("%s: nothing came within %v%s", what, p.Timeout, wanted(patterns))
+		p.fatalf("%s: nothing came within %v%s", op, p.Timeout, wantLines(patterns))
 	case a.err != nil:
-		p.fatalf("%s: %s%s", what, ending(a.err), wanted(patterns))
+		p.fatalf("%s: %s%s", op, endText(a.err), wantLines(patterns))
 	}
 	return a.text
 }
 
-// wanted lists patterns in a failure.
-func wanted(patterns []string) string {
+// wantLines lists patterns in a failure.
+func wantLines(patterns []string) string {
 	text := ""
 	for _, pattern := range patterns {
-		text += "\nwant: " + clip(pattern, maxShown)
+		text += "\nwant: " + clip(pattern, maxShownBytes)
 	}
 	return text
 }
 
-func texts(list []value) []string {
+func patternTexts(list []value) []string {
 	var all []string
 	for _, v := range list {
 		all = append(all, v.String())
@@ -132,20 +132,20 @@ func texts(list []value) []string {
 	return all
 }
 
-func (p *Peer) pattern(what, text string) value {
+func (p *Peer) parsePattern(op, text string) value {
 	p.t.Helper()
 	v, err := parse(text)
 	if err != nil {
-		p.fatalf("%s: the pattern is not JSON: %v\npattern: %s", what, err, clip(text, maxShown))
+		p.fatalf("%s: the pattern is not JSON: %v\npattern: %s", op, err, clip(text, maxShownBytes))
 	}
 	return v
 }
 
-func (p *Peer) message(what, text string) value {
+func (p *Peer) parseMessage(op, text string) value {
 	p.t.Helper()
 	v, err := parse(text)
 	if err != nil {
-		p.fatalf("%s: what came is not JSON: %v\ngot:  %s", what, err, clip(text, maxShown))
+		p.fatalf("%s: what came is not JSON: %v\ngot:  %s", op, err, clip(text, maxShownBytes))
 	}
 	return v
 }

@@ -65,7 +65,7 @@ func Golden[S Server](t *testing.T, files string, newServer func(t testing.TB) S
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no file matches %q in the folder of the test (%v)", files, err)
 	}
-	g := &golden{update: updating(), newServer: func(t testing.TB) Server { return newServer(t) }}
+	g := &goldenRunner{update: updateRequested(), newServer: func(t testing.TB) Server { return newServer(t) }}
 	if opts != nil {
 		g.opts = *opts
 	}
@@ -75,13 +75,13 @@ func Golden[S Server](t *testing.T, files string, newServer func(t testing.TB) S
 	for _, name := range names {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
 			t.Helper()
-			g.file(t, name)
+			g.runFile(t, name)
 		})
 	}
 }
 
-// updating reports whether files are to be written.
-func updating() bool {
+// updateRequested reports whether files are to be written.
+func updateRequested() bool {
 	if os.Getenv("MCPTEST_UPDATE") == "1" {
 		return true
 	}
@@ -93,14 +93,14 @@ func updating() bool {
 	return ok && v.Get() == true
 }
 
-type golden struct {
+type goldenRunner struct {
 	opts      GoldenOptions
 	update    bool
 	newServer func(t testing.TB) Server
 }
 
-// file plays the sessions of a file.
-func (g *golden) file(t *testing.T, name string) {
+// runFile plays the sessions of a file.
+func (g *goldenRunner) runFile(t *testing.T, name string) {
 	t.Helper()
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -112,23 +112,23 @@ func (g *golden) file(t *testing.T, name string) {
 	}
 	for i := range archive.Files {
 		section := &archive.Files[i]
-		s, err := parseSession(name, sectionLine(archive, i), section)
+		gc, err := parseCase(name, sectionLine(archive, i), section)
 		if err != nil {
 			t.Fatal(err)
 		}
-		play := func(t *testing.T) {
+		run := func(t *testing.T) {
 			t.Helper()
-			if g.play(t, s); g.update && !t.Failed() {
-				section.Data = s.text()
+			if g.runCase(t, gc); g.update && !t.Failed() {
+				section.Data = gc.format()
 			}
 		}
 		t.Run(section.Name, func(t *testing.T) {
 			t.Helper()
 			if g.opts.Bubble {
-				synctest.Test(t, play)
+				synctest.Test(t, run)
 				return
 			}
-			play(t)
+			run(t)
 		})
 	}
 	if written := txtar.Format(archive); g.update && string(written) != string(text) {
@@ -138,32 +138,32 @@ func (g *golden) file(t *testing.T, name string) {
 	}
 }
 
-// play plays one session, and leaves what came in its steps.
-func (g *golden) play(t testing.TB, s *session) {
+// runCase plays one session, and leaves what came in its steps.
+func (g *goldenRunner) runCase(t testing.TB, gc *goldenCase) {
 	t.Helper()
 	p := NewPeer(t, Serve(t, g.newServer(t)))
 	p.Timeout = g.opts.Timeout
 	if !g.update {
 		p.hint = "If that is as it should be, MCPTEST_UPDATE=1 writes it into the file."
 	}
-	if s.handshake != mcp.RevisionNone {
-		p.where = s.place(s.handshakeLine)
-		p.Send(Initialize(s.handshake))
+	if gc.handshake != mcp.RevisionNone {
+		p.location = gc.location(gc.handshakeLine)
+		p.Send(Initialize(gc.handshake))
 		p.Expect(Result(0, `"$any"`))
 		p.Send(Initialized)
 	}
-	for i := range s.steps {
-		st := &s.steps[i]
-		p.where = s.place(st.line)
+	for i := range gc.steps {
+		st := &gc.steps[i]
+		p.location = gc.location(st.line)
 		st.send(p)
 		if g.update {
-			s.record(p, st)
+			gc.recordStep(p, st)
 		} else {
-			st.check(p, s)
+			st.check(p, gc)
 		}
 	}
 	if g.update {
-		s.recordEnd(p)
+		gc.recordEnd(p)
 	}
-	p.where = s.place(0)
+	p.location = gc.location(0)
 }

@@ -23,12 +23,12 @@ func Request[ID int | string](r mcp.Revision, id ID, method, params string) stri
 	if r.Modern() {
 		params = withMeta(r, params)
 	}
-	return string(jsonrpc.AppendRequest(nil, idOf(id), method, optional(params)))
+	return string(jsonrpc.AppendRequest(nil, idOf(id), method, paramsOrNil(params)))
 }
 
 // Notification returns a notification. params is as for [Request], and never gets anything added.
 func Notification(method, params string) string {
-	return string(jsonrpc.AppendNotification(nil, method, optional(params)))
+	return string(jsonrpc.AppendNotification(nil, method, paramsOrNil(params)))
 }
 
 // Result returns the answer to a request: a scripted server sends it, a scripted client expects it. The id may be a variable, and result a pattern
@@ -52,7 +52,7 @@ func idOf[ID int | string](id ID) jsonrpc.ID {
 	panic("unreachable")
 }
 
-func optional(params string) []byte {
+func paramsOrNil(params string) []byte {
 	if params == "" {
 		return nil
 	}

@@ -10,47 +10,47 @@ import (
 	"mcpwire/internal/jsonwire"
 )
 
-// maxProblems is how many differences a failure lists.
-const maxProblems = 20
+// maxDiffs is how many differences a failure lists.
+const maxDiffs = 20
 
 // A match compares a message with a pattern.
 type match struct {
 	vars     variables // those from before, and those that the message gave a value
-	problems []string  // what differs, each with its path; none means that the message fits
+	diffs    []string  // what differs, each with its path; none means that the message fits
 	verbatim bool      // strings of the pattern are what they are
 }
 
 // compare compares a message with a pattern. vars is left alone.
 func compare(want, got value, vars variables) *match {
 	m := &match{vars: maps.Clone(vars)}
-	m.value("", want, got)
+	m.compareValue("", want, got)
 	return m
 }
 
-func (m *match) problem(path, format string, args ...any) {
+func (m *match) addDiff(path, format string, args ...any) {
 	if path == "" {
 		path = "the message"
 	}
-	m.problems = append(m.problems, path+": "+fmt.Sprintf(format, args...))
+	m.diffs = append(m.diffs, path+": "+fmt.Sprintf(format, args...))
 }
 
-func (m *match) value(path string, want, got value) {
+func (m *match) compareValue(path string, want, got value) {
 	if name, ok := want.variable(); ok && !m.verbatim {
-		m.variable(path, name, want, got)
+		m.compareVariable(path, name, want, got)
 		return
 	}
 	if want.kind != got.kind {
-		m.problem(path, "got %s, want %s", brief(got), brief(want))
+		m.addDiff(path, "got %s, want %s", brief(got), brief(want))
 		return
 	}
 	switch want.kind {
 	case '{':
-		m.object(path, want, got)
+		m.compareObject(path, want, got)
 	case '[':
-		m.array(path, want, got)
+		m.compareArray(path, want, got)
 	default:
 		if !m.sameScalar(want, got) {
-			m.problem(path, "got %s, want %s", brief(got), brief(want))
+			m.addDiff(path, "got %s, want %s", brief(got), brief(want))
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (m *match) sameScalar(want, got value) bool {
 	return true
 }
 
-func (m *match) variable(path, name string, want, got value) {
+func (m *match) compareVariable(path, name string, want, got value) {
 	if want.text == anything {
 		return
 	}
@@ -78,19 +78,19 @@ func (m *match) variable(path, name string, want, got value) {
 		return
 	}
 	same := match{verbatim: true}
-	if same.value("", bound, got); len(same.problems) > 0 {
-		m.problem(path, "got %s, want $%s, which is %s", brief(got), name, brief(bound))
+	if same.compareValue("", bound, got); len(same.diffs) > 0 {
+		m.addDiff(path, "got %s, want $%s, which is %s", brief(got), name, brief(bound))
 	}
 }
 
-func (m *match) object(path string, want, got value) {
-	if name, ok := got.twice(); ok {
-		m.problem(join(path, name), "stands twice")
+func (m *match) compareObject(path string, want, got value) {
+	if name, ok := got.duplicate(); ok {
+		m.addDiff(joinPath(path, name), "stands twice")
 	}
 	named := make(map[string]bool, len(want.members))
-	open := want.open() && !m.verbatim
+	allowsExtra := want.allowsExtra() && !m.verbatim
 	for _, w := range want.members {
-		if open && w.name == anything {
+		if allowsExtra && w.name == anything {
 			continue
 		}
 		name := w.name
@@ -99,38 +99,38 @@ func (m *match) object(path string, want, got value) {
 		}
 		named[name] = true
 		if g := got.member(name); g != nil {
-			m.value(join(path, name), w.value, *g)
+			m.compareValue(joinPath(path, name), w.value, *g)
 		} else {
-			m.problem(join(path, name), "missing, want %s", brief(w.value))
+			m.addDiff(joinPath(path, name), "missing, want %s", brief(w.value))
 		}
 	}
 	for _, g := range got.members {
-		if !open && !named[g.name] {
-			m.problem(join(path, g.name), "got %s, want no such member", brief(g.value))
+		if !allowsExtra && !named[g.name] {
+			m.addDiff(joinPath(path, g.name), "got %s, want no such member", brief(g.value))
 		}
 	}
 }
 
-func (m *match) array(path string, want, got value) {
+func (m *match) compareArray(path string, want, got value) {
 	for i := range max(len(want.elems), len(got.elems)) {
 		at := path + "[" + strconv.Itoa(i) + "]"
 		switch {
 		case i >= len(got.elems):
-			m.problem(at, "missing, want %s", brief(want.elems[i]))
+			m.addDiff(at, "missing, want %s", brief(want.elems[i]))
 		case i >= len(want.elems):
-			m.problem(at, "got %s, want no such element", brief(got.elems[i]))
+			m.addDiff(at, "got %s, want no such element", brief(got.elems[i]))
 		default:
-			m.value(at, want.elems[i], got.elems[i])
+			m.compareValue(at, want.elems[i], got.elems[i])
 		}
 	}
 }
 
-// lines lists the problems, indented.
-func (m *match) lines() string {
+// diffText lists the problems, indented.
+func (m *match) diffText() string {
 	text := ""
-	for i, p := range m.problems {
-		if i == maxProblems {
-			text += fmt.Sprintf("    and %d more\n", len(m.problems)-i)
+	for i, p := range m.diffs {
+		if i == maxDiffs {
+			text += fmt.Sprintf("    and %d more\n", len(m.diffs)-i)
 			break
 		}
 		text += "    " + p + "\n"
@@ -157,13 +157,13 @@ func escapeName(name string) string {
 
 var (
 	escapedAny = regexp.MustCompile(`^\$\$+any$`)
-	plainName  = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*$`)
+	simpleName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*$`)
 )
 
-// join appends a member's name to a path.
-func join(path, name string) string {
+// joinPath appends a member's name to a path.
+func joinPath(path, name string) string {
 	switch {
-	case !plainName.MatchString(name):
+	case !simpleName.MatchString(name):
 		return path + "[" + string(jsonwire.AppendQuote(nil, name)) + "]"
 	case path == "":
 		return name

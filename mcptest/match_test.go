@@ -56,7 +56,7 @@ func TestMatch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			vars := variables{"bound": mustParse(t, `{"k":"$any"}`)}
 			m := compare(mustParse(t, tt.want), mustParse(t, tt.got), vars)
-			if diff := cmp.Diff(tt.problems, m.problems); diff != "" {
+			if diff := cmp.Diff(tt.problems, m.diffs); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 			if len(vars) != 1 {
@@ -68,8 +68,8 @@ func TestMatch(t *testing.T) {
 
 func TestManyProblems(t *testing.T) {
 	m := compare(mustParse(t, "[]"), mustParse(t, "["+strings.Repeat("0,", 29)+"0]"), nil)
-	text := m.lines()
-	if n := strings.Count(text, "\n"); n != maxProblems+1 || !strings.HasSuffix(text, "    and 10 more\n") {
+	text := m.diffText()
+	if n := strings.Count(text, "\n"); n != maxDiffs+1 || !strings.HasSuffix(text, "    and 10 more\n") {
 		t.Errorf("%d lines:\n%s", n, text)
 	}
 }
@@ -117,8 +117,8 @@ func TestMerge(t *testing.T) {
 			if merged != tt.merged {
 				t.Errorf("got %s, want %s", merged, tt.merged)
 			}
-			if again := compare(mustParse(t, merged), got, variables{}); len(again.problems) > 0 {
-				t.Errorf("the merged pattern does not match what came:\n%s", again.lines())
+			if again := compare(mustParse(t, merged), got, variables{}); len(again.diffs) > 0 {
+				t.Errorf("the merged pattern does not match what came:\n%s", again.diffText())
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func FuzzMerge(f *testing.F) {
 			t.Skip()
 		}
 		same := match{verbatim: true}
-		if same.value("", got, got); len(same.problems) > 0 {
+		if same.compareValue("", got, got); len(same.diffs) > 0 {
 			t.Skip() // a member stands twice, which nothing matches
 		}
 		m := &match{vars: variables{}}
@@ -146,13 +146,13 @@ func FuzzMerge(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, merged)
 		}
-		if c := compare(again, got, variables{}); len(c.problems) > 0 {
-			t.Errorf("merged to %s, which does not match:\n%s", merged, c.lines())
+		if c := compare(again, got, variables{}); len(c.diffs) > 0 {
+			t.Errorf("merged to %s, which does not match:\n%s", merged, c.diffText())
 		}
 
 		plain := string(new(match).merge(nil, nil, got))
-		if c := compare(mustParse(t, plain), got, nil); len(c.problems) > 0 {
-			t.Errorf("escaped to %s, which does not match:\n%s", plain, c.lines())
+		if c := compare(mustParse(t, plain), got, nil); len(c.diffs) > 0 {
+			t.Errorf("escaped to %s, which does not match:\n%s", plain, c.diffText())
 		}
 	})
 }

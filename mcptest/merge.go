@@ -7,8 +7,8 @@ import "mcpwire/internal/jsonwire"
 func (m *match) merge(dst []byte, want *value, got value) []byte {
 	if want != nil {
 		if _, ok := want.variable(); ok {
-			before := len(m.problems)
-			if m.value("", *want, got); len(m.problems) == before {
+			before := len(m.diffs)
+			if m.compareValue("", *want, got); len(m.diffs) == before {
 				return append(dst, want.raw...)
 			}
 			want = nil
@@ -39,14 +39,14 @@ func (m *match) merge(dst []byte, want *value, got value) []byte {
 
 func (m *match) mergeObject(dst []byte, want *value, got value) []byte {
 	dst = append(dst, '{')
-	open := want != nil && want.open()
+	allowsExtra := want != nil && want.allowsExtra()
 	n := 0
 	for _, g := range got.members {
 		var w *value
 		if want != nil {
 			w = want.member(escapeName(g.name))
 		}
-		if w == nil && open {
+		if w == nil && allowsExtra {
 			continue
 		}
 		dst = appendComma(dst, n)
@@ -54,7 +54,7 @@ func (m *match) mergeObject(dst []byte, want *value, got value) []byte {
 		dst = m.merge(dst, w, g.value)
 		n++
 	}
-	if open {
+	if allowsExtra {
 		dst = append(appendComma(dst, n), `"`+anything+`":"`+anything+`"`...)
 	}
 	return append(dst, '}')

@@ -35,13 +35,13 @@ type Peer struct {
 	// Timeout bounds each wait: for a message, for one to be taken, for the other side to hang up. It is DefaultTimeout until it is set.
 	Timeout time.Duration
 
-	t      testing.TB
-	framer jsonrpc.Framer
-	script bool   // it runs on a goroutine of its own
-	where  string // in front of failures; may be empty
-	hint   string // behind them
-	vars   variables
-	log    transcript
+	t          testing.TB
+	framer     jsonrpc.Framer
+	script     bool   // it runs on a goroutine of its own
+	location   string // in front of failures; may be empty
+	hint       string // behind them
+	vars       variables
+	transcript transcript
 
 	arrivals chan arrival
 	closing  chan struct{}
@@ -61,22 +61,22 @@ type arrival struct {
 	err  error
 }
 
-var errHungUp = errors.New("the peer itself has hung up")
+var errClosed = errors.New("the peer itself has hung up")
 
-// last reports whether nothing can come after it: a frame that was unusable is not the end.
-func (a arrival) last() bool {
+// isLast reports whether nothing can come after it: a frame that was unusable is not the end.
+func (a arrival) isLast() bool {
 	_, bad := errors.AsType[*jsonrpc.FrameError](a.err)
 	return a.err != nil && !bad
 }
 
-// NewPeer returns a peer that plays this end of f, which may be an [End] or any other carrier: a jsonrpc.NewFramer over the process that
+// NewPeer returns a peer that plays this end of f, which may be an [End] or any other transport: a jsonrpc.NewFramer over the process that
 // stdio.Command starts, for example. It closes f when the test ends.
 func NewPeer(t testing.TB, f jsonrpc.Framer) *Peer {
 	t.Helper()
 	p := newPeer(t, f)
 	t.Cleanup(func() {
 		t.Helper()
-		p.finish()
+		p.closeAndCheck()
 	})
 	return p
 }
@@ -104,7 +104,7 @@ func (p *Peer) read() {
 		case <-p.closing:
 			return
 		}
-		if a.last() {
+		if a.isLast() {
 			return
 		}
 	}
@@ -115,20 +115,20 @@ func (p *Peer) Send(message string) {
 	p.t.Helper()
 	text, err := p.vars.expand(message)
 	if err != nil {
-		p.fatalf("Send: %v\nmessage: %s\n(SendRaw sends what is not JSON)", err, clip(message, maxShown))
+		p.fatalf("Send: %v\nmessage: %s\n(SendRaw sends what is not JSON)", err, clip(message, maxShownBytes))
 	}
 	p.write("Send", text)
 }
 
-// SendRaw sends a frame as it is, JSON or not, without looking for variables. If the carrier frames by lines, the text must not have any line breaks.
+// SendRaw sends a frame as it is, JSON or not, without looking for variables. If the transport frames by lines, the text must not have any line breaks.
 func (p *Peer) SendRaw(frame string) {
 	p.t.Helper()
 	p.write("SendRaw", frame)
 }
 
-func (p *Peer) write(what, frame string) {
+func (p *Peer) write(op, frame string) {
 	p.t.Helper()
-	p.log.add('>', frame)
+	p.transcript.add('>', frame)
 	written := make(chan error, 1)
 	p.workers.Go(func() { written <- p.framer.WriteFrame([]byte(frame)) })
 	timer := time.NewTimer(p.Timeout)
@@ -136,14 +136,14 @@ func (p *Peer) write(what, frame string) {
 	select {
 	case err := <-written:
 		if err != nil {
-			p.fatalf("%s: %v", what, err)
+			p.fatalf("%s: %v", op, err)
 		}
 	case <-timer.C:
-		p.fatalf("%s: the other side does not read: it has not taken the message within %v", what, p.Timeout)
+		p.fatalf("%s: the other side does not read: it has not taken the message within %v", op, p.Timeout)
 	}
 }
 
-// CloseWrite ends the peer's output and goes on reading: a server answers what it has accepted, and hangs up. The carrier must be able to do that,
+// CloseWrite ends the peer's output and goes on reading: a server answers what it has accepted, and hangs up. The transport must be able to do that,
 // as an [End] is.
 func (p *Peer) CloseWrite() {
 	p.t.Helper()
@@ -151,7 +151,7 @@ func (p *Peer) CloseWrite() {
 	if !ok {
 		p.fatalf("CloseWrite: a %T cannot end its output alone; Close ends both directions", p.framer)
 	}
-	p.log.add('!', "end of output")
+	p.transcript.add('!', "end of output")
 	if err := w.CloseWrite(); err != nil {
 		p.fatalf("CloseWrite: %v", err)
 	}
@@ -168,15 +168,15 @@ func (p *Peer) Close() {
 	p.closed = true
 	close(p.closing)
 	if err := p.framer.Close(); err != nil && !p.t.Failed() {
-		p.t.Logf("%sclose: %v", p.where, err)
+		p.t.Logf("%sclose: %v", p.location, err)
 	}
-	if !finished(&p.workers, p.Timeout) {
-		p.t.Errorf("%sthe carrier, a %T, was closed but its ReadFrame or WriteFrame does not return", p.where, p.framer)
+	if !waitTimeout(&p.workers, p.Timeout) {
+		p.t.Errorf("%sthe transport, a %T, was closed but its ReadFrame or WriteFrame does not return", p.location, p.framer)
 	}
 }
 
-// finished waits until a group is, for as long as d.
-func finished(group *sync.WaitGroup, d time.Duration) bool {
+// waitTimeout waits until a group is, for as long as d.
+func waitTimeout(group *sync.WaitGroup, d time.Duration) bool {
 	done := make(chan struct{})
 	go func() {
 		group.Wait()
@@ -198,7 +198,7 @@ func (p *Peer) Set(name, json string) {
 	v, err := parse(json)
 	switch {
 	case err != nil:
-		p.fatalf("Set: the value of $%s is not JSON: %v\nvalue: %s", name, err, clip(json, maxShown))
+		p.fatalf("Set: the value of $%s is not JSON: %v\nvalue: %s", name, err, clip(json, maxShownBytes))
 	case !variableText.MatchString("$"+name) || "$"+name == anything:
 		p.fatalf("Set: %q cannot be the name of a variable", name)
 	}
@@ -218,7 +218,7 @@ func (p *Peer) Value(name string) string {
 // next waits for what comes next, for as long as d. ok is false if nothing does. The end comes again and again.
 func (p *Peer) next(d time.Duration) (a arrival, ok bool) {
 	if p.closed {
-		return arrival{err: errHungUp}, true
+		return arrival{err: errClosed}, true
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -231,19 +231,19 @@ func (p *Peer) next(d time.Duration) (a arrival, ok bool) {
 			return a, false
 		}
 	}
-	p.note(a)
+	p.logArrival(a)
 	return a, true
 }
 
-// note writes what came into the transcript, and keeps the end for the next one who asks.
-func (p *Peer) note(a arrival) {
+// logArrival writes what came into the transcript, and keeps the end for the next one who asks.
+func (p *Peer) logArrival(a arrival) {
 	switch {
 	case a.err == nil:
-		p.log.add('<', a.text)
-	case !a.last():
-		p.log.add('!', ending(a.err))
+		p.transcript.add('<', a.text)
+	case !a.isLast():
+		p.transcript.add('!', endText(a.err))
 	default:
-		p.log.end(ending(a.err))
+		p.transcript.end(endText(a.err))
 		p.arrivals <- a // there is room, as it was the last
 	}
 }
@@ -251,7 +251,7 @@ func (p *Peer) note(a arrival) {
 // fatalf fails the test and ends the goroutine.
 func (p *Peer) fatalf(format string, args ...any) {
 	p.t.Helper()
-	text := p.report(format, args...)
+	text := p.failureText(format, args...)
 	if p.script {
 		p.t.Error(text)
 		p.Close() // so that the other side does not wait for what will not come

@@ -218,7 +218,7 @@ func TestPeerLongSession(t *testing.T) {
 	})
 }
 
-// A peer takes any carrier.
+// A peer takes any transport.
 func TestPeerOverStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -257,7 +257,7 @@ func (b *broken) WriteFrame([]byte) error { return errors.New("no way") }
 func (b *broken) Close() error            { return nil }
 
 func TestPeerOverBrokenCarrier(t *testing.T) {
-	carrier := func() *broken { return &broken{[]any{&jsonrpc.FrameError{Reason: "too large"}, "1"}} }
+	transport := func() *broken { return &broken{[]any{&jsonrpc.FrameError{Reason: "too large"}, "1"}} }
 	tests := []struct {
 		name   string
 		script func(p *mcptest.Peer)
@@ -270,7 +270,7 @@ func TestPeerOverBrokenCarrier(t *testing.T) {
 		}, "ExpectClose: too large\nthe session so far:\n  ! too large"},
 	}
 	for _, tt := range tests {
-		got := failures(t, func(t testing.TB) { tt.script(mcptest.NewPeer(t, carrier())) })
+		got := failures(t, func(t testing.TB) { tt.script(mcptest.NewPeer(t, transport())) })
 		if len(got) != 1 || !strings.HasPrefix(got[0], tt.want) {
 			t.Errorf("%s: failures %q, want %q", tt.name, got, tt.want)
 		}

@@ -18,8 +18,8 @@ type End struct{ in, out *queue }
 // It has no timers and no goroutines, so it works in a bubble of testing/synctest, where waiting for it counts as being blocked. Make it in the
 // bubble where it is used.
 func Pipe() (a, b *End) {
-	there, back := newQueue(), newQueue()
-	return &End{in: back, out: there}, &End{in: there, out: back}
+	aToB, bToA := newQueue(), newQueue()
+	return &End{in: bToA, out: aToB}, &End{in: aToB, out: bToA}
 }
 
 // ReadFrame waits for the next frame, which belongs to the caller. After the other end's Close or CloseWrite it returns what was written before,
@@ -32,57 +32,57 @@ func (e *End) WriteFrame(msg []byte) error { return e.out.write(msg) }
 // CloseWrite ends this end's output, as closing its standard input does to a server: the other end reads what was written before, then io.EOF,
 // and can still answer. It returns nil and may be called more than once.
 func (e *End) CloseWrite() error {
-	e.out.end()
+	e.out.closeWrite()
 	return nil
 }
 
 // Close ends both directions. Reads and writes of this end that are waiting return, and what was not read is lost. The other end can read what was
 // written before. It returns nil and may be called more than once.
 func (e *End) Close() error {
-	e.out.end()
-	e.in.abandon()
+	e.out.closeWrite()
+	e.in.closeRead()
 	return nil
 }
 
 // A queue is one direction of a Pipe.
 type queue struct {
-	mu     sync.Mutex
-	change sync.Cond
-	frames [][]byte
-	bytes  int  // in frames
-	ended  bool // nothing more is written
-	gone   bool // nothing more is read
+	mu          sync.Mutex
+	changed     sync.Cond
+	frames      [][]byte
+	bytes       int  // in frames
+	writeClosed bool // nothing more is written
+	readClosed  bool // nothing more is read
 }
 
 func newQueue() *queue {
 	q := new(queue)
-	q.change.L = &q.mu
+	q.changed.L = &q.mu
 	return q
 }
 
 func (q *queue) write(msg []byte) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.frames) > 0 && q.bytes+len(msg) > maxPipeBytes && !q.ended && !q.gone {
-		q.change.Wait()
+	for len(q.frames) > 0 && q.bytes+len(msg) > maxPipeBytes && !q.writeClosed && !q.readClosed {
+		q.changed.Wait()
 	}
-	if q.ended || q.gone {
+	if q.writeClosed || q.readClosed {
 		return io.ErrClosedPipe
 	}
 	q.frames = append(q.frames, append([]byte{}, msg...))
 	q.bytes += len(msg)
-	q.change.Broadcast()
+	q.changed.Broadcast()
 	return nil
 }
 
 func (q *queue) read() ([]byte, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.frames) == 0 && !q.ended && !q.gone {
-		q.change.Wait()
+	for len(q.frames) == 0 && !q.writeClosed && !q.readClosed {
+		q.changed.Wait()
 	}
 	switch {
-	case q.gone:
+	case q.readClosed:
 		return nil, io.ErrClosedPipe
 	case len(q.frames) == 0:
 		return nil, io.EOF
@@ -91,22 +91,22 @@ func (q *queue) read() ([]byte, error) {
 	q.frames[0] = nil
 	q.frames = q.frames[1:]
 	q.bytes -= len(frame)
-	q.change.Broadcast()
+	q.changed.Broadcast()
 	return frame, nil
 }
 
-// end is what the writer does last.
-func (q *queue) end() {
+// closeWrite is what the writer does last.
+func (q *queue) closeWrite() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ended = true
-	q.change.Broadcast()
+	q.writeClosed = true
+	q.changed.Broadcast()
 }
 
-// abandon is what the reader does last.
-func (q *queue) abandon() {
+// closeRead is what the reader does last.
+func (q *queue) closeRead() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.gone, q.frames, q.bytes = true, nil, 0
-	q.change.Broadcast()
+	q.readClosed, q.frames, q.bytes = true, nil, 0
+	q.changed.Broadcast()
 }

@@ -14,50 +14,50 @@ const (
 	quietWait  = 100 * time.Millisecond
 )
 
-// record takes what comes after a step instead of comparing it.
-func (s *session) record(p *Peer, st *step) {
+// recordStep takes what comes after a step instead of comparing it.
+func (gc *goldenCase) recordStep(p *Peer, st *step) {
 	p.t.Helper()
 	if st.kind == stepEOF {
-		s.merge(p, st, p.ended())
+		gc.mergeStep(p, st, p.mustReadRest())
 		return
 	}
 	text := st.text
 	if st.kind == stepSend {
 		text, _ = p.vars.expand(text) // it was sent
 	}
-	s.merge(p, st, p.settled(text))
+	gc.mergeStep(p, st, p.readReplies(text))
 }
 
 // recordEnd ends the input. If something still comes then, that gets a step of its own.
-func (s *session) recordEnd(p *Peer) {
+func (gc *goldenCase) recordEnd(p *Peer) {
 	p.t.Helper()
-	if s.steps[len(s.steps)-1].kind == stepEOF {
+	if gc.steps[len(gc.steps)-1].kind == stepEOF {
 		return
 	}
 	p.CloseWrite()
-	if came := p.ended(); len(came) > 0 {
-		s.lines = append(s.lines, "@eof")
-		s.steps = append(s.steps, step{kind: stepEOF, line: len(s.lines) - 1})
-		s.merge(p, &s.steps[len(s.steps)-1], came)
+	if got := p.mustReadRest(); len(got) > 0 {
+		gc.lines = append(gc.lines, "@eof")
+		gc.steps = append(gc.steps, step{kind: stepEOF, line: len(gc.lines) - 1})
+		gc.mergeStep(p, &gc.steps[len(gc.steps)-1], got)
 	}
 }
 
-// ended returns what comes until the other side hangs up, which it must.
-func (p *Peer) ended() []string {
+// mustReadRest returns what comes until the other side hangs up, which it must.
+func (p *Peer) mustReadRest() []string {
 	p.t.Helper()
-	came, err := p.rest()
+	got, err := p.readRest()
 	if err != nil {
 		p.fatalf("%v", err)
 	}
-	return came
+	return got
 }
 
-// settled returns what comes after a message was sent: its answer, if it wants one, and what follows within quietWait. It ends after the peer's
+// readReplies returns what comes after a message was sent: its answer, if it wants one, and what follows within quietWait. It ends after the peer's
 // Timeout in any case.
-func (p *Peer) settled(sent string) []string {
+func (p *Peer) readReplies(sent string) []string {
 	var request jsonrpc.Message
 	waiting := jsonrpc.Parse([]byte(sent), &request, maxDepth) == nil && request.Kind == jsonrpc.KindRequest
-	var came []string
+	var got []string
 	for end := time.Now().Add(p.Timeout); time.Now().Before(end); {
 		wait := quietWait
 		if waiting {
@@ -67,87 +67,87 @@ func (p *Peer) settled(sent string) []string {
 		if !ok || a.err != nil {
 			break
 		}
-		came = append(came, a.text)
+		got = append(got, a.text)
 		var m jsonrpc.Message
 		if jsonrpc.Parse([]byte(a.text), &m, maxDepth) == nil && m.Kind >= jsonrpc.KindResponse && m.ID.Equal(request.ID) {
 			waiting = false
 		}
 	}
-	return came
+	return got
 }
 
-// merge makes patterns of what came after a step, out of those that were expected.
-func (s *session) merge(p *Peer, st *step, came []string) {
+// mergeStep makes patterns of what came after a step, out of those that were expected.
+func (gc *goldenCase) mergeStep(p *Peer, st *step, replies []string) {
 	p.t.Helper()
-	if s.unordered {
-		came = st.arrange(p, came)
+	if gc.unordered {
+		replies = st.orderByPattern(p, replies)
 	}
-	for i, text := range came {
-		got := p.message("update", text)
+	for i, text := range replies {
+		got := p.parseMessage("update", text)
 		m := &match{vars: p.vars}
 		if i >= len(st.want) {
-			st.came = append(st.came, string(m.merge(nil, nil, got)))
+			st.got = append(st.got, string(m.merge(nil, nil, got)))
 			continue
 		}
 		pattern := st.want[i].pattern
-		want := p.pattern("update", pattern)
-		if fits := compare(want, got, p.vars); len(fits.problems) == 0 {
+		want := p.parsePattern("update", pattern)
+		if fits := compare(want, got, p.vars); len(fits.diffs) == 0 {
 			p.vars = fits.vars
 		} else {
 			pattern = string(m.merge(nil, &want, got))
 		}
-		st.came = append(st.came, pattern)
+		st.got = append(st.got, pattern)
 	}
 }
 
-// arrange puts what came in the order of the patterns that it matches. What matches none fills the gaps, and stands behind.
-func (st *step) arrange(p *Peer, came []string) []string {
+// orderByPattern puts what came in the order of the patterns that it matches. What matches none fills the gaps, and stands behind.
+func (st *step) orderByPattern(p *Peer, got []string) []string {
 	p.t.Helper()
-	left := slices.Clone(came)
+	rest := slices.Clone(got)
 	places := make([]string, len(st.want))
 	for i, e := range st.want {
-		want := p.pattern("update", e.pattern)
-		j := slices.IndexFunc(left, func(text string) bool {
-			return len(compare(want, p.message("update", text), p.vars).problems) == 0
+		want := p.parsePattern("update", e.pattern)
+		j := slices.IndexFunc(rest, func(text string) bool {
+			return len(compare(want, p.parseMessage("update", text), p.vars).diffs) == 0
 		})
 		if j >= 0 {
-			places[i] = left[j]
-			left = slices.Delete(left, j, j+1)
+			places[i] = rest[j]
+			rest = slices.Delete(rest, j, j+1)
 		}
 	}
 	for i, text := range places {
-		if text == "" && len(left) > 0 {
-			places[i], left = left[0], left[1:]
+		if text == "" && len(rest) > 0 {
+			places[i], rest = rest[0], rest[1:]
 		}
 	}
 	places = slices.DeleteFunc(places, func(text string) bool { return text == "" })
-	return append(places, left...)
+	return append(places, rest...)
 }
 
-// text is the session with what came in the place of what was expected. Comments stay where they are.
-func (s *session) text() []byte {
-	instead := map[int]string{} // of the expected messages, by line; "" is nothing
-	behind := map[int][]string{}
-	for _, st := range s.steps {
+// format is the session with what came in the place of what was expected. Comments stay where they are.
+func (gc *goldenCase) format() []byte {
+	replaced := map[int]string{} // of the expected messages, by line; "" is nothing
+	added := map[int][]string{}
+	for _, st := range gc.steps {
 		at := st.line
 		for i, e := range st.want {
-			if instead[e.line] = ""; i < len(st.came) {
-				instead[e.line], at = "< "+st.came[i], e.line
+			if replaced[e.line] = ""; i < len(st.got) {
+				replaced[e.line], at = "< "+st.got[i], e.line
 			}
 		}
-		for _, text := range st.came[min(len(st.want), len(st.came)):] {
-			behind[at] = append(behind[at], "< "+text)
+		for _, text := range st.got[min(len(st.want), len(st.got)):] {
+			added[at] = append(added[at], "< "+text)
 		}
 	}
 	var lines []string
-	for i, line := range s.lines {
-		switch text, expected := instead[i]; {
+	for i, line := range gc.lines {
+		switch text, expected := replaced[i]; {
 		case !expected:
 			lines = append(lines, line)
 		case text != "":
 			lines = append(lines, text)
 		}
-		lines = append(lines, behind[i]...)
+		lines = append(lines, added[i]...)
 	}
 	return []byte(strings.Join(lines, "\n") + "\n")
 }

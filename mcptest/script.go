@@ -14,29 +14,29 @@ const scriptTimeout = 30 * time.Second
 //
 // The connection stays open when play has returned. When the test ends, play must have been played to its end, and the client should have hung up;
 // messages that came and that play did not expect fail the test.
-func Script(t testing.TB, play func(p *Peer)) *End {
+func Script(t testing.TB, script func(p *Peer)) *End {
 	t.Helper()
-	near, far := Pipe()
-	p := newPeer(t, far)
+	clientEnd, serverEnd := Pipe()
+	p := newPeer(t, serverEnd)
 	p.script = true
-	played := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(played)
-		play(p)
+		defer close(done)
+		script(p)
 	}()
 	t.Cleanup(func() {
 		t.Helper()
-		defer near.Close()
-		near.CloseWrite()
+		defer clientEnd.Close()
+		clientEnd.CloseWrite()
 		timer := time.NewTimer(scriptTimeout)
 		defer timer.Stop()
 		select {
-		case <-played:
+		case <-done:
 		case <-timer.C:
 			t.Errorf("the script has not returned within %v of the end of the test", scriptTimeout)
 			return
 		}
-		p.finish()
+		p.closeAndCheck()
 	})
-	return near
+	return clientEnd
 }

@@ -26,17 +26,17 @@ const serveTimeout = 30 * time.Second
 // That a client hangs up before it has read all answers is not the server's error.
 func Serve(t testing.TB, srv Server) *End {
 	t.Helper()
-	near, far := Pipe()
+	clientEnd, serverEnd := Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() {
-		served <- srv.Serve(ctx, far)
-		far.Close() // as it should have been
+		served <- srv.Serve(ctx, serverEnd)
+		serverEnd.Close() // as it should have been
 	}()
 	t.Cleanup(func() {
 		t.Helper()
 		defer cancel()
-		near.Close()
+		clientEnd.Close()
 		timer := time.NewTimer(serveTimeout)
 		defer timer.Stop()
 		select {
@@ -48,5 +48,5 @@ func Serve(t testing.TB, srv Server) *End {
 			t.Errorf("the server has not returned within %v of the end of its connection", serveTimeout)
 		}
 	})
-	return near
+	return clientEnd
 }

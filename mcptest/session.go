@@ -11,9 +11,9 @@ import (
 )
 
 // A session is one section of a golden file; [Golden] says what stands in it.
-type session struct {
+type goldenCase struct {
 	file, name string
-	first      int // the number of its first line in the file
+	firstLine  int // the number of its first line in the file
 	lines      []string
 
 	handshake     mcp.Revision // RevisionNone without one
@@ -28,7 +28,7 @@ type step struct {
 	text string
 	line int // index in session.lines
 	want []expected
-	came []string // patterns of what came, for an update
+	got  []string // patterns of what came, for an update
 }
 
 type stepKind uint8
@@ -51,56 +51,56 @@ func sectionLine(archive *txtar.Archive, i int) int {
 	return bytes.Count(txtar.Format(before), []byte("\n")) + 2
 }
 
-func parseSession(file string, first int, section *txtar.File) (*session, error) {
+func parseCase(file string, first int, section *txtar.File) (*goldenCase, error) {
 	text := strings.TrimSuffix(string(section.Data), "\n")
-	s := &session{file: file, name: section.Name, first: first, lines: strings.Split(text, "\n")}
-	for i, line := range s.lines {
-		if err := s.parseLine(i, line); err != nil {
-			return nil, fmt.Errorf("%s%w", s.place(i), err)
+	gc := &goldenCase{file: file, name: section.Name, firstLine: first, lines: strings.Split(text, "\n")}
+	for i, line := range gc.lines {
+		if err := gc.parseLine(i, line); err != nil {
+			return nil, fmt.Errorf("%s%w", gc.location(i), err)
 		}
 	}
-	if len(s.steps) == 0 {
-		return nil, fmt.Errorf("%sthe session sends nothing", s.place(0))
+	if len(gc.steps) == 0 {
+		return nil, fmt.Errorf("%sthe session sends nothing", gc.location(0))
 	}
-	return s, nil
+	return gc, nil
 }
 
-func (s *session) parseLine(i int, line string) error {
+func (gc *goldenCase) parseLine(i int, line string) error {
 	word, rest, _ := strings.Cut(line, " ")
 	sends := word == ">" || word == ">raw" || word == "@eof"
 	switch {
-	case sends && len(s.steps) > 0 && s.steps[len(s.steps)-1].kind == stepEOF:
+	case sends && len(gc.steps) > 0 && gc.steps[len(gc.steps)-1].kind == stepEOF:
 		return fmt.Errorf("nothing can be sent behind @eof")
 	case word == "" || word[0] == '#':
 	case word == ">":
-		s.steps = append(s.steps, step{kind: stepSend, text: rest, line: i})
+		gc.steps = append(gc.steps, step{kind: stepSend, text: rest, line: i})
 	case word == ">raw":
-		s.steps = append(s.steps, step{kind: stepRaw, text: rest, line: i})
+		gc.steps = append(gc.steps, step{kind: stepRaw, text: rest, line: i})
 	case word == "@eof":
-		s.steps = append(s.steps, step{kind: stepEOF, line: i})
+		gc.steps = append(gc.steps, step{kind: stepEOF, line: i})
 	case word == "<":
-		if len(s.steps) == 0 {
+		if len(gc.steps) == 0 {
 			return fmt.Errorf("no message can be expected before the first that is sent")
 		}
-		last := &s.steps[len(s.steps)-1]
+		last := &gc.steps[len(gc.steps)-1]
 		last.want = append(last.want, expected{rest, i})
 	case word == "@unordered":
-		s.unordered = true
+		gc.unordered = true
 	case word == "@handshake":
 		r, ok := mcp.ParseRevision(strings.TrimSpace(rest))
-		if !ok || len(s.steps) > 0 {
+		if !ok || len(gc.steps) > 0 {
 			return fmt.Errorf("%q: a handshake comes first and names one of %v", line, mcp.Revisions())
 		}
-		s.handshake, s.handshakeLine = r, i
+		gc.handshake, gc.handshakeLine = r, i
 	default:
-		return fmt.Errorf("%q begins with none of > >raw < @handshake @unordered @eof #", clip(line, maxLine))
+		return fmt.Errorf("%q begins with none of > >raw < @handshake @unordered @eof #", clip(line, maxLineBytes))
 	}
 	return nil
 }
 
-// place names a line, by its index, in front of a message.
-func (s *session) place(i int) string {
-	return fmt.Sprintf("%s:%d: session %q: ", s.file, s.first+i, s.name)
+// location names a line, by its index, in front of a message.
+func (gc *goldenCase) location(i int) string {
+	return fmt.Sprintf("%s:%d: session %q: ", gc.file, gc.firstLine+i, gc.name)
 }
 
 func (st *step) send(p *Peer) {
@@ -116,9 +116,9 @@ func (st *step) send(p *Peer) {
 }
 
 // check sees that what comes after a step is what should.
-func (st *step) check(p *Peer, s *session) {
+func (st *step) check(p *Peer, gc *goldenCase) {
 	p.t.Helper()
-	if s.unordered {
+	if gc.unordered {
 		var patterns []string
 		for _, e := range st.want {
 			patterns = append(patterns, e.pattern)
@@ -127,7 +127,7 @@ func (st *step) check(p *Peer, s *session) {
 		return
 	}
 	for _, e := range st.want {
-		p.where = s.place(e.line)
+		p.location = gc.location(e.line)
 		p.Expect(e.pattern)
 	}
 }

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	maxShown   = 4000 // bytes of a message that is shown by itself
-	maxLine    = 1000 // bytes of one in a transcript
-	maxHistory = 50   // lines of a transcript
+	maxShownBytes      = 4000 // bytes of a message that is shown by itself
+	maxLineBytes       = 1000 // bytes of one in a transcript
+	maxTranscriptLines = 50   // lines of a transcript
 )
 
-// afterglow is how long a failure waits for messages that are still on the way, so that it can show them.
-const afterglow = 50 * time.Millisecond
+// lateMessageWait is how long a failure waits for messages that are still on the way, so that it can show them.
+const lateMessageWait = 50 * time.Millisecond
 
 // A transcript is the session so far, as failures show it: "> " is what was sent, "< " what came, "! " what happened besides.
 type transcript struct {
@@ -22,43 +22,43 @@ type transcript struct {
 	ended   bool
 }
 
-func (l *transcript) add(sign byte, text string) {
-	if len(l.lines) == maxHistory {
-		copy(l.lines, l.lines[1:])
-		l.lines = l.lines[:maxHistory-1]
-		l.dropped++
+func (tr *transcript) add(mark byte, text string) {
+	if len(tr.lines) == maxTranscriptLines {
+		copy(tr.lines, tr.lines[1:])
+		tr.lines = tr.lines[:maxTranscriptLines-1]
+		tr.dropped++
 	}
-	l.lines = append(l.lines, string(sign)+" "+clip(text, maxLine))
+	tr.lines = append(tr.lines, string(mark)+" "+clip(text, maxLineBytes))
 }
 
 // end adds the line that tells of the end, once.
-func (l *transcript) end(text string) {
-	if !l.ended {
-		l.ended = true
-		l.add('!', text)
+func (tr *transcript) end(text string) {
+	if !tr.ended {
+		tr.ended = true
+		tr.add('!', text)
 	}
 }
 
-func (l *transcript) String() string {
+func (tr *transcript) String() string {
 	var b strings.Builder
-	if l.dropped > 0 {
-		fmt.Fprintf(&b, "  (%d lines before)\n", l.dropped)
+	if tr.dropped > 0 {
+		fmt.Fprintf(&b, "  (%d lines before)\n", tr.dropped)
 	}
-	for _, line := range l.lines {
+	for _, line := range tr.lines {
 		b.WriteString("  " + line + "\n")
 	}
 	return b.String()
 }
 
-// report makes the text of a failure: what it is, and the session so far.
-func (p *Peer) report(format string, args ...any) string {
-	text := p.where + fmt.Sprintf(format, args...)
-	for n := 0; n < maxHistory; n++ {
-		if a, ok := p.next(afterglow); !ok || a.last() {
+// failureText makes the text of a failure: what it is, and the session so far.
+func (p *Peer) failureText(format string, args ...any) string {
+	text := p.location + fmt.Sprintf(format, args...)
+	for n := 0; n < maxTranscriptLines; n++ {
+		if a, ok := p.next(lateMessageWait); !ok || a.isLast() {
 			break
 		}
 	}
-	if session := p.log.String(); session != "" {
+	if session := p.transcript.String(); session != "" {
 		text += "\nthe session so far:\n" + session
 	}
 	if p.hint != "" {

@@ -63,8 +63,8 @@ func (v value) member(name string) *value {
 	return nil
 }
 
-// twice returns the name of a member that stands twice in an object, if one does.
-func (v value) twice() (name string, ok bool) {
+// duplicate returns the name of a member that stands twice in an object, if one does.
+func (v value) duplicate() (name string, ok bool) {
 	seen := make(map[string]bool, len(v.members))
 	for _, m := range v.members {
 		if seen[m.name] {

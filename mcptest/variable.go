@@ -45,27 +45,27 @@ func escape(text string) string {
 	return text
 }
 
-// open reports whether an object of a pattern leaves room for further members.
-func (v value) open() bool {
+// allowsExtra reports whether an object of a pattern leaves room for further members.
+func (v value) allowsExtra() bool {
 	rest := v.member(anything)
 	return rest != nil && rest.kind == '"' && rest.text == anything
 }
 
 // expand replaces the variables of a text that is to be sent. The rest goes out as it stands, but for white space.
-func (vars variables) expand(text string) (string, error) {
+func (vs variables) expand(text string) (string, error) {
 	v, err := parse(text)
 	if err != nil {
 		return "", err
 	}
-	out, err := vars.append(nil, v)
+	out, err := vs.append(nil, v)
 	return string(out), err
 }
 
-func (vars variables) append(dst []byte, v value) ([]byte, error) {
+func (vs variables) append(dst []byte, v value) ([]byte, error) {
 	if name, ok := v.variable(); ok {
-		bound, ok := vars[name]
+		bound, ok := vs[name]
 		if !ok {
-			return dst, fmt.Errorf("$%s has no value; those that have one: %s", name, vars.names())
+			return dst, fmt.Errorf("$%s has no value; those that have one: %s", name, vs.names())
 		}
 		return jsonwire.AppendCompact(dst, bound.raw), nil
 	}
@@ -76,7 +76,7 @@ func (vars variables) append(dst []byte, v value) ([]byte, error) {
 		for i, m := range v.members {
 			dst = appendComma(dst, i)
 			dst = append(append(append(dst, '"'), m.rawKey...), `":`...)
-			if dst, err = vars.append(dst, m.value); err != nil {
+			if dst, err = vs.append(dst, m.value); err != nil {
 				return dst, err
 			}
 		}
@@ -84,23 +84,23 @@ func (vars variables) append(dst []byte, v value) ([]byte, error) {
 	case '[':
 		dst = append(dst, '[')
 		for i, e := range v.elems {
-			if dst, err = vars.append(appendComma(dst, i), e); err != nil {
+			if dst, err = vs.append(appendComma(dst, i), e); err != nil {
 				return dst, err
 			}
 		}
 		return append(dst, ']'), nil
 	case '"':
-		if plain := literal(v.text); plain != v.text {
-			return jsonwire.AppendQuote(dst, plain), nil
+		if unescaped := literal(v.text); unescaped != v.text {
+			return jsonwire.AppendQuote(dst, unescaped), nil
 		}
 	}
 	return append(dst, v.raw...), nil
 }
 
 // names lists the variables, for messages.
-func (vars variables) names() string {
+func (vs variables) names() string {
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(vars)) {
+	for _, name := range slices.Sorted(maps.Keys(vs)) {
 		names = append(names, "$"+name)
 	}
 	return strings.Join(names, ", ")

@@ -113,7 +113,7 @@ func TestAppend(t *testing.T) {
 		{"any of structs", appended(t, []any{point{1, 2}, &point{3, 4}, map[string]any{"b": level("x"), "a": uint8(3)}, []level{"low"}, json.RawMessage(" 1"), (*int)(nil)}[:2:2], nil), `[{"x":1,"y":2},{"x":3,"y":4}]`},
 		{"any of more", appended(t, []any{map[string]any{"b": int8(1), "a": float32(0.5)}, []string{"s"}, json.RawMessage(" 1 "), (*int)(nil), json.Number("1.50"), true}, nil),
 			`[{"a":0.5,"b":1},["s"],1,null,1.50,true]`},
-		{"own", appended(t, span{1, 2}, nil), `{"from":1,"to":2}`},
+		{"own", appended(t, nameRange{1, 2}, nil), `{"from":1,"to":2}`},
 
 		{"NaN", appended(t, []float64{1, math.NaN()}, nil), `error: result[1]: expected a finite number, got NaN, which JSON cannot express`},
 		{"Inf", appended(t, map[string]any{"a": math.Inf(-1)}, nil), `error: result.a: expected a finite number, got -Inf, which JSON cannot express`},

@@ -44,10 +44,10 @@ var (
 
 // builder compiles types to nodes.
 type builder struct {
-	opts    Options
-	named   map[reflect.Type]*node // finished and unfinished, so that recursion ends
-	structs []*structPlan          // in the order of their discovery
-	later   []func() error         // what has to wait until no node is unfinished
+	opts     Options
+	named    map[reflect.Type]*node // finished and unfinished, so that recursion ends
+	structs  []*structPlan          // in the order of their discovery
+	deferred []func() error         // what has to wait until no node is unfinished
 }
 
 func newBuilder(opts Options) *builder {
@@ -69,7 +69,7 @@ func (b *builder) node(t reflect.Type) (*node, error) {
 
 // finish does what had to wait. Call it once, when the root node is there.
 func (b *builder) finish() error {
-	for _, f := range b.later {
+	for _, f := range b.deferred {
 		if err := f(); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (b *builder) finish() error {
 // compile fills n for n.typ.
 func (b *builder) compile(n *node) (*node, error) {
 	t := n.typ
-	if n.special() {
+	if n.setKnownType() {
 		return n, nil
 	}
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
@@ -91,7 +91,7 @@ func (b *builder) compile(n *node) (*node, error) {
 	}
 	p := reflect.PointerTo(t)
 	if p.Implements(typeSchemer) {
-		return n, b.ownSchema(n)
+		return n, b.customSchema(n)
 	}
 	if err := b.methods(n); err != nil {
 		return nil, err
@@ -106,8 +106,8 @@ func (b *builder) compile(n *node) (*node, error) {
 	return n, nil
 }
 
-// special fills n if its type is one of those known by name.
-func (n *node) special() bool {
+// setKnownType fills n if its type is one of those known by name.
+func (n *node) setKnownType() bool {
 	switch n.typ {
 	case typeTime:
 		n.set("string", opTime)
@@ -272,8 +272,8 @@ func (b *builder) mapType(n *node) error {
 	return b.elem(n)
 }
 
-// ownSchema fills n for a type with a JSONSchema method.
-func (b *builder) ownSchema(n *node) error {
+// customSchema fills n for a type with a JSONSchema method.
+func (b *builder) customSchema(n *node) error {
 	t := n.typ
 	text := reflect.New(t).Interface().(Schemer).JSONSchema()
 	v, err := Compile(text, b.opts.Engine)
@@ -286,6 +286,6 @@ func (b *builder) ownSchema(n *node) error {
 	if n.fields != nil {
 		n.fields.lenient, n.fields.noneRequired = true, true
 	}
-	n.own, n.types, n.keywords, n.name = v, "", nil, ""
+	n.custom, n.types, n.keywords, n.name = v, "", nil, ""
 	return nil
 }

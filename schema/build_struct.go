@@ -24,7 +24,7 @@ func (b *builder) structType(n *node) error {
 		n.fields.fields = append(n.fields.fields, f)
 	}
 	for i, sf := range fields {
-		b.later = append(b.later, func() error {
+		b.deferred = append(b.deferred, func() error {
 			if err := n.fields.fields[i].applyTag(sf); err != nil {
 				return fmt.Errorf("type %s: field %s: %w", n.typ, sf.Name, err)
 			}
@@ -47,7 +47,7 @@ func (b *builder) field(sf structField) (fieldPlan, error) {
 		return f, err
 	}
 	f.required = !sf.mayBeAbsent() && sf.Type.Kind() != reflect.Pointer && len(sf.hops) == 0
-	f.omit = omission(sf)
+	f.omitted = omission(sf)
 	return f, nil
 }
 
@@ -107,11 +107,11 @@ func (f *fieldPlan) applyItem(it tagItem, maybeAbsent bool) (err error) {
 	case "title":
 		f.keywords = append(f.keywords, keyword{name: "title", value: string(jsonwire.AppendQuote(nil, it.value))})
 	case "default":
-		if f.def, err = f.node.defaultText(it.value); err != nil {
+		if f.defaultValue, err = f.node.defaultText(it.value); err != nil {
 			return fmt.Errorf("default: %w", err)
 		}
 		f.required = false
-		f.keywords = append(f.keywords, keyword{name: "default", value: string(f.def)})
+		f.keywords = append(f.keywords, keyword{name: "default", value: string(f.defaultValue)})
 	default:
 		f.node, err = f.node.constrain(it)
 	}

@@ -51,11 +51,11 @@ func compileSchema(text []byte) (*subschema, error) {
 	for len(c.refs) > 0 { // resolving may compile more
 		p := c.refs[0]
 		c.refs = c.refs[1:]
-		if p.from.place.ref, err = c.resolve(p); err != nil {
+		if p.from.applicators.ref, err = c.resolve(p); err != nil {
 			return nil, err
 		}
 	}
-	if s := c.endless(); s != nil {
+	if s := c.findCycle(); s != nil {
 		return nil, invalid(s.loc, "$ref", "the schema applies itself to the same value without end")
 	}
 	return root, nil
@@ -222,9 +222,9 @@ func percentDecode(s string) (string, bool) {
 	return string(b), true
 }
 
-// endless finds a schema that leads back to itself through keywords that apply
+// findCycle finds a schema that leads back to itself through keywords that apply
 // to the same value. No instance could ever be valid or invalid against it.
-func (c *compiler) endless() *subschema {
+func (c *compiler) findCycle() *subschema {
 	const active, done = 1, 2
 	state := map[*subschema]int{}
 	var visit func(s *subschema) *subschema
@@ -236,7 +236,7 @@ func (c *compiler) endless() *subschema {
 			return s
 		}
 		state[s] = active
-		for _, next := range s.sameValue() {
+		for _, next := range s.inPlaceSchemas() {
 			if loop := visit(next); loop != nil {
 				return loop
 			}
@@ -252,15 +252,15 @@ func (c *compiler) endless() *subschema {
 	return nil
 }
 
-// sameValue lists the schemas that s applies to the value it is applied to.
-func (s *subschema) sameValue() []*subschema {
+// inPlaceSchemas lists the schemas that s applies to the value it is applied to.
+func (s *subschema) inPlaceSchemas() []*subschema {
 	var list []*subschema
-	if p := s.place; p != nil {
+	if p := s.applicators; p != nil {
 		list = append(list, p.ref, p.not, p.cond, p.then, p.els)
 		list = append(append(append(list, p.all...), p.any...), p.one...)
 	}
 	if s.obj != nil {
-		for _, d := range s.obj.needs {
+		for _, d := range s.obj.dependencies {
 			list = append(list, d.schema)
 		}
 	}

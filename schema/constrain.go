@@ -18,7 +18,7 @@ func (n *node) constrain(it tagItem) (*node, error) {
 		c.elem = elem
 		return &c, err
 	}
-	if n.own != nil {
+	if n.custom != nil {
 		return nil, fmt.Errorf("%s: the type has its own schema", it.key)
 	}
 	if key, ok := strings.CutPrefix(it.key, "items."); ok && (n.dec == opSlice || n.dec == opArray) {
@@ -63,8 +63,8 @@ func (n *node) constrainElem(key string, it tagItem) (*node, error) {
 	return n, nil
 }
 
-// notFor is the error for a keyword that says nothing about the type.
-func (n *node) notFor(what string) error {
+// notApplicable is the error for a keyword that says nothing about the type.
+func (n *node) notApplicable(what string) error {
 	return fmt.Errorf("is for %s, not for %s", what, n.typ)
 }
 
@@ -74,7 +74,7 @@ func (n *node) isNumber() bool {
 
 func (n *node) constrainNumber(it tagItem) error {
 	if !n.isNumber() {
-		return n.notFor("numbers")
+		return n.notApplicable("numbers")
 	}
 	number := []byte(it.value)
 	if !isNumber(number) {
@@ -182,7 +182,7 @@ func (n *node) narrow() {
 
 func (n *node) constrainString(it tagItem) error {
 	if n.types != "string" || n.dec == opBytes || n.dec == opTime {
-		return n.notFor("strings")
+		return n.notApplicable("strings")
 	}
 	if it.key == "format" {
 		if it.value == "" {
@@ -211,7 +211,7 @@ func (n *node) constrainString(it tagItem) error {
 
 func (n *node) constrainArray(it tagItem) error {
 	if n.types != "array" {
-		return n.notFor("slices")
+		return n.notApplicable("slices")
 	}
 	if it.key == "uniqueItems" {
 		if it.hasValue && it.value != "true" {
@@ -229,7 +229,7 @@ func (n *node) constrainArray(it tagItem) error {
 
 func (n *node) constrainMap(it tagItem) error {
 	if n.dec != opMap {
-		return n.notFor("maps")
+		return n.notApplicable("maps")
 	}
 	return n.constrainCount(it, "minProperties")
 }
@@ -267,7 +267,7 @@ func (n *node) setEnum(values []string) error {
 		return fmt.Errorf("wants at least one value")
 	}
 	if n.types != "string" && !n.isNumber() || n.dec == opBytes || n.dec == opTime {
-		return n.notFor("strings and numbers")
+		return n.notApplicable("strings and numbers")
 	}
 	texts := make([]string, len(values))
 	list := []byte{'['}

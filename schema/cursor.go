@@ -53,13 +53,13 @@ func (c *cursor) str() (raw []byte, escaped bool) {
 			continue
 		}
 		if i += bits.TrailingZeros64(m) / 8; b[i] == '\\' {
-			return c.longStr(start)
+			return c.strSlow(start)
 		}
 		c.i = i + 1
 		return b[start:i], false
 	}
 	if len(b)-i >= 8 {
-		return c.longStr(start)
+		return c.strSlow(start)
 	}
 	for ; i < len(b); i++ {
 		switch b[i] {
@@ -67,13 +67,13 @@ func (c *cursor) str() (raw []byte, escaped bool) {
 			c.i = i + 1
 			return b[start:i], false
 		case '\\':
-			return c.longStr(start)
+			return c.strSlow(start)
 		}
 	}
-	return c.longStr(start)
+	return c.strSlow(start)
 }
 
-func (c *cursor) longStr(start int) (raw []byte, escaped bool) {
+func (c *cursor) strSlow(start int) (raw []byte, escaped bool) {
 	c.i = jsonwire.SkipValue(c.b, start-1)
 	end := max(c.i-1, start)
 	raw = c.b[start:min(end, len(c.b))]

@@ -192,19 +192,19 @@ func newDivisor(d decimal) *divisor {
 
 // divides reports whether x is an integer multiple of v. The work grows with
 // the digits of x, not with its value.
-func (v *divisor) divides(x decimal) bool {
+func (d *divisor) divides(x decimal) bool {
 	n := int64(x.size())
 	if n == 0 {
 		return true
 	}
 	// x is a·10^k times the unit of v, with a not a multiple of 10. If k < 0, a
 	// would have to be.
-	k := x.exp - n - v.exp
+	k := x.exp - n - d.exp
 	if k < 0 {
 		return false
 	}
-	if v.small != 0 {
-		return mulMod(v.residue(x), powMod(10, uint64(k), v.small), v.small) == 0
+	if d.small != 0 {
+		return mulMod(d.residue(x), powMod(10, uint64(k), d.small), d.small) == 0
 	}
 	const chunk = 18
 	unit, step := new(big.Int).SetUint64(1e18), new(big.Int)
@@ -213,23 +213,23 @@ func (v *divisor) divides(x decimal) bool {
 	for i := range x.size() {
 		piece = piece*10 + uint64(x.digit(i)-'0')
 		if (i+1)%chunk == 0 {
-			r.Mod(r.Add(r.Mul(r, unit), step.SetUint64(piece)), v.large)
+			r.Mod(r.Add(r.Mul(r, unit), step.SetUint64(piece)), d.large)
 			piece = 0
 		}
 	}
 	rest := new(big.Int).Exp(big.NewInt(10), big.NewInt(n%chunk), nil)
-	r.Mod(r.Add(r.Mul(r, rest), step.SetUint64(piece)), v.large)
-	pow := new(big.Int).Exp(big.NewInt(10), big.NewInt(k), v.large)
-	return r.Mod(r.Mul(r, pow), v.large).Sign() == 0
+	r.Mod(r.Add(r.Mul(r, rest), step.SetUint64(piece)), d.large)
+	pow := new(big.Int).Exp(big.NewInt(10), big.NewInt(k), d.large)
+	return r.Mod(r.Mul(r, pow), d.large).Sign() == 0
 }
 
 // residue is the digits of x, as an integer, modulo v.small.
-func (v *divisor) residue(x decimal) uint64 {
+func (d *divisor) residue(x decimal) uint64 {
 	var r uint64
 	for i := range x.size() {
 		hi, lo := bits.Mul64(r, 10)
 		lo, carry := bits.Add64(lo, uint64(x.digit(i)-'0'), 0)
-		_, r = bits.Div64((hi+carry)%v.small, lo, v.small)
+		_, r = bits.Div64((hi+carry)%d.small, lo, d.small)
 	}
 	return r
 }

@@ -31,9 +31,9 @@ func (d *decoder) fail(at int, msg string) {
 	}
 }
 
-// refuse notes that the value at the cursor is not what was wanted, and passes
+// mismatch notes that the value at the cursor is not what was wanted, and passes
 // it.
-func (d *decoder) refuse(want string) {
+func (d *decoder) mismatch(want string) {
 	d.fail(d.i, expected(want, d.b, d.i))
 	d.skip()
 }
@@ -56,7 +56,7 @@ func (d *decoder) enter() bool {
 // value decodes the value at or after the cursor into the variable at a.
 func (d *decoder) value(n *node, a address) {
 	ch := d.space()
-	if n.own != nil && !d.ownSchema(n) {
+	if n.custom != nil && !d.customSchema(n) {
 		return
 	}
 	switch n.dec {
@@ -94,10 +94,10 @@ func (d *decoder) value(n *node, a address) {
 	}
 }
 
-// ownSchema holds the value against the schema that its type gives. On a
+// customSchema holds the value against the schema that its type gives. On a
 // problem it passes the value and reports false.
-func (d *decoder) ownSchema(n *node) bool {
-	found, limit := n.own.findings(d.b, d.i)
+func (d *decoder) customSchema(n *node) bool {
+	found, limit := n.custom.findings(d.b, d.i)
 	if len(found) == 0 {
 		return true
 	}
@@ -111,7 +111,7 @@ func (d *decoder) ownSchema(n *node) bool {
 
 func (d *decoder) str(n *node, a address, ch byte) {
 	if ch != '"' {
-		d.refuse(wantString(n))
+		d.mismatch(wantString(n))
 		return
 	}
 	at := d.i
@@ -151,7 +151,7 @@ func (d *decoder) boolean(a address, ch byte) {
 	case 'f':
 		*as[bool](a) = false
 	default:
-		d.refuse("boolean")
+		d.mismatch("boolean")
 		return
 	}
 	d.skip()
@@ -170,7 +170,7 @@ func (d *decoder) pointer(n *node, a address, ch byte) {
 func (d *decoder) bytes(a address, ch byte) {
 	const want = "string of base64"
 	if ch != '"' {
-		d.refuse(want)
+		d.mismatch(want)
 		return
 	}
 	at := d.i
@@ -190,7 +190,7 @@ func (d *decoder) bytes(a address, ch byte) {
 func (d *decoder) time(a address, ch byte) {
 	const want = "RFC 3339 date-time such as 2006-01-02T15:04:05Z"
 	if ch != '"' {
-		d.refuse(want)
+		d.mismatch(want)
 		return
 	}
 	at := d.i
@@ -206,7 +206,7 @@ func (d *decoder) time(a address, ch byte) {
 // text decodes through UnmarshalText.
 func (d *decoder) text(n *node, a address, ch byte) {
 	if ch != '"' {
-		d.refuse(wantString(n))
+		d.mismatch(wantString(n))
 		return
 	}
 	at := d.i

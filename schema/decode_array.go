@@ -8,7 +8,7 @@ import (
 // slice decodes an array of any length.
 func (d *decoder) slice(n *node, a address, ch byte) {
 	if ch != '[' {
-		d.refuse("array")
+		d.mismatch("array")
 		return
 	}
 	if !d.enter() {
@@ -34,7 +34,7 @@ func (d *decoder) slice(n *node, a address, ch byte) {
 
 func (d *decoder) array(n *node, a address, ch byte) {
 	if ch != '[' {
-		d.refuse("array")
+		d.mismatch("array")
 		return
 	}
 	if !d.enter() {

@@ -16,7 +16,7 @@ var (
 // mapping decodes an object into a new map.
 func (d *decoder) mapping(n *node, a address, ch byte) {
 	if ch != '{' {
-		d.refuse("object")
+		d.mismatch("object")
 		return
 	}
 	at, count := d.i, 0

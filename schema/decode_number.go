@@ -17,7 +17,7 @@ const maxBigDigits = 10000
 // numeric decodes a number into any of the numeric kinds.
 func (d *decoder) numeric(n *node, a address, ch byte) {
 	if ch-'0' > 9 && ch != '-' {
-		d.refuse(n.types)
+		d.mismatch(n.types)
 		return
 	}
 	at := d.i
@@ -62,7 +62,7 @@ func (n *node) setNumber(a address, tok []byte) string {
 		}
 		a.setUint(n.size, v)
 	case opFloat:
-		f, err := strconv.ParseFloat(view(tok), int(n.size)*8)
+		f, err := strconv.ParseFloat(bytesAsString(tok), int(n.size)*8)
 		if err != nil {
 			return fmt.Sprintf("expected a number within the range of a %d-bit float, got %s", 8*n.size, clipText(tok))
 		}
@@ -157,7 +157,7 @@ func setBigInt(v *big.Int, tok []byte) string {
 	if d.size() == 0 {
 		digits = append(digits, '0')
 	}
-	v.SetString(view(digits), 10)
+	v.SetString(bytesAsString(digits), 10)
 	return ""
 }
 
@@ -173,7 +173,7 @@ func (d *decoder) anyNumber(tok []byte) any {
 		}
 		return json.Number(tok)
 	}
-	f, err := strconv.ParseFloat(view(tok), 64)
+	f, err := strconv.ParseFloat(bytesAsString(tok), 64)
 	if err != nil || math.Abs(f) > exact && !bytes.ContainsAny(tok, ".eE") {
 		return json.Number(tok)
 	}

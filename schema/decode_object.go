@@ -9,7 +9,7 @@ import (
 // object decodes the members of a struct.
 func (d *decoder) object(s *structPlan, a address, ch byte) {
 	if ch != '{' {
-		d.refuse("object")
+		d.mismatch("object")
 		return
 	}
 	if !d.enter() {
@@ -47,7 +47,7 @@ func (d *decoder) object(s *structPlan, a address, ch byte) {
 			d.missing(s, at, w, missing)
 		}
 		if absent := s.defaults[w] &^ seen[w]; absent != 0 {
-			d.fillIn(s, a, w, absent)
+			d.setDefaults(s, a, w, absent)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func (d *decoder) unknown(s *structPlan, seen *unknownNames, start int, raw []by
 		return
 	}
 	var ok bool
-	seen.names, ok = seen.set.add(d.b, seen.names, span{start + 1, start + 1 + len(raw), escaped})
+	seen.names, ok = seen.set.add(d.b, seen.names, nameRange{start + 1, start + 1 + len(raw), escaped})
 	if !ok {
 		d.fail(start, duplicateProperty(raw))
 		d.skip()
@@ -106,7 +106,7 @@ func (d *decoder) unknown(s *structPlan, seen *unknownNames, start int, raw []by
 // unknownNames is the ignored members of an object.
 type unknownNames struct {
 	set   nameSet
-	names []span
+	names []nameRange
 }
 
 func (d *decoder) missing(s *structPlan, at, word int, set uint64) {
@@ -116,15 +116,15 @@ func (d *decoder) missing(s *structPlan, at, word int, set uint64) {
 	}
 }
 
-// fillIn decodes the defaults of absent members.
-func (d *decoder) fillIn(s *structPlan, a address, word int, set uint64) {
+// setDefaults decodes the defaults of absent members.
+func (d *decoder) setDefaults(s *structPlan, a address, word int, set uint64) {
 	for ; set != 0 && !d.full(); set &= set - 1 {
 		f := &s.fields[word*64+bits.TrailingZeros64(set)]
 		to, ok := f.at(a, false)
 		if !ok {
 			continue // its embedded struct is absent as a whole
 		}
-		in := decoder{cursor: cursor{b: f.def}, plan: d.plan}
+		in := decoder{cursor: cursor{b: f.defaultValue}, plan: d.plan}
 		in.value(f.node, to)
 	}
 }

@@ -131,7 +131,7 @@ func TestDecode(t *testing.T) {
 		{"text", decode[netip.Addr](t, `"10.0.0.1"`, nil), netip.MustParseAddr("10.0.0.1")},
 		{"json", decode[[]colour](t, `["#0102ff"]`, nil), []colour{{1, 2, 255}}},
 		{"own", decode[celsius](t, `-273.15`, nil), celsius(-273.15)},
-		{"own struct", decode[span](t, `{"from":1,"other":[1]}`, nil), span{From: 1}},
+		{"own struct", decode[nameRange](t, `{"from":1,"other":[1]}`, nil), nameRange{From: 1}},
 	} {
 		if diff := cmp.Diff(c.want, c.got, compareAll); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
@@ -227,7 +227,7 @@ func TestDecodeMessages(t *testing.T) {
 			A hex `schema:"pattern=^0x,maxLength=4"`
 		}](t, `{"A":"12"}`, nil), `arguments.A: expected a string matching the pattern ^0x, got "12"`},
 		{decode[celsius](t, `-300`, nil), `arguments: expected a number of at least -273.15, got -300`},
-		{decode[[]span](t, `[{"to":1}]`, nil), `arguments[0]: missing required property "from"`},
+		{decode[[]nameRange](t, `[{"to":1}]`, nil), `arguments[0]: missing required property "from"`},
 		{decode[wide](t, `{"K":1}`, nil), `arguments: unknown property "K"; allowed: "A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "k"; ` +
 			`arguments: missing required property "A"; arguments: missing required property "B"; arguments: missing required property "C"; arguments: missing required property "D"; ` +
 			`arguments: missing required property "E"; arguments: missing required property "F"; arguments: missing required property "G"; there may be more`},

@@ -27,8 +27,8 @@ type encoder struct {
 	err   error
 }
 
-// failure turns what was noted into the error of Append.
-func (e *encoder) failure() error {
+// toError turns what was noted into the error of Append.
+func (e *encoder) toError() error {
 	if e.err != nil {
 		return e.err
 	}
@@ -45,7 +45,7 @@ func (e *encoder) fail(at int, msg string) {
 	}
 }
 
-func (e *encoder) stopped() bool { return e.err != nil || e.limit || len(e.found) >= maxProblems }
+func (e *encoder) done() bool { return e.err != nil || e.limit || len(e.found) >= maxProblems }
 
 // abort ends the encoding because of what a method returned.
 func (e *encoder) abort(n *node, method string, err error) {
@@ -101,15 +101,15 @@ func (e *encoder) value(n *node, a address) {
 		e.dst = as[big.Int](a).Append(e.dst, 10)
 		e.checkNumber(n, at)
 	default:
-		e.special(n, a)
+		e.uncommon(n, a)
 	}
-	if n.own != nil && !e.stopped() {
-		e.ownSchema(n, at)
+	if n.custom != nil && !e.done() {
+		e.customSchema(n, at)
 	}
 }
 
-// special appends what is rarer.
-func (e *encoder) special(n *node, a address) {
+// uncommon appends what is rarer.
+func (e *encoder) uncommon(n *node, a address) {
 	switch n.enc {
 	case opTime:
 		b, err := as[time.Time](a).AppendText(append(e.dst, '"'))
@@ -140,10 +140,10 @@ func (e *encoder) special(n *node, a address) {
 	}
 }
 
-// ownSchema holds what was appended from an offset on against the schema that
+// customSchema holds what was appended from an offset on against the schema that
 // its type gives.
-func (e *encoder) ownSchema(n *node, at int) {
-	found, limit := n.own.findings(e.dst, at)
+func (e *encoder) customSchema(n *node, at int) {
+	found, limit := n.custom.findings(e.dst, at)
 	for _, f := range found {
 		e.fail(f.at, f.msg)
 	}

@@ -29,13 +29,13 @@ func (e *encoder) object(s *structPlan, a address) {
 				continue
 			}
 		}
-		if f.omit != nil && f.omit(from) {
+		if f.omitted != nil && f.omitted(from) {
 			continue
 		}
 		e.dst = append(append(append(e.dst, sep), f.quoted...), ':')
 		sep = ','
 		e.value(f.node, from)
-		if e.stopped() {
+		if e.done() {
 			return
 		}
 	}
@@ -60,7 +60,7 @@ func (e *encoder) array(n *node, a address) {
 			e.dst = append(e.dst, ',')
 		}
 		e.value(n.elem, addressIn(v.Index(i)))
-		if e.stopped() {
+		if e.done() {
 			return
 		}
 	}
@@ -112,7 +112,7 @@ func (e *encoder) mapping(n *node, a address) {
 		e.dst = append(jsonwire.AppendQuote(e.dst, x.name), ':')
 		elem.Set(x.value)
 		e.value(n.elem, addressIn(elem))
-		if e.stopped() {
+		if e.done() {
 			return
 		}
 	}
@@ -205,7 +205,7 @@ func (e *encoder) anyMap(m map[string]any) {
 		}
 		e.dst = append(jsonwire.AppendQuote(e.dst, name), ':')
 		e.any(m[name])
-		if e.stopped() {
+		if e.done() {
 			return
 		}
 	}
@@ -223,7 +223,7 @@ func (e *encoder) anySlice(list []any) {
 			e.dst = append(e.dst, ',')
 		}
 		e.any(v)
-		if e.stopped() {
+		if e.done() {
 			return
 		}
 	}

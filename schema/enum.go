@@ -19,8 +19,8 @@ type enumRule struct {
 	byKey    map[string]bool
 }
 
-// fewValues is up to how many values comparing each is faster than a map.
-const fewValues = 12
+// maxLinearValues is up to how many values comparing each is faster than a map.
+const maxLinearValues = 12
 
 // newEnum compiles an enum from the JSON texts of its values.
 func newEnum(texts []string) *enumRule {
@@ -34,7 +34,7 @@ func newEnum(texts []string) *enumRule {
 			r.others = append(r.others, key)
 		}
 	}
-	if len(texts) > fewValues {
+	if len(texts) > maxLinearValues {
 		r.byString, r.byKey = map[string]string{}, map[string]bool{}
 		for _, s := range r.strings {
 			r.byString[s] = s

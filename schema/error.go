@@ -72,9 +72,9 @@ type finding struct {
 }
 
 // newError turns findings in text into an Error.
-func newError(text []byte, found []finding, limit bool) *Error {
-	e := &Error{Problems: make([]Problem, len(found)), Limit: limit}
-	for i, f := range found {
+func newError(text []byte, findings []finding, limit bool) *Error {
+	e := &Error{Problems: make([]Problem, len(findings)), Limit: limit}
+	for i, f := range findings {
 		e.Problems[i] = Problem{Pointer: pointerAt(text, f.at), Message: f.msg}
 	}
 	return e

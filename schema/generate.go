@@ -34,8 +34,8 @@ func generate(root *node) ([]byte, error) {
 		uses: map[*node]int{}, recursive: map[*node]bool{}, active: map[*node]bool{},
 		texts: map[*node][]byte{}, names: map[*node]string{}, taken: map[string]bool{},
 	}
-	if root.own != nil {
-		return root.own.JSON(), nil
+	if root.custom != nil {
+		return root.custom.JSON(), nil
 	}
 	if g.visit(root); g.err != nil {
 		return nil, g.err
@@ -69,8 +69,8 @@ func (g *generator) visit(n *node) {
 	if n == nil {
 		return
 	}
-	if n.own != nil {
-		if name := reference(n.own.JSON()); name != "" && g.err == nil {
+	if n.custom != nil {
+		if name := reference(n.custom.JSON()); name != "" && g.err == nil {
 			g.err = fmt.Errorf("type %s: JSONSchema: %q cannot be used below the root of a schema", n.typ, name)
 		}
 		return
@@ -132,15 +132,15 @@ func (g *generator) use(dst []byte, n *node, nullable bool, f *fieldPlan) []byte
 	case g.recursive[n] || g.uses[n] > 1 && len(g.text(n)) > maxInline:
 		ref = `{"$ref":"#/$defs/` + g.define(n) + `"}`
 	}
-	if n.own != nil {
-		ref = string(n.own.JSON())
+	if n.custom != nil {
+		ref = string(n.custom.JSON())
 	}
 	switch {
 	case ref == "":
 		dst = g.body(dst, n, nullable)
 	case nullable:
 		dst = append(append(append(dst, `{"anyOf":[`...), ref...), `,{"type":"null"}]}`...)
-	case n.own != nil && f.annotated():
+	case n.custom != nil && f.annotated():
 		dst = append(append(append(dst, `{"allOf":[`...), ref...), `]}`...)
 	default:
 		dst = append(dst, ref...)

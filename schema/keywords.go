@@ -50,7 +50,7 @@ func (k *keywords) read(name string, raw []byte) error {
 		k.hasArr = true
 		return k.array(name, raw)
 	case "allOf", "anyOf", "oneOf", "not", "if", "then", "else":
-		return k.inPlace(name, raw)
+		return k.applicators(name, raw)
 	case "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "$vocabulary", "dependencies":
 		return k.unsupported(name, "this keyword is not compiled here")
 	}
@@ -110,17 +110,17 @@ func (k *keywords) core(name string, raw []byte) error {
 		}
 		k.c.anchors[v] = k.s
 	case "$ref":
-		k.place()
+		k.ensureApplicators()
 		k.c.refs = append(k.c.refs, pendingRef{k.s, v})
 	}
 	return nil
 }
 
-func (k *keywords) place() *inPlace {
-	if k.s.place == nil {
-		k.s.place = &inPlace{}
+func (k *keywords) ensureApplicators() *applicators {
+	if k.s.applicators == nil {
+		k.s.applicators = &applicators{}
 	}
-	return k.s.place
+	return k.s.applicators
 }
 
 func (k *keywords) any(name string, raw []byte) error {
@@ -248,8 +248,8 @@ func (k *keywords) pattern(name, source string) (re *regexp.Regexp, cost int, er
 	return re, 1 + len(prog.Inst)/8, nil
 }
 
-func (k *keywords) inPlace(name string, raw []byte) (err error) {
-	p := k.place()
+func (k *keywords) applicators(name string, raw []byte) (err error) {
+	p := k.ensureApplicators()
 	switch name {
 	case "allOf":
 		p.all, err = k.children(name, raw)

@@ -51,7 +51,7 @@ func (k *keywords) object(name string, raw []byte) (err error) {
 	case "required":
 		o.required, err = k.nameList(name, raw)
 	case "additionalProperties":
-		o.others, err = k.child(raw, name)
+		o.additional, err = k.child(raw, name)
 	case "propertyNames":
 		o.propName, err = k.child(raw, name)
 	case "patternProperties":
@@ -62,7 +62,7 @@ func (k *keywords) object(name string, raw []byte) (err error) {
 		})
 	case "dependentSchemas":
 		return k.childMap(name, raw, func(name string, s *subschema) error {
-			o.needs = append(o.needs, dependency{name: o.index(name), schema: s})
+			o.dependencies = append(o.dependencies, dependency{name: o.index(name), schema: s})
 			return nil
 		})
 	case "dependentRequired":
@@ -106,7 +106,7 @@ func (k *keywords) dependentRequired(keyword string, raw []byte) error {
 		if err != nil {
 			return err
 		}
-		k.s.obj.needs = append(k.s.obj.needs, dependency{name: k.s.obj.index(m.KeyString()), needs: needs})
+		k.s.obj.dependencies = append(k.s.obj.dependencies, dependency{name: k.s.obj.index(m.KeyString()), required: needs})
 	}
 	return nil
 }
@@ -117,15 +117,15 @@ func (k *keywords) finish() {
 	if s.num != nil {
 		s.num.finish()
 	}
-	if o := s.obj; o != nil && len(o.members) <= fewFields {
+	if o := s.obj; o != nil && len(o.members) <= maxLinearFields {
 		o.byName = nil
 	}
 	if k.hasArr {
-		k.arr.found = sizeRule{min: k.minContains, max: k.maxContains}
+		k.arr.matches = sizeRule{min: k.minContains, max: k.maxContains}
 		s.arr = &k.arr
 	}
 	// then and else mean nothing without if.
-	if p := s.place; p != nil && p.cond == nil {
+	if p := s.applicators; p != nil && p.cond == nil {
 		p.then, p.els = nil, nil
 	}
 }

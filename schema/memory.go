@@ -108,6 +108,6 @@ func (a address) getUint(size uint8) uint64 {
 	}
 }
 
-// view returns b as a string without copying. The string must not be kept
+// bytesAsString returns b as a string without copying. The string must not be kept
 // longer than b stays as it is; it goes to functions that only read it.
-func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+func bytesAsString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

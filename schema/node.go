@@ -51,7 +51,7 @@ type node struct {
 	count    *sizeRule // items or properties
 	unique   bool
 	enum     *enumRule
-	own      *Validator // the type's own schema
+	custom   *Validator // the type's own schema
 
 	// What the schema says.
 	name     string // of a named type that may get a place in $defs
@@ -95,14 +95,14 @@ type structPlan struct {
 
 // fieldPlan is one member of a struct.
 type fieldPlan struct {
-	name     string
-	quoted   string // the name as JSON
-	node     *node
-	hops     []hop   // pointers to embedded structs on the way
-	offset   uintptr // from there on
-	required bool
-	omit     func(address) bool // on output, nil for never
-	def      []byte             // default, as JSON; nil for none
+	name         string
+	quoted       string // the name as JSON
+	node         *node
+	hops         []hop   // pointers to embedded structs on the way
+	offset       uintptr // from there on
+	required     bool
+	omitted      func(address) bool // on output, nil for never
+	defaultValue []byte             // default, as JSON; nil for none
 
 	description string
 	keywords    []keyword // that describe this use: title, default
@@ -114,8 +114,8 @@ type hop struct {
 	typ    reflect.Type // of the struct
 }
 
-// fewFields is up to how many fields comparing each name is faster than a map.
-const fewFields = 8
+// maxLinearFields is up to how many fields comparing each name is faster than a map.
+const maxLinearFields = 8
 
 // finish computes what follows from the fields.
 func (s *structPlan) finish() {
@@ -128,11 +128,11 @@ func (s *structPlan) finish() {
 		if f.required && !s.noneRequired {
 			s.required[i/64] |= 1 << (i % 64)
 		}
-		if f.def != nil {
+		if f.defaultValue != nil {
 			s.defaults[i/64] |= 1 << (i % 64)
 		}
 	}
-	if len(s.fields) > fewFields {
+	if len(s.fields) > maxLinearFields {
 		s.byName = make(map[string]int, len(s.fields))
 		for i := range s.fields {
 			s.byName[s.fields[i].name] = i

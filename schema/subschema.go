@@ -50,21 +50,21 @@ func (t typeSet) String() string {
 // subschema is a compiled schema object. nil pointers in it mean the keyword is
 // absent. Schemas that refer to each other form cycles.
 type subschema struct {
-	loc      string // JSON pointer within the document
-	never    bool   // the schema false
-	types    typeSet
-	enum     *enumRule
-	constant *enumRule
-	num      *numberRule
-	str      *stringRule
-	strCost  int // steps for each 64 bytes under the pattern
-	obj      *objectRule
-	arr      *arrayRule
-	place    *inPlace
+	loc         string // JSON pointer within the document
+	never       bool   // the schema false
+	types       typeSet
+	enum        *enumRule
+	constant    *enumRule
+	num         *numberRule
+	str         *stringRule
+	strCost     int // steps for each 64 bytes under the pattern
+	obj         *objectRule
+	arr         *arrayRule
+	applicators *applicators
 }
 
-// inPlace is the keywords that apply schemas to the same value.
-type inPlace struct {
+// applicators is the keywords that apply schemas to the same value.
+type applicators struct {
 	ref             *subschema
 	all, any, one   []*subschema
 	not             *subschema
@@ -73,15 +73,15 @@ type inPlace struct {
 
 // objectRule is the keywords about objects.
 type objectRule struct {
-	members  []memberRule   // every name that any keyword mentions
-	byName   map[string]int // if they are more than a few
-	required []int          // indexes in members
-	names    []string       // of properties, for messages
-	patterns []patternRule
-	others   *subschema // additionalProperties
-	propName *subschema // propertyNames
-	count    *sizeRule
-	needs    []dependency
+	members      []memberRule   // every name that any keyword mentions
+	byName       map[string]int // if they are more than a few
+	required     []int          // indexes in members
+	names        []string       // of properties, for messages
+	patterns     []patternRule
+	additional   *subschema // additionalProperties
+	propName     *subschema // propertyNames
+	count        *sizeRule
+	dependencies []dependency
 }
 
 // memberRule is what is known of one name.
@@ -98,9 +98,9 @@ type patternRule struct {
 
 // dependency is an entry of dependentRequired or of dependentSchemas.
 type dependency struct {
-	name   int // index in members
-	needs  []int
-	schema *subschema
+	name     int // index in members
+	required []int
+	schema   *subschema
 }
 
 // arrayRule is the keywords about arrays.
@@ -108,7 +108,7 @@ type arrayRule struct {
 	prefix   []*subschema
 	items    *subschema
 	contains *subschema
-	found    sizeRule // minContains and maxContains
+	matches  sizeRule // minContains and maxContains
 	count    *sizeRule
 	unique   bool
 }

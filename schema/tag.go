@@ -41,10 +41,10 @@ func parseTag(tag string) ([]tagItem, error) {
 }
 
 // parseValue reads the value and returns what is left, from the comma on.
-func (it *tagItem) parseValue(s string) (rest string, err error) {
-	it.hasValue = true
+func (t *tagItem) parseValue(s string) (rest string, err error) {
+	t.hasValue = true
 	ends := ","
-	isList := it.key == "enum" || strings.HasSuffix(it.key, ".enum")
+	isList := t.key == "enum" || strings.HasSuffix(t.key, ".enum")
 	if isList {
 		ends = ",|"
 	}
@@ -53,9 +53,9 @@ func (it *tagItem) parseValue(s string) (rest string, err error) {
 		if v, s, err = cutValue(s, ends); err != nil {
 			return "", err
 		}
-		it.value = v
+		t.value = v
 		if isList {
-			it.list = append(it.list, v)
+			t.list = append(t.list, v)
 		}
 		if s == "" || s[0] == ',' {
 			return s, nil

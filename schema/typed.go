@@ -91,7 +91,7 @@ func (t *Typed[T]) Append(dst []byte, v *T) ([]byte, error) {
 	if e.err == nil && len(e.found) == 0 {
 		return e.dst, nil
 	}
-	return dst, e.failure()
+	return dst, e.toError()
 }
 
 func newPlan(t reflect.Type, opts *Options) (*plan, error) {
@@ -134,13 +134,13 @@ func (p *plan) checkDefaults(structs []*structPlan) error {
 	for _, s := range structs {
 		for i := range s.fields {
 			f := &s.fields[i]
-			if f.def == nil {
+			if f.defaultValue == nil {
 				continue
 			}
-			d := decoder{cursor: cursor{b: f.def}, plan: p}
+			d := decoder{cursor: cursor{b: f.defaultValue}, plan: p}
 			d.value(f.node, newAddress(f.node.typ))
 			if len(d.found) > 0 {
-				err := newError(f.def, d.found, false)
+				err := newError(f.defaultValue, d.found, false)
 				err.Root = "default of " + f.name
 				return err
 			}

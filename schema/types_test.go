@@ -45,8 +45,8 @@ type (
 	hex uint32
 	// celsius gives its own schema.
 	celsius float64
-	// span gives its own schema and decodes as the struct it is.
-	span struct {
+	// nameRange gives its own schema and decodes as the struct it is.
+	nameRange struct {
 		From int `json:"from"`
 		To   int `json:"to"`
 	}
@@ -84,7 +84,7 @@ func (celsius) JSONSchema() []byte {
 	return []byte("{\n \"type\": \"number\", \"minimum\": -273.15\n}")
 }
 
-func (*span) JSONSchema() []byte {
+func (*nameRange) JSONSchema() []byte {
 	return []byte(`{"type":"object","properties":{"from":{"type":"integer"},"to":{"type":"integer"}},"required":["from"]}`)
 }
 
@@ -418,7 +418,7 @@ func TestIsObject(t *testing.T) {
 		{"struct", of[point](t, nil).IsObject(), true},
 		{"pointer", of[*node](t, nil).IsObject(), true},
 		{"map", of[map[string]any](t, nil).IsObject(), true},
-		{"own", of[span](t, nil).IsObject(), true},
+		{"own", of[nameRange](t, nil).IsObject(), true},
 		{"any", of[any](t, nil).IsObject(), false},
 		{"string", of[string](t, nil).IsObject(), false},
 		{"slice", of[[]point](t, nil).IsObject(), false},

@@ -5,16 +5,16 @@ import "mcpwire/internal/jsonwire"
 // Duplicate member names are refused wherever they stand. Parsers disagree on
 // which one counts, so that what was checked would not be what is used.
 
-// fewNames is up to how many names comparing each pair is faster than a map.
-const fewNames = 16
+// maxLinearNames is up to how many names comparing each pair is faster than a map.
+const maxLinearNames = 16
 
-// span is where a member's name stands, between its quotes.
-type span struct {
+// nameRange is where a member's name stands, between its quotes.
+type nameRange struct {
 	start, end int
 	escaped    bool
 }
 
-func (s span) name(text []byte) []byte {
+func (s nameRange) name(text []byte) []byte {
 	if raw := text[s.start:s.end]; !s.escaped {
 		return raw
 	}
@@ -30,7 +30,7 @@ type nameSet struct {
 }
 
 // add adds the name n of text to the set and reports whether it is new.
-func (s *nameSet) add(text []byte, names []span, n span) ([]span, bool) {
+func (s *nameSet) add(text []byte, names []nameRange, n nameRange) ([]nameRange, bool) {
 	if s.all == nil {
 		for _, other := range names[s.base:] {
 			if other.escaped || n.escaped {
@@ -41,10 +41,10 @@ func (s *nameSet) add(text []byte, names []span, n span) ([]span, bool) {
 				return names, false
 			}
 		}
-		if len(names)-s.base < fewNames {
+		if len(names)-s.base < maxLinearNames {
 			return append(names, n), true
 		}
-		s.all = make(map[string]struct{}, 4*fewNames)
+		s.all = make(map[string]struct{}, 4*maxLinearNames)
 		for _, other := range names[s.base:] {
 			s.all[string(other.name(text))] = struct{}{}
 		}
@@ -57,11 +57,11 @@ func (s *nameSet) add(text []byte, names []span, n span) ([]span, bool) {
 	return names, true
 }
 
-// nameSpan is name for a [nameSet].
-func (c *cursor) nameSpan() span {
+// nameRange is name for a [nameSet].
+func (c *cursor) nameRange() nameRange {
 	start := min(c.i+1, len(c.b))
 	raw, escaped := c.name()
-	return span{start, start + len(raw), escaped}
+	return nameRange{start, start + len(raw), escaped}
 }
 
 // duplicates finds the duplicate member names in the value at the cursor, at
@@ -72,12 +72,12 @@ func (c *cursor) duplicates(limit int) (found []finding) {
 		set    nameSet
 	}
 	var frameBuf [8]frame
-	var nameBuf [24]span
+	var nameBuf [24]nameRange
 	frames, names := append(frameBuf[:0], frame{}), nameBuf[:0]
 	for {
 		if top := &frames[len(frames)-1]; top.object {
 			start := c.i
-			n := c.nameSpan()
+			n := c.nameRange()
 			var ok bool
 			if names, ok = top.set.add(c.b, names, n); !ok && len(found) < limit {
 				found = append(found, finding{at: start, msg: duplicateProperty(c.b[n.start:n.end])})

@@ -29,8 +29,8 @@ type Limits struct {
 const (
 	defaultMaxSteps     = 2_000_000
 	defaultStepsPerByte = 8
-	mostDefaultSteps    = 200_000_000
-	defaultMaxApplied   = 4096
+	maxDefaultSteps     = 200_000_000
+	defaultMaxDepth     = 4096
 )
 
 // Validator is a compiled JSON Schema. It is immutable: any number of goroutines
@@ -157,12 +157,12 @@ func (v *Validator) findings(text []byte, at int) (found []finding, limit bool) 
 		}
 		return engineFindings(err, at), errors.Is(err, ErrLimit)
 	}
-	r := run{b: text, maxSteps: v.limits.MaxSteps, maxDepth: v.limits.MaxDepth}
+	r := validation{b: text, maxSteps: v.limits.MaxSteps, maxDepth: v.limits.MaxDepth}
 	if r.maxSteps <= 0 {
-		r.maxSteps = min(defaultMaxSteps+defaultStepsPerByte*(len(text)-at), mostDefaultSteps)
+		r.maxSteps = min(defaultMaxSteps+defaultStepsPerByte*(len(text)-at), maxDefaultSteps)
 	}
 	if r.maxDepth <= 0 {
-		r.maxDepth = defaultMaxApplied
+		r.maxDepth = defaultMaxDepth
 	}
 	r.eval(v.root, c.i)
 	return r.found, r.limit

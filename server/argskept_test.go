@@ -35,7 +35,7 @@ func TestPlain(t *testing.T) {
 		{"", true}, {tree{}, true}, {struct{ arg tree }{}, true},
 		{shortText{}, false}, {[]shortText{}, false}, {map[string]*shortText{}, false}, {struct{ T time.Time }{}, false}, {mcp.CallToolResult{}, false},
 	} {
-		if got := plain(reflect.TypeOf(tt.of)); got != tt.want {
+		if got := methodFree(reflect.TypeOf(tt.of)); got != tt.want {
 			t.Errorf("%T: %v", tt.of, got)
 		}
 	}
@@ -58,7 +58,7 @@ func TestArgumentsKept(t *testing.T) {
 	c := srv.OpenStateless()
 	defer c.Close()
 	for _, text := range []string{"first", "other"} {
-		d := jsonrpc.Delivery{Free: true}
+		d := jsonrpc.Delivery{Untracked: true}
 		params := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"keep","arguments":{"text":"` + text + `"}}`
 		if err := d.Parse(jsonrpc.AppendRequest(nil, jsonrpc.IntID(1), mcp.MethodToolsCall, []byte(params)), 0); err != nil {
 			t.Fatal(err)

@@ -156,7 +156,7 @@ func TestInputRequiredResult(t *testing.T) {
 
 // askAll asks three things at once.
 func askAll(c *server.Call) (string, error) {
-	q := c.Questions()
+	q := c.InputRequests()
 	who, sum, where := q.Elicit("who", nameForm), q.Sample("sum", sum), q.Roots("where")
 	if err := q.Wait(c); err != nil {
 		return "", err
@@ -348,7 +348,7 @@ func TestAskWithOwnContext(t *testing.T) {
 func TestAskRefused(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 		_, err := c.Sample(c, "sum", sum)
-		if e, ok := errors.AsType[*server.AnswerError](err); !ok || !e.Refused || !errors.Is(e.Err, &jsonrpc.Error{Code: -1}) || e.Key != "sum" {
+		if e, ok := errors.AsType[*server.InputError](err); !ok || !e.Refused || !errors.Is(e.Err, &jsonrpc.Error{Code: -1}) || e.Key != "sum" {
 			t.Errorf("%#v", err)
 		}
 		return "", err

@@ -95,7 +95,7 @@ func ExampleOnce() {
 }
 
 // Several questions go to the client in one round.
-func ExampleCall_Questions() {
+func ExampleCall_InputRequests() {
 	srv := server.New("assistant", "1.0.0", nil)
 	type name struct {
 		Name string `json:"name"`
@@ -105,7 +105,7 @@ func ExampleCall_Questions() {
 		if err := call.Require(server.FormElicitation, server.Sampling, server.Roots); err != nil {
 			return "", err // before anything is done
 		}
-		q := call.Questions()
+		q := call.InputRequests()
 		user := server.Form[name](q, "user", "What is your name?")
 		saying := q.Sample("saying", &mcp.CreateMessageRequestParams{
 			Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{mcp.TextContent{Text: "A wise word, please."}}}},

@@ -9,56 +9,56 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A peerAsker asks by requests to the client, and waits: the way of legacy revisions.
-type peerAsker struct{ call *Call }
+// A legacyRequester asks by requests to the client, and waits: the way of legacy revisions.
+type legacyRequester struct{ call *Call }
 
-func (*peerAsker) settle(_ *dialogue, _ *jsonrpc.Request, _, out []byte, err error) ([]byte, error) {
+func (*legacyRequester) respond(_ *inputState, _ *jsonrpc.Request, _, out []byte, err error) ([]byte, error) {
 	return out, err
 }
 
 // ask sends all questions at once. When one fails, the others are cancelled. The answers are read by the goroutine of the handler, as that may call code of
 // the user's, which may panic.
-func (a *peerAsker) ask(ctx context.Context, questions []*question) error {
-	ctx, cancel := a.call.during(ctx)
+func (lr *legacyRequester) ask(ctx context.Context, requests []*inputRequest) error {
+	ctx, cancel := lr.call.joinContext(ctx)
 	defer cancel()
-	answers := make([][]byte, len(questions))
+	answers := make([][]byte, len(requests))
 	var once sync.Once
-	var first error
+	var firstErr error
 	request := func(i int) {
 		var err error
-		if answers[i], err = a.request(ctx, questions[i]); err != nil {
-			once.Do(func() { first = err })
+		if answers[i], err = lr.request(ctx, requests[i]); err != nil {
+			once.Do(func() { firstErr = err })
 			cancel()
 		}
 	}
 	var others sync.WaitGroup
-	for i := 1; i < len(questions); i++ {
+	for i := 1; i < len(requests); i++ {
 		others.Go(func() { request(i) })
 	}
 	request(0)
 	others.Wait()
-	if first != nil {
-		return first
+	if firstErr != nil {
+		return firstErr
 	}
-	for i, q := range questions {
-		if err := q.take(answers[i]); err != nil {
-			return q.bad(err)
+	for i, q := range requests {
+		if err := q.decode(answers[i]); err != nil {
+			return q.invalid(err)
 		}
 	}
 	return nil
 }
 
 // request asks one question and returns the answer as it came.
-func (a *peerAsker) request(ctx context.Context, q *question) ([]byte, error) {
+func (lr *legacyRequester) request(ctx context.Context, q *inputRequest) ([]byte, error) {
 	if q.id != "" {
-		a.call.session.elicited(q.id)
+		lr.call.session.rememberElicitation(q.id)
 	}
-	answer, err := a.call.session.call(ctx, a.call, q.method, q.params)
+	answer, err := lr.call.session.call(ctx, lr.call, q.method, q.params)
 	if err == nil {
 		return answer, nil
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return nil, &AnswerError{Key: q.key, Method: q.method, Refused: true, Err: e}
+		return nil, &InputError{Key: q.key, Method: q.method, Refused: true, Err: e}
 	}
 	err = fmt.Errorf("ask the client %q: %w", q.key, err)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
@@ -67,12 +67,12 @@ func (a *peerAsker) request(ctx context.Context, q *question) ([]byte, error) {
 	return nil, err
 }
 
-// during returns a context that stems from the call, so that a request made with it is one of the call, and that ends with ctx too.
-func (c *Call) during(ctx context.Context) (context.Context, context.CancelFunc) {
+// joinContext returns a context that stems from the call, so that a request made with it is one of the call, and that ends with ctx too.
+func (c *Call) joinContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if CallOf(ctx) == c {
 		return context.WithCancel(ctx)
 	}
-	both, cancel := context.WithCancelCause(c)
+	joined, cancel := context.WithCancelCause(c)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	return both, func() { stop(); cancel(nil) }
+	return joined, func() { stop(); cancel(nil) }
 }

@@ -30,7 +30,7 @@ func TestAskUndeclared(t *testing.T) {
 		return err
 	}
 	all := func(c *server.Call) error {
-		q := c.Questions()
+		q := c.InputRequests()
 		q.Elicit("a", nameForm)
 		q.ElicitURL("b", "m", "https://example.com")
 		q.Sample("c", sum)
@@ -130,28 +130,28 @@ func TestDoWithout(t *testing.T) {
 //
 // Spec: S173 S174 S176 S183 S184
 func TestBadQuestions(t *testing.T) {
-	page := func(url string) func(q *server.Questions) {
-		return func(q *server.Questions) { q.ElicitURL("k", "m", url) }
+	page := func(url string) func(q *server.InputRequests) {
+		return func(q *server.InputRequests) { q.ElicitURL("k", "m", url) }
 	}
-	form := func(schema string) func(q *server.Questions) {
-		return func(q *server.Questions) {
+	form := func(schema string) func(q *server.InputRequests) {
+		return func(q *server.InputRequests) {
 			q.Elicit("k", &mcp.ElicitRequestParams{Message: "m", RequestedSchema: []byte(schema)})
 		}
 	}
 	for _, tt := range []struct {
 		name, want string
-		add        func(q *server.Questions)
+		add        func(q *server.InputRequests)
 	}{
-		{"no key", "needs a key", func(q *server.Questions) { q.Roots("") }},
-		{"a key of no UTF-8", "needs a key", func(q *server.Questions) { q.Roots("\xff") }},
-		{"a key twice", "already", func(q *server.Questions) { q.Roots("x"); q.Roots("x") }},
-		{"no params", "needs params", func(q *server.Questions) { q.Elicit("k", nil) }},
-		{"no message", "needs a message", func(q *server.Questions) { q.ElicitURL("k", "", "https://example.com") }},
-		{"unknown mode", "mode", func(q *server.Questions) {
+		{"no key", "needs a key", func(q *server.InputRequests) { q.Roots("") }},
+		{"a key of no UTF-8", "needs a key", func(q *server.InputRequests) { q.Roots("\xff") }},
+		{"a key twice", "already", func(q *server.InputRequests) { q.Roots("x"); q.Roots("x") }},
+		{"no params", "needs params", func(q *server.InputRequests) { q.Elicit("k", nil) }},
+		{"no message", "needs a message", func(q *server.InputRequests) { q.ElicitURL("k", "", "https://example.com") }},
+		{"unknown mode", "mode", func(q *server.InputRequests) {
 			q.Elicit("k", &mcp.ElicitRequestParams{Mode: "voice", Message: "m", RequestedSchema: nameForm.RequestedSchema})
 		}},
-		{"no schema", "requestedSchema", func(q *server.Questions) { q.Elicit("k", &mcp.ElicitRequestParams{Message: "m"}) }},
-		{"task", "task", func(q *server.Questions) {
+		{"no schema", "requestedSchema", func(q *server.InputRequests) { q.Elicit("k", &mcp.ElicitRequestParams{Message: "m"}) }},
+		{"task", "task", func(q *server.InputRequests) {
 			p := *nameForm
 			p.Task = &mcp.TaskMetadata{}
 			q.Elicit("k", &p)
@@ -173,14 +173,14 @@ func TestBadQuestions(t *testing.T) {
 		{"URL with a blank", "percent-encoded", page("https://example.com/a b")},
 		{"URL of more than ASCII", "percent-encoded", page("https://example.com/é")},
 		{"credentials", "password", page("https://user:pass@example.com")},
-		{"form of no struct", "struct", func(q *server.Questions) { server.Form[int](q, "k", "m") }},
-		{"form with a nested struct", "no fields but", func(q *server.Questions) { server.Form[struct{ A struct{ B int } }](q, "k", "m") }},
-		{"form with a channel", "chan", func(q *server.Questions) { server.Form[struct{ A chan int }](q, "k", "m") }},
-		{"no sampling params", "needs params", func(q *server.Questions) { q.Sample("k", nil) }},
+		{"form of no struct", "struct", func(q *server.InputRequests) { server.Form[int](q, "k", "m") }},
+		{"form with a nested struct", "no fields but", func(q *server.InputRequests) { server.Form[struct{ A struct{ B int } }](q, "k", "m") }},
+		{"form with a channel", "chan", func(q *server.InputRequests) { server.Form[struct{ A chan int }](q, "k", "m") }},
+		{"no sampling params", "needs params", func(q *server.InputRequests) { q.Sample("k", nil) }},
 	} {
 		for _, revision := range []string{"2025-11-25", modern} {
 			asked := withTool(t, nil, func(c *server.Call) (string, error) {
-				q := c.Questions()
+				q := c.InputRequests()
 				q.Roots("other")
 				tt.add(q)
 				err := q.Wait(c)
@@ -203,7 +203,7 @@ func TestBadQuestions(t *testing.T) {
 // TestTooManyQuestions asks more than a call may.
 func TestTooManyQuestions(t *testing.T) {
 	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
-		q := c.Questions()
+		q := c.InputRequests()
 		for i := range 65 {
 			q.Roots(fmt.Sprint(i))
 		}

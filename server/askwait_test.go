@@ -116,7 +116,7 @@ func TestPanicInAnswer(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", modern} {
 		for _, n := range []int{1, 2} {
 			c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
-				q := c.Questions()
+				q := c.InputRequests()
 				name := server.Form[form](q, "name", "Who?")
 				if n > 1 {
 					q.Roots("roots")

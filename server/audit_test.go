@@ -109,12 +109,12 @@ func (a *auditor) sent(m *said) {
 	case a.own[string(m.ID)] && (m.Result != nil || m.Error != nil):
 		a.own[string(m.ID)] = false
 	default:
-		x := &exchange{method: method, token: string(p.Meta["progressToken"]), asked: p.Notifications}
-		x.modern = !a.legacy && p.Meta[metaPrefix+"protocolVersion"] != nil
-		json.Unmarshal(p.Meta[metaPrefix+"logLevel"], &x.level)
-		a.open[string(m.ID)] = append(a.open[string(m.ID)], x)
+		sess := &exchange{method: method, token: string(p.Meta["progressToken"]), asked: p.Notifications}
+		sess.modern = !a.legacy && p.Meta[metaPrefix+"protocolVersion"] != nil
+		json.Unmarshal(p.Meta[metaPrefix+"logLevel"], &sess.level)
+		a.open[string(m.ID)] = append(a.open[string(m.ID)], sess)
 		if method == mcp.MethodSubscriptionsListen {
-			a.subs[string(m.ID)] = x
+			a.subs[string(m.ID)] = sess
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (a *auditor) answered(m *said, text string) {
 	if string(m.ID) == "null" {
 		m.ID = nil
 	}
-	x := &exchange{}
+	sess := &exchange{}
 	switch {
 	case m.ID == nil && m.Error == nil:
 		a.errorf("a result for nobody: %s", text)
@@ -174,24 +174,24 @@ func (a *auditor) answered(m *said, text string) {
 		if m.Error != nil {
 			i = len(list) - 1
 		}
-		x = list[i]
+		sess = list[i]
 		a.open[string(m.ID)] = slices.Delete(slices.Clone(list), i, i+1)
 	}
 	delete(a.subs, string(m.ID))
 	if m.Error != nil {
-		a.failed(x, m.Error, text)
+		a.failed(sess, m.Error, text)
 		return
 	}
-	if x.method == mcp.MethodInitialize {
+	if sess.method == mcp.MethodInitialize {
 		a.hands = true
 	}
-	a.checkResult(x, m.Result, text)
+	a.checkResult(sess, m.Result, text)
 }
 
 // cacheable are the methods whose results say how long they are good.
 var cacheable = []string{"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 
-func (a *auditor) checkResult(x *exchange, result json.RawMessage, text string) {
+func (a *auditor) checkResult(sess *exchange, result json.RawMessage, text string) {
 	var members map[string]json.RawMessage
 	var known struct {
 		Meta       map[string]json.RawMessage `json:"_meta"`
@@ -203,12 +203,12 @@ func (a *auditor) checkResult(x *exchange, result json.RawMessage, text string) 
 		a.errorf("the result is no object, or not one of MCP: %s", text)
 	}
 	a.checkMeta(known.Meta, text)
-	if !x.modern {
+	if !sess.modern {
 		return
 	}
 	if known.ResultType == nil || *known.ResultType == "" {
 		a.errorf("no resultType: %s", text)
-	} else if *known.ResultType == "complete" && slices.Contains(cacheable, x.method) {
+	} else if *known.ResultType == "complete" && slices.Contains(cacheable, sess.method) {
 		if known.TTLMS == nil || *known.TTLMS < 0 || known.CacheScope != "public" && known.CacheScope != "private" {
 			a.errorf("no caching hints, or wrong ones: %s", text)
 		}
@@ -220,7 +220,7 @@ func (a *auditor) checkResult(x *exchange, result json.RawMessage, text string) 
 }
 
 // failed judges an error.
-func (a *auditor) failed(x *exchange, text json.RawMessage, all string) {
+func (a *auditor) failed(sess *exchange, text json.RawMessage, all string) {
 	var e struct {
 		Code    *jsonrpc.Code
 		Message *string
@@ -243,9 +243,9 @@ func (a *auditor) failed(x *exchange, text json.RawMessage, all string) {
 		if len(e.Data.RequiredCapabilities) == 0 {
 			a.errorf("%d, but not for a missing capability: %s", code, all)
 		}
-	case -32099 <= code && code <= -32020 && (x.modern || !a.hands):
+	case -32099 <= code && code <= -32020 && (sess.modern || !a.hands):
 		a.errorf("a reserved code: %s", all)
-	case -32019 <= code && code <= -32000 && (x.modern || !a.hands):
+	case -32019 <= code && code <= -32000 && (sess.modern || !a.hands):
 		a.errorf("a code that is not to be used: %s", all)
 	}
 }
@@ -307,14 +307,14 @@ func (a *auditor) notified(m *said, text string) {
 // progressed judges progress: a request that is open must have brought the token.
 func (a *auditor) progressed(p params, text string) {
 	for _, list := range a.open {
-		for _, x := range list {
-			if x.token == "" || x.token != string(p.Token) {
+		for _, sess := range list {
+			if sess.token == "" || sess.token != string(p.Token) {
 				continue
 			}
-			if x.progress != 0 && p.Progress <= x.progress {
+			if sess.progress != 0 && p.Progress <= sess.progress {
 				a.errorf("progress does not grow: %s", text)
 			}
-			x.progress = p.Progress
+			sess.progress = p.Progress
 			return
 		}
 	}
@@ -325,8 +325,8 @@ func (a *auditor) progressed(p params, text string) {
 func (a *auditor) logs(level string) bool {
 	l, _ := mcp.ParseLoggingLevel(level)
 	for _, list := range a.open {
-		for _, x := range list {
-			if least, ok := mcp.ParseLoggingLevel(x.level); ok && l >= least {
+		for _, sess := range list {
+			if least, ok := mcp.ParseLoggingLevel(sess.level); ok && l >= least {
 				return true
 			}
 		}

@@ -77,9 +77,9 @@ func (b *MemoryBus) Subscribe(ctx context.Context, deliver func(Event)) error {
 
 // receive has the sessions of this server told of what has happened in another one. It does not wait for anybody.
 func (s *Server) receive(e Event) {
-	for _, c := range changes {
-		if e.Kind == c.event && s.declares(c.bit) {
-			s.announceHere(c.bit)
+	for _, c := range listChanges {
+		if e.Kind == c.event && s.advertises(c.bit) {
+			s.announceLocal(c.bit)
 		}
 	}
 	switch e.Kind {
@@ -88,14 +88,14 @@ func (s *Server) receive(e Event) {
 		if e.Name != "" {
 			principals = []string{e.Name}
 		}
-		s.listsChangedHere(principals)
+		s.listsChangedLocal(principals)
 	case ResourceUpdated:
-		s.resourceUpdatedHere(e.Name)
+		s.resourceUpdatedLocal(e.Name)
 	case TaskUpdated:
 		if s.tasks != nil {
-			s.taskChangedHere(e.Name, e.Owner)
+			s.taskChangedLocal(e.Name, e.Owner)
 		}
 	case ElicitationDone:
-		s.elicitationCompleteHere(e.Name)
+		s.elicitationCompleteLocal(e.Name)
 	}
 }

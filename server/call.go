@@ -23,57 +23,57 @@ import (
 // returned. Its methods may be called by many goroutines at once.
 type Call struct {
 	jsonrpc.Context
-	limit   atomic.Pointer[limited] // the same, with the handler's timeout and what middleware added; nil if there is none of that
-	session *session
-	behalf  *behalf // nil: as the context says, see who
-	method  string
-	name    string // of the tool or the prompt, the URI of the resource
-	ex      era.Exchange
-	view    *View
-	id      *string                  // for the log; nil if nothing is logged
-	talk    atomic.Pointer[dialogue] // with the client; nil as long as there is none
+	derived         atomic.Pointer[derivedContext] // the same, with the handler's timeout and what middleware added; nil if there is none of that
+	session         *session
+	sessionIdentity *identity // nil: as the context says, see who
+	method          string
+	name            string // of the tool or the prompt, the URI of the resource
+	ex              era.Request
+	view            *View
+	id              *string                    // for the log; nil if nothing is logged
+	input           atomic.Pointer[inputState] // with the client; nil as long as there is none
 
 	run atomic.Pointer[taskRun] // if it is, or may become, a task
 
-	progress atomic.Pointer[tally] // nil until there is some
+	progress atomic.Pointer[progressState] // nil until there is some
 }
 
 // A tally is how far a call has come.
-type tally struct {
+type progressState struct {
 	mu   sync.Mutex // held while sending, so that the order on the wire is that of the numbers
 	last float64
 }
 
 // A limited is a context that stems from a Call's.
-type limited struct{ context.Context }
+type derivedContext struct{ context.Context }
 
 // newCall returns the Call of a request, whose context it becomes.
-func (s *session) newCall(r *jsonrpc.Request, ex era.Exchange) *Call {
-	c := &Call{session: s, method: methodName(r.Method), ex: ex}
+func (s *session) newCall(r *jsonrpc.Request, ex era.Request) *Call {
+	c := &Call{session: s, method: internMethod(r.Method), ex: ex}
 	if s.log.Enabled(context.Background(), slog.LevelError) {
 		id := r.ID.String()
 		c.id = &id
 	}
 	r.InitContext(&c.Context, ex.Meta.Trace)
 	if !s.detached { // else it is of each request, which may know more, or have other scopes, than the one that opened the session
-		c.behalf = s.behalf
+		c.sessionIdentity = s.identity
 	}
 	if v := s.srv.opts.View; v != nil {
-		c.view = v(c, c.who().principal)
+		c.view = v(c, c.identity().principal)
 	}
 	return c
 }
 
-// who returns on whose behalf the request comes. Few ask, so it is looked up then.
-func (c *Call) who() *behalf {
-	if c.behalf != nil {
-		return c.behalf
+// identity returns on whose behalf the request comes. Few ask, so it is looked up then.
+func (c *Call) identity() *identity {
+	if c.sessionIdentity != nil {
+		return c.sessionIdentity
 	}
-	return behalfOf(&c.Context)
+	return identityOf(&c.Context)
 }
 
-// named sets what the request names. Middleware may have changed that; where it has not, it may be reading the name.
-func (c *Call) named(name string) {
+// setName sets what the request names. Middleware may have changed that; where it has not, it may be reading the name.
+func (c *Call) setName(name string) {
 	if c.name != name {
 		c.name = name
 	}
@@ -85,21 +85,21 @@ func (c *Call) startTimer() (stop context.CancelFunc) {
 	if d <= 0 {
 		return func() {}
 	}
-	before := c.limit.Load()
-	ctx, cancel := context.WithTimeoutCause(c.context(), d, errTimeUp)
-	c.limit.Store(&limited{ctx})
+	before := c.derived.Load()
+	ctx, cancel := context.WithTimeoutCause(c.context(), d, errHandlerTimeout)
+	c.derived.Store(&derivedContext{ctx})
 	return func() {
-		c.limit.Store(before) // middleware may go on with the call
+		c.derived.Store(before) // middleware may go on with the call
 		cancel()
 	}
 }
 
-// errTimeUp tells the end of [Options.HandlerTimeout] from other deadlines.
-var errTimeUp = errors.New("the handler's time is up")
+// errHandlerTimeout tells the end of [Options.HandlerTimeout] from other deadlines.
+var errHandlerTimeout = errors.New("the handler's time is up")
 
-// listing returns how the call asks for a list.
-func (c *Call) listing(kind Kind, member string) listing {
-	return listing{srv: c.session.srv, kind: kind, member: member, view: c.view, features: c.ex.Features}
+// listRequest returns how the call asks for a list.
+func (c *Call) listRequest(kind Kind, member string) listRequest {
+	return listRequest{srv: c.session.srv, kind: kind, member: member, view: c.view, features: c.ex.Features}
 }
 
 type callKey struct{}
@@ -129,14 +129,14 @@ func (c *Call) Err() error { return c.context().Err() }
 
 // AfterFunc is what package context uses to derive contexts without a goroutine.
 func (c *Call) AfterFunc(f func()) (stop func() bool) {
-	if l := c.limit.Load(); l != nil {
+	if l := c.derived.Load(); l != nil {
 		return context.AfterFunc(l.Context, f)
 	}
 	return c.Context.AfterFunc(f)
 }
 
 func (c *Call) context() context.Context {
-	if l := c.limit.Load(); l != nil {
+	if l := c.derived.Load(); l != nil {
 		return l.Context
 	}
 	return &c.Context
@@ -149,7 +149,7 @@ func (c *Call) Method() string { return c.method }
 func (c *Call) Name() string { return c.name }
 
 // Principal returns on whose behalf the request comes, which is never nil. It is shared and must not be changed.
-func (c *Call) Principal() *Principal { return c.who().principal }
+func (c *Call) Principal() *Principal { return c.identity().principal }
 
 // Revision returns the revision of the protocol that the request is of.
 func (c *Call) Revision() mcp.Revision { return c.ex.Revision }
@@ -177,7 +177,7 @@ func (c *Call) Progress(progress, total float64, message string) error {
 	if math.IsNaN(progress) || math.IsInf(progress, 0) || math.IsNaN(total) || math.IsInf(total, 0) {
 		return errProgress
 	}
-	t := c.tally()
+	t := c.progressState()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if progress <= t.last {
@@ -196,12 +196,12 @@ func (c *Call) Progress(progress, total float64, message string) error {
 	if message != "" && c.ex.ProgressMessage {
 		params = jsonwire.AppendQuote(append(params, `,"message":`...), message)
 	}
-	return c.notify(mcp.NotificationProgress, append(params, '}'))
+	return c.sendNotification(mcp.NotificationProgress, append(params, '}'))
 }
 
-func (c *Call) tally() *tally {
+func (c *Call) progressState() *progressState {
 	if c.progress.Load() == nil {
-		c.progress.CompareAndSwap(nil, &tally{last: math.Inf(-1)})
+		c.progress.CompareAndSwap(nil, &progressState{last: math.Inf(-1)})
 	}
 	return c.progress.Load()
 }
@@ -243,7 +243,7 @@ func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
 		params = jsonwire.AppendQuote(append(params, `,"logger":`...), logger)
 	}
 	params = append(append(params, `,"data":`...), text...)
-	return c.notify(mcp.NotificationMessage, append(params, '}'))
+	return c.sendNotification(mcp.NotificationMessage, append(params, '}'))
 }
 
 // Logger returns the server's log with the request's id, its method and what it names, and the trace id if the request carries one.
@@ -286,7 +286,7 @@ func (s *session) callTool(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 		}
 		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown tool: %s", clip(name))
 	}
-	c.named(t.key)
+	c.setName(t.key)
 	args, ok := r.Param("arguments")
 	switch {
 	case !ok, string(args) == "null":
@@ -294,10 +294,10 @@ func (s *session) callTool(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 	case args[0] != '{':
 		return dst, invalidParams("params.arguments must be an object")
 	}
-	if err := c.checkMirror(r, t, args); err != nil {
+	if err := c.checkHeaderParams(r, t, args); err != nil {
 		return dst, err
 	}
-	if err := c.resume(r); err != nil {
+	if err := c.resumeInput(r); err != nil {
 		return dst, err
 	}
 	if ttl, yes, err := c.wantsTask(t, r); yes || err != nil {
@@ -308,7 +308,7 @@ func (s *session) callTool(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 	}
 	defer c.startTimer()()
 	out, err := t.invoke(c, args, dst)
-	return c.settle(r, dst, out, err)
+	return c.respond(r, dst, out, err)
 }
 
 var emptyObject = []byte("{}")

@@ -9,7 +9,7 @@ import (
 
 // callBy returns a call of a principal's.
 func callBy(id string) *Call {
-	return &Call{session: &session{}, behalf: &behalf{principal: &Principal{ID: id}}}
+	return &Call{session: &session{}, sessionIdentity: &identity{principal: &Principal{ID: id}}}
 }
 
 // callersOf returns limits and a function that admits a request of a principal.
@@ -28,10 +28,10 @@ func callersOf(t *testing.T, o *Options) (l *limits, admit func(id string) *call
 
 func (l *limits) size(t *testing.T) int {
 	t.Helper()
-	if len(l.known) != l.recent.Len() {
-		t.Errorf("%d callers in the map, %d in the list", len(l.known), l.recent.Len())
+	if len(l.byID) != l.lru.Len() {
+		t.Errorf("%d callers in the map, %d in the list", len(l.byID), l.lru.Len())
 	}
-	return len(l.known)
+	return len(l.byID)
 }
 
 // TestCallersAreForgotten: who would begin anew anyway is dropped; who has requests under way is not.
@@ -40,19 +40,19 @@ func TestCallersAreForgotten(t *testing.T) {
 		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 1, Burst: 10}, MaxConcurrent: 1})
 		busy := admit("busy")
 		for i := range 50 {
-			l.done(admit(fmt.Sprint(i)))
+			l.release(admit(fmt.Sprint(i)))
 		}
 		if n := l.size(t); n != 51 {
 			t.Errorf("%d callers, want 51", n)
 		}
 		<-time.After(10*time.Second - 1)
-		l.done(admit("early"))
+		l.release(admit("early"))
 		if n := l.size(t); n != 52 {
 			t.Errorf("%d callers, want 52", n)
 		}
 		<-time.After(1)
 		for range 60 {
-			l.done(admit("late"))
+			l.release(admit("late"))
 			<-time.After(time.Second)
 		}
 		if n := l.size(t); n != 2 {
@@ -61,8 +61,8 @@ func TestCallersAreForgotten(t *testing.T) {
 		if _, err := l.admit(callBy("busy")); err == nil {
 			t.Error("the busy one was forgotten")
 		}
-		l.done(busy)
-		l.done(admit("busy"))
+		l.release(busy)
+		l.release(admit("busy"))
 	})
 }
 
@@ -72,7 +72,7 @@ func TestCallersAreBounded(t *testing.T) {
 		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 0.001}})
 		busy := admit("busy")
 		for i := range 2 * maxCallers {
-			l.done(admit(fmt.Sprint(i)))
+			l.release(admit(fmt.Sprint(i)))
 			if n := l.size(t); n > maxCallers+1 {
 				t.Fatalf("%d callers after %d", n, i)
 			}
@@ -83,8 +83,8 @@ func TestCallersAreBounded(t *testing.T) {
 		if _, err := l.admit(callBy(fmt.Sprint(2*maxCallers - 1))); err == nil {
 			t.Error("the last one was forgotten")
 		}
-		l.done(admit("0"))
-		l.done(busy)
+		l.release(admit("0"))
+		l.release(busy)
 	})
 }
 
@@ -93,7 +93,7 @@ func TestCallerKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 0.001}})
 		for i := range maxCallers {
-			l.done(admit(fmt.Sprint(i)))
+			l.release(admit(fmt.Sprint(i)))
 		}
 		if _, err := l.admit(callBy("0")); err == nil {
 			t.Error("the one that asked was forgotten")
@@ -105,7 +105,7 @@ func TestCallerKeepsItsPlace(t *testing.T) {
 func TestCallerIsNotForgottenWhileItRuns(t *testing.T) {
 	l, admit := callersOf(t, &Options{MaxConcurrent: 2})
 	for _, id := range []string{"a", "b", "a", "b"} {
-		defer l.done(admit(id))
+		defer l.release(admit(id))
 	}
 	for _, id := range []string{"a", "b", "b", "a"} {
 		if _, err := l.admit(callBy(id)); err == nil {

@@ -36,7 +36,7 @@ func ExampleServer_Use() {
 	request := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"erase"}}`
 	for _, id := range []string{"guest", "admin"} {
 		ctx := server.WithPrincipal(context.Background(), &server.Principal{ID: id})
-		if err := srv.Serve(ctx, jsonrpc.NewFramer(memory{strings.NewReader(request)}, nil)); err != nil {
+		if err := srv.Serve(ctx, jsonrpc.NewFramer(requestState{strings.NewReader(request)}, nil)); err != nil {
 			log.Fatal(err)
 		}
 	}

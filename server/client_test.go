@@ -68,7 +68,7 @@ func (cancellation) Notice(id jsonrpc.ID, _, _ string) (string, []byte) {
 }
 
 // Prepare implements jsonrpc.Handler.
-func (c *client) Prepare(*jsonrpc.Request) *jsonrpc.Pace { return jsonrpc.Immediate }
+func (c *client) Prepare(*jsonrpc.Request) *jsonrpc.CostEstimate { return jsonrpc.Immediate }
 
 // Handle implements jsonrpc.Handler: it remembers notifications.
 func (c *client) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {

@@ -33,10 +33,10 @@ type CompletionOutput interface {
 // Make one with [Complete] or [CompleteFrom].
 type Completer struct {
 	name    string
-	suggest suggest
+	suggest suggestFunc
 }
 
-type suggest func(ctx context.Context, req CompleteRequest) (mcp.Completion, error)
+type suggestFunc func(ctx context.Context, req CompleteRequest) (mcp.Completion, error)
 
 // Complete returns a Completer for the argument or variable of that name. f returns values that begin with what was typed, or are a good guess for
 // other reasons, the best first. It should return nothing that the caller may not know: see [Call.Principal].
@@ -81,7 +81,7 @@ func completionOf[Out CompletionOutput](out Out) mcp.Completion {
 }
 
 // completers are those of one prompt or template by the names of all of its arguments. It is nil for an argument without one.
-type completers map[string]suggest
+type completers map[string]suggestFunc
 
 var errNoSuggest = errors.New("its completer needs a function")
 
@@ -105,11 +105,11 @@ func newCompleters(names []string, list []Completer) (completers, error) {
 	return all, nil
 }
 
-// completes takes note of what was registered: with the first completer, the server has completion.
-func (s *Server) completes(all completers) {
+// noteCompleters takes note of what was registered: with the first completer, the server has completion.
+func (s *Server) noteCompleters(all completers) {
 	for _, f := range all {
 		if f != nil {
-			s.completing.Store(true)
+			s.hasCompleter.Store(true)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (s *Server) completes(all completers) {
 func (s *session) complete(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	var params mcp.CompleteRequestParams
 	if err := params.UnmarshalJSON(r.Params); err != nil {
-		return dst, badParams(err)
+		return dst, decodeParamsError(err)
 	}
 	req := CompleteRequest{Argument: params.Argument.Name, Value: params.Argument.Value}
 	if params.Context != nil {
@@ -139,14 +139,14 @@ func (s *session) complete(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 			return dst, err
 		}
 		if err := checkExtra(result.Completion.Extra); err != nil {
-			return dst, c.badResult("%v", err)
+			return dst, c.invalidResult("%v", err)
 		}
 	}
 	return c.endWithMeta(result.AppendRevision(dst, c.ex.Revision), nil), nil
 }
 
-// badParams is the error for params that do not have the form of the method's.
-func badParams(err error) error {
+// decodeParamsError is the error for params that do not have the form of the method's.
+func decodeParamsError(err error) error {
 	var e *mcp.DecodeError
 	if errors.As(err, &e) && e.Path != "" {
 		return invalidParams("params.%v", err)

@@ -37,8 +37,8 @@ func cursorName(key string) string {
 	return "d" + string(sum[:])
 }
 
-// is reports whether the position names the item with that key.
-func (p *position) is(key string) bool {
+// matches reports whether the position names the item with that key.
+func (p *position) matches(key string) bool {
 	if len(key) <= maxCursorName {
 		return p.name[0] == 'n' && p.name[1:] == key
 	}
@@ -46,20 +46,20 @@ func (p *position) is(key string) bool {
 }
 
 // sealCursor makes the cursor of the page behind an item.
-func (l *listing) sealCursor(last *entry) ([]byte, error) {
-	plain := append(make([]byte, 0, 64), l.srv.instance[:]...)
-	plain = append(binary.AppendUvarint(plain, last.seq), cursorName(last.key)...)
-	text, _, err := l.srv.opts.StateKeys.ring.Seal(nil, cursorPurpose, plain, l.cursorBound())
+func (lr *listRequest) sealCursor(last *entry) ([]byte, error) {
+	plaintext := append(make([]byte, 0, 64), lr.srv.instance[:]...)
+	plaintext = append(binary.AppendUvarint(plaintext, last.seq), cursorName(last.key)...)
+	text, _, err := lr.srv.opts.StateKeys.ring.Seal(nil, cursorPurpose, plaintext, lr.cursorBinding())
 	return text, err
 }
 
 // openCursor is the reverse of sealCursor.
-func (l *listing) openCursor(cursor string) (p position, ok bool) {
-	plain, _, err := l.srv.opts.StateKeys.ring.Open(cursor, maxCursor, cursorPurpose, l.cursorBound())
-	if err != nil || len(plain) < len(p.server) {
+func (lr *listRequest) openCursor(cursor string) (p position, ok bool) {
+	plaintext, _, err := lr.srv.opts.StateKeys.ring.Open(cursor, maxCursor, cursorPurpose, lr.cursorBinding())
+	if err != nil || len(plaintext) < len(p.server) {
 		return p, false
 	}
-	rest := plain[copy(p.server[:], plain):]
+	rest := plaintext[copy(p.server[:], plaintext):]
 	seq, n := binary.Uvarint(rest)
 	if n <= 0 || n == len(rest) {
 		return p, false
@@ -68,13 +68,13 @@ func (l *listing) openCursor(cursor string) (p position, ok bool) {
 	return p, true
 }
 
-// cursorBound returns what a cursor is good for: the lists of one kind of servers of one name.
-func (l *listing) cursorBound() []byte { return append([]byte{byte(l.kind)}, l.srv.name...) }
+// cursorBinding returns what a cursor is good for: the lists of one kind of servers of one name.
+func (lr *listRequest) cursorBinding() []byte { return append([]byte{byte(lr.kind)}, lr.srv.name...) }
 
-// behind returns the items that come after the position.
-func behind[T item](l *listing, items []T, p position) []T {
+// itemsAfter returns the items that come after the position.
+func itemsAfter[T item](l *listRequest, items []T, p position) []T {
 	if p.server != l.srv.instance {
-		if i := slices.IndexFunc(items, func(it T) bool { return p.is(it.base().key) }); i >= 0 {
+		if i := slices.IndexFunc(items, func(it T) bool { return p.matches(it.base().key) }); i >= 0 {
 			return items[i+1:]
 		}
 	}

@@ -19,13 +19,13 @@ import (
 )
 
 var (
-	errProtocol     = errors.New("it is one of the protocol's own")
-	errReservedName = errors.New(`names that begin with "rpc." are JSON-RPC's`)
-	errNotification = errors.New("it is the name of a notification: see Server.OnNotification")
-	errRequest      = errors.New("it is the name of a request: see AddMethod")
-	errCancelled    = errors.New("it ends the context of the request that it cancels; nothing else can be done about it")
-	errInObject     = errors.New("params must be a JSON object: use a struct or a map for the input, or Server.AddRawMethod")
-	errOutObject    = errors.New("a result must be a JSON object: use a struct or a map for the output, or Server.AddRawMethod")
+	errProtocolMethod = errors.New("it is one of the protocol's own")
+	errReservedName   = errors.New(`names that begin with "rpc." are JSON-RPC's`)
+	errIsNotification = errors.New("it is the name of a notification: see Server.OnNotification")
+	errIsRequest      = errors.New("it is the name of a request: see AddMethod")
+	errReservedCancel = errors.New("it ends the context of the request that it cancels; nothing else can be done about it")
+	errInObject       = errors.New("params must be a JSON object: use a struct or a map for the input, or Server.AddRawMethod")
+	errOutObject      = errors.New("a result must be a JSON object: use a struct or a map for the output, or Server.AddRawMethod")
 )
 
 // AddMethod registers a method that the protocol does not have, for clients that know of it; those of all revisions may call it. In and Out must be
@@ -94,13 +94,13 @@ func (s *Server) AddRawMethod(name string, fn func(c *Call, params json.RawMessa
 }
 
 // A method is one that the protocol does not have.
-type method struct {
-	pace   jsonrpc.Pace
+type customMethod struct {
+	cost   jsonrpc.CostEstimate
 	invoke func(c *Call, params []byte) (result []byte, err error)
 }
 
 // callMethod answers a request for a method that the protocol does not have.
-func (s *session) callMethod(c *Call, m *method, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func (s *session) callMethod(c *Call, m *customMethod, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	defer c.startTimer()()
 	params := r.Params
 	if len(params) == 0 {
@@ -110,7 +110,7 @@ func (s *session) callMethod(c *Call, m *method, r *jsonrpc.Request, dst []byte)
 	if err != nil {
 		return dst, err
 	}
-	return s.srv.identity.Complete(dst, c.ex.Features, nil, result), nil
+	return s.srv.results.Complete(dst, c.ex.Features, nil, result), nil
 }
 
 // withoutMeta returns the object without its member _meta.
@@ -131,24 +131,24 @@ func withoutMeta(object []byte) []byte {
 	return append(rest, '}')
 }
 
-// custom holds what the protocol does not have: methods, and functions for notifications.
-type custom struct {
-	mu        sync.Mutex
-	methods   atomic.Pointer[map[string]*method]
-	listeners atomic.Pointer[map[string]func(context.Context, json.RawMessage)]
+// customMethods holds what the protocol does not have: methods, and functions for notifications.
+type customMethods struct {
+	mu                   sync.Mutex
+	methods              atomic.Pointer[map[string]*customMethod]
+	notificationHandlers atomic.Pointer[map[string]func(context.Context, json.RawMessage)]
 }
 
 func (s *Server) addMethod(name string, invoke func(c *Call, params []byte) ([]byte, error)) error {
 	err := checkMethodName(name)
 	switch {
 	case err != nil:
-	case isMethod(name):
-		err = errProtocol
+	case isProtocolMethod(name):
+		err = errProtocolMethod
 	case strings.HasPrefix(name, "notifications/"):
-		err = errNotification
+		err = errIsNotification
 	}
 	if err == nil {
-		err = put(&s.custom.mu, &s.custom.methods, name, &method{invoke: invoke})
+		err = addCopyOnWrite(&s.custom.mu, &s.custom.methods, name, &customMethod{invoke: invoke})
 	}
 	if err != nil {
 		return methodError(name, err)
@@ -156,40 +156,40 @@ func (s *Server) addMethod(name string, invoke func(c *Call, params []byte) ([]b
 	return nil
 }
 
-func (k *custom) addListener(name string, fn func(context.Context, json.RawMessage)) error {
-	if err := put(&k.mu, &k.listeners, name, fn); err != nil {
+func (cm *customMethods) addNotificationHandler(name string, fn func(context.Context, json.RawMessage)) error {
+	if err := addCopyOnWrite(&cm.mu, &cm.notificationHandlers, name, fn); err != nil {
 		return methodError(name, err)
 	}
 	return nil
 }
 
-// put adds to a map that is read without a lock.
-func put[V any](mu *sync.Mutex, at *atomic.Pointer[map[string]V], name string, v V) error {
+// addCopyOnWrite adds to a map that is read without a lock.
+func addCopyOnWrite[V any](mu *sync.Mutex, p *atomic.Pointer[map[string]V], name string, v V) error {
 	mu.Lock()
 	defer mu.Unlock()
 	next := make(map[string]V)
-	if now := at.Load(); now != nil {
-		if _, ok := (*now)[name]; ok {
+	if current := p.Load(); current != nil {
+		if _, ok := (*current)[name]; ok {
 			return ErrDuplicate
 		}
-		maps.Copy(next, *now)
+		maps.Copy(next, *current)
 	}
 	next[name] = v
-	at.Store(&next)
+	p.Store(&next)
 	return nil
 }
 
-func (k *custom) method(name []byte) *method {
-	if all := k.methods.Load(); all != nil {
+func (cm *customMethods) method(name []byte) *customMethod {
+	if all := cm.methods.Load(); all != nil {
 		return (*all)[string(name)]
 	}
 	return nil
 }
 
-func (k *custom) hasMethod(name []byte) bool { return k.method(name) != nil }
+func (cm *customMethods) hasMethod(name []byte) bool { return cm.method(name) != nil }
 
-func (k *custom) listener(name []byte) func(context.Context, json.RawMessage) {
-	if all := k.listeners.Load(); all != nil {
+func (cm *customMethods) notificationHandler(name []byte) func(context.Context, json.RawMessage) {
+	if all := cm.notificationHandlers.Load(); all != nil {
 		return (*all)[string(name)]
 	}
 	return nil
@@ -209,8 +209,8 @@ func checkMethodName(name string) error {
 	return nil
 }
 
-// isMethod reports whether the protocol has the request, in any revision and either direction.
-func isMethod(name string) bool {
+// isProtocolMethod reports whether the protocol has the request, in any revision and either direction.
+func isProtocolMethod(name string) bool {
 	for _, r := range mcp.Revisions() {
 		if era.Of(r).HasMethod([]byte(name)) {
 			return true

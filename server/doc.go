@@ -1,5 +1,5 @@
 // Package server builds MCP servers. Register tools with [AddTool], resources with [AddResource] and [AddResourceTemplate], prompts with [AddPrompt], then
-// hand the [Server] to a carrier:
+// hand the [Server] to a transport:
 //
 //	srv := server.New("demo", "1.0.0", nil)
 //	err := server.AddTool(srv, "word_count", "Count words in the input string.",
@@ -19,7 +19,7 @@
 // # Asking the client
 //
 // A handler of a tool, a resource or a prompt can ask the client: [Call.Elicit] and [Elicit] the user, [Call.Sample] its model, [Call.Roots] for the folders
-// it works in, [Call.Questions] for several things at once. The same code serves all revisions, but it does not run in the same way, so read this:
+// it works in, [Call.InputRequests] for several things at once. The same code serves all revisions, but it does not run in the same way, so read this:
 //
 // In legacy revisions the question is a request to the client, and the handler waits for the answer.
 //
@@ -45,7 +45,7 @@
 // # Several processes
 //
 // Servers that serve the same clients, behind a load balancer say, share what clients come back for: [Options.StateKeys], the [TaskStore] of [Options.Tasks],
-// and the sessions and events of their carrier. [Options.Bus] has each of them tell its own clients what is announced at the others: that a list has
+// and the sessions and events of their transport. [Options.Bus] has each of them tell its own clients what is announced at the others: that a list has
 // changed, a resource was updated, a task has gone on. A [Bus] is a few lines around a message broker's client; [MemoryBus] is one within a process.
 //
 // # Concurrency

@@ -15,7 +15,7 @@ import (
 // (https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation). The result's Action says what the user did. That a user declines or
 // dismisses the question is an answer and no error; there is content if and only if a form was accepted, and it is valid by p.RequestedSchema.
 //
-// In modern revisions the handler is RUN AGAIN FROM ITS BEGINNING to get the answer, see [Questions.Wait] for that and for the errors. key tells the
+// In modern revisions the handler is RUN AGAIN FROM ITS BEGINNING to get the answer, see [InputRequests.Wait] for that and for the errors. key tells the
 // question from the others of the call. Each run has to ask the same under it: if the message or the schema changed, the user is asked again.
 //
 // A form must not ask for secrets. What a web page asks for does not pass through the client, and accepting only means that the user agreed to go
@@ -24,7 +24,7 @@ import (
 //
 // p is not changed and not kept.
 func (c *Call) Elicit(ctx context.Context, key string, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-	return one(ctx, c, func(q *Questions) *Reply[*mcp.ElicitResult] { return q.Elicit(key, p) })
+	return askOne(ctx, c, func(q *InputRequests) *Reply[*mcp.ElicitResult] { return q.Elicit(key, p) })
 }
 
 // ElicitURL is [Call.Elicit] for a web page. The URL must be the same each time the handler runs: what is random in it comes from [Once].
@@ -32,28 +32,28 @@ func (c *Call) Elicit(ctx context.Context, key string, p *mcp.ElicitRequestParam
 // A handler may return [mcp.URLElicitationRequired] instead. Clients of 2025-11-25 get this error. Those of 2026-07-28 are asked, and the handler runs again
 // when the user has agreed; if it does so before the user is done there, they are asked again. Older ones are told where the user has to go.
 func (c *Call) ElicitURL(ctx context.Context, key, message, url string) (*mcp.ElicitResult, error) {
-	return one(ctx, c, func(q *Questions) *Reply[*mcp.ElicitResult] { return q.ElicitURL(key, message, url) })
+	return askOne(ctx, c, func(q *InputRequests) *Reply[*mcp.ElicitResult] { return q.ElicitURL(key, message, url) })
 }
 
 // ElicitURL adds what [Call.ElicitURL] asks.
-func (qs *Questions) ElicitURL(key, message, url string) *Reply[*mcp.ElicitResult] {
-	return qs.Elicit(key, &mcp.ElicitRequestParams{Mode: mcp.ElicitModeURL, Message: message, URL: url})
+func (rs *InputRequests) ElicitURL(key, message, url string) *Reply[*mcp.ElicitResult] {
+	return rs.Elicit(key, &mcp.ElicitRequestParams{Mode: mcp.ElicitModeURL, Message: message, URL: url})
 }
 
 // Elicit adds what [Call.Elicit] asks.
-func (qs *Questions) Elicit(key string, p *mcp.ElicitRequestParams) *Reply[*mcp.ElicitResult] {
-	q := &question{key: key, method: mcp.MethodElicit}
+func (rs *InputRequests) Elicit(key string, p *mcp.ElicitRequestParams) *Reply[*mcp.ElicitResult] {
+	q := &inputRequest{key: key, method: mcp.MethodElicit}
 	r := new(Reply[*mcp.ElicitResult])
 	if p == nil {
-		qs.add(q, errNoParams)
+		rs.add(q, errNoParams)
 		return r
 	}
 	var form *schema.Validator
 	var err error
 	if p.Mode != mcp.ElicitModeURL {
-		form, err = compileForm(p, qs.call.ex.Features, qs.call.session.srv.opts.SchemaEngine)
+		form, err = compileForm(p, rs.call.ex.Features, rs.call.session.srv.opts.SchemaEngine)
 	}
-	q.take = func(text []byte) error {
+	q.decode = func(text []byte) error {
 		res, err := readElicitResult(text)
 		if err != nil {
 			return err
@@ -69,27 +69,27 @@ func (qs *Questions) Elicit(key string, p *mcp.ElicitRequestParams) *Reply[*mcp.
 		r.value = res
 		return nil
 	}
-	qs.elicit(q, *p, err)
+	rs.elicit(q, *p, err)
 	return r
 }
 
 var (
 	errNoParams  = errors.New("it needs params")
 	errNoMessage = errors.New("it needs a message for the user")
-	errAskTask   = errors.New("a question cannot be a task of the client")
+	errInputTask = errors.New("a question cannot be a task of the client")
 	errAction    = errors.New("action must be accept, decline or cancel")
 	errNoContent = errors.New("accepted, but the content is missing")
 )
 
 // elicit completes and adds the question.
-func (qs *Questions) elicit(q *question, p mcp.ElicitRequestParams, err error) {
-	c := qs.call
+func (rs *InputRequests) elicit(q *inputRequest, p mcp.ElicitRequestParams, err error) {
+	c := rs.call
 	switch {
 	case err != nil:
 	case p.Message == "":
 		err = errNoMessage
 	case p.Task != nil:
-		err = errAskTask
+		err = errInputTask
 	default:
 		err = mcp.CheckMeta(p.Meta)
 	}
@@ -114,7 +114,7 @@ func (qs *Questions) elicit(q *question, p mcp.ElicitRequestParams, err error) {
 	if err == nil {
 		q.params = p.AppendRevision(nil, c.ex.Features.Revision)
 	}
-	qs.add(q, err)
+	rs.add(q, err)
 }
 
 // checkURL makes sure that a page can be visited and that nobody is logged in by its address.
@@ -180,21 +180,21 @@ func Elicit[T any](ctx context.Context, key, message string) (Answer[T], error) 
 	if c == nil {
 		return Answer[T]{}, errNoCall
 	}
-	return one(ctx, c, func(q *Questions) *Reply[Answer[T]] { return Form[T](q, key, message) })
+	return askOne(ctx, c, func(q *InputRequests) *Reply[Answer[T]] { return Form[T](q, key, message) })
 }
 
 var errNoCall = errors.New("the context does not stem from a call, whose client could be asked")
 
 // Form adds what [Elicit] asks.
-func Form[T any](qs *Questions, key, message string) *Reply[Answer[T]] {
+func Form[T any](qs *InputRequests, key, message string) *Reply[Answer[T]] {
 	r := new(Reply[Answer[T]])
-	q := &question{key: key, method: mcp.MethodElicit}
+	q := &inputRequest{key: key, method: mcp.MethodElicit}
 	f, err := formOf[T](qs.call.session.srv)
 	if err != nil {
 		qs.add(q, err)
 		return r
 	}
-	q.take = func(text []byte) error {
+	q.decode = func(text []byte) error {
 		res, err := readElicitResult(text)
 		if err != nil {
 			return err

@@ -129,7 +129,7 @@ func TestElicitFormAnswers(t *testing.T) {
 		for _, revision := range []string{"2025-06-18", modern} {
 			c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
 				_, err := server.Elicit[order](c, "order", "What?")
-				if e, ok := errors.AsType[*server.AnswerError](err); ok != (tt.want != "" && !errors.Is(err, server.ErrInputRequired)) || ok && (e.Refused || e.Key != "order") {
+				if e, ok := errors.AsType[*server.InputError](err); ok != (tt.want != "" && !errors.Is(err, server.ErrInputRequired)) || ok && (e.Refused || e.Key != "order") {
 					t.Errorf("%s, %s: %v", revision, tt.answer, err)
 				}
 				return "done", err

@@ -49,16 +49,16 @@ func pipeWith(text string) *os.File {
 	return r
 }
 
-// memory is a stream whose input is a text and whose output is standard output.
-type memory struct{ *strings.Reader }
+// requestState is a stream whose input is a text and whose output is standard output.
+type requestState struct{ *strings.Reader }
 
-func (memory) Write(p []byte) (int, error) { return os.Stdout.Write(p) }
-func (memory) Close() error                { return nil }
+func (requestState) Write(p []byte) (int, error) { return os.Stdout.Write(p) }
+func (requestState) Close() error                { return nil }
 
 // serve has srv answer the requests, one to a line, on standard output.
 func serve(srv *server.Server, requests ...string) {
 	for _, r := range requests {
-		if err := srv.Serve(context.Background(), jsonrpc.NewFramer(memory{strings.NewReader(r)}, nil)); err != nil {
+		if err := srv.Serve(context.Background(), jsonrpc.NewFramer(requestState{strings.NewReader(r)}, nil)); err != nil {
 			log.Fatal(err)
 		}
 	}

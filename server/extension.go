@@ -10,8 +10,8 @@ import (
 	"mcpwire/internal/jsonwire"
 )
 
-// declarations checks and copies what New is given to declare: the settings of each name are on one line then.
-func declarations(option string, all map[string]json.RawMessage, check func(name string) error) map[string]json.RawMessage {
+// checkDeclarations checks and copies what New is given to declare: the settings of each name are on one line then.
+func checkDeclarations(option string, all map[string]json.RawMessage, check func(name string) error) map[string]json.RawMessage {
 	own := make(map[string]json.RawMessage, len(all))
 	for name, settings := range all {
 		var err error
@@ -32,16 +32,16 @@ func declarations(option string, all map[string]json.RawMessage, check func(name
 // appendDeclarations appends capabilities that somebody else than the protocol defines. Legacy revisions do not mention extensions, but their
 // capabilities are an open set, and hosts look for extensions there. Tasks are the exception: those revisions have some of their own.
 func (s *Server) appendDeclarations(dst []byte, f *era.Features) []byte {
-	dst = appendObject(dst, "experimental", s.opts.Experimental, "")
+	dst = appendObjectMember(dst, "experimental", s.opts.Experimental, "")
 	omit := ""
 	if !f.Modern {
-		omit = era.TasksExtension
+		omit = era.ExtensionTasks
 	}
-	return appendObject(dst, "extensions", s.opts.Extensions, omit)
+	return appendObjectMember(dst, "extensions", s.opts.Extensions, omit)
 }
 
-// appendObject appends a member behind others, unless it would be an empty object.
-func appendObject(dst []byte, name string, members map[string]json.RawMessage, omit string) []byte {
+// appendObjectMember appends a member behind others, unless it would be an empty object.
+func appendObjectMember(dst []byte, name string, members map[string]json.RawMessage, omit string) []byte {
 	start := len(dst)
 	dst = append(jsonwire.AppendQuote(append(dst, ','), name), ":{"...)
 	empty := true

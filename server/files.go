@@ -55,14 +55,14 @@ func Files(files fs.FS) func(ctx context.Context, vars Vars) (mcp.ResourceConten
 func readFile(files fs.FS, name string) ([]byte, error) {
 	info, err := fs.Stat(files, name)
 	if err != nil {
-		return nil, notOpened(err)
+		return nil, openError(err)
 	}
 	if !info.Mode().IsRegular() { // to open a pipe could take for ever
 		return nil, fmt.Errorf("%s is no file: %w", name, ErrNotFound)
 	}
 	f, err := files.Open(name)
 	if err != nil {
-		return nil, notOpened(err)
+		return nil, openError(err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -75,5 +75,5 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 	return data, nil
 }
 
-// notOpened says that there is no file: whether a link leads out, a part of the path is no folder or permission is missing is nothing to tell a stranger.
-func notOpened(err error) error { return fmt.Errorf("%w: %w", ErrNotFound, err) }
+// openError says that there is no file: whether a link leads out, a part of the path is no folder or permission is missing is nothing to tell a stranger.
+func openError(err error) error { return fmt.Errorf("%w: %w", ErrNotFound, err) }

@@ -44,7 +44,7 @@ func formOf[T any](s *Server) (*form[T], error) {
 func (f *form[T]) check(e *era.Features) error { return checkForm(f.requested, e) }
 
 func (f *form[T]) decode(res *mcp.ElicitResult, v *T) error {
-	return fillIn(res, f.requested, func(content []byte) error { return f.typed.Decode(content, v) })
+	return checkFilled(res, f.requested, func(content []byte) error { return f.typed.Decode(content, v) })
 }
 
 // compileForm returns what the content of an accepted form is checked with.
@@ -67,11 +67,11 @@ func compileForm(p *mcp.ElicitRequestParams, features *era.Features, engine sche
 
 // checkContent checks what was filled in.
 func checkContent(v *schema.Validator, res *mcp.ElicitResult) error {
-	return fillIn(res, v.JSON(), v.Validate)
+	return checkFilled(res, v.JSON(), v.Validate)
 }
 
-// fillIn checks the content of a form that was accepted. One that was left empty may have none.
-func fillIn(res *mcp.ElicitResult, requested []byte, check func(content []byte) error) error {
+// checkFilled checks the content of a form that was accepted. One that was left empty may have none.
+func checkFilled(res *mcp.ElicitResult, requested []byte, check func(content []byte) error) error {
 	missing := res.Content == nil
 	if missing {
 		res.Content = json.RawMessage(`{}`)

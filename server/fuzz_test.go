@@ -112,15 +112,15 @@ func checkOutput(t *testing.T, out []byte) {
 				t.Errorf("batch %s: %v", text, err)
 			}
 			for _, m := range members {
-				checkAnswer(t, m)
+				checkResponse(t, m)
 			}
 			continue
 		}
-		checkAnswer(t, []byte(text))
+		checkResponse(t, []byte(text))
 	}
 }
 
-func checkAnswer(t *testing.T, text []byte) {
+func checkResponse(t *testing.T, text []byte) {
 	t.Helper()
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(text, &m); err != nil {

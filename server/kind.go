@@ -25,17 +25,17 @@ func (k Kind) String() string {
 }
 
 // A change is something that clients are told of when it changes: lists, of which resources and their templates share one.
-type change uint8
+type listChange uint8
 
 const (
-	toolsChanged change = 1 << iota
+	toolsChanged listChange = 1 << iota
 	resourcesChanged
 	promptsChanged
 )
 
-// changes are all of them, with the notification for each, its member in the filter of subscriptions/listen, and what other servers hear.
-var changes = [...]struct {
-	bit          change
+// listChanges are all of them, with the notification for each, its member in the filter of subscriptions/listen, and what other servers hear.
+var listChanges = [...]struct {
+	bit          listChange
 	notification string
 	member       string
 	event        EventKind
@@ -45,8 +45,8 @@ var changes = [...]struct {
 	{promptsChanged, mcp.NotificationPromptsChanged, "promptsListChanged", PromptsListChanged},
 }
 
-// change returns what a change to the registered items of the kind is to clients.
-func (k Kind) change() change {
+// listChange returns what a change to the registered items of the kind is to clients.
+func (k Kind) listChange() listChange {
 	switch k {
 	case KindTool:
 		return toolsChanged

@@ -10,19 +10,19 @@ import (
 // appendCapabilities appends what the server can do.
 func (s *Server) appendCapabilities(dst []byte, f *era.Features) []byte {
 	dst = append(dst, `{"logging":{}`...)
-	if f.Completions && s.completing.Load() {
+	if f.Completions && s.hasCompleter.Load() {
 		dst = append(dst, `,"completions":{}`...)
 	}
-	if s.declares(promptsChanged) {
+	if s.advertises(promptsChanged) {
 		dst = append(dst, `,"prompts":{"listChanged":true}`...)
 	}
-	if s.declares(resourcesChanged) {
+	if s.advertises(resourcesChanged) {
 		dst = append(dst, `,"resources":{"subscribe":true,"listChanged":true}`...)
 	}
 	if f.CoreTasks && s.tasks != nil {
 		dst = append(dst, `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`...)
 	}
-	if s.declares(toolsChanged) {
+	if s.advertises(toolsChanged) {
 		dst = append(dst, `,"tools":{"listChanged":true}`...)
 	}
 	return append(s.appendDeclarations(dst, f), '}')
@@ -30,24 +30,24 @@ func (s *Server) appendCapabilities(dst []byte, f *era.Features) []byte {
 
 // A greeting is the handshake that was made when initialize arrived, for the middleware to take its
 // time over the answer.
-type greeting struct {
+type handshakeResult struct {
 	features *era.Features
 	err      error
 }
 
-// greet makes the handshake of an initialize request that has just arrived: the messages behind it
+// startHandshake makes the handshake of an initialize request that has just arrived: the messages behind it
 // are judged by it.
-func (s *session) greet(r *jsonrpc.Request) {
-	if _, err := s.era.OpenAt(r, stateOf(r)); err != nil {
+func (s *session) startHandshake(r *jsonrpc.Request) {
+	if _, err := s.era.OpenAt(r, eraStateOf(r)); err != nil {
 		return // which is the answer
 	}
-	g := new(greeting)
-	g.features, g.err = s.agree(r, s.era.Initialize)
-	r.Route = g
+	h := new(handshakeResult)
+	h.features, h.err = s.negotiate(r, s.era.Initialize)
+	r.Route = h
 }
 
-// agree makes a step of the handshake.
-func (s *session) agree(r *jsonrpc.Request, step func(*jsonrpc.Request) (*era.Features, error)) (*era.Features, error) {
+// negotiate makes a step of the handshake.
+func (s *session) negotiate(r *jsonrpc.Request, step func(*jsonrpc.Request) (*era.Features, error)) (*era.Features, error) {
 	f, err := step(r)
 	if err == nil {
 		s.setPolicy()
@@ -55,28 +55,28 @@ func (s *session) agree(r *jsonrpc.Request, step func(*jsonrpc.Request) (*era.Fe
 	return f, err
 }
 
-// greeted returns what the handshake agreed on, which has been made if there is middleware.
+// negotiated returns what the handshake agreed on, which has been made if there is middleware.
 // Middleware may have changed the request since.
-func (s *session) greeted(r *jsonrpc.Request) (*era.Features, error) {
-	if g, ok := r.Route.(*greeting); ok {
-		return g.features, g.err
+func (s *session) negotiated(r *jsonrpc.Request) (*era.Features, error) {
+	if h, ok := r.Route.(*handshakeResult); ok {
+		return h.features, h.err
 	}
 	if s.srv.chain != nil {
-		return s.agree(r, s.era.Reinitialize)
+		return s.negotiate(r, s.era.Reinitialize)
 	}
-	return s.agree(r, s.era.Initialize)
+	return s.negotiate(r, s.era.Initialize)
 }
 
 // initialize answers the handshake of a legacy client
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization).
 func (s *session) initialize(r *jsonrpc.Request, dst []byte) ([]byte, error) {
-	f, err := s.greeted(r)
+	f, err := s.negotiated(r)
 	if err != nil {
 		return dst, err
 	}
 	dst = jsonwire.AppendQuote(append(dst, `{"protocolVersion":`...), f.Revision.String())
 	dst = s.srv.appendCapabilities(append(dst, `,"capabilities":`...), f)
-	dst = s.srv.identity.AppendInfo(append(dst, `,"serverInfo":`...), f)
+	dst = s.srv.results.AppendInfo(append(dst, `,"serverInfo":`...), f)
 	return append(s.srv.appendInstructions(dst), '}'), nil
 }
 
@@ -90,7 +90,7 @@ func (s *Server) discover(f *era.Features, dst []byte) []byte {
 	dst = s.appendCapabilities(append(dst, `,"capabilities":`...), f)
 	dst = s.appendInstructions(dst)
 	dst = era.AppendCacheHints(dst, f, s.cacheHints())
-	return s.identity.End(dst, f)
+	return s.results.End(dst, f)
 }
 
 func (s *Server) appendInstructions(dst []byte) []byte {

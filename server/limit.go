@@ -41,19 +41,19 @@ type limits struct {
 	burst      int
 	concurrent int
 	methods    map[string]bool
-	refill     time.Duration // after which a caller that was idle is as good as new
+	refillTime time.Duration // after which a caller that was idle is as good as new
 
-	mu     sync.Mutex
-	known  map[string]*list.Element // of recent, by the ID of the principal, or by address
-	recent list.List                // of *caller: who was there last is in front
+	mu   sync.Mutex
+	byID map[string]*list.Element // of recent, by the ID of the principal, or by address
+	lru  list.List                // of *caller: who was there last is in front
 }
 
 // A caller is one whose requests are counted. It is guarded by limits.mu.
 type caller struct {
-	id      string
-	bucket  *rate.Limiter // nil without a limit on the rate
-	running int
-	seen    time.Time
+	id       string
+	bucket   *rate.Limiter // nil without a limit on the rate
+	inFlight int
+	lastSeen time.Time
 }
 
 // newLimits returns the limits that the options set; nil if they set none.
@@ -61,13 +61,13 @@ func newLimits(o *Options) *limits {
 	if o.RateLimit.PerSecond <= 0 && o.MaxConcurrent <= 0 {
 		return nil
 	}
-	l := &limits{concurrent: o.MaxConcurrent, methods: make(map[string]bool), known: make(map[string]*list.Element)}
+	l := &limits{concurrent: o.MaxConcurrent, methods: make(map[string]bool), byID: make(map[string]*list.Element)}
 	if r := o.RateLimit; r.PerSecond > 0 {
 		l.rate, l.burst = rate.Limit(r.PerSecond), r.Burst
 		if l.burst <= 0 {
 			l.burst = int(max(min(math.Ceil(r.PerSecond), math.MaxInt32), 1))
 		}
-		l.refill = seconds(float64(l.burst) / r.PerSecond)
+		l.refillTime = seconds(float64(l.burst) / r.PerSecond)
 	}
 	counted := o.LimitedMethods
 	if counted == nil {
@@ -84,17 +84,17 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s*float64(time.Second), float64(math.MaxInt64/2)))
 }
 
-// limited answers a request if its caller's limits let it.
-func (s *session) limited(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+// dispatchLimited answers a request if its caller's limits let it.
+func (s *session) dispatchLimited(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	l := s.srv.limits
 	if !l.methods[c.method] {
 		return s.dispatch(c, r, dst)
 	}
-	k, err := l.admit(c)
+	cl, err := l.admit(c)
 	if err != nil {
 		return dst, err
 	}
-	defer l.done(k)
+	defer l.release(cl)
 	return s.dispatch(c, r, dst)
 }
 
@@ -103,33 +103,33 @@ func (l *limits) admit(c *Call) (*caller, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now() // under the lock, as a bucket whose clock is set back fills twice
-	k := l.callerLocked(c, now)
-	if l.concurrent > 0 && k.running >= l.concurrent {
-		return nil, l.refuseConcurrency()
+	cl := l.callerLocked(c, now)
+	if l.concurrent > 0 && cl.inFlight >= l.concurrent {
+		return nil, l.concurrencyError()
 	}
-	if k.bucket != nil {
-		taken := k.bucket.ReserveN(now, 1)
-		if wait := taken.DelayFrom(now); wait > 0 {
-			taken.CancelAt(now)
-			return nil, l.refuseRate(wait)
+	if cl.bucket != nil {
+		reservation := cl.bucket.ReserveN(now, 1)
+		if wait := reservation.DelayFrom(now); wait > 0 {
+			reservation.CancelAt(now)
+			return nil, l.rateError(wait)
 		}
 	}
-	k.running++
-	return k, nil
+	cl.inFlight++
+	return cl, nil
 }
 
-func (l *limits) done(k *caller) {
+func (l *limits) release(cl *caller) {
 	l.mu.Lock()
-	k.running--
+	cl.inFlight--
 	l.mu.Unlock()
 }
 
 // callerLocked returns who makes the call.
 func (l *limits) callerLocked(c *Call, now time.Time) *caller {
-	by, s := c.who(), c.session
-	id := by.principal.ID
-	if id == "" && by.address != "" {
-		id = "\x00" + by.address
+	ident, s := c.identity(), c.session
+	id := ident.principal.ID
+	if id == "" && ident.address != "" {
+		id = "\x00" + ident.address
 	}
 	if id == "" {
 		if s.caller == nil {
@@ -137,47 +137,47 @@ func (l *limits) callerLocked(c *Call, now time.Time) *caller {
 		}
 		return s.caller
 	}
-	e := l.known[id]
+	e := l.byID[id]
 	if e == nil {
-		e = l.recent.PushFront(l.newCaller(id))
-		l.known[id] = e
+		e = l.lru.PushFront(l.newCaller(id))
+		l.byID[id] = e
 	}
-	l.recent.MoveToFront(e)
-	k := e.Value.(*caller)
-	k.seen = now
-	l.forgetLocked(k)
-	return k
+	l.lru.MoveToFront(e)
+	cl := e.Value.(*caller)
+	cl.lastSeen = now
+	l.evictLocked(cl)
+	return cl
 }
 
 func (l *limits) newCaller(id string) *caller {
-	k := &caller{id: id}
+	cl := &caller{id: id}
 	if l.rate > 0 {
-		k.bucket = rate.NewLimiter(l.rate, l.burst)
+		cl.bucket = rate.NewLimiter(l.rate, l.burst)
 	}
-	return k
+	return cl
 }
 
-// forgetLocked drops a few of those that were not there for longest: who would begin anew anyway, and the first if there are too many, but not latest, who
+// evictLocked drops a few of those that were not there for longest: who would begin anew anyway, and the first if there are too many, but not latest, who
 // asks just now. Each request adds one at most, so that they become fewer.
-func (l *limits) forgetLocked(latest *caller) {
+func (l *limits) evictLocked(latest *caller) {
 	for range 2 {
-		e := l.recent.Back()
-		k := e.Value.(*caller)
+		e := l.lru.Back()
+		cl := e.Value.(*caller)
 		switch {
-		case k == latest:
+		case cl == latest:
 			return
-		case k.running > 0:
-			l.recent.MoveToFront(e) // it is there after all
-		case l.recent.Len() > maxCallers, latest.seen.Sub(k.seen) >= l.refill:
-			l.recent.Remove(e)
-			delete(l.known, k.id)
+		case cl.inFlight > 0:
+			l.lru.MoveToFront(e) // it is there after all
+		case l.lru.Len() > maxCallers, latest.lastSeen.Sub(cl.lastSeen) >= l.refillTime:
+			l.lru.Remove(e)
+			delete(l.byID, cl.id)
 		default:
 			return
 		}
 	}
 }
 
-func (l *limits) refuseRate(wait time.Duration) error {
+func (l *limits) rateError(wait time.Duration) error {
 	millis := int64(math.Ceil(float64(wait) / float64(time.Millisecond)))
 	data := strconv.AppendInt([]byte(`{"limit":"rate","retryAfterMs":`), millis, 10)
 	return &jsonrpc.Error{
@@ -187,7 +187,7 @@ func (l *limits) refuseRate(wait time.Duration) error {
 	}
 }
 
-func (l *limits) refuseConcurrency() error {
+func (l *limits) concurrencyError() error {
 	return &jsonrpc.Error{
 		Code:    CodeTooManyRequests,
 		Message: fmt.Sprintf("too many requests at once: %d are allowed, try again when one has been answered", l.concurrent),

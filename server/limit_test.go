@@ -75,11 +75,11 @@ func TestRateLimit(t *testing.T) {
 		}
 		check("after an hour", call(a), fmt.Sprintf(refusedRate, 500))
 		// Without a principal each connection is a caller.
-		x, y := connect(t, srv, modern), connect(t, srv, modern)
+		sess, y := connect(t, srv, modern), connect(t, srv, modern)
 		for i := range 3 {
-			check(fmt.Sprint("x ", i), call(x), "")
+			check(fmt.Sprint("x ", i), call(sess), "")
 		}
-		check("x", call(x), fmt.Sprintf(refusedRate, 500))
+		check("x", call(sess), fmt.Sprintf(refusedRate, 500))
 		check("y", call(y), "")
 	})
 }
@@ -152,7 +152,7 @@ func TestLimitedMethods(t *testing.T) {
 		var got []string
 		for _, method := range methods {
 			srv := server.New("test", "1", &server.Options{
-				RateLimit: server.RateLimit{PerSecond: 0.001}, LimitedMethods: tt.option, Declare: []server.Kind{server.KindPrompt, server.KindResource, server.KindTool},
+				RateLimit: server.RateLimit{PerSecond: 0.001}, LimitedMethods: tt.option, AdvertiseKinds: []server.Kind{server.KindPrompt, server.KindResource, server.KindTool},
 			})
 			if err := errors.Join(
 				srv.AddRawMethod("com.example/m", func(*server.Call, json.RawMessage) (json.RawMessage, error) { return nil, nil }),

@@ -9,7 +9,7 @@ import (
 )
 
 // A listing is how a request asks for the items of one kind.
-type listing struct {
+type listRequest struct {
 	srv      *Server
 	kind     Kind
 	member   string // of the result, that holds the items
@@ -21,7 +21,7 @@ type listing struct {
 // that a change between two of them neither repeats nor skips an item that was there throughout.
 // See position for other servers that take the cursor.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination)
-func answerList[T item](l listing, c *catalog[T], r *jsonrpc.Request, dst []byte) ([]byte, error) {
+func answerList[T item](l listRequest, c *catalog[T], r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	cursor, ok := r.Param("cursor")
 	if !ok || string(cursor) == "null" {
 		page, err := firstPage(l, c)
@@ -34,14 +34,14 @@ func answerList[T item](l listing, c *catalog[T], r *jsonrpc.Request, dst []byte
 	if !ok {
 		return dst, invalidParams("params.cursor is not one that this server gave out")
 	}
-	return appendPage(dst, l, behind(&l, c.list, p))
+	return appendPage(dst, l, itemsAfter(&l, c.list, p))
 }
 
 // firstPage returns the encoded first page, which is kept for the next who asks.
-func firstPage[T item](l listing, c *catalog[T]) ([]byte, error) {
-	key := pageKey{l.features, l.view, l.srv.opts.StateKeys.ring.Sealer()}
+func firstPage[T item](l listRequest, c *catalog[T]) ([]byte, error) {
+	key := pageKey{l.features, l.view, l.srv.opts.StateKeys.ring.KeyID()}
 	c.mu.Lock()
-	page := c.first[key]
+	page := c.firstPages[key]
 	c.mu.Unlock()
 	if page != nil {
 		return page, nil
@@ -51,15 +51,15 @@ func firstPage[T item](l listing, c *catalog[T]) ([]byte, error) {
 		return nil, err
 	}
 	c.mu.Lock()
-	if len(c.first) < maxPages {
-		c.first[key] = page
+	if len(c.firstPages) < maxFirstPages {
+		c.firstPages[key] = page
 	}
 	c.mu.Unlock()
 	return page, nil
 }
 
 // appendPage appends the result with the first of the items that the view shows.
-func appendPage[T item](dst []byte, l listing, items []T) ([]byte, error) {
+func appendPage[T item](dst []byte, l listRequest, items []T) ([]byte, error) {
 	dst = append(jsonwire.AppendQuote(append(dst, '{'), l.member), ":["...)
 	n, more := 0, false
 	var last *entry
@@ -86,5 +86,5 @@ func appendPage[T item](dst []byte, l listing, items []T) ([]byte, error) {
 		dst = jsonwire.AppendQuote(append(dst, `,"nextCursor":`...), string(cursor))
 	}
 	dst = era.AppendCacheHints(dst, l.features, l.srv.cacheHints())
-	return l.srv.identity.End(dst, l.features), nil
+	return l.srv.results.End(dst, l.features), nil
 }

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	maxSubscriptions = 64   // of one connection
-	maxWatched       = 1024 // resources that one connection may watch
+	maxSubscriptions       = 64   // of one connection
+	maxSubscribedResources = 1024 // resources that one connection may watch
 )
 
-var errWatched = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many resources watched on this connection (limit %d)", maxWatched)
+var errTooManySubscribed = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many resources watched on this connection (limit %d)", maxSubscribedResources)
 
 // subscriptions are the subscriptions/listen requests of a session.
 type subscriptions struct {
-	mu   sync.Mutex
-	open map[*subscription]struct{}
+	mu     sync.Mutex
+	active map[*subscription]struct{}
 }
 
 type subscription struct {
-	ctx   *Call
+	call  *Call
 	meta  []byte // the _meta that its notifications carry
-	wants change
+	wants listChange
 	uris  []string // of resources
 	tasks []string // ids
 }
@@ -38,10 +38,10 @@ func (s *session) listen(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error
 	if !ok || filter[0] != '{' {
 		return dst, invalidParams("params.notifications must be an object")
 	}
-	if s.shared != nil {
-		return s.shared.listenAlone(c, r, dst)
+	if s.stateless != nil {
+		return s.stateless.listenInOwnSession(c, r, dst)
 	}
-	sub := &subscription{ctx: c, meta: append(append([]byte(`{"`+mcp.MetaSubscriptionID+`":`), r.ID...), '}')}
+	sub := &subscription{call: c, meta: append(append([]byte(`{"`+mcp.MetaSubscriptionID+`":`), r.ID...), '}')}
 	if err := s.readFilter(sub, c.view, filter); err != nil {
 		return dst, err
 	}
@@ -50,32 +50,32 @@ func (s *session) listen(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error
 	}
 	end := func(dst []byte) []byte {
 		s.subs.remove(sub)
-		s.unwatchTasks(sub.tasks)
-		s.unwatch(sub.uris)
-		return s.srv.identity.Empty(dst, c.ex.Features, sub.meta)
+		s.unsubscribeTasks(sub.tasks)
+		s.unsubscribeURIs(sub.uris)
+		return s.srv.results.Empty(dst, c.ex.Features, sub.meta)
 	}
-	if r.MayStand() && s.srv.chain == nil { // middleware has to see the end
-		return dst, &jsonrpc.Outstanding{End: end}
+	if r.MayDefer() && s.srv.chain == nil { // middleware has to see the end
+		return dst, &jsonrpc.Deferred{Result: end}
 	}
 	select {
-	case <-sub.ctx.Done(): // it was cancelled: nothing is sent
-	case <-s.conn.Ending():
+	case <-sub.call.Done(): // it was cancelled: nothing is sent
+	case <-s.conn.Draining():
 	}
 	return end(dst), nil
 }
 
 // subscribeTo begins to watch what the subscription is about, and acknowledges it.
 func (s *session) subscribeTo(sub *subscription) (err error) {
-	if err := s.watch(sub.uris); err != nil {
+	if err := s.subscribeURIs(sub.uris); err != nil {
 		return err
 	}
-	if sub.tasks, err = s.watchTasks(sub.ctx, sub.tasks); err == nil {
+	if sub.tasks, err = s.subscribeTasks(sub.call, sub.tasks); err == nil {
 		if err = s.subs.add(sub); err != nil {
-			s.unwatchTasks(sub.tasks)
+			s.unsubscribeTasks(sub.tasks)
 		}
 	}
 	if err != nil {
-		s.unwatch(sub.uris)
+		s.unsubscribeURIs(sub.uris)
 	}
 	return err
 }
@@ -92,7 +92,7 @@ func (s *session) readFilter(sub *subscription, v *View, filter []byte) (err err
 			if !ok {
 				return invalidParams("params.notifications.resourceSubscriptions must be an array of URIs")
 			}
-			if sub.uris, err = s.watchable(v, uris); err != nil {
+			if sub.uris, err = s.subscribable(v, uris); err != nil {
 				return err
 			}
 			continue
@@ -103,8 +103,8 @@ func (s *session) readFilter(sub *subscription, v *View, filter []byte) (err err
 			}
 			continue
 		}
-		for _, c := range changes {
-			if members.KeyIs(c.member) && string(members.Value()) == "true" && s.srv.declares(c.bit) {
+		for _, c := range listChanges {
+			if members.KeyIs(c.member) && string(members.Value()) == "true" && s.srv.advertises(c.bit) {
 				sub.wants |= c.bit
 			}
 		}
@@ -112,17 +112,17 @@ func (s *session) readFilter(sub *subscription, v *View, filter []byte) (err err
 	return nil
 }
 
-// honoured appends the filter that the acknowledgement echoes.
-func (b *subscription) honoured(dst []byte) []byte {
+// appendFilter appends the filter that the acknowledgement echoes.
+func (s *subscription) appendFilter(dst []byte) []byte {
 	dst = append(dst, `,"notifications":{`...)
 	start := len(dst)
-	for _, c := range changes {
-		if b.wants&c.bit != 0 {
+	for _, c := range listChanges {
+		if s.wants&c.bit != 0 {
 			dst = append(jsonwire.AppendQuote(dst, c.member), ":true,"...)
 		}
 	}
-	dst = appendStrings(dst, `"resourceSubscriptions":[`, b.uris)
-	dst = appendStrings(dst, `"taskIds":[`, b.tasks)
+	dst = appendStrings(dst, `"resourceSubscriptions":[`, s.uris)
+	dst = appendStrings(dst, `"taskIds":[`, s.tasks)
 	if len(dst) > start {
 		dst = dst[:len(dst)-1]
 	}
@@ -161,43 +161,43 @@ func stringArray(text []byte) (list []string, ok bool) {
 }
 
 // params returns the params of one of its notifications, with other members, each with a comma before it.
-func (b *subscription) params(members []byte) []byte {
-	return append(append(append([]byte(`{"_meta":`), b.meta...), members...), '}')
+func (s *subscription) params(members []byte) []byte {
+	return append(append(append([]byte(`{"_meta":`), s.meta...), members...), '}')
 }
 
 // add acknowledges the subscription, and only then lets notifications follow.
-func (l *subscriptions) add(b *subscription) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.open) >= maxSubscriptions {
+func (ss *subscriptions) add(sub *subscription) error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if len(ss.active) >= maxSubscriptions {
 		return jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many subscriptions on this connection (limit %d)", maxSubscriptions)
 	}
-	if err := b.ctx.Notify(mcp.NotificationAcknowledged, b.params(b.honoured(nil))); err != nil {
+	if err := sub.call.Notify(mcp.NotificationAcknowledged, sub.params(sub.appendFilter(nil))); err != nil {
 		return err
 	}
-	if l.open == nil {
-		l.open = make(map[*subscription]struct{})
+	if ss.active == nil {
+		ss.active = make(map[*subscription]struct{})
 	}
-	l.open[b] = struct{}{}
+	ss.active[sub] = struct{}{}
 	return nil
 }
 
-func (l *subscriptions) remove(b *subscription) {
-	l.mu.Lock()
-	delete(l.open, b)
-	l.mu.Unlock()
+func (ss *subscriptions) remove(sub *subscription) {
+	ss.mu.Lock()
+	delete(ss.active, sub)
+	ss.mu.Unlock()
 }
 
-// watches reports whether one who watches a resource is told of an update of another: the same one, or one below it.
-func watches(watched, updated string) bool {
-	rest, ok := strings.CutPrefix(updated, watched)
-	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(watched, "/"))
+// covers reports whether one who watches a resource is told of an update of another: the same one, or one below it.
+func covers(subscribed, updated string) bool {
+	rest, ok := strings.CutPrefix(updated, subscribed)
+	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(subscribed, "/"))
 }
 
-// watchable returns those of the URIs that the caller can read, each once.
-func (s *session) watchable(v *View, uris []string) (list []string, err error) {
-	if len(uris) > maxWatched {
-		return nil, errWatched
+// subscribable returns those of the URIs that the caller can read, each once.
+func (s *session) subscribable(v *View, uris []string) (list []string, err error) {
+	if len(uris) > maxSubscribedResources {
+		return nil, errTooManySubscribed
 	}
 	seen := make(map[string]struct{})
 	for _, uri := range uris {
@@ -209,28 +209,28 @@ func (s *session) watchable(v *View, uris []string) (list []string, err error) {
 	return list, nil
 }
 
-// watch counts resources that the peer wants to hear of.
-func (s *session) watch(uris []string) error {
+// subscribeURIs counts resources that the peer wants to hear of.
+func (s *session) subscribeURIs(uris []string) error {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
-	if len(s.watched)+len(uris) > maxWatched {
-		return errWatched
+	if len(s.subscribedURIs)+len(uris) > maxSubscribedResources {
+		return errTooManySubscribed
 	}
-	if s.watched == nil {
-		s.watched = make(map[string]int)
+	if s.subscribedURIs == nil {
+		s.subscribedURIs = make(map[string]int)
 	}
 	for _, uri := range uris {
-		s.watched[uri]++
+		s.subscribedURIs[uri]++
 	}
 	return nil
 }
 
-func (s *session) unwatch(uris []string) {
+func (s *session) unsubscribeURIs(uris []string) {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
 	for _, uri := range uris {
-		if s.watched[uri]--; s.watched[uri] <= 0 {
-			delete(s.watched, uri)
+		if s.subscribedURIs[uri]--; s.subscribedURIs[uri] <= 0 {
+			delete(s.subscribedURIs, uri)
 		}
 	}
 }

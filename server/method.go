@@ -2,8 +2,8 @@ package server
 
 import "mcpwire/mcp"
 
-// methods are those that the server itself answers, so that their names need not be made anew for each request.
-var methods = func() map[string]string {
+// methodNames are those that the server itself answers, so that their names need not be made anew for each request.
+var methodNames = func() map[string]string {
 	names := make(map[string]string)
 	for _, name := range []string{
 		mcp.MethodInitialize, mcp.MethodPing, mcp.MethodDiscover, mcp.MethodSetLevel, mcp.MethodSubscriptionsListen, mcp.MethodToolsList, mcp.MethodToolsCall,
@@ -16,12 +16,12 @@ var methods = func() map[string]string {
 	return names
 }()
 
-// methodName returns the name of a method, without allocating for those that are known.
-func methodName(method []byte) string {
+// internMethod returns the name of a method, without allocating for those that are known.
+func internMethod(method []byte) string {
 	if string(method) == mcp.MethodToolsCall { // nearly all are
 		return mcp.MethodToolsCall
 	}
-	if name, ok := methods[string(method)]; ok {
+	if name, ok := methodNames[string(method)]; ok {
 		return name
 	}
 	return string(method)
@@ -31,26 +31,26 @@ func methodName(method []byte) string {
 func (s *Server) offers(method []byte) bool {
 	switch string(method) {
 	case mcp.MethodToolsList, mcp.MethodToolsCall:
-		return s.declares(toolsChanged)
+		return s.advertises(toolsChanged)
 	case mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
-		return s.declares(resourcesChanged)
+		return s.advertises(resourcesChanged)
 	case mcp.MethodPromptsList, mcp.MethodPromptsGet:
-		return s.declares(promptsChanged)
+		return s.advertises(promptsChanged)
 	case mcp.MethodComplete:
-		return s.completing.Load()
+		return s.hasCompleter.Load()
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
 		return s.tasks != nil
 	}
 	return true
 }
 
-// declares reports whether the capabilities name the primitive whose changes c are: something of the kind is or was registered, or will be.
-func (s *Server) declares(c change) bool {
+// advertises reports whether the capabilities name the primitive whose changes c are: something of the kind is or was registered, or will be.
+func (s *Server) advertises(c listChange) bool {
 	switch c {
 	case toolsChanged:
-		return s.declared&c != 0 || s.tools.ever.Load()
+		return s.advertised&c != 0 || s.tools.hadItems.Load()
 	case promptsChanged:
-		return s.declared&c != 0 || s.prompts.ever.Load()
+		return s.advertised&c != 0 || s.prompts.hadItems.Load()
 	}
-	return s.declared&c != 0 || s.resources.ever.Load() || s.templates.ever.Load()
+	return s.advertised&c != 0 || s.resources.hadItems.Load() || s.templates.hadItems.Load()
 }

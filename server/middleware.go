@@ -37,7 +37,7 @@ func (m *Message) Principal() *Principal {
 	if m.Call != nil {
 		return m.Call.Principal()
 	}
-	return m.session.behalf.principal
+	return m.session.identity.principal
 }
 
 // A HandlerFunc takes a message on and returns what became of it. result is the text of the whole result object in the form that the request's
@@ -89,13 +89,13 @@ func (s *Server) Use(middleware ...Middleware) {
 	s.middleware = append(s.middleware, middleware...)
 }
 
-// link makes the chain of the middleware before the first connection is served.
-func (s *Server) link() {
+// start makes the chain of the middleware before the first connection is served.
+func (s *Server) start() {
 	s.mu.Lock()
 	s.serving = true
 	s.mu.Unlock()
-	s.relay.start()
-	s.linked.Do(func() {
+	s.bus.start()
+	s.startOnce.Do(func() {
 		if len(s.middleware) == 0 {
 			return
 		}
@@ -104,11 +104,11 @@ func (s *Server) link() {
 			chain = s.middleware[i](chain)
 		}
 		s.chain = chain
-		s.paces.methods = make(map[string]*jsonrpc.Pace, len(methods))
-		for name := range methods {
-			p := new(jsonrpc.Pace)
-			p.Presume(0) // the method itself is quick; if the middleware is not, that will show
-			s.paces.methods[name] = p
+		s.costs.methods = make(map[string]*jsonrpc.CostEstimate, len(methodNames))
+		for name := range methodNames {
+			p := new(jsonrpc.CostEstimate)
+			p.Seed(0) // the method itself is quick; if the middleware is not, that will show
+			s.costs.methods[name] = p
 		}
 	})
 }
@@ -125,25 +125,25 @@ func deliver(ctx context.Context, m *Message) (json.RawMessage, error) {
 
 // A root is the context that the chain of an incoming message starts with: the message's own, in which its Call can be found. It does not have what
 // a middleware adds, unlike the Call, which stands for the context that the handler runs in.
-type root struct {
+type chainContext struct {
 	*jsonrpc.Context
 	call *Call
 }
 
-func (r root) Value(key any) any {
+func (cc chainContext) Value(key any) any {
 	if key == (callKey{}) {
-		return r.call
+		return cc.call
 	}
-	return r.Context.Value(key)
+	return cc.Context.Value(key)
 }
 
-// adopt makes ctx, which stems from the call's root, what the call stands for.
-func (c *Call) adopt(ctx context.Context) {
-	if r, ok := ctx.(root); ok && r.call == c {
-		c.limit.Store(nil)
+// setContext makes ctx, which stems from the call's root, what the call stands for.
+func (c *Call) setContext(ctx context.Context) {
+	if r, ok := ctx.(chainContext); ok && r.call == c {
+		c.derived.Store(nil)
 		return
 	}
-	c.limit.Store(&limited{ctx})
+	c.derived.Store(&derivedContext{ctx})
 }
 
 // An inbound is an incoming request or notification in the chain.
@@ -153,42 +153,42 @@ type inbound struct {
 	request *jsonrpc.Request
 	dst     []byte // of a request's answer; the first result is appended to it
 
-	turn   chan struct{} // full while somebody is at the end of the chain, and has these; a Mutex would hold up the clock of a testing/synctest bubble
-	gone   bool          // the chain has returned
-	out    []byte        // dst with the first result; nil as long as there is none
-	result json.RawMessage
-	used   bool
+	sem      chan struct{} // full while somebody is at the end of the chain, and has these; a Mutex would hold up the clock of a testing/synctest bubble
+	returned bool          // the chain has returned
+	out      []byte        // dst with the first result; nil as long as there is none
+	result   json.RawMessage
+	dstUsed  bool
 }
 
-// pass sends the message through the chain. Once it returns nothing uses the request's memory any more: a middleware that did not wait for next is waited
+// run sends the message through the chain. Once it returns nothing uses the request's memory any more: a middleware that did not wait for next is waited
 // for.
-func (in *inbound) pass(m *Message) (json.RawMessage, error) {
-	in.turn = make(chan struct{}, 1)
+func (in *inbound) run(m *Message) (json.RawMessage, error) {
+	in.sem = make(chan struct{}, 1)
 	defer func() {
-		in.turn <- struct{}{}
-		in.gone = true
-		<-in.turn
+		in.sem <- struct{}{}
+		in.returned = true
+		<-in.sem
 	}()
 	c := in.call
 	m.Method, m.ID, m.Params, m.Call, m.session = c.method, in.request.ID, in.request.Params, c, in.session
-	return in.session.srv.chain(root{&c.Context, c}, m)
+	return in.session.srv.chain(chainContext{&c.Context, c}, m)
 }
 
-var errGone = errors.New("a middleware called next after it had returned")
+var errNextAfterReturn = errors.New("a middleware called next after it had returned")
 
-// through answers a request by way of the chain.
-func (s *session) through(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
-	c.name = s.target(r)
+// runChain answers a request by way of the chain.
+func (s *session) runChain(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+	c.name = s.targetName(r)
 	in := &inbound{session: s, call: c, request: r, dst: dst}
-	result, err := in.pass(&Message{deliver: in.handle})
+	result, err := in.run(&Message{deliver: in.handle})
 	switch {
 	case err != nil:
 		return dst, err
 	case result == nil:
 		result = json.RawMessage("{}")
-	case in.out != nil && same(result, in.result):
+	case in.out != nil && sameSlice(result, in.result):
 		return in.out, nil
-	case same(result, in.result):
+	case sameSlice(result, in.result):
 		return append(dst, result...), nil
 	}
 	if err := checkObject(result); err != nil {
@@ -203,28 +203,28 @@ func (s *session) through(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, erro
 		hints = &h
 	}
 	// result may be a part of what stands behind dst already
-	return append(dst, s.srv.identity.Complete(nil, c.ex.Features, hints, result)...), nil
+	return append(dst, s.srv.results.Complete(nil, c.ex.Features, hints, result)...), nil
 }
 
 // handle is the end of the chain for a request.
 func (in *inbound) handle(ctx context.Context, m *Message) (json.RawMessage, error) {
-	in.turn <- struct{}{}
-	defer func() { <-in.turn }()
-	if in.gone {
-		return nil, errGone
+	in.sem <- struct{}{}
+	defer func() { <-in.sem }()
+	if in.returned {
+		return nil, errNextAfterReturn
 	}
-	r, err := in.changed(m)
+	r, err := in.requestWith(m)
 	if err != nil {
 		return nil, err
 	}
 	if run := in.call.run.Load(); run != nil && run.isTask() {
-		return nil, errRepeated
+		return nil, errNextAfterTask
 	}
-	in.call.adopt(ctx)
+	in.call.setContext(ctx)
 	var dst []byte
-	first := !in.used
+	first := !in.dstUsed
 	if first {
-		in.used, dst = true, in.dst
+		in.dstUsed, dst = true, in.dst
 	}
 	start := len(dst)
 	dst, err = in.session.handle(in.call, r, dst)
@@ -239,27 +239,27 @@ func (in *inbound) handle(ctx context.Context, m *Message) (json.RawMessage, err
 	return in.result, nil
 }
 
-var errRepeated = errors.New("a middleware called next again for a call that has become a task, whose handler runs")
+var errNextAfterTask = errors.New("a middleware called next again for a call that has become a task, whose handler runs")
 
 // notify is the end of the chain for a notification.
 func (in *inbound) notify(ctx context.Context, m *Message) (json.RawMessage, error) {
-	in.turn <- struct{}{}
-	defer func() { <-in.turn }()
-	if in.gone {
-		return nil, errGone
+	in.sem <- struct{}{}
+	defer func() { <-in.sem }()
+	if in.returned {
+		return nil, errNextAfterReturn
 	}
-	r, err := in.changed(m)
+	r, err := in.requestWith(m)
 	if err != nil {
 		return nil, err
 	}
-	in.call.adopt(ctx)
-	in.session.notified(in.call, r)
+	in.call.setContext(ctx)
+	in.session.callNotificationHandler(in.call, r)
 	return nil, nil
 }
 
-// changed returns the request as m has it.
-func (in *inbound) changed(m *Message) (*jsonrpc.Request, error) {
-	if same(m.Params, in.request.Params) {
+// requestWith returns the request as m has it.
+func (in *inbound) requestWith(m *Message) (*jsonrpc.Request, error) {
+	if sameSlice(m.Params, in.request.Params) {
 		return in.request, nil
 	}
 	r, err := in.request.WithParams(m.Params)
@@ -275,8 +275,8 @@ func (in *inbound) changed(m *Message) (*jsonrpc.Request, error) {
 	return r, nil
 }
 
-// same reports whether a and b are the same piece of memory.
-func same(a, b []byte) bool {
+// sameSlice reports whether a and b are the same piece of memory.
+func sameSlice(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 && (a == nil) == (b == nil) || len(a) > 0 && &a[0] == &b[0])
 }
 
@@ -302,9 +302,9 @@ var (
 	errMetaNoObject = errors.New("its _meta must be a JSON object")
 )
 
-// target names what a request is about: a tool or a prompt only if it is registered, so that whoever counts calls by name has not too many names; a resource
+// targetName names what a request is about: a tool or a prompt only if it is registered, so that whoever counts calls by name has not too many names; a resource
 // by whatever URI is asked for, since a template may stand for it.
-func (s *session) target(r *jsonrpc.Request) string {
+func (s *session) targetName(r *jsonrpc.Request) string {
 	switch v := r.Route.(type) {
 	case item:
 		return v.base().key
@@ -334,23 +334,23 @@ func (c *Call) Notify(method string, params []byte) error {
 	if s.srv.chain == nil {
 		return c.Context.Notify(method, params)
 	}
-	return s.outNotification(c, c, method, params, func(_ context.Context, m *Message) (json.RawMessage, error) {
+	return s.outboundNotification(c, c, method, params, func(_ context.Context, m *Message) (json.RawMessage, error) {
 		return nil, c.Context.Notify(method, m.Params)
 	})
 }
 
 // notify sends a notification that belongs to no request.
 func (s *session) notify(method string, params []byte) {
-	s.told(method, s.send(s.base(), nil, method, params))
+	s.logDropped(method, s.sendNotification(s.context(), nil, method, params))
 }
 
-// send sends a notification that no answer waits for. c is the Call that it belongs to, or nil. It waits for a peer that does not read, so that what
+// sendNotification sends a notification that no answer waits for. c is the Call that it belongs to, or nil. It waits for a peer that does not read, so that what
 // there is to tell meanwhile is told once.
-func (s *session) send(ctx context.Context, c *Call, method string, params []byte) error {
+func (s *session) sendNotification(ctx context.Context, c *Call, method string, params []byte) error {
 	if s.srv.chain == nil {
 		return s.conn.Notify(context.WithoutCancel(ctx), method, params)
 	}
-	return s.outNotification(ctx, c, method, params, func(ctx context.Context, m *Message) (json.RawMessage, error) {
+	return s.outboundNotification(ctx, c, method, params, func(ctx context.Context, m *Message) (json.RawMessage, error) {
 		return nil, s.conn.Notify(context.WithoutCancel(ctx), method, m.Params)
 	})
 }
@@ -360,13 +360,13 @@ func (s *session) call(ctx context.Context, c *Call, method string, params []byt
 	if s.srv.chain == nil {
 		return s.conn.Call(ctx, method, params)
 	}
-	var own json.RawMessage
+	var reply json.RawMessage
 	result, err := s.outbound(ctx, &Message{Method: method, Params: params, Call: c, deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
 		var err error
-		own, err = s.conn.Call(ctx, method, m.Params)
-		return own, err
+		reply, err = s.conn.Call(ctx, method, m.Params)
+		return reply, err
 	}})
-	if err != nil || same(result, own) {
+	if err != nil || sameSlice(result, reply) {
 		return result, err
 	}
 	if err := checkObject(result); err != nil {
@@ -375,7 +375,7 @@ func (s *session) call(ctx context.Context, c *Call, method string, params []byt
 	return result, nil
 }
 
-func (s *session) outNotification(ctx context.Context, c *Call, method string, params []byte, send HandlerFunc) error {
+func (s *session) outboundNotification(ctx context.Context, c *Call, method string, params []byte, send HandlerFunc) error {
 	_, err := s.outbound(ctx, &Message{Method: method, Notification: true, Params: params, Call: c, deliver: send})
 	return err
 }

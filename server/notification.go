@@ -20,60 +20,60 @@ func (s *Server) OnNotification(method string, fn func(ctx context.Context, para
 	case fn == nil:
 		return methodError(method, errNoFunc)
 	case method == mcp.NotificationCancelled:
-		return methodError(method, errCancelled)
-	case isMethod(method):
-		return methodError(method, errRequest)
+		return methodError(method, errReservedCancel)
+	case isProtocolMethod(method):
+		return methodError(method, errIsRequest)
 	}
 	if err := checkMethodName(method); err != nil {
 		return methodError(method, err)
 	}
-	return s.custom.addListener(method, fn)
+	return s.custom.addNotificationHandler(method, fn)
 }
 
 // prepareNotification says at which pace a notification is handled. What it says of the state of the handshake holds for the next request already.
-func (s *session) prepareNotification(r *jsonrpc.Request) *jsonrpc.Pace {
+func (s *session) prepareNotification(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	if string(r.Method) == mcp.NotificationInitialized && !s.era.Initialized() {
 		s.log.Warn("notifications/initialized out of place")
 	}
-	if at := s.era.State(); at != nil {
-		r.State = at
+	if state := s.era.State(); state != nil {
+		r.State = state
 	}
-	if s.srv.chain == nil && s.srv.custom.listener(r.Method) == nil {
+	if s.srv.chain == nil && s.srv.custom.notificationHandler(r.Method) == nil {
 		return jsonrpc.Immediate
 	}
 	return nil
 }
 
-// notification takes one that nobody need be told of, unless somebody handles it or there is middleware.
-func (s *session) notification(r *jsonrpc.Request) error {
-	if s.srv.custom.listener(r.Method) == nil && (s.srv.chain == nil || !isNotification(r.Method)) {
+// handleNotification takes one that nobody need be told of, unless somebody handles it or there is middleware.
+func (s *session) handleNotification(r *jsonrpc.Request) error {
+	if s.srv.custom.notificationHandler(r.Method) == nil && (s.srv.chain == nil || !isClientNotification(r.Method)) {
 		s.log.Debug("notification ignored", "method", clip(string(r.Method)))
 		return nil
 	}
-	ex, err := s.era.OpenNotification(r, stateOf(r))
+	ex, err := s.era.OpenNotification(r, eraStateOf(r))
 	if err != nil {
 		s.log.Debug("notification ignored", "method", clip(string(r.Method)), "error", err)
 		return nil
 	}
 	c := s.newCall(r, ex)
 	if s.srv.chain == nil {
-		s.notified(c, r)
+		s.callNotificationHandler(c, r)
 		return nil
 	}
 	in := &inbound{session: s, call: c, request: r}
-	_, err = in.pass(&Message{Notification: true, deliver: in.notify})
+	_, err = in.run(&Message{Notification: true, deliver: in.notify})
 	return err
 }
 
-// notified hands a notification to who handles it.
-func (s *session) notified(c *Call, r *jsonrpc.Request) {
-	if fn := s.srv.custom.listener(r.Method); fn != nil {
+// callNotificationHandler hands a notification to who handles it.
+func (s *session) callNotificationHandler(c *Call, r *jsonrpc.Request) {
+	if fn := s.srv.custom.notificationHandler(r.Method); fn != nil {
 		fn(c, json.RawMessage(r.Params))
 	}
 }
 
-// isNotification reports whether clients of some revision send the notification.
-func isNotification(method []byte) bool {
+// isClientNotification reports whether clients of some revision send the notification.
+func isClientNotification(method []byte) bool {
 	switch string(method) {
 	case mcp.NotificationInitialized, mcp.NotificationProgress, mcp.NotificationRootsChanged, mcp.NotificationTaskStatus:
 		return true

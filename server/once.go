@@ -12,7 +12,7 @@ import (
 )
 
 // A memo is the result of a function that is run once in a call, or will be.
-type memo struct {
+type onceResult struct {
 	done  chan struct{}
 	value json.RawMessage
 	err   error
@@ -40,9 +40,9 @@ func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, e
 	case c == nil:
 		return fn(ctx)
 	case !utf8.ValidString(key):
-		return v, fmt.Errorf("once %q: %w", key, errKey)
+		return v, fmt.Errorf("once %q: %w", key, errInvalidKey)
 	}
-	text, err := c.dialogue().once(ctx, key, func() (json.RawMessage, error) {
+	text, err := c.inputState().once(ctx, key, func() (json.RawMessage, error) {
 		v, err := fn(ctx)
 		if err != nil {
 			return nil, err
@@ -69,21 +69,21 @@ func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, e
 }
 
 // once runs fn unless it is known what it returns.
-func (d *dialogue) once(ctx context.Context, key string, fn func() (json.RawMessage, error)) (json.RawMessage, error) {
-	d.mu.Lock()
-	m := d.memos[key]
+func (is *inputState) once(ctx context.Context, key string, fn func() (json.RawMessage, error)) (json.RawMessage, error) {
+	is.mu.Lock()
+	m := is.onceResults[key]
 	switch {
-	case m == nil && d.ended:
-		d.mu.Unlock()
+	case m == nil && is.ended:
+		is.mu.Unlock()
 		return nil, fmt.Errorf("once %q: %w", key, jsonrpc.ErrRequestEnded)
 	case m == nil:
-		m = &memo{done: make(chan struct{}), err: errOncePanicked}
-		d.memos[key] = m
-		d.mu.Unlock()
-		d.run(key, m, fn)
+		m = &onceResult{done: make(chan struct{}), err: errOncePanicked}
+		is.onceResults[key] = m
+		is.mu.Unlock()
+		is.runOnce(key, m, fn)
 		return m.value, m.err
 	}
-	d.mu.Unlock()
+	is.mu.Unlock()
 	select {
 	case <-m.done:
 		return m.value, m.err
@@ -92,34 +92,34 @@ func (d *dialogue) once(ctx context.Context, key string, fn func() (json.RawMess
 	}
 }
 
-// run runs fn, and forgets it again if it fails.
-func (d *dialogue) run(key string, m *memo, fn func() (json.RawMessage, error)) {
+// runOnce runs fn, and forgets it again if it fails.
+func (is *inputState) runOnce(key string, m *onceResult, fn func() (json.RawMessage, error)) {
 	defer func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
+		is.mu.Lock()
+		defer is.mu.Unlock()
 		if m.err != nil {
-			delete(d.memos, key)
+			delete(is.onceResults, key)
 		}
 		close(m.done)
 	}()
 	m.value, m.err = fn()
 }
 
-var closed = func() chan struct{} {
+var closedChan = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// remembered returns the memo of an earlier run.
-func remembered(value json.RawMessage) *memo { return &memo{done: closed, value: value} }
+// savedOnce returns the memo of an earlier run.
+func savedOnce(value json.RawMessage) *onceResult { return &onceResult{done: closedChan, value: value} }
 
-// remember returns the results there are.
-func (d *dialogue) remember() map[string]json.RawMessage {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// onceValues returns the results there are.
+func (is *inputState) onceValues() map[string]json.RawMessage {
+	is.mu.Lock()
+	defer is.mu.Unlock()
 	all := make(map[string]json.RawMessage)
-	for key, m := range d.memos {
+	for key, m := range is.onceResults {
 		select {
 		case <-m.done:
 			all[key] = m.value

@@ -154,18 +154,18 @@ func TestOnceWaits(t *testing.T) {
 			synctest.Wait()
 			ctx, cancel := context.WithCancel(c)
 			cancel()
-			if _, err := server.Once(ctx, "k", one); !errors.Is(err, context.Canceled) {
+			if _, err := server.Once(ctx, "k", askOne); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 			wg.Go(func() {
-				if _, err := server.Once(c, "k", one); err == nil || !strings.Contains(err.Error(), "panicked") {
+				if _, err := server.Once(c, "k", askOne); err == nil || !strings.Contains(err.Error(), "panicked") {
 					t.Error(err)
 				}
 			})
 			synctest.Wait()
 			close(release)
 			wg.Wait()
-			n, err := server.Once(c, "k", one)
+			n, err := server.Once(c, "k", askOne)
 			return fmt.Sprint(n), err
 		}), modern, everything)
 		if got, err := c.tool(); err != nil || got != "1" {
@@ -174,7 +174,7 @@ func TestOnceWaits(t *testing.T) {
 	})
 }
 
-func one(context.Context) (int, error) { return 1, nil }
+func askOne(context.Context) (int, error) { return 1, nil }
 
 type notUTF8 struct{}
 
@@ -193,10 +193,10 @@ func TestOnceCannotRemember(t *testing.T) {
 				t.Errorf("%d: %v", i, err)
 			}
 		}
-		if err := errorOf(server.Once(c, "\xff", one)); err == nil {
+		if err := errorOf(server.Once(c, "\xff", askOne)); err == nil {
 			t.Error("a key that is no UTF-8 was taken")
 		}
-		if err := errorOf(server.Once(c, "e", one)); err != nil {
+		if err := errorOf(server.Once(c, "e", askOne)); err != nil {
 			t.Error(err)
 		}
 		if err := errorOf(server.Once(c, "e", func(context.Context) (string, error) { return "", nil })); err == nil {
@@ -211,7 +211,7 @@ func TestOnceCannotRemember(t *testing.T) {
 
 // TestOnceOutsideOfCalls just runs.
 func TestOnceOutsideOfCalls(t *testing.T) {
-	if n, err := server.Once(t.Context(), "k", one); n != 1 || err != nil {
+	if n, err := server.Once(t.Context(), "k", askOne); n != 1 || err != nil {
 		t.Error(n, err)
 	}
 	if _, err := server.Elicit[struct{ A string }](t.Context(), "k", "m"); err == nil {
@@ -227,7 +227,7 @@ func TestAskOtherMethods(t *testing.T) {
 		srv := server.New("test", "1", nil)
 		ask := func(ctx context.Context) (string, error) {
 			c := server.CallOf(ctx)
-			if n, err := server.Once(ctx, "n", one); n != 1 || err != nil {
+			if n, err := server.Once(ctx, "n", askOne); n != 1 || err != nil {
 				t.Error(n, err)
 			}
 			res, err := c.Elicit(ctx, "who", nameForm)

@@ -2,10 +2,10 @@ package server
 
 import "reflect"
 
-// plain reports whether nothing in values of the type has methods. Only what decodes and encodes such values sees where they are in memory; methods could keep that.
-func plain(t reflect.Type) bool { return allPlain(t, make(map[reflect.Type]bool)) }
+// methodFree reports whether nothing in values of the type has methods. Only what decodes and encodes such values sees where they are in memory; methods could keep that.
+func methodFree(t reflect.Type) bool { return allMethodFree(t, make(map[reflect.Type]bool)) }
 
-func allPlain(t reflect.Type, seen map[reflect.Type]bool) bool {
+func allMethodFree(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if seen[t] {
 		return true
 	}
@@ -18,12 +18,12 @@ func allPlain(t reflect.Type, seen map[reflect.Type]bool) bool {
 	}
 	switch t.Kind() {
 	case reflect.Map:
-		return allPlain(t.Key(), seen) && allPlain(t.Elem(), seen)
+		return allMethodFree(t.Key(), seen) && allMethodFree(t.Elem(), seen)
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return allPlain(t.Elem(), seen)
+		return allMethodFree(t.Elem(), seen)
 	case reflect.Struct:
 		for field := range t.Fields() {
-			if !allPlain(field.Type, seen) {
+			if !allMethodFree(field.Type, seen) {
 				return false
 			}
 		}

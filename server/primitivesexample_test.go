@@ -33,7 +33,7 @@ func ExampleAddResource() {
 	}
 	// Clients may keep this for an hour, and caches may serve it to others.
 	err = server.AddResource(srv, mcp.Resource{URI: "motd://today", Name: "motd"}, func(context.Context) (*mcp.ReadResourceResult, error) {
-		return server.KeepFor("be kind", time.Hour, mcp.CacheScopePublic), nil
+		return server.CacheFor("be kind", time.Hour, mcp.CacheScopePublic), nil
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// A Principal is on whose behalf a request comes, as far as the carrier has made sure of it: by a verified token, by the credentials of a socket's peer.
+// A Principal is on whose behalf a request comes, as far as the transport has made sure of it: by a verified token, by the credentials of a socket's peer.
 // What a client says of itself is never part of it. The zero Principal is nobody in particular, as on standard input and output.
 type Principal struct {
 	ID     string   // unique among all principals, an issuer and a subject say
@@ -13,54 +13,54 @@ type Principal struct {
 	Claims any      // what else is known of it
 }
 
-type behalfKey struct{}
+type identityKey struct{}
 
 // A behalf is whose requests a context is for.
-type behalf struct {
+type identity struct {
 	principal *Principal
 	address   string // of the peer, which tells apart who is nobody in particular; "" if each connection is one caller
 }
 
 // WithPrincipal returns a context for [Server.Serve] whose requests come on behalf of p.
 func WithPrincipal(ctx context.Context, p *Principal) context.Context {
-	return context.WithValue(ctx, behalfKey{}, &behalf{principal: p})
+	return context.WithValue(ctx, identityKey{}, &identity{principal: p})
 }
 
-// OnBehalfOf is for carriers that do not import this package, and know of each request whose it is: it returns a context for one that comes on behalf of the
+// WithIdentity is for transports that do not import this package, and know of each request whose it is: it returns a context for one that comes on behalf of the
 // [Principal] with these fields. If id is empty, that is nobody in particular, and the limits tell callers apart by their network address;
-// a server that limits no callers returns ctx itself then, which carriers may rely on.
-func (s *Server) OnBehalfOf(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
-	p := nobody
+// a server that limits no callers returns ctx itself then, which transports may rely on.
+func (s *Server) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
+	p := anonymous
 	switch {
 	case id != "":
 		p = &Principal{ID: id, Scopes: scopes, Claims: claims}
 	case s.limits == nil && !s.opts.SingleUseState:
 		return ctx // nobody asks
 	}
-	return context.WithValue(ctx, behalfKey{}, &behalf{p, address})
+	return context.WithValue(ctx, identityKey{}, &identity{p, address})
 }
 
 var (
-	nobody = &Principal{}
-	anyone = &behalf{principal: nobody}
+	anonymous         = &Principal{}
+	anonymousIdentity = &identity{principal: anonymous}
 )
 
-// behalfOf returns on whose behalf the requests of ctx come.
-func behalfOf(ctx context.Context) *behalf {
-	if b, _ := ctx.Value(behalfKey{}).(*behalf); b != nil && b.principal != nil {
+// identityOf returns on whose behalf the requests of ctx come.
+func identityOf(ctx context.Context) *identity {
+	if b, _ := ctx.Value(identityKey{}).(*identity); b != nil && b.principal != nil {
 		return b
 	}
-	return anyone
+	return anonymousIdentity
 }
 
 // callerID tells who makes the call from other callers, as limits do; see [RateLimit].
 func (c *Call) callerID() string {
-	by := c.who()
+	id := c.identity()
 	switch {
-	case by.principal.ID != "":
-		return by.principal.ID
-	case by.address != "":
-		return "\x00" + by.address
+	case id.principal.ID != "":
+		return id.principal.ID
+	case id.address != "":
+		return "\x00" + id.address
 	}
 	return fmt.Sprintf("\x00%p", c.session)
 }

@@ -56,21 +56,21 @@ func AddPrompt[In any, Out PromptOutput](s *Server, def mcp.Prompt, get func(ctx
 	if get == nil {
 		return registrationError(KindPrompt, def.Name, errNoFunc)
 	}
-	args, err := promptArguments[In](&def)
+	args, err := newPromptArgs[In](&def)
 	if err != nil {
 		return registrationError(KindPrompt, def.Name, err)
 	}
 	description := def.Description
-	return s.addPrompt(def, args.withEnums(complete), func(c *Call, text, dst []byte) ([]byte, error) {
+	return s.addPrompt(def, args.withEnumCompleters(complete), func(c *Call, text, dst []byte) ([]byte, error) {
 		var in In
 		if err := args.decode(text, &in); err != nil {
-			return dst, badArguments(err)
+			return dst, invalidArguments(err)
 		}
 		out, err := get(c, in)
 		if err != nil {
 			return dst, err
 		}
-		return c.appendPrompt(dst, description, promptOf(out))
+		return c.appendPrompt(dst, description, promptResultOf(out))
 	})
 }
 
@@ -95,7 +95,7 @@ func (s *Server) addPrompt(def mcp.Prompt, complete []Completer, get func(c *Cal
 	if err := s.prompts.add(p); err != nil {
 		return err
 	}
-	s.completes(p.completers)
+	s.noteCompleters(p.completers)
 	s.announce(promptsChanged)
 	return nil
 }
@@ -117,7 +117,7 @@ func (s *session) getPrompt(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, er
 		}
 		return dst, unknownPrompt(name)
 	}
-	c.named(p.key)
+	c.setName(p.key)
 	args, ok := r.Param("arguments")
 	switch {
 	case !ok, string(args) == "null":
@@ -125,20 +125,20 @@ func (s *session) getPrompt(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, er
 	case args[0] != '{':
 		return dst, invalidParams("params.arguments must be an object")
 	}
-	if err := c.resume(r); err != nil {
+	if err := c.resumeInput(r); err != nil {
 		return dst, err
 	}
 	defer c.startTimer()()
 	out, err := p.get(c, args, dst)
-	return c.settle(r, dst, out, err)
+	return c.respond(r, dst, out, err)
 }
 
 func unknownPrompt(name string) error {
 	return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown prompt: %s", clip(name))
 }
 
-// badArguments is the error for arguments that do not fit a prompt. Unlike a tool's, they are not a model's mistake.
-func badArguments(err error) error {
+// invalidArguments is the error for arguments that do not fit a prompt. Unlike a tool's, they are not a model's mistake.
+func invalidArguments(err error) error {
 	var e *schema.Error
 	if errors.As(err, &e) {
 		e.Root = "params.arguments"
@@ -146,8 +146,8 @@ func badArguments(err error) error {
 	return invalidParams("%v", err)
 }
 
-// promptOf returns the result that a function meant, or nil.
-func promptOf[Out PromptOutput](out Out) *mcp.GetPromptResult {
+// promptResultOf returns the result that a function meant, or nil.
+func promptResultOf[Out PromptOutput](out Out) *mcp.GetPromptResult {
 	switch v := any(out).(type) {
 	case string:
 		return &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Content: mcp.TextContent{Text: v}}}}
@@ -162,7 +162,7 @@ func promptOf[Out PromptOutput](out Out) *mcp.GetPromptResult {
 // appendPrompt appends the result.
 func (c *Call) appendPrompt(dst []byte, description string, res *mcp.GetPromptResult) ([]byte, error) {
 	if res == nil {
-		return dst, c.badResult("there is none")
+		return dst, c.invalidResult("there is none")
 	}
 	out := *res
 	if out.Description == "" {
@@ -171,11 +171,11 @@ func (c *Call) appendPrompt(dst []byte, description string, res *mcp.GetPromptRe
 	out.Messages = slices.Clone(res.Messages)
 	for i := range out.Messages {
 		if err := checkPromptMessage(&out.Messages[i]); err != nil {
-			return dst, c.badResult("messages[%d]: %v", i, err)
+			return dst, c.invalidResult("messages[%d]: %v", i, err)
 		}
 	}
 	if err := errors.Join(mcp.CheckMeta(out.Meta), checkExtra(out.Extra)); err != nil {
-		return dst, c.badResult("%v", err)
+		return dst, c.invalidResult("%v", err)
 	}
 	meta := out.Meta
 	out.Meta, out.ResultType = nil, ""

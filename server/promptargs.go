@@ -15,16 +15,16 @@ var (
 	errPromptArguments = errors.New("its arguments come from the type of its input, so there must be none in its definition; use a map[string]string to name them there")
 )
 
-// arguments decode and check those of a prompt.
-type arguments[In any] struct {
+// promptArgs decode and check those of a prompt.
+type promptArgs[In any] struct {
 	decode func(text []byte, in *In) error
 	enums  map[string][]string // by the names of arguments
 }
 
-// promptArguments finds out which arguments the prompt has, and fills them into the definition if it is the type that says so.
-func promptArguments[In any](def *mcp.Prompt) (*arguments[In], error) {
+// newPromptArgs finds out which arguments the prompt has, and fills them into the definition if it is the type that says so.
+func newPromptArgs[In any](def *mcp.Prompt) (*promptArgs[In], error) {
 	if _, ok := any(new(In)).(*map[string]string); ok {
-		return namedArguments[In](def.Arguments)
+		return newNamedPromptArgs[In](def.Arguments)
 	}
 	if t := reflect.TypeFor[In](); t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%v: %w", t, errPromptInput)
@@ -36,21 +36,21 @@ func promptArguments[In any](def *mcp.Prompt) (*arguments[In], error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &arguments[In]{enums: make(map[string][]string)}
+	a := &promptArgs[In]{enums: make(map[string][]string)}
 	a.decode = func(text []byte, in *In) error {
 		if err := checkStrings(text); err != nil {
 			return err
 		}
 		return typed.Decode(text, in)
 	}
-	if def.Arguments, err = argumentsOf(typed.JSON(), a.enums); err != nil {
+	if def.Arguments, err = argumentsFromSchema(typed.JSON(), a.enums); err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-// namedArguments are those that the definition lists. In is map[string]string.
-func namedArguments[In any](list []mcp.PromptArgument) (*arguments[In], error) {
+// newNamedPromptArgs are those that the definition lists. In is map[string]string.
+func newNamedPromptArgs[In any](list []mcp.PromptArgument) (*promptArgs[In], error) {
 	text := []byte(`{"type":"object","additionalProperties":false,"properties":{`)
 	required := []byte(`},"required":[`)
 	seen := make(map[string]bool)
@@ -74,7 +74,7 @@ func namedArguments[In any](list []mcp.PromptArgument) (*arguments[In], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &arguments[In]{decode: func(text []byte, in *In) error {
+	return &promptArgs[In]{decode: func(text []byte, in *In) error {
 		if err := v.Validate(text); err != nil {
 			return err
 		}
@@ -88,14 +88,14 @@ func namedArguments[In any](list []mcp.PromptArgument) (*arguments[In], error) {
 	}}, nil
 }
 
-// withEnums adds a completer for each argument that has an enum but none.
-func (a *arguments[In]) withEnums(list []Completer) []Completer {
-	taken := make(map[string]bool)
+// withEnumCompleters adds a completer for each argument that has an enum but none.
+func (a *promptArgs[In]) withEnumCompleters(list []Completer) []Completer {
+	has := make(map[string]bool)
 	for _, c := range list {
-		taken[c.name] = true
+		has[c.name] = true
 	}
 	for name, values := range a.enums {
-		if !taken[name] {
+		if !has[name] {
 			list = append(list[:len(list):len(list)], CompleteFrom(name, values...))
 		}
 	}
@@ -113,8 +113,8 @@ func checkStrings(args []byte) error {
 	return nil
 }
 
-// argumentsOf returns the arguments that the schema of a struct describes, and collects their enums.
-func argumentsOf(text []byte, enums map[string][]string) ([]mcp.PromptArgument, error) {
+// argumentsFromSchema returns the arguments that the schema of a struct describes, and collects their enums.
+func argumentsFromSchema(text []byte, enums map[string][]string) ([]mcp.PromptArgument, error) {
 	var list []mcp.PromptArgument
 	properties := jsonwire.ObjectMembers(jsonwire.Lookup(text, "properties"))
 	for properties.Next() {

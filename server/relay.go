@@ -10,78 +10,78 @@ import (
 )
 
 const (
-	maxEvents    = 4096            // that wait to be published
-	maxEventName = 8 << 10         // bytes of what one is about
-	busPatience  = 5 * time.Second // for the bus to take an event, and to return when it is told to
-	busBackoff   = 100 * time.Millisecond
-	maxBackoff   = 30 * time.Second // between two attempts to subscribe
-	busStable    = time.Minute      // after which the end of a subscription is no failure
+	maxPendingEvents = 4096            // that wait to be published
+	maxEventName     = 8 << 10         // bytes of what one is about
+	busTimeout       = 5 * time.Second // for the bus to take an event, and to return when it is told to
+	minBusBackoff    = 100 * time.Millisecond
+	maxBusBackoff    = 30 * time.Second // between two attempts to subscribe
+	busResetAfter    = time.Minute      // after which the end of a subscription is no failure
 )
 
 // A relay connects a server to its bus. One goroutine of it listens to the bus from when the server first serves until the server is closed; another one
 // publishes, and is there only while there is something to publish. Nobody else ever waits for the bus.
-type relay struct {
-	bus    Bus
-	id     string
-	take   func(Event)
-	log    *slog.Logger
-	listen context.Context // ends first
-	mute   context.CancelFunc
-	speak  context.Context
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
+type busClient struct {
+	bus             Bus
+	id              string
+	receive         func(Event)
+	log             *slog.Logger
+	subscribeCtx    context.Context // ends first
+	cancelSubscribe context.CancelFunc
+	publishCtx      context.Context
+	cancelPublish   context.CancelFunc
+	wg              sync.WaitGroup
 
-	mu        sync.Mutex
-	open      bool // the server serves and is not closed
-	closed    bool
-	waiting   map[Event]struct{} // once each, however often they have happened
-	lost      int                // of which there were too many
-	speaking  bool               // there is a goroutine that publishes
-	published chan struct{}      // closed when there is none any more
+	mu          sync.Mutex
+	started     bool // the server serves and is not closed
+	closed      bool
+	pending     map[Event]struct{} // once each, however often they have happened
+	dropped     int                // of which there were too many
+	publishing  bool               // there is a goroutine that publishes
+	publishDone chan struct{}      // closed when there is none any more
 }
 
-func newRelay(bus Bus, take func(Event), log *slog.Logger) *relay {
-	r := &relay{bus: bus, id: rand.Text(), take: take, log: log}
-	r.listen, r.mute = context.WithCancel(context.Background())
-	r.speak, r.stop = context.WithCancel(context.Background())
-	return r
+func newBusClient(bus Bus, receive func(Event), log *slog.Logger) *busClient {
+	bc := &busClient{bus: bus, id: rand.Text(), receive: receive, log: log}
+	bc.subscribeCtx, bc.cancelSubscribe = context.WithCancel(context.Background())
+	bc.publishCtx, bc.cancelPublish = context.WithCancel(context.Background())
+	return bc
 }
 
 // start is called when the server first serves. What happens before that is nobody else's business. r may be nil, as in the methods below.
-func (r *relay) start() {
-	if r == nil {
+func (bc *busClient) start() {
+	if bc == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.open || r.closed {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	if bc.started || bc.closed {
 		return
 	}
-	r.open = true
-	r.wg.Go(r.subscribe)
+	bc.started = true
+	bc.wg.Go(bc.subscribe)
 }
 
 // subscribe takes what the bus delivers until the server is closed.
-func (r *relay) subscribe() {
+func (bc *busClient) subscribe() {
 	deliver := func(e Event) {
-		if e.From != r.id && r.listen.Err() == nil {
-			r.take(e)
+		if e.From != bc.id && bc.subscribeCtx.Err() == nil {
+			bc.receive(e)
 		}
 	}
-	for wait := busBackoff; ; wait = min(2*wait, maxBackoff) {
+	for wait := minBusBackoff; ; wait = min(2*wait, maxBusBackoff) {
 		began := time.Now()
-		_, err := guard(func() (struct{}, error) { return struct{}{}, r.bus.Subscribe(r.listen, deliver) })
-		if r.listen.Err() != nil {
+		_, err := catchPanic(func() (struct{}, error) { return struct{}{}, bc.bus.Subscribe(bc.subscribeCtx, deliver) })
+		if bc.subscribeCtx.Err() != nil {
 			return
 		}
-		if time.Since(began) >= busStable {
-			wait = busBackoff
+		if time.Since(began) >= busResetAfter {
+			wait = minBusBackoff
 		}
-		r.log.Warn("the bus delivers no more, subscribing again", "after", wait, "error", err)
+		bc.log.Warn("the bus delivers no more, subscribing again", "after", wait, "error", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-r.listen.Done():
+		case <-bc.subscribeCtx.Done():
 			timer.Stop()
 			return
 		}
@@ -89,114 +89,114 @@ func (r *relay) subscribe() {
 }
 
 // publish has an event published soon.
-func (r *relay) publish(e Event) {
-	if r == nil {
+func (bc *busClient) publish(e Event) {
+	if bc == nil {
 		return
 	}
-	e.From = r.id
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, waits := r.waiting[e]
+	e.From = bc.id
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	_, queued := bc.pending[e]
 	switch {
-	case !r.open || waits:
+	case !bc.started || queued:
 		return
-	case len(r.waiting) >= maxEvents || len(e.Name) > maxEventName:
-		r.lost++
+	case len(bc.pending) >= maxPendingEvents || len(e.Name) > maxEventName:
+		bc.dropped++
 		return
 	}
-	if r.waiting == nil {
-		r.waiting = make(map[Event]struct{})
+	if bc.pending == nil {
+		bc.pending = make(map[Event]struct{})
 	}
-	r.waiting[e] = struct{}{}
-	if !r.speaking {
-		r.speaking, r.published = true, make(chan struct{})
-		r.wg.Go(r.speakUp)
+	bc.pending[e] = struct{}{}
+	if !bc.publishing {
+		bc.publishing, bc.publishDone = true, make(chan struct{})
+		bc.wg.Go(bc.publishPending)
 	}
 }
 
-// speakUp publishes until there is nothing left to publish.
-func (r *relay) speakUp() {
+// publishPending publishes until there is nothing left to publish.
+func (bc *busClient) publishPending() {
 	for {
-		events, lost := r.next()
-		if lost > 0 {
-			r.log.Warn("events not published: there are too many, or they name too much", "number", lost)
+		events, dropped := bc.next()
+		if dropped > 0 {
+			bc.log.Warn("events not published: there are too many, or they name too much", "number", dropped)
 		}
 		if events == nil {
 			return
 		}
 		failed := 0
 		for e := range events {
-			if err := r.say(e); err != nil {
+			if err := bc.publishOne(e); err != nil {
 				if failed++; failed == 1 {
-					r.log.Error("event not published", "kind", string(e.Kind), "error", err)
+					bc.log.Error("event not published", "kind", string(e.Kind), "error", err)
 				}
 			}
 		}
 		if failed > 1 {
-			r.log.Error("events not published", "number", failed)
+			bc.log.Error("events not published", "number", failed)
 		}
 	}
 }
 
 // next returns what is to be published; nil ends the goroutine that does it.
-func (r *relay) next() (events map[Event]struct{}, lost int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	events, lost = r.waiting, r.lost
-	r.waiting, r.lost = nil, 0
-	if events == nil || r.speak.Err() != nil {
-		r.speaking = false
-		close(r.published)
-		return nil, lost
+func (bc *busClient) next() (events map[Event]struct{}, dropped int) {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	events, dropped = bc.pending, bc.dropped
+	bc.pending, bc.dropped = nil, 0
+	if events == nil || bc.publishCtx.Err() != nil {
+		bc.publishing = false
+		close(bc.publishDone)
+		return nil, dropped
 	}
-	return events, lost
+	return events, dropped
 }
 
-func (r *relay) say(e Event) error {
-	if err := r.speak.Err(); err != nil {
+func (bc *busClient) publishOne(e Event) error {
+	if err := bc.publishCtx.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.speak, busPatience)
+	ctx, cancel := context.WithTimeout(bc.publishCtx, busTimeout)
 	defer cancel()
-	_, err := guard(func() (struct{}, error) { return struct{}{}, r.bus.Publish(ctx, e) })
+	_, err := catchPanic(func() (struct{}, error) { return struct{}{}, bc.bus.Publish(ctx, e) })
 	return err
 }
 
-var errBusHangs = errors.New("the bus does not return though its context has ended")
+var errBusTimeout = errors.New("the bus does not return though its context has ended")
 
 // close ends the subscription, publishes what waits if that does not take long, and waits for the goroutines, as long as ctx lets it.
-func (r *relay) close(ctx context.Context) error {
-	if r == nil {
+func (bc *busClient) close(ctx context.Context) error {
+	if bc == nil {
 		return nil
 	}
-	r.mute()
-	r.mu.Lock()
-	r.open, r.closed = false, true
-	published, speaking := r.published, r.speaking
-	r.mu.Unlock()
-	if speaking {
-		patience := time.NewTimer(busPatience)
-		defer patience.Stop()
+	bc.cancelSubscribe()
+	bc.mu.Lock()
+	bc.started, bc.closed = false, true
+	publishDone, publishing := bc.publishDone, bc.publishing
+	bc.mu.Unlock()
+	if publishing {
+		timer := time.NewTimer(busTimeout)
+		defer timer.Stop()
 		select {
-		case <-published:
-		case <-patience.C:
+		case <-publishDone:
+		case <-timer.C:
 		case <-ctx.Done():
 		}
 	}
-	r.stop()
-	gone := make(chan struct{})
+	bc.cancelPublish()
+	done := make(chan struct{})
 	go func() { // it ends with the two
-		r.wg.Wait()
-		close(gone)
+		bc.wg.Wait()
+		close(done)
 	}()
-	patience := time.NewTimer(busPatience)
-	defer patience.Stop()
+	timer := time.NewTimer(busTimeout)
+	defer timer.Stop()
 	select {
-	case <-gone:
+	case <-done:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-patience.C:
-		return errBusHangs
+	case <-timer.C:
+		return errBusTimeout
 	}
 }

@@ -33,15 +33,15 @@ type ResourceOutput interface {
 type resource struct {
 	entry
 	def  mcp.Resource
-	read reader
+	read readFunc
 }
 
-func (v *resource) appendDefinition(dst []byte, f *era.Features) []byte {
-	return v.def.AppendRevision(dst, f.Revision)
+func (r *resource) appendDefinition(dst []byte, f *era.Features) []byte {
+	return r.def.AppendRevision(dst, f.Revision)
 }
 
 // A reader appends the result of resources/read.
-type reader func(c *Call, dst []byte) ([]byte, error)
+type readFunc func(c *Call, dst []byte) ([]byte, error)
 
 // AddResource registers a resource at def.URI, which must be a URI with a scheme (RFC 3986); file: and custom schemes are as good as any. read is called
 // whenever a client reads it; [Static] is for what never changes. The name is needed too: people see it if there is no title.
@@ -59,9 +59,9 @@ func AddResource[Out ResourceOutput](s *Server, def mcp.Resource, read func(ctx 
 	return s.addResource(def, func(c *Call, dst []byte) ([]byte, error) {
 		out, err := read(c)
 		if err != nil {
-			return dst, c.notRead(err)
+			return dst, c.readError(err)
 		}
-		return c.appendRead(dst, def.MIMEType, resultOf(out))
+		return c.appendRead(dst, def.MIMEType, readResultOf(out))
 	})
 }
 
@@ -70,7 +70,7 @@ func Static[Out ResourceOutput](out Out) func(context.Context) (Out, error) {
 	return func(context.Context) (Out, error) { return out, nil }
 }
 
-func (s *Server) addResource(def mcp.Resource, read reader) error {
+func (s *Server) addResource(def mcp.Resource, read readFunc) error {
 	def.Meta, def.Extra, def.Icons = bytes.Clone(def.Meta), bytes.Clone(def.Extra), slices.Clone(def.Icons)
 	def.Annotations, def.Size = clonePointer(def.Annotations), clonePointer(def.Size)
 	err := checkURI(def.URI)
@@ -120,8 +120,8 @@ func (s *Server) resourceAt(uri string) *resource {
 	return byKey[uritemplate.Normalize(uri)]
 }
 
-// ownerOf returns what the URI belongs to: a resource or, if there is none, a resource template.
-func (s *Server) ownerOf(uri string) (kind Kind, key string, ok bool) {
+// itemAt returns what the URI belongs to: a resource or, if there is none, a resource template.
+func (s *Server) itemAt(uri string) (kind Kind, key string, ok bool) {
 	if v := s.resourceAt(uri); v != nil {
 		return KindResource, v.key, true
 	}
@@ -133,7 +133,7 @@ func (s *Server) ownerOf(uri string) (kind Kind, key string, ok bool) {
 
 // hasResource reports whether the caller can read the resource.
 func (s *Server) hasResource(v *View, uri string) bool {
-	kind, key, ok := s.ownerOf(uri)
+	kind, key, ok := s.itemAt(uri)
 	return ok && v.shows(kind, key)
 }
 
@@ -148,29 +148,29 @@ func (s *session) readResource(c *Call, r *jsonrpc.Request, dst []byte) ([]byte,
 		if v, uri, err = s.resourceParam(r); err != nil {
 			return dst, err
 		}
-		c.named(uri)
+		c.setName(uri)
 	}
 	if v != nil {
-		c.named(v.key)
+		c.setName(v.key)
 		if !c.view.shows(KindResource, v.key) {
-			return dst, c.noResource()
+			return dst, c.resourceNotFound()
 		}
-		return c.readWith(v.read, r, dst)
+		return c.invokeRead(v.read, r, dst)
 	}
 	t, vars := s.srv.templateOf(c.name)
 	if t == nil || !c.view.shows(KindResourceTemplate, t.key) {
-		return dst, c.noResource()
+		return dst, c.resourceNotFound()
 	}
-	return c.readWith(func(c *Call, dst []byte) ([]byte, error) { return t.read(c, vars, dst) }, r, dst)
+	return c.invokeRead(func(c *Call, dst []byte) ([]byte, error) { return t.read(c, vars, dst) }, r, dst)
 }
 
-func (c *Call) readWith(read reader, r *jsonrpc.Request, dst []byte) ([]byte, error) {
-	if err := c.resume(r); err != nil {
+func (c *Call) invokeRead(read readFunc, r *jsonrpc.Request, dst []byte) ([]byte, error) {
+	if err := c.resumeInput(r); err != nil {
 		return dst, err
 	}
 	defer c.startTimer()()
 	out, err := read(c, dst)
-	return c.settle(r, dst, out, err)
+	return c.respond(r, dst, out, err)
 }
 
 // resourceParam returns params.uri, and the resource that is registered there, or nil if it may be one of a template.
@@ -190,23 +190,23 @@ func (s *session) resourceParam(r *jsonrpc.Request) (v *resource, uri string, er
 	return nil, uri, nil
 }
 
-// noResource is the error for a URI that the caller cannot read.
-func (c *Call) noResource() error { return mcp.ResourceNotFound(c.name, c.ex.Revision) }
+// resourceNotFound is the error for a URI that the caller cannot read.
+func (c *Call) resourceNotFound() error { return mcp.ResourceNotFound(c.name, c.ex.Revision) }
 
-// notRead returns what is answered to the error of the function of a resource.
-func (c *Call) notRead(err error) error {
+// readError returns what is answered to the error of the function of a resource.
+func (c *Call) readError(err error) error {
 	var e *jsonrpc.Error
 	switch {
 	case errors.As(err, &e) && e.Code != mcp.CodeResourceNotFound:
 	case e != nil, errors.Is(err, ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		c.Logger().Debug("resource not found", "error", err)
-		return c.noResource()
+		return c.resourceNotFound()
 	}
 	return err
 }
 
-// resultOf returns the result that a function meant, or nil.
-func resultOf[Out ResourceOutput](out Out) *mcp.ReadResourceResult {
+// readResultOf returns the result that a function meant, or nil.
+func readResultOf[Out ResourceOutput](out Out) *mcp.ReadResourceResult {
 	switch v := any(out).(type) {
 	case string:
 		return &mcp.ReadResourceResult{Contents: []mcp.ResourceContents{{Text: v}}}
@@ -228,7 +228,7 @@ func resultOf[Out ResourceOutput](out Out) *mcp.ReadResourceResult {
 // appendRead appends the result. mimeType is that of the resource.
 func (c *Call) appendRead(dst []byte, mimeType string, res *mcp.ReadResourceResult) ([]byte, error) {
 	if res == nil || len(res.Contents) == 0 {
-		return dst, c.noResource()
+		return dst, c.resourceNotFound()
 	}
 	out := *res
 	out.Contents = slices.Clone(res.Contents)
@@ -241,13 +241,13 @@ func (c *Call) appendRead(dst []byte, mimeType string, res *mcp.ReadResourceResu
 			v.MIMEType = mimeType
 		}
 		if err := checkContents(*v); err != nil {
-			return dst, c.badResult("contents[%d]: %v", i, err)
+			return dst, c.invalidResult("contents[%d]: %v", i, err)
 		}
 	}
 	if err := errors.Join(mcp.CheckMeta(out.Meta), checkExtra(out.Extra)); err != nil {
-		return dst, c.badResult("%v", err)
+		return dst, c.invalidResult("%v", err)
 	}
-	if err := c.keep(&out); err != nil {
+	if err := c.setCacheHints(&out); err != nil {
 		return dst, err
 	}
 	meta := out.Meta
@@ -255,8 +255,8 @@ func (c *Call) appendRead(dst []byte, mimeType string, res *mcp.ReadResourceResu
 	return c.endWithMeta(out.AppendRevision(dst, c.ex.Revision), meta), nil
 }
 
-// keep fills in how long clients may keep the result. One that depends on what the user answered is nobody else's, and no other time's.
-func (c *Call) keep(res *mcp.ReadResourceResult) error {
+// setCacheHints fills in how long clients may keep the result. One that depends on what the user answered is nobody else's, and no other time's.
+func (c *Call) setCacheHints(res *mcp.ReadResourceResult) error {
 	hints := c.session.srv.readHints()
 	ttl, scope := hints.TTLMillis, mcp.CacheScopePrivate
 	if hints.Public {
@@ -270,25 +270,25 @@ func (c *Call) keep(res *mcp.ReadResourceResult) error {
 	case mcp.CacheScopePublic, mcp.CacheScopePrivate:
 		scope = res.CacheScope
 	default:
-		return c.badResult(`the cache scope must be "public" or "private", not %q`, res.CacheScope)
+		return c.invalidResult(`the cache scope must be "public" or "private", not %q`, res.CacheScope)
 	}
-	if c.talk.Load() != nil {
+	if c.input.Load() != nil {
 		ttl, scope = 0, mcp.CacheScopePrivate
 	}
 	res.TTLMs, res.CacheScope = &ttl, scope
 	return nil
 }
 
-// KeepFor returns what an [AddResource] function returns if clients may keep it for a while. scope is [mcp.CacheScopePrivate], or [mcp.CacheScopePublic] if it is the
+// CacheFor returns what an [AddResource] function returns if clients may keep it for a while. scope is [mcp.CacheScopePrivate], or [mcp.CacheScopePublic] if it is the
 // same for all users and caches may serve it to any of them.
-func KeepFor[Out ResourceOutput](out Out, ttl time.Duration, scope string) *mcp.ReadResourceResult {
-	res := resultOf(out)
+func CacheFor[Out ResourceOutput](out Out, ttl time.Duration, scope string) *mcp.ReadResourceResult {
+	res := readResultOf(out)
 	if res == nil {
 		return nil
 	}
-	kept := *res
-	kept.TTLMs, kept.CacheScope = new(ttl.Milliseconds()), scope
-	return &kept
+	cached := *res
+	cached.TTLMs, cached.CacheScope = new(ttl.Milliseconds()), scope
+	return &cached
 }
 
 // checkContents returns an error if contents cannot be sent.
@@ -300,12 +300,12 @@ func checkContents(v mcp.ResourceContents) error {
 	return err
 }
 
-// badResult is the error for what a handler returned and the protocol cannot carry: the server's fault, and not the caller's.
-func (c *Call) badResult(format string, args ...any) error {
+// invalidResult is the error for what a handler returned and the protocol cannot carry: the server's fault, and not the caller's.
+func (c *Call) invalidResult(format string, args ...any) error {
 	return jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s of %s: invalid result: %s", c.method, clip(c.name), fmt.Sprintf(format, args...))
 }
 
 // endWithMeta closes a result object that has been closed without its _meta.
 func (c *Call) endWithMeta(dst, meta []byte) []byte {
-	return c.session.srv.identity.EndWithMeta(dst[:len(dst)-1], c.ex.Features, meta)
+	return c.session.srv.results.EndWithMeta(dst[:len(dst)-1], c.ex.Features, meta)
 }

@@ -245,10 +245,10 @@ func TestReadHints(t *testing.T) {
 	negative := int64(-1)
 	must(t,
 		server.AddResource(srv, mcp.Resource{URI: "a:default", Name: "n"}, server.Static("")),
-		server.AddResource(srv, mcp.Resource{URI: "a:ttl", Name: "n"}, server.Static(server.KeepFor("", time.Second, ""))),
-		server.AddResource(srv, mcp.Resource{URI: "a:private", Name: "n"}, server.Static(server.KeepFor("", time.Second, mcp.CacheScopePrivate))),
+		server.AddResource(srv, mcp.Resource{URI: "a:ttl", Name: "n"}, server.Static(server.CacheFor("", time.Second, ""))),
+		server.AddResource(srv, mcp.Resource{URI: "a:private", Name: "n"}, server.Static(server.CacheFor("", time.Second, mcp.CacheScopePrivate))),
 		server.AddResource(srv, mcp.Resource{URI: "a:negative", Name: "n"}, server.Static(&mcp.ReadResourceResult{Contents: []mcp.ResourceContents{{}}, TTLMs: &negative})),
-		server.AddResource(srv, mcp.Resource{URI: "a:nil", Name: "n"}, server.Static(server.KeepFor[*mcp.ReadResourceResult](nil, time.Hour, ""))),
+		server.AddResource(srv, mcp.Resource{URI: "a:nil", Name: "n"}, server.Static(server.CacheFor[*mcp.ReadResourceResult](nil, time.Hour, ""))),
 	)
 	c := connect(t, srv, modern)
 	for uri, want := range map[string]string{
@@ -359,7 +359,7 @@ func TestFilesAreBounded(t *testing.T) {
 
 // TestResourcesWhileChanging reads, lists and watches while resources come and go.
 func TestResourcesWhileChanging(t *testing.T) {
-	srv := server.New("test", "1", &server.Options{Declare: []server.Kind{server.KindResource, server.KindPrompt}})
+	srv := server.New("test", "1", &server.Options{AdvertiseKinds: []server.Kind{server.KindResource, server.KindPrompt}})
 	must(t, server.AddResource(srv, mcp.Resource{URI: "a:stays", Name: "n"}, server.Static("here")))
 	var wg sync.WaitGroup
 	for _, revision := range append(legacyRevisions(), modern) {

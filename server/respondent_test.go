@@ -86,7 +86,7 @@ func (cancellationBoth) Target(m *jsonrpc.Message) (jsonrpc.ID, string, bool) {
 }
 
 // Prepare implements jsonrpc.Handler.
-func (c *respondent) Prepare(*jsonrpc.Request) *jsonrpc.Pace { return nil }
+func (c *respondent) Prepare(*jsonrpc.Request) *jsonrpc.CostEstimate { return nil }
 
 // Handle implements jsonrpc.Handler.
 func (c *respondent) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {

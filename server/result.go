@@ -13,13 +13,13 @@ import (
 	"mcpwire/schema"
 )
 
-// failed answers what a handler returned as its error: a protocol error if it is one, else a result that says what went wrong.
-func (c *Call) failed(dst []byte, err error) ([]byte, error) {
+// appendHandlerError answers what a handler returned as its error: a protocol error if it is one, else a result that says what went wrong.
+func (c *Call) appendHandlerError(dst []byte, err error) ([]byte, error) {
 	var e *jsonrpc.Error
 	switch {
 	case errors.As(err, &e), errors.Is(err, ErrInputRequired):
 		return dst, err
-	case context.Cause(c) == errTimeUp && errors.Is(err, context.DeadlineExceeded):
+	case context.Cause(c) == errHandlerTimeout && errors.Is(err, context.DeadlineExceeded):
 		return c.appendFailure(dst, fmt.Sprintf("tool %s did not finish within %v", c.name, c.session.srv.opts.HandlerTimeout)), nil
 	}
 	c.Logger().Debug("tool failed", "error", err)
@@ -29,18 +29,18 @@ func (c *Call) failed(dst []byte, err error) ([]byte, error) {
 // appendFailure appends the result of a tool that failed.
 func (c *Call) appendFailure(dst []byte, text string) []byte {
 	dst = jsonwire.AppendQuote(append(dst, `{"content":[{"type":"text","text":`...), text)
-	return c.session.srv.identity.End(append(dst, `}],"isError":true`...), c.ex.Features)
+	return c.session.srv.results.End(append(dst, `}],"isError":true`...), c.ex.Features)
 }
 
 // An encoder appends the result of a tool that returned out.
 type encoder[Out any] func(c *Call, dst []byte, out *Out) ([]byte, error)
 
-// outputOf chooses the encoder by the type, and fills in the output schema if the type has one.
-func outputOf[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], error) {
+// newEncoder chooses the encoder by the type, and fills in the output schema if the type has one.
+func newEncoder[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], error) {
 	var extra *schema.Validator
 	if def.OutputSchema != nil {
 		var err error
-		if extra, err = compile(&def.OutputSchema, engine); err != nil {
+		if extra, err = compileSchema(&def.OutputSchema, engine); err != nil {
 			return nil, fmt.Errorf("output schema: %w", err)
 		}
 	}
@@ -54,9 +54,9 @@ func outputOf[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], error
 			return c.appendResult(dst, any(out).(*mcp.CallToolResult), extra)
 		}, nil
 	}
-	encode := contentOutput[Out]()
+	encode := contentEncoder[Out]()
 	if encode == nil {
-		return structuredOutput[Out](def, extra, engine)
+		return structuredEncoder[Out](def, extra, engine)
 	}
 	if extra != nil {
 		return nil, fmt.Errorf("output schema: a result of type %v has no structured content that it could describe", reflect.TypeFor[Out]())
@@ -64,8 +64,8 @@ func outputOf[Out any](def *mcp.Tool, engine schema.Engine) (encoder[Out], error
 	return encode, nil
 }
 
-// contentOutput returns the encoder of a type that is content and nothing else, or nil.
-func contentOutput[Out any]() encoder[Out] {
+// contentEncoder returns the encoder of a type that is content and nothing else, or nil.
+func contentEncoder[Out any]() encoder[Out] {
 	block := reflect.TypeFor[mcp.ContentBlock]()
 	t := reflect.TypeFor[Out]()
 	switch {
@@ -73,7 +73,7 @@ func contentOutput[Out any]() encoder[Out] {
 		return func(c *Call, dst []byte, out *Out) ([]byte, error) {
 			dst = append(dst, `{"content":[{"type":"text","text":`...)
 			dst = jsonwire.AppendQuote(dst, *any(out).(*string))
-			return c.end(append(dst, "}]"...)), nil
+			return c.endResult(append(dst, "}]"...)), nil
 		}
 	case t.Implements(block):
 		return func(c *Call, dst []byte, out *Out) ([]byte, error) {
@@ -95,7 +95,7 @@ func contentOutput[Out any]() encoder[Out] {
 	return nil
 }
 
-func structuredOutput[Out any](def *mcp.Tool, extra *schema.Validator, engine schema.Engine) (encoder[Out], error) {
+func structuredEncoder[Out any](def *mcp.Tool, extra *schema.Validator, engine schema.Engine) (encoder[Out], error) {
 	typed, err := schema.Of[Out](&schema.Options{Engine: engine})
 	if err != nil {
 		return nil, fmt.Errorf("output: %w", err)
@@ -108,12 +108,12 @@ func structuredOutput[Out any](def *mcp.Tool, extra *schema.Validator, engine sc
 		start := len(dst)
 		dst, err := typed.Append(append(dst, head...), out)
 		if err != nil {
-			return dst, c.badOutput(err)
+			return dst, c.invalidOutput(err)
 		}
 		text := dst[start+len(head):]
 		if extra != nil {
 			if err := extra.Validate(text); err != nil {
-				return dst, c.badOutput(err)
+				return dst, c.invalidOutput(err)
 			}
 		}
 		if c.ex.AllowsStructured(text) {
@@ -123,15 +123,15 @@ func structuredOutput[Out any](def *mcp.Tool, extra *schema.Validator, engine sc
 			text = append([]byte{}, text...)
 			dst = jsonwire.AppendQuote(append(dst[:start], `{"content":[{"type":"text","text":`...), text)
 		}
-		return c.end(append(dst, "}]"...)), nil
+		return c.endResult(append(dst, "}]"...)), nil
 	}, nil
 }
 
-func (c *Call) end(dst []byte) []byte { return c.session.srv.identity.End(dst, c.ex.Features) }
+func (c *Call) endResult(dst []byte) []byte { return c.session.srv.results.End(dst, c.ex.Features) }
 
-// badOutput is the error of a tool that broke its own promise: the server's fault, not the caller's. An err that comes from the tool's own code,
+// invalidOutput is the error of a tool that broke its own promise: the server's fault, not the caller's. An err that comes from the tool's own code,
 // a MarshalJSON method for example, is for the log alone.
-func (c *Call) badOutput(err error) error {
+func (c *Call) invalidOutput(err error) error {
 	var bad *outputError
 	var invalid *schema.Error
 	switch {
@@ -144,17 +144,17 @@ func (c *Call) badOutput(err error) error {
 }
 
 // An outputError says what is wrong with a result, in words that clients may see.
-type outputError struct{ problem string }
+type outputError struct{ text string }
 
-func (e *outputError) Error() string { return e.problem }
+func (e *outputError) Error() string { return e.text }
 
 // appendResult appends a result that the tool made itself. A nil result is an empty one; one that is only structured gets its text as content.
 func (c *Call) appendResult(dst []byte, res *mcp.CallToolResult, output *schema.Validator) ([]byte, error) {
 	if res == nil {
 		res = &mcp.CallToolResult{}
 	}
-	if err := checkResult(res, output); err != nil {
-		return dst, c.badOutput(err)
+	if err := checkToolResult(res, output); err != nil {
+		return dst, c.invalidOutput(err)
 	}
 	structured := bytes.TrimLeft(res.StructuredContent, " \t\r\n")
 	dst = append(dst, `{"content":[`...)
@@ -167,7 +167,7 @@ func (c *Call) appendResult(dst []byte, res *mcp.CallToolResult, output *schema.
 		}
 		block, err := mcp.CheckContent(block)
 		if err != nil {
-			return dst, c.badOutput(&outputError{fmt.Sprintf("content[%d]: %v", i, err)})
+			return dst, c.invalidOutput(&outputError{fmt.Sprintf("content[%d]: %v", i, err)})
 		}
 		dst = block.AppendRevision(dst, c.ex.Revision)
 	}
@@ -178,11 +178,11 @@ func (c *Call) appendResult(dst []byte, res *mcp.CallToolResult, output *schema.
 	if res.IsError {
 		dst = append(dst, `,"isError":true`...)
 	}
-	return c.session.srv.identity.EndWithMeta(dst, c.ex.Features, res.Meta), nil
+	return c.session.srv.results.EndWithMeta(dst, c.ex.Features, res.Meta), nil
 }
 
-// checkResult looks at all but the content.
-func checkResult(res *mcp.CallToolResult, output *schema.Validator) error {
+// checkToolResult looks at all but the content.
+func checkToolResult(res *mcp.CallToolResult, output *schema.Validator) error {
 	if err := mcp.CheckMeta(res.Meta); err != nil {
 		return &outputError{err.Error()}
 	}

@@ -13,21 +13,21 @@ import (
 // far, how many tokens there may be, and perhaps tools that the model may use. If the result's StopReason is [mcp.StopReasonToolUse], run the tools that it
 // names and ask again, under another key, with the result and what the tools returned added to the messages.
 //
-// In modern revisions the handler is RUN AGAIN FROM ITS BEGINNING to get the answer, see [Questions.Wait] for that and for the errors. Each run has to
+// In modern revisions the handler is RUN AGAIN FROM ITS BEGINNING to get the answer, see [InputRequests.Wait] for that and for the errors. Each run has to
 // ask the same under the same key. Sampling is deprecated by the specification since 2026-07-28.
 //
 // A client that has not declared that it lets servers have context is not asked for any: then IncludeContext is left out. p is not changed and not kept.
 func (c *Call) Sample(ctx context.Context, key string, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-	return one(ctx, c, func(q *Questions) *Reply[*mcp.CreateMessageResult] { return q.Sample(key, p) })
+	return askOne(ctx, c, func(q *InputRequests) *Reply[*mcp.CreateMessageResult] { return q.Sample(key, p) })
 }
 
 // Sample adds what [Call.Sample] asks.
-func (qs *Questions) Sample(key string, p *mcp.CreateMessageRequestParams) *Reply[*mcp.CreateMessageResult] {
-	c := qs.call
+func (rs *InputRequests) Sample(key string, p *mcp.CreateMessageRequestParams) *Reply[*mcp.CreateMessageResult] {
+	c := rs.call
 	r := new(Reply[*mcp.CreateMessageResult])
-	q := &question{key: key, method: mcp.MethodCreateMessage, feature: Sampling}
+	q := &inputRequest{key: key, method: mcp.MethodCreateMessage, feature: Sampling}
 	if p == nil {
-		qs.add(q, errNoParams)
+		rs.add(q, errNoParams)
 		return r
 	}
 	s := *p
@@ -41,7 +41,7 @@ func (qs *Questions) Sample(key string, p *mcp.CreateMessageRequestParams) *Repl
 	if err == nil {
 		q.params = s.AppendRevision(nil, c.ex.Features.Revision)
 	}
-	q.take = func(text []byte) error {
+	q.decode = func(text []byte) error {
 		res := new(mcp.CreateMessageResult)
 		if err := res.UnmarshalJSON(text); err != nil {
 			return err
@@ -52,7 +52,7 @@ func (qs *Questions) Sample(key string, p *mcp.CreateMessageRequestParams) *Repl
 		r.value = res
 		return nil
 	}
-	qs.add(q, err)
+	rs.add(q, err)
 	return r
 }
 
@@ -84,7 +84,7 @@ func checkSampling(p *mcp.CreateMessageRequestParams) error {
 	case len(p.Messages) == 0:
 		return errNoMessages
 	case p.Task != nil:
-		return errAskTask
+		return errInputTask
 	case p.Temperature != nil && !(*p.Temperature >= 0 && *p.Temperature < 1e9):
 		return errTemperature
 	case !inRange(p.ModelPreferences):

@@ -31,7 +31,7 @@ type Options struct {
 	Revisions []mcp.Revision // the only ones to speak; nil is all
 	Lenient   bool           // take requests before the handshake is complete, as some hosts send them
 
-	Declare []Kind // what to declare though nothing of the kind is registered yet, for servers that register later
+	AdvertiseKinds []Kind // what to declare though nothing of the kind is registered yet, for servers that register later
 
 	// View says what a caller sees of the server; nil, and a nil View, is everything. It is asked for each request, and must be quick.
 	View func(ctx context.Context, p *Principal) *View
@@ -81,27 +81,27 @@ const defaultPageSize = 1000
 type Server struct {
 	name     string
 	opts     Options
-	identity *era.Identity
+	results  *era.Identity
 	log      *slog.Logger
 	instance [8]byte  // in cursors
 	forms    sync.Map // by reflect.Type: forms that users were asked to fill in
 	used     usedStates
 
-	tools      registry[*tool]
-	resources  registry[*resource]
-	templates  registry[*template]
-	prompts    registry[*prompt]
-	tasks      *tasks      // nil without Options.Tasks
-	declared   change      // by Options.Declare
-	completing atomic.Bool // there is or was a Completer
-	paces      paces
-	custom     custom
-	limits     *limits // nil if there are none
-	relay      *relay  // nil without Options.Bus
-	eras       eras
+	tools        registry[*tool]
+	resources    registry[*resource]
+	templates    registry[*template]
+	prompts      registry[*prompt]
+	tasks        *taskManager // nil without Options.Tasks
+	advertised   listChange   // by Options.AdvertiseKinds
+	hasCompleter atomic.Bool  // there is or was a Completer
+	costs        methodCosts
+	custom       customMethods
+	limits       *limits    // nil if there are none
+	bus          *busClient // nil without Options.Bus
+	eras         eras
 
-	linked sync.Once
-	chain  HandlerFunc // all middleware; nil if there is none
+	startOnce sync.Once
+	chain     HandlerFunc // all middleware; nil if there is none
 
 	mu         sync.Mutex
 	sessions   map[*session]struct{}
@@ -115,7 +115,7 @@ func New(name, version string, opts *Options) *Server {
 	s := &Server{name: name, sessions: make(map[*session]struct{})}
 	rand.Read(s.instance[:]) // never fails
 	s.tools.kind, s.resources.kind, s.templates.kind, s.prompts.kind = KindTool, KindResource, KindResourceTemplate, KindPrompt
-	s.resources.same = uritemplate.Normalize
+	s.resources.normalize = uritemplate.Normalize
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -135,60 +135,60 @@ func New(name, version string, opts *Options) *Server {
 		o.PageSize = defaultPageSize
 	}
 	if o.Tasks != nil {
-		s.tasks = newTasks(*o.Tasks)
+		s.tasks = newTaskManager(*o.Tasks)
 		o.Extensions = maps.Clone(o.Extensions)
 		if o.Extensions == nil {
 			o.Extensions = make(map[string]json.RawMessage)
 		}
 		o.Extensions[mcp.ExtensionTasks] = json.RawMessage("{}")
 	}
-	o.Extensions = declarations("Extensions", o.Extensions, mcp.CheckExtensionID)
-	o.Experimental = declarations("Experimental", o.Experimental, nil)
+	o.Extensions = checkDeclarations("Extensions", o.Extensions, mcp.CheckExtensionID)
+	o.Experimental = checkDeclarations("Experimental", o.Experimental, nil)
 	s.limits = newLimits(o)
 	if o.View != nil {
 		o.ListPublic, o.ReadPublic = false, false // a cache would show it to those who must not see it
 	}
 	o.setStateDefaults()
-	for _, k := range o.Declare {
-		s.declared |= k.change()
+	for _, k := range o.AdvertiseKinds {
+		s.advertised |= k.listChange()
 	}
 	if s.log = o.Logger; s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if o.Bus != nil {
-		s.relay = newRelay(o.Bus, s.receive, s.log)
+		s.bus = newBusClient(o.Bus, s.receive, s.log)
 	}
-	s.identity = era.NewIdentity(mcp.Implementation{
+	s.results = era.NewIdentity(mcp.Implementation{
 		Name: name, Version: version, Title: o.Title, Description: o.Description, WebsiteURL: o.WebsiteURL, Icons: o.Icons,
 	})
 	s.initEras()
 	return s
 }
 
-// Serve answers one peer on f until its input ends, ctx ends, or the carrier fails; f is closed then. When the input or ctx ends, requests that were
+// Serve answers one peer on f until its input ends, ctx ends, or the transport fails; f is closed then. When the input or ctx ends, requests that were
 // accepted are still answered, within [Options.DrainTimeout]. The error is nil at the end of input; see [jsonrpc.Conn.Run] for others.
 // It may be called for many framers at once.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
-	s.link()
-	x := s.newSession(ctx, s.eras.both)
-	x.handshake.Presume(0)
-	x.conn = jsonrpc.NewConn(f, s.connOptions(x, x.era.Policy(false)))
-	s.enlist(x)
-	defer x.end()
-	if err := x.conn.Run(ctx); err != nil {
+	s.start()
+	sess := s.newSession(ctx, s.eras.both)
+	sess.handshakeCost.Seed(0)
+	sess.conn = jsonrpc.NewConn(f, s.connOptions(sess, sess.era.Policy(false)))
+	s.trackSession(sess)
+	defer sess.release()
+	if err := sess.conn.Run(ctx); err != nil {
 		return fmt.Errorf("serve %s: %w", s.name, err)
 	}
 	return nil
 }
 
 // newSession returns the session of a peer. ctx says on whose behalf it is; that it ends means nothing.
-func (s *Server) newSession(ctx context.Context, speaks *era.Rules) *session {
-	x := &session{srv: s, log: s.log, own: era.Session{Rules: speaks}, values: ctx, behalf: behalfOf(ctx)}
-	x.era = &x.own
+func (s *Server) newSession(ctx context.Context, rules *era.Rules) *session {
+	sess := &session{srv: s, log: s.log, ownEra: era.Session{Rules: rules}, ctxValues: ctx, identity: identityOf(ctx)}
+	sess.era = &sess.ownEra
 	if s.tasks != nil {
-		x.taskOwner = "session " + rand.Text()
+		sess.anonymousTaskOwner = "session " + rand.Text()
 	}
-	return x
+	return sess
 }
 
 // connOptions are those of a connection whose messages h handles.
@@ -209,10 +209,10 @@ func (s *Server) connOptions(h jsonrpc.Handler, p jsonrpc.Policy) *jsonrpc.Optio
 	}
 }
 
-// enlist has the session told of what changes, until it leaves.
-func (s *Server) enlist(x *session) {
+// trackSession has the session told of what changes, until it leaves.
+func (s *Server) trackSession(sess *session) {
 	s.mu.Lock()
-	s.sessions[x] = struct{}{}
+	s.sessions[sess] = struct{}{}
 	s.mu.Unlock()
 }
 
@@ -222,5 +222,5 @@ func (s *Server) Close(ctx context.Context) (err error) {
 	if s.tasks != nil {
 		err = s.tasks.close(ctx)
 	}
-	return errors.Join(err, s.relay.close(ctx))
+	return errors.Join(err, s.bus.close(ctx))
 }

@@ -44,7 +44,7 @@ func TestCacheHints(t *testing.T) {
 		{server.Options{ListTTL: -time.Hour}, `"ttlMs":0,"cacheScope":"private"`},
 		{server.Options{ListTTL: 1500 * time.Microsecond, ListPublic: true}, `"ttlMs":1,"cacheScope":"public"`},
 	} {
-		tt.opts.Declare = []server.Kind{server.KindTool}
+		tt.opts.AdvertiseKinds = []server.Kind{server.KindTool}
 		c := connect(t, server.New("test", "1", &tt.opts), modern)
 		for _, method := range []string{"server/discover", "tools/list"} {
 			if got := c.must(method, "{}"); !strings.Contains(got, tt.want) {
@@ -56,7 +56,7 @@ func TestCacheHints(t *testing.T) {
 
 // TestIdentity sees that each revision is told what it knows of an Implementation.
 func TestIdentity(t *testing.T) {
-	srv := server.New("n", "v", &server.Options{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}, Declare: []server.Kind{server.KindTool}})
+	srv := server.New("n", "v", &server.Options{Title: "T", Description: "D", WebsiteURL: "https://example.com", Icons: []mcp.Icon{{Src: "data:,"}}, AdvertiseKinds: []server.Kind{server.KindTool}})
 	short := `{"name":"n","version":"v"}`
 	titled := `{"name":"n","version":"v","title":"T"}`
 	full := `{"name":"n","version":"v","title":"T","description":"D","websiteUrl":"https://example.com","icons":[{"src":"data:,"}]}`

@@ -20,84 +20,84 @@ type session struct {
 	srv      *Server
 	log      *slog.Logger
 	era      *era.Session
-	own      era.Session // that era is, unless it is another session's
+	ownEra   era.Session // that era is, unless it is another session's
 	detached bool        // the connection is: each request says for itself on whose behalf it comes
 	conn     *jsonrpc.Conn
 
-	values    context.Context // of what belongs to no request, see base
-	behalf    *behalf
-	shared    *shared      // it is the session of many clients; nil if it is of one
-	caller    *caller      // whose limits hold if the principal is nobody in particular
-	handshake jsonrpc.Pace // of initialize with middleware: taken in order, unless that blocks
+	ctxValues     context.Context // of what belongs to no request, see base
+	identity      *identity
+	stateless     *statelessSession    // it is the session of many clients; nil if it is of one
+	caller        *caller              // whose limits hold if the principal is nobody in particular
+	handshakeCost jsonrpc.CostEstimate // of initialize with middleware: taken in order, unless that blocks
 
-	subs        subscriptions
-	legacyWatch legacyWatch
+	subs       subscriptions
+	legacySubs legacySubscriptions
 
 	policyMu   sync.Mutex // held while the policy is being set
 	modernSeen atomic.Bool
 
-	taskOwner string       // of a legacy client's tasks, if the principal is nobody in particular
-	taskWaits atomic.Int32 // tasks/result requests that wait
+	anonymousTaskOwner string       // of a legacy client's tasks, if the principal is nobody in particular
+	taskWaits          atomic.Int32 // tasks/result requests that wait
 
-	announcer    sync.WaitGroup
-	news         news           // guarded by Server.mu
-	watched      map[string]int // how often each resource is watched; guarded by Server.mu
-	watchedTasks map[string]int // the same of tasks
-	pages        []string       // elicitation ids of those that the client was sent to; guarded by Server.mu
+	notifier        sync.WaitGroup
+	pending         pendingNotifications // guarded by Server.mu
+	subscribedURIs  map[string]int       // how often each resource is watched; guarded by Server.mu
+	subscribedTasks map[string]int       // the same of tasks
+	urlElicitations []string             // elicitation ids of those that the client was sent to; guarded by Server.mu
 }
 
-// stateOf returns the state that the request found when it arrived: it is judged by what came
+// eraStateOf returns the state that the request found when it arrived: it is judged by what came
 // before it, whatever has been read behind it when its turn comes.
-func stateOf(r *jsonrpc.Request) *era.State {
-	at, _ := r.State.(*era.State)
-	return at
+func eraStateOf(r *jsonrpc.Request) *era.State {
+	state, _ := r.State.(*era.State)
+	return state
 }
 
-// leave undoes [Server.enlist].
-func (s *session) leave() {
+// untrack undoes [Server.enlist].
+func (s *session) untrack() {
 	s.srv.mu.Lock()
 	delete(s.srv.sessions, s)
 	s.srv.mu.Unlock()
-	s.waitAnnouncer()
+	s.waitNotifier()
 }
 
-// end forgets the session of a connection that has ended.
-func (s *session) end() {
-	s.leave()
+// release forgets the session of a connection that has ended.
+func (s *session) release() {
+	s.untrack()
 	if t := s.srv.tasks; t != nil {
 		t.endSession(s)
 	}
 }
 
 // Prepare implements [jsonrpc.Handler]: handlers of the user's run at their own pace, everything else is answered at once.
-func (s *session) Prepare(r *jsonrpc.Request) *jsonrpc.Pace {
+func (s *session) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	if r.Kind != jsonrpc.KindRequest {
 		return s.prepareNotification(r)
 	}
-	if at := s.era.State(); at != nil {
-		r.State = at
+	if state := s.era.State(); state != nil {
+		r.State = state
 	} else if !s.modernSeen.Load() {
-		s.recognize(r)
+		s.detectModern(r)
 	}
-	pace := s.route(r)
-	if pace == jsonrpc.Immediate && s.srv.chain != nil {
+	cost := s.route(r)
+	if cost == jsonrpc.Immediate && s.srv.chain != nil {
 		if string(r.Method) == mcp.MethodInitialize {
-			s.greet(r)
+			s.startHandshake(r)
 		}
-		return s.chainPace(r.Method)
+		return s.middlewareCost(r.Method)
 	}
-	return pace
+	return cost
 }
 
-// recognize finds out whether the first requests of a peer are modern ones.
-func (s *session) recognize(r *jsonrpc.Request) {
+// detectModern finds out whether the first requests of a peer are modern ones.
+func (s *session) detectModern(r *jsonrpc.Request) {
 	if ex, err := s.era.OpenAt(r, nil); err == nil && ex.Modern {
-		s.sawModern()
+		s.markModern()
 	}
 }
 
-// sawModern notes that the peer has sent a modern message.
-func (s *session) sawModern() {
+// markModern notes that the peer has sent a modern message.
+func (s *session) markModern() {
 	if !s.modernSeen.Swap(true) {
 		s.setPolicy()
 	}
@@ -111,73 +111,73 @@ func (s *session) PrepareBatch(members []jsonrpc.Entry) error {
 		if e.Invalid != nil || e.Kind != jsonrpc.KindRequest && e.Kind != jsonrpc.KindNotification || !s.era.IsModern(&e.Message) {
 			continue
 		}
-		s.sawModern()
+		s.markModern()
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: modern revisions have no batches; send each message on its own")
 	}
 	return nil
 }
 
 // route finds what the request is for, and its pace.
-func (s *session) route(r *jsonrpc.Request) *jsonrpc.Pace {
+func (s *session) route(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	switch string(r.Method) {
 	case mcp.MethodToolsCall:
 		if t := find(&s.srv.tools, r, "name"); t != nil {
 			r.Route = t
-			return &t.pace
+			return &t.cost
 		}
 	case mcp.MethodResourcesRead:
 		if v := find(&s.srv.resources, r, "uri"); v != nil {
 			r.Route = v
-			return &v.pace
+			return &v.cost
 		}
-		return &s.srv.paces.template
+		return &s.srv.costs.template
 	case mcp.MethodPromptsGet:
 		if p := find(&s.srv.prompts, r, "name"); p != nil {
 			r.Route = p
-			return &p.pace
+			return &p.cost
 		}
 	case mcp.MethodComplete:
-		return &s.srv.paces.complete
+		return &s.srv.costs.complete
 	case mcp.MethodSubscriptionsListen:
-		return jsonrpc.Standing
+		return jsonrpc.LongRunning
 	case mcp.MethodTasksResult:
 		return nil // it waits, and nobody learns from that
 	case mcp.MethodTasksGet, mcp.MethodTasksList, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
-		return &s.srv.paces.tasks
+		return &s.srv.costs.tasks
 	}
 	if m := s.srv.custom.method(r.Method); m != nil {
 		r.Route = m
-		return &m.pace
+		return &m.cost
 	}
 	return jsonrpc.Immediate
 }
 
-// chainPace is the pace of what would be immediate without middleware.
-func (s *session) chainPace(method []byte) *jsonrpc.Pace {
+// middlewareCost is the pace of what would be immediate without middleware.
+func (s *session) middlewareCost(method []byte) *jsonrpc.CostEstimate {
 	if string(method) == mcp.MethodInitialize {
-		return &s.handshake
+		return &s.handshakeCost
 	}
-	if p := s.srv.paces.methods[string(method)]; p != nil {
+	if p := s.srv.costs.methods[string(method)]; p != nil {
 		return p
 	}
 	return jsonrpc.Immediate // there is no such method
 }
 
-// paces are those of what has no item with a pace of its own.
-type paces struct {
-	template, complete, tasks jsonrpc.Pace
+// methodCosts are those of what has no item with a pace of its own.
+type methodCosts struct {
+	template, complete, tasks jsonrpc.CostEstimate
 
-	methods map[string]*jsonrpc.Pace // with middleware
+	methods map[string]*jsonrpc.CostEstimate // with middleware
 }
 
 // find finds the item that a request's param names; nil if there is none.
-func find[T item](g *registry[T], r *jsonrpc.Request, param string) (found T) {
+func find[T item](reg *registry[T], r *jsonrpc.Request, param string) (found T) {
 	name, ok := r.Param(param)
 	if !ok || len(name) < 2 || name[0] != '"' {
 		return found
 	}
 	name = name[1 : len(name)-1]
-	c := g.catalog()
+	c := reg.catalog()
 	if bytes.IndexByte(name, '\\') >= 0 {
 		return c.byKey[jsonwire.UnquoteString(name)]
 	}
@@ -187,16 +187,16 @@ func find[T item](g *registry[T], r *jsonrpc.Request, param string) (found T) {
 // Handle implements [jsonrpc.Handler].
 func (s *session) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	if r.Kind == jsonrpc.KindNotification {
-		return dst, s.notification(r)
+		return dst, s.handleNotification(r)
 	}
 	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
 		return s.answer(r, dst)
 	}
-	return s.logged(r, dst)
+	return s.answerLogged(r, dst)
 }
 
-// logged answers a request and logs that.
-func (s *session) logged(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+// answerLogged answers a request and logs that.
+func (s *session) answerLogged(r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	began := time.Now()
 	dst, err := s.answer(r, dst)
 	attrs := []any{"id", clip(r.ID.String()), "method", clip(string(r.Method))}
@@ -222,27 +222,27 @@ func (s *session) Describe(r *jsonrpc.Request) []any {
 }
 
 func (s *session) answer(r *jsonrpc.Request, dst []byte) ([]byte, error) {
-	ex, err := s.era.OpenAt(r, stateOf(r))
+	ex, err := s.era.OpenAt(r, eraStateOf(r))
 	if err != nil {
 		return dst, err
 	}
 	if ex.Modern && !s.modernSeen.Load() {
-		s.sawModern()
+		s.markModern()
 	}
 	if s.srv.chain == nil && s.srv.limits == nil && string(r.Method) == mcp.MethodPing {
-		return s.srv.identity.Empty(dst, ex.Features, nil), nil // it needs no Call
+		return s.srv.results.Empty(dst, ex.Features, nil), nil // it needs no Call
 	}
 	c := s.newCall(r, ex)
-	told := false // not if middleware panics
+	sent := false // not if middleware panics
 	if s.srv.tasks != nil {
-		defer func() { c.watchAnswer(r, told) }()
+		defer func() { c.cancelIfUnsent(r, sent) }()
 	}
 	if s.srv.chain != nil {
-		dst, err = s.through(c, r, dst)
+		dst, err = s.runChain(c, r, dst)
 	} else {
 		dst, err = s.handle(c, r, dst)
 	}
-	told = err == nil
+	sent = err == nil
 	return dst, err
 }
 
@@ -251,7 +251,7 @@ func (s *session) handle(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error
 	if s.srv.limits == nil {
 		return s.dispatch(c, r, dst)
 	}
-	return s.limited(c, r, dst)
+	return s.dispatchLimited(c, r, dst)
 }
 
 // dispatch answers a request by its method.
@@ -260,13 +260,13 @@ func (s *session) dispatch(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 	case mcp.MethodToolsCall:
 		return s.callTool(c, r, dst)
 	case mcp.MethodToolsList:
-		return answerList(c.listing(KindTool, "tools"), s.srv.tools.catalog(), r, dst)
+		return answerList(c.listRequest(KindTool, "tools"), s.srv.tools.catalog(), r, dst)
 	case mcp.MethodResourcesList:
-		return answerList(c.listing(KindResource, "resources"), s.srv.resources.catalog(), r, dst)
+		return answerList(c.listRequest(KindResource, "resources"), s.srv.resources.catalog(), r, dst)
 	case mcp.MethodResourceTemplatesList:
-		return answerList(c.listing(KindResourceTemplate, "resourceTemplates"), s.srv.templates.catalog(), r, dst)
+		return answerList(c.listRequest(KindResourceTemplate, "resourceTemplates"), s.srv.templates.catalog(), r, dst)
 	case mcp.MethodPromptsList:
-		return answerList(c.listing(KindPrompt, "prompts"), s.srv.prompts.catalog(), r, dst)
+		return answerList(c.listRequest(KindPrompt, "prompts"), s.srv.prompts.catalog(), r, dst)
 	case mcp.MethodResourcesRead:
 		return s.readResource(c, r, dst)
 	case mcp.MethodPromptsGet:
@@ -285,15 +285,15 @@ func (s *session) dispatch(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, err
 		if err := s.setLevel(r); err != nil {
 			return dst, err
 		}
-		return s.srv.identity.Empty(dst, c.ex.Features, nil), nil
+		return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 	case mcp.MethodPing:
-		return s.srv.identity.Empty(dst, c.ex.Features, nil), nil
+		return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 	case mcp.MethodInitialize:
 		return s.initialize(r, dst)
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
 		return s.taskMethod(c, r, dst)
 	}
-	if m, ok := r.Route.(*method); ok {
+	if m, ok := r.Route.(*customMethod); ok {
 		return s.callMethod(c, m, r, dst)
 	}
 	return dst, jsonrpc.MethodNotFound(string(r.Method))

@@ -42,12 +42,12 @@ func (k *StateKeys) Replace(secrets ...[]byte) error {
 }
 
 const (
-	defaultStateTTL   = 10 * time.Minute
-	defaultStateBytes = 256 << 10
-	defaultMaxRounds  = 8
-	maxUsedStates     = 1 << 16
-	maxUsedByCaller   = maxUsedStates / 16
-	statePurpose      = "request state 1" // a number for each format of memory
+	defaultStateTTL        = 10 * time.Minute
+	defaultStateBytes      = 256 << 10
+	defaultMaxRounds       = 8
+	maxUsedStates          = 1 << 16
+	maxUsedStatesPerCaller = maxUsedStates / 16
+	statePurpose           = "request state 1" // a number for each format of memory
 )
 
 // setStateDefaults fills in what the options leave open.
@@ -67,20 +67,20 @@ func (o *Options) setStateDefaults() {
 }
 
 // A memory is what a call has to know of the rounds before. The client keeps it, sealed.
-type memory struct {
+type requestState struct {
 	Expires int64 // in milliseconds since 1970
 	Rounds  int
-	Answers map[string]savedAnswer
-	Open    map[string]openQuestion // that the client was asked in the last round
+	Answers map[string]savedResponse
+	Open    map[string]pendingRequest // that the client was asked in the last round
 	Once    map[string]json.RawMessage
 }
 
-type savedAnswer struct {
+type savedResponse struct {
 	Digest digest
 	Text   json.RawMessage
 }
 
-type openQuestion struct {
+type pendingRequest struct {
 	Digest  digest
 	Feature ClientFeature
 }
@@ -101,18 +101,18 @@ func (d *digest) UnmarshalText(text []byte) error {
 }
 
 // appendJSON appends the memory as json.Unmarshal reads it. Answers keep their text, which json.Marshal would change.
-func (m *memory) appendJSON(dst []byte) []byte {
-	dst = strconv.AppendInt(append(dst, `{"Expires":`...), m.Expires, 10)
-	dst = strconv.AppendInt(append(dst, `,"Rounds":`...), int64(m.Rounds), 10)
-	dst = appendMap(append(dst, `,"Answers":`...), m.Answers, func(dst []byte, a savedAnswer) []byte {
+func (rs *requestState) appendJSON(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `{"Expires":`...), rs.Expires, 10)
+	dst = strconv.AppendInt(append(dst, `,"Rounds":`...), int64(rs.Rounds), 10)
+	dst = appendMap(append(dst, `,"Answers":`...), rs.Answers, func(dst []byte, a savedResponse) []byte {
 		dst = append(a.Digest.appendMember(append(dst, '{')), `,"Text":`...)
 		return append(jsonwire.AppendCompact(dst, a.Text), '}')
 	})
-	dst = appendMap(append(dst, `,"Open":`...), m.Open, func(dst []byte, q openQuestion) []byte {
+	dst = appendMap(append(dst, `,"Open":`...), rs.Open, func(dst []byte, q pendingRequest) []byte {
 		dst = append(q.Digest.appendMember(append(dst, '{')), `,"Feature":`...)
 		return append(strconv.AppendUint(dst, uint64(q.Feature), 10), '}')
 	})
-	dst = appendMap(append(dst, `,"Once":`...), m.Once, func(dst []byte, v json.RawMessage) []byte {
+	dst = appendMap(append(dst, `,"Once":`...), rs.Once, func(dst []byte, v json.RawMessage) []byte {
 		return jsonwire.AppendCompact(dst, v)
 	})
 	return append(dst, '}')
@@ -134,15 +134,15 @@ func appendMap[T any](dst []byte, m map[string]T, appendValue func([]byte, T) []
 }
 
 // sealState returns the text of the memory. The clock of its expiry starts now.
-func (c *Call) sealState(r *jsonrpc.Request, m *memory) ([]byte, error) {
+func (c *Call) sealState(r *jsonrpc.Request, m *requestState) ([]byte, error) {
 	s := c.session.srv
 	m.Expires = time.Now().Add(s.opts.StateTTL).UnixMilli()
-	plain := m.appendJSON(nil)
-	if n := seal.Len(len(plain)); n > s.opts.MaxStateBytes {
+	plaintext := m.appendJSON(nil)
+	if n := seal.Len(len(plaintext)); n > s.opts.MaxStateBytes {
 		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s has too much to remember: a request state of %d bytes, more than the %d of Options.MaxStateBytes",
 			clip(c.name), n, s.opts.MaxStateBytes)
 	}
-	text, _, err := s.opts.StateKeys.ring.Seal(nil, statePurpose, plain, c.stateBound(r))
+	text, _, err := s.opts.StateKeys.ring.Seal(nil, statePurpose, plaintext, c.stateBinding(r))
 	if err != nil {
 		return nil, fmt.Errorf("request state: %w", err)
 	}
@@ -151,12 +151,12 @@ func (c *Call) sealState(r *jsonrpc.Request, m *memory) ([]byte, error) {
 
 // openState is the reverse of sealState, but that it counts as a use, unless the state is the one that this request was let in with before. There is one
 // error for all that can be wrong with the text, so that it tells nothing to one who made it.
-func (c *Call) openState(r *jsonrpc.Request, text string, before seal.Stamp) (*memory, seal.Stamp, error) {
+func (c *Call) openState(r *jsonrpc.Request, text string, before seal.Stamp) (*requestState, seal.Stamp, error) {
 	s := c.session.srv
-	plain, stamp, err := s.opts.StateKeys.ring.Open(text, s.opts.MaxStateBytes, statePurpose, c.stateBound(r))
-	m := new(memory)
+	plaintext, stamp, err := s.opts.StateKeys.ring.Open(text, s.opts.MaxStateBytes, statePurpose, c.stateBinding(r))
+	m := new(requestState)
 	if err == nil {
-		err = json.Unmarshal(plain, m)
+		err = json.Unmarshal(plaintext, m)
 	}
 	now := time.Now().UnixMilli()
 	if err != nil || now >= m.Expires {
@@ -172,13 +172,13 @@ func (c *Call) openState(r *jsonrpc.Request, text string, before seal.Stamp) (*m
 
 var errState = invalidParams("params.requestState is not valid for this request, or not any more: start over without requestState and inputResponses")
 
-// stateBound returns what a state is good for: this server, caller, method and thing, with these parameters.
-func (c *Call) stateBound(r *jsonrpc.Request) []byte {
-	var bound []byte
+// stateBinding returns what a state is good for: this server, caller, method and thing, with these parameters.
+func (c *Call) stateBinding(r *jsonrpc.Request) []byte {
+	var binding []byte
 	for _, text := range []string{c.session.srv.name, c.Principal().ID, c.method, c.name} {
-		bound = append(binary.AppendUvarint(bound, uint64(len(text))), text...)
+		binding = append(binary.AppendUvarint(binding, uint64(len(text))), text...)
 	}
-	return append(bound, digestParams(r.Params)...)
+	return append(binding, digestParams(r.Params)...)
 }
 
 // digestParams digests all parameters but those that differ between the rounds. A client that writes them in another order, or with other white space
@@ -205,10 +205,10 @@ func digestParams(params []byte) []byte {
 // usedStates remembers which states were used, for as long as they could be used again. No caller
 // can take all its places.
 type usedStates struct {
-	mu    sync.Mutex
-	seen  map[seal.Stamp]struct{}
-	by    map[string]int // how many each caller has used
-	queue []usedState    // in the order of their use, which is about that of their ends
+	mu       sync.Mutex
+	seen     map[seal.Stamp]struct{}
+	byCaller map[string]int // how many each caller has used
+	queue    []usedState    // in the order of their use, which is about that of their ends
 }
 
 type usedState struct {
@@ -218,10 +218,10 @@ type usedState struct {
 }
 
 var (
-	errUsedStates   = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many calls with a request state (limit %d in Options.StateTTL): try again later", maxUsedStates)
-	errUsedByCaller = &jsonrpc.Error{
+	errTooManyStates       = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many calls with a request state (limit %d in Options.StateTTL): try again later", maxUsedStates)
+	errTooManyCallerStates = &jsonrpc.Error{
 		Code:    CodeTooManyRequests,
-		Message: fmt.Sprintf("too many requests with a request state: one caller may make %d in the time that a state lasts, try again later", maxUsedByCaller),
+		Message: fmt.Sprintf("too many requests with a request state: one caller may make %d in the time that a state lasts, try again later", maxUsedStatesPerCaller),
 		Data:    []byte(`{"limit":"states"}`),
 	}
 )
@@ -232,7 +232,7 @@ func (u *usedStates) use(caller string, s seal.Stamp, now, expires int64) error 
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for len(u.queue) > 0 && u.queue[0].expires <= now {
-		u.forgetLocked(u.queue[0])
+		u.removeLocked(u.queue[0])
 		u.queue[0] = usedState{}
 		u.queue = u.queue[1:]
 	}
@@ -240,23 +240,23 @@ func (u *usedStates) use(caller string, s seal.Stamp, now, expires int64) error 
 		return errState
 	}
 	switch {
-	case u.by[caller] >= maxUsedByCaller:
-		return errUsedByCaller
+	case u.byCaller[caller] >= maxUsedStatesPerCaller:
+		return errTooManyCallerStates
 	case len(u.queue) >= maxUsedStates:
-		return errUsedStates
+		return errTooManyStates
 	}
 	if u.seen == nil {
-		u.seen, u.by = make(map[seal.Stamp]struct{}), make(map[string]int)
+		u.seen, u.byCaller = make(map[seal.Stamp]struct{}), make(map[string]int)
 	}
 	u.seen[s] = struct{}{}
-	u.by[caller]++
+	u.byCaller[caller]++
 	u.queue = append(u.queue, usedState{s, caller, expires})
 	return nil
 }
 
-func (u *usedStates) forgetLocked(s usedState) {
+func (u *usedStates) removeLocked(s usedState) {
 	delete(u.seen, s.stamp)
-	if u.by[s.caller]--; u.by[s.caller] == 0 {
-		delete(u.by, s.caller)
+	if u.byCaller[s.caller]--; u.byCaller[s.caller] == 0 {
+		delete(u.byCaller, s.caller)
 	}
 }

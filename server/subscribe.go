@@ -15,19 +15,19 @@ func (s *session) subscribe(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, er
 	if !s.srv.hasResource(c.view, uri) {
 		return dst, mcp.ResourceNotFound(uri, c.ex.Revision)
 	}
-	w := &s.legacyWatch
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, ok := w.uris[uri]; !ok {
-		if err := s.watch([]string{uri}); err != nil {
+	subs := &s.legacySubs
+	subs.mu.Lock()
+	defer subs.mu.Unlock()
+	if _, ok := subs.uris[uri]; !ok {
+		if err := s.subscribeURIs([]string{uri}); err != nil {
 			return dst, err
 		}
-		if w.uris == nil {
-			w.uris = make(map[string]*View)
+		if subs.uris == nil {
+			subs.uris = make(map[string]*View)
 		}
-		w.uris[uri] = c.view
+		subs.uris[uri] = c.view
 	}
-	return s.srv.identity.Empty(dst, c.ex.Features, nil), nil
+	return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 }
 
 // unsubscribe answers resources/unsubscribe. What is not watched, maybe because it does not exist any more, is passed over.
@@ -36,12 +36,12 @@ func (s *session) unsubscribe(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, 
 	if err != nil {
 		return dst, err
 	}
-	w := &s.legacyWatch
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, ok := w.uris[uri]; ok {
-		delete(w.uris, uri)
-		s.unwatch([]string{uri})
+	subs := &s.legacySubs
+	subs.mu.Lock()
+	defer subs.mu.Unlock()
+	if _, ok := subs.uris[uri]; ok {
+		delete(subs.uris, uri)
+		s.unsubscribeURIs([]string{uri})
 	}
-	return s.srv.identity.Empty(dst, c.ex.Features, nil), nil
+	return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 }

@@ -10,142 +10,142 @@ import (
 	"mcpwire/mcp"
 )
 
-// A taskAsker asks the client from a call that is, or may become, a task. While it is not one, the era's own asker does it.
-type taskAsker struct {
+// A taskRequester asks the client from a call that is, or may become, a task. While it is not one, the era's own asker does it.
+type taskRequester struct {
 	run   *taskRun
-	other asker
+	inner inputRequester
 
-	mu   sync.Mutex
-	open int // how often askRelated waits
+	mu      sync.Mutex
+	waiting int // how often askWithTask waits
 }
 
-// round returns the asker whose questions go out in the answer to the request; nil if they do not, or there is a task, so that they cannot any more.
-func (c *Call) round() *round {
-	a := c.dialogue().asker
-	if t, ok := a.(*taskAsker); ok && !t.run.isTask() {
-		a = t.other
+// inputRound returns the asker whose questions go out in the answer to the request; nil if they do not, or there is a task, so that they cannot any more.
+func (c *Call) inputRound() *inputRound {
+	a := c.inputState().requester
+	if t, ok := a.(*taskRequester); ok && !t.run.isTask() {
+		a = t.inner
 	}
-	r, _ := a.(*round)
+	r, _ := a.(*inputRound)
 	return r
 }
 
 // ask implements asker.
-func (a *taskAsker) ask(ctx context.Context, questions []*question) error {
-	run := a.run
+func (rq *taskRequester) ask(ctx context.Context, requests []*inputRequest) error {
+	run := rq.run
 	run.mu.Lock()
-	if !run.begun {
+	if !run.becameTask {
 		defer run.mu.Unlock()
-		err := a.other.ask(ctx, questions)
+		err := rq.inner.ask(ctx, requests)
 		run.direct = run.direct || errors.Is(err, ErrInputRequired) // the client answers first; there is no task before
 		return err
 	}
 	run.mu.Unlock()
 	if run.task.Core {
-		return a.askRelated(ctx, questions)
+		return rq.askWithTask(ctx, requests)
 	}
-	if r, ok := a.other.(*round); ok {
+	if r, ok := rq.inner.(*inputRound); ok {
 		var err error
-		if questions, err = r.takeEarlier(questions); err != nil || len(questions) == 0 {
+		if requests, err = r.applyEarlier(requests); err != nil || len(requests) == 0 {
 			return err
 		}
 	}
-	return a.askStored(ctx, questions)
+	return rq.askInTask(ctx, requests)
 }
 
-// takeEarlier hands those questions their answers that were answered in the rounds before there was a task, and returns the others.
-func (a *round) takeEarlier(questions []*question) (open []*question, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, q := range questions {
-		got := a.answers[q.key]
-		if got == nil || !got.loose && got.digest != q.digest() {
-			open = append(open, q)
-		} else if err := q.take(got.text); err != nil {
-			return nil, q.bad(err)
+// applyEarlier hands those questions their answers that were answered in the rounds before there was a task, and returns the others.
+func (rd *inputRound) applyEarlier(requests []*inputRequest) (pending []*inputRequest, err error) {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	for _, q := range requests {
+		got := rd.answers[q.key]
+		if got == nil || !got.unbound && got.digest != q.digest() {
+			pending = append(pending, q)
+		} else if err := q.decode(got.text); err != nil {
+			return nil, q.invalid(err)
 		}
 	}
-	return open, nil
+	return pending, nil
 }
 
-// settle implements asker. A task's result is settled when it is stored.
-func (a *taskAsker) settle(d *dialogue, r *jsonrpc.Request, head, out []byte, err error) ([]byte, error) {
-	return a.other.settle(d, r, head, out, err)
+// respond implements asker. A task's result is settled when it is stored.
+func (rq *taskRequester) respond(d *inputState, r *jsonrpc.Request, head, out []byte, err error) ([]byte, error) {
+	return rq.inner.respond(d, r, head, out, err)
 }
 
-// askRelated asks by requests that name the task, which needs input meanwhile.
-func (a *taskAsker) askRelated(ctx context.Context, questions []*question) error {
-	for _, q := range questions {
-		q.params = withRelatedTask(q.params, a.run.task.ID)
+// askWithTask asks by requests that name the task, which needs input meanwhile.
+func (rq *taskRequester) askWithTask(ctx context.Context, requests []*inputRequest) error {
+	for _, q := range requests {
+		q.params = withRelatedTask(q.params, rq.run.task.ID)
 	}
-	err := a.waits(ctx, 1, mcp.TaskStatusInputRequired)
+	err := rq.addWaiting(ctx, 1, mcp.TaskStatusInputRequired)
 	if err == nil {
 		// The client may not know the task yet: what belongs to it does not go where the client waits for that.
-		err = a.other.ask(jsonrpc.WithoutRequest(ctx), questions)
+		err = rq.inner.ask(jsonrpc.WithoutRequest(ctx), requests)
 	}
-	ctx, cancel := afterwards(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
-	if e := a.waits(ctx, -1, mcp.TaskStatusWorking); err == nil {
+	if e := rq.addWaiting(ctx, -1, mcp.TaskStatusWorking); err == nil {
 		err = e
 	}
 	return err
 }
 
-// waits counts those who wait for the client. The first one, and the last one, give the task its status.
-func (a *taskAsker) waits(ctx context.Context, more int, status mcp.TaskStatus) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	alone := a.open + min(more, 0)
-	a.open += more
-	if alone > 0 {
+// addWaiting counts those who wait for the client. The first one, and the last one, give the task its status.
+func (rq *taskRequester) addWaiting(ctx context.Context, more int, status mcp.TaskStatus) error {
+	rq.mu.Lock()
+	defer rq.mu.Unlock()
+	others := rq.waiting + min(more, 0)
+	rq.waiting += more
+	if others > 0 {
 		return nil
 	}
-	_, err := a.run.update(ctx, func(t *Task) error { t.Status = status; return nil })
+	_, err := rq.run.update(ctx, func(t *Task) error { t.Status = status; return nil })
 	return err
 }
 
-// afterwards returns a context for what has to be done though ctx may have ended.
-func afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), storePatience)
+// cleanupContext returns a context for what has to be done though ctx may have ended.
+func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 }
 
-// askStored puts the questions into the task and waits until the client has answered them with tasks/update.
-func (a *taskAsker) askStored(ctx context.Context, questions []*question) error {
-	ctx, cancel := a.run.call.during(ctx)
+// askInTask puts the questions into the task and waits until the client has answered them with tasks/update.
+func (rq *taskRequester) askInTask(ctx context.Context, requests []*inputRequest) error {
+	ctx, cancel := rq.run.call.joinContext(ctx)
 	defer cancel()
-	t, err := a.run.update(ctx, func(t *Task) error {
+	t, err := rq.run.update(ctx, func(t *Task) error {
 		if t.InputRequests == nil {
 			t.InputRequests = make(map[string]mcp.InputRequest)
 		}
-		for _, q := range questions {
+		for _, q := range requests {
 			t.InputRequests[q.key] = mcp.InputRequest{Method: q.method, Params: q.params}
 		}
 		t.Status = mcp.TaskStatusInputRequired
 		return nil
 	})
-	for err == nil && !answered(t, questions) {
+	for err == nil && !allAnswered(t, requests) {
 		if t.Ended() {
-			return errTaskStopped
+			return errTaskCanceled
 		}
-		t, err = a.run.tasks.opts.Store.Wait(ctx, t.ID, t.Version)
+		t, err = rq.run.tasks.opts.Store.Wait(ctx, t.ID, t.Version)
 	}
-	ctx, cancel = afterwards(ctx)
+	ctx, cancel = cleanupContext(ctx)
 	defer cancel()
-	if _, e := a.run.update(ctx, func(t *Task) error { t.close(questions); return nil }); err == nil {
+	if _, e := rq.run.update(ctx, func(t *Task) error { t.removeRequests(requests); return nil }); err == nil {
 		err = e
 	}
 	if err != nil {
 		return err
 	}
-	for _, q := range questions {
-		if err := q.take(t.InputResponses[q.key]); err != nil {
-			return q.bad(err)
+	for _, q := range requests {
+		if err := q.decode(t.InputResponses[q.key]); err != nil {
+			return q.invalid(err)
 		}
 	}
 	return nil
 }
 
-func answered(t *Task, questions []*question) bool {
-	for _, q := range questions {
+func allAnswered(t *Task, requests []*inputRequest) bool {
+	for _, q := range requests {
 		if t.InputResponses[q.key] == nil {
 			return false
 		}
@@ -153,44 +153,44 @@ func answered(t *Task, questions []*question) bool {
 	return true
 }
 
-// close takes out questions and their answers.
-func (t *Task) close(questions []*question) {
-	for _, q := range questions {
+// removeRequests takes out questions and their answers.
+func (t *Task) removeRequests(requests []*inputRequest) {
+	for _, q := range requests {
 		delete(t.InputRequests, q.key)
 		delete(t.InputResponses, q.key)
 	}
-	t.resume()
+	t.resumeIfAnswered()
 }
 
-// resume has the task go on if nothing is asked any more.
-func (t *Task) resume() {
+// resumeIfAnswered has the task go on if nothing is asked any more.
+func (t *Task) resumeIfAnswered() {
 	if len(t.InputRequests) == 0 {
 		t.Status = mcp.TaskStatusWorking
 	}
 }
 
-// answer takes the answers to questions that are open, which are not any more then. It passes over others, and fails if one is not usable. It reports
+// applyResponses takes the answers to questions that are open, which are not any more then. It passes over others, and fails if one is not usable. It reports
 // whether there were any.
-func (t *Task) answer(responses []byte) (any bool, err error) {
+func (t *Task) applyResponses(responses []byte) (found bool, err error) {
 	members := jsonwire.ObjectMembers(responses)
 	for members.Next() {
 		key := members.KeyString()
-		q, open := t.InputRequests[key]
-		if !open {
+		q, pending := t.InputRequests[key]
+		if !pending {
 			continue
 		}
-		if err := checkAnswer(featureOf(q.Method), members.Value()); err != nil {
-			return false, badResponse(key, err)
+		if err := checkResponse(featureOf(q.Method), members.Value()); err != nil {
+			return false, invalidResponse(key, err)
 		}
 		if t.InputResponses == nil {
 			t.InputResponses = make(map[string]jsonText)
 		}
 		t.InputResponses[key] = append(jsonText(nil), members.Value()...)
 		delete(t.InputRequests, key)
-		any = true
+		found = true
 	}
-	t.resume()
-	return any, nil
+	t.resumeIfAnswered()
+	return found, nil
 }
 
 // featureOf returns a feature that clients are asked for with the method.

@@ -21,7 +21,7 @@ var whoForm = &mcp.ElicitRequestParams{Message: "Name?", RequestedSchema: json.R
 
 // askBoth is a tool that asks two questions at once.
 func askBoth(ctx context.Context, call *server.Call) (string, error) {
-	q := call.Questions()
+	q := call.InputRequests()
 	a, b := q.Elicit("a", whoForm), q.Elicit("b", whoForm)
 	if err := q.Wait(ctx); err != nil {
 		return "", err

@@ -19,8 +19,8 @@ const (
 	taskRequired
 )
 
-// supportOf reads what a tool's definition says.
-func supportOf(def *mcp.Tool) (taskSupport, bool) {
+// taskSupportOf reads what a tool's definition says.
+func taskSupportOf(def *mcp.Tool) (taskSupport, bool) {
 	if def.Execution == nil {
 		return taskForbidden, true
 	}
@@ -42,8 +42,8 @@ var (
 
 // wantsTask decides whether the call of a tool may become a task, and for how long that would be kept.
 func (c *Call) wantsTask(t *tool, r *jsonrpc.Request) (ttl time.Duration, yes bool, err error) {
-	k := c.session.srv.tasks
-	if k == nil {
+	tm := c.session.srv.tasks
+	if tm == nil {
 		return 0, false, nil
 	}
 	switch {
@@ -51,34 +51,34 @@ func (c *Call) wantsTask(t *tool, r *jsonrpc.Request) (ttl time.Duration, yes bo
 		task, asked := r.Param("task")
 		asked = asked && string(task) != "null"
 		switch {
-		case !asked && t.support == taskRequired:
+		case !asked && t.taskSupport == taskRequired:
 			return 0, false, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "tool %s runs as a task only: send params.task", t.key)
 		case !asked:
 			return 0, false, nil
-		case t.support == taskForbidden:
+		case t.taskSupport == taskForbidden:
 			return 0, false, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "tool %s does not run as a task: leave out params.task", t.key)
 		}
-		ttl, err = requestedTTL(task, k.opts.TTL)
+		ttl, err = requestedTTL(task, tm.opts.TTL)
 		return ttl, err == nil, err
-	case !c.ex.Modern || t.support == taskForbidden:
+	case !c.ex.Modern || t.taskSupport == taskForbidden:
 		return 0, false, nil
 	case c.hasTasks():
-		return k.opts.TTL, true, nil
-	case t.support == taskRequired:
-		return 0, false, missingTasks()
+		return tm.opts.TTL, true, nil
+	case t.taskSupport == taskRequired:
+		return 0, false, missingTasksCapability()
 	}
 	return 0, false, nil
 }
 
 // requestedTTL is what the client asks for, or what the server has at most.
-func requestedTTL(task []byte, most time.Duration) (time.Duration, error) {
+func requestedTTL(task []byte, limit time.Duration) (time.Duration, error) {
 	var meta mcp.TaskMetadata
 	if err := meta.UnmarshalJSON(task); err != nil {
 		return 0, invalidParams("params.task: %v", err)
 	}
 	switch {
-	case meta.TTL == nil || *meta.TTL >= most.Milliseconds():
-		return most, nil
+	case meta.TTL == nil || *meta.TTL >= limit.Milliseconds():
+		return limit, nil
 	case *meta.TTL <= 0:
 		return 0, invalidParams("params.task.ttl must be greater than 0, not %s", strconv.FormatInt(*meta.TTL, 10))
 	}
@@ -91,33 +91,33 @@ func (c *Call) hasTasks() bool {
 	return ok
 }
 
-// missingTasks is the error for a client that has not declared the tasks extension.
-func missingTasks() *jsonrpc.Error {
+// missingTasksCapability is the error for a client that has not declared the tasks extension.
+func missingTasksCapability() *jsonrpc.Error {
 	return mcp.MissingRequiredClientCapability(mcp.ClientCapabilities{Extensions: map[string]jsonText{mcp.ExtensionTasks: jsonText("{}")}})
 }
 
 // callAsTask answers the call of a tool that may become a task: with the task, or with what the tool returned before it became one.
 func (s *session) callAsTask(c *Call, t *tool, r *jsonrpc.Request, args, dst []byte, ttl time.Duration) ([]byte, error) {
-	request := c.context() // from here on the Call stands for that of the task
+	reqCtx := c.context() // from here on the Call stands for that of the task
 	run, err := s.srv.tasks.newRun(c, args, ttl)
 	if err != nil {
 		return dst, err
 	}
-	defer run.endRequest() // not before what the handler returned is settled, for which the Call must go on
-	d := c.dialogue()
-	d.asker = &taskAsker{run: run, other: d.asker}
+	defer run.releaseUnlessTask() // not before what the handler returned is settled, for which the Call must go on
+	d := c.inputState()
+	d.requester = &taskRequester{run: run, inner: d.requester}
 	after := s.srv.tasks.opts.After
-	if run.task.Core || after <= 0 || t.support == taskRequired {
-		if err := request.Err(); err != nil {
+	if run.task.Core || after <= 0 || t.taskSupport == taskRequired {
+		if err := reqCtx.Err(); err != nil {
 			return dst, err
 		}
-		if _, err := run.begin(request); err != nil {
+		if _, err := run.becomeTask(reqCtx); err != nil {
 			return dst, err
 		}
 		run.start(t.invoke)
 		return run.appendCreated(dst), nil
 	}
-	stop := context.AfterFunc(request, func() { run.abandon(context.Cause(request)) })
+	stop := context.AfterFunc(reqCtx, func() { run.cancelUnlessTask(context.Cause(reqCtx)) })
 	defer stop()
 	run.start(t.invoke)
 	timer := time.NewTimer(after)
@@ -125,7 +125,7 @@ func (s *session) callAsTask(c *Call, t *tool, r *jsonrpc.Request, args, dst []b
 	select {
 	case <-run.done:
 	case <-timer.C:
-		begun, err := run.begin(request)
+		begun, err := run.becomeTask(reqCtx)
 		if begun {
 			return run.appendCreated(dst), nil
 		}
@@ -134,26 +134,26 @@ func (s *session) callAsTask(c *Call, t *tool, r *jsonrpc.Request, args, dst []b
 		}
 		<-run.done
 	}
-	return c.settle(r, dst, append(dst, run.out...), run.err)
+	return c.respond(r, dst, append(dst, run.out...), run.err)
 }
 
-// watchAnswer cancels the task that the call has become, if it has, should the client not be told of
+// cancelIfUnsent cancels the task that the call has become, if it has, should the client not be told of
 // it: because the answer is not sent, or is an error of a middleware's, and told is false. A task of
 // the core protocol goes on: its owner finds it in the list.
-func (c *Call) watchAnswer(r *jsonrpc.Request, told bool) {
+func (c *Call) cancelIfUnsent(r *jsonrpc.Request, sent bool) {
 	run := c.run.Load()
 	switch {
 	case run == nil || run.task.Core || !run.isTask():
-	case told:
-		r.OnUnsent(run.unanswered)
+	case sent:
+		r.OnUnsent(run.cancelUnsent)
 	default:
-		run.unanswered()
+		run.cancelUnsent()
 	}
 }
 
-// notify sends a notification that belongs to the call. What a task has to tell cannot belong to a request any more: the core protocol keeps the token
+// sendNotification sends a notification that belongs to the call. What a task has to tell cannot belong to a request any more: the core protocol keeps the token
 // for as long as the task goes on, the extension has neither progress nor log messages.
-func (c *Call) notify(method string, params []byte) error {
+func (c *Call) sendNotification(method string, params []byte) error {
 	run := c.run.Load()
 	switch {
 	case run == nil || !run.isTask():
@@ -163,5 +163,5 @@ func (c *Call) notify(method string, params []byte) error {
 	case run.ctx.Err() != nil:
 		return jsonrpc.ErrRequestEnded
 	}
-	return c.session.send(c, c, method, withRelatedTask(params, run.task.ID))
+	return c.session.sendNotification(c, c, method, withRelatedTask(params, run.task.ID))
 }

@@ -65,7 +65,7 @@ func dialTasks(t testing.TB, srv *server.Server, revision, principal string) *ta
 	return c
 }
 
-func (c *taskClient) Prepare(r *jsonrpc.Request) *jsonrpc.Pace {
+func (c *taskClient) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
 	if r.Kind == jsonrpc.KindRequest && c.hold != nil {
 		return nil
 	}

@@ -7,11 +7,11 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A guardedTasks is a TaskStore of the user's. Much of what is asked of it is asked on goroutines that belong to no request: a panic there becomes an
+// A guardedTaskStore is a TaskStore of the user's. Much of what is asked of it is asked on goroutines that belong to no request: a panic there becomes an
 // error, as it does in a handler.
-type guardedTasks struct{ TaskStore }
+type guardedTaskStore struct{ TaskStore }
 
-func guard[T any](fn func() (T, error)) (v T, err error) {
+func catchPanic[T any](fn func() (T, error)) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &jsonrpc.PanicError{Value: p, Stack: debug.Stack()}
@@ -21,27 +21,27 @@ func guard[T any](fn func() (T, error)) (v T, err error) {
 }
 
 // Create implements TaskStore.
-func (g guardedTasks) Create(ctx context.Context, t *Task) error {
-	_, err := guard(func() (*Task, error) { return t, g.TaskStore.Create(ctx, t) })
+func (g guardedTaskStore) Create(ctx context.Context, t *Task) error {
+	_, err := catchPanic(func() (*Task, error) { return t, g.TaskStore.Create(ctx, t) })
 	return err
 }
 
 // Task implements TaskStore.
-func (g guardedTasks) Task(ctx context.Context, id string) (*Task, error) {
-	return guard(func() (*Task, error) { return g.TaskStore.Task(ctx, id) })
+func (g guardedTaskStore) Task(ctx context.Context, id string) (*Task, error) {
+	return catchPanic(func() (*Task, error) { return g.TaskStore.Task(ctx, id) })
 }
 
 // Update implements TaskStore.
-func (g guardedTasks) Update(ctx context.Context, id string, change func(*Task) error) (*Task, error) {
-	return guard(func() (*Task, error) { return g.TaskStore.Update(ctx, id, change) })
+func (g guardedTaskStore) Update(ctx context.Context, id string, change func(*Task) error) (*Task, error) {
+	return catchPanic(func() (*Task, error) { return g.TaskStore.Update(ctx, id, change) })
 }
 
 // Wait implements TaskStore.
-func (g guardedTasks) Wait(ctx context.Context, id string, version uint64) (*Task, error) {
-	return guard(func() (*Task, error) { return g.TaskStore.Wait(ctx, id, version) })
+func (g guardedTaskStore) Wait(ctx context.Context, id string, version uint64) (*Task, error) {
+	return catchPanic(func() (*Task, error) { return g.TaskStore.Wait(ctx, id, version) })
 }
 
 // Tasks implements TaskStore.
-func (g guardedTasks) Tasks(ctx context.Context, owner, after string, limit int) ([]*Task, error) {
-	return guard(func() ([]*Task, error) { return g.TaskStore.Tasks(ctx, owner, after, limit) })
+func (g guardedTaskStore) Tasks(ctx context.Context, owner, after string, limit int) ([]*Task, error) {
+	return catchPanic(func() ([]*Task, error) { return g.TaskStore.Tasks(ctx, owner, after, limit) })
 }

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// A memoryTasks is a TaskStore that lasts as long as the process. Expired tasks are dropped when another one is made, so what it holds is bounded by
+// A memoryTaskStore is a TaskStore that lasts as long as the process. Expired tasks are dropped when another one is made, so what it holds is bounded by
 // the limit on tasks for each caller, and by the rate at which there are new callers.
-type memoryTasks struct {
-	mu    sync.Mutex
-	tasks map[string]*memoryTask
-	purge time.Time // when the next task expires
+type memoryTaskStore struct {
+	mu         sync.Mutex
+	tasks      map[string]*storedTask
+	nextExpiry time.Time // when the next task expires
 }
 
-type memoryTask struct {
+type storedTask struct {
 	Task
 	changed chan struct{} // closed at the next update
 }
 
 // NewTaskStore returns a store that keeps tasks in memory.
-func NewTaskStore() TaskStore { return &memoryTasks{tasks: make(map[string]*memoryTask)} }
+func NewTaskStore() TaskStore { return &memoryTaskStore{tasks: make(map[string]*storedTask)} }
 
 func (t *Task) clone() *Task {
 	c := *t
@@ -37,111 +37,111 @@ func (t *Task) clone() *Task {
 }
 
 // Create implements TaskStore.
-func (m *memoryTasks) Create(_ context.Context, t *Task) error {
+func (m *memoryTaskStore) Create(_ context.Context, t *Task) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.forget()
+	m.removeExpired()
 	if m.tasks[t.ID] != nil {
 		return fmt.Errorf("task %s exists already", t.ID)
 	}
 	t.Version = 1
-	k := &memoryTask{Task: *t.clone(), changed: make(chan struct{})}
-	m.tasks[t.ID] = k
-	m.purgeAt(k.Expires())
+	st := &storedTask{Task: *t.clone(), changed: make(chan struct{})}
+	m.tasks[t.ID] = st
+	m.scheduleExpiry(st.Expires())
 	return nil
 }
 
-// purgeAt makes sure that forget looks for what has expired by then.
-func (m *memoryTasks) purgeAt(at time.Time) {
-	if m.purge.IsZero() || at.Before(m.purge) {
-		m.purge = at
+// scheduleExpiry makes sure that forget looks for what has expired by then.
+func (m *memoryTaskStore) scheduleExpiry(at time.Time) {
+	if m.nextExpiry.IsZero() || at.Before(m.nextExpiry) {
+		m.nextExpiry = at
 	}
 }
 
-// forget drops what has expired.
-func (m *memoryTasks) forget() {
+// removeExpired drops what has expired.
+func (m *memoryTaskStore) removeExpired() {
 	now := time.Now()
-	if m.purge.IsZero() || now.Before(m.purge) {
+	if m.nextExpiry.IsZero() || now.Before(m.nextExpiry) {
 		return
 	}
-	m.purge = time.Time{}
-	for id, k := range m.tasks {
-		switch at := k.Expires(); {
+	m.nextExpiry = time.Time{}
+	for id, st := range m.tasks {
+		switch at := st.Expires(); {
 		case !now.Before(at):
 			delete(m.tasks, id)
-			close(k.changed)
+			close(st.changed)
 		default:
-			m.purgeAt(at)
+			m.scheduleExpiry(at)
 		}
 	}
 }
 
 // find returns a task that has not expired.
-func (m *memoryTasks) find(id string) (*memoryTask, error) {
-	k := m.tasks[id]
-	if k == nil || !time.Now().Before(k.Expires()) {
+func (m *memoryTaskStore) find(id string) (*storedTask, error) {
+	st := m.tasks[id]
+	if st == nil || !time.Now().Before(st.Expires()) {
 		return nil, ErrTaskNotFound
 	}
-	return k, nil
+	return st, nil
 }
 
 // Task implements TaskStore.
-func (m *memoryTasks) Task(_ context.Context, id string) (*Task, error) {
+func (m *memoryTaskStore) Task(_ context.Context, id string) (*Task, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k, err := m.find(id)
+	st, err := m.find(id)
 	if err != nil {
 		return nil, err
 	}
-	return k.clone(), nil
+	return st.clone(), nil
 }
 
 // Update implements TaskStore.
-func (m *memoryTasks) Update(_ context.Context, id string, change func(*Task) error) (*Task, error) {
+func (m *memoryTaskStore) Update(_ context.Context, id string, change func(*Task) error) (*Task, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k, err := m.find(id)
+	st, err := m.find(id)
 	if err != nil {
 		return nil, err
 	}
-	t := k.clone()
+	t := st.clone()
 	if err := change(t); err != nil {
 		return nil, err
 	}
-	t.Version = k.Version + 1
-	k.Task = *t.clone()
-	close(k.changed)
-	k.changed = make(chan struct{})
-	m.purgeAt(k.Expires())
-	m.forget()
+	t.Version = st.Version + 1
+	st.Task = *t.clone()
+	close(st.changed)
+	st.changed = make(chan struct{})
+	m.scheduleExpiry(st.Expires())
+	m.removeExpired()
 	return t, nil
 }
 
 // Wait implements TaskStore.
-func (m *memoryTasks) Wait(ctx context.Context, id string, version uint64) (*Task, error) {
+func (m *memoryTaskStore) Wait(ctx context.Context, id string, version uint64) (*Task, error) {
 	for {
 		m.mu.Lock()
-		k, err := m.find(id)
+		st, err := m.find(id)
 		if err != nil {
 			m.mu.Unlock()
 			return nil, err
 		}
-		if k.Version > version {
-			t := k.clone()
+		if st.Version > version {
+			t := st.clone()
 			m.mu.Unlock()
 			return t, nil
 		}
-		changed, expires := k.changed, k.Expires()
+		changed, expires := st.changed, st.Expires()
 		m.mu.Unlock()
-		if err := wait(ctx, changed, expires); err != nil {
+		if err := waitUntil(ctx, changed, expires); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// wait waits for the channel, but not longer than until the time.
-func wait(ctx context.Context, changed <-chan struct{}, until time.Time) error {
-	expired := time.NewTimer(time.Until(until))
+// waitUntil waits for the channel, but not longer than until the time.
+func waitUntil(ctx context.Context, changed <-chan struct{}, deadline time.Time) error {
+	expired := time.NewTimer(time.Until(deadline))
 	defer expired.Stop()
 	select {
 	case <-changed:
@@ -153,14 +153,14 @@ func wait(ctx context.Context, changed <-chan struct{}, until time.Time) error {
 }
 
 // Tasks implements TaskStore.
-func (m *memoryTasks) Tasks(_ context.Context, owner, after string, limit int) ([]*Task, error) {
+func (m *memoryTaskStore) Tasks(_ context.Context, owner, after string, limit int) ([]*Task, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var own []*Task
 	now := time.Now()
-	for id, k := range m.tasks {
-		if k.Owner == owner && id > after && now.Before(k.Expires()) {
-			own = append(own, &k.Task)
+	for id, st := range m.tasks {
+		if st.Owner == owner && id > after && now.Before(st.Expires()) {
+			own = append(own, &st.Task)
 		}
 	}
 	slices.SortFunc(own, func(a, b *Task) int { return strings.Compare(a.ID, b.ID) })

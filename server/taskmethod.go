@@ -8,12 +8,12 @@ import (
 	"mcpwire/mcp"
 )
 
-// taskOwner returns who may ask for the tasks that the call makes.
+// anonymousTaskOwner returns who may ask for the tasks that the call makes.
 func (c *Call) taskOwner() string {
 	if c.ex.Modern && c.Principal().ID == "" {
 		return "" // whoever knows the id
 	}
-	return c.session.ownerOfTasks()
+	return c.session.legacyTaskOwner()
 }
 
 func unknownTask(id string) error { return invalidParams("there is no task %q", clip(id)) }
@@ -39,7 +39,7 @@ func (s *session) findTask(c *Call, r *jsonrpc.Request) (*Task, error) {
 // taskMethod answers the methods of both designs of tasks.
 func (s *session) taskMethod(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
 	if c.ex.Modern && !c.hasTasks() {
-		return dst, missingTasks()
+		return dst, missingTasksCapability()
 	}
 	if c.method == mcp.MethodTasksList {
 		return s.listTasks(c, r, dst)
@@ -52,24 +52,24 @@ func (s *session) taskMethod(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, e
 	case mcp.MethodTasksResult:
 		return s.taskResult(c, t, dst)
 	case mcp.MethodTasksUpdate:
-		if err := s.answerTask(c, r, t); err != nil {
+		if err := s.updateTaskInput(c, r, t); err != nil {
 			return dst, err
 		}
-		return s.srv.identity.Empty(dst, c.ex.Features, nil), nil
+		return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 	case mcp.MethodTasksCancel:
 		return s.cancelTask(c, t, dst)
 	}
 	if t.Core {
-		return t.core().AppendRevision(dst, c.ex.Revision), nil
+		return t.coreTask().AppendRevision(dst, c.ex.Revision), nil
 	}
 	return s.appendDetailed(c, t, dst), nil
 }
 
 // cancelTask answers tasks/cancel: the core protocol with the task, which must not have ended, the extension with nothing.
 func (s *session) cancelTask(c *Call, t *Task, dst []byte) ([]byte, error) {
-	now, err := s.srv.updateTask(c, t.ID, cancelled("The task was cancelled by request."))
+	now, err := s.srv.updateTask(c, t.ID, canceled("The task was cancelled by request."))
 	if err == nil {
-		s.srv.tasks.stop(t.ID)
+		s.srv.tasks.cancelRun(t.ID)
 	}
 	switch {
 	case errors.Is(err, ErrTaskNotFound):
@@ -79,9 +79,9 @@ func (s *session) cancelTask(c *Call, t *Task, dst []byte) ([]byte, error) {
 	case err != nil && !errors.Is(err, errTaskEnded):
 		return dst, err
 	case t.Core:
-		return now.core().AppendRevision(dst, c.ex.Revision), nil
+		return now.coreTask().AppendRevision(dst, c.ex.Revision), nil
 	}
-	return s.srv.identity.Empty(dst, c.ex.Features, nil), nil
+	return s.srv.results.Empty(dst, c.ex.Features, nil), nil
 }
 
 // maxTaskWaits is how many tasks/result requests of one connection may wait at once.
@@ -112,21 +112,21 @@ func (s *session) taskResult(c *Call, t *Task, dst []byte) ([]byte, error) {
 	return append(dst, withRelatedTask(t.Result, t.ID)...), nil
 }
 
-// answerTask takes the answers of tasks/update to questions that are open. Others are passed over.
-func (s *session) answerTask(c *Call, r *jsonrpc.Request, t *Task) error {
+// updateTaskInput takes the answers of tasks/update to questions that are open. Others are passed over.
+func (s *session) updateTaskInput(c *Call, r *jsonrpc.Request, t *Task) error {
 	responses, ok := r.Param("inputResponses")
 	if !ok || responses[0] != '{' {
 		return invalidParams("params.inputResponses must be an object")
 	}
 	_, err := s.srv.updateTask(c, t.ID, func(t *Task) error {
-		any, err := t.answer(responses)
-		if err == nil && !any {
-			err = errNoAnswer
+		found, err := t.applyResponses(responses)
+		if err == nil && !found {
+			err = errNoResponse
 		}
 		return err
 	})
 	switch {
-	case errors.Is(err, errNoAnswer), errors.Is(err, errTaskEnded): // nobody waits for it, which the client need not know
+	case errors.Is(err, errNoResponse), errors.Is(err, errTaskEnded): // nobody waits for it, which the client need not know
 		return nil
 	case errors.Is(err, ErrTaskNotFound):
 		return unknownTask(t.ID)
@@ -134,7 +134,7 @@ func (s *session) answerTask(c *Call, r *jsonrpc.Request, t *Task) error {
 	return err
 }
 
-var errNoAnswer = errors.New("no question is answered")
+var errNoResponse = errors.New("no question is answered")
 
 // listTasks answers tasks/list. Tasks of the extension, which the owner may have too, make pages shorter.
 func (s *session) listTasks(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, error) {
@@ -144,7 +144,7 @@ func (s *session) listTasks(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, er
 		if err != nil {
 			return dst, err
 		}
-		if id, err := taskIDs.DecodeString(text); err != nil || len(id) != taskIDLen {
+		if id, err := taskIDEncoding.DecodeString(text); err != nil || len(id) != taskIDLen {
 			return dst, invalidParams("params.cursor is not one that this server gave out")
 		}
 		after = text
@@ -162,10 +162,10 @@ func (s *session) listTasks(c *Call, r *jsonrpc.Request, dst []byte) ([]byte, er
 		if !t.Core {
 			continue
 		}
-		page.Tasks = append(page.Tasks, *t.core())
+		page.Tasks = append(page.Tasks, *t.coreTask())
 	}
 	return page.AppendRevision(dst, c.ex.Revision), nil
 }
 
-// isoTime is the form of times in tasks.
-func isoTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+// formatTime is the form of times in tasks.
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

@@ -16,8 +16,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// tasks is what a server with TaskOptions has for them.
-type tasks struct {
+// taskManager is what a server with TaskOptions has for them.
+type taskManager struct {
 	opts  TaskOptions
 	slots chan struct{} // one for each that runs
 
@@ -28,11 +28,11 @@ type tasks struct {
 	wg     sync.WaitGroup // of runs, and what belongs to them
 }
 
-func newTasks(opts TaskOptions) *tasks {
+func newTaskManager(opts TaskOptions) *taskManager {
 	if opts.Store == nil {
 		opts.Store = NewTaskStore()
 	} else {
-		opts.Store = guardedTasks{opts.Store}
+		opts.Store = guardedTaskStore{opts.Store}
 	}
 	if opts.TTL <= 0 {
 		opts.TTL = defaultTaskTTL
@@ -46,7 +46,7 @@ func newTasks(opts TaskOptions) *tasks {
 	if opts.MaxRunning <= 0 {
 		opts.MaxRunning = defaultMaxRunning
 	}
-	return &tasks{opts: opts, slots: make(chan struct{}, opts.MaxRunning), runs: make(map[string]*taskRun)}
+	return &taskManager{opts: opts, slots: make(chan struct{}, opts.MaxRunning), runs: make(map[string]*taskRun)}
 }
 
 // A taskRun is a tool call whose handler has a goroutine of its own, so that it can go on as a task when the request has been answered.
@@ -54,7 +54,7 @@ func newTasks(opts TaskOptions) *tasks {
 // It is in one of three states, which mu guards: the request is waiting for it; it is a task (begun), and has nothing to do with the request any more;
 // or it will be answered directly (direct), because the handler has returned or wants the client to answer questions first.
 type taskRun struct {
-	tasks *tasks
+	tasks *taskManager
 	call  *Call
 	task  Task // as it was made; id and owner do not change
 	args  []byte
@@ -62,10 +62,10 @@ type taskRun struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu      sync.Mutex
-	begun   bool
-	direct  bool
-	release func() // of the slot
+	mu         sync.Mutex
+	becameTask bool
+	direct     bool
+	release    func() // of the slot
 
 	done chan struct{} // closed when the handler has returned
 	out  []byte
@@ -73,170 +73,170 @@ type taskRun struct {
 }
 
 var (
-	errTasksFull   = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many tasks are running on this server: try again later")
-	errTaskStopped = errors.New("the task was cancelled")
-	errTasksClosed = errors.New("the server was closed")
-	errTaskExited  = errors.New("handler ended its goroutine")
+	errTasksFull    = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many tasks are running on this server: try again later")
+	errTaskCanceled = errors.New("the task was cancelled")
+	errTasksClosed  = errors.New("the server was closed")
+	errTaskExited   = errors.New("handler ended its goroutine")
 )
 
-// newRun takes a slot for the call of a tool and makes what it needs to become a task. The caller must end it with endRequest.
-func (k *tasks) newRun(c *Call, args []byte, ttl time.Duration) (*taskRun, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
+// newRun takes a slot for the call of a tool and makes what it needs to become a task. The caller must end it with releaseUnlessTask.
+func (tm *taskManager) newRun(c *Call, args []byte, ttl time.Duration) (*taskRun, error) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	if tm.closed {
 		return nil, errTasksClosed
 	}
 	select {
-	case k.slots <- struct{}{}:
+	case tm.slots <- struct{}{}:
 	default:
 		return nil, errTasksFull
 	}
 	now := time.Now()
 	run := &taskRun{
-		tasks: k, call: c, args: append([]byte(nil), args...), done: make(chan struct{}),
+		tasks: tm, call: c, args: append([]byte(nil), args...), done: make(chan struct{}),
 		task: Task{
-			ID: k.newIDLocked(now), Owner: c.taskOwner(), Core: c.ex.CoreTasks, Method: c.method, Name: c.name,
-			Status: mcp.TaskStatusWorking, Created: now, Updated: now, TTL: ttl, PollInterval: k.opts.PollInterval,
+			ID: tm.newIDLocked(now), Owner: c.taskOwner(), Core: c.ex.CoreTasks, Method: c.method, Name: c.name,
+			Status: mcp.TaskStatusWorking, Created: now, Updated: now, TTL: ttl, PollInterval: tm.opts.PollInterval,
 		},
 	}
 	ctx, stop := context.WithDeadline(context.WithoutCancel(c.context()), now.Add(ttl))
 	run.ctx, run.cancel = context.WithCancelCause(ctx)
-	k.runs[run.task.ID] = run
-	k.wg.Add(1)
+	tm.runs[run.task.ID] = run
+	tm.wg.Add(1)
 	run.release = sync.OnceFunc(func() {
 		stop()
 		run.cancel(nil)
-		<-k.slots
-		k.mu.Lock()
-		delete(k.runs, run.task.ID)
-		k.mu.Unlock()
-		k.wg.Done()
+		<-tm.slots
+		tm.mu.Lock()
+		delete(tm.runs, run.task.ID)
+		tm.mu.Unlock()
+		tm.wg.Done()
 	})
-	c.limit.Store(&limited{run.ctx})
+	c.derived.Store(&derivedContext{run.ctx})
 	c.run.Store(run)
 	return run, nil
 }
 
 // newIDLocked returns an id that nobody can guess, and that is greater than earlier ones.
-func (k *tasks) newIDLocked(now time.Time) string {
-	k.lastID = max(k.lastID+1, uint64(now.UnixNano())) // clocks are coarse, and may be set back
+func (tm *taskManager) newIDLocked(now time.Time) string {
+	tm.lastID = max(tm.lastID+1, uint64(now.UnixNano())) // clocks are coarse, and may be set back
 	b := make([]byte, taskIDLen)
-	binary.BigEndian.PutUint64(b, k.lastID)
+	binary.BigEndian.PutUint64(b, tm.lastID)
 	rand.Read(b[8:]) // never fails
-	return taskIDs.EncodeToString(b)
+	return taskIDEncoding.EncodeToString(b)
 }
 
-// taskIDs keep the order of what they encode.
-var taskIDs = base32.HexEncoding.WithPadding(base32.NoPadding)
+// taskIDEncoding keep the order of what they encode.
+var taskIDEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
 
 // start runs the handler. Should it end its goroutine, that fails this task alone.
-func (run *taskRun) start(invoke func(c *Call, args, dst []byte) ([]byte, error)) {
+func (tr *taskRun) start(invoke func(c *Call, args, dst []byte) ([]byte, error)) {
 	go func() {
 		defer func() {
-			if run.isTask() {
-				run.release()
+			if tr.isTask() {
+				tr.release()
 			}
 		}()
-		defer close(run.done)
+		defer close(tr.done)
 		var out []byte
 		err := errTaskExited
-		defer func() { run.returned(out, err) }()
-		out, err = run.invoke(invoke)
+		defer func() { tr.handlerReturned(out, err) }()
+		out, err = tr.invoke(invoke)
 	}()
 }
 
-// endRequest releases the run, unless it goes on as a task.
-func (run *taskRun) endRequest() {
-	if !run.isTask() {
-		run.release()
+// releaseUnlessTask releases the run, unless it goes on as a task.
+func (tr *taskRun) releaseUnlessTask() {
+	if !tr.isTask() {
+		tr.release()
 	}
 }
 
-// returned takes what the handler returned.
-func (run *taskRun) returned(out []byte, err error) {
-	run.mu.Lock()
-	begun := run.begun
-	run.direct = !begun
-	run.out, run.err = out, err
-	run.mu.Unlock()
+// handlerReturned takes what the handler returned.
+func (tr *taskRun) handlerReturned(out []byte, err error) {
+	tr.mu.Lock()
+	begun := tr.becameTask
+	tr.direct = !begun
+	tr.out, tr.err = out, err
+	tr.mu.Unlock()
 	if begun {
-		run.finish(out, err)
+		tr.storeResult(out, err)
 	}
 }
 
 // invoke calls the handler. A panic fails this task alone.
-func (run *taskRun) invoke(invoke func(c *Call, args, dst []byte) ([]byte, error)) (out []byte, err error) {
+func (tr *taskRun) invoke(invoke func(c *Call, args, dst []byte) ([]byte, error)) (out []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &jsonrpc.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	return invoke(run.call, run.args, nil)
+	return invoke(tr.call, tr.args, nil)
 }
 
-// begin makes a task of it, which the store has when begin returns true. If it does not, there will be none, and the request is answered directly.
-func (run *taskRun) begin(ctx context.Context) (ok bool, err error) {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	if run.direct {
+// becomeTask makes a task of it, which the store has when begin returns true. If it does not, there will be none, and the request is answered directly.
+func (tr *taskRun) becomeTask(ctx context.Context) (ok bool, err error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if tr.direct {
 		return false, nil
 	}
-	defer func() { run.direct = !ok }()
-	if err := context.Cause(run.ctx); err != nil {
+	defer func() { tr.direct = !ok }()
+	if err := context.Cause(tr.ctx); err != nil {
 		return false, err
 	}
-	k := run.tasks
-	own, err := k.opts.Store.Tasks(ctx, run.task.Owner, "", k.opts.MaxTasks)
+	tm := tr.tasks
+	existing, err := tm.opts.Store.Tasks(ctx, tr.task.Owner, "", tm.opts.MaxTasks)
 	switch {
 	case err != nil:
 		return false, err
-	case len(own) >= k.opts.MaxTasks:
-		return false, jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many tasks (limit %d): wait until some of them expire", k.opts.MaxTasks)
+	case len(existing) >= tm.opts.MaxTasks:
+		return false, jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many tasks (limit %d): wait until some of them expire", tm.opts.MaxTasks)
 	}
-	if err := k.opts.Store.Create(ctx, &run.task); err != nil {
+	if err := tm.opts.Store.Create(ctx, &tr.task); err != nil {
 		return false, err
 	}
-	run.begun = true
-	k.wg.Go(run.watch)
+	tr.becameTask = true
+	tm.wg.Go(tr.watchStore)
 	return true, nil
 }
 
 // isTask reports whether it is a task, which has nothing to do with the request any more.
-func (run *taskRun) isTask() bool {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	return run.begun
+func (tr *taskRun) isTask() bool {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.becameTask
 }
 
-// abandon ends the handler if the request that it serves has ended, and it is no task.
-func (run *taskRun) abandon(cause error) {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	if !run.begun {
-		run.direct = true
-		run.cancel(cause)
+// cancelUnlessTask ends the handler if the request that it serves has ended, and it is no task.
+func (tr *taskRun) cancelUnlessTask(cause error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if !tr.becameTask {
+		tr.direct = true
+		tr.cancel(cause)
 	}
 }
 
-// unanswered cancels a task whose id nobody knows, because its request has ended without an answer.
+// cancelUnsent cancels a task whose id nobody knows, because its request has ended without an answer.
 // It does not wait; Server.Close waits for it.
-func (run *taskRun) unanswered() {
-	k := run.tasks
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
+func (tr *taskRun) cancelUnsent() {
+	tm := tr.tasks
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	if tm.closed {
 		return // all tasks end
 	}
-	k.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), storePatience)
+	tm.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tr.ctx), storeTimeout)
 		defer cancel()
-		run.store(ctx, cancelled("The task was cancelled with its request."))
-		run.cancel(errTaskStopped)
+		tr.updateRetrying(ctx, canceled("The task was cancelled with its request."))
+		tr.cancel(errTaskCanceled)
 	})
 }
 
-// cancelled returns the change to a task that somebody cancels. message says how that came about.
-func cancelled(message string) func(*Task) error {
+// canceled returns the change to a task that somebody cancels. message says how that came about.
+func canceled(message string) func(*Task) error {
 	return func(t *Task) error {
 		t.Status, t.StatusMessage = mcp.TaskStatusCancelled, message
 		t.InputRequests, t.InputResponses = nil, nil
@@ -245,19 +245,19 @@ func cancelled(message string) func(*Task) error {
 	}
 }
 
-// watch ends the handler when somebody has cancelled the task in another process, or the store has it no more.
-func (run *taskRun) watch() {
-	for version := run.task.Version; ; {
-		t, err := run.tasks.opts.Store.Wait(run.ctx, run.task.ID, version)
+// watchStore ends the handler when somebody has cancelled the task in another process, or the store has it no more.
+func (tr *taskRun) watchStore() {
+	for version := tr.task.Version; ; {
+		t, err := tr.tasks.opts.Store.Wait(tr.ctx, tr.task.ID, version)
 		switch {
-		case run.ctx.Err() != nil:
+		case tr.ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrTaskNotFound), err == nil && t.Ended():
-			run.cancel(errTaskStopped)
+			tr.cancel(errTaskCanceled)
 			return
 		case err == nil:
 			version = t.Version
-		case wait(run.ctx, nil, time.Now().Add(storeRetry)) != nil:
+		case waitUntil(tr.ctx, nil, time.Now().Add(storeRetryInterval)) != nil:
 			return
 		}
 	}
@@ -265,53 +265,53 @@ func (run *taskRun) watch() {
 
 var errTaskEnded = errors.New("the task has ended already")
 
-// finish stores what became of the task. One that was cancelled stays so.
-func (run *taskRun) finish(out []byte, err error) {
+// storeResult stores what became of the task. One that was cancelled stays so.
+func (tr *taskRun) storeResult(out []byte, err error) {
 	if err != nil {
-		out, err = run.call.convertURLRequired(nil, out, err)
+		out, err = tr.call.convertURLRequired(nil, out, err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), storePatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tr.ctx), storeTimeout)
 	defer cancel()
-	run.store(ctx, func(t *Task) error {
+	tr.updateRetrying(ctx, func(t *Task) error {
 		t.InputRequests, t.InputResponses = nil, nil
 		switch {
 		case err != nil:
 			t.Status, t.Error = mcp.TaskStatusFailed, jsonrpc.ErrorOf(err)
 		default:
 			t.Status, t.Result = mcp.TaskStatusCompleted, json.RawMessage(out)
-			if t.Core && saysError(out) {
+			if t.Core && isErrorResult(out) {
 				t.Status = mcp.TaskStatusFailed
 			}
 		}
 		return nil
 	})
-	if err != nil && jsonrpc.ErrorOf(err).Code == jsonrpc.CodeInternalError && run.ctx.Err() == nil {
-		run.call.Logger().Error("task failed", "task", run.task.ID, "error", err)
+	if err != nil && jsonrpc.ErrorOf(err).Code == jsonrpc.CodeInternalError && tr.ctx.Err() == nil {
+		tr.call.Logger().Error("task failed", "task", tr.task.ID, "error", err)
 	}
 }
 
 const (
-	storePatience = 10 * time.Second // how long a task that ends waits for its store
-	storeRetry    = time.Second      // how often it tries a store that fails
+	storeTimeout       = 10 * time.Second // how long a task that ends waits for its store
+	storeRetryInterval = time.Second      // how often it tries a store that fails
 )
 
-// store changes the stored task, if need be when the store is available again.
-func (run *taskRun) store(ctx context.Context, change func(*Task) error) {
+// updateRetrying changes the stored task, if need be when the store is available again.
+func (tr *taskRun) updateRetrying(ctx context.Context, change func(*Task) error) {
 	for {
-		_, err := run.update(ctx, change)
+		_, err := tr.update(ctx, change)
 		if err == nil || errors.Is(err, errTaskEnded) || errors.Is(err, ErrTaskNotFound) {
 			return
 		}
-		if wait(ctx, nil, time.Now().Add(storeRetry)) != nil {
-			run.call.Logger().Error("what became of a task is lost", "task", run.task.ID, "error", err)
+		if waitUntil(ctx, nil, time.Now().Add(storeRetryInterval)) != nil {
+			tr.call.Logger().Error("what became of a task is lost", "task", tr.task.ID, "error", err)
 			return
 		}
 	}
 }
 
 // update changes the stored task, unless it has ended, and tells who wants to know.
-func (run *taskRun) update(ctx context.Context, change func(*Task) error) (*Task, error) {
-	return run.call.session.srv.updateTask(ctx, run.task.ID, change)
+func (tr *taskRun) update(ctx context.Context, change func(*Task) error) (*Task, error) {
+	return tr.call.session.srv.updateTask(ctx, tr.task.ID, change)
 }
 
 // updateTask changes a stored task that has not ended, and tells who wants to know.
@@ -332,8 +332,8 @@ func (s *Server) updateTask(ctx context.Context, id string, change func(*Task) e
 	return t, err
 }
 
-// saysError reports whether a tool's result has isError.
-func saysError(result []byte) bool {
+// isErrorResult reports whether a tool's result has isError.
+func isErrorResult(result []byte) bool {
 	members := jsonwire.ObjectMembers(result)
 	for members.Next() {
 		if members.KeyIs("isError") {
@@ -344,53 +344,53 @@ func saysError(result []byte) bool {
 }
 
 // close ends all tasks and waits for their handlers, as long as ctx lets it.
-func (k *tasks) close(ctx context.Context) error {
-	k.mu.Lock()
-	k.closed = true
-	for _, run := range k.runs {
+func (tm *taskManager) close(ctx context.Context) error {
+	tm.mu.Lock()
+	tm.closed = true
+	for _, run := range tm.runs {
 		run.cancel(errTasksClosed)
 	}
-	k.mu.Unlock()
-	gone := make(chan struct{})
+	tm.mu.Unlock()
+	done := make(chan struct{})
 	go func() {
-		k.wg.Wait()
-		close(gone)
+		tm.wg.Wait()
+		close(done)
 	}()
 	select {
-	case <-gone:
+	case <-done:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// stop ends the handler of a task that was cancelled, if it runs in this process.
-func (k *tasks) stop(id string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if run := k.runs[id]; run != nil {
-		run.cancel(errTaskStopped)
+// cancelRun ends the handler of a task that was cancelled, if it runs in this process.
+func (tm *taskManager) cancelRun(id string) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	if run := tm.runs[id]; run != nil {
+		run.cancel(errTaskCanceled)
 	}
 }
 
 // endSession ends the tasks that only the session could have asked for, and has the store forget them.
-func (k *tasks) endSession(s *session) {
-	if f := s.era.Legacy(); f == nil || !f.CoreTasks || s.ownerOfTasks() != s.taskOwner {
+func (tm *taskManager) endSession(s *session) {
+	if f := s.era.Legacy(); f == nil || !f.CoreTasks || s.legacyTaskOwner() != s.anonymousTaskOwner {
 		return
 	}
-	k.mu.Lock()
-	for _, run := range k.runs {
-		if run.task.Owner == s.taskOwner {
+	tm.mu.Lock()
+	for _, run := range tm.runs {
+		if run.task.Owner == s.anonymousTaskOwner {
 			run.cancel(context.Canceled)
 		}
 	}
-	k.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), storePatience)
+	tm.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
-	own, err := k.opts.Store.Tasks(ctx, s.taskOwner, "", k.opts.MaxTasks)
+	own, err := tm.opts.Store.Tasks(ctx, s.anonymousTaskOwner, "", tm.opts.MaxTasks)
 	for _, t := range own {
 		if err == nil {
-			_, err = k.opts.Store.Update(ctx, t.ID, func(t *Task) error { t.TTL = 0; return nil })
+			_, err = tm.opts.Store.Update(ctx, t.ID, func(t *Task) error { t.TTL = 0; return nil })
 		}
 	}
 	if err != nil && !errors.Is(err, ErrTaskNotFound) {

@@ -11,27 +11,27 @@ type jsonText = json.RawMessage
 // taskIDLen is how many bytes a task's id encodes.
 const taskIDLen = 8 + 16
 
-// core returns the task in the shape of 2025-11-25.
-func (t *Task) core() *mcp.Task {
+// coreTask returns the task in the shape of 2025-11-25.
+func (t *Task) coreTask() *mcp.Task {
 	ttl, poll := t.TTL.Milliseconds(), t.PollInterval.Milliseconds()
 	return &mcp.Task{
-		TaskID: t.ID, Status: t.Status, StatusMessage: t.StatusMessage, CreatedAt: isoTime(t.Created), LastUpdatedAt: isoTime(t.Updated),
+		TaskID: t.ID, Status: t.Status, StatusMessage: t.StatusMessage, CreatedAt: formatTime(t.Created), LastUpdatedAt: formatTime(t.Updated),
 		TTL: &ttl, PollInterval: &poll,
 	}
 }
 
-// extension returns the task in the shape of the extension.
-func (t *Task) extension() mcp.ExtensionTask {
+// extensionTask returns the task in the shape of the extension.
+func (t *Task) extensionTask() mcp.ExtensionTask {
 	ttl, poll := t.TTL.Milliseconds(), t.PollInterval.Milliseconds()
 	return mcp.ExtensionTask{
-		TaskID: t.ID, Status: t.Status, StatusMessage: t.StatusMessage, CreatedAt: isoTime(t.Created), LastUpdatedAt: isoTime(t.Updated),
+		TaskID: t.ID, Status: t.Status, StatusMessage: t.StatusMessage, CreatedAt: formatTime(t.Created), LastUpdatedAt: formatTime(t.Updated),
 		TTLMs: &ttl, PollIntervalMs: &poll,
 	}
 }
 
-// detailed returns the task with all that its status has: the open questions, the result or the error.
-func (t *Task) detailed() mcp.DetailedTask {
-	d := mcp.DetailedTask{ExtensionTask: t.extension()}
+// detailedTask returns the task with all that its status has: the open questions, the result or the error.
+func (t *Task) detailedTask() mcp.DetailedTask {
+	d := mcp.DetailedTask{ExtensionTask: t.extensionTask()}
 	switch t.Status {
 	case mcp.TaskStatusInputRequired:
 		d.InputRequests = t.InputRequests
@@ -44,13 +44,13 @@ func (t *Task) detailed() mcp.DetailedTask {
 }
 
 // appendCreated appends the answer to the request whose call has become a task.
-func (run *taskRun) appendCreated(dst []byte) []byte {
-	c := run.call
-	if run.task.Core {
-		return (&mcp.CreateTaskResult{Task: *run.task.core()}).AppendRevision(dst, c.ex.Revision)
+func (tr *taskRun) appendCreated(dst []byte) []byte {
+	c := tr.call
+	if tr.task.Core {
+		return (&mcp.CreateTaskResult{Task: *tr.task.coreTask()}).AppendRevision(dst, c.ex.Revision)
 	}
-	t := run.task.extension()
-	return c.session.srv.identity.EndAs(trimObject(t.AppendRevision(dst, c.ex.Revision)), c.ex.Features, resultTypeTask)
+	t := tr.task.extensionTask()
+	return c.session.srv.results.EndAs(trimObject(t.AppendRevision(dst, c.ex.Revision)), c.ex.Features, resultTypeTask)
 }
 
 // resultTypeTask tells a task from a result.
@@ -58,8 +58,8 @@ const resultTypeTask = "task"
 
 // appendDetailed appends the answer to tasks/get of the extension.
 func (s *session) appendDetailed(c *Call, t *Task, dst []byte) []byte {
-	d := t.detailed()
-	return s.srv.identity.End(trimObject(d.AppendRevision(dst, c.ex.Revision)), c.ex.Features)
+	d := t.detailedTask()
+	return s.srv.results.End(trimObject(d.AppendRevision(dst, c.ex.Revision)), c.ex.Features)
 }
 
 // trimObject takes off the brace that ends an object with members, so that more can follow.

@@ -30,7 +30,7 @@ func (v Vars) Get(name string) string {
 type template struct {
 	entry
 	def        mcp.ResourceTemplate
-	uris       *uritemplate.Template
+	pattern    *uritemplate.Template
 	read       func(c *Call, vars Vars, dst []byte) ([]byte, error)
 	completers completers
 }
@@ -61,9 +61,9 @@ func AddResourceTemplate[Out ResourceOutput](s *Server, def mcp.ResourceTemplate
 	return s.addTemplate(def, complete, func(c *Call, vars Vars, dst []byte) ([]byte, error) {
 		out, err := read(c, vars)
 		if err != nil {
-			return dst, c.notRead(err)
+			return dst, c.readError(err)
 		}
-		return c.appendRead(dst, def.MIMEType, resultOf(out))
+		return c.appendRead(dst, def.MIMEType, readResultOf(out))
 	})
 }
 
@@ -77,22 +77,22 @@ func (s *Server) addTemplate(def mcp.ResourceTemplate, complete []Completer, rea
 	if err := s.templates.add(t); err != nil {
 		return err
 	}
-	s.completes(t.completers)
+	s.noteCompleters(t.completers)
 	s.announce(resourcesChanged)
 	return nil
 }
 
 func (t *template) prepare(complete []Completer) (err error) {
-	if t.uris, err = uritemplate.Parse(t.key); err != nil {
+	if t.pattern, err = uritemplate.Parse(t.key); err != nil {
 		return err
 	}
-	if prefix := t.uris.Prefix(); prefix != "" && schemeEnd(prefix) == 0 {
+	if prefix := t.pattern.Prefix(); prefix != "" && schemeEnd(prefix) == 0 {
 		return errNoScheme
 	}
 	if err := checkDefinition(mcp.Resource{Name: t.def.Name, Annotations: t.def.Annotations, Meta: t.def.Meta, Extra: t.def.Extra}); err != nil {
 		return err
 	}
-	t.completers, err = newCompleters(t.uris.Names(), complete)
+	t.completers, err = newCompleters(t.pattern.Names(), complete)
 	if err != nil {
 		return fmt.Errorf("variables: %w", err)
 	}
@@ -115,10 +115,10 @@ func (s *Server) templateOf(uri string) (best *template, vars Vars) {
 	valid := false
 	uri = uritemplate.Normalize(uri)
 	for _, t := range s.templates.catalog().list {
-		if best != nil && t.uris.Literals() <= best.uris.Literals() {
+		if best != nil && t.pattern.LiteralLen() <= best.pattern.LiteralLen() {
 			continue
 		}
-		got, ok := t.uris.Match(uri)
+		got, ok := t.pattern.Match(uri)
 		if ok && !valid {
 			if valid = checkURI(uri) == nil; !valid {
 				return nil, nil

@@ -19,10 +19,10 @@ import (
 // A tool is a registered tool.
 type tool struct {
 	entry
-	def     mcp.Tool
-	support taskSupport
-	headers []mcp.HeaderParam // arguments that come in HTTP headers as well
-	invoke  func(c *Call, args, dst []byte) ([]byte, error)
+	def          mcp.Tool
+	taskSupport  taskSupport
+	headerParams []mcp.HeaderParam // arguments that come in HTTP headers as well
+	invoke       func(c *Call, args, dst []byte) ([]byte, error)
 }
 
 func (t *tool) appendDefinition(dst []byte, f *era.Features) []byte {
@@ -51,11 +51,11 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 	if fn == nil {
 		return toolError(def.Name, errNoFunc)
 	}
-	in, err := inputOf[In](&def, s.opts.SchemaEngine)
+	in, err := newToolInput[In](&def, s.opts.SchemaEngine)
 	if err != nil {
 		return toolError(def.Name, err)
 	}
-	encode, err := outputOf[Out](&def, s.opts.SchemaEngine)
+	encode, err := newEncoder[Out](&def, s.opts.SchemaEngine)
 	if err != nil {
 		return toolError(def.Name, err)
 	}
@@ -64,8 +64,8 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 		out Out
 	}
 	var pool sync.Pool // of *values, if they are plain
-	reuse := plain(reflect.TypeFor[values]())
-	return s.add(def, func(c *Call, args, dst []byte) ([]byte, error) {
+	reuse := methodFree(reflect.TypeFor[values]())
+	return s.addTool(def, func(c *Call, args, dst []byte) ([]byte, error) {
 		v, _ := pool.Get().(*values)
 		if v == nil {
 			v = new(values)
@@ -75,7 +75,7 @@ func AddToolWith[In, Out any](s *Server, def mcp.Tool, fn func(context.Context, 
 		}
 		var err error
 		if v.out, err = fn(c, v.arg); err != nil {
-			return c.failed(dst, err)
+			return c.appendHandlerError(dst, err)
 		}
 		dst, err = encode(c, dst, &v.out)
 		if reuse {
@@ -96,47 +96,47 @@ func (s *Server) AddRawTool(def mcp.Tool, fn func(c *Call, args json.RawMessage)
 	if def.InputSchema == nil {
 		def.InputSchema = json.RawMessage(`{"type":"object"}`)
 	}
-	input, err := compile(&def.InputSchema, s.opts.SchemaEngine)
+	input, err := compileSchema(&def.InputSchema, s.opts.SchemaEngine)
 	if err != nil {
 		return toolError(def.Name, fmt.Errorf("input schema: %w", err))
 	}
-	encode, err := outputOf[*mcp.CallToolResult](&def, s.opts.SchemaEngine)
+	encode, err := newEncoder[*mcp.CallToolResult](&def, s.opts.SchemaEngine)
 	if err != nil {
 		return toolError(def.Name, err)
 	}
-	return s.add(def, func(c *Call, args, dst []byte) ([]byte, error) {
+	return s.addTool(def, func(c *Call, args, dst []byte) ([]byte, error) {
 		if err := input.Validate(args); err != nil {
 			return c.appendFailure(dst, err.Error()), nil
 		}
 		out, err := fn(c, args)
 		if err != nil {
-			return c.failed(dst, err)
+			return c.appendHandlerError(dst, err)
 		}
 		return encode(c, dst, &out)
 	})
 }
 
 // An input decodes and checks a tool's arguments.
-type input[In any] struct {
+type toolInput[In any] struct {
 	typed *schema.Typed[In]
 	extra *schema.Validator // of a schema that was given; nil if none was
 }
 
-func inputOf[In any](def *mcp.Tool, engine schema.Engine) (*input[In], error) {
+func newToolInput[In any](def *mcp.Tool, engine schema.Engine) (*toolInput[In], error) {
 	typed, err := schema.Of[In](&schema.Options{Engine: engine})
 	if err != nil {
 		return nil, fmt.Errorf("input: %w", err)
 	}
-	in := &input[In]{typed: typed}
+	in := &toolInput[In]{typed: typed}
 	if def.InputSchema == nil {
 		def.InputSchema = typed.JSON()
-	} else if in.extra, err = compile(&def.InputSchema, engine); err != nil {
+	} else if in.extra, err = compileSchema(&def.InputSchema, engine); err != nil {
 		return nil, fmt.Errorf("input schema: %w", err)
 	}
 	return in, nil
 }
 
-func (in *input[In]) decode(args []byte, v *In) error {
+func (in *toolInput[In]) decode(args []byte, v *In) error {
 	if in.extra != nil {
 		if err := in.extra.Validate(args); err != nil {
 			return err
@@ -145,8 +145,8 @@ func (in *input[In]) decode(args []byte, v *In) error {
 	return in.typed.Decode(args, v)
 }
 
-// compile compiles a hand-written schema and puts its text on one line.
-func compile(text *json.RawMessage, engine schema.Engine) (*schema.Validator, error) {
+// compileSchema compiles a hand-written schema and puts its text on one line.
+func compileSchema(text *json.RawMessage, engine schema.Engine) (*schema.Validator, error) {
 	v, err := schema.Compile(*text, engine)
 	if err != nil {
 		return nil, err
@@ -170,8 +170,8 @@ func isObjectSchema(text []byte) bool {
 
 func toolError(name string, err error) error { return registrationError(KindTool, name, err) }
 
-// add registers the tool.
-func (s *Server) add(def mcp.Tool, invoke func(c *Call, args, dst []byte) ([]byte, error)) error {
+// addTool registers the tool.
+func (s *Server) addTool(def mcp.Tool, invoke func(c *Call, args, dst []byte) ([]byte, error)) error {
 	if !isObjectSchema(def.InputSchema) {
 		return toolError(def.Name, errNotObject)
 	}
@@ -182,23 +182,23 @@ func (s *Server) add(def mcp.Tool, invoke func(c *Call, args, dst []byte) ([]byt
 	if err != nil {
 		return toolError(def.Name, fmt.Errorf("input schema: %w", err))
 	}
-	def = clone(def)
-	support, ok := supportOf(&def)
+	def = cloneTool(def)
+	support, ok := taskSupportOf(&def)
 	switch {
 	case !ok:
 		return toolError(def.Name, errTaskSupport)
 	case support != taskForbidden && s.tasks == nil:
 		return toolError(def.Name, errNoTasks)
 	}
-	if err := s.tools.add(&tool{entry: entry{key: def.Name}, def: def, support: support, headers: headers, invoke: invoke}); err != nil {
+	if err := s.tools.add(&tool{entry: entry{key: def.Name}, def: def, taskSupport: support, headerParams: headers, invoke: invoke}); err != nil {
 		return err
 	}
 	s.announce(toolsChanged)
 	return nil
 }
 
-// clone copies what the caller could still change. The schemas are the server's already.
-func clone(def mcp.Tool) mcp.Tool {
+// cloneTool copies what the caller could still change. The schemas are the server's already.
+func cloneTool(def mcp.Tool) mcp.Tool {
 	def.Meta, def.Extra = bytes.Clone(def.Meta), bytes.Clone(def.Extra)
 	def.Icons = slices.Clone(def.Icons)
 	if def.Annotations != nil {

@@ -12,17 +12,17 @@ import (
 	"mcpwire/mcp"
 )
 
-// maxElicited is how many pages that its client was sent to a session remembers.
-const maxElicited = 256
+// maxURLElicitations is how many pages that its client was sent to a session remembers.
+const maxURLElicitations = 256
 
-// elicited remembers that the client was told of an elicitation. The oldest is forgotten if there are too many.
-func (s *session) elicited(id string) {
+// rememberElicitation remembers that the client was told of an elicitation. The oldest is forgotten if there are too many.
+func (s *session) rememberElicitation(id string) {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
-	if len(s.pages) == maxElicited {
-		s.pages = slices.Delete(s.pages, 0, 1)
+	if len(s.urlElicitations) == maxURLElicitations {
+		s.urlElicitations = slices.Delete(s.urlElicitations, 0, 1)
 	}
-	s.pages = append(s.pages, id)
+	s.urlElicitations = append(s.urlElicitations, id)
 }
 
 // ElicitationComplete tells the client that was sent to a web page with that elicitation id that the user is done there: the id is the ElicitationID
@@ -30,23 +30,23 @@ func (s *session) elicited(id string) {
 // revision without such ids (all but 2025-11-25), of more than 256 questions ago. It does not wait for anybody.
 // (https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#completion-notifications-for-url-mode-elicitation)
 func (s *Server) ElicitationComplete(id string) {
-	s.elicitationCompleteHere(id)
-	s.relay.publish(Event{Kind: ElicitationDone, Name: id})
+	s.elicitationCompleteLocal(id)
+	s.bus.publish(Event{Kind: ElicitationDone, Name: id})
 }
 
-func (s *Server) elicitationCompleteHere(id string) {
+func (s *Server) elicitationCompleteLocal(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for x := range s.sessions {
-		if i := slices.Index(x.pages, id); i >= 0 {
-			x.pages = slices.Delete(x.pages, i, i+1)
-			x.news.visited = append(x.news.visited, id)
-			x.tell()
+	for sess := range s.sessions {
+		if i := slices.Index(sess.urlElicitations, id); i >= 0 {
+			sess.urlElicitations = slices.Delete(sess.urlElicitations, i, i+1)
+			sess.pending.elicitations = append(sess.pending.elicitations, id)
+			sess.startNotifierLocked()
 		}
 	}
 }
 
-func (s *session) tellVisited(id string) {
+func (s *session) notifyElicitationComplete(id string) {
 	s.notify(mcp.NotificationElicitationComplete, (&mcp.ElicitationCompleteNotificationParams{ElicitationID: id}).AppendJSON(nil))
 }
 
@@ -58,26 +58,26 @@ func (c *Call) convertURLRequired(head, out []byte, err error) ([]byte, error) {
 	if !ok || e.Code != mcp.CodeURLElicitationRequired {
 		return out, err
 	}
-	pages, err := requiredPages(e)
+	pages, err := requiredElicitations(e)
 	if err != nil {
 		return head, fmt.Errorf("error %d of a handler: %w", e.Code, err)
 	}
 	if c.ex.Modern {
-		if a := c.round(); a != nil {
-			return c.askRequired(a, head, e, pages)
+		if rd := c.inputRound(); rd != nil {
+			return c.elicitRequired(rd, head, e, pages)
 		}
 	}
 	if !c.ex.ElicitationIDs || !c.Supports(URLElicitation) {
-		return c.refuse(head, urlRefusal(e, pages))
+		return c.failRequest(head, urlRequiredText(e, pages))
 	}
 	for _, p := range pages {
-		c.session.elicited(p.ElicitationID)
+		c.session.rememberElicitation(p.ElicitationID)
 	}
 	return head, e
 }
 
-// requiredPages reads what the error asks for.
-func requiredPages(e *jsonrpc.Error) ([]mcp.ElicitRequestParams, error) {
+// requiredElicitations reads what the error asks for.
+func requiredElicitations(e *jsonrpc.Error) ([]mcp.ElicitRequestParams, error) {
 	var data mcp.URLElicitationRequiredData
 	if err := data.UnmarshalJSON(e.Data); err != nil {
 		return nil, err
@@ -97,30 +97,30 @@ func requiredPages(e *jsonrpc.Error) ([]mcp.ElicitRequestParams, error) {
 	return data.Elicitations, nil
 }
 
-// askRequired asks for the pages, unless the user has said no before. A handler that requires a page once more, though the user agreed to visit it, has it
+// elicitRequired asks for the pages, unless the user has said no before. A handler that requires a page once more, though the user agreed to visit it, has it
 // asked once more: accepting does not say that the user is done there. The keys are not the elicitation ids, since a handler may make new ones in each run.
-func (c *Call) askRequired(a *round, head []byte, e *jsonrpc.Error, pages []mcp.ElicitRequestParams) ([]byte, error) {
-	qs := c.Questions()
+func (c *Call) elicitRequired(rd *inputRound, head []byte, e *jsonrpc.Error, pages []mcp.ElicitRequestParams) ([]byte, error) {
+	rs := c.InputRequests()
 	for i, p := range pages {
 		key := "required page " + strconv.Itoa(i+1)
-		switch a.forget(key) {
+		switch rd.dropResponse(key) {
 		case mcp.ElicitActionDecline, mcp.ElicitActionCancel:
-			return c.refuse(head, "the user did not agree: "+urlRefusal(e, pages))
+			return c.failRequest(head, "the user did not agree: "+urlRequiredText(e, pages))
 		}
-		qs.Elicit(key, &p)
+		rs.Elicit(key, &p)
 	}
-	return head, qs.Wait(c)
+	return head, rs.Wait(c)
 }
 
-// refuse says that the request cannot be done as things are: by a tool in words for the model.
-func (c *Call) refuse(head []byte, text string) ([]byte, error) {
+// failRequest says that the request cannot be done as things are: by a tool in words for the model.
+func (c *Call) failRequest(head []byte, text string) ([]byte, error) {
 	if c.method == mcp.MethodToolsCall {
 		return c.appendFailure(head, text), nil
 	}
 	return head, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "%s", text)
 }
 
-func urlRefusal(e *jsonrpc.Error, pages []mcp.ElicitRequestParams) string {
+func urlRequiredText(e *jsonrpc.Error, pages []mcp.ElicitRequestParams) string {
 	lines := []string{cmp.Or(e.Message, "the user has to visit a web page first")}
 	for _, p := range pages {
 		lines = append(lines, p.Message+" "+p.URL)
@@ -128,15 +128,15 @@ func urlRefusal(e *jsonrpc.Error, pages []mcp.ElicitRequestParams) string {
 	return strings.Join(lines, "\n")
 }
 
-// forget takes out the answer to a question and returns what the user did; "" if there is none.
-func (a *round) forget(key string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	got := a.answers[key]
+// dropResponse takes out the answer to a question and returns what the user did; "" if there is none.
+func (rd *inputRound) dropResponse(key string) string {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	got := rd.answers[key]
 	if got == nil {
 		return ""
 	}
-	delete(a.answers, key)
+	delete(rd.answers, key)
 	res, err := readElicitResult(got.text)
 	if err != nil {
 		return ""

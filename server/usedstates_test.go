@@ -28,9 +28,9 @@ func TestUsedStates(t *testing.T) {
 		want error
 	}{
 		{0, ttl - 1, errState},
-		{maxUsedStates, ttl - 1, errUsedByCaller},
+		{maxUsedStates, ttl - 1, errTooManyCallerStates},
 		{maxUsedStates, ttl, nil}, // the first has expired
-		{maxUsedStates + 1, ttl, errUsedByCaller},
+		{maxUsedStates + 1, ttl, errTooManyCallerStates},
 		{1, ttl, errState},
 		{maxUsedStates + 1, ttl + 1, nil},
 		{maxUsedStates - 1, ttl + maxUsedStates - 2, errState},
@@ -39,7 +39,7 @@ func TestUsedStates(t *testing.T) {
 			t.Errorf("state %d after %d ms: %v, want %v", tt.i, tt.at, err, tt.want)
 		}
 	}
-	if err := use(0, 3*ttl); err != nil || len(u.seen) != 1 || len(u.queue) != 1 || len(u.by) != 1 {
+	if err := use(0, 3*ttl); err != nil || len(u.seen) != 1 || len(u.queue) != 1 || len(u.byCaller) != 1 {
 		t.Errorf("%v; %d states are remembered after all have expired", err, len(u.seen))
 	}
 }
@@ -57,13 +57,13 @@ func TestUsedStatesOfCaller(t *testing.T) {
 		return u.use(caller, s, at, at+ttl)
 	}
 	for _, greedy := range []string{"greedy", "too"} {
-		for range maxUsedByCaller {
+		for range maxUsedStatesPerCaller {
 			if err := use(greedy, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for range 3 {
-			if err := use(greedy, 1); err != errUsedByCaller {
+			if err := use(greedy, 1); err != errTooManyCallerStates {
 				t.Errorf("%s: %v", greedy, err)
 			}
 		}
@@ -71,12 +71,12 @@ func TestUsedStatesOfCaller(t *testing.T) {
 	if err := use("modest", 1); err != nil {
 		t.Errorf("modest: %v", err)
 	}
-	for i := range maxUsedStates - 2*maxUsedByCaller - 1 {
+	for i := range maxUsedStates - 2*maxUsedStatesPerCaller - 1 {
 		if err := use(fmt.Sprint(i), 2); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := use("late", 3); err != errUsedStates {
+	if err := use("late", 3); err != errTooManyStates {
 		t.Errorf("late: %v", err)
 	}
 	if err := use("greedy", ttl); err != nil {
@@ -91,21 +91,21 @@ func TestUsedStatesOfCaller(t *testing.T) {
 func TestCallerID(t *testing.T) {
 	srv := New("s", "1", &Options{SingleUseState: true})
 	ids := make(map[string]bool)
-	on := func(b *behalf, s *session) string {
-		id := (&Call{session: s, behalf: b}).callerID()
+	on := func(b *identity, s *session) string {
+		id := (&Call{session: s, sessionIdentity: b}).callerID()
 		ids[id] = true
 		return id
 	}
 	one, two := new(session), new(session)
-	address := srv.OnBehalfOf(t.Context(), "", "192.0.2.1", nil, nil).Value(behalfKey{}).(*behalf)
-	if on(&behalf{principal: &Principal{ID: "p"}}, one) != on(&behalf{principal: &Principal{ID: "p"}}, two) {
+	address := srv.WithIdentity(t.Context(), "", "192.0.2.1", nil, nil).Value(identityKey{}).(*identity)
+	if on(&identity{principal: &Principal{ID: "p"}}, one) != on(&identity{principal: &Principal{ID: "p"}}, two) {
 		t.Error("one principal is two callers")
 	}
 	if on(address, one) != on(address, two) {
 		t.Error("one address is two callers")
 	}
-	on(anyone, one)
-	on(anyone, two)
+	on(anonymousIdentity, one)
+	on(anonymousIdentity, two)
 	if len(ids) != 4 {
 		t.Errorf("%d callers, want a principal, an address and two connections: %v", len(ids), ids)
 	}

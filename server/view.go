@@ -19,9 +19,9 @@ func NewView(sees func(kind Kind, name string) bool) *View { return &View{sees: 
 // shows reports whether an item is there for the caller. A nil View shows everything.
 func (v *View) shows(kind Kind, name string) bool { return v == nil || v.sees(kind, name) }
 
-// hides reports whether there is a resource with the URI that the view does not show. Of URIs that nobody has registered nothing is hidden. A view
+// hidesResource reports whether there is a resource with the URI that the view does not show. Of URIs that nobody has registered nothing is hidden. A view
 // that panics, on the goroutine of an announcer which is no request's, hides it.
-func (s *Server) hides(v *View, uri string) (hidden bool) {
+func (s *Server) hidesResource(v *View, uri string) (hidden bool) {
 	if v == nil {
 		return false
 	}
@@ -31,7 +31,7 @@ func (s *Server) hides(v *View, uri string) (hidden bool) {
 			hidden = true
 		}
 	}()
-	kind, key, ok := s.ownerOf(uri)
+	kind, key, ok := s.itemAt(uri)
 	return ok && !v.shows(kind, key)
 }
 
@@ -39,39 +39,39 @@ func (s *Server) hides(v *View, uri string) (hidden bool) {
 // another View than before. Without it clients learn of that only when they ask again. What was encoded for views that are gone is dropped. Clients go on
 // hearing of updates, by the URI alone, of resources that they watch already.
 func (s *Server) ListsChanged(principals ...string) {
-	s.listsChangedHere(principals)
+	s.listsChangedLocal(principals)
 	if len(principals) == 0 {
-		s.relay.publish(Event{Kind: ViewChanged})
+		s.bus.publish(Event{Kind: ViewChanged})
 	}
 	for _, id := range principals {
-		s.relay.publish(Event{Kind: ViewChanged, Name: id})
+		s.bus.publish(Event{Kind: ViewChanged, Name: id})
 	}
 }
 
-func (s *Server) listsChangedHere(principals []string) {
-	s.tools.forget()
-	s.resources.forget()
-	s.templates.forget()
-	s.prompts.forget()
-	var all change
-	for _, c := range changes {
-		if s.declares(c.bit) {
+func (s *Server) listsChangedLocal(principals []string) {
+	s.tools.reset()
+	s.resources.reset()
+	s.templates.reset()
+	s.prompts.reset()
+	var all listChange
+	for _, c := range listChanges {
+		if s.advertises(c.bit) {
 			all |= c.bit
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for x := range s.sessions {
-		if len(principals) == 0 || slices.Contains(principals, x.behalf.principal.ID) {
-			x.news.changed |= all
-			x.tell()
+	for sess := range s.sessions {
+		if len(principals) == 0 || slices.Contains(principals, sess.identity.principal.ID) {
+			sess.pending.changed |= all
+			sess.startNotifierLocked()
 		}
 	}
 }
 
-// forget drops what was encoded.
-func (g *registry[T]) forget() {
-	g.mu.Lock()
-	g.now.Store(nil)
-	g.mu.Unlock()
+// reset drops what was encoded.
+func (r *registry[T]) reset() {
+	r.mu.Lock()
+	r.current.Store(nil)
+	r.mu.Unlock()
 }

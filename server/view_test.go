@@ -350,7 +350,7 @@ func ExampleOptions_view() {
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search"}}`,
 		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"erase"}}`)
 	admin := server.WithPrincipal(context.Background(), &server.Principal{ID: "alice", Scopes: []string{"admin"}})
-	request := memory{strings.NewReader(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"erase"}}`)}
+	request := requestState{strings.NewReader(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"erase"}}`)}
 	if err := srv.Serve(admin, jsonrpc.NewFramer(request, nil)); err != nil {
 		fmt.Println(err)
 	}

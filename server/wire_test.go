@@ -30,7 +30,7 @@ var modes = []mode{{name: "adaptive"}, {name: "warm", warm: true}, {name: "gorou
 
 const patience = 20 * time.Second
 
-// TestTranscripts plays each script over every carrier, in both framings and all modes.
+// TestTranscripts plays each script over every transport, in both framings and all modes.
 //
 // Spec: testdata/*.txtar S63 S100
 func TestTranscripts(t *testing.T) {
@@ -41,14 +41,14 @@ func TestTranscripts(t *testing.T) {
 		}
 		return
 	}
-	for _, carrier := range carriers {
+	for _, transport := range transports {
 		for _, framing := range []string{"line", "header"} {
 			for _, m := range modes {
-				t.Run(carrier.name+"/"+framing+"/"+m.name, func(t *testing.T) {
+				t.Run(transport.name+"/"+framing+"/"+m.name, func(t *testing.T) {
 					for _, s := range all {
 						if s.framing == "" || s.framing == framing {
 							playAll(t, s, func(t *testing.T, revision string) *play {
-								return &play{script: s, revision: revision, framing: framing, mode: m, open: carrier.open, bubble: carrier.bubble}
+								return &play{script: s, revision: revision, framing: framing, mode: m, open: transport.open, bubble: transport.bubble}
 							})
 						}
 					}

@@ -20,8 +20,8 @@ type wire struct {
 	close  func()
 }
 
-// carriers are what transcripts are played over.
-var carriers = []struct {
+// transports are what transcripts are played over.
+var transports = []struct {
 	name   string
 	bubble bool // it works in a synctest bubble
 	open   func(t *testing.T) *wire

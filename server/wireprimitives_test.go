@@ -75,7 +75,7 @@ func addWireResources(t testing.TB, srv *server.Server) {
 			{Text: "first"}, {URI: "test://many/2", Blob: []byte("second")}, {URI: "test://many/3", MIMEType: "text/html", Text: "<i>third</i>", Meta: meta},
 		})),
 		server.AddResource(srv, mcp.Resource{URI: "test://kept", Name: "kept"}, func(context.Context) (*mcp.ReadResourceResult, error) {
-			kept := server.KeepFor("kept", time.Minute, mcp.CacheScopePublic)
+			kept := server.CacheFor("kept", time.Minute, mcp.CacheScopePublic)
 			kept.Meta = meta
 			return kept, nil
 		}),

@@ -97,7 +97,7 @@ func (c *Cmd) Start(ctx context.Context) (*Process, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir, cmd.Env = c.Dir, c.environ()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes.child[0], pipes.child[1], pipes.child[2]
-	cmd.SysProcAttr = groupAttr()
+	cmd.SysProcAttr = processGroupAttr()
 	if err := batchfile.Prepare(cmd); err != nil {
 		closeFiles(pipes.child[:])
 		closeFiles(pipes.parent[:])
@@ -111,7 +111,7 @@ func (c *Cmd) Start(ctx context.Context) (*Process, error) {
 	err := <-started
 	closeFiles(pipes.child[:])
 	if err != nil {
-		g.Dismiss()
+		g.Stop()
 		closeFiles(pipes.parent[:])
 		p.wg.Wait()
 		return nil, fmt.Errorf("start %q: %w", c, err)
@@ -119,7 +119,7 @@ func (c *Cmd) Start(ctx context.Context) (*Process, error) {
 	p.wg.Go(p.readStderr)
 	p.wg.Go(func() {
 		<-p.done
-		g.Dismiss()
+		g.Stop()
 	})
 	return p, nil
 }
@@ -163,14 +163,14 @@ func (c *Cmd) environ() []string {
 		// On Windows, entries such as "=C:=C:\dir" have a name that begins with '='.
 		name, _, _ := strings.Cut(entry[min(1, len(entry)):], "=")
 		name = entry[:min(1, len(entry))] + name
-		if c.EnvAllow == nil || allowed(name, c.EnvAllow) {
+		if c.EnvAllow == nil || matchesAny(name, c.EnvAllow) {
 			env = append(env, entry)
 		}
 	}
 	return append(env, c.Env...)
 }
 
-func allowed(name string, list []string) bool {
+func matchesAny(name string, list []string) bool {
 	for _, pattern := range list {
 		if runtime.GOOS == "windows" {
 			name, pattern = strings.ToUpper(name), strings.ToUpper(pattern)

@@ -6,7 +6,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// Connect starts the child and returns a framer over its standard input and output, which is what package client wants of a carrier. Each call starts a
+// Connect starts the child and returns a framer over its standard input and output, which is what package client wants of a transport. Each call starts a
 // fresh process. Closing the framer closes the process, see [Process.Close]. When the process ends by itself, reading the framer returns the *ExitError.
 func (c *Cmd) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	p, err := c.Start(ctx)

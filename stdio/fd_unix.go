@@ -10,8 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isBroken reports whether a write failed because nobody is left to read.
-func isBroken(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) }
+// isBrokenPipe reports whether a write failed because nobody is left to read.
+func isBrokenPipe(err error) bool {
+	return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
+}
 
 // openInput returns an input with descriptors of its own for f, or for descriptor 0 if f is nil: os.Stdin may be something else by now.
 func openInput(f *os.File) (input, error) {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// isBroken reports whether a write failed because nobody is left to read.
-func isBroken(err error) bool {
+// isBrokenPipe reports whether a write failed because nobody is left to read.
+func isBrokenPipe(err error) bool {
 	return errors.Is(err, windows.ERROR_BROKEN_PIPE) || errors.Is(err, windows.ERROR_NO_DATA) || errors.Is(err, windows.ERROR_PIPE_NOT_CONNECTED)
 }
 
@@ -31,6 +31,6 @@ func openOutput(f *os.File) (output, error) {
 // A fileOutput has only blocking writes.
 type fileOutput struct{ file *os.File }
 
-func (out fileOutput) Write(p []byte) (int, error)    { return out.file.Write(p) }
-func (out fileOutput) tryWrite(p []byte) (int, error) { return 0, nil }
-func (out fileOutput) Close() error                   { return nil }
+func (o fileOutput) Write(p []byte) (int, error)    { return o.file.Write(p) }
+func (o fileOutput) tryWrite(p []byte) (int, error) { return 0, nil }
+func (o fileOutput) Close() error                   { return nil }

@@ -33,7 +33,7 @@ func (g *gate) enter() bool {
 }
 
 // leave lets a user out.
-func (g *gate) leave() { g.settle(g.state.Add(-gateUser)) }
+func (g *gate) leave() { g.maybeRelease(g.state.Add(-gateUser)) }
 
 // stop keeps new users out. If some are inside still, it has wake called, once in the gate's life, before anything is released.
 func (g *gate) stop(wake func()) {
@@ -50,10 +50,10 @@ func (g *gate) stopped() bool { return g.state.Load()&gateStopped != 0 }
 // shut keeps new users out and has release called when nobody is inside.
 func (g *gate) shut() {
 	const bits = gateStopped | gateShut
-	g.settle(g.state.Or(bits) | bits)
+	g.maybeRelease(g.state.Or(bits) | bits)
 }
 
-func (g *gate) settle(state int64) {
+func (g *gate) maybeRelease(state int64) {
 	if state&gateShut != 0 && state/gateUser == 0 {
 		g.once.Do(g.release)
 	}

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-func groupAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func processGroupAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // reap waits for the process and ends what is left of its group. There is no portable way to wait without giving the number of the group
 // free, so the two follow each other at once.
@@ -16,5 +16,5 @@ func (p *Process) reap(cmd *exec.Cmd) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.group.kill()
-	p.group = group{}
+	p.group = processGroup{}
 }

@@ -12,7 +12,7 @@ import (
 // lingerWait is how long what a server has left running may hold on to its pipes after the server's own end.
 const lingerWait = 250 * time.Millisecond
 
-func groupAttr() *syscall.SysProcAttr {
+func processGroupAttr() *syscall.SysProcAttr {
 	// SIGTERM and not SIGKILL: launchers such as npx pass it on to the server they have started.
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM}
 }
@@ -31,7 +31,7 @@ func (p *Process) reap(cmd *exec.Cmd) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.group.kill()
-	p.group = group{}
+	p.group = processGroup{}
 	cmd.Wait()
 }
 

@@ -10,17 +10,17 @@ import (
 )
 
 // A group is a process group that we created. The zero value is none, and signalling it does nothing.
-type group struct{ id int }
+type processGroup struct{ id int }
 
-// newGroup returns the group of a process that was started with groupAttr.
-func newGroup(leader *os.Process) group { return group{leader.Pid} }
+// newProcessGroup returns the group of a process that was started with processGroupAttr.
+func newProcessGroup(leader *os.Process) processGroup { return processGroup{leader.Pid} }
 
-func (g group) terminate() { g.signal(unix.SIGTERM) }
-func (g group) kill()      { g.signal(unix.SIGKILL) }
+func (pg processGroup) terminate() { pg.signal(unix.SIGTERM) }
+func (pg processGroup) kill()      { pg.signal(unix.SIGKILL) }
 
-func (g group) signal(s syscall.Signal) {
-	if g.id > 1 { // 0 is our own group, and -1 everybody
-		unix.Kill(-g.id, s)
+func (pg processGroup) signal(s syscall.Signal) {
+	if pg.id > 1 { // 0 is our own group, and -1 everybody
+		unix.Kill(-pg.id, s)
 	}
 }
 

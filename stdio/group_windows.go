@@ -9,14 +9,14 @@ import (
 )
 
 // A group is the job that holds a child and what it starts.
-type group struct{ job winjob.Group }
+type processGroup struct{ job winjob.Job }
 
-func groupAttr() *syscall.SysProcAttr { return winjob.Attr() }
+func processGroupAttr() *syscall.SysProcAttr { return winjob.Attr() }
 
-func newGroup(leader *os.Process) group { return group{winjob.New(leader)} }
+func newProcessGroup(leader *os.Process) processGroup { return processGroup{winjob.New(leader)} }
 
-func (g group) terminate() { g.job.Terminate() }
-func (g group) kill()      { g.job.Kill() }
+func (pg processGroup) terminate() { pg.job.Terminate() }
+func (pg processGroup) kill()      { pg.job.Kill() }
 
 func exitSignal(*os.ProcessState) os.Signal { return nil }
 
@@ -26,5 +26,5 @@ func (p *Process) reap(cmd *exec.Cmd) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.group.job.Close()
-	p.group = group{}
+	p.group = processGroup{}
 }

@@ -35,7 +35,7 @@ func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
 			log.Warn("stdout could not be guarded; nothing but the protocol may be written to it", "error", err)
 		} else {
 			undo = append(undo, f)
-			g.watcher.Go(g.watch)
+			g.watchWG.Go(g.watch)
 		}
 	}
 	return g
@@ -90,8 +90,8 @@ func (g *guard) replaceStdout() (func(), error) {
 	return nil, errors.New("the pipe cannot be polled")
 }
 
-// readNow reads what is there, without waiting and whatever the file's deadline; 0 if nothing is. The file's descriptor must not block.
-func readNow(f *os.File, p []byte) (n int) {
+// readAvailable reads what is there, without waiting and whatever the file's deadline; 0 if nothing is. The file's descriptor must not block.
+func readAvailable(f *os.File, p []byte) (n int) {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return 0

@@ -32,7 +32,7 @@ func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
 		}
 		g.pipe = r
 		undo = append(undo, replaceHandle(&os.Stdout, w, windows.STD_OUTPUT_HANDLE))
-		g.watcher.Go(g.watch)
+		g.watchWG.Go(g.watch)
 	}
 	return g
 }
@@ -52,5 +52,5 @@ func replaceHandle(variable **os.File, f *os.File, std uint32) func() {
 	}
 }
 
-// readNow finds nothing: closing the write end has made the guard's goroutine read everything.
-func readNow(*os.File, []byte) int { return 0 }
+// readAvailable finds nothing: closing the write end has made the guard's goroutine read everything.
+func readAvailable(*os.File, []byte) int { return 0 }

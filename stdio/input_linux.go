@@ -18,17 +18,17 @@ import (
 //   - A socket cannot be opened again, but recv(2) takes a flag not to block for one call.
 type fdInput struct {
 	gate
-	fd     int // blocks, unless it was handed to us otherwise
-	now    int // does not block; -1 for a socket
-	idling atomic.Bool
+	fd         int // blocks, unless it was handed to us otherwise
+	nonblockFD int // does not block; -1 for a socket
+	idling     atomic.Bool
 
 	// For the one reader.
-	waiter *waiter
-	armed  bool
-	try    func(uintptr) bool // reads into buf
-	buf    []byte
-	n      int
-	err    error
+	waiter  *waiter
+	armed   bool
+	onReady func(uintptr) bool // reads into buf
+	buf     []byte
+	n       int
+	err     error
 }
 
 // newInput takes over fd if it succeeds.
@@ -45,37 +45,37 @@ func newInput(fd int) (input, error) {
 
 // newFDInput takes over fd if it succeeds.
 func newFDInput(fd int) (*fdInput, error) {
-	now, err := openNow(fd, unix.O_RDONLY)
+	nonblockFD, err := openNonblocking(fd, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	w, err := newWaiter()
 	if err != nil {
-		if now >= 0 {
-			unix.Close(now)
+		if nonblockFD >= 0 {
+			unix.Close(nonblockFD)
 		}
 		return nil, err
 	}
-	in := &fdInput{fd: fd, now: now, waiter: w}
+	in := &fdInput{fd: fd, nonblockFD: nonblockFD, waiter: w}
 	in.release = func() {
 		in.waiter.close()
-		if in.now >= 0 {
-			unix.Close(in.now)
+		if in.nonblockFD >= 0 {
+			unix.Close(in.nonblockFD)
 		}
 		unix.Close(in.fd)
 	}
-	in.try = func(uintptr) bool {
+	in.onReady = func(uintptr) bool {
 		if in.stopped() {
 			return true
 		}
-		in.n, in.err = in.readNow(in.buf)
+		in.n, in.err = in.tryRead(in.buf)
 		return in.err != unix.EAGAIN
 	}
 	return in, nil
 }
 
-// openNow returns a descriptor for the pipe under fd that does not block, -1 if fd is a socket, and an error if it is neither.
-func openNow(fd, mode int) (int, error) {
+// openNonblocking returns a descriptor for the pipe under fd that does not block, -1 if fd is a socket, and an error if it is neither.
+func openNonblocking(fd, mode int) (int, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return -1, err
@@ -94,17 +94,17 @@ func reopen(fd, mode int) (int, error) {
 	return unix.Open("/proc/self/fd/"+strconv.Itoa(fd), mode|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 }
 
-// armable is the descriptor that await waits for.
-func (in *fdInput) armable() int {
-	if in.now >= 0 {
-		return in.now
+// waitFD is the descriptor that await waits for.
+func (in *fdInput) waitFD() int {
+	if in.nonblockFD >= 0 {
+		return in.nonblockFD
 	}
 	return in.fd
 }
 
-func (in *fdInput) readNow(p []byte) (int, error) {
-	if in.now >= 0 {
-		return readFD(in.now, p)
+func (in *fdInput) tryRead(p []byte) (int, error) {
+	if in.nonblockFD >= 0 {
+		return readFD(in.nonblockFD, p)
 	}
 	return transfer(unix.SYS_RECVFROM, in.fd, p, unix.MSG_DONTWAIT)
 }
@@ -113,23 +113,23 @@ func (in *fdInput) Read(p []byte) (int, error) {
 	if !in.enter() {
 		return 0, io.EOF
 	}
-	n, err := in.readNow(p)
+	n, err := in.tryRead(p)
 	if err == unix.EAGAIN {
-		n, err = in.await(p)
+		n, err = in.waitRead(p)
 	}
 	return in.finish(n, err, len(p))
 }
 
-// await reads p in the runtime's poller.
-func (in *fdInput) await(p []byte) (int, error) {
+// waitRead reads p in the runtime's poller.
+func (in *fdInput) waitRead(p []byte) (int, error) {
 	if !in.armed {
-		if err := in.waiter.arm(in.armable(), unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
+		if err := in.waiter.arm(in.waitFD(), unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
 			return 0, err
 		}
 		in.armed = true
 	}
 	in.buf, in.n, in.err = p, 0, nil
-	if err := in.waiter.wait(in.try); err != nil {
+	if err := in.waiter.wait(in.onReady); err != nil {
 		in.n, in.err = 0, err
 	}
 	in.buf = nil
@@ -143,7 +143,7 @@ func (in *fdInput) ReadIdle(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	if in.armed {
-		in.waiter.disarm(in.armable())
+		in.waiter.disarm(in.waitFD())
 		in.armed = false
 	}
 	n, err := readFD(in.fd, p)
@@ -178,7 +178,7 @@ func (in *fdInput) wake() {
 	if !in.idling.Load() {
 		return
 	}
-	if in.now < 0 {
+	if in.nonblockFD < 0 {
 		unix.Shutdown(in.fd, unix.SHUT_RD)
 		return
 	}

@@ -11,11 +11,11 @@ import (
 // discarded, so that it does not wait for us. Close returns as Wait does, or an error if even SIGKILL did not help in time. It may
 // be called more than once and at once; each call waits for the end.
 func (p *Process) Close() error {
-	p.closeOnce.Do(func() { p.closeErr = p.shutDown() })
+	p.closeOnce.Do(func() { p.closeErr = p.shutdown() })
 	return p.closeErr
 }
 
-func (p *Process) shutDown() error {
+func (p *Process) shutdown() error {
 	c := p.cmd
 	p.CloseWrite()
 	discarded := make(chan struct{})
@@ -23,14 +23,14 @@ func (p *Process) shutDown() error {
 		defer close(discarded)
 		io.Copy(io.Discard, p)
 	}()
-	ended := waitClosed(p.done, wait(c.StopWait, defaultStopWait))
+	ended := waitClosed(p.done, orDefault(c.StopWait, defaultStopWait))
 	if !ended {
-		p.signal(group.terminate)
-		ended = waitClosed(p.done, wait(c.TermWait, defaultTermWait))
+		p.signal(processGroup.terminate)
+		ended = waitClosed(p.done, orDefault(c.TermWait, defaultTermWait))
 	}
 	if !ended {
-		p.signal(group.kill)
-		ended = waitClosed(p.done, wait(c.KillWait, defaultKillWait))
+		p.signal(processGroup.kill)
+		ended = waitClosed(p.done, orDefault(c.KillWait, defaultKillWait))
 	}
 	if !ended {
 		p.stdout.Close()
@@ -52,13 +52,13 @@ func (p *Process) closeForward() {
 }
 
 // signal has send signal the group, if it is still ours.
-func (p *Process) signal(send func(group)) {
+func (p *Process) signal(send func(processGroup)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	send(p.group)
 }
 
-func wait(d, ifZero time.Duration) time.Duration {
+func orDefault(d, ifZero time.Duration) time.Duration {
 	if d == 0 {
 		return ifZero
 	}

@@ -23,9 +23,9 @@ type LogOptions struct {
 }
 
 const (
-	defaultMaxLine = 8 << 10
-	minMaxLine     = 256
-	closeFlush     = time.Second
+	defaultMaxLine    = 8 << 10
+	minMaxLine        = 256
+	closeFlushTimeout = time.Second
 )
 
 // A LogHandler is a slog.Handler for a server's standard error: one line for each record, of bounded length, with control characters
@@ -42,10 +42,10 @@ type LogHandler struct {
 	maxLine int
 	queue   *queue
 
-	prefix string // of attribute keys: the open groups, each with a dot
-	attrs  string // formatted already
-	json   slog.Handler
-	line   *lineBuffer // what json writes to
+	prefix  string // of attribute keys: the open groups, each with a dot
+	attrs   string // formatted already
+	json    slog.Handler
+	jsonBuf *lineBuffer // what json writes to
 }
 
 // NewLogHandler returns a handler that writes to w, normally os.Stderr. nil options are the defaults.
@@ -63,10 +63,10 @@ func NewLogHandler(w io.Writer, opts *LogOptions) *LogHandler {
 	}
 	h.maxLine = max(h.maxLine, minMaxLine)
 	if o.JSON {
-		h.line = new(lineBuffer)
-		h.json = slog.NewJSONHandler(h.line, &slog.HandlerOptions{Level: LevelTrace, ReplaceAttr: h.replaceJSON})
+		h.jsonBuf = new(lineBuffer)
+		h.json = slog.NewJSONHandler(h.jsonBuf, &slog.HandlerOptions{Level: LevelTrace, ReplaceAttr: h.replaceJSON})
 	}
-	notice := &LogHandler{time: h.time, maxLine: h.maxLine, json: h.json, line: h.line}
+	notice := &LogHandler{time: h.time, maxLine: h.maxLine, json: h.json, jsonBuf: h.jsonBuf}
 	h.queue = newQueue(w, o.MaxQueue, notice.dropNotice)
 	return h
 }
@@ -78,16 +78,16 @@ func (h *LogHandler) Enabled(_ context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler. It always returns nil: nobody could do anything about a log that cannot be written.
 func (h *LogHandler) Handle(_ context.Context, r slog.Record) error {
-	buf := lines.Get().(*[]byte)
+	buf := linePool.Get().(*[]byte)
 	*buf = h.append((*buf)[:0], r)
 	h.queue.Write(*buf)
 	if cap(*buf) <= 4*defaultMaxLine {
-		lines.Put(buf)
+		linePool.Put(buf)
 	}
 	return nil
 }
 
-var lines = sync.Pool{New: func() any { return new([]byte) }}
+var linePool = sync.Pool{New: func() any { return new([]byte) }}
 
 // append appends the record's line, newline included.
 func (h *LogHandler) append(dst []byte, r slog.Record) []byte {
@@ -96,7 +96,7 @@ func (h *LogHandler) append(dst []byte, r slog.Record) []byte {
 		return append(dst, h.jsonLine(r)...)
 	}
 	dst = h.appendText(dst, r)
-	return append(cut(dst, start, h.maxLine-1), '\n')
+	return append(truncate(dst, start, h.maxLine-1), '\n')
 }
 
 // WithAttrs implements slog.Handler.
@@ -131,11 +131,11 @@ func (h *LogHandler) WithGroup(name string) slog.Handler {
 func (h *LogHandler) Flush(ctx context.Context) error { return h.queue.flush(ctx) }
 
 // Dropped returns how many records were dropped because nobody read the log, or because writing it failed.
-func (h *LogHandler) Dropped() int { return h.queue.drops() }
+func (h *LogHandler) Dropped() int { return h.queue.dropCount() }
 
 // Close waits up to a second for everything to be written, and gives up what is left then. Later records are dropped. It does not close the
 // writer that NewLogHandler was given.
-func (h *LogHandler) Close() error { return h.queue.closeWithin(closeFlush) }
+func (h *LogHandler) Close() error { return h.queue.closeWithin(closeFlushTimeout) }
 
 func (h *LogHandler) dropNotice(n int) []byte {
 	return h.append(nil, slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprintf("%d log records were dropped because nobody read the log", n), 0))
@@ -156,7 +156,7 @@ func (l *lineBuffer) Write(p []byte) (int, error) {
 // jsonLine returns a copy of the record's line. One that is too long in spite of cut strings loses its attributes; an escaped
 // byte takes six.
 func (h *LogHandler) jsonLine(r slog.Record) []byte {
-	l := h.line
+	l := h.jsonBuf
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.b = l.b[:0]
@@ -164,7 +164,7 @@ func (h *LogHandler) jsonLine(r slog.Record) []byte {
 	if len(l.b) > h.maxLine {
 		size := len(l.b)
 		l.b = l.b[:0]
-		short := slog.NewRecord(r.Time, r.Level, string(cut([]byte(r.Message), 0, h.maxLine/8)), 0)
+		short := slog.NewRecord(r.Time, r.Level, string(truncate([]byte(r.Message), 0, h.maxLine/8)), 0)
 		short.AddAttrs(slog.Int("cut", size))
 		slog.NewJSONHandler(l, &slog.HandlerOptions{Level: LevelTrace, ReplaceAttr: h.replaceJSON}).Handle(context.Background(), short)
 	}
@@ -184,13 +184,13 @@ func (h *LogHandler) replaceJSON(groups []string, a slog.Attr) slog.Attr {
 	}
 	limit := h.maxLine / 2
 	if a.Value.Kind() == slog.KindString && len(a.Value.String()) > limit {
-		return slog.String(a.Key, string(cut([]byte(a.Value.String()), 0, limit)))
+		return slog.String(a.Key, string(truncate([]byte(a.Value.String()), 0, limit)))
 	}
 	return a
 }
 
-// cut shortens dst[start:] to at most limit bytes and says so in them. It does not split a character.
-func cut(dst []byte, start, limit int) []byte {
+// truncate shortens dst[start:] to at most limit bytes and says so in them. It does not split a character.
+func truncate(dst []byte, start, limit int) []byte {
 	const mark = "… (cut)"
 	if len(dst)-start <= limit {
 		return dst

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long tests wait for what should happen at once.
-const patience = 20 * time.Second
+// testTimeout is how long tests wait for what should happen at once.
+const testTimeout = 20 * time.Second
 
 // within fails the test if f does not return in time.
 func within(t *testing.T, what string, f func()) {
@@ -43,7 +43,7 @@ func within(t *testing.T, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		buf := make([]byte, 1<<20)
 		t.Fatalf("%s takes too long\n%s", what, buf[:runtime.Stack(buf, true)])
 	}

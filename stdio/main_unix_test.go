@@ -12,7 +12,7 @@ import (
 // eventually waits for a condition that nothing announces.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	limit := time.Now().Add(patience)
+	limit := time.Now().Add(testTimeout)
 	for !cond() {
 		if time.Now().After(limit) {
 			t.Fatalf("%s did not come about", what)

@@ -7,16 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// largePipe is what a pipe's capacity is raised to when a message did not fit: as quick as writes that block, and a hundred such processes
+// largePipeBytes is what a pipe's capacity is raised to when a message did not fit: as quick as writes that block, and a hundred such processes
 // stay within what Linux grants one user in pipes (fs.pipe-user-pages-soft, 64 MiB).
-const largePipe = 512 << 10
+const largePipeBytes = 512 << 10
 
 // An fdOutput writes to a pipe or a socket the way an fdInput reads. No write blocks a thread, and Close interrupts them.
 type fdOutput struct {
 	gate
-	fd     int  // of its own, and does not block, for a pipe
-	socket bool // does not matter whether fd blocks
-	large  bool // the pipe's capacity was raised, or could not be
+	fd       int  // of its own, and does not block, for a pipe
+	socket   bool // does not matter whether fd blocks
+	enlarged bool // the pipe's capacity was raised, or could not be
 
 	waiter atomic.Pointer[waiter] // made when it is first needed, by the one writer
 }
@@ -31,14 +31,14 @@ func newOutput(fd int) output {
 
 // newFDOutput takes over fd if it succeeds.
 func newFDOutput(fd int) (*fdOutput, error) {
-	now, err := openNow(fd, unix.O_WRONLY)
+	nonblockFD, err := openNonblocking(fd, unix.O_WRONLY)
 	if err != nil {
 		return nil, err
 	}
-	out := &fdOutput{fd: fd, socket: now < 0}
+	out := &fdOutput{fd: fd, socket: nonblockFD < 0}
 	if !out.socket {
 		unix.Close(fd)
-		out.fd = now
+		out.fd = nonblockFD
 	}
 	out.release = func() {
 		if w := out.waiter.Load(); w != nil {
@@ -49,35 +49,35 @@ func newFDOutput(fd int) (*fdOutput, error) {
 	return out, nil
 }
 
-func (out *fdOutput) Write(p []byte) (int, error) {
-	if !out.enter() {
+func (o *fdOutput) Write(p []byte) (int, error) {
+	if !o.enter() {
 		return 0, os.ErrClosed
 	}
-	n, err := out.try(p)
+	n, err := o.writeAvailable(p)
 	if n < len(p) && err == nil {
 		var m int
-		m, err = out.await(p[n:])
+		m, err = o.waitWrite(p[n:])
 		n += m
 	}
-	out.leave()
+	o.leave()
 	return n, err
 }
 
-func (out *fdOutput) tryWrite(p []byte) (int, error) {
-	if !out.enter() {
+func (o *fdOutput) tryWrite(p []byte) (int, error) {
+	if !o.enter() {
 		return 0, os.ErrClosed
 	}
-	n, err := out.try(p)
-	out.leave()
+	n, err := o.writeAvailable(p)
+	o.leave()
 	return n, err
 }
 
-// try writes what there is room for.
-func (out *fdOutput) try(p []byte) (n int, err error) {
-	if out.socket {
-		n, err = transfer(unix.SYS_SENDTO, out.fd, p, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+// writeAvailable writes what there is room for.
+func (o *fdOutput) writeAvailable(p []byte) (n int, err error) {
+	if o.socket {
+		n, err = transfer(unix.SYS_SENDTO, o.fd, p, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	} else {
-		n, err = writeFD(out.fd, p)
+		n, err = writeFD(o.fd, p)
 	}
 	if err == unix.EAGAIN {
 		return 0, nil
@@ -85,27 +85,27 @@ func (out *fdOutput) try(p []byte) (n int, err error) {
 	return n, os.NewSyscallError("write", err)
 }
 
-// await writes p, for which there is no room now, as the reader makes some.
-func (out *fdOutput) await(p []byte) (n int, err error) {
-	if !out.socket && !out.large {
-		out.large = true
-		unix.FcntlInt(uintptr(out.fd), unix.F_SETPIPE_SZ, largePipe) // an optimisation; failing is no harm
+// waitWrite writes p, for which there is no room now, as the reader makes some.
+func (o *fdOutput) waitWrite(p []byte) (n int, err error) {
+	if !o.socket && !o.enlarged {
+		o.enlarged = true
+		unix.FcntlInt(uintptr(o.fd), unix.F_SETPIPE_SZ, largePipeBytes) // an optimisation; failing is no harm
 	}
-	w := out.waiter.Load()
+	w := o.waiter.Load()
 	if w == nil {
 		if w, err = newWaiter(); err != nil {
 			return 0, err
 		}
-		out.waiter.Store(w)
+		o.waiter.Store(w)
 	}
-	if err := w.arm(out.fd, unix.EPOLLOUT); err != nil {
+	if err := w.arm(o.fd, unix.EPOLLOUT); err != nil {
 		return 0, err
 	}
-	defer w.disarm(out.fd)
+	defer w.disarm(o.fd)
 	waitErr := w.wait(func(uintptr) bool {
-		for n < len(p) && !out.stopped() {
+		for n < len(p) && !o.stopped() {
 			var m int
-			if m, err = out.try(p[n:]); err != nil {
+			if m, err = o.writeAvailable(p[n:]); err != nil {
 				return true
 			}
 			if m == 0 {
@@ -124,12 +124,12 @@ func (out *fdOutput) await(p []byte) (n int, err error) {
 	return n, waitErr
 }
 
-func (out *fdOutput) Close() error {
-	out.stop(func() {
-		if w := out.waiter.Load(); w != nil {
+func (o *fdOutput) Close() error {
+	o.stop(func() {
+		if w := o.waiter.Load(); w != nil {
 			w.interrupt()
 		}
 	})
-	out.shut()
+	o.shut()
 	return nil
 }

@@ -32,9 +32,9 @@ var outputs = map[string]func(t *testing.T, f *os.File) output{
 }
 
 func eachOutput(t *testing.T, f func(t *testing.T, out output, r, w *os.File)) {
-	for carrier, open := range carriers {
+	for transport, open := range transports {
 		for kind, openOut := range outputs {
-			t.Run(carrier+"/"+kind, func(t *testing.T) {
+			t.Run(transport+"/"+kind, func(t *testing.T) {
 				r, w := open(t)
 				out := openOut(t, w)
 				defer out.Close()
@@ -88,18 +88,18 @@ func TestOutputTryWriteDoesNotWait(t *testing.T) {
 func TestOutputBroken(t *testing.T) {
 	eachOutput(t, func(t *testing.T, out output, r, _ *os.File) {
 		r.Close()
-		if _, err := out.Write([]byte("x")); !isBroken(err) {
+		if _, err := out.Write([]byte("x")); !isBrokenPipe(err) {
 			t.Errorf("Write returned %v", err)
 		}
-		if _, err := out.tryWrite([]byte("x")); !isBroken(err) {
+		if _, err := out.tryWrite([]byte("x")); !isBrokenPipe(err) {
 			t.Errorf("tryWrite returned %v", err)
 		}
 	})
 }
 
 func TestOutputCloseInterrupts(t *testing.T) {
-	for carrier, open := range carriers {
-		t.Run(carrier, func(t *testing.T) {
+	for transport, open := range transports {
+		t.Run(transport, func(t *testing.T) {
 			_, w := open(t)
 			out := outputs["best"](t, w)
 			full := make(chan struct{})

@@ -15,7 +15,7 @@ type polledInput struct {
 	gate
 	fd           int
 	wakeR, wakeW int // a pipe; a byte in it wakes poll
-	polls        bool
+	canPoll      bool
 }
 
 // newPolledInput takes over fd.
@@ -24,7 +24,7 @@ func newPolledInput(fd int) (*polledInput, error) {
 	if err := cloexecPipe(wake[:]); err != nil {
 		return nil, os.NewSyscallError("pipe", err)
 	}
-	in := &polledInput{fd: fd, wakeR: wake[0], wakeW: wake[1], polls: true}
+	in := &polledInput{fd: fd, wakeR: wake[0], wakeW: wake[1], canPoll: true}
 	in.release = func() {
 		unix.Close(in.fd)
 		unix.Close(in.wakeR)
@@ -40,17 +40,17 @@ func (in *polledInput) Read(p []byte) (int, error) {
 	defer in.leave()
 	fds := []unix.PollFd{{Fd: int32(in.fd), Events: unix.POLLIN}, {Fd: int32(in.wakeR), Events: unix.POLLIN}}
 	for {
-		if in.polls {
+		if in.canPoll {
 			if _, err := pollFDs(fds, -1); err != nil {
 				return 0, os.NewSyscallError("poll", err)
 			}
 			// Some systems cannot poll some devices; a plain read waits on those all the same.
-			in.polls = fds[0].Revents&unix.POLLNVAL == 0
+			in.canPoll = fds[0].Revents&unix.POLLNVAL == 0
 		}
 		if in.stopped() {
 			return 0, io.EOF
 		}
-		if in.polls && fds[0].Revents == 0 {
+		if in.canPoll && fds[0].Revents == 0 {
 			continue
 		}
 		n, err := readFD(in.fd, p)
@@ -86,17 +86,17 @@ func newPolledOutput(fd int) *polledOutput {
 	return out
 }
 
-func (out *polledOutput) Write(p []byte) (int, error) {
-	if !out.enter() {
+func (o *polledOutput) Write(p []byte) (int, error) {
+	if !o.enter() {
 		return 0, os.ErrClosed
 	}
-	defer out.leave()
+	defer o.leave()
 	for done := 0; ; {
-		n, err := writeFD(out.fd, p[done:])
+		n, err := writeFD(o.fd, p[done:])
 		done += n
 		switch {
 		case err == unix.EAGAIN:
-			if err := out.waitWritable(); err != nil {
+			if err := o.waitWritable(); err != nil {
 				return done, err
 			}
 		case err != nil:
@@ -108,10 +108,10 @@ func (out *polledOutput) Write(p []byte) (int, error) {
 }
 
 // waitWritable waits for room on a descriptor that does not block. It looks up now and then so that Close is noticed.
-func (out *polledOutput) waitWritable() error {
+func (o *polledOutput) waitWritable() error {
 	const lookUp = 100 // milliseconds
-	for !out.stopped() {
-		n, err := pollFDs([]unix.PollFd{{Fd: int32(out.fd), Events: unix.POLLOUT}}, lookUp)
+	for !o.stopped() {
+		n, err := pollFDs([]unix.PollFd{{Fd: int32(o.fd), Events: unix.POLLOUT}}, lookUp)
 		if n > 0 || err != nil {
 			return os.NewSyscallError("poll", err)
 		}
@@ -123,27 +123,27 @@ func (out *polledOutput) waitWritable() error {
 const pipeBuf = 4096
 
 // tryWrite asks poll first, and leaves what may be more than there is room for to Write.
-func (out *polledOutput) tryWrite(p []byte) (int, error) {
-	if !out.enter() {
+func (o *polledOutput) tryWrite(p []byte) (int, error) {
+	if !o.enter() {
 		return 0, os.ErrClosed
 	}
 	if len(p) > pipeBuf {
-		out.leave()
+		o.leave()
 		return 0, nil
 	}
-	defer out.leave()
-	fds := []unix.PollFd{{Fd: int32(out.fd), Events: unix.POLLOUT}}
+	defer o.leave()
+	fds := []unix.PollFd{{Fd: int32(o.fd), Events: unix.POLLOUT}}
 	if n, err := pollFDs(fds, 0); n == 0 || err != nil {
 		return 0, os.NewSyscallError("poll", err)
 	}
-	n, err := writeFD(out.fd, p)
+	n, err := writeFD(o.fd, p)
 	if err == unix.EAGAIN {
 		return n, nil
 	}
 	return n, os.NewSyscallError("write", err)
 }
 
-func (out *polledOutput) Close() error {
-	out.shut()
+func (o *polledOutput) Close() error {
+	o.shut()
 	return nil
 }

@@ -20,9 +20,9 @@ import (
 // When the server has ended, reads return what it wrote before, and then the *ExitError that says how it ended; io.EOF only if it exited with
 // status 0 after its input was closed. A server that closes its standard output and goes on makes reads fail, unless its input was closed before.
 type Process struct {
-	cmd   *Cmd
-	name  string
-	begun time.Time
+	cmd       *Cmd
+	name      string
+	startedAt time.Time
 
 	stdin, stdout, stderr *os.File
 	tail                  tail
@@ -38,7 +38,7 @@ type Process struct {
 
 	mu    sync.Mutex
 	pid   int
-	group group // only until the process is reaped: its number may be given to somebody else then
+	group processGroup // only until the process is reaped: its number may be given to somebody else then
 
 	done chan struct{}
 	exit *ExitError // set before done is closed
@@ -54,7 +54,7 @@ const (
 
 func newProcess(c *Cmd, pipes *childPipes) *Process {
 	p := &Process{
-		cmd: c, name: c.String(), begun: time.Now(),
+		cmd: c, name: c.String(), startedAt: time.Now(),
 		stdin: pipes.parent[0], stdout: pipes.parent[1], stderr: pipes.parent[2],
 		stderrDone: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -78,7 +78,7 @@ func (p *Process) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error)
 	g.Watch(cmd.Process.Pid)
 	p.mu.Lock()
 	p.pid = cmd.Process.Pid
-	p.group = newGroup(cmd.Process)
+	p.group = newProcessGroup(cmd.Process)
 	p.mu.Unlock()
 	started <- nil
 
@@ -86,7 +86,7 @@ func (p *Process) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error)
 	p.stderr.SetReadDeadline(time.Now().Add(stderrWait))
 	waitClosed(p.stderrDone, 2*stderrWait)
 
-	p.exit = newExitError(cmd, p.name, time.Since(p.begun), p.tail.String())
+	p.exit = newExitError(cmd, p.name, time.Since(p.startedAt), p.tail.String())
 	if p.exit.Code != 0 || !p.closingInput.Load() {
 		p.err = p.exit
 	}
@@ -99,7 +99,7 @@ func (p *Process) run(cmd *exec.Cmd, g *guardian.Guardian, started chan<- error)
 func (p *Process) readStderr() {
 	defer close(p.stderrDone)
 	io.Copy(&p.tail, p.stderr)
-	p.tail.end()
+	p.tail.flush()
 }
 
 // Read reads the server's standard output.
@@ -110,7 +110,7 @@ func (p *Process) Read(b []byte) (int, error) {
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		// The process has ended, yet somebody outside its group may hold the pipe open.
-		if n := readNow(p.stdout, b); n > 0 {
+		if n := readAvailable(p.stdout, b); n > 0 {
 			return n, nil
 		}
 	}
@@ -129,7 +129,7 @@ func (p *Process) Read(b []byte) (int, error) {
 // Write writes to the server's standard input. When the server has ended it returns the *ExitError.
 func (p *Process) Write(b []byte) (int, error) {
 	n, err := p.stdin.Write(b)
-	if err != nil && isBroken(err) && waitClosed(p.done, exitWait) && p.err != nil {
+	if err != nil && isBrokenPipe(err) && waitClosed(p.done, exitWait) && p.err != nil {
 		err = p.err
 	}
 	return n, err

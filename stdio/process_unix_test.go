@@ -436,7 +436,7 @@ func TestProcessCannotBeKilled(t *testing.T) {
 	}
 	p.mu.Lock()
 	ours := p.group
-	p.group = group{} // as if signals had no effect
+	p.group = processGroup{} // as if signals had no effect
 	p.mu.Unlock()
 	if err := p.Close(); err == nil || !strings.Contains(err.Error(), "cannot be killed") {
 		t.Errorf("Close: %v", err)
@@ -457,7 +457,7 @@ func TestProcessGroup(t *testing.T) {
 	p.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.group != (group{}) {
+	if p.group != (processGroup{}) {
 		t.Error("a reaped process still has a group to signal")
 	}
 }

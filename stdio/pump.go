@@ -15,8 +15,8 @@ import (
 //
 // That goroutine is left behind in its read when the input is closed: it ends with the process, or when something arrives.
 type pumpedInput struct {
-	chunks chan pumped
-	taken  chan []byte // memory for the next read, given back
+	chunks chan pumpedChunk
+	free   chan []byte // memory for the next read, given back
 	ended  chan struct{}
 	once   sync.Once
 
@@ -25,17 +25,17 @@ type pumpedInput struct {
 	err  error
 }
 
-type pumped struct {
+type pumpedChunk struct {
 	buf []byte
 	n   int
 	err error
 }
 
-const pumpSize = 64 << 10
+const pumpBufferBytes = 64 << 10
 
 func newPumpedInput(f *os.File) *pumpedInput {
-	in := &pumpedInput{chunks: make(chan pumped), taken: make(chan []byte, 1), ended: make(chan struct{})}
-	in.taken <- make([]byte, pumpSize)
+	in := &pumpedInput{chunks: make(chan pumpedChunk), free: make(chan []byte, 1), ended: make(chan struct{})}
+	in.free <- make([]byte, pumpBufferBytes)
 	go in.pump(f)
 	return in
 }
@@ -44,13 +44,13 @@ func (in *pumpedInput) pump(f *os.File) {
 	for {
 		var buf []byte
 		select {
-		case buf = <-in.taken:
+		case buf = <-in.free:
 		case <-in.ended:
 			return
 		}
 		n, err := f.Read(buf)
 		select {
-		case in.chunks <- pumped{buf, n, err}:
+		case in.chunks <- pumpedChunk{buf, n, err}:
 		case <-in.ended:
 			return
 		}
@@ -71,7 +71,7 @@ func (in *pumpedInput) Read(p []byte) (int, error) {
 			return 0, in.err
 		}
 		if in.buf != nil {
-			in.taken <- in.buf
+			in.free <- in.buf
 			in.buf = nil
 		}
 		select {

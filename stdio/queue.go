@@ -13,27 +13,27 @@ import (
 //
 // It has a goroutine only while something waits. Each Write is kept or dropped as a whole.
 type queue struct {
-	out    output
-	max    int                      // bytes waiting
-	notice func(dropped int) []byte // what to write once there is room again; may be nil
+	out        output
+	maxPending int                      // bytes waiting
+	notice     func(dropped int) []byte // what to write once there is room again; may be nil
 
-	mu      sync.Mutex
-	waiting []byte
-	idle    chan struct{} // closed when the goroutine ends; nil while there is none
-	dropped int           // writes, since the last notice
-	total   int           // writes dropped ever
-	closed  bool
-	dead    bool // the sink fails
+	mu         sync.Mutex
+	pending    []byte
+	drainDone  chan struct{} // closed when the goroutine ends; nil while there is none
+	dropped    int           // writes, since the last notice
+	allDropped int           // writes dropped ever
+	closed     bool
+	failed     bool // the sink fails
 }
 
-const defaultQueue = 256 << 10
+const defaultQueueBytes = 256 << 10
 
 // newQueue returns a queue for w. Files are written to directly, other writers by the queue's goroutine.
 func newQueue(w io.Writer, limit int, notice func(int) []byte) *queue {
 	if limit <= 0 {
-		limit = defaultQueue
+		limit = defaultQueueBytes
 	}
-	return &queue{out: openSink(w), max: limit, notice: notice}
+	return &queue{out: openSink(w), maxPending: limit, notice: notice}
 }
 
 // openSink returns an output for w. For a file it has descriptors of its own: SIGPIPE, which Go raises for descriptors 1 and 2 only, would end
@@ -57,16 +57,16 @@ func (writerSink) Close() error                 { return nil }
 func (q *queue) Write(p []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.dead {
-		q.total++
+	if q.closed || q.failed {
+		q.allDropped++
 		return len(p), nil
 	}
 	rest := p
-	if q.idle == nil {
+	if q.drainDone == nil {
 		n, err := q.out.tryWrite(p)
 		if err != nil {
-			q.dead = true
-			q.total++
+			q.failed = true
+			q.allDropped++
 			return len(p), nil
 		}
 		if n == len(p) {
@@ -75,41 +75,41 @@ func (q *queue) Write(p []byte) (int, error) {
 		rest = p[n:]
 	}
 	// The rest of a line whose beginning is out goes in, however much it is.
-	if len(q.waiting)+len(rest) > q.max && len(rest) == len(p) {
+	if len(q.pending)+len(rest) > q.maxPending && len(rest) == len(p) {
 		q.dropped++
-		q.total++
+		q.allDropped++
 		return len(p), nil
 	}
-	q.waiting = append(q.waiting, rest...)
-	if q.idle == nil {
-		q.idle = make(chan struct{})
-		go q.drain(q.idle)
+	q.pending = append(q.pending, rest...)
+	if q.drainDone == nil {
+		q.drainDone = make(chan struct{})
+		go q.drain(q.drainDone)
 	}
 	return len(p), nil
 }
 
 // drain writes until nothing waits.
-func (q *queue) drain(idle chan struct{}) {
-	defer close(idle)
+func (q *queue) drain(drainDone chan struct{}) {
+	defer close(drainDone)
 	var batch []byte
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
-		if q.dropped > 0 && q.notice != nil && len(q.waiting) == 0 {
-			q.waiting = append(q.waiting, q.notice(q.dropped)...)
+		if q.dropped > 0 && q.notice != nil && len(q.pending) == 0 {
+			q.pending = append(q.pending, q.notice(q.dropped)...)
 			q.dropped = 0
 		}
-		if len(q.waiting) == 0 || q.dead {
-			q.idle, q.waiting = nil, nil
+		if len(q.pending) == 0 || q.failed {
+			q.drainDone, q.pending = nil, nil
 			return
 		}
-		batch, q.waiting = q.waiting, batch[:0]
+		batch, q.pending = q.pending, batch[:0]
 		q.mu.Unlock()
 		_, err := q.out.Write(batch)
 		q.mu.Lock()
 		if err != nil {
-			q.dead = true
-			q.waiting = nil
+			q.failed = true
+			q.pending = nil
 		}
 	}
 }
@@ -117,13 +117,13 @@ func (q *queue) drain(idle chan struct{}) {
 // flush waits until nothing is waiting to be written or ctx ends.
 func (q *queue) flush(ctx context.Context) error {
 	q.mu.Lock()
-	idle := q.idle
+	drainDone := q.drainDone
 	q.mu.Unlock()
-	if idle == nil {
+	if drainDone == nil {
 		return nil
 	}
 	select {
-	case <-idle:
+	case <-drainDone:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -142,7 +142,7 @@ func (q *queue) closeWithin(d time.Duration) error {
 	if closeErr := q.out.Close(); err == nil {
 		return closeErr
 	}
-	if _, stuck := q.out.(writerSink); !stuck {
+	if _, uninterruptible := q.out.(writerSink); !uninterruptible {
 		after, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		q.flush(after)
@@ -150,9 +150,9 @@ func (q *queue) closeWithin(d time.Duration) error {
 	return err
 }
 
-// drops returns how many writes were dropped.
-func (q *queue) drops() int {
+// dropCount returns how many writes were dropped.
+func (q *queue) dropCount() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.total
+	return q.allDropped
 }

@@ -39,7 +39,7 @@ func TestQueueDropsAndCounts(t *testing.T) {
 			}
 			synctest.Wait() // the first one is with the writer, two wait
 		}
-		if got := q.drops(); got != 7 {
+		if got := q.dropCount(); got != 7 {
 			t.Errorf("%d writes were dropped, want 7", got)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -62,7 +62,7 @@ func TestQueueDropsAndCounts(t *testing.T) {
 			t.Errorf("%d lines in the end, want 4", got)
 		}
 		q.Write(line)
-		if got := q.drops(); got != 8 {
+		if got := q.dropCount(); got != 8 {
 			t.Errorf("%d writes were dropped in all, want 8", got)
 		}
 	})
@@ -78,7 +78,7 @@ func TestQueueFailingWriter(t *testing.T) {
 			q.Write([]byte("x\n"))
 			synctest.Wait()
 		}
-		if got := q.drops(); got != 2 {
+		if got := q.dropCount(); got != 2 {
 			t.Errorf("%d writes were dropped after the failure, want 2", got)
 		}
 		if err := q.closeWithin(time.Second); err != nil {

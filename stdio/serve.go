@@ -40,7 +40,7 @@ type Config struct {
 
 const (
 	defaultStopTimeout = 15 * time.Second
-	lastFlush          = 100 * time.Millisecond // for the log, when the process is about to end
+	exitFlushTimeout   = 100 * time.Millisecond // for the log, when the process is about to end
 )
 
 // ErrInUse is returned by Serve when another call of it has the process's standard input or output.
@@ -83,7 +83,7 @@ func (c *Config) logger() (*slog.Logger, func()) {
 		h := NewLogHandler(os.Stderr, &LogOptions{Level: slog.LevelWarn})
 		return slog.New(h), func() { h.Close() }
 	}
-	return c.Logger, func() { flushLog(c.Logger, closeFlush) }
+	return c.Logger, func() { flushLog(c.Logger, closeFlushTimeout) }
 }
 
 func flushLog(log *slog.Logger, d time.Duration) {
@@ -96,12 +96,12 @@ func flushLog(log *slog.Logger, d time.Duration) {
 
 // A run is one call of Serve.
 type run struct {
-	config *Config
-	log    *slog.Logger
-	stream stream
-	guard  *guard
-	owner  bool // of inUse
-	lost   chan struct{}
+	config     *Config
+	log        *slog.Logger
+	stream     stream
+	guard      *guard
+	ownsStdio  bool // of inUse
+	clientGone chan struct{}
 }
 
 // open takes the descriptors and puts the guard in their place.
@@ -112,7 +112,7 @@ func (r *run) open() (err error) {
 		if inUse.Swap(true) {
 			return ErrInUse
 		}
-		r.owner = true
+		r.ownsStdio = true
 	}
 	defer func() {
 		if err != nil {
@@ -125,8 +125,8 @@ func (r *run) open() (err error) {
 	if r.stream.out, err = openOutput(c.Stdout); err != nil {
 		return fmt.Errorf("stdout: %w", err)
 	}
-	r.lost = make(chan struct{})
-	r.stream.onLoss = func() { close(r.lost) }
+	r.clientGone = make(chan struct{})
+	r.stream.onBroken = func() { close(r.clientGone) }
 	r.guard = newGuard(r.log, ownIn, ownOut)
 	return nil
 }
@@ -142,7 +142,7 @@ func (r *run) close() {
 	if r.guard != nil {
 		r.guard.release()
 	}
-	if r.owner {
+	if r.ownsStdio {
 		inUse.Store(false)
 	}
 }
@@ -151,15 +151,15 @@ func (r *run) serve(ctx context.Context, srv Server) error {
 	parent := ctx
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	signals, forget := r.config.signals()
-	defer forget()
+	signals, restoreSignals := r.config.signals()
+	defer restoreSignals()
 
 	framer := jsonrpc.NewFramer(&r.stream, &jsonrpc.FramerOptions{Framing: r.config.Framing, MaxFrame: r.config.MaxFrame})
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(ctx, framer) }()
 
-	lost, stop := r.lost, ctx.Done()
-	var signal os.Signal
+	clientGone, stop := r.clientGone, ctx.Done()
+	var sig os.Signal
 	var timeout <-chan time.Time
 	for {
 		select {
@@ -167,22 +167,22 @@ func (r *run) serve(ctx context.Context, srv Server) error {
 			if err == nil && stop == nil {
 				err = context.Cause(parent)
 			}
-			return r.result(err, signal)
+			return r.result(err, sig)
 		case s := <-signals:
-			if signal != nil {
+			if sig != nil {
 				r.exit(s)
 			}
-			signal = s
+			sig = s
 			r.log.Info("signal received: finishing what is under way; a second one ends the process at once", "signal", s.String())
-		case <-lost:
-			lost = nil
+		case <-clientGone:
+			clientGone = nil
 			r.log.Debug("the client has stopped reading")
 			cancel() // nobody is left to answer
 		case <-stop:
 			stop = nil
 		case <-timeout:
 			r.log.Error("the server did not stop in time and is left behind", "timeout", r.config.stopTimeout())
-			return r.result(&stopError{r.config.stopTimeout(), context.Cause(parent)}, signal)
+			return r.result(&stopError{r.config.stopTimeout(), context.Cause(parent)}, sig)
 		}
 		r.stream.in.stop()
 		if timeout == nil {
@@ -201,12 +201,12 @@ func (c *Config) stopTimeout() time.Duration {
 }
 
 // result says what Serve returns when srv has returned err.
-func (r *run) result(err error, signal os.Signal) error {
+func (r *run) result(err error, sig os.Signal) error {
 	switch {
 	case r.stream.broken.Load():
 		return nil
-	case signal != nil:
-		if isCut(err) {
+	case sig != nil:
+		if isUnfinished(err) {
 			return err
 		}
 		if err != nil && !errors.Is(err, context.Canceled) {
@@ -217,8 +217,8 @@ func (r *run) result(err error, signal os.Signal) error {
 	return err
 }
 
-// isCut reports whether err says that something accepted was not finished.
-func isCut(err error) bool {
+// isUnfinished reports whether err says that something accepted was not finished.
+func isUnfinished(err error) bool {
 	if _, ok := errors.AsType[*stopError](err); ok {
 		return true
 	}

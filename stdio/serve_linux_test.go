@@ -11,21 +11,21 @@ import (
 
 func init() {
 	// As Node starts its children.
-	childCarriers["socket"] = func(t *testing.T, args ...string) *served {
-		return serveOn(t, carriers["socket"], args...)
+	childTransports["socket"] = func(t *testing.T, args ...string) *served {
+		return serveOn(t, transports["socket"], args...)
 	}
-	childCarriers["nonblocking socket"] = func(t *testing.T, args ...string) *served {
-		return serveOn(t, carriers["nonblocking socket"], args...)
+	childTransports["nonblocking socket"] = func(t *testing.T, args ...string) *served {
+		return serveOn(t, transports["nonblocking socket"], args...)
 	}
-	childCarriers["nonblocking pipe"] = func(t *testing.T, args ...string) *served {
-		return serveOn(t, carriers["nonblocking pipe"], args...)
+	childTransports["nonblocking pipe"] = func(t *testing.T, args ...string) *served {
+		return serveOn(t, transports["nonblocking pipe"], args...)
 	}
 	// One socket for both, as inetd and sshd do.
-	childCarriers["one socket"] = func(t *testing.T, args ...string) *served {
-		ours, theirs := carriers["socket"](t)
+	childTransports["one socket"] = func(t *testing.T, args ...string) *served {
+		ours, theirs := transports["socket"](t)
 		return startOn(t, theirs, theirs, ours, ours, args...)
 	}
-	childCarriers["terminal"] = serveOnTerminal
+	childTransports["terminal"] = serveOnTerminal
 }
 
 func serveOn(t *testing.T, open func(testing.TB) (r, w *os.File), args ...string) *served {
@@ -72,6 +72,6 @@ func serveOnTerminal(t *testing.T, args ...string) *served {
 	if err != nil {
 		t.Skip(err)
 	}
-	outR, outW := carriers["pipe"](t)
+	outR, outW := transports["pipe"](t)
 	return startOn(t, pts, outW, ptmx, outR, args...)
 }

@@ -222,8 +222,8 @@ func TestServeSignal(t *testing.T) {
 // TestServeSignalWhileIdle sends the signal to a server that waits in a read which nothing else would end.
 func TestServeSignalWhileIdle(t *testing.T) {
 	t.Parallel()
-	for carrier, open := range childCarriers {
-		t.Run(carrier, func(t *testing.T) {
+	for transport, open := range childTransports {
+		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
 			s := open(t)
 			s.send("", "x")
@@ -236,7 +236,7 @@ func TestServeSignalWhileIdle(t *testing.T) {
 			}
 		})
 		// A Conn with nothing in flight reads with ReadIdle.
-		t.Run(carrier+"/conn", func(t *testing.T) {
+		t.Run(transport+"/conn", func(t *testing.T) {
 			t.Parallel()
 			s := open(t, "conn")
 			for range 3 {
@@ -261,8 +261,8 @@ func TestServeSignalWhileIdle(t *testing.T) {
 	}
 }
 
-// childCarriers are the kinds of files that a server is started with.
-var childCarriers = map[string]func(t *testing.T, args ...string) *served{
+// childTransports are the kinds of files that a server is started with.
+var childTransports = map[string]func(t *testing.T, args ...string) *served{
 	"pipe": serveChild,
 }
 

@@ -30,6 +30,6 @@ func (r *run) exit(s os.Signal) {
 		status = 128 + int(n)
 	}
 	r.log.Warn("second signal: exiting at once", "signal", s.String())
-	flushLog(r.log, lastFlush)
+	flushLog(r.log, exitFlushTimeout)
 	os.Exit(status)
 }

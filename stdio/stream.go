@@ -29,10 +29,10 @@ type output interface {
 
 // A stream joins the two for a framer.
 type stream struct {
-	in     input
-	out    output
-	broken atomic.Bool // the client does not read any more
-	onLoss func()      // called when broken becomes true
+	in       input
+	out      output
+	broken   atomic.Bool // the client does not read any more
+	onBroken func()      // called when broken becomes true
 }
 
 func (s *stream) Read(p []byte) (int, error)     { return s.in.Read(p) }
@@ -40,8 +40,8 @@ func (s *stream) ReadIdle(p []byte) (int, error) { return s.in.ReadIdle(p) }
 
 func (s *stream) Write(p []byte) (int, error) {
 	n, err := s.out.Write(p)
-	if err != nil && isBroken(err) && !s.broken.Swap(true) {
-		s.onLoss()
+	if err != nil && isBrokenPipe(err) && !s.broken.Swap(true) {
+		s.onBroken()
 	}
 	return n, err
 }

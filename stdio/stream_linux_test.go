@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// carriers make a pair of connected files, r and w, of a kind.
-var carriers = map[string]func(t testing.TB) (r, w *os.File){
+// transports make a pair of connected files, r and w, of a kind.
+var transports = map[string]func(t testing.TB) (r, w *os.File){
 	"pipe": func(t testing.TB) (r, w *os.File) {
 		var p [2]int
 		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
@@ -81,12 +81,12 @@ var inputs = map[string]func(t *testing.T, f *os.File) input{
 	"pumped": func(t *testing.T, f *os.File) input { return newPumpedInput(f) },
 }
 
-// eachInput runs f over every kind of carrier and input, and both ways to read.
+// eachInput runs f over every kind of transport and input, and both ways to read.
 func eachInput(t *testing.T, f func(t *testing.T, in input, read func([]byte) (int, error), w *os.File)) {
-	for carrier, open := range carriers {
+	for transport, open := range transports {
 		for kind, openIn := range inputs {
 			for _, idle := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s/idle=%t", carrier, kind, idle), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/idle=%t", transport, kind, idle), func(t *testing.T) {
 					r, w := open(t)
 					in := openIn(t, r)
 					defer in.Close()
@@ -130,8 +130,8 @@ func TestInputReads(t *testing.T) {
 
 // TestInputMixesReads checks that the two ways of reading see one stream.
 func TestInputMixesReads(t *testing.T) {
-	for carrier, open := range carriers {
-		t.Run(carrier, func(t *testing.T) {
+	for transport, open := range transports {
+		t.Run(transport, func(t *testing.T) {
 			r, w := open(t)
 			in := inputs["best"](t, r)
 			defer in.Close()
@@ -190,8 +190,8 @@ func blocked(tid int64, idle bool) bool {
 }
 
 func TestInputStopRace(t *testing.T) {
-	for carrier, open := range carriers {
-		t.Run(carrier, func(t *testing.T) {
+	for transport, open := range transports {
+		t.Run(transport, func(t *testing.T) {
 			for i := range 100 {
 				r, w := open(t)
 				in := inputs["best"](t, r)
@@ -231,8 +231,8 @@ func TestInputStopRace(t *testing.T) {
 
 // TestFlagsUntouched checks that no open file that others may share changes its flags, while it is in use and after.
 func TestFlagsUntouched(t *testing.T) {
-	for carrier, open := range carriers {
-		t.Run(carrier, func(t *testing.T) {
+	for transport, open := range transports {
+		t.Run(transport, func(t *testing.T) {
 			r, w := open(t)
 			want := [2]int{flags(t, r), flags(t, w)}
 			in := inputs["best"](t, r)
@@ -268,8 +268,8 @@ func flags(t *testing.T, f *os.File) (flags int) {
 func TestDescriptorsReturned(t *testing.T) {
 	before := openFDs(t)
 	t.Run("use", func(t *testing.T) {
-		for carrier, open := range carriers {
-			t.Run(carrier, func(t *testing.T) {
+		for transport, open := range transports {
+			t.Run(transport, func(t *testing.T) {
 				r, w := open(t)
 				in, out := inputs["best"](t, r), outputs["best"](t, w)
 				polledIn, polledOut := inputs["polled"](t, r), outputs["polled"](t, w)
@@ -300,8 +300,8 @@ func openFDs(t *testing.T) int {
 
 // TestReadWriteAllocations checks that reads and writes go around everything that allocates.
 func TestReadWriteAllocations(t *testing.T) {
-	for carrier, open := range carriers {
-		t.Run(carrier, func(t *testing.T) {
+	for transport, open := range transports {
+		t.Run(transport, func(t *testing.T) {
 			r, w := open(t)
 			in, out := inputs["best"](t, r), outputs["best"](t, w)
 			defer in.Close()
@@ -323,8 +323,8 @@ func TestReadWriteAllocations(t *testing.T) {
 // TestIdleIsNotPolled checks that neither the runtime's poller nor our own watches the descriptors of an input while it is read idly, nor those
 // of an output that has room: a thread in the poller would be woken by each message, for nothing.
 func TestIdleIsNotPolled(t *testing.T) {
-	for carrier, open := range carriers {
-		t.Run(carrier, func(t *testing.T) {
+	for transport, open := range transports {
+		t.Run(transport, func(t *testing.T) {
 			r, w := open(t)
 			in, out := inputs["best"](t, r).(*fdInput), outputs["best"](t, w).(*fdOutput)
 			defer in.Close()
@@ -339,7 +339,7 @@ func TestIdleIsNotPolled(t *testing.T) {
 			check := func(when string, want bool) {
 				t.Helper()
 				watched := polledFDs(t)
-				if watched[out.fd] || watched[in.fd] || watched[in.now] {
+				if watched[out.fd] || watched[in.fd] || watched[in.nonblockFD] {
 					if !want {
 						t.Errorf("%s: a descriptor is watched", when)
 					}
@@ -354,7 +354,7 @@ func TestIdleIsNotPolled(t *testing.T) {
 			wg.Go(func() { in.Read(buf) })
 			eventually(t, "waiting read", func() bool {
 				watched := polledFDs(t)
-				return watched[in.fd] || watched[in.now]
+				return watched[in.fd] || watched[in.nonblockFD]
 			})
 			out.Write([]byte("x"))
 			wg.Wait()
@@ -387,9 +387,9 @@ func polledFDs(t *testing.T) map[int]bool {
 }
 
 func BenchmarkStream(b *testing.B) {
-	for carrier, open := range carriers {
+	for transport, open := range transports {
 		for _, size := range []int{64, 4 << 10, 32 << 10} {
-			b.Run(fmt.Sprintf("%s/%d", carrier, size), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/%d", transport, size), func(b *testing.B) {
 				r, w := open(b)
 				in, err := openInput(r)
 				if err != nil {

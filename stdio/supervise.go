@@ -96,7 +96,7 @@ func (e *GaveUpError) Unwrap() error { return e.Last }
 var ErrSupervisorClosed = errors.New("stdio: supervisor is closed")
 
 // A supervised is what a Supervisor wants of a process.
-type supervised interface {
+type childProcess interface {
 	Pid() int
 	Done() <-chan struct{}
 	Wait() error
@@ -106,8 +106,8 @@ type supervised interface {
 // A Supervisor keeps a server running: when its process ends, it starts another one, sooner or later, and connects to it. C is what connecting
 // yields. Its methods may be called by many goroutines at once.
 type Supervisor[C any] struct {
-	start   func(context.Context) (supervised, error)
-	connect func(context.Context, supervised) (C, error)
+	start   func(context.Context) (childProcess, error)
+	connect func(context.Context, childProcess) (C, error)
 	opts    SuperviseOptions
 	random  func() float64 // in [0, 1)
 
@@ -134,18 +134,18 @@ type Supervisor[C any] struct {
 // Calls under way when a process ends fail at once by themselves, because reading the process then returns an *ExitError.
 func Supervise[C any](start func(context.Context) (*Process, error), connect func(context.Context, *Process) (C, error), opts *SuperviseOptions) *Supervisor[C] {
 	return newSupervisor(
-		func(ctx context.Context) (supervised, error) {
+		func(ctx context.Context) (childProcess, error) {
 			p, err := start(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return p, nil
 		},
-		func(ctx context.Context, p supervised) (C, error) { return connect(ctx, p.(*Process)) },
+		func(ctx context.Context, p childProcess) (C, error) { return connect(ctx, p.(*Process)) },
 		opts, rand.Float64)
 }
 
-func newSupervisor[C any](start func(context.Context) (supervised, error), connect func(context.Context, supervised) (C, error), opts *SuperviseOptions, random func() float64) *Supervisor[C] {
+func newSupervisor[C any](start func(context.Context) (childProcess, error), connect func(context.Context, childProcess) (C, error), opts *SuperviseOptions, random func() float64) *Supervisor[C] {
 	s := &Supervisor[C]{start: start, connect: connect, random: random, changed: make(chan struct{})}
 	if opts != nil {
 		s.opts = *opts
@@ -161,20 +161,20 @@ func newSupervisor[C any](start func(context.Context) (supervised, error), conne
 // run is the supervisor's goroutine.
 func (s *Supervisor[C]) run(ctx context.Context) {
 	for {
-		err := s.once(ctx)
+		err := s.runOnce(ctx)
 		if ctx.Err() != nil {
-			s.change(func(st *SupervisorState) { st.Phase = PhaseClosed })
+			s.updateState(func(st *SupervisorState) { st.Phase = PhaseClosed })
 			return
 		}
 		failures := s.State().Failures
 		if s.opts.MaxFailures > 0 && failures >= s.opts.MaxFailures {
 			s.opts.Logger.Error("server is not restarted any more", "failures", failures, "error", err)
-			s.change(func(st *SupervisorState) { st.Phase = PhaseGaveUp })
+			s.updateState(func(st *SupervisorState) { st.Phase = PhaseGaveUp })
 			return
 		}
 		delay := backoff(s.opts.MinBackoff, s.opts.MaxBackoff, failures, s.random())
 		s.opts.Logger.Warn("server is restarted", "in", delay, "failures", failures, "error", err)
-		s.change(func(st *SupervisorState) {
+		s.updateState(func(st *SupervisorState) {
 			st.Phase, st.NextStart = PhaseWaiting, time.Now().Add(delay)
 		})
 		timer := time.NewTimer(delay)
@@ -186,27 +186,27 @@ func (s *Supervisor[C]) run(ctx context.Context) {
 	}
 }
 
-// once runs one process to its end, which is always an error, and records what that means for the failures.
-func (s *Supervisor[C]) once(ctx context.Context) error {
+// runOnce runs one process to its end, which is always an error, and records what that means for the failures.
+func (s *Supervisor[C]) runOnce(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.change(func(st *SupervisorState) {
+	s.updateState(func(st *SupervisorState) {
 		st.Phase, st.NextStart = PhaseStarting, time.Time{}
 		st.Starts++
 	})
 	p, err := s.start(ctx)
 	if err != nil {
-		return s.failed(err, false)
+		return s.recordEnd(err, false)
 	}
 	defer p.Close()
-	s.change(func(st *SupervisorState) { st.Pid = p.Pid() })
+	s.updateState(func(st *SupervisorState) { st.Pid = p.Pid() })
 	conn, err := s.connectTo(ctx, p)
 	if err != nil {
-		return s.failed(err, false)
+		return s.recordEnd(err, false)
 	}
 	s.served.Store(false)
-	s.change(func(st *SupervisorState) { st.Phase, s.conn = PhaseRunning, conn })
+	s.updateState(func(st *SupervisorState) { st.Phase, s.conn = PhaseRunning, conn })
 	s.opts.Logger.Info("server is running", "pid", p.Pid())
 	stable := false
 	timer := time.NewTimer(s.opts.StableAfter)
@@ -215,14 +215,14 @@ func (s *Supervisor[C]) once(ctx context.Context) error {
 		select {
 		case <-timer.C:
 			stable = true
-			s.change(func(st *SupervisorState) { st.Failures = 0 })
+			s.updateState(func(st *SupervisorState) { st.Failures = 0 })
 		case <-p.Done():
 			if err = p.Wait(); err == nil {
 				err = errors.New("the server was closed")
 			}
-			return s.failed(err, stable || s.served.Load())
+			return s.recordEnd(err, stable || s.served.Load())
 		case <-ctx.Done():
-			return s.failed(ctx.Err(), stable)
+			return s.recordEnd(ctx.Err(), stable)
 		}
 	}
 }
@@ -233,17 +233,17 @@ func (s *Supervisor[C]) Served() {
 	if s.served.Load() || s.served.Swap(true) {
 		return
 	}
-	s.change(func(st *SupervisorState) {
+	s.updateState(func(st *SupervisorState) {
 		if st.Phase == PhaseRunning {
 			st.Failures = 0
 		}
 	})
 }
 
-// failed records the end of a process, or that there was none. After a stable time, and service, that is no failure.
-func (s *Supervisor[C]) failed(err error, stable bool) error {
+// recordEnd records the end of a process, or that there was none. After a stable time, and service, that is no failure.
+func (s *Supervisor[C]) recordEnd(err error, stable bool) error {
 	var none C
-	s.change(func(st *SupervisorState) {
+	s.updateState(func(st *SupervisorState) {
 		st.Phase, st.Pid, st.LastErr, s.conn = PhaseWaiting, 0, err, none
 		if !stable {
 			st.Failures++
@@ -253,7 +253,7 @@ func (s *Supervisor[C]) failed(err error, stable bool) error {
 }
 
 // connectTo calls connect. If the process ends meanwhile, that is the error.
-func (s *Supervisor[C]) connectTo(ctx context.Context, p supervised) (C, error) {
+func (s *Supervisor[C]) connectTo(ctx context.Context, p childProcess) (C, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.ConnectTimeout, fmt.Errorf("no connection within %v", s.opts.ConnectTimeout))
 	defer cancel()
 	ctx, ended := context.WithCancelCause(ctx)
@@ -281,21 +281,21 @@ func (s *Supervisor[C]) connectTo(ctx context.Context, p supervised) (C, error) 
 }
 
 // backoff returns how long to wait after so many failures in a row.
-func backoff(least, most time.Duration, failures int, random float64) time.Duration {
-	d := least
+func backoff(minDelay, maxDelay time.Duration, failures int, random float64) time.Duration {
+	d := minDelay
 	for range failures - 1 {
-		if d >= most/2 {
-			d = most
+		if d >= maxDelay/2 {
+			d = maxDelay
 			break
 		}
 		d *= 2
 	}
-	d = min(d, most)
+	d = min(d, maxDelay)
 	return d - time.Duration(random*float64(d)/2)
 }
 
-// change changes the state and wakes those who wait for that.
-func (s *Supervisor[C]) change(f func(*SupervisorState)) {
+// updateState changes the state and wakes those who wait for that.
+func (s *Supervisor[C]) updateState(f func(*SupervisorState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.state.Phase
@@ -346,6 +346,6 @@ func (s *Supervisor[C]) Conn(ctx context.Context) (C, error) {
 func (s *Supervisor[C]) Close() error {
 	s.cancel()
 	s.wg.Wait()
-	s.change(func(st *SupervisorState) { st.Phase = PhaseClosed })
+	s.updateState(func(st *SupervisorState) { st.Phase = PhaseClosed })
 	return nil
 }

@@ -51,7 +51,7 @@ type fakeServer struct {
 	last   *fakeProcess
 }
 
-func (f *fakeServer) start(context.Context) (supervised, error) {
+func (f *fakeServer) start(context.Context) (childProcess, error) {
 	if f.begun.IsZero() {
 		f.begun = time.Now()
 	}
@@ -64,7 +64,7 @@ func (f *fakeServer) start(context.Context) (supervised, error) {
 }
 
 func supervise(f *fakeServer, opts *SuperviseOptions) *Supervisor[int] {
-	connect := func(_ context.Context, p supervised) (int, error) { return p.Pid(), nil }
+	connect := func(_ context.Context, p childProcess) (int, error) { return p.Pid(), nil }
 	return newSupervisor(f.start, connect, opts, func() float64 { return 0 })
 }
 
@@ -278,7 +278,7 @@ func TestSuperviseConnect(t *testing.T) {
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fakeServer{script: func(int, *fakeProcess) error { return nil }}
-			s := newSupervisor(f.start, func(ctx context.Context, p supervised) (int, error) {
+			s := newSupervisor(f.start, func(ctx context.Context, p childProcess) (int, error) {
 				return 0, tt.connect(ctx, p.(*fakeProcess))
 			}, &SuperviseOptions{MaxFailures: 1, ConnectTimeout: 5 * time.Second}, func() float64 { return 0 })
 			defer s.Close()

@@ -9,16 +9,16 @@ import (
 const (
 	tailSize    = 64 << 10
 	tailMaxLine = 16 << 10
-	tailCut     = "… (cut)\n"
+	tailCutMark = "… (cut)\n"
 )
 
 // A tail keeps the last lines of a text that may be endless, in bounded memory, and passes the lines on.
 type tail struct {
-	mu      sync.Mutex
-	buf     []byte // the end of buf is what counts; it is moved to the front when there is twice as much
-	line    []byte // the line that has not ended yet
-	cut     bool   // the rest of line is being dropped
-	forward io.Writer
+	mu         sync.Mutex
+	buf        []byte // the end of buf is what counts; it is moved to the front when there is twice as much
+	line       []byte // the line that has not ended yet
+	truncating bool   // the rest of line is being dropped
+	forward    io.Writer
 }
 
 // Write takes part of the text.
@@ -30,7 +30,7 @@ func (t *tail) Write(p []byte) (int, error) {
 		rest = after
 		if room := tailMaxLine - len(t.line); len(part) > room {
 			part = part[:max(room, 0)]
-			t.cut = true
+			t.truncating = true
 		}
 		t.line = append(t.line, part...)
 		if ended {
@@ -40,8 +40,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end takes what has come of a last line as a line.
-func (t *tail) end() {
+// flush takes what has come of a last line as a line.
+func (t *tail) flush() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.line) > 0 {
@@ -50,8 +50,8 @@ func (t *tail) end() {
 }
 
 func (t *tail) endLine() {
-	if t.cut {
-		t.line = append(t.line, tailCut...)
+	if t.truncating {
+		t.line = append(t.line, tailCutMark...)
 	} else {
 		t.line = append(t.line, '\n')
 	}
@@ -62,7 +62,7 @@ func (t *tail) endLine() {
 	if t.forward != nil {
 		t.forward.Write(t.line)
 	}
-	t.line, t.cut = t.line[:0], false
+	t.line, t.truncating = t.line[:0], false
 }
 
 // String returns the last lines, at most tailSize bytes, and the beginning of the line that has not ended.

@@ -23,7 +23,7 @@ func TestTail(t *testing.T) {
 		{"blank", []string{"\n\na\n"}, "\n\na\n", "\n\na\n"},
 		{"unfinished", []string{"a\nb"}, "a\nb", "a\n"},
 		{"as long as may be", []string{long + "\n"}, long + "\n", long + "\n"},
-		{"too long", []string{long, "yyy", "y\nz\n"}, long + tailCut + "z\n", long + tailCut + "z\n"},
+		{"too long", []string{long, "yyy", "y\nz\n"}, long + tailCutMark + "z\n", long + tailCutMark + "z\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestTailIsBounded(t *testing.T) {
 	if c := cap(tail.buf) + cap(tail.line); c > 4*tailSize {
 		t.Errorf("%d bytes of memory", c)
 	}
-	tail.end()
-	if got := tail.String(); !strings.HasSuffix(got, "zzz"+tailCut) {
+	tail.flush()
+	if got := tail.String(); !strings.HasSuffix(got, "zzz"+tailCutMark) {
 		t.Errorf("the unfinished line is not there: …%q", got[len(got)-20:])
 	}
 }

@@ -47,7 +47,7 @@ func (w *waiter) arm(fd int, events uint32) error {
 func (w *waiter) disarm(fd int) { unix.EpollCtl(w.ep, unix.EPOLL_CTL_DEL, fd, nil) }
 
 // wait calls try until it returns true, whenever something has happened to the armed descriptor.
-func (w *waiter) wait(try func(uintptr) bool) error { return w.conn.Read(try) }
+func (w *waiter) wait(onReady func(uintptr) bool) error { return w.conn.Read(onReady) }
 
 // interrupt makes wait return, now and whenever it is called.
 func (w *waiter) interrupt() { w.file.SetReadDeadline(time.Unix(1, 0)) }

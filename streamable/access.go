@@ -11,16 +11,16 @@ import (
 // An access decides which requests may come in by where they say that they are for, and where they come from. It protects servers that a browser can reach:
 // a page that the user happens to have open must not get at them, whether it asks across origins or has its own name point at this machine (DNS rebinding).
 // Who the caller is, is for package auth. An access does not change but for what it remembers, and may be used by many goroutines at once.
-type access struct {
-	hosts   map[hostName]struct{} // besides the loopback's; with port 0 on any port
-	origins map[webOrigin]struct{}
-	last    atomic.Pointer[string] // Host header that was good; most requests have the same
+type accessPolicy struct {
+	hosts    map[hostName]struct{} // besides the loopback's; with port 0 on any port
+	origins  map[webOrigin]struct{}
+	lastHost atomic.Pointer[string] // Host header that was good; most requests have the same
 }
 
-// newAccess returns an access for [Options.Hosts] and [Options.Origins]. What is wrong with an entry is an error: something that never matches is as likely
+// newAccessPolicy returns an access for [Options.Hosts] and [Options.Origins]. What is wrong with an entry is an error: something that never matches is as likely
 // a mistake as something that always does.
-func newAccess(hosts, origins []string) (*access, error) {
-	a := &access{hosts: make(map[hostName]struct{}, len(hosts)), origins: make(map[webOrigin]struct{}, len(origins))}
+func newAccessPolicy(hosts, origins []string) (*accessPolicy, error) {
+	a := &accessPolicy{hosts: make(map[hostName]struct{}, len(hosts)), origins: make(map[webOrigin]struct{}, len(origins))}
 	for _, s := range hosts {
 		h, ok := parseHost(s)
 		if !ok {
@@ -40,67 +40,67 @@ func newAccess(hosts, origins []string) (*access, error) {
 
 // A refusal of an access is a whole body: nothing of the request is in it.
 const (
-	refusedHost = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"the Host header is neither localhost nor an address of the loopback. ` +
+	forbiddenHost = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"the Host header is neither localhost nor an address of the loopback. ` +
 		`If this server is meant to be reached under that name, its operator has to add it to the allowed hosts (Options.Hosts)."}}` + "\n"
-	refusedOrigin = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"web pages of this origin may not use the server. ` +
+	forbiddenOrigin = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"web pages of this origin may not use the server. ` +
 		`If they are meant to, its operator has to add the origin to the allowed ones (Options.Origins)."}}` + "\n"
-	refusedSite = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"the browser says that another site asks for this. ` +
+	forbiddenSite = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"the browser says that another site asks for this. ` +
 		`If its pages are meant to use the server, its operator has to add their origin to the allowed ones (Options.Origins)."}}` + "\n"
 )
 
-// admit reports whether the request may be handled. If not, it has been answered. It also adds the headers that let pages of allowed origins see the answer,
+// check reports whether the request may be handled. If not, it has been answered. It also adds the headers that let pages of allowed origins see the answer,
 // and answers their preflight requests, so it has to come before everything that looks at who is asking: a preflight request has no credentials.
-func (a *access) admit(w http.ResponseWriter, r *http.Request) bool {
+func (a *accessPolicy) check(w http.ResponseWriter, r *http.Request) bool {
 	values := r.Header["Origin"]
 	host, ok := a.host(r, values == nil)
 	if !ok {
-		return forbid(w, refusedHost)
+		return forbid(w, forbiddenHost)
 	}
 	if len(a.origins) > 0 {
 		addVary(w.Header())
 	}
 	if len(values) == 0 {
-		if r.Header["Sec-Fetch-Site"] != nil && !ownSite(r) {
-			return forbid(w, refusedSite)
+		if r.Header["Sec-Fetch-Site"] != nil && !isSameOriginFetch(r) {
+			return forbid(w, forbiddenSite)
 		}
 		return true
 	}
 	o, ok := parseOrigin(values[0])
 	if !ok || len(values) > 1 {
-		return forbid(w, refusedOrigin)
+		return forbid(w, forbiddenOrigin)
 	}
 	if _, allowed := a.origins[o]; allowed {
-		return a.share(w, r)
+		return a.writeCORS(w, r)
 	}
-	if !o.isOf(host, r.TLS != nil) {
-		return forbid(w, refusedOrigin)
+	if !o.isSameOrigin(host, r.TLS != nil) {
+		return forbid(w, forbiddenOrigin)
 	}
-	if r.Header["Sec-Fetch-Site"] != nil && !ownSite(r) {
-		return forbid(w, refusedSite)
+	if r.Header["Sec-Fetch-Site"] != nil && !isSameOriginFetch(r) {
+		return forbid(w, forbiddenSite)
 	}
 	return true
 }
 
 // host returns the host that the request says it is for, and whether the server may be reached as that. Where the request is plain, without an Origin, it is not
 // needed and, if it is known to be good, not looked at.
-func (a *access) host(r *http.Request, plain bool) (host hostName, ok bool) {
-	last := a.last.Load()
+func (a *accessPolicy) host(r *http.Request, noOrigin bool) (host hostName, ok bool) {
+	last := a.lastHost.Load()
 	known := last != nil && *last == r.Host
-	if known && plain {
+	if known && noOrigin {
 		return hostName{}, true
 	}
-	if host, ok = parseHost(r.Host); !ok || !a.reachedAs(host) {
+	if host, ok = parseHost(r.Host); !ok || !a.allowsHost(host) {
 		return hostName{}, false
 	}
 	if !known {
 		name := strings.Clone(r.Host) // it may be part of a large header
-		a.last.Store(&name)
+		a.lastHost.Store(&name)
 	}
 	return host, true
 }
 
-// reachedAs reports whether the server may be reached as h.
-func (a *access) reachedAs(h hostName) bool {
+// allowsHost reports whether the server may be reached as h.
+func (a *accessPolicy) allowsHost(h hostName) bool {
 	if h.isLocal() {
 		return true
 	}
@@ -120,9 +120,9 @@ func (a *access) reachedAs(h hostName) bool {
 	return false
 }
 
-// isOf reports whether the origin is that of the server itself, as which it was asked. Where TLS ends in this process, what came without it is of another
+// isSameOrigin reports whether the origin is that of the server itself, as which it was asked. Where TLS ends in this process, what came without it is of another
 // origin; elsewhere the scheme cannot be told.
-func (o webOrigin) isOf(host hostName, secure bool) bool {
+func (o webOrigin) isSameOrigin(host hostName, secure bool) bool {
 	implied := impliedPort(o.scheme)
 	if implied == 0 || secure && o.scheme != "https" {
 		return false
@@ -133,9 +133,9 @@ func (o webOrigin) isOf(host hostName, secure bool) bool {
 	return o.host == host
 }
 
-// ownSite reports whether the browser says that the request comes from the server's own pages, or from the user. It is a second layer: browsers omit Origin where a
+// isSameOriginFetch reports whether the browser says that the request comes from the server's own pages, or from the user. It is a second layer: browsers omit Origin where a
 // page cannot see the answer, and what it did would be done all the same (https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header).
-func ownSite(r *http.Request) bool {
+func isSameOriginFetch(r *http.Request) bool {
 	v := r.Header["Sec-Fetch-Site"]
 	return len(v) == 1 && (v[0] == "same-origin" || v[0] == "none")
 }

@@ -21,9 +21,9 @@ func visit(host string, header http.Header) *http.Request {
 	return r
 }
 
-func mustAccess(t testing.TB, hosts, origins []string) *access {
+func mustAccess(t testing.TB, hosts, origins []string) *accessPolicy {
 	t.Helper()
-	a, err := newAccess(hosts, origins)
+	a, err := newAccessPolicy(hosts, origins)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestAccessHost(t *testing.T) {
 		strings.Repeat("a.", 200) + "example": false,
 	} {
 		w := httptest.NewRecorder()
-		if got := a.admit(w, visit(host, nil)); got != want {
+		if got := a.check(w, visit(host, nil)); got != want {
 			t.Errorf("with the Host header %q: %v, want %v", host, got, want)
 		} else if !want {
 			checkRefused(t, w, "Options.Hosts")
@@ -142,7 +142,7 @@ func TestAccessOrigin(t *testing.T) {
 		{"localhost:8080", "http://localhost:8080\x00", false},
 	} {
 		w := httptest.NewRecorder()
-		if got := a.admit(w, visit(test.host, http.Header{"Origin": {test.origin}})); got != test.want {
+		if got := a.check(w, visit(test.host, http.Header{"Origin": {test.origin}})); got != test.want {
 			t.Errorf("origin %q at %s: %v, want %v", test.origin, test.host, got, test.want)
 		} else if !test.want {
 			checkRefused(t, w, "Options.Origins")
@@ -153,7 +153,7 @@ func TestAccessOrigin(t *testing.T) {
 	}
 	for _, values := range [][]string{{"https://app.example.com", "https://app.example.com"}, {"https://app.example.com", "https://evil.example"}} {
 		w := httptest.NewRecorder()
-		if a.admit(w, visit("localhost", http.Header{"Origin": values})) {
+		if a.check(w, visit("localhost", http.Header{"Origin": values})) {
 			t.Errorf("several origins, %q, were let in", values)
 		}
 		checkRefused(t, w, "Options.Origins")
@@ -166,7 +166,7 @@ func TestAccessOriginSecure(t *testing.T) {
 	for origin, want := range map[string]bool{"http://mcp.example.com": false, "http://mcp.example.com:443": false, "https://mcp.example.com": true} {
 		r := visit("mcp.example.com", http.Header{"Origin": {origin}})
 		r.TLS = new(tls.ConnectionState)
-		if got := a.admit(httptest.NewRecorder(), r); got != want {
+		if got := a.check(httptest.NewRecorder(), r); got != want {
 			t.Errorf("%s: %v, want %v", origin, got, want)
 		}
 	}
@@ -199,7 +199,7 @@ func TestAccessFetchMetadata(t *testing.T) {
 			header["Origin"] = []string{test.origin}
 		}
 		w := httptest.NewRecorder()
-		if got := a.admit(w, visit("localhost:8080", header)); got != test.want {
+		if got := a.check(w, visit("localhost:8080", header)); got != test.want {
 			t.Errorf("origin %q, site %q: %v, want %v", test.origin, test.site, got, test.want)
 		} else if !test.want {
 			checkRefused(t, w, "Options.Origins")
@@ -209,12 +209,12 @@ func TestAccessFetchMetadata(t *testing.T) {
 
 func TestNewAccess(t *testing.T) {
 	for _, host := range []string{"", "*", "*.example.com", "https://example.com", "example.com/mcp", "a b", "example.com:http", "example.com:0", "::1", "[::1", "bücher.example", "1.2.3", "a,b"} {
-		if _, err := newAccess([]string{"ok.example", host}, nil); err == nil {
+		if _, err := newAccessPolicy([]string{"ok.example", host}, nil); err == nil {
 			t.Errorf("the host %q is taken", host)
 		}
 	}
 	for _, origin := range []string{"", "*", "null", "example.com", "https://example.com/", "https://*", "https://*.example.com", "https://", "file://", "https://a b", "https://a@b", "https://bücher.example", "a\nb://c"} {
-		if _, err := newAccess(nil, []string{"https://ok.example", origin}); err == nil {
+		if _, err := newAccessPolicy(nil, []string{"https://ok.example", origin}); err == nil {
 			t.Errorf("the origin %q is taken", origin)
 		} else if strings.Contains(err.Error(), "\n") {
 			t.Errorf("error %q", err)
@@ -227,7 +227,7 @@ func TestCORS(t *testing.T) {
 	const asked = "content-type, mcp-method,MCP-Param-Region , x-evil, mcp-, mcp-a b, mcp-ü, mcp-param-\x00, Mcp-Param-Täg, authorization"
 
 	w := httptest.NewRecorder()
-	if !a.admit(w, visit("localhost", http.Header{"Origin": {"https://app.example.com"}})) {
+	if !a.check(w, visit("localhost", http.Header{"Origin": {"https://app.example.com"}})) {
 		t.Fatal("an allowed origin was refused")
 	}
 	h := w.Header()
@@ -244,7 +244,7 @@ func TestCORS(t *testing.T) {
 	r := visit("localhost", http.Header{"Origin": {"https://app.example.com"}, "Access-Control-Request-Method": {"POST"},
 		"Access-Control-Request-Headers": {asked, "mcp-name,mcp-param-x"}})
 	r.Method = http.MethodOptions
-	if a.admit(w, r) {
+	if a.check(w, r) {
 		t.Error("a preflight request is to be handled by others")
 	}
 	h = w.Header()
@@ -264,13 +264,13 @@ func TestCORSRefused(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := visit("localhost", http.Header{"Origin": {origin}, "Access-Control-Request-Method": {"POST"}})
 			r.Method = http.MethodOptions
-			if a.admit(w, r) {
+			if a.check(w, r) {
 				t.Errorf("a preflight request of %s was let in", origin)
 			}
 			checkRefused(t, w, "Options.Origins")
 		}
 		w := httptest.NewRecorder()
-		if !a.admit(w, visit("localhost", http.Header{"Origin": {"http://localhost"}})) {
+		if !a.check(w, visit("localhost", http.Header{"Origin": {"http://localhost"}})) {
 			t.Error("the server's own page was refused")
 		}
 		if got := w.Header().Get("Access-Control-Allow-Origin"); got != "" {
@@ -292,11 +292,11 @@ func TestCORSVary(t *testing.T) {
 	a := mustAccess(t, nil, []string{"https://app.example.com"})
 	first, second := httptest.NewRecorder(), httptest.NewRecorder()
 	second.Header().Set("Vary", "Accept")
-	a.admit(first, visit("localhost", nil))
+	a.check(first, visit("localhost", nil))
 	first.Header().Add("Vary", "Cookie")
-	a.admit(second, visit("localhost", nil))
+	a.check(second, visit("localhost", nil))
 	third := httptest.NewRecorder()
-	a.admit(third, visit("localhost", nil))
+	a.check(third, visit("localhost", nil))
 	if got := second.Header()["Vary"]; len(got) != 2 || got[0] != "Accept" || got[1] != "Origin" {
 		t.Errorf("Vary is %q", got)
 	}
@@ -306,13 +306,13 @@ func TestCORSVary(t *testing.T) {
 }
 
 func TestAccessAllocs(t *testing.T) {
-	for name, a := range map[string]*access{
+	for name, a := range map[string]*accessPolicy{
 		"defaults":   mustAccess(t, nil, nil),
 		"configured": mustAccess(t, []string{"mcp.example.com"}, []string{"https://app.example.com"}),
 	} {
 		for _, host := range []string{"localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "mcp.example.com:443"} {
 			w, r := httptest.NewRecorder(), visit(host, nil)
-			if a.admit(w, r) != (host[0] != 'm' || name == "configured") {
+			if a.check(w, r) != (host[0] != 'm' || name == "configured") {
 				t.Errorf("%s: %s is not decided as it should be", name, host)
 			}
 			if host[0] == 'm' && name == "defaults" {
@@ -321,7 +321,7 @@ func TestAccessAllocs(t *testing.T) {
 			header := w.Header()
 			if n := testing.AllocsPerRun(100, func() {
 				delete(header, "Vary")
-				a.admit(w, r)
+				a.check(w, r)
 			}); n > 0 {
 				t.Errorf("%s: %v allocations for a request to %s", name, n, host)
 			}
@@ -336,7 +336,7 @@ func FuzzAccessHost(f *testing.F) {
 	}
 	a := mustAccess(f, nil, nil)
 	f.Fuzz(func(t *testing.T, host, origin string) {
-		if !a.admit(httptest.NewRecorder(), visit(host, http.Header{"Origin": {origin}})) {
+		if !a.check(httptest.NewRecorder(), visit(host, http.Header{"Origin": {origin}})) {
 			return
 		}
 		name, _, err := net.SplitHostPort(host)

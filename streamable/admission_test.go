@@ -14,21 +14,21 @@ func TestJudge(t *testing.T) {
 		name        string
 		n, inFlight int64
 		max         int64
-		want        verdict
+		want        decision
 	}{
 		{"first of all", 1, 1, max, admitted},
 		{"alone, below its share", 43, 43, max, admitted},
-		{"alone, over its share", 44, 44, max, limited},
+		{"alone, over its share", 44, 44, max, rateLimited},
 		{"newcomer beside it", 1, 44, max, admitted},
 		{"second of the newcomer", 2, 45, max, admitted},
 		{"newcomer, last place", 1, 64, max, admitted},
 		{"nothing left", 1, 65, max, overloaded},
-		{"over the limit by caller", 513, 600, 4096, limited},
-		{"over both", 513, 5000, 4096, limited},
+		{"over the limit by caller", 513, 600, 4096, rateLimited},
+		{"over both", 513, 5000, 4096, rateLimited},
 		{"one place", 1, 1, 1, admitted},
 		{"one place, second", 2, 2, 1, overloaded},
 	} {
-		if got := judge(tt.n, perCaller, tt.inFlight, tt.max); got != tt.want {
+		if got := decide(tt.n, perCaller, tt.inFlight, tt.max); got != tt.want {
 			t.Errorf("%s: judge(%d of %d, %d of %d) = %d, want %d", tt.name, tt.n, perCaller, tt.inFlight, tt.max, got, tt.want)
 		}
 	}
@@ -42,7 +42,7 @@ func TestShares(t *testing.T) {
 		for again := true; again; {
 			again = false
 			for i := range got {
-				if judge(got[i]+1, places, inFlight+1, places) == admitted {
+				if decide(got[i]+1, places, inFlight+1, places) == admitted {
 					got[i]++
 					inFlight++
 					again = true
@@ -53,7 +53,7 @@ func TestShares(t *testing.T) {
 		for _, n := range got {
 			least, most = min(least, n), max(most, n)
 		}
-		if most-least > 1 || judge(1, places, inFlight+1, places) != admitted {
+		if most-least > 1 || decide(1, places, inFlight+1, places) != admitted {
 			t.Errorf("%d hogs have %d to %d in flight, and %d are free", hogs, least, most, places-inFlight)
 		}
 	}
@@ -65,9 +65,9 @@ func TestCallerTable(t *testing.T) {
 	var table callerTable
 	table.init()
 	state := func() string {
-		active, callers, pending := 0, 0, len(table.cut())
-		for i := range table.parts {
-			for _, c := range table.parts[i].of {
+		active, callers, pending := 0, 0, len(table.markAborted())
+		for i := range table.shards {
+			for _, c := range table.shards[i].byID {
 				callers++
 				active += c.active
 			}
@@ -76,29 +76,29 @@ func TestCallerTable(t *testing.T) {
 	}
 	var got []string
 	entries := make([]struct {
-		p pending
+		p admission
 		c *caller
 	}, 6)
-	x := new(exchange)
+	x := new(postRequest)
 	for i := range entries {
 		e := &entries[i]
 		var n int64
-		e.c, n = table.enter(fmt.Sprint("caller ", i%2), &e.p, x)
+		e.c, n = table.acquire(fmt.Sprint("caller ", i%2), &e.p, x)
 		got = append(got, fmt.Sprint(n))
 	}
 	got = append(got, state())
 	entries[0].c.add(-1) // it becomes a stream
 	got = append(got, state())
 	for _, i := range []int{3, 5, 1} { // the middle, the first and the last of caller 1
-		got = append(got, fmt.Sprint(entries[i].c.leave(&entries[i].p)), state())
+		got = append(got, fmt.Sprint(entries[i].c.release(&entries[i].p)), state())
 	}
 	for _, i := range []int{4, 2} {
 		entries[i].c.unlist(&entries[i].p)
-		entries[i].c.leave(nil)
+		entries[i].c.release(nil)
 	}
 	got = append(got, state())
 	entries[0].c.add(1)
-	entries[0].c.leave(&entries[0].p)
+	entries[0].c.release(&entries[0].p)
 	got = append(got, state())
 	want := []string{
 		"1", "1", "2", "2", "3", "3", "2 callers 6 active 6 pending\n", "2 callers 5 active 6 pending\n",

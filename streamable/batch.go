@@ -8,16 +8,16 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// legacyBatch answers an array of messages by an array of answers.
-func (x *exchange) legacyBatch(entries []jsonrpc.Entry) {
-	h, w, r := x.h, x.w, x.r
-	s := h.sessionOf(w, r, x.asker, x.caller)
+// serveLegacyBatch answers an array of messages by an array of answers.
+func (pr *postRequest) serveLegacyBatch(entries []jsonrpc.Entry) {
+	h, w, r := pr.h, pr.w, pr.r
+	s := h.acquireSession(w, r, pr.requester, pr.caller)
 	if s == nil {
 		return
 	}
-	defer s.leave()
+	defer s.release()
 	if f := s.features.Load(); f == nil || !f.Batches {
-		refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this revision has no batches")
+		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this revision has no batches")
 		return
 	}
 	answers := 0
@@ -31,23 +31,23 @@ func (x *exchange) legacyBatch(entries []jsonrpc.Entry) {
 		}
 	}
 	if answers == 0 {
-		ctx := x.onBehalf(r.Context())
+		ctx := pr.withIdentity(r.Context())
 		for i := range entries {
-			s.take(ctx, nil, &entries[i].Message)
+			s.deliverOneWay(ctx, nil, &entries[i].Message)
 		}
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	if !x.takesRequests() || !h.enterMore(w, x.caller, &x.pending, answers-1) {
+	if !pr.admitRequest() || !h.admitBatch(w, pr.caller, &pr.admission, answers-1) {
 		return
 	}
-	x.more = answers - 1
-	x.await(s, entries)
+	pr.extraRequests = answers - 1
+	pr.serveLegacyRequest(s, entries)
 }
 
-// batch handles the messages at the same time, but each by what came before it, and appends the
+// deliverBatch handles the messages at the same time, but each by what came before it, and appends the
 // array of the answers; nothing if there are none, because all were cancelled.
-func (s *session) batch(ctx context.Context, st *stream, entries []jsonrpc.Entry, dst []byte) []byte {
+func (s *session) deliverBatch(ctx context.Context, st *stream, entries []jsonrpc.Entry, dst []byte) []byte {
 	answers := make([][]byte, len(entries))
 	var wg sync.WaitGroup
 	for i := range entries {
@@ -60,14 +60,14 @@ func (s *session) batch(ctx context.Context, st *stream, entries []jsonrpc.Entry
 			place := sync.OnceFunc(func() { close(placed) })
 			wg.Go(func() {
 				defer place()
-				d := &jsonrpc.Delivery{Message: &e.Message, Outlet: st, Until: s.ctx, Batch: true, Placed: place}
-				answers[i], _ = s.peer.deliver(ctx, nil, d, nil)
+				d := &jsonrpc.Delivery{Message: &e.Message, Sender: st, Lifetime: s.ctx, Batch: true, OnPrepared: place}
+				answers[i], _ = s.peer.deliverRequest(ctx, nil, d, nil)
 			})
 			if _, ok := s.peer.(serverConn); ok { // what a relay does with it is for the relay to say
 				<-placed
 			}
 		default:
-			s.take(ctx, nil, &e.Message)
+			s.deliverOneWay(ctx, nil, &e.Message)
 		}
 	}
 	wg.Wait()

@@ -22,9 +22,9 @@ const (
 	bodyNDJSON
 )
 
-// kindOf tells what a request says its body is. A type is compared as a whole, since what only contains the name of another is what pages can send
+// bodyKindOf tells what a request says its body is. A type is compared as a whole, since what only contains the name of another is what pages can send
 // without asking.
-func kindOf(r *http.Request) bodyKind {
+func bodyKindOf(r *http.Request) bodyKind {
 	values := r.Header["Content-Type"]
 	if len(values) != 1 {
 		return bodyOther
@@ -45,8 +45,8 @@ func kindOf(r *http.Request) bodyKind {
 	return bodyOther
 }
 
-// encoded reports whether the body is compressed, or encoded otherwise.
-func encoded(r *http.Request) bool {
+// isEncoded reports whether the body is compressed, or encoded otherwise.
+func isEncoded(r *http.Request) bool {
 	values, ok := r.Header["Content-Encoding"]
 	return ok && (len(values) != 1 || !strings.EqualFold(values[0], "identity"))
 }
@@ -54,34 +54,34 @@ func encoded(r *http.Request) bool {
 // errBodyTooLarge is what readBody fails with beyond Options.MaxBody.
 var errBodyTooLarge = errors.New("body too large")
 
-// minBody is the first buffer for a body whose length is not known, in bytes.
-const minBody = 512
+// minBodyBuffer is the first buffer for a body whose length is not known, in bytes.
+const minBodyBuffer = 512
 
 // readBody reads the body. A body whose length is known takes one buffer of that size; one that lies about it is read no further than it says.
-func (x *exchange) readBody() (err error) {
-	h, r := x.h, x.r
+func (pr *postRequest) readBody() (err error) {
+	h, r := pr.h, pr.r
 	limit := h.opts.MaxBody
 	if r.ContentLength > int64(limit) {
 		return errBodyTooLarge
 	}
 	// net/http takes the deadline away itself when it sees the end of a body of HTTP/1, because it reads on then to see whether the client goes.
-	x.at = h.clock.since()
-	if r.ContentLength != 0 && x.boundRead(h.clock.base.Add(x.at+h.opts.BodyTimeout)) == nil {
+	pr.readAt = h.clock.elapsed()
+	if r.ContentLength != 0 && pr.setReadDeadline(h.clock.base.Add(pr.readAt+h.opts.BodyTimeout)) == nil {
 		defer func() {
 			if err != nil || r.ProtoMajor != 1 {
-				x.boundRead(time.Time{})
+				pr.setReadDeadline(time.Time{})
 			}
 		}()
 	}
-	b := x.body[:0]
-	whole := int(r.ContentLength) + 1 // one more, so that the end is seen without growing
-	if n := min(whole, maxKept); n > cap(b) {
+	b := pr.body[:0]
+	size := int(r.ContentLength) + 1 // one more, so that the end is seen without growing
+	if n := min(size, maxReusedBuffer); n > cap(b) {
 		b = make([]byte, 0, n) // no more at once, as long as the client has not sent any
 	}
-	defer func() { x.body = b }()
+	defer func() { pr.body = b }()
 	for reads := 1; ; reads++ {
 		if len(b) == cap(b) {
-			b = append(make([]byte, 0, max(min(whole, 8*cap(b)), 2*cap(b), minBody)), b...)
+			b = append(make([]byte, 0, max(min(size, 8*cap(b)), 2*cap(b), minBodyBuffer)), b...)
 		}
 		n, err := r.Body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -92,57 +92,57 @@ func (x *exchange) readBody() (err error) {
 			return err
 		case err != nil:
 			if reads > 1 { // it took its time
-				x.at = h.clock.since()
+				pr.readAt = h.clock.elapsed()
 			}
-			x.drained()
+			pr.markBodyConsumed()
 			return nil
 		}
 	}
 }
 
-// refuseBody answers for a body that could not be read.
-func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) {
+// writeBodyError answers for a body that could not be read.
+func (h *Handler) writeBodyError(w http.ResponseWriter, r *http.Request, err error) {
 	if r.ProtoMajor == 1 {
 		w.Header()["Connection"] = closeConnection // what follows need not be read
 	}
 	if errors.Is(err, errBodyTooLarge) {
-		refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body of more than %d bytes", h.opts.MaxBody))
+		writeError(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body of more than %d bytes", h.opts.MaxBody))
 		return
 	}
 	h.opts.Logger.Debug("body not read", "error", err)
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		refuse(w, http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
+		writeError(w, http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
 		return
 	}
-	refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the body is not what its header or its chunks say, or ends early")
+	writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the body is not what its header or its chunks say, or ends early")
 }
 
-// accepted is what a client takes as the answer to a request.
-type accepted struct{ json, stream bool }
+// acceptedTypes is what a client takes as the answer to a request.
+type acceptedTypes struct{ json, stream bool }
 
-// acceptedOf reads the Accept headers. A client that sends none takes everything.
-func acceptedOf(r *http.Request) accepted {
+// parseAccept reads the Accept headers. A client that sends none takes everything.
+func parseAccept(r *http.Request) acceptedTypes {
 	values := r.Header["Accept"]
 	if len(values) == 0 || len(values) == 1 && (values[0] == "application/json, text/event-stream" || values[0] == "*/*") {
-		return accepted{json: true, stream: true}
+		return acceptedTypes{json: true, stream: true}
 	}
-	var a, not accepted // what is named, with whatever weight, overrules what only fits
+	var a, not acceptedTypes // what is named, with whatever weight, overrules what only fits
 	var any, anyText, anyApplication bool
 	for _, value := range values {
 		for part := range strings.SplitSeq(value, ",") {
 			media, params, _ := strings.Cut(part, ";")
-			takes := !refusesAll(params)
+			accept := !hasZeroWeight(params)
 			switch strings.ToLower(strings.Trim(media, " \t")) {
 			case "*/*":
-				any = any || takes
+				any = any || accept
 			case "text/*":
-				anyText = anyText || takes
+				anyText = anyText || accept
 			case "application/*":
-				anyApplication = anyApplication || takes
+				anyApplication = anyApplication || accept
 			case "application/json":
-				a.json, not.json = a.json || takes, !takes
+				a.json, not.json = a.json || accept, !accept
 			case "text/event-stream":
-				a.stream, not.stream = a.stream || takes, !takes
+				a.stream, not.stream = a.stream || accept, !accept
 			}
 		}
 	}
@@ -151,8 +151,8 @@ func acceptedOf(r *http.Request) accepted {
 	return a
 }
 
-// refusesAll reports whether the parameters of a media range have a weight of 0.
-func refusesAll(params string) bool {
+// hasZeroWeight reports whether the parameters of a media range have a weight of 0.
+func hasZeroWeight(params string) bool {
 	for p := range strings.SplitSeq(params, ";") {
 		key, value, _ := strings.Cut(strings.Trim(p, " \t"), "=")
 		if strings.EqualFold(key, "q") {

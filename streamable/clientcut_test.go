@@ -66,7 +66,7 @@ func TestClientResumeRefused(t *testing.T) {
 				if status, ok := errors.AsType[*streamable.StatusError](resume.Reason); ok != (test.status > 0) || ok && status.StatusCode != test.status {
 					t.Errorf("reason %v, want HTTP status %d", resume.Reason, test.status)
 				}
-				if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateLost {
+				if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeUnknown {
 					t.Errorf("CallTool: %v, want a CallError that it is lost", err)
 				}
 				if status, ok := errors.AsType[*streamable.StatusError](err); ok {
@@ -95,7 +95,7 @@ func TestClientStreamTooLarge(t *testing.T) {
 }
 
 // A cutter is a proxy that ends streams somewhere behind their first event that has an id.
-type cutter struct {
+type aborter struct {
 	to   http.Handler
 	cuts atomic.Int32
 
@@ -103,7 +103,7 @@ type cutter struct {
 	rand *rand.Rand
 }
 
-func (c *cutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *aborter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	after := c.rand.IntN(1500)
 	c.mu.Unlock()
@@ -116,7 +116,7 @@ func (c *cutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A cutStream passes on so many bytes behind the first event that has an id.
 type cutStream struct {
 	http.ResponseWriter
-	cutter *cutter
+	cutter *aborter
 	after  int // bytes; -1 is all of them
 	head   []byte
 	begun  bool
@@ -170,7 +170,7 @@ func TestClientCut(t *testing.T) {
 			h := streamable.NewHandler(srv, &streamable.Options{
 				Events: streamable.NewMemoryEvents(&streamable.MemoryEventsOptions{MaxSessionEvents: 1 << 20, MaxSessionBytes: 1 << 30, MaxBytes: 1 << 30}),
 			})
-			proxy := &cutter{to: h, rand: rand.New(rand.NewPCG(1, 2))}
+			proxy := &aborter{to: h, rand: rand.New(rand.NewPCG(1, 2))}
 			web := httptest.NewServer(proxy)
 			defer web.Close()
 			c, err := client.Dial(t.Context(), streamable.Dial(web.URL, nil), &client.Options{Revisions: []mcp.Revision{revision}})

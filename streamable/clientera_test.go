@@ -89,25 +89,25 @@ func TestClientStatus(t *testing.T) {
 	for _, test := range []struct {
 		status     int
 		answer     http.HandlerFunc
-		fate       jsonrpc.Fate
+		fate       jsonrpc.Outcome
 		once, many int // how often a call with a side effect is sent, and one that can be repeated
 	}{
-		{400, nil, jsonrpc.FateRefused, 1, 1},
-		{401, nil, jsonrpc.FateDenied, 1, 1},
-		{403, nil, jsonrpc.FateDenied, 1, 1},
-		{404, nil, jsonrpc.FateRefused, 1, 1},
-		{405, nil, jsonrpc.FateRefused, 1, 1},
-		{407, nil, jsonrpc.FateDenied, 1, 1},
-		{408, nil, jsonrpc.FateLost, 1, 3},
-		{413, nil, jsonrpc.FateRefused, 1, 1},
-		{429, nil, jsonrpc.FateUnsent, 3, 3},
-		{431, nil, jsonrpc.FateRefused, 1, 1},
-		{500, nil, jsonrpc.FateLost, 1, 3},
-		{502, nil, jsonrpc.FateLost, 1, 3},
-		{503, nil, jsonrpc.FateLost, 1, 3},
-		{503, later(503), jsonrpc.FateUnsent, 3, 3},
-		{504, nil, jsonrpc.FateLost, 1, 3},
-		{301, nil, jsonrpc.FateRefused, 1, 1},
+		{400, nil, jsonrpc.OutcomeRejected, 1, 1},
+		{401, nil, jsonrpc.OutcomeDenied, 1, 1},
+		{403, nil, jsonrpc.OutcomeDenied, 1, 1},
+		{404, nil, jsonrpc.OutcomeRejected, 1, 1},
+		{405, nil, jsonrpc.OutcomeRejected, 1, 1},
+		{407, nil, jsonrpc.OutcomeDenied, 1, 1},
+		{408, nil, jsonrpc.OutcomeUnknown, 1, 3},
+		{413, nil, jsonrpc.OutcomeRejected, 1, 1},
+		{429, nil, jsonrpc.OutcomeUnprocessed, 3, 3},
+		{431, nil, jsonrpc.OutcomeRejected, 1, 1},
+		{500, nil, jsonrpc.OutcomeUnknown, 1, 3},
+		{502, nil, jsonrpc.OutcomeUnknown, 1, 3},
+		{503, nil, jsonrpc.OutcomeUnknown, 1, 3},
+		{503, later(503), jsonrpc.OutcomeUnprocessed, 3, 3},
+		{504, nil, jsonrpc.OutcomeUnknown, 1, 3},
+		{301, nil, jsonrpc.OutcomeRejected, 1, 1},
 	} {
 		t.Run(fmt.Sprint(test.status, test.answer != nil), func(t *testing.T) {
 			answer := test.answer
@@ -118,7 +118,7 @@ func TestClientStatus(t *testing.T) {
 			c := f.dial(nil, &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
 			_, err := c.CallTool(t.Context(), "x", nil)
 			e, ok := errors.AsType[*jsonrpc.CallError](err)
-			if !ok || e.Fate != test.fate {
+			if !ok || e.Outcome != test.fate {
 				t.Errorf("CallTool: %v, want a CallError that is %v", err, test.fate)
 			}
 			if s, ok := errors.AsType[*streamable.StatusError](err); !ok || s.StatusCode != test.status || strings.Contains(err.Error(), "secret") {
@@ -191,7 +191,7 @@ func TestClientUnreachable(t *testing.T) {
 	f := newFake(t, nil)
 	f.Server.Close()
 	_, err := client.Dial(t.Context(), streamable.Dial(f.URL+"/?key=secret", nil), &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
-	if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateUnsent || strings.Contains(err.Error(), "secret") {
+	if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeUnprocessed || strings.Contains(err.Error(), "secret") {
 		t.Errorf("Dial: %v, want a CallError that the request was not sent", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A StatusError is an HTTP response that is no answer to the message that was sent. It is what a [*jsonrpc.CallError] of this carrier wraps when there was a response at all.
+// A StatusError is an HTTP response that is no answer to the message that was sent. It is what a [*jsonrpc.CallError] of this transport wraps when there was a response at all.
 type StatusError struct {
 	StatusCode int
 	Text       string // the beginning of the body if that is text, or the message of the JSON-RPC error in it; chosen by the peer, at most 200 bytes
@@ -44,29 +44,29 @@ const (
 	maxErrorBody = 1 << 20 // bytes of the body of an error that are read
 	maxErrorText = 200     // and that are told
 
-	errorPatience = 5 * time.Second // for the body of an error
+	errorBodyTimeout = 5 * time.Second // for the body of an error
 )
 
 // errSessionGone is why a connection ends whose session the server has forgotten.
 var errSessionGone = fmt.Errorf("the server has ended the session: %w", jsonrpc.ErrClosed)
 
-// sessionGone is the error of a request that was refused because of that.
-func sessionGone(r *httpRefusal) *jsonrpc.CallError {
-	return &jsonrpc.CallError{Err: fmt.Errorf("%w: %w", errSessionGone, r.status), Fate: jsonrpc.FateUnsent}
+// sessionGoneError is the error of a request that was refused because of that.
+func sessionGoneError(r *httpError) *jsonrpc.CallError {
+	return &jsonrpc.CallError{Err: fmt.Errorf("%w: %w", errSessionGone, r.status), Outcome: jsonrpc.OutcomeUnprocessed}
 }
 
-// unanswered is the error of a request that cannot have an answer any more, though the server may have carried it out.
-func unanswered(err error) *jsonrpc.CallError {
-	return &jsonrpc.CallError{Err: err, Fate: jsonrpc.FateLost}
+// lostError is the error of a request that cannot have an answer any more, though the server may have carried it out.
+func lostError(err error) *jsonrpc.CallError {
+	return &jsonrpc.CallError{Err: err, Outcome: jsonrpc.OutcomeUnknown}
 }
 
-// malformedAnswer is the error of a request that was answered with something else than the protocol has.
-func malformedAnswer(format string, args ...any) *jsonrpc.CallError {
-	return unanswered(fmt.Errorf("%w: %s", jsonrpc.ErrMalformed, fmt.Sprintf(format, args...)))
+// malformedError is the error of a request that was answered with something else than the protocol has.
+func malformedError(format string, args ...any) *jsonrpc.CallError {
+	return lostError(fmt.Errorf("%w: %s", jsonrpc.ErrMalformed, fmt.Sprintf(format, args...)))
 }
 
-// checkCoding complains of a content that was compressed though nobody asked for that. (A Transport that did ask has undone it.)
-func checkCoding(h http.Header) error {
+// checkContentEncoding complains of a content that was compressed though nobody asked for that. (A Transport that did ask has undone it.)
+func checkContentEncoding(h http.Header) error {
 	coding := h.Get("Content-Encoding")
 	if coding == "" || strings.EqualFold(coding, "identity") {
 		return nil
@@ -74,31 +74,31 @@ func checkCoding(h http.Header) error {
 	return fmt.Errorf("%w: the content has the coding %.40q, which was not asked for", jsonrpc.ErrMalformed, coding)
 }
 
-// untouched are the errors of net/http for requests that a server has refused over HTTP/2 before it looked at them (RFC 9113, section 8.7), and that net/http would have repeated by
-// itself, see mayRewind. There is nothing else to tell them by. If the text changes, they count as lost, and are not repeated.
-var untouched = []string{
+// http2RefusedPrefixes are the errors of net/http for requests that a server has refused over HTTP/2 before it looked at them (RFC 9113, section 8.7), and that net/http would have repeated by
+// itself, see mayResend. There is nothing else to tell them by. If the text changes, they count as lost, and are not repeated.
+var http2RefusedPrefixes = []string{
 	"http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] ",
 	"http2: Transport: cannot retry err [stream error: stream ID ",
 }
 
-func isUntouched(err error) bool {
+func isHTTP2Refused(err error) bool {
 	text := err.Error()
-	if strings.HasPrefix(text, untouched[0]) {
+	if strings.HasPrefix(text, http2RefusedPrefixes[0]) {
 		return true
 	}
-	rest, ok := strings.CutPrefix(text, untouched[1])
+	rest, ok := strings.CutPrefix(text, http2RefusedPrefixes[1])
 	return ok && strings.HasPrefix(strings.TrimLeft(rest, "0123456789"), "; REFUSED_STREAM; ")
 }
 
 // sendError says what became of a request whose sending failed. Only what certainly came before sending it counts as unsent.
 func sendError(err error) *jsonrpc.CallError {
 	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok { // of the proxy
-		return &jsonrpc.CallError{Err: e.Err, Fate: e.Fate}
+		return &jsonrpc.CallError{Err: e.Err, Outcome: e.Outcome}
 	}
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err // without the URL, which may have secrets in it
 	}
-	e := unanswered(err)
+	e := lostError(err)
 	var (
 		login   *auth.AuthorizationError
 		denied  interface{ Denied() bool }
@@ -110,31 +110,31 @@ func sendError(err error) *jsonrpc.CallError {
 	)
 	switch {
 	case errors.As(err, &login) && errors.Is(err, auth.ErrUnreachable):
-		e.Fate = jsonrpc.FateUnsent
+		e.Outcome = jsonrpc.OutcomeUnprocessed
 	case login != nil, errors.Is(err, auth.ErrNotReplayable): // the server wanted to know first who asks
-		e.Fate = jsonrpc.FateDenied
+		e.Outcome = jsonrpc.OutcomeDenied
 	case errors.As(err, &denied) && denied.Denied(), errors.As(err, &trust), errors.As(err, &unknown):
-		e.Fate = jsonrpc.FateDenied
-	case errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect"), errors.As(err, &dns), errors.As(err, &record), isUntouched(err):
-		e.Fate = jsonrpc.FateUnsent
+		e.Outcome = jsonrpc.OutcomeDenied
+	case errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect"), errors.As(err, &dns), errors.As(err, &record), isHTTP2Refused(err):
+		e.Outcome = jsonrpc.OutcomeUnprocessed
 	}
 	return e
 }
 
-// A httpRefusal is a response whose status is none of success.
-type httpRefusal struct {
-	status  *StatusError
-	message *jsonrpc.Message // the JSON-RPC error in the body; nil if there is none
-	after   time.Duration
+// A httpError is a response whose status is none of success.
+type httpError struct {
+	status     *StatusError
+	message    *jsonrpc.Message // the JSON-RPC error in the body; nil if there is none
+	retryAfter time.Duration
 }
 
-// readRefusal reads a response whose status is none of success.
-func readRefusal(resp *http.Response, depth int) *httpRefusal {
-	r := &httpRefusal{status: &StatusError{StatusCode: resp.StatusCode}, after: retryAfterOf(resp.Header, time.Now())}
+// readHTTPError reads a response whose status is none of success.
+func readHTTPError(resp *http.Response, depth int) *httpError {
+	r := &httpError{status: &StatusError{StatusCode: resp.StatusCode}, retryAfter: parseRetryAfter(resp.Header, time.Now())}
 	if resp.StatusCode/100 == 3 {
-		r.status.Location = redirectOf(resp)
+		r.status.Location = describeRedirect(resp)
 	}
-	late := time.AfterFunc(errorPatience, func() { resp.Body.Close() }) // the status is known already
+	late := time.AfterFunc(errorBodyTimeout, func() { resp.Body.Close() }) // the status is known already
 	defer late.Stop()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody+1))
 	if err != nil || len(body) > maxErrorBody {
@@ -144,9 +144,9 @@ func readRefusal(resp *http.Response, depth int) *httpRefusal {
 	var m jsonrpc.Message
 	if len(body) > 0 && body[0] == '{' && jsonrpc.Parse(body, &m, depth) == nil && m.Kind == jsonrpc.KindError {
 		r.message = &m
-		r.status.Text = clipped(m.Err().Message)
+		r.status.Text = clip(m.Err().Message)
 	} else if isText(resp.Header) {
-		r.status.Text = clipped(string(body))
+		r.status.Text = clip(string(body))
 	}
 	return r
 }
@@ -157,7 +157,7 @@ func isText(h http.Header) bool {
 	return kind == "text/plain" || kind == mediaJSON || kind == "application/problem+json"
 }
 
-func clipped(s string) string {
+func clip(s string) string {
 	if len(s) > maxErrorText {
 		s = s[:maxErrorText]
 		for len(s) > 0 && !utf8.ValidString(s) {
@@ -167,8 +167,8 @@ func clipped(s string) string {
 	return s
 }
 
-// redirectOf says where a redirect leads, without what may be secret in it.
-func redirectOf(resp *http.Response) string {
+// describeRedirect says where a redirect leads, without what may be secret in it.
+func describeRedirect(resp *http.Response) string {
 	to, err := resp.Location()
 	switch {
 	case err != nil:
@@ -182,52 +182,52 @@ func redirectOf(resp *http.Response) string {
 }
 
 // callError is what a call fails with that was refused so.
-func (r *httpRefusal) callError() *jsonrpc.CallError {
-	e := &jsonrpc.CallError{Err: r.status, Fate: jsonrpc.FateRefused, RetryAfter: r.after}
-	if r.status.StatusCode == http.StatusTooManyRequests && r.message != nil && r.message.Err().Code == codeTooManyRequests {
-		e.Err = &limitError{r.status, r.message.Err()} // the error says more than the status
+func (he *httpError) callError() *jsonrpc.CallError {
+	e := &jsonrpc.CallError{Err: he.status, Outcome: jsonrpc.OutcomeRejected, RetryAfter: he.retryAfter}
+	if he.status.StatusCode == http.StatusTooManyRequests && he.message != nil && he.message.Err().Code == codeTooManyRequests {
+		e.Err = &rateLimitError{he.status, he.message.Err()} // the error says more than the status
 	}
-	switch code := r.status.StatusCode; {
+	switch code := he.status.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
-		e.Fate = jsonrpc.FateDenied
-	case code == http.StatusTooManyRequests, code == http.StatusTooEarly, code == http.StatusServiceUnavailable && r.after > 0:
-		e.Fate = jsonrpc.FateUnsent
+		e.Outcome = jsonrpc.OutcomeDenied
+	case code == http.StatusTooManyRequests, code == http.StatusTooEarly, code == http.StatusServiceUnavailable && he.retryAfter > 0:
+		e.Outcome = jsonrpc.OutcomeUnprocessed
 	case code == http.StatusRequestTimeout, code >= 500:
-		e.Fate = jsonrpc.FateLost
+		e.Outcome = jsonrpc.OutcomeUnknown
 	}
 	return e
 }
 
-// A limitError is the error of a request that the limits of the server have refused.
-type limitError struct {
-	status *StatusError
-	answer *jsonrpc.Error
+// A rateLimitError is the error of a request that the limits of the server have refused.
+type rateLimitError struct {
+	status   *StatusError
+	rpcError *jsonrpc.Error
 }
 
-func (e *limitError) Error() string   { return e.status.Error() }
-func (e *limitError) Unwrap() []error { return []error{e.status, e.answer} }
+func (e *rateLimitError) Error() string   { return e.status.Error() }
+func (e *rateLimitError) Unwrap() []error { return []error{e.status, e.rpcError} }
 
 // isAnswer reports whether the error in the body answers the request, rather than that some server on the way has something to say.
-func (r *httpRefusal) isAnswer() bool {
-	if r.message == nil {
+func (he *httpError) isAnswer() bool {
+	if he.message == nil {
 		return false
 	}
-	fate := r.callError().Fate
-	return fate == jsonrpc.FateRefused || fate == jsonrpc.FateLost
+	fate := he.callError().Outcome
+	return fate == jsonrpc.OutcomeRejected || fate == jsonrpc.OutcomeUnknown
 }
 
-// isAbout reports whether the error in the body is the answer to the request with that id.
-func (r *httpRefusal) isAbout(id string) bool {
-	return r.message != nil && id != "" && r.message.ID.Equal(jsonrpc.ID(id))
+// answersID reports whether the error in the body is the answer to the request with that id.
+func (he *httpError) answersID(id string) bool {
+	return he.message != nil && id != "" && he.message.ID.Equal(jsonrpc.ID(id))
 }
 
-// noSuchMethod reports whether a 404 is about the method rather than about the session.
-func (r *httpRefusal) noSuchMethod() bool {
-	return r.message != nil && r.message.Err().Code == jsonrpc.CodeMethodNotFound
+// isMethodNotFound reports whether a 404 is about the method rather than about the session.
+func (he *httpError) isMethodNotFound() bool {
+	return he.message != nil && he.message.Err().Code == jsonrpc.CodeMethodNotFound
 }
 
-// retryAfterOf returns how long a Retry-After wants to be waited (RFC 9110, section 10.2.3); 0 if there is none.
-func retryAfterOf(h http.Header, now time.Time) time.Duration {
+// parseRetryAfter returns how long a Retry-After wants to be waited (RFC 9110, section 10.2.3); 0 if there is none.
+func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 	const most = 24 * time.Hour
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" {

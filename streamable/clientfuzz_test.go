@@ -9,7 +9,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// FuzzEnvelope: what the carrier makes of a message is what a parser makes of it, and nothing of it breaks out of a header.
+// FuzzEnvelope: what the transport makes of a message is what a parser makes of it, and nothing of it breaks out of a header.
 func FuzzEnvelope(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":"a\r\nb","arguments":{"region":"\u0000","n":1e400}}}`,
@@ -36,7 +36,7 @@ func FuzzEnvelope(f *testing.F) {
 			t.Fatalf("%s: kind %v, id %s, method %q; want %v, %s, %q", msg, e.kind, e.id, e.method, m.Kind, m.ID, m.Method)
 		}
 		c := Dial("http://x/", nil)
-		c.tools.learn(jsonwire.Text(e.name), []mcp.HeaderParam{{Header: "A", Path: []string{"region"}}, {Header: "B", Path: []string{"n"}}})
+		c.tools.set(jsonwire.Text(e.name), []mcp.HeaderParam{{Header: "A", Path: []string{"region"}}, {Header: "B", Path: []string{"n"}}})
 		h, _ := c.modernHeader(&e, versionValue(e.version))
 		for name, values := range h {
 			for _, v := range values {

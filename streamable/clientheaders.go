@@ -29,7 +29,7 @@ var (
 	bom         = []byte("\xef\xbb\xbf")
 )
 
-// An envelope is what the carrier wants to know of a message that goes out. The slices alias the message; they hold JSON text but for method.
+// An envelope is what the transport wants to know of a message that goes out. The slices alias the message; they hold JSON text but for method.
 type envelope struct {
 	kind      jsonrpc.Kind // of a response, KindResponse also for an error
 	id        []byte
@@ -38,7 +38,7 @@ type envelope struct {
 	name      []byte // params.name, params.uri or params.taskId, whichever the method is about
 	arguments []byte
 	requestID []byte // params.requestId
-	asks      bool   // of initialize: the server may ask for something in return
+	mayAsk    bool   // of initialize: the server may ask for something in return
 }
 
 // readEnvelope looks at a message, which is valid JSON, since package jsonrpc wrote it.
@@ -77,14 +77,14 @@ func readEnvelope(msg []byte) (e envelope) {
 		case members.KeyIs("requestId"):
 			e.requestID = members.Value()
 		case members.KeyIs("capabilities") && e.method == mcp.MethodInitialize:
-			e.asks = declaresQuestions(members.Value())
+			e.mayAsk = declaresClientRequests(members.Value())
 		}
 	}
 	return e
 }
 
-// declaresQuestions reports whether a client with these capabilities can be asked for something.
-func declaresQuestions(capabilities []byte) bool {
+// declaresClientRequests reports whether a client with these capabilities can be asked for something.
+func declaresClientRequests(capabilities []byte) bool {
 	for _, name := range []string{"elicitation", "sampling", "roots"} {
 		if jsonwire.Lookup(capabilities, name) != nil {
 			return true
@@ -93,8 +93,8 @@ func declaresQuestions(capabilities []byte) bool {
 	return false
 }
 
-// mayAsk reports whether a server may ask something while it does this.
-func mayAsk(method string) bool {
+// mayAskClient reports whether a server may ask something while it does this.
+func mayAskClient(method string) bool {
 	switch method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete:
 		return true
@@ -126,10 +126,10 @@ func versionValue(text []byte) []string {
 }
 
 // header returns a header for one request, with what the user wants in each. n is how many more there will be.
-func (c *Carrier) header(n int) http.Header {
-	h := make(http.Header, len(c.opts.Header)+n+1)
+func (t *Transport) header(n int) http.Header {
+	h := make(http.Header, len(t.opts.Header)+n+1)
 	h["User-Agent"] = valueAgent
-	for name, values := range c.opts.Header {
+	for name, values := range t.opts.Header {
 		h[name] = values[:len(values):len(values)]
 	}
 	return h
@@ -137,8 +137,8 @@ func (c *Carrier) header(n int) http.Header {
 
 // modernHeader returns the header of a POST in the modern era: it repeats what the message says
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers). The error says why it cannot.
-func (c *Carrier) modernHeader(e *envelope, version []string) (http.Header, error) {
-	h := c.header(6)
+func (t *Transport) modernHeader(e *envelope, version []string) (http.Header, error) {
+	h := t.header(6)
 	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
 	h[headerVersion] = version
 	if e.method != "" {
@@ -150,13 +150,13 @@ func (c *Carrier) modernHeader(e *envelope, version []string) (http.Header, erro
 	name := jsonwire.Text(e.name)
 	h[headerName] = []string{era.EncodeHeaderValue(name)}
 	if e.method == mcp.MethodToolsCall {
-		return h, c.tools.apply(h, name, e.arguments)
+		return h, t.tools.apply(h, name, e.arguments)
 	}
 	return h, nil
 }
 
-// paramValue returns the value of the header for an argument; ok is false if it has none.
-func paramValue(text []byte) (value string, ok bool, err error) {
+// headerValue returns the value of the header for an argument; ok is false if it has none.
+func headerValue(text []byte) (value string, ok bool, err error) {
 	switch text[0] {
 	case '"':
 		return era.EncodeHeaderValue(jsonwire.Text(text)), true, nil

@@ -116,7 +116,7 @@ func TestClientBadAnswers(t *testing.T) {
 				}
 			case err == nil || !strings.Contains(err.Error(), test.want):
 				t.Errorf("CallTool: %v, want something about %q", err, test.want)
-			case test.lost && (!ok || odd || lost.Fate != jsonrpc.FateLost):
+			case test.lost && (!ok || odd || lost.Outcome != jsonrpc.OutcomeUnknown):
 				t.Errorf("CallTool: %v, want a CallError", err)
 			case !test.lost && !odd:
 				t.Errorf("CallTool: %v, want a ProtocolError: %v", err, protocol)
@@ -182,7 +182,7 @@ func TestClientRedirects(t *testing.T) {
 			if s, ok := errors.AsType[*streamable.StatusError](err); !test.ok && (!ok || s.StatusCode != test.status || s.Location == "" || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("CallTool: %v", err)
 			}
-			if e, ok := errors.AsType[*jsonrpc.CallError](err); !test.ok && (!ok || e.Fate != jsonrpc.FateRefused) {
+			if e, ok := errors.AsType[*jsonrpc.CallError](err); !test.ok && (!ok || e.Outcome != jsonrpc.OutcomeRejected) {
 				t.Errorf("CallTool: %v, want it refused", err)
 			}
 			calls := f.requests("tools/call")
@@ -225,7 +225,7 @@ func TestClientTLS(t *testing.T) {
 		c.Close()
 
 		_, err := f.tryDial(nil, nil)
-		if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateDenied {
+		if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeDenied {
 			t.Errorf("without the root: %v, want it denied", err)
 		}
 	}
@@ -324,12 +324,12 @@ func (deniedError) Denied() bool  { return true }
 func TestClientTransportDenies(t *testing.T) {
 	hc := &http.Client{Transport: refuses{deniedError{}}, Timeout: 1}
 	_, err := client.Dial(t.Context(), streamable.Dial("http://x/", &streamable.DialOptions{HTTPClient: hc}), nil)
-	if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateDenied || !errors.As(err, new(deniedError)) {
+	if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeDenied || !errors.As(err, new(deniedError)) {
 		t.Errorf("Dial: %v", err)
 	}
 }
 
-// TestClientManyCalls: more at once than the carrier lets through at a time. Cancellations and answers are not held up by them.
+// TestClientManyCalls: more at once than the transport lets through at a time. Cancellations and answers are not held up by them.
 func TestClientManyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -143,15 +143,15 @@ func TestClientHTTP2Repeats(t *testing.T) {
 			defer l.Close()
 			roots := x509.NewCertPool()
 			roots.AddCert(web.Certificate())
-			carrier := streamable.Dial("https://"+l.Addr().String(), &streamable.DialOptions{TLS: &tls.Config{RootCAs: roots}})
-			c, err := client.Dial(t.Context(), carrier, &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
+			transport := streamable.Dial("https://"+l.Addr().String(), &streamable.DialOptions{TLS: &tls.Config{RootCAs: roots}})
+			c, err := client.Dial(t.Context(), transport, &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer c.Close()
 			_, err = c.CallTool(t.Context(), "x", nil)
 			if lost := test.refuse != nil && test.calls == 1; lost {
-				if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateLost {
+				if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeUnknown {
 					t.Errorf("CallTool: %v, want it lost", err)
 				}
 			} else if err != nil {

@@ -21,35 +21,35 @@ import (
 func TestSendError(t *testing.T) {
 	for _, test := range []struct {
 		err  error
-		want jsonrpc.Fate
+		want jsonrpc.Outcome
 	}{
-		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, jsonrpc.FateUnsent},
-		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}, jsonrpc.FateUnsent},
-		{&url.Error{Op: "Post", URL: "http://secret", Err: &net.DNSError{Err: "no such host"}}, jsonrpc.FateUnsent},
-		{&net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED}, jsonrpc.FateUnsent},
-		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, jsonrpc.FateLost},
-		{&net.OpError{Op: "write", Err: syscall.EPIPE}, jsonrpc.FateLost},
-		{&auth.AuthorizationError{Op: "authorize", Err: auth.ErrConsentRequired}, jsonrpc.FateDenied},
-		{&auth.AuthorizationError{Op: "token", Err: context.DeadlineExceeded}, jsonrpc.FateDenied},
-		{&auth.AuthorizationError{Op: "discover", Err: fmt.Errorf("%w: x", auth.ErrUnreachable)}, jsonrpc.FateUnsent},
-		{fmt.Errorf("auth: %w", auth.ErrNotReplayable), jsonrpc.FateDenied},
-		{io.EOF, jsonrpc.FateLost},
-		{io.ErrUnexpectedEOF, jsonrpc.FateLost},
-		{context.DeadlineExceeded, jsonrpc.FateLost},
-		{errors.New(untouched[0] + "x"), jsonrpc.FateUnsent},
-		{errors.New(untouched[1] + "17; REFUSED_STREAM; received from peer] x"), jsonrpc.FateUnsent},
-		{errors.New(untouched[1] + "17; PROTOCOL_ERROR; REFUSED_STREAM; received from peer] x"), jsonrpc.FateLost},
-		{errors.New(`http2: server sent GOAWAY and closed the connection; debug="` + untouched[0] + `"`), jsonrpc.FateLost},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, jsonrpc.OutcomeUnprocessed},
+		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}, jsonrpc.OutcomeUnprocessed},
+		{&url.Error{Op: "Post", URL: "http://secret", Err: &net.DNSError{Err: "no such host"}}, jsonrpc.OutcomeUnprocessed},
+		{&net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED}, jsonrpc.OutcomeUnprocessed},
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, jsonrpc.OutcomeUnknown},
+		{&net.OpError{Op: "write", Err: syscall.EPIPE}, jsonrpc.OutcomeUnknown},
+		{&auth.AuthorizationError{Op: "authorize", Err: auth.ErrConsentRequired}, jsonrpc.OutcomeDenied},
+		{&auth.AuthorizationError{Op: "token", Err: context.DeadlineExceeded}, jsonrpc.OutcomeDenied},
+		{&auth.AuthorizationError{Op: "discover", Err: fmt.Errorf("%w: x", auth.ErrUnreachable)}, jsonrpc.OutcomeUnprocessed},
+		{fmt.Errorf("auth: %w", auth.ErrNotReplayable), jsonrpc.OutcomeDenied},
+		{io.EOF, jsonrpc.OutcomeUnknown},
+		{io.ErrUnexpectedEOF, jsonrpc.OutcomeUnknown},
+		{context.DeadlineExceeded, jsonrpc.OutcomeUnknown},
+		{errors.New(http2RefusedPrefixes[0] + "x"), jsonrpc.OutcomeUnprocessed},
+		{errors.New(http2RefusedPrefixes[1] + "17; REFUSED_STREAM; received from peer] x"), jsonrpc.OutcomeUnprocessed},
+		{errors.New(http2RefusedPrefixes[1] + "17; PROTOCOL_ERROR; REFUSED_STREAM; received from peer] x"), jsonrpc.OutcomeUnknown},
+		{errors.New(`http2: server sent GOAWAY and closed the connection; debug="` + http2RefusedPrefixes[0] + `"`), jsonrpc.OutcomeUnknown},
 	} {
-		if e := sendError(test.err); e.Fate != test.want {
-			t.Errorf("%v: %v, want %v", test.err, e.Fate, test.want)
+		if e := sendError(test.err); e.Outcome != test.want {
+			t.Errorf("%v: %v, want %v", test.err, e.Outcome, test.want)
 		}
 	}
 }
 
 // TestClientProxy: what a proxy answers is no answer of the server, and nothing has been sent to that.
 func TestClientProxy(t *testing.T) {
-	for status, want := range map[int]jsonrpc.Fate{407: jsonrpc.FateDenied, 403: jsonrpc.FateDenied, 502: jsonrpc.FateUnsent, 200: jsonrpc.FateUnsent} {
+	for status, want := range map[int]jsonrpc.Outcome{407: jsonrpc.OutcomeDenied, 403: jsonrpc.OutcomeDenied, 502: jsonrpc.OutcomeUnprocessed, 200: jsonrpc.OutcomeUnprocessed} {
 		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodConnect || r.Header.Get("Authorization") != "" {
 				t.Errorf("the proxy got %s with %v", r.Method, r.Header)
@@ -58,17 +58,17 @@ func TestClientProxy(t *testing.T) {
 		}))
 		c := Dial("https://mcp.invalid/mcp", nil)
 		to, _ := url.Parse(proxy.URL)
-		c.own.Proxy = http.ProxyURL(to)
-		c.conns.enter()
+		c.ownTransport.Proxy = http.ProxyURL(to)
+		c.conns.acquire()
 		_, err := c.send(t.Context(), http.MethodPost, c.url, http.Header{"Authorization": {"secret"}}, []byte("{}"))
 		if err == nil {
 			t.Fatal("send succeeded")
 		}
 		e := sendError(err)
-		if s, ok := errors.AsType[*StatusError](e); e.Fate != want || status != 200 && (!ok || s.StatusCode != status) {
+		if s, ok := errors.AsType[*StatusError](e); e.Outcome != want || status != 200 && (!ok || s.StatusCode != status) {
 			t.Errorf("%d: %v, want %v", status, e, want)
 		}
-		c.own.CloseIdleConnections()
+		c.ownTransport.CloseIdleConnections()
 		proxy.Close()
 	}
 }
@@ -88,7 +88,7 @@ func TestRetryAfter(t *testing.T) {
 		"Fri, 20 Nov 2020 12:00:05 GMT": time.Millisecond,
 		"Fri, 20 Nov 9999 12:00:05 GMT": 24 * time.Hour,
 	} {
-		if got := retryAfterOf(http.Header{"Retry-After": {text}}, now); got != want {
+		if got := parseRetryAfter(http.Header{"Retry-After": {text}}, now); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
@@ -128,7 +128,7 @@ func TestIsAway(t *testing.T) {
 		{&StatusError{StatusCode: 404}, false},
 		{io.EOF, false},
 	} {
-		if got := isAway(sendError(test.err)); got != test.want {
+		if got := isUnavailable(sendError(test.err)); got != test.want {
 			t.Errorf("%v: %v, want %v", test.err, got, test.want)
 		}
 	}

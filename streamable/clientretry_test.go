@@ -27,8 +27,8 @@ func busy(status, after int, body string) http.HandlerFunc {
 	}
 }
 
-// limited is what a server with limits on its callers answers, also as the body of a 429.
-const limited = `{"jsonrpc":"2.0","id":$ID,"error":{"code":429,"message":"too many requests","data":{"limit":"rate","retryAfterMs":2000}}}`
+// rateLimited is what a server with limits on its callers answers, also as the body of a 429.
+const rateLimited = `{"jsonrpc":"2.0","id":$ID,"error":{"code":429,"message":"too many requests","data":{"limit":"rate","retryAfterMs":2000}}}`
 
 // TestClientObeysRetryAfter: what was certainly not carried out is sent again when the server wants it, within the time that the call has, and not for ever.
 func TestClientObeysRetryAfter(t *testing.T) {
@@ -45,16 +45,16 @@ func TestClientObeysRetryAfter(t *testing.T) {
 		status  int           // of the error; 0 is none
 	}{
 		{name: "429", answers: []http.HandlerFunc{busy(429, 2, "")}, sent: 2, wait: 2 * time.Second},
-		{name: "429 with an error in it", answers: []http.HandlerFunc{busy(429, 2, limited)}, sent: 2, wait: 2 * time.Second},
+		{name: "429 with an error in it", answers: []http.HandlerFunc{busy(429, 2, rateLimited)}, sent: 2, wait: 2 * time.Second},
 		{name: "503", answers: []http.HandlerFunc{busy(503, 3, "")}, sent: 2, wait: 3 * time.Second},
 		{name: "503 with an error in it", answers: []http.HandlerFunc{busy(503, 3, `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"overloaded"}}`)}, sent: 2, wait: 3 * time.Second},
-		{name: "both", answers: []http.HandlerFunc{busy(503, 3, ""), busy(429, 2, limited)}, sent: 3, wait: 5 * time.Second},
-		{name: "too often", answers: []http.HandlerFunc{busy(429, 1, ""), busy(429, 1, ""), busy(429, 1, limited)}, sent: 3, wait: 2 * time.Second, status: 429},
-		{name: "too long", answers: []http.HandlerFunc{busy(429, 31, limited)}, sent: 1, status: 429},
-		{name: "longer than the context", answers: []http.HandlerFunc{busy(429, 10, limited)}, ctx: deadline(9 * time.Second), sent: 1, status: 429},
+		{name: "both", answers: []http.HandlerFunc{busy(503, 3, ""), busy(429, 2, rateLimited)}, sent: 3, wait: 5 * time.Second},
+		{name: "too often", answers: []http.HandlerFunc{busy(429, 1, ""), busy(429, 1, ""), busy(429, 1, rateLimited)}, sent: 3, wait: 2 * time.Second, status: 429},
+		{name: "too long", answers: []http.HandlerFunc{busy(429, 31, rateLimited)}, sent: 1, status: 429},
+		{name: "longer than the context", answers: []http.HandlerFunc{busy(429, 10, rateLimited)}, ctx: deadline(9 * time.Second), sent: 1, status: 429},
 		{name: "longer than the call may take", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithMaxTimeout(9 * time.Second)}, sent: 1, status: 503},
 		{name: "longer than the call waits for an answer", answers: []http.HandlerFunc{busy(503, 10, "")}, opts: []client.CallOption{client.WithTimeout(9 * time.Second)}, sent: 1, status: 503},
-		{name: "within the context", answers: []http.HandlerFunc{busy(429, 8, limited)}, ctx: deadline(9 * time.Second), sent: 2, wait: 8 * time.Second},
+		{name: "within the context", answers: []http.HandlerFunc{busy(429, 8, rateLimited)}, ctx: deadline(9 * time.Second), sent: 2, wait: 8 * time.Second},
 		{name: "not wanted", answers: []http.HandlerFunc{busy(429, 1, "")}, opts: []client.CallOption{client.WithoutRetry()}, sent: 1, status: 429},
 		{name: "503 that may have been carried out", answers: []http.HandlerFunc{busy(503, -1, "")}, sent: 1, status: 503},
 	} {
@@ -101,8 +101,8 @@ func TestClientOpeningObeysRetryAfter(t *testing.T) {
 		name    string
 		answers map[string]http.HandlerFunc
 	}{
-		{"discover", modern(map[string]http.HandlerFunc{"server/discover": inTurn(busy(429, 2, limited), reply(discovered))})},
-		{"initialize", legacy(map[string]http.HandlerFunc{"initialize": inTurn(busy(429, 2, limited), reply(initialzd))})},
+		{"discover", modern(map[string]http.HandlerFunc{"server/discover": inTurn(busy(429, 2, rateLimited), reply(discovered))})},
+		{"initialize", legacy(map[string]http.HandlerFunc{"initialize": inTurn(busy(429, 2, rateLimited), reply(initialzd))})},
 		{"initialized", legacy(map[string]http.HandlerFunc{"notifications/initialized": inTurn(busy(503, 2, ""), raw(202, "", ""))})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestClientListenObeysRetryAfter(t *testing.T) {
 		listening := func(w http.ResponseWriter, r *http.Request) {
 			held(strings.ReplaceAll(ack, "$ID", string(message(r).ID)))(w, r)
 		}
-		f := newPiped(t, modern(map[string]http.HandlerFunc{"subscriptions/listen": inTurn(busy(429, 5, limited), busy(503, 5, ""), listening)}))
+		f := newPiped(t, modern(map[string]http.HandlerFunc{"subscriptions/listen": inTurn(busy(429, 5, rateLimited), busy(503, 5, ""), listening)}))
 		c := f.dial(nil, nil)
 		defer f.end(c)
 		began := time.Now()

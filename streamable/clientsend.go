@@ -13,13 +13,13 @@ import (
 // send makes an HTTP request, and those that redirects lead to. body is nil if it has none; neither it nor h may be changed afterwards.
 //
 // It does what there is of an http.Client's work: that one copies the header of each request, in case that it is redirected.
-func (c *Carrier) send(ctx context.Context, method string, to *url.URL, h http.Header, body []byte) (*http.Response, error) {
+func (t *Transport) send(ctx context.Context, method string, to *url.URL, h http.Header, body []byte) (*http.Response, error) {
 	for hops := 0; ; hops++ {
-		resp, err := c.roundTrip(ctx, method, to, h, body)
+		resp, err := t.roundTrip(ctx, method, to, h, body)
 		if err != nil {
 			return nil, err
 		}
-		next := redirectTo(resp, to)
+		next := redirectTarget(resp, to)
 		if next == nil || hops == maxRedirects {
 			return resp, nil
 		}
@@ -30,53 +30,53 @@ func (c *Carrier) send(ctx context.Context, method string, to *url.URL, h http.H
 
 var errNoResponse = errors.New("the RoundTripper returned neither a response nor an error")
 
-func (c *Carrier) roundTrip(ctx context.Context, method string, to *url.URL, h http.Header, body []byte) (*http.Response, error) {
-	req := c.template.WithContext(ctx)
+func (t *Transport) roundTrip(ctx context.Context, method string, to *url.URL, h http.Header, body []byte) (*http.Response, error) {
+	req := t.template.WithContext(ctx)
 	req.Method, req.URL, req.Host, req.Header = method, to, to.Host, h
 	if body != nil {
 		req.ContentLength = int64(len(body))
 		req.Body = io.NopCloser(bytes.NewReader(body))
-		if c.mayRewind() {
+		if t.mayResend() {
 			req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 		}
 	}
-	if c.jar != nil {
-		if cookies := c.jar.Cookies(to); len(cookies) > 0 {
+	if t.jar != nil {
+		if cookies := t.jar.Cookies(to); len(cookies) > 0 {
 			req.Header = maps.Clone(h)
 			for _, cookie := range cookies {
 				req.AddCookie(cookie)
 			}
 		}
 	}
-	resp, err := c.transport.RoundTrip(req)
+	resp, err := t.roundTripper.RoundTrip(req)
 	switch {
 	case err != nil:
 		return nil, err
 	case resp == nil || resp.Body == nil:
 		return nil, errNoResponse
 	}
-	if resp.ProtoMajor == 2 && !c.two.Load() {
-		c.two.Store(true)
+	if resp.ProtoMajor == 2 && !t.sawHTTP2.Load() {
+		t.sawHTTP2.Store(true)
 	}
 	if resp.Request == nil {
 		resp.Request = req
 	}
-	if c.jar != nil {
+	if t.jar != nil {
 		if cookies := resp.Cookies(); len(cookies) > 0 {
-			c.jar.SetCookies(to, cookies)
+			t.jar.SetCookies(to, cookies)
 		}
 	}
 	return resp, nil
 }
 
-// mayRewind reports whether net/http may have a body a second time, without which it does not send a request again. Over HTTP/1 it does that only with requests of which it has written
-// nothing (and with those that have an idempotency key, see checkStatic). Over HTTP/2 it also does that after RST_STREAM with PROTOCOL_ERROR, which many servers and proxies send when
+// mayResend reports whether net/http may have a body a second time, without which it does not send a request again. Over HTTP/1 it does that only with requests of which it has written
+// nothing (and with those that have an idempotency key, see checkHeaderOption). Over HTTP/2 it also does that after RST_STREAM with PROTOCOL_ERROR, which many servers and proxies send when
 // the response is bad: the request has been carried out by then. What a server certainly did not carry out is known by its error there, see sendError. Whatever round tripper the user has may
 // need the body again, to log in.
-func (c *Carrier) mayRewind() bool { return c.own == nil || !c.two.Load() }
+func (t *Transport) mayResend() bool { return t.ownTransport == nil || !t.sawHTTP2.Load() }
 
-// redirectTo returns where a response leads that may be followed: one that asks for the same request at the same origin. Of others the response is returned, see redirectOf.
-func redirectTo(resp *http.Response, from *url.URL) *url.URL {
+// redirectTarget returns where a response leads that may be followed: one that asks for the same request at the same origin. Of others the response is returned, see describeRedirect.
+func redirectTarget(resp *http.Response, from *url.URL) *url.URL {
 	if resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
 		return nil
 	}

@@ -16,17 +16,17 @@ import (
 
 // A clientSession is what ties the requests of a legacy connection together. It does not change once there is one, but for its end.
 type clientSession struct {
-	id      string   // that the server gave; "" if it keeps none
-	version []string // that the two sides agreed on; nil before that
-	gone    bool     // the server does not know it any more
-	heard   bool     // there is a goroutine that listens to the server
-	asks    bool     // the server may ask for something
+	id            string   // that the server gave; "" if it keeps none
+	version       []string // that the two sides agreed on; nil before that
+	gone          bool     // the server does not know it any more
+	listenStarted bool     // there is a goroutine that listens to the server
+	mayAsk        bool     // the server may ask for something
 
-	listens <-chan struct{} // closed when the server knows that somebody listens to its questions; nil if that is of no interest
+	listening <-chan struct{} // closed when the server knows that somebody listens to its questions; nil if that is of no interest
 }
 
-// maxGivenSessionID bounds the id of a session, in bytes.
-const maxGivenSessionID = 4096
+// maxSessionIDBytes bounds the id of a session, in bytes.
+const maxSessionIDBytes = 4096
 
 func (f *framer) currentSession() clientSession {
 	f.mu.Lock()
@@ -35,8 +35,8 @@ func (f *framer) currentSession() clientSession {
 }
 
 // legacyHeader returns the header of a request in the session.
-func (c *Carrier) legacyHeader(s *clientSession) http.Header {
-	h := c.header(6)
+func (t *Transport) legacyHeader(s *clientSession) http.Header {
+	h := t.header(6)
 	if s.id != "" {
 		h[headerSession] = []string{s.id}
 	}
@@ -46,12 +46,12 @@ func (c *Carrier) legacyHeader(s *clientSession) http.Header {
 	return h
 }
 
-// opened notes the id that the server gave a new session.
-func (f *framer) opened(h http.Header) error {
+// setSessionID notes the id that the server gave a new session.
+func (f *framer) setSessionID(h http.Header) error {
 	id := h.Get(headerSession)
 	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' || i >= maxGivenSessionID {
-			return &jsonrpc.CallError{Err: errors.New("the server gave the session an id that is no visible ASCII, or too long"), Fate: jsonrpc.FateRefused}
+		if id[i] <= ' ' || id[i] > '~' || i >= maxSessionIDBytes {
+			return &jsonrpc.CallError{Err: errors.New("the server gave the session an id that is no visible ASCII, or too long"), Outcome: jsonrpc.OutcomeRejected}
 		}
 	}
 	f.mu.Lock()
@@ -60,8 +60,8 @@ func (f *framer) opened(h http.Header) error {
 	return nil
 }
 
-// agreed notes the version that the server has chosen.
-func (f *framer) agreed(m *jsonrpc.Message) {
+// setNegotiated notes the version that the server has chosen.
+func (f *framer) setNegotiated(m *jsonrpc.Message) {
 	version := jsonwire.Text(jsonwire.Lookup(m.Result, "protocolVersion"))
 	if version == "" || !era.PlainHeaderValue(version) || len(version) > len(valueModern[0]) {
 		return // the client is not going to agree
@@ -79,25 +79,25 @@ func (f *framer) loseSession() {
 		return
 	}
 	f.session.gone = true
-	if len(f.open) == 0 {
+	if len(f.pending) == 0 {
 		f.finishLocked(errSessionGone)
 		return
 	}
 	f.wg.Go(func() {
-		sleepFor(f.ctx, settleTimeout)
+		sleep(f.ctx, drainTimeout)
 		f.finish(errSessionGone)
 	})
 }
 
-// leave tells the server that the session is not needed any more. It need not agree to that.
-func (f *framer) leave() {
+// endSession tells the server that the session is not needed any more. It need not agree to that.
+func (f *framer) endSession() {
 	s := f.currentSession()
 	if s.id == "" || s.gone {
 		return
 	}
-	ctx, cancel := context.WithTimeout(f.own, goodbyeTimeout)
+	ctx, cancel := context.WithTimeout(f.baseCtx, closeTimeout)
 	defer cancel()
-	resp, err := f.c.send(ctx, http.MethodDelete, f.c.url, f.c.legacyHeader(&s), nil)
+	resp, err := f.transport.send(ctx, http.MethodDelete, f.transport.url, f.transport.legacyHeader(&s), nil)
 	if err != nil {
 		f.log.Debug("session not ended", "error", sendError(err))
 		return
@@ -106,61 +106,61 @@ func (f *framer) leave() {
 	drainBody(resp.Body)
 }
 
-// listenPatience is how long the first calls of a session wait for the stream that the server's questions about them may come on. Servers drop what they have
+// listenTimeout is how long the first calls of a session wait for the stream that the server's questions about them may come on. Servers drop what they have
 // to say while there is none; and some do not begin to answer before they have something. Calls that no questions can come of do not wait.
-const listenPatience = time.Second
+const listenTimeout = time.Second
 
-// willListenLocked returns what to close when the server knows that somebody listens, and lets calls wait for that if it matters; nil if nobody is to listen.
-func (f *framer) willListenLocked() chan<- struct{} {
-	if f.session.heard || f.closing || f.c.opts.NoListening || f.old != nil {
+// prepareListenLocked returns what to close when the server knows that somebody listens, and lets calls wait for that if it matters; nil if nobody is to listen.
+func (f *framer) prepareListenLocked() chan<- struct{} {
+	if f.session.listenStarted || f.closing || f.transport.opts.NoListening || f.sse != nil {
 		return nil
 	}
-	f.session.heard = true
-	listens := make(chan struct{})
-	if f.session.asks {
-		f.session.listens = listens
+	f.session.listenStarted = true
+	listening := make(chan struct{})
+	if f.session.mayAsk {
+		f.session.listening = listening
 	}
-	return listens
+	return listening
 }
 
-// listenTo has a goroutine take what the server says of itself, and closes listens when the server knows, or seems not to tell. It is called once the session has begun.
-func (f *framer) listenTo(listens chan<- struct{}) {
+// startListening has a goroutine take what the server says of itself, and closes listens when the server knows, or seems not to tell. It is called once the session has begun.
+func (f *framer) startListening(listening chan<- struct{}) {
 	answered := make(chan struct{})
 	f.wg.Go(func() { f.listen(answered) })
 	f.wg.Go(func() {
-		defer close(listens)
-		timer := time.NewTimer(listenPatience)
+		defer close(listening)
+		timer := time.NewTimer(listenTimeout)
 		defer timer.Stop()
 		select {
 		case <-answered:
 		case <-timer.C:
-		case <-f.over:
+		case <-f.done:
 		}
 	})
 }
 
 // listen keeps a stream open for what the server says of itself, as long as it offers one. It closes answered when that is known.
 func (f *framer) listen(answered chan<- struct{}) {
-	gap := func() { f.deliver(inbound{err: jsonrpc.ErrGap}) }
-	s := &clientStream{f: f, skipped: gap}
+	reportGap := func() { f.enqueue(inbound{err: jsonrpc.ErrGap}) }
+	s := &clientStream{f: f, onSkip: reportGap}
 	offered, missed := false, false
-	tell := sync.OnceFunc(func() { close(answered) })
+	markAnswered := sync.OnceFunc(func() { close(answered) })
 	for failures := 0; ; {
-		resp, err := f.get(f.own, s.lastID)
-		tell()
+		resp, err := f.get(f.baseCtx, s.lastID)
+		markAnswered()
 		switch {
 		case f.ctx.Err() != nil:
 			return
 		case err == nil:
 			offered = true
 			if missed && !s.resumable() { // from now on nothing is
-				gap()
+				reportGap()
 			}
 			began := time.Now()
-			s.read(resp.Body, f.takeSpoken(resp.Request.Context()))
+			s.read(resp.Body, f.enqueueFrames(resp.Request.Context()))
 			resp.Body.Close()
 			missed = true
-			if s.moved || time.Since(began) >= maxRetry { // one that lasted is no failure, though there was nothing to say
+			if s.progressed || time.Since(began) >= maxRetry { // one that lasted is no failure, though there was nothing to say
 				failures = 0
 			} else {
 				failures++
@@ -168,7 +168,7 @@ func (f *framer) listen(answered chan<- struct{}) {
 			if !s.resumable() {
 				s.lastID = ""
 			}
-		case !f.offers(err, &offered, s):
+		case !f.keepListening(err, &offered, s):
 			return
 		default:
 			failures++
@@ -176,7 +176,7 @@ func (f *framer) listen(answered chan<- struct{}) {
 		if failures >= maxFailures {
 			f.log.Warn("the server's own stream is given up for a while: it brings nothing", "error", err)
 			failures = maxFailures - 1
-			if !sleepFor(f.ctx, maxRetry) {
+			if !sleep(f.ctx, maxRetry) {
 				return
 			}
 			continue
@@ -187,68 +187,68 @@ func (f *framer) listen(answered chan<- struct{}) {
 	}
 }
 
-// offers reports whether it is worth asking again after an error: most servers that have no stream say so, in various ways.
-func (f *framer) offers(err error, offered *bool, s *clientStream) bool {
+// keepListening reports whether it is worth asking again after an error: most servers that have no stream say so, in various ways.
+func (f *framer) keepListening(err error, offered *bool, s *clientStream) bool {
 	e, _ := errors.AsType[*jsonrpc.CallError](err)
 	status, answered := errors.AsType[*StatusError](err)
 	switch {
-	case answered && status.StatusCode == http.StatusNotFound && f.currentSession().id != "" && (*offered || f.forgotten()),
-		answered && status.StatusCode == http.StatusBadRequest && f.currentSession().id != "" && *offered && f.forgotten():
+	case answered && status.StatusCode == http.StatusNotFound && f.currentSession().id != "" && (*offered || f.isSessionGone()),
+		answered && status.StatusCode == http.StatusBadRequest && f.currentSession().id != "" && *offered && f.isSessionGone():
 		f.loseSession()
 		return false
-	case s.lastID != "" && e.Fate == jsonrpc.FateRefused:
+	case s.lastID != "" && e.Outcome == jsonrpc.OutcomeRejected:
 		s.lastID = "" // perhaps it was that which the server cannot do
 		return true
-	case e.Fate == jsonrpc.FateRefused || e.Fate == jsonrpc.FateDenied:
+	case e.Outcome == jsonrpc.OutcomeRejected || e.Outcome == jsonrpc.OutcomeDenied:
 		f.log.Debug("the server has no stream of its own", "error", err)
 		return false
 	}
 	return true
 }
 
-// refusesSession reports whether a refusal of a message in a session says that the server no longer knows the session. The protocol has 404 for that. Many servers, those that
+// isSessionRejected reports whether a refusal of a message in a session says that the server no longer knows the session. The protocol has 404 for that. Many servers, those that
 // follow the examples of the TypeScript SDK for one, answer 400 instead, as for any other bad request, without the request's id. Then the server is asked.
-func (f *framer) refusesSession(r *httpRefusal, id string) bool {
+func (f *framer) isSessionRejected(r *httpError, id string) bool {
 	switch r.status.StatusCode {
 	case http.StatusNotFound:
-		return !r.noSuchMethod()
+		return !r.isMethodNotFound()
 	case http.StatusBadRequest:
-		return !r.isAbout(id) && f.forgotten()
+		return !r.answersID(id) && f.isSessionGone()
 	}
 	return false
 }
 
-// forgotten asks whether the server still knows the session: 404 may also mean that it has no stream, and 400 anything, and this once nobody else may ask for long. 400 counts
+// isSessionGone asks whether the server still knows the session: 404 may also mean that it has no stream, and 400 anything, and this once nobody else may ask for long. 400 counts
 // only in a session that has worked: nothing is wrong with the question then but the session.
-func (f *framer) forgotten() bool {
+func (f *framer) isSessionGone() bool {
 	s := f.currentSession()
 	if s.gone {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(f.own, asideTimeout)
+	ctx, cancel := context.WithTimeout(f.baseCtx, oneWayTimeout)
 	defer cancel()
-	h := f.c.legacyHeader(&s)
+	h := f.transport.legacyHeader(&s)
 	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
 	id := jsonrpc.StringID("still there")
 	ping := jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil)
-	resp, err := f.c.send(ctx, http.MethodPost, f.c.url, h, ping)
+	resp, err := f.transport.send(ctx, http.MethodPost, f.transport.url, h, ping)
 	if err != nil {
 		return false // a call will find out
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound && (resp.StatusCode != http.StatusBadRequest || !f.served.Load()) {
+	if resp.StatusCode != http.StatusNotFound && (resp.StatusCode != http.StatusBadRequest || !f.sessionServed.Load()) {
 		return false
 	}
-	r := readRefusal(resp, 0)
-	return !r.noSuchMethod() && !r.isAbout(id.String())
+	r := readHTTPError(resp, 0)
+	return !r.isMethodNotFound() && !r.answersID(id.String())
 }
 
-// takeSpoken passes on what the server says of itself.
-func (f *framer) takeSpoken(from context.Context) func(frame []byte) (bool, error) {
+// enqueueFrames passes on what the server says of itself.
+func (f *framer) enqueueFrames(from context.Context) func(frame []byte) (bool, error) {
 	return func(frame []byte) (bool, error) {
-		f.deliver(inbound{frame: frame, from: from})
+		f.enqueue(inbound{frame: frame, from: from})
 		return f.ctx.Err() != nil, nil
 	}
 }
 
-var errOldEnded = fmt.Errorf("the stream that brings the answers has ended: %w", jsonrpc.ErrClosed)
+var errSSEEnded = fmt.Errorf("the stream that brings the answers has ended: %w", jsonrpc.ErrClosed)

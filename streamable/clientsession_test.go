@@ -86,7 +86,7 @@ func TestClientSessionAlwaysGone(t *testing.T) {
 		c := f.dial(nil, nil)
 		defer f.end(c)
 		_, err := c.CallTool(t.Context(), "x", nil)
-		if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateUnsent {
+		if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeUnprocessed {
 			t.Errorf("CallTool: %v", err)
 		}
 		if n := len(f.requests("tools/call")); n != 2 {
@@ -193,7 +193,7 @@ func TestClientStreamLost(t *testing.T) {
 				c := f.dial(nil, nil)
 				defer f.end(c)
 				_, err := c.CallTool(t.Context(), "x", nil)
-				if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Fate != jsonrpc.FateLost {
+				if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeUnknown {
 					t.Errorf("CallTool: %v, want a CallError that it is lost", err)
 				}
 				synctest.Wait()
@@ -445,7 +445,7 @@ func TestClientAway(t *testing.T) {
 						w.WriteHeader(http.StatusBadGateway)
 					},
 				}))
-				c := f.dial(&streamable.DialOptions{AwayTimeout: test.away}, nil)
+				c := f.dial(&streamable.DialOptions{UnavailableTimeout: test.away}, nil)
 				defer f.end(c)
 				began := time.Now()
 				_, err := c.CallTool(t.Context(), "x", nil)

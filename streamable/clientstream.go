@@ -17,46 +17,46 @@ import (
 
 // Bounds of streams.
 const (
-	defaultRetry = time.Second // between a stream that broke and the next, if the server did not say
-	minRetry     = 100 * time.Millisecond
-	maxRetry     = time.Minute
-	maxFailures  = 8                      // in a row, without progress, after which a stream is given up
-	lingerTime   = 250 * time.Millisecond // that a server has to end a response behind its last event, so that the connection can be used again
+	defaultRetry  = time.Second // between a stream that broke and the next, if the server did not say
+	minRetry      = 100 * time.Millisecond
+	maxRetry      = time.Minute
+	maxFailures   = 8                      // in a row, without progress, after which a stream is given up
+	lingerTimeout = 250 * time.Millisecond // that a server has to end a response behind its last event, so that the connection can be used again
 )
 
 // A clientStream is a sequence of events, which goes on over several HTTP responses if it can be resumed
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery).
 type clientStream struct {
-	f      *framer
-	lastID string        // of the last event that had one; "" cannot be resumed
-	retry  time.Duration // that the server wants to be waited; 0 if it did not say
-	moved  bool          // the last response brought something that was new
-	broke  bool          // it did not end as the server meant it to
-	lost   error         // what was too large to be read in it
-	last   time.Time     // when a stream that broke was last taken up again at once
+	f           *framer
+	lastID      string        // of the last event that had one; "" cannot be resumed
+	retry       time.Duration // that the server wants to be waited; 0 if it did not say
+	progressed  bool          // the last response brought something that was new
+	interrupted bool          // it did not end as the server meant it to
+	tooLargeErr error         // what was too large to be read in it
+	resumedAt   time.Time     // when a stream that broke was last taken up again at once
 
-	skipped func() // is called for what is too large; may be nil
+	onSkip func() // is called for what is too large; may be nil
 }
 
 // read takes the messages of one response, until that ends or take returns true.
-func (s *clientStream) read(body io.Reader, take func(frame []byte) (done bool, err error)) (done bool, err error) {
-	r := sse.NewReader(body, s.f.c.opts.MaxFrame)
+func (s *clientStream) read(body io.Reader, handle func(frame []byte) (done bool, err error)) (done bool, err error) {
+	r := sse.NewReader(body, s.f.transport.opts.MaxFrame)
 	r.SetLastEventID(s.lastID)
-	s.moved, s.broke, s.lost = false, false, nil
-	defer func() { s.broke = !done && err != nil && !errors.Is(err, io.EOF) }()
+	s.progressed, s.interrupted, s.tooLargeErr = false, false, nil
+	defer func() { s.interrupted = !done && err != nil && !errors.Is(err, io.EOF) }()
 	for {
 		e, err := r.Read()
 		if e.HasID && string(e.ID) != s.lastID {
-			s.moved = true
+			s.progressed = true
 		}
 		if err == nil && e.HasID {
 			s.lastID = r.LastEventID()
 		}
 		if large, ok := errors.AsType[*sse.TooLargeError](err); ok {
 			s.f.log.Warn("event of a stream skipped", "error", large)
-			s.lost, s.lastID = &jsonrpc.TooLargeError{Limit: s.f.c.opts.MaxFrame, Kind: jsonrpc.KindResponse}, r.LastEventID()
-			if s.skipped != nil {
-				s.skipped()
+			s.tooLargeErr, s.lastID = &jsonrpc.TooLargeError{Limit: s.f.transport.opts.MaxFrame, Kind: jsonrpc.KindResponse}, r.LastEventID()
+			if s.onSkip != nil {
+				s.onSkip()
 			}
 			continue
 		}
@@ -69,8 +69,8 @@ func (s *clientStream) read(body io.Reader, take func(frame []byte) (done bool, 
 		if len(e.Data) == 0 || e.Name != "" {
 			continue
 		}
-		s.moved = true
-		if done, err := take(bytes.Clone(e.Data)); done || err != nil {
+		s.progressed = true
+		if done, err := handle(bytes.Clone(e.Data)); done || err != nil {
 			return done, err
 		}
 	}
@@ -81,9 +81,9 @@ func (s *clientStream) read(body io.Reader, take func(frame []byte) (done bool, 
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server), and the longer the wait, the more events there are to be kept. A stream that breaks
 // all the time waits a little.
 func (s *clientStream) delay(failures int) time.Duration {
-	if s.broke {
+	if s.interrupted {
 		if failures == 0 {
-			return max(0, minRetry-time.Since(s.last))
+			return max(0, minRetry-time.Since(s.resumedAt))
 		}
 		failures--
 	}
@@ -103,17 +103,17 @@ func (s *clientStream) pause(ctx context.Context, failures int, refused error) b
 	if e, ok := errors.AsType[*jsonrpc.CallError](refused); ok {
 		d = max(d, min(e.RetryAfter, maxRetry))
 	}
-	if !sleepFor(ctx, d) {
+	if !sleep(ctx, d) {
 		return false
 	}
-	if s.broke && failures == 0 {
-		s.last = time.Now()
+	if s.interrupted && failures == 0 {
+		s.resumedAt = time.Now()
 	}
 	return true
 }
 
-// isAway reports whether an error says that the server is not there, though its machine, or one that stands before it, is.
-func isAway(err error) bool {
+// isUnavailable reports whether an error says that the server is not there, though its machine, or one that stands before it, is.
+func isUnavailable(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.StatusCode >= 500
 	}
@@ -130,13 +130,13 @@ func (s *clientStream) resumable() bool {
 	return s.lastID != ""
 }
 
-// follow takes the answer out of a stream that began with body, and closes the bodies of the responses that it goes on in.
-func (p *post) follow(body io.ReadCloser) error {
+// readStream takes the answer out of a stream that began with body, and closes the bodies of the responses that it goes on in.
+func (p *post) readStream(body io.ReadCloser) error {
 	s := &clientStream{f: p.f}
 	defer func() { body.Close() }()
-	take := func(frame []byte) (bool, error) { return p.take(frame, false) }
+	handle := func(frame []byte) (bool, error) { return p.handleMessage(frame, false) }
 	for failures := 0; ; {
-		done, err := s.read(body, take)
+		done, err := s.read(body, handle)
 		if done {
 			linger(body, p.cancel)
 			return nil
@@ -144,17 +144,17 @@ func (p *post) follow(body io.ReadCloser) error {
 		if e, ok := errors.AsType[*jsonrpc.CallError](err); ok {
 			return e
 		}
-		if s.lost != nil { // it was the answer, and would be as large the next time
-			return unanswered(s.lost)
+		if s.tooLargeErr != nil { // it was the answer, and would be as large the next time
+			return lostError(s.tooLargeErr)
 		}
 		err = fmt.Errorf("the stream ended before the answer: %w", err)
 		if p.modern || p.method == mcp.MethodInitialize {
-			return unanswered(err)
+			return lostError(err)
 		}
 		body.Close() // there may be many
-		resp, why := p.resume(s, &failures)
-		if why != nil {
-			return unanswered(&ResumeError{Err: err, Reason: why})
+		resp, reason := p.resume(s, &failures)
+		if reason != nil {
+			return lostError(&ResumeError{Err: err, Reason: reason})
 		}
 		body, p.from = resp.Body, resp.Request.Context()
 	}
@@ -162,7 +162,7 @@ func (p *post) follow(body io.ReadCloser) error {
 
 // linger gives the server a moment to end a response that has nothing more of interest. cancel ends the request otherwise.
 func linger(body io.Reader, cancel context.CancelFunc) {
-	t := time.AfterFunc(lingerTime, cancel)
+	t := time.AfterFunc(lingerTimeout, cancel)
 	defer t.Stop()
 	drainBody(body)
 }
@@ -192,7 +192,7 @@ func (p *post) resume(s *clientStream, failures *int) (*http.Response, error) {
 	if !s.resumable() {
 		return nil, errNotResumable
 	}
-	if s.moved {
+	if s.progressed {
 		*failures = 0
 	} else {
 		*failures++
@@ -210,10 +210,10 @@ func (p *post) resume(s *clientStream, failures *int) (*http.Response, error) {
 		if resp, err = p.f.get(p.ctx, s.lastID); err == nil {
 			return resp, nil
 		}
-		if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && (e.Fate == jsonrpc.FateRefused || e.Fate == jsonrpc.FateDenied) {
+		if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && (e.Outcome == jsonrpc.OutcomeRejected || e.Outcome == jsonrpc.OutcomeDenied) {
 			return nil, err
 		}
-		if most := p.f.c.opts.AwayTimeout; most > 0 && isAway(err) && time.Since(broke)+s.delay(*failures+1) > most {
+		if most := p.f.transport.opts.UnavailableTimeout; most > 0 && isUnavailable(err) && time.Since(broke)+s.delay(*failures+1) > most {
 			return nil, err
 		}
 	}
@@ -222,25 +222,25 @@ func (p *post) resume(s *clientStream, failures *int) (*http.Response, error) {
 // get opens a stream. The error is a *jsonrpc.CallError.
 func (f *framer) get(ctx context.Context, lastID string) (*http.Response, error) {
 	session := f.currentSession()
-	h := f.c.legacyHeader(&session)
+	h := f.transport.legacyHeader(&session)
 	h["Accept"] = valueStream
 	if lastID != "" {
 		h[headerLastID] = []string{lastID}
 	}
-	resp, err := f.c.send(ctx, http.MethodGet, f.c.url, h, nil)
+	resp, err := f.transport.send(ctx, http.MethodGet, f.transport.url, h, nil)
 	if err != nil {
 		return nil, sendError(err)
 	}
 	if resp.StatusCode == http.StatusOK && mediaTypeOf(resp.Header) == mediaStream {
-		if err := checkCoding(resp.Header); err != nil {
+		if err := checkContentEncoding(resp.Header); err != nil {
 			resp.Body.Close()
-			return nil, &jsonrpc.CallError{Err: err, Fate: jsonrpc.FateRefused}
+			return nil, &jsonrpc.CallError{Err: err, Outcome: jsonrpc.OutcomeRejected}
 		}
 		return resp, nil
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 == 2 {
-		return nil, &jsonrpc.CallError{Err: fmt.Errorf("the server answered GET with something else than a stream: %w", &StatusError{StatusCode: resp.StatusCode}), Fate: jsonrpc.FateRefused}
+		return nil, &jsonrpc.CallError{Err: fmt.Errorf("the server answered GET with something else than a stream: %w", &StatusError{StatusCode: resp.StatusCode}), Outcome: jsonrpc.OutcomeRejected}
 	}
-	return nil, readRefusal(resp, 0).callError()
+	return nil, readHTTPError(resp, 0).callError()
 }

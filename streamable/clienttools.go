@@ -18,9 +18,9 @@ import (
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters), as the last list of them said that came by. The
 // zero value is ready; it may be used by many goroutines at once.
 type toolHeaders struct {
-	some atomic.Bool // there is any
-	mu   sync.RWMutex
-	byID map[string][]toolHeader
+	nonEmpty atomic.Bool // there is any
+	mu       sync.RWMutex
+	byTool   map[string][]toolHeader
 }
 
 // A toolHeader is one argument that is repeated.
@@ -38,10 +38,10 @@ var errInexact = errors.New("it must be between ±(2^53-1) to be exact in a head
 
 // apply puts the arguments of a call into its header.
 func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error {
-	if !t.some.Load() || len(arguments) == 0 {
+	if !t.nonEmpty.Load() || len(arguments) == 0 {
 		return nil
 	}
-	for _, p := range t.of(tool) {
+	for _, p := range t.forTool(tool) {
 		value := arguments
 		for _, name := range p.path {
 			if value = jsonwire.Lookup(value, name); value == nil {
@@ -51,7 +51,7 @@ func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error 
 		if value == nil {
 			continue
 		}
-		text, ok, err := paramValue(value)
+		text, ok, err := headerValue(value)
 		if err != nil {
 			return fmt.Errorf("tool %q: argument %q cannot be sent over HTTP: %w", tool, p.path, err)
 		}
@@ -62,19 +62,19 @@ func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error 
 	return nil
 }
 
-// of returns what is known of a tool.
-func (t *toolHeaders) of(tool string) []toolHeader {
+// forTool returns what is known of a tool.
+func (t *toolHeaders) forTool(tool string) []toolHeader {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.byID[tool]
+	return t.byTool[tool]
 }
 
 // check holds the header of a call against its arguments.
 func (t *toolHeaders) check(h http.Header, tool string, arguments []byte) *jsonrpc.Error {
-	if !t.some.Load() {
+	if !t.nonEmpty.Load() {
 		return nil
 	}
-	for _, p := range t.of(tool) {
+	for _, p := range t.forTool(tool) {
 		if e := checkParam(h, p.key, p.path, arguments); e != nil {
 			return e
 		}
@@ -82,20 +82,20 @@ func (t *toolHeaders) check(h http.Header, tool string, arguments []byte) *jsonr
 	return nil
 }
 
-// learn remembers what a tool wants in headers.
-func (t *toolHeaders) learn(tool string, params []mcp.HeaderParam) {
+// set remembers what a tool wants in headers.
+func (t *toolHeaders) set(tool string, params []mcp.HeaderParam) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(params) == 0 {
-		delete(t.byID, tool)
+		delete(t.byTool, tool)
 		return
 	}
-	if t.byID == nil {
-		t.byID = make(map[string][]toolHeader)
+	if t.byTool == nil {
+		t.byTool = make(map[string][]toolHeader)
 	}
-	if _, known := t.byID[tool]; !known && len(t.byID) >= maxHeaderTools {
-		for other := range t.byID { // any: a list of so many tools is no use to anybody
-			delete(t.byID, other)
+	if _, known := t.byTool[tool]; !known && len(t.byTool) >= maxHeaderTools {
+		for other := range t.byTool { // any: a list of so many tools is no use to anybody
+			delete(t.byTool, other)
 			break
 		}
 	}
@@ -103,13 +103,13 @@ func (t *toolHeaders) learn(tool string, params []mcp.HeaderParam) {
 	for i, p := range params {
 		all[i] = toolHeader{http.CanonicalHeaderKey(headerParam + p.Header), p.Path}
 	}
-	t.byID[tool] = all
-	t.some.Store(true)
+	t.byTool[tool] = all
+	t.nonEmpty.Store(true)
 }
 
-// take reads the answer to tools/list and returns it without the tools that must not be used over HTTP: those whose x-mcp-header breaks the rules. m is the frame, parsed.
-func (t *toolHeaders) take(frame []byte, m *jsonrpc.Message, log *slog.Logger) []byte {
-	if m.Kind != jsonrpc.KindResponse || !t.some.Load() && !bytes.Contains(frame, []byte("mcp-header")) && !bytes.Contains(frame, []byte(`\u`)) {
+// filterTools reads the answer to tools/list and returns it without the tools that must not be used over HTTP: those whose x-mcp-header breaks the rules. m is the frame, parsed.
+func (t *toolHeaders) filterTools(frame []byte, m *jsonrpc.Message, log *slog.Logger) []byte {
+	if m.Kind != jsonrpc.KindResponse || !t.nonEmpty.Load() && !bytes.Contains(frame, []byte("mcp-header")) && !bytes.Contains(frame, []byte(`\u`)) {
 		return frame
 	}
 	tools := jsonwire.Lookup(m.Result, "tools")
@@ -121,8 +121,8 @@ func (t *toolHeaders) take(frame []byte, m *jsonrpc.Message, log *slog.Logger) [
 	elements := jsonwire.ArrayElements(tools)
 	for elements.Next() {
 		tool := elements.Value()
-		if name, err := t.takeTool(tool); err != nil {
-			log.Warn("tool left out: it cannot be called over HTTP", "tool", clipped(name), "error", err)
+		if name, err := t.addTool(tool); err != nil {
+			log.Warn("tool left out: it cannot be called over HTTP", "tool", clip(name), "error", err)
 			dropped = true
 			continue
 		}
@@ -140,7 +140,7 @@ func (t *toolHeaders) take(frame []byte, m *jsonrpc.Message, log *slog.Logger) [
 	return append(out, frame[start+len(tools):]...)
 }
 
-func (t *toolHeaders) takeTool(tool []byte) (name string, err error) {
+func (t *toolHeaders) addTool(tool []byte) (name string, err error) {
 	if tool[0] != '{' {
 		return "", nil // for those to complain of who read the result
 	}
@@ -161,6 +161,6 @@ func (t *toolHeaders) takeTool(tool []byte) (name string, err error) {
 	if err != nil {
 		params = nil
 	}
-	t.learn(name, params)
+	t.set(name, params)
 	return name, err
 }

@@ -25,8 +25,8 @@ const (
 	maxCORSHeaders = 8192 // and of all of them
 )
 
-// share lets the page see the answer. It reports whether there is something to be handled: a preflight request is answered.
-func (a *access) share(w http.ResponseWriter, r *http.Request) bool {
+// writeCORS lets the page see the answer. It reports whether there is something to be handled: a preflight request is answered.
+func (a *accessPolicy) writeCORS(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h["Access-Control-Allow-Origin"] = r.Header["Origin"][:1:1] // which has been parsed, so nothing else can be in it
 	if r.Method != http.MethodOptions || r.Header["Access-Control-Request-Method"] == nil {
@@ -41,10 +41,10 @@ func (a *access) share(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // allowedHeaders returns the headers that may come, given those that are asked for.
-func allowedHeaders(asked []string) string {
+func allowedHeaders(requested []string) string {
 	var b strings.Builder
 	b.WriteString(corsHeaders)
-	for _, line := range asked {
+	for _, line := range requested {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.Trim(name, " \t")
 			if len(name) > maxCORSHeader || b.Len()+len(name) > maxCORSHeaders || !isToken(name) {

@@ -21,9 +21,9 @@ import (
 type DialOptions struct {
 	// HTTPClient makes the requests. Of it, Transport and Jar are used. Timeout is not, since streams last, and redirects go by the rules of [Dial]. An OAuth client is a
 	// Transport here, such as that of package auth; it sees the values of the caller's context. If an error that it returns is an [*auth.AuthorizationError], or has a method
-	// Denied() bool that returns true, the request counts as refused for want of authorization, and is not repeated. nil is a client of this carrier's own: with proxies from the environment, HTTP/2, and timeouts for connecting, but none for an answer, which is up to the caller.
+	// Denied() bool that returns true, the request counts as refused for want of authorization, and is not repeated. nil is a client of this transport's own: with proxies from the environment, HTTP/2, and timeouts for connecting, but none for an answer, which is up to the caller.
 	HTTPClient *http.Client
-	// TLS configures the client of this carrier's own; it cannot go with HTTPClient. nil is crypto/tls's default.
+	// TLS configures the client of this transport's own; it cannot go with HTTPClient. nil is crypto/tls's default.
 	TLS *tls.Config
 	// Header is sent with each request. What the protocol itself has in headers cannot be set.
 	Header http.Header
@@ -34,31 +34,31 @@ type DialOptions struct {
 	NoListening bool // do not hold a GET stream open for what a legacy server has to say outside of calls: its requests and notifications may be missed
 	NoSSE       bool // do not try the HTTP+SSE transport of 2024-11-05 when a server refuses initialize
 
-	// AwayTimeout is how long a stream that broke is tried to be resumed while the server's machine refuses connections, or answers with a status of 500 or more: for those whom
+	// UnavailableTimeout is how long a stream that broke is tried to be resumed while the server's machine refuses connections, or answers with a status of 500 or more: for those whom
 	// an error soon serves better. 0 is as long as if the machine cannot be reached: some minutes.
-	AwayTimeout time.Duration
+	UnavailableTimeout time.Duration
 
 	Logger *slog.Logger // nil discards
 }
 
-// A Carrier opens connections to a server over HTTP. It is a client.Carrier. Make one with [Dial]. It may be used by many goroutines at once, and more than once: what it
+// A Transport opens connections to a server over HTTP. It is a client.Transport. Make one with [Dial]. It may be used by many goroutines at once, and more than once: what it
 // learns of the server's tools, for the headers of their calls, serves all its connections.
-type Carrier struct {
+type Transport struct {
 	opts  DialOptions
 	url   *url.URL
 	err   error // why the options cannot be used
 	log   *slog.Logger
 	tools toolHeaders
 
-	template  *http.Request // of each request
-	transport http.RoundTripper
-	own       *http.Transport // which transport is; nil if the user has given a client
-	conns     dialedConns     // of own
-	jar       http.CookieJar  // nil is none
-	two       atomic.Bool     // the server has answered over HTTP/2
+	template     *http.Request // of each request
+	roundTripper http.RoundTripper
+	ownTransport *http.Transport // which transport is; nil if the user has given a client
+	conns        dialedConns     // of own
+	jar          http.CookieJar  // nil is none
+	sawHTTP2     atomic.Bool     // the server has answered over HTTP/2
 }
 
-// Dial returns a carrier to the server at rawURL, for package client:
+// Dial returns a transport to the server at rawURL, for package client:
 //
 //	c, err := client.Dial(ctx, streamable.Dial("https://example.com/mcp", nil), nil)
 //
@@ -72,8 +72,8 @@ type Carrier struct {
 //
 // Redirects are followed if they have status 307 or 308 and stay within the origin (RFC 6454), at most 3 in a row. Others make the call fail: what the request carries is for this
 // server only.
-func Dial(rawURL string, opts *DialOptions) *Carrier {
-	c := &Carrier{}
+func Dial(rawURL string, opts *DialOptions) *Transport {
+	c := &Transport{}
 	if opts != nil {
 		c.opts = *opts
 	}
@@ -89,16 +89,16 @@ func Dial(rawURL string, opts *DialOptions) *Carrier {
 	c.opts.Header = c.opts.Header.Clone()
 	c.url, c.err = parseURL(rawURL)
 	if c.err == nil {
-		c.err = checkStatic(c.opts.Header)
+		c.err = checkHeaderOption(c.opts.Header)
 	}
 	c.template = &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	c.setTransport()
 	return c
 }
 
-// A Receiver is what [Carrier.Connect] returns, for who forwards what a server says and wants to know where it has said that.
+// A Receiver is what [Transport.Connect] returns, for who forwards what a server says and wants to know where it has said that.
 type Receiver interface {
-	jsonrpc.Courier
+	jsonrpc.MessageTransport
 	// Receive is ReadFrame. Besides it returns the context of the HTTP request by whose response the frame came, or by which a call failed; nil with other errors. It has the values of the context that the request
 	// was posted with, of that of Connect if nobody posted it, and those that the round tripper gave it, if [http.Response.Request] says so.
 	Receive() (frame []byte, from context.Context, err error)
@@ -106,12 +106,12 @@ type Receiver interface {
 
 // Connect opens a connection, which is a [Receiver]. It sends nothing yet. Requests that the connection makes by itself have the values of ctx. The error says what is wrong with the
 // URL or the options.
-func (c *Carrier) Connect(ctx context.Context) (jsonrpc.Framer, error) {
-	if c.err != nil {
-		return nil, fmt.Errorf("streamable: %w", c.err)
+func (t *Transport) Connect(ctx context.Context) (jsonrpc.Framer, error) {
+	if t.err != nil {
+		return nil, fmt.Errorf("streamable: %w", t.err)
 	}
-	c.conns.enter()
-	return newFramer(ctx, c), nil
+	t.conns.acquire()
+	return newFramer(ctx, t), nil
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
@@ -135,8 +135,8 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkStatic complains of headers that are the carrier's business.
-func checkStatic(h http.Header) error {
+// checkHeaderOption complains of headers that are the transport's business.
+func checkHeaderOption(h http.Header) error {
 	for name, values := range h {
 		switch key := http.CanonicalHeaderKey(name); {
 		case strings.HasPrefix(key, "Mcp-"):
@@ -154,44 +154,44 @@ func checkStatic(h http.Header) error {
 	return nil
 }
 
-// Bounds of the carrier's own HTTP client.
+// Bounds of the transport's own HTTP client.
 const (
 	dialTimeout    = 15 * time.Second
 	tlsTimeout     = 15 * time.Second
 	idleTimeout    = 90 * time.Second
-	pingAfter      = 30 * time.Second // without a byte, after which a connection is asked whether it still works
+	pingInterval   = 30 * time.Second // without a byte, after which a connection is asked whether it still works
 	maxHeaderBytes = 256 << 10
 	maxIdleConns   = 64
 	maxRedirects   = 3
-	http2PingWait  = 15 * time.Second
+	pingTimeout    = 15 * time.Second
 )
 
 // setTransport decides on what makes the requests.
-func (c *Carrier) setTransport() {
-	given := c.opts.HTTPClient
+func (t *Transport) setTransport() {
+	given := t.opts.HTTPClient
 	switch {
 	case given == nil:
-		c.own = c.newTransport()
-		c.transport = c.own
+		t.ownTransport = t.newTransport()
+		t.roundTripper = t.ownTransport
 		return
-	case c.err == nil && c.opts.TLS != nil:
-		c.err = errors.New("DialOptions.TLS cannot go with HTTPClient: configure that one's Transport")
+	case t.err == nil && t.opts.TLS != nil:
+		t.err = errors.New("DialOptions.TLS cannot go with HTTPClient: configure that one's Transport")
 	}
-	c.jar = given.Jar
-	if c.transport = given.Transport; c.transport == nil {
-		c.transport = http.DefaultTransport
+	t.jar = given.Jar
+	if t.roundTripper = given.Transport; t.roundTripper == nil {
+		t.roundTripper = http.DefaultTransport
 	}
 }
 
-func (c *Carrier) newTransport() *http.Transport {
+func (t *Transport) newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		OnProxyConnectResponse: checkProxy,
-		DialContext:            c.conns.dialer((&net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}).DialContext),
-		TLSClientConfig:        c.opts.TLS.Clone(),
+		DialContext:            t.conns.dialer((&net.Dialer{Timeout: dialTimeout, KeepAlive: pingInterval}).DialContext),
+		TLSClientConfig:        t.opts.TLS.Clone(),
 		TLSHandshakeTimeout:    tlsTimeout,
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: http2PingWait},
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: pingTimeout},
 		MaxIdleConns:           maxIdleConns,
 		MaxIdleConnsPerHost:    maxIdleConns,
 		IdleConnTimeout:        idleTimeout,
@@ -205,9 +205,9 @@ func checkProxy(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Respo
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
-	e := &jsonrpc.CallError{Err: fmt.Errorf("the proxy refused to connect: %w", &StatusError{StatusCode: resp.StatusCode}), Fate: jsonrpc.FateUnsent}
+	e := &jsonrpc.CallError{Err: fmt.Errorf("the proxy refused to connect: %w", &StatusError{StatusCode: resp.StatusCode}), Outcome: jsonrpc.OutcomeUnprocessed}
 	if resp.StatusCode == http.StatusProxyAuthRequired || resp.StatusCode == http.StatusForbidden {
-		e.Fate = jsonrpc.FateDenied
+		e.Outcome = jsonrpc.OutcomeDenied
 	}
 	return e
 }

@@ -20,7 +20,7 @@
 //
 // # Client
 //
-// [Dial] makes a carrier for package client: client.Dial(ctx, streamable.Dial(url, nil), nil). It finds out what the server speaks, sends the headers
+// [Dial] makes a transport for package client: client.Dial(ctx, streamable.Dial(url, nil), nil). It finds out what the server speaks, sends the headers
 // that repeat what is in the body, keeps the stream of a legacy session open and resumes it, and puts an OAuth client of package auth to use as the
 // Transport of its HTTP client.
 //
@@ -61,7 +61,7 @@
 //
 // # Concurrency
 //
-// Handlers and carriers may be used by many goroutines at once. Handlers of requests run on the goroutine that net/http has for them, but those of legacy
+// Handlers and transports may be used by many goroutines at once. Handlers of requests run on the goroutine that net/http has for them, but those of legacy
 // requests of HTTP/2, which may outlast their stream, on one of their own. [Handler.Shutdown] ends streams and sessions, and waits for what is under way.
 //
 // # Errors

@@ -35,7 +35,7 @@ func mustAppend(t testing.TB, s EventStore, session, stream, data string) string
 	if err != nil {
 		t.Fatalf("Append to %s of %s: %v", stream, session, err)
 	}
-	if id == "" || len(id) > 128 || !isVisible(id) {
+	if id == "" || len(id) > 128 || !isVisibleASCII(id) {
 		t.Fatalf("Append to %s of %s: id %q", stream, session, id)
 	}
 	return id

@@ -158,7 +158,7 @@ func TestMaxInFlightPerCaller(t *testing.T) {
 			body, headers := callPost(1, "echo", `{"text":"x"}`)
 			got = append(got, e.do("POST", body, from(headers, address)).status)
 		}
-		if stats := e.h.Stats(); stats.InFlight != 2 || stats.Limited != 2 || stats.Overloaded != 0 {
+		if stats := e.h.Stats(); stats.InFlight != 2 || stats.RateLimited != 2 || stats.Overloaded != 0 {
 			e.t.Errorf("meanwhile: %+v", stats)
 		}
 		close(goOn)

@@ -35,7 +35,7 @@ func versionOf(m *jsonrpc.Message) (version []byte, ok bool) {
 	members := jsonwire.ObjectMembers(meta)
 	for members.Next() {
 		if members.KeyIs(mcp.MetaProtocolVersion) {
-			return stringOf(members.Value()), true
+			return stringValue(members.Value()), true
 		}
 	}
 	return nil, false
@@ -61,8 +61,8 @@ func firstVersion(meta []byte) []byte {
 // maxFirstVersion is how long firstVersion looks, in bytes.
 const maxFirstVersion = 16
 
-// stringOf returns the value of a JSON string, which aliases text where it can; nil of anything else.
-func stringOf(text []byte) []byte {
+// stringValue returns the value of a JSON string, which aliases text where it can; nil of anything else.
+func stringValue(text []byte) []byte {
 	if len(text) < 2 || text[0] != '"' {
 		return nil
 	}
@@ -83,7 +83,7 @@ func nameOf(m *jsonrpc.Message) []byte {
 	if !ok {
 		return nil
 	}
-	return stringOf(value)
+	return stringValue(value)
 }
 
 // subjectOf returns what a request is about: what it names, or would if it had a header for that; nil if nothing.
@@ -100,7 +100,7 @@ func subjectOf(m *jsonrpc.Message) []byte {
 	if !ok {
 		return nil
 	}
-	return stringOf(value)
+	return stringValue(value)
 }
 
 // checkHeaders holds the headers of a modern message against its body
@@ -117,7 +117,7 @@ func checkHeaders(header http.Header, m *jsonrpc.Message, version []byte) *jsonr
 	if !request || name == nil {
 		return nil
 	}
-	value, e := oneValue(header[headerName], headerName)
+	value, e := singleValue(header[headerName], headerName)
 	if e != nil {
 		return e
 	}
@@ -126,10 +126,10 @@ func checkHeaders(header http.Header, m *jsonrpc.Message, version []byte) *jsonr
 	}
 	decoded, err := era.DecodeHeaderValue(value)
 	if err != nil {
-		return mismatch("%s: %v", headerName, err)
+		return headerMismatch("%s: %v", headerName, err)
 	}
 	if decoded != string(name) {
-		return mismatch("%s is not what params.%s of the body says", headerName, era.NameParam(m.Method))
+		return headerMismatch("%s is not what params.%s of the body says", headerName, era.NameParam(m.Method))
 	}
 	return nil
 }
@@ -140,36 +140,36 @@ func checkHeader(header http.Header, name string, want []byte, required bool) *j
 	if values == nil && !required {
 		return nil
 	}
-	value, e := oneValue(values, name)
+	value, e := singleValue(values, name)
 	if e != nil {
 		return e
 	}
 	if value != string(want) || !era.PlainHeaderValue(value) {
-		return mismatch("%s is not what the body says", name)
+		return headerMismatch("%s is not what the body says", name)
 	}
 	return nil
 }
 
-// oneValue returns the value of a header that must stand there once, without the white space around it.
-func oneValue(values []string, name string) (string, *jsonrpc.Error) {
+// singleValue returns the value of a header that must stand there once, without the white space around it.
+func singleValue(values []string, name string) (string, *jsonrpc.Error) {
 	switch len(values) {
 	case 0:
-		return "", mismatch("header %s is missing", name)
+		return "", headerMismatch("header %s is missing", name)
 	case 1:
-		return trim(values[0]), nil
+		return trimBlank(values[0]), nil
 	}
-	return "", mismatch("header %s stands there %d times", name, len(values))
+	return "", headerMismatch("header %s stands there %d times", name, len(values))
 }
 
-// trim is strings.Trim for blanks and tabs, which few values have at their ends.
-func trim(s string) string {
+// trimBlank is strings.Trim for blanks and tabs, which few values have at their ends.
+func trimBlank(s string) string {
 	if s != "" && s[0] > ' ' && s[len(s)-1] > ' ' {
 		return s
 	}
 	return strings.Trim(s, " \t")
 }
 
-func mismatch(format string, args ...any) *jsonrpc.Error {
+func headerMismatch(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: "header mismatch: " + fmt.Sprintf(format, args...)}
 }
 
@@ -185,29 +185,29 @@ func checkParams(header http.Header, params []mcp.HeaderParam, arguments []byte)
 
 // checkParam holds one of them, by its name in header, against the argument at the path.
 func checkParam(header http.Header, name string, path []string, arguments []byte) *jsonrpc.Error {
-	value, ok := argument(arguments, path)
+	value, ok := lookupArgument(arguments, path)
 	if !ok {
 		if _, there := header[name]; there {
-			return mismatch("header %s is there, but not the argument %s", name, strings.Join(path, "."))
+			return headerMismatch("header %s is there, but not the argument %s", name, strings.Join(path, "."))
 		}
 		return nil
 	}
-	text, e := oneValue(header[name], name)
+	text, e := singleValue(header[name], name)
 	if e != nil {
 		return e
 	}
 	decoded, err := era.DecodeHeaderValue(text)
 	if err != nil {
-		return mismatch("%s: %v", name, err)
+		return headerMismatch("%s: %v", name, err)
 	}
-	if !sameValue(value, decoded) {
-		return mismatch("%s is not what the argument %s says", name, strings.Join(path, "."))
+	if !isSameValue(value, decoded) {
+		return headerMismatch("%s is not what the argument %s says", name, strings.Join(path, "."))
 	}
 	return nil
 }
 
-// argument finds the argument at the path. null counts as absent.
-func argument(object []byte, path []string) (value []byte, ok bool) {
+// lookupArgument finds the argument at the path. null counts as absent.
+func lookupArgument(object []byte, path []string) (value []byte, ok bool) {
 	for _, name := range path {
 		if len(object) == 0 || object[0] != '{' {
 			return nil, false
@@ -223,12 +223,12 @@ func argument(object []byte, path []string) (value []byte, ok bool) {
 	return object, len(object) > 0 && string(object) != "null"
 }
 
-// sameValue reports whether a header's value is that of an argument: numbers are compared as such, anything else as text. An argument of a type that no
+// isSameValue reports whether a header's value is that of an argument: numbers are compared as such, anything else as text. An argument of a type that no
 // header can have has to be refused by the tool's schema.
-func sameValue(value []byte, header string) bool {
+func isSameValue(value []byte, header string) bool {
 	switch value[0] {
 	case '"':
-		return string(stringOf(value)) == header
+		return string(stringValue(value)) == header
 	case 't', 'f':
 		return string(value) == header
 	case '{', '[':

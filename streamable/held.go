@@ -10,66 +10,66 @@ import (
 // connection of a stream that stands is taken from net/http, where that is possible (HTTP/1), and held by a goroutine that does nothing but wait for
 // the client to go.
 
-// hold takes the connection of the stream that p is, and reports whether it did. p is no longer bound to the request then, and is ended or stopped when
-// untilGone has returned.
-func (p *response) hold() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.h2 || p.rc == nil || !p.streaming || p.ended || p.broken != nil {
+// hijack takes the connection of the stream that p is, and reports whether it did. p is no longer bound to the request then, and is ended or stopped when
+// waitClosed has returned.
+func (rs *response) hijack() bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.isHTTP2 || rs.rc == nil || !rs.streaming || rs.ended || rs.writeErr != nil {
 		return false
 	}
-	conn, _, err := p.rc.Hijack()
+	conn, _, err := rs.rc.Hijack()
 	if err != nil {
 		return false // it goes on as it is
 	}
-	p.conn = conn
-	p.w, p.rc, p.header, p.buf, p.bounded = nil, nil, nil, nil, false
+	rs.conn = conn
+	rs.w, rs.rc, rs.header, rs.buf, rs.hasDeadline = nil, nil, nil, nil, false
 	return true
 }
 
-// isHeld reports whether the connection is not net/http's any more.
-func (p *response) isHeld() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.conn != nil
+// isHijacked reports whether the connection is not net/http's any more.
+func (rs *response) isHijacked() bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.conn != nil
 }
 
-// untilGone waits until the client is gone, or the response has ended. A client has nothing to say on the connection as long as the stream lasts.
-func (p *response) untilGone() {
+// waitClosed waits until the client is gone, or the response has ended. A client has nothing to say on the connection as long as the stream lasts.
+func (rs *response) waitClosed() {
 	var b [1]byte
-	p.conn.Read(b[:])
+	rs.conn.Read(b[:])
 }
 
-// writeHeld writes a message of the stream, with mu held. A client may take its time for each part of it.
-func (p *response) writeHeld(text []byte) error {
+// writeHijackedLocked writes a message of the stream, with mu held. A client may take its time for each part of it.
+func (rs *response) writeHijackedLocked(text []byte) error {
 	for len(text) > 0 {
 		part := text[:min(len(text), maxWrite)]
 		text = text[len(part):]
-		if p.chunked {
+		if rs.chunked {
 			chunk := strconv.AppendInt(make([]byte, 0, len(part)+12), int64(len(part)), 16)
 			chunk = append(append(chunk, "\r\n"...), part...)
 			part = append(chunk, "\r\n"...)
 		}
-		p.conn.SetWriteDeadline(p.h.clock.now().Add(p.h.opts.WriteTimeout))
-		if _, err := p.conn.Write(part); err != nil {
-			p.conn.Close() // wakes untilGone
+		rs.conn.SetWriteDeadline(rs.h.clock.now().Add(rs.h.opts.WriteTimeout))
+		if _, err := rs.conn.Write(part); err != nil {
+			rs.conn.Close() // wakes waitClosed
 			return err
 		}
 	}
 	return nil
 }
 
-// farewell is how long a client may take to be told that a stream has ended.
-const farewell = time.Second
+// streamCloseTimeout is how long a client may take to be told that a stream has ended.
+const streamCloseTimeout = time.Second
 
-// closeHeld ends the stream and the connection, with mu held.
-func (p *response) closeHeld() {
-	endBody(p.conn, p.chunked && p.broken == nil, farewell)
+// closeHijackedLocked ends the stream and the connection, with mu held.
+func (rs *response) closeHijackedLocked() {
+	endBody(rs.conn, rs.chunked && rs.writeErr == nil, streamCloseTimeout)
 }
 
 // endBody marks the end of a body that comes in parts (RFC 9112, section 7.1), and closes the connection. A body that does not ends with the connection.
-func endBody(conn net.Conn, parts bool, timeout time.Duration) error {
-	if !parts {
+func endBody(conn net.Conn, chunked bool, timeout time.Duration) error {
+	if !chunked {
 		return conn.Close()
 	}
 	conn.SetWriteDeadline(time.Now().Add(timeout))

@@ -7,30 +7,30 @@ import (
 )
 
 // A lent is an outlet that is used again by another request when the one that it is lent to has been answered.
-type lent struct {
+type revocableSender struct {
 	mu  sync.Mutex
-	out jsonrpc.Outlet // nil if it has been taken back
+	out jsonrpc.Sender // nil if it has been taken back
 }
 
-// lend returns an outlet that is out until end is called; nil for nil.
-func lend(out jsonrpc.Outlet) (_ jsonrpc.Outlet, end func()) {
+// newRevocableSender returns an outlet that is out until end is called; nil for nil.
+func newRevocableSender(out jsonrpc.Sender) (_ jsonrpc.Sender, revoke func()) {
 	if out == nil {
 		return nil, func() {}
 	}
-	l := &lent{out: out}
-	return l, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.out = nil
+	s := &revocableSender{out: out}
+	return s, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.out = nil
 	}
 }
 
-// Send implements [jsonrpc.Outlet].
-func (l *lent) Send(message []byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.out == nil {
+// Send implements [jsonrpc.Sender].
+func (s *revocableSender) Send(message []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out == nil {
 		return jsonrpc.ErrRequestEnded
 	}
-	return l.out.Send(message)
+	return s.out.Send(message)
 }

@@ -15,8 +15,8 @@ func TestLentOutlet(t *testing.T) {
 	w.Body = &sent
 	h := NewHandler(server.New("test", "1", nil), nil)
 	defer h.Shutdown(t.Context())
-	p := h.respond(w, httptest.NewRequest("POST", "http://localhost/", nil), accepted{stream: true})
-	out, end := lend(p)
+	p := h.newResponse(w, httptest.NewRequest("POST", "http://localhost/", nil), acceptedTypes{stream: true})
+	out, end := newRevocableSender(p)
 	if err := out.Send([]byte(`{"jsonrpc":"2.0","method":"in time"}`)); err != nil {
 		t.Error(err)
 	}
@@ -25,7 +25,7 @@ func TestLentOutlet(t *testing.T) {
 		t.Errorf("it was sent %q, with %v", sent.String(), err)
 	}
 	p.stop()
-	if out, end := lend(nil); out != nil {
+	if out, end := newRevocableSender(nil); out != nil {
 		t.Error("nothing became something")
 	} else {
 		end()

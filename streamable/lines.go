@@ -11,44 +11,44 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// lines serves a body of lines, each a message, as standard input is served: the answers are lines too, written as they come. Both eras can be spoken, and
+// serveNDJSON serves a body of lines, each a message, as standard input is served: the answers are lines too, written as they come. Both eras can be spoken, and
 // the session, if there is one, ends with the body. Scopes are asked for each request.
-func (h *Handler) lines(w http.ResponseWriter, r *http.Request, c *caller) {
-	leave, ok := h.enterStream(w, c)
+func (h *Handler) serveNDJSON(w http.ResponseWriter, r *http.Request, c *caller) {
+	release, ok := h.admitStream(w, c)
 	if !ok {
 		return
 	}
-	defer leave()
+	defer release()
 	rc := http.NewResponseController(w)
 	rc.EnableFullDuplex() // HTTP/2 always is
 	rc.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header()["Cache-Control"] = noStore
-	w.Header()["X-Accel-Buffering"] = noBuffers
+	w.Header()["X-Accel-Buffering"] = noBuffering
 	w.WriteHeader(http.StatusOK)
 	rc.Flush()
 	ctx, cancel := auth.WithExpiry(r.Context())
 	defer cancel()
 	defer context.AfterFunc(h.closed, cancel)() // what was asked is answered still
-	woken := make(chan struct{})
+	deadlineSet := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		defer close(woken)
+		defer close(deadlineSet)
 		rc.SetReadDeadline(time.Now())
 	})
 	defer func() {
 		if !stop() {
-			<-woken // the response must not be used once the request has been served
+			<-deadlineSet // the response must not be used once the request has been served
 		}
 	}()
-	b := &lineBody{h: h, r: r, w: w, rc: rc}
-	if err := h.srv.Serve(h.onBehalf(ctx, r, auth.PrincipalOf(ctx)), b.framer()); err != nil {
+	b := &ndjsonBody{h: h, r: r, w: w, rc: rc}
+	if err := h.srv.Serve(h.withIdentity(ctx, r, auth.PrincipalOf(ctx)), b.framer()); err != nil {
 		h.opts.Logger.Debug("lines", "error", err)
 	}
 	b.Close()
 }
 
-// A lineBody is the two bodies of a request as one stream of bytes.
-type lineBody struct {
+// A ndjsonBody is the two bodies of a request as one stream of bytes.
+type ndjsonBody struct {
 	h  *Handler
 	r  *http.Request
 	w  http.ResponseWriter
@@ -58,9 +58,9 @@ type lineBody struct {
 	closed bool
 }
 
-func (b *lineBody) Read(p []byte) (int, error) { return b.r.Body.Read(p) }
+func (b *ndjsonBody) Read(p []byte) (int, error) { return b.r.Body.Read(p) }
 
-func (b *lineBody) Write(p []byte) (n int, err error) {
+func (b *ndjsonBody) Write(p []byte) (n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -81,7 +81,7 @@ func (b *lineBody) Write(p []byte) (n int, err error) {
 }
 
 // Close makes a Read that is under way return.
-func (b *lineBody) Close() error {
+func (b *ndjsonBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
@@ -93,7 +93,7 @@ func (b *lineBody) Close() error {
 }
 
 // framer returns the lines as frames. Where scopes are needed, each request is held against them.
-func (b *lineBody) framer() jsonrpc.Framer {
+func (b *ndjsonBody) framer() jsonrpc.Framer {
 	f := jsonrpc.NewFramer(b, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine, MaxFrame: b.h.opts.MaxBody})
 	if b.h.opts.Scopes == nil {
 		return f
@@ -104,7 +104,7 @@ func (b *lineBody) framer() jsonrpc.Framer {
 // A scopedFramer answers requests itself whose caller lacks the scopes for them.
 type scopedFramer struct {
 	jsonrpc.Framer
-	body *lineBody
+	body *ndjsonBody
 	mu   sync.Mutex // held while writing
 }
 
@@ -115,11 +115,11 @@ func (f *scopedFramer) ReadFrame() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		refusals := f.refusals(frame)
-		if len(refusals) == 0 {
+		rejections := f.rejections(frame)
+		if len(rejections) == 0 {
 			return frame, nil
 		}
-		for _, e := range refusals {
+		for _, e := range rejections {
 			if err := f.WriteFrame(e); err != nil {
 				return nil, err
 			}
@@ -134,15 +134,15 @@ func (f *scopedFramer) WriteFrame(message []byte) error {
 	return f.Framer.WriteFrame(message)
 }
 
-// refusals returns the answers to the requests in a frame if one of them must not be made. What cannot be parsed is for others to refuse.
-func (f *scopedFramer) refusals(frame []byte) (answers [][]byte) {
+// rejections returns the answers to the requests in a frame if one of them must not be made. What cannot be parsed is for others to refuse.
+func (f *scopedFramer) rejections(frame []byte) (answers [][]byte) {
 	entries := make([]jsonrpc.Entry, 1)
 	if jsonrpc.IsBatch(frame) {
 		entries, _ = jsonrpc.ParseBatch(frame, 0)
 	} else if jsonrpc.Parse(frame, &entries[0].Message, 0) != nil {
 		return nil
 	}
-	refused := false
+	rejected := false
 	for i := range entries {
 		m := &entries[i].Message
 		if entries[i].Invalid != nil || m.Kind != jsonrpc.KindRequest {
@@ -150,12 +150,12 @@ func (f *scopedFramer) refusals(frame []byte) (answers [][]byte) {
 		}
 		e := jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "not sent on: another message of the batch was refused")
 		if err := f.body.h.authorize(f.body.r.Context(), m); err != nil {
-			refused = true
+			rejected = true
 			e = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: %v", err)
 		}
 		answers = append(answers, jsonrpc.AppendError(nil, m.ID, e, false))
 	}
-	if !refused {
+	if !rejected {
 		return nil
 	}
 	return answers

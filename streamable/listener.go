@@ -11,100 +11,100 @@ import (
 
 // A listener is a client with a standing stream: a subscription, or what belongs to no request of a session. It lasts as long as the client's authorization, and
 // its request, unless its connection is held (see held.go).
-type listener struct {
-	h      *Handler
-	caller *caller
-	p      *response
-	leave  func() // gives up its place among the streams
+type standingStream struct {
+	h        *Handler
+	caller   *caller
+	response *response
+	release  func() // gives up its place among the streams
 
 	// end ends what the stream is about, with an answer if the client is to have one; nil if there is nothing yet.
-	end    func(answered bool)
-	once   sync.Once
-	cancel context.CancelFunc // of what begin returned
-	untie  func() bool        // from the request
-	isHeld bool
+	end           func(answered bool)
+	once          sync.Once
+	cancel        context.CancelFunc // of what begin returned
+	unbindRequest func() bool        // from the request
+	hijacked      bool
 }
 
 // begin returns the context of the stream. It ends with the request's until the connection is held.
-func (l *listener) begin(r *http.Request) context.Context {
-	l.p.lone = true
+func (ss *standingStream) begin(r *http.Request) context.Context {
+	ss.response.closeConn = true
 	ctx, cancel := auth.WithExpiry(context.WithoutCancel(r.Context()))
-	l.cancel = cancel
-	l.untie = context.AfterFunc(r.Context(), cancel)
+	ss.cancel = cancel
+	ss.unbindRequest = context.AfterFunc(r.Context(), cancel)
 	return ctx
 }
 
 // finish ends the stream. Only the first call counts.
-func (l *listener) finish(answered bool) {
-	l.once.Do(func() {
-		if l.end != nil {
-			l.end(answered)
+func (ss *standingStream) finish(answered bool) {
+	ss.once.Do(func() {
+		if ss.end != nil {
+			ss.end(answered)
 		}
-		l.p.stop()
-		l.untie()
-		l.cancel()
-		l.leave()
+		ss.response.stop()
+		ss.unbindRequest()
+		ss.cancel()
+		ss.release()
 	})
 }
 
-// served is called when the request has been. It reports whether a goroutine goes on with it, which has to leave then.
-func (l *listener) served() (goesOn bool) {
-	if !l.isHeld {
-		l.finish(true)
+// done is called when the request has been. It reports whether a goroutine goes on with it, which has to leave then.
+func (ss *standingStream) done() (detached bool) {
+	if !ss.hijacked {
+		ss.finish(true)
 	}
-	return l.isHeld
+	return ss.hijacked
 }
 
-// held has the stream end when the client is gone, the authorization ends, or the handler shuts down, whichever is first. The connection has been taken, and with
+// serveHijacked has the stream end when the client is gone, the authorization ends, or the handler shuts down, whichever is first. The connection has been taken, and with
 // it the place of the request among those that are counted: a client that sees the stream may ask for more before the request has been served.
-func (l *listener) held(ctx context.Context) {
-	l.isHeld = true
-	l.untie()
-	stayOpen := context.AfterFunc(l.h.closed, func() { l.finish(true) })
-	authorized := context.AfterFunc(ctx, func() { l.finish(false) })
+func (ss *standingStream) serveHijacked(ctx context.Context) {
+	ss.hijacked = true
+	ss.unbindRequest()
+	stopOnShutdown := context.AfterFunc(ss.h.closed, func() { ss.finish(true) })
+	stopOnExpiry := context.AfterFunc(ctx, func() { ss.finish(false) })
 	go func() {
-		defer l.h.leave(l.caller, nil)
-		l.p.untilGone()
-		stayOpen()
-		authorized()
-		l.finish(false)
+		defer ss.h.releaseHTTP(ss.caller, nil)
+		ss.response.waitClosed()
+		stopOnShutdown()
+		stopOnExpiry()
+		ss.finish(false)
 	}()
 }
 
 // subscribe answers subscriptions/listen.
-func (l *listener) subscribe(x *exchange) {
-	ctx := l.begin(x.r)
-	l.p.keepWarm(nil)
+func (ss *standingStream) subscribe(pr *postRequest) {
+	ctx := ss.begin(pr.r)
+	ss.response.startKeepAlive(nil)
 	returned := false
 	defer func() {
 		if !returned { // middleware has ended the goroutine
-			l.p.fail(x.id())
+			ss.response.fail(pr.id())
 		}
 	}()
-	d := &x.delivery
-	d.Outlet, d.Free, d.Stand = l.p, true, true
-	answer, err := l.h.modern.deliver(x.onBehalf(ctx), x.body, &x.delivery, nil)
+	d := &pr.delivery
+	d.Sender, d.Untracked, d.AllowDeferred = ss.response, true, true
+	answer, err := ss.h.modern.deliverRequest(pr.withIdentity(ctx), pr.body, &pr.delivery, nil)
 	returned = true
-	standing, ok := err.(*jsonrpc.Outstanding)
+	deferred, ok := err.(*jsonrpc.Deferred)
 	if !ok { // it was refused, or has ended
 		if ctx.Err() == nil {
-			l.p.end(answer, err)
+			ss.response.end(answer, err)
 		}
 		return
 	}
-	l.end = func(answered bool) {
-		answer := standing.Finish(nil)
+	ss.end = func(answered bool) {
+		answer := deferred.Finish(nil)
 		if answered && ctx.Err() == nil { // the client is not to hear that all went well if it has lost its authorization
-			l.p.end(answer, nil)
+			ss.response.end(answer, nil)
 		}
 	}
-	if l.p.hold() {
-		l.held(ctx)
+	if ss.response.hijack() {
+		ss.serveHijacked(ctx)
 		return
 	}
 	select {
-	case <-x.r.Context().Done():
+	case <-pr.r.Context().Done():
 	case <-ctx.Done():
-	case <-l.h.closed.Done():
+	case <-ss.h.closed.Done():
 	}
 }

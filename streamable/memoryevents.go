@@ -24,15 +24,15 @@ type MemoryEventsOptions struct {
 	MaxAge           time.Duration // 0 is 1 h
 }
 
-// eventCost is what an event takes besides its data, in bytes, so that many small ones are not for nothing.
-const eventCost = 256
+// eventOverhead is what an event takes besides its data, in bytes, so that many small ones are not for nothing.
+const eventOverhead = 256
 
-// maxExpired is how many events that are too old a call gets rid of, so that none takes long. It is more than one call adds.
-const maxExpired = 64
+// maxExpiredPerCall is how many events that are too old a call gets rid of, so that none takes long. It is more than one call adds.
+const maxExpiredPerCall = 64
 
-// maxHold is how long the events of a stream are kept for a client that is away, rather than those of
+// maxAway is how long the events of a stream are kept for a client that is away, rather than those of
 // streams that have one.
-const maxHold = 2 * time.Minute
+const maxAway = 2 * time.Minute
 
 // MemoryEvents is an [EventStore] that lasts as long as the process. It has no goroutine: what is too old is given back when the store is next used, and
 // not found before that. Its methods may be called by many goroutines at once.
@@ -42,13 +42,13 @@ const maxHold = 2 * time.Minute
 type MemoryEvents struct {
 	opts MemoryEventsOptions
 
-	mu       sync.Mutex
-	last     uint64     // number of the newest event; numbers are never used again, whatever is forgotten
-	queue    *list.List // of *memoryEvent, by number
-	sessions map[string]*memorySession
-	owners   map[string]*memoryOwner
-	largest  memoryHeap // of *memoryOwner
-	bytes    int
+	mu         sync.Mutex
+	lastNumber uint64     // number of the newest event; numbers are never used again, whatever is forgotten
+	queue      *list.List // of *memoryEvent, by number
+	sessions   map[string]*memorySession
+	owners     map[string]*memoryOwner
+	largest    memoryHeap // of *memoryOwner
+	bytes      int
 }
 
 // A memoryOwner is a caller that has sessions. It has at least one.
@@ -65,33 +65,33 @@ type memorySession struct {
 	owner   *memoryOwner
 	streams map[string]*memoryStream
 	// Events by number: held are those of streams that wait for their client, free are the others.
-	free, held list.List
+	free, away list.List
 }
 
 // A memoryStream has at least one event.
 type memoryStream struct {
-	session *memorySession
-	name    string
-	events  []*memoryEvent
-	since   time.Time // when it began to wait for its client; zero if it does not
+	session   *memorySession
+	name      string
+	events    []*memoryEvent
+	awaySince time.Time // when it began to wait for its client; zero if it does not
 }
 
 type memoryEvent struct {
-	stream *memoryStream
-	place  *list.Element // in MemoryEvents.queue
-	turn   *list.Element // in free or held of its session
-	number uint64
-	data   []byte
-	at     time.Time
+	stream       *memoryStream
+	queueElement *list.Element // in MemoryEvents.queue
+	listElement  *list.Element // in free or held of its session
+	number       uint64
+	data         []byte
+	added        time.Time
 }
 
-func (e *memoryEvent) size() int { return eventCost + len(e.stream.name) + len(e.data) }
+func (e *memoryEvent) size() int { return eventOverhead + len(e.stream.name) + len(e.data) }
 
 // id returns what finds the event again. The number alone would do that; the stream is there for people who read the wire.
 func (e *memoryEvent) id() string { return e.stream.name + "-" + strconv.FormatUint(e.number, 10) }
 
 // A memoryUse is what something takes, and its place in a heap.
-type memoryUse struct{ bytes, at int }
+type memoryUse struct{ bytes, index int }
 
 func (u *memoryUse) use() *memoryUse { return u }
 
@@ -102,13 +102,13 @@ func (h memoryHeap) Len() int           { return len(h) }
 func (h memoryHeap) Less(i, j int) bool { return h[i].use().bytes > h[j].use().bytes }
 func (h memoryHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].use().at, h[j].use().at = i, j
+	h[i].use().index, h[j].use().index = i, j
 }
 
 // Push implements [heap.Interface].
 func (h *memoryHeap) Push(x any) {
 	u := x.(interface{ use() *memoryUse })
-	u.use().at = len(*h)
+	u.use().index = len(*h)
 	*h = append(*h, u)
 }
 
@@ -142,30 +142,30 @@ func (m *MemoryEvents) Append(_ context.Context, session, stream string, data []
 // append is Append for a session of the owner. away says that the client is, so that the stream waits
 // for it.
 func (m *MemoryEvents) append(owner, session, stream string, data []byte, away bool) (id string, err error) {
-	if !isVisible(stream) {
+	if !isVisibleASCII(stream) {
 		return "", fmt.Errorf("streamable: %.100q cannot be the name of a stream: it has something else than visible ASCII", stream)
 	}
-	e := &memoryEvent{data: bytes.Clone(data), at: time.Now()}
+	e := &memoryEvent{data: bytes.Clone(data), added: time.Now()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.expireLocked(e.at)
+	m.expireLocked(e.added)
 	e.stream = m.streamLocked(owner, session, stream)
-	e.stream.hold(away, e.at)
+	e.stream.setAway(away, e.added)
 	s := e.stream.session
-	m.last++
-	e.number = m.last
-	e.place = m.queue.PushBack(e)
-	e.turn = e.stream.queue().PushBack(e)
+	m.lastNumber++
+	e.number = m.lastNumber
+	e.queueElement = m.queue.PushBack(e)
+	e.listElement = e.stream.eventList().PushBack(e)
 	e.stream.events = append(e.stream.events, e)
-	m.countLocked(s, e.size())
+	m.addBytesLocked(s, e.size())
 	for s.free.Len() > m.opts.MaxSessionEvents {
 		m.evictLocked(s.free.Front().Value.(*memoryEvent))
 	}
 	for s.bytes > m.opts.MaxSessionBytes {
-		m.evictLocked(s.next(e.at))
+		m.evictLocked(s.evictionCandidate(e.added))
 	}
 	for m.bytes > m.opts.MaxBytes {
-		m.evictLocked(m.largest[0].(*memoryOwner).largest[0].(*memorySession).next(e.at))
+		m.evictLocked(m.largest[0].(*memoryOwner).largest[0].(*memorySession).evictionCandidate(e.added))
 	}
 	return e.id(), nil
 }
@@ -192,71 +192,71 @@ func (m *MemoryEvents) streamLocked(owner, session, name string) *memoryStream {
 	return st
 }
 
-// countLocked notes that a session takes n bytes more.
-func (m *MemoryEvents) countLocked(s *memorySession, n int) {
+// addBytesLocked notes that a session takes n bytes more.
+func (m *MemoryEvents) addBytesLocked(s *memorySession, n int) {
 	m.bytes += n
 	s.bytes += n
 	s.owner.bytes += n
-	heap.Fix(&s.owner.largest, s.at)
-	heap.Fix(&m.largest, s.owner.at)
+	heap.Fix(&s.owner.largest, s.index)
+	heap.Fix(&m.largest, s.owner.index)
 }
 
-// setAway says whether the client of a stream is away, so that the stream waits for it.
+// setClientAway says whether the client of a stream is away, so that the stream waits for it.
 func (m *MemoryEvents) setAway(session, stream string, away bool) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.sessions[session]; s != nil && s.streams[stream] != nil {
-		s.streams[stream].hold(away, now)
+		s.streams[stream].setAway(away, now)
 	}
 }
 
-// queue returns the queue that the events of the stream are in.
-func (st *memoryStream) queue() *list.List {
-	if st.since.IsZero() {
+// eventList returns the queue that the events of the stream are in.
+func (st *memoryStream) eventList() *list.List {
+	if st.awaySince.IsZero() {
 		return &st.session.free
 	}
-	return &st.session.held
+	return &st.session.away
 }
 
-// hold has the stream wait for its client, or not.
-func (st *memoryStream) hold(away bool, now time.Time) {
-	if away != st.since.IsZero() {
+// setAway has the stream wait for its client, or not.
+func (st *memoryStream) setAway(away bool, now time.Time) {
+	if away != st.awaySince.IsZero() {
 		return
 	}
-	was := st.queue()
-	st.since = time.Time{}
+	from := st.eventList()
+	st.awaySince = time.Time{}
 	if away {
-		st.since = now
+		st.awaySince = now
 	}
-	is := st.queue()
-	at := is.Back()
+	to := st.eventList()
+	at := to.Back()
 	for _, e := range slices.Backward(st.events) {
-		was.Remove(e.turn)
+		from.Remove(e.listElement)
 		for at != nil && at.Value.(*memoryEvent).number > e.number {
 			at = at.Prev()
 		}
 		if at != nil {
-			e.turn = is.InsertAfter(e, at)
+			e.listElement = to.InsertAfter(e, at)
 		} else {
-			e.turn = is.PushFront(e)
+			e.listElement = to.PushFront(e)
 		}
 	}
 }
 
-// next returns the event that goes next: one whose client has had it, and if there is none, one whose
+// evictionCandidate returns the event that goes next: one whose client has had it, and if there is none, one whose
 // client is away. It is the first of its stream.
-func (s *memorySession) next(now time.Time) *memoryEvent {
-	for e := s.held.Front(); e != nil; e = s.held.Front() {
+func (s *memorySession) evictionCandidate(now time.Time) *memoryEvent {
+	for e := s.away.Front(); e != nil; e = s.away.Front() {
 		st := e.Value.(*memoryEvent).stream
-		if now.Sub(st.since) < maxHold {
+		if now.Sub(st.awaySince) < maxAway {
 			break
 		}
-		st.hold(false, now)
+		st.setAway(false, now)
 	}
 	e := s.free.Front()
 	if e == nil {
-		e = s.held.Front()
+		e = s.away.Front()
 	}
 	return e.Value.(*memoryEvent)
 }
@@ -272,7 +272,7 @@ func (m *MemoryEvents) After(_ context.Context, session, id string) (stream stri
 		return "", nil, ErrEventGone
 	}
 	st, i := s.find(id)
-	if st == nil || now.Sub(st.events[i].at) >= m.opts.MaxAge {
+	if st == nil || now.Sub(st.events[i].added) >= m.opts.MaxAge {
 		return "", nil, ErrEventGone
 	}
 	found := make([]StoredEvent, 0, len(st.events)-i-1)
@@ -295,11 +295,11 @@ func (m *MemoryEvents) Drop(_ context.Context, session string) error {
 	if s := m.sessions[session]; s != nil {
 		for _, st := range s.streams {
 			for _, e := range st.events {
-				m.queue.Remove(e.place)
+				m.queue.Remove(e.queueElement)
 			}
 		}
-		m.countLocked(s, -s.bytes)
-		m.forgetLocked(s)
+		m.addBytesLocked(s, -s.bytes)
+		m.removeSessionLocked(s)
 	}
 	m.expireLocked(time.Now())
 	return nil
@@ -334,9 +334,9 @@ func (m *MemoryEvents) oldestLocked() *memoryEvent {
 
 // expireLocked forgets some of what is too old.
 func (m *MemoryEvents) expireLocked(now time.Time) {
-	for range maxExpired {
+	for range maxExpiredPerCall {
 		e := m.oldestLocked()
-		if e == nil || now.Sub(e.at) < m.opts.MaxAge {
+		if e == nil || now.Sub(e.added) < m.opts.MaxAge {
 			return
 		}
 		m.evictLocked(e)
@@ -347,32 +347,32 @@ func (m *MemoryEvents) expireLocked(now time.Time) {
 func (m *MemoryEvents) evictLocked(e *memoryEvent) {
 	st := e.stream
 	s := st.session
-	m.queue.Remove(e.place)
-	st.queue().Remove(e.turn)
+	m.queue.Remove(e.queueElement)
+	st.eventList().Remove(e.listElement)
 	st.events[0] = nil
 	st.events = st.events[1:]
-	m.countLocked(s, -e.size())
+	m.addBytesLocked(s, -e.size())
 	if len(st.events) == 0 {
 		delete(s.streams, st.name)
 	}
 	if len(s.streams) == 0 {
-		m.forgetLocked(s)
+		m.removeSessionLocked(s)
 	}
 }
 
-// forgetLocked forgets a session that has no events, and its owner with the last one.
-func (m *MemoryEvents) forgetLocked(s *memorySession) {
+// removeSessionLocked forgets a session that has no events, and its owner with the last one.
+func (m *MemoryEvents) removeSessionLocked(s *memorySession) {
 	delete(m.sessions, s.id)
 	o := s.owner
-	heap.Remove(&o.largest, s.at)
+	heap.Remove(&o.largest, s.index)
 	if len(o.largest) == 0 {
 		delete(m.owners, o.id)
-		heap.Remove(&m.largest, o.at)
+		heap.Remove(&m.largest, o.index)
 	}
 }
 
-// isVisible reports whether s is of visible ASCII, so that it can stand in a header and in a field of an event.
-func isVisible(s string) bool {
+// isVisibleASCII reports whether s is of visible ASCII, so that it can stand in a header and in a field of an event.
+func isVisibleASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {
 			return false

@@ -33,7 +33,7 @@ func TestMemoryEventsSession(t *testing.T) {
 		checkBooks(t, m)
 	})
 	t.Run("bytes", func(t *testing.T) {
-		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionBytes: 3 * (eventCost + 101)})
+		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionBytes: 3 * (eventOverhead + 101)})
 		var ids []string
 		for range 4 {
 			ids = append(ids, mustAppend(t, m, "s", "a", strings.Repeat("x", 100)))
@@ -62,7 +62,7 @@ func TestMemoryEventsTooLarge(t *testing.T) {
 }
 
 func TestMemoryEventsTotal(t *testing.T) {
-	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventCost + 1)})
+	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventOverhead + 1)})
 	first := mustAppend(t, m, "quiet", "a", "")
 	for i := range 99 {
 		mustAppend(t, m, fmt.Sprint("s", i%7), "a", "")
@@ -83,7 +83,7 @@ func TestMemoryEventsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemoryEvents(&MemoryEventsOptions{MaxAge: time.Minute})
 		old := mustAppend(t, m, "s", "a", "old")
-		for i := range 3 * maxExpired {
+		for i := range 3 * maxExpiredPerCall {
 			mustAppend(t, m, fmt.Sprint("other", i), "a", "")
 		}
 		late := mustAppend(t, m, "late", "a", "")
@@ -148,10 +148,10 @@ func checkBooks(t *testing.T, m *MemoryEvents) {
 				ownEvents++
 			}
 		}
-		if own != s.bytes || ownEvents == 0 || ownEvents != s.free.Len()+s.held.Len() || s.free.Len() > m.opts.MaxSessionEvents || own > m.opts.MaxSessionBytes {
-			t.Errorf("session %s has %d events of %d bytes, and counts %d free, %d held, %d bytes", id, ownEvents, own, s.free.Len(), s.held.Len(), s.bytes)
+		if own != s.bytes || ownEvents == 0 || ownEvents != s.free.Len()+s.away.Len() || s.free.Len() > m.opts.MaxSessionEvents || own > m.opts.MaxSessionBytes {
+			t.Errorf("session %s has %d events of %d bytes, and counts %d free, %d held, %d bytes", id, ownEvents, own, s.free.Len(), s.away.Len(), s.bytes)
 		}
-		for _, queue := range []*list.List{&s.free, &s.held} {
+		for _, queue := range []*list.List{&s.free, &s.away} {
 			last := uint64(0)
 			for e := queue.Front(); e != nil; e = e.Next() {
 				if n := e.Value.(*memoryEvent).number; n <= last {
@@ -178,7 +178,7 @@ func checkBooks(t *testing.T, m *MemoryEvents) {
 
 // Who has the most loses events first, and others none.
 func TestMemoryEventsOwners(t *testing.T) {
-	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventCost + 1)})
+	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventOverhead + 1)})
 	put := func(owner, session string, away bool) string {
 		t.Helper()
 		id, err := m.append(owner, session, "a", nil, away)
@@ -200,7 +200,7 @@ func TestMemoryEventsOwners(t *testing.T) {
 	checkBooks(t, m)
 	got := map[string]int{}
 	for id, o := range m.owners {
-		got[id] = o.bytes / (eventCost + 1)
+		got[id] = o.bytes / (eventOverhead + 1)
 	}
 	if diff := cmp.Diff(map[string]int{"victim": 1, "hog": 54, "other": 45}, got); diff != "" {
 		t.Errorf("events by owner (-want +got):\n%s", diff)
@@ -211,7 +211,7 @@ func TestMemoryEventsOwners(t *testing.T) {
 // room, and it is not away for long.
 func TestMemoryEventsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 10, MaxSessionBytes: 100 * (eventCost + 2)})
+		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 10, MaxSessionBytes: 100 * (eventOverhead + 2)})
 		put := func(stream string, away bool) string {
 			t.Helper()
 			id, err := m.append("o", "s", stream, []byte("x"), away)
@@ -259,7 +259,7 @@ func TestMemoryEventsHeld(t *testing.T) {
 			put("a", true)
 		}
 		check("a is away again", 95, 1, 4)
-		<-time.After(maxHold)
+		<-time.After(maxAway)
 		for range 20 {
 			put("b", false)
 		}

@@ -16,8 +16,8 @@ type MemorySessionsOptions struct {
 	MaxIdle     time.Duration // since a session was last saved or loaded; 0 is 1 h
 }
 
-// sessionCost is what a session takes besides its texts, in bytes.
-const sessionCost = 256
+// sessionOverhead is what a session takes besides its texts, in bytes.
+const sessionOverhead = 256
 
 // MemorySessions is a [SessionStore] that lasts as long as the process: it lets several handlers in it share their sessions. It has no goroutine. Its
 // methods may be called by many goroutines at once.
@@ -37,7 +37,7 @@ type storedSession struct {
 }
 
 func (s *storedSession) size() int {
-	return sessionCost + len(s.id) + len(s.saved.Principal) + len(s.saved.Initialize)
+	return sessionOverhead + len(s.id) + len(s.saved.Principal) + len(s.saved.Initialize)
 }
 
 // NewMemorySessions returns an empty store. o may be nil; it is copied.
@@ -87,7 +87,7 @@ func (m *MemorySessions) Load(_ context.Context, id string) (*SavedSession, erro
 		return nil, nil
 	}
 	s := e.Value.(*storedSession)
-	if m.isOver(s, now) {
+	if m.isExpired(s, now) {
 		m.removeLocked(e)
 		return nil, nil
 	}
@@ -106,15 +106,15 @@ func (m *MemorySessions) Delete(_ context.Context, id string) error {
 	return nil
 }
 
-func (m *MemorySessions) isOver(s *storedSession, now time.Time) bool {
+func (m *MemorySessions) isExpired(s *storedSession, now time.Time) bool {
 	return now.Sub(s.used) >= m.opts.MaxIdle
 }
 
 // expireLocked forgets some of those that nobody has used.
 func (m *MemorySessions) expireLocked(now time.Time) {
-	for range maxExpired {
+	for range maxExpiredPerCall {
 		e := m.queue.Front()
-		if e == nil || !m.isOver(e.Value.(*storedSession), now) {
+		if e == nil || !m.isExpired(e.Value.(*storedSession), now) {
 			return
 		}
 		m.removeLocked(e)

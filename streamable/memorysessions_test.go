@@ -72,7 +72,7 @@ func TestMemorySessions(t *testing.T) {
 }
 
 func TestMemorySessionsBounds(t *testing.T) {
-	for name, o := range map[string]*MemorySessionsOptions{"sessions": {MaxSessions: 3}, "bytes": {MaxBytes: 3 * (sessionCost + 2 + 100)}} {
+	for name, o := range map[string]*MemorySessionsOptions{"sessions": {MaxSessions: 3}, "bytes": {MaxBytes: 3 * (sessionOverhead + 2 + 100)}} {
 		m := NewMemorySessions(o)
 		text := fmt.Sprintf("%100d", 0)
 		for i := range 3 {
@@ -88,7 +88,7 @@ func TestMemorySessionsBounds(t *testing.T) {
 		for range 100 {
 			save(t, m, "s3", text) // again, which takes no more
 		}
-		if load(t, m, "s0") == nil || m.queue.Len() != 3 || m.bytes != 3*(sessionCost+2+100) {
+		if load(t, m, "s0") == nil || m.queue.Len() != 3 || m.bytes != 3*(sessionOverhead+2+100) {
 			t.Errorf("%s: %d sessions of %d bytes", name, m.queue.Len(), m.bytes)
 		}
 	}
@@ -105,7 +105,7 @@ func TestMemorySessionsBounds(t *testing.T) {
 func TestMemorySessionsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemorySessions(&MemorySessionsOptions{MaxIdle: time.Minute})
-		for i := range 2 * maxExpired {
+		for i := range 2 * maxExpiredPerCall {
 			save(t, m, fmt.Sprint("idle", i), "{}")
 		}
 		save(t, m, "last", "{}")

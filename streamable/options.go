@@ -15,9 +15,9 @@ import (
 // A Server is what a [Handler] brings messages to. *server.Server is one; its documentation says what the methods do.
 type Server interface {
 	Revisions() []mcp.Revision
-	OnBehalfOf(ctx context.Context, id, address string, scopes []string, claims any) context.Context
+	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
 	OpenStateless() *jsonrpc.Conn
-	OpenSession(ctx context.Context, out jsonrpc.Outlet) (c *jsonrpc.Conn, end func())
+	OpenSession(ctx context.Context, out jsonrpc.Sender) (c *jsonrpc.Conn, end func())
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 

@@ -19,8 +19,8 @@ const (
 	tokenBob   = "bob-0123456789abcdef"
 )
 
-// guard lets alice in, who may do everything, until expires if that is not zero, and bob, who may only read.
-func guard(t *testing.T, expires time.Time) *auth.Guard {
+// serverHandler lets alice in, who may do everything, until expires if that is not zero, and bob, who may only read.
+func serverHandler(t *testing.T, expires time.Time) *auth.Guard {
 	t.Helper()
 	tokens, err := auth.NewStatic(
 		auth.StaticToken{Token: tokenAlice, Subject: "alice", Scopes: []string{"read", "write"}, Expires: expires},
@@ -42,7 +42,7 @@ func as(token string) map[string]string { return map[string]string{"Authorizatio
 //
 // Spec: S81 S83 S218
 func TestPrincipals(t *testing.T) {
-	e := newEndpoint(t, nil, &streamable.Options{Guard: guard(t, time.Time{})})
+	e := newEndpoint(t, nil, &streamable.Options{Guard: serverHandler(t, time.Time{})})
 	if got := e.do("POST", initialize("2025-11-25", "{}"), nil); got.status != 401 || got.header.Get("WWW-Authenticate") == "" {
 		t.Errorf("nobody: %d %v", got.status, got.header)
 	}
@@ -74,7 +74,7 @@ func TestPrincipals(t *testing.T) {
 }
 
 func TestSSEPrincipals(t *testing.T) {
-	e := newEndpoint(t, nil, &streamable.Options{Guard: guard(t, time.Time{})})
+	e := newEndpoint(t, nil, &streamable.Options{Guard: serverHandler(t, time.Time{})})
 	e.serve(e.h.SSE("/messages"))
 	f := e.flow(e.start("GET", "", as(tokenAlice)))
 	_, address := f.next()
@@ -101,7 +101,7 @@ func needs(method, name string) []string {
 
 // Scopes are asked for whatever the revision, and however a request comes.
 func TestScopes(t *testing.T) {
-	e := newEndpoint(t, nil, &streamable.Options{Guard: guard(t, time.Time{}), Scopes: needs, NDJSON: true})
+	e := newEndpoint(t, nil, &streamable.Options{Guard: serverHandler(t, time.Time{}), Scopes: needs, NDJSON: true})
 	denied := func(name string, got answer) {
 		t.Helper()
 		if challenge := got.header.Get("WWW-Authenticate"); got.status != 403 || !strings.Contains(challenge, `insufficient_scope`) || !strings.Contains(challenge, `write`) {
@@ -144,7 +144,7 @@ func TestScopes(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		inBubbleOf(t, h2, nil, func(e *endpoint) http.Handler {
-			e.h = streamable.NewHandler(e.srv, &streamable.Options{Guard: guard(e.t, time.Now().Add(time.Minute)), NDJSON: true})
+			e.h = streamable.NewHandler(e.srv, &streamable.Options{Guard: serverHandler(e.t, time.Now().Add(time.Minute)), NDJSON: true})
 			mux := http.NewServeMux()
 			mux.Handle("/", e.h)
 			mux.Handle("/sse", e.h.SSE("/messages"))
@@ -224,7 +224,7 @@ func TestMaxPerCaller(t *testing.T) {
 //
 // Spec: S192
 func TestCallPrincipal(t *testing.T) {
-	e := newEndpoint(t, nil, &streamable.Options{Guard: guard(t, time.Time{})})
+	e := newEndpoint(t, nil, &streamable.Options{Guard: serverHandler(t, time.Time{})})
 	err := server.AddTool(e.srv, "who", "", func(ctx context.Context, _ struct{}) (string, error) {
 		p := server.CallOf(ctx).Principal()
 		return p.Claims.(*auth.Principal).Subject + " " + strings.Join(p.Scopes, ","), nil

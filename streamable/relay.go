@@ -23,7 +23,7 @@ type Relay interface {
 	Stateless() RelayPeer
 	// Session returns the peer of one session. What belongs to no request of it goes to out. ctx has the values of the request that opens it, such as
 	// [auth.PrincipalOf], and does not end. nil refuses the session.
-	Session(ctx context.Context, out jsonrpc.Outlet) RelayPeer
+	Session(ctx context.Context, out jsonrpc.Sender) RelayPeer
 	// Serve relays what comes by a framer, of a client that pipes lines (see [Options.NDJSON]). The framer's messages have not been checked for duplicate members.
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
@@ -34,7 +34,7 @@ type RelayPeer interface {
 	// Request relays a request and appends the response to dst, the whole message with the id of the request. Without one it returns dst and an error: when ctx has
 	// ended, or the peer was closed, or a *[RejectedError] for a request that was not relayed. Frame is the text that m was parsed from, nil if it came in a batch. What belongs to the request and goes before its response goes to out,
 	// which may be nil, and fails when the method has returned.
-	Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error)
+	Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error)
 	// Notification relays a notification.
 	Notification(ctx context.Context, frame []byte, m *jsonrpc.Message)
 	// Response relays the answer to a request that was sent to an outlet.
@@ -61,8 +61,8 @@ func (e *RejectedError) seconds() string {
 	return strconv.FormatInt(int64(max(e.RetryAfter+time.Second-1, time.Second)/time.Second), 10)
 }
 
-// rejectionOf returns why a request was rejected; nil if err is another error, or nil.
-func rejectionOf(err error) *RejectedError {
+// rejectedError returns why a request was rejected; nil if err is another error, or nil.
+func rejectedError(err error) *RejectedError {
 	e, _ := errors.AsType[*RejectedError](err)
 	return e
 }
@@ -73,33 +73,33 @@ func rejectionOf(err error) *RejectedError {
 func NewRelay(r Relay, opts *Options) *Handler {
 	var modern peer
 	if p := r.Stateless(); p != nil {
-		var spoken []mcp.Revision
+		var modernRevisions []mcp.Revision
 		for _, revision := range r.Revisions() {
 			if revision.Modern() {
-				spoken = append(spoken, revision)
+				modernRevisions = append(modernRevisions, revision)
 			}
 		}
 		// Whether a method exists, and what for, is up to the other side.
 		all := func([]byte) bool { return true }
-		modern = &relayed{RelayPeer: p, rules: era.NewSession(era.Config{Revisions: spoken, Custom: all})}
+		modern = &relayConn{RelayPeer: p, rules: era.NewSession(era.Config{Revisions: modernRevisions, Custom: all})}
 	}
-	open := func(ctx context.Context, out jsonrpc.Outlet) (peer, func()) {
+	open := func(ctx context.Context, out jsonrpc.Sender) (peer, func()) {
 		p := r.Session(ctx, out)
 		if p == nil {
-			p = refusing{}
+			p = rejectingPeer{}
 		}
-		return &relayed{RelayPeer: p}, p.Close
+		return &relayConn{RelayPeer: p}, p.Close
 	}
-	h := newHandler(relayServer{r}, modern, open, opts)
-	h.forwards = true
+	h := newHandler(relayBackend{r}, modern, open, opts)
+	h.isRelay = true
 	return h
 }
 
-// Beside returns a handler that is to be reached by those only who may reach h: it checks host, origin and token as h does.
-func (h *Handler) Beside(next http.Handler) http.Handler {
-	inner := h.guarded(next.ServeHTTP)
+// Protect returns a handler that is to be reached by those only who may reach h: it checks host, origin and token as h does.
+func (h *Handler) Protect(next http.Handler) http.Handler {
+	inner := h.protect(next.ServeHTTP)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h.access.admit(w, r) {
+		if h.access.check(w, r) {
 			inner.ServeHTTP(w, r)
 		}
 	})
@@ -108,56 +108,58 @@ func (h *Handler) Beside(next http.Handler) http.Handler {
 // A peer is the other side of a session, or of requests without one: a connection of a server's, or that of a relay. Frame is the text of the message, nil if it is
 // not known.
 type peer interface {
-	deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) (response []byte, err error)
-	notify(ctx context.Context, frame []byte, m *jsonrpc.Message)
-	respond(ctx context.Context, frame []byte, m *jsonrpc.Message)
+	deliverRequest(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) (response []byte, err error)
+	deliverNotification(ctx context.Context, frame []byte, m *jsonrpc.Message)
+	deliverResponse(ctx context.Context, frame []byte, m *jsonrpc.Message)
 	close()
 }
 
 // An opener opens a session, and returns what ends it.
-type opener func(ctx context.Context, out jsonrpc.Outlet) (p peer, end func())
+type openFunc func(ctx context.Context, out jsonrpc.Sender) (p peer, end func())
 
 // serverConn is the peer that a server's connection is.
 type serverConn struct{ *jsonrpc.Conn }
 
-func (c serverConn) deliver(ctx context.Context, _ []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
+func (c serverConn) deliverRequest(ctx context.Context, _ []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
 	return c.Deliver(ctx, d, dst)
 }
 
-func (c serverConn) notify(ctx context.Context, _ []byte, m *jsonrpc.Message) {
+func (c serverConn) deliverNotification(ctx context.Context, _ []byte, m *jsonrpc.Message) {
 	c.DeliverNotification(ctx, m)
 }
-func (c serverConn) respond(_ context.Context, _ []byte, m *jsonrpc.Message) { c.DeliverResponse(m) }
-func (c serverConn) close()                                                  { c.Close() }
+func (c serverConn) deliverResponse(_ context.Context, _ []byte, m *jsonrpc.Message) {
+	c.DeliverResponse(m)
+}
+func (c serverConn) close() { c.Close() }
 
-// relayed is the peer of a relay. rules are those of requests without a session; nil for others. tools are what such requests repeat in headers.
-type relayed struct {
+// relayConn is the peer of a relay. rules are those of requests without a session; nil for others. tools are what such requests repeat in headers.
+type relayConn struct {
 	RelayPeer
 	rules *era.Session
 	tools toolHeaders
 }
 
-// deliver implements peer. The error is what the response says, for the status.
-func (p *relayed) deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
+// deliverRequest implements peer. The error is what the response says, for the status.
+func (rc *relayConn) deliverRequest(ctx context.Context, frame []byte, d *jsonrpc.Delivery, dst []byte) ([]byte, error) {
 	m := d.Message
-	if d.Until != nil {
-		ctx = &lasting{d.Until, ctx}
+	if d.Lifetime != nil {
+		ctx = &sessionContext{d.Lifetime, ctx}
 	}
 	err := era.CheckForwarded(frame, m)
-	if err == nil && p.rules != nil {
-		err = p.check(d)
+	if err == nil && rc.rules != nil {
+		err = rc.check(d)
 	}
 	if err != nil {
 		return jsonrpc.AppendError(dst, m.ID, jsonrpc.ErrorOf(err), false), err
 	}
-	out, end := lend(d.Outlet)
-	defer end()
+	out, revoke := newRevocableSender(d.Sender)
+	defer revoke()
 	n := len(dst)
-	dst, err = p.Request(ctx, frame, m, out, dst)
-	if e := rejectionOf(err); e != nil {
+	dst, err = rc.Request(ctx, frame, m, out, dst)
+	if e := rejectedError(err); e != nil {
 		return jsonrpc.AppendError(dst[:n], m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", e.Reason), false), err
 	}
-	if err != nil || p.rules == nil {
+	if err != nil || rc.rules == nil {
 		return dst, err
 	}
 	var answer jsonrpc.Message
@@ -166,37 +168,37 @@ func (p *relayed) deliver(ctx context.Context, frame []byte, d *jsonrpc.Delivery
 	case answer.Kind == jsonrpc.KindError:
 		err = answer.Err()
 	case string(m.Method) == mcp.MethodToolsList:
-		p.tools.take(dst[n:], &answer, slog.New(slog.DiscardHandler)) // what may be called is for the client to say
+		rc.tools.filterTools(dst[n:], &answer, slog.New(slog.DiscardHandler)) // what may be called is for the client to say
 	}
 	return dst, err
 }
 
 // check returns what is wrong with a request without a session.
-func (p *relayed) check(d *jsonrpc.Delivery) error {
+func (rc *relayConn) check(d *jsonrpc.Delivery) error {
 	m := d.Message
-	if _, err := p.rules.Open(&jsonrpc.Request{Message: *m}); err != nil {
+	if _, err := rc.rules.Open(&jsonrpc.Request{Message: *m}); err != nil {
 		return err
 	}
-	r, ok := d.Outlet.(*response) // what comes otherwise has no headers
+	r, ok := d.Sender.(*response) // what comes otherwise has no headers
 	if !ok || string(m.Method) != mcp.MethodToolsCall {
 		return nil
 	}
 	arguments, _ := m.Param("arguments")
-	if e := p.tools.check(r.header, string(nameOf(m)), arguments); e != nil {
+	if e := rc.tools.check(r.header, string(nameOf(m)), arguments); e != nil {
 		return e
 	}
 	return nil
 }
 
-// notify implements peer. What must not be forwarded is dropped.
-func (p *relayed) notify(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+// deliverNotification implements peer. What must not be forwarded is dropped.
+func (rc *relayConn) deliverNotification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	if era.CheckForwarded(frame, m) == nil {
-		p.Notification(ctx, frame, m)
+		rc.Notification(ctx, frame, m)
 	}
 }
 
-// respond implements peer. In place of an answer that must not be forwarded the server gets an error, so that it does not wait.
-func (p *relayed) respond(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+// deliverResponse implements peer. In place of an answer that must not be forwarded the server gets an error, so that it does not wait.
+func (rc *relayConn) deliverResponse(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	if err := era.CheckForwarded(frame, m); err != nil {
 		frame = jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), false)
 		m = new(jsonrpc.Message)
@@ -204,25 +206,25 @@ func (p *relayed) respond(ctx context.Context, frame []byte, m *jsonrpc.Message)
 			return // it has no id
 		}
 	}
-	p.Response(ctx, frame, m)
+	rc.Response(ctx, frame, m)
 }
 
-func (p *relayed) close() { p.Close() }
+func (rc *relayConn) close() { rc.Close() }
 
-// refusing is the peer of a session that there is not.
-type refusing struct{}
+// rejectingPeer is the peer of a session that there is not.
+type rejectingPeer struct{}
 
-func (refusing) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Outlet, dst []byte) ([]byte, error) {
+func (rejectingPeer) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Sender, dst []byte) ([]byte, error) {
 	return dst, &RejectedError{Status: http.StatusServiceUnavailable, Reason: "there are too many sessions, or this bridge is shutting down"}
 }
-func (refusing) Notification(context.Context, []byte, *jsonrpc.Message) {}
-func (refusing) Response(context.Context, []byte, *jsonrpc.Message)     {}
-func (refusing) Close()                                                 {}
+func (rejectingPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
+func (rejectingPeer) Response(context.Context, []byte, *jsonrpc.Message)     {}
+func (rejectingPeer) Close()                                                 {}
 
-// relayServer is the part of a Server that a Handler needs of a relay.
-type relayServer struct{ Relay }
+// relayBackend is the part of a Server that a Handler needs of a relay.
+type relayBackend struct{ Relay }
 
-func (relayServer) OnBehalfOf(ctx context.Context, id, address string, _ []string, _ any) context.Context {
+func (relayBackend) WithIdentity(ctx context.Context, id, address string, _ []string, _ any) context.Context {
 	return context.WithValue(ctx, callerKey{}, cmp.Or(id, address))
 }
 
@@ -239,6 +241,6 @@ func CallerOf(ctx context.Context) string {
 // backend is what a Handler asks a server for besides its peers.
 type backend interface {
 	Revisions() []mcp.Revision
-	OnBehalfOf(ctx context.Context, id, address string, scopes []string, claims any) context.Context
+	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }

@@ -90,12 +90,12 @@ func localAddress(addr string, remote bool) (string, error) {
 		host = "127.0.0.1"
 	}
 	if ip, err := netip.ParseAddr(host); err == nil && !ip.IsLoopback() && !remote {
-		return "", remoteAddress(addr)
+		return "", remoteAddressError(addr)
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
-func remoteAddress(addr string) error {
+func remoteAddressError(addr string) error {
 	return fmt.Errorf("not listening at %.100q: %w; then set ServeOptions.AllowRemote, or listen at 127.0.0.1", addr, ErrRemoteAddress)
 }
 
@@ -113,7 +113,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, o *ServeOptions)
 	opts.setDefaults()
 	if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() && !opts.AllowRemote {
 		l.Close()
-		return fmt.Errorf("streamable: %w", remoteAddress(at.String()))
+		return fmt.Errorf("streamable: %w", remoteAddressError(at.String()))
 	}
 	config, err := opts.tlsConfig()
 	if err != nil {
@@ -123,7 +123,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, o *ServeOptions)
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	srv := opts.httpServer(base, h, config)
-	bounded := newBoundedListener(l, opts.bounds(config), opts.Logger)
+	bounded := newBoundedListener(l, opts.connLimits(config), opts.Logger)
 	defer bounded.Close()
 	if opts.OnListen != nil {
 		opts.OnListen(l.Addr())
@@ -154,13 +154,13 @@ func (o *ServeOptions) httpServer(base context.Context, h http.Handler, config *
 	protocols.SetHTTP2(config != nil)
 	protocols.SetUnencryptedHTTP2(o.H2C)
 	srv := &http.Server{
-		Handler:        &guard{next: h, opts: o, known: auth.PrincipalOf(base) != nil},
+		Handler:        &serverHandler{next: h, opts: o, hasPrincipal: auth.PrincipalOf(base) != nil},
 		TLSConfig:      config,
 		MaxHeaderBytes: o.MaxHeader,
 		Protocols:      &protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: o.MaxConnStreams,
-			SendPingTimeout:      h2PingAfter,
+			SendPingTimeout:      h2PingInterval,
 			PingTimeout:          h2PingTimeout,
 			WriteByteTimeout:     o.WriteTimeout,
 		},
@@ -168,7 +168,7 @@ func (o *ServeOptions) httpServer(base context.Context, h http.Handler, config *
 		ErrorLog:    slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 	}
 	if o.onlyHTTP1(config) {
-		srv.ConnState = follow
+		srv.ConnState = onConnState
 	} else {
 		srv.IdleTimeout, srv.ReadHeaderTimeout = o.IdleTimeout, o.HeaderTimeout
 	}
@@ -179,11 +179,11 @@ func (o *ServeOptions) httpServer(base context.Context, h http.Handler, config *
 // header: net/http would ask for the time for that, twice in each request.
 func (o *ServeOptions) onlyHTTP1(config *tls.Config) bool { return config == nil && !o.H2C }
 
-// bounds returns those of the server's connections.
-func (o *ServeOptions) bounds(config *tls.Config) bounds {
-	b := bounds{slots: make(chan struct{}, o.MaxConns), base: time.Now(), write: o.WriteTimeout}
+// connLimits returns those of the server's connections.
+func (o *ServeOptions) connLimits(config *tls.Config) connLimits {
+	b := connLimits{slots: make(chan struct{}, o.MaxConns), epoch: time.Now(), writeTimeout: o.WriteTimeout}
 	if o.onlyHTTP1(config) {
-		b.idle, b.header = o.IdleTimeout, o.HeaderTimeout
+		b.idleTimeout, b.headerTimeout = o.IdleTimeout, o.HeaderTimeout
 	}
 	return b
 }
@@ -191,8 +191,8 @@ func (o *ServeOptions) bounds(config *tls.Config) bounds {
 // How soon it is seen that the other end of an HTTP/2 connection is gone without a word. For HTTP/1.1 that is up to the signs of life that streams
 // have, and to those of TCP, which the standard library turns on.
 const (
-	h2PingAfter   = 30 * time.Second // without a frame
-	h2PingTimeout = 15 * time.Second
+	h2PingInterval = 30 * time.Second // without a frame
+	h2PingTimeout  = 15 * time.Second
 )
 
 // shutdown ends everything, gently at first.

@@ -20,56 +20,56 @@ import (
 // It is small, since a server has many, and each request finds its own gone from the processor's memory.
 type boundedConn struct {
 	net.Conn
-	of            *bounds
+	limits        *connLimits
 	reads, writes deadline
 	once          sync.Once
-	exact         bool // a deadline that has come spoils the connection beneath: it must not have one that is too early
+	exactWrites   bool // a deadline that has come spoils the connection beneath: it must not have one that is too early
 
 	// What net/http waits for. Its goroutine has these, or the one that it has read on its behalf.
-	asked  bool  // it has begun to wait for a request since it was idle
-	header bool  // what is read next is a request's header, or the rest of it
-	due    int64 // when that must have come; 0 if nobody waits for it yet
+	waitingForRequest bool  // it has begun to wait for a request since it was idle
+	readingHeader     bool  // what is read next is a request's header, or the rest of it
+	headerDeadline    int64 // when that must have come; 0 if nobody waits for it yet
 }
 
-// bounds are what connections have in common. They do not change.
-type bounds struct {
+// connLimits are what connections have in common. They do not change.
+type connLimits struct {
 	slots chan struct{} // has an element for each connection
-	base  time.Time     // what deadlines are counted from
+	epoch time.Time     // what deadlines are counted from
 
-	write  time.Duration // for a peer to take maxWrite bytes, up to twice that, unless a deadline is set; 0 is no bound
-	idle   time.Duration // between requests, up to twice that; 0 leaves both this and the header to net/http
-	header time.Duration // of a request, from its first bytes; of the first one, from when it is waited for
+	writeTimeout  time.Duration // for a peer to take maxWrite bytes, up to twice that, unless a deadline is set; 0 is no bound
+	idleTimeout   time.Duration // between requests, up to twice that; 0 leaves both this and the header to net/http
+	headerTimeout time.Duration // of a request, from its first bytes; of the first one, from when it is waited for
 }
 
-func newBoundedConn(c net.Conn, of *bounds) *boundedConn {
-	_, within := c.(interface{ NetConn() net.Conn }) // as crypto/tls has it
-	b := &boundedConn{Conn: c, of: of, exact: within, header: of.idle > 0}
+func newBoundedConn(c net.Conn, limits *connLimits) *boundedConn {
+	_, isWrapper := c.(interface{ NetConn() net.Conn }) // as crypto/tls has it
+	b := &boundedConn{Conn: c, limits: limits, exactWrites: isWrapper, readingHeader: limits.idleTimeout > 0}
 	for _, d := range [...]*deadline{&b.reads, &b.writes} {
 		d.wanted.Store(never)
 		d.armed.Store(never)
 	}
-	b.writes.implied.Store(of.write > 0)
+	b.writes.implied.Store(limits.writeTimeout > 0)
 	return b
 }
 
-// follow is told by a server of HTTP/1 what the connection is about. Between requests, it then sets the deadline twice, to none: before it waits, and when it has seen
+// onConnState is told by a server of HTTP/1 what the connection is about. Between requests, it then sets the deadline twice, to none: before it waits, and when it has seen
 // the beginning of a request, which may be in what it had read before.
-func follow(c net.Conn, state http.ConnState) {
+func onConnState(c net.Conn, state http.ConnState) {
 	b, ok := c.(*boundedConn)
 	if !ok {
 		return
 	}
 	switch state {
 	case http.StateIdle:
-		b.asked = false
+		b.waitingForRequest = false
 		b.reads.implied.Store(true)
 	case http.StateActive: // the header is there, and net/http has taken its deadline away
-		b.header, b.due = false, 0
+		b.readingHeader, b.headerDeadline = false, 0
 	}
 }
 
-// unbind is for who takes a connection over: there are no deadlines but those that are set from now on. Nothing is being written.
-func unbind(c net.Conn) {
+// clearImplied is for who takes a connection over: there are no deadlines but those that are set from now on. Nothing is being written.
+func clearImplied(c net.Conn) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()
 	}
@@ -81,7 +81,7 @@ func unbind(c net.Conn) {
 // Close implements [net.Conn].
 func (c *boundedConn) Close() error {
 	err := c.Conn.Close()
-	c.once.Do(func() { <-c.of.slots })
+	c.once.Do(func() { <-c.limits.slots })
 	return err
 }
 
@@ -96,37 +96,37 @@ func (c *boundedConn) CloseWrite() error {
 // Read implements [net.Conn].
 func (c *boundedConn) Read(b []byte) (int, error) {
 	d := &c.reads
-	if c.header {
-		c.wantHeader()
+	if c.readingHeader {
+		c.setHeaderDeadline()
 	}
-	w, err := c.begin(d)
+	w, err := c.beginWait(d)
 	if err != nil {
 		return 0, err
 	}
 	for {
 		n, err := c.Conn.Read(b)
-		if !c.goesOn(d, err, &w) || n > 0 {
-			d.end()
+		if !c.rearm(d, err, &w) || n > 0 {
+			d.endWait()
 			if n > 0 && d.implied.Load() {
-				c.begun()
+				c.requestBegun()
 			}
 			return n, err
 		}
 	}
 }
 
-// begun notes that a request has begun, which is no wait between requests any more.
-func (c *boundedConn) begun() {
+// requestBegun notes that a request has begun, which is no wait between requests any more.
+func (c *boundedConn) requestBegun() {
 	c.reads.implied.Store(false)
-	c.header = true
+	c.readingHeader = true
 }
 
-// wantHeader sets the deadline for the rest of a header.
-func (c *boundedConn) wantHeader() {
-	if c.due == 0 {
-		c.due = c.now() + int64(c.of.header)
+// setHeaderDeadline sets the deadline for the rest of a header.
+func (c *boundedConn) setHeaderDeadline() {
+	if c.headerDeadline == 0 {
+		c.headerDeadline = c.now() + int64(c.limits.headerTimeout)
 	}
-	c.want(&c.reads, c.of.base.Add(time.Duration(c.due)))
+	c.setWanted(&c.reads, c.limits.epoch.Add(time.Duration(c.headerDeadline)))
 }
 
 // Write implements [net.Conn].
@@ -142,15 +142,15 @@ func (c *boundedConn) Write(b []byte) (written int, err error) {
 
 func (c *boundedConn) write(part []byte) (written int, err error) {
 	d := &c.writes
-	w, err := c.begin(d)
+	w, err := c.beginWait(d)
 	if err != nil {
 		return 0, err
 	}
-	defer d.end()
+	defer d.endWait()
 	for {
 		n, err := c.Conn.Write(part[written:])
 		written += n
-		if !c.goesOn(d, err, &w) {
+		if !c.rearm(d, err, &w) {
 			return written, err
 		}
 	}
@@ -164,13 +164,13 @@ func (c *boundedConn) SetDeadline(t time.Time) error {
 // SetReadDeadline implements [net.Conn].
 func (c *boundedConn) SetReadDeadline(t time.Time) error {
 	if c.reads.implied.Load() { // see follow
-		if c.asked {
-			c.begun()
+		if c.waitingForRequest {
+			c.requestBegun()
 		}
-		c.asked = true
+		c.waitingForRequest = true
 	}
-	return c.want(&c.reads, t)
+	return c.setWanted(&c.reads, t)
 }
 
 // SetWriteDeadline implements [net.Conn].
-func (c *boundedConn) SetWriteDeadline(t time.Time) error { return c.want(&c.writes, t) }
+func (c *boundedConn) SetWriteDeadline(t time.Time) error { return c.setWanted(&c.writes, t) }

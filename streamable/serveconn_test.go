@@ -17,7 +17,7 @@ import (
 func boundConn(c net.Conn, patience time.Duration) *boundedConn {
 	slots := make(chan struct{}, 1)
 	slots <- struct{}{}
-	return newBoundedConn(c, &bounds{slots: slots, base: time.Now(), write: patience})
+	return newBoundedConn(c, &connLimits{slots: slots, epoch: time.Now(), writeTimeout: patience})
 }
 
 // pass lets time pass, in a bubble.
@@ -232,7 +232,7 @@ func TestBoundedConnPatience(t *testing.T) {
 			return ends(c, []byte("a"))
 		}, time.Minute},
 		{"taken over", func(c, far net.Conn) (time.Duration, error) {
-			unbind(c)
+			clearImplied(c)
 			go func() {
 				pass(time.Hour)
 				io.ReadFull(far, make([]byte, 1))

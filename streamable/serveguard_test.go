@@ -29,7 +29,7 @@ const (
 func TestServeNoWindow(t *testing.T) {
 	for name, h := range map[string]http.Handler{
 		"any handler": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }),
-		"a refusal":   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuse(w, http.StatusNotAcceptable, 0, "no") }),
+		"a refusal":   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeError(w, http.StatusNotAcceptable, 0, "no") }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, h, &ServeOptions{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {

@@ -10,29 +10,29 @@ import (
 // A boundedListener accepts no more connections while as many as may be are open. The others wait in the queue of the operating system, which is bounded too.
 type boundedListener struct {
 	net.Listener
-	bounds
+	connLimits
 	log  *slog.Logger
 	done chan struct{} // closed by Close
 	once sync.Once
 	err  error // of Close
 
-	warned time.Time // of Accept, which one goroutine calls
+	lastWarning time.Time // of Accept, which one goroutine calls
 }
 
-func newBoundedListener(l net.Listener, b bounds, log *slog.Logger) *boundedListener {
-	return &boundedListener{Listener: l, bounds: b, log: log, done: make(chan struct{})}
+func newBoundedListener(l net.Listener, b connLimits, log *slog.Logger) *boundedListener {
+	return &boundedListener{Listener: l, connLimits: b, log: log, done: make(chan struct{})}
 }
 
-// warnEvery is how often it is logged at most that there are too many connections.
-const warnEvery = time.Minute
+// warnInterval is how often it is logged at most that there are too many connections.
+const warnInterval = time.Minute
 
 // Accept implements [net.Listener].
 func (l *boundedListener) Accept() (net.Conn, error) {
 	select {
 	case l.slots <- struct{}{}:
 	default:
-		if now := time.Now(); l.warned.IsZero() || now.Sub(l.warned) >= warnEvery {
-			l.warned = now
+		if now := time.Now(); l.lastWarning.IsZero() || now.Sub(l.lastWarning) >= warnInterval {
+			l.lastWarning = now
 			l.log.Warn("no more connections are accepted until one ends", "limit", cap(l.slots))
 		}
 		select {
@@ -46,7 +46,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
-	return newBoundedConn(c, &l.bounds), nil
+	return newBoundedConn(c, &l.connLimits), nil
 }
 
 // Close implements [net.Listener].

@@ -23,48 +23,48 @@ import (
 // principal that opened it: to others it does not exist.
 type session struct {
 	// What each request looks at comes first, so that it lies together.
-	h     *Handler
-	owner string // the principal's id; "" if it is nobody's in particular
-	peer  peer
-	ctx   context.Context
-	busy  atomic.Int32 // requests and streams
-	used  atomic.Bool  // since it was seen; a request notes that, and not the time, which would cost as much as all the rest of leave and enter
-	gone  atomic.Int32 // requests whose client has gone and has nothing to resume them with
+	h           *Handler
+	principalID string // the principal's id; "" if it is nobody's in particular
+	peer        peer
+	ctx         context.Context
+	active      atomic.Int32 // requests and streams
+	used        atomic.Bool  // since it was seen; a request notes that, and not the time, which would cost as much as all the rest of leave and enter
+	orphaned    atomic.Int32 // requests whose client has gone and has nothing to resume them with
 
-	id     string
-	caller string // who is charged for it
-	over   func() // ends it on the server's side
-	cancel context.CancelFunc
-	news   stream // what belongs to no request
+	id         string
+	callerID   string // who is charged for it
+	endPeer    func() // ends it on the server's side
+	cancel     context.CancelFunc
+	standalone stream // what belongs to no request
 
-	features  atomic.Pointer[era.Features] // that initialize has agreed on; nil before
-	confirmed atomic.Bool                  // the client has sent notifications/initialized
+	features    atomic.Pointer[era.Features] // that initialize has agreed on; nil before
+	initialized atomic.Bool                  // the client has sent notifications/initialized
 
 	// By the handler's clock. The sweeper's, once the session is listed.
-	seen     time.Duration // when it was opened, or found to have been used
-	attended time.Duration // when it was opened, or found to have a client that waits for something
-	touched  time.Duration // when the store of sessions was last asked for it
+	lastUsed    time.Duration // when it was opened, or found to have been used
+	lastAwaited time.Duration // when it was opened, or found to have a client that waits for something
+	lastTouched time.Duration // when the store of sessions was last asked for it
 
-	mu      sync.Mutex
-	streams map[string]*stream // that have a name and are not done
-	last    int                // stream named by number
-	gaps    map[string]bool    // names of streams that lack an event which the store has not taken
-	ended   bool
+	mu         sync.Mutex
+	streams    map[string]*stream // that have a name and are not done
+	lastStream int                // stream named by number
+	gaps       map[string]bool    // names of streams that lack an event which the store has not taken
+	ended      bool
 }
 
-// newsName is the name of the stream that belongs to no request.
-const newsName = "s"
+// standaloneName is the name of the stream that belongs to no request.
+const standaloneName = "s"
 
-// open makes a session for a client that wants to initialize one; nil if its caller has too many. It is not listed yet.
-func (h *Handler) open(r *http.Request, caller string) *session {
-	s := &session{h: h, id: rand.Text(), owner: ownerOf(r), caller: strings.Clone(caller), seen: h.clock.since()}
-	s.attended, s.touched = s.seen, s.seen
-	if !h.sessioners.enter(s.caller, h.opts.MaxPerCaller) {
+// newSession makes a session for a client that wants to initialize one; nil if its caller has too many. It is not listed yet.
+func (h *Handler) newSession(r *http.Request, caller string) *session {
+	s := &session{h: h, id: rand.Text(), principalID: principalIDOf(r), callerID: strings.Clone(caller), lastUsed: h.clock.elapsed()}
+	s.lastAwaited, s.lastTouched = s.lastUsed, s.lastUsed
+	if !h.sessionsPerCaller.acquire(s.callerID, h.opts.MaxPerCaller) {
 		return nil
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.news.session, s.news.name, s.news.open = s, newsName, true
-	s.peer, s.over = h.openPeer(h.onBehalf(r.Context(), r, auth.PrincipalOf(r.Context())), &s.news)
+	s.standalone.session, s.standalone.name, s.standalone.streaming = s, standaloneName, true
+	s.peer, s.endPeer = h.openPeer(h.withIdentity(r.Context(), r, auth.PrincipalOf(r.Context())), &s.standalone)
 	return s
 }
 
@@ -82,65 +82,65 @@ func (s *session) close(drop bool) {
 		streams = append(streams, st)
 	}
 	s.mu.Unlock()
-	for _, st := range append(streams, &s.news) {
-		st.release()
+	for _, st := range append(streams, &s.standalone) {
+		st.close()
 	}
 	s.cancel()
-	s.over()
-	s.h.sessioners.leave(s.caller)
+	s.endPeer()
+	s.h.sessionsPerCaller.release(s.callerID)
 	if !drop {
 		return
 	}
-	if err := s.drop(); err != nil {
+	if err := s.dropEvents(); err != nil {
 		s.h.opts.Logger.Warn("events of a session not dropped", "error", err)
 	}
 }
 
-// drop forgets the events.
-func (s *session) drop() (err error) {
+// dropEvents forgets the events.
+func (s *session) dropEvents() (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), storeTimeout)
 	defer cancel()
-	defer contain(&err)
+	defer recoverStore(&err)
 	return s.h.events.Drop(ctx, s.id)
 }
 
-// enter notes that the session is in use, until leave is called.
-func (s *session) enter() { s.busy.Add(1) }
+// acquire notes that the session is in use, until leave is called.
+func (s *session) acquire() { s.active.Add(1) }
 
-func (s *session) leave() {
+func (s *session) release() {
 	if !s.used.Load() {
 		s.used.Store(true)
 	}
-	s.busy.Add(-1)
+	s.active.Add(-1)
 }
 
 // handshakeTimeout is after which a session ends that nobody uses, and whose client has not sent
 // notifications/initialized.
 const handshakeTimeout = 30 * time.Second
 
-// isOver reports whether the session is to end: because nobody uses it, or nobody waits for what it
+// isExpired reports whether the session is to end: because nobody uses it, or nobody waits for what it
 // does. It is not called twice at once.
-func (s *session) isOver() bool {
-	now, o := s.h.clock.since(), &s.h.opts
-	busy, used := s.busy.Load(), s.used.Swap(false)
-	if used || busy > 0 {
-		s.seen = now
+func (s *session) isExpired() bool {
+	now, o := s.h.clock.elapsed(), &s.h.opts
+	active, used := s.active.Load(), s.used.Swap(false)
+	if used || active > 0 {
+		s.lastUsed = now
 	}
-	if used || busy > 0 && s.isAttended(busy) {
-		s.attended = now
+	if used || active > 0 && s.isAwaited(active) {
+		s.lastAwaited = now
 	}
 	switch {
-	case busy > 0:
-		return now-s.attended >= o.AbandonTimeout
-	case !s.confirmed.Load():
-		return now-s.seen >= min(handshakeTimeout, o.SessionTimeout)
+	case active > 0:
+		return now-s.lastAwaited >= o.AbandonTimeout
+	case !s.initialized.Load():
+		return now-s.lastUsed >= min(handshakeTimeout, o.SessionTimeout)
 	}
-	return now-s.seen >= o.SessionTimeout
+	return now-s.lastUsed >= o.SessionTimeout
 }
 
-// isAttended reports whether a client waits for one of the busy requests and streams.
-func (s *session) isAttended(busy int32) bool {
-	abandoned := s.gone.Load()
+// isAwaited reports whether a client waits for one of the busy requests and streams.
+func (s *session) isAwaited(active int32) bool {
+	abandoned := s.orphaned.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.streams {
@@ -152,21 +152,21 @@ func (s *session) isAttended(busy int32) bool {
 		}
 		st.mu.Unlock()
 	}
-	return busy > abandoned
+	return active > abandoned
 }
 
-// isDue reports whether the store of sessions has to be asked for the session, so that it keeps one
+// needsTouch reports whether the store of sessions has to be asked for the session, so that it keeps one
 // that is in use.
-func (s *session) isDue() bool {
-	return s.seen > s.touched && s.h.clock.since()-s.touched >= s.h.opts.SessionTimeout/4
+func (s *session) needsTouch() bool {
+	return s.lastUsed > s.lastTouched && s.h.clock.elapsed()-s.lastTouched >= s.h.opts.SessionTimeout/4
 }
 
-// list names a stream, so that it can be found again. The name is one that no other process gives, if another may have the session.
-func (s *session) list(st *stream) {
+// register names a stream, so that it can be found again. The name is one that no other process gives, if another may have the session.
+func (s *session) register(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last++
-	st.name = strconv.Itoa(s.last)
+	s.lastStream++
+	st.name = strconv.Itoa(s.lastStream)
 	if s.h.opts.Sessions != nil {
 		st.name += "." + s.h.instance
 	}
@@ -178,21 +178,21 @@ func (s *session) list(st *stream) {
 	}
 }
 
-// find returns a stream that is not done; nil if it is.
-func (s *session) find(name string) *stream {
-	if name == newsName {
-		return &s.news
+// findStream returns a stream that is not done; nil if it is.
+func (s *session) findStream(name string) *stream {
+	if name == standaloneName {
+		return &s.standalone
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.streams[name]
 }
 
-// behind returns the stream that an event is of.
-func (s *session) behind(ctx context.Context, id string) (*stream, error) {
+// streamAfter returns the stream that an event is of.
+func (s *session) streamAfter(ctx context.Context, id string) (*stream, error) {
 	name, _, err := s.h.events.After(ctx, s.id, id)
 	if errors.Is(err, ErrEventGone) {
-		if st := s.ending(id); st != nil {
+		if st := s.streamEndingWith(id); st != nil {
 			return st, nil
 		}
 	}
@@ -202,18 +202,18 @@ func (s *session) behind(ctx context.Context, id string) (*stream, error) {
 	if s.hasGap(name) {
 		return nil, ErrEventGone
 	}
-	if st := s.find(name); st != nil {
+	if st := s.findStream(name); st != nil {
 		return st, nil
 	}
-	away := s.h.opts.Sessions != nil && !strings.HasSuffix(name, "."+s.h.instance)
-	return &stream{session: s, name: name, done: true, away: away}, nil // all there is of it is in the store
+	remote := s.h.opts.Sessions != nil && !strings.HasSuffix(name, "."+s.h.instance)
+	return &stream{session: s, name: name, done: true, remote: remote}, nil // all there is of it is in the store
 }
 
-// ending returns the stream whose newest event has that id; nil if none has. It needs no store, which forgets what is old: on a quiet stream, there is nothing
+// streamEndingWith returns the stream whose newest event has that id; nil if none has. It needs no store, which forgets what is old: on a quiet stream, there is nothing
 // behind an event all the same.
-func (s *session) ending(id string) *stream {
+func (s *session) streamEndingWith(id string) *stream {
 	s.mu.Lock()
-	streams := append(slices.Collect(maps.Values(s.streams)), &s.news)
+	streams := append(slices.Collect(maps.Values(s.streams)), &s.standalone)
 	s.mu.Unlock()
 	for _, st := range streams {
 		if st.endsWith(id) {
@@ -243,10 +243,10 @@ func (s *session) noteGap(name string) {
 func (s *session) hasGap(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return name != newsName && (s.gaps[name] || len(s.gaps) >= maxGaps)
+	return name != standaloneName && (s.gaps[name] || len(s.gaps) >= maxGaps)
 }
 
-func (s *session) forget(st *stream) {
+func (s *session) unregister(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st.name)
 	s.mu.Unlock()
@@ -258,17 +258,17 @@ func (s *session) polling() bool {
 	return f != nil && f.Polling
 }
 
-// agreed notes what the server has answered to initialize, and reports whether that was a result.
-func (s *session) agreed(answer []byte) bool {
+// setNegotiated notes what the server has answered to initialize, and reports whether that was a result.
+func (s *session) setNegotiated(answer []byte) bool {
 	var m jsonrpc.Message
 	if jsonrpc.Parse(answer, &m, 0) != nil || m.Kind != jsonrpc.KindResponse {
 		return false
 	}
-	hello, err := era.ReadInitialize(m.Result)
-	if err != nil || len(hello.Versions) == 0 {
+	result, err := era.ReadInitialize(m.Result)
+	if err != nil || len(result.Versions) == 0 {
 		return false
 	}
-	revision, ok := mcp.ParseRevision(hello.Versions[0])
+	revision, ok := mcp.ParseRevision(result.Versions[0])
 	if ok {
 		s.features.Store(era.Of(revision))
 	}
@@ -277,11 +277,11 @@ func (s *session) agreed(answer []byte) bool {
 
 // A sessionTable holds the sessions of a handler, in parts so that they do not all wait for one lock.
 type sessionTable struct {
-	h     *Handler
-	count atomic.Int64
-	parts [16]struct {
-		mu sync.Mutex
-		by map[string]*session
+	h      *Handler
+	count  atomic.Int64
+	shards [16]struct {
+		mu   sync.Mutex
+		byID map[string]*session
 	}
 	sweeper *time.Timer
 	armed   atomic.Bool
@@ -289,42 +289,42 @@ type sessionTable struct {
 
 func (t *sessionTable) init(h *Handler) {
 	t.h = h
-	for i := range t.parts {
-		t.parts[i].by = make(map[string]*session)
+	for i := range t.shards {
+		t.shards[i].byID = make(map[string]*session)
 	}
 	t.sweeper = time.AfterFunc(time.Hour, t.sweep)
 	t.sweeper.Stop()
 }
 
-// part returns the number of the part that has the id. Ids of this handler are random from their first character on.
-func part(id string) int { return int(id[len(id)-1]) % 16 }
+// shardOf returns the number of the part that has the id. Ids of this handler are random from their first character on.
+func shardOf(id string) int { return int(id[len(id)-1]) % 16 }
 
-// get returns a session by its id, which must not be empty; nil if there is none.
-func (t *sessionTable) get(id string) *session {
-	p := &t.parts[part(id)]
+// acquire returns a session by its id, which must not be empty; nil if there is none.
+func (t *sessionTable) acquire(id string) *session {
+	p := &t.shards[shardOf(id)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.by[id]
+	s := p.byID[id]
 	if s != nil {
-		s.enter() // so that it is not reaped just now
+		s.acquire() // so that it is not reaped just now
 	}
 	return s
 }
 
 // add lists a session, and reports false if there are too many or the handler is shutting down. One that lives already under the id is kept instead, and is in
 // use until the caller leaves it.
-func (t *sessionTable) add(s *session) (kept *session, ok bool) {
+func (t *sessionTable) add(s *session) (live *session, ok bool) {
 	if t.count.Add(1) > int64(t.h.opts.MaxSessions) {
 		t.count.Add(-1)
 		return nil, false
 	}
-	p := &t.parts[part(s.id)]
+	p := &t.shards[shardOf(s.id)]
 	p.mu.Lock()
-	other := p.by[s.id]
+	other := p.byID[s.id]
 	if other == nil {
-		p.by[s.id] = s
+		p.byID[s.id] = s
 	} else {
-		other.enter()
+		other.acquire()
 	}
 	p.mu.Unlock()
 	if other != nil {
@@ -332,25 +332,25 @@ func (t *sessionTable) add(s *session) (kept *session, ok bool) {
 		return other, true
 	}
 	if !t.armed.Swap(true) {
-		t.sweeper.Reset(t.period())
+		t.sweeper.Reset(t.sweepInterval())
 	}
 	if t.h.closing.Load() {
-		t.end(s, t.local())
+		t.end(s, t.isLocal())
 		return nil, false
 	}
 	return s, true
 }
 
-// local reports whether sessions live here only.
-func (t *sessionTable) local() bool { return t.h.opts.Sessions == nil }
+// isLocal reports whether sessions live here only.
+func (t *sessionTable) isLocal() bool { return t.h.opts.Sessions == nil }
 
 // end takes a session out and closes it.
 func (t *sessionTable) end(s *session, drop bool) {
-	p := &t.parts[part(s.id)]
+	p := &t.shards[shardOf(s.id)]
 	p.mu.Lock()
-	listed := p.by[s.id] == s
+	listed := p.byID[s.id] == s
 	if listed {
-		delete(p.by, s.id)
+		delete(p.byID, s.id)
 	}
 	p.mu.Unlock()
 	if listed {
@@ -359,15 +359,15 @@ func (t *sessionTable) end(s *session, drop bool) {
 	}
 }
 
-// take takes out the sessions for which over holds. Nobody gets hold of them any more.
-func (t *sessionTable) take(over func(*session) bool) []*session {
+// removeIf takes out the sessions for which over holds. Nobody gets hold of them any more.
+func (t *sessionTable) removeIf(match func(*session) bool) []*session {
 	var list []*session
-	for i := range t.parts {
-		p := &t.parts[i]
+	for i := range t.shards {
+		p := &t.shards[i]
 		p.mu.Lock()
-		for id, s := range p.by {
-			if over(s) {
-				delete(p.by, id)
+		for id, s := range p.byID {
+			if match(s) {
+				delete(p.byID, id)
 				list = append(list, s)
 			}
 		}
@@ -377,8 +377,8 @@ func (t *sessionTable) take(over func(*session) bool) []*session {
 	return list
 }
 
-// period is how often idle sessions are looked for.
-func (t *sessionTable) period() time.Duration {
+// sweepInterval is how often idle sessions are looked for.
+func (t *sessionTable) sweepInterval() time.Duration {
 	return max(min(t.h.opts.SessionTimeout/4, 15*time.Second), 100*time.Millisecond)
 }
 
@@ -386,90 +386,90 @@ func (t *sessionTable) period() time.Duration {
 // for as long as there are any.
 func (t *sessionTable) sweep() {
 	var due []*session
-	over := t.take(func(s *session) bool {
-		if s.isOver() {
+	expired := t.removeIf(func(s *session) bool {
+		if s.isExpired() {
 			return true
 		}
-		if !t.local() && s.isDue() {
+		if !t.isLocal() && s.needsTouch() {
 			due = append(due, s)
 		}
 		return false
 	})
-	for _, s := range over {
+	for _, s := range expired {
 		t.h.opts.Logger.Debug("idle session ended")
-		s.close(t.local())
+		s.close(t.isLocal())
 	}
 	t.touch(due)
 	t.armed.Store(false)
 	if t.count.Load() > 0 && !t.armed.Swap(true) {
-		t.sweeper.Reset(t.period())
+		t.sweeper.Reset(t.sweepInterval())
 	}
 }
 
-// maxTouching bounds how long a sweep asks the store for sessions.
-const maxTouching = time.Minute
+// maxTouchTime bounds how long a sweep asks the store for sessions.
+const maxTouchTime = time.Minute
 
 // touch asks the store for sessions that are in use, which makes it keep them. What fails is tried
 // again at the next sweep.
 func (t *sessionTable) touch(due []*session) {
-	until := t.h.clock.since() + maxTouching
+	until := t.h.clock.elapsed() + maxTouchTime
 	for _, s := range due {
-		now := t.h.clock.since()
+		now := t.h.clock.elapsed()
 		if now >= until || t.h.closing.Load() {
 			return
 		}
-		if _, err := t.h.load(t.h.closed, s.id); err != nil {
+		if _, err := t.h.loadSession(t.h.closed, s.id); err != nil {
 			t.h.opts.Logger.Warn("a session in use could not be kept in the store", "error", err)
 			return
 		}
-		s.touched = now
+		s.lastTouched = now
 	}
 }
 
 // endAll ends the sessions.
 func (t *sessionTable) endAll() {
-	for _, s := range t.take(func(*session) bool { return true }) {
-		s.close(t.local())
+	for _, s := range t.removeIf(func(*session) bool { return true }) {
+		s.close(t.isLocal())
 	}
 	t.sweeper.Stop()
 }
 
 // cancelAll cancels what the sessions have under way. It does not wait for anything.
 func (t *sessionTable) cancelAll() {
-	for i := range t.parts {
-		p := &t.parts[i]
+	for i := range t.shards {
+		p := &t.shards[i]
 		p.mu.Lock()
-		for _, s := range p.by {
+		for _, s := range p.byID {
 			s.cancel()
 		}
 		p.mu.Unlock()
 	}
 }
 
-// callers counts what each caller has open.
-type callers struct {
-	mu sync.Mutex
-	of map[string]int
+// callerCounts counts what each caller has open.
+type callerCounts struct {
+	mu   sync.Mutex
+	byID map[string]int
 }
 
-// enter counts one more for the caller, and reports false if that is more than max.
-func (c *callers) enter(caller string, max int) bool {
+// acquire counts one more for the caller, and reports false if that is more than max.
+func (c *callerCounts) acquire(caller string, max int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of[caller] >= max {
+	if c.byID[caller] >= max {
 		return false
 	}
-	if c.of == nil {
-		c.of = make(map[string]int)
+	if c.byID == nil {
+		c.byID = make(map[string]int)
 	}
-	c.of[caller]++
+	c.byID[caller]++
 	return true
 }
 
-func (c *callers) leave(caller string) {
+func (c *callerCounts) release(caller string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of[caller]--; c.of[caller] <= 0 {
-		delete(c.of, caller)
+	if c.byID[caller]--; c.byID[caller] <= 0 {
+		delete(c.byID, caller)
 	}
 }

@@ -354,8 +354,8 @@ func TestUnconfirmedSessions(t *testing.T) {
 			a := e.do("POST", initialize("2025-06-18", "{}"), nil)
 			return map[string]string{"Mcp-Session-Id": a.header.Get("Mcp-Session-Id")}
 		}
-		left, late := open(), open()
-		if got := e.do("POST", request(1, "tools/list", "{}"), left); !strings.Contains(got.body, `"error"`) {
+		detached, late := open(), open()
+		if got := e.do("POST", request(1, "tools/list", "{}"), detached); !strings.Contains(got.body, `"error"`) {
 			e.t.Errorf("a request of an unconfirmed session: %d %s", got.status, got.body)
 		}
 		pass(25 * time.Second)
@@ -363,7 +363,7 @@ func TestUnconfirmedSessions(t *testing.T) {
 			e.t.Errorf("confirmed late: %d %s", got.status, got.body)
 		}
 		pass(40 * time.Second)
-		if got := e.do("POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, left); got.status != 404 {
+		if got := e.do("POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, detached); got.status != 404 {
 			e.t.Errorf("not confirmed: %d %s", got.status, got.body)
 		}
 		for name, headers := range map[string]map[string]string{"confirmed": confirmed.headers, "late": late} {

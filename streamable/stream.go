@@ -20,124 +20,124 @@ type stream struct {
 	session *session
 	name    string
 
-	mu      sync.Mutex
-	out     *response     // that carries it now; nil if none does
-	left    chan struct{} // closed when out is to end
-	open    bool          // it is one of events: there is no plain JSON any more
-	done    bool          // nothing more will be sent from here
-	doubt   bool          // its client seems to have gone
-	unwatch func()        // ends the wait for the client to go; nil if there is none
-	lost    bool          // its client has gone, and has nothing to resume it with
-	away    bool          // another process may send more
-	gap     bool          // an event is missing in the store, so that no client may resume behind what came before it
-	again   bool          // what comes behind the gap is kept: a client has begun the stream anew
-	next    string        // the first event behind a gap; "" if there is no gap, or nothing behind it yet
-	had     string        // the last event that a client was sent, or the one before the first
-	last    string        // the newest event
-	kept    int           // events since a client had one, while none listened
+	mu         sync.Mutex
+	out        *response     // that carries it now; nil if none does
+	detached   chan struct{} // closed when out is to end
+	streaming  bool          // it is one of events: there is no plain JSON any more
+	done       bool          // nothing more will be sent from here
+	suspect    bool          // its client seems to have gone
+	stopWatch  func()        // ends the wait for the client to go; nil if there is none
+	orphaned   bool          // its client has gone, and has nothing to resume it with
+	remote     bool          // another process may send more
+	gap        bool          // an event is missing in the store, so that no client may resume behind what came before it
+	restarted  bool          // what comes behind the gap is kept: a client has begun the stream anew
+	afterGapID string        // the first event behind a gap; "" if there is no gap, or nothing behind it yet
+	lastSentID string        // the last event that a client was sent, or the one before the first
+	lastID     string        // the newest event
+	backlog    int           // events since a client had one, while none listened
 }
 
-// carryLocked makes out the response that carries the stream, instead of the one that did. left is closed when it is to end.
-func (st *stream) carryLocked(out *response) (left chan struct{}) {
-	st.leaveLocked()
-	st.out, st.left = out, make(chan struct{})
-	return st.left
+// attachLocked makes out the response that carries the stream, instead of the one that did. left is closed when it is to end.
+func (st *stream) attachLocked(out *response) (detached chan struct{}) {
+	st.detachLocked()
+	st.out, st.detached = out, make(chan struct{})
+	return st.detached
 }
 
-// leaveLocked makes the response end that carries the stream.
-func (st *stream) leaveLocked() {
-	if st.left != nil {
-		close(st.left)
+// detachLocked makes the response end that carries the stream.
+func (st *stream) detachLocked() {
+	if st.detached != nil {
+		close(st.detached)
 	}
-	if st.out != nil && st.open && !st.done {
-		st.setAway(true)
+	if st.out != nil && st.streaming && !st.done {
+		st.setClientAway(true)
 	}
-	if st.out != nil && st.out.isHeld() {
+	if st.out != nil && st.out.isHijacked() {
 		st.out.stop() // nobody waits for left
 	}
-	if st.unwatch != nil {
-		st.unwatch()
+	if st.stopWatch != nil {
+		st.stopWatch()
 	}
-	st.out, st.left, st.unwatch, st.doubt = nil, nil, nil, false
+	st.out, st.detached, st.stopWatch, st.suspect = nil, nil, nil, false
 }
 
-// setAway tells the store that the stream waits for its client, or does not.
-func (st *stream) setAway(away bool) {
-	if m := st.session.h.memory; m != nil {
+// setClientAway tells the store that the stream waits for its client, or does not.
+func (st *stream) setClientAway(away bool) {
+	if m := st.session.h.memoryEvents; m != nil {
 		m.setAway(st.session.id, st.name, away)
 	}
 }
 
-// doubts notes that the client seems to have gone. It may only have said that it sends nothing more,
+// markSuspect notes that the client seems to have gone. It may only have said that it sends nothing more,
 // and still read.
-func (st *stream) doubts(out *response) {
+func (st *stream) markSuspect(out *response) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.out != out || st.done {
 		return
 	}
-	if st.open {
-		st.doubt = true
-		st.setAway(true)
+	if st.streaming {
+		st.suspect = true
+		st.setClientAway(true)
 		return
 	}
-	st.loseLocked()
+	st.orphanLocked()
 }
 
-// loseLocked notes that nobody can come back for the stream.
-func (st *stream) loseLocked() {
-	if !st.open && !st.done && !st.lost {
-		st.lost = true
-		st.session.gone.Add(1)
+// orphanLocked notes that nobody can come back for the stream.
+func (st *stream) orphanLocked() {
+	if !st.streaming && !st.done && !st.orphaned {
+		st.orphaned = true
+		st.session.orphaned.Add(1)
 	}
 }
 
-// hold takes the connection of out, which carries the stream, from net/http, and reports whether it did.
-func (st *stream) hold(out *response) bool {
+// hijack takes the connection of out, which carries the stream, from net/http, and reports whether it did.
+func (st *stream) hijack(out *response) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.out == out && out.hold()
+	return st.out == out && out.hijack()
 }
 
-// abandon is called when out ends, for whatever reason.
-func (st *stream) abandon(out *response) {
+// detach is called when out ends, for whatever reason.
+func (st *stream) detach(out *response) {
 	st.mu.Lock()
 	if st.out == out {
-		st.leaveLocked()
-		st.loseLocked()
+		st.detachLocked()
+		st.orphanLocked()
 	}
 	st.mu.Unlock()
 	out.stop()
 }
 
-// release makes the response end that carries the stream, because there is nothing more to come.
-func (st *stream) release() {
+// close makes the response end that carries the stream, because there is nothing more to come.
+func (st *stream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.done = true
-	st.leaveLocked()
+	st.detachLocked()
 }
 
-// rest makes ready for another request, and reports false if somebody may still have it: it is one of events.
-func (st *stream) rest() bool {
+// reset makes ready for another request, and reports false if somebody may still have it: it is one of events.
+func (st *stream) reset() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.open {
+	if st.streaming {
 		return false
 	}
 	st.session = nil
 	return true
 }
 
-// over reports whether nothing more will come.
-func (st *stream) over() bool {
+// isComplete reports whether nothing more will come.
+func (st *stream) isComplete() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.done && !st.away
+	return st.done && !st.remote
 }
 
-// isCarried reports whether a response carries the stream.
-func (st *stream) isCarried() bool {
+// isAttached reports whether a response carries the stream.
+func (st *stream) isAttached() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.out != nil
@@ -147,50 +147,50 @@ func (st *stream) isCarried() bool {
 func (st *stream) endsWith(id string) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.last == id
+	return st.lastID == id
 }
 
-// Send implements [jsonrpc.Outlet]. It fails only if the message can neither be sent nor kept.
+// Send implements [jsonrpc.Sender]. It fails only if the message can neither be sent nor kept.
 func (st *stream) Send(message []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.name == newsName && st.out == nil {
-		if st.kept >= maxNews {
-			return errGone
+	if st.name == standaloneName && st.out == nil {
+		if st.backlog >= maxStandaloneBacklog {
+			return errClientGone
 		}
-		st.kept++
+		st.backlog++
 	}
 	return st.sendLocked(message)
 }
 
-// maxNews is how many events are kept of what belongs to no request, for a client that does not listen. Many never do, and there is only so much memory for all.
-const maxNews = 128
+// maxStandaloneBacklog is how many events are kept of what belongs to no request, for a client that does not listen. Many never do, and there is only so much memory for all.
+const maxStandaloneBacklog = 128
 
 func (st *stream) sendLocked(message []byte) error {
 	switch {
 	case st.done:
-		return errGone
-	case st.out != nil && !st.out.takes.stream:
-		if isQuestion(message) {
-			return errNoStream
+		return errClientGone
+	case st.out != nil && !st.out.accept.stream:
+		if isRequest(message) {
+			return errClientTakesNoStream
 		}
 		return nil // the client has said that it takes none
-	case st.out == nil && !st.open:
-		return errGone // it has nothing to come back with
+	case st.out == nil && !st.streaming:
+		return errClientGone // it has nothing to come back with
 	}
-	if !st.open {
+	if !st.streaming {
 		if err := st.startLocked(); err != nil {
 			return err
 		}
 	}
-	if st.out == nil && st.had == "" {
-		id, err := st.keep(nil)
+	if st.out == nil && st.lastSentID == "" {
+		id, err := st.persist(nil)
 		if err != nil {
 			return err
 		}
-		st.had = id
+		st.lastSentID = id
 	}
-	id, err := st.keep(message)
+	id, err := st.persist(message)
 	if err != nil && st.out == nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (st *stream) sendLocked(message []byte) error {
 		return nil
 	}
 	if failed := st.writeLocked(id, message, 0); failed != nil {
-		st.leaveLocked()
+		st.detachLocked()
 		if err != nil {
 			return errors.Join(err, failed)
 		}
@@ -206,31 +206,31 @@ func (st *stream) sendLocked(message []byte) error {
 	return nil // if it is not kept, the client has it all the same
 }
 
-// isQuestion reports whether a message wants an answer.
-func isQuestion(message []byte) bool {
+// isRequest reports whether a message wants an answer.
+func isRequest(message []byte) bool {
 	var m jsonrpc.Message
 	return jsonrpc.Parse(message, &m, 0) == nil && m.Kind == jsonrpc.KindRequest
 }
 
 // writeLocked writes an event to the response that carries the stream.
 func (st *stream) writeLocked(id string, message []byte, retry time.Duration) error {
-	if err := st.out.event(id, message, retry); err != nil {
+	if err := st.out.writeEvent(id, message, retry); err != nil {
 		st.session.h.opts.Logger.Debug("a client does not read its stream", "error", err)
 		return err
 	}
 	if id != "" {
-		st.had = id
+		st.lastSentID = id
 	}
 	return nil
 }
 
-// startLocked makes the answer a stream.
+// startRequestLocked makes the answer a stream.
 func (st *stream) startLocked() error {
-	st.open = true
-	st.session.list(st)
-	if out := st.out; out != nil && out.gone != nil { // what it was sent is of use to it, if it has not read that
-		stop := context.AfterFunc(out.gone, func() { st.doubts(out) })
-		st.unwatch = func() { stop() }
+	st.streaming = true
+	st.session.register(st)
+	if out := st.out; out != nil && out.clientGone != nil { // what it was sent is of use to it, if it has not read that
+		stop := context.AfterFunc(out.clientGone, func() { st.markSuspect(out) })
+		st.stopWatch = func() { stop() }
 	}
 	return st.primeLocked()
 }
@@ -240,7 +240,7 @@ func (st *stream) primeLocked() error {
 	if st.out == nil || !st.session.polling() {
 		return nil
 	}
-	id, err := st.keep(nil)
+	id, err := st.persist(nil)
 	if err != nil && st.session.ctx.Err() != nil {
 		return err
 	} else if err != nil {
@@ -252,20 +252,20 @@ func (st *stream) primeLocked() error {
 // storeTimeout bounds how long a store may take.
 const storeTimeout = 5 * time.Second
 
-// keep stores an event and returns its id. If that fails, nothing more of the stream is stored, and
+// persist stores an event and returns its id. If that fails, nothing more of the stream is stored, and
 // it cannot be resumed: a client that did would not know that something is missing.
-func (st *stream) keep(message []byte) (id string, err error) {
-	if st.gap && st.next == "" && !st.again {
+func (st *stream) persist(message []byte) (id string, err error) {
+	if st.gap && st.afterGapID == "" && !st.restarted {
 		return "", errGap
 	}
 	id, err = st.store(message)
 	switch {
 	case err == nil:
-		st.last = id
-		if st.gap && st.next == "" {
-			st.next = id
+		st.lastID = id
+		if st.gap && st.afterGapID == "" {
+			st.afterGapID = id
 		}
-	case err != errGone:
+	case err != errClientGone:
 		st.noteGapLocked(err)
 	}
 	return id, err
@@ -279,21 +279,21 @@ func (st *stream) noteGapLocked(err error) {
 	h := st.session.h
 	h.unresumable.Add(1)
 	h.opts.Logger.Warn("a stream cannot be resumed any more: its events are not kept", "error", err)
-	if st.last != "" && st.name != newsName {
+	if st.lastID != "" && st.name != standaloneName {
 		st.session.noteGap(st.name)
 	}
-	st.gap, st.again, st.next, st.had = true, false, "", ""
+	st.gap, st.restarted, st.afterGapID, st.lastSentID = true, false, "", ""
 }
 
 // isBehindGapLocked reports whether an event came before something that is missing, or may have.
 func (st *stream) isBehindGapLocked(ctx context.Context, id string) bool {
-	if !st.gap || id == st.next && id != "" {
+	if !st.gap || id == st.afterGapID && id != "" {
 		return false
 	}
-	if st.next == "" {
+	if st.afterGapID == "" {
 		return true
 	}
-	_, events, err := st.session.h.events.After(ctx, st.session.id, st.next)
+	_, events, err := st.session.h.events.After(ctx, st.session.id, st.afterGapID)
 	if err != nil {
 		return true
 	}
@@ -311,8 +311,8 @@ func (st *stream) isBehindGapLocked(ctx context.Context, id string) bool {
 // store is keep without its bookkeeping.
 func (st *stream) store(message []byte) (id string, err error) {
 	ctx, h := st.session.ctx, st.session.h
-	if h.memory == nil {
-		if h.clock.since() < time.Duration(h.storeDown.Load()) {
+	if h.memoryEvents == nil {
+		if h.clock.elapsed() < time.Duration(h.storeDownUntil.Load()) {
 			return "", errStoreDown
 		}
 		var cancel context.CancelFunc
@@ -320,15 +320,15 @@ func (st *stream) store(message []byte) (id string, err error) {
 		defer cancel()
 	}
 	if ctx.Err() != nil {
-		return "", errGone // the session has ended: nobody would drop it any more
+		return "", errClientGone // the session has ended: nobody would drop it any more
 	}
-	defer contain(&err)
-	if h.memory != nil {
-		return h.memory.append(st.session.caller, st.session.id, st.name, message, st.out == nil || st.doubt)
+	defer recoverStore(&err)
+	if h.memoryEvents != nil {
+		return h.memoryEvents.append(st.session.callerID, st.session.id, st.name, message, st.out == nil || st.suspect)
 	}
 	if id, err = h.events.Append(ctx, st.session.id, st.name, message); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && st.session.ctx.Err() == nil {
-			h.storeDown.Store(int64(h.clock.since() + storePause))
+			h.storeDownUntil.Store(int64(h.clock.elapsed() + storePause))
 		}
 		return "", fmt.Errorf("keep an event: %w", err)
 	}
@@ -341,8 +341,8 @@ const storePause = 10 * time.Second
 
 var errStoreDown = errors.New("the store of events has not answered in time lately")
 
-// contain makes the panic of a store an error. Not all goroutines that use one are net/http's, which would.
-func contain(err *error) {
+// recoverStore makes the panic of a store an error. Not all goroutines that use one are net/http's, which would.
+func recoverStore(err *error) {
 	if v := recover(); v != nil {
 		*err = fmt.Errorf("the store panicked: %v\n%s", v, debug.Stack())
 	}
@@ -364,20 +364,20 @@ func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *respo
 	if st.done {
 		return nil // the session has ended
 	}
-	if st.lost {
-		st.lost = false
-		st.session.gone.Add(-1)
+	if st.orphaned {
+		st.orphaned = false
+		st.session.orphaned.Add(-1)
 	}
 	out := st.out
 	switch {
-	case len(answer) == 0 && !st.open && st.session.ctx.Err() != nil: // the client is told why there is no answer
-	case !st.open && out != nil && (err != nil || !(st.session.polling() && out.streams(answer))):
+	case len(answer) == 0 && !st.streaming && st.session.ctx.Err() != nil: // the client is told why there is no answer
+	case !st.streaming && out != nil && (err != nil || !(st.session.polling() && out.wantsStream(answer))):
 		out.endWhen(answer, err, early) // not stored, if it is an event: who has got nothing before has no id to come back with
 		ended = out
-	case st.open || out != nil:
+	case st.streaming || out != nil:
 		if len(answer) > 0 {
 			if out != nil && !early {
-				out.ends() // the answer need not be flushed by itself
+				out.markFinal() // the answer need not be flushed by itself
 			}
 			if err := st.sendLocked(answer); err != nil {
 				st.session.h.opts.Logger.Warn("an answer is lost", "error", err)
@@ -389,73 +389,73 @@ func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *respo
 		}
 	} // else nobody waits for it, and nobody can come back
 	st.done = true
-	if st.open {
-		st.session.forget(st) // now that all of it is in the store
+	if st.streaming {
+		st.session.unregister(st) // now that all of it is in the store
 	}
-	st.leaveLocked()
+	st.detachLocked()
 	return ended
 }
 
-// warm is called when nothing has been written for a while.
-func (st *stream) warm(out *response) {
+// keepAlive is called when nothing has been written for a while.
+func (st *stream) keepAlive(out *response) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.out != out || !out.takes.stream {
+	if st.out != out || !out.accept.stream {
 		return
 	}
-	if !st.open {
+	if !st.streaming {
 		if err := st.startLocked(); err != nil {
 			return
 		}
 	}
-	if out.comment() != nil {
-		st.leaveLocked()
+	if out.writeKeepAlive() != nil {
+		st.detachLocked()
 	}
 }
 
 // resume has out carry the stream from behind an event on, or from where nobody has had anything if that is "". left is closed when it is to end. The error is
 // the store's; nothing has changed then, unless something was written.
-func (st *stream) resume(ctx context.Context, out *response, from string) (left chan struct{}, err error) {
+func (st *stream) resume(ctx context.Context, out *response, lastID string) (detached chan struct{}, err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if from != "" && st.isBehindGapLocked(ctx, from) {
+	if lastID != "" && st.isBehindGapLocked(ctx, lastID) {
 		return nil, ErrEventGone
 	}
-	had := from
-	if had == "" {
-		had = st.had
-		st.again = true
+	lastSentID := lastID
+	if lastSentID == "" {
+		lastSentID = st.lastSentID
+		st.restarted = true
 	}
 	var events iter.Seq2[StoredEvent, error]
-	if had != "" && had != st.last {
-		_, events, err = st.session.h.events.After(ctx, st.session.id, had)
-		if errors.Is(err, ErrEventGone) && from == "" {
-			had, err = "", nil // it begins anew with what there is
+	if lastSentID != "" && lastSentID != st.lastID {
+		_, events, err = st.session.h.events.After(ctx, st.session.id, lastSentID)
+		if errors.Is(err, ErrEventGone) && lastID == "" {
+			lastSentID, err = "", nil // it begins anew with what there is
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	left = st.carryLocked(out)
-	st.open, st.kept = true, 0
-	whole := true
-	if had == "" {
+	detached = st.attachLocked(out)
+	st.streaming, st.backlog = true, 0
+	complete := true
+	if lastSentID == "" {
 		err = st.primeLocked()
 	} else if events != nil {
-		whole, err = st.replayLocked(events)
+		complete, err = st.replayLocked(events)
 	}
-	if whole && err == nil {
-		st.setAway(false)
+	if complete && err == nil {
+		st.setClientAway(false)
 	}
-	over := st.done && !st.away // so that there may be nothing to begin a response with
-	if err != nil || over || out.comment() != nil || st.done {
-		st.leaveLocked()
+	noMore := st.done && !st.remote // so that there may be nothing to begin a response with
+	if err != nil || noMore || out.writeKeepAlive() != nil || st.done {
+		st.detachLocked()
 	}
-	return left, err
+	return detached, err
 }
 
 // replayLocked writes what the store has of the stream, and reports whether the client has taken it.
-func (st *stream) replayLocked(events iter.Seq2[StoredEvent, error]) (whole bool, err error) {
+func (st *stream) replayLocked(events iter.Seq2[StoredEvent, error]) (complete bool, err error) {
 	for e, err := range events {
 		if err != nil {
 			return false, err
@@ -483,7 +483,7 @@ func CloseStream(ctx context.Context, retry time.Duration) error {
 		return ErrNotResumable
 	}
 	err := ErrNotResumable
-	r.WithOutlet(func(out jsonrpc.Outlet) {
+	r.WithSender(func(out jsonrpc.Sender) {
 		if st, ok := out.(*stream); ok && st.session.polling() {
 			err = st.closeEarly(retry)
 		}
@@ -497,56 +497,56 @@ func (st *stream) closeEarly(retry time.Duration) error {
 	if st.out == nil {
 		return nil // nobody waits
 	}
-	if !st.out.takes.stream {
+	if !st.out.accept.stream {
 		return ErrNotResumable
 	}
-	if !st.open {
-		st.out.lone = true
+	if !st.streaming {
+		st.out.closeConn = true
 		if err := st.startLocked(); err != nil {
 			return err
 		}
 	}
-	if st.gap && st.next == "" {
+	if st.gap && st.afterGapID == "" {
 		return ErrNotResumable
 	}
 	if retry > 0 {
-		st.out.event("", nil, retry) // the id that it has is good enough if this fails
+		st.out.writeEvent("", nil, retry) // the id that it has is good enough if this fails
 	}
-	if err := st.out.cut(); err != nil {
+	if err := st.out.endNow(); err != nil {
 		return err
 	}
-	st.leaveLocked()
+	st.detachLocked()
 	return nil
 }
 
-// event writes an event of a stream that may be resumed.
-func (p *response) event(id string, message []byte, retry time.Duration) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended {
-		return errGone
+// writeEvent writes an event of a stream that may be resumed.
+func (rs *response) writeEvent(id string, message []byte, retry time.Duration) error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.ended {
+		return errClientGone
 	}
-	if err := p.startLocked(); err != nil {
+	if err := rs.startLocked(); err != nil {
 		return err
 	}
 	e := sse.Event{ID: []byte(id), HasID: id != "", Data: message, Retry: retry, HasRetry: retry > 0}
 	var err error
-	if p.buf, err = sse.Append(p.buf[:0], e); err != nil {
+	if rs.buf, err = sse.Append(rs.buf[:0], e); err != nil {
 		return err
 	}
-	return p.writeLocked()
+	return rs.writeLocked()
 }
 
-// comment writes a sign of life.
-func (p *response) comment() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended {
-		return errGone
+// writeKeepAlive writes a sign of life.
+func (rs *response) writeKeepAlive() error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.ended {
+		return errClientGone
 	}
-	if err := p.startLocked(); err != nil {
+	if err := rs.startLocked(); err != nil {
 		return err
 	}
-	p.buf = sse.AppendComment(p.buf[:0], signOfLife)
-	return p.writeLocked()
+	rs.buf = sse.AppendComment(rs.buf[:0], keepAliveComment)
+	return rs.writeLocked()
 }

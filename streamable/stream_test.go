@@ -28,13 +28,13 @@ func TestStreamFoundUntilKept(t *testing.T) {
 	h := NewHandler(server.New("test", "1", nil), &Options{Events: store})
 	defer h.Shutdown(t.Context())
 	r := httptest.NewRequest("POST", "http://localhost/", nil)
-	s := h.open(r, "")
+	s := h.newSession(r, "")
 	defer s.close(true)
-	p := h.respond(httptest.NewRecorder(), r, accepted{json: true, stream: true})
+	p := h.newResponse(httptest.NewRecorder(), r, acceptedTypes{json: true, stream: true})
 	st := &stream{session: s, out: p}
 	found := 0
 	store.before = func([]byte) {
-		if s.find("1") == st {
+		if s.findStream("1") == st {
 			found++
 		}
 	}
@@ -42,8 +42,8 @@ func TestStreamFoundUntilKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), nil)
-	if found != 2 || s.find("1") != nil {
-		t.Errorf("it was found for %d events of 2, and %v afterwards", found, s.find("1"))
+	if found != 2 || s.findStream("1") != nil {
+		t.Errorf("it was found for %d events of 2, and %v afterwards", found, s.findStream("1"))
 	}
 	if err := st.Send([]byte(`{"jsonrpc":"2.0","method":"late"}`)); err == nil {
 		t.Error("something was sent behind the answer")
@@ -57,10 +57,10 @@ func TestLoneAnswerKept(t *testing.T) {
 		store := &spyStore{NewMemoryEvents(nil), func([]byte) { kept++ }}
 		h := NewHandler(server.New("test", "1", nil), &Options{Events: store})
 		r := httptest.NewRequest("POST", "http://localhost/", nil)
-		s := h.open(r, "")
+		s := h.newSession(r, "")
 		s.features.Store(era.Of(revision))
 		w := httptest.NewRecorder()
-		st := &stream{session: s, out: h.respond(w, r, accepted{stream: true})}
+		st := &stream{session: s, out: h.newResponse(w, r, acceptedTypes{stream: true})}
 		st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), nil)
 		body := w.Body.String()
 		if kept != want || strings.Contains(body, "id: ") != (want > 0) || !strings.Contains(body, "data: {\"jsonrpc") {
@@ -76,11 +76,11 @@ func TestNothingKeptAfterTheEnd(t *testing.T) {
 	store := NewMemoryEvents(nil)
 	h := NewHandler(server.New("test", "1", nil), &Options{Events: store})
 	defer h.Shutdown(t.Context())
-	s := h.open(httptest.NewRequest("POST", "http://localhost/", nil), "")
-	st := &stream{session: s, open: true, name: "1"}
-	s.news.Send([]byte(`{}`))
+	s := h.newSession(httptest.NewRequest("POST", "http://localhost/", nil), "")
+	st := &stream{session: s, streaming: true, name: "1"}
+	s.standalone.Send([]byte(`{}`))
 	s.close(true)
-	for _, st := range []*stream{&s.news, st} {
+	for _, st := range []*stream{&s.standalone, st} {
 		if err := st.Send([]byte(`{}`)); err == nil {
 			t.Errorf("stream %q takes a message", st.name)
 		}
@@ -97,14 +97,14 @@ func TestAddressOf(t *testing.T) {
 		"[::ffff:192.0.2.1]:80": "192.0.2.1", "[fe80::1%eth0]:80": "fe80::/64", "@": "@", "pipe": "pipe",
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
-		if r.RemoteAddr = remote; addressOf(r) != want {
-			t.Errorf("%s: %s, want %s", remote, addressOf(r), want)
+		if r.RemoteAddr = remote; peerAddress(r) != want {
+			t.Errorf("%s: %s, want %s", remote, peerAddress(r), want)
 		}
 	}
 }
 
 func TestAccepted(t *testing.T) {
-	for header, want := range map[string]accepted{
+	for header, want := range map[string]acceptedTypes{
 		"":                                      {},
 		"application/json, text/event-stream":   {true, true},
 		"text/event-stream,APPLICATION/JSON":    {true, true},
@@ -121,11 +121,11 @@ func TestAccepted(t *testing.T) {
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Accept", header)
-		if got := acceptedOf(r); got != want {
+		if got := parseAccept(r); got != want {
 			t.Errorf("Accept: %s: %+v, want %+v", header, got, want)
 		}
 		r.Header["Accept"] = strings.Split(header, ",")
-		if got := acceptedOf(r); got != want {
+		if got := parseAccept(r); got != want {
 			t.Errorf("Accept in several lines: %s: %+v, want %+v", header, got, want)
 		}
 	}

@@ -16,21 +16,21 @@ import (
 // that, it is dropped, and its request fails.
 type unreadBudget struct {
 	max   int
-	held  atomic.Int64 // bytes that are counted, also those that wait
+	bytes atomic.Int64 // bytes that are counted, also those that wait
 	mu    sync.Mutex
 	total unreadUse
-	by    map[string]unreadUse // callers that have something
+	byID  map[string]unreadUse // callers that have something
 	freed chan struct{}        // closed when there is room again; nil if nobody waits
 }
 
 // An unreadUse is what one caller has, or all have, in bytes.
 type unreadUse struct{ writing, waiting int }
 
-// callerShare is which part of the budget one caller may have.
-const callerShare = 4
+// callerShareDivisor is which part of the budget one caller may have.
+const callerShareDivisor = 4
 
-// unreadPatience is how long an answer waits for room.
-const unreadPatience = 3 * time.Second
+// unreadTimeout is how long an answer waits for room.
+const unreadTimeout = 3 * time.Second
 
 // errUnread fails a request whose answer has no room. It has been carried out.
 var errUnread = jsonrpc.Errorf(jsonrpc.CodeInternalError, "the answer was dropped: the client has not read too many others yet; the request was carried out")
@@ -43,28 +43,28 @@ func (b *unreadBudget) acquire(ctx context.Context, caller string, n int) bool {
 		b.addLocked(caller, n, 0)
 		return true
 	}
-	own := b.by[caller].waiting
-	if own > 0 && own+n > b.max/callerShare || b.total.waiting > 0 && b.total.waiting+n > b.max {
+	own := b.byID[caller].waiting
+	if own > 0 && own+n > b.max/callerShareDivisor || b.total.waiting > 0 && b.total.waiting+n > b.max {
 		return false
 	}
 	b.addLocked(caller, 0, n)
-	late := time.NewTimer(unreadPatience)
+	late := time.NewTimer(unreadTimeout)
 	defer late.Stop()
 	for {
 		if b.freed == nil {
 			b.freed = make(chan struct{})
 		}
-		freed, on := b.freed, true
+		freed, waiting := b.freed, true
 		b.mu.Unlock()
 		select {
 		case <-freed:
 		case <-late.C:
-			on = false
+			waiting = false
 		case <-ctx.Done():
-			on = false
+			waiting = false
 		}
 		b.mu.Lock()
-		if fits := b.fitsLocked(caller, n); fits || !on {
+		if fits := b.fitsLocked(caller, n); fits || !waiting {
 			b.addLocked(caller, 0, -n)
 			if fits {
 				b.addLocked(caller, n, 0)
@@ -78,7 +78,7 @@ func (b *unreadBudget) acquire(ctx context.Context, caller string, n int) bool {
 // one that has some leaves as much as it has to others, so that k callers that do not read cannot
 // have more than k/(k+1) of all. An answer is never too large if it is the only one.
 func (b *unreadBudget) fitsLocked(caller string, n int) bool {
-	own := b.by[caller].writing
+	own := b.byID[caller].writing
 	free := b.max - b.total.writing - n
 	switch {
 	case b.total.writing == 0:
@@ -86,24 +86,24 @@ func (b *unreadBudget) fitsLocked(caller string, n int) bool {
 	case own == 0:
 		return free >= 0
 	}
-	return own+n <= min(b.max/callerShare, free)
+	return own+n <= min(b.max/callerShareDivisor, free)
 }
 
 func (b *unreadBudget) addLocked(caller string, writing, waiting int) {
-	u := b.by[caller]
+	u := b.byID[caller]
 	u.writing += writing
 	u.waiting += waiting
 	if u == (unreadUse{}) {
-		delete(b.by, caller)
+		delete(b.byID, caller)
 	} else {
-		if b.by == nil {
-			b.by = make(map[string]unreadUse)
+		if b.byID == nil {
+			b.byID = make(map[string]unreadUse)
 		}
-		b.by[caller] = u
+		b.byID[caller] = u
 	}
 	b.total.writing += writing
 	b.total.waiting += waiting
-	b.held.Add(int64(writing + waiting))
+	b.bytes.Add(int64(writing + waiting))
 }
 
 // release gives back what acquire gave.
@@ -117,28 +117,28 @@ func (b *unreadBudget) release(caller string, n int) {
 	}
 }
 
-// isOver reports whether the caller has its share, so that it is to read before it asks for more.
-func (b *unreadBudget) isOver(caller string) bool {
-	if b.held.Load() < int64(b.max/callerShare) {
+// isExhausted reports whether the caller has its share, so that it is to read before it asks for more.
+func (b *unreadBudget) isExhausted(caller string) bool {
+	if b.bytes.Load() < int64(b.max/callerShareDivisor) {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u := b.by[caller]
-	return u.writing+u.waiting >= b.max/callerShare
+	u := b.byID[caller]
+	return u.writing+u.waiting >= b.max/callerShareDivisor
 }
 
-// makeRoom has room for the answer before it is written, or makes it a failure. done gives the room
+// reserveUnread has room for the answer before it is written, or makes it a failure. done gives the room
 // back.
-func (x *exchange) makeRoom(ctx context.Context, err error) (done func(), _ error) {
-	n := len(x.answer)
+func (pr *postRequest) reserveUnread(ctx context.Context, err error) (release func(), _ error) {
+	n := len(pr.answer)
 	if n <= maxWrite {
 		return func() {}, err
 	}
-	b, caller := &x.h.unread, x.caller.id
+	b, caller := &pr.h.unread, pr.caller.id
 	if !b.acquire(ctx, caller, n) {
-		x.h.opts.Logger.Warn("an answer dropped, because too many are not read", "bytes", n)
-		x.answer = x.failure(errUnread)
+		pr.h.opts.Logger.Warn("an answer dropped, because too many are not read", "bytes", n)
+		pr.answer = pr.errorResponse(errUnread)
 		return func() {}, errUnread
 	}
 	return func() { b.release(caller, n) }, err

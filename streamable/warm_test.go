@@ -30,11 +30,11 @@ func TestWarmerServesOneAfterAnother(t *testing.T) {
 		serve := func(d time.Duration) (after []time.Duration) {
 			w := &timedWriter{ResponseRecorder: httptest.NewRecorder()}
 			began := time.Now()
-			p.begin(h, w, httptest.NewRequest("POST", "http://localhost/", nil), accepted{json: true, stream: true})
-			p.keepWarm(nil)
+			p.begin(h, w, httptest.NewRequest("POST", "http://localhost/", nil), acceptedTypes{json: true, stream: true})
+			p.startKeepAlive(nil)
 			pass(d)
 			p.stop()
-			if !p.recycle() {
+			if !p.reset() {
 				t.Fatal("the response is still in use")
 			}
 			for _, at := range w.at {

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// A carrier is what messages go by.
-type carrier string
+// A transport is what messages go by.
+type transport string
 
 const (
-	onStdio carrier = "stdio"
-	onHTTP  carrier = "HTTP"
-	onOld   carrier = "HTTP+SSE" // the transport of 2024-11-05
+	onStdio transport = "stdio"
+	onHTTP  transport = "HTTP"
+	onOld   transport = "HTTP+SSE" // the transport of 2024-11-05
 )
 
-// A way is what a bridge connects: the client's carrier and the server's.
-type way struct{ near, far carrier }
+// A way is what a bridge connects: the client's transport and the server's.
+type way struct{ near, far transport }
 
 var ways = []way{{onStdio, onHTTP}, {onHTTP, onStdio}, {onStdio, onOld}, {onOld, onStdio}}
 
@@ -172,7 +172,7 @@ func (s *subject) check(err error) error {
 	return nil
 }
 
-// start starts the server, and connects to it without a bridge and through each that can. The third subject is the same server on the client's carrier.
+// start starts the server, and connects to it without a bridge and through each that can. The third subject is the same server on the client's transport.
 func (p *party) start(w way, c crossing) (subjects []*subject, done func(), err error) {
 	var ends []func() error
 	done = func() {
@@ -185,7 +185,7 @@ func (p *party) start(w way, c crossing) (subjects []*subject, done func(), err 
 		return nil, done, err
 	}
 	ends = append(ends, site.close)
-	far := map[carrier][]string{onHTTP: {site.url()}, onStdio: {p.server, "-era", c.server.name}}
+	far := map[transport][]string{onHTTP: {site.url()}, onStdio: {p.server, "-era", c.server.name}}
 	if w.near == onOld || w.far == onOld {
 		old, err := startSite(peer{name: "the server", path: p.web, args: []string{"-era", c.server.name, "-old"}})
 		if err != nil {

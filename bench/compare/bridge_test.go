@@ -20,7 +20,7 @@ import (
 // What each bridge is asked to do: a row is a way and a crossing.
 func TestBridgeCommands(t *testing.T) {
 	p := &party{run: &run{}, bridge: "/mcpwire", packages: "/bin"}
-	far := map[carrier][]string{onHTTP: {"http://127.0.0.1:9/mcp"}, onStdio: {"/server", "-era", "x"}, onOld: {"http://127.0.0.1:9/sse"}}
+	far := map[transport][]string{onHTTP: {"http://127.0.0.1:9/mcp"}, onStdio: {"/server", "-era", "x"}, onOld: {"http://127.0.0.1:9/sse"}}
 	type row struct{ way, crossing string }
 	got := map[row]string{}
 	for _, w := range ways {

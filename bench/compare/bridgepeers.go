@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// A bridge is a program that connects clients to a server on another carrier.
+// A bridge is a program that connects clients to a server on another transport.
 type bridge struct {
 	name   string
 	script string // of a package of npm; "" is ours
@@ -70,7 +70,7 @@ var bridges = []bridge{
 		return append(quiet, "streamableHttp", "--stateful")
 	}},
 	{name: "mcp-proxy", script: "mcp-proxy", args: func(w way, c crossing, far []string) []string {
-		kind := map[carrier]string{onHTTP: "stream", onOld: "sse"}[w.near]
+		kind := map[transport]string{onHTTP: "stream", onOld: "sse"}[w.near]
 		if kind == "" {
 			return nil
 		}

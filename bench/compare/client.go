@@ -39,13 +39,13 @@ func measureClients(r *run) ([]table, error) {
 		return nil, err
 	}
 	var tables []table
-	for _, carrier := range []string{"stdio", "HTTP"} {
+	for _, transport := range []string{"stdio", "HTTP"} {
 		for _, e := range eras {
 			for _, window := range []int{1, 64} {
-				c := comparison{title: fmt.Sprintf("clients on %s, %s era, %d in flight", carrier, e.name, window), time: "p50", peers: peers}
+				c := comparison{title: fmt.Sprintf("clients on %s, %s era, %d in flight", transport, e.name, window), time: "p50", peers: peers}
 				err := place(r.pin && window == 1, func() (err error) {
 					server := pipe
-					if carrier == "HTTP" {
+					if transport == "HTTP" {
 						s, err := startSite(peer{name: "rawhttp", path: web})
 						if err != nil {
 							return err

@@ -8,7 +8,7 @@
 //	client    client libraries, on stdio and over HTTP
 //	http      servers over HTTP
 //	sessions  the memory that standing streams take
-//	bridge    what bridges between carriers and eras add
+//	bridge    what bridges between transports and eras add
 //
 // In the folder bench:
 //

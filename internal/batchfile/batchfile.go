@@ -34,10 +34,12 @@ const (
 var ErrArguments = errors.New("cannot be passed to a batch file")
 
 // A refusal says what cannot be passed on, and why.
-type refusal struct{ what, why string }
+type argumentError struct{ subject, reason string }
 
-func (r refusal) Error() string        { return fmt.Sprintf("%s %v: %s", r.what, ErrArguments, r.why) }
-func (r refusal) Is(target error) bool { return target == ErrArguments }
+func (e argumentError) Error() string {
+	return fmt.Sprintf("%s %v: %s", e.subject, ErrArguments, e.reason)
+}
+func (e argumentError) Is(target error) bool { return target == ErrArguments }
 
 // Is reports whether Windows runs a file of this name by cmd.exe. Windows ignores dots and spaces at
 // the end of a name.
@@ -63,7 +65,7 @@ func Is(path string) bool {
 //     two quotes in a way of their own, but no command is run.
 func commandLine(shell, path string, shim bool, args []string) (string, error) {
 	if strings.ContainsAny(path, "\"\x00\r\n") {
-		return "", refusal{"the name of the program", "it has a quote, a NUL or a line break"}
+		return "", argumentError{"the name of the program", "it has a quote, a NUL or a line break"}
 	}
 	var b strings.Builder
 	// /d runs no commands of the registry, /e:on knows %cd:~,% (see writeText), /v:off leaves ! alone, and /s
@@ -73,27 +75,27 @@ func commandLine(shell, path string, shim bool, args []string) (string, error) {
 	b.WriteByte('"')
 	for i, arg := range args {
 		if strings.ContainsAny(arg, "\x00\r\n") {
-			return "", refusal{fmt.Sprintf("argument %d", i+1), "it has a line break or a NUL"}
+			return "", argumentError{fmt.Sprintf("argument %d", i+1), "it has a line break or a NUL"}
 		}
 		b.WriteByte(' ')
 		if shim && strings.Contains(arg, `"`) {
 			var quoted strings.Builder
 			writeArgument(&quoted, arg, `\"`)
-			b.WriteString(carets.Replace(quoted.String()))
+			b.WriteString(caretEscaper.Replace(quoted.String()))
 		} else {
 			writeArgument(&b, arg, `""`)
 		}
 	}
 	b.WriteByte('"')
 	if n := len(utf16.Encode([]rune(b.String()))); n > maxCommandLine {
-		return "", refusal{"so much", fmt.Sprintf("the command line has %d characters, and cmd.exe takes %d", n, maxCommandLine)}
+		return "", argumentError{"so much", fmt.Sprintf("the command line has %d characters, and cmd.exe takes %d", n, maxCommandLine)}
 	}
 	return b.String(), nil
 }
 
-// carets escapes what cmd.exe reads twice. Percent signs are left to writeText: they are expanded before
+// caretEscaper escapes what cmd.exe reads twice. Percent signs are left to writeText: they are expanded before
 // carets are read, and the first time only.
-var carets = strings.NewReplacer(
+var caretEscaper = strings.NewReplacer(
 	`^`, `^^^^`, `"`, `^^^"`, `&`, `^^^&`, `|`, `^^^|`, `<`, `^^^<`, `>`, `^^^>`, `(`, `^^^(`, `)`, `^^^)`, `!`, `^^^!`,
 )
 
@@ -129,19 +131,19 @@ func writeText(b *strings.Builder, text, quote string) {
 }
 
 var (
-	// forwarding is the line of a shim that starts the program: words in quotes or without any, then all
+	// forwardLine is the line of a shim that starts the program: words in quotes or without any, then all
 	// arguments, at the end. The words are captured.
-	forwarding = regexp.MustCompile(`^(?:.*[&(@])?[ \t]*((?:(?:"[^"]*"|[^\s"&|<>^()@*]+)[ \t]+)+)%\*[ \t]*$`)
-	// rereading are words that have cmd.exe read the line, or parts of it, once more.
-	rereading = regexp.MustCompile(`(?i)\b(?:call|set|start|cmd|comspec|for)\b|\.(?:bat|cmd)\b`)
-	// otherwise matches the use of single arguments, and what reads carets more often than else.
-	otherwise = regexp.MustCompile(`(?i)%~?[a-z$:]*[1-9]|\bshift\b|delayedexpansion|(?:^|[^|])\|(?:[^|]|$)`)
+	forwardLine = regexp.MustCompile(`^(?:.*[&(@])?[ \t]*((?:(?:"[^"]*"|[^\s"&|<>^()@*]+)[ \t]+)+)%\*[ \t]*$`)
+	// rereadWords are words that have cmd.exe read the line, or parts of it, once more.
+	rereadWords = regexp.MustCompile(`(?i)\b(?:call|set|start|cmd|comspec|for)\b|\.(?:bat|cmd)\b`)
+	// unsafeUse matches the use of single arguments, and what reads carets more often than else.
+	unsafeUse = regexp.MustCompile(`(?i)%~?[a-z$:]*[1-9]|\bshift\b|delayedexpansion|(?:^|[^|])\|(?:[^|]|$)`)
 )
 
 // isShim reports whether a batch file does nothing with its arguments but pass all of them on to a
 // program, as the files do that npm, pnpm, yarn and corepack install.
 func isShim(script []byte) bool {
-	if len(script) > maxShim || otherwise.Match(script) {
+	if len(script) > maxShim || unsafeUse.Match(script) {
 		return false
 	}
 	found := false
@@ -149,8 +151,8 @@ func isShim(script []byte) bool {
 		if !strings.Contains(line, "%*") {
 			continue
 		}
-		m := forwarding.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
-		if m == nil || rereading.MatchString(m[1]) {
+		m := forwardLine.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		if m == nil || rereadWords.MatchString(m[1]) {
 			return false
 		}
 		found = true

@@ -28,7 +28,7 @@ func Prepare(cmd *exec.Cmd) error {
 		return err
 	}
 	shell := filepath.Join(system, "cmd.exe")
-	line, err := commandLine(shell, path, readsAsShim(path), cmd.Args[1:])
+	line, err := commandLine(shell, path, isShimFile(path), cmd.Args[1:])
 	if err != nil {
 		return err
 	}
@@ -65,8 +65,8 @@ func batchFile(path, dir string) (string, bool) {
 	return path, err == nil && !info.IsDir() // otherwise Start says it better than cmd.exe
 }
 
-// readsAsShim reads the batch file. One that cannot be read does not count as a shim.
-func readsAsShim(path string) bool {
+// isShimFile reads the batch file. One that cannot be read does not count as a shim.
+func isShimFile(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false

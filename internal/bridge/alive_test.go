@@ -24,27 +24,27 @@ func TestDead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFarm(t)
 				b := f.bridge(with(legacy, func(o *Options) { o.CallTimeout = time.Minute }))
-				near, _ := client0(t, b)
-				near.send(hello)
-				far := f.next()
-				shake(near, far)
-				near.send(call)
-				far.wants(call)
-				near.reads(`"id":1,"error"`, "has not answered")
+				client, _ := client0(t, b)
+				client.send(hello)
+				srv := f.next()
+				handshake(client, srv)
+				client.send(call)
+				srv.wants(call)
+				client.reads(`"id":1,"error"`, "has not answered")
 				if tt.dead {
-					swallow(far)
-					far = f.next()
-					far.send(answering(far.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
-					far.wants(confirmed)
+					swallow(srv)
+					srv = f.next()
+					srv.send(answering(srv.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+					srv.wants(confirmed)
 				} else {
-					far.reads("notifications/cancelled")
-					far.send(answering(far.request(`"ping"`), "{}"))
+					srv.reads("notifications/cancelled")
+					srv.send(answering(srv.request(`"ping"`), "{}"))
 					<-time.After(time.Minute)
 				}
-				near.send(call)
-				far.wants(call)
-				far.send(answering("1", "{}"))
-				near.wants(answering("1", "{}"))
+				client.send(call)
+				srv.wants(call)
+				srv.send(answering("1", "{}"))
+				client.wants(answering("1", "{}"))
 			})
 		})
 	}
@@ -53,18 +53,18 @@ func TestDead(t *testing.T) {
 // TestDeadAgain: that an older connection was doubted, and ended by itself, does not keep the next one from being given up.
 func TestDeadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &line{b: newFarm(t).bridge(with(legacy, nil))}
+		l := &upstream{b: newFarm(t).bridge(with(legacy, nil))}
 		l.ctx = t.Context()
 		cuts := 0
-		later := &connection{cut: func() { cuts++ }}
-		l.now = &connection{cut: func() {}}
-		l.suspect(time.Now())
-		l.now = later // while the first is being found out
-		<-time.After(alivePatience / 2)
-		l.heard.Store(time.Now().UnixNano()) // by the later one
-		<-time.After(alivePatience)
-		l.suspect(time.Now())
-		<-time.After(2 * alivePatience)
+		later := &connection{abort: func() { cuts++ }}
+		l.conn = &connection{abort: func() {}}
+		l.checkAlive(time.Now())
+		l.conn = later // while the first is being found out
+		<-time.After(aliveTimeout / 2)
+		l.lastReceived.Store(time.Now().UnixNano()) // by the later one
+		<-time.After(aliveTimeout)
+		l.checkAlive(time.Now())
+		<-time.After(2 * aliveTimeout)
 		synctest.Wait()
 		if cuts != 1 {
 			t.Errorf("a dead connection was ended %d times, want once", cuts)
@@ -77,10 +77,10 @@ func TestNearSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
-		want := bytes.Repeat([]byte("x"), 10*sendPart+1)
+		want := bytes.Repeat([]byte("x"), 10*writeChunk+1)
 		sent := make(chan error, 1)
 		go func() {
-			n, err := patient{theirs}.Write(want)
+			n, err := deadlineConn{theirs}.Write(want)
 			if err == nil && n != len(want) {
 				err = io.ErrShortWrite
 			}
@@ -88,9 +88,9 @@ func TestNearSlow(t *testing.T) {
 			theirs.Close()
 		}()
 		var got []byte
-		buf := make([]byte, sendPart)
+		buf := make([]byte, writeChunk)
 		for {
-			<-time.After(sendPatience / 2)
+			<-time.After(writeTimeout / 2)
 			n, err := ours.Read(buf)
 			got = append(got, buf[:n]...)
 			if err != nil {
@@ -114,13 +114,13 @@ func TestNearGone(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- b.ServeListener(ctx, l, jsonrpc.FramingLine, 0) }()
-		near := newPipe(t, ours)
-		near.send(hello)
-		far := f.next()
-		shake(near, far)
-		far.send(`{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`)
+		client := newPipe(t, ours)
+		client.send(hello)
+		srv := f.next()
+		handshake(client, srv)
+		srv.send(`{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`)
 		began := time.Now()
-		if _, err := far.f.ReadFrame(); err == nil || time.Since(began) > 2*sendPatience {
+		if _, err := srv.f.ReadFrame(); err == nil || time.Since(began) > 2*writeTimeout {
 			t.Errorf("the server's connection: %v after %v, want that it has ended", err, time.Since(began))
 		}
 		synctest.Wait()

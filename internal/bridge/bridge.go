@@ -16,27 +16,27 @@ var ErrClosed = errors.New("bridge: closed")
 
 // A Bridge connects clients to one server. Make one with [New], and close it in the end. It may be used by many goroutines at once.
 type Bridge struct {
-	opts     Options
-	instance string // part of ids that the bridge makes up
-	ctx      context.Context
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
-	rec      *recording    // nil if nothing is recorded
-	calls    atomic.Uint64 // of clients, ever
-	metrics  metrics
-	linesUp  atomic.Int64 // connections to the server
-	health   health
-	known    known
+	opts            Options
+	instance        string // part of ids that the bridge makes up
+	ctx             context.Context
+	cancel          context.CancelFunc
+	wg              sync.WaitGroup
+	recording       *recording    // nil if nothing is recorded
+	callCount       atomic.Uint64 // of clients, ever
+	metrics         metrics
+	openConnections atomic.Int64 // connections to the server
+	health          health
+	eras            eraCache
 
-	mu       sync.Mutex
-	closed   bool
-	draining bool
-	clients  map[*client]struct{}
-	servers  serverCounts
-	commons  map[string]*commons // by what is different between those who share
-	finding  *finding            // nil unless it is being found out what the server is
-	scout    *prober             // with its line, which has found nobody; both may be nil
-	scouting *line
+	mu             sync.Mutex
+	closed         bool
+	draining       bool
+	clients        map[*client]struct{}
+	servers        serverCounts
+	pool           map[string]*sharedUpstream // by what is different between those who share
+	detecting      *sharedAttempt             // nil unless it is being found out what the server is
+	failedProbe    *eraProbe                  // with its line, which has found nobody; both may be nil
+	failedUpstream *upstream
 }
 
 // New returns a bridge. Nothing is connected before there is something to send. The error says what is wrong with the options.
@@ -44,8 +44,8 @@ func New(o *Options) (*Bridge, error) {
 	if o == nil || o.Connect == nil {
 		return nil, errors.New("bridge: Options.Connect is missing")
 	}
-	b := &Bridge{opts: o.withDefaults(), instance: rand.Text()[:8], clients: map[*client]struct{}{}, commons: map[string]*commons{}}
-	b.rec = newRecording(b.opts.Record)
+	b := &Bridge{opts: o.withDefaults(), instance: rand.Text()[:8], clients: map[*client]struct{}{}, pool: map[string]*sharedUpstream{}}
+	b.recording = newRecording(b.opts.Record)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -63,16 +63,16 @@ func (b *Bridge) Close() error {
 		cl.close()
 	}
 	b.mu.Lock()
-	rest := slices.Collect(maps.Values(b.commons))
-	if b.scouting != nil {
-		b.scouting.close()
+	rest := slices.Collect(maps.Values(b.pool))
+	if b.failedUpstream != nil {
+		b.failedUpstream.close()
 	}
 	b.mu.Unlock()
 	for _, s := range rest {
-		s.idle.Stop()
-		s.user.end()
+		s.idleTimer.Stop()
+		s.handler.close()
 	}
-	timer := time.AfterFunc(farewell, b.cancel)
+	timer := time.AfterFunc(closeTimeout, b.cancel)
 	b.wg.Wait()
 	timer.Stop()
 	b.cancel()

@@ -1,4 +1,4 @@
-// Package bridge connects MCP clients to a server that they could not reach by themselves: one that is on another carrier, or of the other era. It is what mcpwire bridge
+// Package bridge connects MCP clients to a server that they could not reach by themselves: one that is on another transport, or of the other era. It is what mcpwire bridge
 // runs.
 //
 // The near side is the clients': one on standard input and output or on each connection of a socket ([Bridge.Serve]), or many over HTTP, in all revisions on one endpoint

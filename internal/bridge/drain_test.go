@@ -14,12 +14,12 @@ import (
 
 // TestDrainCutsOff: what is not answered in the time to drain is answered with an error, each request once, the server is told, and whoever has the bridge run knows.
 func TestDrainCutsOff(t *testing.T) {
-	for _, near := range []Era{EraLegacy, EraModern} {
+	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		for _, how := range []string{"end of input", "socket"} {
-			t.Run(fmt.Sprintf("%v, %s", near, how), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v, %s", clientEra, how), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFarm(t)
-					b := f.bridge(&Options{Far: EraLegacy, DrainTimeout: 5 * time.Second})
+					b := f.bridge(&Options{ServerEra: EraLegacy, DrainTimeout: 5 * time.Second})
 					ours, theirs := net.Pipe()
 					p := newPipe(t, ours)
 					done := make(chan error, 1)
@@ -36,41 +36,41 @@ func TestDrainCutsOff(t *testing.T) {
 						go func() { done <- b.Serve(context.Background(), jsonrpc.NewFramer(in, nil)) }()
 					}
 					meta := "," + dupMeta
-					var far *pipe
-					if near == EraLegacy {
+					var srv *pipe
+					if clientEra == EraLegacy {
 						meta = ""
 						p.send(hello)
-						far = f.next()
-						shake(p, far)
+						srv = f.next()
+						handshake(p, srv)
 					}
 					call := func(id string) string {
 						return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"t","arguments":{}` + meta + `}}`
 					}
 					p.send(call("1"))
-					if far == nil {
-						far = f.next()
-						id := far.request(`"method":"initialize"`)
-						far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
-						far.reads("notifications/initialized")
+					if srv == nil {
+						srv = f.next()
+						id := srv.request(`"method":"initialize"`)
+						srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
+						srv.reads("notifications/initialized")
 					}
-					far.reads("tools/call")
+					srv.reads("tools/call")
 					p.send(call("2"), call("3"))
-					second := far.request("tools/call")
-					far.reads("tools/call")
+					second := srv.request("tools/call")
+					srv.reads("tools/call")
 					began := time.Now()
 					stop()
-					far.send(answering(second, `{"content":[]}`))
+					srv.send(answering(second, `{"content":[]}`))
 					p.reads(`"id":2,"result"`)
 					got := map[string]bool{}
 					for range 2 {
 						line := p.reads(`"error":{"code":-32603,"message":"shutting down: the request was not finished within 5s"}`)
-						got[string(locate([]byte(line), "id").of([]byte(line)))] = true
+						got[string(locate([]byte(line), "id").slice([]byte(line)))] = true
 					}
 					if !got["1"] || !got["3"] {
 						t.Errorf("answers to %v, want 1 and 3", got)
 					}
-					far.reads("notifications/cancelled")
-					far.reads("notifications/cancelled")
+					srv.reads("notifications/cancelled")
+					srv.reads("notifications/cancelled")
 					late, ok := errors.AsType[*jsonrpc.DrainError](<-done)
 					if !ok || late.Requests != 2 || late.After != 5*time.Second {
 						t.Errorf("it returned %v", late)

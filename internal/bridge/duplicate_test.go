@@ -89,18 +89,18 @@ var duplicateCalls = []struct{ name, text, want string }{
 
 // TestDuplicateMembers: what a server would read in another way than the bridge does not get to it, however it comes, and the client is told which member it is.
 func TestDuplicateMembers(t *testing.T) {
-	for _, carrier := range []string{"pipe", "http", "sse", "lines"} {
-		for _, near := range []Era{EraLegacy, EraModern} {
-			if carrier == "sse" && near == EraModern {
+	for _, transport := range []string{"pipe", "http", "sse", "lines"} {
+		for _, clientEra := range []Era{EraLegacy, EraModern} {
+			if transport == "sse" && clientEra == EraModern {
 				continue
 			}
 			for _, shared := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%v/shared=%v", carrier, near, shared), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%v/shared=%v", transport, clientEra, shared), func(t *testing.T) {
 					var s lastWins
-					b := newBridge(t, &Options{Connect: s.connect(t), Far: EraLegacy, Shared: shared})
-					ask := duplicateClient(t, b, carrier, near)
+					b := newBridge(t, &Options{Connect: s.connect(t), ServerEra: EraLegacy, Shared: shared})
+					ask := duplicateClient(t, b, transport, clientEra)
 					meta := ""
-					if near == EraModern {
+					if clientEra == EraModern {
 						meta = "," + dupMeta
 					}
 					for _, call := range duplicateCalls {
@@ -112,7 +112,7 @@ func TestDuplicateMembers(t *testing.T) {
 					if got := ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","arguments":{"a":[{"x":1},{"x":1}]}%s}}`, meta)); !strings.Contains(got, "ran safe") {
 						t.Errorf("a call without duplicates: %s", got)
 					}
-					if carrier != "sse" && near == EraLegacy {
+					if transport != "sse" && clientEra == EraLegacy {
 						got := ask(fmt.Sprintf(`[`+duplicateCalls[0].text+`,{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"other"}}]`, ""))
 						if !strings.Contains(got, `"code":-32602`) || !strings.Contains(got, "ran other") {
 							t.Errorf("a batch: %s", got)
@@ -121,7 +121,7 @@ func TestDuplicateMembers(t *testing.T) {
 					s.mu.Lock()
 					defer s.mu.Unlock()
 					want := []string{"safe"}
-					if carrier != "sse" && near == EraLegacy {
+					if transport != "sse" && clientEra == EraLegacy {
 						want = append(want, "other")
 					}
 					if diff := cmp.Diff(want, s.ran); diff != "" {
@@ -134,11 +134,11 @@ func TestDuplicateMembers(t *testing.T) {
 }
 
 // duplicateClient connects a client, and returns what makes a request of it and returns the answer.
-func duplicateClient(t *testing.T, b *Bridge, carrier string, near Era) func(text string) string {
-	switch carrier {
+func duplicateClient(t *testing.T, b *Bridge, transport string, clientEra Era) func(text string) string {
+	switch transport {
 	case "pipe":
 		p, _ := client0(t, b)
-		if near == EraLegacy {
+		if clientEra == EraLegacy {
 			p.send(dupHello)
 			p.reads(`"id":"hello"`)
 			p.send(confirmed)
@@ -174,7 +174,7 @@ func duplicateClient(t *testing.T, b *Bridge, carrier string, near Era) func(tex
 			}
 			return line
 		}
-		if near == EraLegacy {
+		if clientEra == EraLegacy {
 			ask(dupHello)
 			if _, err := io.WriteString(out, confirmed+"\n"); err != nil {
 				t.Fatal(err)
@@ -186,7 +186,7 @@ func duplicateClient(t *testing.T, b *Bridge, carrier string, near Era) func(tex
 	}
 	url := served(t, b, nil).URL + "/mcp"
 	header := []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "safe"}
-	if near == EraLegacy {
+	if clientEra == EraLegacy {
 		_, h, _ := post(t, url, dupHello)
 		header = []string{"Mcp-Session-Id", h.Get("Mcp-Session-Id")}
 		post(t, url, confirmed, header...)
@@ -240,7 +240,7 @@ func TestDuplicateMembersAndScopes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var s lastWins
-	b := newBridge(t, &Options{Connect: s.connect(t), Far: EraLegacy})
+	b := newBridge(t, &Options{Connect: s.connect(t), ServerEra: EraLegacy})
 	url := served(t, b, &streamable.Options{Guard: guard, Scopes: func(method, name string) []string {
 		if method == mcp.MethodToolsCall && name != "safe" {
 			return []string{"admin"}
@@ -280,30 +280,30 @@ func TestDuplicateMembersAndScopes(t *testing.T) {
 // TestDuplicateMembersOfServer: what a server says in two ways is not forwarded either. Nobody waits in vain because of that.
 func TestDuplicateMembersOfServer(t *testing.T) {
 	farm := newFarm(t)
-	near, _ := client0(t, farm.bridge(with(legacy, nil)))
-	near.send(hello)
-	far := farm.next()
-	shake(near, far)
-	near.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-	far.reads(`"id":1`)
-	far.send(
+	client, _ := client0(t, farm.bridge(with(legacy, nil)))
+	client.send(hello)
+	srv := farm.next()
+	handshake(client, srv)
+	client.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	srv.reads(`"id":1`)
+	srv.send(
 		`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"a","message":"b"}}`,
 		`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":{"a":1,"a":2}}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","name":"b","inputSchema":{}}]}}`,
 	)
-	near.reads(`"id":1,"error":{"code":-32603`, `the server's answer cannot be forwarded`, `member \"name\" appears more than once`)
-	far.reads(`"id":"q","error":{"code":-32602`, `member \"message\"`)
+	client.reads(`"id":1,"error":{"code":-32603`, `the server's answer cannot be forwarded`, `member \"name\" appears more than once`)
+	srv.reads(`"id":"q","error":{"code":-32602`, `member \"message\"`)
 	// An answer of the client's, for which the server waits.
-	far.send(`{"jsonrpc":"2.0","id":"q2","method":"elicitation/create","params":{"message":"a"}}`)
-	near.reads(`"id":"q2"`)
-	near.send(`{"jsonrpc":"2.0","id":"q2","result":{"action":"accept","content":{"a":1,"a":2}}}`)
-	far.reads(`"id":"q2","error":{"code":-32600`, `member \"a\"`)
+	srv.send(`{"jsonrpc":"2.0","id":"q2","method":"elicitation/create","params":{"message":"a"}}`)
+	client.reads(`"id":"q2"`)
+	client.send(`{"jsonrpc":"2.0","id":"q2","result":{"action":"accept","content":{"a":1,"a":2}}}`)
+	srv.reads(`"id":"q2","error":{"code":-32600`, `member \"a\"`)
 }
 
 // TestDuplicateMembersOfMany: a message of very many members takes no more than its size.
 func TestDuplicateMembersOfMany(t *testing.T) {
 	var s lastWins
-	b := newBridge(t, &Options{Connect: s.connect(t), Far: EraLegacy})
+	b := newBridge(t, &Options{Connect: s.connect(t), ServerEra: EraLegacy})
 	ask := duplicateClient(t, b, "http", EraLegacy)
 	var text strings.Builder
 	text.WriteString(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","arguments":{`)

@@ -6,46 +6,46 @@ import (
 )
 
 // A span is where a value is in a text. The zero span is none.
-type span struct{ start, end int }
+type byteRange struct{ start, end int }
 
-func (s span) found() bool { return s.end > 0 }
+func (r byteRange) found() bool { return r.end > 0 }
 
-func (s span) of(text []byte) []byte { return text[s.start:s.end] }
+func (r byteRange) slice(text []byte) []byte { return text[r.start:r.end] }
 
 // locate returns where the value is that a path of names leads to from the object text, which is valid JSON. If a name stands twice the first counts, as it does for
 // jsonrpc.Message.
-func locate(text []byte, path ...string) span {
-	whole := span{0, len(text)}
+func locate(text []byte, path ...string) byteRange {
+	whole := byteRange{0, len(text)}
 	for _, name := range path {
 		var ok bool
 		if whole, ok = memberOf(text, whole, name); !ok {
-			return span{}
+			return byteRange{}
 		}
 	}
 	return whole
 }
 
 // memberOf returns where the named member's value is, in the object that within is.
-func memberOf(text []byte, within span, name string) (span, bool) {
-	part := within.of(text)
+func memberOf(text []byte, object byteRange, name string) (byteRange, bool) {
+	part := object.slice(text)
 	var s jsonwire.Scanner
 	s.Reset(part, 0)
 	if s.Peek() != '{' {
-		return span{}, false
+		return byteRange{}, false
 	}
 	more, err := s.EnterObject()
 	var m jsonwire.Member
 	for more && err == nil {
 		more, err = s.Member(&m)
 		if err == nil && jsonwire.RawEqual(part[m.NameStart:m.NameEnd], name) {
-			return span{within.start + m.Start, within.start + m.End}, true
+			return byteRange{object.start + m.Start, object.start + m.End}, true
 		}
 	}
-	return span{}, false
+	return byteRange{}, false
 }
 
 // splice returns a copy of text in which value stands where at is.
-func splice(text []byte, at span, value []byte) []byte {
+func splice(text []byte, at byteRange, value []byte) []byte {
 	out := make([]byte, 0, len(text)+len(value)-(at.end-at.start))
 	out = append(out, text[:at.start]...)
 	out = append(out, value...)
@@ -69,8 +69,8 @@ func idKey(id jsonrpc.ID) string {
 	return string(id)
 }
 
-// text returns the value of a JSON string; "" of anything else.
-func text(value []byte) string {
+// stringOf returns the value of a JSON string; "" of anything else.
+func stringOf(value []byte) string {
 	s, _ := jsonrpc.ID(value).Text()
 	return s
 }

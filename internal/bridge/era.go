@@ -11,43 +11,43 @@ import (
 	"mcpwire/mcp"
 )
 
-// known is what was found out of the server's era. It is a property of the server, so it holds for all clients until something contradicts it.
-type known struct {
+// eraCache is what was found out of the server's era. It is a property of the server, so it holds for all clients until something contradicts it.
+type eraCache struct {
 	mu             sync.Mutex
-	legacy, modern answer
+	legacy, modern support
 }
 
 // An answer is to a question that may not have been asked.
-type answer int8
+type support int8
 
 const (
-	unknown answer = iota
-	yes
-	no
+	supportUnknown support = iota
+	supportYes
+	supportNo
 )
 
-func (k *known) get() (legacy, modern answer) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.legacy, k.modern
+func (c *eraCache) get() (legacy, modern support) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.legacy, c.modern
 }
 
-func (k *known) note(legacy, modern answer) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if legacy != unknown {
-		k.legacy = legacy
+func (c *eraCache) update(legacy, modern support) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if legacy != supportUnknown {
+		c.legacy = legacy
 	}
-	if modern != unknown {
-		k.modern = modern
+	if modern != supportUnknown {
+		c.modern = modern
 	}
 }
 
-// forget makes it be found out again.
-func (k *known) forget() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.legacy, k.modern = unknown, unknown
+// reset makes it be found out again.
+func (c *eraCache) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.legacy, c.modern = supportUnknown, supportUnknown
 }
 
 // eraOf returns the era that a message is of.
@@ -58,89 +58,89 @@ func eraOf(m *jsonrpc.Message) Era {
 	return EraLegacy
 }
 
-// partyFor returns what a client talks to, by its first message of an era that is allowed, and whether that message has been dealt with.
-func (b *Bridge) partyFor(cl *client, o opening) (p party, done bool) {
-	near := eraOf(o.m)
+// forwarderFor returns what a client talks to, by its first message of an era that is allowed, and whether that message has been dealt with.
+func (b *Bridge) forwarderFor(cl *client, o clientMessage) (p forwarder, done bool) {
+	clientEra := eraOf(o.m)
 	if b.opts.Shared {
-		return b.sharedParty(cl, o), false
+		return b.sharedForwarderFor(cl, o), false
 	}
-	legacy, modern := b.known.get()
-	switch b.opts.Far {
+	legacy, modern := b.eras.get()
+	switch b.opts.ServerEra {
 	case EraLegacy:
-		legacy, modern = yes, no
+		legacy, modern = supportYes, supportNo
 	case EraModern:
-		legacy, modern = no, yes
+		legacy, modern = supportNo, supportYes
 	}
 	switch {
-	case near == EraLegacy && legacy == yes, near == EraModern && modern == yes:
-		return b.joined(cl, b.newPlain(cl.many)), false
-	case near == EraLegacy && legacy == no && modern == yes, near == EraModern && modern == no && legacy == yes:
-		return b.newTranslated(cl, near, nil), false
-	case near == EraModern:
+	case clientEra == EraLegacy && legacy == supportYes, clientEra == EraModern && modern == supportYes:
+		return b.joinPassthrough(cl, b.newPassthrough(cl.aggregate)), false
+	case clientEra == EraLegacy && legacy == supportNo && modern == supportYes, clientEra == EraModern && modern == supportNo && legacy == supportYes:
+		return b.newTranslator(cl, clientEra, nil), false
+	case clientEra == EraModern:
 		return b.tryModern(cl, o), false
 	}
 	return b.tryLegacy(cl, o)
 }
 
-func (b *Bridge) joined(cl *client, p *plain) party {
-	p.join(cl)
+func (b *Bridge) joinPassthrough(cl *client, p *passthrough) forwarder {
+	p.addClient(cl)
 	return p
 }
 
 // tryModern asks the server whether it is modern, as the client is.
-func (b *Bridge) tryModern(cl *client, o opening) party {
-	u, l := b.newProber()
-	ctx, cancel := b.whileConnecting(cl.ended)
+func (b *Bridge) tryModern(cl *client, o clientMessage) forwarder {
+	probe, up := b.newEraProbe()
+	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
-	m, err := b.discover(ctx, u, l, discoverFor(o.frame))
-	if ctx.Err() != nil && cl.ended.Err() == nil {
-		l.close()
-		return mute{err}
+	m, err := b.discover(ctx, probe, up, discoverFor(o.frame))
+	if ctx.Err() != nil && cl.ctx.Err() == nil {
+		up.close()
+		return unresponsive{err}
 	}
-	if verdict := modernBy(m, err); verdict == yes {
-		b.known.note(unknown, yes)
-	} else if verdict == no {
+	if result := supportsModern(m, err); result == supportYes {
+		b.eras.update(supportUnknown, supportYes)
+	} else if result == supportNo {
 		if err == nil { // what holds for this one only is that it has said nothing
-			b.known.note(yes, no) // what else could it be
+			b.eras.update(supportYes, supportNo) // what else could it be
 		}
-		return b.newTranslated(cl, EraModern, l)
+		return b.newTranslator(cl, EraModern, up)
 	}
-	return b.plainOn(cl, l, cl.many, nil)
+	return b.newPassthroughOn(cl, up, cl.aggregate, nil)
 }
 
 // discover asks the server what it is, by a server/discover request. One that does not answer may be slow to start, or of those that answer nothing before a handshake, but for a ping: as soon as it answers
 // that, the other answer is not going to come, which is a deadline that was exceeded, while ctx goes on.
-func (b *Bridge) discover(ctx context.Context, u *prober, l *line, question []byte) (*jsonrpc.Message, error) {
-	short, cancel := b.within(ctx, b.opts.probing())
-	m, err := u.ask(short, l, question)
+func (b *Bridge) discover(ctx context.Context, probe *eraProbe, up *upstream, request []byte) (*jsonrpc.Message, error) {
+	short, cancel := b.withTimeout(ctx, b.opts.eraProbeTimeout())
+	m, err := probe.roundTrip(short, up, request)
 	cancel()
-	if !isSilence(err) || ctx.Err() != nil {
+	if !isTimeout(err) || ctx.Err() != nil {
 		return m, err
 	}
 	ping := jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-ping"), mcp.MethodPing, nil)
-	a := u.await(ctx, l, item{frame: ping})
+	a := probe.roundTripMessage(ctx, up, queuedMessage{frame: ping})
 	if a.err == nil && a.m.ID.Equal(jsonrpc.StringID("mcpwire-ping")) {
 		return nil, context.DeadlineExceeded
 	}
 	return a.m, a.err
 }
 
-// modernBy judges what a server has answered to server/discover
+// supportsModern judges what a server has answered to server/discover
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
-func modernBy(m *jsonrpc.Message, err error) answer {
+func supportsModern(m *jsonrpc.Message, err error) support {
 	if err == nil {
 		if m.Kind != jsonrpc.KindResponse && !era.IsModernError(m.Err()) || onlyLegacy(m) {
-			return no
+			return supportNo
 		}
-		return yes
+		return supportYes
 	}
-	if isSilence(err) {
-		return no
+	if isTimeout(err) {
+		return supportNo
 	}
-	if failed, ok := errors.AsType[*jsonrpc.CallError](err); ok && failed.Fate == jsonrpc.FateRefused {
-		return no
+	if failed, ok := errors.AsType[*jsonrpc.CallError](err); ok && failed.Outcome == jsonrpc.OutcomeRejected {
+		return supportNo
 	}
-	return unknown // it cannot be reached, or does not let us in: that says nothing of its era
+	return supportUnknown // it cannot be reached, or does not let us in: that says nothing of its era
 }
 
 // onlyLegacy reports whether an answer to server/discover names revisions, and they are all legacy ones: the server knows of the modern era, and has been told not to
@@ -148,7 +148,7 @@ func modernBy(m *jsonrpc.Message, err error) answer {
 func onlyLegacy(m *jsonrpc.Message) bool {
 	var versions []string
 	if m.Kind == jsonrpc.KindError {
-		versions = era.Supported(m.Err())
+		versions = era.SupportedVersions(m.Err())
 	} else if hello, err := era.ReadDiscover(m.Result); err == nil {
 		versions = hello.Versions
 	}
@@ -157,40 +157,40 @@ func onlyLegacy(m *jsonrpc.Message) bool {
 }
 
 // tryLegacy forwards initialize, and sees whether the server knows it.
-func (b *Bridge) tryLegacy(cl *client, o opening) (p party, done bool) {
+func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool) {
 	if o.call == nil || o.call.method != mcp.MethodInitialize {
-		return b.joined(cl, b.newPlain(cl.many)), false
+		return b.joinPassthrough(cl, b.newPassthrough(cl.aggregate)), false
 	}
-	u, l := b.newProber()
-	ctx, cancel := b.whileConnecting(o.call.ctx)
+	probe, up := b.newEraProbe()
+	ctx, cancel := b.withConnectTimeout(o.call.ctx)
 	defer cancel()
-	defer context.AfterFunc(cl.ended, cancel)()
-	a := u.await(ctx, l, item{frame: o.frame, id: o.call.id, from: made{lane: o.call.lane, of: o.call.event, rule: "same"}})
-	if isSilence(a.err) && ctx.Err() != nil {
-		l.close()
-		return mute{a.err}, false
+	defer context.AfterFunc(cl.ctx, cancel)()
+	a := probe.roundTripMessage(ctx, up, queuedMessage{frame: o.frame, id: o.call.id, from: provenance{rec: o.call.rec, event: o.call.event, rule: "same"}})
+	if isTimeout(a.err) && ctx.Err() != nil {
+		up.close()
+		return unresponsive{a.err}, false
 	}
 	if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
-		b.known.note(yes, unknown)
-		return b.plainOn(cl, l, false, func(q *plain) {
-			q.adopt(o, a.m)
-			o.call.finish(a.frame, made{lane: l.lane, of: a.event, rule: "same"})
+		b.eras.update(supportYes, supportUnknown)
+		return b.newPassthroughOn(cl, up, false, func(pt *passthrough) {
+			pt.adoptHandshake(o, a.m)
+			o.call.finish(a.frame, provenance{rec: up.rec, event: a.event, rule: "same"})
 		}), true
 	}
-	short, stop := b.within(cl.ended, probeTimeout)
+	short, stop := b.withTimeout(cl.ctx, probeTimeout)
 	defer stop()
 	if reachable(a.err) {
-		if d, failed := u.ask(short, l, discoverRequest()); failed == nil && modernBy(d, nil) == yes {
-			b.known.note(no, yes)
-			return b.newTranslated(cl, EraLegacy, l), false
+		if d, failed := probe.roundTrip(short, up, discoverRequest()); failed == nil && supportsModern(d, nil) == supportYes {
+			b.eras.update(supportNo, supportYes)
+			return b.newTranslator(cl, EraLegacy, up), false
 		}
 	}
 	if a.err == nil {
-		o.call.finish(a.frame, made{lane: l.lane, of: a.event, rule: "same"})
+		o.call.finish(a.frame, provenance{rec: up.rec, event: a.event, rule: "same"})
 	} else {
-		o.call.fail(asAnswer(a.err))
+		o.call.fail(asRPCError(a.err))
 	}
-	return b.plainOn(cl, l, false, nil), true
+	return b.newPassthroughOn(cl, up, false, nil), true
 }
 
 // reachable reports whether a server that has not agreed to a handshake is worth being asked something else.
@@ -199,12 +199,12 @@ func reachable(err error) bool {
 		return true
 	}
 	failed, ok := errors.AsType[*jsonrpc.CallError](err)
-	return ok && failed.Fate == jsonrpc.FateRefused
+	return ok && failed.Outcome == jsonrpc.OutcomeRejected
 }
 
 // discoverRequest is the bridge's own question what a server is.
 func discoverRequest() []byte {
-	offer := era.Offer{Info: mcp.Implementation{Name: "mcpwire bridge", Version: "1"}}
+	offer := era.ClientProfile{Info: mcp.Implementation{Name: "mcpwire bridge", Version: "1"}}
 	f := era.Of(mcp.LatestRevision)
 	capabilities, _ := offer.Capabilities(f)
 	params := append(offer.AppendMeta([]byte(`{"_meta":`), f, capabilities), "}}"...)
@@ -217,7 +217,7 @@ func discoverFor(first []byte) []byte {
 	if !locate(first, "params", "_meta", mcp.MetaProtocolVersion).found() {
 		return discoverRequest()
 	}
-	params := era.Rewrite([]byte(`{"_meta":`), at.of(first), func(m *jsonwire.Members) []byte {
+	params := era.Rewrite([]byte(`{"_meta":`), at.slice(first), func(m *jsonwire.Members) []byte {
 		if m.KeyIs(mcp.MetaProgressToken) || m.KeyIs(mcp.MetaLogLevel) {
 			return nil
 		}
@@ -228,35 +228,35 @@ func discoverFor(first []byte) []byte {
 
 // initializeRequest is the bridge's own handshake, of which only the answer is of interest.
 func initializeRequest() []byte {
-	offer := era.Offer{Info: mcp.Implementation{Name: "mcpwire bridge", Version: "1"}}
+	offer := era.ClientProfile{Info: mcp.Implementation{Name: "mcpwire bridge", Version: "1"}}
 	f := era.Of(mcp.LatestLegacyRevision)
 	capabilities, _ := offer.Capabilities(f)
 	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-initialize"), mcp.MethodInitialize, offer.AppendInitialize(nil, f, capabilities))
 }
 
-// mute is the party of a client whose server has said nothing at all. The next message of the client finds out anew whether it does, on another connection.
-type mute struct{ err error }
+// unresponsive is the party of a client whose server has said nothing at all. The next message of the client finds out anew whether it does, on another connection.
+type unresponsive struct{ err error }
 
-func (p mute) request(c *call, _ []byte, _ *jsonrpc.Message) {
-	c.tooLate(errors.New(told(p.err)))
+func (u unresponsive) request(c *call, _ []byte, _ *jsonrpc.Message) {
+	c.failTimeout(errors.New(describe(u.err)))
 }
-func (mute) notification(*client, []byte, *jsonrpc.Message, uint64) {}
-func (mute) response(*client, []byte, *jsonrpc.Message, uint64)     {}
-func (mute) hangUp(*call)                                           {}
-func (mute) leave(*client)                                          {}
+func (unresponsive) notification(*client, []byte, *jsonrpc.Message, uint64) {}
+func (unresponsive) response(*client, []byte, *jsonrpc.Message, uint64)     {}
+func (unresponsive) abandon(*call)                                          {}
+func (unresponsive) removeClient(*client)                                   {}
 
-// foreign is the party of messages of an era that is not allowed. The client may have both, and go on with the other.
-type foreign struct{ allowed Era }
+// wrongEra is the party of messages of an era that is not allowed. The client may have both, and go on with the other.
+type wrongEra struct{ allowed Era }
 
-func (f foreign) request(c *call, _ []byte, m *jsonrpc.Message) {
-	if f.allowed == EraLegacy {
+func (w wrongEra) request(c *call, _ []byte, m *jsonrpc.Message) {
+	if w.allowed == EraLegacy {
 		c.fail(jsonrpc.MethodNotFound(c.method)) // as a server answers that knows no other
 		return
 	}
 	version, _ := m.Param("protocolVersion")
-	c.fail(mcp.UnsupportedProtocolVersion(f.allowed.revisions(), text(version)))
+	c.fail(mcp.UnsupportedProtocolVersion(w.allowed.revisions(), stringOf(version)))
 }
-func (foreign) notification(*client, []byte, *jsonrpc.Message, uint64) {}
-func (foreign) response(*client, []byte, *jsonrpc.Message, uint64)     {}
-func (foreign) hangUp(*call)                                           {}
-func (foreign) leave(*client)                                          {}
+func (wrongEra) notification(*client, []byte, *jsonrpc.Message, uint64) {}
+func (wrongEra) response(*client, []byte, *jsonrpc.Message, uint64)     {}
+func (wrongEra) abandon(*call)                                          {}
+func (wrongEra) removeClient(*client)                                   {}

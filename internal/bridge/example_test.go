@@ -22,18 +22,18 @@ func Example() {
 		log.Fatal(err)
 	}
 	b, err := bridge.New(&bridge.Options{Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
-		near, far := net.Pipe()
-		go srv.Serve(context.Background(), jsonrpc.NewFramer(far, nil))
-		return jsonrpc.NewFramer(near, nil), nil
+		clientEnd, serverEnd := net.Pipe()
+		go srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil))
+		return jsonrpc.NewFramer(clientEnd, nil), nil
 	}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer b.Close()
 
-	near, far := net.Pipe()
-	go b.Serve(context.Background(), jsonrpc.NewFramer(far, nil))
-	c, err := client.Dial(context.Background(), client.Over(jsonrpc.NewFramer(near, nil)), &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}})
+	clientEnd, serverEnd := net.Pipe()
+	go b.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil))
+	c, err := client.Dial(context.Background(), client.Over(jsonrpc.NewFramer(clientEnd, nil)), &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}})
 	if err != nil {
 		log.Fatal(err)
 	}

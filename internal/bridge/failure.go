@@ -20,24 +20,24 @@ import (
 	"mcpwire/streamable"
 )
 
-// asAnswer is the error that a client is answered with for one that the bridge met, or that the server has answered the bridge with.
-func asAnswer(err error) *jsonrpc.Error {
+// asRPCError is the error that a client is answered with for one that the bridge met, or that the server has answered the bridge with.
+func asRPCError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return e
 	}
-	return reason(err)
+	return clientError(err)
 }
 
-// shown returns why a connection ended, or could not be made, as clients may hear of it. Of a process, those that Options.Remote is about hear how it ended. Others also hear its
+// visibleError returns why a connection ended, or could not be made, as clients may hear of it. Of a process, those that Options.Remote is about hear how it ended. Others also hear its
 // command and what it wrote to standard error last, without secrets.
-func (b *Bridge) shown(err error) error {
+func (b *Bridge) visibleError(err error) error {
 	exit, exited := errors.AsType[*stdio.ExitError](err)
 	start, failed := errors.AsType[*connectError](err)
 	switch {
 	case b.opts.HTTP:
 		return err
 	case b.opts.Remote && exited:
-		return &endedError{code: exit.Code, signal: exit.Signal, after: exit.After}
+		return &exitError{code: exit.Code, signal: exit.Signal, after: exit.After}
 	case b.opts.Remote && failed && errors.Is(start.err, context.DeadlineExceeded):
 		return &connectError{context.DeadlineExceeded}
 	case b.opts.Remote && failed:
@@ -54,14 +54,14 @@ func (b *Bridge) shown(err error) error {
 	return &safe
 }
 
-// An endedError says how a process ended, and nothing else of it.
-type endedError struct {
+// An exitError says how a process ended, and nothing else of it.
+type exitError struct {
 	code   int
 	signal os.Signal // nil if none ended it
 	after  time.Duration
 }
 
-func (e *endedError) Error() string {
+func (e *exitError) Error() string {
 	how := fmt.Sprintf("its process exited with status %d", e.code)
 	if e.signal != nil {
 		how = fmt.Sprintf("its process was ended by a signal (%v)", e.signal)
@@ -69,13 +69,13 @@ func (e *endedError) Error() string {
 	return fmt.Sprintf("%s after %v; the bridge's log has its last words", how, e.after.Round(time.Millisecond))
 }
 
-// reason is what a client is told of the end of a connection, or of a request that got no answer: the text, and the exit status and the last words of a process as data.
-func reason(err error) *jsonrpc.Error {
-	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", told(err))
+// clientError is what a client is told of the end of a connection, or of a request that got no answer: the text, and the exit status and the last words of a process as data.
+func clientError(err error) *jsonrpc.Error {
+	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", describe(err))
 	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
 		e.Data = exitData(exit.Code, exit.Signal, exit.Stderr)
 	}
-	if ended, ok := errors.AsType[*endedError](err); ok {
+	if ended, ok := errors.AsType[*exitError](err); ok {
 		e.Data = exitData(ended.code, ended.signal, "")
 	}
 	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
@@ -85,14 +85,14 @@ func reason(err error) *jsonrpc.Error {
 	return e
 }
 
-// told says what happened, and how to mend it where that is known.
-func told(err error) string {
-	if later, ok := errors.AsType[*laterError](err); ok {
-		return fmt.Sprintf("%s (the next attempt is in %v)", told(later.err), later.wait)
+// describe says what happened, and how to mend it where that is known.
+func describe(err error) string {
+	if later, ok := errors.AsType[*retryError](err); ok {
+		return fmt.Sprintf("%s (the next attempt is in %v)", describe(later.err), later.wait)
 	}
 	failed, isCall := errors.AsType[*jsonrpc.CallError](err)
 	if status, ok := errors.AsType[*streamable.StatusError](err); ok {
-		return toldStatus(status)
+		return describeStatus(status)
 	}
 	if large, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
 		return fmt.Sprintf("the server's answer has more than %d bytes, and was not read; --max-frame sets the limit", large.Limit)
@@ -101,31 +101,31 @@ func told(err error) string {
 		login  *auth.AuthorizationError
 		verify *tls.CertificateVerificationError
 		signed x509.UnknownAuthorityError
-		plain  tls.RecordHeaderError
+		notTLS tls.RecordHeaderError
 		dns    *net.DNSError
 		dial   *net.OpError
-		quiet  silence
+		silent timeoutError
 	)
 	switch {
-	case errors.Is(err, errLineClosed):
+	case errors.Is(err, errUpstreamClosed):
 		return "the connection to the server is closed"
-	case errors.Is(err, errFull):
-		return errFull.Error()
+	case errors.Is(err, errQueueFull):
+		return errQueueFull.Error()
 	case errors.As(err, &login):
 		return fmt.Sprintf("the server wants to know who asks, and there is no token for it: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header", login)
 	case errors.As(err, &verify), errors.As(err, &signed):
-		return fmt.Sprintf("the server's certificate is not trusted: %v; --cacert names one that is", inner(err, failed))
-	case errors.As(err, &plain):
-		return fmt.Sprintf("the server does not speak TLS: %v; its URL may begin with http://", plain)
+		return fmt.Sprintf("the server's certificate is not trusted: %v; --cacert names one that is", causeOf(err, failed))
+	case errors.As(err, &notTLS):
+		return fmt.Sprintf("the server does not speak TLS: %v; its URL may begin with http://", notTLS)
 	case errors.As(err, &dns):
 		return fmt.Sprintf("the server cannot be reached: %v", dns)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return fmt.Sprintf("the server cannot be reached: %v; is it running, and at this address?", dial)
-	case errors.As(err, &quiet):
-		return fmt.Sprintf("the server has not answered for %v", time.Duration(quiet))
+	case errors.As(err, &silent):
+		return fmt.Sprintf("the server has not answered for %v", time.Duration(silent))
 	case errors.Is(err, jsonrpc.ErrMalformed):
-		return fmt.Sprintf("the server's answer cannot be read: %v", inner(err, failed))
-	case isCall && failed.Fate == jsonrpc.FateLost:
+		return fmt.Sprintf("the server's answer cannot be read: %v", causeOf(err, failed))
+	case isCall && failed.Outcome == jsonrpc.OutcomeUnknown:
 		return fmt.Sprintf("the server was lost before it answered: %v; it may have carried out the request", failed.Err)
 	case isCall:
 		return fmt.Sprintf("the request did not reach the server: %v", failed.Err)
@@ -136,8 +136,8 @@ func told(err error) string {
 	return fmt.Sprintf("the server is gone: %v", err)
 }
 
-// toldStatus is told for an HTTP response that is no answer.
-func toldStatus(s *streamable.StatusError) string {
+// describeStatus is told for an HTTP response that is no answer.
+func describeStatus(s *streamable.StatusError) string {
 	switch code := s.StatusCode; {
 	case code == http.StatusUnauthorized:
 		return fmt.Sprintf("the server wants to know who asks: %v; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header", s)
@@ -153,8 +153,8 @@ func toldStatus(s *streamable.StatusError) string {
 	return fmt.Sprintf("the server does not take the request: %v; is the URL that of its endpoint? Many have it at /mcp", s)
 }
 
-// inner is the error of a call without what became of it.
-func inner(err error, failed *jsonrpc.CallError) error {
+// causeOf is the error of a call without what became of it.
+func causeOf(err error, failed *jsonrpc.CallError) error {
 	if failed != nil {
 		return failed.Err
 	}
@@ -168,14 +168,14 @@ func (e *connectError) Error() string { return e.err.Error() }
 
 func (e *connectError) Unwrap() error { return e.err }
 
-// A laterError says why there is no connection, and when the next one is going to be tried.
-type laterError struct {
+// A retryError says why there is no connection, and when the next one is going to be tried.
+type retryError struct {
 	err  error
 	wait time.Duration
 }
 
-func (e *laterError) Error() string {
+func (e *retryError) Error() string {
 	return fmt.Sprintf("%v (the next attempt is in %v)", e.err, e.wait)
 }
 
-func (e *laterError) Unwrap() error { return e.err }
+func (e *retryError) Unwrap() error { return e.err }

@@ -86,8 +86,8 @@ func TestProcessShown(t *testing.T) {
 			has: []string{"node secret-server.js", "exited with status 3", "the configuration is missing", ghToken},
 		},
 	} {
-		for _, carrier := range []string{"http", "pipe"} {
-			t.Run(test.name+"/"+carrier, func(t *testing.T) {
+		for _, transport := range []string{"http", "pipe"} {
+			t.Run(test.name+"/"+transport, func(t *testing.T) {
 				var log safeBuffer
 				b := newBridge(t, &Options{
 					Remote: test.remote, Unredacted: test.unredacted, Logger: slog.New(slog.NewTextHandler(&log, nil)),
@@ -99,7 +99,7 @@ func TestProcessShown(t *testing.T) {
 					},
 				})
 				var got []string
-				if carrier == "http" {
+				if transport == "http" {
 					ts := served(t, b, nil)
 					for range 3 { // the first start, and what is said behind it
 						_, _, body := post(t, ts.URL+"/mcp", httpHello)

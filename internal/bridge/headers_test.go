@@ -17,8 +17,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// farHTTP returns a connect function to a modern server on HTTP, whose tool "where" wants its argument in a header too.
-func farHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer, error) {
+// upstreamHTTP returns a connect function to a modern server on HTTP, whose tool "where" wants its argument in a header too.
+func upstreamHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer, error) {
 	srv := server.New("far", "1", &server.Options{Revisions: EraModern.revisions()})
 	def := mcp.Tool{Name: "where", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)}
 	err := server.AddToolWith(srv, def, func(_ context.Context, in struct {
@@ -31,24 +31,24 @@ func farHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer, err
 	}
 	h := streamable.NewHandler(srv, nil)
 	ts := httptest.NewServer(h)
-	carrier := streamable.Dial(ts.URL, nil)
+	transport := streamable.Dial(ts.URL, nil)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		h.Shutdown(ctx)
 		ts.Close()
 	})
-	return func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return carrier.Connect(ctx) }
+	return func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 }
 
 // TestFarHeaders: a server on HTTP gets arguments in headers as it asks for, of clients of either era that have not listed its tools.
 func TestFarHeaders(t *testing.T) {
-	for _, near := range []Era{EraLegacy, EraModern} {
-		t.Run(near.String(), func(t *testing.T) {
-			b := newBridge(t, &Options{Connect: farHTTP(t), HTTP: true})
+	for _, clientEra := range []Era{EraLegacy, EraModern} {
+		t.Run(clientEra.String(), func(t *testing.T) {
+			b := newBridge(t, &Options{Connect: upstreamHTTP(t), HTTP: true})
 			ours, theirs := net.Pipe()
 			go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
-			c, err := mcpclient.Dial(t.Context(), mcpclient.Over(jsonrpc.NewFramer(ours, nil)), &mcpclient.Options{Revisions: near.revisions()})
+			c, err := mcpclient.Dial(t.Context(), mcpclient.Over(jsonrpc.NewFramer(ours, nil)), &mcpclient.Options{Revisions: clientEra.revisions()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,10 +66,10 @@ func TestFarHeaders(t *testing.T) {
 // TestNearHeaders: clients over HTTP have to repeat arguments in headers of tools that they have seen in a list, whatever the server's era.
 func TestNearHeaders(t *testing.T) {
 	const tools = `{"tools":[{"name":"where","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}]`
-	for _, far := range []Era{EraLegacy, EraModern} {
-		t.Run(far.String(), func(t *testing.T) {
+	for _, serverEra := range []Era{EraLegacy, EraModern} {
+		t.Run(serverEra.String(), func(t *testing.T) {
 			f := newFarm(t)
-			url := served(t, newBridge(t, &Options{Connect: f.connect, Far: far}), nil).URL + "/mcp"
+			url := served(t, newBridge(t, &Options{Connect: f.connect, ServerEra: serverEra}), nil).URL + "/mcp"
 			go func() {
 				p := f.next()
 				for {

@@ -16,23 +16,23 @@ import (
 
 // health knows whether the server answers. The zero value is ready to use.
 type health struct {
-	seen atomic.Int64 // when the server has last sent something, in nanoseconds since the epoch; 0 if something has failed since
+	lastSeen atomic.Int64 // when the server has last sent something, in nanoseconds since the epoch; 0 if something has failed since
 
-	mu    sync.Mutex
-	asked time.Time     // when it was last asked
-	err   error         // what has failed since it was last seen; nil if nothing has
-	asks  chan struct{} // closed when it has been found out; nil if nobody asks
+	mu        sync.Mutex
+	lastProbe time.Time     // when it was last asked
+	err       error         // what has failed since it was last seen; nil if nothing has
+	probing   chan struct{} // closed when it has been found out; nil if nobody asks
 }
 
-// maxPause is the longest time between two attempts to find out whether a server answers that did not.
-const maxPause = 10 * time.Second
+// maxReadyInterval is the longest time between two attempts to find out whether a server answers that did not.
+const maxReadyInterval = 10 * time.Second
 
-// doubt notes that something has failed which would not have if the server were well. It may be: then it is seen again, or asked.
-func (b *Bridge) doubt(err error) {
+// markUnhealthy notes that something has failed which would not have if the server were well. It may be: then it is seen again, or asked.
+func (b *Bridge) markUnhealthy(err error) {
 	h := &b.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.seen.Store(0)
+	h.lastSeen.Store(0)
 	h.err = err
 }
 
@@ -47,22 +47,22 @@ func (b *Bridge) Ready(ctx context.Context) error {
 	}
 	h := &b.health
 	h.mu.Lock()
-	if time.Since(time.Unix(0, h.seen.Load())) < b.opts.ReadyFor {
+	if time.Since(time.Unix(0, h.lastSeen.Load())) < b.opts.ReadyFor {
 		h.mu.Unlock()
 		return nil
 	}
-	if h.err != nil && time.Since(h.asked) < min(b.opts.ReadyFor, maxPause) {
+	if h.err != nil && time.Since(h.lastProbe) < min(b.opts.ReadyFor, maxReadyInterval) {
 		defer h.mu.Unlock()
 		return h.err
 	}
-	asks := h.asks
+	asks := h.probing
 	if asks == nil {
 		asks = make(chan struct{})
-		if !b.spawn(func() { b.askReady(asks) }) {
+		if !b.spawn(func() { b.probeReady(asks) }) {
 			h.mu.Unlock()
 			return ErrClosed
 		}
-		h.asks = asks
+		h.probing = asks
 	}
 	h.mu.Unlock()
 	select {
@@ -75,15 +75,15 @@ func (b *Bridge) Ready(ctx context.Context) error {
 	}
 }
 
-// askReady finds out whether the server answers, for all that wait for asks. Who asks may not have the patience that a server needs to start: what comes of it is for the
+// probeReady finds out whether the server answers, for all that wait for asks. Who asks may not have the patience that a server needs to start: what comes of it is for the
 // next one then.
-func (b *Bridge) askReady(asks chan struct{}) {
-	ctx, cancel := b.whileConnecting(b.ctx)
+func (b *Bridge) probeReady(asks chan struct{}) {
+	ctx, cancel := b.withConnectTimeout(b.ctx)
 	defer cancel()
 	err := b.probe(ctx)
 	h := &b.health
 	h.mu.Lock()
-	h.err, h.asked, h.asks = err, time.Now(), nil
+	h.err, h.lastProbe, h.probing = err, time.Now(), nil
 	h.mu.Unlock()
 	close(asks)
 }
@@ -110,17 +110,17 @@ func (b *Bridge) Healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, http.StatusOK, "ok", nil) })
 }
 
-// readyPatience is how long who asks over HTTP waits for the server. That it has answered later is for the next one.
-const readyPatience = 5 * time.Second
+// readyTimeout is how long who asks over HTTP waits for the server. That it has answered later is for the next one.
+const readyTimeout = 5 * time.Second
 
 // Readyz serves whether the server answers: status 200, or 503. The reason is logged; it is for those who ask too if tell is set, and may name the server's command and
 // what it wrote last.
-func (b *Bridge) Readyz(tell bool) http.Handler {
+func (b *Bridge) Readyz(showErrors bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeoutCause(r.Context(), readyPatience, silence(readyPatience))
+		ctx, cancel := context.WithTimeoutCause(r.Context(), readyTimeout, timeoutError(readyTimeout))
 		defer cancel()
 		if err := b.Ready(ctx); err != nil {
-			if !tell {
+			if !showErrors {
 				b.opts.Logger.Warn("not ready", "error", err)
 				err = nil
 			}
@@ -147,26 +147,26 @@ func writeHealth(w http.ResponseWriter, status int, text string, why error) {
 
 // probe sees whether the server answers.
 func (b *Bridge) probe(ctx context.Context) error {
-	if p := b.sharedUp(); p != nil {
-		return p.alive(ctx)
+	if p := b.anyShared(); p != nil {
+		return p.ping(ctx)
 	}
-	u, l := b.newProberFor(auth.WithoutLogin(b.ctx)) // the whole connection is for this alone
-	defer l.close()
-	if _, modern := b.known.get(); b.opts.Far == EraModern || b.opts.Far == EraAuto && modern != no {
-		m, err := b.discover(ctx, u, l, discoverRequest())
+	probe, up := b.newEraProbeWithContext(auth.WithoutLogin(b.ctx)) // the whole connection is for this alone
+	defer up.close()
+	if _, modern := b.eras.get(); b.opts.ServerEra == EraModern || b.opts.ServerEra == EraAuto && modern != supportNo {
+		m, err := b.discover(ctx, probe, up, discoverRequest())
 		if ctx.Err() != nil {
 			return err
 		}
-		switch verdict := modernBy(m, err); {
-		case verdict == yes:
+		switch result := supportsModern(m, err); {
+		case result == supportYes:
 			return nil
-		case verdict == unknown:
+		case result == supportUnknown:
 			return err
-		case b.opts.Far == EraModern:
+		case b.opts.ServerEra == EraModern:
 			return errors.New("the server does not answer server/discover")
 		}
 	}
-	m, err := u.ask(ctx, l, initializeRequest())
+	m, err := probe.roundTrip(ctx, up, initializeRequest())
 	if err == nil && m.Kind == jsonrpc.KindError {
 		err = m.Err()
 	}

@@ -31,10 +31,10 @@ func TestReadyCost(t *testing.T) {
 				starts := 0
 				f := newFarm(t)
 				f.fail = func() error { starts++; return tt.fail }
-				b := f.bridge(&Options{Far: EraModern, ReadyFor: time.Minute})
+				b := f.bridge(&Options{ServerEra: EraModern, ReadyFor: time.Minute})
 				go func() {
-					for far := range f.conns {
-						far.send(answering(far.request("server/discover"), `{}`))
+					for srv := range f.conns {
+						srv.send(answering(srv.request("server/discover"), `{}`))
 					}
 				}()
 				defer close(f.conns)
@@ -64,23 +64,23 @@ func TestReadyCrash(t *testing.T) {
 			return nil
 		}
 		b := f.bridge(with(legacy, func(o *Options) { o.ReadyFor = time.Hour }))
-		near, _ := client0(t, b)
-		near.send(hello)
-		far := f.next()
-		shake(near, far)
+		client, _ := client0(t, b)
+		client.send(hello)
+		srv := f.next()
+		handshake(client, srv)
 		if err := b.Ready(t.Context()); err != nil {
 			t.Fatalf("Ready = %v while the server answers", err)
 		}
-		far.f.Close()
+		srv.f.Close()
 		synctest.Wait()
 		away.Store(true)
 		if err := b.Ready(t.Context()); !errors.Is(err, errTest) {
 			t.Errorf("Ready = %v, want %v", err, errTest)
 		}
 		away.Store(false)
-		far = f.next() // since the session goes on
-		far.send(answering(far.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
-		far.wants(confirmed)
+		srv = f.next() // since the session goes on
+		srv.send(answering(srv.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+		srv.wants(confirmed)
 		if err := b.Ready(t.Context()); err != nil {
 			t.Errorf("Ready = %v, and the server is back", err)
 		}
@@ -92,16 +92,16 @@ func TestReadyStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
 		b := f.bridge(with(legacy, func(o *Options) { o.ReadyFor, o.CallTimeout, o.ConnectTimeout = time.Hour, time.Minute, 9*time.Second }))
-		near, _ := client0(t, b)
-		near.send(hello)
-		shake(near, f.next())
-		near.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
-		near.reads(`"id":1,"error"`, "has not answered tools/call for 1m0s")
+		client, _ := client0(t, b)
+		client.send(hello)
+		handshake(client, f.next())
+		client.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
+		client.reads(`"id":1,"error"`, "has not answered tools/call for 1m0s")
 		asked := make(chan error, 1)
 		began := time.Now()
 		go func() { asked <- b.Ready(t.Context()) }()
 		swallow(f.next())
-		if err := <-asked; !errors.As(err, new(silence)) || time.Since(began) != 9*time.Second {
+		if err := <-asked; !errors.As(err, new(timeoutError)) || time.Since(began) != 9*time.Second {
 			t.Errorf("Ready = %v after %v, want that nothing came for 9 s", err, time.Since(began))
 		}
 	})
@@ -112,21 +112,21 @@ func TestReadyShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
 		b := f.bridge(with(legacy, func(o *Options) { o.Shared = true }))
-		near, _ := client0(t, b)
-		near.send(hello)
-		far := f.next()
-		far.send(answering(far.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
-		near.reads(`"result"`)
-		near.send(confirmed)
-		far.wants(confirmed)
+		client, _ := client0(t, b)
+		client.send(hello)
+		srv := f.next()
+		srv.send(answering(srv.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+		client.reads(`"result"`)
+		client.send(confirmed)
+		srv.wants(confirmed)
 		<-time.After(time.Minute)
 		asked := make(chan error, 1)
 		go func() { asked <- b.Ready(t.Context()) }()
-		far.send(answering(far.request(`"ping"`), `{}`))
+		srv.send(answering(srv.request(`"ping"`), `{}`))
 		if err := <-asked; err != nil {
 			t.Errorf("Ready = %v", err)
 		}
-		if n := b.linesUp.Load(); n != 1 {
+		if n := b.openConnections.Load(); n != 1 {
 			t.Errorf("%d connections, want 1", n)
 		}
 	})
@@ -134,10 +134,10 @@ func TestReadyShared(t *testing.T) {
 
 // TestReadyWeb: a server on the web that has died is not ready as soon as a request has met that, and the client is told what it should look at.
 func TestReadyWeb(t *testing.T) {
-	far := httptest.NewServer(streamable.NewHandler(newServer(t, mcp.Revisions()), nil))
-	defer far.Close()
-	carrier := streamable.Dial(far.URL, nil)
-	connect := func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return carrier.Connect(ctx) }
+	upstream := httptest.NewServer(streamable.NewHandler(newServer(t, mcp.Revisions()), nil))
+	defer upstream.Close()
+	transport := streamable.Dial(upstream.URL, nil)
+	connect := func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 	b := newBridge(t, &Options{Connect: connect, HTTP: true, ReadyFor: time.Hour})
 	url := served(t, b, nil).URL + "/mcp"
 	request := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
@@ -148,8 +148,8 @@ func TestReadyWeb(t *testing.T) {
 	if err := b.Ready(t.Context()); err != nil {
 		t.Fatalf("Ready = %v", err)
 	}
-	far.CloseClientConnections()
-	far.Close()
+	upstream.CloseClientConnections()
+	upstream.Close()
 	post(t, url, request, header...) // which may still meet the end of the old connection
 	if _, _, body := post(t, url, request, header...); !strings.Contains(body, "the server cannot be reached") || !strings.Contains(body, "is it running, and at this address?") {
 		t.Errorf("answer: %s", body)

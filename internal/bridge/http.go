@@ -13,7 +13,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// Handler returns a handler for clients over HTTP, in the revisions that Options.Near allows. Its options are those of streamable.NewRelay, but that zero for
+// Handler returns a handler for clients over HTTP, in the revisions that Options.ClientEra allows. Its options are those of streamable.NewRelay, but that zero for
 // MaxInFlightPerCaller means 2048: many agents may come from one address, and wait for a server that starts. o may be nil. Shut it down before the bridge is closed.
 func (b *Bridge) Handler(o *streamable.Options) *streamable.Handler {
 	var opts streamable.Options
@@ -23,7 +23,7 @@ func (b *Bridge) Handler(o *streamable.Options) *streamable.Handler {
 	if opts.MaxInFlightPerCaller == 0 {
 		opts.MaxInFlightPerCaller = maxInFlightPerCaller
 	}
-	return streamable.NewRelay(&relay{b: b, groups: map[string]*group{}, firsts: map[string]*group{}}, &opts)
+	return streamable.NewRelay(&relay{b: b, groups: map[string]*group{}, defaults: map[string]*group{}}, &opts)
 }
 
 // maxInFlightPerCaller is the default of streamable.Options.MaxInFlightPerCaller.
@@ -33,47 +33,47 @@ const maxInFlightPerCaller = 2048
 type relay struct {
 	b *Bridge
 
-	mu     sync.Mutex
-	groups map[string]*group // of requests without a session, by principal and what tells modern clients apart
-	firsts map[string]*group // of these the one that each principal's other clients join, if nothing tells them apart
+	mu       sync.Mutex
+	groups   map[string]*group // of requests without a session, by principal and what tells modern clients apart
+	defaults map[string]*group // of these the one that each principal's other clients join, if nothing tells them apart
 }
 
 // Revisions implements streamable.Relay.
-func (r *relay) Revisions() []mcp.Revision { return r.b.opts.Near.revisions() }
+func (r *relay) Revisions() []mcp.Revision { return r.b.opts.ClientEra.revisions() }
 
 // Serve implements streamable.Relay.
 func (r *relay) Serve(ctx context.Context, f jsonrpc.Framer) error { return r.b.Serve(ctx, f) }
 
 // Session implements streamable.Relay.
-func (r *relay) Session(ctx context.Context, out jsonrpc.Outlet) streamable.RelayPeer {
-	cl, err := r.b.newClientOf(streamable.CallerOf(ctx), out, ownerOf(ctx), false)
+func (r *relay) Session(ctx context.Context, out jsonrpc.Sender) streamable.RelayPeer {
+	cl, err := r.b.newClientFor(streamable.CallerOf(ctx), out, principalIDOf(ctx), false)
 	if err != nil {
-		return rejecting{err: err}
+		return rejectedPeer{err: err}
 	}
-	cl.laneIn(ctx)
+	cl.recorderIn(ctx)
 	return &sessionPeer{cl}
 }
 
 // A rejecting peer is that of a session for which there is no room.
-type rejecting struct{ err *streamable.RejectedError }
+type rejectedPeer struct{ err *streamable.RejectedError }
 
-func (p rejecting) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Outlet, dst []byte) ([]byte, error) {
+func (p rejectedPeer) Request(_ context.Context, _ []byte, _ *jsonrpc.Message, _ jsonrpc.Sender, dst []byte) ([]byte, error) {
 	return dst, p.err
 }
-func (rejecting) Notification(context.Context, []byte, *jsonrpc.Message) {}
-func (rejecting) Response(context.Context, []byte, *jsonrpc.Message)     {}
-func (rejecting) Close()                                                 {}
+func (rejectedPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
+func (rejectedPeer) Response(context.Context, []byte, *jsonrpc.Message)     {}
+func (rejectedPeer) Close()                                                 {}
 
 // Stateless implements streamable.Relay.
 func (r *relay) Stateless() streamable.RelayPeer {
-	if r.b.opts.Near == EraLegacy {
+	if r.b.opts.ClientEra == EraLegacy {
 		return nil
 	}
 	return &statelessPeer{r}
 }
 
-// ownerOf returns the id of the principal, "" if there is none.
-func ownerOf(ctx context.Context) string {
+// principalIDOf returns the id of the principal, "" if there is none.
+func principalIDOf(ctx context.Context) string {
 	if p := auth.PrincipalOf(ctx); p != nil {
 		return p.ID()
 	}
@@ -84,30 +84,30 @@ func ownerOf(ctx context.Context) string {
 type sessionPeer struct{ cl *client }
 
 // Request implements streamable.RelayPeer. In the legacy era, a client that has gone has not cancelled: ctx ends with the session.
-func (p *sessionPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error) {
-	return p.cl.await(ctx, frame, m, out, dst)
+func (p *sessionPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
+	return p.cl.roundTrip(ctx, frame, m, out, dst)
 }
 
 // Notification implements streamable.RelayPeer.
 func (p *sessionPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	frame, m = keep(frame, m)
+	frame, m = copyMessage(frame, m)
 	p.cl.notification(ctx, frame, m)
 }
 
 // Response implements streamable.RelayPeer.
 func (p *sessionPeer) Response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	frame, m = keep(frame, m)
+	frame, m = copyMessage(frame, m)
 	p.cl.response(ctx, frame, m)
 }
 
 // Close implements streamable.RelayPeer.
 func (p *sessionPeer) Close() { p.cl.close() }
 
-// await hands a request on and waits for the answer. Meanwhile it sends what belongs to the request: out must not be used when the request has been served.
-func (cl *client) await(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error) {
-	frame, m = keep(frame, m)
+// roundTrip hands a request on and waits for the answer. Meanwhile it sends what belongs to the request: out must not be used when the request has been served.
+func (cl *client) roundTrip(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
+	frame, m = copyMessage(frame, m)
 	answer := make(chan []byte, 1)
-	var box jsonrpc.Outlet
+	var box jsonrpc.Sender
 	o := newOutbox()
 	if out != nil {
 		box = o
@@ -116,7 +116,7 @@ func (cl *client) await(ctx context.Context, frame []byte, m *jsonrpc.Message, o
 	c := cl.request(ctx, frame, m, box, func(response []byte) { answer <- response })
 	for {
 		select {
-		case <-o.wake:
+		case <-o.notify:
 			cl.flush(o, out, false)
 		case response := <-answer:
 			if out != nil {
@@ -130,17 +130,17 @@ func (cl *client) await(ctx context.Context, frame []byte, m *jsonrpc.Message, o
 			}
 			return append(dst, response...), nil
 		case <-ctx.Done():
-			cl.hangUp(c)
+			cl.abandon(c)
 			<-answer
 			return dst, context.Cause(ctx)
 		}
 	}
 }
 
-// keep returns a frame on one line, and the message in it, that last.
-func keep(frame []byte, m *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
+// copyMessage returns a frame on one line, and the message in it, that last.
+func copyMessage(frame []byte, m *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
 	if frame == nil {
-		frame = rebuilt(m)
+		frame = encodeMessage(m)
 	}
 	frame = compact(frame)
 	own := new(jsonrpc.Message)
@@ -151,37 +151,37 @@ func keep(frame []byte, m *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
 }
 
 // A statelessPeer is all requests that have no session.
-type statelessPeer struct{ r *relay }
+type statelessPeer struct{ relay *relay }
 
 // A group are those of one principal that may share a session with a legacy server, which declares the capabilities of a client once.
 type group struct {
-	client *client
-	users  int
-	since  time.Time // it has none
-	timer  *time.Timer
+	client    *client
+	requests  int
+	idleSince time.Time // it has none
+	idleTimer *time.Timer
 }
 
-// over reports whether there is no such group, or it has ended.
-func (g *group) over() bool { return g == nil || g.client.ended.Err() != nil }
+// ended reports whether there is no such group, or it has ended.
+func (g *group) ended() bool { return g == nil || g.client.ctx.Err() != nil }
 
 // Request implements streamable.RelayPeer. A client that has gone has cancelled.
-func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error) {
-	cl, done, err := p.r.enter(ctx, frame)
+func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
+	cl, done, err := p.relay.acquire(ctx, frame)
 	if err != nil {
 		return dst, err
 	}
 	defer done()
-	return cl.await(ctx, frame, m, out, dst)
+	return cl.roundTrip(ctx, frame, m, out, dst)
 }
 
 // Notification implements streamable.RelayPeer.
 func (p *statelessPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	cl, done, err := p.r.enter(ctx, frame)
+	cl, done, err := p.relay.acquire(ctx, frame)
 	if err != nil {
 		return
 	}
 	defer done()
-	frame, m = keep(frame, m)
+	frame, m = copyMessage(frame, m)
 	cl.notification(ctx, frame, m)
 }
 
@@ -190,86 +190,86 @@ func (p *statelessPeer) Response(context.Context, []byte, *jsonrpc.Message) {}
 
 // Close implements streamable.RelayPeer.
 func (p *statelessPeer) Close() {
-	p.r.mu.Lock()
-	groups := p.r.groups
-	p.r.groups, p.r.firsts = map[string]*group{}, map[string]*group{}
-	p.r.mu.Unlock()
+	p.relay.mu.Lock()
+	groups := p.relay.groups
+	p.relay.groups, p.relay.defaults = map[string]*group{}, map[string]*group{}
+	p.relay.mu.Unlock()
 	for _, g := range groups {
-		g.timer.Stop()
-		g.client.endListening()
+		g.idleTimer.Stop()
+		g.client.closeSubscriptions()
 	}
 }
 
-// enter returns the client that a principal's requests are, in use until done is called. frame is the request. The error says that there are too many.
-func (r *relay) enter(ctx context.Context, frame []byte) (cl *client, done func(), err error) {
-	owner, caller := ownerOf(ctx), streamable.CallerOf(ctx)
+// acquire returns the client that a principal's requests are, in use until done is called. frame is the request. The error says that there are too many.
+func (r *relay) acquire(ctx context.Context, frame []byte) (cl *client, done func(), err error) {
+	owner, caller := principalIDOf(ctx), streamable.CallerOf(ctx)
 	key := owner
-	modern := r.b.opts.Far == EraModern
+	modern := r.b.opts.ServerEra == EraModern
 	if !modern {
 		key += " " + translate.ClientKey(frame)
-		_, found := r.b.known.get()
-		modern = found == yes
+		_, found := r.b.eras.get()
+		modern = found == supportYes
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.groups[key]
-	if g.over() && modern {
-		g = r.firsts[owner] // a modern server takes each request by itself, and what one of them has begun, others want to hear of
+	if g.ended() && modern {
+		g = r.defaults[owner] // a modern server takes each request by itself, and what one of them has begun, others want to hear of
 	}
-	if g.over() {
+	if g.ended() {
 		if g, err = r.newGroupLocked(owner, caller, key); err != nil {
 			return nil, nil, err
 		}
 	}
-	g.users++
-	g.timer.Stop()
+	g.requests++
+	g.idleTimer.Stop()
 	return g.client, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if g.users--; g.users == 0 {
-			g.since = time.Now()
-			g.timer.Reset(r.b.opts.IdleTimeout)
+		if g.requests--; g.requests == 0 {
+			g.idleSince = time.Now()
+			g.idleTimer.Reset(r.b.opts.IdleTimeout)
 		}
 	}, nil
 }
 
 // newGroupLocked returns a new group. If there are too many, the one goes that nobody has used for the longest: whoever says something else of himself each time would keep any number.
 func (r *relay) newGroupLocked(owner, caller, key string) (*group, error) {
-	cl, err := r.b.newClientOf(caller, nil, owner, true)
+	cl, err := r.b.newClientFor(caller, nil, owner, true)
 	if err != nil {
-		old := r.forlornLocked(caller, err.Status == http.StatusTooManyRequests)
+		old := r.evictIdleLocked(caller, err.Status == http.StatusTooManyRequests)
 		if old == nil {
 			return nil, err
 		}
 		old.client.close()
-		if cl, err = r.b.newClientOf(caller, nil, owner, true); err != nil {
+		if cl, err = r.b.newClientFor(caller, nil, owner, true); err != nil {
 			return nil, err
 		}
 	}
 	g := &group{client: cl}
-	g.timer = time.AfterFunc(r.b.opts.IdleTimeout, func() { r.expire(owner, key, g) })
+	g.idleTimer = time.AfterFunc(r.b.opts.IdleTimeout, func() { r.expire(owner, key, g) })
 	r.groups[key] = g
-	if r.firsts[owner].over() {
-		r.firsts[owner] = g
+	if r.defaults[owner].ended() {
+		r.defaults[owner] = g
 	}
 	return g, nil
 }
 
-// forlornLocked returns the group that has been without requests for the longest, of the caller if own is set, and forgets it; nil if there is none.
-func (r *relay) forlornLocked(caller string, own bool) (oldest *group) {
+// evictIdleLocked returns the group that has been without requests for the longest, of the caller if own is set, and forgets it; nil if there is none.
+func (r *relay) evictIdleLocked(caller string, own bool) (oldest *group) {
 	at := ""
 	for key, g := range r.groups {
-		if g.users == 0 && !g.over() && (!own || g.client.caller == caller) && (oldest == nil || g.since.Before(oldest.since)) {
+		if g.requests == 0 && !g.ended() && (!own || g.client.caller == caller) && (oldest == nil || g.idleSince.Before(oldest.idleSince)) {
 			oldest, at = g, key
 		}
 	}
 	if oldest == nil {
 		return nil
 	}
-	oldest.timer.Stop()
+	oldest.idleTimer.Stop()
 	delete(r.groups, at)
-	if owner := oldest.client.owner; r.firsts[owner] == oldest {
-		delete(r.firsts, owner)
+	if owner := oldest.client.principalID; r.defaults[owner] == oldest {
+		delete(r.defaults, owner)
 	}
 	return oldest
 }
@@ -277,13 +277,13 @@ func (r *relay) forlornLocked(caller string, own bool) (oldest *group) {
 // expire ends what nobody has used for long.
 func (r *relay) expire(owner, key string, g *group) {
 	r.mu.Lock()
-	if g.users > 0 || r.groups[key] != g {
+	if g.requests > 0 || r.groups[key] != g {
 		r.mu.Unlock()
 		return
 	}
 	delete(r.groups, key)
-	if r.firsts[owner] == g {
-		delete(r.firsts, owner)
+	if r.defaults[owner] == g {
+		delete(r.defaults, owner)
 	}
 	r.mu.Unlock()
 	g.client.close()

@@ -110,29 +110,29 @@ func newBridge(t *testing.T, o *Options) *Bridge {
 
 // TestEras: each client reaches each server, whatever their eras, and everything that both have crosses.
 func TestEras(t *testing.T) {
-	for _, near := range []Era{EraLegacy, EraModern} {
-		for _, far := range []Era{EraLegacy, EraModern} {
-			for _, carrier := range []string{"pipe", "http"} {
-				t.Run(fmt.Sprintf("%v to %v over %s", near, far, carrier), func(t *testing.T) {
-					b := newBridge(t, &Options{Connect: connectTo(t, far.revisions())})
-					var c mcpclient.Carrier
-					if carrier == "http" {
+	for _, clientEra := range []Era{EraLegacy, EraModern} {
+		for _, serverEra := range []Era{EraLegacy, EraModern} {
+			for _, transport := range []string{"pipe", "http"} {
+				t.Run(fmt.Sprintf("%v to %v over %s", clientEra, serverEra, transport), func(t *testing.T) {
+					b := newBridge(t, &Options{Connect: connectTo(t, serverEra.revisions())})
+					var c mcpclient.Transport
+					if transport == "http" {
 						c = streamable.Dial(served(t, b, nil).URL+"/mcp", nil)
 					} else {
 						ours, theirs := net.Pipe()
 						go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
 						c = mcpclient.Over(jsonrpc.NewFramer(ours, nil))
 					}
-					tryAll(t, c, near)
+					tryAll(t, c, clientEra)
 				})
 			}
 		}
 	}
 }
 
-func tryAll(t *testing.T, carrier mcpclient.Carrier, near Era) {
-	c, err := mcpclient.Dial(t.Context(), carrier, &mcpclient.Options{
-		Revisions: near.revisions(),
+func tryAll(t *testing.T, transport mcpclient.Transport, clientEra Era) {
+	c, err := mcpclient.Dial(t.Context(), transport, &mcpclient.Options{
+		Revisions: clientEra.revisions(),
 		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"me"}`)}, nil
 		},
@@ -142,7 +142,7 @@ func tryAll(t *testing.T, carrier mcpclient.Carrier, near Era) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if got := c.Revision().Modern(); got != (near == EraModern) {
+	if got := c.Revision().Modern(); got != (clientEra == EraModern) {
 		t.Errorf("the client speaks %v", c.Revision())
 	}
 	progress := 0
@@ -177,7 +177,7 @@ func TestHTTPCancel(t *testing.T) {
 	}
 	await(t, "the call to end", func() bool {
 		for cl := range clientsOf(b) {
-			if n, _ := cl.busy(); n > 0 {
+			if n, _ := cl.inFlight(); n > 0 {
 				return false
 			}
 		}
@@ -259,7 +259,7 @@ func TestHealth(t *testing.T) {
 	}
 	broken = nil
 	b.health.mu.Lock()
-	b.health.asked = time.Time{}
+	b.health.lastProbe = time.Time{}
 	b.health.mu.Unlock()
 	if status, text := get("/readyz"); status != 200 {
 		t.Errorf("/readyz: %d %s", status, text)

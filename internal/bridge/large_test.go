@@ -17,10 +17,10 @@ import (
 	"mcpwire/streamable"
 )
 
-// farSide returns the options of a bridge to a server on a carrier.
-func farSide(t *testing.T, carrier string, revisions []mcp.Revision) *Options {
+// upstreamOptions returns the options of a bridge to a server on a transport.
+func upstreamOptions(t *testing.T, transport string, revisions []mcp.Revision) *Options {
 	srv := newServer(t, revisions)
-	switch carrier {
+	switch transport {
 	case "pipe":
 		return &Options{Connect: connectTo(t, revisions)}
 	case "socket":
@@ -58,13 +58,13 @@ func farSide(t *testing.T, carrier string, revisions []mcp.Revision) *Options {
 		_ = h.Shutdown(context.Background())
 		ts.Close()
 	})
-	dial := streamable.Dial(ts.URL+map[string]string{"http": "/mcp", "sse": "/sse"}[carrier], nil)
+	dial := streamable.Dial(ts.URL+map[string]string{"http": "/mcp", "sse": "/sse"}[transport], nil)
 	return &Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return dial.Connect(ctx) }}
 }
 
-// nearSide returns how a client reaches a bridge on a carrier.
-func nearSide(t *testing.T, b *Bridge, carrier, where string) mcpclient.Carrier {
-	switch carrier {
+// downstreamCarrier returns how a client reaches a bridge on a transport.
+func downstreamCarrier(t *testing.T, b *Bridge, transport, where string) mcpclient.Transport {
+	switch transport {
 	case "pipe":
 		ours, theirs := net.Pipe()
 		go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
@@ -75,29 +75,29 @@ func nearSide(t *testing.T, b *Bridge, carrier, where string) mcpclient.Carrier 
 	return streamable.Dial(where, nil)
 }
 
-// whereTo serves a bridge on a carrier, and returns where.
-func whereTo(t *testing.T, b *Bridge, carrier string) string {
-	switch carrier {
+// whereTo serves a bridge on a transport, and returns where.
+func whereTo(t *testing.T, b *Bridge, transport string) string {
+	switch transport {
 	case "pipe":
 		return ""
 	case "socket":
 		return listening(t, b)
 	}
-	return served(t, b, nil).URL + "/" + map[string]string{"http": "mcp", "sse": "sse"}[carrier]
+	return served(t, b, nil).URL + "/" + map[string]string{"http": "mcp", "sse": "sse"}[transport]
 }
 
-// TestLarge: large results pass between all carriers, also while others are under way.
+// TestLarge: large results pass between all transports, also while others are under way.
 func TestLarge(t *testing.T) {
-	carriers := []string{"pipe", "socket", "http", "sse"}
-	for _, near := range carriers {
-		for _, far := range carriers {
+	transports := []string{"pipe", "socket", "http", "sse"}
+	for _, downstream := range transports {
+		for _, upstream := range transports {
 			for _, eras := range [][2]Era{{EraLegacy, EraLegacy}, {EraModern, EraModern}, {EraModern, EraLegacy}, {EraLegacy, EraModern}} {
-				if near == "sse" && eras[0] == EraModern || far == "sse" && eras[1] == EraModern {
+				if downstream == "sse" && eras[0] == EraModern || upstream == "sse" && eras[1] == EraModern {
 					continue // which that transport is older than
 				}
-				t.Run(fmt.Sprintf("%v %s to %v %s", eras[0], near, eras[1], far), func(t *testing.T) {
-					b := newBridge(t, farSide(t, far, eras[1].revisions()))
-					c, err := mcpclient.Dial(t.Context(), nearSide(t, b, near, whereTo(t, b, near)), &mcpclient.Options{Revisions: eras[0].revisions()})
+				t.Run(fmt.Sprintf("%v %s to %v %s", eras[0], downstream, eras[1], upstream), func(t *testing.T) {
+					b := newBridge(t, upstreamOptions(t, upstream, eras[1].revisions()))
+					c, err := mcpclient.Dial(t.Context(), downstreamCarrier(t, b, downstream, whereTo(t, b, downstream)), &mcpclient.Options{Revisions: eras[0].revisions()})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -128,12 +128,12 @@ func TestSlowReaders(t *testing.T) {
 		{"http", EraLegacy, false}, {"http", EraModern, false}, {"http", EraLegacy, true},
 	} {
 		t.Run(fmt.Sprintf("%v %s shared %v", tt.era, tt.near, tt.share), func(t *testing.T) {
-			o := farSide(t, "pipe", tt.era.revisions())
-			o.Shared, o.Near = tt.share, tt.era
+			o := upstreamOptions(t, "pipe", tt.era.revisions())
+			o.Shared, o.ClientEra = tt.share, tt.era
 			b := newBridge(t, o)
 			where := whereTo(t, b, tt.near)
 			before := used()
-			quick, err := mcpclient.Dial(t.Context(), nearSide(t, b, tt.near, where), &mcpclient.Options{Revisions: tt.era.revisions()})
+			quick, err := mcpclient.Dial(t.Context(), downstreamCarrier(t, b, tt.near, where), &mcpclient.Options{Revisions: tt.era.revisions()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,12 +156,12 @@ func TestSlowReaders(t *testing.T) {
 }
 
 // flooded connects a client that asks for a lot of progress, and reads none of it until the test ends.
-func flooded(t *testing.T, b *Bridge, url, near string, era Era) {
+func flooded(t *testing.T, b *Bridge, url, downstream string, era Era) {
 	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"flood","arguments":{},"_meta":{"progressToken":1}}}`
 	if era == EraModern {
 		call = strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},`, 1)
 	}
-	if near == "http" {
+	if downstream == "http" {
 		header := "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: flood\r\n"
 		if era == EraLegacy {
 			_, h, _ := post(t, url, httpHello)
@@ -178,7 +178,7 @@ func flooded(t *testing.T, b *Bridge, url, near string, era Era) {
 		return
 	}
 	var conn net.Conn
-	if near == "pipe" {
+	if downstream == "pipe" {
 		ours, theirs := net.Pipe()
 		t.Cleanup(func() { ours.Close() })
 		go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))

@@ -54,7 +54,7 @@ func TestServersPerCaller(t *testing.T) {
 	}
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
-			b := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), Far: EraLegacy, Shared: shared, MaxServers: 7, MaxServersPerCaller: 3})
+			b := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), ServerEra: EraLegacy, Shared: shared, MaxServers: 7, MaxServersPerCaller: 3})
 			url := served(t, b, &streamable.Options{Guard: guard}).URL + "/mcp"
 			var got []int
 			var last string
@@ -92,7 +92,7 @@ func TestServersPerCaller(t *testing.T) {
 		})
 	}
 	t.Run("modern", func(t *testing.T) { // what nobody uses makes room
-		b := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), Far: EraLegacy, MaxServersPerCaller: 3})
+		b := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), ServerEra: EraLegacy, MaxServersPerCaller: 3})
 		url := served(t, b, &streamable.Options{Guard: guard}).URL + "/mcp"
 		for range 8 {
 			if status, _ := open(t, url, "ann", "modern"); status != 200 {

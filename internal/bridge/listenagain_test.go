@@ -11,14 +11,14 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A fickle carrier loses calls by themselves, as one on HTTP does: the member "lost" has the id.
+// A fickle transport loses calls by themselves, as one on HTTP does: the member "lost" has the id.
 type fickle struct{ jsonrpc.Framer }
 
 func (f fickle) ReadFrame() ([]byte, error) {
 	frame, err := f.Framer.ReadFrame()
 	if at := locate(frame, "lost"); err == nil && at.found() {
-		id := jsonrpc.ID(at.of(frame)).Clone()
-		return nil, &jsonrpc.CallError{ID: id, Fate: jsonrpc.FateLost, Err: errors.New("the stream broke off")}
+		id := jsonrpc.ID(at.slice(frame)).Clone()
+		return nil, &jsonrpc.CallError{ID: id, Outcome: jsonrpc.OutcomeUnknown, Err: errors.New("the stream broke off")}
 	}
 	return frame, err
 }
@@ -28,58 +28,58 @@ func (f fickle) ReadFrame() ([]byte, error) {
 func TestListenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
-		o := &Options{Near: EraModern, Far: EraModern, HTTP: true}
+		o := &Options{ClientEra: EraModern, ServerEra: EraModern, HTTP: true}
 		b := f.bridge(o)
 		b.opts.Connect = func(ctx context.Context, w io.Writer) (jsonrpc.Framer, error) {
 			framer, err := f.connect(ctx, w)
 			return fickle{framer}, err
 		}
-		near, _ := client0(t, b)
+		client, _ := client0(t, b)
 		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 		const ack = `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"},"notifications":{"toolsListChanged":true}}}`
 		const changed = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}`
 		listen := `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta + `}}`
-		near.send(listen)
-		far := f.next()
-		far.wants(listen)
-		far.send(ack)
-		near.wants(ack)
+		client.send(listen)
+		srv := f.next()
+		srv.wants(listen)
+		srv.send(ack)
+		client.wants(ack)
 		id := `"l"`
 		lose := func() {
 			t.Helper()
-			far.send(`{"lost":` + id + `}`)
-			next := far.request(`"subscriptions/listen"`, `{"toolsListChanged":true}`, meta)
+			srv.send(`{"lost":` + id + `}`)
+			next := srv.request(`"subscriptions/listen"`, `{"toolsListChanged":true}`, meta)
 			if next == id {
 				t.Errorf("it was made again as %s", id)
 			}
 			id = next
 		}
-		for range 2 * maxEager {
+		for range 2 * maxEagerFailures {
 			lose()
-			far.send(strings.Replace(ack, `"l"`, id, 1))
-			near.wants(changed)
+			srv.send(strings.Replace(ack, `"l"`, id, 1))
+			client.wants(changed)
 		}
-		far.send(strings.Replace(changed, `"l"`, id, 1))
-		near.wants(changed)
-		for range maxEager {
+		srv.send(strings.Replace(changed, `"l"`, id, 1))
+		client.wants(changed)
+		for range maxEagerFailures {
 			lose()
 		}
-		far.send(`{"lost":` + id + `}`)
-		near.reads(`"id":"l","error"`, "the stream broke off")
+		srv.send(`{"lost":` + id + `}`)
+		client.reads(`"id":"l","error"`, "the stream broke off")
 
-		near.send(strings.Replace(listen, `"l"`, `"m"`, 1)) // one that was never good fails at once
-		far.reads(`"id":"m"`)
-		far.send(`{"lost":"m"}`)
-		near.reads(`"id":"m","error"`)
+		client.send(strings.Replace(listen, `"l"`, `"m"`, 1)) // one that was never good fails at once
+		srv.reads(`"id":"m"`)
+		srv.send(`{"lost":"m"}`)
+		client.reads(`"id":"m","error"`)
 
-		near.send(listen) // one that was made again can be ended
-		far.wants(listen)
-		far.send(ack)
-		near.wants(ack)
+		client.send(listen) // one that was made again can be ended
+		srv.wants(listen)
+		srv.send(ack)
+		client.wants(ack)
 		id = `"l"`
 		lose()
-		near.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
-		far.wants(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+		client.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
+		srv.wants(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
 	})
 }
 
@@ -87,15 +87,15 @@ func TestListenAgain(t *testing.T) {
 func TestListenUnacknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
-		near, _ := client0(t, f.bridge(&Options{Near: EraModern, Far: EraModern}))
+		client, _ := client0(t, f.bridge(&Options{ClientEra: EraModern, ServerEra: EraModern}))
 		const ack = `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"},"notifications":{"toolsListChanged":true}}}`
-		near.send(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
-		far := f.next()
-		far.reads(`"id":"l"`)
-		far.f.Close()
-		far = f.next()
-		far.reads(`"id":"l"`)
-		far.send(ack)
-		near.wants(ack)
+		client.send(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+		srv := f.next()
+		srv.reads(`"id":"l"`)
+		srv.f.Close()
+		srv = f.next()
+		srv.reads(`"id":"l"`)
+		srv.send(ack)
+		client.wants(ack)
 	})
 }

@@ -15,98 +15,98 @@ import (
 	"mcpwire/mcp"
 )
 
-// live makes a connection and serves it until it ends. It returns why it did.
-func (l *line) live(first bool) error {
-	ctx, cancel := l.b.connecting(l.ctx)
-	l.mu.Lock()
-	l.worked = false
-	l.mu.Unlock()
-	text := l.lane.stderr()
+// serveConnection makes a connection and serves it until it ends. It returns why it did.
+func (u *upstream) serveConnection(first bool) error {
+	ctx, cancel := u.b.withDialTimeout(u.ctx)
+	u.mu.Lock()
+	u.usable = false
+	u.mu.Unlock()
+	text := u.rec.stderr()
 	defer text.Close()
-	f, err := l.b.opts.Connect(context.WithValue(ctx, laneKey{}, l.lane), text)
+	f, err := u.b.opts.Connect(context.WithValue(ctx, recorderKey{}, u.rec), text)
 	cancel()
 	if err != nil {
 		return &connectError{err}
 	}
-	l.b.metrics.connections.Add(1)
+	u.b.metrics.connections.Add(1)
 	began := time.Now()
 	read := make(chan error, 1)
-	ended, stop := context.WithCancelCause(l.ctx)
+	ended, stop := context.WithCancelCause(u.ctx)
 	end := func() { stop(nil) }
-	l.mu.Lock()
-	l.now, l.held, l.worked = &connection{cut: func() { stop(errDead) }}, l.held || !first, first
-	l.mu.Unlock()
-	l.b.linesUp.Add(1)
-	defer l.b.linesUp.Add(-1)
+	u.mu.Lock()
+	u.conn, u.paused, u.usable = &connection{abort: func() { stop(errUnresponsive) }}, u.paused || !first, first
+	u.mu.Unlock()
+	u.b.openConnections.Add(1)
+	defer u.b.openConnections.Add(-1)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		read <- l.read(f)
+		read <- u.read(f)
 		end()
 	})
-	wg.Go(func() { l.write(ended, f, end) })
+	wg.Go(func() { u.write(ended, f, end) })
 	if !first {
-		err = l.revive(ended)
+		err = u.resume(ended)
 	}
 	if err == nil {
 		<-ended.Done()
 	}
 	end()
-	l.mu.Lock()
-	l.now = nil
-	l.mu.Unlock()
+	u.mu.Lock()
+	u.conn = nil
+	u.mu.Unlock()
 	f.Close() // which makes read return
 	wg.Wait()
-	l.lane.settle()
+	u.rec.flushEnds()
 	if why := <-read; err == nil || errors.Is(err, context.Canceled) {
 		err = why
 	}
-	if context.Cause(ended) == errDead {
-		err = errDead
+	if context.Cause(ended) == errUnresponsive {
+		err = errUnresponsive
 	}
-	if time.Since(began) >= l.b.opts.StableAfter {
-		l.mu.Lock()
-		l.failures, l.unproved = 0, nil
-		l.mu.Unlock()
+	if time.Since(began) >= u.b.opts.StableAfter {
+		u.mu.Lock()
+		u.failures, u.recoveryCalls = 0, nil
+		u.mu.Unlock()
 	}
 	return err
 }
 
-// revive has the user tell a new server what it should know, and lets go what waits.
-func (l *line) revive(ctx context.Context) error {
-	bounded, cancel := l.b.whileConnecting(ctx)
+// resume has the user tell a new server what it should know, and lets go what waits.
+func (u *upstream) resume(ctx context.Context) error {
+	bounded, cancel := u.b.withConnectTimeout(ctx)
 	defer cancel()
-	l.b.metrics.restarts.Add(1)
-	if err := l.user().connected(bounded); err != nil {
+	u.b.metrics.restarts.Add(1)
+	if err := u.currentHandler().reconnected(bounded); err != nil {
 		return fmt.Errorf("the server was started again, and does not come up: %w", err)
 	}
-	l.mu.Lock()
-	l.held, l.worked = false, true
-	l.mu.Unlock()
-	poke(l.wake)
+	u.mu.Lock()
+	u.paused, u.usable = false, true
+	u.mu.Unlock()
+	signal(u.notify)
 	return nil
 }
 
 // write sends what waits until ctx ends. If that fails, it calls end: what the server has said last is still to be read.
-func (l *line) write(ctx context.Context, f jsonrpc.Framer, end func()) {
+func (u *upstream) write(ctx context.Context, f jsonrpc.Framer, end func()) {
 	for {
-		it, ok := l.take()
+		it, ok := u.dequeue()
 		if !ok {
-			if l.finished() {
+			if u.finished() {
 				return
 			}
 			select {
-			case <-l.wake:
+			case <-u.notify:
 				continue
 			case <-ctx.Done():
 				return
 			}
 		}
-		if err := l.post(f, it); err != nil {
-			l.b.opts.Logger.Debug("a message was not sent", "error", err)
-			l.unsent(it)
-			if !l.b.opts.HTTP {
+		if err := u.transmit(f, it); err != nil {
+			u.b.opts.Logger.Debug("a message was not sent", "error", err)
+			u.putBack(it)
+			if !u.b.opts.HTTP {
 				// The reader is about to learn why, and waits no longer than this.
-				timer := time.AfterFunc(farewell, end)
+				timer := time.AfterFunc(closeTimeout, end)
 				defer timer.Stop()
 				<-ctx.Done()
 			}
@@ -116,76 +116,76 @@ func (l *line) write(ctx context.Context, f jsonrpc.Framer, end func()) {
 	}
 }
 
-// farewell is how long a server that does not take anything any more may go on to say something.
-const farewell = time.Second
+// closeTimeout is how long a server that does not take anything any more may go on to say something.
+const closeTimeout = time.Second
 
-// take returns what is to be sent next.
-func (l *line) take() (it item, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// dequeue returns what is to be sent next.
+func (u *upstream) dequeue() (it queuedMessage, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	switch {
-	case len(l.urgent) > 0:
-		it, l.urgent = l.urgent[0], l.urgent[1:]
-		l.urgentBytes -= len(it.frame)
-	case len(l.queue) > 0 && !l.held:
-		it, l.queue = l.queue[0], l.queue[1:]
-		l.bytes -= len(it.frame)
-		l.roomLocked()
-		if l.b.opts.HTTP && it.id != nil && len(it.frame) <= maxAgain {
-			l.sent[idKey(it.id)] = it
+	case len(u.urgent) > 0:
+		it, u.urgent = u.urgent[0], u.urgent[1:]
+		u.urgentBytes -= len(it.frame)
+	case len(u.queue) > 0 && !u.paused:
+		it, u.queue = u.queue[0], u.queue[1:]
+		u.queueBytes -= len(it.frame)
+		u.signalSpaceLocked()
+		if u.b.opts.HTTP && it.id != nil && len(it.frame) <= maxRetryBytes {
+			u.sent[idKey(it.id)] = it
 		}
-		if l.unproved != nil && len(l.unproved) < maxUnproved && it.id != nil && text(locate(it.frame, "method").of(it.frame)) != mcp.MethodInitialize {
-			l.unproved[idKey(it.id)] = struct{}{}
+		if u.recoveryCalls != nil && len(u.recoveryCalls) < maxRecoveryCalls && it.id != nil && stringOf(locate(it.frame, "method").slice(it.frame)) != mcp.MethodInitialize {
+			u.recoveryCalls[idKey(it.id)] = struct{}{}
 		}
 	default:
-		l.writing = false
-		return item{}, false
+		u.writing = false
+		return queuedMessage{}, false
 	}
-	l.writing = true
+	u.writing = true
 	return it, true
 }
 
-// maxUnproved is how many requests are remembered of which one must be answered.
-const maxUnproved = 1024
+// maxRecoveryCalls is how many requests are remembered of which one must be answered.
+const maxRecoveryCalls = 1024
 
 // withdraw forgets a request that is not wanted any more, and reports whether it was not even sent: then the server must not be told of it.
-func (l *line) withdraw(id jsonrpc.ID) bool {
+func (u *upstream) withdraw(id jsonrpc.ID) bool {
 	key := idKey(id)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.sent, key)
-	for i, it := range l.queue {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.sent, key)
+	for i, it := range u.queue {
 		if it.id != nil && idKey(it.id) == key {
-			l.queue = slices.Delete(l.queue, i, i+1)
-			l.bytes -= len(it.frame)
-			l.roomLocked()
+			u.queue = slices.Delete(u.queue, i, i+1)
+			u.queueBytes -= len(it.frame)
+			u.signalSpaceLocked()
 			return true
 		}
 	}
 	return false
 }
 
-// maxAgain is how large a request may be, in bytes, that is sent again when the server had forgotten its session.
-const maxAgain = 1 << 20
+// maxRetryBytes is how large a request may be, in bytes, that is sent again when the server had forgotten its session.
+const maxRetryBytes = 1 << 20
 
-// unsent puts a message back.
-func (l *line) unsent(it item) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.again = append(l.again, it)
+// putBack puts a message back.
+func (u *upstream) putBack(it queuedMessage) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.resend = append(u.resend, it)
 }
 
 // read takes what the server sends until it has ended, and returns why.
-func (l *line) read(f jsonrpc.Framer) error {
-	own := compact
-	if _, ok := f.(jsonrpc.Courier); ok { // its frames are ours already
-		own = jsonrpc.OneLine
+func (u *upstream) read(f jsonrpc.Framer) error {
+	ownFrame := compact
+	if _, ok := f.(jsonrpc.MessageTransport); ok { // its frames are ours already
+		ownFrame = jsonrpc.OneLine
 	}
 	noise := 0
 	for {
-		frame, from, err := l.receive(f)
+		frame, from, err := u.receive(f)
 		if err != nil {
-			if !l.took(err, from) {
+			if !u.handleError(err, from) {
 				if errors.Is(err, io.EOF) {
 					err = fmt.Errorf("the server has closed the connection: %w", io.EOF)
 				}
@@ -193,26 +193,26 @@ func (l *line) read(f jsonrpc.Framer) error {
 			}
 			continue
 		}
-		if !l.deliver(own(frame), from) {
+		if !u.deliver(ownFrame(frame), from) {
 			if noise++; noise == 1 {
-				l.b.opts.Logger.Warn("the server writes what is no message, which is dropped; further ones are not reported", "server", l.b.opts.Name, "text", clip(frame))
+				u.b.opts.Logger.Warn("the server writes what is no message, which is dropped; further ones are not reported", "server", u.b.opts.Name, "text", clip(frame))
 			}
 		}
 	}
 }
 
-// took acts on an error of the framer that does not end the connection, and reports whether it was one.
-func (l *line) took(err error, from origin) bool {
+// handleError acts on an error of the framer that does not end the connection, and reports whether it was one.
+func (u *upstream) handleError(err error, from origin) bool {
 	_, ofCall := errors.AsType[*jsonrpc.CallError](err)
 	if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
-		l.b.opts.Logger.Warn("a message of the server was dropped", "error", bad)
+		u.b.opts.Logger.Warn("a message of the server was dropped", "error", bad)
 		if !ofCall {
-			l.refuseLarge(bad)
+			u.refuseLarge(bad)
 			return true
 		}
 	}
 	if errors.Is(err, jsonrpc.ErrGap) {
-		l.user().missed()
+		u.currentHandler().messagesLost()
 		return true
 	}
 	failed, ok := errors.AsType[*jsonrpc.CallError](err)
@@ -220,104 +220,104 @@ func (l *line) took(err error, from origin) bool {
 		return false
 	}
 	from.answered()
-	l.mu.Lock()
-	it, known := l.sent[idKey(failed.ID)]
-	delete(l.sent, idKey(failed.ID))
-	retry := known && failed.Fate == jsonrpc.FateUnsent && errors.Is(failed.Err, jsonrpc.ErrClosed) // the session is gone, and comes back
+	u.mu.Lock()
+	it, known := u.sent[idKey(failed.ID)]
+	delete(u.sent, idKey(failed.ID))
+	retry := known && failed.Outcome == jsonrpc.OutcomeUnprocessed && errors.Is(failed.Err, jsonrpc.ErrClosed) // the session is gone, and comes back
 	if retry {
-		l.again = append(l.again, it)
+		u.resend = append(u.resend, it)
 	}
-	l.mu.Unlock()
+	u.mu.Unlock()
 	_, large := errors.AsType[*jsonrpc.TooLargeError](err)
 	if large { // there is an answer, and only that cannot be forwarded
-		l.mu.Lock()
-		l.provesLocked(failed.ID)
-		l.mu.Unlock()
+		u.mu.Lock()
+		u.noteAnswerLocked(failed.ID)
+		u.mu.Unlock()
 	}
 	if !retry {
-		if !large && failed.Fate != jsonrpc.FateRefused && !errors.Is(failed.Err, jsonrpc.ErrClosed) {
-			l.b.doubt(failed)
+		if !large && failed.Outcome != jsonrpc.OutcomeRejected && !errors.Is(failed.Err, jsonrpc.ErrClosed) {
+			u.b.markUnhealthy(failed)
 		}
-		l.user().callFailed(failed.ID, failed)
+		u.currentHandler().callFailed(failed.ID, failed)
 	}
 	return true
 }
 
 // refuseLarge tells the server of a request that was larger than is read, so that it does not wait.
-func (l *line) refuseLarge(bad *jsonrpc.FrameError) {
+func (u *upstream) refuseLarge(bad *jsonrpc.FrameError) {
 	large, ok := errors.AsType[*jsonrpc.TooLargeError](bad)
 	if ok && large.Kind == jsonrpc.KindRequest && len(large.ID) > 0 {
-		l.sendFirst(item{frame: jsonrpc.AppendError(nil, large.ID, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason}, false)})
+		u.sendUrgent(queuedMessage{frame: jsonrpc.AppendError(nil, large.ID, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason}, false)})
 	}
 }
 
 // deliver hands on a message, or those of a batch, on one line. It reports false if it is none.
-func (l *line) deliver(frame []byte, from origin) bool {
+func (u *upstream) deliver(frame []byte, from origin) bool {
 	if jsonrpc.IsBatch(frame) {
 		entries, err := jsonrpc.ParseBatch(frame, 0)
 		for i := range entries {
 			if m := &entries[i].Message; entries[i].Invalid == nil {
-				l.admit(nil, m, from)
+				u.accept(nil, m, from)
 			}
 		}
 		return err == nil
 	}
 	m := new(jsonrpc.Message)
 	if err := jsonrpc.Parse(frame, m, 0); err != nil {
-		from.lane.record(capture.ToClient, frame)
-		l.b.metrics.noise.Add(1)
+		from.rec.recordMessage(capture.ToClient, frame)
+		u.b.metrics.invalidMessages.Add(1)
 		return false
 	}
-	l.admit(frame, m, from)
+	u.accept(frame, m, from)
 	return true
 }
 
-// admit hands on a message of the server that can be read in one way only; frame is nil if it came in a batch. In place of an answer in which a member appears twice, the client
+// accept hands on a message of the server that can be read in one way only; frame is nil if it came in a batch. In place of an answer in which a member appears twice, the client
 // gets an error. The server is told of such a request, and such a notification is dropped: whom it concerns is not certain.
-func (l *line) admit(frame []byte, m *jsonrpc.Message, from origin) {
+func (u *upstream) accept(frame []byte, m *jsonrpc.Message, from origin) {
 	err := era.CheckMembers(frame, m, false)
 	if frame == nil {
-		frame = rebuilt(m)
+		frame = encodeMessage(m)
 	}
 	if err == nil {
-		l.pass(frame, m, from)
+		u.dispatch(frame, m, from)
 		return
 	}
-	l.b.metrics.noise.Add(1)
+	u.b.metrics.invalidMessages.Add(1)
 	e := jsonrpc.ErrorOf(err)
-	l.b.opts.Logger.Warn("a message of the server was not forwarded", "server", l.b.opts.Name, "error", e)
-	from.lane.record(capture.ToClient, frame)
+	u.b.opts.Logger.Warn("a message of the server was not forwarded", "server", u.b.opts.Name, "error", e)
+	from.rec.recordMessage(capture.ToClient, frame)
 	switch {
 	case len(m.Method) == 0 && len(m.ID) > 0:
-		refusal := failure(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's answer cannot be forwarded: %s", e.Message))
-		l.pass(rebuilt(refusal), refusal, from)
+		refusal := errorMessage(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's answer cannot be forwarded: %s", e.Message))
+		u.dispatch(encodeMessage(refusal), refusal, from)
 	case m.Kind == jsonrpc.KindRequest:
-		l.sendFirst(item{frame: jsonrpc.AppendError(nil, m.ID, e, false)})
+		u.sendUrgent(queuedMessage{frame: jsonrpc.AppendError(nil, m.ID, e, false)})
 	}
 }
 
-func (l *line) pass(frame []byte, m *jsonrpc.Message, from origin) {
-	l.mu.Lock()
+func (u *upstream) dispatch(frame []byte, m *jsonrpc.Message, from origin) {
+	u.mu.Lock()
 	if len(m.ID) > 0 && len(m.Method) == 0 {
-		if l.b.opts.HTTP {
-			delete(l.sent, idKey(m.ID))
+		if u.b.opts.HTTP {
+			delete(u.sent, idKey(m.ID))
 		}
-		l.provesLocked(m.ID)
+		u.noteAnswerLocked(m.ID)
 	}
-	l.mu.Unlock()
+	u.mu.Unlock()
 	now := time.Now().UnixNano()
-	l.heard.Store(now)
-	l.b.health.seen.Store(now)
-	l.passing.Lock()
-	defer l.passing.Unlock()
-	l.user().received(frame, m, from)
-	if len(m.Method) == 0 && m.ID.Equal(from.call) {
+	u.lastReceived.Store(now)
+	u.b.health.lastSeen.Store(now)
+	u.deliverMu.Lock()
+	defer u.deliverMu.Unlock()
+	u.currentHandler().received(frame, m, from)
+	if len(m.Method) == 0 && m.ID.Equal(from.callID) {
 		from.answered()
 	}
 }
 
-// rebuilt returns the text of a message that came in a batch.
-func rebuilt(m *jsonrpc.Message) []byte {
+// encodeMessage returns the text of a message that came in a batch.
+func encodeMessage(m *jsonrpc.Message) []byte {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
 		return jsonrpc.AppendRequest(nil, m.ID, string(m.Method), m.Params)

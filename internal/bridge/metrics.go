@@ -12,23 +12,23 @@ import (
 
 // metrics are counted as things happen. The zero value is ready to use.
 type metrics struct {
-	sessions    atomic.Int64 // ever begun
-	refused     atomic.Int64
-	requests    atomic.Int64
-	errors      atomic.Int64
-	timeouts    atomic.Int64
-	strays      atomic.Int64 // answers to nothing
-	noise       atomic.Int64 // lines that were no messages
-	connections atomic.Int64
-	restarts    atomic.Int64
-	failures    atomic.Int64
-	took        histogram
+	sessions        atomic.Int64 // ever begun
+	rejected        atomic.Int64
+	requests        atomic.Int64
+	errors          atomic.Int64
+	timeouts        atomic.Int64
+	strayResponses  atomic.Int64 // answers to nothing
+	invalidMessages atomic.Int64 // lines that were no messages
+	connections     atomic.Int64
+	restarts        atomic.Int64
+	failures        atomic.Int64
+	latency         histogram
 }
 
-// answered counts the answer to a call.
-func (m *metrics) answered(c *call, response []byte) {
+// recordAnswer counts the answer to a call.
+func (m *metrics) recordAnswer(c *call, response []byte) {
 	if c.method != mcp.MethodSubscriptionsListen {
-		m.took.observe(time.Since(c.began))
+		m.latency.observe(time.Since(c.began))
 	}
 	if response == nil {
 		return
@@ -39,21 +39,21 @@ func (m *metrics) answered(c *call, response []byte) {
 	}
 }
 
-// bounds are the upper bounds of a histogram's buckets.
-var bounds = [...]time.Duration{
+// bucketBounds are the upper bounds of a histogram's buckets.
+var bucketBounds = [...]time.Duration{
 	time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond,
 	time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute,
 }
 
 // A histogram counts durations.
 type histogram struct {
-	buckets [len(bounds) + 1]atomic.Int64
+	buckets [len(bucketBounds) + 1]atomic.Int64
 	sum     atomic.Int64 // nanoseconds
 }
 
 func (h *histogram) observe(d time.Duration) {
 	i := 0
-	for i < len(bounds) && d > bounds[i] {
+	for i < len(bucketBounds) && d > bucketBounds[i] {
 		i++
 	}
 	h.buckets[i].Add(1)
@@ -75,7 +75,7 @@ func (b *Bridge) appendMetrics(dst []byte) []byte {
 	clients := len(b.clients)
 	var open int64
 	for cl := range b.clients {
-		n, _ := cl.busy()
+		n, _ := cl.inFlight()
 		open += int64(n)
 	}
 	b.mu.Unlock()
@@ -85,46 +85,46 @@ func (b *Bridge) appendMetrics(dst []byte) []byte {
 	}{
 		{"sessions", "gauge", "Clients that are connected, or have a session.", int64(clients)},
 		{"requests_in_flight", "gauge", "Requests of clients that have no answer yet.", open},
-		{"server_connections", "gauge", "Connections to the server, or processes of it.", b.linesUp.Load()},
+		{"server_connections", "gauge", "Connections to the server, or processes of it.", b.openConnections.Load()},
 		{"sessions_total", "counter", "Clients since the start.", m.sessions.Load()},
-		{"sessions_refused_total", "counter", "Clients that were refused, because there were too many.", m.refused.Load()},
+		{"sessions_refused_total", "counter", "Clients that were refused, because there were too many.", m.rejected.Load()},
 		{"requests_total", "counter", "Requests of clients.", m.requests.Load()},
 		{"errors_total", "counter", "Requests that were answered with an error.", m.errors.Load()},
 		{"timeouts_total", "counter", "Requests that the server did not answer in time.", m.timeouts.Load()},
-		{"stray_responses_total", "counter", "Responses to nothing that was asked, which were dropped.", m.strays.Load()},
-		{"noise_total", "counter", "Lines of the server that were no messages.", m.noise.Load()},
+		{"stray_responses_total", "counter", "Responses to nothing that was asked, which were dropped.", m.strayResponses.Load()},
+		{"noise_total", "counter", "Lines of the server that were no messages.", m.invalidMessages.Load()},
 		{"server_connections_total", "counter", "Connections to the server since the start.", m.connections.Load()},
 		{"server_restarts_total", "counter", "Connections that were made again for a client.", m.restarts.Load()},
 		{"server_failures_total", "counter", "Connections that ended, or could not be made.", m.failures.Load()},
 	} {
-		dst = appendHead(dst, v.name, v.kind, v.help)
-		dst = append(dst, prefix+v.name+" "...)
+		dst = appendMetricHead(dst, v.name, v.kind, v.help)
+		dst = append(dst, metricPrefix+v.name+" "...)
 		dst = append(strconv.AppendInt(dst, v.value, 10), '\n')
 	}
-	return m.took.append(dst, "request_duration_seconds", "Time to the answer of a request, subscriptions excepted.")
+	return m.latency.append(dst, "request_duration_seconds", "Time to the answer of a request, subscriptions excepted.")
 }
 
-const prefix = "mcpwire_bridge_"
+const metricPrefix = "mcpwire_bridge_"
 
-func appendHead(dst []byte, name, kind, help string) []byte {
-	dst = append(dst, "# HELP "+prefix+name+" "+help+"\n# TYPE "+prefix+name+" "+kind+"\n"...)
+func appendMetricHead(dst []byte, name, kind, help string) []byte {
+	dst = append(dst, "# HELP "+metricPrefix+name+" "+help+"\n# TYPE "+metricPrefix+name+" "+kind+"\n"...)
 	return dst
 }
 
 func (h *histogram) append(dst []byte, name, help string) []byte {
-	dst = appendHead(dst, name, "histogram", help)
+	dst = appendMetricHead(dst, name, "histogram", help)
 	var n int64
 	for i := range h.buckets {
 		n += h.buckets[i].Load()
 		le := "+Inf"
-		if i < len(bounds) {
-			le = strconv.FormatFloat(bounds[i].Seconds(), 'g', -1, 64)
+		if i < len(bucketBounds) {
+			le = strconv.FormatFloat(bucketBounds[i].Seconds(), 'g', -1, 64)
 		}
-		dst = append(dst, prefix+name+`_bucket{le="`+le+`"} `...)
+		dst = append(dst, metricPrefix+name+`_bucket{le="`+le+`"} `...)
 		dst = append(strconv.AppendInt(dst, n, 10), '\n')
 	}
-	dst = append(dst, prefix+name+"_sum "...)
+	dst = append(dst, metricPrefix+name+"_sum "...)
 	dst = append(strconv.AppendFloat(dst, time.Duration(h.sum.Load()).Seconds(), 'g', -1, 64), '\n')
-	dst = append(dst, prefix+name+"_count "...)
+	dst = append(dst, metricPrefix+name+"_count "...)
 	return append(strconv.AppendInt(dst, n, 10), '\n')
 }

@@ -11,10 +11,10 @@ import (
 	"mcpwire/streamable"
 )
 
-// A staged carrier says on whose stream a frame came, as one on HTTP does: the member "on" has it.
+// A staged transport says on whose stream a frame came, as one on HTTP does: the member "on" has it.
 type staged struct{ jsonrpc.Framer }
 
-func (s staged) Attach(func([]byte) error) {}
+func (s staged) OnResponse(func([]byte) error) {}
 
 func (s staged) Post(_ context.Context, frame []byte) error { return s.WriteFrame(frame) }
 
@@ -22,7 +22,7 @@ func (s staged) Receive() ([]byte, context.Context, error) {
 	frame, err := s.ReadFrame()
 	ctx := context.Background()
 	if at := locate(frame, "on"); at.found() {
-		ctx = context.WithValue(ctx, postedKey{}, &posting{item: item{id: jsonrpc.ID(at.of(frame))}})
+		ctx = context.WithValue(ctx, postKey{}, &postedMessage{queuedMessage: queuedMessage{id: jsonrpc.ID(at.slice(frame))}})
 	}
 	return frame, ctx, err
 }
@@ -51,11 +51,11 @@ func TestOnStream(t *testing.T) {
 		}
 		cl.request(t.Context(), frame, m, outs[i], func([]byte) {})
 	}
-	far := f.next()
-	far.reads(`"id":1`)
-	far.reads(`"id":2`)
+	srv := f.next()
+	srv.reads(`"id":1`)
+	srv.reads(`"id":2`)
 	ask, log := `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{},"on":1}`, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1},"on":1}`
-	far.send(ask, log)
+	srv.send(ask, log)
 	var got []string
 	await(t, "both to come", func() bool {
 		for _, message := range outs[0].take(false) {
@@ -71,7 +71,7 @@ func TestOnStream(t *testing.T) {
 	}
 }
 
-// TestCarrierStreams: the carrier on HTTP tells what came in the response to which request.
+// TestCarrierStreams: the transport on HTTP tells what came in the response to which request.
 func TestCarrierStreams(t *testing.T) {
 	const event = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -84,13 +84,13 @@ func TestCarrierStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	l := &line{ctx: t.Context()}
-	if err := l.post(f, item{frame: []byte(`{"jsonrpc":"2.0","id":"a","method":"x"}`), id: jsonrpc.ID(`"a"`)}); err != nil {
+	l := &upstream{ctx: t.Context()}
+	if err := l.transmit(f, queuedMessage{frame: []byte(`{"jsonrpc":"2.0","id":"a","method":"x"}`), id: jsonrpc.ID(`"a"`)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{event, answering(`"a"`, "{}")} {
-		if frame, from, err := l.receive(f); string(frame) != want || string(from.call) != `"a"` || err != nil {
-			t.Errorf("got %s on %s, %v, want %s", frame, from.call, err, want)
+		if frame, from, err := l.receive(f); string(frame) != want || string(from.callID) != `"a"` || err != nil {
+			t.Errorf("got %s on %s, %v, want %s", frame, from.callID, err, want)
 		}
 	}
 }

@@ -63,14 +63,14 @@ type Options struct {
 	// Name is the server's in messages. Nothing in it is secret.
 	Name string
 
-	Near, Far Era // of the clients and the server
+	ClientEra, ServerEra Era // of the clients and the server
 
 	// Shared has clients share connections, those of one principal: all of them before a modern server, before a legacy one those that introduce themselves alike. See the
 	// package.
 	Shared bool
 
-	// Login returns when a user was last waited for who has to log in to the server: now while it is so, since when no time counts, and the zero time if never. It may be nil.
-	Login func() time.Time
+	// LastLogin returns when a user was last waited for who has to log in to the server: now while it is so, since when no time counts, and the zero time if never. It may be nil.
+	LastLogin func() time.Time
 
 	ConnectTimeout time.Duration // for the server to be connected to and to answer the handshake; 0 is 30 s, negative for ever
 	CallTimeout    time.Duration // without an answer, progress or question, after which a request fails; 0 is 5 min, negative never
@@ -129,8 +129,8 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.RestartWait, 10*time.Second)
 	setDefault(&o.MaxBacklog, 4096)
 	setDefault(&o.Name, "the server")
-	if o.Login == nil {
-		o.Login = func() time.Time { return time.Time{} }
+	if o.LastLogin == nil {
+		o.LastLogin = func() time.Time { return time.Time{} }
 	}
 	setDefault(&o.Logger, slog.New(slog.DiscardHandler))
 	return o

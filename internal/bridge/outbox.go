@@ -11,8 +11,8 @@ import (
 // An outbox keeps messages until whoever owns it sends them, so that a client that does not read holds up nobody else. Its methods may be called by many goroutines at
 // once.
 type outbox struct {
-	wake chan struct{} // has an element if there is something, or nothing more will come
-	lane lane          // of the request that it belongs to
+	notify chan struct{} // has an element if there is something, or nothing more will come
+	rec    recorder      // of the request that it belongs to
 
 	mu     sync.Mutex
 	queue  [][]byte
@@ -23,12 +23,12 @@ type outbox struct {
 // maxOutbox is how much may wait in an outbox, in bytes, besides the first message.
 const maxOutbox = 8 << 20
 
-// errSlow is why a message is not kept.
-var errSlow = errors.New("the client does not read what it is sent")
+// errSlowClient is why a message is not kept.
+var errSlowClient = errors.New("the client does not read what it is sent")
 
-func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+func newOutbox() *outbox { return &outbox{notify: make(chan struct{}, 1)} }
 
-// Send implements jsonrpc.Outlet. It never waits.
+// Send implements jsonrpc.Sender. It never waits.
 func (o *outbox) Send(message []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -36,11 +36,11 @@ func (o *outbox) Send(message []byte) error {
 	case o.closed:
 		return jsonrpc.ErrRequestEnded
 	case o.bytes > 0 && o.bytes+len(message) > maxOutbox:
-		return errSlow
+		return errSlowClient
 	}
 	o.queue = append(o.queue, append(make([]byte, 0, len(message)), message...))
 	o.bytes += len(message) + 1
-	poke(o.wake)
+	signal(o.notify)
 	return nil
 }
 
@@ -55,7 +55,7 @@ func (o *outbox) take(last bool) [][]byte {
 }
 
 // flush sends what waits to out. What cannot be sent is the client's to deal with.
-func (cl *client) flush(o *outbox, out jsonrpc.Outlet, last bool) {
+func (cl *client) flush(o *outbox, out jsonrpc.Sender, last bool) {
 	for _, message := range o.take(last) {
 		if err := out.Send(message); err != nil {
 			cl.undelivered(message, err)
@@ -69,7 +69,7 @@ func (cl *client) undelivered(message []byte, err error) {
 	if jsonrpc.Parse(message, &m, 0) != nil || m.Kind != jsonrpc.KindRequest {
 		return
 	}
-	if cl.news != nil && cl.news.Send(message) == nil {
+	if cl.out != nil && cl.out.Send(message) == nil {
 		return
 	}
 	frame := jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client could not be asked: %v", err), false)
@@ -79,41 +79,41 @@ func (cl *client) undelivered(message []byte, err error) {
 	}
 }
 
-// behind returns an outlet that never waits, with a goroutine that sends to out until the client has ended. If it is full, the client is: it ends.
-func (cl *client) behind(out jsonrpc.Outlet) jsonrpc.Outlet {
+// withOutbox returns an outlet that never waits, with a goroutine that sends to out until the client has ended. If it is full, the client is: it ends.
+func (cl *client) withOutbox(out jsonrpc.Sender) jsonrpc.Sender {
 	o := newOutbox()
 	cl.flushed = make(chan struct{})
 	cl.b.wg.Go(func() {
 		defer close(cl.flushed)
 		for {
 			select {
-			case <-o.wake:
+			case <-o.notify:
 				cl.flush(o, out, false)
-			case <-cl.gone:
+			case <-cl.closeDone:
 				cl.flush(o, out, true)
 				return
-			case <-cl.cut:
+			case <-cl.evict:
 				o.take(true)
 				return
 			}
 		}
 	})
-	return cutting{o, cl}
+	return evictingOutbox{o, cl}
 }
 
-// cutting ends the client when its outbox is full.
-type cutting struct {
+// evictingOutbox ends the client when its outbox is full.
+type evictingOutbox struct {
 	*outbox
 	cl *client
 }
 
-// Send implements jsonrpc.Outlet.
-func (c cutting) Send(message []byte) error {
-	err := c.outbox.Send(message)
-	if errors.Is(err, errSlow) {
-		c.cl.b.opts.Logger.Warn("a client is cut off, because it does not read")
-		c.cl.cutOff.Do(func() { close(c.cl.cut) })
-		c.cl.end()
+// Send implements jsonrpc.Sender.
+func (o evictingOutbox) Send(message []byte) error {
+	err := o.outbox.Send(message)
+	if errors.Is(err, errSlowClient) {
+		o.cl.b.opts.Logger.Warn("a client is cut off, because it does not read")
+		o.cl.evictOnce.Do(func() { close(o.cl.evict) })
+		o.cl.cancel()
 	}
 	return err
 }

@@ -12,196 +12,196 @@ import (
 )
 
 // A past is what a new server has to be told of the session that the one before it had. It is guarded by the mutex of its plain.
-type past struct {
-	initialize  []byte // the request, once it was answered
-	result      []byte // of that
-	initialized []byte
-	level       []byte            // the last logging/setLevel
-	subscribed  map[string][]byte // resources/subscribe, by URI
-	by          map[string]map[*client]struct{}
-	pending     map[*call][]byte // requests of these kinds that were not answered
+type resumeState struct {
+	initialize       []byte // the request, once it was answered
+	initializeResult []byte // of that
+	initialized      []byte
+	setLevel         []byte            // the last logging/setLevel
+	subscriptions    map[string][]byte // resources/subscribe, by URI
+	subscribers      map[string]map[*client]struct{}
+	pending          map[*call][]byte // requests of these kinds that were not answered
 }
 
-// maxSubscribed bounds the subscriptions that are remembered; maxRemembered is how large a request of which a server is reminded may be, in bytes.
+// maxSubscriptions bounds the subscriptions that are remembered; maxReplayBytes is how large a request of which a server is reminded may be, in bytes.
 const (
-	maxSubscribed = 1024
-	maxRemembered = 64 << 10
+	maxSubscriptions = 1024
+	maxReplayBytes   = 64 << 10
 )
 
-// asks takes note of a request.
-func (p *past) asks(c *call, frame []byte, m *jsonrpc.Message) {
+// requestSent takes note of a request.
+func (r *resumeState) requestSent(c *call, frame []byte, m *jsonrpc.Message) {
 	switch c.method {
 	case mcp.MethodInitialize, mcp.MethodSetLevel:
 	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 		uri, _ := m.Param("uri")
-		c.about = text(uri)
+		c.subject = stringOf(uri)
 	default:
 		return
 	}
-	if len(frame) > maxRemembered || c.modern {
+	if len(frame) > maxReplayBytes || c.modern {
 		return
 	}
-	if p.pending == nil {
-		p.pending = map[*call][]byte{}
+	if r.pending == nil {
+		r.pending = map[*call][]byte{}
 	}
-	p.pending[c] = frame
+	r.pending[c] = frame
 }
 
-// answered takes note of the answer to a request.
-func (p *past) answered(c *call, m *jsonrpc.Message) {
-	frame, ok := p.pending[c]
-	delete(p.pending, c)
+// responseReceived takes note of the answer to a request.
+func (r *resumeState) responseReceived(c *call, m *jsonrpc.Message) {
+	frame, ok := r.pending[c]
+	delete(r.pending, c)
 	if !ok || m.Kind != jsonrpc.KindResponse {
 		return
 	}
 	switch c.method {
 	case mcp.MethodInitialize:
-		p.initialize, p.result = frame, slices.Clone(m.Result)
+		r.initialize, r.initializeResult = frame, slices.Clone(m.Result)
 	case mcp.MethodSetLevel:
-		p.level = frame
+		r.setLevel = frame
 	case mcp.MethodResourcesSubscribe:
-		if p.subscribed == nil {
-			p.subscribed, p.by = map[string][]byte{}, map[string]map[*client]struct{}{}
+		if r.subscriptions == nil {
+			r.subscriptions, r.subscribers = map[string][]byte{}, map[string]map[*client]struct{}{}
 		}
-		if len(p.subscribed) < maxSubscribed || p.subscribed[c.about] != nil {
-			p.subscribed[c.about] = frame
-			if p.by[c.about] == nil {
-				p.by[c.about] = map[*client]struct{}{}
+		if len(r.subscriptions) < maxSubscriptions || r.subscriptions[c.subject] != nil {
+			r.subscriptions[c.subject] = frame
+			if r.subscribers[c.subject] == nil {
+				r.subscribers[c.subject] = map[*client]struct{}{}
 			}
-			p.by[c.about][c.client] = struct{}{}
+			r.subscribers[c.subject][c.client] = struct{}{}
 		}
 	case mcp.MethodResourcesUnsubscribe:
-		delete(p.by[c.about], c.client)
-		if len(p.by[c.about]) == 0 {
-			delete(p.subscribed, c.about)
-			delete(p.by, c.about)
+		delete(r.subscribers[c.subject], c.client)
+		if len(r.subscribers[c.subject]) == 0 {
+			delete(r.subscriptions, c.subject)
+			delete(r.subscribers, c.subject)
 		}
 	}
 }
 
-// adopt takes over a handshake that was made before the plain had its line.
-func (p *plain) adopt(o opening, m *jsonrpc.Message) {
+// adoptHandshake takes over a handshake that was made before the plain had its line.
+func (p *passthrough) adoptHandshake(o clientMessage, m *jsonrpc.Message) {
 	p.mu.Lock()
-	p.past.initialize, p.past.result = o.frame, slices.Clone(m.Result)
+	p.resume.initialize, p.resume.initializeResult = o.frame, slices.Clone(m.Result)
 	p.mu.Unlock()
 }
 
-// leave forgets a client, and returns what nobody is subscribed to any more.
-func (p *past) leave(cl *client) (drop []string) {
-	for uri, by := range p.by {
+// removeClient forgets a client, and returns what nobody is subscribed to any more.
+func (r *resumeState) removeClient(cl *client) (drop []string) {
+	for uri, by := range r.subscribers {
 		if _, ok := by[cl]; !ok {
 			continue
 		}
 		delete(by, cl)
 		if len(by) == 0 {
-			delete(p.by, uri)
-			delete(p.subscribed, uri)
+			delete(r.subscribers, uri)
+			delete(r.subscriptions, uri)
 			drop = append(drop, uri)
 		}
 	}
-	for c := range p.pending {
+	for c := range r.pending {
 		if c.client == cl {
-			delete(p.pending, c)
+			delete(r.pending, c)
 		}
 	}
 	return drop
 }
 
-// lost forgets what was not answered: it is not going to be.
-func (p *past) lost() { clear(p.pending) }
+// disconnected forgets what was not answered: it is not going to be.
+func (r *resumeState) disconnected() { clear(r.pending) }
 
-// shaken reports whether there was a handshake.
-func (p *past) shaken() bool { return p.result != nil }
+// hasHandshake reports whether there was a handshake.
+func (r *resumeState) hasHandshake() bool { return r.initializeResult != nil }
 
-// connected implements user: it tells a new server what the one before it knew.
-func (p *plain) connected(ctx context.Context) error {
+// reconnected implements user: it tells a new server what the one before it knew.
+func (p *passthrough) reconnected(ctx context.Context) error {
 	p.mu.Lock()
-	past := p.past
-	replay := make([][]byte, 0, len(past.subscribed)+1)
-	if past.level != nil {
-		replay = append(replay, past.level)
+	resume := p.resume
+	frames := make([][]byte, 0, len(resume.subscriptions)+1)
+	if resume.setLevel != nil {
+		frames = append(frames, resume.setLevel)
 	}
-	for _, frame := range past.subscribed {
-		replay = append(replay, frame)
+	for _, frame := range resume.subscriptions {
+		frames = append(frames, frame)
 	}
-	var listens []*call
+	var subscriptions []*call
 	for _, c := range p.calls {
-		if c.again != nil && !p.line.waits(c.far) {
-			c.swear, c.rests = c.acked, false
-			listens = append(listens, c)
+		if c.listenFrame != nil && !p.upstream.isQueued(c.serverID) {
+			c.expectAck, c.retryPending = c.acked, false
+			subscriptions = append(subscriptions, c)
 		}
 	}
 	p.mu.Unlock()
-	for _, c := range listens {
-		p.line.sendFirst(item{frame: c.again, id: c.far, from: made{lane: c.lane, of: c.event, rule: "sent again"}})
+	for _, c := range subscriptions {
+		p.upstream.sendUrgent(queuedMessage{frame: c.listenFrame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: "sent again"}})
 	}
-	if !past.shaken() {
+	if !resume.hasHandshake() {
 		return nil
 	}
-	answer, err := p.ask(ctx, func(id jsonrpc.ID) []byte { return withID(past.initialize, id) })
+	answer, err := p.roundTrip(ctx, func(id jsonrpc.ID) []byte { return withID(resume.initialize, id) })
 	if err == nil && answer.Kind == jsonrpc.KindError {
 		err = answer.Err()
 	}
 	if err != nil {
-		p.b.known.forget() // it may be another server now
+		p.b.eras.reset() // it may be another server now
 		return fmt.Errorf("handshake: %w", err)
 	}
-	if before, now := versionIn(past.result), versionIn(answer.Result); before != now {
-		return fmt.Errorf("%w: the server speaks revision %s now, and spoke %s before", errChanged, now, before)
+	if before, now := versionIn(resume.initializeResult), versionIn(answer.Result); before != now {
+		return fmt.Errorf("%w: the server speaks revision %s now, and spoke %s before", errServerChanged, now, before)
 	}
-	if past.initialized != nil {
-		p.tell(past.initialized)
+	if resume.initialized != nil {
+		p.sendOwn(resume.initialized)
 	}
-	for _, frame := range replay {
-		p.remind(frame)
+	for _, frame := range frames {
+		p.replay(frame)
 	}
 	p.mu.Lock()
-	p.past.result = slices.Clone(answer.Result)
+	p.resume.initializeResult = slices.Clone(answer.Result)
 	p.mu.Unlock()
-	p.missed()
+	p.messagesLost()
 	return nil
 }
 
-// errChanged is why a server that was started again cannot take the place of the one before.
-var errChanged = errors.New("the server has changed")
+// errServerChanged is why a server that was started again cannot take the place of the one before.
+var errServerChanged = errors.New("the server has changed")
 
-// remind sends the server a request again whose answer is of no interest.
-func (p *plain) remind(frame []byte) {
+// replay sends the server a request again whose answer is of no interest.
+func (p *passthrough) replay(frame []byte) {
 	p.mu.Lock()
 	id := p.ownID()
 	p.expectLocked(id)
 	p.mu.Unlock()
-	p.line.sendFirst(item{frame: withID(frame, id), id: id})
+	p.upstream.sendUrgent(queuedMessage{frame: withID(frame, id), id: id})
 }
 
 // unsubscribe gives a subscription up that nobody wants any more.
-func (p *plain) unsubscribe(uri string) {
+func (p *passthrough) unsubscribe(uri string) {
 	params := append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
-	p.remind(jsonrpc.AppendRequest(nil, jsonrpc.IntID(0), mcp.MethodResourcesUnsubscribe, params))
+	p.replay(jsonrpc.AppendRequest(nil, jsonrpc.IntID(0), mcp.MethodResourcesUnsubscribe, params))
 }
 
 func versionIn(result []byte) string {
-	return text(locate(result, "protocolVersion").of(result))
+	return stringOf(locate(result, "protocolVersion").slice(result))
 }
 
-// lists are the capabilities whose lists change, and the notifications that say so.
-var lists = [...][2]string{
+// listChanges are the capabilities whose lists change, and the notifications that say so.
+var listChanges = [...][2]string{
 	{"tools", mcp.NotificationToolsChanged}, {"prompts", mcp.NotificationPromptsChanged}, {"resources", mcp.NotificationResourcesChanged},
 }
 
-// missed implements user: clients are told that what they know of the server may be out of date.
-func (p *plain) missed() {
+// messagesLost implements user: clients are told that what they know of the server may be out of date.
+func (p *passthrough) messagesLost() {
 	p.mu.Lock()
-	result := p.past.result
-	members := p.toldLocked()
+	result := p.resume.initializeResult
+	clients := p.initializedClientsLocked()
 	p.mu.Unlock()
 	if result == nil {
 		return
 	}
-	for _, list := range lists {
+	for _, list := range listChanges {
 		if locate(result, "capabilities", list[0]).found() {
-			for _, cl := range members {
-				cl.send(nil, jsonrpc.AppendNotification(nil, list[1], nil), made{})
+			for _, cl := range clients {
+				cl.send(nil, jsonrpc.AppendNotification(nil, list[1], nil), provenance{})
 			}
 		}
 	}

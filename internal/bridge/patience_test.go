@@ -26,28 +26,28 @@ func TestConnectTimeout(t *testing.T) {
 		fresh bool // the next attempt has a connection of its own
 	}{
 		{"legacy to what is not known", hello, Options{}, true},
-		{"legacy to legacy", hello, Options{Far: EraLegacy}, false},
-		{"legacy to modern", hello, Options{Far: EraModern}, false},
+		{"legacy to legacy", hello, Options{ServerEra: EraLegacy}, false},
+		{"legacy to modern", hello, Options{ServerEra: EraModern}, false},
 		{"modern to what is not known", discover, Options{}, true},
-		{"modern to modern", discover, Options{Far: EraModern}, false},
-		{"modern to legacy", discover, Options{Far: EraLegacy}, false},
+		{"modern to modern", discover, Options{ServerEra: EraModern}, false},
+		{"modern to legacy", discover, Options{ServerEra: EraLegacy}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFarm(t)
 				tt.o.ConnectTimeout, tt.o.CallTimeout = 20*time.Second, time.Hour
-				near, _ := client0(t, f.bridge(&tt.o))
+				client, _ := client0(t, f.bridge(&tt.o))
 				began := time.Now()
-				near.send(tt.first)
+				client.send(tt.first)
 				swallow(f.next())
-				near.reads(`"error":{"code":-32603`, "has not answered", "for 20s")
+				client.reads(`"error":{"code":-32603`, "has not answered", "for 20s")
 				if d := time.Since(began); d != 20*time.Second {
 					t.Errorf("the answer came after %v", d)
 				}
 				if !tt.fresh {
 					return
 				}
-				near.send(tt.first)
+				client.send(tt.first)
 				id := f.next().request(`"method":"`)
 				if id == "" {
 					t.Error("no request")
@@ -60,23 +60,23 @@ func TestConnectTimeout(t *testing.T) {
 // TestConnectForever: a negative time for connecting is none at all, also where only a part of it is meant.
 func TestConnectForever(t *testing.T) {
 	for _, first := range []string{hello, discover} {
-		for _, far := range []Era{EraAuto, EraLegacy, EraModern} {
+		for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFarm(t)
-				near, _ := client0(t, f.bridge(&Options{Far: far, ConnectTimeout: -1}))
-				near.send(first)
+				client, _ := client0(t, f.bridge(&Options{ServerEra: serverEra, ConnectTimeout: -1}))
+				client.send(first)
 				server := f.next()
 				id := server.request(`"method":`)
 				<-time.After(100 * time.Hour)
-				if far == EraAuto && first == discover {
+				if serverEra == EraAuto && first == discover {
 					id = server.request(`"ping"`) // of one that was silent at first
 				}
 				server.send(answering(id, "{}"))
-				if far == EraAuto && first == discover {
+				if serverEra == EraAuto && first == discover {
 					server.request(`"initialize"`)
 					return
 				}
-				near.reads(`"id":`)
+				client.reads(`"id":`)
 			})
 		}
 	}
@@ -95,15 +95,15 @@ func swallow(p *pipe) {
 
 // TestLoggingIn: the time in which a user logs in does not count.
 func TestLoggingIn(t *testing.T) {
-	for _, far := range []Era{EraAuto, EraLegacy, EraModern} {
-		t.Run(far.String(), func(t *testing.T) {
+	for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
+		t.Run(serverEra.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFarm(t)
 				began := time.Now()
-				near, _ := client0(t, f.bridge(&Options{Far: far, ConnectTimeout: 10 * time.Second, Login: loginUntil(began.Add(3 * time.Minute))}))
-				near.send(hello)
+				client, _ := client0(t, f.bridge(&Options{ServerEra: serverEra, ConnectTimeout: 10 * time.Second, LastLogin: loginUntil(began.Add(3 * time.Minute))}))
+				client.send(hello)
 				swallow(f.next())
-				near.reads("has not answered")
+				client.reads("has not answered")
 				if d := time.Since(began); d < 3*time.Minute || d > 3*time.Minute+20*time.Second {
 					t.Errorf("the answer came after %v", d)
 				}
@@ -132,33 +132,33 @@ func TestTold(t *testing.T) {
 		{io.EOF, "the server is gone: EOF"},
 		{&connectError{errTest}, "the server cannot be started: no such program"},
 		{&connectError{dial}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address?"},
-		{&jsonrpc.CallError{Err: dial, Fate: jsonrpc.FateUnsent}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address?"},
+		{&jsonrpc.CallError{Err: dial, Outcome: jsonrpc.OutcomeUnprocessed}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address?"},
 		{&jsonrpc.CallError{Err: io.ErrUnexpectedEOF}, "the server was lost before it answered: unexpected EOF; it may have carried out the request"},
-		{&jsonrpc.CallError{Err: errors.New("too many"), Fate: jsonrpc.FateUnsent}, "the request did not reach the server: too many"},
+		{&jsonrpc.CallError{Err: errors.New("too many"), Outcome: jsonrpc.OutcomeUnprocessed}, "the request did not reach the server: too many"},
 		{
-			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 401}, Fate: jsonrpc.FateDenied},
+			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 401}, Outcome: jsonrpc.OutcomeDenied},
 			"the server wants to know who asks: HTTP status 401 Unauthorized; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header",
 		},
 		{
-			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 404}, Fate: jsonrpc.FateRefused},
+			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 404}, Outcome: jsonrpc.OutcomeRejected},
 			"the server does not take the request: HTTP status 404 Not Found; is the URL that of its endpoint? Many have it at /mcp",
 		},
 		{&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 502}}, "the server failed: HTTP status 502 Bad Gateway"},
-		{&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 429}, Fate: jsonrpc.FateUnsent}, "the server takes no requests at the moment: HTTP status 429 Too Many Requests; try again later"},
+		{&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 429}, Outcome: jsonrpc.OutcomeUnprocessed}, "the server takes no requests at the moment: HTTP status 429 Too Many Requests; try again later"},
 		{
-			&jsonrpc.CallError{Err: x509.UnknownAuthorityError{}, Fate: jsonrpc.FateDenied},
+			&jsonrpc.CallError{Err: x509.UnknownAuthorityError{}, Outcome: jsonrpc.OutcomeDenied},
 			"the server's certificate is not trusted: x509: certificate signed by unknown authority; --cacert names one that is",
 		},
-		{fmt.Errorf("handshake: %w", silence(time.Second)), "the server has not answered for 1s"},
+		{fmt.Errorf("handshake: %w", timeoutError(time.Second)), "the server has not answered for 1s"},
 		{context.DeadlineExceeded, "the server is gone: context deadline exceeded"},
-		{&laterError{dial, 3 * time.Second}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address? (the next attempt is in 3s)"},
-		{errLineClosed, "the connection to the server is closed"},
-		{errFull, "too much waits for the server to take it already"},
+		{&retryError{dial, 3 * time.Second}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address? (the next attempt is in 3s)"},
+		{errUpstreamClosed, "the connection to the server is closed"},
+		{errQueueFull, "too much waits for the server to take it already"},
 	} {
-		if got := told(tt.err); got != tt.want {
+		if got := describe(tt.err); got != tt.want {
 			t.Errorf("told(%v):\ngot  %s\nwant %s", tt.err, got, tt.want)
 		}
-		if e := reason(tt.err); e.Code != jsonrpc.CodeInternalError || !strings.Contains(e.Message, tt.want) {
+		if e := clientError(tt.err); e.Code != jsonrpc.CodeInternalError || !strings.Contains(e.Message, tt.want) {
 			t.Errorf("reason(%v) = %v", tt.err, e)
 		}
 	}
@@ -171,18 +171,18 @@ func TestStalledFull(t *testing.T) {
 		b := f.bridge(with(legacy, func(o *Options) {
 			o.CallTimeout, o.ConnectTimeout, o.DrainTimeout, o.MaxQueue = 30*time.Second, 10*time.Second, time.Second, 1<<20
 		}))
-		near, _ := client0(t, b)
-		near.send(hello)
-		shake(near, f.next()) // and it takes nothing from now on
+		client, _ := client0(t, b)
+		client.send(hello)
+		handshake(client, f.next()) // and it takes nothing from now on
 		ballast := strings.Repeat("x", 300<<10)
 		const calls = 10
 		for id := range calls {
-			near.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"x":%q}}}`, id, ballast))
-			near.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"x","params":{"x":%q}}`, ballast))
+			client.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"x":%q}}}`, id, ballast))
+			client.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"x","params":{"x":%q}}`, ballast))
 		}
 		began := time.Now()
 		for range calls {
-			near.reads(`"error":{"code":-32603`) // in time, or because the connection was given up
+			client.reads(`"error":{"code":-32603`) // in time, or because the connection was given up
 		}
 		if d := time.Since(began); d > 10*time.Minute {
 			t.Errorf("the last answer came after %v", d)
@@ -193,25 +193,25 @@ func TestStalledFull(t *testing.T) {
 // TestRoom: who waits for room to send sleeps until there is some, and is told of all that there is.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &line{b: &Bridge{opts: Options{MaxQueue: 100}}, wake: make(chan struct{}, 1), sent: map[string]item{}, ctx: t.Context()}
-		if err := l.offer(item{frame: make([]byte, 60)}); err != nil {
+		l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{}, ctx: t.Context()}
+		if err := l.trySend(queuedMessage{frame: make([]byte, 60)}); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.offer(item{frame: make([]byte, 40)}); err != nil {
+		if err := l.trySend(queuedMessage{frame: make([]byte, 40)}); err != nil {
 			t.Fatal(err)
 		}
 		sent := make(chan error, 2)
 		for range 2 {
-			go func() { sent <- l.send(t.Context(), item{frame: make([]byte, 50)}) }()
+			go func() { sent <- l.send(t.Context(), queuedMessage{frame: make([]byte, 50)}) }()
 		}
-		l.take() // there is room for one of them
+		l.dequeue() // there is room for one of them
 		synctest.Wait()
 		if n := len(sent); n != 1 {
 			t.Errorf("%d were sent, want 1", n)
 		}
 		<-time.After(time.Second) // of the bubble's, which does not pass while anybody spins
-		l.take()
-		l.take()
+		l.dequeue()
+		l.dequeue()
 		<-sent
 		<-sent
 	})

@@ -81,7 +81,7 @@ func (p *pipe) reads(parts ...string) string {
 func (p *pipe) request(parts ...string) string {
 	p.t.Helper()
 	line := p.reads(parts...)
-	return string(locate([]byte(line), "id").of([]byte(line)))
+	return string(locate([]byte(line), "id").slice([]byte(line)))
 }
 
 // A farm is a server under the control of a test: each connection to it is handed to the test.
@@ -141,7 +141,7 @@ func client0(t *testing.T, b *Bridge) (p *pipe, done chan error) {
 }
 
 // legacy is a server that is known to be legacy, so that nothing is asked before.
-var legacy = Options{Near: EraLegacy, Far: EraLegacy}
+var legacy = Options{ClientEra: EraLegacy, ServerEra: EraLegacy}
 
 func with(o Options, change func(*Options)) *Options {
 	if change != nil {
@@ -156,14 +156,14 @@ const (
 	confirmed = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-// shake has the two shake hands through the bridge.
-func shake(near, far *pipe) {
-	near.t.Helper()
-	far.wants(hello)
-	far.send(welcome)
-	near.wants(welcome)
-	near.send(confirmed)
-	far.wants(confirmed)
+// handshake has the two shake hands through the bridge.
+func handshake(client, srv *pipe) {
+	client.t.Helper()
+	srv.wants(hello)
+	srv.send(welcome)
+	client.wants(welcome)
+	client.send(confirmed)
+	srv.wants(confirmed)
 }
 
 // answering returns a response to a request.

@@ -11,17 +11,17 @@ import (
 // TestBytes: nothing that passes is changed, whatever is in it.
 func TestBytes(t *testing.T) {
 	f := newFarm(t)
-	near, _ := client0(t, f.bridge(with(legacy, nil)))
-	near.send(hello)
-	far := f.next()
-	shake(near, far)
+	client, _ := client0(t, f.bridge(with(legacy, nil)))
+	client.send(hello)
+	srv := f.next()
+	handshake(client, srv)
 	for _, line := range []string{
 		`{"id":"a\u0062","jsonrpc":"2.0","method":"x/unknown","extra":{"b":1,"a":123456789012345678901234567890},"params":{"z":1.50,"a":"\u00e9"}}`,
 		`{"jsonrpc":"2.0","method":"notifications/custom","params":{"n":1e400}}`,
 		`{"jsonrpc":"2.0","id":12345678901234567890,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`,
 	} {
-		near.send(line)
-		far.wants(line)
+		client.send(line)
+		srv.wants(line)
 	}
 	for _, line := range []string{
 		`{"method":"notifications/progress","jsonrpc":"2.0","params":{"progressToken":"p","progress":1,"more":[]}}`,
@@ -29,12 +29,12 @@ func TestBytes(t *testing.T) {
 		`{"jsonrpc":"2.0","id":12345678901234567890,"error":{"code":-5,"message":"m","data":null,"extra":1}}`,
 		`{"jsonrpc":"2.0","id":"ask","method":"sampling/createMessage","params":{},"extra":2}`,
 	} {
-		far.send(line)
-		near.wants(line)
+		srv.send(line)
+		client.wants(line)
 	}
 	answer := `{"id":"ask","result":{"role":"user"},"jsonrpc":"2.0","z":0}`
-	near.send(answer)
-	far.wants(answer)
+	client.send(answer)
+	srv.wants(answer)
 }
 
 func TestLineBreaks(t *testing.T) {
@@ -46,14 +46,14 @@ func TestLineBreaks(t *testing.T) {
 
 func TestBatch(t *testing.T) {
 	f := newFarm(t)
-	near, _ := client0(t, f.bridge(with(legacy, nil)))
-	near.send(hello)
-	far := f.next()
-	shake(near, far)
-	near.send(`[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"n"},{"jsonrpc":"2.0","id":2,"method":"b"},{"id":3}]`)
-	far.wants(`{"jsonrpc":"2.0","id":1,"method":"a"}`, `{"jsonrpc":"2.0","method":"n"}`, `{"jsonrpc":"2.0","id":2,"method":"b"}`)
-	far.send(`[{"jsonrpc":"2.0","id":2,"result":{}},{"jsonrpc":"2.0","id":1,"result":{}}]`)
-	got := near.read() // its own refusal may come before the server's answers or behind them
+	client, _ := client0(t, f.bridge(with(legacy, nil)))
+	client.send(hello)
+	srv := f.next()
+	handshake(client, srv)
+	client.send(`[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"n"},{"jsonrpc":"2.0","id":2,"method":"b"},{"id":3}]`)
+	srv.wants(`{"jsonrpc":"2.0","id":1,"method":"a"}`, `{"jsonrpc":"2.0","method":"n"}`, `{"jsonrpc":"2.0","id":2,"method":"b"}`)
+	srv.send(`[{"jsonrpc":"2.0","id":2,"result":{}},{"jsonrpc":"2.0","id":1,"result":{}}]`)
+	got := client.read() // its own refusal may come before the server's answers or behind them
 	var answers []json.RawMessage
 	if err := json.Unmarshal([]byte(got), &answers); err != nil || len(answers) != 3 {
 		t.Fatalf("answer: %s, %v", got, err)
@@ -67,37 +67,37 @@ func TestBatch(t *testing.T) {
 
 func TestDuplicateID(t *testing.T) {
 	f := newFarm(t)
-	near, _ := client0(t, f.bridge(with(legacy, nil)))
-	near.send(hello)
-	far := f.next()
-	shake(near, far)
-	near.send(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
-	far.wants(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
-	near.send(`{"jsonrpc":"2.0","id":1,"method":"b"}`)
-	near.reads(`"id":1,"error":{"code":-32600`)
-	far.send(`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":9,"result":{}}`)
-	near.wants(`{"jsonrpc":"2.0","id":1,"result":{}}`) // once, and nothing of what nobody has asked
-	near.send(`{"jsonrpc":"2.0","id":2,"method":"c"}`)
-	far.wants(`{"jsonrpc":"2.0","id":2,"method":"c"}`)
-	far.send(`{"jsonrpc":"2.0","id":2,"result":{}}`)
-	near.wants(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+	client, _ := client0(t, f.bridge(with(legacy, nil)))
+	client.send(hello)
+	srv := f.next()
+	handshake(client, srv)
+	client.send(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
+	srv.wants(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
+	client.send(`{"jsonrpc":"2.0","id":1,"method":"b"}`)
+	client.reads(`"id":1,"error":{"code":-32600`)
+	srv.send(`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":9,"result":{}}`)
+	client.wants(`{"jsonrpc":"2.0","id":1,"result":{}}`) // once, and nothing of what nobody has asked
+	client.send(`{"jsonrpc":"2.0","id":2,"method":"c"}`)
+	srv.wants(`{"jsonrpc":"2.0","id":2,"method":"c"}`)
+	srv.send(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+	client.wants(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 }
 
 func TestCancelled(t *testing.T) {
 	f := newFarm(t)
-	near, _ := client0(t, f.bridge(with(legacy, nil)))
-	near.send(hello)
-	far := f.next()
-	shake(near, far)
-	near.send(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
-	far.wants(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
+	client, _ := client0(t, f.bridge(with(legacy, nil)))
+	client.send(hello)
+	srv := f.next()
+	handshake(client, srv)
+	client.send(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
+	srv.wants(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
 	cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"x","requestId":1}}`
-	near.send(cancel)
-	far.wants(cancel)
-	far.send(`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","method":"n"}`)
-	near.wants(`{"jsonrpc":"2.0","method":"n"}`) // the late answer is dropped
-	near.send(cancel, strings.Replace(cancel, "1}", "2}", 1), `{"jsonrpc":"2.0","id":2,"method":"b"}`)
-	far.wants(`{"jsonrpc":"2.0","id":2,"method":"b"}`) // and so is what cancels nothing
+	client.send(cancel)
+	srv.wants(cancel)
+	srv.send(`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","method":"n"}`)
+	client.wants(`{"jsonrpc":"2.0","method":"n"}`) // the late answer is dropped
+	client.send(cancel, strings.Replace(cancel, "1}", "2}", 1), `{"jsonrpc":"2.0","id":2,"method":"b"}`)
+	srv.wants(`{"jsonrpc":"2.0","id":2,"method":"b"}`) // and so is what cancels nothing
 }
 
 // TestCrash: whoever waits is told at once; the next server is told what the one before knew.
@@ -105,43 +105,43 @@ func TestCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
 		b := f.bridge(with(legacy, nil))
-		near, _ := client0(t, b)
-		near.send(hello)
-		far := f.next()
-		shake(near, far)
-		near.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:b"}}`)
-		far.reads("resources/subscribe")
-		far.send(answering("1", "{}"))
-		near.wants(answering("1", "{}"))
-		near.send(`{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"debug"}}`)
-		far.reads("logging/setLevel")
-		far.send(answering("2", "{}"))
-		near.wants(answering("2", "{}"))
-		near.send(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t"}}`)
-		far.reads("tools/call")
-		far.send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`)
-		near.reads("elicitation/create")
+		client, _ := client0(t, b)
+		client.send(hello)
+		srv := f.next()
+		handshake(client, srv)
+		client.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:b"}}`)
+		srv.reads("resources/subscribe")
+		srv.send(answering("1", "{}"))
+		client.wants(answering("1", "{}"))
+		client.send(`{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"debug"}}`)
+		srv.reads("logging/setLevel")
+		srv.send(answering("2", "{}"))
+		client.wants(answering("2", "{}"))
+		client.send(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t"}}`)
+		srv.reads("tools/call")
+		srv.send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`)
+		client.reads("elicitation/create")
 
 		start := time.Now()
-		far.f.Close()
-		near.reads(`"id":3,"error":{"code":-32603`, "the server is gone")
-		near.reads(`"method":"notifications/cancelled"`, `"requestId":"q"`)
+		srv.f.Close()
+		client.reads(`"id":3,"error":{"code":-32603`, "the server is gone")
+		client.reads(`"method":"notifications/cancelled"`, `"requestId":"q"`)
 		if d := time.Since(start); d > 10*time.Millisecond {
 			t.Errorf("it took %v to be told", d)
 		}
-		near.send(`{"jsonrpc":"2.0","id":"q","result":{}}`) // nobody waits for it any more
-		near.send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
+		client.send(`{"jsonrpc":"2.0","id":"q","result":{}}`) // nobody waits for it any more
+		client.send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
 
-		far = f.next()
-		id := far.request(`"method":"initialize"`, `"protocolVersion":"2025-11-25"`)
-		far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
-		far.wants(confirmed)
-		set := far.request("logging/setLevel", `"level":"debug"`)
-		sub := far.request("resources/subscribe", `"uri":"a:b"`)
-		near.wants(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		far.wants(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
-		far.send(answering(set, "{}"), answering(sub, "{}"), answering("4", "{}"))
-		near.wants(answering("4", "{}"))
+		srv = f.next()
+		id := srv.request(`"method":"initialize"`, `"protocolVersion":"2025-11-25"`)
+		srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
+		srv.wants(confirmed)
+		set := srv.request("logging/setLevel", `"level":"debug"`)
+		sub := srv.request("resources/subscribe", `"uri":"a:b"`)
+		client.wants(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		srv.wants(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
+		srv.send(answering(set, "{}"), answering(sub, "{}"), answering("4", "{}"))
+		client.wants(answering("4", "{}"))
 		if d := time.Since(start); d > time.Second {
 			t.Errorf("the next server came after %v", d)
 		}
@@ -152,16 +152,16 @@ func TestCrash(t *testing.T) {
 func TestOtherRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
-		near, _ := client0(t, f.bridge(with(legacy, nil)))
-		near.send(hello)
-		far := f.next()
-		shake(near, far)
-		far.f.Close()
-		near.send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
-		far = f.next()
-		id := far.request(`"method":"initialize"`)
-		far.send(answering(id, `{"protocolVersion":"2024-11-05","capabilities":{}}`))
-		near.reads(`"id":4,"error"`, "speaks revision 2024-11-05 now")
+		client, _ := client0(t, f.bridge(with(legacy, nil)))
+		client.send(hello)
+		srv := f.next()
+		handshake(client, srv)
+		srv.f.Close()
+		client.send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
+		srv = f.next()
+		id := srv.request(`"method":"initialize"`)
+		srv.send(answering(id, `{"protocolVersion":"2024-11-05","capabilities":{}}`))
+		client.reads(`"id":4,"error"`, "speaks revision 2024-11-05 now")
 	})
 }
 
@@ -174,11 +174,11 @@ func TestNoServer(t *testing.T) {
 			starts++
 			return errTest
 		}
-		near, _ := client0(t, f.bridge(with(legacy, nil)))
+		client, _ := client0(t, f.bridge(with(legacy, nil)))
 		for id := range 40 {
 			start := time.Now()
-			near.send(strings.Replace(hello, `"id":0`, `"id":`+string(rune('1'+id%9)), 1))
-			near.reads("error", errTest.Error())
+			client.send(strings.Replace(hello, `"id":0`, `"id":`+string(rune('1'+id%9)), 1))
+			client.reads("error", errTest.Error())
 			if d := time.Since(start); d > 11*time.Second {
 				t.Errorf("the error came after %v", d)
 			}
@@ -198,18 +198,18 @@ func TestNoServer(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
-		near, _ := client0(t, f.bridge(with(legacy, func(o *Options) { o.CallTimeout = time.Minute })))
-		near.send(hello)
-		far := f.next()
-		shake(near, far)
+		client, _ := client0(t, f.bridge(with(legacy, func(o *Options) { o.CallTimeout = time.Minute })))
+		client.send(hello)
+		srv := f.next()
+		handshake(client, srv)
 		start := time.Now()
-		near.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":7}}}`)
-		far.reads("tools/call")
+		client.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":7}}}`)
+		srv.reads("tools/call")
 		<-time.After(50 * time.Second)
-		far.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}`)
-		near.reads("progress")
-		near.reads(`"id":1,"error"`, "has not answered")
-		far.reads("notifications/cancelled", `"requestId":1`)
+		srv.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}`)
+		client.reads("progress")
+		client.reads(`"id":1,"error"`, "has not answered")
+		srv.reads("notifications/cancelled", `"requestId":1`)
 		if d := time.Since(start); d != 110*time.Second {
 			t.Errorf("it took %v, want 110 s: progress counts", d)
 		}
@@ -222,18 +222,18 @@ func TestEndOfInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
 		b := f.bridge(with(legacy, nil))
-		near, done := client0(t, b)
-		near.send(hello)
-		far := f.next()
-		shake(near, far)
-		near.send(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
-		far.reads(`"a"`)
-		near.f.Close()
+		client, done := client0(t, b)
+		client.send(hello)
+		srv := f.next()
+		handshake(client, srv)
+		client.send(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
+		srv.reads(`"a"`)
+		client.f.Close()
 		if err := <-done; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
-		far.reads("notifications/cancelled", `"requestId":1`)
-		if _, err := far.f.ReadFrame(); err == nil {
+		srv.reads("notifications/cancelled", `"requestId":1`)
+		if _, err := srv.f.ReadFrame(); err == nil {
 			t.Error("the server's connection goes on")
 		}
 		synctest.Wait()
@@ -248,14 +248,14 @@ func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
 		b := f.bridge(with(legacy, nil))
-		near, done := client0(t, b)
-		near.send(hello)
-		far := f.next()
-		shake(near, far)
-		near.send(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
-		far.reads(`"a"`)
+		client, done := client0(t, b)
+		client.send(hello)
+		srv := f.next()
+		handshake(client, srv)
+		client.send(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
+		srv.reads(`"a"`)
 		go b.Close()
-		near.reads(`"id":1,"error"`)
+		client.reads(`"id":1,"error"`)
 		<-done
 	})
 }

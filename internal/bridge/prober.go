@@ -11,8 +11,8 @@ import (
 // probeTimeout is how long a server may take to say whether it is modern.
 const probeTimeout = 5 * time.Second
 
-// probing is the part of the time for a connection that is left to the first question.
-func (o *Options) probing() time.Duration {
+// eraProbeTimeout is the part of the time for a connection that is left to the first question.
+func (o *Options) eraProbeTimeout() time.Duration {
 	if o.ConnectTimeout < 0 {
 		return probeTimeout
 	}
@@ -20,33 +20,33 @@ func (o *Options) probing() time.Duration {
 }
 
 // A prober is the user of a line of which nobody knows yet what it is for: it asks one thing after the other.
-type prober struct {
-	answers chan probed
-	kept    []probed // what the server has sent of itself, which is for the next user; guarded by the line's passing, as is
-	bytes   int      // of it
+type eraProbe struct {
+	results          chan probeResult
+	unsolicited      []probeResult // what the server has sent of itself, which is for the next user; guarded by the line's passing, as is
+	unsolicitedBytes int           // of it
 
-	hello, welcome []byte // the handshake that there was, for the next user; nil if there was none
+	initialize, initializeResult []byte // the handshake that there was, for the next user; nil if there was none
 }
 
-// forget throws away what was answered to what was asked before.
-func (u *prober) forget() {
+// discardResults throws away what was answered to what was asked before.
+func (e *eraProbe) discardResults() {
 	for {
 		select {
-		case <-u.answers:
+		case <-e.results:
 		default:
 			return
 		}
 	}
 }
 
-// maxKept is how many messages are kept, and maxKeptBytes how much of them besides the first.
+// maxUnsolicited is how many messages are kept, and maxUnsolicitedBytes how much of them besides the first.
 const (
-	maxKept      = 256
-	maxKeptBytes = 1 << 20
+	maxUnsolicited      = 256
+	maxUnsolicitedBytes = 1 << 20
 )
 
-// probed is an answer, or why there is none.
-type probed struct {
+// probeResult is an answer, or why there is none.
+type probeResult struct {
 	m     *jsonrpc.Message
 	frame []byte
 	from  origin
@@ -54,72 +54,72 @@ type probed struct {
 	err   error
 }
 
-// newProber returns a prober and its line.
-func (b *Bridge) newProber() (*prober, *line) { return b.newProberFor(b.ctx) }
+// newEraProbe returns a prober and its line.
+func (b *Bridge) newEraProbe() (*eraProbe, *upstream) { return b.newEraProbeWithContext(b.ctx) }
 
-// newProberFor is newProber with a context for what the line does, of b.ctx.
-func (b *Bridge) newProberFor(ctx context.Context) (*prober, *line) {
-	u := &prober{answers: make(chan probed, 8)}
-	l := b.prepareLineFor(ctx, u)
-	b.wg.Go(l.run)
-	return u, l
+// newEraProbeWithContext is newEraProbe with a context for what the line does, of b.ctx.
+func (b *Bridge) newEraProbeWithContext(ctx context.Context) (*eraProbe, *upstream) {
+	probe := &eraProbe{results: make(chan probeResult, 8)}
+	up := b.newUpstreamWithContext(ctx, probe)
+	b.wg.Go(up.run)
+	return probe, up
 }
 
-// ask sends a request of the bridge's own, and waits for the answer.
-func (u *prober) ask(ctx context.Context, l *line, frame []byte) (*jsonrpc.Message, error) {
+// roundTrip sends a request of the bridge's own, and waits for the answer.
+func (e *eraProbe) roundTrip(ctx context.Context, up *upstream, frame []byte) (*jsonrpc.Message, error) {
 	id := locate(frame, "id")
-	a := u.await(ctx, l, item{frame: frame, id: id.of(frame)})
+	a := e.roundTripMessage(ctx, up, queuedMessage{frame: frame, id: id.slice(frame)})
 	return a.m, a.err
 }
 
-// await sends a request and waits for the answer; if it has no id, for any.
-func (u *prober) await(ctx context.Context, l *line, it item) probed {
+// roundTripMessage sends a request and waits for the answer; if it has no id, for any.
+func (e *eraProbe) roundTripMessage(ctx context.Context, up *upstream, it queuedMessage) probeResult {
 	id := it.id
-	l.sendFirst(it)
+	up.sendUrgent(it)
 	for {
 		select {
-		case a := <-u.answers:
+		case a := <-e.results:
 			if a.err == nil && id != nil && !a.m.ID.Equal(id) && !a.m.ID.IsNull() && len(a.m.ID) > 0 {
 				continue // to what was asked before
 			}
 			return a
 		case <-ctx.Done():
-			return probed{err: context.Cause(ctx)}
+			return probeResult{err: context.Cause(ctx)}
 		}
 	}
 }
 
-func (u *prober) tell(a probed) {
+func (e *eraProbe) deliver(a probeResult) {
 	select {
-	case u.answers <- a:
+	case e.results <- a:
 	default: // nobody asks that much
 	}
 }
 
 // received implements user.
-func (u *prober) received(frame []byte, m *jsonrpc.Message, from origin) {
+func (e *eraProbe) received(frame []byte, m *jsonrpc.Message, from origin) {
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
-		u.tell(probed{m: m, frame: frame, event: from.lane.record(toClient, frame)})
+		e.deliver(probeResult{m: m, frame: frame, event: from.rec.recordMessage(toClient, frame)})
 		return
 	}
-	if len(u.kept) >= maxKept || u.bytes > 0 && u.bytes+len(frame) > maxKeptBytes {
-		from.lane.record(toClient, frame)
+	if len(e.unsolicited) >= maxUnsolicited || e.unsolicitedBytes > 0 && e.unsolicitedBytes+len(frame) > maxUnsolicitedBytes {
+		from.rec.recordMessage(toClient, frame)
 		return
 	}
-	u.kept = append(u.kept, probed{m: m, frame: frame, from: from}) // the next user records it
-	u.bytes += len(frame)
+	e.unsolicited = append(e.unsolicited, probeResult{m: m, frame: frame, from: from}) // the next user records it
+	e.unsolicitedBytes += len(frame)
 }
 
 // callFailed implements user.
-func (u *prober) callFailed(_ jsonrpc.ID, err error) { u.tell(probed{err: err}) }
+func (e *eraProbe) callFailed(_ jsonrpc.ID, err error) { e.deliver(probeResult{err: err}) }
 
 // disconnected implements user.
-func (u *prober) disconnected(err error, _ []item) {
-	if !errors.Is(err, errLineClosed) {
-		u.tell(probed{err: err})
+func (e *eraProbe) disconnected(err error, _ []queuedMessage) {
+	if !errors.Is(err, errUpstreamClosed) {
+		e.deliver(probeResult{err: err})
 	}
 }
 
-func (u *prober) missed()                         {}
-func (u *prober) connected(context.Context) error { return nil }
-func (u *prober) needed() bool                    { return false }
+func (e *eraProbe) messagesLost()                     {}
+func (e *eraProbe) reconnected(context.Context) error { return nil }
+func (e *eraProbe) wantsConnection() bool             { return false }

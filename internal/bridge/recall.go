@@ -2,42 +2,42 @@ package bridge
 
 import "slices"
 
-// maxRecalled is how many things a recall remembers, and maxName how long a thing's name may be, in bytes.
+// maxOwners is how many things a recall remembers, and maxNameBytes how long a thing's name may be, in bytes.
 const (
-	maxRecalled = 1024
-	maxName     = 1 << 10
+	maxOwners    = 1024
+	maxNameBytes = 1 << 10
 )
 
 // A recall remembers whose the last things were that the server has given names to. The zero value is ready to use.
-type recall[V any] struct {
-	of    map[string]V
-	order []string // of the names, the oldest first
+type ownerMap[V any] struct {
+	byName map[string]V
+	names  []string // of the names, the oldest first
 }
 
-// note remembers a thing, and returns the one that it forgets for that.
-func (r *recall[V]) note(name string, v V) (old V, full bool) {
-	if len(name) > maxName || name == "" {
+// put remembers a thing, and returns the one that it forgets for that.
+func (m *ownerMap[V]) put(name string, v V) (old V, full bool) {
+	if len(name) > maxNameBytes || name == "" {
 		return old, false
 	}
-	if r.of == nil {
-		r.of = map[string]V{}
+	if m.byName == nil {
+		m.byName = map[string]V{}
 	}
-	if _, known := r.of[name]; !known {
-		if full = len(r.order) >= maxRecalled; full {
-			old = r.forget(r.order[0])
+	if _, known := m.byName[name]; !known {
+		if full = len(m.names) >= maxOwners; full {
+			old = m.remove(m.names[0])
 		}
-		r.order = append(r.order, name)
+		m.names = append(m.names, name)
 	}
-	r.of[name] = v
+	m.byName[name] = v
 	return old, full
 }
 
-// forget forgets a thing, and returns whose it was.
-func (r *recall[V]) forget(name string) V {
-	v := r.of[name]
-	delete(r.of, name)
-	if i := slices.Index(r.order, name); i >= 0 {
-		r.order = slices.Delete(r.order, i, i+1)
+// remove forgets a thing, and returns whose it was.
+func (m *ownerMap[V]) remove(name string) V {
+	v := m.byName[name]
+	delete(m.byName, name)
+	if i := slices.Index(m.names, name); i >= 0 {
+		m.names = slices.Delete(m.names, i, i+1)
 	}
 	return v
 }

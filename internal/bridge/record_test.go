@@ -20,12 +20,12 @@ import (
 // TestRecordHTTP: where both sides are on HTTP, the capture has each exchange in the order in which it can have happened, all messages in one, each linked with what it became, and
 // nothing that lets somebody in.
 func TestRecordHTTP(t *testing.T) {
-	for _, far := range []Era{EraLegacy, EraModern} {
-		for _, near := range []Era{EraLegacy, EraModern} {
-			t.Run(fmt.Sprintf("%v to %v", near, far), func(t *testing.T) { recordHTTP(t, "/mcp", near, far) })
+	for _, serverEra := range []Era{EraLegacy, EraModern} {
+		for _, clientEra := range []Era{EraLegacy, EraModern} {
+			t.Run(fmt.Sprintf("%v to %v", clientEra, serverEra), func(t *testing.T) { recordHTTP(t, "/mcp", clientEra, serverEra) })
 		}
-		t.Run(fmt.Sprintf("the older transport to %v", far), func(t *testing.T) {
-			text := recordHTTP(t, "/sse", EraLegacy, far)
+		t.Run(fmt.Sprintf("the older transport to %v", serverEra), func(t *testing.T) {
+			text := recordHTTP(t, "/sse", EraLegacy, serverEra)
 			if !strings.Contains(text, `"event":"endpoint"`) {
 				t.Errorf("the capture does not say where messages are posted:\n%s", text)
 			}
@@ -34,19 +34,19 @@ func TestRecordHTTP(t *testing.T) {
 }
 
 // recordHTTP has a client of the path do what it can, and returns the capture.
-func recordHTTP(t *testing.T, path string, near, far Era) string {
+func recordHTTP(t *testing.T, path string, clientEra, serverEra Era) string {
 	t.Helper()
 	secrets := []string{"sesame-0123456789", "crumb-0123456789", "in-the-url-0123456789"}
-	behind := streamable.NewHandler(newServer(t, far.revisions()), nil)
+	behind := streamable.NewHandler(newServer(t, serverEra.revisions()), nil)
 	upstream := httptest.NewServer(behind)
 	defer upstream.Close()
 	var text bytes.Buffer
 	w := capture.NewWriter(&text, nil)
-	carrier := streamable.Dial(upstream.URL+"/mcp?token="+secrets[2], &streamable.DialOptions{
-		HTTPClient: &http.Client{Transport: Beyond(forgetful{Transport(http.DefaultTransport)})},
+	transport := streamable.Dial(upstream.URL+"/mcp?token="+secrets[2], &streamable.DialOptions{
+		HTTPClient: &http.Client{Transport: OuterTransport(forgetful{Transport(http.DefaultTransport)})},
 		Header:     http.Header{"Authorization": {"Bearer " + secrets[0]}, "Cookie": {"a=" + secrets[1]}},
 	})
-	b := newBridge(t, &Options{HTTP: true, Record: w, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return carrier.Connect(ctx) }})
+	b := newBridge(t, &Options{HTTP: true, Record: w, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }})
 	h := b.Handler(nil)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", b.Recorded(h))
@@ -55,7 +55,7 @@ func recordHTTP(t *testing.T, path string, near, far Era) string {
 	mux.Handle("/messages", old)
 	front := httptest.NewServer(mux)
 	defer front.Close()
-	tryAll(t, streamable.Dial(front.URL+path+"?token="+secrets[2], &streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer " + secrets[0]}}}), near)
+	tryAll(t, streamable.Dial(front.URL+path+"?token="+secrets[2], &streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer " + secrets[0]}}}), clientEra)
 	h.Shutdown(t.Context())
 	front.Close() // waits until the last exchange has been recorded
 	b.Close()
@@ -78,9 +78,9 @@ func recordHTTP(t *testing.T, path string, near, far Era) string {
 func TestRecordResumed(t *testing.T) {
 	var text bytes.Buffer
 	w := capture.NewWriter(&text, nil)
-	l := newRecording(w).lane(capture.Far)
-	ctx := context.WithValue(context.WithValue(t.Context(), laneKey{}, l), postedKey{}, &posting{item: item{frame: []byte(`{"jsonrpc":"2.0","id":1,"method":"m"}`), id: jsonrpc.IntID(1)}})
-	side := Beyond(Transport(roundTrip(func(*http.Request) *http.Response {
+	l := newRecording(w).newRecorder(capture.Upstream)
+	ctx := context.WithValue(context.WithValue(t.Context(), recorderKey{}, l), postKey{}, &postedMessage{queuedMessage: queuedMessage{frame: []byte(`{"jsonrpc":"2.0","id":1,"method":"m"}`), id: jsonrpc.IntID(1)}})
+	side := OuterTransport(Transport(roundTrip(func(*http.Request) *http.Response {
 		return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", Body: io.NopCloser(strings.NewReader("id: 1\ndata:\n\n"))}
 	})))
 	var last origin
@@ -95,7 +95,7 @@ func TestRecordResumed(t *testing.T) {
 		}
 		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
-		last.trip, _ = resp.Request.Context().Value(tripKey{}).(*trip)
+		last.request, _ = resp.Request.Context().Value(requestKey{}).(*upstreamRequest)
 	}
 	l.note("the answer")
 	last.answered()
@@ -156,8 +156,8 @@ func exchanges(t *testing.T, text []byte) error {
 		}
 		was := state[k]
 		switch e.Kind {
-		case capture.KindXlate:
-			for _, to := range append([]uint64{e.Xlate.Of}, e.Xlate.To...) {
+		case capture.KindTranslate:
+			for _, to := range append([]uint64{e.Translation.Of}, e.Translation.To...) {
 				linked[to] = true
 			}
 			continue

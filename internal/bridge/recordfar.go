@@ -18,62 +18,62 @@ import (
 
 // Keys of what contexts carry.
 type (
-	laneKey   struct{} // the lane of a connection to the server
-	postedKey struct{} // the posting that a request is for
-	tripKey   struct{} // the trip that it is
-	servedKey struct{} // the exchange in which a client is served
+	recorderKey struct{} // the lane of a connection to the server
+	postKey     struct{} // the posting that a request is for
+	requestKey  struct{} // the trip that it is
+	exchangeKey struct{} // the exchange in which a client is served
 )
 
 // Recorder returns what records an event about the connection that [Options.Connect] is called for with ctx: that its process was started, and how it ended. It may be called by many
 // goroutines at once, and does nothing if nothing is recorded.
 func Recorder(ctx context.Context) func(*capture.Event) {
-	l := laneOf(ctx)
-	return func(e *capture.Event) { l.event(e) }
+	rec := recorderFrom(ctx)
+	return func(e *capture.Event) { rec.recordEvent(e) }
 }
 
-func laneOf(ctx context.Context) lane {
-	l, _ := ctx.Value(laneKey{}).(lane)
-	return l
+func recorderFrom(ctx context.Context) recorder {
+	rec, _ := ctx.Value(recorderKey{}).(recorder)
+	return rec
 }
 
-// post sends a message, and records it. What is sent over HTTP is recorded when its request is made.
-func (l *line) post(f jsonrpc.Framer, it item) error {
-	courier, ok := f.(jsonrpc.Courier)
+// transmit sends a message, and records it. What is sent over HTTP is recorded when its request is made.
+func (u *upstream) transmit(f jsonrpc.Framer, it queuedMessage) error {
+	courier, ok := f.(jsonrpc.MessageTransport)
 	if !ok {
-		l.lane.emit(toServer, it.frame, it.from)
+		u.rec.recordSent(toServer, it.frame, it.from)
 		return f.WriteFrame(it.frame)
 	}
-	ctx := context.WithoutCancel(l.ctx) // its values are for what makes the request
-	if it.quiet {
+	ctx := context.WithoutCancel(u.ctx) // its values are for what makes the request
+	if it.noLogin {
 		ctx = auth.WithoutLogin(ctx)
 	}
-	ctx = context.WithValue(context.WithValue(ctx, postedKey{}, &posting{item: it}), laneKey{}, l.lane)
+	ctx = context.WithValue(context.WithValue(ctx, postKey{}, &postedMessage{queuedMessage: it}), recorderKey{}, u.rec)
 	return courier.Post(ctx, it.frame)
 }
 
 // A posting is a message that is sent over HTTP. If the stream that is to bring its answer breaks off, it has more than one trip.
-type posting struct {
-	item
-	last *trip // nil before there is one. It is for whoever makes the requests, one after the other
+type postedMessage struct {
+	queuedMessage
+	lastRequest *upstreamRequest // nil before there is one. It is for whoever makes the requests, one after the other
 }
 
 // An origin is where a message of the server's came: in which lane, and in answer to which request, if it came by the response of one.
 type origin struct {
-	lane lane
-	call jsonrpc.ID
-	trip *trip // nil if it is not known
+	rec     recorder
+	callID  jsonrpc.ID
+	request *upstreamRequest // nil if it is not known
 }
 
 // answered says that what the response is for has come.
 func (o origin) answered() {
-	if o.trip != nil {
-		o.trip.answer()
+	if o.request != nil {
+		o.request.answered()
 	}
 }
 
 // receive reads the next message. What is known of where an error came from is said, too.
-func (l *line) receive(f jsonrpc.Framer) ([]byte, origin, error) {
-	o := origin{lane: l.lane}
+func (u *upstream) receive(f jsonrpc.Framer) ([]byte, origin, error) {
+	o := origin{rec: u.rec}
 	r, ok := f.(streamable.Receiver)
 	if !ok {
 		frame, err := f.ReadFrame()
@@ -83,27 +83,27 @@ func (l *line) receive(f jsonrpc.Framer) ([]byte, origin, error) {
 	if from == nil {
 		return frame, o, err
 	}
-	if t, ok := from.Value(tripKey{}).(*trip); ok {
-		o.trip, o.lane = t, t.onIts(l.lane)
+	if t, ok := from.Value(requestKey{}).(*upstreamRequest); ok {
+		o.request, o.rec = t, t.recorderOr(u.rec)
 	}
-	if p, ok := from.Value(postedKey{}).(*posting); ok {
-		o.call = p.id
+	if p, ok := from.Value(postKey{}).(*postedMessage); ok {
+		o.callID = p.id
 	}
 	return frame, o, err
 }
 
-// Beyond returns a round tripper that makes requests by next, and lets what comes in the responses be told apart, where next changes what it passes on to the one of [Transport]: it adds
+// OuterTransport returns a round tripper that makes requests by next, and lets what comes in the responses be told apart, where next changes what it passes on to the one of [Transport]: it adds
 // credentials, say.
-func Beyond(next http.RoundTripper) http.RoundTripper { return outerTransport{next} }
+func OuterTransport(next http.RoundTripper) http.RoundTripper { return outerTransport{next} }
 
 type outerTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (o outerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if laneOf(r.Context()).rec == nil {
+	if recorderFrom(r.Context()).recording == nil {
 		return o.next.RoundTrip(r)
 	}
-	r = r.WithContext(context.WithValue(r.Context(), tripKey{}, new(trip)))
+	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, new(upstreamRequest)))
 	resp, err := o.next.RoundTrip(r)
 	if resp != nil {
 		resp.Request = r
@@ -113,144 +113,144 @@ func (o outerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Transport returns a round tripper that makes requests by next and, if they are of a bridge that records, records what passes before it does: the head of the request, the message that
 // it brings, the head of the response, and its end. It belongs below whatever adds credentials and repeats requests. It may be used by many goroutines at once, if next may.
-func Transport(next http.RoundTripper) http.RoundTripper { return recordedTransport{next} }
+func Transport(next http.RoundTripper) http.RoundTripper { return recordingTransport{next} }
 
-type recordedTransport struct{ next http.RoundTripper }
+type recordingTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (o recordedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	l := laneOf(r.Context())
-	if l.rec == nil {
-		return o.next.RoundTrip(r)
+func (rt recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	rec := recorderFrom(r.Context())
+	if rec.recording == nil {
+		return rt.next.RoundTrip(r)
 	}
-	l.exchange = l.rec.exchanges.Add(1)
-	t, beyond := r.Context().Value(tripKey{}).(*trip)
-	if !beyond {
-		t = new(trip)
-		r = r.WithContext(context.WithValue(r.Context(), tripKey{}, t))
+	rec.exchange = rec.recording.exchanges.Add(1)
+	req, outer := r.Context().Value(requestKey{}).(*upstreamRequest)
+	if !outer {
+		req = new(upstreamRequest)
+		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
 	}
-	p, _ := r.Context().Value(postedKey{}).(*posting)
-	t.begin(l, p)
-	l.event(&capture.Event{Kind: capture.KindRequest, Dir: toServer, Request: httphead.Sent(r)})
-	if p != nil && r.Method == http.MethodPost {
-		l.emit(toServer, p.frame, p.from)
+	posted, _ := r.Context().Value(postKey{}).(*postedMessage)
+	req.start(rec, posted)
+	rec.recordEvent(&capture.Event{Kind: capture.KindRequest, Dir: toServer, Request: httphead.ClientRequest(r)})
+	if posted != nil && r.Method == http.MethodPost {
+		rec.recordSent(toServer, posted.frame, posted.from)
 	}
-	resp, err := o.next.RoundTrip(r)
+	resp, err := rt.next.RoundTrip(r)
 	if err != nil {
-		t.over(endOf(err), false)
+		req.responseEnded(endReason(err), false)
 		return nil, err
 	}
-	l.event(&capture.Event{Kind: capture.KindResponse, Dir: toClient, Response: httphead.Response(resp)})
-	resp.Body = &recordedBody{ReadCloser: resp.Body, trip: t, brings: resp.StatusCode != http.StatusAccepted}
-	if !beyond {
+	rec.recordEvent(&capture.Event{Kind: capture.KindResponse, Dir: toClient, Response: httphead.Response(resp)})
+	resp.Body = &recordedBody{ReadCloser: resp.Body, request: req, hasAnswer: resp.StatusCode != http.StatusAccepted}
+	if !outer {
 		resp.Request = r
 	}
 	return resp, nil
 }
 
 // A trip is a request to the server over HTTP, with its repetitions. That it is over is recorded behind the answer that it brings, which is read before but looked at later.
-type trip struct {
-	mu     sync.Mutex
-	lane   lane // with the exchange that there was last
-	waits  bool // for the answer
-	ending *capture.Event
-	before *trip // which this one goes on with; nil if there is none, or its end was recorded
+type upstreamRequest struct {
+	mu           sync.Mutex
+	rec          recorder // with the exchange that there was last
+	awaitsAnswer bool     // for the answer
+	pendingEnd   *capture.Event
+	previous     *upstreamRequest // which this one goes on with; nil if there is none, or its end was recorded
 }
 
-// begin says that a request is about to be made, for p, which may be nil.
-func (t *trip) begin(l lane, p *posting) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.endLocked()
-	t.lane, t.waits = l, p != nil && p.id != nil
-	if p != nil && p.last != t {
-		t.before, p.last = p.last, t
+// start says that a request is about to be made, for p, which may be nil.
+func (ur *upstreamRequest) start(rec recorder, p *postedMessage) {
+	ur.mu.Lock()
+	defer ur.mu.Unlock()
+	ur.recordEndLocked()
+	ur.rec, ur.awaitsAnswer = rec, p != nil && p.id != nil
+	if p != nil && p.lastRequest != ur {
+		ur.previous, p.lastRequest = p.lastRequest, ur
 	}
 }
 
-// onIts returns the lane with the exchange of the trip, if it has one.
-func (t *trip) onIts(l lane) lane {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.lane.exchange != 0 {
-		return t.lane
+// recorderOr returns the lane with the exchange of the trip, if it has one.
+func (ur *upstreamRequest) recorderOr(rec recorder) recorder {
+	ur.mu.Lock()
+	defer ur.mu.Unlock()
+	if ur.rec.exchange != 0 {
+		return ur.rec
 	}
-	return l
+	return rec
 }
 
-// over takes note of the end of the response. whole tells that it ended as it should, with an answer that is still to be looked at.
-func (t *trip) over(why string, whole bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ending = &capture.Event{Kind: capture.KindEnd}
+// responseEnded takes note of the end of the response. whole tells that it ended as it should, with an answer that is still to be looked at.
+func (ur *upstreamRequest) responseEnded(why string, whole bool) {
+	ur.mu.Lock()
+	defer ur.mu.Unlock()
+	ur.pendingEnd = &capture.Event{Kind: capture.KindEnd}
 	if why != "" {
-		t.ending.Data = []byte(why)
+		ur.pendingEnd.Data = []byte(why)
 	}
-	if !whole || !t.waits || !t.lane.rec.hold(t) {
-		t.endLocked()
-	}
-}
-
-// answer records the end, if it waits, and before it those of the trips that this one goes on with.
-func (t *trip) answer() {
-	t.mu.Lock()
-	before := t.before
-	t.before = nil
-	t.mu.Unlock()
-	if before != nil {
-		before.answer()
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.waits = false
-	t.endLocked()
-}
-
-func (t *trip) endLocked() {
-	if t.ending != nil {
-		t.lane.event(t.ending)
-		t.lane.rec.release(t)
-		t.ending = nil
+	if !whole || !ur.awaitsAnswer || !ur.rec.recording.addPendingEnd(ur) {
+		ur.recordEndLocked()
 	}
 }
 
-// maxHeld is how many ends of exchanges wait for their answers.
-const maxHeld = 1 << 14
+// answered records the end, if it waits, and before it those of the trips that this one goes on with.
+func (ur *upstreamRequest) answered() {
+	ur.mu.Lock()
+	previous := ur.previous
+	ur.previous = nil
+	ur.mu.Unlock()
+	if previous != nil {
+		previous.answered()
+	}
+	ur.mu.Lock()
+	defer ur.mu.Unlock()
+	ur.awaitsAnswer = false
+	ur.recordEndLocked()
+}
 
-// hold notes that the end of a trip has not been recorded yet. It reports false if there are too many of them.
-func (r *recording) hold(t *trip) bool {
+func (ur *upstreamRequest) recordEndLocked() {
+	if ur.pendingEnd != nil {
+		ur.rec.recordEvent(ur.pendingEnd)
+		ur.rec.recording.removePendingEnd(ur)
+		ur.pendingEnd = nil
+	}
+}
+
+// maxPendingEnds is how many ends of exchanges wait for their answers.
+const maxPendingEnds = 1 << 14
+
+// addPendingEnd notes that the end of a trip has not been recorded yet. It reports false if there are too many of them.
+func (r *recording) addPendingEnd(t *upstreamRequest) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.held) >= maxHeld {
+	if len(r.pendingEnds) >= maxPendingEnds {
 		return false
 	}
-	r.held[t] = struct{}{}
+	r.pendingEnds[t] = struct{}{}
 	return true
 }
 
-func (r *recording) release(t *trip) {
+func (r *recording) removePendingEnd(t *upstreamRequest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.held, t)
+	delete(r.pendingEnds, t)
 }
 
-// settle records the ends that wait in a lane which has ended.
-func (l lane) settle() {
-	if l.rec == nil {
+// flushEnds records the ends that wait in a lane which has ended.
+func (r recorder) flushEnds() {
+	if r.recording == nil {
 		return
 	}
-	l.rec.mu.Lock()
-	held := slices.Collect(maps.Keys(l.rec.held))
-	l.rec.mu.Unlock()
-	for _, t := range held {
-		if t.onIts(l).session == l.session {
-			t.answer()
+	r.recording.mu.Lock()
+	pending := slices.Collect(maps.Keys(r.recording.pendingEnds))
+	r.recording.mu.Unlock()
+	for _, t := range pending {
+		if t.recorderOr(r).session == r.session {
+			t.answered()
 		}
 	}
 }
 
-// endOf is why an exchange is over; "" is the normal end.
-func endOf(err error) string {
+// endReason is why an exchange is over; "" is the normal end.
+func endReason(err error) string {
 	switch {
 	case errors.Is(err, io.EOF):
 		return ""
@@ -267,22 +267,22 @@ const clientClosed = "client closed"
 // A recordedBody records when a response has ended.
 type recordedBody struct {
 	io.ReadCloser
-	trip   *trip
-	brings bool // an answer
-	once   sync.Once
+	request   *upstreamRequest
+	hasAnswer bool // an answer
+	once      sync.Once
 }
 
 // Read implements io.Reader.
 func (b *recordedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.once.Do(func() { b.trip.over(endOf(err), b.brings && errors.Is(err, io.EOF)) })
+		b.once.Do(func() { b.request.responseEnded(endReason(err), b.hasAnswer && errors.Is(err, io.EOF)) })
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
 func (b *recordedBody) Close() error {
-	b.once.Do(func() { b.trip.over(clientClosed, false) })
+	b.once.Do(func() { b.request.responseEnded(clientClosed, false) })
 	return b.ReadCloser.Close()
 }

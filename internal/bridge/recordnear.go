@@ -14,13 +14,13 @@ import (
 // Recorded returns a handler that does what h does, which is one of [Bridge.Handler], or that of its older transport. If the bridge records, it records the heads of what clients
 // ask and are answered there, which the bridge itself does not see.
 func (b *Bridge) Recorded(h http.Handler) http.Handler {
-	if b.rec == nil {
+	if b.recording == nil {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{lane: lane{rec: b.rec, side: capture.Near, exchange: b.rec.exchanges.Add(1)}, r: r, head: httphead.Received(r)}
-		defer x.returned()
-		h.ServeHTTP(&recordedWriter{ResponseWriter: w, x: x}, r.WithContext(context.WithValue(r.Context(), servedKey{}, x)))
+		x := &exchange{rec: recorder{recording: b.recording, side: capture.Downstream, exchange: b.recording.exchanges.Add(1)}, r: r, head: httphead.ServerRequest(r)}
+		defer x.handlerReturned()
+		h.ServeHTTP(&recordedWriter{ResponseWriter: w, x: x}, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 	})
 }
 
@@ -29,194 +29,194 @@ type exchange struct {
 	r    *http.Request
 	head *capture.Request
 
-	mu     sync.Mutex
-	lane   lane // whose session is 0 as long as nobody is known
-	asked  bool // the head of the request was recorded
-	opens  bool // it is the stream of the older transport, which brings all that the session is sent. It does not change once others know of the exchange
-	headed bool // that of the response
-	ended  bool
-	taken  bool // the connection is not net/http's any more
-	told   bool // the stream of the older transport has begun
-	late   *lateHead
-	kept   []keptMessage
+	mu               sync.Mutex
+	rec              recorder // whose session is 0 as long as nobody is known
+	requestRecorded  bool     // the head of the request was recorded
+	legacyStream     bool     // it is the stream of the older transport, which brings all that the session is sent. It does not change once others know of the exchange
+	responseRecorded bool     // that of the response
+	ended            bool
+	hijacked         bool // the connection is not net/http's any more
+	endpointRecorded bool // the stream of the older transport has begun
+	postponed        *postponedHead
+	pending          []pendingMessage
 }
 
-// A keptMessage is one that waits for the head of the response.
-type keptMessage struct {
-	lane  lane
+// A pendingMessage is one that waits for the head of the response.
+type pendingMessage struct {
+	rec   recorder
 	frame []byte
-	from  made
+	from  provenance
 }
 
-// laneIn returns the lane in which a client sends what came with ctx.
-func (cl *client) laneIn(ctx context.Context) lane {
-	if x, ok := ctx.Value(servedKey{}).(*exchange); ok {
-		return x.begin(cl.lane.session)
+// recorderIn returns the lane in which a client sends what came with ctx.
+func (cl *client) recorderIn(ctx context.Context) recorder {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return x.begin(cl.rec.session)
 	}
-	return cl.lane
+	return cl.rec
 }
 
 // begin says whose exchange it is. It returns its lane.
-func (x *exchange) begin(session uint64) lane {
+func (x *exchange) begin(session uint64) recorder {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.asked && x.r.Method == http.MethodGet {
-		x.opens = true
-		x.lane.rec.stand(session, x)
+	if !x.requestRecorded && x.r.Method == http.MethodGet {
+		x.legacyStream = true
+		x.rec.recording.setStream(session, x)
 	}
 	x.beginLocked(session)
-	l := x.lane
-	l.web = x
-	return l
+	rec := x.rec
+	rec.served = x
+	return rec
 }
 
 func (x *exchange) beginLocked(session uint64) {
-	if x.asked {
+	if x.requestRecorded {
 		return
 	}
-	x.asked, x.lane.session = true, session
-	x.lane.event(&capture.Event{Kind: capture.KindRequest, Dir: toServer, Request: x.head})
+	x.requestRecorded, x.rec.session = true, session
+	x.rec.recordEvent(&capture.Event{Kind: capture.KindRequest, Dir: toServer, Request: x.head})
 }
 
-// keep keeps a message for the client until the head of the response is recorded, and reports whether it does. It is recorded at once then, or in the place where the client gets it after
+// queue keeps a message for the client until the head of the response is recorded, and reports whether it does. It is recorded at once then, or in the place where the client gets it after
 // all, if the exchange has ended.
-func (x *exchange) keep(l lane, frame []byte, from made) bool {
+func (x *exchange) queue(rec recorder, frame []byte, from provenance) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.headed || x.ended {
+	if x.responseRecorded || x.ended {
 		return false
 	}
-	x.kept = append(x.kept, keptMessage{l, frame, from})
+	x.pending = append(x.pending, pendingMessage{rec, frame, from})
 	return true
 }
 
-// releaseLocked records what waits.
-func (x *exchange) releaseLocked() {
-	for _, k := range x.kept {
-		k.lane.web = nil
-		k.lane.emit(toClient, k.frame, k.from)
+// flushLocked records what waits.
+func (x *exchange) flushLocked() {
+	for _, m := range x.pending {
+		m.rec.served = nil
+		m.rec.recordSent(toClient, m.frame, m.from)
 	}
-	x.kept = nil
+	x.pending = nil
 }
 
-// respond records the head of the response.
-func (x *exchange) respond(status int, h http.Header) {
+// recordResponse records the head of the response.
+func (x *exchange) recordResponse(status int, h http.Header) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.headed || x.ended || status < http.StatusOK || x.postponeLocked(status, h) {
+	if x.responseRecorded || x.ended || status < http.StatusOK || x.postponeHeadLocked(status, h) {
 		return
 	}
-	rec, id := x.lane.rec, x.r.Header.Get("Mcp-Session-Id")
+	rec, id := x.rec.recording, x.r.Header.Get("Mcp-Session-Id")
 	x.beginLocked(rec.sessionOf(id))
-	x.headed = true
-	x.lane.event(&capture.Event{Kind: capture.KindResponse, Dir: toClient, Response: &capture.Response{
-		Status: status, Proto: x.r.Proto, Headers: httphead.Fields(h, x.r.ProtoMajor == 2),
+	x.responseRecorded = true
+	x.rec.recordEvent(&capture.Event{Kind: capture.KindResponse, Dir: toClient, Response: &capture.Response{
+		Status: status, Proto: x.r.Proto, Headers: httphead.Headers(h, x.r.ProtoMajor == 2),
 	}})
-	if opened := h.Get("Mcp-Session-Id"); opened != "" && id == "" {
-		rec.opened(opened, x.lane.session)
+	if newID := h.Get("Mcp-Session-Id"); newID != "" && id == "" {
+		rec.nameSession(newID, x.rec.session)
 	}
-	if x.r.Method == http.MethodGet && status == http.StatusOK && !x.opens {
-		rec.stand(x.lane.session, x)
+	if x.r.Method == http.MethodGet && status == http.StatusOK && !x.legacyStream {
+		rec.setStream(x.rec.session, x)
 	}
-	x.releaseLocked()
+	x.flushLocked()
 }
 
-// returned is called when the request has been served.
-func (x *exchange) returned() {
+// handlerReturned is called when the request has been served.
+func (x *exchange) handlerReturned() {
 	x.mu.Lock()
-	taken := x.taken
+	hijacked := x.hijacked
 	x.mu.Unlock()
-	if taken {
+	if hijacked {
 		return // the connection's end is that of the exchange
 	}
 	why := ""
 	if x.r.Context().Err() != nil {
 		why = clientClosed
 	}
-	x.end(why)
+	x.recordEnd(why)
 }
 
-// end records the end of the exchange, once.
-func (x *exchange) end(why string) {
+// recordEnd records the end of the exchange, once.
+func (x *exchange) recordEnd(why string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case x.ended:
 		return
-	case x.late != nil:
-		x.late.ended, x.late.why = true, why
+	case x.postponed != nil:
+		x.postponed.ended, x.postponed.why = true, why
 		return
 	}
-	x.beginLocked(x.lane.rec.sessionOf(x.r.Header.Get("Mcp-Session-Id")))
-	x.releaseLocked()
+	x.beginLocked(x.rec.recording.sessionOf(x.r.Header.Get("Mcp-Session-Id")))
+	x.flushLocked()
 	x.ended = true
 	e := &capture.Event{Kind: capture.KindEnd}
 	if why != "" {
 		e.Data = []byte(why)
 	}
-	x.lane.event(e)
-	x.lane.rec.leave(x.lane.session, x)
+	x.rec.recordEvent(e)
+	x.rec.recording.clearStream(x.rec.session, x)
 }
 
-// isOver reports whether nothing more can be sent by it.
-func (x *exchange) isOver() bool {
+// isEnded reports whether nothing more can be sent by it.
+func (x *exchange) isEnded() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.ended
 }
 
-// toward returns the lane in which a message goes to the client of l: that of the exchange it belongs to, or of the session's own stream, if there is one.
-func (l lane) toward() lane {
-	if l.rec == nil {
-		return l
+// outbound returns the lane in which a message goes to the client of l: that of the exchange it belongs to, or of the session's own stream, if there is one.
+func (r recorder) outbound() recorder {
+	if r.recording == nil {
+		return r
 	}
-	l.rec.mu.Lock()
-	x := l.rec.standing[l.session]
-	l.rec.mu.Unlock()
-	if l.web != nil && !l.web.isOver() && (x == nil || !x.opens) {
-		return l
+	r.recording.mu.Lock()
+	x := r.recording.streams[r.session]
+	r.recording.mu.Unlock()
+	if r.served != nil && !r.served.isEnded() && (x == nil || !x.legacyStream) {
+		return r
 	}
-	l.exchange, l.web = 0, nil
+	r.exchange, r.served = 0, nil
 	if x != nil {
-		l.exchange = x.lane.exchange // which does not change
+		r.exchange = x.rec.exchange // which does not change
 	}
-	return l
+	return r
 }
 
 // maxSessionIDs is how many sessions are remembered by their ids.
 const maxSessionIDs = 4096
 
-// opened notes which session has an id.
-func (r *recording) opened(id string, session uint64) {
+// nameSession notes which session has an id.
+func (r *recording) nameSession(id string, session uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.ids) >= maxSessionIDs {
-		delete(r.byID, r.ids[0])
-		r.ids = append(r.ids[:0], r.ids[1:]...)
+	if len(r.sessionIDs) >= maxSessionIDs {
+		delete(r.sessionByID, r.sessionIDs[0])
+		r.sessionIDs = append(r.sessionIDs[:0], r.sessionIDs[1:]...)
 	}
-	r.byID[id] = session
-	r.ids = append(r.ids, id)
+	r.sessionByID[id] = session
+	r.sessionIDs = append(r.sessionIDs, id)
 }
 
 // sessionOf returns the session with an id; 0 if it is not known.
 func (r *recording) sessionOf(id string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.byID[id]
+	return r.sessionByID[id]
 }
 
-// stand notes what brings a session what belongs to none of its requests; leave that it does not any more.
-func (r *recording) stand(session uint64, x *exchange) {
+// setStream notes what brings a session what belongs to none of its requests; leave that it does not any more.
+func (r *recording) setStream(session uint64, x *exchange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.standing[session] = x
+	r.streams[session] = x
 }
 
-func (r *recording) leave(session uint64, x *exchange) {
+func (r *recording) clearStream(session uint64, x *exchange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.standing[session] == x {
-		delete(r.standing, session)
+	if r.streams[session] == x {
+		delete(r.streams, session)
 	}
 }
 
@@ -228,20 +228,20 @@ type recordedWriter struct {
 
 // WriteHeader implements http.ResponseWriter.
 func (w *recordedWriter) WriteHeader(status int) {
-	w.x.respond(status, w.Header())
+	w.x.recordResponse(status, w.Header())
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (w *recordedWriter) Write(p []byte) (int, error) {
-	w.x.respond(http.StatusOK, w.Header())
-	w.x.named(p)
+	w.x.recordResponse(http.StatusOK, w.Header())
+	w.x.recordEndpoint(p)
 	return w.ResponseWriter.Write(p)
 }
 
 // FlushError is for http.ResponseController.
 func (w *recordedWriter) FlushError() error {
-	w.x.respond(http.StatusOK, w.Header())
+	w.x.recordResponse(http.StatusOK, w.Header())
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
@@ -252,7 +252,7 @@ func (w *recordedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	w.x.mu.Lock()
-	w.x.taken = true
+	w.x.hijacked = true
 	w.x.mu.Unlock()
 	return &recordedConn{Conn: conn, x: w.x}, buf, nil
 }
@@ -270,13 +270,13 @@ type recordedConn struct {
 func (c *recordedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil {
-		c.x.end(clientClosed)
+		c.x.recordEnd(clientClosed)
 	}
 	return n, err
 }
 
 // Close implements net.Conn.
 func (c *recordedConn) Close() error {
-	c.x.end("")
+	c.x.recordEnd("")
 	return c.Conn.Close()
 }

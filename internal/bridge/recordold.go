@@ -11,47 +11,47 @@ import (
 
 // What is different on the older transport: a stream says where messages are to be posted, and a request that is posted there is answered with 202 before the bridge has got it.
 
-// A lateHead is the head of a response that was sent before it was known whose exchange it is in. What it answers goes before it in the capture.
-type lateHead struct {
+// A postponedHead is the head of a response that was sent before it was known whose exchange it is in. What it answers goes before it in the capture.
+type postponedHead struct {
 	response *capture.Response
 	ended    bool
 	why      string
 }
 
-// postponeLocked keeps the head of a response until somebody takes what it answers, and reports whether it does.
-func (x *exchange) postponeLocked(status int, h http.Header) bool {
-	if x.asked || status != http.StatusAccepted || x.r.Method != http.MethodPost {
+// postponeHeadLocked keeps the head of a response until somebody takes what it answers, and reports whether it does.
+func (x *exchange) postponeHeadLocked(status int, h http.Header) bool {
+	if x.requestRecorded || status != http.StatusAccepted || x.r.Method != http.MethodPost {
 		return false
 	}
-	x.late = &lateHead{response: &capture.Response{Status: status, Proto: x.r.Proto, Headers: httphead.Fields(h, x.r.ProtoMajor == 2)}}
+	x.postponed = &postponedHead{response: &capture.Response{Status: status, Proto: x.r.Proto, Headers: httphead.Headers(h, x.r.ProtoMajor == 2)}}
 	return true
 }
 
-// received records what was kept, now that the message is recorded.
-func (x *exchange) received() {
+// requestReceived records what was kept, now that the message is recorded.
+func (x *exchange) requestReceived() {
 	x.mu.Lock()
-	late := x.late
-	x.late = nil
-	if late != nil {
-		x.headed = true
-		x.lane.event(&capture.Event{Kind: capture.KindResponse, Dir: toClient, Response: late.response})
+	head := x.postponed
+	x.postponed = nil
+	if head != nil {
+		x.responseRecorded = true
+		x.rec.recordEvent(&capture.Event{Kind: capture.KindResponse, Dir: toClient, Response: head.response})
 	}
 	x.mu.Unlock()
-	if late != nil && late.ended {
-		x.end(late.why)
+	if head != nil && head.ended {
+		x.recordEnd(head.why)
 	}
 }
 
-// named records the event that begins a stream: it says where messages are posted.
-func (x *exchange) named(text []byte) {
+// recordEndpoint records the event that begins a stream: it says where messages are posted.
+func (x *exchange) recordEndpoint(text []byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.opens || x.told {
+	if !x.legacyStream || x.endpointRecorded {
 		return
 	}
-	x.told = true
+	x.endpointRecorded = true
 	e, err := sse.NewReader(bytes.NewReader(text), len(text)).Read()
 	if err == nil && e.Name == "endpoint" {
-		x.lane.event(&capture.Event{Kind: capture.KindSSE, Dir: toClient, Data: bytes.Clone(e.Data), SSE: &capture.SSE{Event: e.Name, HasData: true}})
+		x.rec.recordEvent(&capture.Event{Kind: capture.KindSSE, Dir: toClient, Data: bytes.Clone(e.Data), SSE: &capture.SSE{Event: e.Name, HasData: true}})
 	}
 }

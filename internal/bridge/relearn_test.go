@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// TestRelearn: a call whose headers the carrier could not know is made again when it has seen the list of tools; once.
+// TestRelearn: a call whose headers the transport could not know is made again when it has seen the list of tools; once.
 func TestRelearn(t *testing.T) {
 	for _, tt := range []struct{ name, tools, want string }{
 		{"the tool is there", `{"tools":[{"name":"t"}],"nextCursor":"n"}`, ""},
@@ -15,25 +15,25 @@ func TestRelearn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFarm(t)
-			near, _ := client0(t, f.bridge(&Options{Near: EraModern, Far: EraModern, HTTP: true}))
+			client, _ := client0(t, f.bridge(&Options{ClientEra: EraModern, ServerEra: EraModern, HTTP: true}))
 			meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 			call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + meta + `}}`
-			near.send(call)
-			far := f.next()
-			far.wants(call)
+			client.send(call)
+			srv := f.next()
+			srv.wants(call)
 			refusal := `{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"Mcp-Param-X is missing"}}`
-			far.send(refusal)
-			far.send(answering(far.request("tools/list", meta), tt.tools))
+			srv.send(refusal)
+			srv.send(answering(srv.request("tools/list", meta), tt.tools))
 			if tt.want != "" {
-				near.wants(refusal)
+				client.wants(refusal)
 				return
 			}
 			if tt.name == "on the second page" {
-				far.send(answering(far.request("tools/list", `"cursor":"n"`), `{"tools":[{"name":"t"}]}`))
+				srv.send(answering(srv.request("tools/list", `"cursor":"n"`), `{"tools":[{"name":"t"}]}`))
 			}
-			far.wants(call)
-			far.send(refusal)
-			near.wants(refusal) // it is not tried for ever
+			srv.wants(call)
+			srv.send(refusal)
+			client.wants(refusal) // it is not tried for ever
 		})
 	}
 }
@@ -47,37 +47,37 @@ func TestRelearnTranslated(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFarm(t)
-			near, _ := client0(t, f.bridge(&Options{Far: EraModern, HTTP: true}))
-			near.send(hello)
-			far := f.next()
-			far.send(answering(far.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`))
-			near.reads(`"protocolVersion":"2025-11-25"`)
-			near.send(confirmed, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`)
-			call := far.reads(`"tools/call"`)
-			id := string(locate([]byte(call), "id").of([]byte(call)))
+			client, _ := client0(t, f.bridge(&Options{ServerEra: EraModern, HTTP: true}))
+			client.send(hello)
+			srv := f.next()
+			srv.send(answering(srv.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`))
+			client.reads(`"protocolVersion":"2025-11-25"`)
+			client.send(confirmed, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`)
+			call := srv.reads(`"tools/call"`)
+			id := string(locate([]byte(call), "id").slice([]byte(call)))
 			refusal := `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32020,"message":"Mcp-Param-X is missing"}}`
-			far.send(refusal)
-			list := far.reads("tools/list")
-			listID := string(locate([]byte(list), "id").of([]byte(list)))
+			srv.send(refusal)
+			list := srv.reads("tools/list")
+			listID := string(locate([]byte(list), "id").slice([]byte(list)))
 			if !strings.HasPrefix(listID, `"mcpwire-`) {
 				t.Fatalf("the bridge asks with the id %s", listID)
 			}
 			switch tt.name {
 			case "the tool is there":
-				far.send(answering(listID, tt.tools))
-				far.wants(call)
-				far.send(refusal)
-				near.reads(`"id":7`, `-32020`) // it is not tried for ever
+				srv.send(answering(listID, tt.tools))
+				srv.wants(call)
+				srv.send(refusal)
+				client.reads(`"id":7`, `-32020`) // it is not tried for ever
 			case "nowhere":
-				far.send(answering(listID, tt.tools))
-				near.reads(`"id":7`, `-32020`)
+				srv.send(answering(listID, tt.tools))
+				client.reads(`"id":7`, `-32020`)
 			default:
-				near.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
-				far.reads("notifications/cancelled")
-				far.send(answering(listID, tt.tools))
+				client.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+				srv.reads("notifications/cancelled")
+				srv.send(answering(listID, tt.tools))
 				synctest.Wait()
-				near.send(`{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`)
-				far.request("prompts/list")
+				client.send(`{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`)
+				srv.request("prompts/list")
 			}
 		})
 	}

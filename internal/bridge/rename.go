@@ -6,23 +6,25 @@ import (
 )
 
 // rule is what is done to messages, in a capture.
-func (p *plain) rule() string {
-	if p.rename {
+func (p *passthrough) rule() string {
+	if p.rewriteIDs {
 		return "id"
 	}
 	return "same"
 }
 
-// made says that a message was made of one of the server's.
-func (p *plain) made(event uint64) made { return made{lane: p.line.lane, of: event, rule: p.rule()} }
+// provenance says that a message was made of one of the server's.
+func (p *passthrough) provenance(event uint64) provenance {
+	return provenance{rec: p.upstream.rec, event: event, rule: p.rule()}
+}
 
-// renamedLocked gives a request ids that no other has.
-func (p *plain) renamedLocked(c *call, frame []byte, m *jsonrpc.Message) []byte {
-	c.far = jsonrpc.IntID(p.ids.Add(1))
-	frame = withID(frame, c.far)
+// rewriteLocked gives a request ids that no other has.
+func (p *passthrough) rewriteLocked(c *call, frame []byte, m *jsonrpc.Message) []byte {
+	c.serverID = jsonrpc.IntID(p.lastID.Add(1))
+	frame = withID(frame, c.serverID)
 	if token, ok := tokenOf(m); ok {
-		c.token, c.heard = token, idKey(c.far)
-		frame = splice(frame, locate(frame, "params", "_meta", mcp.MetaProgressToken), c.far)
+		c.clientToken, c.tokenKey = token, idKey(c.serverID)
+		frame = splice(frame, locate(frame, "params", "_meta", mcp.MetaProgressToken), c.serverID)
 	}
 	return frame
 }
@@ -34,11 +36,11 @@ func tokenOf(m *jsonrpc.Message) (jsonrpc.ID, bool) {
 		return nil, false
 	}
 	at := locate(meta, mcp.MetaProgressToken)
-	return jsonrpc.ID(at.of(meta)), at.found()
+	return jsonrpc.ID(at.slice(meta)), at.found()
 }
 
-// restored puts the client's ids back into an answer.
-func restored(frame []byte, c *call) []byte {
+// restoreIDs puts the client's ids back into an answer.
+func restoreIDs(frame []byte, c *call) []byte {
 	if c.method == mcp.MethodSubscriptionsListen {
 		if at := locate(frame, "result", "_meta", mcp.MetaSubscriptionID); at.found() {
 			frame = splice(frame, at, c.id)

@@ -16,31 +16,31 @@ import (
 )
 
 // answerRestart has a server that was started again shake hands.
-func answerRestart(far *pipe) {
-	far.t.Helper()
-	id := far.request(`"method":"initialize"`)
-	far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{}}`))
-	far.wants(confirmed)
+func answerRestart(srv *pipe) {
+	srv.t.Helper()
+	id := srv.request(`"method":"initialize"`)
+	srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+	srv.wants(confirmed)
 }
 
 // TestBackoffForgets: a server that answers requests and ends now and then is back after the shortest time, however often it has ended.
 func TestBackoffForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
-		near, _ := client0(t, f.bridge(with(legacy, nil)))
-		near.send(hello)
-		far := f.next()
-		shake(near, far)
+		client, _ := client0(t, f.bridge(with(legacy, nil)))
+		client.send(hello)
+		srv := f.next()
+		handshake(client, srv)
 		for n := range 20 {
 			id := fmt.Sprint(n + 1)
-			near.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/list"}`)
-			far.reads(`"id":` + id)
-			far.send(answering(id, "{}"))
-			near.wants(answering(id, "{}"))
+			client.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/list"}`)
+			srv.reads(`"id":` + id)
+			srv.send(answering(id, "{}"))
+			client.wants(answering(id, "{}"))
 			start := time.Now()
-			far.f.Close()
-			far = f.next()
-			answerRestart(far)
+			srv.f.Close()
+			srv = f.next()
+			answerRestart(srv)
 			if d := time.Since(start); d > 200*time.Millisecond {
 				t.Fatalf("after %d ends the server was back after %v, want at most 200 ms", n+1, d)
 			}
@@ -52,15 +52,15 @@ func TestBackoffForgets(t *testing.T) {
 func TestBackoffRemembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
-		near, _ := client0(t, f.bridge(with(legacy, nil)))
-		near.send(hello)
-		far := f.next()
-		shake(near, far)
+		client, _ := client0(t, f.bridge(with(legacy, nil)))
+		client.send(hello)
+		srv := f.next()
+		handshake(client, srv)
 		start := time.Now()
 		for range 6 {
-			far.f.Close()
-			far = f.next()
-			answerRestart(far)
+			srv.f.Close()
+			srv = f.next()
+			answerRestart(srv)
 		}
 		if d := time.Since(start); d < 3*time.Second { // at least half of 0.2 + 0.4 + 0.8 + 1.6 + 3.2 + 6.4
 			t.Errorf("six restarts took %v", d)
@@ -96,24 +96,24 @@ func TestCallsWaitForRestart(t *testing.T) {
 					}
 					return nil
 				}
-				near, _ := client0(t, f.bridge(with(legacy, func(o *Options) { o.RestartWait = test.wait })))
-				near.send(hello)
-				far := f.next()
-				shake(near, far)
+				client, _ := client0(t, f.bridge(with(legacy, func(o *Options) { o.RestartWait = test.wait })))
+				client.send(hello)
+				srv := f.next()
+				handshake(client, srv)
 				mu.Lock()
 				fails = test.fails
 				mu.Unlock()
-				far.f.Close()
+				srv.f.Close()
 				synctest.Wait()
 				start := time.Now()
-				near.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+				client.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 				if test.want == `"result"` {
-					far = f.next()
-					answerRestart(far)
-					far.reads(`"id":1`)
-					far.send(answering("1", "{}"))
+					srv = f.next()
+					answerRestart(srv)
+					srv.reads(`"id":1`)
+					srv.send(answering("1", "{}"))
 				}
-				near.reads(`"id":1`, test.want)
+				client.reads(`"id":1`, test.want)
 				if d := time.Since(start); d > test.within {
 					t.Errorf("it took %v, want at most %v", d, test.within)
 				}
@@ -190,7 +190,7 @@ func TestBacklog(t *testing.T) {
 			await(t, "all to have come", func() bool {
 				n := 0
 				for cl := range clientsOf(b) {
-					open, _ := cl.busy()
+					open, _ := cl.inFlight()
 					n += open
 				}
 				return n == test.requests-test.refused
@@ -219,7 +219,7 @@ func TestBacklogOfSession(t *testing.T) {
 	}()
 	await(t, "the call", func() bool {
 		for cl := range clientsOf(b) {
-			if n, _ := cl.busy(); n == 1 {
+			if n, _ := cl.inFlight(); n == 1 {
 				return true
 			}
 		}
@@ -263,44 +263,44 @@ func TestTooLarge(t *testing.T) {
 				const limit = 1000
 				large := strings.Repeat("x", 3*limit)
 				ours, theirs := net.Pipe()
-				far := newPipe(t, theirs)
-				b := newBridge(t, &Options{Far: EraLegacy, Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
+				srv := newPipe(t, theirs)
+				b := newBridge(t, &Options{ServerEra: EraLegacy, Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
 					return jsonrpc.NewFramer(ours, &jsonrpc.FramerOptions{MaxFrame: limit}), nil
 				}})
 				oursNear, theirsNear := net.Pipe()
 				go b.Serve(context.Background(), jsonrpc.NewFramer(theirsNear, &jsonrpc.FramerOptions{MaxFrame: limit}))
-				near := newPipe(t, oursNear)
+				client := newPipe(t, oursNear)
 				meta := ""
 				if era == EraLegacy {
-					near.send(hello)
-					shake(near, far)
+					client.send(hello)
+					handshake(client, srv)
 				} else {
 					meta = "," + dupMeta
 				}
 				start := time.Now()
-				near.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{}` + meta + `}}`)
+				client.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{}` + meta + `}}`)
 				if era == EraModern {
-					id := far.request(`"method":"initialize"`)
-					far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
-					far.reads("notifications/initialized")
+					id := srv.request(`"method":"initialize"`)
+					srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}`))
+					srv.reads("notifications/initialized")
 				}
-				id := far.request("tools/call")
-				far.send(answering(id, `{"content":[{"type":"text","text":"`+large+`"}]}`))
-				near.reads(`"id":7,"error":{"code":-32603`, "the server's answer has more than 1000 bytes", `"limit":1000`)
-				near.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"t","arguments":{"x":"` + large + `"}` + meta + `}}`)
-				near.reads(`"id":8,"error":{"code":-32600`, "more than 1000 bytes")
+				id := srv.request("tools/call")
+				srv.send(answering(id, `{"content":[{"type":"text","text":"`+large+`"}]}`))
+				client.reads(`"id":7,"error":{"code":-32603`, "the server's answer has more than 1000 bytes", `"limit":1000`)
+				client.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"t","arguments":{"x":"` + large + `"}` + meta + `}}`)
+				client.reads(`"id":8,"error":{"code":-32600`, "more than 1000 bytes")
 				if era == EraLegacy {
-					far.send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"` + large + `"}}`)
-					far.reads(`"id":"q","error":{"code":-32600`, "more than 1000 bytes")
-					far.send(`{"jsonrpc":"2.0","id":"r","method":"elicitation/create","params":{"message":"?"}}`)
-					near.reads(`"id":"r"`)
-					near.send(`{"jsonrpc":"2.0","id":"r","result":{"action":"accept","content":{"a":"` + large + `"}}}`)
-					far.reads(`"id":"r","error":{"code":-32600`, "more than 1000 bytes")
+					srv.send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"` + large + `"}}`)
+					srv.reads(`"id":"q","error":{"code":-32600`, "more than 1000 bytes")
+					srv.send(`{"jsonrpc":"2.0","id":"r","method":"elicitation/create","params":{"message":"?"}}`)
+					client.reads(`"id":"r"`)
+					client.send(`{"jsonrpc":"2.0","id":"r","result":{"action":"accept","content":{"a":"` + large + `"}}}`)
+					srv.reads(`"id":"r","error":{"code":-32600`, "more than 1000 bytes")
 				}
-				near.send(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t","arguments":{}` + meta + `}}`)
-				id = far.request("tools/call")
-				far.send(answering(id, `{"content":[]}`))
-				near.reads(`"id":9,"result"`)
+				client.send(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t","arguments":{}` + meta + `}}`)
+				id = srv.request("tools/call")
+				srv.send(answering(id, `{"content":[]}`))
+				client.reads(`"id":9,"result"`)
 				if d := time.Since(start); d > time.Second {
 					t.Errorf("it took %v", d)
 				}

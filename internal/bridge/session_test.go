@@ -14,89 +14,89 @@ func hi(capabilities string) string {
 
 const able = `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`
 
-// inSession has clients that share a session with a server, which says to be capable of this.
-func inSession(t *testing.T, n int, capabilities string) (clients []*pipe, far *pipe, f *farm) {
+// sessionRequest has clients that share a session with a server, which says to be capable of this.
+func inSession(t *testing.T, n int, capabilities string) (clients []*pipe, srv *pipe, f *farm) {
 	f = newFarm(t)
 	b := f.bridge(with(legacy, func(o *Options) { o.Shared, o.DrainTimeout = true, time.Nanosecond }))
 	for i := range n {
 		c, _ := client0(t, b)
 		c.send(hi(able))
 		if i == 0 {
-			far = f.next()
-			far.send(answering(far.request(`"initialize"`, `"capabilities":`+able), `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`}`))
+			srv = f.next()
+			srv.send(answering(srv.request(`"initialize"`, `"capabilities":`+able), `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`}`))
 		}
 		c.reads(`"id":0,"result":{"protocolVersion":"2025-11-25"`)
 		c.send(confirmed)
 		if i == 0 {
-			far.wants(confirmed)
+			srv.wants(confirmed)
 		}
 		clients = append(clients, c)
 	}
-	return clients, far, f
+	return clients, srv, f
 }
 
 // only has the server send a message, which just one of the clients may get: each is asked something afterwards, which it has to read next.
-func only(t *testing.T, far *pipe, message string, who *pipe, all []*pipe) {
+func only(t *testing.T, srv *pipe, message string, who *pipe, all []*pipe) {
 	t.Helper()
-	far.send(message)
+	srv.send(message)
 	if who != nil {
 		who.wants(message)
 	}
 	for _, c := range all {
 		c.send(`{"jsonrpc":"2.0","id":"next","method":"x/next"}`)
-		far.send(answering(far.request("x/next"), "{}"))
+		srv.send(answering(srv.request("x/next"), "{}"))
 		c.wants(answering(`"next"`, "{}"))
 	}
 }
 
 // begin has a client call a tool, and returns the id that the server knows the call by.
-func begin(c, far *pipe, id string) string {
+func begin(c, srv *pipe, id string) string {
 	c.t.Helper()
 	c.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`)
-	return far.request("tools/call")
+	return srv.request("tools/call")
 }
 
 // TestSessionQuestions: a question goes to the client that has something under way, or had last; the answer counts only from there.
 func TestSessionQuestions(t *testing.T) {
-	clients, far, _ := inSession(t, 3, `{}`)
+	clients, srv, _ := inSession(t, 3, `{}`)
 	a, b, c := clients[0], clients[1], clients[2]
-	call := begin(a, far, "1")
+	call := begin(a, srv, "1")
 	ask := func(id string) string {
 		return `{"jsonrpc":"2.0","id":` + id + `,"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`
 	}
-	only(t, far, ask(`"q1"`), a, clients)
+	only(t, srv, ask(`"q1"`), a, clients)
 	answer := `{"jsonrpc":"2.0","id":"q1","result":{"action":"decline"}}`
 	b.send(answer) // which it was not asked
 	a.send(answer)
-	far.wants(answer)
-	other := begin(b, far, "1") // two have something under way: the last is asked
-	only(t, far, ask("2"), b, clients)
+	srv.wants(answer)
+	other := begin(b, srv, "1") // two have something under way: the last is asked
+	only(t, srv, ask("2"), b, clients)
 	b.f.Close() // and goes
-	got := far.read() + far.read()
+	got := srv.read() + srv.read()
 	for _, want := range []string{`"id":2,"error":{"code":-32603,"message":"the client that was asked is gone"`, `"requestId":` + other} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s in it", got, want)
 		}
 	}
-	far.send(answering(call, "{}"))
+	srv.send(answering(call, "{}"))
 	a.wants(answering("1", "{}"))
 	c.send(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
-	far.reads("roots/list_changed")
-	only(t, far, `{"jsonrpc":"2.0","id":3,"method":"roots/list"}`, c, []*pipe{a, c})
+	srv.reads("roots/list_changed")
+	only(t, srv, `{"jsonrpc":"2.0","id":3,"method":"roots/list"}`, c, []*pipe{a, c})
 }
 
 // TestSessionUndeclared: what none has declared is refused, and nobody is bothered.
 func TestSessionUndeclared(t *testing.T) {
-	_, a, b, far := sharing(t)
+	_, a, b, srv := sharing(t)
 	for method, says := range map[string]string{
 		"elicitation/create": "has declared elicitation by form", "roots/list": "has declared roots", "sampling/createMessage": "has declared sampling",
 	} {
-		far.send(`{"jsonrpc":"2.0","id":"q","method":"` + method + `","params":{}}`)
-		far.reads(`"id":"q","error"`, says)
+		srv.send(`{"jsonrpc":"2.0","id":"q","method":"` + method + `","params":{}}`)
+		srv.reads(`"id":"q","error"`, says)
 	}
 	for _, p := range []*pipe{a, b} {
 		p.send(`{"jsonrpc":"2.0","id":6,"method":"x"}`)
-		far.send(answering(far.request(`"x"`), "{}"))
+		srv.send(answering(srv.request(`"x"`), "{}"))
 		p.wants(answering("6", "{}"))
 	}
 }
@@ -114,12 +114,12 @@ func TestSessionKinds(t *testing.T) {
 		frame, m := parsed(t, kind.hello)
 		answered := make(chan []byte, 1)
 		cl.request(t.Context(), frame, m, nil, func(a []byte) { answered <- a })
-		far := f.next() // another one each time
-		id := far.request(`"initialize"`)
-		if want, got := strings.Replace(kind.hello, `"id":0`, `"id":`+id, 1), far.last; got != want {
+		srv := f.next() // another one each time
+		id := srv.request(`"initialize"`)
+		if want, got := strings.Replace(kind.hello, `"id":0`, `"id":`+id, 1), srv.last; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
-		far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+		srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{}}`))
 		<-answered
 		again := b.newClient(newOutbox(), kind.owner, false)
 		defer again.close()
@@ -140,17 +140,17 @@ func TestSessionsForlorn(t *testing.T) {
 		for i := range 6 {
 			c, done := client0(t, b)
 			c.send(strings.Replace(hello, `"c"`, `"c`+string(rune('0'+i))+`"`, 1))
-			far := f.next()
+			srv := f.next()
 			if first == nil {
-				first = far
+				first = srv
 			}
-			far.send(answering(far.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+			srv.send(answering(srv.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
 			c.reads(`"id":0,"result"`)
 			c.f.Close()
 			<-done
 			<-time.After(2 * time.Second) // for what waits to be sent
 		}
-		if n := b.linesUp.Load(); n != 3 {
+		if n := b.openConnections.Load(); n != 3 {
 			t.Errorf("%d connections without clients, want 3", n)
 		}
 		if _, err := first.f.ReadFrame(); err == nil {
@@ -161,49 +161,49 @@ func TestSessionsForlorn(t *testing.T) {
 
 // TestSessionTasks: what a server says of a task goes to whose it is, also after the call. Tasks of clients are not declared.
 func TestSessionTasks(t *testing.T) {
-	clients, far, _ := inSession(t, 2, `{}`)
+	clients, srv, _ := inSession(t, 2, `{}`)
 	a, b := clients[0], clients[1]
-	call := begin(a, far, "1")
+	call := begin(a, srv, "1")
 	made := `{"task":{"taskId":"T","status":"working"}}`
-	far.send(answering(call, made))
+	srv.send(answering(call, made))
 	a.wants(answering("1", made))
-	begin(b, far, "1") // which is under way
-	only(t, far, `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"T","status":"working"}}`, a, clients)
-	only(t, far, `{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"T"}}}}`, a, clients)
-	far.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":` + call + `}}`)
+	begin(b, srv, "1") // which is under way
+	only(t, srv, `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"T","status":"working"}}`, a, clients)
+	only(t, srv, `{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"T"}}}}`, a, clients)
+	srv.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":` + call + `}}`)
 	a.wants(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":"p"}}`)
 	a.send(`{"jsonrpc":"2.0","id":2,"method":"tasks/result","params":{"taskId":"T"}}`)
-	far.send(answering(far.request("tasks/result"), "{}"))
+	srv.send(answering(srv.request("tasks/result"), "{}"))
 	a.wants(answering("2", "{}"))
-	only(t, far, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":2,"progressToken":`+call+`}}`, nil, clients)
-	only(t, far, `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"T","status":"completed"}}`, nil, clients)
-	only(t, far, `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"unknown","status":"completed"}}`, nil, clients)
-	if got, want := string(greeting([]byte(hi(`{"tasks":{"list":{}},"roots":{}}`)), []byte("7"))), strings.Replace(hi(`{"roots":{}}`), `"id":0`, `"id":7`, 1); got != want {
+	only(t, srv, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":2,"progressToken":`+call+`}}`, nil, clients)
+	only(t, srv, `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"T","status":"completed"}}`, nil, clients)
+	only(t, srv, `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"unknown","status":"completed"}}`, nil, clients)
+	if got, want := string(sharedInitialize([]byte(hi(`{"tasks":{"list":{}},"roots":{}}`)), []byte("7"))), strings.Replace(hi(`{"roots":{}}`), `"id":0`, `"id":7`, 1); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
 // TestSessionPages: that a page was visited is told to whom was sent there, by a question or an error.
 func TestSessionPages(t *testing.T) {
-	clients, far, _ := inSession(t, 2, `{}`)
+	clients, srv, _ := inSession(t, 2, `{}`)
 	a, b := clients[0], clients[1]
-	call := begin(a, far, "1")
-	far.send(`{"jsonrpc":"2.0","id":` + call + `,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","elicitationId":"E","url":"https://a","message":"?"}]}}}`)
+	call := begin(a, srv, "1")
+	srv.send(`{"jsonrpc":"2.0","id":` + call + `,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","elicitationId":"E","url":"https://a","message":"?"}]}}}`)
 	a.reads(`"id":1,"error":{"code":-32042`)
-	begin(b, far, "1")
+	begin(b, srv, "1")
 	done := `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"E"}}`
-	only(t, far, done, a, clients)
-	only(t, far, done, nil, clients) // it was told
+	only(t, srv, done, a, clients)
+	only(t, srv, done, nil, clients) // it was told
 }
 
 // TestSessionLogs: each client hears from its own level on, and of nothing that may be another's.
 func TestSessionLogs(t *testing.T) {
-	clients, far, _ := inSession(t, 3, `{"logging":{}}`)
+	clients, srv, _ := inSession(t, 3, `{"logging":{}}`)
 	a, b, c := clients[0], clients[1], clients[2]
 	log := func(level string) string {
 		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + level + `","data":1}}`
 	}
-	far.send(log("debug")) // nobody has chosen, nobody has anything under way
+	srv.send(log("debug")) // nobody has chosen, nobody has anything under way
 	for _, one := range clients {
 		one.wants(log("debug"))
 	}
@@ -211,70 +211,70 @@ func TestSessionLogs(t *testing.T) {
 		t.Helper()
 		p.send(`{"jsonrpc":"2.0","id":"l","method":"logging/setLevel","params":{"level":"` + level + `"}}`)
 		if sent != "" {
-			far.send(answering(far.request("logging/setLevel", `"level":"`+sent+`"`), "{}"))
+			srv.send(answering(srv.request("logging/setLevel", `"level":"`+sent+`"`), "{}"))
 		}
 		p.wants(answering(`"l"`, "{}"))
 	}
 	set(a, "error", "info") // the others have not chosen
 	set(b, "debug", "debug")
 	set(c, "warning", "")
-	far.send(log("debug"), log("warning"), log("error"))
+	srv.send(log("debug"), log("warning"), log("error"))
 	a.wants(log("error"))
 	b.wants(log("debug"), log("warning"), log("error"))
 	c.wants(log("warning"), log("error"))
-	first := begin(a, far, "1")
-	only(t, far, log("error"), a, []*pipe{b, c})
-	only(t, far, log("warning"), nil, []*pipe{b, c})
-	begin(c, far, "1")
-	only(t, far, log("error"), nil, []*pipe{b}) // whose is it?
-	far.send(answering(first, "{}"))
+	first := begin(a, srv, "1")
+	only(t, srv, log("error"), a, []*pipe{b, c})
+	only(t, srv, log("warning"), nil, []*pipe{b, c})
+	begin(c, srv, "1")
+	only(t, srv, log("error"), nil, []*pipe{b}) // whose is it?
+	srv.send(answering(first, "{}"))
 	a.wants(answering("1", "{}"))
-	only(t, far, log("error"), c, []*pipe{a, b})
+	only(t, srv, log("error"), c, []*pipe{a, b})
 	b.f.Close()
-	far.reads("logging/setLevel", `"level":"warning"`) // as much as the others want
+	srv.reads("logging/setLevel", `"level":"warning"`) // as much as the others want
 }
 
 // TestSessionParts: a client hears of parts of what it has subscribed to, and of nothing else. Those who come while a subscription ends keep theirs.
 func TestSessionParts(t *testing.T) {
-	clients, far, _ := inSession(t, 2, `{"resources":{"subscribe":true}}`)
+	clients, srv, _ := inSession(t, 2, `{"resources":{"subscribe":true}}`)
 	a, b := clients[0], clients[1]
 	subscribe := func(p *pipe, method, uri string) {
 		p.send(`{"jsonrpc":"2.0","id":5,"method":"resources/` + method + `","params":{"uri":"` + uri + `"}}`)
 	}
 	subscribe(a, "subscribe", "a:b")
-	far.send(answering(far.request("resources/subscribe"), "{}"))
+	srv.send(answering(srv.request("resources/subscribe"), "{}"))
 	a.wants(answering("5", "{}"))
 	updated := func(uri string) string {
 		return `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + uri + `"}}`
 	}
-	only(t, far, updated("a:b/c"), a, clients)
-	only(t, far, updated("a:bc"), nil, clients)
-	only(t, far, updated("z"), nil, clients)
+	only(t, srv, updated("a:b/c"), a, clients)
+	only(t, srv, updated("a:bc"), nil, clients)
+	only(t, srv, updated("z"), nil, clients)
 	subscribe(b, "subscribe", "a:b")
-	id := far.request("resources/subscribe")
+	id := srv.request("resources/subscribe")
 	subscribe(a, "unsubscribe", "a:b") // the server must not be told: b is about to be subscribed
 	a.wants(answering("5", "{}"))
-	far.send(answering(id, "{}"))
+	srv.send(answering(id, "{}"))
 	b.wants(answering("5", "{}"))
-	only(t, far, updated("a:b"), b, clients)
+	only(t, srv, updated("a:b"), b, clients)
 }
 
 // TestSessionRestart: when the server is gone, all who wait are told at once; the next one is told what any has subscribed to, and they that lists may have changed.
 func TestSessionRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clients, far, f := inSession(t, 3, `{"resources":{"subscribe":true},"tools":{}}`)
+		clients, srv, f := inSession(t, 3, `{"resources":{"subscribe":true},"tools":{}}`)
 		for i, c := range clients[:2] {
 			c.send(`{"jsonrpc":"2.0","id":5,"method":"resources/subscribe","params":{"uri":"a:` + string(rune('0'+i)) + `"}}`)
-			far.send(answering(far.request("resources/subscribe"), "{}"))
+			srv.send(answering(srv.request("resources/subscribe"), "{}"))
 			c.wants(answering("5", "{}"))
 		}
 		for _, c := range clients {
-			begin(c, far, "1")
+			begin(c, srv, "1")
 		}
-		far.send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		srv.send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		clients[2].reads("roots/list")
 		start := time.Now()
-		far.f.Close()
+		srv.f.Close()
 		for _, c := range clients[:2] {
 			c.reads(`"id":1,"error"`)
 		}
@@ -285,10 +285,10 @@ func TestSessionRestart(t *testing.T) {
 		if d := time.Since(start); d > 10*time.Millisecond {
 			t.Errorf("they waited %v", d)
 		}
-		far = f.next()
-		far.send(answering(far.request(`"initialize"`, `"capabilities":`+able), `{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true},"tools":{}}}`))
-		far.wants(confirmed)
-		got = far.read() + far.read()
+		srv = f.next()
+		srv.send(answering(srv.request(`"initialize"`, `"capabilities":`+able), `{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true},"tools":{}}}`))
+		srv.wants(confirmed)
+		got = srv.read() + srv.read()
 		for _, want := range []string{`"uri":"a:0"`, `"uri":"a:1"`} {
 			if strings.Count(got, want) != 1 {
 				t.Errorf("got %s, want %s in it", got, want)
@@ -309,11 +309,11 @@ func TestSessionBegin(t *testing.T) {
 			b := f.bridge(with(legacy, func(o *Options) { o.Shared = true }))
 			a, _ := client0(t, b)
 			a.send(hi(able), confirmed) // before it has the answer
-			far := f.next()
-			far.send(answering(far.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
-			far.wants(confirmed)
+			srv := f.next()
+			srv.send(answering(srv.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+			srv.wants(confirmed)
 			ask := `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`
-			far.send(ask)
+			srv.send(ask)
 			a.reads(`"id":0,"result"`)
 			a.wants(ask)
 		})
@@ -331,19 +331,19 @@ func TestSessionEager(t *testing.T) {
 		a.reads(`"e","error":{"code":-32600`, "initialize comes first")
 		eager := []string{hello, confirmed, `{"jsonrpc":"2.0","id":1,"method":"a"}`, `{"jsonrpc":"2.0","id":2,"method":"b"}`}
 		a.send(eager...)
-		far := f.next()
-		id := far.request(`"initialize"`)
-		far.send(`{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32000,"message":"not today"}}`)
+		srv := f.next()
+		id := srv.request(`"initialize"`)
+		srv.send(`{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32000,"message":"not today"}}`)
 		a.reads(`"id":0,"error":{"code":-32000`, "not today")
 		for _, id := range []string{"1", "2"} {
 			a.reads(`"id":` + id + `,"error"`)
 		}
 		a.send(eager...)
-		far.send(answering(far.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
-		far.wants(confirmed)
+		srv.send(answering(srv.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+		srv.wants(confirmed)
 		a.reads(`"id":0,"result"`)
 		for _, method := range []string{"a", "b"} {
-			far.send(answering(far.request(`"`+method+`"`), "{}"))
+			srv.send(answering(srv.request(`"`+method+`"`), "{}"))
 		}
 		a.wants(answering("1", "{}"), answering("2", "{}"))
 	})
@@ -356,15 +356,15 @@ func TestSessionWaiting(t *testing.T) {
 		b := f.bridge(with(legacy, func(o *Options) { o.Shared, o.MaxQueue = true, 1000 }))
 		a, _ := client0(t, b)
 		a.send(hello)
-		far := f.next()
-		id := far.request(`"initialize"`)
+		srv := f.next()
+		id := srv.request(`"initialize"`)
 		synctest.Wait() // until what came while the server was found out is handed on: that has a bound of its own
 		text := strings.Repeat("x", 600)
 		a.send(`{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":"`+text+`"}}`, `{"jsonrpc":"2.0","id":2,"method":"b","params":{"x":"`+text+`"}}`)
-		a.reads(`"id":2,"error":{"code":-32603`, errFull.Error())
-		far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+		a.reads(`"id":2,"error":{"code":-32603`, errQueueFull.Error())
+		srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{}}`))
 		a.reads(`"id":0,"result"`)
-		far.send(answering(far.request(`"method":"a"`), "{}"))
+		srv.send(answering(srv.request(`"method":"a"`), "{}"))
 		a.wants(answering("1", "{}"))
 	})
 }

@@ -8,26 +8,26 @@ import (
 	"mcpwire/mcp"
 )
 
-// usualLevel is that of a client which has not chosen one, if others in its session have: the server cannot be left to choose any more.
-const usualLevel = mcp.LevelInfo
+// defaultLogLevel is that of a client which has not chosen one, if others in its session have: the server cannot be left to choose any more.
+const defaultLogLevel = mcp.LevelInfo
 
-// levelFor has a client get log messages from a level on. The server, which knows one level, is told the lowest that any wants.
-func (p *plain) levelFor(c *call, frame []byte, m *jsonrpc.Message) []byte {
+// setLogLevel has a client get log messages from a level on. The server, which knows one level, is told the lowest that any wants.
+func (p *passthrough) setLogLevel(c *call, frame []byte, m *jsonrpc.Message) []byte {
 	v, _ := m.Param("level")
-	level, ok := mcp.ParseLoggingLevel(text(v))
+	level, ok := mcp.ParseLoggingLevel(stringOf(v))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := p.members[c.client]
-	if !ok || one == nil {
+	state := p.clients[c.client]
+	if !ok || state == nil {
 		return frame // the server says what is wrong
 	}
-	one.level = level
-	c.hears = p.wantedLocked()
-	if c.hears == p.session.level {
-		defer c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")), c.bridged())
+	state.logLevel = level
+	c.logLevel = p.lowestLevelLocked()
+	if c.logLevel == p.session.level {
+		defer c.finish(jsonrpc.AppendResult(nil, c.id, []byte("{}")), c.bridgeProvenance())
 		return nil
 	}
-	return withLevel(frame, c.hears)
+	return withLevel(frame, c.logLevel)
 }
 
 // withLevel returns a request for log messages with another level.
@@ -35,40 +35,40 @@ func withLevel(frame []byte, level mcp.LoggingLevel) []byte {
 	return splice(frame, locate(frame, "params", "level"), jsonwire.AppendQuote(nil, level.String()))
 }
 
-// wantedLocked returns the lowest level that a client of the session wants, LevelNone if none has chosen one.
-func (p *plain) wantedLocked() (lowest mcp.LoggingLevel) {
-	usual := false
-	for _, one := range p.members {
-		usual = usual || one.level == mcp.LevelNone
-		if one.level != mcp.LevelNone && (lowest == mcp.LevelNone || one.level < lowest) {
-			lowest = one.level
+// lowestLevelLocked returns the lowest level that a client of the session wants, LevelNone if none has chosen one.
+func (p *passthrough) lowestLevelLocked() (lowest mcp.LoggingLevel) {
+	undecided := false
+	for _, state := range p.clients {
+		undecided = undecided || state.logLevel == mcp.LevelNone
+		if state.logLevel != mcp.LevelNone && (lowest == mcp.LevelNone || state.logLevel < lowest) {
+			lowest = state.logLevel
 		}
 	}
-	if usual && lowest > usualLevel {
-		return usualLevel
+	if undecided && lowest > defaultLogLevel {
+		return defaultLogLevel
 	}
 	return lowest
 }
 
-// levelOf returns the level of a log message, and whether it is one.
-func levelOf(m *jsonrpc.Message) (mcp.LoggingLevel, bool) {
+// logLevelOf returns the level of a log message, and whether it is one.
+func logLevelOf(m *jsonrpc.Message) (mcp.LoggingLevel, bool) {
 	if string(m.Method) != mcp.NotificationMessage {
 		return mcp.LevelNone, false
 	}
 	v, _ := m.Param("level")
-	level, _ := mcp.ParseLoggingLevel(text(v))
+	level, _ := mcp.ParseLoggingLevel(stringOf(v))
 	return level, true
 }
 
-// logged hands a log message to the client that it must be of, since it alone has something under way, or to all if none has. If several have, nothing says whose it is, and
+// forwardLog hands a log message to the client that it must be of, since it alone has something under way, or to all if none has. If several have, nothing says whose it is, and
 // nobody gets it.
-func (p *plain) logged(frame []byte, m *jsonrpc.Message, event uint64) {
-	level, _ := levelOf(m)
+func (p *passthrough) forwardLog(frame []byte, m *jsonrpc.Message, event uint64) {
+	level, _ := logLevelOf(m)
 	p.mu.Lock()
-	to := p.toldLocked()
-	if cl := p.relatedLocked(m); cl != nil {
+	to := p.initializedClientsLocked()
+	if cl := p.relatedTaskClientLocked(m); cl != nil {
 		to = []*client{cl}
-	} else if busy := p.busyLocked(); len(busy) > 0 {
+	} else if busy := p.activeClientsLocked(); len(busy) > 0 {
 		to = busy
 		if len(busy) > 1 {
 			to = nil
@@ -77,9 +77,9 @@ func (p *plain) logged(frame []byte, m *jsonrpc.Message, event uint64) {
 	chosen := p.session.level != mcp.LevelNone
 	var get []*client
 	for _, cl := range to {
-		from := p.members[cl].level
+		from := p.clients[cl].logLevel
 		if from == mcp.LevelNone && chosen {
-			from = usualLevel
+			from = defaultLogLevel
 		}
 		if level >= from {
 			get = append(get, cl)
@@ -87,16 +87,16 @@ func (p *plain) logged(frame []byte, m *jsonrpc.Message, event uint64) {
 	}
 	p.mu.Unlock()
 	if len(to) == 0 {
-		p.homeless(event)
+		p.noteUnroutable(event)
 	}
-	p.sendTo(get, frame, event)
+	p.sendToClients(get, frame, event)
 }
 
-// busyLocked returns the clients that have a request open.
-func (p *plain) busyLocked() (list []*client) {
+// activeClientsLocked returns the clients that have a request open.
+func (p *passthrough) activeClientsLocked() (list []*client) {
 	seen := map[*client]bool{}
 	for _, c := range p.calls {
-		if !seen[c.client] && p.members[c.client] != nil {
+		if !seen[c.client] && p.clients[c.client] != nil {
 			seen[c.client] = true
 			list = append(list, c.client)
 		}
@@ -104,33 +104,33 @@ func (p *plain) busyLocked() (list []*client) {
 	return list
 }
 
-// homeless notes that a message goes nowhere.
-func (p *plain) homeless(event uint64) {
-	p.line.lane.note("message " + strconv.FormatUint(event, 10) + " goes no further: nothing says which client it is for")
+// noteUnroutable notes that a message goes nowhere.
+func (p *passthrough) noteUnroutable(event uint64) {
+	p.upstream.rec.note("message " + strconv.FormatUint(event, 10) + " goes no further: nothing says which client it is for")
 }
 
-// talking returns the calls of modern clients that a message may belong to which does not say so: of a client that is one, only the last.
-func (p *plain) talking(m *jsonrpc.Message) (open []*call) {
-	level, isLog := levelOf(m)
+// candidateCalls returns the calls of modern clients that a message may belong to which does not say so: of a client that is one, only the last.
+func (p *passthrough) candidateCalls(m *jsonrpc.Message) (open []*call) {
+	level, isLog := logLevelOf(m)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.calls {
-		if !c.modern || c.again != nil || isLog && (c.hears == mcp.LevelNone || level < c.hears) {
+		if !c.modern || c.listenFrame != nil || isLog && (c.logLevel == mcp.LevelNone || level < c.logLevel) {
 			continue
 		}
 		switch {
-		case len(open) == 0 || open[0].client != c.client || c.client.many:
+		case len(open) == 0 || open[0].client != c.client || c.client.aggregate:
 			open = append(open, c)
-		case c.number > open[0].number:
+		case c.seq > open[0].seq:
 			open[0] = c
 		}
 	}
 	return open
 }
 
-// hearsOf returns the level from which a modern request wants log messages.
-func hearsOf(m *jsonrpc.Message) mcp.LoggingLevel {
+// requestedLogLevel returns the level from which a modern request wants log messages.
+func requestedLogLevel(m *jsonrpc.Message) mcp.LoggingLevel {
 	meta, _ := m.Param("_meta")
-	level, _ := mcp.ParseLoggingLevel(text(locate(meta, mcp.MetaLogLevel).of(meta)))
+	level, _ := mcp.ParseLoggingLevel(stringOf(locate(meta, mcp.MetaLogLevel).slice(meta)))
 	return level
 }

@@ -162,10 +162,10 @@ func TestSessions(t *testing.T) {
 		t.Run(tt.far, func(t *testing.T) {
 			o := &Options{CallTimeout: 100 * time.Millisecond, IdleTimeout: 100 * time.Millisecond, MaxSessions: 10_000}
 			if o.Connect = connectTo(t, nil); tt.far == "http" {
-				far := httptest.NewServer(streamable.NewHandler(newServer(t, nil), &streamable.Options{MaxSessions: 10_000, KeepAlive: time.Second}))
-				t.Cleanup(far.Close)
-				carrier := streamable.Dial(far.URL, nil)
-				o.HTTP, o.Connect = true, func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return carrier.Connect(ctx) }
+				upstream := httptest.NewServer(streamable.NewHandler(newServer(t, nil), &streamable.Options{MaxSessions: 10_000, KeepAlive: time.Second}))
+				t.Cleanup(upstream.Close)
+				transport := streamable.Dial(upstream.URL, nil)
+				o.HTTP, o.Connect = true, func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 			}
 			b := newBridge(t, o)
 			url := served(t, b, &streamable.Options{SessionTimeout: 100 * time.Millisecond, MaxSessions: 10_000, KeepAlive: time.Second}).URL + "/mcp"
@@ -220,7 +220,7 @@ func comeAndGo(t *testing.T, b *Bridge, d *door, sessions int) {
 		}
 		close(next)
 		wg.Wait()
-		await(t, "sessions to end", func() bool { return len(clientsOf(b)) == 0 && b.linesUp.Load() == 0 })
+		await(t, "sessions to end", func() bool { return len(clientsOf(b)) == 0 && b.openConnections.Load() == 0 })
 		d.client.CloseIdleConnections()
 		return used()
 	}

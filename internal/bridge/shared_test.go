@@ -10,119 +10,119 @@ import (
 )
 
 // shared has two clients on one connection that have shaken hands.
-func sharing(t *testing.T) (f *farm, a, b, far *pipe) {
+func sharing(t *testing.T) (f *farm, a, b, srv *pipe) {
 	f = newFarm(t)
 	br := f.bridge(with(legacy, func(o *Options) { o.Shared = true }))
 	a, _ = client0(t, br)
 	b, _ = client0(t, br)
 	a.send(hello)
-	far = f.next()
-	id := far.request(`"initialize"`, `"capabilities":{}`, `"protocolVersion":"2025-11-25"`)
-	far.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}`))
+	srv = f.next()
+	id := srv.request(`"initialize"`, `"capabilities":{}`, `"protocolVersion":"2025-11-25"`)
+	srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}`))
 	a.wants(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}}`)
 	a.send(confirmed)
-	far.wants(confirmed)
+	srv.wants(confirmed)
 	b.send(strings.Replace(hello, `"id":0`, `"id":"b"`, 1)) // the server does not hear of it
 	b.wants(`{"jsonrpc":"2.0","id":"b","result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}}`)
-	return f, a, b, far
+	return f, a, b, srv
 }
 
 // TestSharedIDs: two clients use the same ids and tokens, and each gets what is its own.
 func TestSharedIDs(t *testing.T) {
-	_, a, b, far := sharing(t)
+	_, a, b, srv := sharing(t)
 	call := `{"jsonrpc":"2.0", "id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"},"x":1.0}}`
 	a.send(call)
-	first := far.request(`"x":1.0`)
+	first := srv.request(`"x":1.0`)
 	b.send(call)
-	second := far.request(`"x":1.0`)
+	second := srv.request(`"x":1.0`)
 	if first == second {
 		t.Fatalf("both calls have the id %s", first)
 	}
-	far.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":` + second + `}}`)
+	srv.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":` + second + `}}`)
 	b.wants(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":"p"}}`)
-	far.send(`{"result":{"for":"b"},"id":`+second+`,"jsonrpc":"2.0"}`, `{"result":{"for":"a"},"id":`+first+`,"jsonrpc":"2.0"}`)
+	srv.send(`{"result":{"for":"b"},"id":`+second+`,"jsonrpc":"2.0"}`, `{"result":{"for":"a"},"id":`+first+`,"jsonrpc":"2.0"}`)
 	b.wants(`{"result":{"for":"b"},"id":1,"jsonrpc":"2.0"}`)
 	a.wants(`{"result":{"for":"a"},"id":1,"jsonrpc":"2.0"}`)
 }
 
 func TestSharedCancel(t *testing.T) {
-	_, a, b, far := sharing(t)
+	_, a, b, srv := sharing(t)
 	a.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
-	first := far.request("slow")
+	first := srv.request("slow")
 	b.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
-	second := far.request("slow")
+	second := srv.request("slow")
 	b.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`)
-	far.wants(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + second + `}}`)
-	far.send(answering(second, "{}"), answering(first, "{}"))
+	srv.wants(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + second + `}}`)
+	srv.send(answering(second, "{}"), answering(first, "{}"))
 	a.wants(answering("1", "{}"))
 	b.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
-	far.send(answering(far.request("ping"), "{}"))
+	srv.send(answering(srv.request("ping"), "{}"))
 	b.wants(answering("2", "{}")) // and nothing of the request that was cancelled
 }
 
 // TestSharedSubscriptions: a client hears of what it has subscribed to, and ends the others' subscriptions neither by unsubscribing nor by going.
 func TestSharedSubscriptions(t *testing.T) {
-	_, a, b, far := sharing(t)
+	_, a, b, srv := sharing(t)
 	subscribe := func(p *pipe, method string) {
 		p.send(`{"jsonrpc":"2.0","id":5,"method":"resources/` + method + `","params":{"uri":"a:b"}}`)
 	}
 	for _, p := range []*pipe{a, b} {
 		subscribe(p, "subscribe")
-		far.send(answering(far.request("resources/subscribe"), "{}"))
+		srv.send(answering(srv.request("resources/subscribe"), "{}"))
 		p.wants(answering("5", "{}"))
 	}
 	updated := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}`
-	far.send(updated)
+	srv.send(updated)
 	a.wants(updated)
 	b.wants(updated)
 	subscribe(b, "unsubscribe")
 	b.wants(answering("5", "{}")) // a is still subscribed
-	far.send(updated)
+	srv.send(updated)
 	a.wants(updated)
 	a.f.Close()
-	far.reads("resources/unsubscribe", `"uri":"a:b"`)
+	srv.reads("resources/unsubscribe", `"uri":"a:b"`)
 	b.send(`{"jsonrpc":"2.0","id":6,"method":"ping"}`)
-	far.reads("ping")
+	srv.reads("ping")
 }
 
 // TestSharedQuestions: nobody can be asked, since nobody has said that he can.
 func TestSharedQuestions(t *testing.T) {
-	_, _, _, far := sharing(t)
-	far.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{}}`)
-	far.wants(answering("1", "{}"))
-	far.reads(`"id":2,"error":{"code":-32601`)
+	_, _, _, srv := sharing(t)
+	srv.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{}}`)
+	srv.wants(answering("1", "{}"))
+	srv.reads(`"id":2,"error":{"code":-32601`)
 }
 
 func TestSharedCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, a, b, far := sharing(t)
+		f, a, b, srv := sharing(t)
 		a.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
-		far.reads("slow")
+		srv.reads("slow")
 		b.send(`{"jsonrpc":"2.0","id":2,"method":"slow"}`)
-		far.reads("slow")
-		far.f.Close()
+		srv.reads("slow")
+		srv.f.Close()
 		a.reads(`"id":1,"error"`)
 		b.reads(`"id":2,"error"`)
-		far = f.next()
-		far.send(answering(far.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
-		far.wants(confirmed)
+		srv = f.next()
+		srv.send(answering(srv.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+		srv.wants(confirmed)
 		b.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
-		far.send(answering(far.request("ping"), "{}"))
+		srv.send(answering(srv.request("ping"), "{}"))
 		b.wants(answering("3", "{}"))
 	})
 }
 
 // TestSharedSlow: a client that does not read is cut off, and holds up nobody.
 func TestSharedSlow(t *testing.T) {
-	_, a, b, far := sharing(t)
+	_, a, b, srv := sharing(t)
 	news := `{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`
 	for range maxOutbox>>20 + 3 {
-		far.send(news)
+		srv.send(news)
 		b.wants(news)
 	}
 	a.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
 	b.send(`{"jsonrpc":"2.0","id":4,"method":"pong"}`)
-	far.send(answering(far.request("pong"), "{}"))
+	srv.send(answering(srv.request("pong"), "{}"))
 	b.wants(answering("4", "{}"))
 }
 
@@ -130,7 +130,7 @@ func TestSharedSlow(t *testing.T) {
 func TestListenIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFarm(t)
-		br := f.bridge(&Options{Near: EraModern, Far: EraModern})
+		br := f.bridge(&Options{ClientEra: EraModern, ServerEra: EraModern})
 		out := newOutbox()
 		cl := br.newClient(nil, "", true)
 		defer cl.close()
@@ -151,26 +151,26 @@ func TestListenIDs(t *testing.T) {
 		}
 		meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 		listen(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta + `}}`)
-		far := f.next()
-		id := far.request("subscriptions/listen")
+		srv := f.next()
+		id := srv.request("subscriptions/listen")
 		ack := func(id string) string {
 			return `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"notifications":{"toolsListChanged":true}}}`
 		}
-		far.send(ack(id))
+		srv.send(ack(id))
 		if list := take(); len(list) != 1 || list[0] != ack(`"l"`) {
 			t.Errorf("acknowledged by %q", list)
 		}
-		far.f.Close()
-		far = f.next()
-		if again := far.request("subscriptions/listen"); again != id {
+		srv.f.Close()
+		srv = f.next()
+		if again := srv.request("subscriptions/listen"); again != id {
 			t.Errorf("it was made again as %s, want %s", again, id)
 		}
-		far.send(ack(id))
+		srv.send(ack(id))
 		want := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}`
 		if list := take(); len(list) != 1 || list[0] != want {
 			t.Errorf("got  %q\nwant %s", list, want)
 		}
-		far.send(`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`)
+		srv.send(`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`)
 		synctest.Wait()
 		if len(got) != 1 || got[0] != `{"jsonrpc":"2.0","id":"l","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}` {
 			t.Errorf("answer: %q", got)
@@ -184,35 +184,35 @@ func TestSharedIdle(t *testing.T) {
 		f := newFarm(t)
 		br := f.bridge(with(legacy, func(o *Options) { o.Shared, o.IdleTimeout = true, time.Minute }))
 		visit := func(first bool) *pipe {
-			near, done := client0(t, br)
-			near.send(hello)
-			var far *pipe
+			client, done := client0(t, br)
+			client.send(hello)
+			var srv *pipe
 			if first {
-				far = f.next()
-				far.send(answering(far.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+				srv = f.next()
+				srv.send(answering(srv.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
 			}
-			near.reads(`"id":0,"result"`)
-			if near.send(confirmed); first {
-				far.wants(confirmed)
+			client.reads(`"id":0,"result"`)
+			if client.send(confirmed); first {
+				srv.wants(confirmed)
 			}
-			near.f.Close()
+			client.f.Close()
 			<-done
-			return far
+			return srv
 		}
-		far := visit(true)
+		srv := visit(true)
 		<-time.After(59 * time.Second)
 		visit(false)
 		<-time.After(59 * time.Second)
 		synctest.Wait()
-		if n := br.linesUp.Load(); n != 1 {
+		if n := br.openConnections.Load(); n != 1 {
 			t.Errorf("%d connections to the server while clients come and go, want 1", n)
 		}
 		<-time.After(2 * time.Second)
-		if _, err := far.f.ReadFrame(); err == nil {
+		if _, err := srv.f.ReadFrame(); err == nil {
 			t.Error("the connection goes on without clients")
 		}
 		synctest.Wait()
-		if n := len(br.commons); n != 0 {
+		if n := len(br.pool); n != 0 {
 			t.Errorf("%d connections are shared by nobody", n)
 		}
 		visit(true)

@@ -10,37 +10,37 @@ import (
 )
 
 // A finding is under way while somebody finds out, for all clients that share, what the server is.
-type finding struct {
+type sharedAttempt struct {
 	done chan struct{} // closed in the end
 	err  error         // why it could not be found out; set before
 }
 
-// sharedParty returns what a client talks to that shares. A client that comes while the server cannot be reached has nothing to talk to yet.
-func (b *Bridge) sharedParty(cl *client, o opening) party {
-	near := eraOf(o.m)
+// sharedForwarderFor returns what a client talks to that shares. A client that comes while the server cannot be reached has nothing to talk to yet.
+func (b *Bridge) sharedForwarderFor(cl *client, o clientMessage) forwarder {
+	clientEra := eraOf(o.m)
 	for {
-		if far := b.farOf(near); far != EraAuto {
-			return b.share(cl, near, far, o, nil)
+		if serverEra := b.serverEraFor(clientEra); serverEra != EraAuto {
+			return b.joinShared(cl, clientEra, serverEra, o, nil)
 		}
 		b.mu.Lock()
-		f := b.finding
-		if f == nil && b.farOf(near) != EraAuto { // since a moment
+		f := b.detecting
+		if f == nil && b.serverEraFor(clientEra) != EraAuto { // since a moment
 			b.mu.Unlock()
 			continue
 		}
-		lead := f == nil
-		if lead {
-			f = &finding{done: make(chan struct{})}
-			b.finding = f
+		leader := f == nil
+		if leader {
+			f = &sharedAttempt{done: make(chan struct{})}
+			b.detecting = f
 		}
 		b.mu.Unlock()
-		if lead {
-			return b.find(f, cl, near, o)
+		if leader {
+			return b.detect(f, cl, clientEra, o)
 		}
 		select {
 		case <-f.done:
-		case <-cl.ended.Done():
-			return unreachable{why: context.Cause(cl.ended)}
+		case <-cl.ctx.Done():
+			return unreachable{why: context.Cause(cl.ctx)}
 		}
 		if f.err != nil {
 			return unreachable{why: f.err}
@@ -48,111 +48,111 @@ func (b *Bridge) sharedParty(cl *client, o opening) party {
 	}
 }
 
-// farOf returns the era by which clients of the era near are served, EraAuto if that is not known: the same if the server has it.
-func (b *Bridge) farOf(near Era) Era {
-	if b.opts.Far != EraAuto {
-		return b.opts.Far
+// serverEraFor returns the era by which clients of the era near are served, EraAuto if that is not known: the same if the server has it.
+func (b *Bridge) serverEraFor(clientEra Era) Era {
+	if b.opts.ServerEra != EraAuto {
+		return b.opts.ServerEra
 	}
-	legacy, modern := b.known.get()
+	legacy, modern := b.eras.get()
 	switch {
-	case near == EraLegacy && legacy == yes, near == EraModern && modern == no:
+	case clientEra == EraLegacy && legacy == supportYes, clientEra == EraModern && modern == supportNo:
 		return EraLegacy
-	case near == EraModern && modern == yes, near == EraLegacy && legacy == no:
+	case clientEra == EraModern && modern == supportYes, clientEra == EraLegacy && legacy == supportNo:
 		return EraModern
 	}
 	return EraAuto
 }
 
-// find finds out what the server is, for a client, with the line that the client then shares.
-func (b *Bridge) find(f *finding, cl *client, near Era, o opening) (p party) {
+// detect finds out what the server is, for a client, with the line that the client then shares.
+func (b *Bridge) detect(f *sharedAttempt, cl *client, clientEra Era, o clientMessage) (fwd forwarder) {
 	b.mu.Lock()
-	u, l := b.scout, b.scouting
-	b.scout, b.scouting = nil, nil
+	probe, up := b.failedProbe, b.failedUpstream
+	b.failedProbe, b.failedUpstream = nil, nil
 	b.mu.Unlock()
-	if u == nil {
-		u, l = b.newProber()
+	if probe == nil {
+		probe, up = b.newEraProbe()
 	}
-	var found verdict
-	err := l.down()
+	var found eraResult
+	err := up.unavailable()
 	if err == nil {
-		u.forget()
-		if near == EraModern {
-			found, err = b.findModern(cl, u, l, o)
+		probe.discardResults()
+		if clientEra == EraModern {
+			found, err = b.detectModern(cl, probe, up, o)
 		} else {
-			found, err = b.findLegacy(cl, u, l, o)
+			found, err = b.detectLegacy(cl, probe, up, o)
 		}
 	}
 	if err != nil {
-		p = unreachable{why: err}
+		fwd = unreachable{why: err}
 	} else {
-		p = b.share(cl, near, found.far, o, l)
-		b.known.note(found.legacy, found.modern) // not before: others would begin a connection of their own
+		fwd = b.joinShared(cl, clientEra, found.serverEra, o, up)
+		b.eras.update(found.legacy, found.modern) // not before: others would begin a connection of their own
 	}
 	b.mu.Lock()
 	switch {
 	case err == nil:
-	case !b.closed && cl.ended.Err() == nil && l.broken(): // it knows when the next attempt may be made
-		b.scout, b.scouting = u, l
+	case !b.closed && cl.ctx.Err() == nil && up.isDown(): // it knows when the next attempt may be made
+		b.failedProbe, b.failedUpstream = probe, up
 	default:
-		l.close()
+		up.close()
 	}
-	if cl.ended.Err() == nil { // else it says nothing of the server, and somebody else has to try
+	if cl.ctx.Err() == nil { // else it says nothing of the server, and somebody else has to try
 		f.err = err
 	}
-	b.finding = nil
+	b.detecting = nil
 	b.mu.Unlock()
 	close(f.done)
-	return p
+	return fwd
 }
 
 // A verdict is what was found out: by which era the client is served, and what is known of the server for others.
-type verdict struct {
-	far            Era
-	legacy, modern answer
+type eraResult struct {
+	serverEra      Era
+	legacy, modern support
 }
 
-// findModern asks the server whether it is modern.
-func (b *Bridge) findModern(cl *client, u *prober, l *line, o opening) (verdict, error) {
-	ctx, cancel := b.whileConnecting(cl.ended)
+// detectModern asks the server whether it is modern.
+func (b *Bridge) detectModern(cl *client, probe *eraProbe, up *upstream, o clientMessage) (eraResult, error) {
+	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
-	m, err := b.discover(ctx, u, l, discoverFor(o.frame))
+	m, err := b.discover(ctx, probe, up, discoverFor(o.frame))
 	if ctx.Err() != nil {
-		return verdict{}, err
+		return eraResult{}, err
 	}
-	switch modernBy(m, err) {
-	case yes:
-		return verdict{EraModern, unknown, yes}, nil
-	case no:
-		return verdict{EraLegacy, yes, no}, nil
+	switch supportsModern(m, err) {
+	case supportYes:
+		return eraResult{EraModern, supportUnknown, supportYes}, nil
+	case supportNo:
+		return eraResult{EraLegacy, supportYes, supportNo}, nil
 	}
-	return verdict{}, err
+	return eraResult{}, err
 }
 
-// findLegacy shakes hands with the server as the client does, and asks it whether it is modern if it knows no handshakes. One that knows neither is taken for legacy: it has
+// detectLegacy shakes hands with the server as the client does, and asks it whether it is modern if it knows no handshakes. One that knows neither is taken for legacy: it has
 // said what is wrong, and is going to say it again.
-func (b *Bridge) findLegacy(cl *client, u *prober, l *line, o opening) (verdict, error) {
-	ctx, cancel := b.whileConnecting(cl.ended)
+func (b *Bridge) detectLegacy(cl *client, probe *eraProbe, up *upstream, o clientMessage) (eraResult, error) {
+	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
-	hello := greeting(o.frame, jsonrpc.StringID("mcpwire-initialize"))
-	a := u.await(ctx, l, item{frame: hello, id: jsonrpc.StringID("mcpwire-initialize"), from: made{lane: o.call.lane, of: o.call.event, rule: "id"}})
+	initialize := sharedInitialize(o.frame, jsonrpc.StringID("mcpwire-initialize"))
+	a := probe.roundTripMessage(ctx, up, queuedMessage{frame: initialize, id: jsonrpc.StringID("mcpwire-initialize"), from: provenance{rec: o.call.rec, event: o.call.event, rule: "id"}})
 	if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
-		u.hello, u.welcome = hello, a.m.Result
-		return verdict{EraLegacy, yes, unknown}, nil
+		probe.initialize, probe.initializeResult = initialize, a.m.Result
+		return eraResult{EraLegacy, supportYes, supportUnknown}, nil
 	}
 	if !reachable(a.err) {
-		return verdict{}, a.err
+		return eraResult{}, a.err
 	}
-	short, stop := b.within(cl.ended, probeTimeout)
+	short, stop := b.withTimeout(cl.ctx, probeTimeout)
 	defer stop()
-	if m, err := u.ask(short, l, discoverRequest()); err == nil && modernBy(m, nil) == yes {
-		return verdict{EraModern, no, yes}, nil
+	if m, err := probe.roundTrip(short, up, discoverRequest()); err == nil && supportsModern(m, nil) == supportYes {
+		return eraResult{EraModern, supportNo, supportYes}, nil
 	}
-	return verdict{far: EraLegacy}, nil
+	return eraResult{serverEra: EraLegacy}, nil
 }
 
 // unreachable is the party of clients of a server that is away, for what they have asked for so far.
 type unreachable struct {
-	foreign
+	wrongEra
 	why error
 }
 
@@ -161,10 +161,10 @@ func (u unreachable) request(c *call, _ []byte, _ *jsonrpc.Message) {
 		c.reject(e)
 		return
 	}
-	c.fail(asAnswer(u.why))
+	c.fail(asRPCError(u.why))
 }
 
-// begins reports whether a message tells what its client has to share.
-func begins(m *jsonrpc.Message) bool {
+// identifiesClient reports whether a message tells what its client has to share.
+func identifiesClient(m *jsonrpc.Message) bool {
 	return eraOf(m) == EraModern || m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize
 }

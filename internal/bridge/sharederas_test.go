@@ -31,9 +31,9 @@ func sharedBridge(t *testing.T, o *Options, revisions []mcp.Revision) (b *Bridge
 // guest connects a client of an era, whose user has a name; over HTTP if there is a url.
 func guest(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcpclient.Options)) *mcpclient.Client {
 	t.Helper()
-	var carrier mcpclient.Carrier
+	var transport mcpclient.Transport
 	if url != "" {
-		carrier = streamable.Dial(url, nil)
+		transport = streamable.Dial(url, nil)
 	} else {
 		ours, theirs := net.Pipe()
 		done := make(chan struct{})
@@ -42,7 +42,7 @@ func guest(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcpc
 			b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
 		}()
 		t.Cleanup(func() { <-done })
-		carrier = mcpclient.Over(jsonrpc.NewFramer(ours, nil))
+		transport = mcpclient.Over(jsonrpc.NewFramer(ours, nil))
 	}
 	o := &mcpclient.Options{
 		Name: "guest", Revisions: era.revisions(),
@@ -54,7 +54,7 @@ func guest(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcpc
 	if change != nil {
 		change(o)
 	}
-	c, err := mcpclient.Dial(t.Context(), carrier, o)
+	c, err := mcpclient.Dial(t.Context(), transport, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,24 +64,24 @@ func guest(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcpc
 
 // TestSharedEras: clients of each era share a server of each, by one connection, and all that there is works: answers, progress, and what each is asked.
 func TestSharedEras(t *testing.T) {
-	for _, near := range []Era{EraLegacy, EraModern} {
-		for _, far := range []Era{EraLegacy, EraModern} {
+	for _, clientEra := range []Era{EraLegacy, EraModern} {
+		for _, serverEra := range []Era{EraLegacy, EraModern} {
 			for _, known := range []bool{false, true} {
-				for _, carrier := range []string{"pipe", "http"} {
-					t.Run(fmt.Sprintf("%v to %v over %s, known %t", near, far, carrier, known), func(t *testing.T) {
+				for _, transport := range []string{"pipe", "http"} {
+					t.Run(fmt.Sprintf("%v to %v over %s, known %t", clientEra, serverEra, transport, known), func(t *testing.T) {
 						o := new(Options)
 						if known {
-							o.Far = far
+							o.ServerEra = serverEra
 						}
-						b, connections := sharedBridge(t, o, far.revisions())
+						b, connections := sharedBridge(t, o, serverEra.revisions())
 						url := ""
-						if carrier == "http" {
+						if transport == "http" {
 							url = served(t, b, nil).URL + "/mcp"
 						}
 						var all sync.WaitGroup
 						guests := make([]*mcpclient.Client, 8)
 						for i := range guests {
-							all.Go(func() { guests[i] = guest(t, b, url, fmt.Sprint("user", i), near, nil) })
+							all.Go(func() { guests[i] = guest(t, b, url, fmt.Sprint("user", i), clientEra, nil) })
 						}
 						all.Wait()
 						for i, c := range guests {

@@ -17,9 +17,9 @@ import (
 
 // TestSharedStorm: whatever becomes of the server while many clients of both eras use it, each request is answered, with its own answer or an error, and in the end all is well.
 func TestSharedStorm(t *testing.T) {
-	for _, far := range []Era{EraAuto, EraLegacy, EraModern} {
-		t.Run("server "+far.String(), func(t *testing.T) {
-			connect := connectTo(t, far.revisions())
+	for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
+		t.Run("server "+serverEra.String(), func(t *testing.T) {
+			connect := connectTo(t, serverEra.revisions())
 			var mu sync.Mutex
 			var up []jsonrpc.Framer
 			b := newBridge(t, &Options{
@@ -79,7 +79,7 @@ func TestSharedStorm(t *testing.T) {
 
 // TestSharedUnreachable: clients that come while the server is away are told so, all by one attempt; they are served when it is back, without a connection for each.
 func TestSharedUnreachable(t *testing.T) {
-	for _, near := range []Era{EraLegacy, EraModern} {
+	for _, clientEra := range []Era{EraLegacy, EraModern} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFarm(t)
 			var attempts atomic.Int32
@@ -93,7 +93,7 @@ func TestSharedUnreachable(t *testing.T) {
 			}
 			b := f.bridge(&Options{Shared: true})
 			first := hello
-			if near == EraModern {
+			if clientEra == EraModern {
 				first = `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + meta("") + `}}`
 			}
 			var clients []*pipe
@@ -113,14 +113,14 @@ func TestSharedUnreachable(t *testing.T) {
 			for _, c := range clients {
 				c.send(first)
 			}
-			far := f.next()
-			far.send(answering(far.request("method"), map[Era]string{
+			srv := f.next()
+			srv.send(answering(srv.request("method"), map[Era]string{
 				EraLegacy: `{"protocolVersion":"2025-11-25","capabilities":{}}`,
 				EraModern: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`,
-			}[near]))
-			if near == EraModern {
+			}[clientEra]))
+			if clientEra == EraModern {
 				for range clients {
-					far.send(answering(far.request("server/discover"), `{"resultType":"complete"}`))
+					srv.send(answering(srv.request("server/discover"), `{"resultType":"complete"}`))
 				}
 			}
 			for _, c := range clients {
@@ -144,10 +144,10 @@ func TestSharedSilent(t *testing.T) {
 			c.send(`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + asks + `}}}`)
 			clients = append(clients, c)
 		}
-		far := f.next()
-		far.reads("server/discover")
-		far.send(answering(far.request("ping"), "{}"))
-		welcomed(far)
+		srv := f.next()
+		srv.reads("server/discover")
+		srv.send(answering(srv.request("ping"), "{}"))
+		welcomed(srv)
 		for _, c := range clients {
 			c.reads(`"id":0,"result"`)
 		}

@@ -11,50 +11,50 @@ import (
 	"mcpwire/mcp"
 )
 
-// newSharedTranslated returns what modern clients share that are told alike before a legacy server: one translator, to which each of their requests is on a stream of its own,
+// newSharedTranslator returns what modern clients share that are told alike before a legacy server: one translator, to which each of their requests is on a stream of its own,
 // so that their ids may be the same. l is the line, nil for a new one.
-func (b *Bridge) newSharedTranslated(s *commons, l *line) *translated {
-	o := b.crowd()
-	p := prepareTranslated(b, translate.NewModernToLegacy(o))
-	p.commons, p.ids, p.pings = s, o.IDs, map[int64]chan error{}
-	p.on(l)
-	return p
+func (b *Bridge) newSharedTranslator(s *sharedUpstream, up *upstream) *translator {
+	o := b.sharedTranslateOptions()
+	t := newUnboundTranslator(b, translate.NewModernToLegacy(o))
+	t.shared, t.lastID, t.pings = s, o.IDs, map[int64]chan error{}
+	t.bind(up)
+	return t
 }
 
-// crowd are the options of a translator that many clients use, who are strangers to each other.
-func (b *Bridge) crowd() *translate.Options {
+// sharedTranslateOptions are the options of a translator that many clients use, who are strangers to each other.
+func (b *Bridge) sharedTranslateOptions() *translate.Options {
 	return &translate.Options{
-		Apart: true, IDs: new(atomic.Int64),
-		Limits: translate.Limits{Requests: b.opts.MaxCalls, Listens: b.opts.MaxSessions, Held: max(b.opts.MaxSessions, 256), Tasks: max(b.opts.MaxSessions, 256)},
+		IsolateClients: true, IDs: new(atomic.Int64),
+		Limits: translate.Limits{Requests: b.opts.MaxCalls, Subscriptions: b.opts.MaxSessions, AwaitingInput: max(b.opts.MaxSessions, 256), Tasks: max(b.opts.MaxSessions, 256)},
 	}
 }
 
-// admit implements sharer.
-func (p *translated) admit(cl *client, _ Era) party {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.members[cl] = struct{}{}
-	return p
+// attach implements sharer.
+func (t *translator) attach(cl *client, _ Era) forwarder {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clients[cl] = struct{}{}
+	return t
 }
 
-// end implements sharer.
-func (p *translated) end() {
-	p.finish()
-	p.line.close()
+// close implements sharer.
+func (t *translator) close() {
+	t.shutdown()
+	t.upstream.close()
 }
 
 // isUp implements sharer.
-func (p *translated) isUp() bool { return p.line.isUp() }
+func (t *translator) isUp() bool { return t.upstream.isUp() }
 
-// alive implements sharer. The translator does not hear of it.
-func (p *translated) alive(ctx context.Context) error {
-	n, answer := p.ids.Add(1), make(chan error, 1)
-	p.mu.Lock()
-	p.pings[n] = answer
-	p.mu.Unlock()
-	defer p.pinged(n, nil)
+// ping implements sharer. The translator does not hear of it.
+func (t *translator) ping(ctx context.Context) error {
+	n, answer := t.lastID.Add(1), make(chan error, 1)
+	t.mu.Lock()
+	t.pings[n] = answer
+	t.mu.Unlock()
+	defer t.finishPing(n, nil)
 	id := jsonrpc.IntID(n)
-	p.line.sendFirst(item{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id, quiet: true})
+	t.upstream.sendUrgent(queuedMessage{frame: jsonrpc.AppendRequest(nil, id, mcp.MethodPing, nil), id: id, noLogin: true})
 	select {
 	case err := <-answer:
 		return err
@@ -63,27 +63,27 @@ func (p *translated) alive(ctx context.Context) error {
 	}
 }
 
-// pinged ends a ping, and reports whether it was one.
-func (p *translated) pinged(n int64, err error) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	answer, ok := p.pings[n]
+// finishPing ends a ping, and reports whether it was one.
+func (t *translator) finishPing(n int64, err error) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	answer, ok := t.pings[n]
 	if ok {
-		delete(p.pings, n)
+		delete(t.pings, n)
 		answer <- err // it has room
 	}
 	return ok
 }
 
-// forsake gives up what a client has under way that leaves the others.
-func (p *translated) forsake(cl *client) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.members, cl)
-	for n, c := range maps.Clone(p.streams) {
-		if c.client == cl && !p.over {
-			p.actLocked(cl.lane, 0, p.t.NearGone(time.Now(), n))
+// detach gives up what a client has under way that leaves the others.
+func (t *translator) detach(cl *client) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.clients, cl)
+	for n, c := range maps.Clone(t.callsByStream) {
+		if c.client == cl && !t.closed {
+			t.applyLocked(cl.rec, 0, t.machine.StreamClosed(time.Now(), n))
 		}
 	}
-	maps.DeleteFunc(p.streams, func(_ uint64, c *call) bool { return c.client == cl })
+	maps.DeleteFunc(t.callsByStream, func(_ uint64, c *call) bool { return c.client == cl })
 }

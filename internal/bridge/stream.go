@@ -22,11 +22,11 @@ func (b *Bridge) Serve(ctx context.Context, f jsonrpc.Framer) error {
 }
 
 func (b *Bridge) serve(ctx context.Context, f jsonrpc.Framer, caller string, strict bool) error {
-	s := &streamClient{b: b, f: f, strict: strict, idle: make(chan struct{}, 1)}
+	s := &streamClient{b: b, f: f, strict: strict, answered: make(chan struct{}, 1)}
 	var err *streamable.RejectedError
-	if s.client, err = b.newClientOf(caller, direct{s}, "", false); err != nil {
+	if s.client, err = b.newClientFor(caller, streamSender{s}, "", false); err != nil {
 		refusal := jsonrpc.AppendError(nil, nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", err.Reason), true)
-		cut := time.AfterFunc(farewell, func() { f.Close() })
+		cut := time.AfterFunc(closeTimeout, func() { f.Close() })
 		defer cut.Stop()
 		_ = f.WriteFrame(refusal) // who does not read it is told by the end
 		f.Close()
@@ -37,20 +37,20 @@ func (b *Bridge) serve(ctx context.Context, f jsonrpc.Framer, caller string, str
 
 // A streamClient is a client on a stream: standard input and output, or a socket.
 type streamClient struct {
-	b      *Bridge
-	f      jsonrpc.Framer
-	client *client
-	strict bool          // what is no message ends it: a page could have a browser send a request of HTTP to a socket, with messages in it
-	idle   chan struct{} // has an element when a request was answered
+	b        *Bridge
+	f        jsonrpc.Framer
+	client   *client
+	strict   bool          // what is no message ends it: a page could have a browser send a request of HTTP to a socket, with messages in it
+	answered chan struct{} // has an element when a request was answered
 
-	mu     sync.Mutex
-	broken error // of writing
+	mu       sync.Mutex
+	writeErr error // of writing
 }
 
 func (s *streamClient) serve(ctx context.Context) error {
 	cl := s.client
 	read := make(chan error, 1)
-	go func() { read <- s.read(cl.ended) }() // it ends when f is closed
+	go func() { read <- s.read(cl.ctx) }() // it ends when f is closed
 	var err error
 	cut := 0 // requests
 	select {
@@ -62,13 +62,13 @@ func (s *streamClient) serve(ctx context.Context) error {
 		if s.strict { // on a socket, it is the bridge that ends, and not its client
 			cut = s.drain(context.WithoutCancel(ctx))
 		}
-	case <-cl.ended.Done():
+	case <-cl.ctx.Done():
 		err = ErrClosed
 	}
 	// Whoever still waits is told so, unless the client does not read.
-	unread := time.AfterFunc(farewell, func() { s.f.Close() })
+	unread := time.AfterFunc(closeTimeout, func() { s.f.Close() })
 	if cut > 0 {
-		cl.failAll(jsonrpc.CutOff(s.b.opts.DrainTimeout))
+		cl.failAll(jsonrpc.ShuttingDown(s.b.opts.DrainTimeout))
 	}
 	cl.close()
 	if cl.flushed != nil {
@@ -80,17 +80,17 @@ func (s *streamClient) serve(ctx context.Context) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
-	if cut > 0 && !s.lost() {
+	if cut > 0 && !s.writeFailed() {
 		return &jsonrpc.DrainError{Requests: cut, After: s.b.opts.DrainTimeout, Cause: err}
 	}
 	return err
 }
 
-// lost reports whether the client could not be told something.
-func (s *streamClient) lost() bool {
+// writeFailed reports whether the client could not be told something.
+func (s *streamClient) writeFailed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.broken != nil
+	return s.writeErr != nil
 }
 
 // drain waits until what is under way was answered, and returns how many requests were not in time.
@@ -98,17 +98,17 @@ func (s *streamClient) drain(ctx context.Context) (late int) {
 	timer := time.NewTimer(s.b.opts.DrainTimeout)
 	defer timer.Stop()
 	for {
-		open := s.client.waiting()
+		open := s.client.pendingCalls()
 		if open == 0 {
 			return 0
 		}
 		select {
-		case <-s.idle:
+		case <-s.answered:
 		case <-timer.C:
 			return open
 		case <-ctx.Done():
 			return 0
-		case <-s.client.ended.Done():
+		case <-s.client.ctx.Done():
 			return 0
 		}
 	}
@@ -130,12 +130,12 @@ func (s *streamClient) read(ctx context.Context) error {
 		}
 		frame = compact(frame)
 		if jsonrpc.IsBatch(frame) {
-			s.batch(ctx, frame)
+			s.handleBatch(ctx, frame)
 			continue
 		}
 		m := new(jsonrpc.Message)
 		if err := jsonrpc.Parse(frame, m, 0); err != nil {
-			s.client.invalid(frame)
+			s.client.recordInvalid(frame)
 			if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
 				s.refuse(m.ID, jsonrpc.ErrorOf(err))
 			}
@@ -148,11 +148,11 @@ func (s *streamClient) read(ctx context.Context) error {
 			s.refuseForwarding(ctx, frame, m, err)
 			continue
 		}
-		s.take(ctx, frame, m, func(response []byte) {
+		s.dispatch(ctx, frame, m, func(response []byte) {
 			if response != nil {
-				s.client.news.Send(response)
+				s.client.out.Send(response)
 			}
-			poke(s.idle)
+			signal(s.answered)
 		})
 	}
 }
@@ -166,27 +166,27 @@ func (s *streamClient) refuseFrame(ctx context.Context, bad *jsonrpc.FrameError,
 	case large.Kind == jsonrpc.KindRequest:
 		s.refuse(large.ID, e)
 	case large.Kind != jsonrpc.KindNotification && len(large.ID) > 0:
-		refusal := failure(large.ID, e)
-		s.client.response(ctx, rebuilt(refusal), refusal)
+		refusal := errorMessage(large.ID, e)
+		s.client.response(ctx, encodeMessage(refusal), refusal)
 	}
 }
 
 // refuseForwarding deals with a message that must not be forwarded. The server gets an error in place of an answer, so that it does not wait.
 func (s *streamClient) refuseForwarding(ctx context.Context, frame []byte, m *jsonrpc.Message, err error) {
-	s.client.invalid(frame)
+	s.client.recordInvalid(frame)
 	switch e := jsonrpc.ErrorOf(err); m.Kind {
 	case jsonrpc.KindRequest:
 		s.refuse(m.ID, e)
 	case jsonrpc.KindNotification:
 		s.b.opts.Logger.Warn("a notification of a client was dropped", "error", e)
 	default:
-		refusal := failure(m.ID, e)
-		s.client.response(ctx, rebuilt(refusal), refusal)
+		refusal := errorMessage(m.ID, e)
+		s.client.response(ctx, encodeMessage(refusal), refusal)
 	}
 }
 
-// take hands a message on.
-func (s *streamClient) take(ctx context.Context, frame []byte, m *jsonrpc.Message, answer func([]byte)) {
+// dispatch hands a message on.
+func (s *streamClient) dispatch(ctx context.Context, frame []byte, m *jsonrpc.Message, answer func([]byte)) {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
 		s.client.request(ctx, frame, m, nil, answer)
@@ -197,17 +197,17 @@ func (s *streamClient) take(ctx context.Context, frame []byte, m *jsonrpc.Messag
 	}
 }
 
-// batch hands the messages of a batch on, and answers with a batch.
-func (s *streamClient) batch(ctx context.Context, frame []byte) {
+// handleBatch hands the messages of a batch on, and answers with a batch.
+func (s *streamClient) handleBatch(ctx context.Context, frame []byte) {
 	entries, err := jsonrpc.ParseBatch(frame, 0)
 	if err != nil {
-		s.client.invalid(frame)
+		s.client.recordInvalid(frame)
 		s.refuse(nil, jsonrpc.ErrorOf(err))
 		return
 	}
-	answers := &gathering{left: 1, send: func(text []byte) {
-		s.client.news.Send(text)
-		poke(s.idle)
+	answers := &batchResponse{pending: 1, send: func(text []byte) {
+		s.client.out.Send(text)
+		signal(s.answered)
 	}}
 	for i := range entries {
 		e := &entries[i]
@@ -221,82 +221,82 @@ func (s *streamClient) batch(ctx context.Context, frame []byte) {
 		case err != nil && e.Kind == jsonrpc.KindRequest:
 			answers.add(jsonrpc.AppendError(nil, e.ID, jsonrpc.ErrorOf(err), false))
 		case err != nil:
-			s.refuseForwarding(ctx, rebuilt(&e.Message), &e.Message, err)
+			s.refuseForwarding(ctx, encodeMessage(&e.Message), &e.Message, err)
 		case e.Kind == jsonrpc.KindRequest:
 			answers.expect()
-			s.take(ctx, rebuilt(&e.Message), &e.Message, answers.done)
+			s.dispatch(ctx, encodeMessage(&e.Message), &e.Message, answers.done)
 		default:
-			s.take(ctx, rebuilt(&e.Message), &e.Message, nil)
+			s.dispatch(ctx, encodeMessage(&e.Message), &e.Message, nil)
 		}
 	}
 	answers.done(nil)
 }
 
 // A gathering makes a batch of the answers to one.
-type gathering struct {
+type batchResponse struct {
 	send func([]byte)
 
-	mu   sync.Mutex
-	left int
-	text []byte
+	mu      sync.Mutex
+	pending int
+	frame   []byte
 }
 
-func (g *gathering) expect() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.left++
+func (b *batchResponse) expect() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending++
 }
 
-func (g *gathering) add(answer []byte) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.text) == 0 {
-		g.text = append(g.text, '[')
+func (b *batchResponse) add(answer []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.frame) == 0 {
+		b.frame = append(b.frame, '[')
 	} else {
-		g.text = append(g.text, ',')
+		b.frame = append(b.frame, ',')
 	}
-	g.text = append(g.text, answer...)
+	b.frame = append(b.frame, answer...)
 }
 
 // done notes that one more was answered, with nil if there is to be no answer.
-func (g *gathering) done(answer []byte) {
+func (b *batchResponse) done(answer []byte) {
 	if answer != nil {
-		g.add(answer)
+		b.add(answer)
 	}
-	g.mu.Lock()
-	g.left--
-	last := g.left == 0 && len(g.text) > 0
-	text := append(g.text, ']')
-	g.mu.Unlock()
+	b.mu.Lock()
+	b.pending--
+	last := b.pending == 0 && len(b.frame) > 0
+	text := append(b.frame, ']')
+	b.mu.Unlock()
 	if last {
-		g.send(text)
+		b.send(text)
 	}
 }
 
 // refuse answers what could not be read.
 func (s *streamClient) refuse(id jsonrpc.ID, e *jsonrpc.Error) {
 	frame := jsonrpc.AppendError(nil, id, e, true)
-	s.client.send(nil, frame, made{})
+	s.client.send(nil, frame, provenance{})
 }
 
-// direct is the outlet of a stream's client, for all that it is sent. It waits for a client that does not read.
-type direct struct{ *streamClient }
+// streamSender is the outlet of a stream's client, for all that it is sent. It waits for a client that does not read.
+type streamSender struct{ *streamClient }
 
-// Send implements jsonrpc.Outlet.
-func (d direct) Send(message []byte) error {
-	s := d.streamClient
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken == nil {
-		if s.broken = s.f.WriteFrame(jsonrpc.OneLine(message)); s.broken != nil {
-			s.client.end() // nobody is left to talk to
+// Send implements jsonrpc.Sender.
+func (s streamSender) Send(message []byte) error {
+	sc := s.streamClient
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	if sc.writeErr == nil {
+		if sc.writeErr = sc.f.WriteFrame(jsonrpc.OneLine(message)); sc.writeErr != nil {
+			sc.client.cancel() // nobody is left to talk to
 		}
 	}
-	return s.broken
+	return sc.writeErr
 }
 
-// acceptPause is how long nothing is accepted when that has failed.
-const acceptPause = 50 * time.Millisecond
+// acceptBackoff is how long nothing is accepted when that has failed.
+const acceptBackoff = 50 * time.Millisecond
 
 // ServeListener bridges each client that connects to l, a unix socket or a TCP port, until ctx ends: then it closes l, and waits until the clients were served. It returns a
 // *jsonrpc.DrainError if requests were cut off by that. framing says how messages are told apart.
@@ -324,14 +324,14 @@ func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing json
 				return err
 			}
 			b.opts.Logger.Warn("a connection was not accepted", "error", err)
-			if !sleep(ctx, acceptPause) { // there may be too many files open
+			if !sleep(ctx, acceptBackoff) { // there may be too many files open
 				return served()
 			}
 			continue
 		}
 		wg.Go(func() {
-			f := jsonrpc.NewFramer(patient{conn}, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: maxFrame})
-			err := b.serve(ctx, f, callerAt(conn), true)
+			f := jsonrpc.NewFramer(deadlineConn{conn}, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: maxFrame})
+			err := b.serve(ctx, f, callerOfConn(conn), true)
 			if late, ok := errors.AsType[*jsonrpc.DrainError](err); ok && ctx.Err() != nil {
 				cut.Add(int64(late.Requests))
 			}
@@ -342,8 +342,8 @@ func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing json
 	}
 }
 
-// callerAt returns whom a connection to a socket is charged to: the address on TCP, and nobody on a unix socket, which is the user's own.
-func callerAt(conn net.Conn) string {
+// callerOfConn returns whom a connection to a socket is charged to: the address on TCP, and nobody on a unix socket, which is the user's own.
+func callerOfConn(conn net.Conn) string {
 	if addr, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return addr.IP.String()
 	}

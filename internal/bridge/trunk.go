@@ -16,225 +16,225 @@ import (
 
 // A trunk is the user of a line to a modern server that clients of both eras share. The server keeps nothing between requests, so that all that has to be kept apart is whose
 // they are, which their ids tell.
-type trunk struct {
-	*commons
-	line *line
-	ids  atomic.Int64 // of requests to the server
+type mux struct {
+	*sharedUpstream
+	upstream *upstream
+	lastID   atomic.Int64 // of requests to the server
 
-	mu       sync.Mutex
-	plain    *plain // of modern clients, all of them; nil as long as there was none
-	branches map[*translated]struct{}
-	calls    map[int64]branch // of legacy clients, under way
-	ended    bool
+	mu          sync.Mutex
+	passthrough *passthrough // of modern clients, all of them; nil as long as there was none
+	translators map[*translator]struct{}
+	calls       map[int64]muxCall // of legacy clients, under way
+	closed      bool
 }
 
 // A branch is whose a request is.
-type branch struct {
-	of     *translated
-	hears  mcp.LoggingLevel // of log messages; LevelNone is none
-	silent bool             // it is a subscription, which nothing belongs to that does not say so
+type muxCall struct {
+	translator   *translator
+	logLevel     mcp.LoggingLevel // of log messages; LevelNone is none
+	subscription bool             // it is a subscription, which nothing belongs to that does not say so
 }
 
-func newTrunk(s *commons, l *line) *trunk {
-	k := &trunk{commons: s, branches: map[*translated]struct{}{}, calls: map[int64]branch{}, line: l}
-	if l == nil {
-		k.line = s.b.prepareLine(k)
-		s.b.wg.Go(k.line.run)
+func newMux(s *sharedUpstream, up *upstream) *mux {
+	mx := &mux{sharedUpstream: s, translators: map[*translator]struct{}{}, calls: map[int64]muxCall{}, upstream: up}
+	if up == nil {
+		mx.upstream = s.b.newUpstream(mx)
+		s.b.wg.Go(mx.upstream.run)
 	} else {
-		l.hand(k, nil)
+		up.setHandler(mx, nil)
 	}
-	return k
+	return mx
 }
 
-// admit implements sharer.
-func (k *trunk) admit(cl *client, near Era) party {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if near == EraLegacy {
-		p := prepareTranslated(k.b, translate.NewLegacyToModern(&translate.Options{IDs: &k.ids}))
-		p.members[cl] = struct{}{}
-		p.line, p.trunk, p.over = k.line, k, k.ended
-		k.branches[p] = struct{}{}
+// attach implements sharer.
+func (mx *mux) attach(cl *client, clientEra Era) forwarder {
+	mx.mu.Lock()
+	defer mx.mu.Unlock()
+	if clientEra == EraLegacy {
+		p := newUnboundTranslator(mx.b, translate.NewLegacyToModern(&translate.Options{IDs: &mx.lastID}))
+		p.clients[cl] = struct{}{}
+		p.upstream, p.mux, p.closed = mx.upstream, mx, mx.closed
+		mx.translators[p] = struct{}{}
 		return p
 	}
-	p := k.plainLocked()
-	p.join(cl)
+	p := mx.passthroughLocked()
+	p.addClient(cl)
 	return p
 }
 
-// plainLocked returns what modern clients talk to, and the bridge itself.
-func (k *trunk) plainLocked() *plain {
-	if k.plain == nil {
-		k.plain = newPlain(k.b, true)
-		k.plain.line, k.plain.commons, k.plain.ids, k.plain.over = k.line, k.commons, &k.ids, k.ended
+// passthroughLocked returns what modern clients talk to, and the bridge itself.
+func (mx *mux) passthroughLocked() *passthrough {
+	if mx.passthrough == nil {
+		mx.passthrough = newUnboundPassthrough(mx.b, true)
+		mx.passthrough.upstream, mx.passthrough.shared, mx.passthrough.lastID, mx.passthrough.closed = mx.upstream, mx.sharedUpstream, &mx.lastID, mx.closed
 	}
-	return k.plain
+	return mx.passthrough
 }
 
-// end implements sharer.
-func (k *trunk) end() { k.line.close() }
+// close implements sharer.
+func (mx *mux) close() { mx.upstream.close() }
 
 // isUp implements sharer.
-func (k *trunk) isUp() bool { return k.line.isUp() }
+func (mx *mux) isUp() bool { return mx.upstream.isUp() }
 
-// alive implements sharer.
-func (k *trunk) alive(ctx context.Context) error {
-	k.mu.Lock()
-	p := k.plainLocked()
-	k.mu.Unlock()
-	return p.alive(ctx)
+// ping implements sharer.
+func (mx *mux) ping(ctx context.Context) error {
+	mx.mu.Lock()
+	p := mx.passthroughLocked()
+	mx.mu.Unlock()
+	return p.ping(ctx)
 }
 
-// own notes whose a request is that is about to be sent.
-func (k *trunk) own(id int64, p *translated, frame []byte) {
-	level, _ := mcp.ParseLoggingLevel(text(locate(frame, "params", "_meta", mcp.MetaLogLevel).of(frame)))
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.calls[id] = branch{p, level, text(locate(frame, "method").of(frame)) == mcp.MethodSubscriptionsListen}
+// track notes whose a request is that is about to be sent.
+func (mx *mux) track(id int64, p *translator, frame []byte) {
+	level, _ := mcp.ParseLoggingLevel(stringOf(locate(frame, "params", "_meta", mcp.MetaLogLevel).slice(frame)))
+	mx.mu.Lock()
+	defer mx.mu.Unlock()
+	mx.calls[id] = muxCall{p, level, stringOf(locate(frame, "method").slice(frame)) == mcp.MethodSubscriptionsListen}
 }
 
-// disown forgets a request that was given up.
-func (k *trunk) disown(id int64) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.calls, id)
+// untrack forgets a request that was given up.
+func (mx *mux) untrack(id int64) {
+	mx.mu.Lock()
+	defer mx.mu.Unlock()
+	delete(mx.calls, id)
 }
 
-// leave forgets a client.
-func (k *trunk) leave(p *translated) {
-	k.mu.Lock()
-	delete(k.branches, p)
-	maps.DeleteFunc(k.calls, func(_ int64, one branch) bool { return one.of == p })
-	k.mu.Unlock()
-	k.left()
+// removeTranslator forgets a client.
+func (mx *mux) removeTranslator(p *translator) {
+	mx.mu.Lock()
+	delete(mx.translators, p)
+	maps.DeleteFunc(mx.calls, func(_ int64, mc muxCall) bool { return mc.translator == p })
+	mx.mu.Unlock()
+	mx.release()
 }
 
-// all returns those whom something is told that concerns the connection.
-func (k *trunk) all() (all []user) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.plain != nil {
-		all = append(all, k.plain)
+// handlers returns those whom something is told that concerns the connection.
+func (mx *mux) handlers() (all []upstreamHandler) {
+	mx.mu.Lock()
+	defer mx.mu.Unlock()
+	if mx.passthrough != nil {
+		all = append(all, mx.passthrough)
 	}
-	for p := range k.branches {
+	for p := range mx.translators {
 		all = append(all, p)
 	}
 	return all
 }
 
 // received implements user.
-func (k *trunk) received(frame []byte, m *jsonrpc.Message, from origin) {
-	id, says := translate.Route(frame)
-	if !says {
-		id, says = intOf(from.call)
+func (mx *mux) received(frame []byte, m *jsonrpc.Message, from origin) {
+	id, routed := translate.Route(frame)
+	if !routed {
+		id, routed = intOf(from.callID)
 	}
-	k.mu.Lock()
-	to, legacy := k.calls[id]
-	p := k.plain
+	mx.mu.Lock()
+	to, legacy := mx.calls[id]
+	p := mx.passthrough
 	if over := len(m.Method) == 0 || string(m.Method) == mcp.NotificationCancelled; legacy && over {
-		delete(k.calls, id)
+		delete(mx.calls, id)
 	}
-	k.mu.Unlock()
+	mx.mu.Unlock()
 	switch {
 	case legacy:
-		to.of.received(frame, m, from)
-	case !says && m.Kind == jsonrpc.KindNotification:
-		k.unrouted(frame, m, from)
+		to.translator.received(frame, m, from)
+	case !routed && m.Kind == jsonrpc.KindNotification:
+		mx.forwardUnaddressed(frame, m, from)
 	case p != nil:
 		p.received(frame, m, from)
 	default:
-		from.lane.record(toClient, frame)
-		k.b.metrics.strays.Add(1)
+		from.rec.recordMessage(toClient, frame)
+		mx.b.metrics.strayResponses.Add(1)
 	}
 }
 
-// unrouted hands on what does not say whose it is: to the client that it must be of, and to nobody if it may be that of several.
-func (k *trunk) unrouted(frame []byte, m *jsonrpc.Message, from origin) {
-	level, isLog := levelOf(m)
-	found := map[*translated]struct{}{}
-	k.mu.Lock()
-	for _, one := range k.calls {
-		if !one.silent && (!isLog || one.hears != mcp.LevelNone && level >= one.hears) {
-			found[one.of] = struct{}{}
+// forwardUnaddressed hands on what does not say whose it is: to the client that it must be of, and to nobody if it may be that of several.
+func (mx *mux) forwardUnaddressed(frame []byte, m *jsonrpc.Message, from origin) {
+	level, isLog := logLevelOf(m)
+	found := map[*translator]struct{}{}
+	mx.mu.Lock()
+	for _, target := range mx.calls {
+		if !target.subscription && (!isLog || target.logLevel != mcp.LevelNone && level >= target.logLevel) {
+			found[target.translator] = struct{}{}
 		}
 	}
-	p := k.plain
-	k.mu.Unlock()
+	p := mx.passthrough
+	mx.mu.Unlock()
 	modern := 0
 	if p != nil {
-		modern = len(p.talking(m))
+		modern = len(p.candidateCalls(m))
 	}
 	switch {
 	case modern == 1 && len(found) == 0:
 		p.received(frame, m, from)
 	case modern == 0 && len(found) == 1:
-		for one := range found {
-			one.received(frame, m, from)
+		for target := range found {
+			target.received(frame, m, from)
 		}
 	default:
-		event := from.lane.record(toClient, frame)
-		k.line.lane.note("message " + strconv.FormatUint(event, 10) + " goes no further: nothing says which client it is for")
+		event := from.rec.recordMessage(toClient, frame)
+		mx.upstream.rec.note("message " + strconv.FormatUint(event, 10) + " goes no further: nothing says which client it is for")
 	}
 }
 
 // callFailed implements user.
-func (k *trunk) callFailed(id jsonrpc.ID, err error) {
+func (mx *mux) callFailed(id jsonrpc.ID, err error) {
 	n, _ := intOf(id)
-	k.mu.Lock()
-	to, legacy := k.calls[n]
-	delete(k.calls, n)
-	p := k.plain
-	k.mu.Unlock()
+	mx.mu.Lock()
+	to, legacy := mx.calls[n]
+	delete(mx.calls, n)
+	p := mx.passthrough
+	mx.mu.Unlock()
 	if legacy {
-		to.of.callFailed(id, err)
+		to.translator.callFailed(id, err)
 	} else if p != nil {
 		p.callFailed(id, err)
 	}
 }
 
-// missed implements user.
-func (k *trunk) missed() {
-	for _, u := range k.all() {
-		u.missed()
+// messagesLost implements user.
+func (mx *mux) messagesLost() {
+	for _, u := range mx.handlers() {
+		u.messagesLost()
 	}
 }
 
-// connected implements user.
-func (k *trunk) connected(ctx context.Context) (err error) {
-	for _, u := range k.all() {
-		err = errors.Join(err, u.connected(ctx))
+// reconnected implements user.
+func (mx *mux) reconnected(ctx context.Context) (err error) {
+	for _, u := range mx.handlers() {
+		err = errors.Join(err, u.reconnected(ctx))
 	}
 	return err
 }
 
 // disconnected implements user. Each is told which of its own requests were not sent.
-func (k *trunk) disconnected(err error, unsent []item) {
-	k.mu.Lock()
-	k.ended = k.ended || err == errLineClosed
-	p := k.plain
-	of := map[*translated][]item{}
-	for one := range k.branches {
-		of[one] = nil
+func (mx *mux) disconnected(err error, unsent []queuedMessage) {
+	mx.mu.Lock()
+	mx.closed = mx.closed || err == errUpstreamClosed
+	p := mx.passthrough
+	unsentBy := map[*translator][]queuedMessage{}
+	for target := range mx.translators {
+		unsentBy[target] = nil
 	}
-	unsent = slices.DeleteFunc(unsent, func(it item) bool {
+	unsent = slices.DeleteFunc(unsent, func(it queuedMessage) bool {
 		n, ok := intOf(it.id)
-		one, legacy := k.calls[n]
+		target, legacy := mx.calls[n]
 		if ok && legacy {
-			of[one.of] = append(of[one.of], it)
+			unsentBy[target.translator] = append(unsentBy[target.translator], it)
 		}
 		return ok && legacy
 	})
-	clear(k.calls)
-	k.mu.Unlock()
+	clear(mx.calls)
+	mx.mu.Unlock()
 	if p != nil {
 		p.disconnected(err, unsent)
 	}
-	for one, items := range of {
-		one.disconnected(err, items)
+	for target, items := range unsentBy {
+		target.disconnected(err, items)
 	}
 }
 
-// needed implements user.
-func (k *trunk) needed() bool {
-	return slices.ContainsFunc(k.all(), user.needed)
+// wantsConnection implements user.
+func (mx *mux) wantsConnection() bool {
+	return slices.ContainsFunc(mx.handlers(), upstreamHandler.wantsConnection)
 }

@@ -177,15 +177,15 @@ func TestPrune(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		name  string
-		prune captures.Prune
+		prune captures.Pruner
 		left  string
 	}{
-		{"nothing asked", captures.Prune{}, "1 2 3 4"},
-		{"by age", captures.Prune{Older: 60 * time.Hour}, "1 2"},
-		{"by size", captures.Prune{MaxBytes: 2500}, "1 2"},
-		{"by size, the next does not fit, one behind it would", captures.Prune{MaxBytes: 3100}, "1 2"},
-		{"dry run", captures.Prune{Older: time.Hour, DryRun: true}, "1 2 3 4"},
-		{"everything", captures.Prune{MaxBytes: 1}, ""},
+		{"nothing asked", captures.Pruner{}, "1 2 3 4"},
+		{"by age", captures.Pruner{MaxAge: 60 * time.Hour}, "1 2"},
+		{"by size", captures.Pruner{MaxBytes: 2500}, "1 2"},
+		{"by size, the next does not fit, one behind it would", captures.Pruner{MaxBytes: 3100}, "1 2"},
+		{"dry run", captures.Pruner{MaxAge: time.Hour, DryRun: true}, "1 2 3 4"},
+		{"everything", captures.Pruner{MaxBytes: 1}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -222,14 +222,14 @@ func TestPruneSparesWriting(t *testing.T) {
 	dir := t.TempDir()
 	f := record(t, dir, "fs", 1)
 	defer f.Close()
-	removed, err := captures.Prune{Older: time.Hour, MaxBytes: 1, Now: time.Now().Add(48 * time.Hour)}.Run(dir)
+	removed, err := captures.Pruner{MaxAge: time.Hour, MaxBytes: 1, Now: time.Now().Add(48 * time.Hour)}.Run(dir)
 	if len(removed) != 0 || err != nil {
 		t.Errorf("removed %v, %v", removed, err)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	removed, err = captures.Prune{MaxBytes: 1}.Run(dir)
+	removed, err = captures.Pruner{MaxBytes: 1}.Run(dir)
 	if len(removed) != 1 || err != nil {
 		t.Errorf("when it is closed: removed %v, %v", removed, err)
 	}
@@ -274,14 +274,14 @@ func TestCloseUnlocks(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := state(); got != captures.Closed {
-		t.Errorf("after: %s, want %s", got, captures.Closed)
+	if got := state(); got != captures.Complete {
+		t.Errorf("after: %s, want %s", got, captures.Complete)
 	}
 	if err := os.Truncate(f.Name(), 10); err != nil { // without its last line, the lock alone tells
 		t.Fatal(err)
 	}
-	if got := state(); got != captures.Dead {
-		t.Errorf("without its last line: %s, want %s", got, captures.Dead)
+	if got := state(); got != captures.Truncated {
+		t.Errorf("without its last line: %s, want %s", got, captures.Truncated)
 	}
 	if err := os.Remove(f.Name()); err != nil {
 		t.Error(err)

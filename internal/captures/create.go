@@ -15,7 +15,7 @@ import (
 const (
 	maxNameBytes = 64 // of a server's name in the name of a file
 	maxSameName  = 1000
-	stamp        = "20060102T150405Z"
+	timeLayout   = "20060102T150405Z"
 )
 
 // Create begins a capture in dir: NAME-20261122T014530Z-PID.mcpcap.ndjson, where NAME is what [FileName] makes of name. The folder is made if need be, for the user alone, and so
@@ -35,7 +35,7 @@ func Create(dir, name string, opts *capture.Options) (*capture.File, error) {
 	// The lock is a sign for others that the capture is being written, and nothing depends on it: a
 	// file system that has no locks is no reason not to record.
 	o.Opened = func(f *os.File) { _ = lock(f) }
-	base := fmt.Sprintf("%s-%s-%d", FileName(name), time.Now().UTC().Format(stamp), os.Getpid())
+	base := fmt.Sprintf("%s-%s-%d", FileName(name), time.Now().UTC().Format(timeLayout), os.Getpid())
 	for i := 1; ; i++ {
 		path := filepath.Join(dir, base+capture.Suffix)
 		if i > 1 {

@@ -21,10 +21,10 @@ type State string
 
 // The states of a capture.
 const (
-	Writing State = "writing" // its recorder is at it
-	Closed  State = "closed"  // its last line is there
-	Dead    State = "dead"    // its recorder has ended without the last line
-	Unknown State = "unknown" // compressed, so that the end cannot be looked at
+	Writing   State = "writing" // its recorder is at it
+	Complete  State = "closed"  // its last line is there
+	Truncated State = "dead"    // its recorder has ended without the last line
+	Unknown   State = "unknown" // compressed, so that the end cannot be looked at
 )
 
 // An Info is what a list says of a capture. The texts in it are as they are in the capture, which anybody can have written.
@@ -35,11 +35,11 @@ type Info struct {
 	Transport string    // "stdio", "http", "sse"
 	Tool      string    // that recorded it
 	Redact    string    // "default", "custom" or "off"
-	Begun     time.Time // by the head, else when the file was changed last
-	Changed   time.Time // when the file was changed last
+	Started   time.Time // by the head, else when the file was changed last
+	Modified  time.Time // when the file was changed last
 	Size      int64     // of the file, in bytes
 	State     State
-	Events    uint64 // in the capture, by its last line; 0 unless Closed
+	Events    uint64 // in the capture, by its last line; 0 unless Complete
 	Lost      uint64 // that are not in it
 }
 
@@ -73,7 +73,7 @@ func List(dir string) ([]Info, error) {
 		list = append(list, info)
 	}
 	slices.SortStableFunc(list, func(a, b Info) int {
-		return cmp.Or(b.Begun.Compare(a.Begun), strings.Compare(b.Path, a.Path))
+		return cmp.Or(b.Started.Compare(a.Started), strings.Compare(b.Path, a.Path))
 	})
 	return list, nil
 }
@@ -94,18 +94,18 @@ func Stat(path string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	info := Info{Path: path, Begun: st.ModTime(), Changed: st.ModTime(), Size: st.Size()}
+	info := Info{Path: path, Started: st.ModTime(), Modified: st.ModTime(), Size: st.Size()}
 	info.readHead(f)
 	compressed := !strings.HasSuffix(path, capture.Suffix)
 	switch tail := readTail(f, st.Size(), compressed); {
 	case tail != nil:
-		info.State, info.Events, info.Lost = Closed, tail.Events, tail.Lost
+		info.State, info.Events, info.Lost = Complete, tail.Events, tail.Lost
 	case locked(f):
 		info.State = Writing
 	case compressed:
 		info.State = Unknown
 	default:
-		info.State = Dead
+		info.State = Truncated
 	}
 	return info, nil
 }
@@ -116,7 +116,7 @@ func (i *Info) readHead(f *os.File) {
 	for e, err := range r.Events() {
 		if err == nil && e.Head != nil {
 			h := e.Head
-			i.ID, i.Name, i.Transport, i.Tool, i.Redact, i.Begun = h.ID, h.Name, h.Transport, h.Tool, h.Redact, h.At
+			i.ID, i.Name, i.Transport, i.Tool, i.Redact, i.Started = h.ID, h.Name, h.Transport, h.Tool, h.Redact, h.At
 		}
 		return // the head is the first line
 	}

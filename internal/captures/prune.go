@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A Prune says which captures have to go. The zero Prune removes none.
-type Prune struct {
-	Older    time.Duration // remove those that were not changed for longer; 0 does not look at the age
+// A Pruner says which captures have to go. The zero Pruner removes none.
+type Pruner struct {
+	MaxAge   time.Duration // remove those that were not changed for longer; 0 does not look at the age
 	MaxBytes int64         // remove the oldest until all of them together have no more bytes; 0 does not look at the size
 	Now      time.Time     // what age counts from; zero is the present
 	DryRun   bool          // only say what would go
 }
 
 // Run removes captures from dir, and returns them. Those that are being written stay, and count.
-func (p Prune) Run(dir string) ([]Info, error) {
+func (p Pruner) Run(dir string) ([]Info, error) {
 	list, err := List(dir)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (p Prune) Run(dir string) ([]Info, error) {
 	full := false
 	for _, i := range list { // the newest first: where they do not fit any more, all that is older goes
 		total += i.Size
-		old := p.Older > 0 && now.Sub(i.Changed) > p.Older
+		old := p.MaxAge > 0 && now.Sub(i.Modified) > p.MaxAge
 		full = full || p.MaxBytes > 0 && total > p.MaxBytes
 		if i.State == Writing || !old && !full {
 			continue

@@ -86,7 +86,7 @@ func newBridgeCommand(e *env) *cobra.Command {
 	f := newBridgeFlags()
 	c := &cobra.Command{
 		Use:         "bridge [FLAGS] TARGET | bridge [FLAGS] -- COMMAND [ARGUMENTS]",
-		Short:       "connect clients to a server on another carrier or of the other era",
+		Short:       "connect clients to a server on another transport or of the other era",
 		Long:        bridgeLong,
 		Example:     bridgeExample,
 		Annotations: map[string]string{ownSignals: "true"},
@@ -257,8 +257,8 @@ func negative(d time.Duration) time.Duration {
 // options are those of the bridge.
 func (f *bridgeFlags) options(far *farSide, log *slog.Logger) *bridge.Options {
 	o := &bridge.Options{
-		Connect: far.connect, HTTP: far.http, Name: far.name, Near: f.nearEra, Far: f.farEra, Shared: f.sessions == "shared",
-		ConnectTimeout: negative(f.target.connectTimeout), Login: far.login, CallTimeout: negative(f.timeout), ReadyFor: far.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions,
+		Connect: far.connect, HTTP: far.http, Name: far.name, ClientEra: f.nearEra, ServerEra: f.farEra, Shared: f.sessions == "shared",
+		ConnectTimeout: negative(f.target.connectTimeout), LastLogin: far.login, CallTimeout: negative(f.timeout), ReadyFor: far.readyFor, IdleTimeout: f.idle, MaxSessions: f.maxSessions,
 		MaxBacklog: f.maxBacklog, MinBackoff: f.minBackoff, MaxBackoff: f.maxBackoff, RestartWait: negative(f.restartWait), DrainTimeout: f.drain,
 		Remote: f.remote(), Unredacted: f.redact == "off", Logger: log,
 	}

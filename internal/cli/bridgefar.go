@@ -49,11 +49,11 @@ func (f *bridgeFlags) urlSide(e *env, t *targetSpec, log *slog.Logger) (*farSide
 	if err != nil {
 		return nil, err
 	}
-	carrier := streamable.Dial(t.url, &streamable.DialOptions{
-		HTTPClient: &http.Client{Transport: bridge.Beyond(side)}, Header: t.header, NoSSE: t.transport == transportHTTP, MaxFrame: f.maxFrame, AwayTimeout: awayTimeout, Logger: log,
+	transport := streamable.Dial(t.url, &streamable.DialOptions{
+		HTTPClient: &http.Client{Transport: bridge.OuterTransport(side)}, Header: t.header, NoSSE: t.transport == transportHTTP, MaxFrame: f.maxFrame, UnavailableTimeout: awayTimeout, Logger: log,
 	})
 	return &farSide{name: nameOfURL(t.url), url: t.url, http: true, login: side.clock.last, connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
-		return carrier.Connect(ctx)
+		return transport.Connect(ctx)
 	}}, nil
 }
 

@@ -126,7 +126,7 @@ func (k *kill) run() (err error) {
 	if err := k.meet(); err != nil {
 		return err
 	}
-	next := &visit{era: k.nearEra, carrier: k.carrier()}
+	next := &visit{era: k.nearEra, transport: k.transport()}
 	next.run()
 	if len(next.failed) > 0 {
 		return fmt.Errorf("the next session: %s", strings.Join(next.failed, "; "))
@@ -139,7 +139,7 @@ func (k *kill) meet() (err error) {
 	if k.who == "client" {
 		return k.visitor()
 	}
-	v := &visit{era: k.nearEra, carrier: k.carrier(), point: k.point, at: k.strike}
+	v := &visit{era: k.nearEra, transport: k.transport(), point: k.point, at: k.strike}
 	v.run()
 	if v.hit.Load() == 0 {
 		k.strike()
@@ -238,8 +238,8 @@ func (k *kill) bridgeArgs() []string {
 	return append(args, "-e", victimRole+"=server", "-e", victimEra+"="+k.farEra, "--", self)
 }
 
-// carrier is how a client in this process reaches the server.
-func (k *kill) carrier() client.Carrier {
+// transport is how a client in this process reaches the server.
+func (k *kill) transport() client.Transport {
 	if k.bridge != nil {
 		return dialVictim(k.bridge.url)
 	}

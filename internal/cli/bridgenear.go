@@ -83,10 +83,10 @@ func (f *bridgeFlags) route(mux *http.ServeMux, b *bridge.Bridge, h *streamable.
 		mux.Handle("/healthz", b.Healthz())
 		mux.Handle("/readyz", b.Readyz(false))
 	} else {
-		mux.Handle("/healthz", h.Beside(b.Healthz()))
-		mux.Handle("/readyz", h.Beside(b.Readyz(true)))
+		mux.Handle("/healthz", h.Protect(b.Healthz()))
+		mux.Handle("/readyz", h.Protect(b.Readyz(true)))
 	}
-	mux.Handle("/metrics", h.Beside(b.Metrics()))
+	mux.Handle("/metrics", h.Protect(b.Metrics()))
 	if guard != nil {
 		for _, path := range guard.MetadataPaths() {
 			mux.Handle(path, guard.Metadata())

@@ -30,7 +30,7 @@ func captureArgs(e *env, command string, args []string) ([]string, error) {
 		if err != nil {
 			return nil, fail(exitUnexpected, "no_capture", "record one: mcpwire tap -- CMD…; or name a file: mcpwire "+command+" FILE", err)
 		}
-		fmt.Fprintf(e.stderr, "reading %s, the newest capture (mcpwire captures lists them)\n", wireview.Escape(newest.Path))
+		fmt.Fprintf(e.stderr, "reading %s, the newest capture (mcpwire captures lists them)\n", trace.Escape(newest.Path))
 		return []string{newest.Path}, nil
 	}
 	var paths []string
@@ -70,13 +70,13 @@ func captureArg(e *env, command, arg string) (string, error) {
 		found, err = captures.Find(dir, name)
 	}
 	if err != nil && isFolder {
-		err = fmt.Errorf("%s is a folder, and there is no capture of that name: %w", wireview.Escape(arg), captures.ErrNotFound)
+		err = fmt.Errorf("%s is a folder, and there is no capture of that name: %w", trace.Escape(arg), captures.ErrNotFound)
 	}
 	if err != nil {
 		return "", fail(exitUnexpected, "no_capture", "mcpwire captures lists what there is", err)
 	}
 	if found.Name == name {
-		fmt.Fprintf(e.stderr, "reading %s, the newest capture of %s\n", wireview.Escape(found.Path), safeLine(name))
+		fmt.Fprintf(e.stderr, "reading %s, the newest capture of %s\n", trace.Escape(found.Path), safeLine(name))
 	}
 	return found.Path, nil
 }
@@ -104,7 +104,7 @@ func awaitCapture(ctx context.Context, e *env, command string, args []string) ([
 		if err != nil {
 			return captureArgs(e, command, args)
 		}
-		what += " in " + wireview.Escape(dir)
+		what += " in " + trace.Escape(dir)
 	}
 	fmt.Fprintf(e.stderr, "waiting for %s; a tap records one when its host starts it\n", what)
 	ticker := time.NewTicker(capturePoll)

@@ -69,9 +69,9 @@ The paths of what was removed are printed.`,
   mcpwire captures prune --max-bytes 500MB --dry-run`,
 		Args: flagsOnly,
 		RunE: func(*cobra.Command, []string) error {
-			p := captures.Prune{DryRun: dry}
+			p := captures.Pruner{DryRun: dry}
 			var ok bool
-			if p.Older, ok = parseAge(older); older != "" && !ok {
+			if p.MaxAge, ok = parseAge(older); older != "" && !ok {
 				return usagef("prune: --older needs an age such as 30d, 2w or 12h, not %q", older)
 			}
 			if p.MaxBytes, ok = parseBytes(maxBytes); maxBytes != "" && !ok {
@@ -89,7 +89,7 @@ The paths of what was removed are printed.`,
 	return c
 }
 
-func pruneCaptures(e *env, p captures.Prune) error {
+func pruneCaptures(e *env, p captures.Pruner) error {
 	dir, err := captures.Dir()
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func pruneCaptures(e *env, p captures.Prune) error {
 	var size int64
 	for _, i := range removed {
 		size += i.Size
-		if _, werr := fmt.Fprintln(e.stdout, wireview.Escape(i.Path)); werr != nil {
+		if _, werr := fmt.Fprintln(e.stdout, trace.Escape(i.Path)); werr != nil {
 			return werr
 		}
 	}
@@ -106,7 +106,7 @@ func pruneCaptures(e *env, p captures.Prune) error {
 	if p.DryRun {
 		verb = "would remove"
 	}
-	fmt.Fprintf(e.stderr, "%s %d captures, %s\n", verb, len(removed), wireview.Size(size))
+	fmt.Fprintf(e.stderr, "%s %d captures, %s\n", verb, len(removed), trace.FormatSize(size))
 	return err
 }
 
@@ -164,8 +164,8 @@ func listCaptures(e *env, asJSON bool) error {
 	if asJSON {
 		records := []captureRecord{}
 		for _, i := range list {
-			r := captureRecord{i.Path, i.Name, i.Transport, i.Begun, i.Changed, i.Size, i.State, nil, i.Lost, i.ID, i.Tool, i.Redact}
-			if i.State == captures.Closed {
+			r := captureRecord{i.Path, i.Name, i.Transport, i.Started, i.Modified, i.Size, i.State, nil, i.Lost, i.ID, i.Tool, i.Redact}
+			if i.State == captures.Complete {
 				r.Events = &i.Events
 			}
 			records = append(records, r)
@@ -173,17 +173,17 @@ func listCaptures(e *env, asJSON bool) error {
 		return writeJSON(e.stdout, records)
 	}
 	if len(list) == 0 {
-		fmt.Fprintf(e.stderr, "no captures in %s; mcpwire tap -- CMD… records one\n", wireview.Escape(dir))
+		fmt.Fprintf(e.stderr, "no captures in %s; mcpwire tap -- CMD… records one\n", trace.Escape(dir))
 		return nil
 	}
 	t := &table{heads: []string{"BEGUN", "SERVER", "TRANSPORT", "STATE", "EVENTS", "SIZE", "FILE"}, spare: []string{"TRANSPORT", "EVENTS", "SERVER"}}
 	for _, i := range list {
 		events := "-"
-		if i.State == captures.Closed {
+		if i.State == captures.Complete {
 			events = strconv.FormatUint(i.Events, 10)
 		}
-		t.add(i.Begun.Local().Format("2006-01-02 15:04:05"), column(i.Name, 24), column(i.Transport, 12), string(i.State), events,
-			wireview.Size(i.Size), wireview.Escape(filepath.Base(i.Path)))
+		t.add(i.Started.Local().Format("2006-01-02 15:04:05"), column(i.Name, 24), column(i.Transport, 12), string(i.State), events,
+			trace.FormatSize(i.Size), trace.Escape(filepath.Base(i.Path)))
 	}
 	return t.print(e)
 }
@@ -193,7 +193,7 @@ func column(s string, width int) string {
 	if s == "" {
 		return "-"
 	}
-	return wireview.Cut(wireview.Escape(s), width)
+	return trace.Truncate(trace.Escape(s), width)
 }
 
 // writeJSON writes a value and a line break.
@@ -213,7 +213,7 @@ func completeCaptures(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 	var names []string
 	seen := map[string]bool{}
 	for _, i := range list {
-		if i.Name != "" && !seen[i.Name] && wireview.Escape(i.Name) == i.Name {
+		if i.Name != "" && !seen[i.Name] && trace.Escape(i.Name) == i.Name {
 			seen[i.Name] = true
 			names = append(names, i.Name)
 		}

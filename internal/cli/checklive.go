@@ -151,7 +151,7 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 			err = fail(exitUnexpected, "capture", "", fmt.Errorf("the capture is not complete: %w", closeErr))
 		}
 	}
-	if err != nil && (len(report.Speaks) > 0 || ctx.Err() != nil || !errors.Is(err, probe.ErrNoAnswer)) {
+	if err != nil && (len(report.Revisions) > 0 || ctx.Err() != nil || !errors.Is(err, probe.ErrNoAnswer)) {
 		return d.probeFailure(err)
 	}
 	run := newCheckRun(&f.opts)
@@ -208,7 +208,7 @@ func (d *dialer) probeFailure(err error) error {
 func (f *checkFlags) rules() []*check.Rule {
 	list := f.opts.Enabled()
 	for _, r := range probe.Rules() {
-		if probe.Chosen(r.ID, f.only, f.disable) {
+		if probe.Enabled(r.ID, f.only, f.disable) {
 			list = append(list, r)
 		}
 	}

@@ -116,8 +116,8 @@ func noTime(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// carrier is how the server is reached.
-func (d *dialer) carrier() client.Carrier {
+// transport is how the server is reached.
+func (d *dialer) transport() client.Transport {
 	if d.target.isStdio() {
 		return d.flags.process(&d.target, d.tail)
 	}
@@ -149,7 +149,7 @@ func (d *dialer) dial(ctx context.Context, tweaks ...func(*client.Options)) (*cl
 		ctx = limited
 	}
 	start := time.Now()
-	c, err := client.Dial(ctx, d.carrier(), &opts)
+	c, err := client.Dial(ctx, d.transport(), &opts)
 	d.took = time.Since(start)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && isLate(cause) {

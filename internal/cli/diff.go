@@ -59,7 +59,7 @@ type diffFlags struct {
 
 // verdicts are the values of --fail-on, from the mildest.
 func verdicts() []string {
-	return []string{string(schemadiff.Words), string(schemadiff.Compatible), string(schemadiff.Unclear), string(schemadiff.Breaking), "never"}
+	return []string{string(schemadiff.Annotations), string(schemadiff.Compatible), string(schemadiff.Unclear), string(schemadiff.Breaking), "never"}
 }
 
 func newDiffCommand(e *env) *cobra.Command {
@@ -81,7 +81,7 @@ func newDiffCommand(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.failOn, "fail-on", string(schemadiff.Breaking), "the exit status is 6 if a difference is this bad: `VERDICT` is "+strings.Join(verdicts(), ", "))
 	c.Flags().Var(&f.ignore, "ignore", "do not compare this place in answers: a JSON `POINTER`, with * for any name or index; repeat it for several")
 	c.Flags().Float64Var(&f.slower, "slower", 0, "tell of requests whose median takes this many `TIMES` as long, and 10 ms more at least; 0 does not compare times")
-	f.recorded.registerOne(c.Flags(), capture.Far)
+	f.recorded.registerOne(c.Flags(), capture.Upstream)
 	f.target.register(c.Flags())
 	_ = c.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(verdicts(), cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -113,7 +113,7 @@ func runDiff(cmd *cobra.Command, e *env, f *diffFlags, args []string) error {
 			return err
 		}
 	}
-	opts := &inventory.Options{Ignore: f.ignore, Slower: f.slower, Least: 10 * time.Millisecond, Fits: replay.Fits}
+	opts := &inventory.Options{Ignore: f.ignore, LatencyRatio: f.slower, MinLatencyDiff: 10 * time.Millisecond, MatchesRedacted: replay.MatchesRedacted}
 	if !f.strict {
 		opts.Same = func(pointer string, old, now []byte) bool { return replay.Volatile(path.Base(pointer), old, now) }
 	}
@@ -260,7 +260,7 @@ func (f *diffFlags) print(e *env, sides [2]*inventory.Inventory, found []invento
 		b.WriteString("\n")
 		for _, x := range []struct{ sign, text string }{{"-", d.Old}, {"+", d.New}} {
 			if x.text != "" {
-				fmt.Fprintf(&b, "      %s %s\n", x.sign, wireview.Cut(safeLine(x.text), 160))
+				fmt.Fprintf(&b, "      %s %s\n", x.sign, trace.Truncate(safeLine(x.text), 160))
 			}
 		}
 	}

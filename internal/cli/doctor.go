@@ -197,7 +197,7 @@ func newestFirst() []mcp.Revision {
 
 // rules holds the server against the rules, in the newest revision of each era that it speaks.
 // seen is what its processes have shown, nil over HTTP.
-func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe.Seen) {
+func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe.Baseline) {
 	var pick []mcp.Revision
 	for _, r := range spoken { // the newest first
 		if len(pick) == 0 || len(pick) == 1 && pick[0].Modern() && !r.Modern() {
@@ -211,7 +211,7 @@ func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision, seen *probe
 	defer cancel()
 	s := doc.report.section("Rules")
 	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
-		Revisions: pick, Seen: seen, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
+		Revisions: pick, Baseline: seen, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
 		Progress: func(what string) { doc.report.status("holding it against the rules: %s", what) },
 	})
 	switch {

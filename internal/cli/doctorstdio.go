@@ -27,7 +27,7 @@ func (doc *doctor) process(ctx context.Context) {
 	}
 	var spoken []mcp.Revision
 	for i := range all {
-		if all[i].Outcome == probe.Agreed {
+		if all[i].Outcome == probe.Negotiated {
 			spoken = append(spoken, all[i].Revision)
 		}
 	}
@@ -43,15 +43,15 @@ func (doc *doctor) process(ctx context.Context) {
 
 // seenOf tells how long the handshakes took: the second, which no installing delays, and the
 // others, which began at the same time.
-func seenOf(all []probe.Observation) *probe.Seen {
-	var seen probe.Seen
+func seenOf(all []probe.Observation) *probe.Baseline {
+	var seen probe.Baseline
 	for i := range all {
 		switch o := &all[i]; {
-		case o.Outcome != probe.Agreed && o.Outcome != probe.Refused && o.Outcome != probe.OtherVersion:
+		case o.Outcome != probe.Negotiated && o.Outcome != probe.Refused && o.Outcome != probe.OtherVersion:
 		case i < 2:
-			seen.Alone = o.Took
+			seen.Solo = o.Took
 		default:
-			seen.Beside = max(seen.Beside, o.Took)
+			seen.Concurrent = max(seen.Concurrent, o.Took)
 		}
 	}
 	return &seen
@@ -138,7 +138,7 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation, wait time.D
 	head := fmt.Sprintf("%v  %s", o.Revision, method)
 	took := shortTime(o.Took)
 	switch o.Outcome {
-	case probe.Agreed:
+	case probe.Negotiated:
 		s.good("%s: agreed, in %s", head, took)
 	case probe.OtherVersion:
 		if o.Version == "" {
@@ -248,7 +248,7 @@ func (doc *doctor) startup(s *doctorSection, all []probe.Observation) {
 	var soonest time.Duration
 	for i := range all {
 		o := &all[i]
-		if answered := o.Outcome == probe.Agreed || o.Outcome == probe.Refused || o.Outcome == probe.OtherVersion || o.Alive; !answered {
+		if answered := o.Outcome == probe.Negotiated || o.Outcome == probe.Refused || o.Outcome == probe.OtherVersion || o.Alive; !answered {
 			continue
 		}
 		if soonest == 0 || o.Took < soonest {
@@ -345,7 +345,7 @@ func (doc *doctor) stderr(all []probe.Observation) {
 		title = "it says (-v shows all)"
 	}
 	l := s.note("%s", title).detail(lines...)
-	if last.Outcome == probe.Agreed || doc.report.cause != "" {
+	if last.Outcome == probe.Negotiated || doc.report.cause != "" {
 		return
 	}
 	doc.why = stderrReason(everything)

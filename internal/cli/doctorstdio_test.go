@@ -20,11 +20,11 @@ func TestDoctorSlow(t *testing.T) {
 		verdict string
 		exit    int
 	}{
-		{"quick", []probe.Observation{seen(probe.Agreed, time.Second)}, "healthy: the server is well\n", exitOK},
-		{"slow", []probe.Observation{seen(probe.Agreed, 14*time.Second)}, "healthy: the server is well, but it is slow: it takes 14s to answer\n", exitOK},
-		{"slow beside others only", []probe.Observation{seen(probe.Refused, time.Second), seen(probe.Agreed, 14*time.Second)}, "healthy: the server is well\n", exitOK},
-		{"the first says nothing", []probe.Observation{seen(probe.Silent, time.Second), seen(probe.Agreed, 14*time.Second), seen(probe.Agreed, 12*time.Second)}, "it is slow: it takes 12s to answer\n", exitOK},
-		{"too slow", []probe.Observation{seen(probe.Agreed, 2*time.Minute)}, "problems: it is slow: it takes 2m", exitFindings},
+		{"quick", []probe.Observation{seen(probe.Negotiated, time.Second)}, "healthy: the server is well\n", exitOK},
+		{"slow", []probe.Observation{seen(probe.Negotiated, 14*time.Second)}, "healthy: the server is well, but it is slow: it takes 14s to answer\n", exitOK},
+		{"slow beside others only", []probe.Observation{seen(probe.Refused, time.Second), seen(probe.Negotiated, 14*time.Second)}, "healthy: the server is well\n", exitOK},
+		{"the first says nothing", []probe.Observation{seen(probe.Silent, time.Second), seen(probe.Negotiated, 14*time.Second), seen(probe.Negotiated, 12*time.Second)}, "it is slow: it takes 12s to answer\n", exitOK},
+		{"too slow", []probe.Observation{seen(probe.Negotiated, 2*time.Minute)}, "problems: it is slow: it takes 2m", exitFindings},
 	} {
 		var out bytes.Buffer
 		r := &doctorReport{out: &out}

@@ -48,8 +48,8 @@ type exportFlags struct {
 }
 
 // exporters are the formats by their names.
-func exporters() map[string]func(io.Writer, export.Events, *export.Options) (export.Left, error) {
-	return map[string]func(io.Writer, export.Events, *export.Options) (export.Left, error){
+func exporters() map[string]func(io.Writer, export.Events, *export.Options) (export.Omitted, error) {
+	return map[string]func(io.Writer, export.Events, *export.Options) (export.Omitted, error){
 		"har": export.HAR, "pcapng": export.PCAPNG, "otlp": export.OTLP, "curl": export.Curl, "text": export.Text,
 	}
 }

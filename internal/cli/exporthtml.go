@@ -22,7 +22,7 @@ func exportHTML(ctx context.Context, w io.Writer, paths []string, f *filter.Filt
 		cancel()
 		<-done
 	}()
-	server, err := ui.New(hub, &ui.Options{Tool: "mcpwire " + Version})
+	server, err := web.New(hub, &web.Options{Tool: "mcpwire " + Version})
 	if err != nil {
 		return err
 	}
@@ -41,9 +41,9 @@ func readWhole(ctx context.Context, hub *watch.Hub, count int) error {
 		read := 0
 		for _, s := range hub.Sources() {
 			if s.Err != "" {
-				return fail(exitUnexpected, "unreadable", "", errors.New(wireview.Escape(s.Path+": "+s.Err)))
+				return fail(exitUnexpected, "unreadable", "", errors.New(trace.Escape(s.Path+": "+s.Err)))
 			}
-			if s.State == watch.Complete || s.State == watch.BrokenOff || s.Size > 0 && s.Read >= s.Size {
+			if s.State == watch.Complete || s.State == watch.Truncated || s.Size > 0 && s.Read >= s.Size {
 				read++
 			}
 		}

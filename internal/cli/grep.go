@@ -66,7 +66,7 @@ func runGrep(cmd *cobra.Command, e *env, args []string, side capture.Side, files
 	for _, path := range paths {
 		l := newLister(e, f)
 		l.json = asJSON
-		safe := wireview.Escape(path)
+		safe := trace.Escape(path)
 		if len(paths) > 1 && !asJSON {
 			l.prefix = safe + ": "
 		}
@@ -103,7 +103,7 @@ func runGrep(cmd *cobra.Command, e *env, args []string, side capture.Side, files
 var errEnough = fmt.Errorf("enough")
 
 func countMatches(cmd *cobra.Command, s captureSource, l *lister, first bool) (n int, err error) {
-	_, err = walk(cmd.Context(), s, l.filter, func(r *wireview.Row) error {
+	_, err = walk(cmd.Context(), s, l.filter, func(r *trace.Row) error {
 		if l.filter.MatchScanned(r, r.Hits) {
 			if n++; first {
 				return errEnough

@@ -177,7 +177,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 	if f.clientID != "" {
 		opts.ClientID, opts.ClientIssuer = f.clientID, f.issuer
 		if f.issuer == "" {
-			opts.ClientIssuer = auth.FirstIssuer
+			opts.ClientIssuer = auth.TrustFirstIssuer
 		}
 	}
 	if f.secretEnv != "" {
@@ -192,8 +192,8 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 		opts.Grant = auth.ClientCredentials{}
 	case byBrowser:
 		opts.Grant = auth.AuthorizationCode{
-			Redirector: auth.Loopback{Show: showLogin(e, t.url), Browse: browse, Timeout: f.loginTimeout},
-			Wait: func(own bool) func() {
+			Prompter: auth.LoopbackPrompter{Show: showLogin(e, t.url), Browse: browse, Timeout: f.loginTimeout},
+			OnWait: func(own bool) func() {
 				if !own {
 					fmt.Fprintln(e.stderr, "The server wants to know who you are. Another mcpwire has asked you already: log in there")
 				}
@@ -232,7 +232,7 @@ func origin(address string) string {
 	return safeLine(u.Scheme + "://" + u.Host)
 }
 
-// A browseFunc shows a page to the user, see [auth.Loopback].
+// A browseFunc shows a page to the user, see [auth.LoopbackPrompter].
 type browseFunc func(ctx context.Context, address string) error
 
 // askFirst opens a page with open once the user agrees: any URL of the web can stand there, and the

@@ -22,7 +22,7 @@ func TestLiveCheckStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := stuckWriter{make(chan struct{})}
 		c := newLiveCheck(w, "stdio")
-		stray := &capture.Event{Kind: capture.KindBad, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte("x")}
+		stray := &capture.Event{Kind: capture.KindInvalid, Dir: capture.ToClient, Framing: capture.FramingLF, Data: []byte("x")}
 		c.observe(stray)
 		synctest.Wait() // it writes a finding
 		for range 2 * maxUnchecked / eventBytes {

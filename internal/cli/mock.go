@@ -85,7 +85,7 @@ func (f *mockFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.http.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse and /messages")
 	fs.BoolVar(&f.http.insecure, "insecure", false, "allow an address that other machines reach: they are all let in")
 	fs.Func("latency", "how long answers take: keep, as long as they did; fast, no time, which is the default; or a `TIME` such as 200ms", f.setLatency)
-	f.side.registerOne(fs, capture.Far)
+	f.side.registerOne(fs, capture.Upstream)
 	fs.Var(&f.faults, "fault", "`FAULT` for some requests, see above; repeat it for several")
 	fs.Uint64Var(&f.seed, "seed", 0, "`NUMBER` that the chance of faults with p= depends on")
 	fs.Func("era", "serve clients of an `ERA`, legacy or modern, also if the capture is of the other one: what they say is translated; the default is auto, the capture's", f.setEra)
@@ -170,7 +170,7 @@ func (f *mockFlags) check(set func(string) bool) error {
 // options reads the options of the server.
 func (f *mockFlags) options(log *slog.Logger) (*mock.Options, error) {
 	o := &mock.Options{
-		Latency: f.latency, Once: f.once, Loose: f.loose, Strict: f.strict, Seed: f.seed, AskTimeout: f.askTimeout, Logger: log,
+		Latency: f.latency, Once: f.once, Loose: f.loose, Strict: f.strict, Seed: f.seed, ClientTimeout: f.askTimeout, Logger: log,
 	}
 	for _, text := range f.faults {
 		fault, err := mock.ParseFault(text)
@@ -179,7 +179,7 @@ func (f *mockFlags) options(log *slog.Logger) (*mock.Options, error) {
 			return nil, usagef("mock: --%w", err)
 		case fault.HTTPOnly() && f.http.addr == "":
 			return nil, usagef("mock: --fault %q: %s is for HTTP: give --http ADDRESS too", text, fault)
-		case fault.PipeOnly() && f.http.addr != "":
+		case fault.StreamOnly() && f.http.addr != "":
 			return nil, usagef("mock: --fault %q: %s is for standard output, not for --http", text, fault)
 		}
 		o.Faults = append(o.Faults, fault)
@@ -236,7 +236,7 @@ func runMock(cmd *cobra.Command, e *env, f *mockFlags, args []string) error {
 }
 
 // translate returns what stands before the server if the capture has nothing of the era that is to be served; nil if nothing has to.
-func (f *mockFlags) translate(srv *mock.Server, tape *mock.Tape, o *mock.Options) (*bridge.Bridge, error) {
+func (f *mockFlags) translate(srv *mock.Server, tape *mock.Recording, o *mock.Options) (*bridge.Bridge, error) {
 	legacy, modern := tape.Eras()
 	if f.era == bridge.EraAuto || f.era == bridge.EraLegacy && legacy || f.era == bridge.EraModern && modern {
 		return nil, nil
@@ -250,7 +250,7 @@ func (f *mockFlags) translate(srv *mock.Server, tape *mock.Tape, o *mock.Options
 }
 
 // read reads the capture, and says what is worth knowing about it.
-func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Logger) (*mock.Tape, error) {
+func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Logger) (*mock.Recording, error) {
 	tape, err := mock.Read(captureSource{e, []string{path}, f.side.side}.events(ctx), &mock.ReadOptions{MaxBytes: f.maxBytes})
 	switch {
 	case errors.Is(err, mock.ErrTooLarge):
@@ -261,16 +261,16 @@ func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Log
 		return nil, err
 	}
 	n := &tape.Notes
-	if n.Hidden > 0 {
-		log.Warn("what redaction has hidden in answers is sent as placeholders", "values", n.Hidden)
+	if n.Redacted > 0 {
+		log.Warn("what redaction has hidden in answers is sent as placeholders", "values", n.Redacted)
 	}
-	if n.Lost > 0 || n.Cut > 0 {
-		log.Warn("the capture is not complete", "events_missing", n.Lost, "messages_cut", n.Cut)
+	if n.Missing > 0 || n.Truncated > 0 {
+		log.Warn("the capture is not complete", "events_missing", n.Missing, "messages_cut", n.Truncated)
 	}
 	if n.Stray > 0 {
 		log.Info("lines of the server that are no messages are not sent: see --fault stray", "lines", n.Stray)
 	}
-	log.Debug("capture read", "server", tape.Name, "requests", n.Requests, "unanswered", n.Unanswered, "orphans", n.Orphans, "revisions", tape.Revisions())
+	log.Debug("capture read", "server", tape.Name, "requests", n.Requests, "unanswered", n.Unanswered, "orphans", n.Unclaimed, "revisions", tape.Revisions())
 	return tape, nil
 }
 
@@ -307,7 +307,7 @@ func (f *mockFlags) serveHTTP(ctx context.Context, srv *mock.Server, between *br
 		mux.Handle(f.http.path, h)
 		old, shutdown = h.SSE("/messages"), h.Shutdown
 	} else {
-		h := srv.Web(opts)
+		h := srv.Handler(opts)
 		mux.Handle(f.http.path, h)
 		old, shutdown = h.SSE("/messages"), h.Shutdown
 	}

@@ -76,7 +76,7 @@ func (n *notes) progress(p mcp.ProgressNotificationParams) {
 		fmt.Fprintf(n.w, "progress %s\n", text)
 		return
 	}
-	fmt.Fprintf(n.w, "\r\x1b[K%s", wireview.Cut(progressBar(p.Progress, p.Total)+text, max(minWidth, terminalWidth(n.w))-1))
+	fmt.Fprintf(n.w, "\r\x1b[K%s", trace.Truncate(progressBar(p.Progress, p.Total)+text, max(minWidth, terminalWidth(n.w))-1))
 	n.bar = true
 }
 

@@ -76,7 +76,7 @@ func newReplayCommand(e *env) *cobra.Command {
 	fs.StringVar(&f.redact, "redact", "default", "what is hidden in what is recorded: `WHAT` is default, or off for nothing")
 	fs.Var(&f.ignore, "ignore", "do not compare this place in answers: a JSON `POINTER`, with * for any name or index, and for an element of a list its name or recorded index; repeat it for several")
 	fs.Var(&f.set, "set", "what stood at a place of a message that was hidden: `POINTER=TEXT`, or POINTER:=JSON; ${VARIABLE} stands for one of the environment")
-	f.side.registerOne(fs, capture.Far)
+	f.side.registerOne(fs, capture.Upstream)
 	fs.Int64Var(&f.session, "session", -1, "play only the session with this `NUMBER`; the default is all, one after the other")
 	f.target.register(fs)
 	_ = c.RegisterFlagCompletionFunc("timing", cobra.FixedCompletions([]string{string(replay.Fast), string(replay.Keep)}, cobra.ShellCompDirectiveNoFileComp))
@@ -97,7 +97,7 @@ func (f *replayFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	if src.stdin() && (f.update || f.same || f.filter != "") {
 		return usagef("replay: standard input can be read once, and is no file: --update, --same and --filter need one")
 	}
-	if opts.Choose, err = f.chosen(ctx, src); err != nil {
+	if opts.Select, err = f.chosen(ctx, src); err != nil {
 		return err
 	}
 	recordings, err := replay.Read(ctx, src.events(ctx), f.readOptions())
@@ -223,7 +223,7 @@ func (f *replayFlags) chosen(ctx context.Context, src captureSource) (func(strin
 		n       uint64
 	}
 	set := map[key]bool{}
-	_, err = walk(ctx, src, parsed, func(r *wireview.Row) error {
+	_, err = walk(ctx, src, parsed, func(r *trace.Row) error {
 		if r.Parent != nil || !parsed.MatchScanned(r, r.Hits) {
 			return nil
 		}
@@ -258,7 +258,7 @@ func (f *replayFlags) reach(to *resend.Origin, opts *replay.Options) {
 	opts.Timeout = orForever(f.target.timeout)
 	opts.Resend = &resend.Options{Tool: "mcpwire " + Version, Env: t.env, Headers: t.header}
 	to.Name, to.Command, to.Dir, to.URL = t.name, t.command, t.dir, t.url
-	to.Framed = to.Framed && f.same || f.target.framing == jsonrpc.FramingHeader
+	to.HeaderFraming = to.HeaderFraming && f.same || f.target.framing == jsonrpc.FramingHeader
 	switch {
 	case t.isStdio():
 		to.Transport = resend.Stdio
@@ -282,12 +282,12 @@ func (f *replayFlags) play(ctx context.Context, e *env, recordings []*replay.Rec
 	defer rec.abandon()
 	opts.Report = out.result
 	var sum replay.Summary
-	recordings = slices.DeleteFunc(recordings, func(r *replay.Recording) bool { return !r.Has(opts.Choose) })
+	recordings = slices.DeleteFunc(recordings, func(r *replay.Recording) bool { return !r.Has(opts.Select) })
 	if len(recordings) == 0 {
 		return fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter holds for", errors.New("the filter holds for no request of the recording"))
 	}
 	for i, r := range recordings {
-		if r.Made {
+		if r.Synthetic {
 			f.dialer.notes.linef("the recording does not have the beginning of session %d: a handshake is made up", r.Session)
 		}
 		if len(recordings) > 1 {

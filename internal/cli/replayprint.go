@@ -53,7 +53,7 @@ func (p *replayPrinter) result(r *replay.Result) {
 	if r.Asked {
 		b.WriteString("⇠ ")
 	}
-	b.WriteString(wireview.Cut(safeLine(strings.TrimSpace(r.Method+" "+r.Target)), 100))
+	b.WriteString(trace.Truncate(safeLine(strings.TrimSpace(r.Method+" "+r.Target)), 100))
 	if r.Live != nil {
 		b.WriteString("  " + milliseconds(*r.Live))
 		if r.Recorded != nil {
@@ -67,7 +67,7 @@ func (p *replayPrinter) result(r *replay.Result) {
 	if r.Why != "" {
 		fmt.Fprintf(&b, "    %s\n", safeLine(r.Why))
 	}
-	for _, pointer := range r.Hidden {
+	for _, pointer := range r.Redacted {
 		fmt.Fprintf(&b, "    %s  (--set %s)\n", safeLine(pointer), shellWord(pointer+"=TEXT"))
 	}
 	for _, d := range r.Differences {
@@ -90,22 +90,22 @@ func (p *replayPrinter) difference(b *strings.Builder, d replay.Difference) {
 		}
 	}
 	if d.Name != "" && d.Op != "more" {
-		head = wireview.Cut(safeLine(d.Name), 80) + "  " + head
+		head = trace.Truncate(safeLine(d.Name), 80) + "  " + head
 	}
 	if d.Note {
 		head = p.paint.in(dim, "note: "+head)
 	}
 	fmt.Fprintf(b, "    %s\n", head)
-	old, now := jsondiff.Around(d.Old, d.New)
+	old, now := jsondiff.TrimCommonPrefix(d.Old, d.New)
 	for _, x := range []struct{ sign, text string }{{"-", old}, {"+", now}} {
 		if x.text != "" {
-			fmt.Fprintf(b, "      %s %s\n", x.sign, wireview.Cut(safeLine(x.text), 160))
+			fmt.Fprintf(b, "      %s %s\n", x.sign, trace.Truncate(safeLine(x.text), 160))
 		}
 	}
 }
 
 func milliseconds(ms float64) string {
-	return wireview.Duration(time.Duration(ms * float64(time.Millisecond)))
+	return trace.FormatDuration(time.Duration(ms * float64(time.Millisecond)))
 }
 
 // summary prints the counts.
@@ -122,7 +122,7 @@ func (p *replayPrinter) summary(s *replay.Summary) {
 		{s.Different, "different"},
 		{s.Open, "without an answer to compare with"},
 		{s.Skipped, "skipped"},
-		{s.Hidden, "hidden"},
+		{s.Redacted, "hidden"},
 		{s.Timeout, "not answered in time"},
 		{s.Lost, "lost"},
 		{s.Unsent, "not sent"},

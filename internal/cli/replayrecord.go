@@ -76,7 +76,7 @@ func (r *replayRecorder) next(rec *replay.Recording) (*capture.Writer, func() er
 
 // finish replaces the recording, if it is to be and everything was sent and answered, and reports whether.
 func (r *replayRecorder) finish(sum *replay.Summary) (bool, error) {
-	if r.final == "" || !sum.Through() {
+	if r.final == "" || !sum.Completed() {
 		return false, nil
 	}
 	if err := os.Chmod(r.path, r.mode); err != nil {

@@ -88,11 +88,11 @@ type fileProblem struct {
 func warnAbout(stderr io.Writer, files []hosts.File) []fileProblem {
 	problems := []fileProblem{}
 	for _, f := range files {
-		list := make([]error, 0, len(f.Problems)+1)
+		list := make([]error, 0, len(f.Errors)+1)
 		if f.Err != nil {
 			list = append(list, f.Err)
 		}
-		for _, p := range f.Problems {
+		for _, p := range f.Errors {
 			list = append(list, p)
 		}
 		for _, err := range list {
@@ -100,7 +100,7 @@ func warnAbout(stderr io.Writer, files []hosts.File) []fileProblem {
 			p := fileProblem{Host: f.Host, File: f.Path, Message: err.Error()}
 			var at *hosts.ParseError
 			if errors.As(err, &at) {
-				p.Line, p.Column, p.Message = at.Line, at.Column, at.Problem
+				p.Line, p.Column, p.Message = at.Line, at.Column, at.Reason
 			}
 			problems = append(problems, p)
 		}
@@ -185,7 +185,7 @@ func serverRuns(s hosts.Server) string {
 	}
 	parts := maskCommand(append([]string{s.Command}, s.Args...))
 	for i, p := range parts {
-		if plain := strings.ReplaceAll(p, hosts.Hidden, "_"); shellWord(plain) != plain {
+		if plain := strings.ReplaceAll(p, hosts.Placeholder, "_"); shellWord(plain) != plain {
 			parts[i] = shellWord(p)
 		}
 	}
@@ -246,7 +246,7 @@ func printServersJSON(w io.Writer, files []hosts.File, problems []fileProblem) e
 var placeholder = regexp.MustCompile(`~redacted:[^~]*~`)
 
 func maskText(s string) string {
-	return placeholder.ReplaceAllString(capture.NewRedactor(nil).Text(s), hosts.Hidden)
+	return placeholder.ReplaceAllString(capture.NewRedactor(nil).Text(s), hosts.Placeholder)
 }
 
 // maskCommand hides what looks like a secret among the arguments of a command, by the rules that captures have for them.
@@ -254,9 +254,9 @@ func maskCommand(command []string) []string {
 	shown, err := recordedArgs(command, nil)
 	out := make([]string, len(command))
 	for i := range out {
-		out[i] = hosts.Hidden // if this fails, nothing is shown
+		out[i] = hosts.Placeholder // if this fails, nothing is shown
 		if err == nil {
-			out[i] = placeholder.ReplaceAllString(shown[i], hosts.Hidden)
+			out[i] = placeholder.ReplaceAllString(shown[i], hosts.Placeholder)
 		}
 	}
 	return out

@@ -81,7 +81,7 @@ func runShow(cmd *cobra.Command, e *env, f *showFlags, args []string) error {
 	}
 	if f.number != "" {
 		var ok bool
-		if f.from, f.to, ok = filter.Range(f.number); !ok {
+		if f.from, f.to, ok = filter.ParseRange(f.number); !ok {
 			return usagef("show: -n needs a number, or a range such as 12-20 or 12-, not %q", f.number)
 		}
 	}

@@ -124,7 +124,7 @@ func TestListerWidth(t *testing.T) {
 				t.Errorf("%s steers the terminal: %q", name, plain)
 			}
 			for line := range strings.Lines(plain) {
-				if n := wireview.Width(strings.TrimSuffix(line, "\n")); n > width {
+				if n := trace.Width(strings.TrimSuffix(line, "\n")); n > width {
 					t.Errorf("%s: %d columns, the limit is %d: %q", name, n, width, line)
 				}
 			}

@@ -162,7 +162,7 @@ func sketch(e *capture.Event, rest string) capture.Kind {
 		e.SSE = &capture.SSE{Comment: rest, HasComment: true}
 	case capture.KindTail:
 		e.Tail = &capture.Tail{Events: e.N - 1}
-	case capture.KindMessage, capture.KindBad:
+	case capture.KindMessage, capture.KindInvalid:
 		e.Data = []byte(rest)
 		if e.Exchange == 0 {
 			e.Framing = capture.FramingLF

@@ -35,19 +35,19 @@ const maxInFull = 1000 // exchanges that are shown in full at once
 type picker struct {
 	all    bool
 	events eventSet
-	rows   map[string]map[uint64]*wireview.Row // by their first event, for those in full
+	rows   map[string]map[uint64]*trace.Row // by their first event, for those in full
 	count  int
 }
 
 // pickEvents reads the captures for what belongs to the exchanges that are asked for.
 func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, error) {
-	p := &picker{events: eventSet{}, rows: map[string]map[uint64]*wireview.Row{}}
+	p := &picker{events: eventSet{}, rows: map[string]map[uint64]*trace.Row{}}
 	if f.number == "" && f.parsed == nil {
 		p.all = true
 		return p, nil
 	}
-	_, err := walk(ctx, s, f.parsed, func(r *wireview.Row) error {
-		if f.number != "" && !r.Covers(f.from, f.to) || !f.parsed.MatchScanned(r, r.Hits) {
+	_, err := walk(ctx, s, f.parsed, func(r *trace.Row) error {
+		if f.number != "" && !r.HasEventIn(f.from, f.to) || !f.parsed.MatchScanned(r, r.Hits) {
 			return nil
 		}
 		p.count++
@@ -67,7 +67,7 @@ func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, er
 			first = min(first, n)
 		}
 		if p.rows[r.Capture.ID] == nil {
-			p.rows[r.Capture.ID] = map[uint64]*wireview.Row{}
+			p.rows[r.Capture.ID] = map[uint64]*trace.Row{}
 		}
 		p.rows[r.Capture.ID][first] = r
 		return nil
@@ -134,7 +134,7 @@ func (v *eventPrinter) raw(e *capture.Event) error {
 		return nil
 	}
 	if v.terminal {
-		_, err := v.w.WriteString(wireview.Escape(string(e.Data)) + "\n")
+		_, err := v.w.WriteString(trace.Escape(string(e.Data)) + "\n")
 		return err
 	}
 	if _, err := v.w.Write(e.Data); err != nil {
@@ -150,7 +150,7 @@ func (v *eventPrinter) message(e *capture.Event) error {
 	}
 	out := jsonwire.AppendCompact(make([]byte, 0, len(e.Data)), e.Data)
 	if v.terminal {
-		out = []byte(wireview.Escape(string(out)))
+		out = []byte(trace.Escape(string(out)))
 	}
 	_, err := v.w.Write(append(out, '\n'))
 	return err
@@ -170,16 +170,16 @@ func arrow(d capture.Dir) string {
 // frame prints an event on one line.
 func (v *eventPrinter) frame(e *capture.Event) error {
 	head := fmt.Sprintf("%6d %9.3f ", e.N, e.At.Sub(v.began).Seconds())
-	name := fmt.Sprintf("%s %-5s", arrow(e.Dir), wireview.Escape(string(e.Kind)))
+	name := fmt.Sprintf("%s %-5s", arrow(e.Dir), trace.Escape(string(e.Kind)))
 	if v.server {
-		name += " " + wireview.Escape(e.Capture[:min(len(e.Capture), 6)])
+		name += " " + trace.Escape(e.Capture[:min(len(e.Capture), 6)])
 	}
 	if e.Exchange > 0 {
 		name += fmt.Sprintf(" x%d", e.Exchange)
 	}
 	rest := " " + eventText(e)
 	if v.width > 0 {
-		rest = wireview.Cut(rest, max(1, v.width-len(head)-wireview.Width(name)))
+		rest = trace.Truncate(rest, max(1, v.width-len(head)-trace.Width(name)))
 	}
 	_, err := io.WriteString(v.w, v.paint.in(dim, head)+v.paint.in(eventStyle(e), name)+rest+"\n")
 	return err
@@ -187,7 +187,7 @@ func (v *eventPrinter) frame(e *capture.Event) error {
 
 func eventStyle(e *capture.Event) string {
 	switch {
-	case e.Kind == capture.KindBad || e.Kind == capture.KindGap:
+	case e.Kind == capture.KindInvalid || e.Kind == capture.KindGap:
 		return yellow
 	case e.Dir == capture.ToServer:
 		return cyan
@@ -217,19 +217,19 @@ func eventText(e *capture.Event) string {
 		parts = append(parts, e.Start.Command...)
 	case e.Gap != nil:
 		parts = append(parts, fmt.Sprint(e.Gap.Lost, " events missing: ", e.Gap.Why))
-	case e.Xlate != nil:
-		parts = append(parts, fmt.Sprint(e.Xlate.Of, " became ", e.Xlate.To), e.Xlate.Rule)
+	case e.Translation != nil:
+		parts = append(parts, fmt.Sprint(e.Translation.Of, " became ", e.Translation.To), e.Translation.Rule)
 	}
 	if e.SSE != nil {
 		parts = append(parts, sseFields(e.SSE))
 	}
 	if size > 0 {
-		parts = append(parts, wireview.Size(size), string(e.Data[:min(len(e.Data), maxFrameText)]))
+		parts = append(parts, trace.FormatSize(size), string(e.Data[:min(len(e.Data), maxFrameText)]))
 	}
 	var list []string
 	for _, p := range parts {
 		if p != "" {
-			list = append(list, wireview.Escape(p))
+			list = append(list, trace.Escape(p))
 		}
 	}
 	return strings.Join(list, " ")
@@ -258,21 +258,21 @@ func (v *eventPrinter) full(e *capture.Event) error {
 		v.title(r)
 	}
 	what := map[capture.Kind]string{
-		capture.KindMessage: "message", capture.KindBad: "no message", capture.KindStderr: "standard error", capture.KindRequest: "HTTP request",
+		capture.KindMessage: "message", capture.KindInvalid: "no message", capture.KindStderr: "standard error", capture.KindRequest: "HTTP request",
 		capture.KindResponse: "HTTP response", capture.KindSSE: "event of the stream", capture.KindEnd: "end of the exchange", capture.KindEOF: "end of the stream",
 	}[e.Kind]
 	if what == "" {
 		what = string(e.Kind)
 	}
-	fmt.Fprintf(v.w, "%s\n", v.paint.in(bold, fmt.Sprintf("%s event %d, %.6f s, %s", arrow(e.Dir), e.N, e.At.Sub(v.began).Seconds(), eventHead(e, wireview.Escape(what)))))
+	fmt.Fprintf(v.w, "%s\n", v.paint.in(bold, fmt.Sprintf("%s event %d, %.6f s, %s", arrow(e.Dir), e.N, e.At.Sub(v.began).Seconds(), eventHead(e, trace.Escape(what)))))
 	if e.SSE != nil {
 		if fields := sseFields(e.SSE); fields != "" {
-			fmt.Fprintf(v.w, "  %s\n", wireview.Escape(fields))
+			fmt.Fprintf(v.w, "  %s\n", trace.Escape(fields))
 		}
 	}
 	v.headers(e)
 	if len(e.Redacted) > 0 {
-		fmt.Fprintf(v.w, "  %s\n", v.paint.in(dim, "hidden: "+wireview.Escape(strings.Join(e.Redacted, ", "))))
+		fmt.Fprintf(v.w, "  %s\n", v.paint.in(dim, "hidden: "+trace.Escape(strings.Join(e.Redacted, ", "))))
 	}
 	if len(e.Data) > 0 {
 		v.payload(e)
@@ -288,10 +288,10 @@ func eventHead(e *capture.Event, what string) string {
 		parts = append(parts, fmt.Sprint(max(e.Len, int64(len(e.Data))), " bytes"))
 	}
 	if e.Framing != "" {
-		parts = append(parts, "framed by "+wireview.Escape(string(e.Framing)))
+		parts = append(parts, "framed by "+trace.Escape(string(e.Framing)))
 	}
 	if e.Why != "" {
-		parts = append(parts, wireview.Escape(e.Why))
+		parts = append(parts, trace.Escape(e.Why))
 	}
 	if e.Cut {
 		parts = append(parts, "cut")
@@ -299,32 +299,32 @@ func eventHead(e *capture.Event, what string) string {
 	if e.Exchange > 0 {
 		parts = append(parts, fmt.Sprint("HTTP exchange ", e.Exchange))
 	}
-	if e.Request != nil || e.Response != nil || e.Exit != nil || e.Start != nil || e.Gap != nil || e.Xlate != nil {
-		parts = append(parts, eventText(&capture.Event{Request: e.Request, Response: e.Response, Exit: e.Exit, Start: e.Start, Gap: e.Gap, Xlate: e.Xlate}))
+	if e.Request != nil || e.Response != nil || e.Exit != nil || e.Start != nil || e.Gap != nil || e.Translation != nil {
+		parts = append(parts, eventText(&capture.Event{Request: e.Request, Response: e.Response, Exit: e.Exit, Start: e.Start, Gap: e.Gap, Translation: e.Translation}))
 	}
 	return strings.Join(parts, ", ")
 }
 
 // title prints what there is to say about an exchange as a whole.
-func (v *eventPrinter) title(r *wireview.Row) {
-	fmt.Fprintf(v.w, "%s\n", v.paint.in(rowStyle(r), fmt.Sprintf("%s #%d %s", wireview.Glyph(r), r.N, wireview.Summary(r))))
+func (v *eventPrinter) title(r *trace.Row) {
+	fmt.Fprintf(v.w, "%s\n", v.paint.in(rowStyle(r), fmt.Sprintf("%s #%d %s", trace.Glyph(r), r.N, trace.Summary(r))))
 	facts := []string{r.At.UTC().Format("2006-01-02T15:04:05.000000Z"), "server " + r.Capture.Name, r.Capture.Transport}
 	if n := r.Session.Number; n > 0 {
 		facts = append(facts, fmt.Sprint("session ", n))
 	}
-	if r.Kind == wireview.Request {
-		facts = append(facts, strings.TrimSpace(r.Era()+" "+r.Rev()), "id "+r.ID)
+	if r.Kind == trace.Request {
+		facts = append(facts, strings.TrimSpace(r.Era()+" "+r.EffectiveRevision()), "id "+r.ID)
 	}
 	var list []string
 	for _, f := range facts {
 		if f != "" {
-			list = append(list, wireview.Escape(f))
+			list = append(list, trace.Escape(f))
 		}
 	}
 	fmt.Fprintf(v.w, "  %s\n", v.paint.in(dim, strings.Join(list, ", ")))
 	for x := range r.All() {
-		for _, l := range x.Lints {
-			fmt.Fprintf(v.w, "  %s\n", v.paint.in(yellow, wireview.Escape(fmt.Sprintf("▲ %s (%s) event %d %s: %s", l.Rule, l.Severity, l.Event, l.Pointer, l.Message))))
+		for _, l := range x.Findings {
+			fmt.Fprintf(v.w, "  %s\n", v.paint.in(yellow, trace.Escape(fmt.Sprintf("▲ %s (%s) event %d %s: %s", l.Rule, l.Severity, l.Event, l.Pointer, l.Message))))
 		}
 	}
 	fmt.Fprintln(v.w)
@@ -339,7 +339,7 @@ func (v *eventPrinter) headers(e *capture.Event) {
 		list = e.Response.Headers
 	}
 	for _, h := range list {
-		fmt.Fprintf(v.w, "  %s %s\n", v.paint.in(cyan, wireview.Escape(h.Name)+":"), wireview.Escape(h.Value))
+		fmt.Fprintf(v.w, "  %s %s\n", v.paint.in(cyan, trace.Escape(h.Name)+":"), trace.Escape(h.Value))
 	}
 }
 
@@ -359,7 +359,7 @@ func (v *eventPrinter) payload(e *capture.Event) {
 	for {
 		line, err := lines.ReadString('\n')
 		if line != "" {
-			fmt.Fprintf(v.w, "  %s\n", wireview.Escape(strings.TrimSuffix(line, "\n")))
+			fmt.Fprintf(v.w, "  %s\n", trace.Escape(strings.TrimSuffix(line, "\n")))
 		}
 		if err != nil {
 			break

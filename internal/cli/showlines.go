@@ -29,7 +29,7 @@ type lister struct {
 	began  time.Time
 	count  int // of rows printed
 
-	queue []*wireview.Row // that wait for what becomes of them, the oldest first
+	queue []*trace.Row // that wait for what becomes of them, the oldest first
 }
 
 // The marks of rows.
@@ -46,7 +46,7 @@ func newLister(e *env, f *filter.Filter) *lister {
 
 // run prints the rows of a timeline. The order is that in which they began, unless it is live.
 func (l *lister) run(ctx context.Context, events iter.Seq2[*capture.Event, error], ended func() bool) error {
-	m := wireview.New(&wireview.Options{MaxRows: maxWindow, Scan: scanner(ctx, l.filter)})
+	m := trace.New(&trace.Options{MaxRows: maxWindow, Scan: scanner(ctx, l.filter)})
 	var failed error
 	for e, err := range events {
 		if err != nil {
@@ -70,17 +70,17 @@ func (l *lister) run(ctx context.Context, events iter.Seq2[*capture.Event, error
 	return errors.Join(failed, err)
 }
 
-func (l *lister) changes(list []wireview.Change) error {
+func (l *lister) changes(list []trace.Change) error {
 	for _, c := range list {
 		r := c.Row
 		switch {
-		case c.Op == wireview.Added && r.Parent == nil:
+		case c.Op == trace.Added && r.Parent == nil:
 			l.queue = append(l.queue, r)
-		case c.Op == wireview.Added && r.Root().Mark == markPrinted:
+		case c.Op == trace.Added && r.Root().Mark == markPrinted:
 			if err := l.late(r); err != nil {
 				return err
 			}
-		case c.Op == wireview.Dropped:
+		case c.Op == trace.Evicted:
 			if err := l.flush(r); err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ func (l *lister) settled() error {
 		l.queue = rest
 		return nil
 	}
-	for len(l.queue) > 0 && l.queue[0].Settled() {
+	for len(l.queue) > 0 && l.queue[0].Complete() {
 		if err := l.print(l.pop()); err != nil {
 			return err
 		}
@@ -119,11 +119,11 @@ func (l *lister) settled() error {
 }
 
 // live reports whether there is something to say about a row while things go on.
-func live(r *wireview.Row) bool {
-	return r.Status != wireview.Pending || r.HTTP != nil && r.HTTP.Stream && r.Kind == wireview.HTTP || r.Method == "subscriptions/listen"
+func live(r *trace.Row) bool {
+	return r.Status != trace.Pending || r.HTTP != nil && r.HTTP.Stream && r.Kind == trace.HTTP || r.Method == "subscriptions/listen"
 }
 
-func (l *lister) pop() *wireview.Row {
+func (l *lister) pop() *trace.Row {
 	r := l.queue[0]
 	l.queue[0] = nil
 	l.queue = l.queue[1:]
@@ -131,7 +131,7 @@ func (l *lister) pop() *wireview.Row {
 }
 
 // flush prints what waits, up to a row; nil is all.
-func (l *lister) flush(last *wireview.Row) error {
+func (l *lister) flush(last *trace.Row) error {
 	if last != nil && last.Mark != 0 {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (l *lister) flush(last *wireview.Row) error {
 }
 
 // print prints a row with what is inside it, if the filter wants it.
-func (l *lister) print(r *wireview.Row) error {
+func (l *lister) print(r *trace.Row) error {
 	if r.Mark = markTaken; !l.filter.MatchScanned(r, r.Hits) {
 		return nil
 	}
@@ -157,21 +157,21 @@ func (l *lister) print(r *wireview.Row) error {
 	return l.lines(r, 0)
 }
 
-func (l *lister) record(r *wireview.Row) error {
-	return writeJSON(l.w, wireview.Recorded(r))
+func (l *lister) record(r *trace.Row) error {
+	return writeJSON(l.w, trace.NewRecord(r))
 }
 
-func (l *lister) lines(r *wireview.Row, depth int) error {
+func (l *lister) lines(r *trace.Row, depth int) error {
 	if err := l.line(r, depth, ""); err != nil {
 		return err
 	}
-	if r.Gone > 0 {
-		if _, err := fmt.Fprintf(l.w, "%s%s%d more before these\n", l.prefix, strings.Repeat(" ", 2*depth+24), r.Gone); err != nil {
+	if r.EvictedChildren > 0 {
+		if _, err := fmt.Fprintf(l.w, "%s%s%d more before these\n", l.prefix, strings.Repeat(" ", 2*depth+24), r.EvictedChildren); err != nil {
 			return err
 		}
 	}
 	for _, c := range r.Children {
-		if c.Mark = markPrinted; c.Kind == wireview.Request && !c.Done {
+		if c.Mark = markPrinted; c.Kind == trace.Request && !c.Done {
 			c.Mark = 0 // it comes again when it is done
 		}
 		if err := l.lines(c, depth+1); err != nil {
@@ -182,8 +182,8 @@ func (l *lister) lines(r *wireview.Row, depth int) error {
 }
 
 // late prints a row inside one that was printed before.
-func (l *lister) late(r *wireview.Row) error {
-	if l.live && r.Kind == wireview.Request && !r.Done {
+func (l *lister) late(r *trace.Row) error {
+	if l.live && r.Kind == trace.Request && !r.Done {
 		return nil // when it is done
 	}
 	r.Mark = markPrinted
@@ -197,9 +197,9 @@ func (l *lister) late(r *wireview.Row) error {
 const narrowWidth = 60
 
 // line prints one row.
-func (l *lister) line(r *wireview.Row, depth int, after string) error {
+func (l *lister) line(r *trace.Row, depth int, after string) error {
 	if l.began.IsZero() {
-		l.began = r.Capture.Begun
+		l.began = r.Capture.Started
 	}
 	head := fmt.Sprintf("%6d %9.3f ", r.N, r.At.Sub(l.began).Seconds())
 	narrow := l.width > 0 && l.width < narrowWidth
@@ -207,30 +207,30 @@ func (l *lister) line(r *wireview.Row, depth int, after string) error {
 		head = fmt.Sprintf("%d ", r.N)
 	}
 	name := r.Method
-	if r.Kind != wireview.Request && r.Kind != wireview.HTTP {
+	if r.Kind != trace.Request && r.Kind != trace.HTTP {
 		name = string(r.Kind)
 	}
-	name = wireview.Escape(name)
+	name = trace.Escape(name)
 	if side := r.Session.Side; side != "" {
 		name = fmt.Sprintf("%-4s ", side) + name
 	}
 	if l.server {
-		name = wireview.Cut(wireview.Escape(r.Capture.Name), 12) + " " + name
+		name = trace.Truncate(trace.Escape(r.Capture.Name), 12) + " " + name
 	}
-	glyph := strings.Repeat("  ", depth) + wireview.Glyph(r)
+	glyph := strings.Repeat("  ", depth) + trace.Glyph(r)
 	if !narrow {
-		name += strings.Repeat(" ", max(0, 20-2*depth-wireview.Width(name)))
+		name += strings.Repeat(" ", max(0, 20-2*depth-trace.Width(name)))
 	}
-	rest := " " + wireview.Summary(r) + after
+	rest := " " + trace.Summary(r) + after
 	lints := ""
-	if len(r.Lints) > 0 {
-		lints = fmt.Sprintf(" ▲%d", len(r.Lints))
+	if len(r.Findings) > 0 {
+		lints = fmt.Sprintf(" ▲%d", len(r.Findings))
 	}
 	if l.width > 0 {
-		left := max(2, l.width-len(head)-wireview.Width(glyph)-1-wireview.Width(lints))
-		name = wireview.Cut(name, left)
-		if left -= wireview.Width(name); left > 0 {
-			rest = wireview.Cut(rest, left)
+		left := max(2, l.width-len(head)-trace.Width(glyph)-1-trace.Width(lints))
+		name = trace.Truncate(name, left)
+		if left -= trace.Width(name); left > 0 {
+			rest = trace.Truncate(rest, left)
 		} else {
 			rest = ""
 		}
@@ -241,8 +241,8 @@ func (l *lister) line(r *wireview.Row, depth int, after string) error {
 }
 
 // rowStyle is how the sign and the name of a row are painted.
-func rowStyle(r *wireview.Row) string {
-	switch wireview.Glyph(r) {
+func rowStyle(r *trace.Row) string {
+	switch trace.Glyph(r) {
 	case "✖":
 		return red
 	case "!", "▲", "▒", "⊘":
@@ -255,8 +255,8 @@ func rowStyle(r *wireview.Row) string {
 	return dim
 }
 
-func restStyle(r *wireview.Row, style string) string {
-	if r.Kind == wireview.Request && style != red && style != yellow {
+func restStyle(r *trace.Row, style string) string {
+	if r.Kind == trace.Request && style != red && style != yellow {
 		return ""
 	}
 	return style

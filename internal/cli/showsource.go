@@ -114,14 +114,14 @@ func scanner(ctx context.Context, f *filter.Filter) func(e *capture.Event) filte
 const maxWindow = 10_000
 
 // walk reads captures and calls each for every row of the timeline when all is known about it, in order. It holds a limited number of rows.
-func walk(ctx context.Context, s captureSource, f *filter.Filter, each func(r *wireview.Row) error) (*wireview.Model, error) {
-	m := wireview.New(&wireview.Options{MaxRows: maxWindow, Scan: scanner(ctx, f)})
+func walk(ctx context.Context, s captureSource, f *filter.Filter, each func(r *trace.Row) error) (*trace.Model, error) {
+	m := trace.New(&trace.Options{MaxRows: maxWindow, Scan: scanner(ctx, f)})
 	for e, err := range s.events(ctx) {
 		if err != nil {
 			return m, err
 		}
 		for _, c := range m.Add(nil, e) {
-			if c.Op != wireview.Dropped {
+			if c.Op != trace.Evicted {
 				continue
 			}
 			if err := each(c.Row); err != nil {

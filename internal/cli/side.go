@@ -23,7 +23,7 @@ func (f *sideFlag) register(c *cobra.Command, fallback capture.Side) {
 		what = string(fallback)
 	}
 	c.Flags().Var(f, "side", "of what a bridge has recorded, read this `SIDE`: near, with its clients, far, with the server, or both; the default is "+what)
-	completeFlag(c, "side", func() []string { return []string{string(capture.Near), string(capture.Far), both} })
+	completeFlag(c, "side", func() []string { return []string{string(capture.Downstream), string(capture.Upstream), both} })
 }
 
 // registerOne is register for commands that can read one side only.
@@ -46,7 +46,7 @@ func (f *sideFlag) Type() string { return "side" }
 // Set implements pflag.Value.
 func (f *sideFlag) Set(s string) error {
 	switch side := capture.Side(s); {
-	case side == capture.Near, side == capture.Far:
+	case side == capture.Downstream, side == capture.Upstream:
 		f.side = side
 	case s == both:
 		f.side = ""

@@ -41,7 +41,7 @@ capture.`,
 			if err != nil {
 				return err
 			}
-			m, err := walk(cmd.Context(), captureSource{e, paths, side.side}, nil, func(*wireview.Row) error { return nil })
+			m, err := walk(cmd.Context(), captureSource{e, paths, side.side}, nil, func(*trace.Row) error { return nil })
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ capture.`,
 			return writeStats(e, list, by, len(paths) > 1)
 		},
 	}
-	side.register(c, capture.Near)
+	side.register(c, capture.Downstream)
 	c.Flags().StringVar(&by, "by", "tool", "what to sum up: tool or method")
 	c.Flags().BoolVar(&asJSON, "json", false, "print an array of objects")
 	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"tool", "method"}, cobra.ShellCompDirectiveNoFileComp))
@@ -83,11 +83,11 @@ type statRecord struct {
 	DefinitionBytes int64    `json:"definitionBytes,omitempty"`
 }
 
-func writeStatsJSON(e *env, list []*wireview.Stat, by string) error {
+func writeStatsJSON(e *env, list []*trace.Stat, by string) error {
 	records := []statRecord{}
 	for _, s := range list {
 		r := statRecord{
-			Server: s.Server, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.IsErrors, Cancelled: s.Cancelled, Unanswered: s.Unanswered,
+			Server: s.Server, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.ToolErrors, Cancelled: s.Canceled, Unanswered: s.Unanswered,
 			RequestBytes: s.BytesIn, ResponseBytes: s.BytesOut, DefinitionBytes: s.DefinitionBytes,
 		}
 		if r.Tool = s.Name; by == "method" {
@@ -95,7 +95,7 @@ func writeStatsJSON(e *env, list []*wireview.Stat, by string) error {
 		}
 		ms := func(d time.Duration) *float64 { v := float64(d) / float64(time.Millisecond); return &v }
 		if s.Unanswered > 0 {
-			r.Waited = ms(s.Waited)
+			r.Waited = ms(s.LongestWait)
 		}
 		if s.Latency.Count() > 0 {
 			r.P50, r.P95, r.P99, r.Max = ms(s.Latency.Quantile(0.5)), ms(s.Latency.Quantile(0.95)), ms(s.Latency.Quantile(0.99)), ms(s.Latency.Max())
@@ -105,7 +105,7 @@ func writeStatsJSON(e *env, list []*wireview.Stat, by string) error {
 	return writeJSON(e.stdout, records)
 }
 
-func writeStats(e *env, list []*wireview.Stat, by string, server bool) error {
+func writeStats(e *env, list []*trace.Stat, by string, server bool) error {
 	if len(list) == 0 {
 		fmt.Fprintf(e.stderr, "no %ss in there\n", by)
 		return nil
@@ -124,29 +124,29 @@ func writeStats(e *env, list []*wireview.Stat, by string, server bool) error {
 }
 
 // statCells are the cells of a line of the table.
-func statCells(s *wireview.Stat, server bool) []string {
+func statCells(s *trace.Stat, server bool) []string {
 	var cells []string
-	for _, n := range []uint64{s.Calls, s.Errors, s.IsErrors, s.Cancelled, s.Unanswered} {
+	for _, n := range []uint64{s.Calls, s.Errors, s.ToolErrors, s.Canceled, s.Unanswered} {
 		cells = append(cells, strconv.FormatUint(n, 10))
 	}
 	if s.Unanswered > 0 {
-		cells[len(cells)-1] += " in " + wireview.Duration(s.Waited)
+		cells[len(cells)-1] += " in " + trace.FormatDuration(s.LongestWait)
 	}
 	h := &s.Latency
 	for _, d := range []time.Duration{h.Quantile(0.5), h.Quantile(0.95), h.Quantile(0.99), h.Max()} {
 		if h.Count() == 0 {
 			cells = append(cells, "-")
 		} else {
-			cells = append(cells, wireview.Duration(d))
+			cells = append(cells, trace.FormatDuration(d))
 		}
 	}
 	size := "-"
 	if s.DefinitionBytes > 0 {
-		size = wireview.Size(s.DefinitionBytes)
+		size = trace.FormatSize(s.DefinitionBytes)
 	}
 	name := column(s.Name, 60)
 	if server {
 		name = column(s.Server, 24) + " " + name
 	}
-	return append(cells, wireview.Size(s.BytesIn), wireview.Size(s.BytesOut), size, name)
+	return append(cells, trace.FormatSize(s.BytesIn), trace.FormatSize(s.BytesOut), size, name)
 }

@@ -50,13 +50,13 @@ func (t *table) write(w io.Writer, width int) (left []string, err error) {
 	var b strings.Builder
 	for _, r := range append([][]string{t.heads}, t.rows...) {
 		for i, cell := range r[:last] {
-			pad := strings.Repeat(" ", widths[i]-wireview.Width(cell))
+			pad := strings.Repeat(" ", widths[i]-trace.Width(cell))
 			if t.right {
 				cell, pad = pad, cell
 			}
 			b.WriteString(cell + pad + strings.Repeat(" ", gap))
 		}
-		b.WriteString(wireview.Cut(r[last], room) + "\n")
+		b.WriteString(trace.Truncate(r[last], room) + "\n")
 	}
 	_, err = io.WriteString(w, b.String())
 	return left, err
@@ -68,7 +68,7 @@ func (t *table) widths() []int {
 	widths := make([]int, len(t.heads))
 	for _, r := range append([][]string{t.heads}, t.rows...) {
 		for i, cell := range r {
-			widths[i] = max(widths[i], wireview.Width(cell))
+			widths[i] = max(widths[i], trace.Width(cell))
 		}
 	}
 	return widths

@@ -62,7 +62,7 @@ func (f *tapFlags) record(e *env, transport, name, serverURL string, restart fun
 
 // show lets viewers come. If it returns an error, there will be none.
 func (r *tapRecording) show(server *livesock.Server, name, transport string) error {
-	hello := livesock.Hello{Capture: r.writer.ID(), Name: clipLine(name, 200), Transport: transport}
+	hello := livesock.Greeting{Capture: r.writer.ID(), Name: clipLine(name, 200), Transport: transport}
 	if r.file != nil {
 		if path, err := filepath.Abs(r.file.Name()); err == nil {
 			hello.File = path

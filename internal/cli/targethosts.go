@@ -81,7 +81,7 @@ func unresolved(cmd *cobra.Command, name string, err error) error {
 	if errors.As(err, &missing) {
 		if fields := strings.Fields(name); len(fields) > 0 && isProgram(fields[0]) {
 			hint = "a command goes behind --: " + shellLine(append([]string{"mcpwire", cmd.Name(), "--"}, fields...)...)
-		} else if strings.Contains(name, ".") && !strings.Contains(name, "=") && len(missing.Near) == 0 {
+		} else if strings.Contains(name, ".") && !strings.Contains(name, "=") && len(missing.Similar) == 0 {
 			hint = "a URL begins with http:// or https://; " + hint
 		}
 	}

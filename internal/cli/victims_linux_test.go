@@ -95,23 +95,23 @@ func victimClient() int {
 		select {}
 	}}
 	if url := os.Getenv(victimWhere); url != "" {
-		v.carrier = dialVictim(url)
+		v.transport = dialVictim(url)
 	} else {
-		v.carrier = &stdio.Cmd{Path: "mcpwire", Args: os.Args[1:], Env: []string{victimRole + "=bridge"}}
+		v.transport = &stdio.Cmd{Path: "mcpwire", Args: os.Args[1:], Env: []string{victimRole + "=bridge"}}
 	}
 	v.run()
 	v.at() // there were fewer messages
 	return 0
 }
 
-func dialVictim(url string) client.Carrier {
-	return streamable.Dial(url, &streamable.DialOptions{AwayTimeout: awayTimeout})
+func dialVictim(url string) client.Transport {
+	return streamable.Dial(url, &streamable.DialOptions{UnavailableTimeout: awayTimeout})
 }
 
 // A visit is a session of a client, with some of all that there is.
 type visit struct {
 	era     string
-	carrier client.Carrier
+	transport client.Transport
 	point   int64  // at that message, of both directions, at is called; 0 is none
 	at      func() // whoever has sent or got the message waits for it
 
@@ -130,7 +130,7 @@ func (v *visit) run() {
 	defer cancel()
 	var c *client.Client
 	v.do("connect", func() (err error) {
-		c, err = client.Dial(ctx, client.CarrierFunc(v.connect), &client.Options{
+		c, err = client.Dial(ctx, client.TransportFunc(v.connect), &client.Options{
 			Revisions: revisionsOf(v.era),
 			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: []byte(`{"Name":"me"}`)}, nil
@@ -233,7 +233,7 @@ func (v *visit) do(what string, f func() error) {
 }
 
 func (v *visit) connect(ctx context.Context) (jsonrpc.Framer, error) {
-	f, err := v.carrier.Connect(ctx)
+	f, err := v.transport.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}

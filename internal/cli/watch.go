@@ -134,14 +134,14 @@ func runWatch(cmd *cobra.Command, e *env, f *watchFlags, args []string) error {
 		return err
 	}
 	args = f.takeAddress(args)
-	opts := &watch.Options{Past: f.past, NoRules: f.noRules}
+	opts := &watch.Options{MaxFinished: f.past, NoRules: f.noRules}
 	dir, err := captures.Dir()
 	if len(args) == 0 {
 		if err != nil {
 			return err
 		}
 		opts.Dir = dir
-		if opts.Live, err = livesock.Dir(); err != nil {
+		if opts.SocketDir, err = livesock.Dir(); err != nil {
 			return err
 		}
 	} else {
@@ -196,7 +196,7 @@ func watchTerminal(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, d
 	}
 	o := &tui.Options{Filter: f.filter, Input: e.stdin, Output: e.stdout, Captures: dir, Tool: "mcpwire " + Version}
 	if os.Getenv("NO_COLOR") != "" {
-		o.Colours = tui.None
+		o.Colors = tui.NoColor
 	}
 	// A terminal that is closed ends it as the other signals do, so that what remains of it is left in order.
 	inner, stop := signal.NotifyContext(ctx, syscall.SIGHUP)

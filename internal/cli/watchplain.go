@@ -19,7 +19,7 @@ type plainFace struct {
 	list *lister
 	buf  bytes.Buffer // of the lister: the hub is not locked while the output waits
 
-	waiting []*wireview.Row // of the timeline, not printed yet, the oldest first
+	waiting []*trace.Row    // of the timeline, not printed yet, the oldest first
 	known   map[uint64]bool // Seq of those in waiting
 }
 
@@ -47,7 +47,7 @@ func watchPlain(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, name
 		quiet := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 		if quiet {
 			err = nil
-			hub.Read(func(*wireview.Model) { failed = p.print(ended && !p.searching()) })
+			hub.Read(func(*trace.Model) { failed = p.print(ended && !p.searching()) })
 		}
 		if werr := p.write(e); werr != nil {
 			return werr
@@ -66,7 +66,7 @@ func watchPlain(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, name
 }
 
 func (p *plainFace) searching() bool {
-	_, busy := p.sel.Searching()
+	_, busy := p.sel.SearchProgress()
 	return busy
 }
 
@@ -83,7 +83,7 @@ func (p *plainFace) write(e *env) error {
 func (p *plainFace) ended() bool {
 	sources := p.hub.Sources()
 	for _, s := range sources {
-		if s.Err == "" && s.State != watch.Complete && s.State != watch.BrokenOff {
+		if s.Err == "" && s.State != watch.Complete && s.State != watch.Truncated {
 			return false
 		}
 	}
@@ -94,7 +94,7 @@ func (p *plainFace) ended() bool {
 func (p *plainFace) unreadable() error {
 	for _, s := range p.hub.Sources() {
 		if s.Err != "" {
-			return fail(exitUnexpected, "unreadable", "", errors.New(wireview.Escape(s.Path+": "+s.Err)))
+			return fail(exitUnexpected, "unreadable", "", errors.New(trace.Escape(s.Path+": "+s.Err)))
 		}
 	}
 	return nil
@@ -121,7 +121,7 @@ func (p *plainFace) print(all bool) error {
 	searching := p.searching()
 	rest := p.waiting[:0]
 	for i, r := range p.waiting {
-		due := all || len(p.waiting)-i > maxWaiting || (p.list.json && r.Settled() || !p.list.json && live(r))
+		due := all || len(p.waiting)-i > maxWaiting || (p.list.json && r.Complete() || !p.list.json && live(r))
 		switch {
 		case due && p.sel.Has(r):
 			if err := p.list.print(r); err != nil {

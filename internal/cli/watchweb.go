@@ -15,7 +15,7 @@ import (
 
 // watchWeb serves the page until ctx ends. Its address, with the token, is the only thing on standard output.
 func watchWeb(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir string) error {
-	s, err := ui.New(hub, &ui.Options{AllowRemote: f.allowRemote, Tool: "mcpwire " + Version, Resend: &resend.Options{Dir: dir, Tool: "mcpwire " + Version}})
+	s, err := web.New(hub, &web.Options{AllowRemote: f.allowRemote, Tool: "mcpwire " + Version, Resend: &resend.Options{Dir: dir, Tool: "mcpwire " + Version}})
 	if err != nil {
 		return err
 	}

@@ -11,16 +11,16 @@ type LinePair [3]int
 
 // Runs of pairs that are the same are left out if they are longer, but for some at their ends.
 const (
-	maxSame  = 12
-	keptSame = 3
+	maxUnchanged  = 12
+	keptUnchanged = 3
 )
 
-// align puts the lines of the two messages beside each other: those of the same place in the JSON, as far as the two have them in the same order.
-func (t *Translation) align() {
-	if t.Before == nil || t.After == nil || t.Before.Form != JSON || t.After.Form != JSON || t.Before.keys == nil || t.After.keys == nil {
+// alignLines puts the lines of the two messages beside each other: those of the same place in the JSON, as far as the two have them in the same order.
+func (t *Translation) alignLines() {
+	if t.Before == nil || t.After == nil || t.Before.Form != JSON || t.After.Form != JSON || t.Before.pointers == nil || t.After.pointers == nil {
 		return
 	}
-	a, b := keyLines(t.Before.Payload), keyLines(t.After.Payload)
+	a, b := pointerLines(t.Before.Payload), pointerLines(t.After.Payload)
 	at := map[string]int{}
 	for j, k := range b {
 		if _, twice := at[k.key]; k.key != "" && !twice {
@@ -35,16 +35,16 @@ func (t *Translation) align() {
 			delete(at, k.key)
 		}
 	}
-	has := make([]int, len(b))
-	for j := range has {
-		has[j] = -1
+	partnerOfB := make([]int, len(b))
+	for j := range partnerOfB {
+		partnerOfB[j] = -1
 	}
 	for i, j := range partner {
 		if j >= 0 {
-			has[j] = i
+			partnerOfB[j] = i
 		}
 	}
-	moved(a, b, partner, has)
+	pairMoved(a, b, partner, partnerOfB)
 	differ := func(i, j int) int {
 		if i >= 0 && j >= 0 && a[i].text == b[j].text {
 			return 0
@@ -54,35 +54,35 @@ func (t *Translation) align() {
 	}
 	var pairs []LinePair
 	i, j := 0, 0
-	for _, m := range append(ascending(partner), [2]int{len(a), len(b)}) {
+	for _, m := range append(longestIncreasing(partner), [2]int{len(a), len(b)}) {
 		for ; i < m[0]; i++ {
 			pairs = append(pairs, LinePair{i + 1, 0, differ(i, partner[i])})
 		}
 		for ; j < m[1]; j++ {
-			pairs = append(pairs, LinePair{0, j + 1, differ(has[j], j)})
+			pairs = append(pairs, LinePair{0, j + 1, differ(partnerOfB[j], j)})
 		}
 		if i < len(a) && j < len(b) {
 			pairs = append(pairs, LinePair{i + 1, j + 1, differ(i, j)})
 			i, j = i+1, j+1
 		}
 	}
-	t.Lines = folded(pairs)
+	t.Lines = foldUnchanged(pairs)
 }
 
 // maxMoved bounds how many lines are compared with how many, to find out which have another place in the other text.
 const maxMoved = 1 << 18
 
-// moved finds partners for lines that stand at another place in the other text, in the same order: a question in a result that became a request, say.
-func moved(a, b []keyedLine, partner, has []int) {
-	alone := func(lines []keyedLine, partners []int) (list []int) {
+// pairMoved finds partners for lines that stand at another place in the other text, in the same order: a question in a result that became a request, say.
+func pairMoved(a, b []pointerLine, partner, partnerOfB []int) {
+	unpaired := func(lines []pointerLine, partners []int) (list []int) {
 		for i, k := range lines {
-			if partners[i] < 0 && !k.closes && len(k.text) > 1 {
+			if partners[i] < 0 && !k.isEnd && len(k.text) > 1 {
 				list = append(list, i)
 			}
 		}
 		return list
 	}
-	left, right := alone(a, partner), alone(b, has)
+	left, right := unpaired(a, partner), unpaired(b, partnerOfB)
 	if len(left)*len(right) > maxMoved {
 		return
 	}
@@ -100,7 +100,7 @@ func moved(a, b []keyedLine, partner, has []int) {
 	for i, j := 0, 0; i < len(left) && j < len(right); {
 		switch {
 		case a[left[i]].text == b[right[j]].text:
-			partner[left[i]], has[right[j]] = right[j], left[i]
+			partner[left[i]], partnerOfB[right[j]] = right[j], left[i]
 			i, j = i+1, j+1
 		case longest[(i+1)*width+j] >= longest[i*width+j+1]:
 			i++
@@ -110,40 +110,40 @@ func moved(a, b []keyedLine, partner, has []int) {
 	}
 	ends := map[int]int{} // by the line that opens
 	for j, k := range b {
-		if k.closes && has[j] < 0 {
+		if k.isEnd && partnerOfB[j] < 0 {
 			ends[k.opener] = j
 		}
 	}
 	for i, k := range a {
-		if !k.closes || partner[i] >= 0 || k.opener < 0 || partner[k.opener] < 0 {
+		if !k.isEnd || partner[i] >= 0 || k.opener < 0 || partner[k.opener] < 0 {
 			continue
 		}
 		if j, ok := ends[partner[k.opener]]; ok {
-			partner[i], has[j] = j, i
+			partner[i], partnerOfB[j] = j, i
 		}
 	}
 }
 
-// A keyedLine is a line with the place in the JSON that it is about, "" if that is not known.
-type keyedLine struct {
+// A pointerLine is a line with the place in the JSON that it is about, "" if that is not known.
+type pointerLine struct {
 	key, text string
-	closes    bool // it ends what the line opener has begun, -1 if that is not known
+	isEnd     bool // it ends what the line opener has begun, -1 if that is not known
 	opener    int
 }
 
-func keyLines(p *Payload) []keyedLine {
-	list := make([]keyedLine, len(p.Lines))
+func pointerLines(p *Payload) []pointerLine {
+	list := make([]pointerLine, len(p.Lines))
 	var open []int // lines that have begun what is open, by depth
 	for i, l := range p.Lines {
 		var text strings.Builder
 		for _, s := range l.Spans {
 			text.WriteString(s.Text)
 		}
-		k := keyedLine{text: strings.TrimSuffix(text.String(), ","), opener: -1}
-		k.closes = k.text == "}" || k.text == "]"
-		if key, ok := p.keys[i]; ok && !k.closes {
+		k := pointerLine{text: strings.TrimSuffix(text.String(), ","), opener: -1}
+		k.isEnd = k.text == "}" || k.text == "]"
+		if key, ok := p.pointers[i]; ok && !k.isEnd {
 			k.key = "v" + key
-		} else if k.closes && l.Depth < len(open) {
+		} else if k.isEnd && l.Depth < len(open) {
 			k.opener = open[l.Depth]
 			k.key = "e" + list[k.opener].key
 		}
@@ -156,8 +156,8 @@ func keyLines(p *Payload) []keyedLine {
 	return list
 }
 
-// ascending returns the longest list of pairs in which both numbers grow.
-func ascending(partner []int) [][2]int {
+// longestIncreasing returns the longest list of pairs in which both numbers grow.
+func longestIncreasing(partner []int) [][2]int {
 	var ends []int // ends[n] is the place of the smallest partner that a list of n+1 ends with
 	before := make([]int, len(partner))
 	for i, j := range partner {
@@ -186,18 +186,18 @@ func ascending(partner []int) [][2]int {
 	return list
 }
 
-// folded leaves out what is the same for long.
-func folded(pairs []LinePair) []LinePair {
+// foldUnchanged leaves out what is the same for long.
+func foldUnchanged(pairs []LinePair) []LinePair {
 	var out []LinePair
 	for i := 0; i < len(pairs); {
 		end := i
 		for end < len(pairs) && pairs[end][2] == 0 {
 			end++
 		}
-		if end-i > maxSame {
-			out = append(out, pairs[i:i+keptSame]...)
-			out = append(out, LinePair{0, 0, end - i - 2*keptSame})
-			i = end - keptSame
+		if end-i > maxUnchanged {
+			out = append(out, pairs[i:i+keptUnchanged]...)
+			out = append(out, LinePair{0, 0, end - i - 2*keptUnchanged})
+			i = end - keptUnchanged
 		}
 		out = append(out, pairs[i:end]...)
 		for i = end; i < len(pairs) && pairs[i][2] != 0; i++ {

@@ -19,10 +19,10 @@ func TestAlign(t *testing.T) {
 		{"deeper", `{"r":{"q":{"m":"x","p":{"n":1}}}}`, `{"m":"x","p":{"n":1}}`, "={ ={ | -'r':{ | -'q':{ | ='m':'x', ='m':'x', | ='p':{ ='p':{ | ='n':1 ='n':1 | =} =} | -} | -} | =} =}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := record("stdio").c2s(tt.before).
+			d := snapshotRecord("stdio").c2s(tt.before).
 				add(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Session: 2, Data: []byte(tt.after)}).
-				add(&capture.Event{Kind: capture.KindXlate, Xlate: &capture.Xlate{Of: 1, To: []uint64{2}}}).detail(t, 1, nil)
-			x := d.Translated[0]
+				add(&capture.Event{Kind: capture.KindTranslate, Translation: &capture.Translation{Of: 1, To: []uint64{2}}}).detail(t, 1, nil)
+			x := d.Translations[0]
 			var got []string
 			for _, p := range x.Lines {
 				var halves []string

@@ -13,14 +13,14 @@ import (
 const (
 	maxBlobs    = 16      // in one payload that are told apart from other long strings
 	minBlob     = 64      // characters; shorter data are shown in full
-	blobHead    = 24      // characters that are shown
+	blobPrefix  = 24      // characters that are shown
 	maxPreview  = 1 << 20 // bytes of data that a page gets to show
 	maxPreviews = 4 << 20 // of all in one payload
 )
 
-// blob writes a string in short if it is data in Base64, and reports whether it has.
-func (p *printer) blob(text []byte) bool {
-	if len(text) < minBlob || len(p.blobs) >= maxBlobs || p.depth == 0 || p.depth > maxIndent || p.kinds[p.depth-1] != '{' {
+// writeBlob writes a string in short if it is data in Base64, and reports whether it has.
+func (jp *jsonPrinter) writeBlob(text []byte) bool {
+	if len(text) < minBlob || len(jp.blobs) >= maxBlobs || jp.depth == 0 || jp.depth > maxIndent || jp.kinds[jp.depth-1] != '{' {
 		return false
 	}
 	data := text
@@ -32,26 +32,26 @@ func (p *printer) blob(text []byte) bool {
 		}
 		media = string(head)
 		data = rest[len(rest[:min(len(rest), 256)])-len(body):]
-	} else if f := &p.path[p.depth-1]; string(f.name) == "data" || string(f.name) == "blob" {
-		if !f.looked && p.looks < maxBlobs {
-			f.looked, f.media = true, mediaOf(f.object)
-			p.looks++
+	} else if f := &jp.path[jp.depth-1]; string(f.name) == "data" || string(f.name) == "blob" {
+		if !f.mediaKnown && jp.mediaLookups < maxBlobs {
+			f.mediaKnown, f.media = true, mediaOf(f.object)
+			jp.mediaLookups++
 		}
 		media = f.media
 	}
 	if media == "" || len(data) < minBlob || !isBase64(data) {
 		return false
 	}
-	b := Blob{Media: printable.Line(media[:min(len(media), 100)]), Len: int64(base64.StdEncoding.DecodedLen(len(data)) - (len(data) - len(bytes.TrimRight(data, "="))))}
-	b.Pointer, _ = p.pointer()
+	b := Blob{MediaType: printable.Line(media[:min(len(media), 100)]), Len: int64(base64.StdEncoding.DecodedLen(len(data)) - (len(data) - len(bytes.TrimRight(data, "="))))}
+	b.Pointer, _ = jp.pointer()
 	b.Pointer = printable.Line(b.Pointer)
-	p.preview(&b, media, data)
-	p.blobs = append(p.blobs, b)
-	p.lines[len(p.lines)-1].Blob = len(p.blobs)
-	shown := min(len(text), len(text)-len(data)+blobHead)
-	put(p.sheet, text[:shown], String)
-	put(p.sheet, " … "+b.Media+", "+wireview.Size(b.Len)+" ", Remark)
-	p.left += int64(len(text) - shown)
+	jp.preview(&b, media, data)
+	jp.blobs = append(jp.blobs, b)
+	jp.lines[len(jp.lines)-1].Blob = len(jp.blobs)
+	shown := min(len(text), len(text)-len(data)+blobPrefix)
+	writeText(jp.lineWriter, text[:shown], String)
+	writeText(jp.lineWriter, " … "+b.MediaType+", "+trace.FormatSize(b.Len)+" ", Annotation)
+	jp.omittedBytes += int64(len(text) - shown)
 	return true
 }
 
@@ -82,7 +82,7 @@ func isBase64(text []byte) bool {
 }
 
 // preview decodes what can be shown as a picture or heard. Kinds that can carry script, as SVG does, are not among it.
-func (p *printer) preview(b *Blob, media string, text []byte) {
+func (jp *jsonPrinter) preview(b *Blob, media string, text []byte) {
 	kind, _, _ := strings.Cut(strings.ToLower(media), ";")
 	begins, ok := map[string][]string{
 		"image/png": {"\x89PNG\r\n\x1a\n"}, "image/jpeg": {"\xff\xd8\xff"}, "image/gif": {"GIF87a", "GIF89a"}, "image/webp": {"RIFF"},
@@ -99,7 +99,7 @@ func (p *printer) preview(b *Blob, media string, text []byte) {
 			b.Preview, _, _ = strings.Cut(kind, "/")
 		}
 	}
-	if b.Preview == "" || b.Len > maxPreview || int(b.Len) > p.room {
+	if b.Preview == "" || b.Len > maxPreview || int(b.Len) > jp.previewBytesLeft {
 		return
 	}
 	data, err := base64.StdEncoding.AppendDecode(nil, text)
@@ -107,6 +107,6 @@ func (p *printer) preview(b *Blob, media string, text []byte) {
 		b.Preview = ""
 		return
 	}
-	p.room -= len(data)
+	jp.previewBytesLeft -= len(data)
 	b.Data = data
 }

@@ -12,7 +12,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// What [CallCommand] and [Curl] return errors that wrap.
+// What [CallCommand] and [CurlCommand] return errors that wrap.
 var (
 	ErrNoCommand = errors.New("there is no command for this")
 	ErrNotHTTP   = errors.New("it did not go over HTTP")
@@ -28,8 +28,8 @@ type Command struct {
 // CallCommand returns the request as a command of this program: "mcpwire call …" and the like, and "mcpwire send …" for what has none of its own.
 func CallCommand(d *Detail) (*Command, error) {
 	switch {
-	case d.sender != "":
-		return nil, fmt.Errorf("%w: %s", ErrNoCommand, d.sender)
+	case d.noCommand != "":
+		return nil, fmt.Errorf("%w: %s", ErrNoCommand, d.noCommand)
 	case d.request == nil || d.method == "":
 		return nil, fmt.Errorf("%w: it is no message of a client", ErrNoCommand)
 	}
@@ -39,40 +39,40 @@ func CallCommand(d *Detail) (*Command, error) {
 		return nil, err
 	}
 	params := jsonwire.Lookup(d.request, "params")
-	if !verb(l, d.method, params, target) {
+	if !writeVerb(l, d.method, params, target) {
 		l.reset()
 		l.word("mcpwire")
 		l.word("send")
-		target.before(l)
+		target.writeURL(l)
 		if !l.json(d.request) {
 			return nil, fmt.Errorf("%w: the message is no text", ErrNoCommand)
 		}
 	}
-	if rev := d.Session.Answered; rev != "" && d.method != mcp.MethodInitialize && d.method != mcp.MethodDiscover {
+	if rev := d.Session.Negotiated; rev != "" && d.method != mcp.MethodInitialize && d.method != mcp.MethodDiscover {
 		if _, known := mcp.ParseRevision(rev); known {
 			l.word("--protocol")
 			l.word(rev)
 		}
 	}
-	target.after(l)
-	if d.hidden > 0 && l.secrets() == 0 {
+	target.writeFlags(l)
+	if d.redactedInRequest > 0 && l.secrets() == 0 {
 		l.note("something was hidden in the message when it was recorded, such as a number, which is 0 now")
 	}
 	return l.command()
 }
 
-// verb writes the command that a method has, up to and with its arguments, and reports whether it could: what it says must be all that the message says.
-func verb(l *shellLine, method string, params []byte, target *target) bool {
+// writeVerb writes the command that a method has, up to and with its arguments, and reports whether it could: what it says must be all that the message says.
+func writeVerb(l *shellLine, method string, params []byte, target *target) bool {
 	l.reset()
 	l.word("mcpwire")
 	switch method {
 	case mcp.MethodToolsCall:
-		name, ok := plainName(params, "name", "arguments")
+		name, ok := simpleName(params, "name", "arguments")
 		if !ok {
 			return false
 		}
 		l.word("call")
-		target.before(l)
+		target.writeURL(l)
 		l.word(name)
 		if arguments := jsonwire.Lookup(params, "arguments"); arguments != nil {
 			l.word("--args")
@@ -80,43 +80,43 @@ func verb(l *shellLine, method string, params []byte, target *target) bool {
 		}
 		return true
 	case mcp.MethodResourcesRead:
-		uri, ok := plainName(params, "uri", "")
+		uri, ok := simpleName(params, "uri", "")
 		if !ok {
 			return false
 		}
 		l.word("read")
-		target.before(l)
+		target.writeURL(l)
 		l.word(uri)
 		return true
 	case mcp.MethodPromptsGet:
-		name, ok := plainName(params, "name", "arguments")
+		name, ok := simpleName(params, "name", "arguments")
 		if !ok {
 			return false
 		}
 		l.word("prompt")
-		target.before(l)
+		target.writeURL(l)
 		l.word(name)
-		return pairs(l, jsonwire.Lookup(params, "arguments"))
+		return writePairs(l, jsonwire.Lookup(params, "arguments"))
 	case mcp.MethodComplete:
-		return completion(l, params, target)
+		return writeCompletion(l, params, target)
 	case mcp.MethodPing:
 		l.word("ping")
-		target.before(l)
+		target.writeURL(l)
 		return true
 	}
-	return list(l, method, params, target)
+	return writeList(l, method, params, target)
 }
 
-// list writes the command for one of the lists.
-func list(l *shellLine, method string, params []byte, target *target) bool {
+// writeList writes the command for one of the lists.
+func writeList(l *shellLine, method string, params []byte, target *target) bool {
 	what, ok := map[string]string{
 		mcp.MethodToolsList: "tools", mcp.MethodResourcesList: "resources", mcp.MethodResourceTemplatesList: "templates", mcp.MethodPromptsList: "prompts",
 	}[method]
-	if !ok || !only(params, "cursor", "") {
+	if !ok || !onlyMembers(params, "cursor", "") {
 		return false
 	}
 	l.word("list")
-	target.before(l)
+	target.writeURL(l)
 	l.word(what)
 	if cursor := jsonwire.Lookup(params, "cursor"); cursor != nil {
 		text := string(textOf(cursor))
@@ -128,19 +128,19 @@ func list(l *shellLine, method string, params []byte, target *target) bool {
 	return true
 }
 
-// completion writes the command for a completion.
-func completion(l *shellLine, params []byte, target *target) bool {
+// writeCompletion writes the command for a completion.
+func writeCompletion(l *shellLine, params []byte, target *target) bool {
 	ref, argument := jsonwire.Lookup(params, "ref"), jsonwire.Lookup(params, "argument")
 	kind, name := "prompt", textOf(jsonwire.Lookup(ref, "name"))
 	if string(textOf(jsonwire.Lookup(ref, "type"))) == "ref/resource" {
 		kind, name = "resource", textOf(jsonwire.Lookup(ref, "uri"))
 	}
 	words := []string{string(name), string(textOf(jsonwire.Lookup(argument, "name"))), string(textOf(jsonwire.Lookup(argument, "value")))}
-	if !only(params, "ref", "argument", "context") || !only(argument, "name", "value") || !only(jsonwire.Lookup(params, "context"), "arguments") {
+	if !onlyMembers(params, "ref", "argument", "context") || !onlyMembers(argument, "name", "value") || !onlyMembers(jsonwire.Lookup(params, "context"), "arguments") {
 		return false
 	}
 	l.word("complete")
-	target.before(l)
+	target.writeURL(l)
 	l.word(kind)
 	for i, w := range words {
 		if w == "" && i < 2 || !pasteable(w) || strings.HasPrefix(w, "-") {
@@ -148,11 +148,11 @@ func completion(l *shellLine, params []byte, target *target) bool {
 		}
 		l.word(w)
 	}
-	return pairs(l, jsonwire.Lookup(jsonwire.Lookup(params, "context"), "arguments"))
+	return writePairs(l, jsonwire.Lookup(jsonwire.Lookup(params, "context"), "arguments"))
 }
 
-// pairs writes the members of an object as NAME=TEXT.
-func pairs(l *shellLine, object []byte) bool {
+// writePairs writes the members of an object as NAME=TEXT.
+func writePairs(l *shellLine, object []byte) bool {
 	if object == nil {
 		return true
 	}
@@ -175,14 +175,14 @@ func pairs(l *shellLine, object []byte) bool {
 	return true
 }
 
-// plainName returns the parameter that says what a request is about, if it can be a word of a command, and there is nothing in the params but it, the other one, and metadata.
-func plainName(params []byte, name, other string) (string, bool) {
+// simpleName returns the parameter that says what a request is about, if it can be a word of a command, and there is nothing in the params but it, the other one, and metadata.
+func simpleName(params []byte, name, other string) (string, bool) {
 	text := string(textOf(jsonwire.Lookup(params, name)))
-	return text, text != "" && pasteable(text) && !strings.HasPrefix(text, "-") && only(params, name, other)
+	return text, text != "" && pasteable(text) && !strings.HasPrefix(text, "-") && onlyMembers(params, name, other)
 }
 
-// only reports whether an object has no members but these, each once, and metadata that the client of a command makes anew.
-func only(object []byte, names ...string) bool {
+// onlyMembers reports whether an object has no members but these, each once, and metadata that the client of a command makes anew.
+func onlyMembers(object []byte, names ...string) bool {
 	if object == nil {
 		return true
 	}
@@ -205,5 +205,5 @@ func pasteable(s string) bool { return printable.Line(s) == s }
 
 // isHTTP reports whether the row went over HTTP.
 func (d *Detail) isHTTP() bool {
-	return d.HTTP != nil || d.row.HTTP != nil || d.Session.Transport == "http" || d.Session.Transport == "sse" || d.Kind == wireview.HTTP
+	return d.HTTP != nil || d.snapshot.HTTP != nil || d.Session.Transport == "http" || d.Session.Transport == "sse" || d.Kind == trace.HTTP
 }

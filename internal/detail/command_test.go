@@ -60,7 +60,7 @@ func TestCallCommand(t *testing.T) {
 		{"one of a batch", `[{"jsonrpc":"2.0","id":5,"method":"ping"},{"jsonrpc":"2.0","method":"x"}]`, `mcpwire|ping`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := record("stdio").start("node", "my server.js", "$(x)", "--flag", "").c2s(tt.message)
+			r := snapshotRecord("stdio").start("node", "my server.js", "$(x)", "--flag", "").c2s(tt.message)
 			c, err := detail.CallCommand(r.detail(t, 2, nil))
 			if err != nil {
 				t.Fatal(err)
@@ -76,7 +76,7 @@ func TestCallCommand(t *testing.T) {
 }
 
 func TestCallTarget(t *testing.T) {
-	r := record("http")
+	r := snapshotRecord("http")
 	r.head.URL = "https://example.com/other"
 	r.post(1, "Host: 127.0.0.1:8", "Authorization: Bearer ~redacted:bearer:0123456789ab:64~", "X-Team: a'b", "X-Bad: ${HOME}", "X-Forwarded-For: 1", "@file: x", "User-Agent: me").
 		message(capture.ToServer, 1, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"key":"a~redacted:key:aaaaaaaaaaaa:8~b"},`+modernMeta+`}}`).
@@ -105,31 +105,31 @@ func TestNoCommand(t *testing.T) {
 	long := `{"jsonrpc":"2.0","method":"x","params":{"a":"` + strings.Repeat("x", 200_000) + `"}}`
 	ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	for name, r := range map[string]*recording{
-		"of the server":            record("stdio").start("a").s2c(ping),
-		"no message":               record("stdio").start("a").add(&capture.Event{Kind: capture.KindStderr, Data: []byte("x")}),
-		"too long":                 record("stdio").start("a").c2s(long),
-		"no start":                 record("stdio").add(&capture.Event{Kind: capture.KindNote}).c2s(ping),
-		"a command with a newline": record("stdio").start("a\nb").c2s(ping),
-		"no URL":                   record("http").add(&capture.Event{Kind: capture.KindNote}).c2s(ping),
-		"cut":                      record("stdio").start("a").add(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(ping), Cut: true, Len: 999}),
+		"of the server":            snapshotRecord("stdio").start("a").s2c(ping),
+		"no message":               snapshotRecord("stdio").start("a").add(&capture.Event{Kind: capture.KindStderr, Data: []byte("x")}),
+		"too long":                 snapshotRecord("stdio").start("a").c2s(long),
+		"no start":                 snapshotRecord("stdio").add(&capture.Event{Kind: capture.KindNote}).c2s(ping),
+		"a command with a newline": snapshotRecord("stdio").start("a\nb").c2s(ping),
+		"no URL":                   snapshotRecord("http").add(&capture.Event{Kind: capture.KindNote}).c2s(ping),
+		"cut":                      snapshotRecord("stdio").start("a").add(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(ping), Cut: true, Len: 999}),
 	} {
 		if c, err := detail.CallCommand(r.detail(t, 2, nil)); !errors.Is(err, detail.ErrNoCommand) {
 			t.Errorf("%s: %v, %v", name, c, err)
 		}
 	}
-	_, err := detail.Curl(record("stdio").start("a").c2s(ping).detail(t, 2, nil))
+	_, err := detail.CurlCommand(snapshotRecord("stdio").start("a").c2s(ping).detail(t, 2, nil))
 	if !errors.Is(err, detail.ErrNotHTTP) {
 		t.Errorf("curl for stdio: %v", err)
 	}
 }
 
 func TestCurl(t *testing.T) {
-	r := record("http")
+	r := snapshotRecord("http")
 	r.head.URL = "http://127.0.0.1:8/mcp?a=[1]"
 	r.post(1, "Host: h", "Connection: close", "Accept: */*", "Authorization: Bearer ~redacted:bearer:0123456789ab:64~", "Content-Type: application/json", "Mcp-Param-X: ", "Accept-Encoding: gzip",
 		"Bad Name: x", "X-Ctl: a\x1b", "X-Hostile: $(touch x)'`id`", "Content-Length: 9").
 		message(capture.ToServer, 1, "{\"jsonrpc\":\"2.0\",\n\t\"id\":1,\"method\":\"ping\",\"params\":{\"a\":\"@x'\u202e\"}}")
-	c, err := detail.Curl(r.detail(t, 2, nil))
+	c, err := detail.CurlCommand(r.detail(t, 2, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,10 +147,10 @@ func TestCurl(t *testing.T) {
 
 // TestCurlWithoutBody: a stream that a client opens, in a capture that does not say where the server is.
 func TestCurlWithoutBody(t *testing.T) {
-	r := record("http").add(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: 1, Request: &capture.Request{
+	r := snapshotRecord("http").add(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: 1, Request: &capture.Request{
 		Method: "GET", URL: "/mcp?x", Headers: []capture.Header{{Name: "host", Value: "127.0.0.1:99"}, {Name: "User-Agent", Value: "u"}},
 	}})
-	c, err := detail.Curl(r.detail(t, 1, nil))
+	c, err := detail.CurlCommand(r.detail(t, 1, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,34 +17,34 @@ var hopByHop = []string{
 	"content-length", "host", "expect", "accept-encoding",
 }
 
-// Curl returns the request as a command line of curl.
-func Curl(d *Detail) (*Command, error) {
+// CurlCommand returns the request as a command line of curl.
+func CurlCommand(d *Detail) (*Command, error) {
 	if !d.isHTTP() {
 		return nil, fmt.Errorf("%w, but over a pipe", ErrNotHTTP)
 	}
-	if d.head == nil {
+	if d.requestHead == nil {
 		return nil, fmt.Errorf("%w: its HTTP request is not in the capture, or belongs to another row", ErrNoCommand)
 	}
 	address, note := d.address()
-	c, err := curlOf(d.head, address, d.Request != nil, d.body)
+	c, err := curlCommand(d.requestHead, address, d.Request != nil, d.body)
 	if err == nil && note != "" {
 		c.Notes = append(c.Notes, note)
 	}
 	return c, err
 }
 
-// CurlOf returns any HTTP request as a command line of curl. server is the URL that the capture says the server is at, "" if it does not; a body that is nil although there was one
+// CurlRequest returns any HTTP request as a command line of curl. server is the URL that the capture says the server is at, "" if it does not; a body that is nil although there was one
 // cannot be sent. The error wraps [ErrNoCommand].
-func CurlOf(server string, head *capture.Request, hasBody bool, body []byte) (*Command, error) {
-	address, note := addressOf(server, head)
-	c, err := curlOf(head, address, hasBody, body)
+func CurlRequest(server string, head *capture.Request, hasBody bool, body []byte) (*Command, error) {
+	address, note := requestAddress(server, head)
+	c, err := curlCommand(head, address, hasBody, body)
 	if err == nil && note != "" {
 		c.Notes = append(c.Notes, note)
 	}
 	return c, err
 }
 
-func curlOf(head *capture.Request, address string, hasBody bool, body []byte) (*Command, error) {
+func curlCommand(head *capture.Request, address string, hasBody bool, body []byte) (*Command, error) {
 	if address == "" {
 		return nil, fmt.Errorf("%w: the capture does not say at which URL the server is", ErrNoCommand)
 	}

@@ -13,53 +13,53 @@ type Source interface {
 	Event(ctx context.Context, captureID string, n uint64) (*capture.Event, error)
 }
 
-// Options are the options of [Of]. nil means defaults.
+// Options are the options of [Build]. nil means defaults.
 type Options struct {
 	// MaxShown is how many bytes of a payload are shown; 0 is 256 KiB.
 	MaxShown int
-	// Hex puts hexadecimal digits into Detail.Raw.
+	// Hex puts hexadecimal digits into Detail.RawEvent.
 	Hex bool
-	// URL is that of the server, if the caller knows it better than the capture does: for [CallCommand] and [Curl].
+	// URL is that of the server, if the caller knows it better than the capture does: for [CallCommand] and [CurlCommand].
 	URL string
 }
 
 // A Detail is all that there is to show about a row, a section for each tab. Sections that do not apply are nil.
 type Detail struct {
-	Seq     uint64        `json:"seq"`
-	Capture string        `json:"capture"`
-	N       uint64        `json:"n"`
-	Kind    wireview.Kind `json:"kind"`
-	Glyph   string        `json:"glyph"`
-	Title   string        `json:"title"` // the method or kind, and what it is about, on one line
+	Seq     uint64     `json:"seq"`
+	Capture string     `json:"capture"`
+	N       uint64     `json:"n"`
+	Kind    trace.Kind `json:"kind"`
+	Glyph   string     `json:"glyph"`
+	Title   string     `json:"title"` // the method or kind, and what it is about, on one line
 
-	Summary    Summary       `json:"summary"`
-	Request    *Payload      `json:"request,omitempty"`  // of rows that are no request, what the row consists of
-	Response   *Payload      `json:"response,omitempty"` // of the first round, if there are several
-	Last       *Payload      `json:"last,omitempty"`     // the response of the last round, or the last answer about the task that the request became
-	Rounds     []Round       `json:"rounds,omitempty"`
-	Inside     []Inside      `json:"inside,omitempty"`
-	Gone       int           `json:"gone,omitempty"` // more that were inside, and have made room
-	Raw        []Raw         `json:"raw,omitempty"`
-	HTTP       *HTTP         `json:"http,omitempty"`
-	SSE        *SSE          `json:"sse,omitempty"`
-	Timing     Timing        `json:"timing"`
-	Lint       []Lint        `json:"lint,omitempty"`
-	Translated []Translation `json:"translated,omitempty"`
-	Others     []Other       `json:"others,omitempty"` // on a bridge's other side, what it was made of or became
-	Session    wireview.Card `json:"session"`
-	Redacted   int           `json:"redacted,omitempty"` // places at which something was hidden in the events of the row
-	Missing    []Missing     `json:"missing,omitempty"`  // events that cannot be read again
+	Summary         Summary           `json:"summary"`
+	Request         *Payload          `json:"request,omitempty"`  // of rows that are no request, what the row consists of
+	Response        *Payload          `json:"response,omitempty"` // of the first round, if there are several
+	Last            *Payload          `json:"last,omitempty"`     // the response of the last round, or the last answer about the task that the request became
+	Rounds          []Round           `json:"rounds,omitempty"`
+	Children        []Child           `json:"inside,omitempty"`
+	OmittedChildren int               `json:"gone,omitempty"` // more that were inside, and have made room
+	Raw             []RawEvent        `json:"raw,omitempty"`
+	HTTP            *HTTP             `json:"http,omitempty"`
+	SSE             *SSE              `json:"sse,omitempty"`
+	Timing          Timing            `json:"timing"`
+	Findings        []Finding         `json:"lint,omitempty"`
+	Translations    []Translation     `json:"translated,omitempty"`
+	Counterparts    []Counterpart     `json:"others,omitempty"` // on a bridge's other side, what it was made of or became
+	Session         trace.SessionInfo `json:"session"`
+	Redacted        int               `json:"redacted,omitempty"` // places at which something was hidden in the events of the row
+	Missing         []Missing         `json:"missing,omitempty"`  // events that cannot be read again
 
-	frames  []Frame
-	row     *Row
-	url     string         // of the server
-	start   *capture.Start // of the session's process
-	head    *capture.Request
-	request []byte // the whole message, or nil if it is too long for a command
-	body    []byte // the whole body of the HTTP request, likewise
-	method  string // of the message
-	hidden  int    // places that are hidden in the request, as the capture says
-	sender  string // why there is no command, if there is none
+	events            []EventLine
+	snapshot          *Snapshot
+	url               string         // of the server
+	start             *capture.Start // of the session's process
+	requestHead       *capture.Request
+	request           []byte // the whole message, or nil if it is too long for a command
+	body              []byte // the whole body of the HTTP request, likewise
+	method            string // of the message
+	redactedInRequest int    // places that are hidden in the request, as the capture says
+	noCommand         string // why there is no command, if there is none
 }
 
 // A Missing is an event that cannot be read again.
@@ -70,8 +70,8 @@ type Missing struct {
 
 // A Summary says in plain words what happened.
 type Summary struct {
-	Words []string `json:"words"` // sentences
-	Facts []Fact   `json:"facts"`
+	Sentences []string `json:"words"` // sentences
+	Facts     []Fact   `json:"facts"`
 }
 
 // A Fact is a name and a value, to stand in a table.
@@ -95,7 +95,7 @@ type Timing struct {
 
 // A Segment is a part of the waterfall.
 type Segment struct {
-	Kind   wireview.SpanKind `json:"kind"`
+	Kind   trace.SegmentKind `json:"kind"`
 	Label  string            `json:"label"`
 	FromMS float64           `json:"fromMs"`
 	ToMS   float64           `json:"toMs"`
@@ -110,7 +110,7 @@ type Mark struct {
 }
 
 // A Lint is a finding, with what its rule says.
-type Lint struct {
+type Finding struct {
 	Rule     string `json:"rule"`
 	Severity string `json:"severity"`
 	Title    string `json:"title,omitempty"` // what is wrong, in general

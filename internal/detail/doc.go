@@ -2,7 +2,7 @@
 // response line by line, the exact bytes with what cannot be seen marked, the facts of HTTP and of event streams, times, findings, and what a bridge made of it.
 // It also writes the exchange as a command, for this program and for curl.
 //
-// It takes two steps, because rows may be looked at behind a lock only, and payloads are read from files: [Snapshot] copies what is needed of a row, [Of] does the rest.
+// It takes two steps, because rows may be looked at behind a lock only, and payloads are read from files: [TakeSnapshot] copies what is needed of a row, [Build] does the rest.
 //
 // # What may be shown as it is
 //
@@ -16,10 +16,10 @@
 //
 // # Concurrency
 //
-// Functions may be called by many goroutines at once. A [Row] and a [Detail] do not change, and may be shared.
+// Functions may be called by many goroutines at once. A [Snapshot] and a [Detail] do not change, and may be shared.
 //
 // # Errors
 //
-// [Of] fails only if the context ends: payloads that cannot be read are said to be missing. [CallCommand] returns an error that wraps [ErrNoCommand], and [Curl] one that wraps [ErrNotHTTP] or
+// [Build] fails only if the context ends: payloads that cannot be read are said to be missing. [CallCommand] returns an error that wraps [ErrNoCommand], and [CurlCommand] one that wraps [ErrNotHTTP] or
 // ErrNoCommand, which say why in words for people.
 package detail

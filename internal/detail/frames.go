@@ -6,8 +6,8 @@ import (
 	"mcpwire/capture"
 )
 
-// A Frame is an event in a list of events: the view that does not put them together to exchanges.
-type Frame struct {
+// A EventLine is an event in a list of events: the view that does not put them together to exchanges.
+type EventLine struct {
 	N    uint64       `json:"n"`
 	Kind capture.Kind `json:"kind"`
 	Dir  capture.Dir  `json:"dir,omitempty"`
@@ -17,5 +17,5 @@ type Frame struct {
 	Text []Span       `json:"text"` // the beginning, on one line
 }
 
-// Frames returns the events of the row itself, in the order of the capture. The slice belongs to the Detail.
-func (d *Detail) Frames() []Frame { return d.frames }
+// Events returns the events of the row itself, in the order of the capture. The slice belongs to the Detail.
+func (d *Detail) Events() []EventLine { return d.events }

@@ -19,14 +19,14 @@ var start = time.Date(2026, 11, 22, 1, 45, 30, 0, time.UTC)
 type recording struct {
 	head   *capture.Head
 	events map[uint64]*capture.Event
-	model  *wireview.Model
+	model  *trace.Model
 	n      uint64
 	t      time.Duration
 }
 
-func record(transport string) *recording {
+func snapshotRecord(transport string) *recording {
 	return &recording{
-		head: &capture.Head{ID: "c", Name: "srv", Transport: transport, At: start}, events: map[uint64]*capture.Event{}, model: wireview.New(nil),
+		head: &capture.Head{ID: "c", Name: "srv", Transport: transport, At: start}, events: map[uint64]*capture.Event{}, model: trace.New(nil),
 	}
 }
 
@@ -84,7 +84,7 @@ func (r *recording) detail(t testing.TB, n uint64, opts *detail.Options) *detail
 	if row == nil {
 		t.Fatalf("no row has event %d", n)
 	}
-	d, err := detail.Of(t.Context(), r, detail.Snapshot(row), opts)
+	d, err := detail.Build(t.Context(), r, detail.TakeSnapshot(row), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,57 +31,57 @@ type Payload struct {
 	Partial bool        `json:"partial,omitempty"` // one message of a batch
 	// Lines are the payload line by line: of JSON, each member and element on its own, with numbers, escapes and names that come up twice as they are on the wire.
 	Lines []Line `json:"lines"`
-	// Left is how many bytes are not in Lines, because there are too many.
-	Left int64 `json:"left,omitempty"`
+	// OmittedBytes is how many bytes are not in Lines, because there are too many.
+	OmittedBytes int64 `json:"left,omitempty"`
 	// Blobs are data in Base64 that Lines show in short.
 	Blobs []Blob `json:"blobs,omitempty"`
 	// Redacted is how many placeholders of secrets there are in what is shown.
 	Redacted int `json:"redacted,omitempty"`
-	// Wrong says why what should be JSON is none, or what is odd about it.
-	Wrong string `json:"wrong,omitempty"`
+	// Anomaly says why what should be JSON is none, or what is odd about it.
+	Anomaly string `json:"wrong,omitempty"`
 	// Bytes is what was recorded: the beginning, up to Options.MaxShown. It must not be changed.
 	Bytes []byte `json:"-"`
 
-	keys map[int]string // places in the JSON that lines are about, by their numbers; nil if nobody asked
+	pointers map[int]string // places in the JSON that lines are about, by their numbers; nil if nobody asked
 }
 
 // A Line is a line of text.
 type Line struct {
-	Depth int    `json:"d,omitempty"` // how far it is indented; lines that follow and are deeper may be folded
-	Spans []Span `json:"s"`
-	Blob  int    `json:"b,omitempty"` // a number in Blobs, counted from 1
-	Lints []int  `json:"l,omitempty"` // numbers in Detail.Lint, counted from 0, that point here
+	Depth    int    `json:"d,omitempty"` // how far it is indented; lines that follow and are deeper may be folded
+	Spans    []Span `json:"s"`
+	Blob     int    `json:"b,omitempty"` // a number in Blobs, counted from 1
+	Findings []int  `json:"l,omitempty"` // numbers in Detail.Lint, counted from 0, that point here
 }
 
 // A Span is text of one kind.
 type Span struct {
-	Text string `json:"t"`
-	Kind Kind   `json:"k,omitempty"`
+	Text string   `json:"t"`
+	Kind SpanKind `json:"k,omitempty"`
 }
 
-// A Kind says what a text is, so that it can be coloured.
-type Kind string
+// A SpanKind says what a text is, so that it can be coloured.
+type SpanKind string
 
 // The kinds of span. "" is text of no kind.
 const (
-	Punct   Kind = "p" // brackets, commas, colons and quotes
-	Name    Kind = "n" // of a member
-	String  Kind = "s"
-	Number  Kind = "0"
-	Literal Kind = "l" // true, false, null
-	Escape  Kind = "e" // an escape sequence that is on the wire
-	Hidden  Kind = "h" // stands for what cannot be seen on the wire, or would do harm: not on the wire like this
-	Space   Kind = "w" // stands for white space that would be overlooked: line ends, tabs, spaces at the end of a line
-	Bad     Kind = "b" // stands for a byte that is no UTF-8
-	Secret  Kind = "r" // the placeholder of what redaction has hidden
-	Remark  Kind = "c" // is not on the wire at all: what was left out, say
+	Punct       SpanKind = "p" // brackets, commas, colons and quotes
+	Name        SpanKind = "n" // of a member
+	String      SpanKind = "s"
+	Number      SpanKind = "0"
+	Literal     SpanKind = "l" // true, false, null
+	Escape      SpanKind = "e" // an escape sequence that is on the wire
+	Invisible   SpanKind = "h" // stands for what cannot be seen on the wire, or would do harm: not on the wire like this
+	Space       SpanKind = "w" // stands for white space that would be overlooked: line ends, tabs, spaces at the end of a line
+	InvalidByte SpanKind = "b" // stands for a byte that is no UTF-8
+	Secret      SpanKind = "r" // the placeholder of what redaction has hidden
+	Annotation  SpanKind = "c" // is not on the wire at all: what was left out, say
 )
 
 // A Blob is data in Base64 that is shown in short.
 type Blob struct {
-	Pointer string `json:"pointer"`
-	Media   string `json:"media,omitempty"` // as the message says
-	Len     int64  `json:"len"`             // bytes of data, decoded
+	Pointer   string `json:"pointer"`
+	MediaType string `json:"media,omitempty"` // as the message says
+	Len       int64  `json:"len"`             // bytes of data, decoded
 	// Preview is "image" or "audio" if the data can be shown as such: Media is on a short list of safe kinds, and the data begin like that.
 	Preview string `json:"preview,omitempty"`
 	// Data are the decoded bytes, if Preview is set and they are not too many. For an <img>, <audio> or a file, never for markup.
@@ -92,63 +92,63 @@ type Blob struct {
 const maxNesting = 1 << 28
 
 // payload makes a Payload of the data of an event, or of a part of them.
-func (w *work) payload(e *capture.Event, data []byte, partial bool) *Payload {
-	p := &Payload{N: e.N, Dir: e.Dir, Len: wireLen(e), Cut: e.Cut, Partial: partial, Wrong: w.odd(e), Bytes: bytes.Clone(data[:min(len(data), w.opts.MaxShown)])}
+func (b *builder) payload(e *capture.Event, data []byte, partial bool) *Payload {
+	p := &Payload{N: e.N, Dir: e.Dir, Len: wireLen(e), Cut: e.Cut, Partial: partial, Anomaly: b.anomaly(e), Bytes: bytes.Clone(data[:min(len(data), b.opts.MaxShown)])}
 	if partial {
 		p.Len = int64(len(data))
 	}
-	s := newSheet(w.opts.MaxShown)
+	s := newLineWriter(b.opts.MaxShown)
 	switch {
 	case len(data) == 0:
 		p.Form, p.Lines = Empty, []Line{}
 		return p
 	case e.Encoding != "":
-		p.Form, p.Left = Binary, int64(len(data))
-		put(s, "coded: "+printable.Line(e.Encoding), Remark)
-	case e.Kind != capture.KindStderr && w.json(e, data, p, s):
+		p.Form, p.OmittedBytes = Binary, int64(len(data))
+		writeText(s, "coded: "+printable.Line(e.Encoding), Annotation)
+	case e.Kind != capture.KindStderr && b.formatJSON(e, data, p, s):
 		return p
 	case utf8.Valid(data) || e.Cut:
 		p.Form = Text
-		p.Left = int64(len(data) - s.text(data))
+		p.OmittedBytes = int64(len(data) - s.writeLines(data))
 	default:
 		p.Form = Binary
-		p.Left = int64(len(data) - s.text(data))
+		p.OmittedBytes = int64(len(data) - s.writeLines(data))
 	}
-	p.Lines, p.Redacted = s.done(), s.redacted
+	p.Lines, p.Redacted = s.finish(), s.redacted
 	return p
 }
 
-// json makes the lines of data that are JSON, and reports whether they are.
-func (w *work) json(e *capture.Event, data []byte, p *Payload, s *sheet) bool {
+// formatJSON makes the lines of data that are JSON, and reports whether they are.
+func (b *builder) formatJSON(e *capture.Event, data []byte, p *Payload, s *lineWriter) bool {
 	if first := bytes.TrimLeft(data, " \t\r\n"); len(first) == 0 || e.Kind != capture.KindMessage && first[0] != '{' && first[0] != '[' {
 		return false
 	}
 	if err := jsonwire.Valid(data, maxNesting); err != nil {
 		if bad, ok := errors.AsType[*jsonwire.SyntaxError](err); ok && e.Kind == capture.KindMessage && !e.Cut {
-			p.Wrong = printable.Line(bad.Error())
+			p.Anomaly = printable.Line(bad.Error())
 		}
 		return false
 	}
-	pr := &printer{sheet: s, data: data, at: map[string]int{"": 0}, room: maxPreviews}
-	for i := range w.d.Lint {
-		pr.want = pr.want || w.d.Lint[i].Event == e.N && w.d.Lint[i].Pointer != ""
+	pr := &jsonPrinter{lineWriter: s, data: data, lineOf: map[string]int{"": 0}, previewBytesLeft: maxPreviews}
+	for i := range b.detail.Findings {
+		pr.wantPointers = pr.wantPointers || b.detail.Findings[i].Event == e.N && b.detail.Findings[i].Pointer != ""
 	}
-	pr.want = pr.want || w.keyed
+	pr.wantPointers = pr.wantPointers || b.wantPointers
 	pr.run()
 	pr.flush()
-	if w.keyed {
-		p.keys = make(map[int]string, len(pr.at))
-		for pointer, line := range pr.at {
-			p.keys[line] = pointer
+	if b.wantPointers {
+		p.pointers = make(map[int]string, len(pr.lineOf))
+		for pointer, line := range pr.lineOf {
+			p.pointers[line] = pointer
 		}
 	}
-	pr.lints(w.d.Lint, e.N)
-	p.Form, p.Lines, p.Left, p.Blobs, p.Redacted = JSON, s.done(), pr.left, pr.blobs, s.redacted
+	pr.markFindings(b.detail.Findings, e.N)
+	p.Form, p.Lines, p.OmittedBytes, p.Blobs, p.Redacted = JSON, s.finish(), pr.omittedBytes, pr.blobs, s.redacted
 	return true
 }
 
-// odd says in words what the capture says is odd about a payload.
-func (w *work) odd(e *capture.Event) string {
+// anomaly says in words what the capture says is odd about a payload.
+func (b *builder) anomaly(e *capture.Event) string {
 	switch e.Why {
 	case "not-json":
 		return "it is no JSON"

@@ -18,7 +18,7 @@ import (
 
 // notify records one message and returns its detail.
 func notify(t testing.TB, message string, opts *detail.Options) *detail.Detail {
-	return record("stdio").c2s(message).detail(t, 1, opts)
+	return snapshotRecord("stdio").c2s(message).detail(t, 1, opts)
 }
 
 func TestPretty(t *testing.T) {
@@ -60,7 +60,7 @@ func TestPretty(t *testing.T) {
 			if diff := cmp.Diff(tt.want, text(d.Request.Lines, false)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if d.Request.Form != detail.JSON || d.Request.Left != 0 || d.Request.Len != int64(len(tt.in)) {
+			if d.Request.Form != detail.JSON || d.Request.OmittedBytes != 0 || d.Request.Len != int64(len(tt.in)) {
 				t.Errorf("%+v", d.Request)
 			}
 		})
@@ -92,7 +92,7 @@ p[}]`
 
 func TestRaw(t *testing.T) {
 	in := "a  \r\nb\tc\xff \n\n\x1b[2J\x00\x00\x00\x00\x00e" + strings.Repeat("\u0301", 6) + "   "
-	d := record("stdio").add(&capture.Event{Kind: capture.KindStderr, Data: []byte(in), Redacted: []string{"/data"}}).detail(t, 1, &detail.Options{Hex: true})
+	d := snapshotRecord("stdio").add(&capture.Event{Kind: capture.KindStderr, Data: []byte(in), Redacted: []string{"/data"}}).detail(t, 1, &detail.Options{Hex: true})
 	want := `aw[··␍␊]
 bw[␉]cb[‹FF›]w[·␊]
 w[␊]
@@ -101,7 +101,7 @@ h[␛][2Jh[‹U+0000 ×5›]e` + strings.Repeat("\u0301", 4) + `h[‹U+0301 ×2�
 	if diff := cmp.Diff(want, text(raw.Lines, true)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if string(raw.Bytes) != in || raw.Len != int64(len(in)) || raw.Left != 0 || len(raw.Redacted) != 1 || d.Redacted != 1 {
+	if string(raw.Bytes) != in || raw.Len != int64(len(in)) || raw.OmittedBytes != 0 || len(raw.Redacted) != 1 || d.Redacted != 1 {
 		t.Errorf("%+v", raw)
 	}
 	if diff := cmp.Diff(detail.HexRow{Offset: 0, Hex: "61 20 20 0d 0a 62 09 63  ff 20 0a 0a 1b 5b 32 4a", Text: "a  ..b.c. ...[2J"}, raw.Hex[0]); diff != "" {
@@ -131,7 +131,7 @@ func TestBlobs(t *testing.T) {
 	svg := base64.StdEncoding.EncodeToString([]byte("<svg onload=alert(1)>" + strings.Repeat(" ", 100)))
 	in := `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"image","data":"` + b64 + `","mimeType":"image/png"},{"mimeType":"image/svg+xml","blob":"` + svg + `"},
 		{"data":"` + svg + `","mimeType":"image/png"},{"data":"` + b64 + `"},{"icon":"data:image/png;base64,` + b64 + `"},{"text":"` + b64 + `","mimeType":"image/png"}]}}`
-	d := record("stdio").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`).s2c(in).detail(t, 1, nil)
+	d := snapshotRecord("stdio").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`).s2c(in).detail(t, 1, nil)
 	var got []detail.Blob
 	for _, b := range d.Response.Blobs {
 		if b.Data != nil && !bytes.Equal(b.Data, png) {
@@ -141,10 +141,10 @@ func TestBlobs(t *testing.T) {
 		got = append(got, b)
 	}
 	want := []detail.Blob{
-		{Pointer: "/result/content/0/data", Media: "image/png", Len: 308, Preview: "image"},
-		{Pointer: "/result/content/1/blob", Media: "image/svg+xml", Len: 121},
-		{Pointer: "/result/content/2/data", Media: "image/png", Len: 121},
-		{Pointer: "/result/content/4/icon", Media: "image/png", Len: 308, Preview: "image"},
+		{Pointer: "/result/content/0/data", MediaType: "image/png", Len: 308, Preview: "image"},
+		{Pointer: "/result/content/1/blob", MediaType: "image/svg+xml", Len: 121},
+		{Pointer: "/result/content/2/data", MediaType: "image/png", Len: 121},
+		{Pointer: "/result/content/4/icon", MediaType: "image/png", Len: 308, Preview: "image"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -194,11 +194,11 @@ func TestHostile(t *testing.T) {
 			if len(out) > 6<<20 {
 				t.Errorf("%d bytes of JSON", len(out))
 			}
-			if d.Request.Left == 0 && len(in) > 1<<20 && name != "white space in JSON" && name != "one is invisible" && name != "nothing but white space" {
+			if d.Request.OmittedBytes == 0 && len(in) > 1<<20 && name != "white space in JSON" && name != "one is invisible" && name != "nothing but white space" {
 				t.Errorf("nothing was left out")
 			}
-			if d.Request.Len != int64(len(in)) || d.Raw[0].Left <= 0 && len(in) > 1<<20 {
-				t.Errorf("length %d, %d left of the raw bytes", d.Request.Len, d.Raw[0].Left)
+			if d.Request.Len != int64(len(in)) || d.Raw[0].OmittedBytes <= 0 && len(in) > 1<<20 {
+				t.Errorf("length %d, %d left of the raw bytes", d.Request.Len, d.Raw[0].OmittedBytes)
 			}
 		})
 	}
@@ -206,14 +206,14 @@ func TestHostile(t *testing.T) {
 
 // TestLintLines: findings are shown where they point to, or where what they miss should be.
 func TestLintLines(t *testing.T) {
-	r := record("stdio").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","a/b":[0,{"c":1}]}}`)
+	r := snapshotRecord("stdio").c2s(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","a/b":[0,{"c":1}]}}`)
 	for _, p := range []string{"/params/a~1b/1/c", "/params/_meta/x", "", "/nothing/at/all", "/params/a~1b/0"} {
-		r.model.Attach("c", 1, wireview.Lint{Rule: "jsonrpc/id-null", Severity: "error", Message: "m\u202e", Pointer: p})
+		r.model.AddFinding("c", 1, trace.Finding{Rule: "jsonrpc/id-null", Severity: "error", Message: "m\u202e", Pointer: p})
 	}
 	d := r.detail(t, 1, nil)
 	got := map[int]string{}
 	for _, l := range d.Request.Lines {
-		for _, n := range l.Lints {
+		for _, n := range l.Findings {
 			got[n] = strings.TrimSpace(spans(l.Spans, false))
 		}
 	}
@@ -221,7 +221,7 @@ func TestLintLines(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	l := d.Lint[0]
+	l := d.Findings[0]
 	if l.Message != `m\u202e` || l.Title == "" || l.Fix == "" || l.Why == "" || !strings.HasPrefix(l.URL, "https://") || l.Event != 1 {
 		t.Errorf("%+v", l)
 	}
@@ -240,12 +240,12 @@ func FuzzOf(f *testing.F) {
 		if raw {
 			e.Kind = capture.KindBody
 		}
-		r := record("stdio").add(e)
+		r := snapshotRecord("stdio").add(e)
 		row := r.model.Find("c", 1)
 		if row == nil {
 			return
 		}
-		d, err := detail.Of(t.Context(), r, detail.Snapshot(row), &detail.Options{Hex: true})
+		d, err := detail.Build(t.Context(), r, detail.TakeSnapshot(row), &detail.Options{Hex: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +254,7 @@ func FuzzOf(f *testing.F) {
 				continue
 			}
 			checkSafe(t, p.Lines)
-			if p.Form == detail.JSON && p.Left == 0 && !p.Partial && len(data) < 5000 {
+			if p.Form == detail.JSON && p.OmittedBytes == 0 && !p.Partial && len(data) < 5000 {
 				want := string(jsonwire.AppendCompact(nil, data))
 				if got := squeeze(p.Lines); printable.Line(want) == want && got != squeeze([]detail.Line{{Spans: []detail.Span{{Text: want}}}}) {
 					t.Errorf("got  %s\nwant %s", got, want)
@@ -263,7 +263,7 @@ func FuzzOf(f *testing.F) {
 		}
 		for _, x := range d.Raw {
 			checkSafe(t, x.Lines)
-			if x.Left == 0 && !bytes.Equal(x.Bytes, data) {
+			if x.OmittedBytes == 0 && !bytes.Equal(x.Bytes, data) {
 				t.Errorf("raw bytes %q", x.Bytes)
 			}
 		}

@@ -16,190 +16,190 @@ const (
 )
 
 // A printer writes valid JSON so that each member and element is on a line of its own, without changing anything but the white space between them.
-type printer struct {
-	*sheet
-	data  []byte
-	depth int
-	kinds []byte  // '{' or '[' of what is open
-	path  []frame // of the outer ones
-	left  int64   // bytes that are not shown
-	blobs []Blob
-	looks int            // objects that were searched for their mimeType, which may take as long as they are
-	room  int            // for data of blobs
-	want  bool           // pointers are asked for
-	at    map[string]int // lines of values, by their pointers
+type jsonPrinter struct {
+	*lineWriter
+	data             []byte
+	depth            int
+	kinds            []byte      // '{' or '[' of what is open
+	path             []container // of the outer ones
+	omittedBytes     int64       // bytes that are not shown
+	blobs            []Blob
+	mediaLookups     int            // objects that were searched for their mimeType, which may take as long as they are
+	previewBytesLeft int            // for data of blobs
+	wantPointers     bool           // pointers are asked for
+	lineOf           map[string]int // lines of values, by their pointers
 }
 
 // A frame is an object or array that is open.
-type frame struct {
-	index  int
-	name   []byte // of the member that is written, as it stands between the quotes
-	object []byte // its text from its beginning
-	media  string // its mimeType, if that was looked for
-	looked bool
+type container struct {
+	index      int
+	name       []byte // of the member that is written, as it stands between the quotes
+	object     []byte // its text from its beginning
+	media      string // its mimeType, if that was looked for
+	mediaKnown bool
 }
 
-func (p *printer) run() {
+func (jp *jsonPrinter) run() {
 	i := 0
-	for i < len(p.data) && !p.full() {
-		switch c := p.data[i]; c {
+	for i < len(jp.data) && !jp.full() {
+		switch c := jp.data[i]; c {
 		case ' ', '\t', '\r', '\n':
 			i++
 		case '{', '[':
-			i = p.open(i, c)
+			i = jp.beginContainer(i, c)
 		case '}', ']':
-			if p.depth--; p.depth < maxIndent {
-				p.path = p.path[:p.depth]
-				p.newline(p.depth)
+			if jp.depth--; jp.depth < maxIndent {
+				jp.path = jp.path[:jp.depth]
+				jp.newline(jp.depth)
 			}
-			p.kinds = p.kinds[:p.depth]
-			put(p.sheet, p.data[i:i+1], Punct)
+			jp.kinds = jp.kinds[:jp.depth]
+			writeText(jp.lineWriter, jp.data[i:i+1], Punct)
 			i++
 		case ',':
-			put(p.sheet, ",", Punct)
-			if p.depth <= maxIndent && p.depth > 0 {
-				p.path[p.depth-1].index++
+			writeText(jp.lineWriter, ",", Punct)
+			if jp.depth <= maxIndent && jp.depth > 0 {
+				jp.path[jp.depth-1].index++
 			}
-			p.item()
+			jp.beginItem()
 			i++
 		case ':':
-			put(p.sheet, ": ", Punct)
+			writeText(jp.lineWriter, ": ", Punct)
 			i++
 		case '"':
-			i = p.string(i)
+			i = jp.writeString(i)
 		default:
-			i = p.word(i)
+			i = jp.writeToken(i)
 		}
 	}
-	p.left += int64(len(p.data) - i)
+	jp.omittedBytes += int64(len(jp.data) - i)
 }
 
-// open begins an object or array.
-func (p *printer) open(i int, c byte) int {
+// beginContainer begins an object or array.
+func (jp *jsonPrinter) beginContainer(i int, c byte) int {
 	j := i + 1
-	for j < len(p.data) && (p.data[j] == ' ' || p.data[j] == '\t' || p.data[j] == '\r' || p.data[j] == '\n') {
+	for j < len(jp.data) && (jp.data[j] == ' ' || jp.data[j] == '\t' || jp.data[j] == '\r' || jp.data[j] == '\n') {
 		j++
 	}
-	if j < len(p.data) && (p.data[j] == '}' || p.data[j] == ']') {
-		put(p.sheet, []byte{c, p.data[j]}, Punct)
+	if j < len(jp.data) && (jp.data[j] == '}' || jp.data[j] == ']') {
+		writeText(jp.lineWriter, []byte{c, jp.data[j]}, Punct)
 		return j + 1
 	}
-	put(p.sheet, p.data[i:i+1], Punct)
-	if p.depth < maxIndent {
-		p.path = append(p.path[:p.depth], frame{object: p.data[i:]})
+	writeText(jp.lineWriter, jp.data[i:i+1], Punct)
+	if jp.depth < maxIndent {
+		jp.path = append(jp.path[:jp.depth], container{object: jp.data[i:]})
 	}
-	p.kinds = append(p.kinds, c)
-	p.depth++
-	p.item()
+	jp.kinds = append(jp.kinds, c)
+	jp.depth++
+	jp.beginItem()
 	return i + 1
 }
 
-// item begins a member or element.
-func (p *printer) item() {
-	if p.depth > maxIndent || p.depth == 0 {
+// beginItem begins a member or element.
+func (jp *jsonPrinter) beginItem() {
+	if jp.depth > maxIndent || jp.depth == 0 {
 		return
 	}
-	p.newline(p.depth)
-	if p.want && p.kinds[p.depth-1] == '[' {
-		p.note()
+	jp.newline(jp.depth)
+	if jp.wantPointers && jp.kinds[jp.depth-1] == '[' {
+		jp.notePointer()
 	}
 }
 
-// note remembers that a value is on this line.
-func (p *printer) note() {
-	pointer, ok := p.pointer()
-	if _, there := p.at[pointer]; ok && !there {
-		p.at[pointer] = len(p.lines) - 1
+// notePointer remembers that a value is on this line.
+func (jp *jsonPrinter) notePointer() {
+	pointer, ok := jp.pointer()
+	if _, there := jp.lineOf[pointer]; ok && !there {
+		jp.lineOf[pointer] = len(jp.lines) - 1
 	}
 }
 
 // pointer returns where the value is that is being written, false if that is too long to say.
-func (p *printer) pointer() (string, bool) {
+func (jp *jsonPrinter) pointer() (string, bool) {
 	size := 0
-	for i := range p.path {
-		size += 1 + len(p.path[i].name)
+	for i := range jp.path {
+		size += 1 + len(jp.path[i].name)
 	}
 	if size > maxPointer {
 		return "", false
 	}
 	var b strings.Builder
-	for i := range p.path {
+	for i := range jp.path {
 		b.WriteByte('/')
-		if p.kinds[i] == '[' {
-			b.WriteString(strconv.Itoa(p.path[i].index))
+		if jp.kinds[i] == '[' {
+			b.WriteString(strconv.Itoa(jp.path[i].index))
 		} else {
-			b.WriteString(strings.ReplaceAll(strings.ReplaceAll(jsonwire.UnquoteString(p.path[i].name), "~", "~0"), "/", "~1"))
+			b.WriteString(strings.ReplaceAll(strings.ReplaceAll(jsonwire.UnquoteString(jp.path[i].name), "~", "~0"), "/", "~1"))
 		}
 	}
 	return b.String(), true
 }
 
-// word writes a number or a literal.
-func (p *printer) word(i int) int {
+// writeToken writes a number or a literal.
+func (jp *jsonPrinter) writeToken(i int) int {
 	j := i
-	for j < len(p.data) && !bytes.ContainsRune([]byte(" \t\r\n,]}"), rune(p.data[j])) {
+	for j < len(jp.data) && !bytes.ContainsRune([]byte(" \t\r\n,]}"), rune(jp.data[j])) {
 		j++
 	}
 	kind := Literal
-	if c := p.data[i]; c == '-' || c >= '0' && c <= '9' {
+	if c := jp.data[i]; c == '-' || c >= '0' && c <= '9' {
 		kind = Number
 	}
-	if n := p.feed(p.data[i:j], kind, maxString); n < j-i {
-		p.skipped(int64(j - i - n))
+	if n := jp.writeUntrusted(jp.data[i:j], kind, maxString); n < j-i {
+		jp.addOmitted(int64(j - i - n))
 	}
 	return max(j, i+1)
 }
 
-func (p *printer) skipped(n int64) {
-	p.left += n
-	put(p.sheet, " … "+wireview.Size(n)+" not shown ", Remark)
+func (jp *jsonPrinter) addOmitted(n int64) {
+	jp.omittedBytes += n
+	writeText(jp.lineWriter, " … "+trace.FormatSize(n)+" not shown ", Annotation)
 }
 
-// string writes a name or a string.
-func (p *printer) string(i int) int {
-	end := jsonwire.SkipValue(p.data, i)
+// writeString writes a name or a string.
+func (jp *jsonPrinter) writeString(i int) int {
+	end := jsonwire.SkipValue(jp.data, i)
 	if end <= i+1 {
-		return len(p.data)
+		return len(jp.data)
 	}
-	text := p.data[i+1 : end-1]
+	text := jp.data[i+1 : end-1]
 	j := end
-	for j < len(p.data) && (p.data[j] == ' ' || p.data[j] == '\t' || p.data[j] == '\r' || p.data[j] == '\n') {
+	for j < len(jp.data) && (jp.data[j] == ' ' || jp.data[j] == '\t' || jp.data[j] == '\r' || jp.data[j] == '\n') {
 		j++
 	}
 	kind := String
-	if j < len(p.data) && p.data[j] == ':' {
+	if j < len(jp.data) && jp.data[j] == ':' {
 		kind = Name
-		if p.depth <= maxIndent && p.depth > 0 {
-			p.path[p.depth-1].name = text
-			if p.want {
-				p.note()
+		if jp.depth <= maxIndent && jp.depth > 0 {
+			jp.path[jp.depth-1].name = text
+			if jp.wantPointers {
+				jp.notePointer()
 			}
 		}
 	}
-	put(p.sheet, `"`, Punct)
-	if kind == Name || !p.blob(text) {
-		if n := p.feed(text, kind, maxString); n < len(text) {
-			p.skipped(int64(len(text) - n))
+	writeText(jp.lineWriter, `"`, Punct)
+	if kind == Name || !jp.writeBlob(text) {
+		if n := jp.writeUntrusted(text, kind, maxString); n < len(text) {
+			jp.addOmitted(int64(len(text) - n))
 		}
 	}
-	put(p.sheet, `"`, Punct)
+	writeText(jp.lineWriter, `"`, Punct)
 	return end
 }
 
-// lints marks the lines that findings point to. A pointer to what is not there leads to what should have it.
-func (p *printer) lints(list []Lint, event uint64) {
+// markFindings marks the lines that findings point to. A pointer to what is not there leads to what should have it.
+func (jp *jsonPrinter) markFindings(list []Finding, event uint64) {
 	for i := range list {
 		if list[i].Event != event || list[i].Pointer == "" {
 			continue
 		}
 		pointer := list[i].Pointer
-		line, ok := p.at[pointer]
+		line, ok := jp.lineOf[pointer]
 		for !ok && pointer != "" {
 			pointer = pointer[:max(0, strings.LastIndexByte(pointer, '/'))]
-			line, ok = p.at[pointer]
+			line, ok = jp.lineOf[pointer]
 		}
-		if line < len(p.lines) {
-			p.lines[line].Lints = append(p.lines[line].Lints, i)
+		if line < len(jp.lines) {
+			jp.lines[line].Findings = append(jp.lines[line].Findings, i)
 		}
 	}
 }

@@ -2,24 +2,24 @@ package detail
 
 import "mcpwire/capture"
 
-// A Raw is an event with its exact bytes.
-type Raw struct {
-	N        uint64          `json:"n"`
-	Kind     capture.Kind    `json:"kind"`
-	Dir      capture.Dir     `json:"dir,omitempty"`
-	AtMS     float64         `json:"atMs"` // since the row began
-	Len      int64           `json:"len"`  // bytes on the wire
-	Cut      bool            `json:"cut,omitempty"`
-	Part     int             `json:"part,omitempty"`
-	Encoding string          `json:"encoding,omitempty"` // content coding that the bytes are in
-	Framing  capture.Framing `json:"framing,omitempty"`
-	Prefix   []Line          `json:"prefix,omitempty"`   // the header of the frame
-	Lines    []Line          `json:"lines,omitempty"`    // what cannot be seen is marked; a line ends behind each line feed
-	Left     int64           `json:"left,omitempty"`     // bytes that are not in Lines
-	Redacted []string        `json:"redacted,omitempty"` // JSON pointers into the event's line of the capture
-	Why      string          `json:"why,omitempty"`      // why it is no plain JSON in the capture
-	Hex      []HexRow        `json:"hex,omitempty"`      // the beginning, if Options.Hex is set
-	Bytes    []byte          `json:"-"`                  // what Lines show; must not be changed
+// A RawEvent is an event with its exact bytes.
+type RawEvent struct {
+	N            uint64          `json:"n"`
+	Kind         capture.Kind    `json:"kind"`
+	Dir          capture.Dir     `json:"dir,omitempty"`
+	AtMS         float64         `json:"atMs"` // since the row began
+	Len          int64           `json:"len"`  // bytes on the wire
+	Cut          bool            `json:"cut,omitempty"`
+	Part         int             `json:"part,omitempty"`
+	Encoding     string          `json:"encoding,omitempty"` // content coding that the bytes are in
+	Framing      capture.Framing `json:"framing,omitempty"`
+	Prefix       []Line          `json:"prefix,omitempty"`   // the header of the frame
+	Lines        []Line          `json:"lines,omitempty"`    // what cannot be seen is marked; a line ends behind each line feed
+	OmittedBytes int64           `json:"left,omitempty"`     // bytes that are not in Lines
+	Redacted     []string        `json:"redacted,omitempty"` // JSON pointers into the event's line of the capture
+	Why          string          `json:"why,omitempty"`      // why it is no plain JSON in the capture
+	Hex          []HexRow        `json:"hex,omitempty"`      // the beginning, if Options.Hex is set
+	Bytes        []byte          `json:"-"`                  // what Lines show; must not be changed
 }
 
 // A HexRow is up to 16 bytes as people look at them.

@@ -9,45 +9,45 @@ import (
 )
 
 const (
-	maxRaws     = 48  // events of a row
-	maxPlaces   = 100 // pointers of what was redacted
-	maxHexRows  = 4096
-	frameLength = 160 // bytes of Frame.Text
+	maxRawEvents        = 48  // events of a row
+	maxRedactedPointers = 100 // pointers of what was redacted
+	maxHexRows          = 4096
+	maxEventText        = 160 // bytes of EventLine.Text
 )
 
-// rawEvent adds an event to those that are shown byte by byte.
-func (w *work) rawEvent(e *capture.Event) {
-	if len(w.d.Raw) >= maxRaws {
+// addRawEvent adds an event to those that are shown byte by byte.
+func (b *builder) addRawEvent(e *capture.Event) {
+	if len(b.detail.Raw) >= maxRawEvents {
 		return
 	}
-	r := Raw{
-		N: e.N, Kind: e.Kind, Dir: e.Dir, AtMS: ms(e.T - w.row.T), Len: wireLen(e), Cut: e.Cut, Part: e.Part, Encoding: printable.Line(e.Encoding), Framing: e.Framing, Why: printable.Line(e.Why),
+	r := RawEvent{
+		N: e.N, Kind: e.Kind, Dir: e.Dir, AtMS: millis(e.T - b.snapshot.T), Len: wireLen(e), Cut: e.Cut, Part: e.Part, Encoding: printable.Line(e.Encoding), Framing: e.Framing, Why: printable.Line(e.Why),
 	}
 	if e.Prefix != "" {
-		s := newSheet(4096)
-		s.text([]byte(e.Prefix))
-		r.Prefix = s.done()
+		s := newLineWriter(4096)
+		s.writeLines([]byte(e.Prefix))
+		r.Prefix = s.finish()
 	}
-	for _, p := range e.Redacted[:min(len(e.Redacted), maxPlaces)] {
+	for _, p := range e.Redacted[:min(len(e.Redacted), maxRedactedPointers)] {
 		r.Redacted = append(r.Redacted, printable.Line(p))
 	}
-	if limit := min(w.opts.MaxShown, w.raw); len(e.Data) > 0 && limit > 0 {
-		s := newSheet(limit)
-		n := s.text(e.Data[:min(len(e.Data), limit)])
-		r.Lines, r.Left, r.Bytes = s.done(), int64(len(e.Data)-n), bytes.Clone(e.Data[:n])
-		if w.opts.Hex {
+	if limit := min(b.opts.MaxShown, b.rawBytesLeft); len(e.Data) > 0 && limit > 0 {
+		s := newLineWriter(limit)
+		n := s.writeLines(e.Data[:min(len(e.Data), limit)])
+		r.Lines, r.OmittedBytes, r.Bytes = s.finish(), int64(len(e.Data)-n), bytes.Clone(e.Data[:n])
+		if b.opts.Hex {
 			r.Hex = HexRows(r.Bytes, 0, maxHexRows)
 		}
-		w.raw -= n
+		b.rawBytesLeft -= n
 	} else {
-		r.Left = int64(len(e.Data))
+		r.OmittedBytes = int64(len(e.Data))
 	}
-	w.d.Raw = append(w.d.Raw, r)
-	w.d.frames = append(w.d.frames, Frame{N: e.N, Kind: e.Kind, Dir: e.Dir, At: e.At, AtMS: r.AtMS, Len: r.Len, Text: frameText(e)})
+	b.detail.Raw = append(b.detail.Raw, r)
+	b.detail.events = append(b.detail.events, EventLine{N: e.N, Kind: e.Kind, Dir: e.Dir, At: e.At, AtMS: r.AtMS, Len: r.Len, Text: eventText(e)})
 }
 
-// frameText is what a list of events shows of one.
-func frameText(e *capture.Event) []Span {
+// eventText is what a list of events shows of one.
+func eventText(e *capture.Event) []Span {
 	var text string
 	switch {
 	case e.Request != nil:
@@ -60,12 +60,12 @@ func frameText(e *capture.Event) []Span {
 		text = fmt.Sprint("code ", e.Exit.Code)
 	case e.Start != nil:
 		text = fmt.Sprint("pid ", e.Start.PID)
-	case e.Xlate != nil:
-		text = e.Xlate.Rule
+	case e.Translation != nil:
+		text = e.Translation.Rule
 	case e.Gap != nil:
 		text = e.Gap.Why
 	default:
-		return oneLine(e.Data, frameLength)
+		return oneLine(e.Data, maxEventText)
 	}
-	return oneLine([]byte(text), frameLength)
+	return oneLine([]byte(text), maxEventText)
 }

@@ -19,27 +19,29 @@ const (
 )
 
 // A sheet makes lines of spans.
-type sheet struct {
+type lineWriter struct {
 	lines    []Line
 	spans    int
 	size     int // bytes of text
 	limit    int // of size
 	redacted int // placeholders
 
-	kind  Kind // of buf
+	kind  SpanKind // of buf
 	buf   []byte
 	marks int // on the character before
 }
 
-func newSheet(limit int) *sheet { return &sheet{limit: limit, lines: []Line{{Spans: []Span{}}}} }
-
-// full reports whether no more fits.
-func (s *sheet) full() bool {
-	return s.size >= s.limit || len(s.lines) >= maxLines || s.spans >= maxSpans
+func newLineWriter(limit int) *lineWriter {
+	return &lineWriter{limit: limit, lines: []Line{{Spans: []Span{}}}}
 }
 
-// put adds text that is fit to be shown.
-func put[T string | []byte](s *sheet, text T, kind Kind) {
+// full reports whether no more fits.
+func (lw *lineWriter) full() bool {
+	return lw.size >= lw.limit || len(lw.lines) >= maxLines || lw.spans >= maxSpans
+}
+
+// writeText adds text that is fit to be shown.
+func writeText[T string | []byte](s *lineWriter, text T, kind SpanKind) {
 	if kind != s.kind {
 		s.flush()
 		s.kind = kind
@@ -49,45 +51,45 @@ func put[T string | []byte](s *sheet, text T, kind Kind) {
 }
 
 // flush ends the span.
-func (s *sheet) flush() {
-	if len(s.buf) == 0 {
+func (lw *lineWriter) flush() {
+	if len(lw.buf) == 0 {
 		return
 	}
-	l := &s.lines[len(s.lines)-1]
-	l.Spans = append(l.Spans, Span{Text: string(s.buf), Kind: s.kind})
-	s.buf = s.buf[:0]
-	s.spans++
+	l := &lw.lines[len(lw.lines)-1]
+	l.Spans = append(l.Spans, Span{Text: string(lw.buf), Kind: lw.kind})
+	lw.buf = lw.buf[:0]
+	lw.spans++
 }
 
 // newline ends the line.
-func (s *sheet) newline(depth int) {
-	s.flush()
-	s.marks = 0
-	s.lines = append(s.lines, Line{Depth: depth, Spans: []Span{}})
+func (lw *lineWriter) newline(depth int) {
+	lw.flush()
+	lw.marks = 0
+	lw.lines = append(lw.lines, Line{Depth: depth, Spans: []Span{}})
 }
 
-// feed adds text of a peer as being of a kind, and marks what cannot be seen in it. It stops when the sheet is full, or behind so many bytes, and returns how many it has taken.
-func (s *sheet) feed(text []byte, kind Kind, limit int) int {
+// writeUntrusted adds text of a peer as being of a kind, and marks what cannot be seen in it. It stops when the sheet is full, or behind so many bytes, and returns how many it has taken.
+func (lw *lineWriter) writeUntrusted(text []byte, kind SpanKind, limit int) int {
 	i := 0
 	quoted := kind == String || kind == Name
-	for i < len(text) && i < limit && !s.full() {
-		j, end := i, min(len(text), limit, i+s.limit-s.size)
+	for i < len(text) && i < limit && !lw.full() {
+		j, end := i, min(len(text), limit, i+lw.limit-lw.size)
 		for j < end && text[j] >= ' ' && text[j] < 0x7f && text[j] != '~' && (text[j] != '\\' || !quoted) {
 			j++
 		}
 		switch {
 		case j > i:
-			put(s, text[i:j], kind)
-			s.marks = 0
+			writeText(lw, text[i:j], kind)
+			lw.marks = 0
 			i = j
 		case text[i] == '~':
 			n := placeholderLen(text[i:])
 			if n > 0 {
-				s.redacted++
-				put(s, text[i:i+n], Secret)
+				lw.redacted++
+				writeText(lw, text[i:i+n], Secret)
 			} else {
 				n = 1
-				put(s, "~", kind)
+				writeText(lw, "~", kind)
 			}
 			i += n
 		case text[i] == '\\' && quoted:
@@ -96,45 +98,45 @@ func (s *sheet) feed(text []byte, kind Kind, limit int) int {
 				n = 6
 			}
 			n = min(n, len(text)-i)
-			put(s, text[i:i+n], Escape)
+			writeText(lw, text[i:i+n], Escape)
 			i += n
 		default:
-			i += s.rune(text[i:], kind)
+			i += lw.writeRune(text[i:], kind)
 		}
 	}
 	return i
 }
 
-// rune adds a character that is not printable ASCII, or several equal ones, and returns how many bytes that was.
-func (s *sheet) rune(text []byte, kind Kind) int {
+// writeRune adds a character that is not printable ASCII, or several equal ones, and returns how many bytes that was.
+func (lw *lineWriter) writeRune(text []byte, kind SpanKind) int {
 	r, n := utf8.DecodeRune(text)
 	if unicode.In(r, unicode.Mn, unicode.Me) {
-		s.marks++
+		lw.marks++
 	} else {
-		s.marks = 0
+		lw.marks = 0
 	}
 	const maxMarks = 4 // more write over the lines above and below
 	switch {
 	case r == utf8.RuneError && n <= 1:
-		put(s, fmt.Sprintf("‹%02X›", text[0]), Bad)
+		writeText(lw, fmt.Sprintf("‹%02X›", text[0]), InvalidByte)
 		return 1
 	case r == '\n' || r == '\r' || r == '\t':
-		put(s, string(0x2400+r), Space)
+		writeText(lw, string(0x2400+r), Space)
 		return 1
-	case printable.Safe(r) && s.marks <= maxMarks:
-		put(s, text[:n], kind)
+	case printable.Safe(r) && lw.marks <= maxMarks:
+		writeText(lw, text[:n], kind)
 		return n
 	}
 	size := n
 	for bytes.HasPrefix(text[size:], text[:n]) {
 		size += n
 	}
-	put(s, hiddenName(r, size/n), Hidden)
+	writeText(lw, invisibleName(r, size/n), Invisible)
 	return size
 }
 
-// hiddenName is what is shown instead of so many of a character that cannot be seen.
-func hiddenName(r rune, count int) string {
+// invisibleName is what is shown instead of so many of a character that cannot be seen.
+func invisibleName(r rune, count int) string {
 	if count < 4 && (r < ' ' || r == 0x7f) {
 		picture := 0x2400 + r
 		if r == 0x7f {
@@ -142,15 +144,15 @@ func hiddenName(r rune, count int) string {
 		}
 		return strings.Repeat(string(picture), count)
 	}
-	name := fmt.Sprintf("‹U+%04X%s", r, names(r))
+	name := fmt.Sprintf("‹U+%04X%s", r, shortName(r))
 	if count > 1 {
 		name += " ×" + strconv.Itoa(count)
 	}
 	return name + "›"
 }
 
-// names returns the short name of a character that is known under one, behind a space.
-func names(r rune) string {
+// shortName returns the short name of a character that is known under one, behind a space.
+func shortName(r rune) string {
 	switch r {
 	case 0x1b:
 		return " ESC"
@@ -213,41 +215,41 @@ func placeholderLen(text []byte) int {
 	return at[1]
 }
 
-// text adds lines of text, exactly as it is: line ends, and spaces in front of them, are marked. It returns how many bytes it has taken.
-func (s *sheet) text(text []byte) (taken int) {
-	for taken < len(text) && !s.full() {
+// writeLines adds lines of text, exactly as it is: line ends, and spaces in front of them, are marked. It returns how many bytes it has taken.
+func (lw *lineWriter) writeLines(text []byte) (taken int) {
+	for taken < len(text) && !lw.full() {
 		line := text[taken:]
 		if i := bytes.IndexByte(line, '\n'); i >= 0 {
 			line = line[:i+1]
 		}
 		body := bytes.TrimRight(line, "\r\n")
 		seen := bytes.TrimRight(body, " ")
-		if n := s.feed(seen, "", len(seen)); n < len(seen) {
+		if n := lw.writeUntrusted(seen, "", len(seen)); n < len(seen) {
 			return taken + n
 		}
-		put(s, strings.Repeat("·", min(len(body)-len(seen), 64)), Space)
+		writeText(lw, strings.Repeat("·", min(len(body)-len(seen), 64)), Space)
 		if more := len(body) - len(seen) - 64; more > 0 {
-			put(s, fmt.Sprintf("‹%d more›", more), Space)
+			writeText(lw, fmt.Sprintf("‹%d more›", more), Space)
 		}
-		s.feed(line[len(body):], "", len(line))
+		lw.writeUntrusted(line[len(body):], "", len(line))
 		if taken += len(line); line[len(line)-1] == '\n' && taken < len(text) {
-			s.newline(0)
+			lw.newline(0)
 		}
 	}
 	return taken
 }
 
-// done returns the lines.
-func (s *sheet) done() []Line {
-	s.flush()
-	return s.lines
+// finish returns the lines.
+func (lw *lineWriter) finish() []Line {
+	lw.flush()
+	return lw.lines
 }
 
 // oneLine returns the beginning of a text of a peer on one line.
 func oneLine(text []byte, limit int) []Span {
-	s := newSheet(4 * limit)
-	if n := s.feed(text, "", limit); n < len(text) {
-		put(s, " …", Remark)
+	s := newLineWriter(4 * limit)
+	if n := s.writeUntrusted(text, "", limit); n < len(text) {
+		writeText(s, " …", Annotation)
 	}
-	return s.done()[0].Spans
+	return s.finish()[0].Spans
 }

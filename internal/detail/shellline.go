@@ -18,14 +18,14 @@ type shellLine struct {
 	variables map[string]string // by placeholder
 	names     []string
 	notes     []string
-	bad       string
+	invalid   string
 }
 
 func newShellLine() *shellLine { return &shellLine{variables: map[string]string{}} }
 
 // reset begins the line anew.
 func (l *shellLine) reset() {
-	l.words, l.names, l.notes, l.bad = nil, nil, nil, ""
+	l.words, l.names, l.notes, l.invalid = nil, nil, nil, ""
 	clear(l.variables)
 }
 
@@ -37,7 +37,7 @@ func (l *shellLine) secrets() int { return len(l.names) }
 // word adds a word. Placeholders of secrets in it become variables.
 func (l *shellLine) word(text string) {
 	if !pasteable(text) {
-		l.bad = "there are characters in it that no command line should have"
+		l.invalid = "there are characters in it that no command line should have"
 		return
 	}
 	l.words = append(l.words, l.quote(text, ""))
@@ -117,8 +117,8 @@ func (l *shellLine) variable(placeholder, kind, hint string) string {
 
 // command returns the line.
 func (l *shellLine) command() (*Command, error) {
-	if l.bad != "" {
-		return nil, fmt.Errorf("%w: %s", ErrNoCommand, l.bad)
+	if l.invalid != "" {
+		return nil, fmt.Errorf("%w: %s", ErrNoCommand, l.invalid)
 	}
 	if n := len(l.names); n > 0 {
 		l.note(fmt.Sprintf("set %s first: the capture does not have what was secret", strings.Join(l.names, ", ")))

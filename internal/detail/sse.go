@@ -10,9 +10,9 @@ import (
 
 // An SSE is what came in an event stream.
 type SSE struct {
-	Events []SSEEvent `json:"events"`         // the newest ones
-	Gone   int        `json:"gone,omitempty"` // more that came before
-	Open   bool       `json:"open,omitempty"`
+	Events        []SSEEvent `json:"events"`         // the newest ones
+	OmittedEvents int        `json:"gone,omitempty"` // more that came before
+	Open          bool       `json:"open,omitempty"`
 }
 
 // An SSEEvent is an event of a stream.
@@ -34,29 +34,29 @@ const (
 	maxSSEField = 512 // bytes of its other fields
 )
 
-// stream adds the events of the row's event stream.
-func (w *work) stream(ctx context.Context) error {
-	h := w.row.HTTP
+// addStream adds the events of the row's event stream.
+func (b *builder) addStream(ctx context.Context) error {
+	h := b.snapshot.HTTP
 	if h == nil || !h.Stream {
 		return nil
 	}
-	list := h.Recent[max(0, len(h.Recent)-maxStream):]
-	s := &SSE{Events: []SSEEvent{}, Gone: max(0, h.Events-len(list)), Open: !h.Ended}
+	list := h.RecentEvents[max(0, len(h.RecentEvents)-maxStream):]
+	s := &SSE{Events: []SSEEvent{}, OmittedEvents: max(0, h.Events-len(list)), Open: !h.Ended}
 	for _, n := range list {
-		e, err := w.get(ctx, n)
+		e, err := b.readEvent(ctx, n)
 		if err != nil {
 			return err
 		}
 		if e != nil {
-			s.Events = append(s.Events, sseEvent(e, e.T-w.row.T))
+			s.Events = append(s.Events, sseEvent(e, e.T-b.snapshot.T))
 		}
 	}
-	w.d.SSE = s
+	b.detail.SSE = s
 	return nil
 }
 
 func sseEvent(e *capture.Event, at time.Duration) SSEEvent {
-	v := SSEEvent{N: e.N, Dir: e.Dir, AtMS: ms(at), Len: wireLen(e)}
+	v := SSEEvent{N: e.N, Dir: e.Dir, AtMS: millis(at), Len: wireLen(e)}
 	if len(e.Data) > 0 {
 		v.Data = oneLine(e.Data, maxSSEData)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // title is the method or kind of a row, and what it is about.
-func title(r *Row) string {
+func title(r *Snapshot) string {
 	what := r.Record.Method
 	if what == "" {
 		what = string(r.Record.Kind)
@@ -24,14 +24,14 @@ func title(r *Row) string {
 	return printable.Line(what + " " + r.Record.Target)
 }
 
-func glyph(r *Row) string {
-	return wireview.Glyph(&wireview.Row{Kind: r.Record.Kind, Status: r.Record.Status, Dir: capture.Dir(r.Record.Dir)})
+func glyph(r *Snapshot) string {
+	return trace.Glyph(&trace.Row{Kind: r.Record.Kind, Status: r.Record.Status, Dir: capture.Dir(r.Record.Dir)})
 }
 
-// safeCard is a card whose texts may be shown.
-func safeCard(c wireview.Card) wireview.Card {
+// safeSession is a card whose texts may be shown.
+func safeSession(c trace.SessionInfo) trace.SessionInfo {
 	for _, s := range []*string{
-		&c.Name, &c.Transport, &c.URL, &c.Tool, &c.Redact, &c.Era, &c.Offered, &c.Answered, &c.Client.Name, &c.Client.Version, &c.Server.Name, &c.Server.Version, &c.Signal,
+		&c.Name, &c.Transport, &c.URL, &c.Tool, &c.Redact, &c.Era, &c.Offered, &c.Negotiated, &c.Client.Name, &c.Client.Version, &c.Server.Name, &c.Server.Version, &c.Signal,
 	} {
 		*s = printable.Line(*s)
 	}
@@ -47,81 +47,81 @@ func safeCard(c wireview.Card) wireview.Card {
 	return c
 }
 
-// summary says in words what happened.
-func (w *work) summary() {
-	w.d.Summary = Summary{Words: w.words(), Facts: w.facts()}
+// addSummary says in words what happened.
+func (b *builder) addSummary() {
+	b.detail.Summary = Summary{Sentences: b.sentences(), Facts: b.facts()}
 }
 
-func (w *work) words() []string {
-	r := w.row.Record
-	client, server := w.who(w.d.Session.Client, "the client"), w.who(w.d.Session.Server, "the server")
+func (b *builder) sentences() []string {
+	r := b.snapshot.Record
+	client, server := b.peerName(b.detail.Session.Client, "the client"), b.peerName(b.detail.Session.Server, "the server")
 	subject := client
 	if r.Dir == string(capture.ToClient) {
 		subject = server
 	}
 	first := r.Summary
 	switch r.Kind {
-	case wireview.Request, wireview.Response, wireview.Invalid:
+	case trace.Request, trace.Response, trace.Invalid:
 		first = subject + " " + r.Summary
-	case wireview.Notification, wireview.Progress, wireview.Log:
+	case trace.Notification, trace.Progress, trace.Log:
 		first = subject + " said: " + r.Summary
-	case wireview.Stderr:
+	case trace.Stderr:
 		first = server + " wrote to its standard error: " + r.Summary
-	case wireview.Stdout:
+	case trace.Stdout:
 		first = server + " wrote to its standard output what is no message: " + printable.Line(r.Excerpt)
 	}
-	words := []string{sentence(first)}
-	add := func(format string, args ...any) { words = append(words, sentence(fmt.Sprintf(format, args...))) }
-	w.outcomeWords(add)
-	if h := w.row.HTTP; h != nil && h.Status != 0 && r.Kind != wireview.HTTP {
+	list := []string{sentence(first)}
+	add := func(format string, args ...any) { list = append(list, sentence(fmt.Sprintf(format, args...))) }
+	b.addOutcome(add)
+	if h := b.snapshot.HTTP; h != nil && h.Status != 0 && r.Kind != trace.HTTP {
 		how := "as one body"
 		if h.Stream {
 			how = "as a stream of " + plural(h.Events, "event")
 		}
 		add("it went over HTTP, which answered %d %s", h.Status, how)
 	}
-	if n := len(w.d.Lint); n > 0 {
+	if n := len(b.detail.Findings); n > 0 {
 		add("rules were broken: %s, see Lint", plural(n, "finding"))
 	}
-	if w.d.Redacted > 0 {
-		add("hidden because it may be secret: %s", plural(w.d.Redacted, "place"))
+	if b.detail.Redacted > 0 {
+		add("hidden because it may be secret: %s", plural(b.detail.Redacted, "place"))
 	}
-	if n := len(w.d.Missing); n > 0 {
+	if n := len(b.detail.Missing); n > 0 {
 		add("it cannot be read any more in full: %s missing", plural(n, "event"))
 	}
-	return words
+	return list
 }
 
-// outcomeWords explains what became of a request.
-func (w *work) outcomeWords(add func(format string, args ...any)) {
-	r := w.row
+// addOutcome explains what became of a request.
+func (b *builder) addOutcome(add func(format string, args ...any)) {
+	r := b.snapshot
 	switch r.Record.Status {
-	case wireview.Pending:
-		if !stream(r) && r.Record.Kind == wireview.Request {
+	case trace.Pending:
+		if !isStream(r) && r.Record.Kind == trace.Request {
 			if r.Wall > 0 {
-				add("there is no answer yet; it has waited %s", wireview.Duration(r.Wall))
+				add("there is no answer yet; it has waited %s", trace.FormatDuration(r.Wall))
 			} else {
 				add("there is no answer yet")
 			}
 		}
-	case wireview.Failed:
+	case trace.Failed:
 		if meaning := codeMeaning(jsonrpc.Code(r.Record.Code)); meaning != "" {
 			add("the error %d stands for: %s", r.Record.Code, meaning)
 		}
-	case wireview.ToolFailed:
+	case trace.ToolFailed:
 		add("the tool itself failed: the protocol went well, and the model gets to read what the result says")
-	case wireview.Unanswered:
+	case trace.Unanswered:
 		add("nothing can come any more: the process, the connection or the capture has ended")
-	case wireview.InputRequired:
+	case trace.InputRequired:
 		add("the server needs input first; the client has not come back with it yet")
-	case wireview.TaskMade:
+	case trace.TaskCreated:
 		add("it became a task, which goes on")
 	}
 	if n := len(r.Rounds); n > 1 {
 		add("it took %d rounds, because the server needed input: the client sent the request again with it", n)
 	}
-	if r.Human > 0 && r.Record.Role != wireview.Asked {
-		add("for %s of the time it was the client's turn, a person's or a model's", wireview.Duration(r.Human))
+	if r.ClientTime > 0 && r.Record.Role != trace.ServerRequest {
+		add("for %s of the time it was the client's turn, a person's or a model's", trace.FormatDuration(r.ClientTime))
 	}
 }
 
@@ -153,7 +153,7 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-func (w *work) who(p wireview.Peer, unnamed string) string {
+func (b *builder) peerName(p trace.PeerInfo, unnamed string) string {
 	if p.Name == "" {
 		return unnamed
 	}
@@ -172,8 +172,8 @@ func sentence(s string) string {
 }
 
 // facts are what is known, name by name.
-func (w *work) facts() []Fact {
-	r := w.row.Record
+func (b *builder) facts() []Fact {
+	r := b.snapshot.Record
 	list := []Fact{}
 	add := func(name, value string, event uint64) {
 		if value != "" {
@@ -186,11 +186,11 @@ func (w *work) facts() []Fact {
 	add("method", r.Method, r.N)
 	add("about", r.Target, 0)
 	add("id", r.ID, 0)
-	add("status", string(r.Status), w.row.response)
+	add("status", string(r.Status), b.snapshot.responseN)
 	if r.Code != 0 {
-		add("code", strconv.Itoa(r.Code), w.row.response)
+		add("code", strconv.Itoa(r.Code), b.snapshot.responseN)
 	}
-	add("message", r.Message, w.row.response)
+	add("message", r.Message, b.snapshot.responseN)
 	add("server", r.Server, 0)
 	if r.Session != 0 {
 		add("session", strconv.FormatUint(r.Session, 10), 0)
@@ -198,46 +198,46 @@ func (w *work) facts() []Fact {
 	add("era", r.Era, 0)
 	add("revision", r.Revision, 0)
 	add("time", r.At.Format("2006-01-02 15:04:05.000000"), 0)
-	if w.row.Wall > 0 {
-		add("took", wireview.Duration(w.row.Wall), 0)
-		if r.Kind == wireview.Request && r.Role != wireview.Asked && !stream(w.row) {
-			add("server's time", wireview.Duration(w.row.Server), 0)
+	if b.snapshot.Wall > 0 {
+		add("took", trace.FormatDuration(b.snapshot.Wall), 0)
+		if r.Kind == trace.Request && r.Role != trace.ServerRequest && !isStream(b.snapshot) {
+			add("server's time", trace.FormatDuration(b.snapshot.ServerTime), 0)
 		}
-		if w.row.Human > 0 {
-			add("client's time", wireview.Duration(w.row.Human), 0)
+		if b.snapshot.ClientTime > 0 {
+			add("client's time", trace.FormatDuration(b.snapshot.ClientTime), 0)
 		}
 	}
-	if r.ReqBytes > 0 {
-		add("sent", wireview.Size(r.ReqBytes), r.N)
+	if r.RequestBytes > 0 {
+		add("sent", trace.FormatSize(r.RequestBytes), r.N)
 	}
-	if r.ResBytes > 0 {
-		add("answered with", wireview.Size(r.ResBytes), w.row.response)
+	if r.ResponseBytes > 0 {
+		add("answered with", trace.FormatSize(r.ResponseBytes), b.snapshot.responseN)
 	}
-	w.moreFacts(add)
+	b.moreFacts(add)
 	return list
 }
 
-func (w *work) moreFacts(add func(name, value string, event uint64)) {
-	r := w.row
+func (b *builder) moreFacts(add func(name, value string, event uint64)) {
+	r := b.snapshot
 	if h := r.HTTP; h != nil {
 		if h.Status != 0 {
 			add("HTTP status", strconv.Itoa(h.Status), h.ResponseN)
 		}
 		add("content type", h.ContentType, h.ResponseN)
-		add("HTTP ended", h.End, h.EndN)
+		add("HTTP ended", h.EndReason, h.EndN)
 	}
-	f := r.Facts
-	if f.What != "" {
-		add(f.What, strconv.Itoa(f.Count), r.response)
+	f := r.ResultInfo
+	if f.ListName != "" {
+		add(f.ListName, strconv.Itoa(f.Count), r.responseN)
 	}
-	if f.More {
-		add("next page", "yes", r.response)
+	if f.HasMore {
+		add("next page", "yes", r.responseN)
 	}
-	add("result type", f.Kind, r.response)
+	add("result type", f.ResultType, r.responseN)
 	if r.Record.Task != "" {
 		add("task", strings.TrimSpace(r.Record.Task+" "+r.Record.TaskState), 0)
 	}
-	if s := w.startE; s != nil && s.Start != nil {
+	if s := b.startEvent; s != nil && s.Start != nil {
 		add("folder", clip(s.Start.Dir, 1000), s.N)
 		add("command", clip(strings.Join(s.Start.Command, " "), 4000), s.N)
 		add("variables", clip(strings.Join(s.Start.Env, " "), 4000), s.N)

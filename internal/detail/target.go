@@ -30,8 +30,8 @@ func (d *Detail) target(l *shellLine) (*target, error) {
 		if note != "" {
 			t.notes = append(t.notes, note)
 		}
-		if d.head != nil {
-			t.headers = credentials(d.head.Headers)
+		if d.requestHead != nil {
+			t.headers = credentials(d.requestHead.Headers)
 		}
 		return t, nil
 	}
@@ -49,13 +49,13 @@ func (d *Detail) target(l *shellLine) (*target, error) {
 func (d *Detail) address() (address, note string) {
 	server := d.url
 	if server == "" {
-		server = d.row.Card.URL
+		server = d.snapshot.Session.URL
 	}
-	return addressOf(server, d.head)
+	return requestAddress(server, d.requestHead)
 }
 
-// addressOf returns the URL that a request went to. head may be nil.
-func addressOf(server string, head *capture.Request) (address, note string) {
+// requestAddress returns the URL that a request went to. head may be nil.
+func requestAddress(server string, head *capture.Request) (address, note string) {
 	request := ""
 	if head != nil {
 		request = head.URL
@@ -77,32 +77,32 @@ func addressOf(server string, head *capture.Request) (address, note string) {
 	return "", ""
 }
 
-// before writes a target that is a URL.
-func (t *target) before(l *shellLine) {
-	if t.url != "" {
-		l.word(t.url)
+// writeURL writes a target that is a URL.
+func (ta *target) writeURL(l *shellLine) {
+	if ta.url != "" {
+		l.word(ta.url)
 	}
 }
 
-// after writes the flags, and a target that is a command.
-func (t *target) after(l *shellLine) {
-	for _, h := range t.headers {
-		l.header(h)
+// writeFlags writes the flags, and a target that is a command.
+func (ta *target) writeFlags(l *shellLine) {
+	for _, h := range ta.headers {
+		l.writeHeader(h)
 	}
-	if t.dir != "" {
-		l.word("--cwd=" + t.dir)
+	if ta.dir != "" {
+		l.word("--cwd=" + ta.dir)
 	}
-	if t.command != nil {
+	if ta.command != nil {
 		l.word("--")
-		for _, c := range t.command {
+		for _, c := range ta.command {
 			l.word(c)
 		}
 	}
-	l.notes = append(l.notes, t.notes...)
+	l.notes = append(l.notes, ta.notes...)
 }
 
-// header writes a header for a command of this program, which expands ${VARIABLES} itself, so that secrets are in no list of processes.
-func (l *shellLine) header(h capture.Header) {
+// writeHeader writes a header for a command of this program, which expands ${VARIABLES} itself, so that secrets are in no list of processes.
+func (l *shellLine) writeHeader(h capture.Header) {
 	if strings.Contains(h.Value, "${") || !pasteable(h.Value) {
 		l.note("the header " + printable.Line(h.Name) + " is left out: its value cannot stand in a command line")
 		return

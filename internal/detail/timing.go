@@ -9,47 +9,49 @@ const (
 	maxMarks    = 300
 )
 
-// timing adds the waterfall.
-func (w *work) timing() {
-	r := w.row
-	t := Timing{At: r.Record.At, WallMS: ms(r.Wall), ServerMS: ms(r.Server), ClientMS: ms(r.Human)}
-	for i, s := range r.Spans {
+// addTiming adds the waterfall.
+func (b *builder) addTiming() {
+	r := b.snapshot
+	t := Timing{At: r.Record.At, WallMS: millis(r.Wall), ServerMS: millis(r.ServerTime), ClientMS: millis(r.ClientTime)}
+	for i, s := range r.Segments {
 		if i == maxSegments {
 			break
 		}
-		t.Segments = append(t.Segments, Segment{Kind: s.Kind, Label: label(s.Kind, r), FromMS: ms(s.From - r.T), ToMS: ms(s.To - r.T), Open: s.Open})
+		t.Segments = append(t.Segments, Segment{Kind: s.Kind, Label: segmentLabel(s.Kind, r), FromMS: millis(s.From - r.T), ToMS: millis(s.To - r.T), Open: s.Open})
 		t.Open = t.Open || s.Open
 	}
-	if r.Record.Role == wireview.Asked { // the time is the client's
+	if r.Record.Role == trace.ServerRequest { // the time is the client's
 		t.ServerMS, t.ClientMS = 0, t.WallMS
-	} else if t.Open && r.Server == 0 && r.Record.Kind == wireview.Request && !stream(r) {
+	} else if t.Open && r.ServerTime == 0 && r.Record.Kind == trace.Request && !isStream(r) {
 		t.ServerMS = max(0, t.WallMS-t.ClientMS)
 	}
-	for _, c := range r.Inside {
+	for _, c := range r.Children {
 		if len(t.Marks) == maxMarks {
 			break
 		}
 		t.Marks = append(t.Marks, Mark{MS: c.AtMS, N: c.N, Label: c.Summary})
 	}
-	w.d.Timing = t
+	b.detail.Timing = t
 }
 
-// stream reports whether the row is one for as long as a stream is open.
-func stream(r *Row) bool { return len(r.Spans) > 0 && r.Spans[0].Kind == wireview.SpanStream }
+// isStream reports whether the row is one for as long as a stream is open.
+func isStream(r *Snapshot) bool {
+	return len(r.Segments) > 0 && r.Segments[0].Kind == trace.SegmentStream
+}
 
-func label(k wireview.SpanKind, r *Row) string {
+func segmentLabel(k trace.SegmentKind, r *Snapshot) string {
 	switch k {
-	case wireview.SpanClient:
+	case trace.SegmentClient:
 		if len(r.Rounds) > 0 {
 			return "the client gets the input"
 		}
-		if r.Record.Role == wireview.Asked {
+		if r.Record.Role == trace.ServerRequest {
 			return "the client works"
 		}
 		return "the server waits for the client"
-	case wireview.SpanTask:
+	case trace.SegmentTask:
 		return "the task goes on"
-	case wireview.SpanStream:
+	case trace.SegmentStream:
 		return "the stream is open"
 	}
 	return "the server works"

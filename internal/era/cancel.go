@@ -19,7 +19,7 @@ func (Cancellation) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
 	if !ok || !jsonrpc.ID(id).Valid() {
 		return nil, "", true // malformed cancellations are ignored
 	}
-	return id, jsonrpc.Reason(n, "reason"), true
+	return id, jsonrpc.CancelReason(n, "reason"), true
 }
 
 // Notice implements [jsonrpc.Cancellation]. The handshake must not be cancelled.

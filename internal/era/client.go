@@ -14,49 +14,49 @@ import (
 // What package mcp calls ResultTypeComplete and ExtensionTasks.
 const (
 	ResultComplete = mcp.ResultTypeComplete
-	TasksExtension = mcp.ExtensionTasks
+	ExtensionTasks = mcp.ExtensionTasks
 )
 
-// An Offer is what a client says of itself, before it is known to which revision.
-type Offer struct {
+// An ClientProfile is what a client says of itself, before it is known to which revision.
+type ClientProfile struct {
 	Info          mcp.Implementation
 	Form, URL     bool // the modes of elicitation
 	Sampling      bool
 	SamplingTools bool
 	Roots         bool
 	Extensions    map[string]json.RawMessage
-	More          map[string]json.RawMessage // capabilities; they replace those above of the same name
+	Extra         map[string]json.RawMessage // capabilities; they replace those above of the same name
 }
 
-// Accepts says what a server may ask of the client that made an offer.
-type Accepts struct {
+// InputSupport says what a server may ask of the client that made an offer.
+type InputSupport struct {
 	Form, URL, Sampling, SamplingTools, Roots bool
 }
 
 // Capabilities returns the ClientCapabilities object for a revision, and what it comes to.
-func (o *Offer) Capabilities(f *Features) ([]byte, Accepts) {
+func (p *ClientProfile) Capabilities(f *Features) ([]byte, InputSupport) {
 	all := make(map[string]json.RawMessage)
-	if o.Roots && f.Modern {
+	if p.Roots && f.Modern {
 		all["roots"] = json.RawMessage("{}")
-	} else if o.Roots {
+	} else if p.Roots {
 		all["roots"] = json.RawMessage(`{"listChanged":true}`)
 	}
-	if o.Sampling {
+	if p.Sampling {
 		all["sampling"] = json.RawMessage("{}")
-		if o.SamplingTools && f.SamplingTools {
+		if p.SamplingTools && f.SamplingTools {
 			all["sampling"] = json.RawMessage(`{"tools":{}}`)
 		}
 	}
-	if modes := o.elicitation(f); modes != "" {
+	if modes := p.elicitation(f); modes != "" {
 		all["elicitation"] = json.RawMessage(modes)
 	}
-	if text := o.extensions(f); text != nil {
+	if text := p.extensions(f); text != nil {
 		all["extensions"] = text
 	}
-	maps.Copy(all, o.More)
+	maps.Copy(all, p.Extra)
 	text := appendMembers(nil, all)
 	c := Client{Capabilities: text}
-	return text, Accepts{
+	return text, InputSupport{
 		Form:          c.Has("elicitation") && (c.Has("elicitation", "form") || !c.Has("elicitation", "url")),
 		URL:           c.Has("elicitation", "url"),
 		Sampling:      c.Has("sampling"),
@@ -65,14 +65,14 @@ func (o *Offer) Capabilities(f *Features) ([]byte, Accepts) {
 	}
 }
 
-func (o *Offer) elicitation(f *Features) string {
-	url := o.URL && f.URLElicitation
+func (p *ClientProfile) elicitation(f *Features) string {
+	url := p.URL && f.URLElicitation
 	switch {
-	case !f.Elicitation || !o.Form && !url:
+	case !f.Elicitation || !p.Form && !url:
 		return ""
 	case !f.URLElicitation:
 		return "{}"
-	case o.Form && url:
+	case p.Form && url:
 		return `{"form":{},"url":{}}`
 	case url:
 		return `{"url":{}}`
@@ -81,8 +81,8 @@ func (o *Offer) elicitation(f *Features) string {
 }
 
 // extensions returns capabilities.extensions. Legacy revisions have tasks of their own, which are not those of the extension.
-func (o *Offer) extensions(f *Features) []byte {
-	own := maps.Clone(o.Extensions)
+func (p *ClientProfile) extensions(f *Features) []byte {
+	own := maps.Clone(p.Extensions)
 	if !f.Modern {
 		delete(own, mcp.ExtensionTasks)
 	}
@@ -106,21 +106,21 @@ func appendMembers(dst []byte, members map[string]json.RawMessage) []byte {
 }
 
 // AppendMeta appends the _meta of a modern request, without the bracket that closes it.
-func (o *Offer) AppendMeta(dst []byte, f *Features, capabilities []byte) []byte {
+func (p *ClientProfile) AppendMeta(dst []byte, f *Features, capabilities []byte) []byte {
 	dst = jsonwire.AppendQuote(append(dst, `{"`+mcp.MetaProtocolVersion+`":`...), f.Revision.String())
 	dst = append(append(dst, `,"`+mcp.MetaClientCapabilities+`":`...), capabilities...)
-	return NewIdentity(o.Info).AppendInfo(append(dst, `,"`+mcp.MetaClientInfo+`":`...), f)
+	return NewIdentity(p.Info).AppendInfo(append(dst, `,"`+mcp.MetaClientInfo+`":`...), f)
 }
 
 // AppendInitialize appends the params of initialize.
-func (o *Offer) AppendInitialize(dst []byte, f *Features, capabilities []byte) []byte {
+func (p *ClientProfile) AppendInitialize(dst []byte, f *Features, capabilities []byte) []byte {
 	dst = jsonwire.AppendQuote(append(dst, `{"protocolVersion":`...), f.Revision.String())
 	dst = append(append(dst, `,"capabilities":`...), capabilities...)
-	return append(NewIdentity(o.Info).AppendInfo(append(dst, `,"clientInfo":`...), f), '}')
+	return append(NewIdentity(p.Info).AppendInfo(append(dst, `,"clientInfo":`...), f), '}')
 }
 
-// A Hello is what a server says of itself, in either era.
-type Hello struct {
+// A ServerProfile is what a server says of itself, in either era.
+type ServerProfile struct {
 	Versions     []string // that it names, known here or not
 	Info         mcp.Implementation
 	Capabilities []byte // text of the ServerCapabilities object
@@ -128,8 +128,8 @@ type Hello struct {
 }
 
 // ReadDiscover reads the result of server/discover. The error says why it is none.
-func ReadDiscover(result []byte) (*Hello, error) {
-	h, versions, err := readHello(result, "supportedVersions")
+func ReadDiscover(result []byte) (*ServerProfile, error) {
+	p, versions, err := readServerProfile(result, "supportedVersions")
 	if err != nil {
 		return nil, err
 	}
@@ -137,15 +137,15 @@ func ReadDiscover(result []byte) (*Hello, error) {
 		return nil, fmt.Errorf("resultType is %q", clip(t))
 	}
 	var ok bool
-	if h.Versions, ok = stringsOf(versions); !ok {
+	if p.Versions, ok = stringArray(versions); !ok {
 		return nil, fmt.Errorf("supportedVersions is no array of strings")
 	}
-	return h, nil
+	return p, nil
 }
 
 // ReadInitialize reads the result of initialize. The error says why it is none.
-func ReadInitialize(result []byte) (*Hello, error) {
-	h, version, err := readHello(result, "protocolVersion")
+func ReadInitialize(result []byte) (*ServerProfile, error) {
+	p, version, err := readServerProfile(result, "protocolVersion")
 	if err != nil {
 		return nil, err
 	}
@@ -153,16 +153,16 @@ func ReadInitialize(result []byte) (*Hello, error) {
 	if !ok {
 		return nil, fmt.Errorf("protocolVersion is no string")
 	}
-	h.Versions = []string{name}
-	return h, nil
+	p.Versions = []string{name}
+	return p, nil
 }
 
-// readHello reads what both results have, and finds the member that names versions.
-func readHello(result []byte, name string) (h *Hello, versions []byte, err error) {
+// readServerProfile reads what both results have, and finds the member that names versions.
+func readServerProfile(result []byte, name string) (p *ServerProfile, versions []byte, err error) {
 	if len(result) == 0 || result[0] != '{' {
 		return nil, nil, fmt.Errorf("the result is no object")
 	}
-	h = &Hello{Capabilities: []byte("{}")}
+	p = &ServerProfile{Capabilities: []byte("{}")}
 	members := jsonwire.ObjectMembers(result)
 	for members.Next() {
 		v := members.Value()
@@ -170,16 +170,16 @@ func readHello(result []byte, name string) (h *Hello, versions []byte, err error
 		case members.KeyIs(name):
 			versions = v
 		case members.KeyIs("capabilities") && v[0] == '{':
-			h.Capabilities = v
+			p.Capabilities = v
 		case members.KeyIs("instructions"):
-			h.Instructions, _ = stringValue(v)
+			p.Instructions, _ = stringValue(v)
 		case members.KeyIs("serverInfo"):
-			h.Info = mcp.ParseImplementation(v)
+			p.Info = mcp.ParseImplementation(v)
 		case members.KeyIs("_meta") && v[0] == '{':
 			meta := jsonwire.ObjectMembers(v)
 			for meta.Next() {
 				if meta.KeyIs(mcp.MetaServerInfo) {
-					h.Info = mcp.ParseImplementation(meta.Value())
+					p.Info = mcp.ParseImplementation(meta.Value())
 				}
 			}
 		}
@@ -187,11 +187,11 @@ func readHello(result []byte, name string) (h *Hello, versions []byte, err error
 	if versions == nil {
 		return nil, nil, fmt.Errorf("%s is missing", name)
 	}
-	return h, versions, nil
+	return p, versions, nil
 }
 
-// stringsOf reads an array of strings.
-func stringsOf(text []byte) (list []string, ok bool) {
+// stringArray reads an array of strings.
+func stringArray(text []byte) (list []string, ok bool) {
 	if len(text) == 0 || text[0] != '[' {
 		return nil, false
 	}
@@ -216,15 +216,15 @@ func IsModernError(e *jsonrpc.Error) bool {
 	return false
 }
 
-// Supported returns the versions that an error about the version names; nil if it names none.
-func Supported(e *jsonrpc.Error) []string {
+// SupportedVersions returns the versions that an error about the version names; nil if it names none.
+func SupportedVersions(e *jsonrpc.Error) []string {
 	if len(e.Data) == 0 || e.Data[0] != '{' {
 		return nil
 	}
 	members := jsonwire.ObjectMembers(e.Data)
 	for members.Next() {
 		if members.KeyIs("supported") {
-			list, _ := stringsOf(members.Value())
+			list, _ := stringArray(members.Value())
 			return list
 		}
 	}
@@ -274,5 +274,5 @@ func AllowsInput(method string) bool {
 // ClientPolicy is the policy of a client's connection; f is nil as long as nothing is agreed on. Batches are read in all revisions: to refuse one would
 // only lose the answers in it.
 func ClientPolicy(f *Features) jsonrpc.Policy {
-	return jsonrpc.Policy{OmitNullID: true, Quiet: true, NoAnswers: f != nil && f.Modern}
+	return jsonrpc.Policy{OmitNullID: true, NoErrorsWithoutID: true, DropRequests: f != nil && f.Modern}
 }

@@ -14,28 +14,28 @@ import (
 
 // TestOfferCapabilities: what may be asked follows from what is declared, whoever declared it.
 func TestOfferCapabilities(t *testing.T) {
-	all := Offer{Form: true, URL: true, Sampling: true, SamplingTools: true, Roots: true}
-	urlOnly := Offer{URL: true}
-	raw := Offer{Sampling: true, More: map[string]json.RawMessage{"elicitation": json.RawMessage(`{"url": {}}`), "sampling": json.RawMessage("null")}}
-	everything := Accepts{true, true, true, true, true}
+	all := ClientProfile{Form: true, URL: true, Sampling: true, SamplingTools: true, Roots: true}
+	urlOnly := ClientProfile{URL: true}
+	raw := ClientProfile{Sampling: true, Extra: map[string]json.RawMessage{"elicitation": json.RawMessage(`{"url": {}}`), "sampling": json.RawMessage("null")}}
+	everything := InputSupport{true, true, true, true, true}
 	for _, tt := range []struct {
 		name     string
-		offer    Offer
+		offer    ClientProfile
 		revision mcp.Revision
 		want     string
-		accepts  Accepts
+		accepts  InputSupport
 	}{
-		{"nothing", Offer{}, mcp.Revision20241105, `{}`, Accepts{}},
-		{"nothing", Offer{SamplingTools: true}, mcp.Revision20260728, `{}`, Accepts{}},
-		{"all", all, mcp.Revision20241105, `{"roots":{"listChanged":true},"sampling":{}}`, Accepts{Sampling: true, Roots: true}},
-		{"all", all, mcp.Revision20250618, `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`, Accepts{Form: true, Sampling: true, Roots: true}},
+		{"nothing", ClientProfile{}, mcp.Revision20241105, `{}`, InputSupport{}},
+		{"nothing", ClientProfile{SamplingTools: true}, mcp.Revision20260728, `{}`, InputSupport{}},
+		{"all", all, mcp.Revision20241105, `{"roots":{"listChanged":true},"sampling":{}}`, InputSupport{Sampling: true, Roots: true}},
+		{"all", all, mcp.Revision20250618, `{"elicitation":{},"roots":{"listChanged":true},"sampling":{}}`, InputSupport{Form: true, Sampling: true, Roots: true}},
 		{"all", all, mcp.Revision20251125, `{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},"sampling":{"tools":{}}}`, everything},
 		{"all", all, mcp.Revision20260728, `{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{}}}`, everything},
-		{"form", Offer{Form: true}, mcp.Revision20251125, `{"elicitation":{"form":{}}}`, Accepts{Form: true}},
-		{"url", urlOnly, mcp.Revision20250618, `{}`, Accepts{}},
-		{"url", urlOnly, mcp.Revision20260728, `{"elicitation":{"url":{}}}`, Accepts{URL: true}},
-		{"raw", raw, mcp.Revision20260728, `{"elicitation":{"url":{}},"sampling":null}`, Accepts{URL: true}},
-		{"raw, without modes", Offer{More: map[string]json.RawMessage{"elicitation": json.RawMessage(`{}`)}}, mcp.Revision20260728, `{"elicitation":{}}`, Accepts{Form: true}},
+		{"form", ClientProfile{Form: true}, mcp.Revision20251125, `{"elicitation":{"form":{}}}`, InputSupport{Form: true}},
+		{"url", urlOnly, mcp.Revision20250618, `{}`, InputSupport{}},
+		{"url", urlOnly, mcp.Revision20260728, `{"elicitation":{"url":{}}}`, InputSupport{URL: true}},
+		{"raw", raw, mcp.Revision20260728, `{"elicitation":{"url":{}},"sampling":null}`, InputSupport{URL: true}},
+		{"raw, without modes", ClientProfile{Extra: map[string]json.RawMessage{"elicitation": json.RawMessage(`{}`)}}, mcp.Revision20260728, `{"elicitation":{}}`, InputSupport{Form: true}},
 	} {
 		text, accepts := tt.offer.Capabilities(Of(tt.revision))
 		if string(text) != tt.want || accepts != tt.accepts {
@@ -53,7 +53,7 @@ func TestReadHello(t *testing.T) {
 	const info = `{"name":"n","version":"v"}`
 	for _, tt := range []struct {
 		name   string
-		read   func([]byte) (*Hello, error)
+		read   func([]byte) (*ServerProfile, error)
 		result string
 		want   facts
 	}{
@@ -94,7 +94,7 @@ func TestModernErrors(t *testing.T) {
 	for data, want := range map[string][]string{
 		``: nil, `[]`: nil, `{}`: nil, `{"supported":"a"}`: nil, `{"supported":[1]}`: nil, `{"supported":[]}`: {}, `{"requested":"x","supported":["a","b\u0063"]}`: {"a", "bc"},
 	} {
-		if diff := cmp.Diff(want, Supported(&jsonrpc.Error{Data: []byte(data)})); diff != "" {
+		if diff := cmp.Diff(want, SupportedVersions(&jsonrpc.Error{Data: []byte(data)})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", data, diff)
 		}
 	}
@@ -142,11 +142,11 @@ func TestResultType(t *testing.T) {
 
 func TestClientPolicy(t *testing.T) {
 	for _, r := range mcp.Revisions() {
-		if got := ClientPolicy(Of(r)); got.NoAnswers != r.Modern() || !got.Quiet || got.NoBatches {
+		if got := ClientPolicy(Of(r)); got.DropRequests != r.Modern() || !got.NoErrorsWithoutID || got.NoBatches {
 			t.Errorf("%v: %+v", r, got)
 		}
 	}
-	if got := ClientPolicy(nil); got.NoAnswers {
+	if got := ClientPolicy(nil); got.DropRequests {
 		t.Errorf("before anything is known: %+v", got)
 	}
 }

@@ -9,7 +9,7 @@ import (
 // Complete appends a result that somebody made who need not know the revision, the text of an object, with what each result of the revision has: a
 // resultType and the server's identity, unless they are there, and the hints, unless they are nil or there. A legacy result loses its resultType.
 func (id *Identity) Complete(dst []byte, f *Features, hints *CacheHints, result []byte) []byte {
-	var kind, meta []byte
+	var resultType, meta []byte
 	hasTTL, hasScope := false, false
 	start := len(dst)
 	dst = append(dst, '{')
@@ -20,7 +20,7 @@ func (id *Identity) Complete(dst []byte, f *Features, hints *CacheHints, result 
 			meta = members.Value()
 			continue
 		case members.KeyIs("resultType"):
-			kind = members.Value()
+			resultType = members.Value()
 			continue
 		case members.KeyIs("ttlMs"):
 			hasTTL = true
@@ -30,7 +30,7 @@ func (id *Identity) Complete(dst []byte, f *Features, hints *CacheHints, result 
 		dst = append(jsonwire.AppendQuote(append(dst, ','), members.KeyString()), ':')
 		dst = jsonwire.AppendCompact(dst, members.Value())
 	}
-	complete := kind == nil || string(kind) == `"`+ResultComplete+`"`
+	complete := resultType == nil || string(resultType) == `"`+ResultComplete+`"`
 	if f.Modern && hints != nil && complete {
 		if !hasTTL {
 			dst = strconv.AppendInt(append(dst, `,"ttlMs":`...), hints.TTLMillis, 10)
@@ -42,7 +42,7 @@ func (id *Identity) Complete(dst []byte, f *Features, hints *CacheHints, result 
 	if complete || !f.Modern {
 		dst = id.EndWithMeta(dst, f, meta)
 	} else {
-		dst = append(append(dst, `,"resultType":`...), kind...)
+		dst = append(append(dst, `,"resultType":`...), resultType...)
 		dst = append(dst, id.EndWithMeta(nil, f, meta)[len(`,"resultType":"complete"`):]...)
 	}
 	if dst[start+1] == ',' { // before the first member

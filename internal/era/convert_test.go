@@ -190,8 +190,8 @@ func TestAsk(t *testing.T) {
 		{roots, ``, `{}`, latest, "roots"},
 		{roots, ``, `{"roots":{}}`, first, ""},
 	} {
-		a := Ask{tt.method, []byte(tt.params)}
-		if required, missing := a.Missing(&Client{Capabilities: []byte(tt.caps)}, tt.f); missing != tt.missing || (required == nil) != (missing == "") {
+		a := InputRequest{tt.method, []byte(tt.params)}
+		if required, missing := a.MissingCapability(&Client{Capabilities: []byte(tt.caps)}, tt.f); missing != tt.missing || (required == nil) != (missing == "") {
 			t.Errorf("%s %s of %s: got %q, %s", tt.method, tt.params, tt.caps, missing, required)
 		}
 	}
@@ -209,7 +209,7 @@ func TestAsk(t *testing.T) {
 		{sample, `{"messages":[7,{"role":"user","content":[{"type":"text"},{"type":"image"}],"x":1},{"content":[]},{"content":{"type":"text"}}]}`, third,
 			`{"messages":[7,{"role":"user","content":{"type":"text"},"x":1},{"role":"user","content":{"type":"image"},"x":1},{"content":{"type":"text"}}]}`},
 	} {
-		a := Ask{tt.method, []byte(tt.params)}
+		a := InputRequest{tt.method, []byte(tt.params)}
 		got, err := a.Convert(tt.to, "ID")
 		if err != nil {
 			got.Params = []byte("error")
@@ -238,10 +238,10 @@ func TestAnswer(t *testing.T) {
 		{mcp.MethodCreateMessage, ``, `{"role":"assistant","content":[1,2]}`, first, `{"role":"assistant","content":[1,2]}`},
 		{mcp.MethodCreateMessage, ``, `{"content":[1,2]}`, first, `bad`},
 	} {
-		a := Ask{tt.method, []byte(tt.params)}
+		a := InputRequest{tt.method, []byte(tt.params)}
 		got := "bad"
-		if a.CheckAnswer([]byte(tt.answer)) == nil {
-			got = string(a.Answer([]byte(tt.answer), tt.to))
+		if a.CheckResponse([]byte(tt.answer)) == nil {
+			got = string(a.ConvertResponse([]byte(tt.answer), tt.to))
 		}
 		if got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.answer, got, tt.want)

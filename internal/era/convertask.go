@@ -9,14 +9,14 @@ import (
 	"mcpwire/mcp"
 )
 
-// An Ask is what a server wants to know from a client: a request in the legacy era, an entry of inputRequests in the modern one.
-type Ask struct {
+// An InputRequest is what a server wants to know from a client: a request in the legacy era, an entry of inputRequests in the modern one.
+type InputRequest struct {
 	Method string
 	Params []byte // text of an object, or nil
 }
 
-// IsAsk reports whether it is a method by which servers ask.
-func IsAsk(method string) bool {
+// IsInputRequest reports whether it is a method by which servers ask.
+func IsInputRequest(method string) bool {
 	switch method {
 	case mcp.MethodElicit, mcp.MethodCreateMessage, mcp.MethodRootsList:
 		return true
@@ -24,50 +24,50 @@ func IsAsk(method string) bool {
 	return false
 }
 
-// URL reports whether the user is to open a page.
-func (a *Ask) URL() bool {
-	return a.Method == mcp.MethodElicit && LookupString(a.Params, "mode") == mcp.ElicitModeURL
+// IsURL reports whether the user is to open a page.
+func (r *InputRequest) IsURL() bool {
+	return r.Method == mcp.MethodElicit && LookupString(r.Params, "mode") == mcp.ElicitModeURL
 }
 
-// Missing returns the ClientCapabilities object that is needed and was not declared by a client of the revision, with what that is called; nil if the
+// MissingCapability returns the ClientCapabilities object that is needed and was not declared by a client of the revision, with what that is called; nil if the
 // client can be asked.
-func (a *Ask) Missing(c *Client, f *Features) (required []byte, name string) {
+func (r *InputRequest) MissingCapability(c *Client, f *Features) (required []byte, name string) {
 	form := f.Elicitation && c.Has("elicitation") && (!f.URLElicitation || c.Has("elicitation", "form") || !c.Has("elicitation", "url"))
 	switch {
-	case a.URL() && !(f.URLElicitation && c.Has("elicitation", "url")):
+	case r.IsURL() && !(f.URLElicitation && c.Has("elicitation", "url")):
 		return []byte(`{"elicitation":{"url":{}}}`), "elicitation by URL"
-	case a.Method == mcp.MethodElicit && !a.URL() && !form:
+	case r.Method == mcp.MethodElicit && !r.IsURL() && !form:
 		return []byte(`{"elicitation":{"form":{}}}`), "elicitation by form"
-	case a.Method == mcp.MethodCreateMessage && !c.Has("sampling"):
+	case r.Method == mcp.MethodCreateMessage && !c.Has("sampling"):
 		return []byte(`{"sampling":{}}`), "sampling"
-	case a.Method == mcp.MethodCreateMessage && a.tools() && !(f.SamplingTools && c.Has("sampling", "tools")):
+	case r.Method == mcp.MethodCreateMessage && r.usesTools() && !(f.SamplingTools && c.Has("sampling", "tools")):
 		return []byte(`{"sampling":{"tools":{}}}`), "sampling with tools"
-	case a.Method == mcp.MethodRootsList && !c.Has("roots"):
+	case r.Method == mcp.MethodRootsList && !c.Has("roots"):
 		return []byte(`{"roots":{}}`), "roots"
 	}
 	return nil, ""
 }
 
-func (a *Ask) tools() bool {
-	return Lookup(a.Params, "tools") != nil || Lookup(a.Params, "toolChoice") != nil
+func (r *InputRequest) usesTools() bool {
+	return Lookup(r.Params, "tools") != nil || Lookup(r.Params, "toolChoice") != nil
 }
 
 // Convert returns the ask, which is of the other era, as one of the revision. elicitationID is what a page is known by where pages have ids. It fails
 // if the revision has no way to ask that.
-func (a *Ask) Convert(to *Features, elicitationID string) (Ask, error) {
+func (r *InputRequest) Convert(to *Features, elicitationID string) (InputRequest, error) {
 	var added []byte
-	if a.URL() && to.ElicitationIDs {
+	if r.IsURL() && to.ElicitationIDs {
 		added = jsonwire.AppendQuote([]byte(`"elicitationId":`), elicitationID)
 	}
-	if a.Method == mcp.MethodElicit && !a.URL() {
-		if err := checkFields(a.Params, to); err != nil {
-			return Ask{}, err
+	if r.Method == mcp.MethodElicit && !r.IsURL() {
+		if err := checkFormFields(r.Params, to); err != nil {
+			return InputRequest{}, err
 		}
 	}
-	if a.Params == nil {
-		return Ask{a.Method, nil}, nil
+	if r.Params == nil {
+		return InputRequest{r.Method, nil}, nil
 	}
-	params := Rewrite(nil, a.Params, func(m *jsonwire.Members) []byte {
+	params := Rewrite(nil, r.Params, func(m *jsonwire.Members) []byte {
 		v := m.Value()
 		switch {
 		case m.KeyIs("elicitationId"), m.KeyIs("task"):
@@ -77,14 +77,14 @@ func (a *Ask) Convert(to *Features, elicitationID string) (Ask, error) {
 		case m.KeyIs("_meta"):
 			return trimMeta(v)
 		case m.KeyIs("messages") && !to.SamplingTools && isArray(v):
-			return flatMessages(v, to)
+			return flattenMessages(v, to)
 		}
 		return v
 	}, added)
-	if a.Method == mcp.MethodRootsList && string(params) == "{}" {
+	if r.Method == mcp.MethodRootsList && string(params) == "{}" {
 		params = nil
 	}
-	return Ask{a.Method, params}, nil
+	return InputRequest{r.Method, params}, nil
 }
 
 // trimMeta leaves out of an ask's _meta what only means something to the two who shook hands, or to those who did not.
@@ -101,8 +101,8 @@ func trimMeta(v []byte) []byte {
 
 var errMultiSelect = errors.New("a field of the form lets the user choose several values, which clients of the revision cannot show")
 
-// checkFields makes sure that the revision has all kinds of fields that the form has.
-func checkFields(params []byte, to *Features) error {
+// checkFormFields makes sure that the revision has all kinds of fields that the form has.
+func checkFormFields(params []byte, to *Features) error {
 	properties := Lookup(params, "requestedSchema", "properties")
 	if to.MultiSelect || !IsObject(properties) {
 		return nil
@@ -116,12 +116,12 @@ func checkFields(params []byte, to *Features) error {
 	return nil
 }
 
-// flatMessages gives each message of a conversation one block of content, as revisions without tools in sampling have it.
-func flatMessages(messages []byte, to *Features) []byte {
+// flattenMessages gives each message of a conversation one block of content, as revisions without tools in sampling have it.
+func flattenMessages(messages []byte, to *Features) []byte {
 	return RewriteArray(nil, messages, func(message []byte) []byte {
 		content := Lookup(message, "content")
 		if !IsObject(message) || !isArray(content) {
-			return blockIn(message, "content", to)
+			return convertBlockIn(message, "content", to)
 		}
 		var flat []byte
 		blocks := jsonwire.ArrayElements(content)
@@ -140,41 +140,41 @@ func flatMessages(messages []byte, to *Features) []byte {
 	})
 }
 
-// CheckAnswer says what is wrong with a client's answer to an ask.
-func (a *Ask) CheckAnswer(answer []byte) error {
-	ok := IsObject(answer)
+// CheckResponse says what is wrong with a client's answer to an ask.
+func (r *InputRequest) CheckResponse(response []byte) error {
+	ok := IsObject(response)
 	if ok {
-		switch a.Method {
+		switch r.Method {
 		case mcp.MethodElicit:
-			action := LookupString(answer, "action")
+			action := LookupString(response, "action")
 			ok = action == "accept" || action == "decline" || action == "cancel"
 		case mcp.MethodCreateMessage:
-			content := Lookup(answer, "content")
-			ok = LookupString(answer, "role") != "" && (IsObject(content) || isArray(content))
+			content := Lookup(response, "content")
+			ok = LookupString(response, "role") != "" && (IsObject(content) || isArray(content))
 		case mcp.MethodRootsList:
-			ok = isArray(Lookup(answer, "roots"))
+			ok = isArray(Lookup(response, "roots"))
 		}
 	}
 	if !ok {
-		return fmt.Errorf("no result of %s", a.Method)
+		return fmt.Errorf("no result of %s", r.Method)
 	}
 	return nil
 }
 
-// Answer returns a client's answer to the ask, which is of the other era, as one of the revision: a bare object for a modern server, a result for a
+// ConvertResponse returns a client's answer to the ask, which is of the other era, as one of the revision: a bare object for a modern server, a result for a
 // legacy one.
-func (a *Ask) Answer(answer []byte, to *Features) []byte {
-	return Rewrite(nil, answer, func(m *jsonwire.Members) []byte {
+func (r *InputRequest) ConvertResponse(response []byte, to *Features) []byte {
+	return Rewrite(nil, response, func(m *jsonwire.Members) []byte {
 		v := m.Value()
 		switch {
 		case m.KeyIs("resultType"):
 			return nil
-		case m.KeyIs("_meta") && to.Modern && a.Method != mcp.MethodCreateMessage:
+		case m.KeyIs("_meta") && to.Modern && r.Method != mcp.MethodCreateMessage:
 			return nil
-		case m.KeyIs("content") && a.Method == mcp.MethodElicit && a.URL():
+		case m.KeyIs("content") && r.Method == mcp.MethodElicit && r.IsURL():
 			return nil
-		case m.KeyIs("content") && a.Method == mcp.MethodCreateMessage && !to.SamplingTools && isArray(v):
-			if one, ok := only(v); ok {
+		case m.KeyIs("content") && r.Method == mcp.MethodCreateMessage && !to.SamplingTools && isArray(v):
+			if one, ok := onlyElement(v); ok {
 				return one
 			}
 		}
@@ -182,8 +182,8 @@ func (a *Ask) Answer(answer []byte, to *Features) []byte {
 	}, nil)
 }
 
-// only returns the element of an array that has no other.
-func only(arr []byte) (one []byte, ok bool) {
+// onlyElement returns the element of an array that has no other.
+func onlyElement(arr []byte) (one []byte, ok bool) {
 	n := 0
 	elements := jsonwire.ArrayElements(arr)
 	for elements.Next() {
@@ -194,9 +194,9 @@ func only(arr []byte) (one []byte, ok bool) {
 }
 
 // Refusal is how an ask fails that the client was never to be asked, or that it did not answer.
-func (a *Ask) Refusal(message string) *jsonrpc.Error {
+func (r *InputRequest) Refusal(message string) *jsonrpc.Error {
 	code := jsonrpc.CodeMethodNotFound
-	if a.Method == mcp.MethodElicit {
+	if r.Method == mcp.MethodElicit {
 		code = jsonrpc.CodeInvalidParams // a mode that was not declared
 	}
 	return &jsonrpc.Error{Code: code, Message: message}

@@ -15,7 +15,7 @@ func ConvertError(e *jsonrpc.Error, method string, to *Features) *jsonrpc.Error 
 		case e.Code == mcp.CodeResourceNotFound:
 			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: e.Message, Data: e.Data}
 		case e.Code <= firstReserved && e.Code >= lastReserved: // a legacy server did not mean what these mean by now
-			return foreign(e)
+			return wrapForeignError(e)
 		}
 		return e
 	}
@@ -25,7 +25,7 @@ func ConvertError(e *jsonrpc.Error, method string, to *Features) *jsonrpc.Error 
 	case e.Code == mcp.CodeMissingRequiredClientCapability:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: e.Message, Data: e.Data}
 	case IsModernError(e):
-		return foreign(e)
+		return wrapForeignError(e)
 	}
 	return e
 }
@@ -36,8 +36,8 @@ const (
 	lastReserved  jsonrpc.Code = -32099
 )
 
-// foreign wraps an error whose code means something else, or nothing, in the other era.
-func foreign(e *jsonrpc.Error) *jsonrpc.Error {
+// wrapForeignError wraps an error whose code means something else, or nothing, in the other era.
+func wrapForeignError(e *jsonrpc.Error) *jsonrpc.Error {
 	data := strconv.AppendInt([]byte(`{"code":`), int64(e.Code), 10)
 	if len(e.Data) > 0 {
 		data = append(append(data, `,"data":`...), e.Data...)

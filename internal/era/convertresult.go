@@ -87,7 +87,7 @@ func ResultToLegacy(dst, result []byte, method string, to *Features) []byte {
 		case method == mcp.MethodToolsCall && m.KeyIs("content") && isArray(v) && !to.Structured:
 			return RewriteArray(nil, v, func(block []byte) []byte { return convertBlock(block, to) })
 		case method == mcp.MethodPromptsGet && m.KeyIs("messages") && isArray(v) && !to.Structured:
-			return RewriteArray(nil, v, func(message []byte) []byte { return blockIn(message, "content", to) })
+			return RewriteArray(nil, v, func(message []byte) []byte { return convertBlockIn(message, "content", to) })
 		case method == mcp.MethodToolsList && m.KeyIs("tools") && isArray(v) && bytes.Contains(v, []byte(`"outputSchema"`)):
 			return RewriteArray(nil, v, func(tool []byte) []byte { return toolToLegacy(tool, to) })
 		}
@@ -107,8 +107,8 @@ func toolToLegacy(tool []byte, to *Features) []byte {
 	return Rewrite(nil, tool, except("outputSchema"), nil)
 }
 
-// blockIn converts the block of content that is a member of an object.
-func blockIn(obj []byte, name string, to *Features) []byte {
+// convertBlockIn converts the block of content that is a member of an object.
+func convertBlockIn(obj []byte, name string, to *Features) []byte {
 	if !IsObject(obj) {
 		return obj
 	}

@@ -16,8 +16,8 @@ const (
 	headerSuffix = "?="
 )
 
-// markedHeader reports whether s stands between the marks. They may not overlap, as in "=?base64?=".
-func markedHeader(s string) bool {
+// isEncodedHeader reports whether s stands between the marks. They may not overlap, as in "=?base64?=".
+func isEncodedHeader(s string) bool {
 	return len(s) >= len(headerPrefix)+len(headerSuffix) && strings.HasPrefix(s, headerPrefix) && strings.HasSuffix(s, headerSuffix)
 }
 
@@ -34,7 +34,7 @@ func PlainHeaderValue(s string) bool {
 			return false
 		}
 	}
-	return s == "" || s[0] != ' ' && s[len(s)-1] != ' ' && !markedHeader(s)
+	return s == "" || s[0] != ' ' && s[len(s)-1] != ' ' && !isEncodedHeader(s)
 }
 
 // Bytes of which each has the lowest, or the highest bit.
@@ -81,7 +81,7 @@ func DecodeHeaderValue(s string) (string, error) {
 			return "", errHeaderBytes
 		}
 	}
-	if !markedHeader(s) {
+	if !isEncodedHeader(s) {
 		return s, nil
 	}
 	if strings.IndexByte(s, '\t') >= 0 {

@@ -15,14 +15,14 @@ type Meta struct {
 	Trace         jsonrpc.Trace
 	LogLevel      mcp.LoggingLevel // modern; LevelNone if the client wants no log messages
 
-	client     Client
-	version    string
-	revision   mcp.Revision // that version names; RevisionNone if it is none that is known
-	hasVersion bool
-	named      bool // the version is a string, as it must be
-	hasCaps    bool
-	problem    string // what makes it unusable for a modern request
-	text       []byte // what it was parsed from
+	client          Client
+	version         string
+	revision        mcp.Revision // that version names; RevisionNone if it is none that is known
+	hasVersion      bool
+	versionIsString bool // the version is a string, as it must be
+	hasCaps         bool
+	problem         string // what makes it unusable for a modern request
+	text            []byte // what it was parsed from
 }
 
 // A Client is what a client says of itself: once in the handshake, or with each request.
@@ -62,7 +62,7 @@ func (c *Client) Capability(path ...string) []byte {
 // tasks of their own, so the extension for them does not count there.
 func (c *Client) Extension(f *Features, id string) []byte {
 	settings := c.Capability("extensions", id)
-	if len(settings) == 0 || settings[0] != '{' || !f.Modern && id == TasksExtension {
+	if len(settings) == 0 || settings[0] != '{' || !f.Modern && id == ExtensionTasks {
 		return nil
 	}
 	return settings
@@ -102,16 +102,16 @@ func (m *Meta) read(key, v []byte) int {
 	null := string(v) == "null"
 	switch string(key) {
 	case mcp.MetaProtocolVersion:
-		m.version, m.hasVersion, m.named = text, true, isText
+		m.version, m.hasVersion, m.versionIsString = text, true, isText
 		m.revision, _ = mcp.ParseRevision(text)
 		if !isText {
-			m.complain(key, "a string")
+			m.setProblem(key, "a string")
 		}
 		return 1
 	case mcp.MetaClientCapabilities:
 		m.hasCaps = true
 		if m.client.Capabilities = v; v[0] != '{' {
-			m.complain(key, "an object")
+			m.setProblem(key, "an object")
 		}
 		return 2
 	case mcp.MetaClientInfo:
@@ -120,7 +120,7 @@ func (m *Meta) read(key, v []byte) int {
 	case mcp.MetaLogLevel:
 		var ok bool
 		if m.LogLevel, ok = mcp.ParseLoggingLevel(text); !ok && !null {
-			m.complain(key, "one of debug, info, notice, warning, error, critical, alert, emergency")
+			m.setProblem(key, "one of debug, info, notice, warning, error, critical, alert, emergency")
 		}
 		return 4
 	case "traceparent":
@@ -129,26 +129,26 @@ func (m *Meta) read(key, v []byte) int {
 		if jsonrpc.ID(v).Valid() {
 			m.ProgressToken = v
 		} else if !null {
-			m.complain(key, "a string or an integer")
+			m.setProblem(key, "a string or an integer")
 		}
 		return 6
 	}
 	return 0
 }
 
-func (m *Meta) complain(key []byte, want string) {
+func (m *Meta) setProblem(key []byte, want string) {
 	if m.problem == "" {
 		m.problem = fmt.Sprintf("params._meta[%q] must be %s", key, want)
 	}
 }
 
 // checkModern says what keeps the metadata from being that of a modern request, of which spoken are the revisions that are spoken here.
-func (m *Meta) checkModern(spoken []mcp.Revision) string {
+func (m *Meta) checkModern(supported []mcp.Revision) string {
 	switch {
 	case m.problem != "":
 		return m.problem
 	case !m.hasVersion:
-		return fmt.Sprintf("params._meta[%q] is missing (supported: %v)", mcp.MetaProtocolVersion, spoken)
+		return fmt.Sprintf("params._meta[%q] is missing (supported: %v)", mcp.MetaProtocolVersion, supported)
 	case !m.hasCaps:
 		return fmt.Sprintf("params._meta[%q] is missing ({} means none)", mcp.MetaClientCapabilities)
 	}

@@ -48,7 +48,7 @@ func NewRules(cfg Config) *Rules {
 	return r
 }
 
-// A Session is one peer on one carrier. Requests of both eras may come mixed; only the legacy ones have a state. [Session.Open] may be called by
+// A Session is one peer on one transport. Requests of both eras may come mixed; only the legacy ones have a state. [Session.Open] may be called by
 // many goroutines at once. It is ready to use once it has rules, and must not be copied.
 type Session struct {
 	*Rules
@@ -64,8 +64,8 @@ type State struct {
 	client   Client
 }
 
-// greeted reports whether initialize has come.
-func (st *State) greeted() bool { return st != nil && st.features != nil }
+// negotiated reports whether initialize has come.
+func (st *State) negotiated() bool { return st != nil && st.features != nil }
 
 // noClient is the client that has said nothing of itself. It is shared.
 var noClient = &Client{}
@@ -73,8 +73,8 @@ var noClient = &Client{}
 // NewSession returns the session of a peer that has not said anything.
 func NewSession(cfg Config) *Session { return &Session{Rules: NewRules(cfg)} }
 
-// An Exchange is a request in canonical form: it carries everything by itself.
-type Exchange struct {
+// An Request is a request in canonical form: it carries everything by itself.
+type Request struct {
 	*Features
 	Meta   *Meta
 	Client *Client
@@ -84,22 +84,22 @@ type Exchange struct {
 func (s *Session) State() *State { return s.state.Load() }
 
 // Open judges a request by the rules of the era it belongs to. The error is the one to answer with.
-func (s *Session) Open(r *jsonrpc.Request) (Exchange, error) { return s.OpenAt(r, s.state.Load()) }
+func (s *Session) Open(r *jsonrpc.Request) (Request, error) { return s.OpenAt(r, s.state.Load()) }
 
 // OpenAt is Open for a request that arrived in the state at. One that is handled when messages
 // behind it may have been read must be judged so.
-func (s *Session) OpenAt(r *jsonrpc.Request, at *State) (Exchange, error) {
+func (s *Session) OpenAt(r *jsonrpc.Request, state *State) (Request, error) {
 	meta, err := s.metaOf(r)
 	if err != nil {
-		return Exchange{}, &FormError{err}
+		return Request{}, &FormError{err}
 	}
 	if s.isModern(meta, r.Method) {
 		return s.openModern(r, meta)
 	}
-	return s.openLegacy(r, meta, at)
+	return s.openLegacy(r, meta, state)
 }
 
-// A FormError is what Open returns for a request that lacks what every request must have. Carriers that tell errors apart, as HTTP does by its status, want
+// A FormError is what Open returns for a request that lacks what every request must have. Transports that tell errors apart, as HTTP does by its status, want
 // to know it from those that say the same of what is particular to a method.
 type FormError struct{ err error }
 
@@ -110,22 +110,22 @@ func (e *FormError) Unwrap() error { return e.err }
 
 // OpenNotification puts a notification into canonical form, which arrived in the state at. It is of
 // no revision if it names none and there was no handshake. Nobody is told of the error.
-func (s *Session) OpenNotification(r *jsonrpc.Request, at *State) (Exchange, error) {
+func (s *Session) OpenNotification(r *jsonrpc.Request, state *State) (Request, error) {
 	meta, err := s.metaOf(r)
 	if err != nil {
-		return Exchange{}, err
+		return Request{}, err
 	}
 	if meta.hasVersion && len(s.modern) > 0 {
 		revision := meta.revision
-		if !s.speaks(revision) {
-			return Exchange{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
+		if !s.supports(revision) {
+			return Request{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
 		}
-		return Exchange{Of(revision), meta, &meta.client}, nil
+		return Request{Of(revision), meta, &meta.client}, nil
 	}
-	if at.greeted() {
-		return Exchange{at.features, meta, &at.client}, nil
+	if state.negotiated() {
+		return Request{state.features, meta, &state.client}, nil
 	}
-	return Exchange{Of(mcp.RevisionNone), meta, noClient}, nil
+	return Request{Of(mcp.RevisionNone), meta, noClient}, nil
 }
 
 // metaOf checks the form of params and returns what their _meta says.
@@ -181,30 +181,30 @@ func (s *Session) isModern(meta *Meta, method []byte) bool {
 	return Of(s.modern[0]).HasMethod(method) && !Of(s.latest).HasMethod(method)
 }
 
-func (s *Session) openModern(r *jsonrpc.Request, meta *Meta) (Exchange, error) {
+func (s *Session) openModern(r *jsonrpc.Request, meta *Meta) (Request, error) {
 	if string(r.Method) == mcp.MethodInitialize && !meta.hasVersion {
-		return Exchange{}, s.refuseInitialize(r)
+		return Request{}, s.refuseInitialize(r)
 	}
 	// The version comes first: what else a request needs is for its revision to say.
 	revision := meta.revision
-	if meta.named && !s.speaks(revision) {
-		return Exchange{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
+	if meta.versionIsString && !s.supports(revision) {
+		return Request{}, mcp.UnsupportedProtocolVersion(s.modern, clip(meta.version))
 	}
 	if problem := meta.checkModern(s.modern); problem != "" {
-		return Exchange{}, &FormError{invalidParams(problem)}
+		return Request{}, &FormError{invalidParams(problem)}
 	}
 	if r.InBatch() {
-		return Exchange{}, invalidRequest("revision %s has no batches", revision)
+		return Request{}, invalidRequest("revision %s has no batches", revision)
 	}
 	f := Of(revision)
 	if !s.cfg.has(f, r.Method) {
-		return Exchange{}, jsonrpc.MethodNotFound(string(r.Method))
+		return Request{}, jsonrpc.MethodNotFound(string(r.Method))
 	}
-	return Exchange{f, meta, &meta.client}, nil
+	return Request{f, meta, &meta.client}, nil
 }
 
-// speaks reports whether the revision is one of the modern ones that are spoken here.
-func (s *Session) speaks(revision mcp.Revision) bool {
+// supports reports whether the revision is one of the modern ones that are spoken here.
+func (s *Session) supports(revision mcp.Revision) bool {
 	for _, r := range s.modern { // none of them is RevisionNone
 		if r == revision {
 			return true
@@ -224,36 +224,36 @@ func (s *Session) refuseInitialize(r *jsonrpc.Request) error {
 	return e
 }
 
-func (s *Session) openLegacy(r *jsonrpc.Request, meta *Meta, st *State) (Exchange, error) {
+func (s *Session) openLegacy(r *jsonrpc.Request, meta *Meta, st *State) (Request, error) {
 	f := Of(s.latest)
-	greeted := st.greeted()
-	if greeted {
+	negotiated := st.negotiated()
+	if negotiated {
 		f = st.features
 	}
 	if !s.cfg.has(f, r.Method) {
-		return Exchange{}, jsonrpc.MethodNotFound(string(r.Method))
+		return Request{}, jsonrpc.MethodNotFound(string(r.Method))
 	}
 	switch {
 	case string(r.Method) == mcp.MethodInitialize:
 		if r.InBatch() {
-			return Exchange{}, invalidRequest("initialize must not be in a batch")
+			return Request{}, invalidRequest("initialize must not be in a batch")
 		}
-		if greeted {
-			return Exchange{}, invalidRequest("initialize was answered already; it must be sent once")
+		if negotiated {
+			return Request{}, invalidRequest("initialize was answered already; it must be sent once")
 		}
 	case string(r.Method) == mcp.MethodPing:
-	case !greeted && !s.cfg.Lenient:
-		return Exchange{}, s.tooEarly(r, mcp.MethodInitialize+", then "+mcp.NotificationInitialized)
-	case greeted && !st.ready && !s.cfg.Lenient:
-		return Exchange{}, s.tooEarly(r, mcp.NotificationInitialized)
+	case !negotiated && !s.cfg.Lenient:
+		return Request{}, s.handshakeError(r, mcp.MethodInitialize+", then "+mcp.NotificationInitialized)
+	case negotiated && !st.ready && !s.cfg.Lenient:
+		return Request{}, s.handshakeError(r, mcp.NotificationInitialized)
 	}
 	if st == nil {
-		return Exchange{f, meta, noClient}, nil
+		return Request{f, meta, noClient}, nil
 	}
-	return Exchange{f, meta, &st.client}, nil
+	return Request{f, meta, &st.client}, nil
 }
 
-func (s *Session) tooEarly(r *jsonrpc.Request, missing string) error {
+func (s *Session) handshakeError(r *jsonrpc.Request, missing string) error {
 	hint := ""
 	if len(s.modern) > 0 {
 		hint = fmt.Sprintf(", or put %s and %s into params._meta", mcp.MetaProtocolVersion, mcp.MetaClientCapabilities)
@@ -263,22 +263,22 @@ func (s *Session) tooEarly(r *jsonrpc.Request, missing string) error {
 
 // Initialize acts on an initialize request that Open let pass, and returns the features of the revision it agrees to.
 func (s *Session) Initialize(r *jsonrpc.Request) (*Features, error) {
-	return s.agreeOn(r, true)
+	return s.negotiate(r, true)
 }
 
 // Reinitialize puts what r agrees on in the place of what Initialize agreed on, for a request that
 // was changed after it had arrived.
-func (s *Session) Reinitialize(r *jsonrpc.Request) (*Features, error) { return s.agreeOn(r, false) }
+func (s *Session) Reinitialize(r *jsonrpc.Request) (*Features, error) { return s.negotiate(r, false) }
 
-// agreeOn acts on an initialize request; once makes it fail if there was another.
-func (s *Session) agreeOn(r *jsonrpc.Request, once bool) (*Features, error) {
-	st, err := s.agree(r)
+// negotiate acts on an initialize request; once makes it fail if there was another.
+func (s *Session) negotiate(r *jsonrpc.Request, once bool) (*Features, error) {
+	st, err := s.parseInitialize(r)
 	if err != nil {
 		return nil, err
 	}
 	for {
 		was := s.state.Load()
-		if once && was.greeted() {
+		if once && was.negotiated() {
 			return nil, invalidRequest("initialize was answered already; it must be sent once")
 		}
 		next := *st
@@ -291,8 +291,8 @@ func (s *Session) agreeOn(r *jsonrpc.Request, once bool) (*Features, error) {
 	}
 }
 
-// agree reads an initialize request.
-func (s *Session) agree(r *jsonrpc.Request) (*State, error) {
+// parseInitialize reads an initialize request.
+func (s *Session) parseInitialize(r *jsonrpc.Request) (*State, error) {
 	text, _ := r.Param("protocolVersion")
 	version, ok := stringValue(text)
 	if !ok {
@@ -316,7 +316,7 @@ func (s *Session) agree(r *jsonrpc.Request) (*State, error) {
 func (s *Session) Initialized() bool {
 	for {
 		st := s.state.Load()
-		if !st.greeted() || st.ready {
+		if !st.negotiated() || st.ready {
 			return false
 		}
 		ready := *st
@@ -344,18 +344,18 @@ func (s *Session) SetLogLevel(level mcp.LoggingLevel) {
 
 // Legacy returns the features that the handshake agreed on, or nil as long as it is not complete.
 func (s *Session) Legacy() *Features {
-	if st := s.state.Load(); st.greeted() && (st.ready || s.cfg.Lenient) {
+	if st := s.state.Load(); st.negotiated() && (st.ready || s.cfg.Lenient) {
 		return st.features
 	}
 	return nil
 }
 
-// Policy returns what holds for a carrier: what the handshake agreed on, else what a peer that has sent a modern request expects.
+// Policy returns what holds for a transport: what the handshake agreed on, else what a peer that has sent a modern request expects.
 func (s *Session) Policy(modernSeen bool) jsonrpc.Policy {
 	st := s.state.Load()
 	var f *Features
 	switch {
-	case st.greeted():
+	case st.negotiated():
 		f = st.features
 	case modernSeen:
 		f = Of(s.modern[0])

@@ -30,7 +30,7 @@ func request(t *testing.T, method, params string) *jsonrpc.Request {
 }
 
 // verdict is the revision that Open takes a request for, or the code of its error.
-func verdict(ex Exchange, err error) string {
+func verdict(ex Request, err error) string {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return fmt.Sprint(int(e.Code))
 	}
@@ -167,7 +167,7 @@ func TestInitialize(t *testing.T) {
 		t.Error("initialized before initialize")
 	}
 	for _, params := range []string{"", "{}", `{"protocolVersion":null}`, `{"protocolVersion":["2025-06-18"]}`} {
-		if _, err := s.Initialize(request(t, "initialize", params)); verdict(Exchange{}, err) != "-32602" {
+		if _, err := s.Initialize(request(t, "initialize", params)); verdict(Request{}, err) != "-32602" {
 			t.Errorf("%s: got %v, want invalid params", params, err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestInitializeOnce(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				done[verdict(Exchange{}, err)]++
+				done[verdict(Request{}, err)]++
 				return
 			}
 			done["ok"]++

@@ -1,6 +1,6 @@
 // Package export turns captures (package capture) into what other tools read: [HAR], [PCAPNG], [OTLP], [Curl] and [Text].
 //
-// Nothing is made up. What a format has no place for is left out, and counted: each function says how many events it has left out, see [Left].
+// Nothing is made up. What a format has no place for is left out, and counted: each function says how many events it has left out, see [Omitted].
 //
 // # Memory
 //

@@ -8,9 +8,9 @@ import (
 )
 
 // An exchange is one of HTTP, as far as it has come.
-type exchange struct {
-	key      exchangeKey
-	name     string // of the server
+type roundTrip struct {
+	key      roundTripKey
+	server   string // of the server
 	url      string // of the server, "" if the capture does not say it
 	session  uint64
 	n        uint64 // of the first event
@@ -19,25 +19,25 @@ type exchange struct {
 	ended    time.Time
 	last     time.Time
 
-	request  *capture.Request
-	response *capture.Response
-	sent     body
-	received body
-	events   []streamEvent
-	why      string // it ended
+	request   *capture.Request
+	response  *capture.Response
+	sent      body
+	received  body
+	events    []streamEvent
+	endReason string // it ended
 }
 
-type exchangeKey struct {
+type roundTripKey struct {
 	capture string
 	number  uint64
 }
 
 // A body is that of an HTTP message, up to a limit.
 type body struct {
-	data     []byte
-	wire     int64
-	cut      bool
-	encoding string
+	data      []byte
+	wireBytes int64
+	cut       bool
+	encoding  string
 }
 
 // A streamEvent is one of an event stream.
@@ -48,9 +48,9 @@ type streamEvent struct {
 }
 
 // size is about what an exchange holds, in bytes.
-func (x *exchange) size() int {
+func (rt *roundTrip) size() int {
 	const overhead = 200 // of an event
-	return len(x.sent.data) + 2*len(x.received.data) + overhead*len(x.events)
+	return len(rt.sent.data) + 2*len(rt.received.data) + overhead*len(rt.events)
 }
 
 func (b *body) add(e *capture.Event, data []byte, limit int) {
@@ -58,7 +58,7 @@ func (b *body) add(e *capture.Event, data []byte, limit int) {
 	if n == 0 {
 		n = int64(len(e.Data))
 	}
-	b.wire += n
+	b.wireBytes += n
 	if room := limit - len(b.data); len(data) > room {
 		data, b.cut = data[:max(0, room)], true
 	}
@@ -69,28 +69,28 @@ func (b *body) add(e *capture.Event, data []byte, limit int) {
 	}
 }
 
-// exchanges yields the HTTP exchanges of a capture, each when it has ended, and in the end those that have not.
-type exchanges struct {
-	limit int // on bodies
-	held  int // bytes of bodies and events
-	open  map[exchangeKey]*exchange
-	order []exchangeKey
-	heads map[string]*capture.Head
-	left  Left
-	each  func(x *exchange) error
+// collector yields the HTTP exchanges of a capture, each when it has ended, and in the end those that have not.
+type collector struct {
+	limit         int // on bodies
+	bufferedBytes int // bytes of bodies and events
+	open          map[roundTripKey]*roundTrip
+	order         []roundTripKey
+	heads         map[string]*capture.Head
+	omitted       Omitted
+	each          func(x *roundTrip) error
 }
 
-func newExchanges(limit int, each func(x *exchange) error) *exchanges {
-	return &exchanges{limit: limit, open: map[exchangeKey]*exchange{}, heads: map[string]*capture.Head{}, each: each}
+func newCollector(limit int, each func(x *roundTrip) error) *collector {
+	return &collector{limit: limit, open: map[roundTripKey]*roundTrip{}, heads: map[string]*capture.Head{}, each: each}
 }
 
 // run takes all events, and returns how many exchanges there were.
-func (s *exchanges) run(events Events) (count int, err error) {
-	each := s.each
-	s.each = func(x *exchange) error {
+func (co *collector) run(events Events) (count int, err error) {
+	each := co.each
+	co.each = func(x *roundTrip) error {
 		count++
 		if x.sent.cut || x.received.cut {
-			s.left.Cut++
+			co.omitted.Cut++
 		}
 		return each(x)
 	}
@@ -98,109 +98,109 @@ func (s *exchanges) run(events Events) (count int, err error) {
 		if err != nil {
 			return count, err
 		}
-		if err := s.add(e); err != nil {
+		if err := co.add(e); err != nil {
 			return count, err
 		}
 	}
-	for len(s.order) > 0 {
-		if err := s.finish(s.order[0]); err != nil {
+	for len(co.order) > 0 {
+		if err := co.finish(co.order[0]); err != nil {
 			return count, err
 		}
 	}
 	return count, nil
 }
 
-func (s *exchanges) add(e *capture.Event) error {
+func (co *collector) add(e *capture.Event) error {
 	if e.Head != nil {
-		s.heads[e.Capture] = e.Head
+		co.heads[e.Capture] = e.Head
 		return nil
 	}
-	k := exchangeKey{e.Capture, e.Exchange}
+	k := roundTripKey{e.Capture, e.Exchange}
 	if e.Kind == capture.KindRequest {
-		return s.begin(k, e)
+		return co.begin(k, e)
 	}
-	x := s.open[k]
-	if e.Exchange == 0 || x == nil {
+	rt := co.open[k]
+	if e.Exchange == 0 || rt == nil {
 		if e.Kind != capture.KindTail {
-			s.left.Events++
+			co.omitted.Events++
 		}
 		return nil
 	}
-	x.last = e.At
+	rt.last = e.At
 	switch e.Kind {
 	case capture.KindResponse:
-		x.response, x.answered = e.Response, e.At
-	case capture.KindMessage, capture.KindBad, capture.KindBody, capture.KindSSE:
-		before := x.size()
-		s.payload(x, e)
-		s.held += x.size() - before
-		for s.held > maxHeld && len(s.order) > 1 {
-			if err := s.finish(s.order[0]); err != nil {
+		rt.response, rt.answered = e.Response, e.At
+	case capture.KindMessage, capture.KindInvalid, capture.KindBody, capture.KindSSE:
+		before := rt.size()
+		co.payload(rt, e)
+		co.bufferedBytes += rt.size() - before
+		for co.bufferedBytes > maxBufferedBytes && len(co.order) > 1 {
+			if err := co.finish(co.order[0]); err != nil {
 				return err
 			}
 		}
 	case capture.KindEnd:
-		x.ended, x.why = e.At, string(e.Data)
-		return s.finish(k)
+		rt.ended, rt.endReason = e.At, string(e.Data)
+		return co.finish(k)
 	default:
-		s.left.Events++
+		co.omitted.Events++
 	}
 	return nil
 }
 
-func (s *exchanges) begin(k exchangeKey, e *capture.Event) error {
-	if s.open[k] != nil {
-		if err := s.finish(k); err != nil {
+func (co *collector) begin(k roundTripKey, e *capture.Event) error {
+	if co.open[k] != nil {
+		if err := co.finish(k); err != nil {
 			return err
 		}
 	}
-	for len(s.order) >= maxOpen {
-		if err := s.finish(s.order[0]); err != nil {
+	for len(co.order) >= maxOpenRoundTrips {
+		if err := co.finish(co.order[0]); err != nil {
 			return err
 		}
 	}
-	x := &exchange{key: k, session: e.Session, n: e.N, began: e.At, last: e.At, request: e.Request}
-	if h := s.heads[k.capture]; h != nil {
-		x.name = h.Name
-		if e.Side != capture.Near { // where clients come to a bridge instead
-			x.url = h.URL
+	rt := &roundTrip{key: k, session: e.Session, n: e.N, began: e.At, last: e.At, request: e.Request}
+	if h := co.heads[k.capture]; h != nil {
+		rt.server = h.Name
+		if e.Side != capture.Downstream { // where clients come to a bridge instead
+			rt.url = h.URL
 		}
 	}
-	s.open[k] = x
-	s.order = append(s.order, k)
+	co.open[k] = rt
+	co.order = append(co.order, k)
 	return nil
 }
 
 // payload takes a part of a body.
-func (s *exchanges) payload(x *exchange, e *capture.Event) {
+func (co *collector) payload(rt *roundTrip, e *capture.Event) {
 	if e.Dir == capture.ToServer {
-		x.sent.add(e, e.Data, s.limit)
+		rt.sent.add(e, e.Data, co.limit)
 		return
 	}
 	event := e.SSE
-	if event == nil && x.streams() {
+	if event == nil && rt.isEventStream() {
 		event = &capture.SSE{} // a bridge records the messages of a stream, and not what else is in its events
 	}
 	if event == nil {
-		x.received.add(e, e.Data, s.limit)
+		rt.received.add(e, e.Data, co.limit)
 		return
 	}
-	before := len(x.received.data)
-	x.received.add(e, appendSSE(nil, event, e.Data), s.limit)
-	if len(x.events) == maxStreamed {
-		x.received.cut = true
+	before := len(rt.received.data)
+	rt.received.add(e, appendSSE(nil, event, e.Data), co.limit)
+	if len(rt.events) == maxStreamEvents {
+		rt.received.cut = true
 	}
-	if !x.received.cut && len(x.received.data) > before {
-		x.events = append(x.events, streamEvent{e.At, *event, string(e.Data)})
+	if !rt.received.cut && len(rt.received.data) > before {
+		rt.events = append(rt.events, streamEvent{e.At, *event, string(e.Data)})
 	}
 }
 
-// streams reports whether the response is an event stream, by what its head says.
-func (x *exchange) streams() bool {
-	if x.response == nil {
+// isEventStream reports whether the response is an event stream, by what its head says.
+func (rt *roundTrip) isEventStream() bool {
+	if rt.response == nil {
 		return false
 	}
-	for _, h := range x.response.Headers {
+	for _, h := range rt.response.Headers {
 		if strings.EqualFold(h.Name, "Content-Type") {
 			media, _, _ := strings.Cut(h.Value, ";")
 			return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
@@ -209,17 +209,17 @@ func (x *exchange) streams() bool {
 	return false
 }
 
-func (s *exchanges) finish(k exchangeKey) error {
-	for i, o := range s.order {
+func (co *collector) finish(k roundTripKey) error {
+	for i, o := range co.order {
 		if o == k {
-			s.order = append(s.order[:i], s.order[i+1:]...)
+			co.order = append(co.order[:i], co.order[i+1:]...)
 			break
 		}
 	}
-	x := s.open[k]
-	delete(s.open, k)
-	s.held -= x.size()
-	return s.each(x)
+	rt := co.open[k]
+	delete(co.open, k)
+	co.bufferedBytes -= rt.size()
+	return co.each(rt)
 }
 
 // appendSSE appends an event of an event stream as it can have been on the wire: which line ends and spaces there were, captures do not say.

@@ -21,14 +21,14 @@ type Options struct {
 // DefaultMaxBody is the limit on bodies of an export that is not told another.
 const DefaultMaxBody = 16 << 20
 
-// maxOpen is how many HTTP exchanges are held that have not ended. The oldest is exported as it is when there are more.
-const maxOpen = 4096
+// maxOpenRoundTrips is how many HTTP exchanges are held that have not ended. The oldest is exported as it is when there are more.
+const maxOpenRoundTrips = 4096
 
-// maxHeld is how many bytes of them are held, about. The oldest is exported as it is when there are more.
-const maxHeld = 256 << 20
+// maxBufferedBytes is how many bytes of them are held, about. The oldest is exported as it is when there are more.
+const maxBufferedBytes = 256 << 20
 
-// maxStreamed is how many events of one stream are held and exported.
-const maxStreamed = 1 << 18
+// maxStreamEvents is how many events of one stream are held and exported.
+const maxStreamEvents = 1 << 18
 
 // ErrNoHTTP is the error of an export that is about HTTP, of a capture that has none.
 var ErrNoHTTP = errors.New("there is no HTTP in the capture")
@@ -47,8 +47,8 @@ func (o *Options) withDefaults() Options {
 	return d
 }
 
-// Left is what was left out, because the format has no place for it.
-type Left struct {
+// Omitted is what was left out, because the format has no place for it.
+type Omitted struct {
 	Events uint64 // of kinds that the format does not know
 	Cut    uint64 // bodies of which only the beginning is there
 }

@@ -16,7 +16,7 @@ import (
 
 // HAR writes the HTTP exchanges of a capture as HTTP Archive 1.2 (http://www.softwareishard.com/blog/har-12-spec/), in the order in which they ended. Event streams are in the text of the
 // response, and event by event in its member _sse; _mcp has the numbers of the capture. What is not HTTP has no place there; a capture without any leads to [ErrNoHTTP].
-func HAR(w io.Writer, events Events, opts *Options) (Left, error) {
+func HAR(w io.Writer, events Events, opts *Options) (Omitted, error) {
 	o := opts.withDefaults()
 	bw := bufio.NewWriterSize(w, 64<<10)
 	enc := json.NewEncoder(bw)
@@ -26,7 +26,7 @@ func HAR(w io.Writer, events Events, opts *Options) (Left, error) {
 	bw.Write(head)
 	bw.WriteString(`,"entries":[` + "\n")
 	first := true
-	x := newExchanges(o.MaxBody, func(x *exchange) error {
+	x := newCollector(o.MaxBody, func(x *roundTrip) error {
 		if !first {
 			bw.WriteByte(',')
 		}
@@ -38,10 +38,10 @@ func HAR(w io.Writer, events Events, opts *Options) (Left, error) {
 		err = ErrNoHTTP
 	}
 	if err != nil {
-		return x.left, err
+		return x.omitted, err
 	}
 	bw.WriteString("]}}\n")
-	return x.left, bw.Flush()
+	return x.omitted, bw.Flush()
 }
 
 type (
@@ -123,28 +123,28 @@ type (
 // unknownSize is what HAR has for a size that nobody knows: that of headers on the wire is not in a capture.
 const unknownSize = -1
 
-func harEntryOf(x *exchange) harEntry {
-	ended := x.ended
+func harEntryOf(rt *roundTrip) harEntry {
+	ended := rt.ended
 	if ended.IsZero() {
-		ended = x.last
+		ended = rt.last
 	}
 	e := harEntry{
-		Started: stamp(x.began), Time: millis(ended.Sub(x.began)), Request: harRequestOf(x), Response: harResponseOf(x),
-		Comment: x.why, MCP: harMCP{x.key.capture, x.name, x.session, x.key.number, x.n},
+		Started: formatTime(rt.began), Time: millis(ended.Sub(rt.began)), Request: harRequestOf(rt), Response: harResponseOf(rt),
+		Comment: rt.endReason, MCP: harMCP{rt.key.capture, rt.server, rt.session, rt.key.number, rt.n},
 	}
-	if x.answered.IsZero() {
+	if rt.answered.IsZero() {
 		e.Timings.Wait = e.Time
 	} else {
-		e.Timings.Wait, e.Timings.Receive = millis(x.answered.Sub(x.began)), millis(ended.Sub(x.answered))
+		e.Timings.Wait, e.Timings.Receive = millis(rt.answered.Sub(rt.began)), millis(ended.Sub(rt.answered))
 	}
 	return e
 }
 
-func harRequestOf(x *exchange) harRequest {
-	q := x.request
+func harRequestOf(rt *roundTrip) harRequest {
+	q := rt.request
 	r := harRequest{
-		Method: q.Method, URL: fullURL(x.url, q), Version: q.Proto, Cookies: []harPair{}, Headers: pairs(q.Headers), Query: []harPair{},
-		HeadersSize: unknownSize, BodySize: x.sent.wire,
+		Method: q.Method, URL: fullURL(rt.url, q), Version: q.Proto, Cookies: []harPair{}, Headers: pairs(q.Headers), Query: []harPair{},
+		HeadersSize: unknownSize, BodySize: rt.sent.wireBytes,
 	}
 	if u, err := url.Parse(r.URL); err == nil {
 		for _, part := range strings.Split(u.RawQuery, "&") {
@@ -155,26 +155,26 @@ func harRequestOf(x *exchange) harRequest {
 			}
 		}
 	}
-	if len(x.sent.data) > 0 {
-		r.PostData = &harPosted{Type: field(q.Headers, "Content-Type"), Text: strings.ToValidUTF8(string(x.sent.data), "\ufffd"), Comment: cutComment(&x.sent)}
+	if len(rt.sent.data) > 0 {
+		r.PostData = &harPosted{Type: headerValue(q.Headers, "Content-Type"), Text: strings.ToValidUTF8(string(rt.sent.data), "\ufffd"), Comment: cutComment(&rt.sent)}
 	}
 	return r
 }
 
-func harResponseOf(x *exchange) harResponse {
-	r := harResponse{Cookies: []harPair{}, Headers: []harPair{}, HeadersSize: unknownSize, BodySize: x.received.wire}
-	r.Content = harContent{Size: x.received.wire, Comment: cutComment(&x.received)}
-	if p := x.response; p != nil {
+func harResponseOf(rt *roundTrip) harResponse {
+	r := harResponse{Cookies: []harPair{}, Headers: []harPair{}, HeadersSize: unknownSize, BodySize: rt.received.wireBytes}
+	r.Content = harContent{Size: rt.received.wireBytes, Comment: cutComment(&rt.received)}
+	if p := rt.response; p != nil {
 		r.Status, r.Version, r.Headers = p.Status, p.Proto, pairs(p.Headers)
-		r.Content.Type, r.Redirect = field(p.Headers, "Content-Type"), field(p.Headers, "Location")
+		r.Content.Type, r.Redirect = headerValue(p.Headers, "Content-Type"), headerValue(p.Headers, "Location")
 	}
-	if utf8.Valid(x.received.data) {
-		r.Content.Text = string(x.received.data)
+	if utf8.Valid(rt.received.data) {
+		r.Content.Text = string(rt.received.data)
 	} else {
-		r.Content.Text, r.Content.Encoding = base64.StdEncoding.EncodeToString(x.received.data), "base64"
+		r.Content.Text, r.Content.Encoding = base64.StdEncoding.EncodeToString(rt.received.data), "base64"
 	}
-	for _, v := range x.events {
-		h := harEvent{Time: stamp(v.at), Event: v.sse.Event}
+	for _, v := range rt.events {
+		h := harEvent{Time: formatTime(v.at), Event: v.sse.Event}
 		if v.sse.HasID {
 			h.ID = &v.sse.ID
 		}
@@ -195,7 +195,7 @@ func harResponseOf(x *exchange) harResponse {
 
 func cutComment(b *body) string {
 	if b.cut {
-		return "only the beginning: " + strconv.FormatInt(b.wire, 10) + " bytes in all"
+		return "only the beginning: " + strconv.FormatInt(b.wireBytes, 10) + " bytes in all"
 	}
 	return ""
 }
@@ -210,7 +210,7 @@ func fullURL(server string, q *capture.Request) string {
 			return base.ResolveReference(to).String()
 		}
 	}
-	host := field(q.Headers, "Host")
+	host := headerValue(q.Headers, "Host")
 	if host == "" {
 		host = "localhost"
 	}
@@ -225,8 +225,8 @@ func pairs(list []capture.Header) []harPair {
 	return out
 }
 
-// field returns the first value of a header field, or "".
-func field(list []capture.Header, name string) string {
+// headerValue returns the first value of a header field, or "".
+func headerValue(list []capture.Header, name string) string {
 	for _, h := range list {
 		if strings.EqualFold(h.Name, name) {
 			return h.Value
@@ -235,7 +235,7 @@ func field(list []capture.Header, name string) string {
 	return ""
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
 func millis(d time.Duration) float64 { return float64(max(0, d)) / float64(time.Millisecond) }
 

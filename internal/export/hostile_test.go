@@ -77,7 +77,7 @@ func TestPCAPNGHostile(t *testing.T) {
 	events := sequence(
 		&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: batch(requests), Len: math.MaxInt64},
 		&capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: batch(answers), Len: -1},
-		&capture.Event{Kind: capture.KindBad, Dir: capture.ToClient},
+		&capture.Event{Kind: capture.KindInvalid, Dir: capture.ToClient},
 	)
 	var out bytes.Buffer
 	if _, err := export.PCAPNG(&out, events, nil); err != nil {

@@ -17,8 +17,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// maxWindow is how many rows are held: what an exchange may lie apart from what belongs to it.
-const maxWindow = 10_000
+// maxRows is how many rows are held: what an exchange may lie apart from what belongs to it.
+const maxRows = 10_000
 
 // maxSpans is how many spans are in one line.
 const maxSpans = 512
@@ -27,31 +27,31 @@ const maxSpans = 512
 // ExportTraceServiceRequest a line, which is what collectors read from files. Names and attributes follow the conventions for MCP
 // (https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/). The spans are the server's: children of the span that the request names in its metadata, and parents
 // of what the server asked meanwhile. Arguments and results are not in them.
-func OTLP(w io.Writer, events Events, opts *Options) (Left, error) {
-	x := &otlp{w: bufio.NewWriterSize(w, 64<<10), opts: opts.withDefaults(), parents: map[eventKey]string{}}
-	m := wireview.New(&wireview.Options{MaxRows: maxWindow, Scan: x.scan})
+func OTLP(w io.Writer, events Events, opts *Options) (Omitted, error) {
+	x := &otlpWriter{w: bufio.NewWriterSize(w, 64<<10), opts: opts.withDefaults(), parents: map[eventKey]string{}}
+	m := trace.New(&trace.Options{MaxRows: maxRows, Scan: x.scanTraceparent})
 	for e, err := range events {
 		if err != nil {
-			return x.left, err
+			return x.omitted, err
 		}
 		for _, c := range m.Add(nil, e) {
-			if c.Op == wireview.Dropped {
-				if err := x.row(c.Row, nil); err != nil {
-					return x.left, err
+			if c.Op == trace.Evicted {
+				if err := x.addRow(c.Row, nil); err != nil {
+					return x.omitted, err
 				}
 			}
 		}
 	}
 	m.Finish()
 	for _, r := range m.Rows() {
-		if err := x.row(r, nil); err != nil {
-			return x.left, err
+		if err := x.addRow(r, nil); err != nil {
+			return x.omitted, err
 		}
 	}
 	if err := x.flush(); err != nil {
-		return x.left, err
+		return x.omitted, err
 	}
-	return x.left, x.w.Flush()
+	return x.omitted, x.w.Flush()
 }
 
 type eventKey struct {
@@ -59,13 +59,13 @@ type eventKey struct {
 	n       uint64
 }
 
-type otlp struct {
+type otlpWriter struct {
 	w       *bufio.Writer
 	opts    Options
 	parents map[eventKey]string // traceparent of requests
 	server  string              // of spans
 	spans   []span
-	left    Left
+	omitted Omitted
 }
 
 type (
@@ -120,8 +120,8 @@ const (
 	statusError = 2
 )
 
-// scan notes the span that a request says it belongs to.
-func (x *otlp) scan(e *capture.Event) filter.Hits {
+// scanTraceparent notes the span that a request says it belongs to.
+func (ow *otlpWriter) scanTraceparent(e *capture.Event) filter.Hits {
 	var m jsonrpc.Message
 	if e.Kind != capture.KindMessage || jsonrpc.Parse(e.Data, &m, 0) != nil || m.Kind != jsonrpc.KindRequest || len(m.Params) == 0 || m.Params[0] != '{' {
 		return 0
@@ -129,8 +129,8 @@ func (x *otlp) scan(e *capture.Event) filter.Hits {
 	for p := jsonwire.ObjectMembers(m.Params); p.Next(); {
 		if v := p.Value(); p.KeyIs("_meta") && v[0] == '{' {
 			for q := jsonwire.ObjectMembers(v); q.Next(); {
-				if s := q.Value(); q.KeyIs("traceparent") && len(s) < 100 && s[0] == '"' && len(x.parents) < 2*maxWindow {
-					x.parents[eventKey{e.Capture, e.N}] = jsonwire.UnquoteString(s[1 : len(s)-1])
+				if s := q.Value(); q.KeyIs("traceparent") && len(s) < 100 && s[0] == '"' && len(ow.parents) < 2*maxRows {
+					ow.parents[eventKey{e.Capture, e.N}] = jsonwire.UnquoteString(s[1 : len(s)-1])
 				}
 			}
 		}
@@ -138,36 +138,36 @@ func (x *otlp) scan(e *capture.Event) filter.Hits {
 	return 0
 }
 
-// row makes a span of a request, and of those inside it.
-func (x *otlp) row(r *wireview.Row, parent *span) error {
-	if r.Kind != wireview.Request {
+// addRow makes a span of a request, and of those inside it.
+func (ow *otlpWriter) addRow(r *trace.Row, parent *span) error {
+	if r.Kind != trace.Request {
 		if r.Parent == nil {
-			x.left.Events += uint64(len(r.Events))
+			ow.omitted.Events += uint64(len(r.Events))
 		}
 		return nil
 	}
-	if len(x.spans) >= maxSpans || x.server != r.Capture.Name {
-		if err := x.flush(); err != nil {
+	if len(ow.spans) >= maxSpans || ow.server != r.Capture.Name {
+		if err := ow.flush(); err != nil {
 			return err
 		}
-		x.server = r.Capture.Name
+		ow.server = r.Capture.Name
 	}
-	s := x.span(r, parent)
+	s := ow.span(r, parent)
 	for _, c := range r.Children {
-		if c.Kind == wireview.Progress || c.Kind == wireview.Log {
-			s.Events = append(s.Events, spanEvent{Time: nanos(c.At), Name: c.Method, Attributes: []attribute{text("mcpwire.excerpt", c.Excerpt)}})
+		if c.Kind == trace.Progress || c.Kind == trace.Log {
+			s.Events = append(s.Events, spanEvent{Time: nanos(c.At), Name: c.Method, Attributes: []attribute{stringAttribute("mcpwire.excerpt", c.Excerpt)}})
 		}
 	}
-	x.spans = append(x.spans, s)
+	ow.spans = append(ow.spans, s)
 	for _, c := range r.Children {
-		if err := x.row(c, &s); err != nil {
+		if err := ow.addRow(c, &s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (x *otlp) span(r *wireview.Row, parent *span) span {
+func (ow *otlpWriter) span(r *trace.Row, parent *span) span {
 	id := sha256.Sum256([]byte(r.Capture.ID + "#" + strconv.FormatUint(r.N, 10) + "#" + strconv.FormatUint(r.Seq, 10)))
 	s := span{
 		Trace: hex.EncodeToString(id[:16]), ID: hex.EncodeToString(id[16:24]), Name: r.Method, Kind: kindServer,
@@ -180,31 +180,31 @@ func (x *otlp) span(r *wireview.Row, parent *span) span {
 		s.Kind = kindClient
 	}
 	key := eventKey{r.Capture.ID, r.N}
-	if trace, up, ok := traceparent(x.parents[key]); ok {
-		s.Trace, s.Parent = trace, up
+	if traceID, up, ok := traceparent(ow.parents[key]); ok {
+		s.Trace, s.Parent = traceID, up
 	} else if parent != nil {
 		s.Trace, s.Parent = parent.Trace, parent.ID
 	}
-	delete(x.parents, key)
+	delete(ow.parents, key)
 	switch r.Status {
-	case wireview.Failed, wireview.HTTPFailed, wireview.Unanswered:
+	case trace.Failed, trace.HTTPFailed, trace.Unanswered:
 		s.Status = spanStatus{statusError, r.Message}
-	case wireview.Cancelled:
+	case trace.Canceled:
 		s.Status = spanStatus{statusError, "cancelled"}
-	case wireview.ToolFailed: // what it says is part of the result
+	case trace.ToolFailed: // what it says is part of the result
 		s.Status = spanStatus{Code: statusError}
 	}
 	return s
 }
 
-func attributes(r *wireview.Row) []attribute {
-	list := []attribute{text("mcp.method.name", r.Method), text("jsonrpc.request.id", requestID(r.ID))}
+func attributes(r *trace.Row) []attribute {
+	list := []attribute{stringAttribute("mcp.method.name", r.Method), stringAttribute("jsonrpc.request.id", requestID(r.ID))}
 	add := func(key, v string) {
 		if v != "" {
-			list = append(list, text(key, v))
+			list = append(list, stringAttribute(key, v))
 		}
 	}
-	add("mcp.protocol.version", r.Rev())
+	add("mcp.protocol.version", r.EffectiveRevision())
 	switch r.Method {
 	case mcp.MethodToolsCall:
 		add("gen_ai.tool.name", r.Target)
@@ -221,21 +221,21 @@ func attributes(r *wireview.Row) []attribute {
 		add("network.transport", "tcp")
 	}
 	switch r.Status {
-	case wireview.Failed:
+	case trace.Failed:
 		add("rpc.response.status_code", r.CodeText())
 		add("error.type", r.CodeText())
-	case wireview.HTTPFailed:
+	case trace.HTTPFailed:
 		add("error.type", r.CodeText())
-	case wireview.ToolFailed:
+	case trace.ToolFailed:
 		add("error.type", "tool_error")
-	case wireview.Cancelled:
+	case trace.Canceled:
 		add("error.type", "cancelled")
-	case wireview.Unanswered:
+	case trace.Unanswered:
 		add("error.type", "closed")
 	}
 	n := strconv.FormatUint(r.N, 10)
-	list = append(list, text("mcpwire.capture", r.Capture.ID), attribute{"mcpwire.event", value{Int: &n}})
-	if h := r.Human; h > 0 {
+	list = append(list, stringAttribute("mcpwire.capture", r.Capture.ID), attribute{"mcpwire.event", value{Int: &n}})
+	if h := r.ClientTime; h > 0 {
 		ns := strconv.FormatInt(int64(h), 10)
 		list = append(list, attribute{"mcpwire.client_wait_ns", value{Int: &ns}})
 	}
@@ -251,32 +251,32 @@ func requestID(id string) string {
 }
 
 // flush writes the spans that are there.
-func (x *otlp) flush() error {
-	if len(x.spans) == 0 {
+func (ow *otlpWriter) flush() error {
+	if len(ow.spans) == 0 {
 		return nil
 	}
 	var t traces
 	t.Resources = make([]resourceSpans, 1)
-	t.Resources[0].Resource.Attributes = []attribute{text("service.name", x.server)}
-	t.Resources[0].Scopes = []scopeSpans{{harCreator{x.opts.Tool, x.opts.Version}, x.spans}}
-	enc := json.NewEncoder(x.w)
+	t.Resources[0].Resource.Attributes = []attribute{stringAttribute("service.name", ow.server)}
+	t.Resources[0].Scopes = []scopeSpans{{harCreator{ow.opts.Tool, ow.opts.Version}, ow.spans}}
+	enc := json.NewEncoder(ow.w)
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(&t)
-	x.spans = x.spans[:0]
+	ow.spans = ow.spans[:0]
 	return err
 }
 
-func text(key, v string) attribute { return attribute{key, value{String: &v}} }
+func stringAttribute(key, v string) attribute { return attribute{key, value{String: &v}} }
 
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
 // traceparent splits the text of the W3C's trace context (https://www.w3.org/TR/trace-context/#traceparent-header).
-func traceparent(s string) (trace, parent string, ok bool) {
+func traceparent(s string) (traceID, parent string, ok bool) {
 	if len(s) < 55 || s[2] != '-' || s[35] != '-' || s[52] != '-' || s[:2] == "ff" || len(s) > 55 && (s[:2] == "00" || s[55] != '-') {
 		return "", "", false
 	}
-	trace, parent = s[3:35], s[36:52]
-	return trace, parent, lowerHex(s[:2]) && lowerHex(trace) && lowerHex(parent) && nonZero(trace) && nonZero(parent)
+	traceID, parent = s[3:35], s[36:52]
+	return traceID, parent, lowerHex(s[:2]) && lowerHex(traceID) && lowerHex(parent) && nonZero(traceID) && nonZero(parent)
 }
 
 func lowerHex(s string) bool {

@@ -52,43 +52,43 @@ const (
 
 // PCAPNG writes a capture as pcapng, which Wireshark and tshark open without a plugin: each message, line and HTTP head is a packet, with the number of its event and
 // that of the request that it answers in a comment. Each capture is an interface.
-func PCAPNG(w io.Writer, events Events, opts *Options) (Left, error) {
+func PCAPNG(w io.Writer, events Events, opts *Options) (Omitted, error) {
 	o := opts.withDefaults()
-	p := &pcapng{w: bufio.NewWriterSize(w, 64<<10), ifaces: map[string]uint32{}, pairer: capture.NewPairer(nil), opts: o}
-	p.section()
+	p := &pcapngWriter{w: bufio.NewWriterSize(w, 64<<10), ifaces: map[string]uint32{}, pairer: capture.NewPairer(nil), opts: o}
+	p.writeSection()
 	for e, err := range events {
 		if err != nil {
-			return p.left, err
+			return p.omitted, err
 		}
-		p.event(e)
+		p.writeEvent(e)
 		if p.err != nil {
-			return p.left, p.err
+			return p.omitted, p.err
 		}
 	}
-	return p.left, p.w.Flush()
+	return p.omitted, p.w.Flush()
 }
 
-type pcapng struct {
-	w      *bufio.Writer
-	opts   Options
-	ifaces map[string]uint32
-	pairer *capture.Pairer
-	buf    []byte
-	left   Left
-	err    error
+type pcapngWriter struct {
+	w       *bufio.Writer
+	opts    Options
+	ifaces  map[string]uint32
+	pairer  *capture.Pairer
+	buf     []byte
+	omitted Omitted
+	err     error
 }
 
-func (p *pcapng) section() {
+func (pw *pcapngWriter) writeSection() {
 	b := binary.LittleEndian.AppendUint32(nil, byteOrderMagic)
 	b = binary.LittleEndian.AppendUint16(b, 1) // version
 	b = binary.LittleEndian.AppendUint16(b, 0)
 	b = binary.LittleEndian.AppendUint64(b, ^uint64(0)) // length unknown
-	b = appendOption(b, optUserApp, []byte(strings.TrimSpace(p.opts.Tool+" "+p.opts.Version)))
-	p.block(blockSection, appendOption(b, 0, nil))
+	b = appendOption(b, optUserApp, []byte(strings.TrimSpace(pw.opts.Tool+" "+pw.opts.Version)))
+	pw.writeBlock(blockSection, appendOption(b, 0, nil))
 }
 
-func (p *pcapng) iface(id, name string) uint32 {
-	if n, ok := p.ifaces[id]; ok {
+func (pw *pcapngWriter) iface(id, name string) uint32 {
+	if n, ok := pw.ifaces[id]; ok {
 		return n
 	}
 	if name == "" {
@@ -99,39 +99,39 @@ func (p *pcapng) iface(id, name string) uint32 {
 	b = binary.LittleEndian.AppendUint32(b, 0) // no limit
 	b = appendOption(b, optName, []byte(clip(printable.Line(name), maxPCAPCol)))
 	b = appendOption(b, optTSResol, []byte{nanoseconds})
-	p.block(blockInterface, appendOption(b, 0, nil))
-	n := uint32(len(p.ifaces))
-	p.ifaces[id] = n
+	pw.writeBlock(blockInterface, appendOption(b, 0, nil))
+	n := uint32(len(pw.ifaces))
+	pw.ifaces[id] = n
 	return n
 }
 
-// event writes the packet of an event, if it is one.
-func (p *pcapng) event(e *capture.Event) {
+// writeEvent writes the packet of an event, if it is one.
+func (pw *pcapngWriter) writeEvent(e *capture.Event) {
 	if e.Kind == capture.KindHead {
-		p.iface(e.Capture, e.Head.Name)
+		pw.iface(e.Capture, e.Head.Name)
 		return
 	}
-	parts := p.pairer.Add(e)
+	parts := pw.pairer.Add(e)
 	data, dissector := packet(e)
 	if data == nil {
 		if e.Kind != capture.KindTail && (e.Kind != capture.KindEnd || len(e.Data) > 0) { // that it is over is nothing to be seen
-			p.left.Events++
+			pw.omitted.Events++
 		}
 		return
 	}
 	if len(data) > maxPacket {
 		data = data[:maxPacket]
-		p.left.Cut++
+		pw.omitted.Cut++
 	}
-	info := column(e, parts)
-	pdu := appendTag(p.buf[:0], tagDissector, dissector)
+	info := infoColumn(e, parts)
+	pdu := appendTag(pw.buf[:0], tagDissector, dissector)
 	pdu = appendTag(pdu, tagProtocol, "MCP")
 	pdu = appendTag(pdu, tagInfo, info)
 	pdu = appendTag(pdu, tagEnd, "")
 	pdu = append(pdu, data...)
-	p.buf = pdu
+	pw.buf = pdu
 
-	iface := p.iface(e.Capture, "")
+	iface := pw.iface(e.Capture, "")
 	at := uint64(e.At.UnixNano())
 	b := binary.LittleEndian.AppendUint32(make([]byte, 0, len(pdu)+256), iface)
 	b = binary.LittleEndian.AppendUint32(b, uint32(at>>32))
@@ -140,14 +140,14 @@ func (p *pcapng) event(e *capture.Event) {
 	b = binary.LittleEndian.AppendUint32(b, originalLength(len(pdu), e.Len-int64(len(data))))
 	b = append(b, pdu...)
 	b = pad(b, len(pdu))
-	b = appendOption(b, optComment, []byte(comment(e, parts)))
+	b = appendOption(b, optComment, []byte(packetComment(e, parts)))
 	switch e.Dir {
 	case capture.ToServer:
 		b = appendOption(b, optFlags, binary.LittleEndian.AppendUint32(nil, outbound))
 	case capture.ToClient:
 		b = appendOption(b, optFlags, binary.LittleEndian.AppendUint32(nil, inbound))
 	}
-	p.block(blockPacket, appendOption(b, 0, nil))
+	pw.writeBlock(blockPacket, appendOption(b, 0, nil))
 }
 
 // originalLength is how long a packet was of which more is missing. A capture can say anything.
@@ -161,7 +161,7 @@ func packet(e *capture.Event) (data []byte, dissector string) {
 	switch e.Kind {
 	case capture.KindMessage:
 		return e.Data, "json"
-	case capture.KindBad, capture.KindStderr, capture.KindBody, capture.KindNote:
+	case capture.KindInvalid, capture.KindStderr, capture.KindBody, capture.KindNote:
 		return e.Data, text
 	case capture.KindRequest:
 		r := e.Request
@@ -183,12 +183,12 @@ func appendHead(b []byte, first string, headers []capture.Header) []byte {
 	return append(b, "\r\n"...)
 }
 
-// column is what Wireshark shows of a packet in its list.
-func column(e *capture.Event, parts []capture.Part) string {
-	return clip(printable.Line(arrow(e.Dir)+what(e, parts)), maxPCAPCol)
+// infoColumn is what Wireshark shows of a packet in its list.
+func infoColumn(e *capture.Event, parts []capture.Message) string {
+	return clip(printable.Line(directionArrow(e.Dir)+describe(e, parts)), maxPCAPCol)
 }
 
-func arrow(d capture.Dir) string {
+func directionArrow(d capture.Dir) string {
 	switch d {
 	case capture.ToServer:
 		return "→ "
@@ -198,8 +198,8 @@ func arrow(d capture.Dir) string {
 	return ""
 }
 
-// what says in a few words what an event is.
-func what(e *capture.Event, parts []capture.Part) string {
+// describe says in a few words what an event is.
+func describe(e *capture.Event, parts []capture.Message) string {
 	switch e.Kind {
 	case capture.KindRequest:
 		return e.Request.Method + " " + e.Request.URL
@@ -209,7 +209,7 @@ func what(e *capture.Event, parts []capture.Part) string {
 		return "event of the stream"
 	case capture.KindStderr:
 		return "stderr"
-	case capture.KindBad:
+	case capture.KindInvalid:
 		return "no message"
 	case capture.KindMessage:
 	default:
@@ -224,7 +224,7 @@ func what(e *capture.Event, parts []capture.Part) string {
 	return messageText(&parts[0])
 }
 
-func messageText(p *capture.Part) string {
+func messageText(p *capture.Message) string {
 	switch p.Kind {
 	case jsonrpc.KindRequest:
 		return "request " + clip(string(p.ID), 64) + " " + p.Method
@@ -236,16 +236,16 @@ func messageText(p *capture.Part) string {
 	return strings.TrimSpace("response " + clip(string(p.ID), 64) + " " + methodOf(p))
 }
 
-func methodOf(p *capture.Part) string {
+func methodOf(p *capture.Message) string {
 	if p.Call == nil {
 		return ""
 	}
 	return p.Call.Method
 }
 
-// comment is what belongs to a packet besides its bytes.
-func comment(e *capture.Event, parts []capture.Part) string {
-	text := fmt.Sprintf("event #%d: %s", e.N, column(e, parts)) // versions of Wireshark before 4.2 do not know the tag for the column
+// packetComment is what belongs to a packet besides its bytes.
+func packetComment(e *capture.Event, parts []capture.Message) string {
+	text := fmt.Sprintf("event #%d: %s", e.N, infoColumn(e, parts)) // versions of Wireshark before 4.2 do not know the tag for the column
 	if e.Session != 0 {
 		text += fmt.Sprintf(", session %d", e.Session)
 	}
@@ -267,14 +267,14 @@ func comment(e *capture.Event, parts []capture.Part) string {
 	return clip(text, maxComment)
 }
 
-// block writes a block.
-func (p *pcapng) block(kind uint32, body []byte) {
+// writeBlock writes a block.
+func (pw *pcapngWriter) writeBlock(kind uint32, body []byte) {
 	length := uint32(len(body) + 12)
 	head := binary.LittleEndian.AppendUint32(nil, kind)
 	head = binary.LittleEndian.AppendUint32(head, length)
 	for _, b := range [][]byte{head, body, head[4:]} {
-		if _, err := p.w.Write(b); err != nil && p.err == nil {
-			p.err = err
+		if _, err := pw.w.Write(b); err != nil && pw.err == nil {
+			pw.err = err
 		}
 	}
 }

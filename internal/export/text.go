@@ -13,28 +13,28 @@ import (
 
 // Text writes a capture for people to read, and for mail and issues: a line for each event with its number, its time and its direction, and the payload behind it. What would not be
 // visible is written as an escape.
-func Text(w io.Writer, events Events, _ *Options) (Left, error) {
+func Text(w io.Writer, events Events, _ *Options) (Omitted, error) {
 	bw := bufio.NewWriterSize(w, 64<<10)
-	var left Left
+	var omitted Omitted
 	for e, err := range events {
 		if err != nil {
-			return left, err
+			return omitted, err
 		}
 		if _, err := bw.Write(appendText(nil, e)); err != nil {
-			return left, err
+			return omitted, err
 		}
 	}
-	return left, bw.Flush()
+	return omitted, bw.Flush()
 }
 
 func appendText(b []byte, e *capture.Event) []byte {
 	if h := e.Head; h != nil {
-		return fmt.Appendf(b, "capture %s of %s (%s), by %s, begun %s\n", quoted(h.ID), quoted(h.Name), quoted(h.Transport), quoted(h.Tool), h.At.UTC().Format("2006-01-02T15:04:05.000Z"))
+		return fmt.Appendf(b, "capture %s of %s (%s), by %s, begun %s\n", clippedLine(h.ID), clippedLine(h.Name), clippedLine(h.Transport), clippedLine(h.Tool), h.At.UTC().Format("2006-01-02T15:04:05.000Z"))
 	}
 	if e.Kind == capture.KindTail {
 		return b
 	}
-	sign := strings.TrimSpace(arrow(e.Dir))
+	sign := strings.TrimSpace(directionArrow(e.Dir))
 	switch {
 	case e.Kind == capture.KindStderr:
 		sign = "~"
@@ -56,11 +56,11 @@ func eventText(e *capture.Event) string {
 	switch e.Kind {
 	case capture.KindStart:
 		if s := e.Start; s != nil {
-			return fmt.Sprintf("pid %d: %s", s.PID, quotedAll(s.Command))
+			return fmt.Sprintf("pid %d: %s", s.PID, quoteArgs(s.Command))
 		}
 	case capture.KindExit:
 		if x := e.Exit; x != nil && x.Signal != "" {
-			return "signal " + quoted(x.Signal)
+			return "signal " + clippedLine(x.Signal)
 		} else if x != nil {
 			return "code " + strconv.Itoa(x.Code)
 		}
@@ -69,13 +69,13 @@ func eventText(e *capture.Event) string {
 	case capture.KindResponse:
 		return headText(fmt.Sprint(e.Response.Proto, " ", e.Response.Status), e.Response.Headers)
 	case capture.KindSSE:
-		return visible(strings.ReplaceAll(strings.TrimRight(string(appendSSE(nil, e.SSE, e.Data)), "\n"), "\n", " ⏎ "))
+		return printableLine(strings.ReplaceAll(strings.TrimRight(string(appendSSE(nil, e.SSE, e.Data)), "\n"), "\n", " ⏎ "))
 	case capture.KindGap:
-		return fmt.Sprintf("%d events are missing (%s)", e.Gap.Lost, quoted(e.Gap.Why))
-	case capture.KindXlate:
-		return fmt.Sprintf("#%d became %v: %s", e.Xlate.Of, e.Xlate.To, quoted(e.Xlate.Rule))
+		return fmt.Sprintf("%d events are missing (%s)", e.Gap.Lost, clippedLine(e.Gap.Why))
+	case capture.KindTranslate:
+		return fmt.Sprintf("#%d became %v: %s", e.Translation.Of, e.Translation.To, clippedLine(e.Translation.Rule))
 	}
-	text := visible(string(e.Data))
+	text := printableLine(string(e.Data))
 	if e.Cut {
 		text += fmt.Sprintf(" … (%d bytes in all)", e.Len)
 	}
@@ -84,20 +84,20 @@ func eventText(e *capture.Event) string {
 
 func headText(first string, headers []capture.Header) string {
 	var b strings.Builder
-	b.WriteString(visible(first))
+	b.WriteString(printableLine(first))
 	for _, h := range headers {
-		b.WriteString("\n" + strings.Repeat(" ", 25) + visible(h.Name+": "+h.Value))
+		b.WriteString("\n" + strings.Repeat(" ", 25) + printableLine(h.Name+": "+h.Value))
 	}
 	return b.String()
 }
 
-// quoted returns a text of the capture's in which nothing is invisible.
-func quoted(s string) string { return visible(clip(s, 1<<10)) }
+// clippedLine returns a text of the capture's in which nothing is invisible.
+func clippedLine(s string) string { return printableLine(clip(s, 1<<10)) }
 
-func quotedAll(list []string) string {
+func quoteArgs(list []string) string {
 	var all []string
 	for _, s := range list {
-		if q := visible(s); q != s || strings.ContainsAny(s, " '\"\\") || s == "" {
+		if q := printableLine(s); q != s || strings.ContainsAny(s, " '\"\\") || s == "" {
 			s = strconv.Quote(s)
 		}
 		all = append(all, s)
@@ -105,5 +105,5 @@ func quotedAll(list []string) string {
 	return strings.Join(all, " ")
 }
 
-// visible returns a text on one line, with escapes for what would not be seen.
-func visible(s string) string { return printable.Line(s) }
+// printableLine returns a text on one line, with escapes for what would not be seen.
+func printableLine(s string) string { return printable.Line(s) }

@@ -21,7 +21,7 @@ type subject struct {
 	payloads []string
 }
 
-func (s subject) Any(f filter.Field, match func(string) bool) bool {
+func (s subject) MatchField(f filter.Field, match func(string) bool) bool {
 	for _, v := range s.fields[f] {
 		if match(v) {
 			return true
@@ -29,9 +29,9 @@ func (s subject) Any(f filter.Field, match func(string) bool) bool {
 	}
 	return false
 }
-func (s subject) Covers(from, to uint64) bool { return s.from <= to && from <= s.to }
-func (s subject) Took() (time.Duration, bool) { return s.took, s.took >= 0 }
-func (s subject) Bytes() int64                { return s.bytes }
+func (s subject) HasEventIn(from, to uint64) bool { return s.from <= to && from <= s.to }
+func (s subject) Elapsed() (time.Duration, bool)  { return s.took, s.took >= 0 }
+func (s subject) Bytes() int64                    { return s.bytes }
 func (s subject) Payloads() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, p := range s.payloads {
@@ -46,7 +46,7 @@ var call = subject{
 	fields: map[filter.Field][]string{
 		filter.Tool: {"Search"}, filter.Method: {"tools/call", "elicitation/create"}, filter.ID: {"7"}, filter.Dir: {"c2s"},
 		filter.Kind: {"request", "progress"}, filter.Status: {"iserror"}, filter.Server: {"my server"}, filter.Session: {"2"},
-		filter.Era: {"modern"}, filter.Rev: {"2026-07-28"}, filter.Lint: {"json-id", "error"},
+		filter.Era: {"modern"}, filter.Revision: {"2026-07-28"}, filter.Finding: {"json-id", "error"},
 	},
 	from: 12, to: 15, took: 600 * time.Millisecond, bytes: 1500,
 	payloads: []string{

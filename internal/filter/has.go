@@ -11,17 +11,17 @@ import (
 // A hasScan looks for a member by its path.
 type hasScan struct{ path string }
 
-// has reads what stands behind "has:". Names are separated by dots; a name may have dots itself.
-func (p *parser) has(start int) (node, error) {
+// hasTerm reads what stands behind "has:". Names are separated by dots; a name may have dots itself.
+func (p *parser) hasTerm(start int) (node, error) {
 	at := p.pos
 	var path string
 	var err error
 	if strings.HasPrefix(p.src[p.pos:], `"`) {
 		path, err = p.quoted()
 	} else {
-		path = p.plain()
-		if err = p.ended(); strings.ContainsAny(path, "*") || strings.HasPrefix(path, "/") {
-			return nil, p.fail(at, "has: needs a path such as _meta.traceparent, without * and regular expressions; jq:(…) can do that")
+		path = p.unquoted()
+		if err = p.expectEnd(); strings.ContainsAny(path, "*") || strings.HasPrefix(path, "/") {
+			return nil, p.errorAt(at, "has: needs a path such as _meta.traceparent, without * and regular expressions; jq:(…) can do that")
 		}
 	}
 	if err != nil {
@@ -29,9 +29,9 @@ func (p *parser) has(start int) (node, error) {
 	}
 	path = strings.TrimPrefix(path, ".")
 	if path == "" {
-		return nil, p.fail(at, "a path is missing behind has:, such as has:_meta.traceparent")
+		return nil, p.errorAt(at, "a path is missing behind has:, such as has:_meta.traceparent")
 	}
-	return p.payload(start, hasScan{path}, "has:"+quoteValue(path))
+	return p.addPayloadTerm(start, hasScan{path}, "has:"+quoteValue(path))
 }
 
 func (s hasScan) match(_ context.Context, payload []byte) bool {
@@ -40,10 +40,10 @@ func (s hasScan) match(_ context.Context, payload []byte) bool {
 		return false
 	}
 	if payload[0] != '[' {
-		return s.inMessage(payload)
+		return s.matchMessage(payload)
 	}
 	for el := jsonwire.ArrayElements(payload); el.Next(); {
-		if s.inMessage(el.Value()) {
+		if s.matchMessage(el.Value()) {
 			return true
 		}
 	}
@@ -55,23 +55,23 @@ func isJSON(payload []byte) bool {
 	return len(payload) > 0 && (payload[0] == '{' || payload[0] == '[') && jsonwire.Valid(payload, 0) == nil
 }
 
-func (s hasScan) inMessage(msg []byte) bool {
-	if below(msg, s.path) {
+func (s hasScan) matchMessage(msg []byte) bool {
+	if hasPath(msg, s.path) {
 		return true
 	}
 	if msg[0] != '{' {
 		return false
 	}
 	for m := jsonwire.ObjectMembers(msg); m.Next(); {
-		if (m.KeyIs("params") || m.KeyIs("result") || m.KeyIs("error")) && below(m.Value(), s.path) {
+		if (m.KeyIs("params") || m.KeyIs("result") || m.KeyIs("error")) && hasPath(m.Value(), s.path) {
 			return true
 		}
 	}
 	return false
 }
 
-// below reports whether a value has a member with the path. In arrays, a number is an index, and anything else is looked for in all elements.
-func below(value []byte, path string) bool {
+// hasPath reports whether a value has a member with the path. In arrays, a number is an index, and anything else is looked for in all elements.
+func hasPath(value []byte, path string) bool {
 	switch {
 	case len(value) == 0:
 		return false
@@ -81,7 +81,7 @@ func below(value []byte, path string) bool {
 			if key == path {
 				return true
 			}
-			if rest, ok := strings.CutPrefix(path, key); ok && strings.HasPrefix(rest, ".") && below(m.Value(), rest[1:]) {
+			if rest, ok := strings.CutPrefix(path, key); ok && strings.HasPrefix(rest, ".") && hasPath(m.Value(), rest[1:]) {
 				return true
 			}
 		}
@@ -92,9 +92,9 @@ func below(value []byte, path string) bool {
 		for el := jsonwire.ArrayElements(value); el.Next(); i++ {
 			if isIndex {
 				if i == index {
-					return !more || below(el.Value(), rest)
+					return !more || hasPath(el.Value(), rest)
 				}
-			} else if below(el.Value(), path) {
+			} else if hasPath(el.Value(), path) {
 				return true
 			}
 		}

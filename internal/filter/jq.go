@@ -18,15 +18,15 @@ type jqScan struct{ program *jq.Program }
 func (p *parser) jqTerm(start int) (node, error) {
 	at := p.pos
 	if !strings.HasPrefix(p.src[at:], "(") {
-		return nil, p.fail(at, "jq: needs a program in parentheses, such as jq:(.params.name == \"search\")")
+		return nil, p.errorAt(at, "jq: needs a program in parentheses, such as jq:(.params.name == \"search\")")
 	}
-	end := closing(p.src, at)
+	end := closingParen(p.src, at)
 	if end < 0 {
-		return nil, p.fail(at, `the jq program has no ")" at its end`)
+		return nil, p.errorAt(at, `the jq program has no ")" at its end`)
 	}
 	source := p.src[at+1 : end]
 	p.pos = end + 1
-	if err := p.ended(); err != nil {
+	if err := p.expectEnd(); err != nil {
 		return nil, err
 	}
 	program, err := jq.Compile(source)
@@ -35,13 +35,13 @@ func (p *parser) jqTerm(start int) (node, error) {
 		if errors.As(err, &bad) {
 			at += min(bad.Offset, len(source))
 		}
-		return nil, p.fail(at, "jq: %v", err)
+		return nil, p.errorAt(at, "jq: %v", err)
 	}
-	return p.payload(start, jqScan{program}, "jq:("+source+")")
+	return p.addPayloadTerm(start, jqScan{program}, "jq:("+source+")")
 }
 
-// closing returns where the parenthesis at src[i] is closed, or -1. Strings, which may have programs in them again, and comments do not count.
-func closing(src string, i int) int {
+// closingParen returns where the parenthesis at src[i] is closed, or -1. Strings, which may have programs in them again, and comments do not count.
+func closingParen(src string, i int) int {
 	var open []byte // '(' is a parenthesis, '"' a string
 	for ; i < len(src); i++ {
 		inString := len(open) > 0 && open[len(open)-1] == '"'

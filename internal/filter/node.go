@@ -13,26 +13,26 @@ type node interface {
 }
 
 type (
-	and   []node
-	or    []node
-	not   struct{ x node }
-	field struct {
+	and       []node
+	or        []node
+	not       struct{ x node }
+	fieldTerm struct {
 		field Field
 		value pattern
 	}
-	compare struct { // dur and size
-		name  string // "dur" or "size"
-		op    string
-		value int64
-		spelt string
+	comparison struct { // dur and size
+		name   string // "dur" or "size"
+		op     string
+		value  int64
+		source string
 	}
-	numbers struct {
+	eventRange struct {
 		from, to uint64
-		spelt    string
+		source   string
 	}
-	payload struct {
-		bit   int
-		spelt string
+	payloadTerm struct {
+		bit    int
+		source string
 	}
 )
 
@@ -45,8 +45,8 @@ func (n and) eval(s Subject, h Hits) bool {
 	return true
 }
 
-func (n or) eval(s Subject, h Hits) bool {
-	for _, x := range n {
+func (o or) eval(s Subject, h Hits) bool {
+	for _, x := range o {
 		if x.eval(s, h) {
 			return true
 		}
@@ -56,39 +56,39 @@ func (n or) eval(s Subject, h Hits) bool {
 
 func (n not) eval(s Subject, h Hits) bool { return !n.x.eval(s, h) }
 
-func (n field) eval(s Subject, _ Hits) bool { return s.Any(n.field, n.value.match) }
+func (f fieldTerm) eval(s Subject, _ Hits) bool { return s.MatchField(f.field, f.value.match) }
 
-func (n compare) eval(s Subject, _ Hits) bool {
+func (c comparison) eval(s Subject, _ Hits) bool {
 	var v int64
-	if n.name == "size" {
+	if c.name == "size" {
 		v = s.Bytes()
 	} else {
-		took, known := s.Took()
+		took, known := s.Elapsed()
 		if !known {
 			return false
 		}
 		v = int64(took / time.Nanosecond)
 	}
-	switch n.op {
+	switch c.op {
 	case ">":
-		return v > n.value
+		return v > c.value
 	case ">=":
-		return v >= n.value
+		return v >= c.value
 	case "<":
-		return v < n.value
+		return v < c.value
 	case "<=":
-		return v <= n.value
+		return v <= c.value
 	}
-	return v == n.value
+	return v == c.value
 }
 
-func (n numbers) eval(s Subject, _ Hits) bool { return s.Covers(n.from, n.to) }
-func (n payload) eval(_ Subject, h Hits) bool { return h&(1<<n.bit) != 0 }
+func (n eventRange) eval(s Subject, _ Hits) bool  { return s.HasEventIn(n.from, n.to) }
+func (p payloadTerm) eval(_ Subject, h Hits) bool { return h&(1<<p.bit) != 0 }
 
-func (n and) text(inner bool) string { return join(n, " ", inner && len(n) != 1) }
-func (n or) text(bool) string        { return join(n, " | ", true) }
+func (n and) text(inner bool) string { return joinNodes(n, " ", inner && len(n) != 1) }
+func (o or) text(bool) string        { return joinNodes(o, " | ", true) }
 
-func join(list []node, sep string, grouped bool) string {
+func joinNodes(list []node, sep string, grouped bool) string {
 	var parts []string
 	for _, x := range list {
 		parts = append(parts, x.text(true))
@@ -99,8 +99,8 @@ func join(list []node, sep string, grouped bool) string {
 	return "(" + strings.Join(parts, sep) + ")"
 }
 
-func (n not) text(bool) string     { return "-" + n.x.text(true) }
-func (n field) text(bool) string   { return string(n.field) + ":" + n.value.String() }
-func (n compare) text(bool) string { return n.name + n.op + n.spelt }
-func (n numbers) text(bool) string { return "n:" + n.spelt }
-func (n payload) text(bool) string { return n.spelt }
+func (n not) text(bool) string         { return "-" + n.x.text(true) }
+func (f fieldTerm) text(bool) string   { return string(f.field) + ":" + f.value.String() }
+func (c comparison) text(bool) string  { return c.name + c.op + c.source }
+func (n eventRange) text(bool) string  { return "n:" + n.source }
+func (p payloadTerm) text(bool) string { return p.source }

@@ -28,14 +28,14 @@ const (
 func Parse(text string) (*Filter, error) {
 	p := &parser{src: text, f: &Filter{}}
 	if len(text) > maxText {
-		return nil, p.fail(0, "the filter has %d bytes, the limit is %d", len(text), maxText)
+		return nil, p.errorAt(0, "the filter has %d bytes, the limit is %d", len(text), maxText)
 	}
 	if !utf8.ValidString(text) {
-		return nil, p.fail(0, "the filter is not UTF-8")
+		return nil, p.errorAt(0, "the filter is not UTF-8")
 	}
-	root, err := p.any(0)
+	root, err := p.parseAny(0)
 	if err == nil && p.pos < len(p.src) {
-		err = p.fail(p.pos, `")" without "(": to look for the character, put it in quotes: "\")\""`)
+		err = p.errorAt(p.pos, `")" without "(": to look for the character, put it in quotes: "\")\""`)
 	}
 	if err != nil {
 		return nil, err
@@ -51,18 +51,18 @@ type parser struct {
 	f     *Filter
 }
 
-func (p *parser) fail(at int, format string, args ...any) error {
+func (p *parser) errorAt(at int, format string, args ...any) error {
 	return &SyntaxError{Column: utf8.RuneCountInString(p.src[:min(at, len(p.src))]) + 1, Message: fmt.Sprintf(format, args...)}
 }
 
-func space(r rune) bool { return unicode.IsSpace(r) }
+func isSpace(r rune) bool { return unicode.IsSpace(r) }
 
 func (p *parser) skipSpace() {
-	p.pos = len(p.src) - len(strings.TrimLeftFunc(p.src[p.pos:], space))
+	p.pos = len(p.src) - len(strings.TrimLeftFunc(p.src[p.pos:], isSpace))
 }
 
-// orSign reports whether the next token is a sign for "or", and consumes it.
-func (p *parser) orSign() bool {
+// orOperator reports whether the next token is a sign for "or", and consumes it.
+func (p *parser) orOperator() bool {
 	p.skipSpace()
 	rest := p.src[p.pos:]
 	if strings.HasPrefix(rest, "|") {
@@ -70,29 +70,29 @@ func (p *parser) orSign() bool {
 		return true
 	}
 	after, found := strings.CutPrefix(rest, "or")
-	if !found || after != "" && !strings.ContainsFunc(after[:1], space) && after[0] != '(' {
+	if !found || after != "" && !strings.ContainsFunc(after[:1], isSpace) && after[0] != '(' {
 		return false
 	}
 	p.pos += len("or")
 	return true
 }
 
-// any reads lists of which one must hold.
-func (p *parser) any(depth int) (node, error) {
+// parseAny reads lists of which one must hold.
+func (p *parser) parseAny(depth int) (node, error) {
 	if depth > maxDepth {
-		return nil, p.fail(p.pos, "parentheses are nested too deeply")
+		return nil, p.errorAt(p.pos, "parentheses are nested too deeply")
 	}
 	var list or
 	for {
 		from := p.pos
-		all, err := p.all(depth)
+		all, err := p.parseAll(depth)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, all)
-		more := p.orSign()
+		more := p.orOperator()
 		if len(all) == 0 && (more || len(list) > 1) {
-			return nil, p.fail(from, `a term is missing beside "|" or "or": to look for the text itself, put it in quotes`)
+			return nil, p.errorAt(from, `a term is missing beside "|" or "or": to look for the text itself, put it in quotes`)
 		}
 		switch {
 		case more:
@@ -106,12 +106,12 @@ func (p *parser) any(depth int) (node, error) {
 	}
 }
 
-// all reads terms that must hold together, up to the end, a ")" or a sign for "or".
-func (p *parser) all(depth int) (and, error) {
+// parseAll reads terms that must hold together, up to the end, a ")" or a sign for "or".
+func (p *parser) parseAll(depth int) (and, error) {
 	list := and{}
 	for {
 		before := p.pos
-		if p.orSign() {
+		if p.orOperator() {
 			p.pos = before
 			return list, nil
 		}
@@ -120,9 +120,9 @@ func (p *parser) all(depth int) (and, error) {
 			return list, nil
 		}
 		if p.terms++; p.terms > maxTerms {
-			return nil, p.fail(p.pos, "more than %d terms", maxTerms)
+			return nil, p.errorAt(p.pos, "more than %d terms", maxTerms)
 		}
-		t, err := p.term(depth)
+		t, err := p.parseTerm(depth)
 		if err != nil {
 			return nil, err
 		}
@@ -130,27 +130,27 @@ func (p *parser) all(depth int) (and, error) {
 	}
 }
 
-func (p *parser) term(depth int) (node, error) {
+func (p *parser) parseTerm(depth int) (node, error) {
 	start := p.pos
 	if depth > maxDepth {
-		return nil, p.fail(start, "signs are nested too deeply")
+		return nil, p.errorAt(start, "signs are nested too deeply")
 	}
 	switch p.src[p.pos] {
 	case '-':
 		p.pos++
 		if p.pos == len(p.src) || strings.ContainsRune(" \t|)", rune(p.src[p.pos])) {
-			return nil, p.fail(start, `"-" stands before the term that must not hold: to look for the character, put it in quotes`)
+			return nil, p.errorAt(start, `"-" stands before the term that must not hold: to look for the character, put it in quotes`)
 		}
-		x, err := p.term(depth + 1)
+		x, err := p.parseTerm(depth + 1)
 		return not{x}, err
 	case '(':
 		p.pos++
-		x, err := p.any(depth + 1)
+		x, err := p.parseAny(depth + 1)
 		if err != nil {
 			return nil, err
 		}
 		if p.pos == len(p.src) {
-			return nil, p.fail(start, `"(" without ")": to look for the character, put it in quotes`)
+			return nil, p.errorAt(start, `"(" without ")": to look for the character, put it in quotes`)
 		}
 		p.pos++
 		return x, nil
@@ -159,26 +159,26 @@ func (p *parser) term(depth int) (node, error) {
 		if err != nil {
 			return nil, err
 		}
-		return p.payload(start, reScan{re.re}, re.spelt)
+		return p.addPayloadTerm(start, regexScan{re.re}, re.source)
 	case '"':
 		s, err := p.quoted()
 		if err != nil {
 			return nil, err
 		}
-		return p.word(start, s)
+		return p.textTerm(start, s)
 	}
-	if name, op := p.key(); op != "" {
-		return p.keyed(start, name, op)
+	if name, op := p.fieldName(); op != "" {
+		return p.namedTerm(start, name, op)
 	}
-	s := p.plain()
-	if err := p.ended(); err != nil {
+	s := p.unquoted()
+	if err := p.expectEnd(); err != nil {
 		return nil, err
 	}
-	return p.word(start, s)
+	return p.textTerm(start, s)
 }
 
-// key consumes what stands before a value: a name with ":" or, for some, a sign of comparison. op is empty if there is none.
-func (p *parser) key() (name, op string) {
+// fieldName consumes what stands before a value: a name with ":" or, for some, a sign of comparison. op is empty if there is none.
+func (p *parser) fieldName() (name, op string) {
 	rest := p.src[p.pos:]
 	n := 0
 	for n < len(rest) && (rest[n] >= 'a' && rest[n] <= 'z' || rest[n] >= 'A' && rest[n] <= 'Z') {
@@ -201,10 +201,10 @@ func (p *parser) key() (name, op string) {
 	return name, op
 }
 
-// plain consumes text without quotes.
-func (p *parser) plain() string {
+// unquoted consumes text without quotes.
+func (p *parser) unquoted() string {
 	rest := p.src[p.pos:]
-	n := strings.IndexFunc(rest, func(r rune) bool { return space(r) || strings.ContainsRune(`"()|`, r) })
+	n := strings.IndexFunc(rest, func(r rune) bool { return isSpace(r) || strings.ContainsRune(`"()|`, r) })
 	if n < 0 {
 		n = len(rest)
 	}
@@ -220,7 +220,7 @@ func (p *parser) quoted() (string, error) {
 		switch c := p.src[i]; {
 		case c == '"':
 			p.pos = i + 1
-			return b.String(), p.ended()
+			return b.String(), p.expectEnd()
 		case c == '\\' && i+1 < len(p.src) && (p.src[i+1] == '"' || p.src[i+1] == '\\'):
 			i++
 			b.WriteByte(p.src[i])
@@ -228,62 +228,62 @@ func (p *parser) quoted() (string, error) {
 			b.WriteByte(c)
 		}
 	}
-	return "", p.fail(start, "the quote is not closed: the text ends without a second \"")
+	return "", p.errorAt(start, "the quote is not closed: the text ends without a second \"")
 }
 
-// ended complains if a term goes on behind its end.
-func (p *parser) ended() error {
-	if rest := p.src[p.pos:]; rest != "" && !strings.ContainsAny(rest[:1], " \t\r\n|)") && strings.IndexFunc(rest, space) != 0 {
-		return p.fail(p.pos, "a space is missing between two terms")
+// expectEnd complains if a term goes on behind its end.
+func (p *parser) expectEnd() error {
+	if rest := p.src[p.pos:]; rest != "" && !strings.ContainsAny(rest[:1], " \t\r\n|)") && strings.IndexFunc(rest, isSpace) != 0 {
+		return p.errorAt(p.pos, "a space is missing between two terms")
 	}
 	return nil
 }
 
-func (p *parser) word(start int, s string) (node, error) {
+func (p *parser) textTerm(start int, s string) (node, error) {
 	if s == "" {
-		return nil, p.fail(start, "there is no text to look for")
+		return nil, p.errorAt(start, "there is no text to look for")
 	}
 	w := newWordScan(s)
-	return p.payload(start, w, quoteWord(w.word))
+	return p.addPayloadTerm(start, w, quoteWord(w.word))
 }
 
-// payload adds a term about payloads. Equal ones share a bit.
-func (p *parser) payload(start int, s scan, spelt string) (node, error) {
+// addPayloadTerm adds a term about payloads. Equal ones share a bit.
+func (p *parser) addPayloadTerm(start int, s scan, source string) (node, error) {
 	bit := len(p.f.scans)
 	if bit == maxScans {
-		return nil, p.fail(start, "more than %d terms about payloads", maxScans)
+		return nil, p.errorAt(start, "more than %d terms about payloads", maxScans)
 	}
 	p.f.scans = append(p.f.scans, s)
-	return payload{bit, spelt}, nil
+	return payloadTerm{bit, source}, nil
 }
 
-func (p *parser) keyed(start int, name, op string) (node, error) {
+func (p *parser) namedTerm(start int, name, op string) (node, error) {
 	switch name {
 	case "dur", "size":
 		if op == ":" {
 			op = "="
 		}
-		return p.comparison(name, op)
+		return p.comparisonTerm(name, op)
 	case "n":
-		return p.numbers()
+		return p.rangeTerm()
 	case "has":
-		return p.has(start)
+		return p.hasTerm(start)
 	case "jq":
 		return p.jqTerm(start)
 	}
 	f := Field(name)
 	if !slices.Contains(Fields(), f) {
-		return nil, p.fail(start, "there is no field %q; there are %s, n, has, jq, dur> and size>. To look for the text itself, put it in quotes", name, fieldList())
+		return nil, p.errorAt(start, "there is no field %q; there are %s, n, has, jq, dur> and size>. To look for the text itself, put it in quotes", name, fieldList())
 	}
 	at := p.pos
-	v, err := p.value(f)
+	v, err := p.fieldPattern(f)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkValue(f, v); err != "" {
-		return nil, p.fail(at, "%s", err)
+		return nil, p.errorAt(at, "%s", err)
 	}
-	return field{f, v}, nil
+	return fieldTerm{f, v}, nil
 }
 
 func fieldList() string {

@@ -7,10 +7,10 @@ import (
 
 // A pattern is what a value is compared with.
 type pattern struct {
-	re    *regexp.Regexp // nil: text
-	spelt string         // of re
-	str   string         // in lower case
-	glob  bool           // * in str stands for anything
+	re     *regexp.Regexp // nil: text
+	source string         // of re
+	str    string         // in lower case
+	glob   bool           // * in str stands for anything
 }
 
 func (p pattern) match(value string) bool {
@@ -18,7 +18,7 @@ func (p pattern) match(value string) bool {
 	case p.re != nil:
 		return p.re.MatchString(value)
 	case p.glob:
-		return globs(p.str, strings.ToLower(value))
+		return matchGlob(p.str, strings.ToLower(value))
 	}
 	return len(value) < 4*len(p.str)+4 && strings.ToLower(value) == p.str
 }
@@ -26,15 +26,15 @@ func (p pattern) match(value string) bool {
 func (p pattern) String() string {
 	switch {
 	case p.re != nil:
-		return p.spelt
+		return p.source
 	case p.glob:
 		return p.str // came without quotes, so it needs none
 	}
 	return quoteValue(p.str)
 }
 
-// globs reports whether s is what the pattern says, in which * stands for any text.
-func globs(pattern, s string) bool {
+// matchGlob reports whether s is what the pattern says, in which * stands for any text.
+func matchGlob(pattern, s string) bool {
 	parts := strings.Split(pattern, "*")
 	first, last := parts[0], parts[len(parts)-1]
 	if !strings.HasPrefix(s, first) {
@@ -53,7 +53,7 @@ func globs(pattern, s string) bool {
 
 // quoteValue returns a value so that it is read as this text.
 func quoteValue(s string) string {
-	if s == "" || strings.ContainsAny(s, "\"()|*\\") || strings.HasPrefix(s, "/") || strings.ContainsFunc(s, space) {
+	if s == "" || strings.ContainsAny(s, "\"()|*\\") || strings.HasPrefix(s, "/") || strings.ContainsFunc(s, isSpace) {
 		return quote(s)
 	}
 	return s

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// A reScan looks for a regular expression in the bytes of a payload.
-type reScan struct{ re *regexp.Regexp }
+// A regexScan looks for a regular expression in the bytes of a payload.
+type regexScan struct{ re *regexp.Regexp }
 
-func (s reScan) match(_ context.Context, payload []byte) bool { return s.re.Match(payload) }
+func (s regexScan) match(_ context.Context, payload []byte) bool { return s.re.Match(payload) }
 
 // A wordScan looks for text in a payload, as its bytes are, and as JSON strings mean it. Case does not count.
 type wordScan struct {

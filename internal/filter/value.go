@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// value reads what stands behind "field:".
-func (p *parser) value(f Field) (pattern, error) {
+// fieldPattern reads what stands behind "field:".
+func (p *parser) fieldPattern(f Field) (pattern, error) {
 	start := p.pos
 	if p.pos < len(p.src) {
 		switch p.src[p.pos] {
@@ -21,11 +21,11 @@ func (p *parser) value(f Field) (pattern, error) {
 			return pattern{str: strings.ToLower(s)}, err
 		}
 	}
-	s := p.plain()
+	s := p.unquoted()
 	if s == "" {
-		return pattern{}, p.fail(start, "a value is missing behind %s:, such as %s:%s", f, f, example(f))
+		return pattern{}, p.errorAt(start, "a value is missing behind %s:, such as %s:%s", f, f, example(f))
 	}
-	if err := p.ended(); err != nil {
+	if err := p.expectEnd(); err != nil {
 		return pattern{}, err
 	}
 	s = strings.ToLower(s)
@@ -47,7 +47,7 @@ func (p *parser) regex() (pattern, error) {
 		b.WriteByte(p.src[i])
 	}
 	if i >= len(p.src) {
-		return pattern{}, p.fail(start, `the regular expression has no "/" at its end: to look for the text itself, put it in quotes`)
+		return pattern{}, p.errorAt(start, `the regular expression has no "/" at its end: to look for the text itself, put it in quotes`)
 	}
 	p.pos = i + 1
 	source, flags := b.String(), ""
@@ -55,21 +55,21 @@ func (p *parser) regex() (pattern, error) {
 		flags = "(?i)"
 		p.pos++
 	}
-	if err := p.ended(); err != nil {
+	if err := p.expectEnd(); err != nil {
 		return pattern{}, err
 	}
 	if source == "" {
-		return pattern{}, p.fail(start, "the regular expression is empty")
+		return pattern{}, p.errorAt(start, "the regular expression is empty")
 	}
 	re, err := regexp.Compile(flags + source)
 	if err != nil {
-		return pattern{}, p.fail(start, "%v", err)
+		return pattern{}, p.errorAt(start, "%v", err)
 	}
-	return pattern{re: re, spelt: p.src[start:p.pos]}, nil
+	return pattern{re: re, source: p.src[start:p.pos]}, nil
 }
 
-// choices are the values of the fields that have a list of them.
-func choices(f Field) []string {
+// fieldValues are the values of the fields that have a list of them.
+func fieldValues(f Field) []string {
 	switch f {
 	case Dir:
 		return []string{"c2s", "s2c"}
@@ -95,17 +95,17 @@ func example(f Field) string {
 		return "tools/call"
 	case Task:
 		return "*"
-	case Rev:
+	case Revision:
 		return "2025*"
-	case Lint:
+	case Finding:
 		return "error"
 	}
-	return choices(f)[0]
+	return fieldValues(f)[0]
 }
 
 // checkValue says what is wrong with a value that cannot match. Statuses are also numbers, of errors and of HTTP.
 func checkValue(f Field, v pattern) string {
-	list := choices(f)
+	list := fieldValues(f)
 	if v.re != nil || v.glob || list == nil || slices.Contains(list, v.str) {
 		return ""
 	}
@@ -119,32 +119,32 @@ func checkValue(f Field, v pattern) string {
 	return fmt.Sprintf("%s: has no value %q; there are %s%s", f, v.str, strings.Join(list, ", "), also)
 }
 
-// comparison reads what stands behind dur or size.
-func (p *parser) comparison(name, op string) (node, error) {
+// comparisonTerm reads what stands behind dur or size.
+func (p *parser) comparisonTerm(name, op string) (node, error) {
 	start := p.pos
-	s := strings.ToLower(p.plain())
+	s := strings.ToLower(p.unquoted())
 	var v int64
 	var ok bool
 	want := "a duration such as 500ms, 2s or 1m30s"
 	if name == "dur" {
-		v, ok = duration(s)
+		v, ok = parseDuration(s)
 	} else {
-		v, ok = size(s)
+		v, ok = parseSize(s)
 		want = "a size such as 100, 10kB, 1MB or 4MiB"
 	}
 	if !ok {
-		return nil, p.fail(start, "%s%s needs %s, not %q", name, op, want, s)
+		return nil, p.errorAt(start, "%s%s needs %s, not %q", name, op, want, s)
 	}
-	return compare{name, op, v, s}, p.ended()
+	return comparison{name, op, v, s}, p.expectEnd()
 }
 
-func duration(s string) (int64, bool) {
+func parseDuration(s string) (int64, bool) {
 	d, err := time.ParseDuration(s)
 	return int64(d), err == nil && d >= 0
 }
 
-// size reads a number of bytes.
-func size(s string) (int64, bool) {
+// parseSize reads a number of bytes.
+func parseSize(s string) (int64, bool) {
 	unit := strings.TrimLeft(s, "0123456789.")
 	n, err := strconv.ParseFloat(s[:len(s)-len(unit)], 64)
 	if err != nil {
@@ -157,19 +157,19 @@ func size(s string) (int64, bool) {
 	return int64(n), factors[unit] > 0 && n < 1<<62
 }
 
-// numbers reads a range of numbers of events.
-func (p *parser) numbers() (node, error) {
+// rangeTerm reads a range of numbers of events.
+func (p *parser) rangeTerm() (node, error) {
 	start := p.pos
-	s := p.plain()
-	from, to, ok := Range(s)
+	s := p.unquoted()
+	from, to, ok := ParseRange(s)
 	if !ok {
-		return nil, p.fail(start, "n: needs a number, or a range such as 12-20 or 12-, not %q", s)
+		return nil, p.errorAt(start, "n: needs a number, or a range such as 12-20 or 12-, not %q", s)
 	}
-	return numbers{from, to, s}, p.ended()
+	return eventRange{from, to, s}, p.expectEnd()
 }
 
-// Range reads "12", "12-20" or "12-", a range of numbers.
-func Range(s string) (from, to uint64, ok bool) {
+// ParseRange reads "12", "12-20" or "12-", a range of numbers.
+func ParseRange(s string) (from, to uint64, ok bool) {
 	first, last, isRange := strings.Cut(s, "-")
 	from, err := strconv.ParseUint(first, 10, 64)
 	if err != nil {

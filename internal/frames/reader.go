@@ -34,18 +34,18 @@ func (f *Frame) Event() *capture.Event {
 
 // A Reader reads frames. It is for one goroutine.
 type Reader struct {
-	r   *bufio.Reader
-	max int
+	r        *bufio.Reader
+	maxBytes int
 }
 
 // NewReader returns one that keeps at most so many bytes of a line, and of a block.
-func NewReader(r io.Reader, max int) *Reader {
-	return &Reader{bufio.NewReaderSize(r, 64<<10), max}
+func NewReader(r io.Reader, maxBytes int) *Reader {
+	return &Reader{bufio.NewReaderSize(r, 64<<10), maxBytes}
 }
 
 // Next returns the next frame. With an error, which is that of the reader beneath, there may be a last one without an end: then it has a text.
 func (r *Reader) Next() (Frame, error) {
-	text, size, err := r.line()
+	text, size, err := r.readLine()
 	out := Frame{Text: text, Framing: capture.FramingLF, Size: size, Cut: size > int64(len(text))}
 	switch {
 	case err != nil:
@@ -58,20 +58,20 @@ func (r *Reader) Next() (Frame, error) {
 		out.Size--
 	}
 	if n, ok := blockLength(out.Text); ok {
-		return r.block(text, n)
+		return r.readBlock(text, n)
 	}
 	return out, nil
 }
 
-// line reads up to a line end, which it leaves out. Of a line that is too long it keeps the beginning.
-func (r *Reader) line() (text []byte, size int64, err error) {
+// readLine reads up to a line end, which it leaves out. Of a line that is too long it keeps the beginning.
+func (r *Reader) readLine() (text []byte, size int64, err error) {
 	for {
 		part, err := r.r.ReadSlice('\n')
 		if err == nil {
 			part = part[:len(part)-1]
 		}
 		size += int64(len(part))
-		text = append(text, part[:min(len(part), r.max-len(text))]...)
+		text = append(text, part[:min(len(part), r.maxBytes-len(text))]...)
 		if err == nil || !errors.Is(err, bufio.ErrBufferFull) {
 			return text, size, err
 		}
@@ -91,11 +91,11 @@ func blockLength(line []byte) (int64, bool) {
 	return n, err == nil && n > 0
 }
 
-// block reads the rest of a header whose first line this is, and what it announces.
-func (r *Reader) block(header []byte, n int64) (Frame, error) {
+// readBlock reads the rest of a header whose first line this is, and what it announces.
+func (r *Reader) readBlock(header []byte, n int64) (Frame, error) {
 	for more := true; more; {
 		header = append(header, '\n')
-		text, size, err := r.line()
+		text, size, err := r.readLine()
 		header = append(header, text...)
 		if err != nil || size > int64(len(text)) || len(header) > maxHeader {
 			size += int64(len(header) - len(text))
@@ -109,7 +109,7 @@ func (r *Reader) block(header []byte, n int64) (Frame, error) {
 	}
 	header = append(header, '\n')
 	var body bytes.Buffer // grows with what comes, not with what was announced
-	m, err := io.CopyN(&body, r.r, min(n, int64(r.max)))
+	m, err := io.CopyN(&body, r.r, min(n, int64(r.maxBytes)))
 	if m == 0 {
 		return Frame{Text: header, Framing: capture.FramingNone, Size: int64(len(header))}, err
 	}

@@ -6,31 +6,31 @@ import (
 )
 
 // A slot is a field as the methods reach it.
-type slot struct {
+type fieldRef struct {
 	*field
 	owner *goType
 	expr  string // v.Name, or v.Task.Name
 }
 
-func (s slot) required() bool { return s.owner.required(s.field) }
+func (f fieldRef) required() bool { return f.owner.required(f.field) }
 
-// slots returns the fields of a type, those that are embedded first.
-func (m *model) slots(t *goType) []slot {
-	var all []slot
+// fieldRefs returns the fields of a type, those that are embedded first.
+func (m *model) fieldRefs(t *goType) []fieldRef {
+	var all []fieldRef
 	if t.embed != "" {
 		for _, f := range m.types[t.embed].sorted() {
-			all = append(all, slot{f, m.types[t.embed], "v." + t.embed + "." + goName(f.name)})
+			all = append(all, fieldRef{f, m.types[t.embed], "v." + t.embed + "." + goName(f.name)})
 		}
 	}
 	for _, f := range t.sorted() {
-		all = append(all, slot{f, t, "v." + goName(f.name)})
+		all = append(all, fieldRef{f, t, "v." + goName(f.name)})
 	}
 	return all
 }
 
 func (p *printer) methods(t *goType) {
 	receiver := "*" + t.name
-	block, value := byValue[t.name]
+	block, value := valueTypes[t.name]
 	if value {
 		receiver = t.name
 	}
@@ -38,42 +38,42 @@ func (p *printer) methods(t *goType) {
 	if value {
 		implements = "implements [" + map[bool]string{true: "ContentBlock", false: "Reference"}[block] + "]."
 	}
-	p.line("// AppendJSON %s", implements)
-	p.line("func (v %s) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }\n", receiver)
+	p.printf("// AppendJSON %s", implements)
+	p.printf("func (v %s) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }\n", receiver)
 	if !value {
 		implements = "appends the JSON text without what the revision does not have."
 	}
-	p.line("// AppendRevision %s", implements)
-	p.line("func (v %s) AppendRevision(dst []byte, r Revision) []byte {", receiver)
+	p.printf("// AppendRevision %s", implements)
+	p.printf("func (v %s) AppendRevision(dst []byte, r Revision) []byte {", receiver)
 	p.appendBody(t, block)
-	p.line("}\n")
-	p.line("// MarshalJSON implements [json.Marshaler].")
-	p.line("func (v %s) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }\n", t.name)
-	p.line("// UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].")
-	p.line("func (v *%s) UnmarshalJSON(data []byte) error {", t.name)
-	p.line("*v = %s{}", t.name)
-	p.line("return v.read(data).orNil()")
-	p.line("}\n")
-	p.line("func (v *%s) read(text []byte) *DecodeError {", t.name)
+	p.printf("}\n")
+	p.printf("// MarshalJSON implements [json.Marshaler].")
+	p.printf("func (v %s) MarshalJSON() ([]byte, error) { return v.AppendRevision(nil, RevisionNone), nil }\n", t.name)
+	p.printf("// UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].")
+	p.printf("func (v *%s) UnmarshalJSON(data []byte) error {", t.name)
+	p.printf("*v = %s{}", t.name)
+	p.printf("return v.read(data).orNil()")
+	p.printf("}\n")
+	p.printf("func (v *%s) read(text []byte) *DecodeError {", t.name)
 	p.readBody(t)
-	p.line("}\n")
+	p.printf("}\n")
 }
 
 // appendBody writes what AppendRevision does.
 func (p *printer) appendBody(t *goType, block bool) {
 	if first := t.revs.first(); block && first > 0 {
-		p.line("if !r.since(%s) {", first.ident())
-		p.line("return appendNote(dst, v.note(r))")
-		p.line("}")
+		p.printf("if !r.since(%s) {", first.ident())
+		p.printf("return appendNote(dst, v.note(r))")
+		p.printf("}")
 	}
-	p.line("start := len(dst)")
-	slots := p.m.slots(t)
+	p.printf("start := len(dst)")
+	slots := p.m.fieldRefs(t)
 	begin := "'{'"
 	if len(slots) > 0 && slots[0].kind.form == formConst {
 		begin = "`{" + constant(slots[0].field) + "`..."
 		slots = slots[1:]
 	}
-	p.line("dst = append(dst, %s)", begin)
+	p.printf("dst = append(dst, %s)", begin)
 	for len(slots) > 0 {
 		cond := p.m.condition(slots[0].owner, slots[0].field)
 		n := 1
@@ -84,39 +84,39 @@ func (p *printer) appendBody(t *goType, block bool) {
 		slots = slots[n:]
 	}
 	if t.embed != "" {
-		p.line("dst = putExtra(dst, start, v.%s.Extra)", t.embed)
+		p.printf("dst = putExtra(dst, start, v.%s.Extra)", t.embed)
 	}
-	p.line("return putEnd(dst, start, v.Extra)")
+	p.printf("return putEnd(dst, start, v.Extra)")
 }
 
 func constant(f *field) string { return fmt.Sprintf("%q:%q", f.name, f.kind.text) }
 
 // putAll writes the statements that append fields that are there under one condition, which may be empty.
-func (p *printer) putAll(slots []slot, cond string) {
+func (p *printer) putAll(slots []fieldRef, cond string) {
 	if guard, call := p.put(slots[0]); len(slots) == 1 && cond != "" && guard != "" {
 		if strings.Contains(guard, "||") {
 			guard = "(" + guard + ")"
 		}
-		p.line("if %s && %s {\ndst = %s\n}", cond, guard, call)
+		p.printf("if %s && %s {\ndst = %s\n}", cond, guard, call)
 		return
 	}
 	if cond != "" {
-		p.line("if %s {", cond)
+		p.printf("if %s {", cond)
 	}
 	for _, s := range slots {
 		if guard, call := p.put(s); guard != "" {
-			p.line("if %s {\ndst = %s\n}", guard, call)
+			p.printf("if %s {\ndst = %s\n}", guard, call)
 		} else {
-			p.line("dst = %s", call)
+			p.printf("dst = %s", call)
 		}
 	}
 	if cond != "" {
-		p.line("}")
+		p.printf("}")
 	}
 }
 
 // put returns what appends a field, and when it is to be called; guard is empty if that is always.
-func (p *printer) put(s slot) (guard, call string) {
+func (p *printer) put(s fieldRef) (guard, call string) {
 	key := "`\"" + s.name + "\":`"
 	simple := func(function string) { call = fmt.Sprintf("%s(dst, %s, %s)", function, key, s.expr) }
 	pick := func(required, optional string) {
@@ -170,14 +170,14 @@ func (p *printer) put(s slot) (guard, call string) {
 	return guard, call
 }
 
-func nilGuard(s slot, optional bool) string {
+func nilGuard(s fieldRef, optional bool) string {
 	if optional {
 		return s.expr + " != nil"
 	}
 	return ""
 }
 
-func (p *printer) putString(s slot, key string) string {
+func (p *printer) putString(s fieldRef, key string) string {
 	function, value := "putText", s.expr
 	switch {
 	case s.kind.pointer:
@@ -192,7 +192,7 @@ func (p *printer) putString(s slot, key string) string {
 }
 
 // putRaw writes the statement for JSON text. Where only objects may stand in some revisions, it asks whether the text is one.
-func (p *printer) putRaw(s slot, key string) (guard, call string) {
+func (p *printer) putRaw(s fieldRef, key string) (guard, call string) {
 	switch {
 	case !s.required():
 		call = fmt.Sprintf("putRaw(dst, %s, %s)", key, s.expr)
@@ -203,73 +203,73 @@ func (p *printer) putRaw(s slot, key string) (guard, call string) {
 	default:
 		call = fmt.Sprintf("putRawOr(dst, %s, %s, `{}`)", key, s.expr)
 	}
-	if s.kind.fits != "" {
+	if s.kind.revisionTest != "" {
 		free := s.revs &^ s.closed
-		guard = fmt.Sprintf("r.since(%s) || %s(%s)", free.first().ident(), s.kind.fits, s.expr)
+		guard = fmt.Sprintf("r.since(%s) || %s(%s)", free.first().ident(), s.kind.revisionTest, s.expr)
 	}
 	return guard, call
 }
 
 // readBody writes what read does. The members that must be there have the lowest numbers.
 func (p *printer) readBody(t *goType) {
-	var needed, others []slot
-	for _, s := range p.m.slots(t) {
+	var needed, others []fieldRef
+	for _, s := range p.m.fieldRefs(t) {
 		if s.needed() {
 			needed = append(needed, s)
 		} else {
 			others = append(others, s)
 		}
 	}
-	p.line("d := readObject(text)")
+	p.printf("d := readObject(text)")
 	if len(needed)+len(others) == 0 {
-		p.line("for d.next() {\nd.keep()\n}")
-		p.line("return d.end(&v.Extra)")
+		p.printf("for d.next() {\nd.keep()\n}")
+		p.printf("return d.end(&v.Extra)")
 		return
 	}
-	p.line("for d.next() {\nswitch string(d.key) {")
+	p.printf("for d.next() {\nswitch string(d.key) {")
 	for i, s := range append(needed, others...) {
-		p.line("case %q:", s.name)
+		p.printf("case %q:", s.name)
 		nullable := s.kind.form == formRaw || s.kind.form == formIntNull || s.needed()
-		p.line("if d.%s(%d) {\n%s\n}", map[bool]string{true: "must", false: "may"}[nullable], i, s.readCall())
+		p.printf("if d.%s(%d) {\n%s\n}", map[bool]string{true: "must", false: "may"}[nullable], i, s.readCall())
 	}
-	p.line("default:\nd.keep()\n}\n}")
+	p.printf("default:\nd.keep()\n}\n}")
 	names := ""
 	for _, s := range needed {
 		names += fmt.Sprintf(", %q", s.name)
 	}
-	p.line("return d.end(&v.Extra%s)", names)
+	p.printf("return d.end(&v.Extra%s)", names)
 }
 
 // needed reports whether the member has to be there.
-func (s slot) needed() bool { return s.required() && !lenient[s.owner.name+"."+s.name] }
+func (f fieldRef) needed() bool { return f.required() && !lenientArrays[f.owner.name+"."+f.name] }
 
 // readCall is the statement that reads a field.
-func (s slot) readCall() string {
-	k, optional := s.kind, !s.required()
+func (f fieldRef) readCall() string {
+	k, optional := f.kind, !f.required()
 	pick := func(required, otherwise string) string {
 		if optional {
 			required = otherwise
 		}
-		return fmt.Sprintf("d.%s(&%s)", required, s.expr)
+		return fmt.Sprintf("d.%s(&%s)", required, f.expr)
 	}
-	call := func(function string) string { return fmt.Sprintf("%s(&d, &%s)", function, s.expr) }
-	method := func(function string) string { return fmt.Sprintf("%s(&d, &%s, (*%s).read)", function, s.expr, k.elem) }
+	call := func(function string) string { return fmt.Sprintf("%s(&d, &%s)", function, f.expr) }
+	method := func(function string) string { return fmt.Sprintf("%s(&d, &%s, (*%s).read)", function, f.expr, k.elem) }
 	switch k.form {
 	case formConst:
 		return fmt.Sprintf("d.constant(%q)", k.text)
 	case formString:
 		if k.pointer {
-			return "d.stringPtr(&" + s.expr + ")"
+			return "d.stringPtr(&" + f.expr + ")"
 		}
 		if k.elem != "" {
-			return strings.Replace(pick("string", "text"), "&"+s.expr, "(*string)(&"+s.expr+")", 1)
+			return strings.Replace(pick("string", "text"), "&"+f.expr, "(*string)(&"+f.expr+")", 1)
 		}
 		return pick("string", "text")
 	case formBool:
 		if k.pointer {
-			return "d.boolPtr(&" + s.expr + ")"
+			return "d.boolPtr(&" + f.expr + ")"
 		}
-		return "d.flag(&" + s.expr + ")"
+		return "d.flag(&" + f.expr + ")"
 	case formInt:
 		return pick("int", "intPtr")
 	case formFloat:
@@ -278,21 +278,21 @@ func (s slot) readCall() string {
 		if optional {
 			return method("readPtr")
 		}
-		return fmt.Sprintf("d.wrong(%s.read(d.val))", s.expr)
+		return fmt.Sprintf("d.wrong(%s.read(d.val))", f.expr)
 	case formList, formMessages:
 		k.elem = map[bool]string{true: "SamplingMessage", false: k.elem}[k.form == formMessages]
 		return method("readList")
 	case formMap:
 		return method("readMap")
 	case formTexts:
-		return fmt.Sprintf("readMap(&d, &%s, readText)", s.expr)
+		return fmt.Sprintf("readMap(&d, &%s, readText)", f.expr)
 	case formRawMap:
-		return fmt.Sprintf("readMap(&d, &%s, readRawObject)", s.expr)
+		return fmt.Sprintf("readMap(&d, &%s, readRawObject)", f.expr)
 	case formStrings:
 		return call("readStrings")
 	}
 	return fmt.Sprintf("d.%s(&%s)", map[form]string{
 		formIntNull: "intOrNull", formID: "id", formLevel: "level", formObject: "object", formRaw: "raw", formBytes: "bytes",
 		formBlock: "block", formBlocks: "blocks", formSampling: "sampling", formRef: "reference", formError: "error",
-	}[k.form], s.expr)
+	}[k.form], f.expr)
 }

@@ -36,14 +36,14 @@ var files = []struct {
 
 const metaPrefix = "io.modelcontextprotocol/"
 
-// first and last are the properties that come first and last in a type, in this order; the others are between them by name. _meta ends all.
+// firstProps and last are the properties that come first and last in a type, in this order; the others are between them by name. _meta ends all.
 var (
-	first = []string{"type", "taskId", "id", "toolUseId", "role", "uri", "uriTemplate", "ref", "src", "name", "version", "title", "method", "params", "mode", "message",
+	firstProps = []string{"type", "taskId", "id", "toolUseId", "role", "uri", "uriTemplate", "ref", "src", "name", "version", "title", "method", "params", "mode", "message",
 		"description", "websiteUrl", "level", "logger", "text", "data", "mimeType", "size", "sizes", "theme", "inputSchema", "outputSchema", "action", "content", "structuredContent", "isError",
 		"audience", "priority", "lastModified", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint",
 		"progressToken", "progress", "total", "protocolVersion", "supportedVersions", "status", "statusMessage", "createdAt", "lastUpdatedAt", "ttl", "messages", "model", "requestId",
 		"const", "enum", "enumNames", "values", "argument", "value", "requestedSchema", "input", "completion"}
-	last = []string{"icons", "annotations", "inputResponses", "inputRequests", "requestState", "instructions", "nextCursor", "task", "ttlMs", "pollInterval", "pollIntervalMs",
+	lastProps = []string{"icons", "annotations", "inputResponses", "inputRequests", "requestState", "instructions", "nextCursor", "task", "ttlMs", "pollInterval", "pollIntervalMs",
 		"result", "error", "cacheScope", "resultType", "_meta"}
 	// orders are the types that have another order than their neighbours.
 	orders = map[string][]string{

@@ -90,7 +90,7 @@ func TestComplete(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, def := range defs {
-			total += checkPart(t, m.parts[rev(i)], date, name, def)
+			total += checkPart(t, m.outcomes[rev(i)], date, name, def)
 		}
 	}
 	if total < 2000 {
@@ -144,19 +144,19 @@ func TestRules(t *testing.T) {
 	fails("override", `rule "Tool.nothing" of kinds is not used`)
 	delete(kinds, "Tool.nothing")
 
-	lenient["Tool.title"] = true
+	lenientArrays["Tool.title"] = true
 	fails("lenient", `rule "Tool.title" of lenient is not used`)
-	delete(lenient, "Tool.title")
+	delete(lenientArrays, "Tool.title")
 
 	enum := enums["Icon.theme"]
 	delete(enums, "Icon.theme")
 	fails("enum", "Icon.theme: an enum without constants")
 	enums["Icon.theme"] = enum
 
-	place := inline["CompleteResult.completion"]
-	delete(inline, "CompleteResult.completion")
+	place := inlineTypes["CompleteResult.completion"]
+	delete(inlineTypes, "CompleteResult.completion")
 	fails("in place", "CompleteResult.completion: a type in place, without a name")
-	inline["CompleteResult.completion"] = place
+	inlineTypes["CompleteResult.completion"] = place
 
 	reason := skipped["JSONValue"]
 	delete(skipped, "JSONValue")
@@ -184,9 +184,9 @@ func TestShapeRules(t *testing.T) {
 	fails("no shape", `rule "Nothing" of unshaped is not used`)
 	delete(unshaped, "Nothing")
 
-	fractions = append(fractions, "Nothing.at")
+	fractionFields = append(fractionFields, "Nothing.at")
 	fails("fraction", `rule "Nothing.at" of fractions is not used`)
-	fractions = fractions[:len(fractions)-1]
+	fractionFields = fractionFields[:len(fractionFields)-1]
 
 	additions := shapeAdditionsText
 	shapeAdditionsText = []byte(`{"1999-01-01":{}}`)

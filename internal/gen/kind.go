@@ -31,11 +31,11 @@ const (
 
 // A kind is how a property is held in Go.
 type kind struct {
-	form    form
-	elem    string // name of a type of package mcp
-	pointer bool   // optional, and empty is not the same as absent
-	text    string // formConst: the value. formObject: what is written for nil
-	fits    string // a function that says whether the value may stand in revisions where only an object may
+	form         form
+	elem         string // name of a type of package mcp
+	pointer      bool   // optional, and empty is not the same as absent
+	text         string // formConst: the value. formObject: what is written for nil
+	revisionTest string // a function that says whether the value may stand in revisions where only an object may
 }
 
 // goType returns the type of the field.
@@ -118,7 +118,7 @@ func (m *model) kindOf(typ, name string, s *schema) kind {
 		return kind{form: formRaw}
 	}
 	k := kind{form: map[string]form{"string": formString, "boolean": formBool, "integer": formInt, "number": formFloat}[append(s.Type, "")[0]]}
-	k.pointer = k.form == formString && pointers[name]
+	k.pointer = k.form == formString && pointerFields[name]
 	if k.pointer {
 		m.use("pointers", name)
 	}

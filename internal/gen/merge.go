@@ -14,12 +14,12 @@ func (m *model) property(d *document, t *goType, path, name string, parent *sche
 		f = &field{name: name, needed: map[rev]int{}}
 		t.fields[name] = f
 	}
-	f.revs |= only(d.rev)
+	f.revs |= setOf(d.rev)
 	if slices.Contains(parent.Required, name) {
 		f.needed[d.rev]++
 	}
 	if path != "" {
-		m.note(d.rev, path+"."+name, "field "+t.name+"."+name)
+		m.setOutcome(d.rev, path+"."+name, "field "+t.name+"."+name)
 		path += "." + name
 	}
 	k := m.kindOf(t.name, name, s)
@@ -29,10 +29,10 @@ func (m *model) property(d *document, t *goType, path, name string, parent *sche
 		m.skipAll(d.rev, path, s, "JSON text of "+t.name+"."+name)
 	}
 	if k.form == formObject && s.open() {
-		f.open |= only(d.rev)
+		f.open |= setOf(d.rev)
 	}
-	if k.form == formObject && k.fits == "" || k.fits != "" && s.Properties["type"] != nil {
-		f.closed |= only(d.rev)
+	if k.form == formObject && k.revisionTest == "" || k.revisionTest != "" && s.Properties["type"] != nil {
+		f.closed |= setOf(d.rev)
 	}
 	m.unify(t, f, k)
 	if s.Ref == "" {
@@ -43,10 +43,10 @@ func (m *model) property(d *document, t *goType, path, name string, parent *sche
 // inline adds a type that is defined in place, and returns the kind of the property.
 func (m *model) inline(d *document, typ, name, path string, s *schema) kind {
 	where := typ + "." + name
-	elem, ok := inline[where]
+	elem, ok := inlineTypes[where]
 	if !ok {
 		where = "*." + name
-		elem, ok = inline[where]
+		elem, ok = inlineTypes[where]
 	}
 	if !ok {
 		m.fail("%s.%s: a type in place, without a name", typ, name)
@@ -97,12 +97,12 @@ func (m *model) enum(r rev, where, typ string, s *schema) {
 		m.enums[prefix] = e
 	}
 	for _, v := range s.Enum {
-		e.values[v] |= only(r)
+		e.values[v] |= setOf(r)
 	}
 }
 
-// settle works out what only all revisions together tell.
-func (m *model) settle(t *goType) {
+// resolve works out what only all revisions together tell.
+func (m *model) resolve(t *goType) {
 	for name, f := range t.fields {
 		where := t.name + "." + name
 		switch f.kind.form {
@@ -112,14 +112,14 @@ func (m *model) settle(t *goType) {
 			}
 		case formRaw:
 			if f.closed != 0 {
-				f.kind.fits = "isObject"
+				f.kind.revisionTest = "isObject"
 			}
 		case formConst:
 			if err := json.Unmarshal([]byte(f.kind.text), &f.kind.text); err != nil {
 				m.fail("%s: a constant that is no string", where)
 			}
 		}
-		if everywhere[where] != "" {
+		if allRevisions[where] != "" {
 			m.use("everywhere", where)
 			f.revs = t.revs
 		}
@@ -128,7 +128,7 @@ func (m *model) settle(t *goType) {
 
 // required reports whether the property must be there in all revisions that have the type.
 func (t *goType) required(f *field) bool {
-	if optionals[f.name] && f.kind.form != formIntNull && f.kind.form != formConst || f.kind.pointer {
+	if optionalNames[f.name] && f.kind.form != formIntNull && f.kind.form != formConst || f.kind.pointer {
 		return false
 	}
 	for r := range rev(len(dates)) {
@@ -166,7 +166,7 @@ func (m *model) condition(t *goType, f *field) string {
 
 // sorted returns the fields in order.
 func (t *goType) sorted() []*field {
-	head, tail := first, last
+	head, tail := firstProps, lastProps
 	if order := orders[t.name]; order != nil {
 		head, tail = order, nil
 	}
@@ -199,17 +199,17 @@ func (m *model) checkRules() {
 	check("sameEnums", sortedKeys(sameEnums))
 	check("refKinds", sortedKeys(refKinds))
 	check("kinds", sortedKeys(kinds))
-	check("pointers", sortedKeys(pointers))
-	check("everywhere", sortedKeys(everywhere))
-	check("inline", sortedKeys(inline))
-	check("added", sortedKeys(added))
-	for where := range lenient {
+	check("pointers", sortedKeys(pointerFields))
+	check("everywhere", sortedKeys(allRevisions))
+	check("inline", sortedKeys(inlineTypes))
+	check("added", sortedKeys(addedFields))
+	for where := range lenientArrays {
 		typ, name, _ := strings.Cut(where, ".")
 		if t := m.types[typ]; t == nil || t.fields[name] == nil || !t.required(t.fields[name]) {
 			m.fail("rule %q of lenient is not used", where)
 		}
 	}
-	for _, name := range sortedKeys(byValue) {
+	for _, name := range sortedKeys(valueTypes) {
 		if m.types[name] == nil {
 			m.fail("rule %q of byValue is not used", name)
 		}

@@ -12,10 +12,10 @@ type model struct {
 	docs  []*document
 	types map[string]*goType
 	enums map[string]*enum // by the prefix of the constants
-	// parts says what became of each definition and property, by revision and name, such as "Tool.inputSchema.type".
-	parts map[rev]map[string]string
-	used  map[string]bool
-	errs  []error
+	// outcomes says what became of each definition and property, by revision and name, such as "Tool.inputSchema.type".
+	outcomes map[rev]map[string]string
+	used     map[string]bool
+	errs     []error
 }
 
 // A goType is a struct.
@@ -45,7 +45,7 @@ type enum struct {
 }
 
 func newModel(docs []*document) *model {
-	return &model{docs: docs, types: map[string]*goType{}, enums: map[string]*enum{}, parts: map[rev]map[string]string{}, used: map[string]bool{}}
+	return &model{docs: docs, types: map[string]*goType{}, enums: map[string]*enum{}, outcomes: map[rev]map[string]string{}, used: map[string]bool{}}
 }
 
 func (m *model) fail(format string, args ...any) {
@@ -54,12 +54,12 @@ func (m *model) fail(format string, args ...any) {
 
 func (m *model) use(table, key string) { m.used[table+" "+key] = true }
 
-func (m *model) note(r rev, part, fate string) {
-	if m.parts[r] == nil {
-		m.parts[r] = map[string]string{}
+func (m *model) setOutcome(r rev, part, outcome string) {
+	if m.outcomes[r] == nil {
+		m.outcomes[r] = map[string]string{}
 	}
-	if m.parts[r][part] == "" {
-		m.parts[r][part] = fate
+	if m.outcomes[r][part] == "" {
+		m.outcomes[r][part] = outcome
 	}
 }
 
@@ -70,28 +70,28 @@ func (m *model) build() {
 			m.define(d, name, d.def(name))
 		}
 	}
-	for _, where := range sortedKeys(added) {
+	for _, where := range sortedKeys(addedFields) {
 		typ, name, _ := strings.Cut(where, ".")
 		if t := m.types[typ]; t != nil && t.fields[name] == nil {
 			m.use("added", where)
-			t.fields[name] = &field{name: name, kind: added[where].kind, revs: t.revs}
+			t.fields[name] = &field{name: name, kind: addedFields[where].kind, revs: t.revs}
 		}
 	}
 	for _, t := range m.types {
-		m.settle(t)
+		m.resolve(t)
 	}
 }
 
 // define finds out what a definition is.
 func (m *model) define(d *document, name string, s *schema) {
 	if reason := m.skip(name, s); reason != "" {
-		m.note(d.rev, name, "skipped: "+reason)
+		m.setOutcome(d.rev, name, "skipped: "+reason)
 		m.skipAll(d.rev, name, s, "skipped: "+reason)
 		return
 	}
 	switch prefix := enums[name]; {
 	case prefix != "":
-		m.note(d.rev, name, "type "+name)
+		m.setOutcome(d.rev, name, "type "+name)
 		m.enum(d.rev, name, name, s)
 	case s.Properties["error"] != nil:
 		m.errorEnvelope(d, name, s)
@@ -131,19 +131,19 @@ func (m *model) isType(name string) bool {
 }
 
 // skipAll notes the same for all properties below a definition.
-func (m *model) skipAll(r rev, path string, s *schema, fate string) {
+func (m *model) skipAll(r rev, path string, s *schema, outcome string) {
 	for name, p := range s.Properties {
-		m.note(r, path+"."+name, fate)
-		m.skipAll(r, path+"."+name, p, fate)
+		m.setOutcome(r, path+"."+name, outcome)
+		m.skipAll(r, path+"."+name, p, outcome)
 	}
 	for _, part := range slices.Concat(s.AllOf, s.AnyOf) {
-		m.skipAll(r, path, part, fate)
+		m.skipAll(r, path, part, outcome)
 	}
 	if s.Items != nil {
-		m.skipAll(r, path, s.Items, fate)
+		m.skipAll(r, path, s.Items, outcome)
 	}
 	if s.Additional != nil {
-		m.skipAll(r, path, &s.Additional.schema, fate)
+		m.skipAll(r, path, &s.Additional.schema, outcome)
 	}
 }
 
@@ -157,10 +157,10 @@ func (m *model) typeName(def string) string {
 
 // envelope takes the params out of a request or notification.
 func (m *model) envelope(d *document, name string, s *schema) {
-	m.note(d.rev, name, "jsonrpc.Message with method "+string(s.Properties["method"].Const))
+	m.setOutcome(d.rev, name, "jsonrpc.Message with method "+string(s.Properties["method"].Const))
 	for _, p := range []string{"jsonrpc", "id", "method"} {
 		if s.Properties[p] != nil {
-			m.note(d.rev, name+"."+p, "jsonrpc.Message")
+			m.setOutcome(d.rev, name+"."+p, "jsonrpc.Message")
 		}
 	}
 	params := s.Properties["params"]
@@ -169,7 +169,7 @@ func (m *model) envelope(d *document, name string, s *schema) {
 		return
 	}
 	typ := m.paramsType(name)
-	m.note(d.rev, name+".params", "type "+typ)
+	m.setOutcome(d.rev, name+".params", "type "+typ)
 	if params.Ref != "" {
 		return
 	}
@@ -201,17 +201,17 @@ func (d *document) baseParams(notification bool) *schema {
 
 // errorEnvelope takes the data out of an error response.
 func (m *model) errorEnvelope(d *document, name string, s *schema) {
-	m.note(d.rev, name, "jsonrpc.Error")
+	m.setOutcome(d.rev, name, "jsonrpc.Error")
 	for p := range s.Properties {
-		m.note(d.rev, name+"."+p, "jsonrpc.Message")
+		m.setOutcome(d.rev, name+"."+p, "jsonrpc.Message")
 	}
 	for _, part := range s.Properties["error"].AllOf {
 		if part.Properties["code"] != nil {
-			m.note(d.rev, name+".error.code", "jsonrpc.Error")
+			m.setOutcome(d.rev, name+".error.code", "jsonrpc.Error")
 		}
 		if data := part.Properties["data"]; data != nil {
 			typ := strings.TrimSuffix(name, "Error") + "Data"
-			m.note(d.rev, name+".error.data", "type "+typ)
+			m.setOutcome(d.rev, name+".error.data", "type "+typ)
 			m.merge(d, typ, name+".error.data", data, true)
 		}
 	}
@@ -225,10 +225,10 @@ func (m *model) merge(d *document, typ, path string, s *schema, whole bool) {
 		t = &goType{name: typ, fields: map[string]*field{}, merged: map[rev]int{}}
 		m.types[typ] = t
 	}
-	t.revs |= only(d.rev)
+	t.revs |= setOf(d.rev)
 	if whole {
 		t.merged[d.rev]++
-		m.note(d.rev, path, "type "+typ)
+		m.setOutcome(d.rev, path, "type "+typ)
 		if def, _, _ := strings.Cut(path, "."); !slices.Contains(t.defs, def) {
 			t.defs = append(t.defs, def)
 		}

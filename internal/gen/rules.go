@@ -106,7 +106,7 @@ var refKinds = map[string]kind{
 // kinds are the Go types of properties, where the schema asks for another one or for none.
 var kinds = map[string]kind{
 	"Tool.inputSchema":                       {form: formObject, text: `{"type":"object"}`},
-	"Tool.outputSchema":                      {form: formObject, fits: "isObjectSchema"},
+	"Tool.outputSchema":                      {form: formObject, revisionTest: "isObjectSchema"},
 	"ElicitRequestParams.requestedSchema":    {form: formObject},
 	"ElicitRequestParams.mode":               {form: formString},
 	"CreateMessageRequestParams.messages":    {form: formMessages},
@@ -124,24 +124,24 @@ var kinds = map[string]kind{
 	"ToolAnnotations.openWorldHint":          {form: formBool, pointer: true},
 }
 
-// pointers are the names of optional properties for which empty is not the same as absent.
-var pointers = map[string]bool{"cursor": true, "nextCursor": true, "requestState": true}
+// pointerFields are the names of optional properties for which empty is not the same as absent.
+var pointerFields = map[string]bool{"cursor": true, "nextCursor": true, "requestState": true}
 
-// optionals are the names of properties that may always be absent, whatever the schemas require: the older revisions' results do not have them, and
+// optionalNames are the names of properties that may always be absent, whatever the schemas require: the older revisions' results do not have them, and
 // what their absence means is defined.
-var optionals = map[string]bool{"resultType": true, "ttlMs": true, "cacheScope": true, "_meta": true}
+var optionalNames = map[string]bool{"resultType": true, "ttlMs": true, "cacheScope": true, "_meta": true}
 
-// lenient are required arrays whose absence, or null, is read as none, as it is by other implementations.
-var lenient = map[string]bool{"CallToolResult.content": true}
+// lenientArrays are required arrays whose absence, or null, is read as none, as it is by other implementations.
+var lenientArrays = map[string]bool{"CallToolResult.content": true}
 
-// everywhere are properties that go to all revisions, though only the later ones define them.
-var everywhere = map[string]string{
+// allRevisions are properties that go to all revisions, though only the later ones define them.
+var allRevisions = map[string]string{
 	"ClientCapabilities.extensions": "capabilities are open in all revisions, and hosts declare extensions in the handshake",
 	"ServerCapabilities.extensions": "capabilities are open in all revisions, and hosts declare extensions in the handshake",
 }
 
-// inline are the names of types that the schemas define in place.
-var inline = map[string]string{
+// inlineTypes are the names of types that the schemas define in place.
+var inlineTypes = map[string]string{
 	"*.annotations":                       "Annotations",
 	"ClientCapabilities.roots":            "RootsCapability",
 	"ClientCapabilities.sampling":         "SamplingCapability",
@@ -165,8 +165,8 @@ var inline = map[string]string{
 	"UntitledMultiSelectEnumSchema.items": "UntitledEnumItems",
 }
 
-// added are fields that no schema has.
-var added = map[string]addedField{
+// addedFields are fields that no schema has.
+var addedFields = map[string]addedField{
 	"SubscriptionFilter.taskIds": {kind{form: formStrings}, "the tasks extension"},
 }
 
@@ -175,8 +175,8 @@ type addedField struct {
 	why  string
 }
 
-// byValue are the types that implement an interface by value: ContentBlock if true, Reference if false.
-var byValue = map[string]bool{
+// valueTypes are the types that implement an interface by value: ContentBlock if true, Reference if false.
+var valueTypes = map[string]bool{
 	"TextContent": true, "ImageContent": true, "AudioContent": true, "ResourceLink": true, "EmbeddedResource": true,
 	"ToolUseContent": true, "ToolResultContent": true,
 	"PromptReference": false, "ResourceTemplateReference": false,

@@ -101,8 +101,8 @@ func (r rev) ident() string { return "Revision" + strings.ReplaceAll(dates[r], "
 // revs is a set of revisions.
 type revs uint8
 
-func only(r rev) revs         { return 1 << r }
-func (s revs) has(r rev) bool { return s&only(r) != 0 }
+func setOf(r rev) revs        { return 1 << r }
+func (s revs) has(r rev) bool { return s&setOf(r) != 0 }
 func (s revs) first() rev     { return rev(bits.TrailingZeros8(uint8(s))) }
 func (s revs) last() rev      { return rev(bits.Len8(uint8(s)) - 1) }
 

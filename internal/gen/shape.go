@@ -49,14 +49,14 @@ type shapeVariant struct {
 
 // A shapeExpr says what a value may be. It is comparable by its text.
 type shapeExpr struct {
-	kind            string // a constant of package shape without "Kind"
-	def             string // of Named
-	elem            *shapeExpr
-	alts            []shapeExpr
-	values          []string
-	format          string
-	minimum, maxmum *int
-	items           int
+	kind             string // a constant of package shape without "Kind"
+	def              string // of Named
+	elem             *shapeExpr
+	alts             []shapeExpr
+	values           []string
+	format           string
+	minimum, maximum *int
+	items            int
 }
 
 func newShapeModel(docs []*document) (*shapeModel, error) {
@@ -78,7 +78,7 @@ func newShapeModel(docs []*document) (*shapeModel, error) {
 			m.fail("rule %q of unshaped is not used", pattern)
 		}
 	}
-	for _, where := range fractions {
+	for _, where := range fractionFields {
 		if !m.used[where] {
 			m.fail("rule %q of fractions is not used", where)
 		}
@@ -118,7 +118,7 @@ func (m *shapeModel) document(d *document) {
 			continue
 		}
 		for i := range m.defs[name].aliases { // it is no longer just any object
-			m.defs[name].aliases[i].in &^= only(d.rev)
+			m.defs[name].aliases[i].in &^= setOf(d.rev)
 		}
 		m.object(d, name, more.Extend[name])
 	}
@@ -130,7 +130,7 @@ func (m *shapeModel) def(d *document, name string) *shapeDef {
 		t = &shapeDef{name: name, fields: map[string][]*shapeField{}}
 		m.defs[name] = t
 	}
-	t.in |= only(d.rev)
+	t.in |= setOf(d.rev)
 	return t
 }
 
@@ -145,11 +145,11 @@ func (m *shapeModel) define(d *document, name string, s *schema) {
 	e := m.expr(d, name, s)
 	for i := range t.aliases {
 		if t.aliases[i].expr.text() == e.text() {
-			t.aliases[i].in |= only(d.rev)
+			t.aliases[i].in |= setOf(d.rev)
 			return
 		}
 	}
-	t.aliases = append(t.aliases, shapeVariant{only(d.rev), e})
+	t.aliases = append(t.aliases, shapeVariant{setOf(d.rev), e})
 }
 
 // object adds the members of an object, and of all that it is made of.
@@ -168,7 +168,7 @@ func (m *shapeModel) object(d *document, name string, s *schema) {
 // field adds a member. A member that a revision describes twice needs to be there only if both say so, and the more exact description holds.
 func (m *shapeModel) field(d *document, typ, name string, e shapeExpr, need bool) {
 	t := m.def(d, typ)
-	r := only(d.rev)
+	r := setOf(d.rev)
 	for _, f := range t.fields[name] {
 		if f.in&r == 0 {
 			continue
@@ -249,13 +249,13 @@ func (m *shapeModel) expr(d *document, path string, s *schema) shapeExpr {
 
 func (m *shapeModel) primitive(path string, s *schema) shapeExpr {
 	name := s.Type[0]
-	for _, where := range fractions {
+	for _, where := range fractionFields {
 		if name == "integer" && path == where {
 			name = "number"
 			m.used[where] = true
 		}
 	}
-	return shapeExpr{kind: strings.ToUpper(name[:1]) + name[1:], format: s.Format, minimum: s.Minimum, maxmum: s.Maximum}
+	return shapeExpr{kind: strings.ToUpper(name[:1]) + name[1:], format: s.Format, minimum: s.Minimum, maximum: s.Maximum}
 }
 
 func (m *shapeModel) union(d *document, path string, parts []*schema) shapeExpr {
@@ -315,7 +315,7 @@ func (e shapeExpr) text() string {
 	for _, v := range e.values {
 		fmt.Fprintf(&b, " %q", v)
 	}
-	for _, limit := range []*int{e.minimum, e.maxmum} {
+	for _, limit := range []*int{e.minimum, e.maximum} {
 		if limit != nil {
 			fmt.Fprintf(&b, " %d", *limit)
 		} else {

@@ -32,7 +32,7 @@ func (m *shapeModel) message(name string) *shapeMessage {
 
 // methods adds the messages of a revision.
 func (m *shapeModel) methods(d *document) {
-	r := only(d.rev)
+	r := setOf(d.rev)
 	if old := d.def("JSONRPCError"); old != nil && d.def("Error") == nil {
 		m.define(d, "Error", old.Properties["error"])
 	}
@@ -94,7 +94,7 @@ func constOf(s *schema) string {
 
 // method adds an envelope.
 func (m *shapeModel) method(d *document, name string, s *schema) {
-	r := only(d.rev)
+	r := setOf(d.rev)
 	msg := m.message(constOf(s.Properties["method"]))
 	msg.notification = strings.HasSuffix(name, "Notification")
 	if !slices.Contains(s.Required, "params") {
@@ -191,7 +191,7 @@ func (m *shapeModel) failure(d *document, name string, s *schema) {
 		f = &shapeFailure{name: name, code: string(s.Properties["code"].Const)}
 		m.failures[name] = f
 	}
-	f.in |= only(d.rev)
+	f.in |= setOf(d.rev)
 	data := s.Properties["data"]
 	if data == nil {
 		return

@@ -46,8 +46,8 @@ var shapeInputs = []string{"CreateMessageRequest", "ElicitRequest", "ListRootsRe
 // shapeParams are the names of params, where an older revision has them in place and a later one has made a union of them.
 var shapeParams = map[string]string{"ElicitRequest": "ElicitRequestFormParams"}
 
-// fractions are members for which schema.json asks for an integer and schema.ts for a number.
-var fractions = []string{"ElicitResult.content"}
+// fractionFields are members for which schema.json asks for an integer and schema.ts for a number.
+var fractionFields = []string{"ElicitResult.content"}
 
 // shapeExtension are the messages of the tasks extension: method, what it is, params, result and who sends it.
 var shapeExtension = []shapeMethod{

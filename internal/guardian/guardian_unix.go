@@ -23,7 +23,7 @@ kill -s KILL -- "-$group" 2>/dev/null`
 // A Guardian watches one process group. The nil Guardian watches none.
 type Guardian struct {
 	cmd  *exec.Cmd
-	life io.WriteCloser
+	pipe io.WriteCloser
 }
 
 // Start starts a guardian. It returns nil where there is no shell. Start it before the processes that
@@ -49,16 +49,16 @@ func Start() *Guardian {
 // soon as the group has ended: its number may be given to another one then.
 func (g *Guardian) Watch(group int) {
 	if g != nil {
-		_, _ = io.WriteString(g.life, strconv.Itoa(group)+"\n")
+		_, _ = io.WriteString(g.pipe, strconv.Itoa(group)+"\n")
 	}
 }
 
-// Dismiss ends the guardian, which does nothing then, and waits for its end.
-func (g *Guardian) Dismiss() {
+// Stop ends the guardian, which does nothing then, and waits for its end.
+func (g *Guardian) Stop() {
 	if g == nil {
 		return
 	}
-	_, _ = io.WriteString(g.life, "\n") // it ends in either case
-	g.life.Close()
+	_, _ = io.WriteString(g.pipe, "\n") // it ends in either case
+	g.pipe.Close()
 	_ = g.cmd.Wait()
 }

@@ -82,7 +82,7 @@ func TestDismiss(t *testing.T) {
 		t.Skip("there is no /bin/sh")
 	}
 	g.Watch(bystander.Process.Pid)
-	g.Dismiss()
+	g.Stop()
 	if code := g.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("the guardian ended with status %d", code)
 	}
@@ -94,11 +94,11 @@ func TestDismiss(t *testing.T) {
 		t.Errorf("the group was ended by somebody else: %v", err)
 	}
 	unused := Start() // the start of what it was for has failed
-	unused.Dismiss()
+	unused.Stop()
 	if code := unused.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("a guardian of nothing ended with status %d", code)
 	}
 	var none *Guardian
 	none.Watch(1)
-	none.Dismiss()
+	none.Stop()
 }

@@ -9,5 +9,5 @@ func Start() *Guardian { return nil }
 // Watch does nothing.
 func (*Guardian) Watch(int) {}
 
-// Dismiss does nothing.
-func (*Guardian) Dismiss() {}
+// Stop does nothing.
+func (*Guardian) Stop() {}

@@ -12,7 +12,7 @@ import (
 const diffContext = 3
 
 // Diff returns what Save would change, as a unified diff for people: values of variables and headers, and whatever else is no part of how
-// servers are started, are replaced by [Hidden], on all lines. mask gets commands with their arguments and returns as many texts
+// servers are started, are replaced by [Placeholder], on all lines. mask gets commands with their arguments and returns as many texts
 // to show; nil shows them as they are. Control characters are escaped. It is "" if nothing changes.
 func (d *Document) Diff(mask func(command []string) []string) string {
 	out := d.Result()
@@ -20,7 +20,7 @@ func (d *Document) Diff(mask func(command []string) []string) string {
 	if err != nil {
 		return "" // Save will say so
 	}
-	a, b := shownLines(d.data, d.root, mask), shownLines(out, root, mask)
+	a, b := redactedLines(d.data, d.root, mask), redactedLines(out, root, mask)
 	ops := compare(a, b)
 	if !slices.ContainsFunc(ops, func(o op) bool { return o.kind != ' ' }) {
 		return ""
@@ -121,7 +121,7 @@ func shortest(a, b []string) []op {
 			}
 			next[k] = x
 			if x >= len(a) && y >= len(b) {
-				return steps(a, b, append(trace, reach), d)
+				return backtrack(a, b, append(trace, reach), d)
 			}
 		}
 		trace = append(trace, reach)
@@ -137,8 +137,8 @@ func shortest(a, b []string) []op {
 	return ops
 }
 
-// steps goes the way back that shortest has found.
-func steps(a, b []string, trace []map[int]int, d int) []op {
+// backtrack goes the way back that shortest has found.
+func backtrack(a, b []string, trace []map[int]int, d int) []op {
 	var ops []op
 	x, y := len(a), len(b)
 	for ; d >= 0; d-- {

@@ -48,7 +48,7 @@ type splice struct {
 type edit struct {
 	pointer string
 	wrap    bool
-	kept    recordEntry // of wrap: what undoing it must know
+	undo    undoEntry // of wrap: what undoing it must know
 	before  Server
 	remote  bool
 }
@@ -69,16 +69,16 @@ func Open(e *Env, path string) (*Document, error) {
 	}
 	d := &Document{path: path, real: real, info: info, data: data, syntax: syntaxOf(path, data), records: e.records()}
 	if d.root, err = parse(data, d.syntax); err != nil {
-		return nil, named(err, path)
+		return nil, withPath(err, path)
 	}
-	d.record = d.records.of(real)
+	d.record = d.records.forFile(real)
 	return d, nil
 }
 
 // locate returns the entry at a pointer, after checks that all edits need.
 func (d *Document) locate(pointer string) (*node, Server, error) {
 	names := namesOf(pointer)
-	n := d.root.walk(names)
+	n := d.root.lookup(names)
 	if n == nil || len(names) == 0 {
 		return nil, Server{}, fmt.Errorf("%s:%s: %w", d.path, printable.Line(pointer), ErrNoEntry)
 	}
@@ -90,8 +90,8 @@ func (d *Document) locate(pointer string) (*node, Server, error) {
 	}
 	f := fieldsOf(n)
 	for _, name := range []string{"command", "path", "args", "url", "serverUrl", "httpUrl"} {
-		if n.twice(name) || f.object.twice(name) {
-			e := at(d.data, n.start, "server "+quoteName(s.Name)+" has "+name+" more than once")
+		if n.hasDuplicate(name) || f.object.hasDuplicate(name) {
+			e := errorAt(d.data, n.start, "server "+quoteName(s.Name)+" has "+name+" more than once")
 			e.Path = d.path
 			return nil, s, e
 		}
@@ -122,34 +122,34 @@ func (d *Document) Wrap(pointer string, wrapper []string) error {
 	if _, ok := unwrapped(wrapper[0], append(slices.Clone(wrapper[1:]), s.Command)); !ok {
 		return errors.New("a wrapper is a program, tap, --name, a name and --")
 	}
-	kept := recordEntry{Pointer: pointer}
+	kept := undoEntry{Pointer: pointer}
 	if f.argv {
 		first := f.command.value.elems[0]
-		d.splice(first.start, first.start, d.list(wrapper)+d.between(f.command.value, first))
+		d.splice(first.start, first.start, d.list(wrapper)+d.separator(f.command.value, first))
 	} else {
 		d.wrapArgs(f, wrapper, &kept)
 	}
-	d.edits = append(d.edits, edit{pointer: pointer, wrap: true, kept: kept, before: s})
+	d.edits = append(d.edits, edit{pointer: pointer, wrap: true, undo: kept, before: s})
 	return nil
 }
 
 // wrapArgs puts the wrapper into command and the beginning of args.
-func (d *Document) wrapArgs(f fields, wrapper []string, kept *recordEntry) {
+func (d *Document) wrapArgs(f fields, wrapper []string, undo *undoEntry) {
 	command := f.command.value
 	d.splice(command.start, command.end, d.quote(wrapper[0]))
 	prefix := d.list(wrapper[1:]) + d.comma() + string(d.data[command.start:command.end])
 	switch {
 	case f.args == nil:
-		kept.ArgsAdded = true
+		undo.ArgsAdded = true
 		d.insertArgs(f.command, "["+prefix+"]")
 	case f.args.value.kind != kindArray: // null
-		kept.ArgsText = string(d.data[f.args.value.start:f.args.value.end])
+		undo.ArgsText = string(d.data[f.args.value.start:f.args.value.end])
 		d.splice(f.args.value.start, f.args.value.end, "["+prefix+"]")
 	case len(f.args.value.elems) == 0:
 		d.splice(f.args.value.start+1, f.args.value.start+1, prefix)
 	default:
 		first := f.args.value.elems[0]
-		d.splice(first.start, first.start, prefix+d.between(f.args.value, first))
+		d.splice(first.start, first.start, prefix+d.separator(f.args.value, first))
 	}
 }
 
@@ -164,7 +164,7 @@ func (d *Document) insertArgs(command *member, list string) {
 		assign = map[syntax]string{syntaxJSON: ": ", syntaxTOML: " = "}[d.syntax]
 	}
 	if !command.block {
-		d.splice(command.value.end, command.value.end, ","+d.space(command)+key+assign+list)
+		d.splice(command.value.end, command.value.end, ","+d.memberSpace(command)+key+assign+list)
 		return
 	}
 	indent := string(d.data[lineStart(d.data, command.lineKey):command.lineKey])
@@ -206,9 +206,9 @@ func (d *Document) WrapURL(pointer, listen string) error {
 	}
 	_, _, rest := splitURL(s.URL)
 	text := d.quote("http://" + net.JoinHostPort(host, port) + rest)
-	kept := recordEntry{Pointer: pointer, URL: s.URL, Before: string(d.data[m.value.start:m.value.end]), After: text}
+	kept := undoEntry{Pointer: pointer, URL: s.URL, Before: string(d.data[m.value.start:m.value.end]), After: text}
 	d.splice(m.value.start, m.value.end, text)
-	d.edits = append(d.edits, edit{pointer: pointer, wrap: true, kept: kept, before: s, remote: true})
+	d.edits = append(d.edits, edit{pointer: pointer, wrap: true, undo: kept, before: s, remote: true})
 	return nil
 }
 

@@ -346,7 +346,7 @@ func TestDiff(t *testing.T) {
 	mask := func(command []string) []string {
 		for i, s := range command {
 			if s == "s3cret" {
-				command[i] = hosts.Hidden
+				command[i] = hosts.Placeholder
 			}
 		}
 		return command

@@ -21,7 +21,7 @@ type entry struct {
 // entries finds the servers of a document. maps are the tables that they may be in; only the first that is there counts.
 func entries(root *node, tables [][]string) []entry {
 	for _, names := range tables {
-		table := root.walk(names)
+		table := root.lookup(names)
 		if table == nil || table.kind != kindObject {
 			continue
 		}
@@ -119,7 +119,7 @@ type reader struct {
 
 func (r *reader) fail(n *node, format string, args ...any) {
 	if r.err == nil {
-		r.err = at(r.data, n.start, fmt.Sprintf(format, args...))
+		r.err = errorAt(r.data, n.start, fmt.Sprintf(format, args...))
 	}
 }
 

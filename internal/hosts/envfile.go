@@ -30,10 +30,10 @@ func ReadEnvFile(path string) (map[string]string, error) {
 		return nil, err
 	}
 	if len(data) > MaxEnvFileBytes {
-		return nil, &ParseError{Path: path, Problem: fmt.Sprintf("the file is larger than %d MiB", MaxEnvFileBytes>>20)}
+		return nil, &ParseError{Path: path, Reason: fmt.Sprintf("the file is larger than %d MiB", MaxEnvFileBytes>>20)}
 	}
 	vars, err := parseEnv(bytes.TrimPrefix(data, bom))
-	return vars, named(err, path)
+	return vars, withPath(err, path)
 }
 
 // parseEnv reads the text of a file of variables.
@@ -46,23 +46,23 @@ func parseEnv(data []byte) (map[string]string, error) {
 		if trimmed := strings.TrimSpace(this); trimmed != "" && trimmed[0] != '#' {
 			name, value, ok := strings.Cut(this, "=")
 			name = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), "export "))
-			if !ok || !validName(name) {
-				return nil, &ParseError{Line: line, Column: 1, Problem: "want NAME=VALUE"}
+			if !ok || !isValidName(name) {
+				return nil, &ParseError{Line: line, Column: 1, Reason: "want NAME=VALUE"}
 			}
 			if value = strings.TrimLeft(value, " \t"); strings.HasPrefix(value, `"`) || strings.HasPrefix(value, "'") {
 				from := len(this) - len(value)
-				v, end, ok := quoted(text[from:])
+				v, end, ok := quotedValue(text[from:])
 				if !ok {
-					return nil, &ParseError{Line: line, Column: from + 1, Problem: "the quote is not closed"}
+					return nil, &ParseError{Line: line, Column: from + 1, Reason: "the quote is not closed"}
 				}
 				lines += strings.Count(text[:from+end], "\n")
 				_, rest, _ = strings.Cut(text[from+end:], "\n")
 				value = v
 			} else {
-				value = bare(value)
+				value = unquotedValue(value)
 			}
 			if vars[name] = value; len(vars) > MaxVariables {
-				return nil, &ParseError{Line: line, Column: 1, Problem: fmt.Sprintf("more than %d variables", MaxVariables)}
+				return nil, &ParseError{Line: line, Column: 1, Reason: fmt.Sprintf("more than %d variables", MaxVariables)}
 			}
 		}
 		text = rest
@@ -71,12 +71,12 @@ func parseEnv(data []byte) (map[string]string, error) {
 	return vars, nil
 }
 
-func validName(name string) bool {
+func isValidName(name string) bool {
 	return name != "" && !strings.ContainsAny(name, " \t\"'\x00")
 }
 
-// bare is a value without quotes.
-func bare(v string) string {
+// unquotedValue is a value without quotes.
+func unquotedValue(v string) string {
 	if strings.HasPrefix(v, "#") {
 		return ""
 	}
@@ -90,8 +90,8 @@ func bare(v string) string {
 
 var unescapeEnv = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`, `\\`, `\`)
 
-// quoted returns the value of the quote that text begins with, and where it ends.
-func quoted(text string) (value string, end int, ok bool) {
+// quotedValue returns the value of the quote that text begins with, and where it ends.
+func quotedValue(text string) (value string, end int, ok bool) {
 	quote := text[0]
 	for i := 1; i < len(text); i++ {
 		switch {

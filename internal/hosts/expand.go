@@ -17,14 +17,14 @@ type Unexpanded struct {
 
 // An ExpandError lists the references in the entry of a server that have no value.
 type ExpandError struct {
-	Server   string
-	Problems []Unexpanded
+	Server     string
+	Unexpanded []Unexpanded
 }
 
 func (e *ExpandError) Error() string {
 	var b strings.Builder
 	b.WriteString("server " + quoteName(e.Server) + ": ")
-	for i, p := range e.Problems {
+	for i, p := range e.Unexpanded {
 		if i > 0 {
 			b.WriteString("; ")
 		}
@@ -55,8 +55,8 @@ func (s Server) Expand(e *Env) (Server, error) {
 	out.URL = x.value("url", s.URL)
 	out.Cwd = x.path(x.value("cwd", s.Cwd))
 	out.EnvFile = x.path(x.value("envFile", s.EnvFile))
-	if len(x.problems) > 0 {
-		return out, &ExpandError{Server: s.Name, Problems: x.problems}
+	if len(x.unexpanded) > 0 {
+		return out, &ExpandError{Server: s.Name, Unexpanded: x.unexpanded}
 	}
 	if out.EnvFile != "" {
 		more, err := ReadEnvFile(out.EnvFile)
@@ -71,9 +71,9 @@ func (s Server) Expand(e *Env) (Server, error) {
 
 // An expander replaces references in one server.
 type expander struct {
-	env      *Env
-	server   *Server
-	problems []Unexpanded
+	env        *Env
+	server     *Server
+	unexpanded []Unexpanded
 }
 
 func (x *expander) table(field string, m map[string]string, only []string) map[string]string {
@@ -143,8 +143,8 @@ func (x *expander) expand(field, text string) string {
 	})
 }
 
-// asIs stands for a reason: the text is no reference.
-const asIs = "\x00"
+// notReference stands for a reason: the text is no reference.
+const notReference = "\x00"
 
 // replace replaces what the pattern finds by what resolve says of it, unless there is a reason not to.
 func (x *expander) replace(field, text string, pattern *regexp.Regexp, resolve func(m []string) (value, why string)) string {
@@ -166,7 +166,7 @@ func (x *expander) replace(field, text string, pattern *regexp.Regexp, resolve f
 		switch why {
 		case "":
 			b.WriteString(value)
-		case asIs:
+		case notReference:
 			b.WriteString(m[0])
 		default:
 			name, _, _ := strings.Cut(m[0], ":-")
@@ -174,7 +174,7 @@ func (x *expander) replace(field, text string, pattern *regexp.Regexp, resolve f
 				name += "}"
 			}
 			b.WriteString(m[0])
-			x.problems = append(x.problems, Unexpanded{Field: field, Reference: name, Why: why})
+			x.unexpanded = append(x.unexpanded, Unexpanded{Field: field, Reference: name, Why: why})
 		}
 	}
 	b.WriteString(text[pos:])
@@ -213,12 +213,12 @@ func (x *expander) reference(name string) (value, why string) {
 	case kind == "config", kind == "command":
 		return "", "settings and commands of the host are known to the host alone"
 	}
-	return "", asIs
+	return "", notReference
 }
 
 func (x *expander) variable(name, fallback string, hasDefault bool) (value, why string) {
 	if !identifier.MatchString(name) {
-		return "", asIs
+		return "", notReference
 	}
 	if x.env.Lookup != nil {
 		if v, ok := x.env.Lookup(name); ok && (v != "" || !hasDefault) {

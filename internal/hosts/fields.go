@@ -30,7 +30,7 @@ func fieldsOf(n *node) fields {
 // unwrapped returns the command and the arguments that a tap stands before, and whether one does: mcpwire with the command tap,
 // or any other program with exactly the arguments that Wrap writes.
 func unwrapped(command string, args []string) ([]string, bool) {
-	i := behindTap(args)
+	i := wrappedCommandIndex(args)
 	if i < 0 || i == len(args) {
 		return nil, false
 	}
@@ -41,8 +41,8 @@ func unwrapped(command string, args []string) ([]string, bool) {
 	return args[i:], true
 }
 
-// behindTap returns which of the arguments of a tap is the command behind it, -1 if they are none of a tap.
-func behindTap(args []string) int {
+// wrappedCommandIndex returns which of the arguments of a tap is the command behind it, -1 if they are none of a tap.
+func wrappedCommandIndex(args []string) int {
 	from := 1
 	if len(args) > 2 && args[1] == "--name" {
 		from = 3 // the name may be anything, -- too

@@ -20,8 +20,8 @@ type File struct {
 	Servers []Server
 	// Err is why the file could not be read: a *ParseError, or an error of the file system.
 	Err error
-	// Problems are the entries that could not be read.
-	Problems []*ParseError
+	// Errors are the entries that could not be read.
+	Errors []*ParseError
 }
 
 // maxProfiles is how many files a pattern stands for at most.
@@ -34,30 +34,30 @@ func Find(e *Env) ([]File, error) {
 	if e.Dir == "" {
 		return nil, errors.New("no working directory to search from")
 	}
-	places := userPlaces(e)
+	places := userLocations(e)
 	if e.get("CLAUDE_CONFIG_DIR") == "" {
-		places = append([]place{user("claude-code", e.home(".claude.json"), inMCPServers)}, places...)
+		places = append([]location{userLocation("claude-code", e.home(".claude.json"), inMCPServers)}, places...)
 	}
 	for _, dir := range projectDirs(e, exists) {
-		places = append(places, projectPlaces(dir)...)
+		places = append(places, projectLocations(dir)...)
 	}
 	rank := map[string]int{}
 	for i, name := range Names() {
 		rank[name] = i
 	}
-	sortStable(places, func(p place) int { return rank[p.host] })
+	sortStable(places, func(p location) int { return rank[p.host] })
 	seen := map[string]bool{}
 	log := e.records()
 	var files []File
 	for _, p := range places {
-		for _, path := range expandPlace(p.path) {
+		for _, path := range expandLocation(p.path) {
 			if id := filepath.Clean(path); seen[id] {
 				continue
 			} else {
 				seen[id] = true
 			}
 			p.path = path
-			if f, ok := readPlace(p, log); ok {
+			if f, ok := readLocation(p, log); ok {
 				files = append(files, f)
 			}
 		}
@@ -66,8 +66,8 @@ func Find(e *Env) ([]File, error) {
 }
 
 // sortStable sorts by a rank, and leaves equals in their order.
-func sortStable(list []place, rank func(place) int) {
-	byRank := make([][]place, len(Names()))
+func sortStable(list []location, rank func(location) int) {
+	byRank := make([][]location, len(Names()))
 	for _, p := range list {
 		byRank[rank(p)] = append(byRank[rank(p)], p)
 	}
@@ -77,8 +77,8 @@ func sortStable(list []place, rank func(place) int) {
 	}
 }
 
-// expandPlace returns the files that a path stands for, which may have a star for one folder.
-func expandPlace(path string) []string {
+// expandLocation returns the files that a path stands for, which may have a star for one folder.
+func expandLocation(path string) []string {
 	before, after, ok := strings.Cut(path, string(filepath.Separator)+"*"+string(filepath.Separator))
 	if !ok {
 		if path == "" {
@@ -103,8 +103,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// readPlace reads the file at a place, and tells whether it is to be listed.
-func readPlace(p place, log *records) (File, bool) {
+// readLocation reads the file at a place, and tells whether it is to be listed.
+func readLocation(p location, log *records) (File, bool) {
 	f := File{Host: p.host, Scope: p.scope, Path: p.path}
 	data, err := readFile(p.path)
 	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) {
@@ -116,24 +116,24 @@ func readPlace(p place, log *records) (File, bool) {
 	}
 	root, err := parse(data, syntaxOf(p.path, data))
 	if err != nil {
-		f.Err = named(err, p.path)
+		f.Err = withPath(err, p.path)
 		return f, true
 	}
 	if root.kind != kindObject {
-		f.Err = &ParseError{Path: p.path, Line: 1, Column: 1, Problem: "not a table"}
+		f.Err = &ParseError{Path: p.path, Line: 1, Column: 1, Reason: "not a table"}
 		return f, true
 	}
-	list := entries(root, p.maps)
+	list := entries(root, p.tables)
 	f.add(data, list, p, log)
 	if p.host == "claude-code" && p.scope == ScopeUser {
 		p.scope = ScopeLocal
 		f.add(data, projectEntries(root), p, log)
 	}
-	return f, len(f.Servers)+len(f.Problems) > 0
+	return f, len(f.Servers)+len(f.Errors) > 0
 }
 
 // add reads entries into f.
-func (f *File) add(data []byte, list []entry, p place, log *records) {
+func (f *File) add(data []byte, list []entry, p location, log *records) {
 	for _, e := range list {
 		if p.host == "opencode" && !looksLikeServer(e.node) {
 			continue // settings of all servers, and switches for those of other files
@@ -142,7 +142,7 @@ func (f *File) add(data []byte, list []entry, p place, log *records) {
 		s, problem := r.server(e)
 		if problem != nil {
 			problem.Path = p.path
-			f.Problems = append(f.Problems, problem)
+			f.Errors = append(f.Errors, problem)
 			continue
 		}
 		s.File, s.Scope = p.path, p.scope
@@ -160,7 +160,7 @@ func ReadFile(e *Env, path string) (File, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(e.Dir, path)
 	}
-	p := place{scope: ScopeFile, path: path, maps: anywhere}
+	p := location{scope: ScopeFile, path: path, tables: anyTable}
 	f := File{Scope: ScopeFile, Path: path}
 	data, err := readFile(path)
 	if err != nil {
@@ -168,10 +168,10 @@ func ReadFile(e *Env, path string) (File, error) {
 	}
 	root, err := parse(data, syntaxOf(path, data))
 	if err != nil {
-		return f, named(err, path)
+		return f, withPath(err, path)
 	}
 	log := e.records()
-	list := entries(root, anywhere)
+	list := entries(root, anyTable)
 	if len(list) == 0 {
 		list = rootEntries(root)
 	}
@@ -206,7 +206,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > MaxFileBytes {
-		return nil, &ParseError{Path: path, Problem: tooBig}
+		return nil, &ParseError{Path: path, Reason: tooBig}
 	}
 	return data, nil
 }

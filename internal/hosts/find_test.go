@@ -97,7 +97,7 @@ func golden(t *testing.T, goos, root string, list []hosts.File) {
 	t.Helper()
 	var b strings.Builder
 	for _, f := range list {
-		for _, p := range f.Problems {
+		for _, p := range f.Errors {
 			t.Errorf("%v", p)
 		}
 		if f.Err != nil {
@@ -267,8 +267,8 @@ func TestFindEntries(t *testing.T) {
 	for _, s := range list[0].Servers {
 		names = append(names, s.Name+"="+s.Command)
 	}
-	for _, p := range list[0].Problems {
-		problems = append(problems, fmt.Sprintf("%d:%d %s", p.Line, p.Column, p.Problem))
+	for _, p := range list[0].Errors {
+		problems = append(problems, fmt.Sprintf("%d:%d %s", p.Line, p.Column, p.Reason))
 	}
 	if diff := cmp.Diff([]string{"ok=a", "a=b", "twice=last", "\x1b[31m\u202e=x"}, names); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)

@@ -9,8 +9,8 @@ import (
 	"mcpwire/internal/spelling"
 )
 
-// near returns the names of servers that look like name, the nearest first, each as show has it.
-func near(name string, list []Server, show func(Server) string) []string {
+// similarNames returns the names of servers that look like name, the nearest first, each as show has it.
+func similarNames(name string, list []Server, show func(Server) string) []string {
 	type hit struct {
 		text     string
 		distance int
@@ -34,7 +34,7 @@ func near(name string, list []Server, show func(Server) string) []string {
 	}
 	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(a.distance, b.distance) })
 	var out []string
-	for _, h := range hits[:min(len(hits), maxNear)] {
+	for _, h := range hits[:min(len(hits), maxSimilar)] {
 		out = append(out, h.text)
 	}
 	return out

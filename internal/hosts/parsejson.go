@@ -65,13 +65,13 @@ func guardJSON(data []byte, skip int) error {
 		switch data[i] {
 		case '{', '[':
 			if depth++; depth > MaxDepth {
-				return at(data, i, fmt.Sprintf("nested more than %d deep", MaxDepth))
+				return errorAt(data, i, fmt.Sprintf("nested more than %d deep", MaxDepth))
 			}
 		case '}', ']':
 			depth--
 		case ',', ':':
 			if values++; values > MaxValues {
-				return at(data, i, fmt.Sprintf("more than %d values", MaxValues))
+				return errorAt(data, i, fmt.Sprintf("more than %d values", MaxValues))
 			}
 		case '"':
 			for i++; i < len(data) && data[i] != '"'; i++ {
@@ -110,7 +110,7 @@ func jsonError(data []byte, skip int, err error) error {
 	text := err.Error()
 	m := jsonPlace.FindStringSubmatch(text)
 	if m == nil {
-		return &ParseError{Problem: "not JSON"}
+		return &ParseError{Reason: "not JSON"}
 	}
 	line, _ := strconv.Atoi(m[1])
 	column, _ := strconv.Atoi(m[2])
@@ -127,5 +127,5 @@ func jsonError(data []byte, skip int, err error) error {
 	case strings.HasSuffix(text, "unexpected EOF"):
 		text = "the file ends too early"
 	}
-	return &ParseError{Line: line, Column: column, Problem: text}
+	return &ParseError{Line: line, Column: column, Reason: text}
 }

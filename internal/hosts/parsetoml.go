@@ -13,17 +13,17 @@ import (
 func parseTOML(data []byte, skip int) (*node, error) {
 	text := data[skip:]
 	if bytes.Count(text, []byte(","))+bytes.Count(text, []byte("="))+bytes.Count(text, []byte("[")) > MaxValues {
-		return nil, &ParseError{Problem: fmt.Sprintf("more than %d values", MaxValues)}
+		return nil, &ParseError{Reason: fmt.Sprintf("more than %d values", MaxValues)}
 	}
 	// The decoder knows what may not be said twice; the parser below knows where things are.
 	var all map[string]any
 	if err := toml.Unmarshal(text, &all); err != nil {
 		var d *toml.DecodeError
 		if !errors.As(err, &d) {
-			return nil, &ParseError{Problem: "not TOML"}
+			return nil, &ParseError{Reason: "not TOML"}
 		}
 		line, column := d.Position()
-		return nil, &ParseError{Line: line, Column: column, Problem: "not TOML: " + bareMessage(d)}
+		return nil, &ParseError{Line: line, Column: column, Reason: "not TOML: " + bareMessage(d)}
 	}
 	t := tomlTree{data: text, skip: skip, root: &node{kind: kindObject, start: skip, end: len(data)}, index: map[*node]map[string]*node{}}
 	t.table = t.root
@@ -34,7 +34,7 @@ func parseTOML(data []byte, skip int) (*node, error) {
 		}
 	}
 	if t.parser.Error() != nil {
-		return nil, &ParseError{Problem: "not TOML"} // the decoder would have said so
+		return nil, &ParseError{Reason: "not TOML"} // the decoder would have said so
 	}
 	return t.root, nil
 }
@@ -84,7 +84,7 @@ func (t *tomlTree) expression(n *unstable.Node) error {
 			keys = append(keys, it.Node())
 		}
 		if len(keys) > MaxDepth {
-			return at(t.data, int(keys[0].Raw.Offset), fmt.Sprintf("nested more than %d deep", MaxDepth))
+			return errorAt(t.data, int(keys[0].Raw.Offset), fmt.Sprintf("nested more than %d deep", MaxDepth))
 		}
 		t.table = t.header(keys, n.Kind == unstable.ArrayTable)
 	case unstable.KeyValue:
@@ -126,7 +126,7 @@ func (t *tomlTree) keyValue(n *unstable.Node, table *node, block bool, depth int
 		}
 		last = it.Node()
 		if depth++; depth > MaxDepth {
-			return at(t.data, int(last.Raw.Offset), fmt.Sprintf("nested more than %d deep", MaxDepth))
+			return errorAt(t.data, int(last.Raw.Offset), fmt.Sprintf("nested more than %d deep", MaxDepth))
 		}
 	}
 	keyEnd := int(last.Raw.Offset + last.Raw.Length)
@@ -150,7 +150,7 @@ func (t *tomlTree) keyValue(n *unstable.Node, table *node, block bool, depth int
 // parts inside an array gets the place of the array: nothing is edited there.
 func (t *tomlTree) value(n *unstable.Node, start, end, depth int) (*node, error) {
 	if depth > MaxDepth {
-		return nil, at(t.data, start, fmt.Sprintf("nested more than %d deep", MaxDepth))
+		return nil, errorAt(t.data, start, fmt.Sprintf("nested more than %d deep", MaxDepth))
 	}
 	v := &node{start: start + t.skip, end: end + t.skip, text: string(n.Data)}
 	switch n.Kind {

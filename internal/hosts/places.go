@@ -6,12 +6,12 @@ import (
 )
 
 // A place is where a host may have a file.
-type place struct {
+type location struct {
 	host  string
 	scope Scope
 	path  string
-	// maps are the paths of member names that lead to the tables of servers.
-	maps [][]string
+	// tables are the paths of member names that lead to the tables of servers.
+	tables [][]string
 	// root is the folder of the project that the file belongs to.
 	root string
 }
@@ -25,8 +25,8 @@ var (
 	inZed        = [][]string{{"context_servers"}}
 	inAmp        = [][]string{{"amp.mcpServers"}}
 	inCodex      = [][]string{{"mcp_servers"}}
-	// anywhere is for files that the user names.
-	anywhere = [][]string{{"mcpServers"}, {"servers"}, {"mcp_servers"}, {"context_servers"}, {"amp.mcpServers"}, {"mcp", "servers"}, {"mcp"}}
+	// anyTable is for files that the user names.
+	anyTable = [][]string{{"mcpServers"}, {"servers"}, {"mcp_servers"}, {"context_servers"}, {"amp.mcpServers"}, {"mcp", "servers"}, {"mcp"}}
 )
 
 // Names returns the names of the hosts that are known, in the order in which [Find] lists them. The slice belongs to the caller.
@@ -35,8 +35,8 @@ func Names() []string {
 		"gemini", "opencode", "zed", "amp", "kiro", "lm-studio", "copilot-cli"}
 }
 
-// userPlaces returns where the files of the user are. Paths are "" where e has no folder for them.
-func userPlaces(e *Env) []place {
+// userLocations returns where the files of the user are. Paths are "" where e has no folder for them.
+func userLocations(e *Env) []location {
 	config := e.config()
 	code, insiders := join(config, "Code", "User"), join(config, "Code - Insiders", "User")
 	zed := e.folder("XDG_CONFIG_HOME", ".config")
@@ -51,53 +51,53 @@ func userPlaces(e *Env) []place {
 		zedName = "Zed"
 	}
 	openCode := join(e.folder("XDG_CONFIG_HOME", ".config"), "opencode")
-	list := []place{
-		user("claude-desktop", join(config, "Claude", "claude_desktop_config.json"), inMCPServers),
-		user("claude-code", join(e.folder("CLAUDE_CONFIG_DIR"), ".claude.json"), inMCPServers),
-		user("cursor", e.home(".cursor", "mcp.json"), inMCPServers),
-		user("vscode", join(code, "mcp.json"), inServers),
-		user("vscode", join(code, "settings.json"), inMCP),
-		user("vscode", join(code, "profiles", "*", "mcp.json"), inServers),
-		user("vscode-insiders", join(insiders, "mcp.json"), inServers),
-		user("vscode-insiders", join(insiders, "settings.json"), inMCP),
-		user("vscode-insiders", join(insiders, "profiles", "*", "mcp.json"), inServers),
-		user("windsurf", e.home(".codeium", "windsurf", "mcp_config.json"), inMCPServers),
-		user("codex", join(e.folder("CODEX_HOME", ".codex"), "config.toml"), inCodex),
-		user("cline", e.get("CLINE_MCP_SETTINGS_PATH"), inMCPServers),
-		user("cline", e.home(".cline", "data", "settings", "cline_mcp_settings.json"), inMCPServers),
-		user("kilo", e.home(".kilocode", "cli", "global", "settings", "mcp_settings.json"), inMCPServers),
-		user("gemini", e.home(".gemini", "settings.json"), inMCPServers),
-		user("opencode", e.get("OPENCODE_CONFIG"), inOpenCode),
-		user("opencode", join(openCode, "opencode.json"), inOpenCode),
-		user("opencode", join(openCode, "opencode.jsonc"), inOpenCode),
-		user("zed", join(zed, zedName, "settings.json"), inZed),
-		user("amp", e.home(".config", "amp", "settings.json"), inAmp),
-		user("amp", e.home(".config", "amp", "settings.jsonc"), inAmp),
-		user("kiro", e.home(".kiro", "settings", "mcp.json"), inMCPServers),
-		user("lm-studio", e.home(".lmstudio", "mcp.json"), inMCPServers),
-		user("lm-studio", e.home(".cache", "lm-studio", "mcp.json"), inMCPServers),
-		user("copilot-cli", join(e.folder("COPILOT_HOME", ".copilot"), "mcp-config.json"), inMCPServers),
+	list := []location{
+		userLocation("claude-desktop", join(config, "Claude", "claude_desktop_config.json"), inMCPServers),
+		userLocation("claude-code", join(e.folder("CLAUDE_CONFIG_DIR"), ".claude.json"), inMCPServers),
+		userLocation("cursor", e.home(".cursor", "mcp.json"), inMCPServers),
+		userLocation("vscode", join(code, "mcp.json"), inServers),
+		userLocation("vscode", join(code, "settings.json"), inMCP),
+		userLocation("vscode", join(code, "profiles", "*", "mcp.json"), inServers),
+		userLocation("vscode-insiders", join(insiders, "mcp.json"), inServers),
+		userLocation("vscode-insiders", join(insiders, "settings.json"), inMCP),
+		userLocation("vscode-insiders", join(insiders, "profiles", "*", "mcp.json"), inServers),
+		userLocation("windsurf", e.home(".codeium", "windsurf", "mcp_config.json"), inMCPServers),
+		userLocation("codex", join(e.folder("CODEX_HOME", ".codex"), "config.toml"), inCodex),
+		userLocation("cline", e.get("CLINE_MCP_SETTINGS_PATH"), inMCPServers),
+		userLocation("cline", e.home(".cline", "data", "settings", "cline_mcp_settings.json"), inMCPServers),
+		userLocation("kilo", e.home(".kilocode", "cli", "global", "settings", "mcp_settings.json"), inMCPServers),
+		userLocation("gemini", e.home(".gemini", "settings.json"), inMCPServers),
+		userLocation("opencode", e.get("OPENCODE_CONFIG"), inOpenCode),
+		userLocation("opencode", join(openCode, "opencode.json"), inOpenCode),
+		userLocation("opencode", join(openCode, "opencode.jsonc"), inOpenCode),
+		userLocation("zed", join(zed, zedName, "settings.json"), inZed),
+		userLocation("amp", e.home(".config", "amp", "settings.json"), inAmp),
+		userLocation("amp", e.home(".config", "amp", "settings.jsonc"), inAmp),
+		userLocation("kiro", e.home(".kiro", "settings", "mcp.json"), inMCPServers),
+		userLocation("lm-studio", e.home(".lmstudio", "mcp.json"), inMCPServers),
+		userLocation("lm-studio", e.home(".cache", "lm-studio", "mcp.json"), inMCPServers),
+		userLocation("copilot-cli", join(e.folder("COPILOT_HOME", ".copilot"), "mcp-config.json"), inMCPServers),
 	}
 	for _, editor := range []string{code, insiders} {
 		storage := join(editor, "globalStorage")
 		list = append(list,
-			user("cline", join(storage, "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json"), inMCPServers),
-			user("roo", join(storage, "rooveterinaryinc.roo-cline", "settings", "mcp_settings.json"), inMCPServers),
-			user("kilo", join(storage, "kilocode.kilo-code", "settings", "mcp_settings.json"), inMCPServers))
+			userLocation("cline", join(storage, "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json"), inMCPServers),
+			userLocation("roo", join(storage, "rooveterinaryinc.roo-cline", "settings", "mcp_settings.json"), inMCPServers),
+			userLocation("kilo", join(storage, "kilocode.kilo-code", "settings", "mcp_settings.json"), inMCPServers))
 	}
 	return list
 }
 
-func user(host, path string, maps [][]string) place {
-	return place{host: host, scope: ScopeUser, path: path, maps: maps}
+func userLocation(host, path string, maps [][]string) location {
+	return location{host: host, scope: ScopeUser, path: path, tables: maps}
 }
 
-// projectPlaces returns where the files of a project in dir are.
-func projectPlaces(dir string) []place {
-	in := func(host string, maps [][]string, below ...string) place {
-		return place{host: host, scope: ScopeProject, path: join(dir, below...), maps: maps, root: dir}
+// projectLocations returns where the files of a project in dir are.
+func projectLocations(dir string) []location {
+	in := func(host string, maps [][]string, below ...string) location {
+		return location{host: host, scope: ScopeProject, path: join(dir, below...), tables: maps, root: dir}
 	}
-	return []place{
+	return []location{
 		in("claude-code", inMCPServers, ".mcp.json"),
 		in("cursor", inMCPServers, ".cursor", "mcp.json"),
 		in("vscode", inServers, ".vscode", "mcp.json"),

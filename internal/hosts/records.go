@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// A recordEntry is what undoing must know of one entry besides what the file says.
-type recordEntry struct {
+// A undoEntry is what undoing must know of one entry besides what the file says.
+type undoEntry struct {
 	Pointer string `json:"pointer"`
 	// ArgsAdded tells that there were no args, ArgsText what they were if no list.
 	ArgsAdded bool   `json:"argsAdded,omitempty"`
@@ -32,12 +32,12 @@ type record struct {
 	// Backup is the name of the file with the bytes before the first edit; "" if it would undo more than our edits.
 	Backup string `json:"backup,omitempty"`
 	// Before and After are the hashes of the backup, and of the file as it was left.
-	Before  string        `json:"before,omitempty"`
-	After   string        `json:"after,omitempty"`
-	Entries []recordEntry `json:"entries"`
+	Before  string      `json:"before,omitempty"`
+	After   string      `json:"after,omitempty"`
+	Entries []undoEntry `json:"entries"`
 }
 
-func (r *record) entry(pointer string) *recordEntry {
+func (r *record) entry(pointer string) *undoEntry {
 	for i := range r.Entries {
 		if r.Entries[i].Pointer == pointer {
 			return &r.Entries[i]
@@ -62,39 +62,39 @@ func (e *Env) records() *records {
 	return &records{dir: e.State(), cache: map[string]record{}}
 }
 
-func (l *records) folder(real string) string {
+func (rs *records) folder(real string) string {
 	sum := sha256.Sum256([]byte(real))
-	return join(l.dir, hex.EncodeToString(sum[:12]))
+	return join(rs.dir, hex.EncodeToString(sum[:12]))
 }
 
-// of returns the record of a file. One that cannot be read is none: the file itself says most.
-func (l *records) of(real string) record {
-	if r, ok := l.cache[real]; ok {
+// forFile returns the record of a file. One that cannot be read is none: the file itself says most.
+func (rs *records) forFile(real string) record {
+	if r, ok := rs.cache[real]; ok {
 		return r
 	}
 	r := record{Version: recordVersion, File: real}
-	if l.dir != "" {
-		if data, err := readFile(filepath.Join(l.folder(real), recordName)); err == nil {
+	if rs.dir != "" {
+		if data, err := readFile(filepath.Join(rs.folder(real), recordName)); err == nil {
 			var stored record
 			if json.Unmarshal(data, &stored) == nil && stored.Version == recordVersion && stored.File == real {
 				r = stored
 			}
 		}
 	}
-	l.cache[real] = r
+	rs.cache[real] = r
 	return r
 }
 
 // restoreURL puts the URL back that a record remembers.
-func (l *records) restoreURL(s *Server) {
-	if s.URL == "" || l.dir == "" {
+func (rs *records) restoreURL(s *Server) {
+	if s.URL == "" || rs.dir == "" {
 		return
 	}
 	real, err := filepath.EvalSymlinks(s.File)
 	if err != nil {
 		return
 	}
-	r := l.of(real)
+	r := rs.forFile(real)
 	if kept := r.entry(s.Pointer); kept != nil && kept.URL != "" {
 		var after string
 		if json.Unmarshal([]byte(kept.After), &after) == nil && after == s.URL {
@@ -109,12 +109,12 @@ func hash(data []byte) string {
 }
 
 // backup keeps data, and returns the name of the file. The oldest of too many go.
-func (l *records) backup(real string, data []byte, spare string) (string, error) {
-	dir := l.folder(real)
+func (rs *records) backup(real string, data []byte, spare string) (string, error) {
+	dir := rs.folder(real)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	names := l.backups(dir)
+	names := rs.backups(dir)
 	next := 1
 	if len(names) > 0 {
 		_, _ = fmt.Sscanf(names[len(names)-1], "backup-%06d", &next) // a name that is not ours counts as 1
@@ -133,7 +133,7 @@ func (l *records) backup(real string, data []byte, spare string) (string, error)
 	return name, nil
 }
 
-func (l *records) backups(dir string) []string {
+func (rs *records) backups(dir string) []string {
 	list, _ := os.ReadDir(dir) // none that can be read are none
 	var names []string
 	for _, e := range list {
@@ -146,11 +146,11 @@ func (l *records) backups(dir string) []string {
 }
 
 // original returns the bytes of the backup that a record names, nil if they are not what they were.
-func (l *records) original(r record) []byte {
+func (rs *records) original(r record) []byte {
 	if r.Backup == "" || r.Backup != filepath.Base(r.Backup) {
 		return nil
 	}
-	data, err := readFile(filepath.Join(l.folder(r.File), r.Backup))
+	data, err := readFile(filepath.Join(rs.folder(r.File), r.Backup))
 	if err != nil || hash(data) != r.Before {
 		return nil
 	}
@@ -158,9 +158,9 @@ func (l *records) original(r record) []byte {
 }
 
 // store writes a record, or removes one without entries.
-func (l *records) store(r record) error {
-	delete(l.cache, r.File)
-	path := filepath.Join(l.folder(r.File), recordName)
+func (rs *records) store(r record) error {
+	delete(rs.cache, r.File)
+	path := filepath.Join(rs.folder(r.File), recordName)
 	if len(r.Entries) == 0 {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -138,8 +138,8 @@ func TestRoundTrip(t *testing.T) {
 		e, root := machine(t, "linux", map[string]string{"src/" + file: text}, nil)
 		path := filepath.Join(root, "src", file)
 		f, err := hosts.ReadFile(e, path)
-		if err != nil || len(f.Problems) > 0 {
-			t.Fatalf("seed %d: %v %v\n%s", seed, err, f.Problems, text)
+		if err != nil || len(f.Errors) > 0 {
+			t.Fatalf("seed %d: %v %v\n%s", seed, err, f.Errors, text)
 		}
 		list := slices.DeleteFunc(f.Servers, func(s hosts.Server) bool { return s.Command == "" })
 		if len(list) == 0 {

@@ -42,8 +42,8 @@ func (d *Document) remaining() int {
 }
 
 // stillWrapped tells whether an entry of the record is wrapped in the file as it was read.
-func (d *Document) stillWrapped(kept recordEntry) bool {
-	n := d.root.walk(namesOf(kept.Pointer))
+func (d *Document) stillWrapped(kept undoEntry) bool {
+	n := d.root.lookup(namesOf(kept.Pointer))
 	if n == nil {
 		return false
 	}
@@ -107,7 +107,7 @@ func (d *Document) nextRecord(backup string, out []byte) record {
 	}
 	for _, e := range d.edits {
 		if e.wrap {
-			next.Entries = append(next.Entries, e.kept)
+			next.Entries = append(next.Entries, e.undo)
 		}
 	}
 	return next
@@ -129,10 +129,10 @@ func (d *Document) unchanged() error {
 func (d *Document) verify(out []byte) error {
 	root, err := parse(out, d.syntax)
 	if err != nil {
-		return fmt.Errorf("refused: the edited file cannot be read: %w", named(err, d.path))
+		return fmt.Errorf("refused: the edited file cannot be read: %w", withPath(err, d.path))
 	}
 	for _, e := range d.edits {
-		n := root.walk(namesOf(e.pointer))
+		n := root.lookup(namesOf(e.pointer))
 		if n == nil {
 			return fmt.Errorf("refused: the edit loses %s", printable.Line(e.pointer))
 		}
@@ -145,7 +145,7 @@ func (d *Document) verify(out []byte) error {
 		} else {
 			want.Wrapped = e.wrap
 		}
-		if problem != nil || !s.same(want) || s.Wrapped != want.Wrapped || s.Disabled != want.Disabled {
+		if problem != nil || !s.sameAs(want) || s.Wrapped != want.Wrapped || s.Disabled != want.Disabled {
 			return fmt.Errorf("refused: the edit does not do to %s what it should", printable.Line(e.pointer))
 		}
 	}

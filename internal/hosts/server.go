@@ -63,10 +63,10 @@ type Server struct {
 	fromEnv     []string
 }
 
-// Hidden stands for what [Server.Redacted] does not show.
-const Hidden = "~hidden~"
+// Placeholder stands for what [Server.Redacted] does not show.
+const Placeholder = "~hidden~"
 
-// Redacted returns a copy that can be shown: values of Env and Headers are replaced by [Hidden], unless they are nothing but a
+// Redacted returns a copy that can be shown: values of Env and Headers are replaced by [Placeholder], unless they are nothing but a
 // reference to a variable, and so are what looks like a credential in URL. Args are as they were.
 func (s Server) Redacted() Server {
 	s.Args = slices.Clone(s.Args)
@@ -83,7 +83,7 @@ func hideValue(v string) string {
 	if v == "" || reference.MatchString(v) && !strings.Contains(v, ":-") {
 		return v
 	}
-	return Hidden
+	return Placeholder
 }
 
 func hideValues(m map[string]string) map[string]string {
@@ -107,13 +107,13 @@ func hideURL(text string) string {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" {
-		return Hidden // whatever it is, it may have a password in it
+		return Placeholder // whatever it is, it may have a password in it
 	}
 	var b strings.Builder
 	scheme, _, path := splitURL(text)
 	b.WriteString(scheme)
 	if u.User != nil {
-		b.WriteString(Hidden + "@")
+		b.WriteString(Placeholder + "@")
 	}
 	b.WriteString(u.Host)
 	if i := strings.IndexAny(path, "?#"); i >= 0 {
@@ -122,7 +122,7 @@ func hideURL(text string) string {
 	parts := strings.Split(path, "/")
 	for i, p := range parts {
 		if len(p) >= minToken && token.MatchString(p) {
-			parts[i] = Hidden
+			parts[i] = Placeholder
 		}
 	}
 	b.WriteString(strings.Join(parts, "/"))
@@ -136,14 +136,14 @@ func hideURL(text string) string {
 			}
 			switch {
 			case !ok:
-				b.WriteString(Hidden)
+				b.WriteString(Placeholder)
 			default:
 				b.WriteString(name + "=" + hideValue(value))
 			}
 		}
 	}
 	if u.Fragment != "" {
-		b.WriteString("#" + Hidden)
+		b.WriteString("#" + Placeholder)
 	}
 	return b.String()
 }
@@ -163,8 +163,8 @@ func splitURL(text string) (scheme, authority, rest string) {
 	return scheme, text[:end], text[end:]
 }
 
-// same tells whether two entries mean the same server.
-func (s Server) same(t Server) bool {
+// sameAs tells whether two entries mean the same server.
+func (s Server) sameAs(t Server) bool {
 	return s.Transport == t.Transport && s.Command == t.Command && slices.Equal(s.Args, t.Args) && maps.Equal(s.Env, t.Env) &&
 		s.EnvFile == t.EnvFile && s.Cwd == t.Cwd && s.URL == t.URL && maps.Equal(s.Headers, t.Headers) && s.noVariables == t.noVariables
 }

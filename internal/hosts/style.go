@@ -30,14 +30,14 @@ func (d *Document) list(items []string) string {
 
 // comma is what stands between the elements of a list: a document that is written without spaces stays so.
 func (d *Document) comma() string {
-	if d.dense() {
+	if d.isCompact() {
 		return ","
 	}
 	return ", "
 }
 
-// dense tells whether the document has no white space at its first colon.
-func (d *Document) dense() bool {
+// isCompact tells whether the document has no white space at its first colon.
+func (d *Document) isCompact() bool {
 	if d.syntax != syntaxJSON || len(d.root.members) == 0 {
 		return false
 	}
@@ -45,8 +45,8 @@ func (d *Document) dense() bool {
 	return m.value.start == m.keyEnd+1
 }
 
-// between is what stands between two elements of a list: if the first one has a line of its own, the next one has, too.
-func (d *Document) between(list, first *node) string {
+// separator is what stands between two elements of a list: if the first one has a line of its own, the next one has, too.
+func (d *Document) separator(list, first *node) string {
 	space := string(d.data[list.start+1 : first.start])
 	if i := strings.LastIndexByte(space, '\n'); i >= 0 && strings.TrimSpace(space) == "" {
 		if i > 0 && space[i-1] == '\r' {
@@ -57,13 +57,13 @@ func (d *Document) between(list, first *node) string {
 	return d.comma()
 }
 
-// space is what stands before a member that follows m.
-func (d *Document) space(m *member) string {
+// memberSpace is what stands before a member that follows m.
+func (d *Document) memberSpace(m *member) string {
 	from := lineStart(d.data, m.lineKey)
 	if from > 0 && strings.TrimSpace(string(d.data[from:m.lineKey])) == "" {
 		return d.eol() + string(d.data[from:m.lineKey])
 	}
-	if d.dense() {
+	if d.isCompact() {
 		return ""
 	}
 	return " "

@@ -10,25 +10,25 @@ import (
 	"mcpwire/internal/printable"
 )
 
-// maxNear is how many names an error proposes, maxChoices how many entries it lists.
+// maxSimilar is how many names an error proposes, maxChoices how many entries it lists.
 const (
-	maxNear    = 5
+	maxSimilar = 5
 	maxChoices = 12
 )
 
 // A NotFoundError says that no host has a server of that name.
 type NotFoundError struct {
 	Target string
-	// Near are names that look like it, as targets.
-	Near []string
+	// Similar are names that look like it, as targets.
+	Similar []string
 	// Broken are the files that could not be read: the server may be in one of them.
 	Broken []error
 }
 
 func (e *NotFoundError) Error() string {
 	text := "no server " + quoteName(e.Target) + " is configured"
-	if len(e.Near) > 0 {
-		text += ": did you mean " + strings.Join(e.Near, ", ") + "?"
+	if len(e.Similar) > 0 {
+		text += ": did you mean " + strings.Join(e.Similar, ", ") + "?"
 	}
 	for i, b := range e.Broken {
 		if i == 0 {
@@ -92,8 +92,8 @@ func Resolve(e *Env, target string) (Server, error) {
 		return Server{}, err
 	}
 	for _, s := range list[1:] {
-		if !s.same(list[0]) {
-			return Server{}, &AmbiguousError{Target: target, Choices: distinct(list)}
+		if !s.sameAs(list[0]) {
+			return Server{}, &AmbiguousError{Target: target, Choices: withoutDuplicates(list)}
 		}
 	}
 	for _, s := range list {
@@ -104,11 +104,11 @@ func Resolve(e *Env, target string) (Server, error) {
 	return list[0], nil
 }
 
-// distinct leaves out entries that say the same as one before.
-func distinct(list []Server) []Server {
+// withoutDuplicates leaves out entries that say the same as one before.
+func withoutDuplicates(list []Server) []Server {
 	var out []Server
 	for _, s := range list {
-		if !slices.ContainsFunc(out, s.same) {
+		if !slices.ContainsFunc(out, s.sameAs) {
 			out = append(out, s)
 		}
 	}
@@ -128,7 +128,7 @@ func Candidates(e *Env, target string) ([]Server, error) {
 		for _, s := range f.Servers {
 			switch {
 			case s.Name != target && !(isHost && s.Host == host && s.Name == rest):
-			case s.Scope == ScopeLocal && !within(e.Dir, s.Project):
+			case s.Scope == ScopeLocal && !isWithin(e.Dir, s.Project):
 				elsewhere = append(elsewhere, s)
 			default:
 				list = append(list, s)
@@ -147,8 +147,8 @@ func Candidates(e *Env, target string) ([]Server, error) {
 	return nil, notFound(files, target, host, rest, isHost)
 }
 
-// within tells whether dir is the folder or below it.
-func within(dir, folder string) bool {
+// isWithin tells whether dir is the folder or below it.
+func isWithin(dir, folder string) bool {
 	rel, err := filepath.Rel(folder, dir)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
@@ -198,8 +198,8 @@ func inFile(e *Env, files []File, path, name, target string) ([]Server, error) {
 	if len(list) > 0 {
 		return list, nil
 	}
-	err := &NotFoundError{Target: target, Near: near(name, f.Servers, func(s Server) string { return target[:len(target)-len(name)] + s.Name })}
-	for _, p := range f.Problems {
+	err := &NotFoundError{Target: target, Similar: similarNames(name, f.Servers, func(s Server) string { return target[:len(target)-len(name)] + s.Name })}
+	for _, p := range f.Errors {
 		err.Broken = append(err.Broken, p)
 	}
 	return nil, err
@@ -231,13 +231,13 @@ func notFound(files []File, target, host, rest string, isHost bool) error {
 		if f.Err != nil {
 			e.Broken = append(e.Broken, fmt.Errorf("%w", f.Err))
 		}
-		for _, p := range f.Problems {
+		for _, p := range f.Errors {
 			e.Broken = append(e.Broken, p)
 		}
 		all = append(all, f.Servers...)
 	}
-	e.Broken = e.Broken[:min(len(e.Broken), maxNear)]
-	e.Near = near(name, all, func(s Server) string {
+	e.Broken = e.Broken[:min(len(e.Broken), maxSimilar)]
+	e.Similar = similarNames(name, all, func(s Server) string {
 		if isHost {
 			return host + ":" + s.Name
 		}

@@ -75,7 +75,7 @@ func TestResolve(t *testing.T) {
 		}
 	}
 	var missing *hosts.NotFoundError
-	if _, err := hosts.Resolve(e, "nope-nope-nope"); !errors.As(err, &missing) || len(missing.Near) > 0 {
+	if _, err := hosts.Resolve(e, "nope-nope-nope"); !errors.As(err, &missing) || len(missing.Similar) > 0 {
 		t.Errorf("got %v, want nothing near", err)
 	}
 	if _, err := hosts.Resolve(e, "gone.json:one"); !errors.Is(err, fs.ErrNotExist) {
@@ -138,7 +138,7 @@ func TestExpand(t *testing.T) {
 			t.Errorf("%s: got %v", tt.target, err)
 			continue
 		}
-		if diff := cmp.Diff(tt.want, x.Problems); diff != "" {
+		if diff := cmp.Diff(tt.want, x.Unexpanded); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.target, diff)
 		}
 		if tt.target == "open" && (s.Args[0] != "alpha" || s.Args[1] != "${A}") {
@@ -191,10 +191,10 @@ func TestRedacted(t *testing.T) {
 		if r.URL != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.url, r.URL, tt.want)
 		}
-		if diff := cmp.Diff(map[string]string{"A": hosts.Hidden, "B": "${env:TOK}", "C": hosts.Hidden, "D": "$TOK", "E": ""}, r.Env); diff != "" {
+		if diff := cmp.Diff(map[string]string{"A": hosts.Placeholder, "B": "${env:TOK}", "C": hosts.Placeholder, "D": "$TOK", "E": ""}, r.Env); diff != "" {
 			t.Errorf("env (-want +got):\n%s", diff)
 		}
-		if r.Headers["Authorization"] != hosts.Hidden || r.Headers["X"] != "Bearer ${TOK}" || s.Env["A"] != "s3cret" {
+		if r.Headers["Authorization"] != hosts.Placeholder || r.Headers["X"] != "Bearer ${TOK}" || s.Env["A"] != "s3cret" {
 			t.Errorf("got %v", r.Headers)
 		}
 	}

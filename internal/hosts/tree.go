@@ -58,8 +58,8 @@ func (n *node) get(name string) *member {
 	return nil
 }
 
-// twice tells whether a name comes more than once.
-func (n *node) twice(name string) bool {
+// hasDuplicate tells whether a name comes more than once.
+func (n *node) hasDuplicate(name string) bool {
 	seen := false
 	for _, m := range n.members {
 		if m.name == name {
@@ -72,8 +72,8 @@ func (n *node) twice(name string) bool {
 	return false
 }
 
-// walk follows names from n, and returns nil if one is not there.
-func (n *node) walk(names []string) *node {
+// lookup follows names from n, and returns nil if one is not there.
+func (n *node) lookup(names []string) *node {
 	for _, name := range names {
 		m := n.get(name)
 		if m == nil {
@@ -88,14 +88,14 @@ func (n *node) walk(names []string) *node {
 type ParseError struct {
 	Path         string
 	Line, Column int // from 1, the column in bytes; 0 if it is the file as a whole
-	Problem      string
+	Reason       string
 }
 
 func (e *ParseError) Error() string {
 	if e.Line == 0 {
-		return fmt.Sprintf("%s: %s", e.Path, e.Problem)
+		return fmt.Sprintf("%s: %s", e.Path, e.Reason)
 	}
-	return fmt.Sprintf("%s:%d:%d: %s", e.Path, e.Line, e.Column, e.Problem)
+	return fmt.Sprintf("%s:%d:%d: %s", e.Path, e.Line, e.Column, e.Reason)
 }
 
 // position returns line and column of an offset.
@@ -132,10 +132,10 @@ var bom = []byte("\xef\xbb\xbf")
 // parse reads a document. An empty one, which some hosts leave behind, is an empty table. Errors are *ParseError without a path.
 func parse(data []byte, syn syntax) (*node, error) {
 	if len(data) > MaxFileBytes {
-		return nil, &ParseError{Problem: tooBig}
+		return nil, &ParseError{Reason: tooBig}
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
-		return nil, at(data, i, "a NUL byte: this is no text")
+		return nil, errorAt(data, i, "a NUL byte: this is no text")
 	}
 	skip := 0
 	if bytes.HasPrefix(data, bom) {
@@ -152,13 +152,13 @@ func parse(data []byte, syn syntax) (*node, error) {
 
 var tooBig = fmt.Sprintf("the file is larger than %d MiB", MaxFileBytes>>20)
 
-func at(data []byte, offset int, problem string) *ParseError {
+func errorAt(data []byte, offset int, problem string) *ParseError {
 	line, column := position(data, offset)
-	return &ParseError{Line: line, Column: column, Problem: problem}
+	return &ParseError{Line: line, Column: column, Reason: problem}
 }
 
-// named puts the path into a ParseError.
-func named(err error, path string) error {
+// withPath puts the path into a ParseError.
+func withPath(err error, path string) error {
 	var p *ParseError
 	if errors.As(err, &p) {
 		p.Path = path

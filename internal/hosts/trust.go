@@ -76,7 +76,7 @@ func (s Server) digest(e *Env) (string, error) {
 	}{project, s.Host, s.Transport, s.Command, s.Args, s.Env, s.EnvFile, s.Cwd, s.URL, s.Headers, nil}
 	if s.EnvFile != "" {
 		x := expander{env: e, server: &s}
-		if path := x.path(x.value("envFile", s.EnvFile)); within(path, s.Project) {
+		if path := x.path(x.value("envFile", s.EnvFile)); isWithin(path, s.Project) {
 			if entry.FromFile, err = ReadEnvFile(path); err != nil {
 				return "", err
 			}

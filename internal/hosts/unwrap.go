@@ -40,11 +40,11 @@ func innerCommand(args []*node) int {
 	for i, n := range args {
 		texts[i] = n.text
 	}
-	return behindTap(texts)
+	return wrappedCommandIndex(texts)
 }
 
 // unwrapArgs is the reverse of wrapArgs. kept may be nil.
-func (d *Document) unwrapArgs(f fields, kept *recordEntry) {
+func (d *Document) unwrapArgs(f fields, undo *undoEntry) {
 	elems := f.args.value.elems
 	inner := innerCommand(elems)
 	command := elems[inner]
@@ -52,9 +52,9 @@ func (d *Document) unwrapArgs(f fields, kept *recordEntry) {
 	switch {
 	case inner+1 < len(elems):
 		d.splice(elems[0].start, elems[inner+1].start, "")
-	case kept != nil && kept.ArgsAdded && d.removeArgs(f):
-	case kept != nil && kept.ArgsText != "":
-		d.splice(f.args.value.start, f.args.value.end, kept.ArgsText)
+	case undo != nil && undo.ArgsAdded && d.removeArgs(f):
+	case undo != nil && undo.ArgsText != "":
+		d.splice(f.args.value.start, f.args.value.end, undo.ArgsText)
 	default:
 		end := command.end
 		if rest := d.data[end : f.args.value.end-1]; len(bytes.TrimSpace(rest)) > 0 && bytes.TrimSpace(rest)[0] == ',' {

@@ -11,39 +11,39 @@ import (
 	"mcpwire/capture"
 )
 
-// Received returns the head of a request that a server has got.
-func Received(r *http.Request) *capture.Request {
-	return &capture.Request{Method: r.Method, URL: r.RequestURI, Proto: r.Proto, Remote: r.RemoteAddr, Headers: requestFields(r, r.Host)}
+// ServerRequest returns the head of a request that a server has got.
+func ServerRequest(r *http.Request) *capture.Request {
+	return &capture.Request{Method: r.Method, URL: r.RequestURI, Proto: r.Proto, Remote: r.RemoteAddr, Headers: requestHeaders(r, r.Host)}
 }
 
-// Sent returns the head of a request that a client is about to send, as far as it is known: what net/http adds by itself is not in it, and the version is the oldest that it speaks.
-func Sent(r *http.Request) *capture.Request {
-	return &capture.Request{Method: cmp.Or(r.Method, http.MethodGet), URL: r.URL.RequestURI(), Proto: "HTTP/1.1", Headers: requestFields(r, cmp.Or(r.Host, r.URL.Host))}
+// ClientRequest returns the head of a request that a client is about to send, as far as it is known: what net/http adds by itself is not in it, and the version is the oldest that it speaks.
+func ClientRequest(r *http.Request) *capture.Request {
+	return &capture.Request{Method: cmp.Or(r.Method, http.MethodGet), URL: r.URL.RequestURI(), Proto: "HTTP/1.1", Headers: requestHeaders(r, cmp.Or(r.Host, r.URL.Host))}
 }
 
-func requestFields(r *http.Request, host string) []capture.Header {
-	return Fields(r.Header, r.ProtoMajor == 2,
-		capture.Header{Name: "Host", Value: host}, length(r.Header, r.ContentLength),
+func requestHeaders(r *http.Request, host string) []capture.Header {
+	return Headers(r.Header, r.ProtoMajor == 2,
+		capture.Header{Name: "Host", Value: host}, contentLength(r.Header, r.ContentLength),
 		capture.Header{Name: "Transfer-Encoding", Value: strings.Join(r.TransferEncoding, ", ")}, capture.Header{Name: "Trailer", Value: TrailerNames(r.Trailer)})
 }
 
 // Response returns the head of a response that a client has got.
 func Response(r *http.Response) *capture.Response {
-	return &capture.Response{Status: r.StatusCode, Proto: r.Proto, Headers: Fields(r.Header, r.ProtoMajor == 2,
-		length(r.Header, r.ContentLength),
+	return &capture.Response{Status: r.StatusCode, Proto: r.Proto, Headers: Headers(r.Header, r.ProtoMajor == 2,
+		contentLength(r.Header, r.ContentLength),
 		capture.Header{Name: "Transfer-Encoding", Value: strings.Join(r.TransferEncoding, ", ")}, capture.Header{Name: "Trailer", Value: TrailerNames(r.Trailer)})}
 }
 
-// length is the field that says how long a body is, where net/http keeps that elsewhere.
-func length(h http.Header, n int64) capture.Header {
+// contentLength is the field that says how long a body is, where net/http keeps that elsewhere.
+func contentLength(h http.Header, n int64) capture.Header {
 	if _, ok := h["Content-Length"]; ok || n <= 0 {
 		return capture.Header{}
 	}
 	return capture.Header{Name: "Content-Length", Value: strconv.FormatInt(n, 10)}
 }
 
-// Fields returns a header as a list, sorted by name, in small letters if it is one of HTTP/2. What net/http keeps elsewhere comes first, if it has a value.
-func Fields(h http.Header, http2 bool, first ...capture.Header) []capture.Header {
+// Headers returns a header as a list, sorted by name, in small letters if it is one of HTTP/2. What net/http keeps elsewhere comes first, if it has a value.
+func Headers(h http.Header, http2 bool, first ...capture.Header) []capture.Header {
 	var list []capture.Header
 	for _, f := range first {
 		if f.Value != "" {

@@ -93,8 +93,8 @@ func (b *bounded[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// timed is an event with its time.
-type timed struct {
+// timedEvent is an event with its time.
+type timedEvent struct {
 	at time.Time
 	e  *capture.Event
 }
@@ -103,13 +103,13 @@ type timed struct {
 func readHAR(br *bufio.Reader, s *sink) error {
 	in := &io.LimitedReader{R: br, N: maxHAR + 1}
 	d := json.NewDecoder(in)
-	var events []timed
+	var events []timedEvent
 	full := false
 	var number uint64
 	var first *url.URL
 	var name string
 	err := entries(d, func(x *harEntry) {
-		if !x.speaks() {
+		if !x.isMCP() {
 			s.result.Skipped++
 			return
 		}
@@ -137,7 +137,7 @@ func readHAR(br *bufio.Reader, s *sink) error {
 	case len(events) == 0:
 		return fmt.Errorf("%w: the archive has no entry of the protocol among its %d", ErrUnknown, s.result.Skipped)
 	}
-	slices.SortStableFunc(events, func(a, b timed) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(events, func(a, b timedEvent) int { return a.at.Compare(b.at) })
 	if err := s.begin(events[0].at, name, "http"); err != nil {
 		return err
 	}
@@ -158,19 +158,19 @@ func serverURL(u *url.URL) string {
 
 // entries calls each for every element of log.entries.
 func entries(d *json.Decoder, each func(x *harEntry)) error {
-	if err := open(d, '{'); err != nil {
+	if err := expectDelim(d, '{'); err != nil {
 		return err
 	}
-	if err := member(d, "log"); err != nil {
+	if err := enterMember(d, "log"); err != nil {
 		return err
 	}
-	if err := open(d, '{'); err != nil {
+	if err := expectDelim(d, '{'); err != nil {
 		return err
 	}
-	if err := member(d, "entries"); err != nil {
+	if err := enterMember(d, "entries"); err != nil {
 		return err
 	}
-	if err := open(d, '['); err != nil {
+	if err := expectDelim(d, '['); err != nil {
 		return err
 	}
 	for d.More() {
@@ -183,7 +183,7 @@ func entries(d *json.Decoder, each func(x *harEntry)) error {
 	return nil
 }
 
-func open(d *json.Decoder, delim json.Delim) error {
+func expectDelim(d *json.Decoder, delim json.Delim) error {
 	t, err := d.Token()
 	if err == nil && t != delim {
 		err = fmt.Errorf("%v where %v should be", t, delim)
@@ -191,8 +191,8 @@ func open(d *json.Decoder, delim json.Delim) error {
 	return err
 }
 
-// member goes to the value of a member of the object that was opened.
-func member(d *json.Decoder, name string) error {
+// enterMember goes to the value of a member of the object that was opened.
+func enterMember(d *json.Decoder, name string) error {
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
@@ -209,34 +209,34 @@ func member(d *json.Decoder, name string) error {
 	return fmt.Errorf("there is no member %q", name)
 }
 
-// speaks reports whether an entry is about the protocol.
-func (x *harEntry) speaks() bool {
+// isMCP reports whether an entry is about the protocol.
+func (he *harEntry) isMCP() bool {
 	const mark = `"jsonrpc"`
-	if x.Request.PostData != nil && strings.Contains(x.Request.PostData.Text, mark) || strings.Contains(x.Response.Content.Text, mark) {
+	if he.Request.PostData != nil && strings.Contains(he.Request.PostData.Text, mark) || strings.Contains(he.Response.Content.Text, mark) {
 		return true
 	}
-	return slices.ContainsFunc(x.Request.Headers, func(h harPair) bool { return len(h.Name) > 4 && strings.EqualFold(h.Name[:4], "mcp-") })
+	return slices.ContainsFunc(he.Request.Headers, func(h harPair) bool { return len(h.Name) > 4 && strings.EqualFold(h.Name[:4], "mcp-") })
 }
 
 // events returns what the exchange consists of. target is what its first line has in the place of the URL.
-func (x *harEntry) events(number uint64, target string) []timed {
-	began := x.Started
-	answered := began.Add(millis(x.Timings.Wait))
-	ended := began.Add(max(millis(x.Time), answered.Sub(began)))
-	var list []timed
+func (he *harEntry) events(number uint64, target string) []timedEvent {
+	began := he.Started
+	answered := began.Add(millis(he.Timings.Wait))
+	ended := began.Add(max(millis(he.Time), answered.Sub(began)))
+	var list []timedEvent
 	add := func(at time.Time, e *capture.Event) {
-		e.Exchange, e.Session = number, x.MCP.Session
-		list = append(list, timed{at, e})
+		e.Exchange, e.Session = number, he.MCP.Session
+		list = append(list, timedEvent{at, e})
 	}
 	add(began, &capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: &capture.Request{
-		Method: x.Request.Method, URL: target, Proto: proto(x.Request.Version), Headers: headers(x.Request.Headers),
+		Method: he.Request.Method, URL: target, Proto: proto(he.Request.Version), Headers: headers(he.Request.Headers),
 	}})
-	if p := x.Request.PostData; p != nil && p.Text != "" {
+	if p := he.Request.PostData; p != nil && p.Text != "" {
 		add(began, bodyEvent(capture.ToServer, decode(p.Text, p.Encoding)))
 	}
-	r := &x.Response
+	r := &he.Response
 	if r.Status <= 0 {
-		add(ended, &capture.Event{Kind: capture.KindEnd, Data: []byte(x.Comment)})
+		add(ended, &capture.Event{Kind: capture.KindEnd, Data: []byte(he.Comment)})
 		return list
 	}
 	add(answered, &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{Status: r.Status, Proto: proto(r.Version), Headers: headers(r.Headers)}})
@@ -244,7 +244,7 @@ func (x *harEntry) events(number uint64, target string) []timed {
 	switch {
 	case len(r.SSE) > 0:
 		for i := range r.SSE {
-			add(later(r.SSE[i].Time, answered), r.SSE[i].event())
+			add(latest(r.SSE[i].Time, answered), r.SSE[i].event())
 		}
 	case strings.HasPrefix(strings.ToLower(r.Content.MimeType), "text/event-stream"):
 		for _, e := range streamEvents(body) {
@@ -253,24 +253,24 @@ func (x *harEntry) events(number uint64, target string) []timed {
 	case len(body) > 0:
 		add(ended, bodyEvent(capture.ToClient, body))
 	}
-	add(ended, &capture.Event{Kind: capture.KindEnd, Data: []byte(x.Comment)})
+	add(ended, &capture.Event{Kind: capture.KindEnd, Data: []byte(he.Comment)})
 	return list
 }
 
 // event returns an event of a stream as it is in our own archives.
-func (v *harEvent) event() *capture.Event {
-	e := &capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, SSE: &capture.SSE{Event: v.Event}}
-	if v.ID != nil {
-		e.SSE.ID, e.SSE.HasID = *v.ID, true
+func (hv *harEvent) event() *capture.Event {
+	e := &capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, SSE: &capture.SSE{Event: hv.Event}}
+	if hv.ID != nil {
+		e.SSE.ID, e.SSE.HasID = *hv.ID, true
 	}
-	if v.Retry != nil {
-		e.SSE.Retry, e.SSE.HasRetry = time.Duration(*v.Retry)*time.Millisecond, true
+	if hv.Retry != nil {
+		e.SSE.Retry, e.SSE.HasRetry = time.Duration(*hv.Retry)*time.Millisecond, true
 	}
-	if v.Comment != nil {
-		e.SSE.Comment, e.SSE.HasComment = *v.Comment, true
+	if hv.Comment != nil {
+		e.SSE.Comment, e.SSE.HasComment = *hv.Comment, true
 	}
-	if v.Data != nil {
-		e.Data, e.SSE.HasData = []byte(*v.Data), true
+	if hv.Data != nil {
+		e.Data, e.SSE.HasData = []byte(*hv.Data), true
 		if isMessage(e.Data) {
 			e.Kind = capture.KindMessage
 		}
@@ -349,7 +349,7 @@ func millis(ms float64) time.Duration {
 	return time.Duration(min(ms, most) * float64(time.Millisecond))
 }
 
-func later(a, b time.Time) time.Time {
+func latest(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
 	}

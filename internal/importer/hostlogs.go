@@ -11,7 +11,7 @@ import (
 )
 
 // An entry is a line of a host's log.
-type entry struct {
+type logEntry struct {
 	at     time.Time
 	server string
 	text   []byte
@@ -20,32 +20,32 @@ type entry struct {
 // parseDesktop reads a line such as
 //
 //	2025-07-12T05:51:44.601Z [files] [info] Message from client: {"method":…} { metadata: undefined }
-func parseDesktop(line []byte) (entry, bool) {
+func parseDesktop(line []byte) (logEntry, bool) {
 	stamp, rest, ok := bytes.Cut(line, []byte(" ["))
 	if !ok {
-		return entry{}, false
+		return logEntry{}, false
 	}
 	at, err := time.Parse(time.RFC3339Nano, string(stamp))
 	if err != nil {
-		return entry{}, false
+		return logEntry{}, false
 	}
 	server, rest, ok := bytes.Cut(rest, []byte("] "))
 	if !ok {
-		return entry{}, false
+		return logEntry{}, false
 	}
 	if bytes.HasPrefix(rest, []byte("[")) { // the level
 		if _, after, ok := bytes.Cut(rest, []byte("] ")); ok {
 			rest = after
 		}
 	}
-	return entry{at, string(server), rest}, true
+	return logEntry{at, string(server), rest}, true
 }
 
 // desktopLine takes a line of a log of Claude Desktop. What stands between the lines of the host is the standard error of the server.
 func desktopLine(s *sink, line []byte) error {
 	e, ok := parseDesktop(line)
 	if !ok {
-		return s.between(line)
+		return s.untimedLine(line)
 	}
 	if err := s.begin(e.at, e.server, "stdio"); err != nil {
 		return err
@@ -64,24 +64,24 @@ func desktopLine(s *sink, line []byte) error {
 // parseVSCode reads a line such as
 //
 //	2026-07-24 02:03:14.089 [debug] [editor -> server] {"jsonrpc":"2.0",…}
-func parseVSCode(line []byte, zone *time.Location) (entry, bool) {
+func parseVSCode(line []byte, zone *time.Location) (logEntry, bool) {
 	const layout = "2006-01-02 15:04:05.000"
 	if len(line) < len(layout)+3 || line[len(layout)] != ' ' || line[len(layout)+1] != '[' {
-		return entry{}, false
+		return logEntry{}, false
 	}
 	at, err := time.ParseInLocation(layout, string(line[:len(layout)]), zone)
 	if err != nil {
-		return entry{}, false
+		return logEntry{}, false
 	}
 	_, rest, ok := bytes.Cut(line[len(layout)+1:], []byte("] "))
-	return entry{at: at, text: rest}, ok
+	return logEntry{at: at, text: rest}, ok
 }
 
 // vscodeLine takes a line of the output of a server in VS Code.
 func vscodeLine(s *sink, line []byte) error {
 	e, ok := parseVSCode(line, s.opts.Zone)
 	if !ok {
-		return s.between(line)
+		return s.untimedLine(line)
 	}
 	name := ""
 	if rest, ok := bytes.CutPrefix(e.text, []byte("Starting server ")); ok && !bytes.HasPrefix(rest, []byte("from ")) {
@@ -115,7 +115,7 @@ func codeLine(s *sink, line []byte) error {
 		SessionID    string `json:"sessionId"`
 	}
 	if json.Unmarshal(line, &v) != nil || v.Timestamp.IsZero() {
-		return s.misread(line)
+		return s.malformedLine(line)
 	}
 	if err := s.begin(v.Timestamp, "", "stdio"); err != nil {
 		return err
@@ -144,20 +144,20 @@ func codeLine(s *sink, line []byte) error {
 	return s.add(v.Timestamp, &capture.Event{Kind: capture.KindNote, Session: s.session(v.SessionID), Data: []byte(text)})
 }
 
-// between takes a line without a time of its own.
-func (s *sink) between(line []byte) error {
+// untimedLine takes a line without a time of its own.
+func (s *sink) untimedLine(line []byte) error {
 	if s.enc == nil { // before the first line of the host: there is no time to give it
 		return nil
 	}
-	return s.add(s.begun.Add(s.last), &capture.Event{Kind: capture.KindStderr, Data: line})
+	return s.add(s.start.Add(s.last), &capture.Event{Kind: capture.KindStderr, Data: line})
 }
 
-// misread takes a line of a format in which each has its time, but this one.
-func (s *sink) misread(line []byte) error {
+// malformedLine takes a line of a format in which each has its time, but this one.
+func (s *sink) malformedLine(line []byte) error {
 	if s.enc == nil {
 		return nil
 	}
-	return s.note(s.begun.Add(s.last), line)
+	return s.note(s.start.Add(s.last), line)
 }
 
 // message takes a message with what the log has put behind it.

@@ -19,7 +19,7 @@ type Format string
 // The formats.
 const (
 	Auto          Format = "auto"           // whichever the beginning looks like
-	McpSnoop      Format = "mcpsnoop"       // JSON Lines of mcpsnoop
+	MCPSnoop      Format = "mcpsnoop"       // JSON Lines of mcpsnoop
 	HAR           Format = "har"            // HTTP Archive 1.2, of browsers and proxies
 	ClaudeDesktop Format = "claude-desktop" // mcp-server-NAME.log
 	VSCode        Format = "vscode"         // the output of an MCP server, at the level of debug or trace
@@ -27,7 +27,7 @@ const (
 )
 
 // Formats returns all formats but [Auto].
-func Formats() []Format { return []Format{McpSnoop, HAR, ClaudeDesktop, VSCode, ClaudeCode} }
+func Formats() []Format { return []Format{MCPSnoop, HAR, ClaudeDesktop, VSCode, ClaudeCode} }
 
 // ErrUnknown is the error for a source that is in no format that is known.
 var ErrUnknown = errors.New("in no format that can be imported")
@@ -79,7 +79,7 @@ func Run(w io.Writer, r io.Reader, opts *Options) (Result, error) {
 	s.result.Format = o.Format
 	var err error
 	switch o.Format {
-	case McpSnoop:
+	case MCPSnoop:
 		err = eachLine(br, s, snoopLine)
 	case ClaudeDesktop:
 		err = eachLine(br, s, desktopLine)
@@ -113,7 +113,7 @@ func detect(br *bufio.Reader) Format {
 		case len(line) == 0:
 			continue
 		case bytes.Contains(line, []byte(`"session_id"`)) && bytes.Contains(line, []byte(`"direction"`)):
-			return McpSnoop
+			return MCPSnoop
 		case line[0] == '{' && bytes.Contains(line, []byte(`"timestamp"`)) && (bytes.Contains(line, []byte(`"debug"`)) || bytes.Contains(line, []byte(`"error"`))):
 			return ClaudeCode
 		case line[0] == '{' && bytes.Contains(head, []byte(`"log"`)) && (bytes.Contains(head, []byte(`"entries"`)) || bytes.Contains(head, []byte(`"creator"`))):
@@ -130,7 +130,7 @@ func detect(br *bufio.Reader) Format {
 }
 
 // eachLine calls take for every line that is not empty.
-func eachLine(br *bufio.Reader, s *sink, take func(s *sink, line []byte) error) error {
+func eachLine(br *bufio.Reader, s *sink, handle func(s *sink, line []byte) error) error {
 	var long []byte
 	for {
 		part, err := br.ReadSlice('\n')
@@ -155,7 +155,7 @@ func eachLine(br *bufio.Reader, s *sink, take func(s *sink, line []byte) error) 
 			long = long[:0]
 		}
 		if line = bytes.TrimRight(line, "\r\n"); len(bytes.TrimSpace(line)) > 0 {
-			if failed := take(s, line); failed != nil {
+			if failed := handle(s, line); failed != nil {
 				return failed
 			}
 		}
@@ -171,7 +171,7 @@ type sink struct {
 	url      string // of the server, where the source says it
 	out      io.Writer
 	enc      *capture.Encoder
-	begun    time.Time
+	start    time.Time
 	last     time.Duration
 	n        uint64
 	sessions map[string]uint64
@@ -191,7 +191,7 @@ func (s *sink) begin(at time.Time, name, transport string) error {
 	if s.opts.Name != "" {
 		name = s.opts.Name
 	}
-	s.begun = at
+	s.start = at
 	return s.enc.Encode(&capture.Event{Kind: capture.KindHead, Head: &capture.Head{
 		Version: capture.Version, ID: rand.Text(), At: at, Tool: s.opts.Tool, Transport: transport, Name: name, URL: s.url,
 	}})
@@ -200,7 +200,7 @@ func (s *sink) begin(at time.Time, name, transport string) error {
 // add writes an event that was at a time. Events keep the order of the source; one that says that it was before the one ahead of it counts as at the same time.
 func (s *sink) add(at time.Time, e *capture.Event) error {
 	s.n++
-	s.last = max(s.last, at.Sub(s.begun))
+	s.last = max(s.last, at.Sub(s.start))
 	e.N, e.T = s.n, s.last
 	s.result.Events++
 	if e.Kind == capture.KindMessage {
@@ -218,7 +218,7 @@ func (s *sink) note(at time.Time, line []byte) error {
 // gap says that something was too long.
 func (s *sink) gap(size int64) {
 	if s.enc != nil {
-		_ = s.add(s.begun, &capture.Event{Kind: capture.KindGap, Gap: &capture.Gap{Lost: 1, Bytes: size, Why: capture.GapLimit}})
+		_ = s.add(s.start, &capture.Event{Kind: capture.KindGap, Gap: &capture.Gap{Lost: 1, Bytes: size, Why: capture.GapLimit}})
 	}
 }
 

@@ -66,7 +66,7 @@ func TestRun(t *testing.T) {
 {"session_id":"a","server_label":"files","seq":2,"ts":"2026-11-20T12:00:01Z","direction":"c2s","transport":"stdio","raw":{"jsonrpc":"2.0","id":1,"method":"ping"}}
 {"session_id":"b","server_label":"files","seq":3,"ts":"2026-11-20T12:00:00.5Z","direction":"s2c","transport":"stdio","text":"hello"}
 {"session_id":"a","server_label":"files","seq":4,"ts":"2026-11-20T12:00:02Z","direction":"stderr","transport":"stdio","text":"oops"}
-`, importer.McpSnoop, []string{
+`, importer.MCPSnoop, []string{
 			"0s head files stdio 2026-11-20T12:00:00Z", "0s start s1 node s.js in /p", `1s msg c2s s1 {"jsonrpc":"2.0","id":1,"method":"ping"}`, "1s bad s2c s2 hello", "2s err s1 oops",
 		}},
 		{"Claude Desktop", `2025-07-12T05:51:44.500Z [chatlog] [info] Initializing server... { metadata: undefined }

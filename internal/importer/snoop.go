@@ -21,7 +21,7 @@ func snoopLine(s *sink, line []byte) error {
 		Status    int
 	}
 	if err := json.Unmarshal(line, &v); err != nil || v.At.IsZero() {
-		return s.misread(line)
+		return s.malformedLine(line)
 	}
 	if err := s.begin(v.At, v.Label, v.Transport); err != nil {
 		return err

@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// patience is how long what is refused is tried again.
-	patience = time.Second
-	// maxPause is the longest pause between two tries.
-	maxPause = 100 * time.Millisecond
+	// retryTimeout is how long what is refused is tried again.
+	retryTimeout = time.Second
+	// maxDelay is the longest pause between two tries.
+	maxDelay = 100 * time.Millisecond
 )
 
 // ErrInUse is wrapped by errors of files that another program seems to have open.
@@ -34,7 +34,7 @@ var ErrInUse = errors.New("another program may have the file open; close it and 
 // Rename is like [os.Rename], with more patience.
 func Rename(oldpath, newpath string) error {
 	return retry(func() error { return os.Rename(oldpath, newpath) }, func(err error) bool {
-		if !refused(err) {
+		if !isReplaceRefused(err) {
 			return false
 		}
 		// What may not be written is not in use, and a folder is never replaced.
@@ -48,23 +48,23 @@ func Open(path string, flag int, perm os.FileMode) (file *os.File, err error) {
 	err = retry(func() error {
 		file, err = os.OpenFile(path, flag, perm)
 		return err
-	}, violated)
+	}, isSharingViolation)
 	return file, err
 }
 
 // retry tries op until it succeeds, fails in a way that is not temporary, or has failed for a second.
 func retry(op func() error, temporary func(error) bool) error {
-	begun := time.Now()
-	pause := time.Millisecond
+	start := time.Now()
+	delay := time.Millisecond
 	for {
 		err := op()
 		if err == nil || !temporary(err) {
 			return err
 		}
-		if time.Since(begun)+pause > patience {
+		if time.Since(start)+delay > retryTimeout {
 			return fmt.Errorf("%w (%w)", err, ErrInUse)
 		}
-		time.Sleep(pause)
-		pause = min(pause+rand.N(pause), maxPause)
+		time.Sleep(delay)
+		delay = min(delay+rand.N(delay), maxDelay)
 	}
 }

@@ -27,7 +27,7 @@ func TestRetry(t *testing.T) {
 		{name: "another error", errs: []error{other}, want: other, tries: 1},
 		{name: "after a while", errs: []error{busy, busy, busy, nil}, tries: 4, longer: 3 * time.Millisecond},
 		{name: "another error after a while", errs: []error{busy, other}, want: other, tries: 2, longer: time.Millisecond},
-		{name: "never", errs: []error{busy}, want: busy, inUse: true, longer: patience - maxPause},
+		{name: "never", errs: []error{busy}, want: busy, inUse: true, longer: retryTimeout - maxDelay},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestRetry(t *testing.T) {
 				if test.tries > 0 && tries != test.tries {
 					t.Errorf("tried %d times, want %d", tries, test.tries)
 				}
-				if took := time.Since(begun); took < test.longer || took > patience {
+				if took := time.Since(begun); took < test.longer || took > retryTimeout {
 					t.Errorf("took %v", took)
 				}
 			})

@@ -2,5 +2,5 @@
 
 package inuse
 
-func refused(error) bool  { return false }
-func violated(error) bool { return false }
+func isReplaceRefused(error) bool   { return false }
+func isSharingViolation(error) bool { return false }

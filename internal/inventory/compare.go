@@ -15,7 +15,7 @@ import (
 )
 
 // A Verdict says what a difference means, as for schemas.
-type Verdict = schemadiff.Verdict
+type Verdict = schemadiff.Impact
 
 // A Difference is something that is not the same in two inventories.
 type Difference struct {
@@ -33,14 +33,14 @@ type Options struct {
 	Ignore []string // JSON pointers into answers that are not compared, see jsondiff.Options.Ignore
 	// Same reports of two values in answers, JSON texts, that their difference is none, such as that of two times; pointer says where they are. nil is none of them.
 	Same func(pointer string, old, now []byte) bool
-	// Fits reports whether a text can be what a redacted one was before parts of it were hidden.
+	// MatchesRedacted reports whether a text can be what a redacted one was before parts of it were hidden.
 	// Places of which it says so are not different, in definitions as in answers. nil is none of
 	// them.
-	Fits func(redacted, text string) bool
-	// Slower is how many times as long the median of a request may take before that is a difference; 0 does not compare times.
-	Slower float64
-	// Least is the difference of medians below which times are not compared, whatever the ratio.
-	Least time.Duration
+	MatchesRedacted func(redacted, text string) bool
+	// LatencyRatio is how many times as long the median of a request may take before that is a difference; 0 does not compare times.
+	LatencyRatio float64
+	// MinLatencyDiff is the difference of medians below which times are not compared, whatever the ratio.
+	MinLatencyDiff time.Duration
 }
 
 // maxPerAnswer is how many differences of one answer are told.
@@ -55,10 +55,10 @@ func Compare(a, b *Inventory, opts *Options) []Difference {
 	c.server(a, b)
 	c.capabilities(a, b)
 	for _, kind := range Kinds() {
-		c.things(kind, a, b)
+		c.definitions(kind, a, b)
 	}
 	c.answers(a, b)
-	slices.SortStableFunc(c.list, func(x, y Difference) int { return rank(y.Verdict) - rank(x.Verdict) })
+	slices.SortStableFunc(c.list, func(x, y Difference) int { return verdictRank(y.Verdict) - verdictRank(x.Verdict) })
 	return c.list
 }
 
@@ -66,15 +66,15 @@ func Compare(a, b *Inventory, opts *Options) []Difference {
 func Worst(list []Difference) Verdict {
 	worst := Verdict("")
 	for _, d := range list {
-		if rank(d.Verdict) > rank(worst) {
+		if verdictRank(d.Verdict) > verdictRank(worst) {
 			worst = d.Verdict
 		}
 	}
 	return worst
 }
 
-func rank(v Verdict) int {
-	return slices.Index([]Verdict{"", schemadiff.Words, schemadiff.Compatible, schemadiff.Unclear, schemadiff.Breaking}, v)
+func verdictRank(v Verdict) int {
+	return slices.Index([]Verdict{"", schemadiff.Annotations, schemadiff.Compatible, schemadiff.Unclear, schemadiff.Breaking}, v)
 }
 
 type comparison struct {
@@ -90,12 +90,12 @@ func (c *comparison) server(a, b *Inventory) {
 		verdict           Verdict
 		why               string
 	}{
-		{"/serverInfo/name", a.Name, b.Name, schemadiff.Words, "the server has another name"},
-		{"/serverInfo/version", a.Version, b.Version, schemadiff.Words, "the server has another version"},
+		{"/serverInfo/name", a.Name, b.Name, schemadiff.Annotations, "the server has another name"},
+		{"/serverInfo/version", a.Version, b.Version, schemadiff.Annotations, "the server has another version"},
 		{"/protocolVersion", a.Revision, b.Revision, schemadiff.Unclear, "it was talked to in another revision"},
-		{"/instructions", a.Instructions, b.Instructions, schemadiff.Words, "models get other instructions"},
+		{"/instructions", a.Instructions, b.Instructions, schemadiff.Annotations, "models get other instructions"},
 	} {
-		if x.old != x.new && !c.fits(x.old, x.new) {
+		if x.old != x.new && !c.matchesRedacted(x.old, x.new) {
 			d := Difference{What: "server", Pointer: x.pointer, Verdict: x.verdict, Why: x.why}
 			d.Old, d.New = clipPair(x.old, x.new)
 			c.add(d)
@@ -107,8 +107,8 @@ func (c *comparison) capabilities(a, b *Inventory) {
 	if a.Capabilities == nil || b.Capabilities == nil {
 		return
 	}
-	before, after := c.reveal(a.Capabilities, b.Capabilities)
-	for _, d := range jsondiff.Diff(before, after, whole()) {
+	before, after := c.fillBoth(a.Capabilities, b.Capabilities)
+	for _, d := range jsondiff.Diff(before, after, uncutOptions()) {
 		x := Difference{What: "capabilities", Pointer: d.Pointer, Verdict: schemadiff.Unclear, Why: "the capability is another one"}
 		x.Old, x.New = clipPair(d.Old, d.New)
 		switch {
@@ -125,23 +125,23 @@ func (c *comparison) capabilities(a, b *Inventory) {
 	}
 }
 
-// whatOf is the word for a thing of a kind.
-func whatOf(kind string) string {
+// kindWord is the word for a thing of a kind.
+func kindWord(kind string) string {
 	if kind == Templates {
 		return "template"
 	}
 	return strings.TrimSuffix(kind, "s")
 }
 
-// things compares what is offered.
-func (c *comparison) things(kind string, a, b *Inventory) {
-	what := whatOf(kind)
-	before, after := c.named(a.Things[kind], b.Things[kind]), b.Things[kind]
+// definitions compares what is offered.
+func (c *comparison) definitions(kind string, a, b *Inventory) {
+	what := kindWord(kind)
+	before, after := c.matchNames(a.Definitions[kind], b.Definitions[kind]), b.Definitions[kind]
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		def, ok := after[name]
 		switch {
 		case ok:
-			c.thing(what, name, before[name], def)
+			c.definition(what, name, before[name], def)
 		case b.Listed[kind]:
 			c.add(Difference{What: what, Name: name, Verdict: schemadiff.Breaking, Why: "it is gone"})
 		}
@@ -156,10 +156,10 @@ func (c *comparison) things(kind string, a, b *Inventory) {
 	}
 }
 
-// named returns things with the names that others of the kind have in the second inventory, where
+// matchNames returns things with the names that others of the kind have in the second inventory, where
 // parts of theirs were hidden, as in URIs.
-func (c *comparison) named(before, after map[string][]byte) map[string][]byte {
-	if c.opts.Fits == nil {
+func (c *comparison) matchNames(before, after map[string][]byte) map[string][]byte {
+	if c.opts.MatchesRedacted == nil {
 		return before
 	}
 	out := maps.Clone(before)
@@ -168,7 +168,7 @@ func (c *comparison) named(before, after map[string][]byte) map[string][]byte {
 			continue
 		}
 		for _, other := range slices.Sorted(maps.Keys(after)) {
-			if _, taken := out[other]; !taken && c.fits(name, other) {
+			if _, taken := out[other]; !taken && c.matchesRedacted(name, other) {
 				out[other] = out[name]
 				delete(out, name)
 				break
@@ -178,24 +178,24 @@ func (c *comparison) named(before, after map[string][]byte) map[string][]byte {
 	return out
 }
 
-// whole are the options for a comparison that does not cut values before it is known where they
+// uncutOptions are the options for a comparison that does not cut values before it is known where they
 // differ.
-func whole(ignore ...string) *jsondiff.Options {
+func uncutOptions(ignore ...string) *jsondiff.Options {
 	return &jsondiff.Options{Ignore: ignore, MaxValue: -1}
 }
 
-// thing compares two definitions.
-func (c *comparison) thing(what, name string, before, after []byte) {
-	before, after = c.reveal(before, after)
-	for _, v := range jsondiff.Diff(before, after, whole("/inputSchema", "/outputSchema", "/_meta")) {
+// definition compares two definitions.
+func (c *comparison) definition(what, name string, before, after []byte) {
+	before, after = c.fillBoth(before, after)
+	for _, v := range jsondiff.Diff(before, after, uncutOptions("/inputSchema", "/outputSchema", "/_meta")) {
 		if isDefault(v) {
 			continue
 		}
-		d := Difference{What: what, Name: name, Pointer: v.Pointer, Verdict: meaning(v), Why: changed(v)}
+		d := Difference{What: what, Name: name, Pointer: v.Pointer, Verdict: changeVerdict(v), Why: changeText(v)}
 		d.Old, d.New = clipPair(v.Old, v.New)
 		c.add(d)
 	}
-	for _, side := range []schemadiff.Side{schemadiff.Input, schemadiff.Output} {
+	for _, side := range []schemadiff.Direction{schemadiff.Input, schemadiff.Output} {
 		pointer := "inputSchema"
 		if side == schemadiff.Output {
 			pointer = "outputSchema"
@@ -213,7 +213,7 @@ func (c *comparison) thing(what, name string, before, after []byte) {
 				changes = rootType(x, y, changes)
 			}
 			for _, d := range changes {
-				c.add(Difference{What: what, Name: name, Pointer: "/" + pointer + d.Pointer, Verdict: d.Verdict, Why: d.Why})
+				c.add(Difference{What: what, Name: name, Pointer: "/" + pointer + d.Pointer, Verdict: d.Impact, Why: d.Why})
 			}
 		}
 	}
@@ -227,10 +227,10 @@ func rootType(before, after []byte, changes []schemadiff.Change) []schemadiff.Ch
 	changes = slices.DeleteFunc(changes, func(d schemadiff.Change) bool { return d.Pointer == "/type" })
 	switch {
 	case was && !is:
-		d := schemadiff.Change{Pointer: "/type", Verdict: schemadiff.Breaking, Why: `"type": "object" is gone, which the protocol requires here: clients refuse the tool`}
+		d := schemadiff.Change{Pointer: "/type", Impact: schemadiff.Breaking, Why: `"type": "object" is gone, which the protocol requires here: clients refuse the tool`}
 		changes = append([]schemadiff.Change{d}, changes...)
 	case !was && is:
-		changes = append(changes, schemadiff.Change{Pointer: "/type", Verdict: schemadiff.Compatible, Why: `"type": "object" is there now, which the protocol requires`})
+		changes = append(changes, schemadiff.Change{Pointer: "/type", Impact: schemadiff.Compatible, Why: `"type": "object" is there now, which the protocol requires`})
 	}
 	return changes
 }
@@ -277,20 +277,20 @@ func isObjectOf(value []byte, name string) bool {
 	return true
 }
 
-// meaning is what a change of a definition means, outside its schemas.
-func meaning(d jsondiff.Change) Verdict {
+// changeVerdict is what a change of a definition means, outside its schemas.
+func changeVerdict(d jsondiff.Change) Verdict {
 	parts := strings.Split(strings.TrimPrefix(d.Pointer, "/"), "/")
 	switch parts[0] {
 	case "title", "description", "icons", "annotations", "size":
-		return schemadiff.Words
+		return schemadiff.Annotations
 	case "arguments":
-		return argument(d, parts[1:])
+		return argumentVerdict(d, parts[1:])
 	}
 	return schemadiff.Unclear
 }
 
-// argument is what a change of the arguments of a prompt means; at are the names that lead to it.
-func argument(d jsondiff.Change, at []string) Verdict {
+// argumentVerdict is what a change of the arguments of a prompt means; at are the names that lead to it.
+func argumentVerdict(d jsondiff.Change, at []string) Verdict {
 	member := ""
 	if len(at) > 1 {
 		member = at[1]
@@ -303,7 +303,7 @@ func argument(d jsondiff.Change, at []string) Verdict {
 	case member == "", member == "required":
 		return schemadiff.Compatible
 	}
-	return schemadiff.Words
+	return schemadiff.Annotations
 }
 
 // requires reports whether an argument, or one of a list, is required.
@@ -319,7 +319,7 @@ func requires(value []byte) bool {
 	return string(jsonwire.Lookup(value, "required")) == "true"
 }
 
-func changed(d jsondiff.Change) string {
+func changeText(d jsondiff.Change) string {
 	switch d.Op {
 	case jsondiff.Add:
 		return "it is there now"
@@ -357,10 +357,10 @@ func (c *comparison) answer(k Key, x, y *Answer) {
 		c.add(d)
 		return
 	}
-	before, after := c.reveal([]byte(cmp.Or(string(x.Result), string(x.Error))), []byte(cmp.Or(string(y.Result), string(y.Error))))
+	before, after := c.fillBoth([]byte(cmp.Or(string(x.Result), string(x.Error))), []byte(cmp.Or(string(y.Result), string(y.Error))))
 	ignore := append([]string{"/_meta", "/ttlMs", "/cacheScope", "/resultType"}, c.opts.Ignore...)
 	told := 0
-	for _, v := range jsondiff.Diff(before, after, whole(ignore...)) {
+	for _, v := range jsondiff.Diff(before, after, uncutOptions(ignore...)) {
 		if v.Op == jsondiff.Replace && c.opts.Same != nil && c.opts.Same(v.Pointer, []byte(v.Old), []byte(v.New)) {
 			continue
 		}
@@ -369,7 +369,7 @@ func (c *comparison) answer(k Key, x, y *Answer) {
 			c.add(d)
 			return
 		}
-		d.Pointer, d.Why = v.Pointer, changed(v)
+		d.Pointer, d.Why = v.Pointer, changeText(v)
 		d.Old, d.New = clipPair(v.Old, v.New)
 		if v.Pointer == "/isError" && v.New == "true" {
 			d.Verdict, d.Why = schemadiff.Breaking, "the tool fails now"
@@ -381,7 +381,7 @@ func (c *comparison) answer(k Key, x, y *Answer) {
 
 func (c *comparison) latency(k Key, x, y *Answer) {
 	before, after := x.Latency.Quantile(0.5), y.Latency.Quantile(0.5)
-	if c.opts.Slower <= 0 || after-before < c.opts.Least || float64(after) < c.opts.Slower*float64(before) {
+	if c.opts.LatencyRatio <= 0 || after-before < c.opts.MinLatencyDiff || float64(after) < c.opts.LatencyRatio*float64(before) {
 		return
 	}
 	c.add(Difference{What: "latency", Name: k.String(), Verdict: schemadiff.Unclear, Why: fmt.Sprintf("the median is %.1f times as long", float64(after)/float64(max(before, 1))), Old: before.String(), New: after.String()})
@@ -390,18 +390,18 @@ func (c *comparison) latency(k Key, x, y *Answer) {
 // String names what was asked.
 func (k Key) String() string { return strings.TrimSpace(k.Method + " " + clip(k.Target)) }
 
-// most is how much of a value is shown, in bytes.
-const most = 300
+// maxShown is how much of a value is shown, in bytes.
+const maxShown = 300
 
 func clip(s string) string {
-	if len(s) <= most {
+	if len(s) <= maxShown {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:maxShown], "") + "…"
 }
 
 // clipPair cuts two texts so that the first difference of them is seen.
 func clipPair(a, b string) (x, y string) {
-	x, y = jsondiff.Around(a, b)
+	x, y = jsondiff.TrimCommonPrefix(a, b)
 	return clip(x), clip(y)
 }

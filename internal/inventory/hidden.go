@@ -10,31 +10,31 @@ import (
 // doc/capture-format.md.
 const redacted = "~redacted:"
 
-// fits reports whether one of two texts can be the other, with parts of it hidden.
-func (c *comparison) fits(a, b string) bool {
-	return c.opts.Fits != nil && (c.opts.Fits(a, b) || c.opts.Fits(b, a))
+// matchesRedacted reports whether one of two texts can be the other, with parts of it hidden.
+func (c *comparison) matchesRedacted(a, b string) bool {
+	return c.opts.MatchesRedacted != nil && (c.opts.MatchesRedacted(a, b) || c.opts.MatchesRedacted(b, a))
 }
 
-// reveal returns two JSON texts with what was hidden in the one replaced by what the other has in
+// fillBoth returns two JSON texts with what was hidden in the one replaced by what the other has in
 // the same place, where it can be that: nobody can tell whether it was the same.
-func (c *comparison) reveal(a, b []byte) (x, y []byte) {
+func (c *comparison) fillBoth(a, b []byte) (x, y []byte) {
 	return c.fill(a, b), c.fill(b, a)
 }
 
 // fill is reveal for the first text.
 func (c *comparison) fill(a, b []byte) []byte {
 	a, b = bytes.TrimSpace(a), bytes.TrimSpace(b)
-	if c.opts.Fits == nil || !bytes.Contains(a, []byte(redacted)) || jsonwire.Valid(a, maxNested) != nil || jsonwire.Valid(b, maxNested) != nil {
+	if c.opts.MatchesRedacted == nil || !bytes.Contains(a, []byte(redacted)) || jsonwire.Valid(a, maxNested) != nil || jsonwire.Valid(b, maxNested) != nil {
 		return a
 	}
-	return c.filled(make([]byte, 0, len(a)), a, b)
+	return c.appendFilled(make([]byte, 0, len(a)), a, b)
 }
 
 // maxNested is how deep a text may be in which hidden places are looked for.
 const maxNested = 512
 
-// filled appends a, which is valid as b is.
-func (c *comparison) filled(dst, a, b []byte) []byte {
+// appendFilled appends a, which is valid as b is.
+func (c *comparison) appendFilled(dst, a, b []byte) []byte {
 	switch {
 	case a[0] == '{' && b[0] == '{':
 		theirs := map[string][]byte{}
@@ -49,7 +49,7 @@ func (c *comparison) filled(dst, a, b []byte) []byte {
 			}
 			dst = append(append(append(dst, '"'), members.RawKey()...), '"', ':')
 			if other, ok := theirs[members.KeyString()]; ok {
-				dst = c.filled(dst, members.Value(), other)
+				dst = c.appendFilled(dst, members.Value(), other)
 			} else {
 				dst = append(dst, members.Value()...)
 			}
@@ -63,7 +63,7 @@ func (c *comparison) filled(dst, a, b []byte) []byte {
 				dst = append(dst, ',')
 			}
 			if others.Next() {
-				dst = c.filled(dst, elements.Value(), others.Value())
+				dst = c.appendFilled(dst, elements.Value(), others.Value())
 			} else {
 				dst = append(dst, elements.Value()...)
 			}
@@ -73,7 +73,7 @@ func (c *comparison) filled(dst, a, b []byte) []byte {
 		// What a placeholder stands for alone may have been of any type: it fits texts that nobody
 		// hides.
 		text := jsonwire.Text(a)
-		if b[0] == '"' && c.opts.Fits(text, jsonwire.Text(b)) || b[0] != '"' && c.opts.Fits(text, "\x00") {
+		if b[0] == '"' && c.opts.MatchesRedacted(text, jsonwire.Text(b)) || b[0] != '"' && c.opts.MatchesRedacted(text, "\x00") {
 			return append(dst, b...)
 		}
 	}

@@ -15,9 +15,9 @@ import (
 
 // Limits of an inventory.
 const (
-	maxThings  = 16 << 10  // of one kind
-	maxAnswers = 16 << 10  // different requests
-	maxHeld    = 128 << 20 // bytes of answers, and of the things of one kind
+	maxDefinitions = 16 << 10  // of one kind
+	maxAnswers     = 16 << 10  // different requests
+	maxBytes       = 128 << 20 // bytes of answers, and of the things of one kind
 )
 
 // The kinds of things that a server offers.
@@ -39,15 +39,15 @@ type Inventory struct {
 	Revision     string                       // in which it was talked to
 	Capabilities []byte                       // JSON text; nil if it has not said
 	Instructions string                       // that it gives to models
-	Things       map[string]map[string][]byte // definitions by kind, and by name or URI: JSON text
+	Definitions  map[string]map[string][]byte // definitions by kind, and by name or URI: JSON text
 	Listed       map[string]bool              // kinds of which the last page has come: only then is what is not there missing
 	Answers      map[Key]*Answer
 	Order        []Key // of Answers, as they were asked for
-	Left         int   // answers above the limits
+	Dropped      int   // answers above the limits
 
-	pages map[string]map[string][]byte // of a list that goes on
-	sizes map[string]int               // of pages, in bytes
-	held  int                          // of answers
+	pages       map[string]map[string][]byte // of a list that goes on
+	sizes       map[string]int               // of pages, in bytes
+	answerBytes int                          // of answers
 }
 
 // A Key tells requests apart: what is asked of what, with which parameters. Metadata does not count.
@@ -61,14 +61,14 @@ type Key struct {
 type Answer struct {
 	Result  []byte // JSON text; nil if it was an error
 	Error   []byte // JSON text; nil if it was none
-	Latency wireview.Hist
+	Latency trace.Histogram
 }
 
 // New returns an empty inventory.
 func New(source string) *Inventory {
-	v := &Inventory{Source: source, Things: map[string]map[string][]byte{}, Listed: map[string]bool{}, Answers: map[Key]*Answer{}, pages: map[string]map[string][]byte{}, sizes: map[string]int{}}
+	v := &Inventory{Source: source, Definitions: map[string]map[string][]byte{}, Listed: map[string]bool{}, Answers: map[Key]*Answer{}, pages: map[string]map[string][]byte{}, sizes: map[string]int{}}
 	for _, k := range Kinds() {
-		v.Things[k] = map[string][]byte{}
+		v.Definitions[k] = map[string][]byte{}
 	}
 	return v
 }
@@ -83,8 +83,8 @@ func FromCapture(source string, events iter.Seq2[*capture.Event, error]) (*Inven
 		if x.Call.Dir != capture.ToServer || x.Response == nil || x.Request == nil {
 			continue
 		}
-		q, qok := part(x.Request.Data, x.Call.Index)
-		r, rok := part(x.Response.Data, x.Index)
+		q, qok := messageAt(x.Request.Data, x.Call.Index)
+		r, rok := messageAt(x.Response.Data, x.Index)
 		if qok && rok {
 			v.Add(x.Call.Method, q.Params, r.Result, r.Error, x.Call.Latency)
 		}
@@ -92,8 +92,8 @@ func FromCapture(source string, events iter.Seq2[*capture.Event, error]) (*Inven
 	return v, nil
 }
 
-// part returns a message of an event, which may be a batch.
-func part(data []byte, index int) (m jsonrpc.Message, ok bool) {
+// messageAt returns a message of an event, which may be a batch.
+func messageAt(data []byte, index int) (m jsonrpc.Message, ok bool) {
 	data = bytes.TrimSpace(data)
 	if len(data) > 0 && data[0] == '[' {
 		list, err := jsonrpc.ParseBatch(data, 0)
@@ -106,28 +106,28 @@ func part(data []byte, index int) (m jsonrpc.Message, ok bool) {
 }
 
 // Add takes an answer: a result or an error, JSON text. Nothing of it is kept but copies.
-func (v *Inventory) Add(method string, params, result, failure []byte, latency time.Duration) {
+func (iv *Inventory) Add(method string, params, result, failure []byte, latency time.Duration) {
 	switch method {
 	case mcp.MethodInitialize, mcp.MethodDiscover:
-		v.greeting(params, result)
+		iv.addHandshake(params, result)
 		return
 	case mcp.MethodToolsList:
-		v.page(Tools, "name", params, result)
+		iv.page(Tools, "name", params, result)
 	case mcp.MethodPromptsList:
-		v.page(Prompts, "name", params, result)
+		iv.page(Prompts, "name", params, result)
 	case mcp.MethodResourcesList:
-		v.page(Resources, "uri", params, result)
+		iv.page(Resources, "uri", params, result)
 	case mcp.MethodResourceTemplatesList:
-		v.page(Templates, "uriTemplate", params, result)
+		iv.page(Templates, "uriTemplate", params, result)
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete:
 	default:
 		return
 	}
-	v.answer(method, params, result, failure, latency)
+	iv.answer(method, params, result, failure, latency)
 }
 
-// greeting takes what a server says of itself.
-func (v *Inventory) greeting(params, result []byte) {
+// addHandshake takes what a server says of itself.
+func (iv *Inventory) addHandshake(params, result []byte) {
 	if len(result) == 0 {
 		return
 	}
@@ -136,55 +136,55 @@ func (v *Inventory) greeting(params, result []byte) {
 		info = jsonwire.Lookup(jsonwire.Lookup(result, "_meta"), mcp.MetaServerInfo)
 	}
 	if name := jsonwire.Text(jsonwire.Lookup(info, "name")); name != "" {
-		v.Name, v.Version = name, jsonwire.Text(jsonwire.Lookup(info, "version"))
+		iv.Name, iv.Version = name, jsonwire.Text(jsonwire.Lookup(info, "version"))
 	}
-	v.Capabilities = bytes.Clone(jsonwire.Lookup(result, "capabilities"))
-	v.Instructions = jsonwire.Text(jsonwire.Lookup(result, "instructions"))
-	if v.Revision = jsonwire.Text(jsonwire.Lookup(result, "protocolVersion")); v.Revision == "" {
-		v.Revision = jsonwire.Text(jsonwire.Lookup(jsonwire.Lookup(params, "_meta"), mcp.MetaProtocolVersion))
+	iv.Capabilities = bytes.Clone(jsonwire.Lookup(result, "capabilities"))
+	iv.Instructions = jsonwire.Text(jsonwire.Lookup(result, "instructions"))
+	if iv.Revision = jsonwire.Text(jsonwire.Lookup(result, "protocolVersion")); iv.Revision == "" {
+		iv.Revision = jsonwire.Text(jsonwire.Lookup(jsonwire.Lookup(params, "_meta"), mcp.MetaProtocolVersion))
 	}
 }
 
 // page takes a page of a list. The first page begins the list anew.
-func (v *Inventory) page(kind, key string, params, result []byte) {
+func (iv *Inventory) page(kind, key string, params, result []byte) {
 	list := jsonwire.Lookup(result, kind)
 	if len(list) == 0 || list[0] != '[' {
 		return
 	}
-	if jsonwire.Lookup(params, "cursor") == nil || v.pages[kind] == nil {
-		v.pages[kind], v.sizes[kind] = map[string][]byte{}, 0
+	if jsonwire.Lookup(params, "cursor") == nil || iv.pages[kind] == nil {
+		iv.pages[kind], iv.sizes[kind] = map[string][]byte{}, 0
 	}
-	things := v.pages[kind]
+	things := iv.pages[kind]
 	for el := jsonwire.ArrayElements(list); el.Next(); {
 		name := jsonwire.Text(jsonwire.Lookup(el.Value(), key))
 		old, ok := things[name]
-		size := v.sizes[kind] + len(el.Value()) - len(old)
-		if name != "" && (ok || len(things) < maxThings) && size <= maxHeld {
-			things[name], v.sizes[kind] = bytes.Clone(el.Value()), size
+		size := iv.sizes[kind] + len(el.Value()) - len(old)
+		if name != "" && (ok || len(things) < maxDefinitions) && size <= maxBytes {
+			things[name], iv.sizes[kind] = bytes.Clone(el.Value()), size
 		}
 	}
-	v.Things[kind] = things
-	v.Listed[kind] = jsonwire.Lookup(result, "nextCursor") == nil
+	iv.Definitions[kind] = things
+	iv.Listed[kind] = jsonwire.Lookup(result, "nextCursor") == nil
 }
 
-func (v *Inventory) answer(method string, params, result, failure []byte, latency time.Duration) {
-	k := key(method, params)
-	a := v.Answers[k]
+func (iv *Inventory) answer(method string, params, result, failure []byte, latency time.Duration) {
+	k := keyOf(method, params)
+	a := iv.Answers[k]
 	if a == nil {
-		if len(v.Answers) >= maxAnswers || v.held+len(result)+len(failure) > maxHeld {
-			v.Left++
+		if len(iv.Answers) >= maxAnswers || iv.answerBytes+len(result)+len(failure) > maxBytes {
+			iv.Dropped++
 			return
 		}
 		a = &Answer{Result: bytes.Clone(result), Error: bytes.Clone(failure)}
-		v.held += len(result) + len(failure)
-		v.Answers[k] = a
-		v.Order = append(v.Order, k)
+		iv.answerBytes += len(result) + len(failure)
+		iv.Answers[k] = a
+		iv.Order = append(iv.Order, k)
 	}
 	a.Latency.Add(latency)
 }
 
-// key returns what a request is recognised by.
-func key(method string, params []byte) Key {
+// keyOf returns what a request is recognised by.
+func keyOf(method string, params []byte) Key {
 	k := Key{Method: method}
 	if len(params) == 0 || params[0] != '{' {
 		return k

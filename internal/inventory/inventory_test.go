@@ -102,7 +102,7 @@ func TestLatency(t *testing.T) {
 		after time.Duration
 		want  int
 	}{{20 * time.Millisecond, 0}, {24 * time.Millisecond, 0}, {40 * time.Millisecond, 1}} {
-		got := inventory.Compare(of(10*time.Millisecond), of(tt.after), &inventory.Options{Slower: 2, Least: 15 * time.Millisecond})
+		got := inventory.Compare(of(10*time.Millisecond), of(tt.after), &inventory.Options{LatencyRatio: 2, MinLatencyDiff: 15 * time.Millisecond})
 		if len(got) != tt.want {
 			t.Errorf("10 ms, then %v: %v, want %d", tt.after, got, tt.want)
 		}

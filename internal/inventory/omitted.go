@@ -33,9 +33,9 @@ func Omitted(a, b *Inventory) []Omission {
 }
 
 // lacks reports whether the server has said that it has no things of a kind.
-func (v *Inventory) lacks(kind string) bool {
+func (iv *Inventory) lacks(kind string) bool {
 	if kind == Templates {
 		kind = Resources
 	}
-	return v.Capabilities != nil && jsonwire.Lookup(v.Capabilities, kind) == nil
+	return iv.Capabilities != nil && jsonwire.Lookup(iv.Capabilities, kind) == nil
 }

@@ -87,7 +87,7 @@ func TestCompareHidden(t *testing.T) {
 		{"a URI", "resources/list", "resources", `{"uri":"a://` + p + `","name":"a"}`, `{"uri":"a://secret","name":"a"}`, []string(nil)},
 		{"no URI", "resources/list", "resources", `{"uri":"a://` + p + `"}`, `{"uri":"b://secret"}`, []string{"breaking  it is gone", "compatible  it is new"}},
 	} {
-		got := lines(inventory.Compare(of(tt.method, tt.kind, tt.old), of(tt.method, tt.kind, tt.new), &inventory.Options{Fits: fits}))
+		got := lines(inventory.Compare(of(tt.method, tt.kind, tt.old), of(tt.method, tt.kind, tt.new), &inventory.Options{MatchesRedacted: fits}))
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}

@@ -4,5 +4,5 @@ package jq
 
 import "syscall"
 
-// attributes keeps the worker from our Ctrl-C: it ends with its input.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// sysProcAttr keeps the worker from our Ctrl-C: it ends with its input.
+func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

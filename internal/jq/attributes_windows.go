@@ -6,5 +6,5 @@ import (
 	"mcpwire/internal/winjob"
 )
 
-// attributes keeps the worker from opening a window and from our Ctrl-C.
-func attributes() *syscall.SysProcAttr { return winjob.Attr() }
+// sysProcAttr keeps the worker from opening a window and from our Ctrl-C.
+func sysProcAttr() *syscall.SysProcAttr { return winjob.Attr() }

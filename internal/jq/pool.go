@@ -17,7 +17,7 @@ const (
 
 // The workers of this process.
 var (
-	places = make(chan struct{}, maxWorkers) // one for each worker that is in use
+	slots = make(chan struct{}, maxWorkers) // one for each worker that is in use
 
 	mu   sync.Mutex
 	idle []*worker // those that nobody uses, the last used at the end
@@ -27,45 +27,45 @@ var (
 // be started. release must be called afterwards, and says whether the worker can be used again.
 func acquire(ctx context.Context) (w *worker, release func(reusable bool)) {
 	select {
-	case places <- struct{}{}:
+	case slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, nil
 	}
 	if ctx.Err() != nil {
-		<-places
+		<-slots
 		return nil, nil
 	}
-	if w = takeIdle(); w == nil {
+	if w = getIdle(); w == nil {
 		var err error
 		if w, err = start(); err != nil {
-			<-places
+			<-slots
 			return nil, nil
 		}
 	}
 	return w, func(reusable bool) {
 		if reusable {
-			keepIdle(w)
+			putIdle(w)
 		} else {
-			w.end()
+			w.kill()
 		}
-		<-places
+		<-slots
 	}
 }
 
-// startable returns an error if there is no worker and none can be started.
-func startable() error {
-	w := takeIdle()
+// checkStartable returns an error if there is no worker and none can be started.
+func checkStartable() error {
+	w := getIdle()
 	if w == nil {
 		var err error
 		if w, err = start(); err != nil {
 			return fmt.Errorf("the process that runs jq programs does not start: %w", err)
 		}
 	}
-	keepIdle(w)
+	putIdle(w)
 	return nil
 }
 
-func takeIdle() *worker {
+func getIdle() *worker {
 	mu.Lock()
 	defer mu.Unlock()
 	for len(idle) > 0 {
@@ -79,7 +79,7 @@ func takeIdle() *worker {
 	return nil
 }
 
-func keepIdle(w *worker) {
+func putIdle(w *worker) {
 	mu.Lock()
 	defer mu.Unlock()
 	w.idle = time.AfterFunc(maxIdle, func() { expire(w) })
@@ -91,5 +91,5 @@ func expire(w *worker) {
 	mu.Lock()
 	idle = slices.DeleteFunc(idle, func(other *worker) bool { return other == w })
 	mu.Unlock()
-	w.end()
+	w.kill()
 }

@@ -19,7 +19,7 @@ func Compile(source string) (*Program, error) {
 	if _, err := compile(source); err != nil {
 		return nil, err
 	}
-	if err := startable(); err != nil {
+	if err := checkStartable(); err != nil {
 		return nil, err
 	}
 	return &Program{source}, nil
@@ -48,7 +48,7 @@ func (p *Program) True(ctx context.Context, payload []byte) bool {
 		}
 		isTrue, err := w.evaluate(ctx, p.source, payload)
 		release(err == nil)
-		if !errors.Is(err, errGone) {
+		if !errors.Is(err, errExited) {
 			return isTrue && err == nil
 		}
 	}

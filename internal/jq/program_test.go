@@ -39,7 +39,7 @@ func TestLimits(t *testing.T) {
 				t.Errorf("after %s: got %v, %v, want true", source, again, err)
 			}
 		}
-		w.end()
+		w.kill()
 		if got := peak(w.cmd.ProcessState); got > 4*maxMemory {
 			t.Errorf("%s: the worker took %d MiB", source, got>>20)
 		}
@@ -126,7 +126,7 @@ func TestKilledWorkers(t *testing.T) {
 	for _, w := range all {
 		_ = w.cmd.Process.Kill()
 		_, _ = w.cmd.Process.Wait()
-		keepIdle(w)
+		putIdle(w)
 	}
 	for range 2 * maxWorkers {
 		if !p.True(t.Context(), []byte("{}")) {
@@ -161,7 +161,7 @@ func TestExpire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keepIdle(w)
+	putIdle(w)
 	expire(w)
 	if w.cmd.ProcessState == nil {
 		t.Error("it has not ended")

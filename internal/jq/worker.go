@@ -30,8 +30,8 @@ const (
 	// maxPrograms is how many compiled programs a worker keeps.
 	maxPrograms = 64
 
-	// roleVariable makes a process a worker.
-	roleVariable = "MCPWIRE_JQ_WORKER"
+	// workerVariable makes a process a worker.
+	workerVariable = "MCPWIRE_JQ_WORKER"
 )
 
 // A worker is the owner's side of a process that evaluates programs.
@@ -51,11 +51,11 @@ func start() (*worker, error) {
 	}
 	cmd := exec.Command(self)
 	cmd.Args = []string{"mcpwire-jq"}
-	cmd.Env = []string{roleVariable + "=1"}
+	cmd.Env = []string{workerVariable + "=1"}
 	if zone, ok := os.LookupEnv("TZ"); ok {
 		cmd.Env = append(cmd.Env, "TZ="+zone)
 	}
-	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr = sysProcAttr()
 	w := &worker{cmd: cmd}
 	if w.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -77,10 +77,10 @@ func executable() (string, error) {
 	return os.Executable()
 }
 
-// errGone is the error of a worker that had ended before it was asked.
-var errGone = errors.New("the worker has ended")
+// errExited is the error of a worker that had ended before it was asked.
+var errExited = errors.New("the worker has ended")
 
-// evaluate has a program run on a payload. The worker must be ended after an error, which is errGone
+// evaluate has a program run on a payload. The worker must be ended after an error, which is errExited
 // if the program cannot have run.
 func (w *worker) evaluate(ctx context.Context, program string, payload []byte) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxTotal)
@@ -90,7 +90,7 @@ func (w *worker) evaluate(ctx context.Context, program string, payload []byte) (
 	request := bufio.NewWriterSize(w.in, 16<<10)
 	if errors.Join(writeText(request, []byte(program)), writeText(request, payload), request.Flush()) != nil {
 		stop()
-		return false, errGone
+		return false, errExited
 	}
 	_, err := io.ReadFull(w.out, answer[:])
 	if !stop() && err == nil {
@@ -99,8 +99,8 @@ func (w *worker) evaluate(ctx context.Context, program string, payload []byte) (
 	return answer[0] == 1, err
 }
 
-// end ends the process and waits for it.
-func (w *worker) end() {
+// kill ends the process and waits for it.
+func (w *worker) kill() {
 	_ = w.cmd.Process.Kill()
 	_ = w.cmd.Wait() // closes the pipes too
 }
@@ -108,7 +108,7 @@ func (w *worker) end() {
 // init is the main function of workers. It stands here so that every executable that links this
 // package can be one.
 func init() {
-	if os.Getenv(roleVariable) == "" {
+	if os.Getenv(workerVariable) == "" {
 		return
 	}
 	serve(os.Stdin, os.Stdout)
@@ -130,7 +130,7 @@ func serve(in io.Reader, out io.Writer) {
 		if err != nil {
 			return
 		}
-		stop := limit()
+		stop := enforceLimits()
 		code := programs[string(source)]
 		if code == nil {
 			if code, err = compile(string(source)); err != nil {
@@ -152,8 +152,8 @@ func serve(in io.Reader, out io.Writer) {
 	}
 }
 
-// limit ends this process if what it does before stop is called takes too long or too much memory.
-func limit() (stop func()) {
+// enforceLimits ends this process if what it does before stop is called takes too long or too much memory.
+func enforceLimits() (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		deadline := time.After(maxTotal)

@@ -7,20 +7,20 @@ const (
 )
 
 // array compares two arrays.
-func (d *differ) array(i, j int32, p place) {
-	as, bs := d.a.list(i), d.b.list(j)
+func (d *differ) array(i, j int32, p location) {
+	as, bs := d.a.childList(i), d.b.childList(j)
 	at := 0 // index once the changes before are made
 	first := 0
-	for len(as) > 0 && len(bs) > 0 && d.same(as[0], bs[0]) {
+	for len(as) > 0 && len(bs) > 0 && d.equal(as[0], bs[0]) {
 		as, bs, at, first = as[1:], bs[1:], at+1, first+1
 	}
-	for len(as) > 0 && len(bs) > 0 && d.same(as[len(as)-1], bs[len(bs)-1]) {
+	for len(as) > 0 && len(bs) > 0 && d.equal(as[len(as)-1], bs[len(bs)-1]) {
 		as, bs = as[:len(as)-1], bs[:len(bs)-1]
 	}
-	table := d.table(as, bs)
+	table := d.newAlignment(as, bs)
 	for len(as)+len(bs) > 0 && !d.full() {
 		// Up to the next elements that are equal, the others are pairs as long as both have some.
-		x, y := next(table, as, bs, d.same)
+		x, y := nextCommon(table, as, bs, d.equal)
 		pairs := min(x, y)
 		for k := range pairs {
 			d.value(as[k], bs[k], p.element(at, first+k))
@@ -41,13 +41,13 @@ func (d *differ) array(i, j int32, p place) {
 		}
 		first += x
 		as, bs = as[x:], bs[y:]
-		for len(as) > 0 && len(bs) > 0 && d.same(as[0], bs[0]) {
+		for len(as) > 0 && len(bs) > 0 && d.equal(as[0], bs[0]) {
 			as, bs, at, first = as[1:], bs[1:], at+1, first+1
 		}
 	}
 }
 
-func (d *differ) same(i, j int32) bool { return d.a.nodes[i].hash == d.b.nodes[j].hash }
+func (d *differ) equal(i, j int32) bool { return d.a.nodes[i].hash == d.b.nodes[j].hash }
 
 // An alignment says how many elements two arrays have in common from a place on, in the same order. nil stands for a table that would be too large.
 type alignment struct {
@@ -55,8 +55,8 @@ type alignment struct {
 	rows, cols int
 }
 
-// table makes the alignment of two lists of elements.
-func (d *differ) table(as, bs []int32) *alignment {
+// newAlignment makes the alignment of two lists of elements.
+func (d *differ) newAlignment(as, bs []int32) *alignment {
 	rows, cols := len(as)+1, len(bs)+1
 	if rows == 1 || cols == 1 || rows > maxTable/cols || rows*cols > d.cells {
 		return nil
@@ -66,7 +66,7 @@ func (d *differ) table(as, bs []int32) *alignment {
 	for x := len(as) - 1; x >= 0; x-- {
 		row, below := t.common[x*cols:(x+1)*cols], t.common[(x+1)*cols:(x+2)*cols]
 		for y := len(bs) - 1; y >= 0; y-- {
-			if d.same(as[x], bs[y]) {
+			if d.equal(as[x], bs[y]) {
 				row[y] = below[y+1] + 1
 			} else {
 				row[y] = max(below[y], row[y+1])
@@ -76,13 +76,13 @@ func (d *differ) table(as, bs []int32) *alignment {
 	return t
 }
 
-// next returns how many elements of both lists come before the next ones that stay.
-func next(t *alignment, as, bs []int32, same func(i, j int32) bool) (x, y int) {
+// nextCommon returns how many elements of both lists come before the next ones that stay.
+func nextCommon(t *alignment, as, bs []int32, equal func(i, j int32) bool) (x, y int) {
 	if t == nil {
 		return len(as), len(bs)
 	}
 	at := (t.rows-1-len(as))*t.cols + t.cols - 1 - len(bs)
-	for x < len(as) && y < len(bs) && !same(as[x], bs[y]) {
+	for x < len(as) && y < len(bs) && !equal(as[x], bs[y]) {
 		if t.common[at] == 0 { // nothing that stays is left
 			return len(as), len(bs)
 		}

@@ -17,8 +17,8 @@ type Change struct {
 	// Pointer is the place, "" for the whole text. It holds once the changes before this one are made: indexes of elements are those of the second text, and that of an element
 	// that is removed is the one at which it stands by then.
 	Pointer string `json:"pointer"`
-	// First is the place in the first text, if it has one there and that is another than Pointer.
-	First string `json:"first,omitempty"`
+	// OldPointer is the place in the first text, if it has one there and that is another than Pointer.
+	OldPointer string `json:"first,omitempty"`
 	// Old and New are the values as JSON text, as they are written in the texts; "" where there is none. What is no JSON stands for itself.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`

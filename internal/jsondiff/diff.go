@@ -16,7 +16,7 @@ func Diff(a, b []byte, opts *Options) []Change {
 	}
 	seed := maphash.MakeSeed() // so that nobody can make texts whose hashes are equal
 	ignore := parsePatterns(d.opts.Ignore)
-	if ignore.whole {
+	if ignore.all {
 		return nil
 	}
 	d.a, d.b = parse(a, &d.opts, seed, ignore), parse(b, &d.opts, seed, ignore)
@@ -24,7 +24,7 @@ func Diff(a, b []byte, opts *Options) []Change {
 		d.add(Change{Op: Replace}, a, b)
 		return d.changes
 	}
-	d.value(0, 0, place{})
+	d.value(0, 0, location{})
 	return d.changes
 }
 
@@ -40,14 +40,14 @@ type differ struct {
 }
 
 // A place is where a value is: once the changes before are made, and in the first text. Both are JSON pointers.
-type place struct{ now, first []byte }
+type location struct{ current, old []byte }
 
-func (p place) member(name string) place {
-	return place{appendSegment(p.now, name), appendSegment(p.first, name)}
+func (lo location) member(name string) location {
+	return location{appendSegment(lo.current, name), appendSegment(lo.old, name)}
 }
 
-func (p place) element(now, first int) place {
-	return place{appendSegment(p.now, strconv.Itoa(now)), appendSegment(p.first, strconv.Itoa(first))}
+func (lo location) element(now, first int) location {
+	return location{appendSegment(lo.current, strconv.Itoa(now)), appendSegment(lo.old, strconv.Itoa(first))}
 }
 
 // appendSegment appends to a copy.
@@ -89,29 +89,29 @@ func (d *differ) text(s []byte, cut *bool) string {
 	return string(s[:n])
 }
 
-func (d *differ) removed(i int32, p place) { d.change(Remove, d.a.text(i), nil, p) }
+func (d *differ) removed(i int32, p location) { d.change(Remove, d.a.text(i), nil, p) }
 
-func (d *differ) added(j int32, p place) {
-	p.first = p.now // it is not in the first text
+func (d *differ) added(j int32, p location) {
+	p.old = p.current // it is not in the first text
 	d.change(Add, nil, d.b.text(j), p)
 }
 
-func (d *differ) change(op Op, old, value []byte, p place) {
-	c := Change{Op: op, Pointer: string(p.now)}
-	if !bytes.Equal(p.first, p.now) {
-		c.First = string(p.first)
+func (d *differ) change(op Op, old, value []byte, p location) {
+	c := Change{Op: op, Pointer: string(p.current)}
+	if !bytes.Equal(p.old, p.current) {
+		c.OldPointer = string(p.old)
 	}
 	d.add(c, old, value)
 }
 
 // value compares two values, which are numbers of nodes.
-func (d *differ) value(i, j int32, p place) {
+func (d *differ) value(i, j int32, p location) {
 	x, y := &d.a.nodes[i], &d.b.nodes[j]
 	switch {
 	case d.full(), x.hash == y.hash, x.ignored, y.ignored:
-	case len(p.now) > maxPointer:
+	case len(p.current) > maxPointer:
 		d.change(Replace, d.a.text(i), d.b.text(j), p)
-	case x.kind == '{' && y.kind == '{' && !x.twice && !y.twice:
+	case x.kind == '{' && y.kind == '{' && !x.duplicate && !y.duplicate:
 		d.object(i, j, p)
 	case x.kind == '[' && y.kind == '[':
 		d.array(i, j, p)
@@ -120,7 +120,7 @@ func (d *differ) value(i, j int32, p place) {
 	}
 }
 
-func (d *differ) object(i, j int32, p place) {
+func (d *differ) object(i, j int32, p location) {
 	theirs := make(map[string]int32, d.b.nodes[j].count)
 	for c := range d.b.children(j) {
 		theirs[d.b.name(c)] = c
@@ -134,7 +134,7 @@ func (d *differ) object(i, j int32, p place) {
 		delete(theirs, name)
 		switch {
 		case d.a.nodes[c].ignored:
-		case ok && d.same(c, other):
+		case ok && d.equal(c, other):
 		case ok:
 			d.value(c, other, p.member(name))
 		default:

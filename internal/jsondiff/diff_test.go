@@ -19,8 +19,8 @@ func text(changes []jsondiff.Change) string {
 	var b strings.Builder
 	for _, c := range changes {
 		fmt.Fprintf(&b, "%s %s", c.Op, c.Pointer)
-		if c.First != "" {
-			fmt.Fprintf(&b, " (%s)", c.First)
+		if c.OldPointer != "" {
+			fmt.Fprintf(&b, " (%s)", c.OldPointer)
 		}
 		switch c.Op {
 		case jsondiff.Add:
@@ -149,8 +149,8 @@ func checkApplies(t *testing.T, a, b []byte) {
 	changes := jsondiff.Diff(a, b, &jsondiff.Options{MaxChanges: 1 << 30, MaxValue: -1})
 	doc := decode(t, a)
 	for _, c := range changes {
-		if c.First != "" || c.Op == jsondiff.Remove {
-			at := c.First
+		if c.OldPointer != "" || c.Op == jsondiff.Remove {
+			at := c.OldPointer
 			if at == "" {
 				at = c.Pointer
 			}

@@ -9,14 +9,14 @@ import (
 
 // patterns are what is not compared below a place. They do not change.
 type patterns struct {
-	list  [][]string // what is left of each, segment by segment
-	whole bool       // the place itself is not compared
+	list [][]string // what is left of each, segment by segment
+	all  bool       // the place itself is not compared
 }
 
 func parsePatterns(pointers []string) (p patterns) {
 	for _, s := range pointers {
 		if s == "" {
-			p.whole = true
+			p.all = true
 			continue
 		}
 		segments := strings.Split(strings.TrimPrefix(s, "/"), "/")
@@ -28,23 +28,23 @@ func parsePatterns(pointers []string) (p patterns) {
 	return p
 }
 
-// below returns the patterns for a member, whose name stands between quotes.
-func (p patterns) below(raw []byte, escaped bool) patterns {
+// member returns the patterns for a member, whose name stands between quotes.
+func (ps patterns) member(raw []byte, escaped bool) patterns {
 	if escaped {
-		return p.step(jsonwire.UnquoteString(raw))
+		return ps.descend(jsonwire.UnquoteString(raw))
 	}
-	return p.step(string(raw))
+	return ps.descend(string(raw))
 }
 
 // element returns the patterns for an element.
-func (p patterns) element(index int) patterns { return p.step(strconv.Itoa(index)) }
+func (ps patterns) element(index int) patterns { return ps.descend(strconv.Itoa(index)) }
 
-func (p patterns) step(name string) (below patterns) {
-	for _, segments := range p.list {
+func (ps patterns) descend(name string) (below patterns) {
+	for _, segments := range ps.list {
 		switch {
-		case !glob(segments[0], name):
+		case !matchGlob(segments[0], name):
 		case len(segments) == 1:
-			below.whole = true
+			below.all = true
 		default:
 			below.list = append(below.list, segments[1:])
 		}
@@ -52,8 +52,8 @@ func (p patterns) step(name string) (below patterns) {
 	return below
 }
 
-// glob reports whether a name fits a pattern in which each "*" stands for any text.
-func glob(pattern, name string) bool {
+// matchGlob reports whether a name fits a pattern in which each "*" stands for any text.
+func matchGlob(pattern, name string) bool {
 	first, rest, more := strings.Cut(pattern, "*")
 	if !more {
 		return pattern == name

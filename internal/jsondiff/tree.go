@@ -21,7 +21,7 @@ type node struct {
 	next             int32
 	count            int32 // of its children
 	kind             byte  // its first byte; 0 if it is too deep to be looked into
-	twice            bool  // an object in which a name comes up twice
+	duplicate        bool  // an object in which a name comes up twice
 	ignored, escaped bool  // escaped: its name has escape sequences
 }
 
@@ -56,7 +56,7 @@ func (t *tree) children(i int32) iter.Seq[int32] {
 	}
 }
 
-func (t *tree) list(i int32) []int32 {
+func (t *tree) childList(i int32) []int32 {
 	list := make([]int32, 0, t.nodes[i].count)
 	for c := range t.children(i) {
 		list = append(list, c)
@@ -111,7 +111,7 @@ func (p *parser) value(ignore patterns, depth int) int32 {
 		p.nodes[i].kind = 0
 		p.check(p.s.Skip())
 		p.buf = jsonwire.AppendCompact(p.buf[:0], p.data[p.nodes[i].start:p.s.Pos()])
-		hash = p.sum('o', p.buf)
+		hash = p.hash('o', p.buf)
 	case kind == '{':
 		hash = p.object(i, ignore, depth)
 	case kind == '[':
@@ -126,7 +126,7 @@ func (p *parser) value(ignore patterns, depth int) int32 {
 	}
 	n := &p.nodes[i]
 	n.end, n.next, n.hash = int32(p.s.Pos()), int32(len(p.nodes)), hash
-	if ignore.whole {
+	if ignore.all {
 		n.ignored, n.hash = true, 0
 	}
 	return i
@@ -147,12 +147,12 @@ func (p *parser) object(i int32, ignore patterns, depth int) (hash uint64) {
 		}
 		name := p.string('n', raw, escaped)
 		if _, twice := names[name]; twice {
-			p.nodes[i].twice = true
+			p.nodes[i].duplicate = true
 		}
 		names[name] = struct{}{}
 		below := ignore
 		if len(ignore.list) > 0 {
-			below = ignore.below(raw, escaped)
+			below = ignore.member(raw, escaped)
 		}
 		c := p.value(below, depth-1)
 		if !p.ok {
@@ -162,16 +162,16 @@ func (p *parser) object(i int32, ignore patterns, depth int) (hash uint64) {
 		n.nameAt, n.nameEnd, n.escaped = nameAt, nameAt+int32(len(raw)), escaped
 		p.nodes[i].count++
 		if !n.ignored {
-			hash += p.pair(name, n.hash)
+			hash += p.combine(name, n.hash)
 		}
-		writeSum(&inOrder, name, n.hash)
+		writeHashes(&inOrder, name, n.hash)
 		more, err = p.s.NextMember()
 		p.check(err)
 	}
-	if p.nodes[i].twice {
-		return p.pair(inOrder.Sum64(), 'd')
+	if p.nodes[i].duplicate {
+		return p.combine(inOrder.Sum64(), 'd')
 	}
-	return p.pair(hash, '{')
+	return p.combine(hash, '{')
 }
 
 func (p *parser) array(i int32, ignore patterns, depth int) uint64 {
@@ -189,20 +189,20 @@ func (p *parser) array(i int32, ignore patterns, depth int) uint64 {
 		}
 		p.nodes[i].count++
 		if !p.nodes[c].ignored {
-			writeSum(&sum, p.nodes[c].hash)
+			writeHashes(&sum, p.nodes[c].hash)
 		}
 		more, err = p.s.NextElement()
 		p.check(err)
 	}
-	return p.pair(sum.Sum64(), '[')
+	return p.combine(sum.Sum64(), '[')
 }
 
 func (p *parser) scalar(text []byte) uint64 {
 	if len(text) > 0 && (text[0] == '-' || text[0] >= '0' && text[0] <= '9') {
 		p.buf = appendNumber(p.buf[:0], text)
-		return p.sum('0', p.buf)
+		return p.hash('0', p.buf)
 	}
-	return p.sum('l', text)
+	return p.hash('l', text)
 }
 
 func (p *parser) string(tag byte, raw []byte, escaped bool) uint64 {
@@ -210,22 +210,22 @@ func (p *parser) string(tag byte, raw []byte, escaped bool) uint64 {
 		p.buf = jsonwire.AppendUnquote(p.buf[:0], raw)
 		raw = p.buf
 	}
-	return p.sum(tag, raw)
+	return p.hash(tag, raw)
 }
 
-func (p *parser) sum(tag byte, text []byte) uint64 {
-	return p.pair(maphash.Bytes(p.seed, text), uint64(tag))
+func (p *parser) hash(tag byte, text []byte) uint64 {
+	return p.combine(maphash.Bytes(p.seed, text), uint64(tag))
 }
 
-// pair is the hash of two.
-func (p *parser) pair(a, b uint64) uint64 {
+// combine is the hash of two.
+func (p *parser) combine(a, b uint64) uint64 {
 	var buf [16]byte
 	binary.LittleEndian.PutUint64(buf[:], a)
 	binary.LittleEndian.PutUint64(buf[8:], b)
 	return maphash.Bytes(p.seed, buf[:])
 }
 
-func writeSum(h *maphash.Hash, sums ...uint64) {
+func writeHashes(h *maphash.Hash, sums ...uint64) {
 	var buf [8]byte
 	for _, s := range sums {
 		binary.LittleEndian.PutUint64(buf[:], s)

@@ -20,11 +20,11 @@ import (
 // while it is read.
 func Duplicate(text []byte, folded int) (name []byte, ok bool) {
 	var (
-		levelRoom [16]nameLevel
-		nameRoom  [4 * maxListed]nameSpan
-		levels    = levelRoom[:0] // the arrays and objects that are open
-		names     = nameRoom[:0]  // of those open objects that have no table
-		spare     *nameTable      // of an object that has ended
+		levelBuf [16]nameLevel
+		nameBuf  [4 * maxLinearNames]nameRange
+		levels   = levelBuf[:0] // the arrays and objects that are open
+		names    = nameBuf[:0]  // of those open objects that have no table
+		spare    *nameTable     // of an object that has ended
 	)
 	for i := 0; i < len(text); i++ {
 		top := len(levels) - 1
@@ -33,7 +33,7 @@ func Duplicate(text []byte, folded int) (name []byte, ok bool) {
 			levels = append(levels, nameLevel{first: len(names), object: text[i] == '{', wantsName: text[i] == '{'})
 		case '}', ']':
 			if top >= 0 {
-				if t := levels[top].table; t != nil && len(t.starts) == leastTable {
+				if t := levels[top].table; t != nil && len(t.starts) == minTableSize {
 					spare = t
 				}
 				names = names[:levels[top].first]
@@ -50,7 +50,7 @@ func Duplicate(text []byte, folded int) (name []byte, ok bool) {
 			}
 			level := &levels[top]
 			level.wantsName = false
-			at := nameSpan{start: i + 1}
+			at := nameRange{start: i + 1}
 			at.end, at.escaped = nameQuote(text, i+1)
 			i = at.end
 			fold := len(levels) <= folded
@@ -60,7 +60,7 @@ func Duplicate(text []byte, folded int) (name []byte, ok bool) {
 						return text[at.start:at.end], true
 					}
 				}
-				if names = append(names, at); len(names)-level.first <= maxListed {
+				if names = append(names, at); len(names)-level.first <= maxLinearNames {
 					continue
 				}
 				level.table, spare = newNameTable(spare), nil
@@ -76,9 +76,9 @@ func Duplicate(text []byte, folded int) (name []byte, ok bool) {
 	return nil, false
 }
 
-// maxListed is how many names of an object are compared one by one. More are
+// maxLinearNames is how many names of an object are compared one by one. More are
 // hashed.
-const maxListed = 16
+const maxLinearNames = 16
 
 // A nameLevel is an open array or object.
 type nameLevel struct {
@@ -88,19 +88,19 @@ type nameLevel struct {
 	table     *nameTable // of many names; nil if they are few
 }
 
-// A nameSpan is where a name is, without its quotes.
-type nameSpan struct {
+// A nameRange is where a name is, without its quotes.
+type nameRange struct {
 	start, end int
 	escaped    bool
 }
 
-func nameAt(text []byte, start uint32) nameSpan {
+func nameAt(text []byte, start uint32) nameRange {
 	end, escaped := nameQuote(text, int(start))
-	return nameSpan{int(start), end, escaped}
+	return nameRange{int(start), end, escaped}
 }
 
 // sameName reports whether two names are the same.
-func sameName(text []byte, a, b nameSpan, fold bool) bool {
+func sameName(text []byte, a, b nameRange, fold bool) bool {
 	x, y := text[a.start:a.end], text[b.start:b.end]
 	if a.escaped {
 		x = AppendUnquote(nil, x)
@@ -116,20 +116,20 @@ func sameName(text []byte, a, b nameSpan, fold bool) bool {
 
 // A nameTable is a hash table of the names of one object.
 type nameTable struct {
-	seed   maphash.Seed
-	starts []uint32 // of the names in the text; its length is a power of two, and 0 is a free place
-	count  int
-	room   []byte
+	seed    maphash.Seed
+	starts  []uint32 // of the names in the text; its length is a power of two, and 0 is a free place
+	count   int
+	scratch []byte
 }
 
-// leastTable is how many places a table has at first.
-const leastTable = 8 * maxListed
+// minTableSize is how many places a table has at first.
+const minTableSize = 8 * maxLinearNames
 
 // newNameTable returns an empty table, which may be one that is not needed any
 // more.
 func newNameTable(old *nameTable) *nameTable {
 	if old == nil {
-		return &nameTable{seed: maphash.MakeSeed(), starts: make([]uint32, leastTable)}
+		return &nameTable{seed: maphash.MakeSeed(), starts: make([]uint32, minTableSize)}
 	}
 	clear(old.starts)
 	old.count = 0
@@ -137,7 +137,7 @@ func newNameTable(old *nameTable) *nameTable {
 }
 
 // add adds a name, and reports whether it was there.
-func (t *nameTable) add(text []byte, name nameSpan, fold bool) bool {
+func (t *nameTable) add(text []byte, name nameRange, fold bool) bool {
 	if t.count++; 2*t.count > len(t.starts) {
 		old := t.starts
 		t.starts = make([]uint32, 2*len(old))
@@ -150,7 +150,7 @@ func (t *nameTable) add(text []byte, name nameSpan, fold bool) bool {
 	return t.put(text, name, fold)
 }
 
-func (t *nameTable) put(text []byte, name nameSpan, fold bool) bool {
+func (t *nameTable) put(text []byte, name nameRange, fold bool) bool {
 	mask := uint64(len(t.starts) - 1)
 	for at := t.hash(text, name, fold) & mask; ; at = (at + 1) & mask {
 		start := t.starts[at]
@@ -164,19 +164,19 @@ func (t *nameTable) put(text []byte, name nameSpan, fold bool) bool {
 	}
 }
 
-func (t *nameTable) hash(text []byte, name nameSpan, fold bool) uint64 {
+func (t *nameTable) hash(text []byte, name nameRange, fold bool) uint64 {
 	plain := text[name.start:name.end]
 	if name.escaped {
-		t.room = AppendUnquote(t.room[:0], plain)
-		plain = t.room
+		t.scratch = AppendUnquote(t.scratch[:0], plain)
+		plain = t.scratch
 	}
 	if fold {
-		n := len(t.room)
+		n := len(t.scratch)
 		if !name.escaped {
 			n = 0
 		}
-		t.room = appendFold(t.room[:n], plain)
-		plain = t.room[n:]
+		t.scratch = appendFold(t.scratch[:n], plain)
+		plain = t.scratch[n:]
 	}
 	return maphash.Bytes(t.seed, plain)
 }

@@ -4,14 +4,14 @@ package jsonwire
 // object. It scans what is in front of the value each time: whoever needs many members walks them with [ObjectMembers].
 func Lookup(value []byte, path ...string) []byte {
 	for _, name := range path {
-		if value = first(value, name); value == nil {
+		if value = firstMember(value, name); value == nil {
 			return nil
 		}
 	}
 	return value
 }
 
-func first(object []byte, name string) []byte {
+func firstMember(object []byte, name string) []byte {
 	if len(object) == 0 || object[0] != '{' {
 		return nil
 	}

@@ -55,11 +55,11 @@ func (s *Scanner) Member(m *Member) (more bool, err error) {
 	return false, newError(b, i, faultMember)
 }
 
-// Try consumes a member's name and the ':' behind it, as [Scanner.Key] does, if
+// TryLiteral consumes a member's name and the ':' behind it, as [Scanner.Key] does, if
 // they are spelled like this: quoted is the name in its quotes with the colon.
 // It reports whether they are; there are other ways to spell the same. quoted
 // may go on with a value, and then has to end with the comma behind that.
-func (s *Scanner) Try(quoted string) bool {
+func (s *Scanner) TryLiteral(quoted string) bool {
 	i := space(s.data, s.pos)
 	if len(s.data)-i < len(quoted) || len(quoted) < 2 || s.data[i+1] != quoted[1] || string(s.data[i:i+len(quoted)]) != quoted {
 		return false

@@ -84,7 +84,7 @@ func TestTry(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := s.Pos()
-		got := s.Try(tt.quoted)
+		got := s.TryLiteral(tt.quoted)
 		if got != (tt.want > 0) || got && s.Pos() != tt.want || !got && s.Pos() != before {
 			t.Errorf("%s: %v, at %d; want %d", tt.text, got, s.Pos(), tt.want)
 		}

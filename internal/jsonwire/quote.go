@@ -79,7 +79,7 @@ func longCleanEnd(b []byte, i int) int {
 		b = b[:i+k]
 	}
 	for {
-		i = plainEnd(b, i)
+		i = asciiEnd(b, i)
 		if i == len(b) || b[i] < 0x20 {
 			return i
 		}

@@ -71,7 +71,7 @@ func longStringEnd(b []byte, i int, escaped bool) (int, bool) {
 				slash += i
 			}
 		}
-		i = plainEnd(b[:slash], i)
+		i = asciiEnd(b[:slash], i)
 		switch {
 		case i == len(b):
 			return ^i, escaped
@@ -94,9 +94,9 @@ func longStringEnd(b []byte, i int, escaped bool) (int, bool) {
 	}
 }
 
-// plainEnd returns the index of the first control or non-ASCII character from
+// asciiEnd returns the index of the first control or non-ASCII character from
 // i on, or len(b).
-func plainEnd(b []byte, i int) int {
+func asciiEnd(b []byte, i int) int {
 	for i >= 0 && i <= len(b)-32 {
 		p := b[i : i+32]
 		if uneven(load64(p, 0))|uneven(load64(p, 8))|uneven(load64(p, 16))|uneven(load64(p, 24)) != 0 {

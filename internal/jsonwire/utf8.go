@@ -89,7 +89,7 @@ func mixedEnd(b []byte, i int) int {
 	// Only the top bit of each byte counts in the words below; what is in the
 	// others is rubbish that shifts and additions keep away from it.
 	var (
-		owed      uint64 // continuation bytes the last word needs in this one
+		due       uint64 // continuation bytes the last word needs in this one
 		set, zero uint64 // those of them that must, must not have bit 5 set
 		plain     int    // words of ASCII in a row
 	)
@@ -97,7 +97,7 @@ func mixedEnd(b []byte, i int) int {
 		w := load64(b, i)
 		lead := w << 1 & w     // 11xxxxxx
 		three := w << 2 & lead // 111xxxxx
-		next := owed | lead<<8 | three<<16
+		next := due | lead<<8 | three<<16
 		// ASCII must not be special, see there. The rest must be leads and
 		// the continuations that are due. c0 and c1 would be overlong.
 		bad := (((w^0x02*ones)-0x21*ones)|((w^'\\'*ones)-ones))&^w |
@@ -116,12 +116,12 @@ func mixedEnd(b []byte, i int) int {
 			break
 		}
 		i += 8
-		owed = lead>>56 | three>>48
+		due = lead>>56 | three>>48
 		if plain++; w&highs != 0 {
 			plain = 0
 		}
 	}
-	if owed&highs != 0 { // go back to where the cut sequence starts
+	if due&highs != 0 { // go back to where the cut sequence starts
 		if i--; b[i] < 0xc0 {
 			i--
 		}

@@ -34,7 +34,7 @@ func spaceEnd(b []byte, i int) int {
 
 // valueEnd validates the value at b[i] and returns the index behind it, or the
 // index where it is wrong and a fault. room is how many containers it may nest.
-func valueEnd(b []byte, i, room int) (int, fault) {
+func valueEnd(b []byte, i, depthLeft int) (int, fault) {
 	if i >= len(b) {
 		return i, faultValue
 	}
@@ -45,7 +45,7 @@ func valueEnd(b []byte, i, room int) (int, fault) {
 		}
 		return i + 1, faultNone
 	case '{', '[':
-		return containerEnd(b, i, room)
+		return containerEnd(b, i, depthLeft)
 	}
 	return scalarEnd(b, i)
 }
@@ -55,9 +55,9 @@ func valueEnd(b []byte, i, room int) (int, fault) {
 // There is no recursion: the kinds of the open containers are bits, 1 for an
 // object, the innermost lowest. Every 64 levels the full word goes on a stack,
 // which has room here for the default depth.
-func containerEnd(b []byte, i, room int) (int, fault) {
-	var spill [DefaultMaxDepth / 64]uint64
-	stack, kinds, level, f := spill[:0], uint64(0), 0, faultNone
+func containerEnd(b []byte, i, depthLeft int) (int, fault) {
+	var stackBuf [DefaultMaxDepth / 64]uint64
+	stack, kinds, level, f := stackBuf[:0], uint64(0), 0, faultNone
 	for {
 		if kinds&1 != 0 {
 			if i, f = nameEnd(b, i); f != faultNone {
@@ -74,7 +74,7 @@ func containerEnd(b []byte, i, room int) (int, fault) {
 			}
 			i++
 		case '{', '[':
-			if level >= room {
+			if level >= depthLeft {
 				return i, faultDepth
 			}
 			i = space(b, i+1)

@@ -17,7 +17,7 @@ func SkipValue(b []byte, i int) int {
 	case '"':
 		return quotedEnd(b, i+1)
 	case '{', '[':
-		return closeEnd(b, i+1)
+		return containerClose(b, i+1)
 	}
 	// A scalar: up to the next delimiter, but at least one byte.
 	for i++; i < len(b) && b[i] > ' ' && b[i] != ',' && b[i]|0x20 != '}'; i++ {
@@ -86,9 +86,9 @@ func nameQuote(b []byte, i int) (end int, escaped bool) {
 	return end, bytes.IndexByte(b[start:end], '\\') >= 0
 }
 
-// closeEnd returns the index behind the bracket that closes the container whose
+// containerClose returns the index behind the bracket that closes the container whose
 // content starts at i, or len(b).
-func closeEnd(b []byte, i int) int {
+func containerClose(b []byte, i int) int {
 	for level := 1; i < len(b); {
 		switch b[i] {
 		case '"':

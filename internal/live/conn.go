@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	greeting = 5 * time.Second // that a tap may take for it
-	asking   = 2 * time.Second // for a control line
+	greetingTimeout = 5 * time.Second // that a tap may take for it
+	controlTimeout  = 2 * time.Second // for a control line
 )
 
 // ErrStale is wrapped by the error for a socket of a tap that has died. It was removed.
@@ -26,26 +26,26 @@ var ErrStale = errors.New("live: the tap has ended")
 
 // A Conn is a connection to a running tap. It is read as a capture.
 type Conn struct {
-	conn  net.Conn
-	in    *bufio.Reader
-	hello Hello
-	stop  func() bool
+	conn     net.Conn
+	in       *bufio.Reader
+	greeting Greeting
+	stop     func() bool
 
 	mu sync.Mutex // of what is written
 }
 
-// Dial connects to a tap, and reads its greeting. The connection is closed when ctx ends. The error may wrap [ErrStale], [ErrHello] or [ErrNotPrivate].
+// Dial connects to a tap, and reads its greeting. The connection is closed when ctx ends. The error may wrap [ErrStale], [ErrGreeting] or [ErrNotPrivate].
 func Dial(ctx context.Context, path string) (*Conn, error) {
-	if err := check(filepath.Dir(path)); err != nil {
+	if err := checkPrivate(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	nc, err := connect(path)
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{conn: nc, in: bufio.NewReaderSize(nc, maxHello)}
+	c := &Conn{conn: nc, in: bufio.NewReaderSize(nc, maxGreeting)}
 	c.stop = context.AfterFunc(ctx, func() { nc.Close() })
-	if err := c.greeted(); err != nil {
+	if err := c.readGreeting(); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -56,67 +56,67 @@ func Dial(ctx context.Context, path string) (*Conn, error) {
 func connect(path string) (net.Conn, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return nil, gone(path, err)
+		return nil, staleError(path, err)
 	}
 	if info.Mode().Type()&(fs.ModeSocket|fs.ModeIrregular) == 0 || !owned(info) { // Windows has sockets that are irregular files
 		return nil, fmt.Errorf("%s: %w", path, ErrNotPrivate)
 	}
-	c, err := net.DialTimeout("unix", path, greeting)
+	c, err := net.DialTimeout("unix", path, greetingTimeout)
 	if err != nil && neterror.IsRefused(err) {
 		_ = os.Remove(path) // another may have been faster
 		return nil, fmt.Errorf("%s: %w", path, ErrStale)
 	}
 	if err != nil {
-		return nil, gone(path, err)
+		return nil, staleError(path, err)
 	}
 	return c, nil
 }
 
-func gone(path string, err error) error {
+func staleError(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w", path, ErrStale)
 	}
 	return err
 }
 
-// greeted reads the greeting.
-func (c *Conn) greeted() error {
-	if err := c.conn.SetReadDeadline(time.Now().Add(greeting)); err != nil {
+// readGreeting reads the greeting.
+func (c *Conn) readGreeting() error {
+	if err := c.conn.SetReadDeadline(time.Now().Add(greetingTimeout)); err != nil {
 		return err
 	}
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrHello, err)
+		return fmt.Errorf("%w: %w", ErrGreeting, err)
 	}
-	if err := json.Unmarshal(line, &c.hello); err != nil {
-		return fmt.Errorf("%w: %w", ErrHello, err)
+	if err := json.Unmarshal(line, &c.greeting); err != nil {
+		return fmt.Errorf("%w: %w", ErrGreeting, err)
 	}
-	if c.hello.Version != Version || c.hello.Capture == "" {
-		return fmt.Errorf("%w: version %d, where this is %d", ErrHello, c.hello.Version, Version)
+	if c.greeting.Version != Version || c.greeting.Capture == "" {
+		return fmt.Errorf("%w: version %d, where this is %d", ErrGreeting, c.greeting.Version, Version)
 	}
 	return c.conn.SetReadDeadline(time.Time{})
 }
 
-// Hello returns what the tap has said of itself.
-func (c *Conn) Hello() Hello { return c.hello }
+// Greeting returns what the tap has said of itself.
+func (c *Conn) Greeting() Greeting { return c.greeting }
 
-// Read reads the lines that the tap sends: the capture from its head on, without the events before Hello.Next. It ends with io.EOF, or another error, when the tap does, or has cut the connection.
+// Read reads the lines that the tap sends: the capture from its head on, without the events before Greeting.Next. It ends with io.EOF, or another error, when the tap does, or has cut the connection.
 func (c *Conn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
 // Wake has the tap send no more lines, but an empty one when there is something new. Lines that are under way still come.
-func (c *Conn) Wake() error { return c.ask(control{Wake: true}) }
+func (c *Conn) Wake() error { return c.sendControl(control{Wake: true}) }
 
-// Restart has the tap start its server again. Hello.Restart says whether it does.
-func (c *Conn) Restart() error { return c.ask(control{Restart: true}) }
+// Restart has the tap start its server again. Greeting.Restart says whether it does.
+func (c *Conn) Restart() error { return c.sendControl(control{Restart: true}) }
 
-func (c *Conn) ask(what control) error {
+func (c *Conn) sendControl(what control) error {
 	line, err := json.Marshal(what)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.conn.SetWriteDeadline(time.Now().Add(asking)); err != nil {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(controlTimeout)); err != nil {
 		return err
 	}
 	_, err = c.conn.Write(append(line, '\n'))

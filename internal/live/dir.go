@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	suffix    = ".sock"
-	newSuffix = ".new"      // of a socket that does not listen yet
-	unborn    = time.Minute // after which one that never did is removed
-	maxList   = 1024        // sockets in a folder that are looked at
+	suffix        = ".sock"
+	newSuffix     = ".new"      // of a socket that does not listen yet
+	maxUnboundAge = time.Minute // after which one that never did is removed
+	maxList       = 1024        // sockets in a folder that are looked at
 )
 
 // ErrNotPrivate is wrapped by the error for a folder, or a socket, that is not the user's alone.
@@ -34,7 +34,7 @@ func Dir() (string, error) {
 // List returns the paths of the sockets in a folder, at most 1024 of them. A folder that does not exist has none. The error may wrap ErrNotPrivate. That a socket is there does not mean that its tap runs, see
 // [Dial].
 func List(dir string) ([]string, error) {
-	names, err := read(dir)
+	names, err := readNames(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +47,9 @@ func List(dir string) ([]string, error) {
 	return list, nil
 }
 
-// read returns the names in a folder.
-func read(dir string) ([]string, error) {
-	if err := check(dir); err != nil {
+// readNames returns the names in a folder.
+func readNames(dir string) ([]string, error) {
+	if err := checkPrivate(dir); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
@@ -69,8 +69,8 @@ func read(dir string) ([]string, error) {
 	return names, err
 }
 
-// check refuses a folder that others than the user have access to.
-func check(dir string) error {
+// checkPrivate refuses a folder that others than the user have access to.
+func checkPrivate(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
@@ -82,15 +82,15 @@ func check(dir string) error {
 }
 
 // Clean removes the sockets of taps that have died. The error is that of [List].
-func Clean(dir string) error { return cleanBut(dir, "") }
+func Clean(dir string) error { return cleanExcept(dir, "") }
 
-// cleanBut is Clean that does not look at one socket.
-func cleanBut(dir, own string) error {
-	names, err := read(dir)
+// cleanExcept is Clean that does not look at one socket.
+func cleanExcept(dir, own string) error {
+	names, err := readNames(dir)
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if strings.HasSuffix(name, newSuffix) {
-			if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > unborn {
+			if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > maxUnboundAge {
 				os.Remove(path)
 			}
 			continue

@@ -3,10 +3,10 @@
 //
 // # Protocol
 //
-// The tap greets with a line of JSON, a [Hello]. The head of the capture follows, and then every line that is written from then on; events before Hello.Next are in the
+// The tap greets with a line of JSON, a [Greeting]. The head of the capture follows, and then every line that is written from then on; events before Greeting.Next are in the
 // file, if there is one. If there is none, or one that is compressed, the tap keeps the last lines, so that who comes a moment late misses nothing; without a
 // file it records no more than the first MiB while nobody watches ([Server.Wants]), and what it did not record is a gap. A viewer may write lines of JSON, of 4 KiB at most: {"wake":true} has the tap send no more than an empty line when there is something new, for viewers who read it in
-// the file; {"restart":true} has the server started again, if Hello.Restart says that the tap does that.
+// the file; {"restart":true} has the server started again, if Greeting.Restart says that the tap does that.
 //
 // Recording never waits for viewers. Who reads too slowly is cut off, and may come back; who comes when there are 16 already is turned away.
 //
@@ -22,5 +22,5 @@
 //
 // # Errors
 //
-// [ErrNotPrivate], [ErrStale], [ErrHello], and those of the system.
+// [ErrNotPrivate], [ErrStale], [ErrGreeting], and those of the system.
 package live

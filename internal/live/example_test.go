@@ -22,7 +22,7 @@ func Example() {
 	// A tap.
 	server := live.NewServer(nil)
 	w := capture.NewWriter(io.Discard, &capture.Options{Tee: server})
-	if err := server.Start(dir, live.Hello{Capture: w.ID(), Name: "files"}); err != nil {
+	if err := server.Start(dir, live.Greeting{Capture: w.ID(), Name: "files"}); err != nil {
 		return
 	}
 
@@ -33,7 +33,7 @@ func Example() {
 		return
 	}
 	defer conn.Close()
-	fmt.Println("watching", conn.Hello().Name)
+	fmt.Println("watching", conn.Greeting().Name)
 
 	w.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("hello")})
 	w.Close()

@@ -6,15 +6,15 @@ import "errors"
 const Version = 1
 
 const (
-	maxHello   = 64 << 10 // bytes
-	maxControl = 4 << 10
+	maxGreeting = 64 << 10 // bytes
+	maxControl  = 4 << 10
 )
 
-// ErrHello is wrapped by the error for a socket whose greeting is not one of this package, or of a newer version.
-var ErrHello = errors.New("live: no greeting of a tap")
+// ErrGreeting is wrapped by the error for a socket whose greeting is not one of this package, or of a newer version.
+var ErrGreeting = errors.New("live: no greeting of a tap")
 
-// A Hello is what a tap says of itself when a viewer connects.
-type Hello struct {
+// A Greeting is what a tap says of itself when a viewer connects.
+type Greeting struct {
 	Version   int    `json:"mcpwire"`
 	Capture   string `json:"capture"`             // its id, as in its head
 	Name      string `json:"name,omitempty"`      // of the server

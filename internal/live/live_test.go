@@ -23,7 +23,7 @@ func begin(t *testing.T, dir string, opts *live.Options) (*capture.Writer, *live
 	s := live.NewServer(opts)
 	w := capture.NewWriter(io.Discard, &capture.Options{Tee: s, Name: "files", Transport: "stdio"})
 	t.Cleanup(func() { w.Close() })
-	if err := s.Start(dir, live.Hello{Capture: w.ID(), Name: "files", Transport: "stdio"}); err != nil {
+	if err := s.Start(dir, live.Greeting{Capture: w.ID(), Name: "files", Transport: "stdio"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
@@ -69,8 +69,8 @@ func TestWatchTap(t *testing.T) {
 		t.Errorf("the socket has mode %v, error %v", info.Mode(), err)
 	}
 	c := dial(t, s.Path())
-	want := live.Hello{Version: live.Version, Capture: w.ID(), Name: "files", Transport: "stdio", PID: os.Getpid(), Next: 2}
-	if diff := cmp.Diff(want, c.Hello()); diff != "" {
+	want := live.Greeting{Version: live.Version, Capture: w.ID(), Name: "files", Transport: "stdio", PID: os.Getpid(), Next: 2}
+	if diff := cmp.Diff(want, c.Greeting()); diff != "" {
 		t.Errorf("greeting (-want +got):\n%s", diff)
 	}
 	w.Record(ping(2))
@@ -97,7 +97,7 @@ func TestBacklog(t *testing.T) {
 	see := func(want ...string) {
 		t.Helper()
 		c := dial(t, s.Path())
-		next := c.Hello().Next
+		next := c.Greeting().Next
 		got := []string{fmt.Sprint("from ", next)}
 		if len(want) > 1 {
 			for e := range capture.NewReader(c, nil).Events() {
@@ -130,7 +130,7 @@ func TestBacklog(t *testing.T) {
 		flush(t, w)
 	}
 	c := dial(t, s.Path())
-	if next := c.Hello().Next; next < 100 || next > 180 {
+	if next := c.Greeting().Next; next < 100 || next > 180 {
 		t.Errorf("of 205 events, those from %d on are kept", next)
 	}
 }
@@ -162,7 +162,7 @@ func TestRestart(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	_, s := begin(t, folder(t), &live.Options{Restart: func() { asked <- struct{}{} }})
 	c := dial(t, s.Path())
-	if !c.Hello().Restart {
+	if !c.Greeting().Restart {
 		t.Error("the greeting does not say that the tap restarts")
 	}
 	if err := c.Restart(); err != nil {
@@ -208,7 +208,7 @@ func TestTooManyViewers(t *testing.T) {
 	_, s := begin(t, folder(t), &live.Options{MaxViewers: 2})
 	dial(t, s.Path())
 	dial(t, s.Path())
-	if c, err := live.Dial(t.Context(), s.Path()); !errors.Is(err, live.ErrHello) {
+	if c, err := live.Dial(t.Context(), s.Path()); !errors.Is(err, live.ErrGreeting) {
 		t.Errorf("the third: %v, error %v", c, err)
 	}
 }
@@ -266,7 +266,7 @@ func TestNotPrivate(t *testing.T) {
 	}
 	for name, dir := range map[string]string{"open to others": open, "a link": link} {
 		t.Run(name, func(t *testing.T) {
-			if err := live.NewServer(nil).Start(dir, live.Hello{}); !errors.Is(err, live.ErrNotPrivate) {
+			if err := live.NewServer(nil).Start(dir, live.Greeting{}); !errors.Is(err, live.ErrNotPrivate) {
 				t.Errorf("Start: %v", err)
 			}
 			if _, err := live.List(dir); !errors.Is(err, live.ErrNotPrivate) {
@@ -280,7 +280,7 @@ func TestNotPrivate(t *testing.T) {
 	if list, err := live.List(filepath.Join(open, "none")); list != nil || err != nil {
 		t.Errorf("a folder that there is not: %v, %v", list, err)
 	}
-	if err := live.NewServer(nil).Start(filepath.Join(folder(t), strings.Repeat("x", 120)), live.Hello{}); err == nil {
+	if err := live.NewServer(nil).Start(filepath.Join(folder(t), strings.Repeat("x", 120)), live.Greeting{}); err == nil {
 		t.Error("a path that is too long is no error")
 	}
 }
@@ -310,7 +310,7 @@ func TestHostileGreeting(t *testing.T) {
 					c.Close()
 				}
 			}()
-			if _, err := live.Dial(t.Context(), filepath.Join(dir, "x.sock")); !errors.Is(err, live.ErrHello) {
+			if _, err := live.Dial(t.Context(), filepath.Join(dir, "x.sock")); !errors.Is(err, live.ErrGreeting) {
 				t.Errorf("error %v", err)
 			}
 			<-done

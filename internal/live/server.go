@@ -26,11 +26,11 @@ const (
 )
 
 const (
-	maxHead = 64 << 10               // bytes of the capture's first line
-	leave   = 300 * time.Millisecond // that viewers have to read what is left when the tap ends
-	stuck   = 10 * time.Second       // after which a viewer who reads nothing is cut off
-	again   = 100 * time.Millisecond // before another attempt to accept
-	ahead   = 1 << 20                // bytes that a tap without a file records while nobody watches, for who comes then
+	maxHead           = 64 << 10               // bytes of the capture's first line
+	drainTimeout      = 300 * time.Millisecond // that viewers have to read what is left when the tap ends
+	writeTimeout      = 10 * time.Second       // after which a viewer who reads nothing is cut off
+	acceptBackoff     = 100 * time.Millisecond // before another attempt to accept
+	maxUnwatchedBytes = 1 << 20                // bytes that a tap without a file records while nobody watches, for who comes then
 )
 
 // Options are the options of a [Server]. nil means defaults.
@@ -49,19 +49,19 @@ var _ capture.Tee = (*Server)(nil)
 type Server struct {
 	opts Options
 
-	mu      sync.Mutex
-	hello   Hello
-	head    []byte // the first line, as far as it has come
-	headed  bool   // it is all there
-	whole   bool   // what was shown last ended a line
-	ended   bool   // the last byte was the end of a line
-	viewers map[*viewer]struct{}
-	joining []*viewer // until the line has ended
-	backlog backlog
-	closed  bool
-	unseen  int // bytes that were shown since the last viewer went
+	mu             sync.Mutex
+	greeting       Greeting
+	head           []byte // the first line, as far as it has come
+	headComplete   bool   // it is all there
+	atLineEnd      bool   // what was shown last ended a line
+	endsWithLF     bool   // the last byte was the end of a line
+	viewers        map[*viewer]struct{}
+	joining        []*viewer // until the line has ended
+	backlog        backlog
+	closed         bool
+	unwatchedBytes int // bytes that were shown since the last viewer went
 
-	wants atomic.Int64 // bytes that an event may have to be worth recording
+	wantBytes atomic.Int64 // bytes that an event may have to be worth recording
 
 	listener *net.UnixListener
 	path     string
@@ -71,7 +71,7 @@ type Server struct {
 
 // NewServer returns a Server that nobody can reach until Start. opts may be nil.
 func NewServer(opts *Options) *Server {
-	s := &Server{viewers: map[*viewer]struct{}{}, whole: true, ended: true, done: make(chan struct{})}
+	s := &Server{viewers: map[*viewer]struct{}{}, atLineEnd: true, endsWithLF: true, done: make(chan struct{})}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -85,31 +85,31 @@ func NewServer(opts *Options) *Server {
 		s.opts.Backlog = DefaultBacklog
 	}
 	s.backlog.max = max(0, s.opts.Backlog)
-	s.hello.Next = 1
-	s.weigh()
+	s.greeting.Next = 1
+	s.updateWantsLocked()
 	return s
 }
 
 // Wants is for Options.Want of a Writer that has no file. While viewers are there it wants everything; else the first MiB, so that who comes sees how the tap, or what was since the last
 // viewer went, has begun. So a tap that nobody watches costs nothing for long.
-func (s *Server) Wants(size int) bool { return int64(size) < s.wants.Load() }
+func (s *Server) Wants(size int) bool { return int64(size) < s.wantBytes.Load() }
 
-// weigh decides what is wanted. s.mu is held.
-func (s *Server) weigh() {
+// updateWantsLocked decides what is wanted. s.mu is held.
+func (s *Server) updateWantsLocked() {
 	if len(s.viewers) > 0 {
-		s.wants.Store(math.MaxInt64)
+		s.wantBytes.Store(math.MaxInt64)
 		return
 	}
-	s.wants.Store(int64(min(ahead, s.backlog.max) - s.unseen))
+	s.wantBytes.Store(int64(min(maxUnwatchedBytes, s.backlog.max) - s.unwatchedBytes))
 }
 
 // Start opens a socket in dir, which is made if need be. Of hello, Version, PID, Next and Restart are filled in. The error may wrap [ErrNotPrivate], or be that of the system, for a
 // path that is too long for example; it is called once.
-func (s *Server) Start(dir string, hello Hello) error {
+func (s *Server) Start(dir string, greeting Greeting) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := check(dir); err != nil {
+	if err := checkPrivate(dir); err != nil {
 		return err
 	}
 	name := strings.ToLower(rand.Text())
@@ -118,15 +118,15 @@ func (s *Server) Start(dir string, hello Hello) error {
 		return err
 	}
 	s.mu.Lock()
-	hello.Version, hello.PID, hello.Next, hello.Restart = Version, os.Getpid(), s.hello.Next, s.opts.Restart != nil
-	s.hello = hello
-	if hello.File != "" && !compressed(hello.File) {
+	greeting.Version, greeting.PID, greeting.Next, greeting.Restart = Version, os.Getpid(), s.greeting.Next, s.opts.Restart != nil
+	s.greeting = greeting
+	if greeting.File != "" && !compressed(greeting.File) {
 		s.backlog = backlog{}
 	}
 	s.listener, s.path = l, filepath.Join(dir, name+suffix)
 	s.mu.Unlock()
 	s.wg.Go(func() { s.accept(l) })
-	s.wg.Go(func() { _ = cleanBut(dir, filepath.Join(dir, name+suffix)) }) // of the dead; Start has looked at the folder
+	s.wg.Go(func() { _ = cleanExcept(dir, filepath.Join(dir, name+suffix)) }) // of the dead; Start has looked at the folder
 	return nil
 }
 
@@ -148,16 +148,16 @@ func (s *Server) accept(l *net.UnixListener) {
 			select {
 			case <-s.done:
 				return
-			case <-time.After(again):
+			case <-time.After(acceptBackoff):
 			}
 			continue
 		}
-		s.join(c)
+		s.addViewer(c)
 	}
 }
 
-// join greets a viewer, at once or when the line has ended that is being shown.
-func (s *Server) join(c *net.UnixConn) {
+// addViewer greets a viewer, at once or when the line has ended that is being shown.
+func (s *Server) addViewer(c *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.viewers) >= s.opts.MaxViewers {
@@ -166,66 +166,66 @@ func (s *Server) join(c *net.UnixConn) {
 	}
 	v := newViewer(s, c)
 	s.viewers[v] = struct{}{}
-	s.weigh()
-	s.wg.Go(v.write)
-	s.wg.Go(v.read)
-	if s.whole {
-		s.greet(v)
+	s.updateWantsLocked()
+	s.wg.Go(v.writeLoop)
+	s.wg.Go(v.readLoop)
+	if s.atLineEnd {
+		s.sendGreetingLocked(v)
 	} else {
 		s.joining = append(s.joining, v)
 	}
 }
 
-// greet sends a viewer what comes first.
-func (s *Server) greet(v *viewer) {
-	hello := s.hello
-	hello.Next = s.backlog.from(hello.Next)
-	line, err := json.Marshal(&hello)
+// sendGreetingLocked sends a viewer what comes first.
+func (s *Server) sendGreetingLocked(v *viewer) {
+	greeting := s.greeting
+	greeting.Next = s.backlog.firstEvent(greeting.Next)
+	line, err := json.Marshal(&greeting)
 	if err != nil {
 		return // it has nothing that cannot be marshalled
 	}
 	line = append(line, '\n')
-	if s.headed {
+	if s.headComplete {
 		line = append(line, s.head...)
 	}
 	v.greeted = true
-	v.push(append(line, s.backlog.all()...))
+	v.enqueue(append(line, s.backlog.all()...))
 }
 
-// drop forgets a viewer.
-func (s *Server) drop(v *viewer) {
+// removeViewer forgets a viewer.
+func (s *Server) removeViewer(v *viewer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.viewers, v)
 	s.joining = slices.DeleteFunc(s.joining, func(x *viewer) bool { return x == v })
 	if len(s.viewers) == 0 {
-		s.unseen = 0
+		s.unwatchedBytes = 0
 	}
-	s.weigh()
+	s.updateWantsLocked()
 }
 
-// Piece implements [capture.Tee].
-func (s *Server) Piece(p []byte) {
+// Write implements [capture.Tee].
+func (s *Server) Write(p []byte) {
 	if len(p) == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.whole, s.ended = false, p[len(p)-1] == '\n'
+	s.atLineEnd, s.endsWithLF = false, p[len(p)-1] == '\n'
 	if len(s.viewers) == 0 {
-		s.unseen = min(s.unseen+len(p), ahead)
-		s.weigh()
+		s.unwatchedBytes = min(s.unwatchedBytes+len(p), maxUnwatchedBytes)
+		s.updateWantsLocked()
 	}
 	if rest := s.keepHead(p); len(rest) > 0 {
-		s.backlog.add(rest, s.hello.Next)
+		s.backlog.add(rest, s.greeting.Next)
 	}
 	var own []byte // one copy for all
 	for v := range s.viewers {
-		if v.greeted && !v.wake {
+		if v.greeted && !v.wakeOnly {
 			if own == nil {
 				own = bytes.Clone(p)
 			}
-			v.push(own)
+			v.enqueue(own)
 		}
 	}
 }
@@ -233,11 +233,11 @@ func (s *Server) Piece(p []byte) {
 // keepHead keeps the first line, for those who come later, and returns what is behind it.
 func (s *Server) keepHead(p []byte) (rest []byte) {
 	switch i := bytes.IndexByte(p, '\n'); {
-	case s.headed:
+	case s.headComplete:
 		return p
 	case len(s.head) > maxHead: // none of a Writer's is
 	case i >= 0:
-		s.head, s.headed = append(s.head, p[:i+1]...), true
+		s.head, s.headComplete = append(s.head, p[:i+1]...), true
 		return p[i+1:]
 	default:
 		s.head = append(s.head, p...)
@@ -247,23 +247,23 @@ func (s *Server) keepHead(p []byte) (rest []byte) {
 
 var lineEnd = []byte("\n")
 
-// Whole implements [capture.Tee].
-func (s *Server) Whole(next uint64) {
+// EndLine implements [capture.Tee].
+func (s *Server) EndLine(next uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for v := range s.viewers {
 		switch {
 		case !v.greeted:
-		case v.wake:
-			v.nudge()
-		case !s.ended: // the rest of the line does not come
-			v.push(lineEnd)
+		case v.wakeOnly:
+			v.enqueueWake()
+		case !s.endsWithLF: // the rest of the line does not come
+			v.enqueue(lineEnd)
 		}
 	}
-	s.backlog.end(next)
-	s.whole, s.ended, s.hello.Next = true, true, next
+	s.backlog.endLine(next)
+	s.atLineEnd, s.endsWithLF, s.greeting.Next = true, true, next
 	for _, v := range s.joining {
-		s.greet(v)
+		s.sendGreetingLocked(v)
 	}
 	s.joining = nil
 }
@@ -272,7 +272,7 @@ func (s *Server) Whole(next uint64) {
 func (s *Server) control(v *viewer, c control) {
 	if c.Wake {
 		s.mu.Lock()
-		v.wake = true
+		v.wakeOnly = true
 		s.mu.Unlock()
 	}
 	if c.Restart && s.opts.Restart != nil {
@@ -286,7 +286,7 @@ func (s *Server) Close() error {
 	l, first := s.listener, !s.closed
 	s.closed, s.backlog = true, backlog{}
 	for v := range s.viewers {
-		v.finish()
+		v.drain()
 	}
 	s.mu.Unlock()
 	var err error

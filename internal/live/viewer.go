@@ -10,107 +10,107 @@ import (
 
 // A viewer is one who has connected.
 type viewer struct {
-	s       *Server
-	conn    *net.UnixConn
-	greeted bool // s.mu holds it, as wake
-	wake    bool // send no lines, only that there are some
+	server   *Server
+	conn     *net.UnixConn
+	greeted  bool // s.mu holds it, as wake
+	wakeOnly bool // send no lines, only that there are some
 
-	mu       sync.Mutex
-	queue    [][]byte
-	bytes    int
-	nudged   bool // an empty line is in the queue
-	finished bool // send what is in the queue, and no more
-	cut      bool
-	signal   chan struct{} // one element
+	mu         sync.Mutex
+	queue      [][]byte
+	bytes      int
+	wakeQueued bool // an empty line is in the queue
+	draining   bool // send what is in the queue, and no more
+	cutOff     bool
+	signal     chan struct{} // one element
 }
 
 func newViewer(s *Server, c *net.UnixConn) *viewer {
-	return &viewer{s: s, conn: c, signal: make(chan struct{}, 1)}
+	return &viewer{server: s, conn: c, signal: make(chan struct{}, 1)}
 }
 
-// push queues bytes, which are not changed any more. A viewer who has too much in the queue is cut off.
-func (v *viewer) push(p []byte) {
+// enqueue queues bytes, which are not changed any more. A viewer who has too much in the queue is cut off.
+func (v *viewer) enqueue(p []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.add(p)
+	v.enqueueLocked(p)
 }
 
-func (v *viewer) add(p []byte) {
-	if v.cut || v.finished {
+func (v *viewer) enqueueLocked(p []byte) {
+	if v.cutOff || v.draining {
 		return
 	}
-	if v.bytes > 0 && v.bytes+len(p) > v.s.opts.MaxQueue {
-		v.cut, v.queue = true, nil
+	if v.bytes > 0 && v.bytes+len(p) > v.server.opts.MaxQueue {
+		v.cutOff, v.queue = true, nil
 		v.conn.Close()
 	} else {
 		v.queue = append(v.queue, p)
 		v.bytes += len(p)
 	}
-	v.ring()
+	v.wakeWriter()
 }
 
-// nudge queues an empty line, unless one is there.
-func (v *viewer) nudge() {
+// enqueueWake queues an empty line, unless one is there.
+func (v *viewer) enqueueWake() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.nudged {
-		v.nudged = true
-		v.add(lineEnd)
+	if !v.wakeQueued {
+		v.wakeQueued = true
+		v.enqueueLocked(lineEnd)
 	}
 }
 
-// finish has the viewer sent what is in the queue, and then closed.
-func (v *viewer) finish() {
+// drain has the viewer sent what is in the queue, and then closed.
+func (v *viewer) drain() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.finished = true
-	_ = v.conn.SetDeadline(time.Now().Add(leave))
-	v.ring()
+	v.draining = true
+	_ = v.conn.SetDeadline(time.Now().Add(drainTimeout))
+	v.wakeWriter()
 }
 
-func (v *viewer) ring() {
+func (v *viewer) wakeWriter() {
 	select {
 	case v.signal <- struct{}{}:
 	default:
 	}
 }
 
-// take returns what is queued. more is false when nothing comes after it.
-func (v *viewer) take() (list [][]byte, more bool) {
+// dequeue returns what is queued. more is false when nothing comes after it.
+func (v *viewer) dequeue() (list [][]byte, more bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	list, v.queue, v.nudged = v.queue, nil, false
-	return list, !v.finished && !v.cut
+	list, v.queue, v.wakeQueued = v.queue, nil, false
+	return list, !v.draining && !v.cutOff
 }
 
-// patience sets how long the next write may take, unless the tap ends: then finish has.
-func (v *viewer) patience() {
+// setWriteDeadline sets how long the next write may take, unless the tap ends: then finish has.
+func (v *viewer) setWriteDeadline() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.finished {
-		_ = v.conn.SetWriteDeadline(time.Now().Add(stuck))
+	if !v.draining {
+		_ = v.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 	}
 }
 
-// sent makes room.
-func (v *viewer) sent(n int) {
+// release makes room.
+func (v *viewer) release(n int) {
 	v.mu.Lock()
 	v.bytes -= n
 	v.mu.Unlock()
 }
 
-// write sends what is queued until the viewer is cut off, or the tap ends.
-func (v *viewer) write() {
-	defer v.s.drop(v)
+// writeLoop sends what is queued until the viewer is cut off, or the tap ends.
+func (v *viewer) writeLoop() {
+	defer v.server.removeViewer(v)
 	defer v.conn.Close()
 	for range v.signal {
-		list, more := v.take()
+		list, more := v.dequeue()
 		for _, p := range list {
-			v.patience()
+			v.setWriteDeadline()
 			if _, err := v.conn.Write(p); err != nil {
 				return
 			}
-			v.sent(len(p))
+			v.release(len(p))
 		}
 		if !more {
 			return
@@ -118,12 +118,12 @@ func (v *viewer) write() {
 	}
 }
 
-// read takes what the viewer asks for, until it goes.
-func (v *viewer) read() {
+// readLoop takes what the viewer asks for, until it goes.
+func (v *viewer) readLoop() {
 	defer func() {
 		v.mu.Lock()
-		v.cut, v.queue = true, nil
-		v.ring()
+		v.cutOff, v.queue = true, nil
+		v.wakeWriter()
 		v.mu.Unlock()
 	}()
 	lines := bufio.NewScanner(v.conn)
@@ -131,7 +131,7 @@ func (v *viewer) read() {
 	for lines.Scan() {
 		var c control
 		if json.Unmarshal(lines.Bytes(), &c) == nil { // what newer viewers may say is passed over
-			v.s.control(v, c)
+			v.server.control(v, c)
 		}
 	}
 }

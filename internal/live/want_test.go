@@ -17,7 +17,7 @@ func TestUnwatched(t *testing.T) {
 	s := live.NewServer(nil)
 	w := capture.NewWriter(io.Discard, &capture.Options{Tee: s, Want: s.Wants})
 	t.Cleanup(func() { w.Close() })
-	if err := s.Start(folder(t), live.Hello{Capture: w.ID()}); err != nil {
+	if err := s.Start(folder(t), live.Greeting{Capture: w.ID()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })

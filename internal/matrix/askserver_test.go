@@ -66,7 +66,7 @@ func newAskServer(func()) *server.Server {
 		return sample(c, &q)
 	})
 	tool("several", func(c *server.Call) (string, error) {
-		q := c.Questions()
+		q := c.InputRequests()
 		roots, message := q.Roots("roots"), q.Sample("message", question)
 		form := new(server.Reply[server.Answer[delivery]])
 		if c.Supports(server.FormElicitation) {
@@ -119,7 +119,7 @@ func newAskServer(func()) *server.Server {
 		})),
 		server.AddResource(srv, mcp.Resource{URI: "lib://roots", Name: "roots"}, func(ctx context.Context) (*mcp.ReadResourceResult, error) {
 			text, err := root(server.CallOf(ctx))
-			return server.KeepFor(text, 1<<40, mcp.CacheScopePublic), err
+			return server.CacheFor(text, 1<<40, mcp.CacheScopePublic), err
 		}),
 	)
 	return srv

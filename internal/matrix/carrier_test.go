@@ -34,7 +34,7 @@ type stream interface {
 	CloseWrite() error
 }
 
-// Connect implements client.Carrier.
+// Connect implements client.Transport.
 func (h *host) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	switch {
 	case h.web != nil:
@@ -49,7 +49,7 @@ func (h *host) Connect(ctx context.Context) (jsonrpc.Framer, error) {
 	return &link{StreamFramer: f.(*jsonrpc.StreamFramer), ended: h.ended}, nil
 }
 
-// connectRaw is Connect for a peer that can end its output alone, if the carrier can.
+// connectRaw is Connect for a peer that can end its output alone, if the transport can.
 func (h *host) connectRaw(ctx context.Context) (jsonrpc.Framer, error) {
 	switch {
 	case h.web != nil:

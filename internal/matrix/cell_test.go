@@ -33,16 +33,16 @@ const (
 
 // An excuse says why a behaviour that holds in a revision cannot be tried over HTTP there.
 type excuse struct {
-	over carriers
+	over transports
 	when func(f *features) bool // nil is all revisions
 	why  string
 }
 
-// carriers are kinds of HTTP.
-type carriers uint8
+// transports are kinds of HTTP.
+type transports uint8
 
 const (
-	newHTTP carriers = 1 << iota // Streamable HTTP
+	newHTTP transports = 1 << iota // Streamable HTTP
 	oldHTTP                      // HTTP+SSE
 	anyHTTP = newHTTP | oldHTTP
 )
@@ -69,7 +69,7 @@ func (b *behaviour) excused(c cell, f *features) string {
 
 // A cell is one combination that behaviours are tried in.
 type cell struct {
-	carrier string
+	transport string
 	bubble  bool
 	pipe    func() (near, far stream)
 	framing jsonrpc.Framing
@@ -82,15 +82,15 @@ func (c cell) String() string {
 	if c.web != nil {
 		shape = c.web
 	}
-	return fmt.Sprintf("%s/%v/%v", c.carrier, shape, c.version)
+	return fmt.Sprintf("%s/%v/%v", c.transport, shape, c.version)
 }
 
 // cells returns all of them.
 func cells() (all []cell) {
 	for _, c := range []cell{
-		{carrier: "memory", bubble: true, pipe: memory},
-		{carrier: "pipe", pipe: pipes},
-		{carrier: "child"},
+		{transport: "memory", bubble: true, pipe: memory},
+		{transport: "pipe", pipe: pipes},
+		{transport: "child"},
 	} {
 		for _, c.framing = range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
 			for _, c.version = range mcp.Revisions() {
@@ -99,11 +99,11 @@ func cells() (all []cell) {
 		}
 	}
 	for _, c := range []cell{
-		{carrier: "http1", web: &web{}},
-		{carrier: "http1", web: &web{stream: true}},
-		{carrier: "http2", web: &web{h2: true}},
-		{carrier: "http2", web: &web{h2: true, stream: true}},
-		{carrier: "http1", web: &web{old: true}},
+		{transport: "http1", web: &web{}},
+		{transport: "http1", web: &web{stream: true}},
+		{transport: "http2", web: &web{h2: true}},
+		{transport: "http2", web: &web{h2: true, stream: true}},
+		{transport: "http1", web: &web{old: true}},
 	} {
 		for _, c.version = range mcp.Revisions() {
 			if c.web.carries(c.version) {

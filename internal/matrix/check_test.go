@@ -61,7 +61,7 @@ func limited(s *scene, what string, err error) *jsonrpc.Error {
 		return refused(s, what, err, server.CodeTooManyRequests)
 	}
 	e, answered := errors.AsType[*jsonrpc.Error](err)
-	if !answered || e.Code != server.CodeTooManyRequests || untaken.Fate != jsonrpc.FateUnsent {
+	if !answered || e.Code != server.CodeTooManyRequests || untaken.Outcome != jsonrpc.OutcomeUnprocessed {
 		s.Fatalf("%s: got %v, want error 429 of a request that was not carried out", what, err)
 	}
 	return e

@@ -1,5 +1,5 @@
 // Package matrix tries every behaviour of the protocol between the server and
-// the client of this module, in each revision, over each carrier: in memory, over
+// the client of this module, in each revision, over each transport: in memory, over
 // pipes and with a child process, in either framing; over Streamable HTTP, by
 // HTTP/1.1 and HTTP/2, with answers that are JSON or streams; and over the HTTP+SSE
 // of 2024-11-05. It has no code but its tests.
@@ -17,7 +17,7 @@
 // each client has where there is HTTP. What a behaviour has to know of the server's
 // inside, it asks by a tool.
 //
-// Carriers in memory run in a bubble of testing/synctest, a bubble for each
+// Transports in memory run in a bubble of testing/synctest, a bubble for each
 // behaviour, so that time can be compared there. On the others no behaviour
 // depends on time, and those of one cell share a connection.
 package matrix

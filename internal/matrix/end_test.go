@@ -58,7 +58,7 @@ func (s *scene) lost(what string, err error) {
 	if err == nil || client.IsPeer(err) {
 		s.Errorf("%s: got %v", what, err)
 	}
-	if exit, is := errors.AsType[*stdio.ExitError](err); s.carrier == "child" && (!is || exit.Code != crashCode || !strings.Contains(err.Error(), "told to crash")) {
+	if exit, is := errors.AsType[*stdio.ExitError](err); s.transport == "child" && (!is || exit.Code != crashCode || !strings.Contains(err.Error(), "told to crash")) {
 		s.Errorf("%s: the error does not say how the child ended: %v", what, err)
 	}
 }
@@ -140,9 +140,9 @@ func TestCrash(t *testing.T) {
 			_, err := c.CallTool(s.Context(), "crash", nil)
 			s.lost("crash", err)
 			s.notice(c)
-			same(s, "event", s.next(sub), client.Event{Kind: client.Relistened})
+			same(s, "event", s.next(sub), client.Event{Kind: client.Resubscribed})
 			same(s, "event", s.next(sub), client.Event{Kind: client.ToolsListChanged, Missed: true})
-			same(s, "honoured", sub.Honoured(), mcp.SubscriptionFilter{ToolsListChanged: true})
+			same(s, "honoured", sub.Accepted(), mcp.SubscriptionFilter{ToolsListChanged: true})
 		}},
 		{name: "a client that does not connect again", test: func(s *scene) {
 			c := s.dial(func(o *client.Options) { o.Reconnect.Disabled = true })

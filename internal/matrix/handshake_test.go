@@ -181,14 +181,14 @@ func TestHandshake(t *testing.T) {
 			same(s, "revision", c.Revision(), s.revision)
 		}},
 		{name: "prior knowledge", test: func(s *scene) {
-			known := s.client().Verdict()
+			known := s.client().Profile()
 			text, err := json.Marshal(known)
 			ok(s, "marshal", err)
-			known = client.Verdict{}
+			known = client.Profile{}
 			ok(s, "unmarshal", json.Unmarshal(text, &known))
 			var w wire
 			c := s.dial(func(o *client.Options) {
-				o.Known = &known
+				o.Profile = &known
 				w.record(o)
 			})
 			same(s, "revision", c.Revision(), s.revision)

@@ -28,7 +28,7 @@ func newResourceServer(func()) *server.Server {
 		})),
 		server.AddResource(srv, mcp.Resource{URI: "lib://kept", Name: "kept"}, func(context.Context) (*mcp.ReadResourceResult, error) {
 			reads.add()
-			return server.KeepFor(fmt.Sprint("read ", reads.value()), time.Hour, mcp.CacheScopePublic), nil
+			return server.CacheFor(fmt.Sprint("read ", reads.value()), time.Hour, mcp.CacheScopePublic), nil
 		}),
 		server.AddResource(srv, mcp.Resource{URI: "lib://gone", Name: "gone"}, func(context.Context) (string, error) { return "", server.ErrNotFound }),
 		server.AddResource(srv, mcp.Resource{URI: "lib://broken", Name: "broken"}, func(context.Context) (string, error) { return "", errors.New("a secret") }),

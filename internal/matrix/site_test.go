@@ -53,7 +53,7 @@ type site struct {
 	url  string
 	tls  *tls.Config // for clients; nil without TLS
 
-	carrier *streamable.Carrier
+	transport *streamable.Transport
 
 	mu      sync.Mutex
 	node    *node
@@ -72,8 +72,8 @@ type node struct {
 // principals makes those of package auth the principals that the servers know: their ids have an issuer and a client besides, which are empty here.
 type principals struct{ *server.Server }
 
-func (p principals) OnBehalfOf(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
-	return p.Server.OnBehalfOf(ctx, strings.TrimSpace(id), address, scopes, claims)
+func (p principals) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
+	return p.Server.WithIdentity(ctx, strings.TrimSpace(id), address, scopes, claims)
 }
 
 // newSite serves a server until the test ends.
@@ -96,7 +96,7 @@ func newSite(t testing.TB, name, principal string, w web) *site {
 	if w.old {
 		s.url += ssePath
 	}
-	s.carrier = streamable.Dial(s.url, &streamable.DialOptions{TLS: s.tls})
+	s.transport = streamable.Dial(s.url, &streamable.DialOptions{TLS: s.tls})
 	return s
 }
 
@@ -228,8 +228,8 @@ func (n *node) end(ctx context.Context) error {
 	return errors.Join(n.handler.Shutdown(ctx), closeServer(n.srv))
 }
 
-// Connect implements client.Carrier.
-func (s *site) Connect(ctx context.Context) (jsonrpc.Framer, error) { return s.carrier.Connect(ctx) }
+// Connect implements client.Transport.
+func (s *site) Connect(ctx context.Context) (jsonrpc.Framer, error) { return s.transport.Connect(ctx) }
 
 // A siteListener notes the connections of a site.
 type siteListener struct {

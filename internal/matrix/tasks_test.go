@@ -175,7 +175,7 @@ func TestTasks(t *testing.T) {
 			task := s.start(c, "hangs")
 			ok(s, "cancel", task.Cancel(s.Context()))
 			s.call(c, "cancelled", object{"N": 1})
-			if _, err := task.Wait(s.soon()); !errors.Is(err, client.ErrTaskCancelled) {
+			if _, err := task.Wait(s.soon()); !errors.Is(err, client.ErrTaskCanceled) {
 				s.Errorf("got %v", err)
 			}
 			state, err := c.Task(task.ID()).Poll(s.Context())

@@ -101,7 +101,7 @@ func TestViews(t *testing.T) {
 				}
 			}
 			sub := s.listen(c, mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"lib://secret", "lib://open"}})
-			same(s, "can be watched", sub.Honoured().ResourceSubscriptions, []string{"lib://open"})
+			same(s, "can be watched", sub.Accepted().ResourceSubscriptions, []string{"lib://open"})
 		}},
 		{name: "a view can change", test: func(s *scene) {
 			c := s.dialAs("librarian", nil)

@@ -9,10 +9,10 @@ import (
 )
 
 // accept decides what becomes of a request: it is called in the order of arrival. What it returns must be ended. m is not kept.
-func (p *peer) accept(m *jsonrpc.Message) (*play, error) {
-	a := &play{peer: p, id: m.ID.Clone(), method: string(m.Method), modern: isModern(m.Params)}
-	a.ctx, a.cancel = context.WithCancel(p.ctx)
-	if !p.enter(a) {
+func (c *conn) accept(m *jsonrpc.Message) (*responder, error) {
+	a := &responder{conn: c, id: m.ID.Clone(), method: string(m.Method), modern: isModern(m.Params)}
+	a.ctx, a.cancel = context.WithCancel(c.ctx)
+	if !c.register(a) {
 		a.cancel()
 		return nil, errBusy
 	}
@@ -22,104 +22,104 @@ func (p *peer) accept(m *jsonrpc.Message) (*play, error) {
 	if a.modern {
 		a.level, _ = mcp.ParseLoggingLevel(era.LookupString(m.Params, "_meta", mcp.MetaLogLevel))
 	}
-	p.heed(m)
-	if !p.builtin(a, m) {
-		p.pick(a, m)
+	c.applyEffects(m)
+	if !c.answerBuiltin(a, m) {
+		c.match(a, m)
 	}
-	a.faults = p.srv.meet(a, m)
+	a.faults = c.srv.matchFaults(a, m)
 	return a, nil
 }
 
 var errBusy = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many requests are under way")
 
-// pick looks the request up.
-func (p *peer) pick(a *play, m *jsonrpc.Message) {
-	p.mu.Lock()
-	if a.method == mcp.MethodInitialize {
-		p.shake(m)
-		a.entry = nil
-		if p.legacy != nil {
-			a.entry = p.legacy.hello
+// match looks the request up.
+func (c *conn) match(r *responder, m *jsonrpc.Message) {
+	c.mu.Lock()
+	if r.method == mcp.MethodInitialize {
+		c.noteInitialize(m)
+		r.exchange = nil
+		if c.legacy != nil {
+			r.exchange = c.legacy.initialize
 		}
 	} else {
-		a.entry = p.next(a.modern, m)
+		r.exchange = c.next(r.modern, m)
 	}
-	if a.entry != nil && a.token != nil {
-		p.tokens[a.entry] = a.token
+	if r.exchange != nil && r.token != nil {
+		c.tokens[r.exchange] = r.token
 	}
-	p.mu.Unlock()
-	if a.entry == nil && !p.courtesy(a, m) {
-		a.err = p.srv.miss(p, a, m)
-		a.missed = true
+	c.mu.Unlock()
+	if r.exchange == nil && !c.answerDefault(r, m) {
+		r.err = c.srv.reportMiss(c, r, m)
+		r.unmatched = true
 	}
 }
 
-// shake notes what the client says of itself in the handshake. mu is held.
-func (p *peer) shake(m *jsonrpc.Message) {
-	if p.legacy == nil {
-		p.legacy = p.srv.bindLegacy(m.Params)
+// noteInitialize notes what the client says of itself in the handshake. mu is held.
+func (c *conn) noteInitialize(m *jsonrpc.Message) {
+	if c.legacy == nil {
+		c.legacy = c.srv.assignLegacy(m.Params)
 	}
-	if p.legacy == nil {
+	if c.legacy == nil {
 		return
 	}
-	p.features = era.Of(p.legacy.revision)
-	p.client = era.Client{}
+	c.features = era.Of(c.legacy.revision)
+	c.client = era.Client{}
 	if era.IsObject(m.Params) {
-		p.client.Capabilities = append([]byte(nil), era.Lookup(m.Params, "capabilities")...)
+		c.client.Capabilities = append([]byte(nil), era.Lookup(m.Params, "capabilities")...)
 	}
 }
 
-// builtin answers what is wrong whatever was recorded. What it lets pass of a handshake counts.
-func (p *peer) builtin(a *play, m *jsonrpc.Message) bool {
-	r := &jsonrpc.Request{Message: *m}
-	if _, err := p.rules.Open(r); err != nil {
-		a.err = jsonrpc.ErrorOf(err)
+// answerBuiltin answers what is wrong whatever was recorded. What it lets pass of a handshake counts.
+func (c *conn) answerBuiltin(r *responder, m *jsonrpc.Message) bool {
+	req := &jsonrpc.Request{Message: *m}
+	if _, err := c.rules.Open(req); err != nil {
+		r.err = jsonrpc.ErrorOf(err)
 		return true
 	}
-	if a.method != mcp.MethodInitialize || a.modern {
+	if r.method != mcp.MethodInitialize || r.modern {
 		return false
 	}
-	if _, err := p.rules.Initialize(r); err != nil {
-		a.err = jsonrpc.ErrorOf(err)
+	if _, err := c.rules.Initialize(req); err != nil {
+		r.err = jsonrpc.ErrorOf(err)
 		return true
 	}
 	return false
 }
 
-// courtesy answers what was not recorded, but what every server answers.
-func (p *peer) courtesy(a *play, m *jsonrpc.Message) bool {
+// answerDefault answers what was not recorded, but what every server answers.
+func (c *conn) answerDefault(r *responder, m *jsonrpc.Message) bool {
 	switch {
-	case a.modern && a.method == mcp.MethodSubscriptionsListen && p.srv.tape.methods[methodKey{true, a.method}] == nil:
+	case r.modern && r.method == mcp.MethodSubscriptionsListen && c.srv.recording.methods[methodKey{true, r.method}] == nil:
 		// Clients listen without being told to, and take it that there is nothing to listen to.
-		a.err = jsonrpc.MethodNotFound(a.method)
+		r.err = jsonrpc.MethodNotFound(r.method)
 		return true
-	case a.modern:
+	case r.modern:
 		return false
-	case a.method == mcp.MethodPing:
-	case a.method == mcp.MethodSetLevel:
+	case r.method == mcp.MethodPing:
+	case r.method == mcp.MethodSetLevel:
 		level := ""
 		if era.IsObject(m.Params) {
 			level = era.LookupString(m.Params, "level")
 		}
 		if _, ok := mcp.ParseLoggingLevel(level); !ok {
-			a.err = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: params.level is none of the eight levels")
+			r.err = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: params.level is none of the eight levels")
 			return true
 		}
 	default:
 		return false
 	}
-	a.empty = true
+	r.emptyResult = true
 	return true
 }
 
-// heed acts on what a request says besides asking for an answer.
-func (p *peer) heed(m *jsonrpc.Message) {
+// applyEffects acts on what a request says besides asking for an answer.
+func (c *conn) applyEffects(m *jsonrpc.Message) {
 	if string(m.Method) != mcp.MethodSetLevel || !era.IsObject(m.Params) {
 		return
 	}
 	if level, ok := mcp.ParseLoggingLevel(era.LookupString(m.Params, "level")); ok {
-		p.mu.Lock()
-		p.level = level
-		p.mu.Unlock()
+		c.mu.Lock()
+		c.level = level
+		c.mu.Unlock()
 	}
 }

@@ -21,13 +21,13 @@ func sumOf(text []byte, m *mask) sum {
 	return sha256.Sum256(appendCanonical(nil, text, m))
 }
 
-// covered stands in a canonical text for what a mask covers: it is no JSON, so that nothing else looks like it.
-const covered = "~"
+// masked stands in a canonical text for what a mask covers: it is no JSON, so that nothing else looks like it.
+const masked = "~"
 
 // appendCanonical appends a valid JSON text so that equal values become equal texts.
 func appendCanonical(dst, text []byte, m *mask) []byte {
-	if m != nil && m.covers {
-		return append(dst, covered...)
+	if m != nil && m.all {
+		return append(dst, masked...)
 	}
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {

@@ -3,40 +3,40 @@ package mock
 import "sync"
 
 // A crew counts what goes on, and lets nothing new begin once it was shut.
-type crew struct {
+type activity struct {
 	mu   sync.Mutex
 	n    int
 	idle chan struct{} // closed when nothing goes on any more; nil as long as it was not shut
 }
 
-// enter reports whether there may be one more, which has to leave then.
-func (c *crew) enter() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.idle != nil {
+// begin reports whether there may be one more, which has to leave then.
+func (a *activity) begin() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.idle != nil {
 		return false
 	}
-	c.n++
+	a.n++
 	return true
 }
 
-func (c *crew) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n--; c.n == 0 && c.idle != nil {
-		close(c.idle)
+func (a *activity) done() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.n--; a.n == 0 && a.idle != nil {
+		close(a.idle)
 	}
 }
 
-// shut lets nothing new begin, and returns what is closed when all have left.
-func (c *crew) shut() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.idle == nil {
-		c.idle = make(chan struct{})
-		if c.n == 0 {
-			close(c.idle)
+// close lets nothing new begin, and returns what is closed when all have left.
+func (a *activity) close() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.idle == nil {
+		a.idle = make(chan struct{})
+		if a.n == 0 {
+			close(a.idle)
 		}
 	}
-	return c.idle
+	return a.idle
 }

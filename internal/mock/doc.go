@@ -2,7 +2,7 @@
 //
 //	tape, err := mock.Open("fs.mcpcap.ndjson", nil)
 //	srv, err := mock.New(tape, nil)
-//	err = stdio.Serve(ctx, srv)      // or srv.Web(nil), over HTTP
+//	err = stdio.Serve(ctx, srv)      // or srv.Handler(nil), over HTTP
 //
 // # Matching
 //
@@ -27,7 +27,7 @@
 //
 // # Concurrency
 //
-// A Tape does not change. A Server and its methods may be used by many goroutines at once. Its goroutines belong to the clients' connections, and have ended when
+// A Recording does not change. A Server and its methods may be used by many goroutines at once. Its goroutines belong to the clients' connections, and have ended when
 // Serve has returned, or Close.
 //
 // # Errors

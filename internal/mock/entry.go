@@ -10,64 +10,64 @@ import (
 )
 
 // An entry is a recorded request with all that came of it.
-type entry struct {
+type exchange struct {
 	n, responseN uint64   // of its events
-	of           *session // that it is of; nil for those without one
+	session      *session // that it is of; nil for those without one
 	modern       bool
 	revision     mcp.Revision // that it says; none before the modern ones
 	method       string
-	shape        shape
+	matchKey     matchKey
 	mask         *mask
 
-	steps  []step        // before the answer
-	answer frame         // of the response
-	done   bool          // there is an answer
-	failed bool          // it is an error
-	gap    time.Duration // before the answer
-	later  []step        // that came by themselves, before the client's next request
+	steps       []step        // before the answer
+	response    frame         // of the response
+	hasResponse bool          // there is an answer
+	failed      bool          // it is an error
+	delay       time.Duration // before the answer
+	trailing    []step        // that came by themselves, before the client's next request
 
 	params    string // canonical, cut; for messages
 	status    int    // that HTTP refused it with, without an answer
 	cancelled bool   // by the client
 
 	// For reading.
-	last time.Duration // when the event before was
-	id   jsonrpc.ID
+	lastAt time.Duration // when the event before was
+	id     jsonrpc.ID
 }
 
 // A step is a message of the server that is no answer.
 type step struct {
-	n       uint64
-	gap     time.Duration // since what precedes it
-	text    frame
-	method  string
-	ask     bool
-	asked   string // the id that it had
-	told    bool   // the client has answered
-	aside   bool   // it belongs to no request, but came while one was under way
-	of      *entry // whose progress it reports
-	cancels string // the id of the question that it takes back
+	n          uint64
+	delay      time.Duration // since what precedes it
+	text       frame
+	method     string
+	isRequest  bool
+	requestID  string    // the id that it had
+	responded  bool      // the client has answered
+	outOfBand  bool      // it belongs to no request, but came while one was under way
+	progressOf *exchange // whose progress it reports
+	cancels    string    // the id of the question that it takes back
 }
 
 // A session is a recorded one.
 type session struct {
-	capture  string
-	number   uint64
-	http     bool
-	client   string // name
-	revision mcp.Revision
-	hello    *entry // initialize
-	modern   bool   // it has requests of a modern revision that were answered
+	capture    string
+	number     uint64
+	http       bool
+	client     string // name
+	revision   mcp.Revision
+	initialize *exchange // initialize
+	modern     bool      // it has requests of a modern revision that were answered
 }
 
 // A shape is what a request is matched by.
-type shape struct {
-	target string
-	params sum // without _meta, and without what a further round has more
-	meta   sum // what is left of _meta without what differs from call to call
-	round  bool
-	state  sum
-	inputs sum
+type matchKey struct {
+	target       string
+	params       sum // without _meta, and without what a further round has more
+	meta         sum // what is left of _meta without what differs from call to call
+	isInputRound bool
+	state        sum
+	inputs       sum
 }
 
 const (
@@ -75,10 +75,10 @@ const (
 	requestState   = "requestState"
 )
 
-// shapeOf returns the shape of a request. params is valid JSON, or nil.
-func shapeOf(method string, params []byte, m *mask) shape {
+// matchKeyOf returns the shape of a request. params is valid JSON, or nil.
+func matchKeyOf(method string, params []byte, m *mask) matchKey {
 	if !era.IsObject(params) {
-		return shape{params: sumOf(params, m)}
+		return matchKey{params: sumOf(params, m)}
 	}
 	var meta, inputs, state []byte
 	for o := jsonwire.ObjectMembers(params); o.Next(); {
@@ -91,13 +91,13 @@ func shapeOf(method string, params []byte, m *mask) shape {
 			state = o.Value()
 		}
 	}
-	s := shape{target: targetOf(method, params)}
+	s := matchKey{target: targetOf(method, params)}
 	if mayHaveRounds(method) {
 		s.inputs, s.state = sumOf(inputs, m.member(inputResponses)), sumOf(state, m.member(requestState))
-		s.round = inputs != nil || state != nil
+		s.isInputRound = inputs != nil || state != nil
 	}
 	rest := era.Rewrite(nil, params, func(o *jsonwire.Members) []byte {
-		if o.KeyIs("_meta") || s.round && (o.KeyIs(inputResponses) || o.KeyIs(requestState)) {
+		if o.KeyIs("_meta") || s.isInputRound && (o.KeyIs(inputResponses) || o.KeyIs(requestState)) {
 			return nil
 		}
 		return o.Value()

@@ -64,7 +64,7 @@ func ParseFault(text string) (*Fault, error) {
 	}
 	f := &Fault{n: -1}
 	where := strings.TrimSpace(text[:from])
-	if term := unknowable(where); term != "" {
+	if term := unknownTerm(where); term != "" {
 		return bad("%s cannot be known before there is an answer: use terms about the request, such as tool:, method:, id: or n:", term)
 	}
 	var err error
@@ -83,7 +83,7 @@ func ParseFault(text string) (*Fault, error) {
 	case rest != "":
 		return bad("%q is unexpected behind the action: every=N, first=N and p=SHARE say which of the requests", rest)
 	}
-	if err := f.set(value, has); err != nil {
+	if err := f.setValue(value, has); err != nil {
 		return bad("%v", err)
 	}
 	return f, nil
@@ -173,8 +173,8 @@ func positive(name, value string) (int, error) {
 	return n, nil
 }
 
-// set reads the value of the action.
-func (f *Fault) set(value string, has bool) (err error) {
+// setValue reads the value of the action.
+func (f *Fault) setValue(value string, has bool) (err error) {
 	switch f.act {
 	case actDelay:
 		if f.delay, err = time.ParseDuration(value); err != nil || f.delay < 0 {
@@ -222,8 +222,8 @@ func (f *Fault) setError(value string) error {
 	return nil
 }
 
-// unknowable returns the first term of a filter that is about what is not known when a request comes; "" if there is none.
-func unknowable(text string) string {
+// unknownTerm returns the first term of a filter that is about what is not known when a request comes; "" if there is none.
+func unknownTerm(text string) string {
 	unquoted := text
 	for {
 		i := strings.IndexByte(unquoted, '"')
@@ -250,22 +250,22 @@ func unknowable(text string) string {
 // HTTPOnly reports whether the fault is of HTTP.
 func (f *Fault) HTTPOnly() bool { return f.act == actStatus }
 
-// PipeOnly reports whether the fault is of standard input and output, or of a socket.
-func (f *Fault) PipeOnly() bool { return f.act == actStray }
+// StreamOnly reports whether the fault is of standard input and output, or of a socket.
+func (f *Fault) StreamOnly() bool { return f.act == actStray }
 
 // OnMessages reports whether the fault concerns messages as a whole, not their text on the wire: such ones may be behind a translation.
 func (f *Fault) OnMessages() bool {
 	return f.act == actDelay || f.act == actDrop || f.act == actError || f.act == actExit
 }
 
-// waits reports whether it takes time.
-func (f *Fault) waits() bool { return f.act == actDelay || f.act == actDrop }
+// hasDelay reports whether it takes time.
+func (f *Fault) hasDelay() bool { return f.act == actDelay || f.act == actDrop }
 
 // String returns the name of what the fault does.
 func (f *Fault) String() string { return string(f.act) }
 
-// fresh returns a copy that has met nothing.
-func (f *Fault) fresh() *Fault {
+// clone returns a copy that has met nothing.
+func (f *Fault) clone() *Fault {
 	c := *f
 	c.seen = 0
 	return &c

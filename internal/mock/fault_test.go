@@ -59,7 +59,7 @@ func TestParseFault(t *testing.T) {
 }
 
 // one is a tape of one call.
-func one(t *testing.T) *mock.Tape {
+func one(t *testing.T) *mock.Recording {
 	return tapeOf(t, after(hello, line{10, "→" + call("1", "a", `{}`, ``)}, line{11, "←" + result("1", "ok")})...)
 }
 
@@ -191,7 +191,7 @@ func TestWebFaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			web := srv.Web(nil)
+			web := srv.Handler(nil)
 			ts := httptest.NewServer(web)
 			defer ts.Close()
 			defer srv.Close()

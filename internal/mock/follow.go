@@ -2,68 +2,68 @@ package mock
 
 import "mcpwire/mcp"
 
-// follow sends what came behind an answer by itself, once for each client. What the server sent after the handshake waits until the client has said that it is there.
-func (p *peer) follow(a *play) {
-	if a.entry == nil || len(a.entry.later) == 0 || a.method == mcp.MethodInitialize {
+// sendTrailing sends what came behind an answer by itself, once for each client. What the server sent after the handshake waits until the client has said that it is there.
+func (c *conn) sendTrailing(r *responder) {
+	if r.exchange == nil || len(r.exchange.trailing) == 0 || r.method == mcp.MethodInitialize {
 		return
 	}
-	p.behind(a)
+	c.playTrailing(r)
 }
 
-// greet is called when the handshake is complete.
-func (p *peer) greet() {
-	p.mu.Lock()
-	of := p.legacy
-	p.mu.Unlock()
-	if of != nil && of.hello != nil && len(of.hello.later) > 0 {
-		p.behind(&play{peer: p, entry: of.hello, method: mcp.MethodInitialize})
+// onInitialized is called when the handshake is complete.
+func (c *conn) onInitialized() {
+	c.mu.Lock()
+	of := c.legacy
+	c.mu.Unlock()
+	if of != nil && of.initialize != nil && len(of.initialize.trailing) > 0 {
+		c.playTrailing(&responder{conn: c, exchange: of.initialize, method: mcp.MethodInitialize})
 	}
 }
 
-// behind plays the messages behind an answer, on a goroutine unless they are only sent.
-func (p *peer) behind(a *play) {
-	p.mu.Lock()
-	done := p.followed[a.entry]
-	p.followed[a.entry] = true
-	p.mu.Unlock()
+// playTrailing plays the messages behind an answer, on a goroutine unless they are only sent.
+func (c *conn) playTrailing(r *responder) {
+	c.mu.Lock()
+	done := c.sentTrailing[r.exchange]
+	c.sentTrailing[r.exchange] = true
+	c.mu.Unlock()
 	if done {
 		return
 	}
-	b := &play{peer: p, entry: a.entry, method: a.method, modern: a.modern, token: a.token, level: a.level, ctx: p.ctx}
-	if !b.waits() {
-		b.later()
+	b := &responder{conn: c, exchange: r.exchange, method: r.method, modern: r.modern, token: r.token, level: r.level, ctx: c.ctx}
+	if !b.hasDelay() {
+		b.sendTrailing()
 		return
 	}
-	b.ctx = p.quiet
-	if !p.srv.crew.enter() {
+	b.ctx = c.waitCtx
+	if !c.srv.activity.begin() {
 		return
 	}
 	go func() {
-		defer p.srv.crew.leave()
-		b.later()
+		defer c.srv.activity.done()
+		b.sendTrailing()
 	}()
 }
 
-// waits reports whether anything behind the answer takes time.
-func (a *play) waits() bool {
-	if a.peer.srv.opts.Latency.Keep {
+// hasDelay reports whether anything behind the answer takes time.
+func (r *responder) hasDelay() bool {
+	if r.conn.srv.opts.Latency.Keep {
 		return true
 	}
-	for i := range a.entry.later {
-		if a.entry.later[i].ask {
+	for i := range r.exchange.trailing {
+		if r.exchange.trailing[i].isRequest {
 			return true
 		}
 	}
 	return false
 }
 
-func (a *play) later() {
-	for i := range a.entry.later {
-		s := &a.entry.later[i]
-		if a.peer.srv.opts.Latency.Keep && a.wait(s.gap) != nil {
+func (r *responder) sendTrailing() {
+	for i := range r.exchange.trailing {
+		s := &r.exchange.trailing[i]
+		if r.conn.srv.opts.Latency.Keep && r.wait(s.delay) != nil {
 			return
 		}
-		if a.step(s, a.peer.out) != nil {
+		if r.runStep(s, r.conn.out) != nil {
 			return
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // A frame is the text of a recorded message, on one line, without its id.
 type frame struct {
 	head, tail string
-	holed      bool // there is an id between them
+	hasID      bool // there is an id between them
 }
 
 // frameOf takes the id out of a valid message.
@@ -31,7 +31,7 @@ func frameOf(text []byte) frame {
 // append appends the message with an id, if it has one.
 func (f *frame) append(dst []byte, id jsonrpc.ID) []byte {
 	dst = append(dst, f.head...)
-	if f.holed {
+	if f.hasID {
 		dst = append(dst, id...)
 		dst = append(dst, f.tail...)
 	}

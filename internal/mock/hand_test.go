@@ -22,7 +22,7 @@ type line struct {
 }
 
 // tapeOf makes a tape of the messages of one connection on a pipe.
-func tapeOf(t *testing.T, lines ...line) *mock.Tape {
+func tapeOf(t *testing.T, lines ...line) *mock.Recording {
 	t.Helper()
 	tape, err := mock.Read(capture.NewReader(strings.NewReader(captureOf(lines...)), nil).Events(), nil)
 	if err != nil {
@@ -67,7 +67,7 @@ type client struct {
 }
 
 // dial starts a server on a pipe. It must be hung up.
-func dial(t *testing.T, tape *mock.Tape, o *mock.Options) *client {
+func dial(t *testing.T, tape *mock.Recording, o *mock.Options) *client {
 	t.Helper()
 	if o == nil {
 		o = &mock.Options{}

@@ -14,12 +14,12 @@ import (
 
 // An incoming is one recorded message while it is read.
 type incoming struct {
-	rd   *reading
-	l    *lane
-	e    *capture.Event
-	p    *capture.Part
-	m    *jsonrpc.Message
-	text []byte
+	reader  *reader
+	session *sessionReader
+	event   *capture.Event
+	p       *capture.Message
+	m       *jsonrpc.Message
+	text    []byte
 }
 
 func (in *incoming) fromClient() {
@@ -27,64 +27,64 @@ func (in *incoming) fromClient() {
 	case in.m.Kind == jsonrpc.KindRequest:
 		in.request()
 	case in.m.Kind == jsonrpc.KindNotification && string(in.m.Method) == mcp.NotificationInitialized:
-		if h := in.l.session.hello; h != nil {
-			h.last = in.e.T // what comes by itself, comes from here on
+		if h := in.session.session.initialize; h != nil {
+			h.lastAt = in.event.T // what comes by itself, comes from here on
 		}
-		in.l.ready = true
+		in.session.initialized = true
 	case in.m.Kind == jsonrpc.KindNotification && string(in.m.Method) == mcp.NotificationCancelled:
 		if id, _, ok := (era.Cancellation{}).Target(in.m); ok {
-			for _, x := range in.l.open {
+			for _, x := range in.session.pending {
 				x.cancelled = x.cancelled || x.id.Equal(id)
 			}
 		}
 	case in.p.Call != nil: // an answer to the server
-		if o := in.rd.asks[in.p.Call]; o != nil {
-			o.step().told = true
-			o.entry.last = max(o.entry.last, in.e.T)
-			delete(in.rd.asks, in.p.Call)
+		if o := in.reader.serverRequests[in.p.Call]; o != nil {
+			o.step().responded = true
+			o.exchange.lastAt = max(o.exchange.lastAt, in.event.T)
+			delete(in.reader.serverRequests, in.p.Call)
 		}
 	}
 }
 
 // request begins an entry.
 func (in *incoming) request() {
-	rd, l, m := in.rd, in.l, in.m
-	x := &entry{n: in.e.N, method: string(m.Method), modern: isModern(m.Params), revision: revisionOf(m.Params), last: in.e.T, id: m.ID.Clone()}
-	if !x.modern || in.e.Exchange == 0 {
-		x.of = l.session
+	rd, l, m := in.reader, in.session, in.m
+	x := &exchange{n: in.event.N, method: string(m.Method), modern: isModern(m.Params), revision: revisionOf(m.Params), lastAt: in.event.T, id: m.ID.Clone()}
+	if !x.modern || in.event.Exchange == 0 {
+		x.session = l.session
 	}
 	var covers string
-	x.mask, covers = maskOf(in.e.Redacted, in.place()+"/params")
+	x.mask, covers = maskOf(in.event.Redacted, in.pointer()+"/params")
 	if covers != "" {
-		rd.spelt[x] = covers
+		rd.maskTexts[x] = covers
 	}
-	x.shape = shapeOf(x.method, m.Params, x.mask)
+	x.matchKey = matchKeyOf(x.method, m.Params, x.mask)
 	if len(m.Params) < rd.limit {
-		x.params = clip(spelt(m.Params), maxParams)
+		x.params = clip(paramsText(m.Params), maxParams)
 	}
-	rd.held += entryCost + len(x.method) + len(x.shape.target) + len(x.params) + 2*len(covers)
+	rd.heldBytes += exchangeCost + len(x.method) + len(x.matchKey.target) + len(x.params) + 2*len(covers)
 	rd.order = append(rd.order, x)
 	if x.method == mcp.MethodInitialize {
 		l.session.client = clip(clientOf(m.Params), 256)
-		l.session.hello = x
+		l.session.initialize = x
 	}
 	l.last = x
 	if in.p.Call == nil {
 		return // nobody can tell its answer
 	}
-	l.open = append(l.open, x)
-	early := !x.modern && !l.ready && x.method != mcp.MethodInitialize && x.method != mcp.MethodPing
-	rd.waiting[in.p.Call] = &pending{x, l, early}
-	if in.e.Exchange != 0 {
-		rd.exchange[exchangeKey{in.e.Capture, in.e.Exchange}] = x
+	l.pending = append(l.pending, x)
+	early := !x.modern && !l.initialized && x.method != mcp.MethodInitialize && x.method != mcp.MethodPing
+	rd.pendingCalls[in.p.Call] = &pending{x, l, early}
+	if in.event.Exchange != 0 {
+		rd.httpExchanges[httpExchangeKey{in.event.Capture, in.event.Exchange}] = x
 	}
 	if token := tokenOf(m); token != nil && len(token) < maxParams {
 		l.tokens[string(token)] = x
 	}
 }
 
-// place is where the message is in the line of its event, as a JSON pointer.
-func (in *incoming) place() string {
+// pointer is where the message is in the line of its event, as a JSON pointer.
+func (in *incoming) pointer() string {
 	if in.p.Batch {
 		return "/msg/" + strconv.Itoa(in.p.Index)
 	}
@@ -94,37 +94,37 @@ func (in *incoming) place() string {
 func (in *incoming) fromServer() {
 	switch in.m.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindError:
-		in.answer()
+		in.addResponse()
 	case jsonrpc.KindRequest, jsonrpc.KindNotification:
-		in.spoke()
+		in.addServerMessage()
 	}
 }
 
-// answer ends an entry.
-func (in *incoming) answer() {
-	rd := in.rd
-	w := rd.waiting[in.p.Call]
+// addResponse ends an entry.
+func (in *incoming) addResponse() {
+	rd := in.reader
+	w := rd.pendingCalls[in.p.Call]
 	if in.p.Call == nil || w == nil {
-		rd.t.Notes.Orphans++
+		rd.rec.Notes.Unclaimed++
 		return
 	}
-	x, l := w.entry, w.lane
-	delete(rd.waiting, in.p.Call)
-	l.open = slices.DeleteFunc(l.open, func(o *entry) bool { return o == x })
-	if key := (exchangeKey{in.e.Capture, in.p.Call.Exchange}); rd.exchange[key] == x {
-		delete(rd.exchange, key)
+	x, l := w.exchange, w.session
+	delete(rd.pendingCalls, in.p.Call)
+	l.pending = slices.DeleteFunc(l.pending, func(o *exchange) bool { return o == x })
+	if key := (httpExchangeKey{in.event.Capture, in.p.Call.Exchange}); rd.httpExchanges[key] == x {
+		delete(rd.httpExchanges, key)
 	}
-	x.gap = x.gapSince(in.e.T)
-	x.answer, x.done, x.responseN, x.failed = rd.frame(in.text), true, in.e.N, in.m.Kind == jsonrpc.KindError
-	if in.e.SSE != nil {
+	x.delay = x.delaySince(in.event.T)
+	x.response, x.hasResponse, x.responseN, x.failed = rd.frame(in.text), true, in.event.N, in.m.Kind == jsonrpc.KindError
+	if in.event.SSE != nil {
 		rd.inStream++
 	}
 	switch {
 	case x.failed:
 	case w.early:
-		rd.t.lenient = true
+		rd.rec.lenient = true
 	case x.modern:
-		rd.spoken(x.revision, l)
+		rd.noteRevision(x.revision, l)
 	case x.method == mcp.MethodInitialize:
 		if hello, err := era.ReadInitialize(in.m.Result); err == nil && len(hello.Versions) > 0 {
 			l.session.revision, _ = mcp.ParseRevision(hello.Versions[0])
@@ -132,15 +132,15 @@ func (in *incoming) answer() {
 	}
 }
 
-// spoke adds what the server sent by itself, or for a request, to an entry.
-func (in *incoming) spoke() {
-	s := step{n: in.e.N, method: string(in.m.Method), ask: in.m.Kind == jsonrpc.KindRequest}
-	if s.ask {
-		s.asked = string(in.m.ID)
+// addServerMessage adds what the server sent by itself, or for a request, to an entry.
+func (in *incoming) addServerMessage() {
+	s := step{n: in.event.N, method: string(in.m.Method), isRequest: in.m.Kind == jsonrpc.KindRequest}
+	if s.isRequest {
+		s.requestID = string(in.m.ID)
 	}
-	owner, later := in.owner(&s)
+	owner, later := in.ownerOf(&s)
 	if owner == nil {
-		in.rd.t.Notes.Orphans++
+		in.reader.rec.Notes.Unclaimed++
 		return
 	}
 	if s.method == mcp.NotificationCancelled {
@@ -148,48 +148,48 @@ func (in *incoming) spoke() {
 			s.cancels = string(id)
 		}
 	}
-	s.gap = owner.gapSince(in.e.T)
-	s.text = in.rd.frame(in.text)
-	in.rd.held += stepCost + len(s.method) + len(s.asked)
+	s.delay = owner.delaySince(in.event.T)
+	s.text = in.reader.frame(in.text)
+	in.reader.heldBytes += stepCost + len(s.method) + len(s.requestID)
 	list := &owner.steps
 	if later {
-		list = &owner.later
+		list = &owner.trailing
 	}
 	*list = append(*list, s)
-	if s.ask && in.p.Call != nil {
-		in.rd.asks[in.p.Call] = &owned{owner, later, len(*list) - 1}
+	if s.isRequest && in.p.Call != nil {
+		in.reader.serverRequests[in.p.Call] = &ownedStep{owner, later, len(*list) - 1}
 	}
 }
 
-// owner returns the entry that a message of the server is part of, and whether it stands behind its answer. It completes the step.
-func (in *incoming) owner(s *step) (x *entry, later bool) {
-	l := in.l
+// ownerOf returns the entry that a message of the server is part of, and whether it stands behind its answer. It completes the step.
+func (in *incoming) ownerOf(s *step) (x *exchange, later bool) {
+	l := in.session
 	if s.method == mcp.NotificationProgress {
-		s.of = l.tokens[string(era.Lookup(in.m.Params, mcp.MetaProgressToken))]
-		if s.of == nil {
+		s.progressOf = l.tokens[string(era.Lookup(in.m.Params, mcp.MetaProgressToken))]
+		if s.progressOf == nil {
 			return nil, false
 		}
-		if !s.of.done {
-			return s.of, false
+		if !s.progressOf.hasResponse {
+			return s.progressOf, false
 		}
 	}
 	if id := subscriptionOf(in.m.Params); id != nil {
-		for _, x := range l.open {
-			if x.isListen() && x.id.Equal(id) {
+		for _, x := range l.pending {
+			if x.isSubscription() && x.id.Equal(id) {
 				return x, false
 			}
 		}
 	}
-	if x := in.rd.exchange[exchangeKey{in.e.Capture, in.e.Exchange}]; x != nil {
+	if x := in.reader.httpExchanges[httpExchangeKey{in.event.Capture, in.event.Exchange}]; x != nil {
 		return x, false
 	}
-	for _, x := range slices.Backward(l.open) {
-		if !x.isListen() {
-			s.aside = in.e.Exchange != 0
+	for _, x := range slices.Backward(l.pending) {
+		if !x.isSubscription() {
+			s.outOfBand = in.event.Exchange != 0
 			return x, false
 		}
 	}
-	if l.last != nil && l.last.isListen() && !l.last.done {
+	if l.last != nil && l.last.isSubscription() && !l.last.hasResponse {
 		return l.last, false
 	}
 	return l.last, true

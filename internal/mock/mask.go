@@ -8,7 +8,7 @@ import (
 
 // A mask says which parts of the params of a request were hidden when it was recorded: there, anything matches. nil hides nothing.
 type mask struct {
-	covers bool
+	all    bool
 	inside map[string]*mask
 }
 
@@ -43,7 +43,7 @@ func maskOf(pointers []string, prefix string) (m *mask, spelt string) {
 			}
 			at = at.inside[name]
 		}
-		at.covers = true
+		at.all = true
 	}
 	return m, strings.Join(inside, " ")
 }

@@ -21,9 +21,9 @@ type Options struct {
 	// Seed is what chance depends on: the same seed, and the same requests in the same order, meet the same faults.
 	Seed uint64
 
-	AskTimeout   time.Duration // for a client to answer what it is asked; 0 is 5 min
-	DrainTimeout time.Duration // for requests under way when a client's input ends; 0 is 10 s
-	MaxInFlight  int           // requests of one client under way at once; 0 is 1024. Further ones are refused
+	ClientTimeout time.Duration // for a client to answer what it is asked; 0 is 5 min
+	DrainTimeout  time.Duration // for requests under way when a client's input ends; 0 is 10 s
+	MaxInFlight   int           // requests of one client under way at once; 0 is 1024. Further ones are refused
 
 	Logger *slog.Logger // nil discards
 }
@@ -33,8 +33,8 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		d = *o
 	}
-	if d.AskTimeout <= 0 {
-		d.AskTimeout = 5 * time.Minute
+	if d.ClientTimeout <= 0 {
+		d.ClientTimeout = 5 * time.Minute
 	}
 	if d.DrainTimeout <= 0 {
 		d.DrainTimeout = 10 * time.Second

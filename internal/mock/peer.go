@@ -11,107 +11,107 @@ import (
 )
 
 // A peer is the server's side of one connection or session, or of all requests without one.
-type peer struct {
-	srv  *Server
-	out  jsonrpc.Outlet // takes what belongs to no request, one message at a time
-	pipe bool           // its messages are frames of a stream of bytes
+type conn struct {
+	srv    *Server
+	out    jsonrpc.Sender // takes what belongs to no request, one message at a time
+	stream bool           // its messages are frames of a stream of bytes
 
 	rules      *era.Session
 	modernSeen bool // for the goroutine that reads a pipe
 
-	ctx    context.Context // ends with the peer
-	cancel context.CancelFunc
-	quiet  context.Context // ends when the client is not waited for any more
-	drain  context.CancelFunc
+	ctx     context.Context // ends with the peer
+	cancel  context.CancelFunc
+	waitCtx context.Context // ends when the client is not waited for any more
+	drain   context.CancelFunc
 
-	mu       sync.Mutex // of what follows
-	cursors  map[cursor]int
-	legacy   *session   // that the handshake was given
-	modern   *session   // that the first modern request was given
-	isBound  bool       // modern is set
-	client   era.Client // what the handshake said
-	features *era.Features
-	level    mcp.LoggingLevel
-	plays    map[*play]struct{}
-	asks     map[string]chan *jsonrpc.Message
-	lastAsk  int64
-	tokens   map[*entry][]byte // of progress that goes on behind the answer
-	followed map[*entry]bool   // what came behind their answers was sent
+	mu           sync.Mutex // of what follows
+	cursors      map[cursor]int
+	legacy       *session   // that the handshake was given
+	modern       *session   // that the first modern request was given
+	hasModern    bool       // modern is set
+	client       era.Client // what the handshake said
+	features     *era.Features
+	level        mcp.LoggingLevel
+	responders   map[*responder]struct{}
+	pending      map[string]chan *jsonrpc.Message
+	lastRequest  int64
+	tokens       map[*exchange][]byte // of progress that goes on behind the answer
+	sentTrailing map[*exchange]bool   // what came behind their answers was sent
 }
 
-func (s *Server) newPeer(out jsonrpc.Outlet, pipe bool) *peer {
-	p := &peer{
-		srv: s, out: &outlet{to: out}, pipe: pipe, rules: s.tape.rules(), cursors: map[cursor]int{}, plays: map[*play]struct{}{}, asks: map[string]chan *jsonrpc.Message{},
-		tokens: map[*entry][]byte{}, followed: map[*entry]bool{},
+func (s *Server) newConn(out jsonrpc.Sender, pipe bool) *conn {
+	p := &conn{
+		srv: s, out: &serialSender{to: out}, stream: pipe, rules: s.recording.rules(), cursors: map[cursor]int{}, responders: map[*responder]struct{}{}, pending: map[string]chan *jsonrpc.Message{},
+		tokens: map[*exchange][]byte{}, sentTrailing: map[*exchange]bool{},
 	}
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
-	p.quiet, p.drain = context.WithCancel(p.ctx)
-	context.AfterFunc(s.quiet, p.drain)
+	p.waitCtx, p.drain = context.WithCancel(p.ctx)
+	context.AfterFunc(s.waitCtx, p.drain)
 	return p
 }
 
 // An outlet lets one message out at a time.
-type outlet struct {
+type serialSender struct {
 	mu sync.Mutex
-	to jsonrpc.Outlet
+	to jsonrpc.Sender
 }
 
-// Send implements [jsonrpc.Outlet].
-func (o *outlet) Send(message []byte) error {
-	if o.to == nil {
+// Send implements [jsonrpc.Sender].
+func (s *serialSender) Send(message []byte) error {
+	if s.to == nil {
 		return nil
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.to.Send(message)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.to.Send(message)
 }
 
-// bound returns the recorded session whose requests are preferred. mu is held.
-func (p *peer) bound(modern bool) *session {
+// preferredSession returns the recorded session whose requests are preferred. mu is held.
+func (c *conn) preferredSession(modern bool) *session {
 	if !modern {
-		return p.legacy
+		return c.legacy
 	}
-	if !p.isBound && p.pipe {
-		p.isBound, p.modern = true, p.srv.bindModern()
+	if !c.hasModern && c.stream {
+		c.hasModern, c.modern = true, c.srv.assignModern()
 	}
-	return p.modern
+	return c.modern
 }
 
 // Request implements streamable.RelayPeer.
-func (p *peer) Request(ctx context.Context, _ []byte, m *jsonrpc.Message, out jsonrpc.Outlet, dst []byte) ([]byte, error) {
-	a, err := p.accept(m)
+func (c *conn) Request(ctx context.Context, _ []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
+	a, err := c.accept(m)
 	if err != nil {
 		return dst, err
 	}
 	defer a.end()
-	a.wire = wireOf(ctx)
+	a.faultWriter = faultWriterFrom(ctx)
 	if a.out = out; out == nil {
-		a.out, a.mute = p.out, true
+		a.out, a.noPreceding = c.out, true
 	}
 	defer context.AfterFunc(ctx, a.cancel)()
 	text, err := a.run()
 	if err != nil {
 		return dst, err
 	}
-	p.follow(a)
+	c.sendTrailing(a)
 	return append(dst, text...), nil
 }
 
 // Notification implements streamable.RelayPeer.
-func (p *peer) Notification(_ context.Context, _ []byte, m *jsonrpc.Message) {
+func (c *conn) Notification(_ context.Context, _ []byte, m *jsonrpc.Message) {
 	switch string(m.Method) {
 	case mcp.NotificationInitialized:
-		if p.rules.Initialized() {
-			p.greet()
+		if c.rules.Initialized() {
+			c.onInitialized()
 		}
 	case mcp.NotificationCancelled:
 		id, _, ok := (era.Cancellation{}).Target(m)
 		if !ok {
 			return
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for a := range p.plays {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for a := range c.responders {
 			if a.id.Equal(id) {
 				a.cancel()
 			}
@@ -120,68 +120,68 @@ func (p *peer) Notification(_ context.Context, _ []byte, m *jsonrpc.Message) {
 }
 
 // Response implements streamable.RelayPeer.
-func (p *peer) Response(_ context.Context, _ []byte, m *jsonrpc.Message) {
-	p.mu.Lock()
-	answer := p.asks[string(m.ID)]
-	delete(p.asks, string(m.ID))
-	p.mu.Unlock()
+func (c *conn) Response(_ context.Context, _ []byte, m *jsonrpc.Message) {
+	c.mu.Lock()
+	answer := c.pending[string(m.ID)]
+	delete(c.pending, string(m.ID))
+	c.mu.Unlock()
 	if answer == nil {
-		p.srv.opts.Logger.Debug("an answer to nothing that was asked", "id", clip(string(m.ID), 64))
+		c.srv.opts.Logger.Debug("an answer to nothing that was asked", "id", clip(string(m.ID), 64))
 		return
 	}
 	answer <- m.Clone()
 }
 
 // Close implements streamable.RelayPeer.
-func (p *peer) Close() { p.cancel() }
+func (c *conn) Close() { c.cancel() }
 
-// enter lists what is under way. There is no room if it returns false.
-func (p *peer) enter(a *play) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pipe && len(p.plays) >= p.srv.opts.MaxInFlight {
+// register lists what is under way. There is no room if it returns false.
+func (c *conn) register(r *responder) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stream && len(c.responders) >= c.srv.opts.MaxInFlight {
 		return false
 	}
-	p.plays[a] = struct{}{}
+	c.responders[r] = struct{}{}
 	return true
 }
 
-// ask sends a question to the client. What it answers comes by the channel, once.
-func (p *peer) ask(to jsonrpc.Outlet, f *frame) (answer chan *jsonrpc.Message, id jsonrpc.ID, err error) {
-	p.mu.Lock()
-	p.lastAsk++
-	id = jsonrpc.IntID(p.lastAsk)
+// sendRequest sends a question to the client. What it answers comes by the channel, once.
+func (c *conn) sendRequest(to jsonrpc.Sender, f *frame) (answer chan *jsonrpc.Message, id jsonrpc.ID, err error) {
+	c.mu.Lock()
+	c.lastRequest++
+	id = jsonrpc.IntID(c.lastRequest)
 	answer = make(chan *jsonrpc.Message, 1)
-	p.asks[string(id)] = answer
-	p.mu.Unlock()
+	c.pending[string(id)] = answer
+	c.mu.Unlock()
 	if err := to.Send(f.append(nil, id)); err != nil {
-		p.forget(id)
+		c.forget(id)
 		return nil, id, err
 	}
 	return answer, id, nil
 }
 
-func (p *peer) forget(id jsonrpc.ID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.asks, string(id))
+func (c *conn) forget(id jsonrpc.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pending, string(id))
 }
 
-// hears reports whether the client wants log messages of a level.
-func (p *peer) hears(level mcp.LoggingLevel) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return level >= p.level
+// wantsLog reports whether the client wants log messages of a level.
+func (c *conn) wantsLog(level mcp.LoggingLevel) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return level >= c.level
 }
 
-// missing says what a client would have to have declared to be asked that; "" if nothing.
-func (p *peer) missing(method string, params []byte) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.features == nil || !era.IsAsk(method) {
+// missingCapability says what a client would have to have declared to be asked that; "" if nothing.
+func (c *conn) missingCapability(method string, params []byte) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.features == nil || !era.IsInputRequest(method) {
 		return ""
 	}
-	_, name := (&era.Ask{Method: method, Params: params}).Missing(&p.client, p.features)
+	_, name := (&era.InputRequest{Method: method, Params: params}).MissingCapability(&c.client, c.features)
 	return name
 }
 

@@ -11,53 +11,53 @@ import (
 )
 
 // A play is one request of a client, on its way to the answer.
-type play struct {
-	peer   *peer
-	id     jsonrpc.ID
-	swap   jsonrpc.ID // the id that the answer has by a fault
-	method string
-	modern bool
-	token  []byte           // of progress; nil if the client wants none
-	level  mcp.LoggingLevel // of a modern request
+type responder struct {
+	conn      *conn
+	id        jsonrpc.ID
+	swappedID jsonrpc.ID // the id that the answer has by a fault
+	method    string
+	modern    bool
+	token     []byte           // of progress; nil if the client wants none
+	level     mcp.LoggingLevel // of a modern request
 
 	// What becomes of it is one of these.
-	entry *entry
-	err   *jsonrpc.Error
-	empty bool // {} is the answer
+	exchange    *exchange
+	err         *jsonrpc.Error
+	emptyResult bool // {} is the answer
 
-	missed bool
-	faults []*Fault
+	unmatched bool
+	faults    []*Fault
 
-	ctx    context.Context
-	cancel context.CancelFunc
-	out    jsonrpc.Outlet // takes what precedes the answer
-	mute   bool           // nothing can precede it, but on another stream
-	wire   *wire          // of HTTP, if faults may concern it
-	asked  map[string]jsonrpc.ID
+	ctx         context.Context
+	cancel      context.CancelFunc
+	out         jsonrpc.Sender // takes what precedes the answer
+	noPreceding bool           // nothing can precede it, but on another stream
+	faultWriter *faultWriter   // of HTTP, if faults may concern it
+	requestIDs  map[string]jsonrpc.ID
 }
 
 // end forgets the request. It must be called once.
-func (a *play) end() {
-	a.cancel()
-	a.peer.mu.Lock()
-	delete(a.peer.plays, a)
-	a.peer.mu.Unlock()
+func (r *responder) end() {
+	r.cancel()
+	r.conn.mu.Lock()
+	delete(r.conn.responders, r)
+	r.conn.mu.Unlock()
 }
 
-// quick reports whether the answer comes without waiting for anything.
-func (a *play) quick() bool {
-	if slices.ContainsFunc(a.faults, (*Fault).waits) {
+// isImmediate reports whether the answer comes without waiting for anything.
+func (r *responder) isImmediate() bool {
+	if slices.ContainsFunc(r.faults, (*Fault).hasDelay) {
 		return false
 	}
-	if a.entry == nil {
+	if r.exchange == nil {
 		return true
 	}
-	o := &a.peer.srv.opts
-	if o.Latency.Keep || o.Latency.Fixed > 0 || !a.entry.done && a.entry.status == 0 || a.entry.isListen() {
+	o := &r.conn.srv.opts
+	if o.Latency.Keep || o.Latency.Fixed > 0 || !r.exchange.hasResponse && r.exchange.status == 0 || r.exchange.isSubscription() {
 		return false
 	}
-	for i := range a.entry.steps {
-		if a.entry.steps[i].ask {
+	for i := range r.exchange.steps {
+		if r.exchange.steps[i].isRequest {
 			return false
 		}
 	}
@@ -65,90 +65,90 @@ func (a *play) quick() bool {
 }
 
 // run plays the request, and returns the answer. The error says that there is none.
-func (a *play) run() ([]byte, error) {
-	if a.refuse() {
+func (r *responder) run() ([]byte, error) {
+	if r.refuseHTTP() {
 		return nil, errEnded
 	}
-	if e := a.faultError(); e != nil {
-		a.entry, a.err, a.empty = nil, e, false
+	if e := r.faultError(); e != nil {
+		r.exchange, r.err, r.emptyResult = nil, e, false
 	}
-	if a.entry != nil {
-		if err := a.precede(); err != nil {
+	if r.exchange != nil {
+		if err := r.sendPreceding(); err != nil {
 			return nil, err
 		}
 	}
-	answer, err := a.answer()
+	answer, err := r.response()
 	if err != nil {
 		return nil, err
 	}
-	if answer, err = a.spoil(answer); err != nil {
+	if answer, err = r.injectFaults(answer); err != nil {
 		return nil, err
 	}
-	if a.missed && a.peer.srv.opts.Strict {
-		a.peer.srv.stop(ErrMissed)
+	if r.unmatched && r.conn.srv.opts.Strict {
+		r.conn.srv.stop(ErrMissed)
 	}
 	return answer, nil
 }
 
-// precede sends what precedes the answer, and waits as long as the server took.
-func (a *play) precede() error {
-	keep := a.peer.srv.opts.Latency
-	for i := range a.entry.steps {
-		s := &a.entry.steps[i]
+// sendPreceding sends what precedes the answer, and waits as long as the server took.
+func (r *responder) sendPreceding() error {
+	keep := r.conn.srv.opts.Latency
+	for i := range r.exchange.steps {
+		s := &r.exchange.steps[i]
 		if keep.Keep {
-			if err := a.wait(s.gap); err != nil {
+			if err := r.wait(s.delay); err != nil {
 				return err
 			}
 		}
-		to := a.out
-		if s.aside {
-			to = a.peer.out
+		to := r.out
+		if s.outOfBand {
+			to = r.conn.out
 		}
-		if err := a.step(s, to); err != nil {
+		if err := r.runStep(s, to); err != nil {
 			return err
 		}
 	}
 	if keep.Keep {
-		return a.wait(a.entry.gap)
+		return r.wait(r.exchange.delay)
 	}
-	return a.wait(keep.Fixed)
+	return r.wait(keep.Fixed)
 }
 
-// answer returns the text of the answer, or waits until nobody wants it any more.
-func (a *play) answer() ([]byte, error) {
-	id := a.id
+// response returns the text of the answer, or waits until nobody wants it any more.
+func (r *responder) response() ([]byte, error) {
+	id := r.id
 	switch {
-	case a.err != nil:
-		return jsonrpc.AppendError(nil, id, a.err, false), nil
-	case a.empty:
+	case r.err != nil:
+		return jsonrpc.AppendError(nil, id, r.err, false), nil
+	case r.emptyResult:
 		return jsonrpc.AppendResult(nil, id, []byte("{}")), nil
-	case a.entry.isListen():
-		a.hold() // it has an answer only when the server ends
-		if a.entry.done && a.ctx.Err() == nil {
-			return withSubscription(nil, a.entry.answer.append(nil, id), id), nil
+	case r.exchange.isSubscription():
+		r.waitDone() // it has an answer only when the server ends
+		if r.exchange.hasResponse && r.ctx.Err() == nil {
+			return withSubscription(nil, r.exchange.response.append(nil, id), id), nil
 		}
 		return nil, errEnded
-	case a.entry.done:
-		return a.entry.answer.append(nil, id), nil
-	case a.entry.status != 0:
-		e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "when this was recorded, HTTP refused it with status %d, without an answer", a.entry.status)
+	case r.exchange.hasResponse:
+		return r.exchange.response.append(nil, id), nil
+	case r.exchange.status != 0:
+		e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "when this was recorded, HTTP refused it with status %d, without an answer", r.exchange.status)
 		return jsonrpc.AppendError(nil, id, e, false), nil
 	}
-	a.peer.srv.opts.Logger.Info("the capture has no answer to this, so none is given", "n", a.entry.n, "method", clip(a.method, 128))
-	a.hold()
+	r.conn.srv.opts.Logger.Info("the capture has no answer to this, so none is given", "n", r.exchange.n, "method", clip(r.method, 128))
+	r.waitDone()
 	return nil, errEnded
 }
 
-// hold waits until nobody wants an answer any more.
-func (a *play) hold() {
+// waitDone waits until nobody wants an answer any more.
+func (r *responder) waitDone() {
 	select {
-	case <-a.ctx.Done():
-	case <-a.peer.quiet.Done():
+	case <-r.ctx.Done():
+	case <-r.conn.waitCtx.Done():
 	}
 }
 
 // wait waits, unless the request ends.
-func (a *play) wait(d time.Duration) error { return waitFor(a.ctx, d) }
+func (r *responder) wait(d time.Duration) error { return waitFor(r.ctx, d) }
 
 func waitFor(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil {
@@ -167,31 +167,31 @@ func waitFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// step sends one recorded message, and waits for the answer to a question. The error says that the request has ended.
-func (a *play) step(s *step, to jsonrpc.Outlet) error {
-	if s.ask {
-		return a.question(s, to)
+// runStep sends one recorded message, and waits for the answer to a question. The error says that the request has ended.
+func (r *responder) runStep(s *step, to jsonrpc.Sender) error {
+	if s.isRequest {
+		return r.sendRequest(s, to)
 	}
-	text := a.notice(s)
+	text := r.notificationText(s)
 	if text == nil {
 		return nil
 	}
-	if err := to.Send(text); err != nil && a.ctx.Err() != nil {
+	if err := to.Send(text); err != nil && r.ctx.Err() != nil {
 		return errEnded
 	}
 	return nil
 }
 
-// notice returns the text of a notification, nil if this client is not to have it.
-func (a *play) notice(s *step) []byte {
+// notificationText returns the text of a notification, nil if this client is not to have it.
+func (r *responder) notificationText(s *step) []byte {
 	text := s.text.append(nil, nil)
 	switch s.method {
 	case mcp.NotificationProgress:
-		token := a.token
-		if s.of != nil && s.of != a.entry {
-			a.peer.mu.Lock()
-			token = a.peer.tokens[s.of]
-			a.peer.mu.Unlock()
+		token := r.token
+		if s.progressOf != nil && s.progressOf != r.exchange {
+			r.conn.mu.Lock()
+			token = r.conn.tokens[s.progressOf]
+			r.conn.mu.Unlock()
 		}
 		if token == nil {
 			return nil
@@ -199,48 +199,48 @@ func (a *play) notice(s *step) []byte {
 		return withToken(nil, text, token)
 	case mcp.NotificationMessage:
 		level, _ := mcp.ParseLoggingLevel(era.LookupString(text, "params", "level"))
-		if a.modern && (a.level == mcp.LevelNone || level < a.level) || !a.modern && !a.peer.hears(level) {
+		if r.modern && (r.level == mcp.LevelNone || level < r.level) || !r.modern && !r.conn.wantsLog(level) {
 			return nil
 		}
 	case mcp.NotificationCancelled:
 		if s.cancels == "" {
 			return text
 		}
-		id := a.asked[s.cancels]
+		id := r.requestIDs[s.cancels]
 		if id == nil {
 			return nil
 		}
 		return withMember(nil, text, id, "params", "requestId")
 	}
-	if a.entry != nil && a.entry.isListen() {
-		return withSubscription(nil, text, a.id)
+	if r.exchange != nil && r.exchange.isSubscription() {
+		return withSubscription(nil, text, r.id)
 	}
 	return text
 }
 
-// question asks the client what the server asked.
-func (a *play) question(s *step, to jsonrpc.Outlet) error {
-	log, p := a.peer.srv.opts.Logger, a.peer
+// sendRequest asks the client what the server asked.
+func (r *responder) sendRequest(s *step, to jsonrpc.Sender) error {
+	log, p := r.conn.srv.opts.Logger, r.conn
 	text := s.text.append(nil, jsonrpc.ID("0"))
-	if name := p.missing(s.method, era.Lookup(text, "params")); name != "" {
+	if name := p.missingCapability(s.method, era.Lookup(text, "params")); name != "" {
 		log.Warn("a question is left out, because the client did not declare what it takes", "n", s.n, "method", s.method, "capability", name)
 		return nil
 	}
-	answer, id, err := p.ask(to, &s.text)
+	answer, id, err := p.sendRequest(to, &s.text)
 	if err != nil {
 		log.Debug("a question was not sent", "n", s.n, "error", err)
 		return nil
 	}
-	if a.asked == nil {
-		a.asked = map[string]jsonrpc.ID{}
+	if r.requestIDs == nil {
+		r.requestIDs = map[string]jsonrpc.ID{}
 	}
-	a.asked[s.asked] = id
-	if !s.told {
+	r.requestIDs[s.requestID] = id
+	if !s.responded {
 		p.forget(id)
 		return nil // the client did not answer when it was recorded
 	}
 	defer p.forget(id)
-	t := time.NewTimer(p.srv.opts.AskTimeout)
+	t := time.NewTimer(p.srv.opts.ClientTimeout)
 	defer t.Stop()
 	select {
 	case m := <-answer:
@@ -249,9 +249,9 @@ func (a *play) question(s *step, to jsonrpc.Outlet) error {
 		}
 	case <-t.C:
 		log.Warn("the client does not answer a recorded question; the recorded answer is given all the same", "n", s.n, "method", s.method)
-	case <-a.ctx.Done():
+	case <-r.ctx.Done():
 		return errEnded
-	case <-p.quiet.Done():
+	case <-p.waitCtx.Done():
 		return errEnded
 	}
 	return nil

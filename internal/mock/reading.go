@@ -14,114 +14,114 @@ import (
 
 // What an entry and a step take of memory besides their texts, about.
 const (
-	entryCost = 1024
-	stepCost  = 256
+	exchangeCost = 1024
+	stepCost     = 256
 )
 
 // maxParams is how much of the params of a request is kept for messages, in bytes.
 const maxParams = 2048
 
-// A reading makes a Tape of events. See step for what belongs to what.
-type reading struct {
-	t        *Tape
-	limit    int
-	held     int
-	pairer   *capture.Pairer
-	texts    map[string]string
-	spelt    map[*entry]string // masks
-	lanes    map[laneKey]*lane
-	order    []*entry
-	waiting  map[*capture.Call]*pending
-	asks     map[*capture.Call]*owned
-	exchange map[exchangeKey]*entry // HTTP exchanges with a request that is not answered
-	inStream int                    // answers that came in event streams
+// A reading makes a Recording of events. See step for what belongs to what.
+type reader struct {
+	rec            *Recording
+	limit          int
+	heldBytes      int
+	pairer         *capture.Pairer
+	texts          map[string]string
+	maskTexts      map[*exchange]string // masks
+	sessions       map[sessionKey]*sessionReader
+	order          []*exchange
+	pendingCalls   map[*capture.Call]*pending
+	serverRequests map[*capture.Call]*ownedStep
+	httpExchanges  map[httpExchangeKey]*exchange // HTTP exchanges with a request that is not answered
+	inStream       int                           // answers that came in event streams
 }
 
-// A laneKey names what a client and a server say to each other in order.
-type laneKey struct {
+// A sessionKey names what a client and a server say to each other in order.
+type sessionKey struct {
 	capture string
 	session uint64
 }
 
-type exchangeKey struct {
-	capture  string
-	exchange uint64
+type httpExchangeKey struct {
+	capture string
+	number  uint64
 }
 
 // A lane is one session, or connection, while it is read.
-type lane struct {
-	session *session
-	open    []*entry // requests of the client that are under way, the oldest first
-	tokens  map[string]*entry
-	ready   bool   // the handshake is complete
-	last    *entry // the client's last request: what comes by itself follows it
+type sessionReader struct {
+	session     *session
+	pending     []*exchange // requests of the client that are under way, the oldest first
+	tokens      map[string]*exchange
+	initialized bool      // the handshake is complete
+	last        *exchange // the client's last request: what comes by itself follows it
 }
 
 // A pending entry has no answer yet.
 type pending struct {
-	entry *entry
-	lane  *lane
-	early bool // it came before the handshake was complete
+	exchange *exchange
+	session  *sessionReader
+	early    bool // it came before the handshake was complete
 }
 
 // An owned step is a question of the server, with the entry that it is part of.
-type owned struct {
-	entry *entry
-	later bool
-	index int
+type ownedStep struct {
+	exchange *exchange
+	later    bool
+	index    int
 }
 
-func (o *owned) step() *step {
+func (o *ownedStep) step() *step {
 	if o.later {
-		return &o.entry.later[o.index]
+		return &o.exchange.trailing[o.index]
 	}
-	return &o.entry.steps[o.index]
+	return &o.exchange.steps[o.index]
 }
 
-func newReading(limit int) *reading {
-	return &reading{
-		t: &Tape{methods: map[methodKey]*method{}}, limit: limit, pairer: capture.NewPairer(nil), texts: map[string]string{}, spelt: map[*entry]string{},
-		lanes: map[laneKey]*lane{}, waiting: map[*capture.Call]*pending{}, asks: map[*capture.Call]*owned{}, exchange: map[exchangeKey]*entry{},
+func newReader(limit int) *reader {
+	return &reader{
+		rec: &Recording{methods: map[methodKey]*method{}}, limit: limit, pairer: capture.NewPairer(nil), texts: map[string]string{}, maskTexts: map[*exchange]string{},
+		sessions: map[sessionKey]*sessionReader{}, pendingCalls: map[*capture.Call]*pending{}, serverRequests: map[*capture.Call]*ownedStep{}, httpExchanges: map[httpExchangeKey]*exchange{},
 	}
 }
 
-func (rd *reading) lane(e *capture.Event) *lane {
-	key := laneKey{e.Capture, e.Session}
-	l := rd.lanes[key]
+func (rd *reader) sessionFor(e *capture.Event) *sessionReader {
+	key := sessionKey{e.Capture, e.Session}
+	l := rd.sessions[key]
 	if l == nil {
-		rd.held += entryCost
+		rd.heldBytes += exchangeCost
 		s := &session{capture: e.Capture, number: e.Session}
-		l = &lane{session: s, tokens: map[string]*entry{}}
-		rd.lanes[key] = l
-		rd.t.sessions = append(rd.t.sessions, s)
+		l = &sessionReader{session: s, tokens: map[string]*exchange{}}
+		rd.sessions[key] = l
+		rd.rec.sessions = append(rd.rec.sessions, s)
 	}
 	return l
 }
 
 // add takes the next event.
-func (rd *reading) add(e *capture.Event) {
+func (rd *reader) add(e *capture.Event) {
 	switch e.Kind {
 	case capture.KindHead:
-		if rd.t.Name == "" && e.Head != nil {
-			rd.t.Name = e.Head.Name
+		if rd.rec.Name == "" && e.Head != nil {
+			rd.rec.Name = e.Head.Name
 		}
 	case capture.KindGap:
 		if e.Gap != nil {
-			rd.t.Notes.Lost += max(e.Gap.Lost, 1)
+			rd.rec.Notes.Missing += max(e.Gap.Lost, 1)
 		}
-	case capture.KindBad:
+	case capture.KindInvalid:
 		if e.Dir == capture.ToClient {
-			rd.t.Notes.Stray++
+			rd.rec.Notes.Stray++
 		}
 	case capture.KindResponse:
-		if x := rd.exchange[exchangeKey{e.Capture, e.Exchange}]; x != nil && e.Response != nil && e.Response.Status >= 400 {
+		if x := rd.httpExchanges[httpExchangeKey{e.Capture, e.Exchange}]; x != nil && e.Response != nil && e.Response.Status >= 400 {
 			x.status = e.Response.Status
 		}
 	case capture.KindEnd:
-		delete(rd.exchange, exchangeKey{e.Capture, e.Exchange})
+		delete(rd.httpExchanges, httpExchangeKey{e.Capture, e.Exchange})
 	case capture.KindMessage:
 		if e.Cut {
-			rd.t.Notes.Cut++
+			rd.rec.Notes.Truncated++
 			return
 		}
 		rd.message(e)
@@ -129,13 +129,13 @@ func (rd *reading) add(e *capture.Event) {
 }
 
 // message takes an event with a message, or a batch of them.
-func (rd *reading) message(e *capture.Event) {
-	l := rd.lane(e)
+func (rd *reader) message(e *capture.Event) {
+	l := rd.sessionFor(e)
 	if e.Exchange != 0 {
 		l.session.http = true
 	}
 	if e.Dir == capture.ToClient {
-		rd.t.Notes.Hidden += len(e.Redacted) + e.RedactedMore
+		rd.rec.Notes.Redacted += len(e.Redacted) + e.RedactedMore
 	}
 	texts := [][]byte{e.Data}
 	parts := rd.pairer.Add(e)
@@ -151,7 +151,7 @@ func (rd *reading) message(e *capture.Event) {
 		if p.Index < 0 || p.Index >= len(texts) || jsonrpc.Parse(texts[p.Index], &m, 0) != nil {
 			continue
 		}
-		in := &incoming{rd: rd, l: l, e: e, p: p, m: &m, text: texts[p.Index]}
+		in := &incoming{reader: rd, session: l, event: e, p: p, m: &m, text: texts[p.Index]}
 		if e.Dir == capture.ToServer {
 			in.fromClient()
 		} else {
@@ -161,38 +161,38 @@ func (rd *reading) message(e *capture.Event) {
 }
 
 // frame returns the frame of a message, and counts what it takes.
-func (rd *reading) frame(text []byte) frame {
+func (rd *reader) frame(text []byte) frame {
 	f := frameOf(text)
 	f.head, f.tail = rd.intern(f.head), rd.intern(f.tail)
 	return f
 }
 
-func (rd *reading) intern(s string) string {
+func (rd *reader) intern(s string) string {
 	if known, ok := rd.texts[s]; ok {
 		return known
 	}
-	rd.held += len(s) + 64
+	rd.heldBytes += len(s) + 64
 	rd.texts[s] = s
 	return s
 }
 
-// tape returns what was read.
-func (rd *reading) tape() *Tape {
-	t := rd.t
+// finish returns what was read.
+func (rd *reader) finish() *Recording {
+	t := rd.rec
 	answered := 0
 	for _, e := range rd.order {
-		t.put(e, rd.spelt[e])
-		if e.done || e.status != 0 {
+		t.put(e, rd.maskTexts[e])
+		if e.hasResponse || e.status != 0 {
 			t.Notes.Requests++
 		} else if e.method != mcp.MethodSubscriptionsListen {
 			t.Notes.Unanswered++
 		}
-		if e.done {
+		if e.hasResponse {
 			answered++
 		}
 	}
 	for _, s := range t.sessions {
-		if s.hello != nil && s.revision != mcp.RevisionNone && !slices.Contains(t.legacy, s.revision) {
+		if s.initialize != nil && s.revision != mcp.RevisionNone && !slices.Contains(t.legacy, s.revision) {
 			t.legacy = append(t.legacy, s.revision)
 		}
 	}
@@ -200,37 +200,37 @@ func (rd *reading) tape() *Tape {
 	slices.SortFunc(t.legacy, func(a, b mcp.Revision) int { return cmp.Compare(a.String(), b.String()) })
 	t.streams = answered > 0 && rd.inStream*2 > answered
 	for _, m := range t.methods {
-		m.tidy()
+		m.dropUnanswered()
 	}
 	return t
 }
 
-// tidy takes requests without an answer out of the lists in which others have one: whoever asked again was answered in the end.
-func (m *method) tidy() {
-	for _, lists := range []map[lookupKey][]*entry{m.byParams, m.byTarget} {
+// dropUnanswered takes requests without an answer out of the lists in which others have one: whoever asked again was answered in the end.
+func (m *method) dropUnanswered() {
+	for _, lists := range []map[lookupKey][]*exchange{m.byParams, m.byTarget} {
 		for key, list := range lists {
-			if slices.ContainsFunc(list, func(e *entry) bool { return e.done }) {
-				lists[key] = slices.DeleteFunc(list, func(e *entry) bool { return !e.done })
+			if slices.ContainsFunc(list, func(e *exchange) bool { return e.hasResponse }) {
+				lists[key] = slices.DeleteFunc(list, func(e *exchange) bool { return !e.hasResponse })
 			}
 		}
 	}
 }
 
-// gapSince returns how long after the event before in the same entry an event came.
-func (e *entry) gapSince(t time.Duration) time.Duration {
-	gap := max(t-e.last, 0)
-	e.last = max(t, e.last)
+// delaySince returns how long after the event before in the same entry an event came.
+func (x *exchange) delaySince(t time.Duration) time.Duration {
+	gap := max(t-x.lastAt, 0)
+	x.lastAt = max(t, x.lastAt)
 	return gap
 }
 
-// isListen reports whether the request goes on for as long as the client listens.
-func (e *entry) isListen() bool { return e.method == mcp.MethodSubscriptionsListen }
+// isSubscription reports whether the request goes on for as long as the client listens.
+func (x *exchange) isSubscription() bool { return x.method == mcp.MethodSubscriptionsListen }
 
-// spoken notes that a request of a modern revision was answered.
-func (rd *reading) spoken(r mcp.Revision, l *lane) {
+// noteRevision notes that a request of a modern revision was answered.
+func (rd *reader) noteRevision(r mcp.Revision, l *sessionReader) {
 	l.session.modern = true
-	if r != mcp.RevisionNone && r.Modern() && !slices.Contains(rd.t.modern, r) {
-		rd.t.modern = append(rd.t.modern, r)
+	if r != mcp.RevisionNone && r.Modern() && !slices.Contains(rd.rec.modern, r) {
+		rd.rec.modern = append(rd.rec.modern, r)
 	}
 }
 

@@ -10,35 +10,35 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// lastWords is how long a client has to take what it was answered when the server ends.
-const lastWords = time.Second
+// closeTimeout is how long a client has to take what it was answered when the server ends.
+const closeTimeout = time.Second
 
 // A pipe is one client on a stream of bytes.
-type pipe struct {
-	*peer
-	f    jsonrpc.Framer
-	crew crew // requests under way
+type streamConn struct {
+	*conn
+	framer   jsonrpc.Framer
+	activity activity // requests under way
 }
 
 // Serve answers one client, which speaks by f, until its input ends: then what it has asked for is still answered, within [Options.DrainTimeout]. It returns nil then, the
 // cause of ctx when that ended first, what [Server.Err] says, and otherwise the error that reading met. It closes f.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
-	l := &lineOutlet{f: f}
-	c := &pipe{peer: s.newPeer(l, true), f: f}
-	if !s.crew.enter() {
+	l := &frameSender{f: f}
+	c := &streamConn{conn: s.newConn(l, true), framer: f}
+	if !s.activity.begin() {
 		f.Close()
 		return jsonrpc.ErrClosed
 	}
-	defer s.crew.leave()
+	defer s.activity.done()
 	defer c.cancel()
 	defer context.AfterFunc(ctx, c.cancel)()
 	halted := make(chan struct{})
 	halt := context.AfterFunc(c.ctx, func() {
 		defer close(halted)
-		t := time.NewTimer(lastWords)
+		t := time.NewTimer(closeTimeout)
 		defer t.Stop()
 		select {
-		case <-c.crew.shut(): // what is answered already is sent
+		case <-c.activity.close(): // what is answered already is sent
 		case <-t.C: // to a client that reads
 		}
 		f.Close()
@@ -61,10 +61,10 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 }
 
 // finish waits for what is under way when the input has ended.
-func (c *pipe) finish() {
+func (c *streamConn) finish() {
 	t := time.NewTimer(c.srv.opts.DrainTimeout)
 	defer t.Stop()
-	done := c.crew.shut()
+	done := c.activity.close()
 	select {
 	case <-done:
 	case <-t.C:
@@ -76,12 +76,12 @@ func (c *pipe) finish() {
 }
 
 // read takes messages until the input ends.
-func (c *pipe) read() error {
+func (c *streamConn) read() error {
 	for {
-		frame, err := c.f.ReadFrame()
+		frame, err := c.framer.ReadFrame()
 		switch {
 		case err == nil:
-			c.take(frame)
+			c.handleFrame(frame)
 		case errors.Is(err, io.EOF):
 			return nil
 		default:
@@ -102,10 +102,10 @@ func (c *pipe) read() error {
 	}
 }
 
-// take takes a frame.
-func (c *pipe) take(frame []byte) {
+// handleFrame takes a frame.
+func (c *streamConn) handleFrame(frame []byte) {
 	if jsonrpc.IsBatch(frame) {
-		c.batch(frame)
+		c.handleBatch(frame)
 		return
 	}
 	var m jsonrpc.Message
@@ -116,22 +116,22 @@ func (c *pipe) take(frame []byte) {
 		return
 	}
 	if m.Kind != jsonrpc.KindRequest {
-		c.tell(frame, &m)
+		c.handleOneWay(frame, &m)
 		return
 	}
 	a := c.begin(&m)
-	if a == nil || !c.crew.enter() {
+	if a == nil || !c.activity.begin() {
 		return
 	}
-	if a.quick() {
-		c.answer(a)
+	if a.isImmediate() {
+		c.respond(a)
 		return
 	}
-	go c.answer(a)
+	go c.respond(a)
 }
 
-// tell takes what is not answered.
-func (c *pipe) tell(frame []byte, m *jsonrpc.Message) {
+// handleOneWay takes what is not answered.
+func (c *streamConn) handleOneWay(frame []byte, m *jsonrpc.Message) {
 	if m.Kind == jsonrpc.KindNotification {
 		c.Notification(c.ctx, frame, m)
 		return
@@ -140,7 +140,7 @@ func (c *pipe) tell(frame []byte, m *jsonrpc.Message) {
 }
 
 // begin accepts a request; nil if it was refused.
-func (c *pipe) begin(m *jsonrpc.Message) *play {
+func (c *streamConn) begin(m *jsonrpc.Message) *responder {
 	c.modernSeen = c.modernSeen || isModern(m.Params)
 	a, err := c.accept(m)
 	if err != nil {
@@ -151,33 +151,33 @@ func (c *pipe) begin(m *jsonrpc.Message) *play {
 	return a
 }
 
-// answer answers a request.
-func (c *pipe) answer(a *play) {
-	defer c.crew.leave()
-	defer a.end()
-	text, err := a.run()
+// respond answers a request.
+func (c *streamConn) respond(r *responder) {
+	defer c.activity.done()
+	defer r.end()
+	text, err := r.run()
 	if err != nil {
 		return
 	}
 	c.send(text)
-	c.follow(a)
+	c.sendTrailing(r)
 }
 
-func (c *pipe) send(text []byte) {
+func (c *streamConn) send(text []byte) {
 	if err := c.out.Send(text); err != nil && c.ctx.Err() == nil {
 		c.srv.opts.Logger.Debug("not sent", "error", err)
 	}
 }
 
 // reject answers what is no message, if it can be.
-func (c *pipe) reject(id jsonrpc.ID, e *jsonrpc.Error) {
+func (c *streamConn) reject(id jsonrpc.ID, e *jsonrpc.Error) {
 	c.srv.opts.Logger.Warn("the client has sent what is no message", "error", clip(e.Message, 256))
 	omit := c.rules.Policy(c.modernSeen).OmitNullID
 	c.send(jsonrpc.AppendError(nil, id, e, !omit))
 }
 
-// batch takes an array of messages, where the revision has them. Its requests are answered in one array.
-func (c *pipe) batch(frame []byte) {
+// handleBatch takes an array of messages, where the revision has them. Its requests are answered in one array.
+func (c *streamConn) handleBatch(frame []byte) {
 	entries, err := jsonrpc.ParseBatch(frame, 0)
 	switch {
 	case err != nil:
@@ -187,7 +187,7 @@ func (c *pipe) batch(frame []byte) {
 		c.reject(nil, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: this revision has no batches; send each message on its own"))
 		return
 	}
-	var plays []*play
+	var plays []*responder
 	var answers [][]byte
 	for i := range entries {
 		e := &entries[i]
@@ -195,20 +195,20 @@ func (c *pipe) batch(frame []byte) {
 		case e.Invalid != nil:
 			answers = append(answers, jsonrpc.AppendError(nil, e.ID, jsonrpc.ErrorOf(e.Invalid), true))
 		case e.Kind != jsonrpc.KindRequest:
-			c.tell(nil, &e.Message)
+			c.handleOneWay(nil, &e.Message)
 		default:
 			if a := c.begin(&e.Message); a != nil {
 				plays = append(plays, a)
 			}
 		}
 	}
-	if len(plays)+len(answers) > 0 && c.crew.enter() {
-		go c.answerBatch(plays, answers)
+	if len(plays)+len(answers) > 0 && c.activity.begin() {
+		go c.respondBatch(plays, answers)
 	}
 }
 
-func (c *pipe) answerBatch(plays []*play, answers [][]byte) {
-	defer c.crew.leave()
+func (c *streamConn) respondBatch(plays []*responder, answers [][]byte) {
+	defer c.activity.done()
 	for _, a := range plays {
 		if text, err := a.run(); err == nil {
 			answers = append(answers, text)
@@ -225,20 +225,20 @@ func (c *pipe) answerBatch(plays []*play, answers [][]byte) {
 		c.send(append(all, ']'))
 	}
 	for _, a := range plays {
-		c.follow(a)
+		c.sendTrailing(a)
 		a.end()
 	}
 }
 
-// A lineOutlet writes frames.
-type lineOutlet struct {
+// A frameSender writes frames.
+type frameSender struct {
 	mu sync.Mutex
 	f  jsonrpc.Framer
 }
 
-// Send implements [jsonrpc.Outlet].
-func (l *lineOutlet) Send(message []byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.f.WriteFrame(message)
+// Send implements [jsonrpc.Sender].
+func (s *frameSender) Send(message []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.f.WriteFrame(message)
 }

@@ -56,7 +56,7 @@ func TestMatching(t *testing.T) {
 }
 
 // asking is a tape of a call in which the server asks, and tells of its progress.
-func asking(t *testing.T) *mock.Tape {
+func asking(t *testing.T) *mock.Recording {
 	return tapeOf(t, after(hello,
 		line{10, "→" + call("1", "ask", `{}`, `,"_meta":{"progressToken":"t"}`)},
 		line{11, `←{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1}}`},
@@ -111,7 +111,7 @@ func TestQuestionsWithoutAnAnswer(t *testing.T) {
 	tape := asking(t)
 	t.Run("a client that does not answer", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c := dial(t, tape, &mock.Options{AskTimeout: time.Minute})
+			c := dial(t, tape, &mock.Options{ClientTimeout: time.Minute})
 			c.greet(`{"elicitation":{}}`)
 			c.send(call("5", "ask", `{}`, ``))
 			begun := time.Now()

@@ -7,24 +7,24 @@ import (
 	"mcpwire/internal/era"
 )
 
-// meet returns the faults that a request meets.
-func (s *Server) meet(a *play, m *jsonrpc.Message) []*Fault {
+// matchFaults returns the faults that a request meets.
+func (s *Server) matchFaults(r *responder, m *jsonrpc.Message) []*Fault {
 	if len(s.opts.Faults) == 0 {
 		return nil
 	}
-	sub := &subject{play: a, text: jsonrpc.AppendRequest(nil, m.ID, string(m.Method), m.Params), params: m.Params}
+	sub := &subject{responder: r, text: jsonrpc.AppendRequest(nil, m.ID, string(m.Method), m.Params), params: m.Params}
 	var met []*Fault
 	for _, f := range s.opts.Faults {
-		if f.filter.Match(s.ctx, sub) && s.hits(f) {
-			s.opts.Logger.Info("fault", "what", f.String(), "method", clip(a.method, 128), "id", clip(string(a.id), 64))
+		if f.filter.Match(s.ctx, sub) && s.triggers(f) {
+			s.opts.Logger.Info("fault", "what", f.String(), "method", clip(r.method, 128), "id", clip(string(r.id), 64))
 			met = append(met, f)
 		}
 	}
 	return met
 }
 
-// hits counts a request that a fault's filter holds for, and reports whether it is one that goes wrong.
-func (s *Server) hits(f *Fault) bool {
+// triggers counts a request that a fault's filter holds for, and reports whether it is one that goes wrong.
+func (s *Server) triggers(f *Fault) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.seen++
@@ -34,10 +34,10 @@ func (s *Server) hits(f *Fault) bool {
 	return f.chance == 0 || s.chance.Float64() < f.chance
 }
 
-// refuse answers with a status of HTTP, if a fault says so. It reports whether it did.
-func (a *play) refuse() bool {
-	for _, f := range a.faults {
-		if f.act == actStatus && a.wire != nil && a.wire.refuse(f.n) {
+// refuseHTTP answers with a status of HTTP, if a fault says so. It reports whether it did.
+func (r *responder) refuseHTTP() bool {
+	for _, f := range r.faults {
+		if f.act == actStatus && r.faultWriter != nil && r.faultWriter.writeStatus(f.n) {
 			return true
 		}
 	}
@@ -45,8 +45,8 @@ func (a *play) refuse() bool {
 }
 
 // faultError returns the error that a fault answers with; nil if none does.
-func (a *play) faultError() *jsonrpc.Error {
-	for _, f := range a.faults {
+func (r *responder) faultError() *jsonrpc.Error {
+	for _, f := range r.faults {
 		if f.act == actError {
 			return f.err
 		}
@@ -57,96 +57,96 @@ func (a *play) faultError() *jsonrpc.Error {
 // garbage is what no parser takes.
 const garbage = `{"jsonrpc": garbage`
 
-// spoil does to an answer what the faults say, in their order. The error says that there is none any more.
-func (a *play) spoil(answer []byte) ([]byte, error) {
-	for _, f := range a.faults {
+// injectFaults does to an answer what the faults say, in their order. The error says that there is none any more.
+func (r *responder) injectFaults(answer []byte) ([]byte, error) {
+	for _, f := range r.faults {
 		switch f.act {
 		case actID:
-			a.swapID()
+			r.swapID()
 		case actDelay:
-			if err := a.wait(f.delay); err != nil {
+			if err := r.wait(f.delay); err != nil {
 				return nil, err
 			}
 		case actDrop:
-			a.hold()
+			r.waitDone()
 			return nil, errEnded
 		case actExit:
-			a.peer.srv.stop(&ExitError{f.n})
-			if a.wire != nil {
-				a.wire.abort()
+			r.conn.srv.stop(&ExitError{f.n})
+			if r.faultWriter != nil {
+				r.faultWriter.abort()
 			}
 			return nil, errEnded
 		}
 	}
-	answer = a.named(answer)
-	for _, f := range a.faults {
+	answer = r.withFaultID(answer)
+	for _, f := range r.faults {
 		switch f.act {
 		case actGarbage:
-			if !a.peer.pipe {
+			if !r.conn.stream {
 				answer = append([]byte(garbage+" "), answer...)
 				continue
 			}
-			_ = a.out.Send([]byte(garbage)) // a client that is gone has none
+			_ = r.out.Send([]byte(garbage)) // a client that is gone has none
 		case actStray:
-			if a.peer.pipe {
-				_ = a.out.Send([]byte(f.text)) // likewise
+			if r.conn.stream {
+				_ = r.out.Send([]byte(f.text)) // likewise
 			}
 		case actDuplicate:
-			answer = a.twice(answer)
+			answer = r.duplicate(answer)
 		case actTruncate:
-			answer = a.truncate(answer, f.n)
+			answer = r.truncate(answer, f.n)
 		}
 	}
 	return answer, nil
 }
 
-// twice has an answer be there twice: as two messages where that can be.
-func (a *play) twice(answer []byte) []byte {
-	if a.mute {
+// duplicate has an answer be there twice: as two messages where that can be.
+func (r *responder) duplicate(answer []byte) []byte {
+	if r.noPreceding {
 		return append(append(answer, ' '), answer...)
 	}
-	_ = a.out.Send(answer) // a client that is gone has none
+	_ = r.out.Send(answer) // a client that is gone has none
 	return answer
 }
 
 // truncate leaves n bytes of an answer, below 0 half of it. Over HTTP the connection breaks there.
-func (a *play) truncate(answer []byte, n int) []byte {
+func (r *responder) truncate(answer []byte, n int) []byte {
 	if n < 0 {
 		n = len(answer) / 2
 	}
-	if a.wire != nil {
-		a.wire.cutAfter(n)
+	if r.faultWriter != nil {
+		r.faultWriter.abortAfter(n)
 		return answer
 	}
 	return answer[:min(n, len(answer))]
 }
 
 // swapID gives an answer the id of another request that is under way, which gets this one's; if there is none, a number becomes a string, and a string another one.
-func (a *play) swapID() {
-	p := a.peer
+func (r *responder) swapID() {
+	p := r.conn
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a.swap != nil {
+	if r.swappedID != nil {
 		return // another has done it
 	}
-	for b := range p.plays {
-		if b != a && b.swap == nil && !b.id.Equal(a.id) {
-			a.swap, b.swap = b.id, a.id
+	for b := range p.responders {
+		if b != r && b.swappedID == nil && !b.id.Equal(r.id) {
+			r.swappedID, b.swappedID = b.id, r.id
 			return
 		}
 	}
-	if text, isString := a.id.Text(); isString {
-		a.swap = jsonrpc.StringID(text + "~")
+	if text, isString := r.id.Text(); isString {
+		r.swappedID = jsonrpc.StringID(text + "~")
 	} else {
-		a.swap = jsonrpc.StringID(string(a.id))
+		r.swappedID = jsonrpc.StringID(string(r.id))
 	}
 }
 
-// named gives an answer the id that it has by a fault, this request's own or another's.
-func (a *play) named(answer []byte) []byte {
-	a.peer.mu.Lock()
-	id := a.swap
-	a.peer.mu.Unlock()
+// withFaultID gives an answer the id that it has by a fault, this request's own or another's.
+func (r *responder) withFaultID(answer []byte) []byte {
+	r.conn.mu.Lock()
+	id := r.swappedID
+	r.conn.mu.Unlock()
 	if id == nil {
 		return answer
 	}

@@ -12,14 +12,14 @@ import (
 
 // A subject is a request as filters see it: what is known when it comes.
 type subject struct {
-	play   *play
-	text   []byte
-	params []byte
+	responder *responder
+	text      []byte
+	params    []byte
 }
 
-// Any implements filter.Subject.
-func (s *subject) Any(f filter.Field, match func(string) bool) bool {
-	a := s.play
+// MatchField implements filter.Subject.
+func (s *subject) MatchField(f filter.Field, match func(string) bool) bool {
+	a := s.responder
 	switch f {
 	case filter.Tool:
 		return a.method == mcp.MethodToolsCall && match(targetOf(a.method, s.params))
@@ -35,7 +35,7 @@ func (s *subject) Any(f filter.Field, match func(string) bool) bool {
 	case filter.Kind:
 		return match("request")
 	case filter.Server:
-		return match(a.peer.srv.tape.Name)
+		return match(a.conn.srv.recording.Name)
 	case filter.Task:
 		id := ""
 		if era.IsObject(s.params) {
@@ -43,37 +43,37 @@ func (s *subject) Any(f filter.Field, match func(string) bool) bool {
 		}
 		return id != "" && match(id)
 	case filter.Session:
-		return a.entry != nil && a.entry.of != nil && match(strconv.FormatUint(a.entry.of.number, 10))
+		return a.exchange != nil && a.exchange.session != nil && match(strconv.FormatUint(a.exchange.session.number, 10))
 	case filter.Era:
 		if a.modern {
 			return match("modern")
 		}
 		return match("legacy")
-	case filter.Rev:
+	case filter.Revision:
 		return s.revision(match)
 	}
 	return false
 }
 
 func (s *subject) revision(match func(string) bool) bool {
-	if s.play.modern {
+	if s.responder.modern {
 		return match(revisionOf(s.params).String())
 	}
-	p := s.play.peer
+	p := s.responder.conn
 	p.mu.Lock()
 	f := p.features
 	p.mu.Unlock()
 	return f != nil && match(f.Revision.String())
 }
 
-// Covers implements filter.Subject: the numbers are those of the recorded request, and of its answer.
-func (s *subject) Covers(from, to uint64) bool {
-	e := s.play.entry
-	return e != nil && (e.n >= from && e.n <= to || e.done && e.responseN >= from && e.responseN <= to)
+// HasEventIn implements filter.Subject: the numbers are those of the recorded request, and of its answer.
+func (s *subject) HasEventIn(from, to uint64) bool {
+	e := s.responder.exchange
+	return e != nil && (e.n >= from && e.n <= to || e.hasResponse && e.responseN >= from && e.responseN <= to)
 }
 
-// Took implements filter.Subject.
-func (s *subject) Took() (time.Duration, bool) { return 0, false }
+// Elapsed implements filter.Subject.
+func (s *subject) Elapsed() (time.Duration, bool) { return 0, false }
 
 // Bytes implements filter.Subject.
 func (s *subject) Bytes() int64 { return int64(len(s.text)) }

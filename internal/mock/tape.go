@@ -23,12 +23,12 @@ const DefaultMaxBytes = 256 << 20
 
 // ReadOptions are the options of [Read]. nil means defaults.
 type ReadOptions struct {
-	// MaxBytes is how many bytes of memory a Tape may take, about: for messages of the server, and some for each request. 0 is [DefaultMaxBytes].
+	// MaxBytes is how many bytes of memory a Recording may take, about: for messages of the server, and some for each request. 0 is [DefaultMaxBytes].
 	MaxBytes int
 }
 
-// A Tape is what a capture has of a server. It does not change.
-type Tape struct {
+// A Recording is what a capture has of a server. It does not change.
+type Recording struct {
 	Name  string // of the server, as the head of the capture has it
 	Notes Notes
 
@@ -40,15 +40,15 @@ type Tape struct {
 	lenient  bool           // the server answered before the handshake was complete
 }
 
-// Notes are what is worth knowing about a Tape before it is used.
+// Notes are what is worth knowing about a Recording before it is used.
 type Notes struct {
 	Requests   int    // that were answered, or that HTTP refused
 	Unanswered int    // others
-	Hidden     int    // values of the server's messages that were hidden when they were recorded
-	Lost       uint64 // events that are missing in the capture; at least so many
-	Cut        int    // messages that are not in it as a whole
+	Redacted   int    // values of the server's messages that were hidden when they were recorded
+	Missing    uint64 // events that are missing in the capture; at least so many
+	Truncated  int    // messages that are not in it as a whole
 	Stray      int    // lines of the server that are no messages. They are not sent
-	Orphans    int    // messages of the server that belong to nothing that is known. They are not sent either
+	Unclaimed  int    // messages of the server that belong to nothing that is known. They are not sent either
 }
 
 // A methodKey names a method in one of the eras: what the same request gets is not the same.
@@ -59,26 +59,26 @@ type methodKey struct {
 
 // A method is all requests of one method.
 type method struct {
-	all      []*entry
-	byParams map[lookupKey][]*entry
-	byTarget map[lookupKey][]*entry
-	masks    []*mask // that they have, by their numbers
-	spelt    []string
+	all       []*exchange
+	byParams  map[lookupKey][]*exchange
+	byTarget  map[lookupKey][]*exchange
+	masks     []*mask // that they have, by their numbers
+	maskTexts []string
 }
 
 // A lookupKey is what requests are looked up by: their params as far as a mask leaves them, or their target.
 type lookupKey struct {
-	round  bool
-	mask   int
-	params sum
-	target string
+	isInputRound bool
+	mask         int
+	params       sum
+	target       string
 }
 
 // maxMasks is how many different masks the requests of one method may have: each is one more way to look at a request. The others match exactly, or not at all.
 const maxMasks = 64
 
 // Open reads the capture in a file.
-func Open(name string, opts *ReadOptions) (*Tape, error) {
+func Open(name string, opts *ReadOptions) (*Recording, error) {
 	r, err := capture.Open(name, nil)
 	if err != nil {
 		return nil, err
@@ -88,22 +88,22 @@ func Open(name string, opts *ReadOptions) (*Tape, error) {
 }
 
 // Read reads a capture. opts may be nil. The error is that of events, or wraps [ErrTooLarge] or [ErrNothing].
-func Read(events iter.Seq2[*capture.Event, error], opts *ReadOptions) (*Tape, error) {
+func Read(events iter.Seq2[*capture.Event, error], opts *ReadOptions) (*Recording, error) {
 	limit := DefaultMaxBytes
 	if opts != nil && opts.MaxBytes > 0 {
 		limit = opts.MaxBytes
 	}
-	rd := newReading(limit)
+	rd := newReader(limit)
 	for e, err := range events {
 		if err != nil {
 			return nil, err
 		}
 		rd.add(e)
-		if rd.held > limit {
+		if rd.heldBytes > limit {
 			return nil, fmt.Errorf("%w: the server's part of it takes more than %d MiB of memory", ErrTooLarge, limit>>20)
 		}
 	}
-	t := rd.tape()
+	t := rd.finish()
 	if t.Notes.Requests == 0 || len(t.Revisions()) == 0 {
 		return nil, ErrNothing
 	}
@@ -111,38 +111,38 @@ func Read(events iter.Seq2[*capture.Event, error], opts *ReadOptions) (*Tape, er
 }
 
 // Revisions returns those in which the capture has answers, in ascending order.
-func (t *Tape) Revisions() []mcp.Revision { return append(slices.Clone(t.legacy), t.modern...) }
+func (r *Recording) Revisions() []mcp.Revision { return append(slices.Clone(r.legacy), r.modern...) }
 
 // put lists an entry.
-func (t *Tape) put(e *entry, spelt string) {
-	key := methodKey{e.modern, e.method}
-	m := t.methods[key]
+func (r *Recording) put(x *exchange, spelt string) {
+	key := methodKey{x.modern, x.method}
+	m := r.methods[key]
 	if m == nil {
-		m = &method{byParams: map[lookupKey][]*entry{}, byTarget: map[lookupKey][]*entry{}, masks: []*mask{nil}, spelt: []string{""}}
-		t.methods[key] = m
+		m = &method{byParams: map[lookupKey][]*exchange{}, byTarget: map[lookupKey][]*exchange{}, masks: []*mask{nil}, maskTexts: []string{""}}
+		r.methods[key] = m
 	}
-	m.all = append(m.all, e)
-	i := slices.Index(m.spelt, spelt)
+	m.all = append(m.all, x)
+	i := slices.Index(m.maskTexts, spelt)
 	if i < 0 && len(m.masks) <= maxMasks {
 		i = len(m.masks)
-		m.masks, m.spelt = append(m.masks, e.mask), append(m.spelt, spelt)
+		m.masks, m.maskTexts = append(m.masks, x.mask), append(m.maskTexts, spelt)
 	}
 	if i >= 0 {
-		k := lookupKey{round: e.shape.round, mask: i, params: e.shape.params}
-		m.byParams[k] = append(m.byParams[k], e)
+		k := lookupKey{isInputRound: x.matchKey.isInputRound, mask: i, params: x.matchKey.params}
+		m.byParams[k] = append(m.byParams[k], x)
 	}
-	k := lookupKey{round: e.shape.round, target: e.shape.target}
-	m.byTarget[k] = append(m.byTarget[k], e)
+	k := lookupKey{isInputRound: x.matchKey.isInputRound, target: x.matchKey.target}
+	m.byTarget[k] = append(m.byTarget[k], x)
 }
 
 // lookup returns the entries with the same params, in their order. What was hidden in them counts as the same.
-func (m *method) lookup(name string, params []byte, s shape) []*entry {
-	if list := m.byParams[lookupKey{round: s.round, params: s.params}]; len(list) > 0 {
+func (m *method) lookup(name string, params []byte, s matchKey) []*exchange {
+	if list := m.byParams[lookupKey{isInputRound: s.isInputRound, params: s.params}]; len(list) > 0 {
 		return list
 	}
 	for i, k := range m.masks[1:] {
-		masked := shapeOf(name, params, k)
-		if list := m.byParams[lookupKey{round: s.round, mask: i + 1, params: masked.params}]; len(list) > 0 {
+		masked := matchKeyOf(name, params, k)
+		if list := m.byParams[lookupKey{isInputRound: s.isInputRound, mask: i + 1, params: masked.params}]; len(list) > 0 {
 			return list
 		}
 	}
@@ -150,19 +150,19 @@ func (m *method) lookup(name string, params []byte, s shape) []*entry {
 }
 
 // rules returns those by which the requests of one client are judged.
-func (t *Tape) rules() *era.Session {
-	return era.NewSession(era.Config{Revisions: t.Revisions(), Lenient: t.lenient, Custom: t.mayHave})
+func (r *Recording) rules() *era.Session {
+	return era.NewSession(era.Config{Revisions: r.Revisions(), Lenient: r.lenient, Custom: r.mayHave})
 }
 
 // mayHave reports whether a method that the revision in force does not have may be there all the same: because it was recorded, or because no revision has it.
-func (t *Tape) mayHave(name []byte) bool {
+func (r *Recording) mayHave(name []byte) bool {
 	for _, modern := range []bool{false, true} {
-		if m := t.methods[methodKey{modern, string(name)}]; m != nil && slices.ContainsFunc(m.all, func(e *entry) bool { return e.done && !e.failed }) {
+		if m := r.methods[methodKey{modern, string(name)}]; m != nil && slices.ContainsFunc(m.all, func(e *exchange) bool { return e.hasResponse && !e.failed }) {
 			return modern || !isHandshake(name)
 		}
 	}
-	for _, r := range mcp.Revisions() {
-		if era.Of(r).HasMethod(name) {
+	for _, rev := range mcp.Revisions() {
+		if era.Of(rev).HasMethod(name) {
 			return false
 		}
 	}

@@ -9,54 +9,56 @@ import (
 	"mcpwire/streamable"
 )
 
-// A Web serves a [Server] over HTTP, with the sessions, streams and checks of package streamable. Make one with [Server.Web]. It may be used by many goroutines at once.
-type Web struct {
+// A Handler serves a [Server] over HTTP, with the sessions, streams and checks of package streamable. Make one with [Server.Handler]. It may be used by many goroutines at once.
+type Handler struct {
 	srv     *Server
 	handler *streamable.Handler
 }
 
-// Web returns a handler for clients of the revisions that the capture has answers in. o may be nil. Shut it down before the server is closed.
-func (s *Server) Web(o *streamable.Options) *Web {
+// Handler returns a handler for clients of the revisions that the capture has answers in. o may be nil. Shut it down before the server is closed.
+func (s *Server) Handler(o *streamable.Options) *Handler {
 	var opts streamable.Options
 	if o != nil {
 		opts = *o
 	}
-	opts.StreamAlways = opts.StreamAlways || s.tape.streams
-	return &Web{s, streamable.NewRelay(relay{s}, &opts)}
+	opts.StreamAlways = opts.StreamAlways || s.recording.streams
+	return &Handler{s, streamable.NewRelay(relay{s}, &opts)}
 }
 
 // ServeHTTP implements http.Handler.
-func (w *Web) ServeHTTP(rw http.ResponseWriter, r *http.Request) { w.srv.wired(w.handler, rw, r) }
+func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	h.srv.serveWithFaults(h.handler, rw, r)
+}
 
 // SSE returns a handler for the older transport, see [streamable.Handler.SSE].
-func (w *Web) SSE(messages string) http.Handler {
-	h := w.handler.SSE(messages)
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.srv.wired(h, rw, r) })
+func (h *Handler) SSE(messages string) http.Handler {
+	handler := h.handler.SSE(messages)
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { h.srv.serveWithFaults(handler, rw, r) })
 }
 
 // Shutdown ends streams, refuses further requests and waits for those under way, see [streamable.Handler.Shutdown]. What is held back for ever is given up.
-func (w *Web) Shutdown(ctx context.Context) error {
-	w.srv.drain()
-	return w.handler.Shutdown(ctx)
+func (h *Handler) Shutdown(ctx context.Context) error {
+	h.srv.drain()
+	return h.handler.Shutdown(ctx)
 }
 
 // A relay is the server as package streamable wants it.
 type relay struct{ s *Server }
 
 // Revisions implements streamable.Relay.
-func (r relay) Revisions() []mcp.Revision { return r.s.tape.Revisions() }
+func (r relay) Revisions() []mcp.Revision { return r.s.recording.Revisions() }
 
 // Stateless implements streamable.Relay.
 func (r relay) Stateless() streamable.RelayPeer {
-	if len(r.s.tape.modern) == 0 {
+	if len(r.s.recording.modern) == 0 {
 		return nil
 	}
-	return r.s.newPeer(nil, false)
+	return r.s.newConn(nil, false)
 }
 
 // Session implements streamable.Relay.
-func (r relay) Session(_ context.Context, out jsonrpc.Outlet) streamable.RelayPeer {
-	return r.s.newPeer(out, false)
+func (r relay) Session(_ context.Context, out jsonrpc.Sender) streamable.RelayPeer {
+	return r.s.newConn(out, false)
 }
 
 // Serve implements streamable.Relay.

@@ -9,134 +9,136 @@ import (
 )
 
 // A wire is the HTTP response to a request that may meet a fault. Nothing of it can be taken from net/http but by a fault.
-type wire struct {
+type faultWriter struct {
 	w http.ResponseWriter
 
 	mu      sync.Mutex
-	begun   bool
+	started bool
 	refused bool // what is written from now on is nothing any more
-	cut     bool
+	aborted bool
 	left    int // bytes until the connection is cut; below 0 it is not
 }
 
-type wireKey struct{}
+type faultWriterKey struct{}
 
-func wireOf(ctx context.Context) *wire {
-	w, _ := ctx.Value(wireKey{}).(*wire)
+func faultWriterFrom(ctx context.Context) *faultWriter {
+	w, _ := ctx.Value(faultWriterKey{}).(*faultWriter)
 	return w
 }
 
-// wired serves a request so that faults can do to its response what they do.
-func (s *Server) wired(h http.Handler, rw http.ResponseWriter, r *http.Request) {
+// serveWithFaults serves a request so that faults can do to its response what they do.
+func (s *Server) serveWithFaults(h http.Handler, rw http.ResponseWriter, r *http.Request) {
 	if len(s.opts.Faults) == 0 {
 		h.ServeHTTP(rw, r)
 		return
 	}
-	w := &wire{w: rw, left: -1}
-	h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), wireKey{}, w)))
+	w := &faultWriter{w: rw, left: -1}
+	h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), faultWriterKey{}, w)))
 }
 
-var errCut = errors.New("mock: a fault has cut the connection")
+var errAborted = errors.New("mock: a fault has cut the connection")
 
 // Header implements http.ResponseWriter.
-func (w *wire) Header() http.Header {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.refused || w.cut {
+func (fw *faultWriter) Header() http.Header {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	if fw.refused || fw.aborted {
 		return http.Header{}
 	}
-	return w.w.Header()
+	return fw.w.Header()
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *wire) WriteHeader(status int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.refused && !w.cut {
-		w.begun = true
-		w.w.WriteHeader(status)
+func (fw *faultWriter) WriteHeader(status int) {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	if !fw.refused && !fw.aborted {
+		fw.started = true
+		fw.w.WriteHeader(status)
 	}
 }
 
 // Write implements http.ResponseWriter.
-func (w *wire) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (fw *faultWriter) Write(b []byte) (int, error) {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
 	switch {
-	case w.cut:
-		return 0, errCut
-	case w.refused:
+	case fw.aborted:
+		return 0, errAborted
+	case fw.refused:
 		return len(b), nil
 	}
-	w.begun = true
-	if w.left < 0 || w.left >= len(b) {
-		if w.left > 0 {
-			w.left -= len(b)
+	fw.started = true
+	if fw.left < 0 || fw.left >= len(b) {
+		if fw.left > 0 {
+			fw.left -= len(b)
 		}
-		return w.w.Write(b)
+		return fw.w.Write(b)
 	}
-	n, err := w.w.Write(b[:w.left])
-	w.cutLocked()
-	return n, errors.Join(errCut, err)
+	n, err := fw.w.Write(b[:fw.left])
+	fw.abortLocked()
+	return n, errors.Join(errAborted, err)
 }
 
 // FlushError implements what http.ResponseController wants.
-func (w *wire) FlushError() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (fw *faultWriter) FlushError() error {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
 	switch {
-	case w.cut:
-		return errCut
-	case w.refused:
+	case fw.aborted:
+		return errAborted
+	case fw.refused:
 		return nil
 	}
-	return http.NewResponseController(w.w).Flush()
+	return http.NewResponseController(fw.w).Flush()
 }
 
 // SetWriteDeadline implements what http.ResponseController wants.
-func (w *wire) SetWriteDeadline(t time.Time) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.cut {
-		return errCut
+func (fw *faultWriter) SetWriteDeadline(t time.Time) error {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	if fw.aborted {
+		return errAborted
 	}
-	return http.NewResponseController(w.w).SetWriteDeadline(t)
+	return http.NewResponseController(fw.w).SetWriteDeadline(t)
 }
 
 // SetReadDeadline implements what http.ResponseController wants.
-func (w *wire) SetReadDeadline(t time.Time) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.cut {
-		return errCut
+func (fw *faultWriter) SetReadDeadline(t time.Time) error {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	if fw.aborted {
+		return errAborted
 	}
-	return http.NewResponseController(w.w).SetReadDeadline(t)
+	return http.NewResponseController(fw.w).SetReadDeadline(t)
 }
 
 // EnableFullDuplex implements what http.ResponseController wants.
-func (w *wire) EnableFullDuplex() error { return http.NewResponseController(w.w).EnableFullDuplex() }
+func (fw *faultWriter) EnableFullDuplex() error {
+	return http.NewResponseController(fw.w).EnableFullDuplex()
+}
 
-// cutAfter cuts the connection when so many bytes more were written.
-func (w *wire) cutAfter(n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.left = max(n, 0)
+// abortAfter cuts the connection when so many bytes more were written.
+func (fw *faultWriter) abortAfter(n int) {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	fw.left = max(n, 0)
 }
 
 // abort cuts the connection now.
-func (w *wire) abort() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cutLocked()
+func (fw *faultWriter) abort() {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	fw.abortLocked()
 }
 
-func (w *wire) cutLocked() {
-	if w.cut {
+func (fw *faultWriter) abortLocked() {
+	if fw.aborted {
 		return
 	}
-	w.cut = true
-	rc := http.NewResponseController(w.w)
-	if w.begun {
+	fw.aborted = true
+	rc := http.NewResponseController(fw.w)
+	if fw.started {
 		_ = rc.Flush() // the client is to see what it was sent so far
 	}
 	if conn, _, err := rc.Hijack(); err == nil {
@@ -144,21 +146,21 @@ func (w *wire) cutLocked() {
 	}
 }
 
-// refuse answers with a status. It reports whether that was possible still.
-func (w *wire) refuse(status int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.begun || w.refused || w.cut {
+// writeStatus answers with a status. It reports whether that was possible still.
+func (fw *faultWriter) writeStatus(status int) bool {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	if fw.started || fw.refused || fw.aborted {
 		return false
 	}
-	w.refused, w.begun = true, true
-	h := w.w.Header()
+	fw.refused, fw.started = true, true
+	h := fw.w.Header()
 	clear(h)
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	w.w.WriteHeader(status)
-	_, _ = w.w.Write([]byte(http.StatusText(status) + "\n")) // a client that is gone needs none
+	fw.w.WriteHeader(status)
+	_, _ = fw.w.Write([]byte(http.StatusText(status) + "\n")) // a client that is gone needs none
 	return true
 }

@@ -34,9 +34,9 @@ func Line(s string) string { return escape(s, "") }
 // Text is Line for text of several lines: line breaks and tabs stay.
 func Text(s string) string { return escape(s, "\n\t") }
 
-func escape(s, leave string) string {
+func escape(s, keep string) string {
 	i := 0
-	for i < len(s) && (s[i] >= ' ' && s[i] < 0x7f || strings.IndexByte(leave, s[i]) >= 0) {
+	for i < len(s) && (s[i] >= ' ' && s[i] < 0x7f || strings.IndexByte(keep, s[i]) >= 0) {
 		i++
 	}
 	if i == len(s) {
@@ -55,7 +55,7 @@ func escape(s, leave string) string {
 		switch {
 		case r == utf8.RuneError && n <= 1:
 			b = fmt.Appendf(b, `\x%02x`, s[i])
-		case Safe(r) && marks <= maxMarks, r < 0x80 && strings.IndexByte(leave, byte(r)) >= 0:
+		case Safe(r) && marks <= maxMarks, r < 0x80 && strings.IndexByte(keep, byte(r)) >= 0:
 			b = append(b, s[i:i+n]...)
 		default:
 			b = appendEscape(b, r)

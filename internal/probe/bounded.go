@@ -5,19 +5,19 @@ import (
 	"io"
 )
 
-var errTooMuch = errors.New("the server wrote more than the probe takes")
+var errTooLarge = errors.New("the server wrote more than the probe takes")
 
-// bounded is a reader that fails when more than so many bytes come.
-type bounded struct {
-	r    io.Reader
-	left int
+// limitedReader is a reader that fails when more than so many bytes come.
+type limitedReader struct {
+	r         io.Reader
+	remaining int
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if n > b.left {
-		n, err = b.left, errTooMuch
+func (r *limitedReader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	if n > r.remaining {
+		n, err = r.remaining, errTooLarge
 	}
-	b.left -= n
+	r.remaining -= n
 	return n, err
 }

@@ -22,11 +22,11 @@ func TestCleanStdio(t *testing.T) {
 		if len(report.Findings) > 0 {
 			t.Errorf("findings:%s", verbose(report.Findings))
 		}
-		if diff := cmp.Diff(mcp.Revisions(), report.Speaks); diff != "" {
+		if diff := cmp.Diff(mcp.Revisions(), report.Revisions); diff != "" {
 			t.Errorf("revisions (-want +got):\n%s", diff)
 		}
-		if report.Events < 200 || report.Asked < 80 {
-			t.Errorf("%d events of %d questions: it has not asked all", report.Events, report.Asked)
+		if report.Events < 200 || report.Requests < 80 {
+			t.Errorf("%d events of %d questions: it has not asked all", report.Events, report.Requests)
 		}
 	})
 }
@@ -48,8 +48,8 @@ func TestCleanHTTP(t *testing.T) {
 		if len(list) > 0 {
 			t.Errorf("StreamAlways %v: findings:%s", always, verbose(report.Findings))
 		}
-		if len(report.Speaks) != len(mcp.Revisions()) {
-			t.Errorf("StreamAlways %v: it speaks %v", always, report.Speaks)
+		if len(report.Revisions) != len(mcp.Revisions()) {
+			t.Errorf("StreamAlways %v: it speaks %v", always, report.Revisions)
 		}
 	}
 }

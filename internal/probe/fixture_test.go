@@ -192,7 +192,7 @@ type flaw struct {
 func probeFake(t *testing.T, f flaw, opts *Options) (*Report, error) {
 	t.Helper()
 	r := fakeRun(t, f, opts)
-	err := r.all(t.Context())
+	err := r.probeAll(t.Context())
 	return r.report(), err
 }
 

@@ -99,8 +99,8 @@ func (p *tenant) blocked(until <-chan struct{}) flaw {
 func (y *yard) reportOf(t *testing.T, alone bool, opts *Options) *Report {
 	t.Helper()
 	r := y.run(opts)
-	r.plan.alone = alone
-	if err := r.all(t.Context()); err != nil {
+	r.plan.serial = alone
+	if err := r.probeAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, running, _ := y.counts(); running != 0 {
@@ -118,11 +118,11 @@ func TestBeside(t *testing.T) {
 		first int // processes that answer at once
 		want  int
 	}{
-		{"check", Options{}, 1, usualProcesses},
-		{"seen to slow each other down", Options{Seen: &Seen{Alone: time.Second, Beside: 2 * time.Second}}, 0, usualProcesses},
-		{"seen to install first", Options{Seen: &Seen{Alone: time.Minute, Beside: time.Second}}, 0, usualProcesses},
-		{"seen alone only", Options{Seen: &Seen{Alone: time.Second}}, 0, usualProcesses},
-		{"seen to be as quick", Options{Seen: &Seen{Alone: time.Second, Beside: time.Second}}, 0, MaxProcesses},
+		{"check", Options{}, 1, defaultProcesses},
+		{"seen to slow each other down", Options{Baseline: &Baseline{Solo: time.Second, Concurrent: 2 * time.Second}}, 0, defaultProcesses},
+		{"seen to install first", Options{Baseline: &Baseline{Solo: time.Minute, Concurrent: time.Second}}, 0, defaultProcesses},
+		{"seen alone only", Options{Baseline: &Baseline{Solo: time.Second}}, 0, defaultProcesses},
+		{"seen to be as quick", Options{Baseline: &Baseline{Solo: time.Second, Concurrent: time.Second}}, 0, MaxProcesses},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestBeside(t *testing.T) {
 				if len(report.Findings) > 0 {
 					t.Errorf("findings:%s", verbose(report.Findings))
 				}
-				if diff := cmp.Diff(mcp.Revisions(), report.Speaks); diff != "" {
+				if diff := cmp.Diff(mcp.Revisions(), report.Revisions); diff != "" {
 					t.Errorf("revisions (-want +got):\n%s", diff)
 				}
 				if _, _, most := y.counts(); most != tt.want {
@@ -164,7 +164,7 @@ func TestBesideAdapts(t *testing.T) {
 		want int
 	}{
 		{"it waits", func(int) time.Duration { return time.Second }, MaxProcesses},
-		{"it computes", func(running int) time.Duration { return time.Duration(running) * time.Second }, usualProcesses},
+		{"it computes", func(running int) time.Duration { return time.Duration(running) * time.Second }, defaultProcesses},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestBesideAdapts(t *testing.T) {
 // TestBesideSame: what is found in a server does not depend on whether its processes run beside
 // each other, down to the numbers of events and sessions.
 func TestBesideSame(t *testing.T) {
-	unknown := when(nobodysMethod, "", with(""))
+	unknown := when(noSuchMethod, "", with(""))
 	for _, tt := range []struct {
 		name string
 		flaw flaw
@@ -198,12 +198,12 @@ func TestBesideSame(t *testing.T) {
 		racy bool
 	}{
 		{"clean", flaw{}, false},
-		{"legacy only", flaw{in: both(speaks(r4), unknown)}, false},
-		{"the oldest only", flaw{in: both(speaks(r1), unknown)}, false},
+		{"legacy only", flaw{in: both(speaks(rev20251125), unknown)}, false},
+		{"the oldest only", flaw{in: both(speaks(rev20241105), unknown)}, false},
 		{"all revisions", flaw{in: unknown}, false},
 		{"ends for garbage", flaw{in: lines(notJSON, die)}, true},
-		{"ends for a method", flaw{in: when(nobodysMethod, "", suicide)}, true},
-		{"silent", flaw{in: when(nobodysMethod, "", mute)}, false},
+		{"ends for a method", flaw{in: when(noSuchMethod, "", suicide)}, true},
+		{"silent", flaw{in: when(noSuchMethod, "", mute)}, false},
 		{"deaf", flaw{deaf: true}, false},
 		{"failing lists", flaw{in: when(mcp.MethodToolsList, "", code("-32603"))}, false},
 		{"no answer to server/discover", flaw{in: modernMute()}, false},
@@ -222,7 +222,7 @@ func TestBesideSame(t *testing.T) {
 				if diff := cmp.Diff(list(want.Findings, tt.racy), list(got.Findings, tt.racy)); diff != "" {
 					t.Errorf("findings (-alone +beside):\n%s", diff)
 				}
-				if diff := cmp.Diff(want.Speaks, got.Speaks); diff != "" || want.Events != got.Events && !tt.racy {
+				if diff := cmp.Diff(want.Revisions, got.Revisions); diff != "" || want.Events != got.Events && !tt.racy {
 					t.Errorf("revisions (-alone +beside):\n%s%d events alone, %d beside", diff, want.Events, got.Events)
 				}
 			})
@@ -299,14 +299,14 @@ func TestDisturbed(t *testing.T) {
 			return func(int, *tenant) flaw { return flaw{deaf: len(y.running) > 0} }
 		}},
 	} {
-		for _, seen := range []*Seen{nil, {Alone: time.Second, Beside: time.Second}} {
+		for _, seen := range []*Baseline{nil, {Solo: time.Second, Concurrent: time.Second}} {
 			t.Run(fmt.Sprintf("%s, seen %v", tt.name, seen != nil), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					opts := Options{Revisions: []mcp.Revision{r4, r5}}
+					opts := Options{Revisions: []mcp.Revision{rev20251125, rev20260728}}
 					want := (&yard{t: t}).reportOf(t, true, &opts)
 					y := &yard{t: t}
 					y.prepare = tt.prepare(y)
-					opts.Seen = seen
+					opts.Baseline = seen
 					got := y.reportOf(t, false, &opts)
 					if _, _, most := y.counts(); most < 2 {
 						t.Error("it ran no processes beside each other")
@@ -314,7 +314,7 @@ func TestDisturbed(t *testing.T) {
 					if len(got.Findings) > 0 {
 						t.Errorf("findings:%s", verbose(got.Findings))
 					}
-					if diff := cmp.Diff(want.Speaks, got.Speaks); diff != "" || want.Events != got.Events {
+					if diff := cmp.Diff(want.Revisions, got.Revisions); diff != "" || want.Events != got.Events {
 						t.Errorf("revisions (-want +got):\n%s%d events, want %d", diff, got.Events, want.Events)
 					}
 				})
@@ -328,7 +328,7 @@ func TestDisturbed(t *testing.T) {
 func TestTwoLibraries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: twoLibraries()} }}
-		report := y.reportOf(t, false, &Options{Revisions: []mcp.Revision{r4, r5}})
+		report := y.reportOf(t, false, &Options{Revisions: []mcp.Revision{rev20251125, rev20260728}})
 		var got []string
 		for _, f := range report.Findings {
 			if f.SDK != "" {
@@ -346,7 +346,7 @@ func TestTwoLibraries(t *testing.T) {
 // TypeScript.
 func twoLibraries() fault {
 	return both(
-		when(nobodysMethod, "", func(m *jsonrpc.Message) []string {
+		when(noSuchMethod, "", func(m *jsonrpc.Message) []string {
 			return []string{`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32602,"message":"Invalid request parameters"}}`}
 		}),
 		when(mcp.MethodResourcesRead, "", func(m *jsonrpc.Message) []string {
@@ -359,9 +359,9 @@ func twoLibraries() fault {
 // probed.
 func TestUnspokenBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: speaks(r4)} }}
-		report := y.reportOf(t, false, &Options{Seen: &Seen{Alone: time.Second, Beside: time.Second}})
-		if diff := cmp.Diff([]mcp.Revision{r4}, report.Speaks); diff != "" {
+		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: speaks(rev20251125)} }}
+		report := y.reportOf(t, false, &Options{Baseline: &Baseline{Solo: time.Second, Concurrent: time.Second}})
+		if diff := cmp.Diff([]mcp.Revision{rev20251125}, report.Revisions); diff != "" {
 			t.Errorf("revisions (-want +got):\n%s", diff)
 		}
 	})
@@ -384,24 +384,24 @@ func TestShownInOrder(t *testing.T) {
 			time.AfterFunc(time.Second-time.Duration(n)*time.Millisecond, func() { _, _ = p.stderr.Write([]byte("up\n")) })
 			return flaw{start: time.Second}
 		}
-		y.reportOf(t, false, &Options{Stderr: writerFunc(say), Progress: func(what string) { say(what + "\n") }, Revisions: []mcp.Revision{r4, r5}})
+		y.reportOf(t, false, &Options{Stderr: writerFunc(say), Progress: func(what string) { say(what + "\n") }, Revisions: []mcp.Revision{rev20251125, rev20260728}})
 		return out.String()
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var want strings.Builder
-		for _, rev := range []mcp.Revision{r5, r4} {
+		for _, rev := range []mcp.Revision{rev20260728, rev20251125} {
 			for _, g := range groups() {
-				if !g.web && (!g.modern || rev.Modern()) && (!g.legacy || !rev.Modern()) {
+				if !g.httpOnly && (!g.modernOnly || rev.Modern()) && (!g.legacyOnly || !rev.Modern()) {
 					want.WriteString(rev.String() + ": " + g.name + "\nup\n")
 				}
 			}
 		}
 		// The first is shown while it happens, before it is known whether it speaks the revision.
-		first := r5.String() + ": lists and requests\n"
+		first := rev20260728.String() + ": lists and requests\n"
 		sorted := "up\n" + first + strings.TrimPrefix(want.String(), first+"up\n")
 		got := shown(t)
 		// Revisions are opened beside the first jobs of the newest one.
-		opened := r4.String() + ": lists and requests\nup\n"
+		opened := rev20251125.String() + ": lists and requests\nup\n"
 		if strings.Count(got, opened) != 1 || strings.Replace(got, opened, "", 1) != strings.Replace(sorted, opened, "", 1) {
 			t.Errorf("shown:\n%s\nwant, but for where %q stands:\n%s", got, opened, sorted)
 		}
@@ -420,21 +420,21 @@ func (f writerFunc) Write(b []byte) (int, error) {
 
 func TestRelay(t *testing.T) {
 	var out bytes.Buffer
-	r := &relay{w: &out}
-	big := bytes.Repeat([]byte("x"), maxRelay)
+	r := &stderrForwarder{w: &out}
+	big := bytes.Repeat([]byte("x"), maxBuffered)
 	r.write(big)
 	r.write([]byte("more"))
-	if out.Len() > 0 || len(r.held) != maxRelay {
-		t.Errorf("%d bytes passed and %d held, want 0 and %d", out.Len(), len(r.held), maxRelay)
+	if out.Len() > 0 || len(r.buffered) != maxBuffered {
+		t.Errorf("%d bytes passed and %d held, want 0 and %d", out.Len(), len(r.buffered), maxBuffered)
 	}
-	r.pass()
+	r.release()
 	r.write([]byte("behind"))
-	r.pass()
+	r.release()
 	if got, want := out.String(), string(big)+"\n…\nbehind"; got != want {
 		t.Errorf("%d bytes passed, want %d", len(got), len(want))
 	}
-	(*relay)(nil).write(big)
-	(*relay)(nil).pass()
+	(*stderrForwarder)(nil).write(big)
+	(*stderrForwarder)(nil).release()
 }
 
 // TestBesideCanceled: nothing is left when the context ends, whatever the processes do.
@@ -463,14 +463,14 @@ func TestBesideCanceled(t *testing.T) {
 				y := &yard{t: t, prepare: func(n int, _ *tenant) flaw { return flaw{in: tt.in(n)} }}
 				r := y.run(nil)
 				begun := time.Now()
-				if err := r.all(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				if err := r.probeAll(ctx); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("error %v, want that of the context", err)
 				}
 				if d := time.Since(begun); d > 6*time.Second {
 					t.Errorf("the end took %v", d-5*time.Second)
 				}
 				started, running, most := y.counts()
-				if running != 0 || most != usualProcesses {
+				if running != 0 || most != defaultProcesses {
 					t.Errorf("%d of %d processes still run, %d ran at the same time", running, started, most)
 				}
 				if report := r.report(); len(report.Findings) > 0 {
@@ -488,8 +488,8 @@ func TestCanceledFindsNothing(t *testing.T) {
 		defer cancel()
 		// A batch, which need not be answered, comes before the first ping.
 		y := &yard{t: t, prepare: func(int, *tenant) flaw { return flaw{in: when(mcp.MethodPing, "", mute)} }}
-		r := y.run(&Options{Revisions: []mcp.Revision{r4}})
-		if err := r.all(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		r := y.run(&Options{Revisions: []mcp.Revision{rev20251125}})
+		if err := r.probeAll(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v, want that of the context", err)
 		}
 		if report := r.report(); len(report.Findings) > 0 {
@@ -502,7 +502,7 @@ func TestCanceledFindsNothing(t *testing.T) {
 // findings are where they say.
 func TestBesideCaptured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := flaw{start: time.Second, in: when(nobodysMethod, "", with(""))}
+		f := flaw{start: time.Second, in: when(noSuchMethod, "", with(""))}
 		var file bytes.Buffer
 		w := capture.NewWriter(&file, &capture.Options{Transport: "stdio", Unredacted: true})
 		report := (&yard{t: t, prepare: func(int, *tenant) flaw { return f }}).reportOf(t, false, &Options{Capture: w})
@@ -530,8 +530,8 @@ func TestBesideCaptured(t *testing.T) {
 			}
 			overlap = max(overlap, len(open))
 		}
-		if overlap < usualProcesses {
-			t.Errorf("%d sessions were open at the same time, want at least %d", overlap, usualProcesses)
+		if overlap < defaultProcesses {
+			t.Errorf("%d sessions were open at the same time, want at least %d", overlap, defaultProcesses)
 		}
 		for n, list := range sessions {
 			starts := 0

@@ -13,113 +13,113 @@ import (
 )
 
 // A journal records all that goes over the wire, and holds it against the rules at once. It may be used by many goroutines at once.
-type journal struct {
-	mu      sync.Mutex // orders what the checker sees as the capture has it
-	head    *capture.Head
-	w       *capture.Writer // may be nil
-	k       *check.Checker
-	start   time.Time
-	n       uint64              // events
-	found   []check.Finding     // of package check
-	own     []check.Finding     // of the steps
-	excused map[uint64][]string // by the numbers of events that are our own doing: the rules that do not count there; nil is all
-	chosen  func(id string) bool
+type recorder struct {
+	mu          sync.Mutex // orders what the checker sees as the capture has it
+	head        *capture.Head
+	w           *capture.Writer // may be nil
+	checker     *check.Checker
+	start       time.Time
+	events      uint64              // events
+	findings    []check.Finding     // of package check
+	ownFindings []check.Finding     // of the steps
+	waived      map[uint64][]string // by the numbers of events that are our own doing: the rules that do not count there; nil is all
+	enabled     func(id string) bool
 
 	// sessions are those of jobs, by their numbers. Those that run at the same time take turns in a
 	// capture. Without one, events get numbers as if the sessions had come one after another, in
 	// the order of their jobs, so that reports are the same each time: until renumber, the number
 	// of an event is that of its session, and behind it its number in that.
-	sessions map[uint64]*recorded
+	sessions map[uint64]*sessionRecord
 }
 
 // A recorded is what is recorded of a session.
-type recorded struct {
-	place   int    // of the job
-	events  uint64 // how many
-	dropped bool   // nothing of it counts
+type sessionRecord struct {
+	order     int    // of the job
+	events    uint64 // how many
+	discarded bool   // nothing of it counts
 }
 
 // eventBits is the length of the number of an event in its session.
 const eventBits = 40
 
-func newJournal(transport string, opts *Options) *journal {
-	j := &journal{
+func newRecorder(transport string, opts *Options) *recorder {
+	j := &recorder{
 		head:  &capture.Head{Version: capture.Version, ID: "probe", Transport: transport, Redact: "off", At: time.Now()},
 		w:     opts.Capture,
-		start: time.Now(), excused: map[uint64][]string{}, sessions: map[uint64]*recorded{},
-		chosen: func(id string) bool { return Chosen(id, opts.Only, opts.Disabled) },
+		start: time.Now(), waived: map[uint64][]string{}, sessions: map[uint64]*sessionRecord{},
+		enabled: func(id string) bool { return Enabled(id, opts.Only, opts.Disabled) },
 	}
 	if j.w != nil {
 		j.head.ID = j.w.ID()
 	}
-	j.k = check.New(&check.Options{Only: opts.Only, Disabled: opts.Disabled, Transport: transport})
+	j.checker = check.New(&check.Options{Only: opts.Only, Disabled: opts.Disabled, Transport: transport})
 	return j
 }
 
 // record records an event and returns its number. The event is not kept.
-func (j *journal) record(e *capture.Event) uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.n++
-	s := j.sessions[e.Session]
+func (r *recorder) record(e *capture.Event) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events++
+	s := r.sessions[e.Session]
 	seen := *e
-	seen.N, seen.At, seen.Capture = j.n, time.Now(), j.head.ID
-	seen.T = seen.At.Sub(j.start)
+	seen.N, seen.At, seen.Capture = r.events, time.Now(), r.head.ID
+	seen.T = seen.At.Sub(r.start)
 	if s != nil {
 		s.events++
 	}
 	switch {
-	case j.w != nil:
-		if n := j.w.Record(e); n > 0 {
+	case r.w != nil:
+		if n := r.w.Record(e); n > 0 {
 			seen.N = n
-			j.n = n
+			r.events = n
 		}
 	case s != nil:
 		seen.N = e.Session<<eventBits | s.events
 	}
-	j.add(j.k.Add(j.head, &seen))
+	r.add(r.checker.Add(r.head, &seen))
 	return seen.N
 }
 
-// excuse has nothing found in an event, which happened because the probe made it happen; with rules, nothing that breaks those.
-func (j *journal) excuse(n uint64, rules ...string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.excused[n] = rules
+// waive has nothing found in an event, which happened because the probe made it happen; with rules, nothing that breaks those.
+func (r *recorder) waive(n uint64, rules ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waived[n] = rules
 }
 
 // assign has a session belong to a job.
-func (j *journal) assign(session uint64, place int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.sessions[session] = &recorded{place: place}
+func (r *recorder) assign(session uint64, place int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sessions[session] = &sessionRecord{order: place}
 }
 
-// drop has nothing count that is recorded of sessions, and says why in the capture.
-func (j *journal) drop(sessions []uint64, why string) {
+// discard has nothing count that is recorded of sessions, and says why in the capture.
+func (r *recorder) discard(sessions []uint64, why string) {
 	for _, session := range sessions {
-		j.record(&capture.Event{Kind: capture.KindNote, Session: session, Data: []byte("this session does not count: " + why)})
+		r.record(&capture.Event{Kind: capture.KindNote, Session: session, Data: []byte("this session does not count: " + why)})
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, session := range sessions {
-		j.sessions[session].dropped = true
+		r.sessions[session].discarded = true
 	}
 }
 
 // counts reports whether what is recorded of a session counts.
-func (j *journal) counts(session uint64) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	s := j.sessions[session]
-	return s == nil || !s.dropped
+func (r *recorder) counts(session uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.sessions[session]
+	return s == nil || !s.discarded
 }
 
-// compare orders events by the jobs that they belong to, and then by their numbers.
-func (j *journal) compare(session1, n1, session2, n2 uint64) int {
+// compareEvents orders events by the jobs that they belong to, and then by their numbers.
+func (r *recorder) compareEvents(session1, n1, session2, n2 uint64) int {
 	place := func(session uint64) int {
-		if s := j.sessions[session]; s != nil {
-			return s.place
+		if s := r.sessions[session]; s != nil {
+			return s.order
 		}
 		return 0
 	}
@@ -127,45 +127,45 @@ func (j *journal) compare(session1, n1, session2, n2 uint64) int {
 }
 
 // close returns all findings about the server in the order of the jobs, and how many events count.
-func (j *journal) close() ([]check.Finding, uint64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.add(j.k.Close())
-	events := j.n
-	for _, s := range j.sessions {
-		if s.dropped {
+func (r *recorder) close() ([]check.Finding, uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.add(r.checker.Close())
+	events := r.events
+	for _, s := range r.sessions {
+		if s.discarded {
 			events -= s.events
 		}
 	}
 	dropped := func(f *check.Finding) bool {
-		s := j.sessions[f.Session]
-		return s != nil && s.dropped
+		s := r.sessions[f.Session]
+		return s != nil && s.discarded
 	}
 	var list []check.Finding
-	for _, f := range j.found {
-		rules, ok := j.excused[f.Event]
+	for _, f := range r.findings {
+		rules, ok := r.waived[f.Event]
 		if !ok || rules != nil && !slices.Contains(rules, f.Rule.ID) {
 			list = append(list, f)
 		}
 	}
-	list = slices.DeleteFunc(append(list, j.own...), func(f check.Finding) bool { return dropped(&f) })
-	slices.SortStableFunc(list, func(a, b check.Finding) int { return j.compare(a.Session, a.Event, b.Session, b.Event) })
+	list = slices.DeleteFunc(append(list, r.ownFindings...), func(f check.Finding) bool { return dropped(&f) })
+	slices.SortStableFunc(list, func(a, b check.Finding) int { return r.compareEvents(a.Session, a.Event, b.Session, b.Event) })
 	return list, events
 }
 
 // renumber gives findings the numbers that events and sessions have in the order of the jobs. With
 // a capture they keep those that they have in it.
-func (j *journal) renumber(list []check.Finding) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.w != nil {
+func (r *recorder) renumber(list []check.Finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.w != nil {
 		return
 	}
-	order := slices.SortedFunc(maps.Keys(j.sessions), func(a, b uint64) int { return j.compare(a, a, b, b) })
+	order := slices.SortedFunc(maps.Keys(r.sessions), func(a, b uint64) int { return r.compareEvents(a, a, b, b) })
 	sessions, before := map[uint64]uint64{}, map[uint64]uint64{}
 	events := uint64(0)
 	for _, n := range order {
-		if s := j.sessions[n]; !s.dropped {
+		if s := r.sessions[n]; !s.discarded {
 			sessions[n], before[n] = uint64(len(sessions)+1), events
 			events += s.events
 		}
@@ -184,10 +184,10 @@ func (j *journal) renumber(list []check.Finding) {
 	}
 }
 
-func (j *journal) add(list []check.Finding) {
+func (r *recorder) add(list []check.Finding) {
 	for _, f := range list {
 		if aboutServer(&f) {
-			j.found = append(j.found, f)
+			r.findings = append(r.findings, f)
 		}
 	}
 }
@@ -201,17 +201,17 @@ func aboutServer(f *check.Finding) bool {
 }
 
 // report takes a finding of a step.
-func (j *journal) report(f check.Finding) {
-	if f.Rule == nil || !j.chosen(f.Rule.ID) || !holds(f.Rule, f.Revision) {
+func (r *recorder) report(f check.Finding) {
+	if f.Rule == nil || !r.enabled(f.Rule.ID) || !appliesTo(f.Rule, f.Revision) {
 		return
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	f.Capture = j.head.ID
-	j.own = append(j.own, f)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.Capture = r.head.ID
+	r.ownFindings = append(r.ownFindings, f)
 }
 
-func holds(r *check.Rule, rev mcp.Revision) bool {
+func appliesTo(r *check.Rule, rev mcp.Revision) bool {
 	if r.Revisions == nil || rev == mcp.RevisionNone {
 		return true
 	}

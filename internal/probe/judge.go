@@ -10,20 +10,20 @@ import (
 	"mcpwire/mcp"
 )
 
-// judge is the measure for findings, the same for all who probe:
+// adjustFindings is the measure for findings, the same for all who probe:
 //
 //   - What breaks a rule in a superseded revision is at most a warning if the server speaks a newer
 //     one of the same era: few clients ever see it.
 //   - What the library does that a server is built with, in all servers, is an information: the
 //     author of the server cannot change it. The finding names the library.
 //   - Findings refer to the pages of their own revision.
-func (r *run) judge(list []check.Finding) {
+func (r *run) adjustFindings(list []check.Finding) {
 	revisions := mcp.Revisions()
 	newest := map[bool]int{} // by whether it is modern
-	for _, rev := range r.speaks {
+	for _, rev := range r.negotiated {
 		newest[rev.Modern()] = max(newest[rev.Modern()], slices.Index(revisions, rev))
 	}
-	lib, answers := r.builtWith()
+	lib, answers := r.detectSDK()
 	for i := range list {
 		f := &list[i]
 		most := check.Error
@@ -45,37 +45,37 @@ func (r *run) judge(list []check.Finding) {
 // An sdk is a library for servers, as far as the rules are concerned that all its servers break.
 type sdk struct {
 	name string
-	// knows reports whether an answer is one that the library itself made.
-	knows func(a *answer) bool
+	// recognizes reports whether an answer is one that the library itself made.
+	recognizes func(a *reply) bool
 	// rules are those that the library breaks, whatever the server does.
 	rules []string
-	// answers are rules that it breaks where the answer is its own, and servers may break elsewhere.
-	answers []string
+	// replyRules are rules that it breaks where the answer is its own, and servers may break elsewhere.
+	replyRules []string
 }
 
 // sdks are the libraries that are known. Their behavior was seen in servers of public registries.
 var sdks = []sdk{
 	{
-		name:  "TypeScript SDK",
-		knows: fromTypeScript,
+		name:       "TypeScript SDK",
+		recognizes: fromTypeScript,
 		rules: []string{
 			"probe/batch", "probe/before-initialize", "probe/garbage-unanswered", "probe/id-huge", "probe/invalid-request", "probe/second-initialize",
 		},
-		answers: []string{"probe/error-code", "tools/unknown-as-result"},
+		replyRules: []string{"probe/error-code", "tools/unknown-as-result"},
 	},
 	{
-		name:    "Python SDK",
-		knows:   fromPython,
-		rules:   []string{"capability/logging", "probe/batch", "probe/garbage-unanswered", "probe/invalid-request", "probe/second-initialize"},
-		answers: []string{"probe/error-code", "probe/modern-refusal"},
+		name:       "Python SDK",
+		recognizes: fromPython,
+		rules:      []string{"capability/logging", "probe/batch", "probe/garbage-unanswered", "probe/invalid-request", "probe/second-initialize"},
+		replyRules: []string{"probe/error-code", "probe/modern-refusal"},
 	},
 }
 
 // fromTypeScript knows the errors of the TypeScript SDK by their texts: the code within the message,
 // or the list of what a schema of zod found.
-func fromTypeScript(a *answer) bool {
-	if a.rpc != nil {
-		return strings.HasPrefix(a.rpc.Message, "MCP error -32") || zodIssues(a.rpc.Message)
+func fromTypeScript(a *reply) bool {
+	if a.rpcError != nil {
+		return strings.HasPrefix(a.rpcError.Message, "MCP error -32") || zodIssues(a.rpcError.Message)
 	}
 	if string(member(a.result, "isError")) != "true" {
 		return false
@@ -89,8 +89,8 @@ func fromTypeScript(a *answer) bool {
 }
 
 // fromPython knows the errors of the Python SDK by their texts.
-func fromPython(a *answer) bool {
-	return a.rpc != nil && (a.rpc.Message == "Invalid request parameters" || strings.HasPrefix(a.rpc.Message, "connection is serving the "))
+func fromPython(a *reply) bool {
+	return a.rpcError != nil && (a.rpcError.Message == "Invalid request parameters" || strings.HasPrefix(a.rpcError.Message, "connection is serving the "))
 }
 
 // zodIssues reports whether a message is a list of issues, as JSON in the layout of the library.
@@ -98,36 +98,36 @@ func zodIssues(message string) bool {
 	return strings.HasPrefix(message, "[\n  {\n") && strings.Contains(message, `"path": [`) && strings.Contains(message, `"code": "`)
 }
 
-// A sdkAnswer is an answer that a library itself made.
-type sdkAnswer struct {
+// A sdkReply is an answer that a library itself made.
+type sdkReply struct {
 	sdk     *sdk
 	session uint64
 	at      uint64 // number of the event
 }
 
-// know counts a question, and remembers which library made its answer.
-func (r *run) know(session uint64, a *answer) {
+// noteReply counts a question, and remembers which library made its answer.
+func (r *run) noteReply(session uint64, a *reply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked++
+	r.requests++
 	for i := range sdks {
-		if a.fate == answered && sdks[i].knows(a) {
-			r.sdkAnswers = append(r.sdkAnswers, sdkAnswer{&sdks[i], session, a.at})
+		if a.state == answered && sdks[i].recognizes(a) {
+			r.sdkReplies = append(r.sdkReplies, sdkReply{&sdks[i], session, a.event})
 		}
 	}
 }
 
-// builtWith returns the library that the server is built with, nil if it is not known, and the
+// detectSDK returns the library that the server is built with, nil if it is not known, and the
 // numbers of the events with answers that the library made. The first answer tells, in the order of
 // the jobs: in a server that calls others, there may be several libraries.
-func (r *run) builtWith() (*sdk, map[uint64]bool) {
+func (r *run) detectSDK() (*sdk, map[uint64]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := slices.DeleteFunc(r.sdkAnswers, func(a sdkAnswer) bool { return !r.journal.counts(a.session) })
+	list := slices.DeleteFunc(r.sdkReplies, func(a sdkReply) bool { return !r.recorder.counts(a.session) })
 	if len(list) == 0 {
 		return nil, nil
 	}
-	first := slices.MinFunc(list, func(a, b sdkAnswer) int { return r.journal.compare(a.session, a.at, b.session, b.at) })
+	first := slices.MinFunc(list, func(a, b sdkReply) int { return r.recorder.compareEvents(a.session, a.at, b.session, b.at) })
 	answers := map[uint64]bool{}
 	for _, a := range list {
 		if a.sdk == first.sdk {
@@ -142,7 +142,7 @@ func (r *run) sdkOf(f *check.Finding, lib *sdk, answers map[uint64]bool) string 
 	switch {
 	case lib == nil:
 		return ""
-	case slices.Contains(lib.rules, f.Rule.ID), slices.Contains(lib.answers, f.Rule.ID) && answers[f.Event]:
+	case slices.Contains(lib.rules, f.Rule.ID), slices.Contains(lib.replyRules, f.Rule.ID) && answers[f.Event]:
 		return lib.name
 	case f.Rule.ID == "probe/invalid-cursor" && !r.paged:
 		return lib.name // without pages of its own, a server leaves cursors to the library
@@ -152,8 +152,8 @@ func (r *run) sdkOf(f *check.Finding, lib *sdk, answers map[uint64]bool) string 
 
 // outage reports whether an error says that something broke, not that the request is wrong: an
 // internal error, or one that the server has defined.
-func outage(a *answer) bool {
-	return a.rpc != nil && (a.rpc.Code == jsonrpc.CodeInternalError || a.rpc.Code >= -32019 && a.rpc.Code <= -32000 || a.rpc.Code > -32000 || a.rpc.Code < -32768)
+func outage(a *reply) bool {
+	return a.rpcError != nil && (a.rpcError.Code == jsonrpc.CodeInternalError || a.rpcError.Code >= -32019 && a.rpcError.Code <= -32000 || a.rpcError.Code > -32000 || a.rpcError.Code < -32768)
 }
 
 // sameError reports whether two answers are the same error.

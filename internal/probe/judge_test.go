@@ -16,11 +16,11 @@ import (
 func speaks(revisions ...mcp.Revision) fault {
 	return func(m *jsonrpc.Message, line string) ([]string, bool) {
 		switch {
-		case string(m.Method) == mcp.MethodInitialize && !strings.Contains(line, nobodysVersion):
+		case string(m.Method) == mcp.MethodInitialize && !strings.Contains(line, noSuchVersion):
 			if v := textOf(member(m.Params, "protocolVersion")); !slices.ContainsFunc(revisions, func(r mcp.Revision) bool { return r.String() == v }) {
 				return result(m, strings.Replace(initialized, "%s", revisions[len(revisions)-1].String(), 1)), true
 			}
-		case metaText(m, mcp.MetaProtocolVersion) != "" && !slices.Contains(revisions, r5):
+		case metaText(m, mcp.MetaProtocolVersion) != "" && !slices.Contains(revisions, rev20260728):
 			return failure(m, "-32601"), true
 		}
 		return nil, false
@@ -51,7 +51,7 @@ func severities(list []check.Finding) []string {
 
 // TestSeverities: what breaks a rule in a superseded revision, or in a library, is less severe.
 func TestSeverities(t *testing.T) {
-	unknown := when(nobodysMethod, "", with(""))
+	unknown := when(noSuchMethod, "", with(""))
 	zod := func(m *jsonrpc.Message) []string {
 		return []string{`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"[\n  {\n    \"code\": \"invalid_type\",\n    \"path\": [\n      \"params\"\n    ]\n  }\n]"}}`}
 	}
@@ -64,12 +64,12 @@ func TestSeverities(t *testing.T) {
 			"probe/unknown-method error 2025-11-25", "probe/unknown-method error 2026-07-28",
 			"probe/unknown-method warning 2024-11-05", "probe/unknown-method warning 2025-03-26", "probe/unknown-method warning 2025-06-18",
 		}},
-		{"the oldest only", both(speaks(r1), unknown), []string{"probe/unknown-method error 2024-11-05"}},
-		{"the library", both(speaks(r4), when(mcp.MethodResourcesRead, `"params":{}`, zod)), []string{"probe/error-code info 2025-11-25 TypeScript SDK"}},
-		{"the library, and the server", both(speaks(r4), both(when(mcp.MethodResourcesRead, `"params":{}`, zod), when(mcp.MethodPromptsGet, nobodysPrompt, code("-32603")))), []string{
+		{"the oldest only", both(speaks(rev20241105), unknown), []string{"probe/unknown-method error 2024-11-05"}},
+		{"the library", both(speaks(rev20251125), when(mcp.MethodResourcesRead, `"params":{}`, zod)), []string{"probe/error-code info 2025-11-25 TypeScript SDK"}},
+		{"the library, and the server", both(speaks(rev20251125), both(when(mcp.MethodResourcesRead, `"params":{}`, zod), when(mcp.MethodPromptsGet, noSuchPrompt, code("-32603")))), []string{
 			"probe/error-code info 2025-11-25 TypeScript SDK", "probe/error-code warning 2025-11-25",
 		}},
-		{"the library in another place", both(speaks(r4), both(when(mcp.MethodResourcesRead, `"params":{}`, zod), lines(notJSON))), []string{
+		{"the library in another place", both(speaks(rev20251125), both(when(mcp.MethodResourcesRead, `"params":{}`, zod), lines(notJSON))), []string{
 			"probe/error-code info 2025-11-25 TypeScript SDK", "probe/garbage-unanswered info 2025-11-25 TypeScript SDK",
 		}},
 	} {
@@ -100,9 +100,9 @@ func TestPythonLogs(t *testing.T) {
 			`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32602,"message":"Invalid request parameters","data":""}}`,
 		}
 	}
-	undeclared := when(mcp.MethodInitialize, "", with(strings.Replace(initialized, "%s", r4.String(), 1)))
+	undeclared := when(mcp.MethodInitialize, "", with(strings.Replace(initialized, "%s", rev20251125.String(), 1)))
 	synctest.Test(t, func(t *testing.T) {
-		report, err := probeFake(t, flaw{in: both(both(undeclared, speaks(r4)), when(nobodysMethod, "", refuse))}, nil)
+		report, err := probeFake(t, flaw{in: both(both(undeclared, speaks(rev20251125)), when(noSuchMethod, "", refuse))}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestEndsForGarbage(t *testing.T) {
 // TestWording: silence is not an answer.
 func TestWording(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		report, err := probeFake(t, flaw{in: lines(func(line string) bool { return strings.HasPrefix(line, "[") })}, &Options{Revisions: []mcp.Revision{r2}, Only: []string{"probe/batch"}})
+		report, err := probeFake(t, flaw{in: lines(func(line string) bool { return strings.HasPrefix(line, "[") })}, &Options{Revisions: []mcp.Revision{rev20250326}, Only: []string{"probe/batch"}})
 		if err != nil || len(report.Findings) != 1 {
 			t.Fatalf("%v, findings %s", err, verbose(report.Findings))
 		}

@@ -16,8 +16,8 @@ var rulesStdio = []check.Rule{
 		Why:   "Whoever has sent it waits for an answer that never comes. JSON-RPC has an error for it; many servers do without.",
 		Fix:   "Answer -32700 without an id.",
 		URL:   "https://www.jsonrpc.org/specification#error_object",
-		Good:  check.Example{Revision: r4, Text: "init\n> hello\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
-		Bad:   check.Example{Revision: r4, Text: "init\n> hello\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> hello\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> hello\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 	},
 	{
 		ID: "probe/invalid-request", Severity: check.Info,
@@ -25,8 +25,8 @@ var rulesStdio = []check.Rule{
 		Why:   "Whoever has sent it waits for an answer that never comes, or looks in the wrong place.",
 		Fix:   "Answer -32600, with the id if there is a good one.",
 		URL:   "https://www.jsonrpc.org/specification#error_object",
-		Good:  check.Example{Revision: r4, Text: "init\n> {\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"not a request\"}}"},
-		Bad:   check.Example{Revision: r4, Text: "init\n> {\"id\":1,\"method\":\"tools/list\"}\n> {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"not a request\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"id\":1,\"method\":\"tools/list\"}\n> {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}"},
 	},
 	{
 		ID: "probe/line-ends", Severity: check.Info,
@@ -34,95 +34,95 @@ var rulesStdio = []check.Rule{
 		Why:   "Clients on Windows, and people with a terminal, write such lines. The specification does not mention them.",
 		Fix:   "Pass over blank lines, and take CR before LF for white space, as JSON does.",
 		URL:   "basic/transports#stdio",
-		Good:  check.Example{Revision: r4, Text: "init\n>(crlf) {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-		Bad:   check.Example{Revision: r4, Text: "init\n>(crlf) {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init\n>(crlf) {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n>(crlf) {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
 	},
 }
 
-// provoke sends something that may be answered or not, and then a request that must be: an error without an id that comes about then is the answer to the
+// sendMalformed sends something that may be answered or not, and then a request that must be: an error without an id that comes about then is the answer to the
 // first.
-func (v *visit) provoke(ctx context.Context, body string) (reply *jsonrpc.Error, after answer, ok bool) {
-	first := v.ask(ctx, question{body: []byte(body)})
-	after, ok = v.survives(ctx)
+func (d *driver) sendMalformed(ctx context.Context, body string) (rpcErr *jsonrpc.Error, after reply, ok bool) {
+	first := d.send(ctx, outgoing{body: []byte(body)})
+	after, ok = d.stillAnswers(ctx)
 	after.before = append(first.before, after.before...)
 	for _, m := range after.before {
-		if m.Kind == jsonrpc.KindError && reply == nil {
-			reply = m.Err()
+		if m.Kind == jsonrpc.KindError && rpcErr == nil {
+			rpcErr = m.Err()
 		}
 	}
-	if ok && reply == nil && body != "" { // servers need not keep the order
-		late := v.ask(ctx, question{any: true, listen: true, wait: afterthought})
-		reply = late.rpc
+	if ok && rpcErr == nil && body != "" { // servers need not keep the order
+		late := d.send(ctx, outgoing{anyID: true, receiveOnly: true, wait: lateReplyTimeout})
+		rpcErr = late.rpcError
 	}
-	return reply, after, ok
+	return rpcErr, after, ok
 }
 
-// afterthought is how long to wait for an answer that need not come.
-const afterthought = 300 * time.Millisecond
+// lateReplyTimeout is how long to wait for an answer that need not come.
+const lateReplyTimeout = 300 * time.Millisecond
 
-// garbage sends what is no JSON.
-func garbage(ctx context.Context, v *visit) {
-	reply, after, ok := v.provoke(ctx, "this is no JSON {")
+// badJSON sends what is no JSON.
+func badJSON(ctx context.Context, d *driver) {
+	reply, after, ok := d.sendMalformed(ctx, "this is no JSON {")
 	switch {
 	case !ok:
-		v.fragile(&after, "after a line that is no JSON")
+		d.reportFragile(&after, "after a line that is no JSON")
 	case reply == nil:
-		v.find("garbage-unanswered", &after, "nothing came before the answer to the next request")
+		d.report("garbage-unanswered", &after, "nothing came before the answer to the next request")
 	case reply.Code != jsonrpc.CodeParseError:
-		v.find("error-code", &after, "a line that is no JSON is answered with error %d, not -32700", reply.Code)
+		d.report("error-code", &after, "a line that is no JSON is answered with error %d, not -32700", reply.Code)
 	}
 }
 
-// fragile reports a server that does not live on.
-func (v *visit) fragile(a *answer, about string) {
-	v.excuseEnd(a)
-	v.find("fragile", a, "%s: %s", about, v.what(a))
+// reportFragile reports a server that does not live on.
+func (d *driver) reportFragile(a *reply, about string) {
+	d.waiveEnd(a)
+	d.report("fragile", a, "%s: %s", about, d.describeReply(a))
 }
 
-// excuseEnd has nothing else found in the end of a server that what the probe sent has ended.
-func (v *visit) excuseEnd(a *answer) {
-	v.r.journal.excuse(a.asked)
-	if v.pipe != nil && a.fate == gone {
-		v.pipe.excused = true
+// waiveEnd has nothing else found in the end of a server that what the probe sent has ended.
+func (d *driver) waiveEnd(a *reply) {
+	d.r.recorder.waive(a.requestEvent)
+	if d.stdio != nil && a.state == disconnected {
+		d.stdio.waived = true
 	}
 }
 
 // wrongEnvelope sends JSON that is no message.
-func wrongEnvelope(ctx context.Context, v *visit) {
+func wrongEnvelope(ctx context.Context, d *driver) {
 	for _, bad := range []struct{ about, body string }{
-		{"an object without jsonrpc", `{"id":"mcpwire-envelope","method":"` + nobodysMethod + `"}`},
+		{"an object without jsonrpc", `{"id":"mcpwire-envelope","method":"` + noSuchMethod + `"}`},
 		{"a number", `42`},
 		{"an object without anything", `{}`},
 	} {
-		if !v.link.alive() {
+		if !d.conn.alive() {
 			return
 		}
-		reply, after, ok := v.provoke(ctx, bad.body)
+		reply, after, ok := d.sendMalformed(ctx, bad.body)
 		switch {
 		case !ok:
-			v.fragile(&after, "after "+bad.about)
+			d.reportFragile(&after, "after "+bad.about)
 		case reply == nil:
-			v.find("invalid-request", &after, "%s in the place of a message is not answered", bad.about)
+			d.report("invalid-request", &after, "%s in the place of a message is not answered", bad.about)
 		case reply.Code != jsonrpc.CodeInvalidRequest && reply.Code != jsonrpc.CodeParseError:
-			v.find("invalid-request", &after, "%s in the place of a message is answered with error %d", bad.about, reply.Code)
+			d.report("invalid-request", &after, "%s in the place of a message is answered with error %d", bad.about, reply.Code)
 		}
 	}
 }
 
 // lineEnds sends blank lines and CR LF.
-func lineEnds(ctx context.Context, v *visit) {
-	reply, after, ok := v.provoke(ctx, "")
+func lineEnds(ctx context.Context, d *driver) {
+	reply, after, ok := d.sendMalformed(ctx, "")
 	switch {
 	case !ok:
-		v.excuseEnd(&after)
-		v.find("line-ends", &after, "after a blank line: %s", v.what(&after))
+		d.waiveEnd(&after)
+		d.report("line-ends", &after, "after a blank line: %s", d.describeReply(&after))
 		return
 	case reply != nil:
-		v.find("line-ends", &after, "a blank line is answered with error %d", reply.Code)
+		d.report("line-ends", &after, "a blank line is answered with error %d", reply.Code)
 	}
-	a := v.ask(ctx, question{body: v.harmless(v.id()), id: v.last(), any: true, ending: "\r\n"})
+	a := d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID()), id: d.lastID(), anyID: true, lineEnd: "\r\n"})
 	if !a.succeeded() {
-		v.excuseEnd(&a)
-		v.find("line-ends", &a, "a request that ends in CR LF %s", v.outcome(&a))
+		d.waiveEnd(&a)
+		d.report("line-ends", &a, "a request that ends in CR LF %s", d.outcomeText(&a))
 	}
 }

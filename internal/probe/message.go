@@ -9,15 +9,15 @@ import (
 
 // Names that no server has.
 const (
-	nobodysTool     = "mcpwire-probe-no-such-tool-7f3a"
-	nobodysPrompt   = "mcpwire-probe-no-such-prompt-7f3a"
-	nobodysResource = "mcpwire-probe://no-such-resource/7f3a"
-	nobodysMethod   = "mcpwire/probe-no-such-method"
-	nobodysNote     = "notifications/mcpwire/probe-no-such-notification"
-	nobodysCursor   = "mcpwire-probe-no-such-cursor"
-	nobodysVersion  = "1999-12-31" // what no revision is called
-	hostileOrigin   = "http://mcpwire-probe.invalid"
-	hostileHost     = "mcpwire-probe.invalid"
+	noSuchTool         = "mcpwire-probe-no-such-tool-7f3a"
+	noSuchPrompt       = "mcpwire-probe-no-such-prompt-7f3a"
+	noSuchResource     = "mcpwire-probe://no-such-resource/7f3a"
+	noSuchMethod       = "mcpwire/probe-no-such-method"
+	noSuchNotification = "notifications/mcpwire/probe-no-such-notification"
+	noSuchCursor       = "mcpwire-probe-no-such-cursor"
+	noSuchVersion      = "1999-12-31" // what no revision is called
+	hostileOrigin      = "http://mcpwire-probe.invalid"
+	hostileHost        = "mcpwire-probe.invalid"
 )
 
 // An object is the members of a JSON object. encoding/json sorts them, so that probes are the same each time.

@@ -18,7 +18,7 @@ type Outcome string
 
 // The outcomes.
 const (
-	Agreed       Outcome = "agreed"    // the server speaks the revision
+	Negotiated   Outcome = "agreed"    // the server speaks the revision
 	OtherVersion Outcome = "other"     // the server answers with another one
 	Refused      Outcome = "refused"   // by an error
 	Silent       Outcome = "silent"    // nothing came in time
@@ -62,32 +62,32 @@ func observe(ctx context.Context, rev mcp.Revision, r *run) Observation {
 		return o
 	}
 	start := time.Now()
-	var a answer
+	var a reply
 	if rev.Modern() {
 		a = v.discover(ctx)
 	} else {
-		a = v.ask(ctx, question{body: request(v.id(), mcp.MethodInitialize, r.initialize(rev.String())), id: v.last(), wait: r.opts.Connect})
+		a = v.send(ctx, outgoing{body: request(v.nextID(), mcp.MethodInitialize, r.initialize(rev.String())), id: v.lastID(), wait: r.opts.Connect})
 	}
 	o.Alive = v.alive
-	if a.fate == silent && !v.alive {
-		v.pipe.endInput()
+	if a.state == timedOut && !v.alive {
+		v.stdio.closeInput()
 		response := func(m *jsonrpc.Message) bool { return m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError }
-		if b := v.ask(ctx, question{listen: true, until: response, wait: promptly}); b.fate == stopped {
+		if b := v.send(ctx, outgoing{receiveOnly: true, stopAt: response, wait: maxExitTime}); b.state == stoppedEarly {
 			a = b
 		}
 	}
 	o.Took = time.Since(start)
-	v.link.close()
-	o.Stray, o.Header, o.FirstByte = v.pipe.stray, v.pipe.headers, v.pipe.first
-	o.Multiline = spread(o.Stray)
-	o.Stderr = v.pipe.err.text()
-	o.judge(&a, v)
+	v.conn.close()
+	o.Stray, o.Header, o.FirstByte = v.stdio.stray, v.stdio.headerFraming, v.stdio.firstByte
+	o.Multiline = formOneMessage(o.Stray)
+	o.Stderr = v.stdio.stderr.text()
+	o.classify(&a, v)
 	return o
 }
 
-// judge says what an answer means.
-func (o *Observation) judge(a *answer, v *visit) {
-	o.Result, o.Error = a.result, a.rpc
+// classify says what an answer means.
+func (o *Observation) classify(a *reply, d *driver) {
+	o.Result, o.Error = a.result, a.rpcError
 	o.Version = textOf(member(a.result, "protocolVersion"))
 	for _, s := range texts(elements(member(a.result, "supportedVersions"), maxPages)) {
 		if s == o.Revision.String() || o.Version == "" {
@@ -95,27 +95,27 @@ func (o *Observation) judge(a *answer, v *visit) {
 		}
 	}
 	switch {
-	case a.fate == stopped:
+	case a.state == stoppedEarly:
 		o.Outcome = Buffered
-	case a.fate == silent:
+	case a.state == timedOut:
 		o.Outcome = Silent
-	case a.fate == gone:
+	case a.state == disconnected:
 		o.Outcome = Ended
 		o.Exit, _ = errors.AsType[*stdio.ExitError](a.err)
 		if o.Exit == nil {
-			o.Exit, _ = errors.AsType[*stdio.ExitError](v.pipe.proc.Wait())
+			o.Exit, _ = errors.AsType[*stdio.ExitError](d.stdio.proc.Wait())
 		}
-	case a.rpc != nil:
+	case a.rpcError != nil:
 		o.Outcome = Refused
 	case o.Version == o.Revision.String():
-		o.Outcome = Agreed
+		o.Outcome = Negotiated
 	default:
 		o.Outcome = OtherVersion
 	}
 }
 
-// spread reports whether lines that are no messages are one when they are put together.
-func spread(lines [][]byte) bool {
+// formOneMessage reports whether lines that are no messages are one when they are put together.
+func formOneMessage(lines [][]byte) bool {
 	var whole []byte
 	for i, line := range lines {
 		if i == 0 && !bytes.HasPrefix(bytes.TrimSpace(line), []byte("{")) {
@@ -130,13 +130,13 @@ func spread(lines [][]byte) bool {
 	return len(lines) > 1 && bytes.Contains(whole, []byte(`"jsonrpc"`)) && bytes.Equal(bytes.TrimSpace(lines[0]), []byte("{"))
 }
 
-// note remembers what is special about a frame.
-func (p *pipe) note(f *frame) {
-	if p.first == 0 {
-		p.first = f.after
+// observeFrame remembers what is special about a frame.
+func (sc *stdioConn) observeFrame(f *frame) {
+	if sc.firstByte == 0 {
+		sc.firstByte = f.after
 	}
-	p.headers = p.headers || f.framing == capture.FramingHeader
-	if len(p.stray) < maxStray && len(parse(f.text)) == 0 && f.err == nil {
-		p.stray = append(p.stray, f.text)
+	sc.headerFraming = sc.headerFraming || f.framing == capture.FramingHeader
+	if len(sc.stray) < maxStray && len(parse(f.text)) == 0 && f.err == nil {
+		sc.stray = append(sc.stray, f.text)
 	}
 }

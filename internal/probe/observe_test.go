@@ -21,7 +21,7 @@ func TestSpread(t *testing.T) {
 		for _, l := range tt.lines {
 			lines = append(lines, []byte(l))
 		}
-		if got := spread(lines); got != tt.want {
+		if got := formOneMessage(lines); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}

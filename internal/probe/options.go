@@ -39,9 +39,9 @@ type Options struct {
 	// Stderr, if not nil, gets what the server writes to its standard error, in the order of what
 	// Progress tells. It must be good for many goroutines at once; its errors do not count.
 	Stderr io.Writer
-	// Seen is what handshakes just before have shown of a process; nil if there were none. With it,
+	// Baseline is what handshakes just before have shown of a process; nil if there were none. With it,
 	// several processes start at once. Without, only one runs until the server has answered.
-	Seen *Seen
+	Baseline *Baseline
 	// Progress, if not nil, is called with what is done next, or waited for first: a short text,
 	// with nothing of the server in it. It must not block. It is called by the goroutine that
 	// called Run.
@@ -50,10 +50,10 @@ type Options struct {
 	Client, Version string
 }
 
-// Seen says that a server has agreed to all revisions to probe.
-type Seen struct {
-	Alone  time.Duration // that a handshake took while no other process of the server ran
-	Beside time.Duration // the slowest of some that began at the same time; 0 if there were none
+// Baseline says that a server has agreed to all revisions to probe.
+type Baseline struct {
+	Solo       time.Duration // that a handshake took while no other process of the server ran
+	Concurrent time.Duration // the slowest of some that began at the same time; 0 if there were none
 }
 
 // A Report is what came of a probe.
@@ -61,10 +61,10 @@ type Report struct {
 	// Findings are those about the server, in the order in which a probe that does one thing after
 	// the other has them. Their events are those of the capture; without one, of such a probe.
 	Findings []check.Finding
-	// Speaks are the revisions that the server speaks, of those that were asked for, in ascending order.
-	Speaks []mcp.Revision
-	Events uint64 // that were recorded and count
-	Asked  int    // requests that were sent
+	// Revisions are the revisions that the server speaks, of those that were asked for, in ascending order.
+	Revisions []mcp.Revision
+	Events    uint64 // that were recorded and count
+	Requests  int    // requests that were sent
 }
 
 // ErrNoAnswer is wrapped by the error of Run for a server that takes no revision.

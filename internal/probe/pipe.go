@@ -27,25 +27,25 @@ type process interface {
 }
 
 // A pipe is a link to a process.
-type pipe struct {
-	r       *run
-	job     *job // nil for an observation
-	session uint64
-	proc    process
-	err     *lineRecorder
-	frames  chan frame
-	done    chan struct{}
-	wg      sync.WaitGroup
-	began   time.Time
-	spoke   bool   // it has sent a message
-	ended   bool   // its output has ended
-	shut    bool   // its input is closed
-	excused bool   // how it ends is our doing
-	mark    uint64 // number of the event that was to end it
+type stdioConn struct {
+	r           *run
+	job         *job // nil for an observation
+	session     uint64
+	proc        process
+	stderr      *stderrRecorder
+	frames      chan frame
+	done        chan struct{}
+	wg          sync.WaitGroup
+	started     time.Time
+	gotMessage  bool   // it has sent a message
+	ended       bool   // its output has ended
+	inputClosed bool   // its input is closed
+	waived      bool   // how it ends is our doing
+	endEvent    uint64 // number of the event that was to end it
 
-	first   time.Duration // from the start until the server wrote something
-	headers bool          // the server puts a header before its messages
-	stray   [][]byte      // lines that are no messages
+	firstByte     time.Duration // from the start until the server wrote something
+	headerFraming bool          // the server puts a header before its messages
+	stray         [][]byte      // lines that are no messages
 }
 
 // A frame is a line, or what stands in the place of one, that the server wrote.
@@ -58,10 +58,10 @@ type frame struct {
 }
 
 // openPipe starts the server.
-func openPipe(ctx context.Context, r *run, j *job) (*pipe, error) {
-	p := &pipe{r: r, job: j, session: r.nextSession(j), frames: make(chan frame), done: make(chan struct{}), began: time.Now()}
-	p.err = &lineRecorder{p: p}
-	proc, err := r.start(ctx, p.err)
+func openPipe(ctx context.Context, r *run, j *job) (*stdioConn, error) {
+	p := &stdioConn{r: r, job: j, session: r.nextSession(j), frames: make(chan frame), done: make(chan struct{}), started: time.Now()}
+	p.stderr = &stderrRecorder{conn: p}
+	proc, err := r.start(ctx, p.stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -85,139 +85,139 @@ func envNames(env []string) []string {
 func startProcess(ctx context.Context, t *Target, stderr io.Writer) (process, error) {
 	c := stdio.Command(t.Command[0], t.Command[1:]...)
 	c.Dir, c.Env, c.Stderr = t.Dir, t.Env, stderr
-	c.StopWait, c.TermWait, c.KillWait = stopWait, termWait, killWait
+	c.StopWait, c.TermWait, c.KillWait = stopWait, termTimeout, killTimeout
 	return c.Start(ctx)
 }
 
 // How long a server has to end once its input is closed, once it is told to, and once it is killed.
 const (
-	stopWait = 500 * time.Millisecond
-	termWait = time.Second
-	killWait = 2 * time.Second
+	stopWait    = 500 * time.Millisecond
+	termTimeout = time.Second
+	killTimeout = 2 * time.Second
 )
 
-func (p *pipe) record(e *capture.Event) uint64 {
-	e.Session = p.session
-	return p.r.journal.record(e)
+func (sc *stdioConn) record(e *capture.Event) uint64 {
+	e.Session = sc.session
+	return sc.r.recorder.record(e)
 }
 
 // read hands over what the server writes, until that ends.
-func (p *pipe) read() {
-	in := frames.NewReader(&bounded{p.proc, maxVisit}, maxFrame)
+func (sc *stdioConn) read() {
+	in := frames.NewReader(&limitedReader{sc.proc, maxVisit}, maxFrame)
 	for {
 		f, err := in.Next()
 		if err == nil || len(f.Text) > 0 {
-			if !p.hand(frame{text: f.Text, n: p.record(f.Event()), framing: f.Framing, after: time.Since(p.began)}) {
+			if !sc.deliver(frame{text: f.Text, n: sc.record(f.Event()), framing: f.Framing, after: time.Since(sc.started)}) {
 				return
 			}
 		}
 		if err != nil {
-			p.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToClient})
-			p.hand(frame{err: err})
+			sc.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToClient})
+			sc.deliver(frame{err: err})
 			return
 		}
 	}
 }
 
-func (p *pipe) hand(f frame) bool {
+func (sc *stdioConn) deliver(f frame) bool {
 	select {
-	case p.frames <- f:
+	case sc.frames <- f:
 		return true
-	case <-p.done:
+	case <-sc.done:
 		return false
 	}
 }
 
-// ask implements link.
-func (p *pipe) ask(ctx context.Context, q question) answer {
-	a := answer{fate: sent, dir: capture.ToServer}
+// send implements link.
+func (sc *stdioConn) send(ctx context.Context, q outgoing) reply {
+	a := reply{state: sentOnly, dir: capture.ToServer}
 	start := time.Now()
 	var written chan error
-	if !q.listen {
-		written = p.write(&a, &q)
+	if !q.receiveOnly {
+		written = sc.write(&a, &q)
 	}
-	wait := time.NewTimer(p.patience(q))
+	wait := time.NewTimer(sc.replyTimeout(q))
 	defer wait.Stop()
 	for {
-		waiting := q.id != "" || q.any || q.until != nil
+		waiting := q.id != "" || q.anyID || q.stopAt != nil
 		select {
 		case err := <-written:
 			written = nil
 			if err != nil {
-				a.fate, a.err = gone, err
-				p.ended = true
+				a.state, a.err = disconnected, err
+				sc.ended = true
 				return a
 			}
 			if !waiting {
 				return a
 			}
-		case f := <-p.frames:
+		case f := <-sc.frames:
 			if f.err != nil {
-				p.ended = true
-				a.fate, a.err, a.took = gone, p.endOf(f.err), time.Since(start)
+				sc.ended = true
+				a.state, a.err, a.took = disconnected, sc.exitError(f.err), time.Since(start)
 				return a
 			}
-			if p.consider(&a, &q, f) {
+			if sc.examine(&a, &q, f) {
 				a.took = time.Since(start)
 				return a
 			}
 		case <-wait.C:
-			a.fate = silent
+			a.state = timedOut
 			return a
 		case <-ctx.Done():
-			a.fate, a.err = gone, ctx.Err()
+			a.state, a.err = disconnected, ctx.Err()
 			return a
 		}
 	}
 }
 
-// patience is how long to wait for the answer to a question. A process that has not said anything
+// replyTimeout is how long to wait for the answer to a question. A process that has not said anything
 // yet may still be starting.
-func (p *pipe) patience(q question) time.Duration {
-	wait := p.r.patience(q)
-	if !p.spoke && q.wait == 0 {
-		wait = max(wait, p.r.startWait(p.job)-time.Since(p.began))
+func (sc *stdioConn) replyTimeout(q outgoing) time.Duration {
+	wait := sc.r.replyTimeout(q)
+	if !sc.gotMessage && q.wait == 0 {
+		wait = max(wait, sc.r.startTimeout(sc.job)-time.Since(sc.started))
 	}
 	return wait
 }
 
 // write records a question, and sends it.
-func (p *pipe) write(a *answer, q *question) chan error {
+func (sc *stdioConn) write(a *reply, q *outgoing) chan error {
 	data, framing := bytes.Clone(q.body), capture.FramingLF
 	switch {
-	case q.raw:
+	case q.noLineEnd:
 		framing = capture.FramingNone
-	case q.ending == "\r\n":
-		data, framing = append(data, q.ending...), capture.FramingCRLF
+	case q.lineEnd == "\r\n":
+		data, framing = append(data, q.lineEnd...), capture.FramingCRLF
 	default:
 		data = append(data, '\n')
 	}
-	a.asked = p.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: q.body, Framing: framing})
-	a.at = a.asked
+	a.requestEvent = sc.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: q.body, Framing: framing})
+	a.event = a.requestEvent
 	written := make(chan error, 1)
-	p.wg.Go(func() {
-		_, err := p.proc.Write(data)
+	sc.wg.Go(func() {
+		_, err := sc.proc.Write(data)
 		written <- err
 	})
 	return written
 }
 
-// consider looks at what the server wrote, and reports whether it is what was waited for.
-func (p *pipe) consider(a *answer, q *question, f frame) bool {
-	p.note(&f)
+// examine looks at what the server wrote, and reports whether it is what was waited for.
+func (sc *stdioConn) examine(a *reply, q *outgoing, f frame) bool {
+	sc.observeFrame(&f)
 	for _, m := range parse(f.text) {
-		p.spoke = true
+		sc.gotMessage = true
 		switch {
 		case q.answers(&m):
-			a.take(&m, f.text, f.n)
+			a.set(&m, f.text, f.n)
 			return true
 		case m.Kind == jsonrpc.KindRequest:
-			p.oblige(&m)
+			sc.answerRequest(&m)
 		case len(a.before) < maxBefore:
-			a.before = append(a.before, heard{*m.Clone(), f.n})
+			a.before = append(a.before, earlierMessage{*m.Clone(), f.n})
 		}
-		if q.until != nil && q.until(&m) {
-			a.fate, a.at, a.dir = stopped, f.n, capture.ToClient
+		if q.stopAt != nil && q.stopAt(&m) {
+			a.state, a.event, a.dir = stoppedEarly, f.n, capture.ToClient
 			return true
 		}
 	}
@@ -244,14 +244,14 @@ func parse(text []byte) []jsonrpc.Message {
 	return []jsonrpc.Message{m}
 }
 
-// oblige answers a request of the server, which a client without capabilities only gets if it is a ping.
-func (p *pipe) oblige(m *jsonrpc.Message) {
-	text := obliging(m)
-	p.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: text, Framing: capture.FramingLF})
-	p.wg.Go(func() { _, _ = p.proc.Write(append(text, '\n')) }) // that it failed, the next question will tell
+// answerRequest answers a request of the server, which a client without capabilities only gets if it is a ping.
+func (sc *stdioConn) answerRequest(m *jsonrpc.Message) {
+	text := clientResponse(m)
+	sc.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: text, Framing: capture.FramingLF})
+	sc.wg.Go(func() { _, _ = sc.proc.Write(append(text, '\n')) }) // that it failed, the next question will tell
 }
 
-func obliging(m *jsonrpc.Message) []byte {
+func clientResponse(m *jsonrpc.Message) []byte {
 	if string(m.Method) == mcp.MethodPing {
 		return jsonrpc.AppendResult(nil, m.ID, []byte("{}"))
 	}
@@ -259,16 +259,16 @@ func obliging(m *jsonrpc.Message) []byte {
 }
 
 // alive implements link.
-func (p *pipe) alive() bool { return !p.ended && !p.shut }
+func (sc *stdioConn) alive() bool { return !sc.ended && !sc.inputClosed }
 
-// endOf is why the output has ended.
-func (p *pipe) endOf(err error) error {
+// exitError is why the output has ended.
+func (sc *stdioConn) exitError(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	select {
-	case <-p.proc.Done():
-		if err := p.proc.Wait(); err != nil {
+	case <-sc.proc.Done():
+		if err := sc.proc.Wait(); err != nil {
 			return err
 		}
 	default:
@@ -276,30 +276,30 @@ func (p *pipe) endOf(err error) error {
 	return io.EOF
 }
 
-// shutInput closes the input of the server and reports whether it ends within the time for it, and how long that took.
-func (p *pipe) shutInput(wait time.Duration) (time.Duration, bool) {
+// closeInputAndWait closes the input of the server and reports whether it ends within the time for it, and how long that took.
+func (sc *stdioConn) closeInputAndWait(wait time.Duration) (time.Duration, bool) {
 	start := time.Now()
-	p.endInput()
+	sc.closeInput()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	return p.awaitEnd(start, timer.C)
+	return sc.waitExit(start, timer.C)
 }
 
-func (p *pipe) endInput() {
-	p.shut = true
-	p.mark = p.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
-	_ = p.proc.CloseWrite() // of a server that has ended already, whoever reads hears
+func (sc *stdioConn) closeInput() {
+	sc.inputClosed = true
+	sc.endEvent = sc.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
+	_ = sc.proc.CloseWrite() // of a server that has ended already, whoever reads hears
 }
 
-// awaitEnd waits for the end of the process, while it takes what it writes.
-func (p *pipe) awaitEnd(start time.Time, late <-chan time.Time) (time.Duration, bool) {
+// waitExit waits for the end of the process, while it takes what it writes.
+func (sc *stdioConn) waitExit(start time.Time, late <-chan time.Time) (time.Duration, bool) {
 	for {
 		select {
-		case <-p.proc.Done():
+		case <-sc.proc.Done():
 			return time.Since(start), true
-		case f := <-p.frames:
-			p.note(&f)
-			p.ended = p.ended || f.err != nil
+		case f := <-sc.frames:
+			sc.observeFrame(&f)
+			sc.ended = sc.ended || f.err != nil
 		case <-late:
 			return time.Since(start), false
 		}
@@ -307,34 +307,34 @@ func (p *pipe) awaitEnd(start time.Time, late <-chan time.Time) (time.Duration, 
 }
 
 // close implements link. How the process ended is recorded, and nobody is blamed for what we did to it.
-func (p *pipe) close() {
+func (sc *stdioConn) close() {
 	ended := false
 	select {
-	case <-p.proc.Done():
+	case <-sc.proc.Done():
 		ended = true
 	default:
 	}
-	if !p.shut {
-		p.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
+	if !sc.inputClosed {
+		sc.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer})
 	}
 	start := time.Now()
 	closed := make(chan error, 1)
-	p.wg.Go(func() { closed <- p.proc.Close() })
+	sc.wg.Go(func() { closed <- sc.proc.Close() })
 	var err error
 	for waiting := true; waiting; {
 		select {
 		case err = <-closed:
 			waiting = false
-		case <-p.frames:
+		case <-sc.frames:
 		}
 	}
-	close(p.done)
-	p.wg.Wait()
-	p.err.flush()
-	p.recordExit(err, ended || time.Since(start) < stopWait)
+	close(sc.done)
+	sc.wg.Wait()
+	sc.stderr.flush()
+	sc.recordExit(err, ended || time.Since(start) < stopWait)
 }
 
-func (p *pipe) recordExit(err error, own bool) {
+func (sc *stdioConn) recordExit(err error, own bool) {
 	exit := &capture.Exit{}
 	if e, ok := errors.AsType[*stdio.ExitError](err); ok {
 		exit.Code = e.Code
@@ -342,8 +342,8 @@ func (p *pipe) recordExit(err error, own bool) {
 			exit.Signal = e.Signal.String()
 		}
 	}
-	n := p.record(&capture.Event{Kind: capture.KindExit, Exit: exit})
-	if !own || p.excused {
-		p.r.journal.excuse(n)
+	n := sc.record(&capture.Event{Kind: capture.KindExit, Exit: exit})
+	if !own || sc.waived {
+		sc.r.recorder.waive(n)
 	}
 }

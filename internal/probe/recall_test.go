@@ -81,27 +81,27 @@ func TestRecallStdio(t *testing.T) {
 		flaw flaw
 		want []string // of the rules of this package; others may fire besides
 	}{
-		{"unknown method taken", flaw{in: when(nobodysMethod, "", with(""))}, []string{"probe/unknown-method"}},
-		{"unknown method is an internal error", flaw{in: legacyOnly(when(nobodysMethod, "", code("-32603")))}, []string{"probe/error-code"}},
-		{"unknown method, modern", flaw{in: modernOnly(when(nobodysMethod, "", code("-32603")))}, []string{"probe/error-code", "probe/modern-refusal"}},
-		{"unknown method ends it", flaw{in: when(nobodysMethod, "", suicide)}, []string{"probe/died"}},
+		{"unknown method taken", flaw{in: when(noSuchMethod, "", with(""))}, []string{"probe/unknown-method"}},
+		{"unknown method is an internal error", flaw{in: legacyOnly(when(noSuchMethod, "", code("-32603")))}, []string{"probe/error-code"}},
+		{"unknown method, modern", flaw{in: modernOnly(when(noSuchMethod, "", code("-32603")))}, []string{"probe/error-code", "probe/modern-refusal"}},
+		{"unknown method ends it", flaw{in: when(noSuchMethod, "", suicide)}, []string{"probe/died"}},
 		{"missing name taken", flaw{in: when(mcp.MethodResourcesRead, `"params":{}`, with(`"contents":[]`))}, []string{"probe/invalid-params"}},
-		{"unknown tool taken", flaw{in: when(mcp.MethodToolsCall, nobodysTool, with(`"content":[]`))}, []string{"probe/unknown-tool"}},
-		{"unknown resource read", flaw{in: when(mcp.MethodResourcesRead, nobodysResource, with(`"contents":[{"uri":"x://y","text":""}],"ttlMs":0,"cacheScope":"private"`))}, []string{"probe/unknown-resource"}},
-		{"unknown prompt", flaw{in: when(mcp.MethodPromptsGet, nobodysPrompt, with(`"messages":[]`))}, []string{"probe/unknown-prompt"}},
-		{"unknown completion", flaw{in: when(mcp.MethodComplete, nobodysPrompt, with(`"completion":{"values":[]}`))}, []string{"probe/unknown-completion"}},
-		{"cursor taken", flaw{in: when(mcp.MethodPromptsList, nobodysCursor, with(`"prompts":[],"ttlMs":0,"cacheScope":"private"`))}, []string{"probe/invalid-cursor"}},
+		{"unknown tool taken", flaw{in: when(mcp.MethodToolsCall, noSuchTool, with(`"content":[]`))}, []string{"probe/unknown-tool"}},
+		{"unknown resource read", flaw{in: when(mcp.MethodResourcesRead, noSuchResource, with(`"contents":[{"uri":"x://y","text":""}],"ttlMs":0,"cacheScope":"private"`))}, []string{"probe/unknown-resource"}},
+		{"unknown prompt", flaw{in: when(mcp.MethodPromptsGet, noSuchPrompt, with(`"messages":[]`))}, []string{"probe/unknown-prompt"}},
+		{"unknown completion", flaw{in: when(mcp.MethodComplete, noSuchPrompt, with(`"completion":{"values":[]}`))}, []string{"probe/unknown-completion"}},
+		{"cursor taken", flaw{in: when(mcp.MethodPromptsList, noSuchCursor, with(`"prompts":[],"ttlMs":0,"cacheScope":"private"`))}, []string{"probe/invalid-cursor"}},
 		{"list refused", flaw{in: when(mcp.MethodToolsList, `"params"`, code("-32603"))}, []string{"probe/error-code", "probe/failing"}},
 		{"list refused, as unknown", flaw{in: when(mcp.MethodToolsList, `"params"`, code("-32601"))}, []string{"probe/error-code", "probe/refused"}},
 		{"list out of order", flaw{in: when(mcp.MethodToolsList, "", code("-32603"))}, []string{"probe/failing"}},
 		{"listen at a limit", flaw{in: when(mcp.MethodSubscriptionsListen, "", code("-32603"))}, []string{}},
 		{"listen with a wrong code", flaw{in: when(mcp.MethodSubscriptionsListen, "", code("-32602"))}, []string{"probe/modern-refusal"}},
-		{"version echoed", flaw{in: when(mcp.MethodInitialize, nobodysVersion, with(strings.Replace(initialized, "%s", nobodysVersion, 1)))}, []string{"probe/version-echoed"}},
-		{"version refused", flaw{in: when(mcp.MethodInitialize, nobodysVersion, code("-32602"))}, []string{"probe/version-error"}},
-		{"second initialize taken", flaw{in: second(legacyOnly(when(mcp.MethodInitialize, "", with(strings.Replace(initialized, "%s", r4.String(), 1)))))}, []string{"probe/second-initialize"}},
+		{"version echoed", flaw{in: when(mcp.MethodInitialize, noSuchVersion, with(strings.Replace(initialized, "%s", noSuchVersion, 1)))}, []string{"probe/version-echoed"}},
+		{"version refused", flaw{in: when(mcp.MethodInitialize, noSuchVersion, code("-32602"))}, []string{"probe/version-error"}},
+		{"second initialize taken", flaw{in: second(legacyOnly(when(mcp.MethodInitialize, "", with(strings.Replace(initialized, "%s", rev20251125.String(), 1)))))}, []string{"probe/second-initialize"}},
 		{"listed before initialize", flaw{in: early(when(mcp.MethodToolsList, "", with(`"tools":[]`)))}, []string{"probe/before-initialize"}},
 		{"ping before initialize refused", flaw{in: early(when(mcp.MethodPing, "", code("-32600")))}, []string{"probe/ping-first"}},
-		{"version error without versions", flaw{in: when(mcp.MethodDiscover, nobodysVersion, code("-32022"))}, []string{"probe/modern-refusal"}},
+		{"version error without versions", flaw{in: when(mcp.MethodDiscover, noSuchVersion, code("-32022"))}, []string{"probe/modern-refusal"}},
 		{"missing metadata, wrong code", flaw{in: orMissing(mcp.MetaClientCapabilities, code("-32600"))}, []string{"probe/modern-refusal"}},
 		{"clientInfo wanted", flaw{in: orMissing(mcp.MetaClientInfo, code("-32602"))}, []string{"probe/client-info-required"}},
 		{"ping in the modern era", flaw{in: modernOnly(when(mcp.MethodPing, "", with("")))}, []string{"probe/removed-method"}},
@@ -122,7 +122,7 @@ func TestRecallStdio(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				report, err := probeFake(t, tt.flaw, &Options{Revisions: []mcp.Revision{r2, r4, r5}, Only: []string{"probe/*"}})
+				report, err := probeFake(t, tt.flaw, &Options{Revisions: []mcp.Revision{rev20250326, rev20251125, rev20260728}, Only: []string{"probe/*"}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -191,7 +191,7 @@ func TestUnreachable(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				report, err := probeFake(t, tt.flaw, &Options{Revisions: []mcp.Revision{r4}})
+				report, err := probeFake(t, tt.flaw, &Options{Revisions: []mcp.Revision{rev20251125}})
 				if !errors.Is(err, ErrNoAnswer) {
 					t.Errorf("error %v, want one that is ErrNoAnswer", err)
 				}
@@ -213,12 +213,12 @@ func TestJudgedByCheck(t *testing.T) {
 		{"silence", flaw{in: when(mcp.MethodToolsList, "", mute)}, "probe/unanswered"},
 		{"stray output", flaw{out: func(line string) string { return "hello\n" + line }}, "stdio/stray-output"},
 		{"another id", flaw{out: func(line string) string { return strings.Replace(line, `"id":3,`, `"id":"3",`, 1) }}, "jsonrpc/unknown-id"},
-		{"an unknown tool as a result", flaw{in: when(mcp.MethodToolsCall, nobodysTool, with(`"content":[],"isError":true`))}, "tools/unknown-as-result"},
+		{"an unknown tool as a result", flaw{in: when(mcp.MethodToolsCall, noSuchTool, with(`"content":[],"isError":true`))}, "tools/unknown-as-result"},
 		{"wrong shape", flaw{in: when(mcp.MethodToolsList, "", with(`"tools":{}`))}, "shape/wrong-type"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				report, err := probeFake(t, tt.flaw, &Options{Revisions: []mcp.Revision{r4}})
+				report, err := probeFake(t, tt.flaw, &Options{Revisions: []mcp.Revision{rev20251125}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -252,7 +252,7 @@ func TestRecallHTTP(t *testing.T) {
 			}
 			members := ""
 			if string(list[0].Method) == mcp.MethodDiscover {
-				members = `"supportedVersions":["` + r5.String() + `"],"capabilities":{},"ttlMs":0,"cacheScope":"public"`
+				members = `"supportedVersions":["` + rev20260728.String() + `"],"capabilities":{},"ttlMs":0,"cacheScope":"public"`
 			}
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, result(&list[0], members)[0])
@@ -278,13 +278,13 @@ func TestRecallHTTP(t *testing.T) {
 		{"any content type", take(func(r *http.Request, _ []byte) bool { return r.Header.Get("Content-Type") == "text/plain" }), []string{}},
 		{"session not needed", take(ping("Mcp-Session-Id", "")), []string{"probe/session-missing"}},
 		{"any session", take(ping("Mcp-Session-Id", "mcpwire-probe-nobodys")), []string{"probe/session-unknown"}},
-		{"version refused oddly", status(ping("MCP-Protocol-Version", nobodysVersion), 500), []string{"probe/version-status"}},
+		{"version refused oddly", status(ping("MCP-Protocol-Version", noSuchVersion), 500), []string{"probe/version-status"}},
 		{"version wanted", status(func(r *http.Request, b []byte) bool {
 			return ping("MCP-Protocol-Version", "")(r, b) && r.Header.Get("Mcp-Session-Id") != ""
 		}, 400), []string{"probe/version-absent"}},
 		{"headers looked at first", func(w http.ResponseWriter, r *http.Request, body []byte) bool { // which is right: without a name there is no Mcp-Name
 			list := parse(body)
-			if r.Header.Get("MCP-Protocol-Version") != r5.String() || len(list) == 0 || string(list[0].Method) != mcp.MethodToolsCall || r.Header.Get("Mcp-Name") != "" {
+			if r.Header.Get("MCP-Protocol-Version") != rev20260728.String() || len(list) == 0 || string(list[0].Method) != mcp.MethodToolsCall || r.Header.Get("Mcp-Name") != "" {
 				return false
 			}
 			w.Header().Set("Content-Type", "application/json")
@@ -304,7 +304,7 @@ func TestRecallHTTP(t *testing.T) {
 		}, []string{"probe/header-spelling"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			report, err := probeWeb(t, tt.flaw, &Options{Revisions: []mcp.Revision{r4, r5}, Only: []string{"probe/*"}, Disabled: []string{"probe/http-lenient"}})
+			report, err := probeWeb(t, tt.flaw, &Options{Revisions: []mcp.Revision{rev20251125, rev20260728}, Only: []string{"probe/*"}, Disabled: []string{"probe/http-lenient"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -374,8 +374,8 @@ func (t handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestSilentHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := streamable.NewHandler(newServer(t), nil)
-		report, err := Run(t.Context(), &Target{URL: "http://127.0.0.1/mcp", Transport: handlerTransport{h, `"` + nobodysMethod}}, &Options{
-			Revisions: []mcp.Revision{r5}, Only: []string{"probe/unanswered", "probe/died"},
+		report, err := Run(t.Context(), &Target{URL: "http://127.0.0.1/mcp", Transport: handlerTransport{h, `"` + noSuchMethod}}, &Options{
+			Revisions: []mcp.Revision{rev20260728}, Only: []string{"probe/unanswered", "probe/died"},
 		})
 		if err != nil {
 			t.Fatal(err)

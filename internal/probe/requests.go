@@ -16,8 +16,8 @@ var rulesAnswers = []check.Rule{
 		Why:   "Clients find out what a server can do by what it refuses: an empty result looks like a feature that never does anything.",
 		Fix:   "Answer -32601 to methods that are not implemented.",
 		URL:   "basic#responses",
-		Good:  check.Example{Revision: r4, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
-		Bad:   check.Example{Revision: r4, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 	},
 	{
 		ID: "probe/invalid-params", Severity: check.Warning,
@@ -25,8 +25,8 @@ var rulesAnswers = []check.Rule{
 		Why:   "The mistake is the client's, and it never learns of it: a result is given to the model.",
 		Fix:   "Answer -32602 to tools/call without a name, and to parameters of the wrong type.",
 		URL:   "server/tools#error-handling",
-		Good:  check.Example{Revision: r4, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no name\"}}"},
-		Bad:   check.Example{Revision: r4, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no name\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}"},
 	},
 	{
 		ID: "probe/unknown-tool", Severity: check.Error,
@@ -34,8 +34,8 @@ var rulesAnswers = []check.Rule{
 		Why:   "The model believes that something was done.",
 		Fix:   "Answer -32602 to names that tools/list does not have.",
 		URL:   "server/tools#error-handling",
-		Good:  check.Example{Revision: r4, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown tool\"}}"},
-		Bad:   check.Example{Revision: r4, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown tool\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}"},
 	},
 	{
 		ID: "probe/unknown-resource", Severity: check.Warning,
@@ -43,8 +43,8 @@ var rulesAnswers = []check.Rule{
 		Why:   "Nobody can tell a file that is empty from one that is not there.",
 		Fix:   "Answer -32602, or -32002 in revisions of the legacy era, to URIs that stand for nothing.",
 		URL:   "server/resources#error-handling",
-		Good:  check.Example{Revision: r4, Text: "init server={\"resources\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"x://nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32002,\"message\":\"not found\"}}"},
-		Bad:   check.Example{Revision: r4, Text: "init server={\"resources\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"x://nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"contents\":[{\"uri\":\"x://nobody\",\"text\":\"\"}]}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"resources\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"x://nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32002,\"message\":\"not found\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"resources\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"x://nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"contents\":[{\"uri\":\"x://nobody\",\"text\":\"\"}]}}"},
 	},
 	{
 		ID: "probe/unknown-prompt", Severity: check.Warning,
@@ -52,8 +52,8 @@ var rulesAnswers = []check.Rule{
 		Why:   "The user gets a conversation that nobody meant.",
 		Fix:   "Answer -32602 to names that prompts/list does not have.",
 		URL:   "server/prompts#error-handling",
-		Good:  check.Example{Revision: r4, Text: "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown prompt\"}}"},
-		Bad:   check.Example{Revision: r4, Text: "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"messages\":[]}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown prompt\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"messages\":[]}}"},
 	},
 	{
 		ID: "probe/unknown-completion", Severity: check.Info,
@@ -61,8 +61,8 @@ var rulesAnswers = []check.Rule{
 		Why:   "The client offers values for something that is not there.",
 		Fix:   "Answer -32602 to references to nothing.",
 		URL:   "server/utilities/completion#error-handling",
-		Good:  check.Example{Revision: r4, Text: "init server={\"completions\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/prompt\",\"name\":\"nobody\"},\"argument\":{\"name\":\"a\",\"value\":\"\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown prompt\"}}"},
-		Bad:   check.Example{Revision: r4, Text: "init server={\"completions\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/prompt\",\"name\":\"nobody\"},\"argument\":{\"name\":\"a\",\"value\":\"\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"completion\":{\"values\":[]}}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"completions\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/prompt\",\"name\":\"nobody\"},\"argument\":{\"name\":\"a\",\"value\":\"\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown prompt\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"completions\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/prompt\",\"name\":\"nobody\"},\"argument\":{\"name\":\"a\",\"value\":\"\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"completion\":{\"values\":[]}}}"},
 	},
 	{
 		ID: "probe/invalid-cursor", Severity: check.Warning,
@@ -70,8 +70,8 @@ var rulesAnswers = []check.Rule{
 		Why:   "A client whose cursor has gone stale is given some page, and the list it puts together has holes or doubles.",
 		Fix:   "Answer -32602 to cursors that do not exist.",
 		URL:   "server/utilities/pagination#error-handling",
-		Good:  check.Example{Revision: r4, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"nobodys\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"invalid cursor\"}}"},
-		Bad:   check.Example{Revision: r4, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"nobodys\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"nobodys\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"invalid cursor\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"nobodys\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
 	},
 	{
 		ID: "probe/invalid-level", Severity: check.Warning, Revisions: legacy,
@@ -79,8 +79,8 @@ var rulesAnswers = []check.Rule{
 		Why:   "The client believes to have set something.",
 		Fix:   "Answer -32602 to anything but the eight levels.",
 		URL:   "server/utilities/logging#error-handling",
-		Good:  check.Example{Revision: r4, Text: "init server={\"logging\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"loud\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"invalid level\"}}"},
-		Bad:   check.Example{Revision: r4, Text: "init server={\"logging\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"loud\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"logging\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"loud\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"invalid level\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"logging\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"loud\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 	},
 	{
 		ID: "probe/failing", Severity: check.Warning,
@@ -88,8 +88,8 @@ var rulesAnswers = []check.Rule{
 		Why:   "Something that the server needs may be missing where it was probed: the network, a login, a service. Nothing can be said of what it would answer.",
 		Fix:   "See its standard error, and probe it again with all that it needs. A list that needs nothing else should not fail with it.",
 		URL:   "basic#responses",
-		Good:  check.Example{Revision: r4, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
-		Bad:   check.Example{Revision: r4, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"fetch failed\"}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"fetch failed\"}}"},
 	},
 	{
 		ID: "probe/refused", Severity: check.Error,
@@ -97,178 +97,178 @@ var rulesAnswers = []check.Rule{
 		Why:   "The server has declared what it needs for the request, or every server has it, and clients rely on that.",
 		Fix:   "Answer what is declared, or do not declare it.",
 		URL:   "basic#responses",
-		Good:  check.Example{Revision: r4, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
-		Bad:   check.Example{Revision: r4, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
 	},
 }
 
 // lists reads all lists that the server has declared, page by page.
-func lists(ctx context.Context, v *visit) {
+func lists(ctx context.Context, d *driver) {
 	for _, l := range []struct{ capability, method, member string }{
 		{"tools", mcp.MethodToolsList, "tools"},
 		{"resources", mcp.MethodResourcesList, "resources"},
 		{"resources", mcp.MethodResourceTemplatesList, "resourceTemplates"},
 		{"prompts", mcp.MethodPromptsList, "prompts"},
 	} {
-		if !v.has(l.capability) {
+		if !d.has(l.capability) {
 			continue
 		}
 		var params object
 		for range maxPages {
-			a := v.call(ctx, l.method, params)
-			if v.ended(&a, l.method) {
+			a := d.call(ctx, l.method, params)
+			if d.connectionEnded(&a, l.method) {
 				break
 			}
 			// Servers of resources without templates often leave the list of templates out.
-			v.job.failing[l.method] = a.rpc
+			d.job.failing[l.method] = a.rpcError
 			if a.failed() && !(l.method == mcp.MethodResourceTemplatesList && a.failed(jsonrpc.CodeMethodNotFound)) {
-				v.find(refusal(&a), &a, "%s is declared, and %s %s", l.capability, l.method, v.outcome(&a))
+				d.report(refusal(&a), &a, "%s is declared, and %s %s", l.capability, l.method, d.outcomeText(&a))
 			}
-			if list := elements(member(a.result, l.member), 1); len(list) > 0 && v.lists[l.member] == nil {
-				v.lists[l.member] = list[0]
+			if list := elements(member(a.result, l.member), 1); len(list) > 0 && d.firstEntries[l.member] == nil {
+				d.firstEntries[l.member] = list[0]
 			}
 			cursor := member(a.result, "nextCursor")
 			if len(cursor) == 0 || cursor[0] != '"' {
 				break
 			}
-			v.r.hasPages()
+			d.r.notePages()
 			params = object{"cursor": textOf(cursor)}
 		}
 	}
 }
 
 // refusal is the rule for a request that is right and has an error for an answer.
-func refusal(a *answer) string {
+func refusal(a *reply) string {
 	if outage(a) {
 		return "failing"
 	}
 	return "refused"
 }
 
-func unknownMethod(ctx context.Context, v *visit) {
-	a := v.call(ctx, nobodysMethod, nil)
-	if v.ended(&a, "a method that does not exist") {
+func unknownMethod(ctx context.Context, d *driver) {
+	a := d.call(ctx, noSuchMethod, nil)
+	if d.connectionEnded(&a, "a method that does not exist") {
 		return
 	}
-	v.refused("unknown-method", &a, "a method that does not exist", jsonrpc.CodeMethodNotFound)
-	v.modernRefusal(&a, "a method that does not exist", 404, jsonrpc.CodeMethodNotFound)
+	d.expectError("unknown-method", &a, "a method that does not exist", jsonrpc.CodeMethodNotFound)
+	d.modernRefusal(&a, "a method that does not exist", 404, jsonrpc.CodeMethodNotFound)
 }
 
-func invalidParams(ctx context.Context, v *visit) {
+func invalidParams(ctx context.Context, d *driver) {
 	due := []jsonrpc.Code{jsonrpc.CodeInvalidParams}
-	if v.pipe == nil && v.rev.Modern() {
+	if d.stdio == nil && d.rev.Modern() {
 		due = append(due, mcp.CodeHeaderMismatch) // without a name there is no Mcp-Name either, and headers may be looked at first
 	}
-	if v.has("tools") {
-		a := v.call(ctx, mcp.MethodToolsCall, object{})
-		v.refused("invalid-params", &a, "tools/call without a name", due...)
+	if d.has("tools") {
+		a := d.call(ctx, mcp.MethodToolsCall, object{})
+		d.expectError("invalid-params", &a, "tools/call without a name", due...)
 	}
-	if v.has("prompts") && v.link.alive() {
-		a := v.call(ctx, mcp.MethodPromptsGet, object{"name": 7})
-		v.refused("invalid-params", &a, "prompts/get with a number for the name", due...)
+	if d.has("prompts") && d.conn.alive() {
+		a := d.call(ctx, mcp.MethodPromptsGet, object{"name": 7})
+		d.expectError("invalid-params", &a, "prompts/get with a number for the name", due...)
 	}
-	if v.has("resources") && v.link.alive() {
-		a := v.call(ctx, mcp.MethodResourcesRead, object{})
-		v.refused("invalid-params", &a, "resources/read without a URI", due...)
+	if d.has("resources") && d.conn.alive() {
+		a := d.call(ctx, mcp.MethodResourcesRead, object{})
+		d.expectError("invalid-params", &a, "resources/read without a URI", due...)
 	}
 }
 
-func unknownTool(ctx context.Context, v *visit) {
-	if !v.has("tools") {
+func unknownTool(ctx context.Context, d *driver) {
+	if !d.has("tools") {
 		return
 	}
 	meta := object{mcp.MetaProgressToken: "mcpwire-probe"}
-	if v.rev.Modern() {
-		meta = v.r.meta(v.rev.String())
+	if d.rev.Modern() {
+		meta = d.r.meta(d.rev.String())
 		meta[mcp.MetaProgressToken] = "mcpwire-probe"
 	}
-	a := v.call(ctx, mcp.MethodToolsCall, object{"name": nobodysTool, "arguments": object{}, "_meta": meta})
+	a := d.call(ctx, mcp.MethodToolsCall, object{"name": noSuchTool, "arguments": object{}, "_meta": meta})
 	const asResult = "tools/unknown-as-result" // package check has to know the server's tools to see it, which we need not
 	if rule, ok := check.Lookup(asResult); ok && a.succeeded() && string(member(a.result, "isError")) == "true" {
-		v.r.journal.excuse(a.at, asResult)
-		v.findRule(rule, &a, "a tool that does not exist is answered with a result that has isError; due is error %d", jsonrpc.CodeInvalidParams)
+		d.r.recorder.waive(a.event, asResult)
+		d.reportRule(rule, &a, "a tool that does not exist is answered with a result that has isError; due is error %d", jsonrpc.CodeInvalidParams)
 		return
 	}
-	v.refused("unknown-tool", &a, "a tool that does not exist", jsonrpc.CodeInvalidParams)
+	d.expectError("unknown-tool", &a, "a tool that does not exist", jsonrpc.CodeInvalidParams)
 }
 
-func unknownResource(ctx context.Context, v *visit) {
-	if !v.has("resources") {
+func unknownResource(ctx context.Context, d *driver) {
+	if !d.has("resources") {
 		return
 	}
 	codes := []jsonrpc.Code{jsonrpc.CodeInvalidParams}
-	if !v.rev.Modern() {
+	if !d.rev.Modern() {
 		codes = append(codes, mcp.CodeResourceNotFound)
 	}
-	a := v.call(ctx, mcp.MethodResourcesRead, object{"uri": nobodysResource})
-	v.refused("unknown-resource", &a, "a resource that does not exist", codes...)
+	a := d.call(ctx, mcp.MethodResourcesRead, object{"uri": noSuchResource})
+	d.expectError("unknown-resource", &a, "a resource that does not exist", codes...)
 }
 
-func unknownPrompt(ctx context.Context, v *visit) {
-	if v.has("prompts") {
-		a := v.call(ctx, mcp.MethodPromptsGet, object{"name": nobodysPrompt})
-		v.refused("unknown-prompt", &a, "a prompt that does not exist", jsonrpc.CodeInvalidParams)
+func unknownPrompt(ctx context.Context, d *driver) {
+	if d.has("prompts") {
+		a := d.call(ctx, mcp.MethodPromptsGet, object{"name": noSuchPrompt})
+		d.expectError("unknown-prompt", &a, "a prompt that does not exist", jsonrpc.CodeInvalidParams)
 	}
 }
 
-func completion(ctx context.Context, v *visit) {
-	if !v.has("completions") {
+func completion(ctx context.Context, d *driver) {
+	if !d.has("completions") {
 		return
 	}
 	ref := func(name string) object { return object{"type": "ref/prompt", "name": name} }
-	a := v.call(ctx, mcp.MethodComplete, object{"ref": ref(nobodysPrompt), "argument": object{"name": "a", "value": ""}})
-	v.refused("unknown-completion", &a, "a completion for a prompt that does not exist", jsonrpc.CodeInvalidParams)
-	prompt := v.lists["prompts"]
-	if args := elements(member(prompt, "arguments"), 1); len(args) > 0 && v.link.alive() {
-		a := v.call(ctx, mcp.MethodComplete, object{"ref": ref(textOf(member(prompt, "name"))), "argument": object{"name": textOf(member(args[0], "name")), "value": ""}})
-		if !v.ended(&a, "completion/complete") && a.failed() {
-			v.find(refusal(&a), &a, "completions are declared, and completion/complete for an argument of a prompt %s", v.outcome(&a))
+	a := d.call(ctx, mcp.MethodComplete, object{"ref": ref(noSuchPrompt), "argument": object{"name": "a", "value": ""}})
+	d.expectError("unknown-completion", &a, "a completion for a prompt that does not exist", jsonrpc.CodeInvalidParams)
+	prompt := d.firstEntries["prompts"]
+	if args := elements(member(prompt, "arguments"), 1); len(args) > 0 && d.conn.alive() {
+		a := d.call(ctx, mcp.MethodComplete, object{"ref": ref(textOf(member(prompt, "name"))), "argument": object{"name": textOf(member(args[0], "name")), "value": ""}})
+		if !d.connectionEnded(&a, "completion/complete") && a.failed() {
+			d.report(refusal(&a), &a, "completions are declared, and completion/complete for an argument of a prompt %s", d.outcomeText(&a))
 		}
 	}
 }
 
-func invalidCursor(ctx context.Context, v *visit) {
+func invalidCursor(ctx context.Context, d *driver) {
 	for _, l := range []struct{ capability, method string }{
 		{"tools", mcp.MethodToolsList}, {"resources", mcp.MethodResourcesList}, {"prompts", mcp.MethodPromptsList},
 	} {
-		if v.has(l.capability) && v.link.alive() {
-			a := v.call(ctx, l.method, object{"cursor": nobodysCursor})
-			if sameError(a.rpc, v.job.failing[l.method]) {
+		if d.has(l.capability) && d.conn.alive() {
+			a := d.call(ctx, l.method, object{"cursor": noSuchCursor})
+			if sameError(a.rpcError, d.job.failing[l.method]) {
 				continue // it fails without one, too
 			}
-			v.refused("invalid-cursor", &a, l.method+" with a cursor that nobody gave", jsonrpc.CodeInvalidParams)
+			d.expectError("invalid-cursor", &a, l.method+" with a cursor that nobody gave", jsonrpc.CodeInvalidParams)
 		}
 	}
 }
 
-func logLevel(ctx context.Context, v *visit) {
-	if !v.has("logging") || v.rev.Modern() {
+func logLevel(ctx context.Context, d *driver) {
+	if !d.has("logging") || d.rev.Modern() {
 		return
 	}
-	a := v.call(ctx, mcp.MethodSetLevel, object{"level": "loud"})
-	v.refused("invalid-level", &a, "a log level that does not exist", jsonrpc.CodeInvalidParams)
-	if !v.link.alive() {
+	a := d.call(ctx, mcp.MethodSetLevel, object{"level": "loud"})
+	d.expectError("invalid-level", &a, "a log level that does not exist", jsonrpc.CodeInvalidParams)
+	if !d.conn.alive() {
 		return
 	}
-	a = v.call(ctx, mcp.MethodSetLevel, object{"level": "emergency"})
-	if !v.ended(&a, mcp.MethodSetLevel) && a.failed() {
-		v.find(refusal(&a), &a, "logging is declared, and logging/setLevel %s", v.outcome(&a))
+	a = d.call(ctx, mcp.MethodSetLevel, object{"level": "emergency"})
+	if !d.connectionEnded(&a, mcp.MethodSetLevel) && a.failed() {
+		d.report(refusal(&a), &a, "logging is declared, and logging/setLevel %s", d.outcomeText(&a))
 	}
 }
 
-func unknownNotification(ctx context.Context, v *visit) {
-	v.tell(ctx, nobodysNote, nil)
-	if a, ok := v.survives(ctx); !ok {
-		v.ended(&a, "a notification that does not exist")
+func unknownNotification(ctx context.Context, d *driver) {
+	d.notify(ctx, noSuchNotification, nil)
+	if a, ok := d.stillAnswers(ctx); !ok {
+		d.connectionEnded(&a, "a notification that does not exist")
 	}
 }
 
-func cancelUnknown(ctx context.Context, v *visit) {
-	if v.rev.Modern() && v.web != nil {
+func cancelUnknown(ctx context.Context, d *driver) {
+	if d.rev.Modern() && d.http != nil {
 		return // there the end of the stream is what cancels
 	}
-	v.tell(ctx, mcp.NotificationCancelled, object{"requestId": "mcpwire-probe-nobodys", "reason": "a probe"})
-	if a, ok := v.survives(ctx); !ok {
-		v.ended(&a, "the cancellation of a request that does not exist")
+	d.notify(ctx, mcp.NotificationCancelled, object{"requestId": "mcpwire-probe-nobodys", "reason": "a probe"})
+	if a, ok := d.stillAnswers(ctx); !ok {
+		d.connectionEnded(&a, "the cancellation of a request that does not exist")
 	}
 }

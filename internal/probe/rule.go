@@ -11,22 +11,22 @@ import (
 
 // The revisions, the oldest first.
 const (
-	r1 = mcp.Revision20241105
-	r2 = mcp.Revision20250326
-	r3 = mcp.Revision20250618
-	r4 = mcp.Revision20251125
-	r5 = mcp.Revision20260728
+	rev20241105 = mcp.Revision20241105
+	rev20250326 = mcp.Revision20250326
+	rev20250618 = mcp.Revision20250618
+	rev20251125 = mcp.Revision20251125
+	rev20260728 = mcp.Revision20260728
 )
 
 // Lists of revisions for rules. They must not be changed.
 var (
-	legacy   = []mcp.Revision{r1, r2, r3, r4}
-	modern   = []mcp.Revision{r5}
-	only2    = []mcp.Revision{r2}
-	from3    = []mcp.Revision{r3, r4, r5}
-	from4    = []mcp.Revision{r4, r5}
-	with2to4 = []mcp.Revision{r2, r3, r4} // with sessions over Streamable HTTP
-	both34   = []mcp.Revision{r3, r4}
+	legacy           = []mcp.Revision{rev20241105, rev20250326, rev20250618, rev20251125}
+	modern           = []mcp.Revision{rev20260728}
+	hasBatches       = []mcp.Revision{rev20250326}
+	lacksBatches     = []mcp.Revision{rev20250618, rev20251125, rev20260728}
+	hasOriginStatus  = []mcp.Revision{rev20251125, rev20260728}
+	hasSessions      = []mcp.Revision{rev20250326, rev20250618, rev20251125} // with sessions over Streamable HTTP
+	hasVersionHeader = []mcp.Revision{rev20250618, rev20251125}
 )
 
 // tables returns the rules, role by role.
@@ -76,9 +76,9 @@ func describe(r *check.Rule) *check.Rule {
 	return &d
 }
 
-// Chosen reports whether a rule is one of those to check: only, if it is not empty, names those that are, and disabled those that are not. "GROUP/*" is
+// Enabled reports whether a rule is one of those to check: only, if it is not empty, names those that are, and disabled those that are not. "GROUP/*" is
 // all rules of a group.
-func Chosen(id string, only, disabled []string) bool {
+func Enabled(id string, only, disabled []string) bool {
 	meant := func(pattern string) bool { return matches(pattern, id) }
 	return (len(only) == 0 || slices.ContainsFunc(only, meant)) && !slices.ContainsFunc(disabled, meant)
 }

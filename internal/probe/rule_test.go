@@ -31,7 +31,7 @@ func TestRules(t *testing.T) {
 			if _, events, err := x.Events(); err != nil || len(events) == 0 {
 				t.Errorf("%s: %s example: %d events, %v", r.ID, name, len(events), err)
 			}
-			if !holds(r, x.Revision) {
+			if !appliesTo(r, x.Revision) {
 				t.Errorf("%s: %s example is of %v, which does not have the rule", r.ID, name, x.Revision)
 			}
 		}
@@ -62,7 +62,7 @@ func TestChosen(t *testing.T) {
 		{[]string{"probe/*"}, []string{"probe/eof"}, false},
 		{[]string{"probe/e*"}, nil, false}, // only whole groups
 	} {
-		if got := Chosen("probe/eof", tt.only, tt.disabled); got != tt.want {
+		if got := Enabled("probe/eof", tt.only, tt.disabled); got != tt.want {
 			t.Errorf("Chosen(only %v, disabled %v) = %v, want %v", tt.only, tt.disabled, got, tt.want)
 		}
 	}

@@ -20,31 +20,31 @@ import (
 type run struct {
 	target    *Target
 	opts      Options // with the defaults filled in
-	journal   *journal
+	recorder  *recorder
 	transport http.RoundTripper
 	start     func(context.Context, io.Writer) (process, error)
 
-	list []mcp.Revision // to probe, in order
-	plan plan
+	wanted []mcp.Revision // to probe, in order
+	plan   plan
 
-	speaks  []mcp.Revision
-	last    error  // why there was no answer
-	refused func() // reports that as a finding
+	negotiated []mcp.Revision
+	lastErr    error  // why there was no answer
+	refused    func() // reports that as a finding
 
 	// mu guards what jobs change that run at the same time.
 	mu                  sync.Mutex
 	sessions, exchanges uint64
-	asked               int
-	discovered          []string      // that the server says it supports, in server/discover
+	requests            int
+	serverVersions      []string      // that the server says it supports, in server/discover
 	slowest             time.Duration // that a handshake took; 0 before the first
-	sdkAnswers          []sdkAnswer
+	sdkReplies          []sdkReply
 	paged               bool // a list has had a cursor
 }
 
 // Run probes a server. opts may be nil. With an error, the report has what was found until then.
 func Run(ctx context.Context, target *Target, opts *Options) (*Report, error) {
 	r := newRun(target, opts)
-	err := r.all(ctx)
+	err := r.probeAll(ctx)
 	return r.report(), err
 }
 
@@ -62,8 +62,8 @@ func newRun(target *Target, opts *Options) *run {
 	if len(o.Revisions) == 0 {
 		o.Revisions = mcp.Revisions()
 	}
-	r.list = slices.Clone(o.Revisions)
-	slices.Reverse(r.list)
+	r.wanted = slices.Clone(o.Revisions)
+	slices.Reverse(r.wanted)
 	r.transport = target.Transport
 	if r.transport == nil {
 		r.transport = http.DefaultTransport
@@ -73,7 +73,7 @@ func newRun(target *Target, opts *Options) *run {
 	if !r.stdio() {
 		kind = "http"
 	}
-	r.journal = newJournal(kind, o)
+	r.recorder = newRecorder(kind, o)
 	r.newPlan()
 	return r
 }
@@ -94,32 +94,32 @@ func (r *run) nextSession(j *job) uint64 {
 	}
 	r.sessions++
 	j.sessions = append(j.sessions, r.sessions)
-	r.journal.assign(r.sessions, j.place)
+	r.recorder.assign(r.sessions, j.order)
 	return r.sessions
 }
 
-// tookStart takes note of how long a handshake took.
-func (r *run) tookStart(d time.Duration) {
+// noteStart takes note of how long a handshake took.
+func (r *run) noteStart(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.slowest = max(r.slowest, d)
 }
 
-// supports takes note of the versions that the server says it supports.
-func (r *run) supports(versions []string) {
+// noteVersions takes note of the versions that the server says it supports.
+func (r *run) noteVersions(versions []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.discovered = versions
+	r.serverVersions = versions
 }
 
 func (r *run) supported() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.discovered
+	return r.serverVersions
 }
 
-// hasPages takes note of a list with a cursor.
-func (r *run) hasPages() {
+// notePages takes note of a list with a cursor.
+func (r *run) notePages() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.paged = true
@@ -132,75 +132,75 @@ func (r *run) nextExchange() uint64 {
 	return r.exchanges
 }
 
-// patience is how long to wait for the answer to a question.
-func (r *run) patience(q question) time.Duration { return cmp.Or(q.wait, r.opts.Timeout) }
+// replyTimeout is how long to wait for the answer to a question.
+func (r *run) replyTimeout(q outgoing) time.Duration { return cmp.Or(q.wait, r.opts.Timeout) }
 
 func (r *run) report() *Report {
-	findings, events := r.journal.close()
-	r.judge(findings)
-	r.journal.renumber(findings)
-	slices.Reverse(r.speaks)
-	return &Report{Findings: findings, Speaks: r.speaks, Events: events, Asked: r.asked}
+	findings, events := r.recorder.close()
+	r.adjustFindings(findings)
+	r.recorder.renumber(findings)
+	slices.Reverse(r.negotiated)
+	return &Report{Findings: findings, Revisions: r.negotiated, Events: events, Requests: r.requests}
 }
 
-// all goes through the revisions, the newest first: servers are to be seen at their best.
-func (r *run) all(ctx context.Context) error {
+// probeAll goes through the revisions, the newest first: servers are to be seen at their best.
+func (r *run) probeAll(ctx context.Context) error {
 	for len(r.plan.todo) > 0 {
-		if err := r.do(ctx, r.take()); err != nil {
+		if err := r.runWave(ctx, r.nextWave()); err != nil {
 			return err
 		}
 	}
-	if len(r.speaks) == 0 {
+	if len(r.negotiated) == 0 {
 		if r.refused != nil {
 			r.refused()
 		}
-		return r.unanswered()
+		return r.noAnswerError()
 	}
 	return nil
 }
 
-func (r *run) unanswered() error {
-	if r.last == nil {
+func (r *run) noAnswerError() error {
+	if r.lastErr == nil {
 		return ErrNoAnswer
 	}
-	return fmt.Errorf("%w: %w", ErrNoAnswer, r.last)
+	return fmt.Errorf("%w: %w", ErrNoAnswer, r.lastErr)
 }
 
 // A group is a series of steps on one connection.
 type group struct {
-	name   string
-	bare   bool // the connection begins without a handshake
-	always bool // for each revision, not only for the newest of its era
-	web    bool // over HTTP only
-	pipe   bool // over stdio only
-	modern bool // in the modern era only
-	legacy bool // in the legacy era only
-	steps  []step
+	name          string
+	noHandshake   bool // the connection begins without a handshake
+	everyRevision bool // for each revision, not only for the newest of its era
+	httpOnly      bool // over HTTP only
+	stdioOnly     bool // over stdio only
+	modernOnly    bool // in the modern era only
+	legacyOnly    bool // in the legacy era only
+	steps         []step
 }
 
 // A step asks something, and judges the answers.
-type step func(ctx context.Context, v *visit)
+type step func(ctx context.Context, v *driver)
 
 func groups() []group {
 	return []group{
-		{name: "lists and requests", always: true, steps: []step{lists, unknownMethod, batch}},
+		{name: "lists and requests", everyRevision: true, steps: []step{lists, unknownMethod, batch}},
 		{name: "wrong requests", steps: []step{lists, invalidParams, unknownTool, unknownResource, unknownPrompt, completion, invalidCursor, logLevel, unknownNotification, cancelUnknown}},
 		{name: "ids and texts", steps: []step{plainIDs, hugeID, escapedText, bigArgument}},
-		{name: "before the handshake", bare: true, pipe: true, legacy: true, steps: []step{pingFirst, listFirst}},
-		{name: "an unknown version", bare: true, legacy: true, steps: []step{unknownOffer}},
-		{name: "a second handshake", legacy: true, pipe: true, steps: []step{secondInitialize}},
-		{name: "metadata and versions", modern: true, steps: []step{unknownVersion, missingMeta, missingInfo, removedMethods}},
-		{name: "subscriptions", modern: true, steps: []step{listen}},
-		{name: "lines that are no messages", pipe: true, steps: []step{garbage, wrongEnvelope, lineEnds}},
-		{name: "the end of the input", pipe: true, steps: []step{endOfInput}},
-		{name: "answers at the end of the input", pipe: true, steps: []step{answersAtEnd}},
-		{name: "SIGTERM", pipe: true, steps: []step{terminate}},
-		{name: "headers that do not fit", web: true, modern: true, steps: []step{wrongHeaders, headerSpelling, otherMethods}},
-		{name: "bodies that are no messages", web: true, steps: []step{badBodies, badHeaders}},
-		{name: "sessions", web: true, legacy: true, steps: []step{sessions}},
-		{name: "the version header", web: true, legacy: true, steps: []step{versionHeader}},
-		{name: "other HTTP methods", web: true, legacy: true, steps: []step{getStream}},
-		{name: "Origin and Host", web: true, always: false, steps: []step{origins}},
+		{name: "before the handshake", noHandshake: true, stdioOnly: true, legacyOnly: true, steps: []step{pingFirst, listFirst}},
+		{name: "an unknown version", noHandshake: true, legacyOnly: true, steps: []step{unknownOffer}},
+		{name: "a second handshake", legacyOnly: true, stdioOnly: true, steps: []step{secondInitialize}},
+		{name: "metadata and versions", modernOnly: true, steps: []step{unknownVersion, missingMeta, missingInfo, removedMethods}},
+		{name: "subscriptions", modernOnly: true, steps: []step{subscribe}},
+		{name: "lines that are no messages", stdioOnly: true, steps: []step{badJSON, wrongEnvelope, lineEnds}},
+		{name: "the end of the input", stdioOnly: true, steps: []step{endOfInput}},
+		{name: "answers at the end of the input", stdioOnly: true, steps: []step{answersAtEnd}},
+		{name: "SIGTERM", stdioOnly: true, steps: []step{terminate}},
+		{name: "headers that do not fit", httpOnly: true, modernOnly: true, steps: []step{wrongHeaders, headerSpelling, otherMethods}},
+		{name: "bodies that are no messages", httpOnly: true, steps: []step{badBodies, badHeaders}},
+		{name: "sessions", httpOnly: true, legacyOnly: true, steps: []step{sessions}},
+		{name: "the version header", httpOnly: true, legacyOnly: true, steps: []step{versionHeader}},
+		{name: "other HTTP methods", httpOnly: true, legacyOnly: true, steps: []step{getStream}},
+		{name: "Origin and Host", httpOnly: true, everyRevision: false, steps: []step{origins}},
 	}
 }
 

@@ -18,8 +18,8 @@ var rulesShutdown = []check.Rule{
 		Why:   "The end of its input is how a server learns that its host has gone, and the only way on all systems. Servers that go on are left behind, one for each start.",
 		Fix:   "Exit when standard input ends; do not wait for timers, watchers or sockets.",
 		URL:   "basic/transports/stdio#shutdown",
-		Good:  check.Example{Revision: r4, Text: "init\neof >\nexit 0"},
-		Bad:   check.Example{Revision: r4, Text: "init\neof >\nwait 5s\nexit signal terminated"},
+		Good:  check.Example{Revision: rev20251125, Text: "init\neof >\nexit 0"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\neof >\nwait 5s\nexit signal terminated"},
 	},
 	{
 		ID: "probe/sigterm", Severity: check.Warning,
@@ -27,8 +27,8 @@ var rulesShutdown = []check.Rule{
 		Why:   "Hosts then kill it, and what it has open is lost; service managers wait for minutes.",
 		Fix:   "Leave SIGTERM alone, or exit soon after it.",
 		URL:   "basic/transports/stdio#shutdown",
-		Good:  check.Example{Revision: r4, Text: "init\nexit signal terminated"},
-		Bad:   check.Example{Revision: r4, Text: "init\nwait 5s\nexit signal killed"},
+		Good:  check.Example{Revision: rev20251125, Text: "init\nexit signal terminated"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\nwait 5s\nexit signal killed"},
 	},
 	{
 		ID: "probe/eof-answers", Severity: check.Info,
@@ -36,59 +36,59 @@ var rulesShutdown = []check.Rule{
 		Why:   "Scripts that write requests into a pipe, and shells, close it at once. The specification does not say what is due.",
 		Fix:   "Answer what has been read, then exit.",
 		URL:   "basic/transports/stdio#shutdown",
-		Good:  check.Example{Revision: r4, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\neof >\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nexit 0"},
-		Bad:   check.Example{Revision: r4, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\neof >\nexit 0"},
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\neof >\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nexit 0"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\neof >\nexit 0"},
 	},
 }
 
-// promptly is how soon a server should end.
-const promptly = 2 * time.Second
+// maxExitTime is how soon a server should end.
+const maxExitTime = 2 * time.Second
 
 // endOfInput closes the input.
-func endOfInput(_ context.Context, v *visit) {
-	if took, ok := v.pipe.shutInput(promptly); !ok {
-		v.endFinding("eof", fmt.Sprintf("it still runs %v after the end of its input", took.Round(time.Millisecond)))
+func endOfInput(_ context.Context, d *driver) {
+	if took, ok := d.stdio.closeInputAndWait(maxExitTime); !ok {
+		d.endFinding("eof", fmt.Sprintf("it still runs %v after the end of its input", took.Round(time.Millisecond)))
 	}
 }
 
-func (v *visit) endFinding(rule, text string) {
-	v.find(rule, &answer{at: v.pipe.mark}, "%s", text)
+func (d *driver) endFinding(rule, text string) {
+	d.report(rule, &reply{event: d.stdio.endEvent}, "%s", text)
 }
 
 // answersAtEnd asks and closes the input at once.
-func answersAtEnd(ctx context.Context, v *visit) {
-	a := v.ask(ctx, question{body: v.harmless(v.id())})
-	v.r.journal.excuse(a.asked)
-	v.pipe.endInput()
+func answersAtEnd(ctx context.Context, d *driver) {
+	a := d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID())})
+	d.r.recorder.waive(a.requestEvent)
+	d.stdio.closeInput()
 	if len(a.before) > 0 {
 		return // it was quick
 	}
-	b := v.ask(ctx, question{id: v.last(), wait: promptly, listen: true})
-	if b.fate != answered {
-		v.find("eof-answers", &a, "a request just before the end of the input has no answer")
+	b := d.send(ctx, outgoing{id: d.lastID(), wait: maxExitTime, receiveOnly: true})
+	if b.state != answered {
+		d.report("eof-answers", &a, "a request just before the end of the input has no answer")
 	}
 }
 
 // terminate sends SIGTERM, on systems that have it.
-func terminate(_ context.Context, v *visit) {
-	if v.pipe.proc.Pid() <= 0 || !canSignal {
+func terminate(_ context.Context, d *driver) {
+	if d.stdio.proc.Pid() <= 0 || !canSignal {
 		return
 	}
 	select {
-	case <-v.pipe.proc.Done(): // its number may be somebody else's
+	case <-d.stdio.proc.Done(): // its number may be somebody else's
 		return
 	default:
 	}
 	start := time.Now()
-	if signal(v.pipe.proc.Pid(), syscall.SIGTERM) != nil {
+	if signal(d.stdio.proc.Pid(), syscall.SIGTERM) != nil {
 		return
 	}
-	late := time.NewTimer(promptly)
+	late := time.NewTimer(maxExitTime)
 	defer late.Stop()
-	v.pipe.excused = true
-	v.pipe.mark = v.pipe.record(&capture.Event{Kind: capture.KindNote, Data: []byte("the probe sent SIGTERM")})
-	if took, ok := v.pipe.awaitEnd(start, late.C); !ok {
-		v.endFinding("sigterm", fmt.Sprintf("it still runs %v after SIGTERM", took.Round(time.Millisecond)))
+	d.stdio.waived = true
+	d.stdio.endEvent = d.stdio.record(&capture.Event{Kind: capture.KindNote, Data: []byte("the probe sent SIGTERM")})
+	if took, ok := d.stdio.waitExit(start, late.C); !ok {
+		d.endFinding("sigterm", fmt.Sprintf("it still runs %v after SIGTERM", took.Round(time.Millisecond)))
 	}
-	v.pipe.shut = true
+	d.stdio.inputClosed = true
 }

@@ -54,7 +54,7 @@ func TestSlowStart(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tt.speaks, report.Speaks); diff != "" {
+				if diff := cmp.Diff(tt.speaks, report.Revisions); diff != "" {
 					t.Errorf("revisions (-want +got):\n%s", diff)
 				}
 				if got := brief(report.Findings); len(got) > 0 {
@@ -75,12 +75,12 @@ func TestObserveSlow(t *testing.T) {
 		alive bool
 		most  time.Duration
 	}{
-		{"modern", flaw{}, r5, Agreed, false, time.Second},
-		{"modern, 20 s", flaw{start: 20 * time.Second}, r5, Agreed, false, 21 * time.Second},
-		{"legacy, 20 s", flaw{start: 20 * time.Second}, r4, Agreed, false, 21 * time.Second},
-		{"legacy only", flaw{in: modernMute()}, r5, Silent, true, 6 * time.Second},
-		{"legacy only, 20 s", flaw{start: 20 * time.Second, in: modernMute()}, r5, Silent, true, 21 * time.Second},
-		{"silent", flaw{start: time.Hour}, r5, Silent, false, 33 * time.Second},
+		{"modern", flaw{}, rev20260728, Negotiated, false, time.Second},
+		{"modern, 20 s", flaw{start: 20 * time.Second}, rev20260728, Negotiated, false, 21 * time.Second},
+		{"legacy, 20 s", flaw{start: 20 * time.Second}, rev20251125, Negotiated, false, 21 * time.Second},
+		{"legacy only", flaw{in: modernMute()}, rev20260728, Silent, true, 6 * time.Second},
+		{"legacy only, 20 s", flaw{start: 20 * time.Second, in: modernMute()}, rev20260728, Silent, true, 21 * time.Second},
+		{"silent", flaw{start: time.Hour}, rev20260728, Silent, false, 33 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"mcpwire/capture"
 )
 
-// A lineRecorder records what the server writes to its standard error.
-type lineRecorder struct {
-	p    *pipe
+// A stderrRecorder records what the server writes to its standard error.
+type stderrRecorder struct {
+	conn *stdioConn
 	mu   sync.Mutex
 	rest []byte
 	head []byte // the beginning of all
@@ -25,96 +25,96 @@ const (
 )
 
 // Write implements io.Writer. It never fails.
-func (l *lineRecorder) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.rest = append(l.rest, b...)
-	if l.p.job != nil {
-		l.p.job.stderr.write(b)
+func (r *stderrRecorder) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rest = append(r.rest, b...)
+	if r.conn.job != nil {
+		r.conn.job.stderr.write(b)
 	}
-	rest := b[min(len(b), maxHead-len(l.head)):]
-	l.head = append(l.head, b[:len(b)-len(rest)]...)
-	l.cut = l.cut || len(l.tail)+len(rest) > maxTail
-	l.tail = append(l.tail, rest[max(0, len(rest)-maxTail):]...)
-	l.tail = l.tail[max(0, len(l.tail)-maxTail):]
+	rest := b[min(len(b), maxHead-len(r.head)):]
+	r.head = append(r.head, b[:len(b)-len(rest)]...)
+	r.cut = r.cut || len(r.tail)+len(rest) > maxTail
+	r.tail = append(r.tail, rest[max(0, len(rest)-maxTail):]...)
+	r.tail = r.tail[max(0, len(r.tail)-maxTail):]
 	for {
-		i := bytes.IndexByte(l.rest, '\n')
-		if i < 0 && len(l.rest) < maxErrLine {
+		i := bytes.IndexByte(r.rest, '\n')
+		if i < 0 && len(r.rest) < maxErrLine {
 			return len(b), nil
 		}
 		if i < 0 {
-			i = len(l.rest) - 1
+			i = len(r.rest) - 1
 		}
-		l.p.record(&capture.Event{Kind: capture.KindStderr, Data: bytes.TrimSuffix(l.rest[:i], []byte("\r"))})
-		l.rest = l.rest[i+1:]
+		r.conn.record(&capture.Event{Kind: capture.KindStderr, Data: bytes.TrimSuffix(r.rest[:i], []byte("\r"))})
+		r.rest = r.rest[i+1:]
 	}
 }
 
 // flush records a last line without an end.
-func (l *lineRecorder) flush() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.rest) > 0 {
-		l.p.record(&capture.Event{Kind: capture.KindStderr, Data: l.rest})
-		l.rest = nil
+func (r *stderrRecorder) flush() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.rest) > 0 {
+		r.conn.record(&capture.Event{Kind: capture.KindStderr, Data: r.rest})
+		r.rest = nil
 	}
 }
 
 // text is the beginning and the end of what the server wrote.
-func (l *lineRecorder) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cut {
-		return string(l.head) + "\n…\n" + string(l.tail)
+func (r *stderrRecorder) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cut {
+		return string(r.head) + "\n…\n" + string(r.tail)
 	}
-	return string(l.head) + string(l.tail)
+	return string(r.head) + string(r.tail)
 }
 
 // A relay passes on what the servers of a job write to their standard error. What comes before it
 // is the turn of the job is held, so that what people are shown is in the order of the jobs. It may
 // be used by many goroutines at once, and does nothing if it is nil.
-type relay struct {
+type stderrForwarder struct {
 	w io.Writer // its errors do not count
 
-	mu      sync.Mutex
-	passing bool
-	held    []byte
-	cut     bool // more came than is held
+	mu         sync.Mutex
+	forwarding bool
+	buffered   []byte
+	cut        bool // more came than is held
 }
 
-const maxRelay = 256 << 10 // bytes that are held
+const maxBuffered = 256 << 10 // bytes that are held
 
-func (r *relay) write(b []byte) {
+func (r *stderrForwarder) write(b []byte) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.passing {
+	if r.forwarding {
 		_, _ = r.w.Write(b)
 		return
 	}
-	n := min(len(b), maxRelay-len(r.held))
-	r.held = append(r.held, b[:n]...)
+	n := min(len(b), maxBuffered-len(r.buffered))
+	r.buffered = append(r.buffered, b[:n]...)
 	r.cut = r.cut || n < len(b)
 }
 
-// pass writes what is held. From then on, nothing is.
-func (r *relay) pass() {
+// release writes what is held. From then on, nothing is.
+func (r *stderrForwarder) release() {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.passing {
+	if r.forwarding {
 		return
 	}
-	r.passing = true
+	r.forwarding = true
 	if r.cut {
-		r.held = append(r.held, "\n…\n"...)
+		r.buffered = append(r.buffered, "\n…\n"...)
 	}
-	if len(r.held) > 0 {
-		_, _ = r.w.Write(r.held)
+	if len(r.buffered) > 0 {
+		_, _ = r.w.Write(r.buffered)
 	}
-	r.held = nil
+	r.buffered = nil
 }

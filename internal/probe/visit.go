@@ -17,277 +17,277 @@ import (
 )
 
 // A visit is a connection in one revision.
-type visit struct {
-	r      *run
-	job    *job // nil for an observation
-	link   link
-	pipe   *pipe // nil over HTTP
-	web    *web  // nil over stdio
-	rev    mcp.Revision
-	spoken bool // the server has agreed to the revision
-	mute   bool // nothing came to the handshake
+type driver struct {
+	r          *run
+	job        *job // nil for an observation
+	conn       conn
+	stdio      *stdioConn // nil over HTTP
+	http       *httpConn  // nil over stdio
+	rev        mcp.Revision
+	negotiated bool // the server has agreed to the revision
+	silent     bool // nothing came to the handshake
 	// answered tells that something came to the handshake.
-	answered bool
-	took     time.Duration // until the answer to the handshake; 0 without one
-	alive    bool          // server/discover has no answer, but initialize beside it has
-	late     bool          // initialize was sent beside server/discover, which the server knows
-	caps     []byte
-	lists    map[string][]byte // the first entry of each list
-	next     int
+	answered       bool
+	took           time.Duration // until the answer to the handshake; 0 without one
+	alive          bool          // server/discover has no answer, but initialize beside it has
+	sentInitialize bool          // initialize was sent beside server/discover, which the server knows
+	capabilities   []byte
+	firstEntries   map[string][]byte // the first entry of each list
+	idCount        int
 
 	// Of a revision that is not spoken: why, and what reports that as a finding.
-	failure error
-	refusal func()
+	failure       error
+	reportRefusal func()
 }
 
 // open opens a connection for a job, with a handshake if that is asked for.
-func (r *run) open(ctx context.Context, j *job, rev mcp.Revision, handshake bool) (*visit, error) {
-	v := &visit{r: r, job: j, rev: rev, lists: map[string][]byte{}}
+func (r *run) open(ctx context.Context, j *job, rev mcp.Revision, handshake bool) (*driver, error) {
+	v := &driver{r: r, job: j, rev: rev, firstEntries: map[string][]byte{}}
 	if r.stdio() {
 		p, err := openPipe(ctx, r, j)
 		if err != nil {
 			return nil, err
 		}
-		v.link, v.pipe = p, p
+		v.conn, v.stdio = p, p
 	} else {
-		v.web = newWeb(r, j, rev.Modern())
-		v.link = v.web
+		v.http = newWeb(r, j, rev.Modern())
+		v.conn = v.http
 	}
 	if !handshake {
 		return v, nil
 	}
 	if err := v.handshake(ctx); err != nil {
-		v.link.close()
+		v.conn.close()
 		return nil, err
 	}
-	if v.spoken && v.late {
-		v.link.close()
+	if v.negotiated && v.sentInitialize {
+		v.conn.close()
 		return r.open(ctx, j, rev, true)
 	}
 	return v, nil
 }
 
-// probeWait is how long a server may take for server/discover before initialize is sent as well:
+// initializeDelay is how long a server may take for server/discover before initialize is sent as well:
 // one of the legacy era may not answer the first at all. It is also how long to wait for answers
 // that need not come.
-const probeWait = 5 * time.Second
+const initializeDelay = 5 * time.Second
 
 // handshake finds out whether the server speaks the revision. The error is for servers that take nothing from us.
-func (v *visit) handshake(ctx context.Context) error {
-	var a answer
-	if v.rev.Modern() {
-		a = v.discover(ctx)
+func (d *driver) handshake(ctx context.Context) error {
+	var a reply
+	if d.rev.Modern() {
+		a = d.discover(ctx)
 		supported := texts(elements(member(a.result, "supportedVersions"), maxPages))
-		v.spoken = a.succeeded() && slices.Contains(supported, v.rev.String())
-		if v.spoken {
-			v.r.supports(supported)
+		d.negotiated = a.succeeded() && slices.Contains(supported, d.rev.String())
+		if d.negotiated {
+			d.r.noteVersions(supported)
 		}
 	} else {
-		a = v.ask(ctx, question{body: request(v.id(), mcp.MethodInitialize, v.r.initialize(v.rev.String())), id: v.last(), wait: v.r.connectWait(v.job)})
-		v.spoken = a.succeeded() && textOf(member(a.result, "protocolVersion")) == v.rev.String()
+		a = d.send(ctx, outgoing{body: request(d.nextID(), mcp.MethodInitialize, d.r.initialize(d.rev.String())), id: d.lastID(), wait: d.r.connectTimeout(d.job)})
+		d.negotiated = a.succeeded() && textOf(member(a.result, "protocolVersion")) == d.rev.String()
 	}
-	if a.fate == silent {
-		v.r.journal.excuse(a.asked) // that no handshake succeeds says it
+	if a.state == timedOut {
+		d.r.recorder.waive(a.requestEvent) // that no handshake succeeds says it
 	}
-	v.mute = a.fate == silent && !v.alive
-	v.answered = a.fate == answered || v.alive
-	if a.fate == answered {
-		v.took = a.took
-		v.r.tookStart(a.took)
+	d.silent = a.state == timedOut && !d.alive
+	d.answered = a.state == answered || d.alive
+	if a.state == answered {
+		d.took = a.took
+		d.r.noteStart(a.took)
 	}
 	switch {
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden, a.status == http.StatusProxyAuthRequired:
 		return &StatusError{a.status, a.header}
-	case v.web != nil && a.fate == gone && a.status == 0:
+	case d.http != nil && a.state == disconnected && a.status == 0:
 		return a.err
-	case !v.spoken:
-		v.failure = v.unspoken(&a)
-		v.refusal = func() { v.find("no-handshake", &a, "%s", firstLineOf(v.failure)) }
+	case !d.negotiated:
+		d.failure = d.refusalError(&a)
+		d.reportRefusal = func() { d.report("no-handshake", &a, "%s", firstLine(d.failure)) }
 		return nil
 	}
-	v.caps = member(a.result, "capabilities")
-	if v.rev.Modern() {
+	d.capabilities = member(a.result, "capabilities")
+	if d.rev.Modern() {
 		return nil
 	}
-	if v.web != nil {
-		v.web.sticky.Set("MCP-Protocol-Version", v.rev.String())
-		if v.rev == r1 || v.rev == r2 {
-			v.web.sticky.Del("MCP-Protocol-Version")
+	if d.http != nil {
+		d.http.sessionHeader.Set("MCP-Protocol-Version", d.rev.String())
+		if d.rev == rev20241105 || d.rev == rev20250326 {
+			d.http.sessionHeader.Del("MCP-Protocol-Version")
 		}
 		if id := a.header.Get("Mcp-Session-Id"); id != "" {
-			v.web.sticky.Set("Mcp-Session-Id", id)
+			d.http.sessionHeader.Set("Mcp-Session-Id", id)
 		}
 	}
-	v.tell(ctx, mcp.NotificationInitialized, nil)
+	d.notify(ctx, mcp.NotificationInitialized, nil)
 	return nil
 }
 
-// firstLineOf is an error without the lines of standard error that may follow it.
-func firstLineOf(err error) string {
+// firstLine is an error without the lines of standard error that may follow it.
+func firstLine(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "; last stderr lines:")
 	return show(text)
 }
 
 // discover asks server/discover. A process that does not answer it soon is asked initialize as well:
 // the answer to that tells a slow server from one that does not know the other.
-func (v *visit) discover(ctx context.Context) answer {
-	if v.pipe == nil {
-		return v.call(ctx, mcp.MethodDiscover, object{}, func(q *question) { q.wait = v.r.opts.Connect })
+func (d *driver) discover(ctx context.Context) reply {
+	if d.stdio == nil {
+		return d.call(ctx, mcp.MethodDiscover, object{}, func(q *outgoing) { q.wait = d.r.opts.Connect })
 	}
-	wait := v.r.connectWait(v.job)
-	soon := min(probeWait, wait)
-	if v.r.opts.Seen != nil || v.r.supported() != nil {
+	wait := d.r.connectTimeout(d.job)
+	soon := min(initializeDelay, wait)
+	if d.r.opts.Baseline != nil || d.r.supported() != nil {
 		soon = wait
 	}
-	a := v.call(ctx, mcp.MethodDiscover, object{}, func(q *question) { q.wait = soon })
+	a := d.call(ctx, mcp.MethodDiscover, object{}, func(q *outgoing) { q.wait = soon })
 	rest := wait - soon
-	if a.fate != silent || rest <= 0 {
+	if a.state != timedOut || rest <= 0 {
 		return a
 	}
-	first, second := v.last(), v.id()
+	first, second := d.lastID(), d.nextID()
 	other := func(m *jsonrpc.Message) bool {
 		return (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) && sameID(m.ID, []byte(second))
 	}
-	b := v.ask(ctx, question{body: request(second, mcp.MethodInitialize, v.r.initialize(mcp.LatestLegacyRevision.String())), id: first, until: other, wait: rest})
-	v.r.journal.excuse(b.asked) // a server of the modern era does not know it
-	if v.alive = b.fate == stopped; v.alive {
-		v.r.journal.excuse(b.at)
-		v.r.tookStart(soon + b.took)
-		if late := v.ask(ctx, question{id: first, listen: true, wait: afterthought}); late.fate == answered {
+	b := d.send(ctx, outgoing{body: request(second, mcp.MethodInitialize, d.r.initialize(mcp.LatestLegacyRevision.String())), id: first, stopAt: other, wait: rest})
+	d.r.recorder.waive(b.requestEvent) // a server of the modern era does not know it
+	if d.alive = b.state == stoppedEarly; d.alive {
+		d.r.recorder.waive(b.event)
+		d.r.noteStart(soon + b.took)
+		if late := d.send(ctx, outgoing{id: first, receiveOnly: true, wait: lateReplyTimeout}); late.state == answered {
 			b = late
 		}
 	}
 	switch {
-	case b.fate == answered:
-		v.late = true
-		b.asked, b.took = a.asked, soon+b.took
+	case b.state == answered:
+		d.sentInitialize = true
+		b.requestEvent, b.took = a.requestEvent, soon+b.took
 		return b
-	case b.fate == gone:
-		b.asked, b.at = a.asked, a.at
+	case b.state == disconnected:
+		b.requestEvent, b.event = a.requestEvent, a.event
 		return b
 	}
 	return a // nothing came to it
 }
 
-// unspoken says why a revision is not spoken.
-func (v *visit) unspoken(a *answer) error {
+// refusalError says why a revision is not spoken.
+func (d *driver) refusalError(a *reply) error {
 	method := mcp.MethodInitialize
-	if v.rev.Modern() {
+	if d.rev.Modern() {
 		method = mcp.MethodDiscover
 	}
 	switch {
 	case a.succeeded():
-		return fmt.Errorf("%s of %v is answered with another version", method, v.rev)
-	case a.fate == silent:
-		return fmt.Errorf("%s of %v: no answer within %v: the server is slow, or waits for something", method, v.rev, v.r.opts.Connect)
+		return fmt.Errorf("%s of %v is answered with another version", method, d.rev)
+	case a.state == timedOut:
+		return fmt.Errorf("%s of %v: no answer within %v: the server is slow, or waits for something", method, d.rev, d.r.opts.Connect)
 	}
 	if exit, ok := errors.AsType[*stdio.ExitError](a.err); ok {
-		return fmt.Errorf("%s of %v: %w", method, v.rev, exit)
+		return fmt.Errorf("%s of %v: %w", method, d.rev, exit)
 	}
-	return fmt.Errorf("%s of %v: %s", method, v.rev, v.what(a))
+	return fmt.Errorf("%s of %v: %s", method, d.rev, d.describeReply(a))
 }
 
-// id returns the next id, last the one before.
-func (v *visit) id() string {
-	v.next++
-	return v.last()
+// nextID returns the next id, last the one before.
+func (d *driver) nextID() string {
+	d.idCount++
+	return d.lastID()
 }
 
-func (v *visit) last() string { return strconv.Itoa(v.next) }
+func (d *driver) lastID() string { return strconv.Itoa(d.idCount) }
 
 // params returns params with the metadata that the revision wants.
-func (v *visit) params(p object) object {
-	if v.rev.Modern() {
+func (d *driver) params(p object) object {
+	if d.rev.Modern() {
 		if p == nil {
 			p = object{}
 		}
 		if _, has := p["_meta"]; !has {
-			p["_meta"] = v.r.meta(v.rev.String())
+			p["_meta"] = d.r.meta(d.rev.String())
 		}
 	}
 	return p
 }
 
 // call sends a request as it should be. tweaks change the question before that.
-func (v *visit) call(ctx context.Context, method string, params object, tweaks ...func(*question)) answer {
-	q := question{body: request(v.id(), method, v.params(params)), id: v.last()}
+func (d *driver) call(ctx context.Context, method string, params object, tweaks ...func(*outgoing)) reply {
+	q := outgoing{body: request(d.nextID(), method, d.params(params)), id: d.lastID()}
 	for _, tweak := range tweaks {
 		tweak(&q)
 	}
-	return v.ask(ctx, q)
+	return d.send(ctx, q)
 }
 
-// tell sends a notification.
-func (v *visit) tell(ctx context.Context, method string, params object) answer {
-	return v.ask(ctx, question{body: notification(method, v.params(params))})
+// notify sends a notification.
+func (d *driver) notify(ctx context.Context, method string, params object) reply {
+	return d.send(ctx, outgoing{body: notification(method, d.params(params))})
 }
 
-// ask sends anything.
-func (v *visit) ask(ctx context.Context, q question) answer {
-	a := v.link.ask(ctx, q)
-	v.r.know(v.session(), &a)
+// send sends anything.
+func (d *driver) send(ctx context.Context, q outgoing) reply {
+	a := d.conn.send(ctx, q)
+	d.r.noteReply(d.session(), &a)
 	return a
 }
 
-// survives asks something harmless, and reports whether the server still answers.
-func (v *visit) survives(ctx context.Context) (answer, bool) {
+// stillAnswers asks something harmless, and reports whether the server still answers.
+func (d *driver) stillAnswers(ctx context.Context) (reply, bool) {
 	method := mcp.MethodPing
-	if v.rev.Modern() {
+	if d.rev.Modern() {
 		method = mcp.MethodDiscover
 	}
-	a := v.call(ctx, method, nil)
-	return a, a.fate == answered
+	a := d.call(ctx, method, nil)
+	return a, a.state == answered
 }
 
 // has reports whether the server has declared a capability.
-func (v *visit) has(capability string) bool { return member(v.caps, capability) != nil }
+func (d *driver) has(capability string) bool { return member(d.capabilities, capability) != nil }
 
-// find reports a finding of one of the package's rules, at an answer.
-func (v *visit) find(id string, a *answer, format string, args ...any) {
+// report reports a finding of one of the package's rules, at an answer.
+func (d *driver) report(id string, a *reply, format string, args ...any) {
 	rule, ok := Lookup(prefix + id)
 	if !ok {
 		panic("probe: no rule " + id) // a programming error
 	}
-	v.findRule(rule, a, format, args...)
+	d.reportRule(rule, a, format, args...)
 }
 
-// findRule reports a finding of any rule.
-func (v *visit) findRule(rule *check.Rule, a *answer, format string, args ...any) {
+// reportRule reports a finding of any rule.
+func (d *driver) reportRule(rule *check.Rule, a *reply, format string, args ...any) {
 	if errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded) {
 		return // it is we who have ended the connection
 	}
-	if v.job != nil && slices.Contains(doubted, rule.ID) {
-		v.job.doubtful = true
+	if d.job != nil && slices.Contains(suspectRules, rule.ID) {
+		d.job.suspect = true
 	}
 	f := check.Finding{
-		Rule: rule, Event: a.at, Dir: a.dir, Session: v.session(), Exchange: a.x, ID: clip(string(a.id), maxShown),
-		Revision: v.rev, Message: fmt.Sprintf(format, args...),
+		Rule: rule, Event: a.event, Dir: a.dir, Session: d.session(), Exchange: a.exchange, ID: clip(string(a.id), maxShown),
+		Revision: d.rev, Message: fmt.Sprintf(format, args...),
 	}
-	if a.asked != a.at && a.asked != 0 {
-		f.Related = []uint64{a.asked}
+	if a.requestEvent != a.event && a.requestEvent != 0 {
+		f.Related = []uint64{a.requestEvent}
 	}
-	v.r.journal.report(f)
+	d.r.recorder.report(f)
 }
 
-func (v *visit) session() uint64 {
-	if v.pipe != nil {
-		return v.pipe.session
+func (d *driver) session() uint64 {
+	if d.stdio != nil {
+		return d.stdio.session
 	}
-	return v.web.session
+	return d.http.session
 }
 
-// what says in words what came back.
-func (v *visit) what(a *answer) string {
+// describeReply says in words what came back.
+func (d *driver) describeReply(a *reply) string {
 	text := ""
 	switch {
-	case a.fate == silent:
+	case a.state == timedOut:
 		return "no answer in time"
-	case a.fate == gone && a.err != nil:
+	case a.state == disconnected && a.err != nil:
 		text = "the connection ended: " + show(a.err.Error())
-	case a.fate == gone:
+	case a.state == disconnected:
 		text = "the connection ended"
-	case a.rpc != nil:
-		text = fmt.Sprintf("error %d %s", a.rpc.Code, show(a.rpc.Message))
+	case a.rpcError != nil:
+		text = fmt.Sprintf("error %d %s", a.rpcError.Code, show(a.rpcError.Message))
 	case a.kind == jsonrpc.KindResponse:
 		text = "a result"
 	case len(a.body) > 0:
@@ -303,30 +303,30 @@ func (v *visit) what(a *answer) string {
 	return text
 }
 
-// outcome says what came back, as what a sentence says of the request.
-func (v *visit) outcome(a *answer) string {
-	switch a.fate {
-	case silent:
+// outcomeText says what came back, as what a sentence says of the request.
+func (d *driver) outcomeText(a *reply) string {
+	switch a.state {
+	case timedOut:
 		return "has no answer in time"
-	case gone:
-		return "has no answer: " + v.what(a)
+	case disconnected:
+		return "has no answer: " + d.describeReply(a)
 	}
-	return "is answered with " + v.what(a)
+	return "is answered with " + d.describeReply(a)
 }
 
-// refused holds the answer to what must fail against what is due: an error with one of the codes. taken is the rule for a result, "" if package check
+// expectError holds the answer to what must fail against what is due: an error with one of the codes. taken is the rule for a result, "" if package check
 // has one of its own.
-func (v *visit) refused(taken string, a *answer, about string, codes ...jsonrpc.Code) {
+func (d *driver) expectError(taken string, a *reply, about string, codes ...jsonrpc.Code) {
 	switch {
-	case v.ended(a, about):
+	case d.connectionEnded(a, about):
 	case a.succeeded():
 		if taken != "" {
-			v.find(taken, a, "%s is answered with a result", about)
+			d.report(taken, a, "%s is answered with a result", about)
 		}
-	case a.fate == answered && a.rpc != nil && !a.failed(codes...):
-		v.find("error-code", a, "%s is answered with error %d, not %s", about, a.rpc.Code, codesText(codes))
-	case a.fate == answered && a.rpc == nil && a.status < 400:
-		v.find("error-code", a, "%s %s, not with error %s", about, v.outcome(a), codesText(codes))
+	case a.state == answered && a.rpcError != nil && !a.failed(codes...):
+		d.report("error-code", a, "%s is answered with error %d, not %s", about, a.rpcError.Code, codesText(codes))
+	case a.state == answered && a.rpcError == nil && a.status < 400:
+		d.report("error-code", a, "%s %s, not with error %s", about, d.outcomeText(a), codesText(codes))
 	}
 }
 
@@ -341,14 +341,14 @@ func codesText(codes []jsonrpc.Code) string {
 	return text
 }
 
-// ended reports whether there is nothing to judge but that the server has ended, or does not answer, which is a finding.
-func (v *visit) ended(a *answer, about string) bool {
+// connectionEnded reports whether there is nothing to judge but that the server has ended, or does not answer, which is a finding.
+func (d *driver) connectionEnded(a *reply, about string) bool {
 	switch {
 	case errors.Is(a.err, context.Canceled), errors.Is(a.err, context.DeadlineExceeded):
-	case a.fate == gone:
-		v.find("died", a, "%s: %s", about, v.what(a))
-	case a.fate == silent:
-		v.find("unanswered", a, "%s: no answer within %v", about, v.r.opts.Timeout)
+	case a.state == disconnected:
+		d.report("died", a, "%s: %s", about, d.describeReply(a))
+	case a.state == timedOut:
+		d.report("unanswered", a, "%s: no answer within %v", about, d.r.opts.Timeout)
 	}
-	return a.fate == gone || a.fate == silent
+	return a.state == disconnected || a.state == timedOut
 }

@@ -20,88 +20,88 @@ import (
 )
 
 // A web is a link of HTTP exchanges.
-type web struct {
-	r       *run
-	session uint64
-	modern  bool        // requests carry the headers that repeat what they say
-	sticky  http.Header // that all requests carry: the session, and the revision that was agreed on
+type httpConn struct {
+	r             *run
+	session       uint64
+	modern        bool        // requests carry the headers that repeat what they say
+	sessionHeader http.Header // that all requests carry: the session, and the revision that was agreed on
 }
 
-func newWeb(r *run, j *job, modern bool) *web {
-	return &web{r: r, session: r.nextSession(j), modern: modern, sticky: http.Header{}}
+func newWeb(r *run, j *job, modern bool) *httpConn {
+	return &httpConn{r: r, session: r.nextSession(j), modern: modern, sessionHeader: http.Header{}}
 }
 
 // alive implements link: each exchange stands for itself.
-func (w *web) alive() bool { return true }
+func (hc *httpConn) alive() bool { return true }
 
 // close implements link. It ends the session, as far as there is one and the server cares.
-func (w *web) close() {
-	if w.sticky.Get("Mcp-Session-Id") == "" {
+func (hc *httpConn) close() {
+	if hc.sessionHeader.Get("Mcp-Session-Id") == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
+	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 	defer cancel()
-	w.ask(ctx, question{method: http.MethodDelete})
+	hc.send(ctx, outgoing{method: http.MethodDelete})
 }
 
 // An exchange is a request with its response.
 type exchange struct {
-	w      *web
-	n      uint64
-	start  time.Time
-	cancel context.CancelFunc
-	late   *time.Timer
+	conn      *httpConn
+	n         uint64
+	start     time.Time
+	cancel    context.CancelFunc
+	lateTimer *time.Timer
 }
 
 func (x *exchange) record(e *capture.Event) uint64 {
-	e.Session, e.Exchange = x.w.session, x.n
-	return x.w.r.journal.record(e)
+	e.Session, e.Exchange = x.conn.session, x.n
+	return x.conn.r.recorder.record(e)
 }
 
-// ask implements link.
-func (w *web) ask(ctx context.Context, q question) answer {
+// send implements link.
+func (hc *httpConn) send(ctx context.Context, q outgoing) reply {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	x := &exchange{w: w, n: w.r.nextExchange(), start: time.Now(), cancel: cancel}
-	a := answer{fate: answered, dir: capture.ToServer, x: x.n}
-	request, err := w.request(ctx, &q)
+	x := &exchange{conn: hc, n: hc.r.nextExchange(), start: time.Now(), cancel: cancel}
+	a := reply{state: answered, dir: capture.ToServer, exchange: x.n}
+	request, err := hc.request(ctx, &q)
 	if err != nil {
-		a.fate, a.err = gone, err
+		a.state, a.err = disconnected, err
 		return a
 	}
-	a.asked = x.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: &capture.Request{
-		Method: request.Method, URL: request.URL.RequestURI(), Proto: "HTTP/1.1", Headers: pairs(request),
+	a.requestEvent = x.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: &capture.Request{
+		Method: request.Method, URL: request.URL.RequestURI(), Proto: "HTTP/1.1", Headers: headerFields(request),
 	}})
 	if len(q.body) > 0 {
-		a.asked = x.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: q.body})
+		a.requestEvent = x.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: q.body})
 	}
-	a.at = a.asked
-	x.late = time.AfterFunc(w.r.patience(q), cancel)
-	defer x.late.Stop()
-	resp, err := w.r.transport.RoundTrip(request)
+	a.event = a.requestEvent
+	x.lateTimer = time.AfterFunc(hc.r.replyTimeout(q), cancel)
+	defer x.lateTimer.Stop()
+	resp, err := hc.r.transport.RoundTrip(request)
 	if err != nil {
-		x.failed(&a, ctx, err)
+		x.recordFailure(&a, ctx, err)
 		return a
 	}
 	defer resp.Body.Close()
-	a.at, a.dir = x.head(resp), capture.ToClient
+	a.event, a.dir = x.recordHead(resp), capture.ToClient
 	a.status, a.header = resp.StatusCode, resp.Header
-	x.body(ctx, &a, &q, resp)
+	x.readBody(ctx, &a, &q, resp)
 	a.took = time.Since(x.start)
 	return a
 }
 
-// failed ends an exchange without a response.
-func (x *exchange) failed(a *answer, ctx context.Context, err error) {
-	a.fate, a.err, a.took = gone, bare(err), time.Since(x.start)
+// recordFailure ends an exchange without a response.
+func (x *exchange) recordFailure(a *reply, ctx context.Context, err error) {
+	a.state, a.err, a.took = disconnected, withoutURL(err), time.Since(x.start)
 	if ctx.Err() != nil {
-		a.fate, a.err = silent, nil
+		a.state, a.err = timedOut, nil
 	}
 	x.record(&capture.Event{Kind: capture.KindEnd, Data: []byte(endText(a))})
 }
 
-func endText(a *answer) string {
-	if a.fate == silent {
+func endText(a *reply) string {
+	if a.state == timedOut {
 		return "nothing came in time"
 	}
 	if a.err != nil {
@@ -110,8 +110,8 @@ func endText(a *answer) string {
 	return ""
 }
 
-// bare is an error without the URL, which may have secrets in it.
-func bare(err error) error {
+// withoutURL is an error without the URL, which may have secrets in it.
+func withoutURL(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return outer.Err
 	}
@@ -119,37 +119,37 @@ func bare(err error) error {
 }
 
 // request makes the HTTP request for a question.
-func (w *web) request(ctx context.Context, q *question) (*http.Request, error) {
+func (hc *httpConn) request(ctx context.Context, q *outgoing) (*http.Request, error) {
 	method := q.method
 	if method == "" {
 		method = http.MethodPost
 	}
-	r, err := http.NewRequestWithContext(ctx, method, w.r.target.URL, bytes.NewReader(q.body))
+	r, err := http.NewRequestWithContext(ctx, method, hc.r.target.URL, bytes.NewReader(q.body))
 	if err != nil {
-		return nil, bare(err)
+		return nil, withoutURL(err)
 	}
 	if len(q.body) == 0 {
 		r.Body, r.ContentLength, r.GetBody = nil, 0, nil
 	}
-	for name, values := range w.r.target.Header {
+	for name, values := range hc.r.target.Header {
 		if strings.EqualFold(name, "Host") && len(values) > 0 {
 			r.Host = values[0]
 			continue
 		}
 		r.Header[name] = slices.Clone(values)
 	}
-	r.Header.Set("User-Agent", w.r.opts.Client+"/"+w.r.opts.Version)
+	r.Header.Set("User-Agent", hc.r.opts.Client+"/"+hc.r.opts.Version)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/json, text/event-stream")
 	} else if method == http.MethodGet {
 		r.Header.Set("Accept", "text/event-stream")
 	}
-	for name, values := range w.sticky {
+	for name, values := range hc.sessionHeader {
 		r.Header[name] = slices.Clone(values)
 	}
-	if w.modern && len(q.body) > 0 {
-		mirror(r.Header, q.body)
+	if hc.modern && len(q.body) > 0 {
+		setStandardHeaders(r.Header, q.body)
 	}
 	if q.header != nil {
 		q.header(r.Header)
@@ -160,9 +160,9 @@ func (w *web) request(ctx context.Context, q *question) (*http.Request, error) {
 	return r, nil
 }
 
-// mirror sets the headers that repeat what a modern message says
+// setStandardHeaders sets the headers that repeat what a modern message says
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#protocol-version-header).
-func mirror(h http.Header, body []byte) {
+func setStandardHeaders(h http.Header, body []byte) {
 	var m jsonrpc.Message
 	if jsonrpc.Parse(body, &m, 0) != nil {
 		return
@@ -179,13 +179,13 @@ func mirror(h http.Header, body []byte) {
 	}
 }
 
-// pairs are the fields of a request as it goes out, but for those that net/http adds.
-func pairs(r *http.Request) []capture.Header {
+// headerFields are the fields of a request as it goes out, but for those that net/http adds.
+func headerFields(r *http.Request) []capture.Header {
 	list := []capture.Header{{Name: "Host", Value: r.Host}}
-	return append(list, sorted(r.Header)...)
+	return append(list, sortedFields(r.Header)...)
 }
 
-func sorted(h http.Header) []capture.Header {
+func sortedFields(h http.Header) []capture.Header {
 	var list []capture.Header
 	for name, values := range h {
 		for _, v := range values {
@@ -196,10 +196,10 @@ func sorted(h http.Header) []capture.Header {
 	return list
 }
 
-// head records the head of the response.
-func (x *exchange) head(resp *http.Response) uint64 {
+// recordHead records the head of the response.
+func (x *exchange) recordHead(resp *http.Response) uint64 {
 	return x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
-		Status: resp.StatusCode, Proto: resp.Proto, Headers: sorted(resp.Header),
+		Status: resp.StatusCode, Proto: resp.Proto, Headers: sortedFields(resp.Header),
 	}})
 }
 
@@ -208,22 +208,22 @@ func mediaType(h http.Header) string {
 	return kind
 }
 
-// body reads what the response has to say.
-func (x *exchange) body(ctx context.Context, a *answer, q *question, resp *http.Response) {
+// readBody reads what the response has to say.
+func (x *exchange) readBody(ctx context.Context, a *reply, q *outgoing, resp *http.Response) {
 	kind := mediaType(resp.Header)
 	if kind == "text/event-stream" {
-		x.stream(ctx, a, q, resp.Body)
+		x.readStream(ctx, a, q, resp.Body)
 		return
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFrame+1))
 	if len(body) > maxFrame {
-		body, err = body[:maxFrame], errTooMuch
+		body, err = body[:maxFrame], errTooLarge
 	}
 	end := &capture.Event{Kind: capture.KindEnd}
 	if err != nil {
-		a.err = bare(err)
-		if ctx.Err() != nil && !errors.Is(err, errTooMuch) {
-			a.fate, a.err = silent, nil
+		a.err = withoutURL(err)
+		if ctx.Err() != nil && !errors.Is(err, errTooLarge) {
+			a.state, a.err = timedOut, nil
 		}
 		end.Data = []byte(endText(a))
 	}
@@ -232,7 +232,7 @@ func (x *exchange) body(ctx context.Context, a *answer, q *question, resp *http.
 	case len(body) == 0:
 	case kind == "application/json" || len(list) > 0:
 		n := x.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: body})
-		x.consider(ctx, a, q, list, body, n)
+		x.examine(ctx, a, q, list, body, n)
 	default:
 		x.record(&capture.Event{Kind: capture.KindBody, Dir: capture.ToClient, Data: body})
 	}
@@ -240,40 +240,40 @@ func (x *exchange) body(ctx context.Context, a *answer, q *question, resp *http.
 	x.record(end)
 }
 
-// consider looks at messages of the server, and reports whether they have what was waited for.
-func (x *exchange) consider(ctx context.Context, a *answer, q *question, list []jsonrpc.Message, text []byte, n uint64) bool {
+// examine looks at messages of the server, and reports whether they have what was waited for.
+func (x *exchange) examine(ctx context.Context, a *reply, q *outgoing, list []jsonrpc.Message, text []byte, n uint64) bool {
 	for _, m := range list {
 		switch {
 		case q.answers(&m), a.status >= 400 && m.Kind == jsonrpc.KindError && a.text == nil:
-			a.take(&m, text, n)
+			a.set(&m, text, n)
 			return true
 		case m.Kind == jsonrpc.KindRequest:
-			x.w.oblige(ctx, &m)
+			x.conn.answerRequest(ctx, &m)
 		case len(a.before) < maxBefore:
-			a.before = append(a.before, heard{*m.Clone(), n})
+			a.before = append(a.before, earlierMessage{*m.Clone(), n})
 		}
-		if q.until != nil && q.until(&m) {
-			a.fate, a.at = stopped, n
+		if q.stopAt != nil && q.stopAt(&m) {
+			a.state, a.event = stoppedEarly, n
 			return true
 		}
 	}
 	return false
 }
 
-// oblige answers a request of the server.
-func (w *web) oblige(ctx context.Context, m *jsonrpc.Message) {
-	if !w.modern {
-		w.ask(ctx, question{body: obliging(m)})
+// answerRequest answers a request of the server.
+func (hc *httpConn) answerRequest(ctx context.Context, m *jsonrpc.Message) {
+	if !hc.modern {
+		hc.send(ctx, outgoing{body: clientResponse(m)})
 	}
 }
 
-// stream reads an event stream until the answer has come, nothing comes any more, or it ends.
-func (x *exchange) stream(ctx context.Context, a *answer, q *question, body io.Reader) {
+// readStream reads an event stream until the answer has come, nothing comes any more, or it ends.
+func (x *exchange) readStream(ctx context.Context, a *reply, q *outgoing, body io.Reader) {
 	end := &capture.Event{Kind: capture.KindEnd}
 	defer func() { x.record(end) }()
-	if q.id == "" && !q.any && q.until == nil { // it may stay open for ever
+	if q.id == "" && !q.anyID && q.stopAt == nil { // it may stay open for ever
 		end.Data = []byte("client closed")
-		a.fate = sent
+		a.state = sentOnly
 		return
 	}
 	reader := sse.NewReader(io.LimitReader(body, maxVisit), maxFrame)
@@ -281,9 +281,9 @@ func (x *exchange) stream(ctx context.Context, a *answer, q *question, body io.R
 		e, err := reader.Read()
 		if err != nil {
 			a.err = err
-			a.fate = gone
+			a.state = disconnected
 			if ctx.Err() != nil {
-				a.fate, a.err = silent, nil
+				a.state, a.err = timedOut, nil
 				end.Data = []byte("client closed")
 			}
 			return
@@ -295,10 +295,10 @@ func (x *exchange) stream(ctx context.Context, a *answer, q *question, body io.R
 			event.Kind = capture.KindMessage
 		}
 		n := x.record(event)
-		if x.consider(ctx, a, q, list, e.Data, n) {
-			if a.fate == stopped {
+		if x.examine(ctx, a, q, list, e.Data, n) {
+			if a.state == stoppedEarly {
 				end.Data = []byte("client closed")
-				x.w.r.journal.excuse(n)
+				x.conn.r.recorder.waive(n)
 			} else {
 				x.drain(ctx, reader)
 			}
@@ -309,7 +309,7 @@ func (x *exchange) stream(ctx context.Context, a *answer, q *question, body io.R
 
 // drain waits a moment for the end of a stream, which servers owe behind the answer: to hang up at once would be a cancellation to some.
 func (x *exchange) drain(ctx context.Context, reader *sse.Reader) {
-	x.late.Reset(drainWait)
+	x.lateTimer.Reset(drainTimeout)
 	for ctx.Err() == nil {
 		e, err := reader.Read()
 		if err != nil {
@@ -322,6 +322,6 @@ func (x *exchange) drain(ctx context.Context, reader *sse.Reader) {
 }
 
 const (
-	drainWait = 500 * time.Millisecond
-	leaveWait = 2 * time.Second // for the end of a session
+	drainTimeout  = 500 * time.Millisecond
+	deleteTimeout = 2 * time.Second // for the end of a session
 )

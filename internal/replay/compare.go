@@ -19,26 +19,26 @@ const (
 	maxShown       = 4 << 10  // bytes of a value
 	maxCompared    = 16 << 20 // bytes of a message that is looked into
 	maxChanges     = 1000     // that are looked through
-	maxLooked      = 1 << 30  // bytes that are looked through for the values of all differences of a message
-	nearby         = 24 * time.Hour
+	maxScanned     = 1 << 30  // bytes that are looked through for the values of all differences of a message
+	timeTolerance  = 24 * time.Hour
 )
 
 // A side is one of the messages that are compared.
 type side struct {
-	raw    []byte
-	at     time.Time
-	hidden []string
+	raw      []byte
+	at       time.Time
+	redacted []string
 }
 
 // A comparer compares messages.
 type comparer struct {
-	red    *capture.Redactor
-	ignore []string
-	strict bool
+	redactor *capture.Redactor
+	ignore   []string
+	strict   bool
 }
 
 func newComparer(opts *Options) *comparer {
-	return &comparer{red: capture.NewRedactor(nil), ignore: append([]string{"/id", "/jsonrpc"}, opts.Ignore...), strict: opts.Strict}
+	return &comparer{redactor: capture.NewRedactor(nil), ignore: append([]string{"/id", "/jsonrpc"}, opts.Ignore...), strict: opts.Strict}
 }
 
 // compare returns in what a message differs from the recorded one.
@@ -50,48 +50,48 @@ func (c *comparer) compare(recorded, live side) []Difference {
 		return []Difference{{Op: "replace", Old: "a message that is too large to be compared", New: "another one"}}
 	}
 	a, b := bytes.TrimSpace(recorded.raw), bytes.TrimSpace(live.raw)
-	old, _ := c.red.Message(nil, a) // what is secret must not be shown
-	now, _ := c.red.Message(nil, b)
+	old, _ := c.redactor.Message(nil, a) // what is secret must not be shown
+	now, _ := c.redactor.Message(nil, b)
 	x, y := a, b
 	if !c.strict {
-		x, y = mask(a), mask(b)
+		x, y = normalize(a), normalize(b)
 	}
 	var list []Difference
 	looked := 0
 	x, y, lists := byName(x, y)
-	for _, ch := range jsondiff.Diff(x, y, &jsondiff.Options{Ignore: ignored(c.ignore, lists), MaxChanges: maxChanges, MaxValue: 1}) {
-		from, to, name := inLists(cmp.Or(ch.First, ch.Pointer), ch.Pointer, lists)
+	for _, ch := range jsondiff.Diff(x, y, &jsondiff.Options{Ignore: ignoredPointers(c.ignore, lists), MaxChanges: maxChanges, MaxValue: 1}) {
+		from, to, name := originalPointers(cmp.Or(ch.OldPointer, ch.Pointer), ch.Pointer, lists)
 		d := Difference{Op: string(ch.Op), Pointer: to, Name: name}
-		if looked += 2 * (len(a) + len(b)); len(list) == maxDifferences || looked > maxLooked || ch.Op == jsondiff.More {
+		if looked += 2 * (len(a) + len(b)); len(list) == maxDifferences || looked > maxScanned || ch.Op == jsondiff.More {
 			return append(list, Difference{Op: string(jsondiff.More)})
 		}
 		switch {
-		case slices.Contains(recorded.hidden, from) && ch.Op != jsondiff.Add:
+		case slices.Contains(recorded.redacted, from) && ch.Op != jsondiff.Add:
 			continue
-		case ch.Op == jsondiff.Replace && c.alike(at(a, from), at(b, to), recorded.at, live.at):
+		case ch.Op == jsondiff.Replace && c.equivalent(valueAt(a, from), valueAt(b, to), recorded.at, live.at):
 			continue
 		}
 		if ch.Op == jsondiff.Remove {
 			d.Pointer = from
 		}
 		if ch.Op != jsondiff.Add {
-			d.Old = string(at(old, from))
+			d.Old = string(valueAt(old, from))
 		}
 		if ch.Op != jsondiff.Remove {
-			d.New = string(at(now, to))
+			d.New = string(valueAt(now, to))
 		}
 		if max(len(d.Old), len(d.New)) > maxShown {
-			d.Old, d.New = jsondiff.Around(d.Old, d.New)
+			d.Old, d.New = jsondiff.TrimCommonPrefix(d.Old, d.New)
 		}
-		d.Old, d.New = shown([]byte(d.Old)), shown([]byte(d.New))
+		d.Old, d.New = excerpt([]byte(d.Old)), excerpt([]byte(d.New))
 		d.Note = !c.strict && strings.HasSuffix(d.Pointer, "/serverInfo/version")
 		list = append(list, d)
 	}
 	return list
 }
 
-// alike reports whether two values are as good as equal: because part of the first was hidden, or because both say what the time is.
-func (c *comparer) alike(was, is []byte, wasAt, isAt time.Time) bool {
+// equivalent reports whether two values are as good as equal: because part of the first was hidden, or because both say what the time is.
+func (c *comparer) equivalent(was, is []byte, wasAt, isAt time.Time) bool {
 	if len(was) == 0 || len(is) == 0 {
 		return false
 	}
@@ -103,14 +103,14 @@ func (c *comparer) alike(was, is []byte, wasAt, isAt time.Time) bool {
 		if c.strict {
 			return false
 		}
-		m, n := maskText(s), maskText(t)
-		return m != "" && matches(m, n) || near([]byte(s), wasAt) && near([]byte(t), isAt)
+		m, n := normalizeText(s), normalizeText(t)
+		return m != "" && matches(m, n) || isTimeNear([]byte(s), wasAt) && isTimeNear([]byte(t), isAt)
 	}
-	return !c.strict && near(was, wasAt) && near(is, isAt)
+	return !c.strict && isTimeNear(was, wasAt) && isTimeNear(is, isAt)
 }
 
-// near reports whether a number is a time near another, in seconds or milliseconds since 1970.
-func near(number []byte, t time.Time) bool {
+// isTimeNear reports whether a number is a time near another, in seconds or milliseconds since 1970.
+func isTimeNear(number []byte, t time.Time) bool {
 	if len(number) < 9 || len(number) > 32 || number[0] < '0' || number[0] > '9' || t.IsZero() || bytes.ContainsAny(number, "eE/") {
 		return false
 	}
@@ -120,29 +120,29 @@ func near(number []byte, t time.Time) bool {
 	}
 	v, _ := f.Float64()
 	for _, unit := range []float64{1, 1e3} {
-		if d := v/unit - float64(t.UnixMilli())/1e3; d < nearby.Seconds() && d > -nearby.Seconds() {
+		if d := v/unit - float64(t.UnixMilli())/1e3; d < timeTolerance.Seconds() && d > -timeTolerance.Seconds() {
 			return true
 		}
 	}
 	return false
 }
 
-// shown is the beginning of a value.
-func shown(value []byte) string {
+// excerpt is the beginning of a value.
+func excerpt(value []byte) string {
 	if len(value) <= maxShown {
 		return string(value)
 	}
 	return strings.ToValidUTF8(string(value[:maxShown]), "") + "…"
 }
 
-// answers compares an answer with the recorded one.
-func (c *comparer) answers(recorded, live side, old, now *jsonrpc.Message) []Difference {
+// compareResponses compares an answer with the recorded one.
+func (c *comparer) compareResponses(recorded, live side, old, now *jsonrpc.Message) []Difference {
 	if (old.Kind == jsonrpc.KindError) == (now.Kind == jsonrpc.KindError) {
 		return c.compare(recorded, live)
 	}
 	hide := func(b []byte) string {
-		out, _ := c.red.Message(nil, b)
-		return shown(out)
+		out, _ := c.redactor.Message(nil, b)
+		return excerpt(out)
 	}
 	if now.Kind == jsonrpc.KindError {
 		return []Difference{{Op: "answer", Pointer: "/error", Old: hide(old.Result), New: hide(now.Error)}}

@@ -29,7 +29,7 @@
 //
 // # Errors
 //
-// Read wraps [ErrNoSession], [ErrTooMuch], or what the events yield. Run returns what [resend.Open] does, an [*EraError], a [*resend.HandshakeError], a [*resend.StatusError], a
-// [*resend.EndedError], a [*resend.RedactedError] for a handshake that cannot be sent, or what wraps [resend.ErrTimeout], [resend.ErrTooMuch] or the cause of its context: whatever keeps
+// Read wraps [ErrNoSession], [ErrTooLarge], or what the events yield. Run returns what [resend.Open] does, an [*EraError], a [*resend.HandshakeError], a [*resend.StatusError], a
+// [*resend.EndedError], a [*resend.RedactedError] for a handshake that cannot be sent, or what wraps [resend.ErrTimeout], [resend.ErrTooLarge] or the cause of its context: whatever keeps
 // it from going on. Differences are none of them.
 package replay

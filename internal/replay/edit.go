@@ -49,7 +49,7 @@ func editObject(value []byte, path []string, f func(old []byte) []byte) []byte {
 		made := edit(old, path[1:], f)
 		switch {
 		case made == nil:
-			return without(value, path[0])
+			return withoutMember(value, path[0])
 		case bytes.Equal(made, old):
 			return value
 		}
@@ -78,8 +78,8 @@ func splice(text, part, by []byte) []byte {
 	return append(out, text[at+len(part):]...)
 }
 
-// without returns an object without the members of a name.
-func without(object []byte, name string) []byte {
+// withoutMember returns an object without the members of a name.
+func withoutMember(object []byte, name string) []byte {
 	out := []byte{'{'}
 	members := jsonwire.ObjectMembers(object)
 	for members.Next() {
@@ -95,9 +95,9 @@ func without(object []byte, name string) []byte {
 	return append(out, '}')
 }
 
-// at returns the value at a JSON pointer, or nil.
-func at(value []byte, pointer string) []byte {
-	for _, name := range path(pointer) {
+// valueAt returns the value at a JSON pointer, or nil.
+func valueAt(value []byte, pointer string) []byte {
+	for _, name := range pointerPath(pointer) {
 		if len(value) == 0 {
 			return nil
 		}
@@ -124,8 +124,8 @@ var (
 	pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
 )
 
-// path returns the names and indexes of a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901).
-func path(pointer string) []string {
+// pointerPath returns the names and indexes of a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901).
+func pointerPath(pointer string) []string {
 	if pointer == "" {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 var (
 	// ErrNoSession is wrapped by the error of [Read] for a capture in which no client says anything.
 	ErrNoSession = errors.New("nothing that a client has sent")
-	// ErrTooMuch is wrapped by the error of [Read] for what is above the limits of [ReadOptions].
-	ErrTooMuch = errors.New("more than is taken")
+	// ErrTooLarge is wrapped by the error of [Read] for what is above the limits of [ReadOptions].
+	ErrTooLarge = errors.New("more than is taken")
 )
 
 // An EraError says that the server does not speak the era of the recording

@@ -13,7 +13,7 @@ type Conn = conn
 // Play is Run over a connection that is there.
 func Play(ctx context.Context, rec *Recording, over resend.Transport, c Conn, opts *Options) (*Summary, error) {
 	all := opts.withDefaults()
-	o := &resend.Origin{Transport: over, Modern: rec.Modern, Revision: rec.Revision, Listens: rec.listens, Params: rec.paramsOf()}
+	o := &resend.Origin{Transport: over, Modern: rec.Modern, Revision: rec.Revision, StandingStream: rec.standingStream, Params: rec.paramsOf()}
 	return play(ctx, rec, o, c, &all)
 }
 
@@ -25,7 +25,7 @@ func Compare(recorded, live string, recordedAt, liveAt time.Time, hidden []strin
 
 // Edit replaces the value at a pointer; "" takes it away.
 func Edit(text, pointer, by string) string {
-	return string(edit([]byte(text), path(pointer), func([]byte) []byte {
+	return string(edit([]byte(text), pointerPath(pointer), func([]byte) []byte {
 		if by == "" {
 			return nil
 		}

@@ -6,9 +6,9 @@ import (
 	"mcpwire/internal/resend"
 )
 
-// Fits reports whether parts of the first text were hidden in a capture, and it can be the second
+// MatchesRedacted reports whether parts of the first text were hidden in a capture, and it can be the second
 // otherwise.
-func Fits(redacted, text string) bool {
+func MatchesRedacted(redacted, text string) bool {
 	return resend.Placeholders(redacted) != nil && matches(redacted, text)
 }
 

@@ -12,8 +12,8 @@ import (
 type conn interface {
 	Send(ctx context.Context, message []byte) (resend.Sent, error)
 	Next(ctx context.Context) (*resend.Incoming, error)
-	Listen(ctx context.Context)
-	HangUp(exchange uint64)
+	OpenStream(ctx context.Context)
+	Abort(exchange uint64)
 	Close()
 }
 
@@ -25,13 +25,13 @@ type arrival struct {
 
 // An inbox takes what comes at once, so that its time is right and sending never waits for it. The session bounds how much that can be, see [resend.Options.MaxCapture].
 type inbox struct {
-	mu    sync.Mutex
-	list  []arrival
-	err   error         // why nothing more comes
-	fresh chan struct{} // holds a token if there is something that was not taken
+	mu       sync.Mutex
+	arrivals []arrival
+	err      error         // why nothing more comes
+	ready    chan struct{} // holds a token if there is something that was not taken
 }
 
-func newInbox() *inbox { return &inbox{fresh: make(chan struct{}, 1)} }
+func newInbox() *inbox { return &inbox{ready: make(chan struct{}, 1)} }
 
 // fill takes what comes, until nothing more can.
 func (b *inbox) fill(ctx context.Context, c conn) {
@@ -41,11 +41,11 @@ func (b *inbox) fill(ctx context.Context, c conn) {
 		if err != nil {
 			b.err = err
 		} else {
-			b.list = append(b.list, arrival{in, time.Now()})
+			b.arrivals = append(b.arrivals, arrival{in, time.Now()})
 		}
 		b.mu.Unlock()
 		select {
-		case b.fresh <- struct{}{}:
+		case b.ready <- struct{}{}:
 		default:
 		}
 		if err != nil {
@@ -58,7 +58,7 @@ func (b *inbox) fill(ctx context.Context, c conn) {
 func (b *inbox) take() ([]arrival, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	list := b.list
-	b.list = nil
+	list := b.arrivals
+	b.arrivals = nil
 	return list, b.err
 }

@@ -11,8 +11,8 @@ import (
 const maxTools = 10_000
 
 // finish completes a recording: which request builds on the answer to which, and how the session began.
-func (g *builder) finish() {
-	r := g.rec
+func (b *builder) finish() {
+	r := b.rec
 	hello := false
 	for _, c := range r.calls {
 		if c.method == mcp.MethodInitialize {
@@ -26,13 +26,13 @@ func (g *builder) finish() {
 	if hello {
 		r.Modern = false
 	} else if !r.Modern {
-		r.Made = true
+		r.Synthetic = true
 	}
-	l := links{pages: map[string]*call{}, rounds: map[string]*call{}, tasks: map[string]*call{}}
+	l := dependencies{pages: map[string]*call{}, inputRounds: map[string]*call{}, tasks: map[string]*call{}}
 	for _, f := range r.frames {
 		for i := range f.elements {
 			if el := &f.elements[i]; el.call != nil {
-				l.link(el)
+				l.resolve(el)
 			}
 		}
 	}
@@ -40,50 +40,50 @@ func (g *builder) finish() {
 
 // result is what the call was answered; nil if that is no result.
 func (c *call) result() []byte {
-	if c.answer == nil {
+	if c.response == nil {
 		return nil
 	}
-	return c.answer.m.Result
+	return c.response.m.Result
 }
 
-// links are the answers that a request can build on, the last of each kind: by its method and its cursor; by method, target and state; by the id of the task.
-type links struct{ pages, rounds, tasks map[string]*call }
+// dependencies are the answers that a request can build on, the last of each kind: by its method and its cursor; by method, target and state; by the id of the task.
+type dependencies struct{ pages, inputRounds, tasks map[string]*call }
 
-// link finds the request that a request builds on, and remembers the request for those that build on it.
-func (l *links) link(el *element) {
+// resolve finds the request that a request builds on, and remembers the request for those that build on it.
+func (d *dependencies) resolve(el *element) {
 	c, params := el.call, el.m.Params
 	responses, state := jsonwire.Lookup(params, "inputResponses"), jsonwire.Lookup(params, "requestState")
-	b := l.rounds[roundKey(c, state)]
+	b := d.inputRounds[inputRoundKey(c, state)]
 	if c.method == mcp.MethodTasksUpdate {
-		b = l.tasks[c.target]
+		b = d.tasks[c.target]
 	}
-	if (responses != nil || state != nil) && b != nil && hasKeys(jsonwire.Lookup(b.result(), "inputRequests"), responses) {
-		c.round = b
+	if (responses != nil || state != nil) && b != nil && hasMembers(jsonwire.Lookup(b.result(), "inputRequests"), responses) {
+		c.inputRound = b
 	}
 	if cursor := jsonwire.Text(jsonwire.Lookup(params, "cursor")); cursor != "" {
-		c.page = l.pages[c.method+"\x00"+cursor]
+		c.page = d.pages[c.method+"\x00"+cursor]
 	}
 
 	result := c.result()
 	if cursor := jsonwire.Text(jsonwire.Lookup(result, "nextCursor")); cursor != "" {
-		l.pages[c.method+"\x00"+cursor] = c
+		d.pages[c.method+"\x00"+cursor] = c
 	}
 	if jsonwire.Text(jsonwire.Lookup(result, "resultType")) == mcp.ResultTypeInputRequired {
-		l.rounds[roundKey(c, jsonwire.Lookup(result, "requestState"))] = c
+		d.inputRounds[inputRoundKey(c, jsonwire.Lookup(result, "requestState"))] = c
 	}
 	if c.method == mcp.MethodTasksGet && jsonwire.Lookup(result, "inputRequests") != nil {
-		l.tasks[c.target] = c
+		d.tasks[c.target] = c
 	}
 }
 
-func roundKey(c *call, state []byte) string {
+func inputRoundKey(c *call, state []byte) string {
 	return c.method + "\x00" + c.target + "\x00" + jsonwire.Text(state)
 }
 
-// hasKeys reports whether an object has all the names of another.
-func hasKeys(object, names []byte) bool {
-	have := keys(object)
-	for name := range keys(names) {
+// hasMembers reports whether an object has all the names of another.
+func hasMembers(object, names []byte) bool {
+	have := memberSet(object)
+	for name := range memberSet(names) {
 		if !have[name] {
 			return false
 		}
@@ -91,7 +91,7 @@ func hasKeys(object, names []byte) bool {
 	return true
 }
 
-func keys(object []byte) map[string]bool {
+func memberSet(object []byte) map[string]bool {
 	set := map[string]bool{}
 	if len(object) == 0 || object[0] != '{' {
 		return set

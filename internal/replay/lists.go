@@ -12,8 +12,8 @@ import (
 // these, since servers may list in any order, and one element more moves all that follow.
 type namedList struct {
 	prefix string // of pointers into it
-	// was and is are the names in the order of the first and the second message.
-	was, is []string
+	// before and is are the names in the order of the first and the second message.
+	before, after []string
 }
 
 // listKeys are the lists of results, and the member of an element that names it.
@@ -59,8 +59,8 @@ func namesOf(list []byte, key string) (names []string, ok bool) {
 // withObject returns a message with an object in the place of a list of its result, which has such
 // names.
 func withObject(message []byte, list string, names []string) []byte {
-	return replaced(message, "result", func(dst, result []byte) []byte {
-		return append(dst, replaced(result, list, func(dst, value []byte) []byte {
+	return withReplaced(message, "result", func(dst, result []byte) []byte {
+		return append(dst, withReplaced(result, list, func(dst, value []byte) []byte {
 			dst = append(dst, '{')
 			elements := jsonwire.ArrayElements(value)
 			for i := 0; elements.Next(); i++ {
@@ -75,8 +75,8 @@ func withObject(message []byte, list string, names []string) []byte {
 	})
 }
 
-// replaced returns an object with another value of the first member of a name, which add appends.
-func replaced(object []byte, name string, add func(dst, value []byte) []byte) []byte {
+// withReplaced returns an object with another value of the first member of a name, which add appends.
+func withReplaced(object []byte, name string, add func(dst, value []byte) []byte) []byte {
 	dst := append(make([]byte, 0, len(object)+len(object)/8), '{')
 	members, done := jsonwire.ObjectMembers(object), false
 	for i := 0; members.Next(); i++ {
@@ -93,9 +93,9 @@ func replaced(object []byte, name string, add func(dst, value []byte) []byte) []
 	return append(dst, '}')
 }
 
-// ignored returns patterns of places that are not compared, with names in the place of the indexes
+// ignoredPointers returns patterns of places that are not compared, with names in the place of the indexes
 // of recorded elements.
-func ignored(patterns []string, lists []namedList) []string {
+func ignoredPointers(patterns []string, lists []namedList) []string {
 	if lists == nil {
 		return patterns
 	}
@@ -108,10 +108,10 @@ func ignored(patterns []string, lists []namedList) []string {
 			}
 			part, below, deeper := strings.Cut(rest, "/")
 			n, err := strconv.Atoi(part)
-			if err != nil || n < 0 || n >= len(l.was) {
+			if err != nil || n < 0 || n >= len(l.before) {
 				continue
 			}
-			if out[i] = l.prefix + pointerEscapes.Replace(l.was[n]); deeper {
+			if out[i] = l.prefix + pointerEscapes.Replace(l.before[n]); deeper {
 				out[i] += "/" + below
 			}
 		}
@@ -119,17 +119,17 @@ func ignored(patterns []string, lists []namedList) []string {
 	return out
 }
 
-// inLists returns pointers into the two messages themselves, the second of which has the place that
+// originalPointers returns pointers into the two messages themselves, the second of which has the place that
 // pointer means and the first that of first, and the name of the element that both are in; "" if
 // they are in none.
-func inLists(first, pointer string, lists []namedList) (was, is, name string) {
+func originalPointers(first, pointer string, lists []namedList) (was, is, name string) {
 	was, is = first, pointer
 	for _, l := range lists {
 		if rest, ok := strings.CutPrefix(first, l.prefix); ok {
-			was, name = l.index(rest, l.was)
+			was, name = l.index(rest, l.before)
 		}
 		if rest, ok := strings.CutPrefix(pointer, l.prefix); ok {
-			is, name = l.index(rest, l.is)
+			is, name = l.index(rest, l.after)
 		}
 	}
 	return was, is, name

@@ -181,9 +181,9 @@ func (f *fake) Next(ctx context.Context) (*resend.Incoming, error) {
 	}
 }
 
-func (f *fake) Listen(context.Context) {}
-func (f *fake) HangUp(uint64)          {}
-func (f *fake) Close()                 { f.once.Do(func() { close(f.closed) }) }
+func (f *fake) OpenStream(context.Context) {}
+func (f *fake) Abort(uint64)               {}
+func (f *fake) Close()                     { f.once.Do(func() { close(f.closed) }) }
 
 // told collects what is reported, a line each.
 type told []string
@@ -205,8 +205,8 @@ func (l *told) add(r *replay.Result) {
 			b.WriteString(" (note)")
 		}
 	}
-	if len(r.Hidden) > 0 {
-		fmt.Fprintf(&b, " %q", r.Hidden)
+	if len(r.Redacted) > 0 {
+		fmt.Fprintf(&b, " %q", r.Redacted)
 	}
 	*l = append(*l, b.String())
 }

@@ -16,21 +16,21 @@ var volatile = regexp.MustCompile(`(?P<time>\b\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\
 
 // The members of the protocol whose values a server chooses anew each time, and those of applications that say by their name that they are of one session.
 var (
-	chosen   = []string{"requestState", "nextCursor", "taskId", "elicitationId", "createdAt", "lastUpdatedAt"}
-	sessions = []string{"sessionId", "session_id", "requestId", "request_id", "traceId", "trace_id"}
-	left     = []string{"_meta", "ttlMs"} // that need not even be there
-	ofApps   = []string{"structuredContent", "content", "contents", "messages", "arguments", "data"}
+	serverChosen = []string{"requestState", "nextCursor", "taskId", "elicitationId", "createdAt", "lastUpdatedAt"}
+	appSessions  = []string{"sessionId", "session_id", "requestId", "request_id", "traceId", "trace_id"}
+	optional     = []string{"_meta", "ttlMs"} // that need not even be there
+	appData      = []string{"structuredContent", "content", "contents", "messages", "arguments", "data"}
 )
 
 // A masker appends JSON text with the same in the place of whatever is another thing each time.
-type masker struct{ depth int } // depth counts texts within texts
+type normalizer struct{ depth int } // depth counts texts within texts
 
-// maxMaskDepth is how many texts within texts are looked into.
-const maxMaskDepth = 2
+// maxTextDepth is how many texts within texts are looked into.
+const maxTextDepth = 2
 
-// mask returns the text, which is valid JSON, masked.
-func mask(value []byte) []byte {
-	var m masker
+// normalize returns the text, which is valid JSON, masked.
+func normalize(value []byte) []byte {
+	var m normalizer
 	return m.value(make([]byte, 0, len(value)), value, false)
 }
 
@@ -43,15 +43,15 @@ func Volatile(name string, old, now []byte) bool {
 			return false
 		}
 		object := append(append([]byte{'{'}, quoted(name)...), ':')
-		masked[i] = mask(append(append(object, v...), '}'))
+		masked[i] = normalize(append(append(object, v...), '}'))
 	}
 	return bytes.Equal(masked[0], masked[1])
 }
 
-func (m *masker) value(dst, value []byte, app bool) []byte {
+func (n *normalizer) value(dst, value []byte, app bool) []byte {
 	switch value[0] {
 	case '{':
-		return m.object(dst, value, app)
+		return n.object(dst, value, app)
 	case '[':
 		dst = append(dst, '[')
 		elements := jsonwire.ArrayElements(value)
@@ -59,23 +59,23 @@ func (m *masker) value(dst, value []byte, app bool) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = m.value(dst, elements.Value(), app)
+			dst = n.value(dst, elements.Value(), app)
 		}
 		return append(dst, ']')
 	case '"':
-		return m.string(dst, value)
+		return n.string(dst, value)
 	}
 	return append(dst, value...)
 }
 
-func (m *masker) object(dst, value []byte, app bool) []byte {
+func (n *normalizer) object(dst, value []byte, app bool) []byte {
 	dst = append(dst, '{')
 	first := true
 	members := jsonwire.ObjectMembers(value)
 	for members.Next() {
 		name, v := members.KeyString(), members.Value()
 		scalar := v[0] != '{' && v[0] != '['
-		if name == "_meta" || !app && scalar && slices.Contains(left, name) {
+		if name == "_meta" || !app && scalar && slices.Contains(optional, name) {
 			continue
 		}
 		if !first {
@@ -83,32 +83,32 @@ func (m *masker) object(dst, value []byte, app bool) []byte {
 		}
 		first = false
 		dst = append(append(append(dst, '"'), members.RawKey()...), '"', ':')
-		if v[0] == '"' && (slices.Contains(sessions, name) || !app && slices.Contains(chosen, name)) {
+		if v[0] == '"' && (slices.Contains(appSessions, name) || !app && slices.Contains(serverChosen, name)) {
 			dst = append(dst, `"~"`...)
 			continue
 		}
-		dst = m.value(dst, v, app || slices.Contains(ofApps, name))
+		dst = n.value(dst, v, app || slices.Contains(appData, name))
 	}
 	return append(dst, '}')
 }
 
 // string masks a string. One that is itself JSON is masked as that.
-func (m *masker) string(dst, value []byte) []byte {
+func (n *normalizer) string(dst, value []byte) []byte {
 	s := jsonwire.Text(value)
-	if m.depth < maxMaskDepth {
+	if n.depth < maxTextDepth {
 		if t := strings.TrimSpace(s); t != "" && (t[0] == '{' || t[0] == '[') && jsonwire.Valid([]byte(t), 0) == nil {
-			inner := masker{m.depth + 1}
+			inner := normalizer{n.depth + 1}
 			return jsonwire.AppendQuote(dst, inner.value(nil, []byte(t), true))
 		}
 	}
 	if len(s) < len("2006-01-02T15:04") {
 		return append(dst, value...)
 	}
-	return jsonwire.AppendQuote(dst, maskText(s))
+	return jsonwire.AppendQuote(dst, normalizeText(s))
 }
 
-// maskText replaces times and unique ids by what they are.
-func maskText(s string) string {
+// normalizeText replaces times and unique ids by what they are.
+func normalizeText(s string) string {
 	names := volatile.SubexpNames()
 	places := volatile.FindAllStringSubmatchIndex(s, -1)
 	if places == nil {

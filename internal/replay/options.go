@@ -17,11 +17,11 @@ const (
 
 // Limits that hold unless options say otherwise.
 const (
-	DefaultTimeout  = 30 * time.Second
-	DefaultSettle   = 300 * time.Millisecond
-	DefaultGrace    = 500 * time.Millisecond
-	DefaultMaxBytes = 256 << 20
-	DefaultMaxSteps = 100_000
+	DefaultTimeout     = 30 * time.Second
+	DefaultIdleTimeout = 300 * time.Millisecond
+	DefaultReplyDelay  = 500 * time.Millisecond
+	DefaultMaxBytes    = 256 << 20
+	DefaultMaxSteps    = 100_000
 )
 
 // ReadOptions are the options of [Read]. nil means defaults.
@@ -53,13 +53,13 @@ type Options struct {
 	Resend *resend.Options
 	Timing Timing // "" is Fast
 
-	Timeout time.Duration // for the connection, and for an answer or progress; 0 is 30 s
-	Settle  time.Duration // for notifications that belong to no request, in the end; 0 is 300 ms
-	// Grace is how long the answer to a request of the server's is held back so that it comes in its recorded place, while nothing else happens; 0 is 500 ms.
-	Grace time.Duration
+	Timeout     time.Duration // for the connection, and for an answer or progress; 0 is 30 s
+	IdleTimeout time.Duration // for notifications that belong to no request, in the end; 0 is 300 ms
+	// ReplyDelay is how long the answer to a request of the server's is held back so that it comes in its recorded place, while nothing else happens; 0 is 500 ms.
+	ReplyDelay time.Duration
 
-	// Choose says of the event with a request whether it is played; nil plays all. The handshake always is.
-	Choose func(captureID string, n uint64) bool
+	// Select says of the event with a request whether it is played; nil plays all. The handshake always is.
+	Select func(captureID string, n uint64) bool
 	// Ignore are places that are not compared: JSON pointers into answers, such as /result/content/*/text, see jsondiff.Options.Ignore.
 	Ignore []string
 	// Strict compares everything, the number of notifications too.
@@ -83,13 +83,13 @@ func (o *Options) withDefaults() Options {
 		opts = *o
 	}
 	setDefault(&opts.Timeout, DefaultTimeout)
-	setDefault(&opts.Settle, DefaultSettle)
-	setDefault(&opts.Grace, DefaultGrace)
+	setDefault(&opts.IdleTimeout, DefaultIdleTimeout)
+	setDefault(&opts.ReplyDelay, DefaultReplyDelay)
 	if opts.Timing == "" {
 		opts.Timing = Fast
 	}
-	if opts.Choose == nil {
-		opts.Choose = func(string, uint64) bool { return true }
+	if opts.Select == nil {
+		opts.Select = func(string, uint64) bool { return true }
 	}
 	if opts.Report == nil {
 		opts.Report = func(*Result) {}

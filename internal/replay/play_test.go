@@ -142,7 +142,7 @@ func orders() []playing {
 			name:  "only what was chosen",
 			lines: []line{c2s(10, callA), s2c(11, answerA), c2s(12, callB), s2c(13, answerB)},
 			serve: func() func(*fake, *jsonrpc.Message) { return echo },
-			opts:  replay.Options{Choose: func(_ string, n uint64) bool { return n == 6 }},
+			opts:  replay.Options{Select: func(_ string, n uint64) bool { return n == 6 }},
 			want:  []string{"6 tools/call b: same"},
 			sent:  []string{callB},
 		},
@@ -214,7 +214,7 @@ func asks() []playing {
 				}
 			},
 			want: []string{"4 tools/call a: same", "6 tools/call b: same", "7 asked elicitation/create: same"},
-			took: replay.DefaultGrace,
+			took: replay.DefaultReplyDelay,
 		},
 		{
 			name:  "the server does not ask",

@@ -13,42 +13,42 @@ import (
 func (p *player) prepare(f *frame, el *element) ([]byte, error) {
 	c := el.call
 	switch {
-	case c != nil && !p.rec.plays(c, p.opts):
+	case c != nil && !p.rec.isSelected(c, p.opts):
 		p.calls[c.index].state = done
-		p.put(c.index, &Result{})
+		p.addResult(c.index, &Result{})
 		return nil, nil
 	case len(el.m.Method) == 0 || f.cut:
-		p.leave(f, el, Skipped, "it is no message, or the recording does not have all of it", nil)
+		p.skip(f, el, Skipped, "it is no message, or the recording does not have all of it", nil)
 		return nil, nil
-	case c == nil && p.idle(&el.m):
+	case c == nil && p.isStaleCancellation(&el.m):
 		return nil, nil
 	}
 	raw := el.raw
 	if c != nil {
 		var why string
-		if raw, why = p.build(el); why != "" {
-			p.leave(f, el, Skipped, why, nil)
+		if raw, why = p.substitute(el); why != "" {
+			p.skip(f, el, Skipped, why, nil)
 			return nil, nil
 		}
 	}
-	raw = p.fill(p.tasksIn(raw), el.hidden)
-	hidden := p.hidden(raw, el.hidden)
-	if len(hidden) == 0 && el.more == 0 {
+	raw = p.fillRedacted(p.replaceTaskIDs(raw), el.redacted)
+	hidden := p.redacted(raw, el.redacted)
+	if len(hidden) == 0 && el.moreRedacted == 0 {
 		return raw, nil
 	}
 	if c != nil && c.method == mcp.MethodInitialize {
 		if len(hidden) == 0 {
 			hidden = []string{""}
 		}
-		return nil, &resend.RedactedError{What: "handshake", Pointers: hidden, More: el.more}
+		return nil, &resend.RedactedError{What: "handshake", Pointers: hidden, More: el.moreRedacted}
 	}
-	p.leave(f, el, Hidden, "something in it was hidden when it was recorded", hidden)
+	p.skip(f, el, Redacted, "something in it was hidden when it was recorded", hidden)
 	return nil, nil
 }
 
-// leave notes that a message is not sent.
-func (p *player) leave(f *frame, el *element, status Status, why string, hidden []string) {
-	r := &Result{Status: status, OK: status == Skipped, Why: why, Hidden: hidden}
+// skip notes that a message is not sent.
+func (p *player) skip(f *frame, el *element, status Status, why string, hidden []string) {
+	r := &Result{Status: status, OK: status == Skipped, Why: why, Redacted: hidden}
 	if el.call != nil {
 		p.resolve(el.call, r)
 		return
@@ -57,22 +57,22 @@ func (p *player) leave(f *frame, el *element, status Status, why string, hidden 
 	if r.Method == "" {
 		r.Method = "?"
 	}
-	p.tell(r)
+	p.report(r)
 }
 
-// idle reports whether a notification gives up a request that is not under way.
-func (p *player) idle(m *jsonrpc.Message) bool {
+// isStaleCancellation reports whether a notification gives up a request that is not under way.
+func (p *player) isStaleCancellation(m *jsonrpc.Message) bool {
 	if string(m.Method) != mcp.NotificationCancelled {
 		return false
 	}
 	id, _ := m.Param("requestId")
-	return id != nil && !slices.ContainsFunc(p.open, func(l *live) bool { return idKey(l.id) == idKey(jsonrpc.ID(id)) })
+	return id != nil && !slices.ContainsFunc(p.pending, func(l *liveCall) bool { return idKey(l.id) == idKey(jsonrpc.ID(id)) })
 }
 
-// build returns a request with what an earlier answer has in it. why says that there is nothing to send it for.
-func (p *player) build(el *element) (raw []byte, why string) {
+// substitute returns a request with what an earlier answer has in it. why says that there is nothing to send it for.
+func (p *player) substitute(el *element) (raw []byte, why string) {
 	c := el.call
-	if c.answer == nil && c.status >= 400 {
+	if c.response == nil && c.status >= 400 {
 		return nil, "the server refused it by its HTTP status when it was recorded"
 	}
 	raw = el.raw
@@ -83,10 +83,10 @@ func (p *player) build(el *element) (raw []byte, why string) {
 		}
 		raw = edit(raw, []string{"params", "cursor"}, func([]byte) []byte { return cursor })
 	}
-	if c.round == nil {
+	if c.inputRound == nil {
 		return raw, ""
 	}
-	result := p.calls[c.round.index].result()
+	result := p.calls[c.inputRound.index].result()
 	requests, state := jsonwire.Lookup(result, "inputRequests"), jsonwire.Lookup(result, "requestState")
 	if c.method != mcp.MethodTasksUpdate && jsonwire.Text(jsonwire.Lookup(result, "resultType")) != mcp.ResultTypeInputRequired || requests == nil && state == nil {
 		return nil, "the server did not ask for input this time"
@@ -95,7 +95,7 @@ func (p *player) build(el *element) (raw []byte, why string) {
 		if requests == nil {
 			return nil
 		}
-		return responses(jsonwire.Lookup(c.round.result(), "inputRequests"), old, requests)
+		return inputResponses(jsonwire.Lookup(c.inputRound.result(), "inputRequests"), old, requests)
 	})
 	if c.method != mcp.MethodTasksUpdate {
 		raw = edit(raw, []string{"params", "requestState"}, func([]byte) []byte { return state })
@@ -104,44 +104,44 @@ func (p *player) build(el *element) (raw []byte, why string) {
 }
 
 // result is what the call was answered this time; nil if that is no result.
-func (l *live) result() []byte {
-	if l.answer == nil {
+func (l *liveCall) result() []byte {
+	if l.response == nil {
 		return nil
 	}
-	return l.answer.m.Result
+	return l.response.m.Result
 }
 
 // A response is one to a request for input.
-type response struct {
+type inputResponse struct {
 	key    string
 	method string
 	value  []byte
 	used   bool
 }
 
-// responses returns what was answered to requests for input, under the keys that they have this time: those of the same key and method, then by method in their order. What is asked
+// inputResponses returns what was answered to requests for input, under the keys that they have this time: those of the same key and method, then by method in their order. What is asked
 // besides is declined.
-func responses(was, answered, now []byte) []byte {
+func inputResponses(was, answered, now []byte) []byte {
 	if len(now) == 0 || now[0] != '{' {
 		return answered
 	}
-	var list []response
+	var list []inputResponse
 	if len(answered) > 0 && answered[0] == '{' {
 		members := jsonwire.ObjectMembers(answered)
-		for members.Next() && len(list) < maxInputs {
+		for members.Next() && len(list) < maxInputRequests {
 			key := members.KeyString()
-			list = append(list, response{key: key, method: jsonwire.Text(jsonwire.Lookup(was, key, "method")), value: members.Value()})
+			list = append(list, inputResponse{key: key, method: jsonwire.Text(jsonwire.Lookup(was, key, "method")), value: members.Value()})
 		}
 	}
 	given := map[string][]byte{}
 	for _, exact := range []bool{true, false} {
 		members := jsonwire.ObjectMembers(now)
-		for n := 0; members.Next() && n < maxInputs; n++ {
+		for n := 0; members.Next() && n < maxInputRequests; n++ {
 			key, method := members.KeyString(), jsonwire.Text(jsonwire.Lookup(members.Value(), "method"))
 			if given[key] != nil {
 				continue
 			}
-			i := slices.IndexFunc(list, func(r response) bool { return !r.used && r.method == method && (!exact || r.key == key) })
+			i := slices.IndexFunc(list, func(r inputResponse) bool { return !r.used && r.method == method && (!exact || r.key == key) })
 			switch {
 			case i >= 0:
 				list[i].used, given[key] = true, list[i].value
@@ -152,14 +152,14 @@ func responses(was, answered, now []byte) []byte {
 			}
 		}
 	}
-	return object(now, given)
+	return orderedObject(now, given)
 }
 
-// maxInputs is how many requests for input are answered.
-const maxInputs = 1000
+// maxInputRequests is how many requests for input are answered.
+const maxInputRequests = 1000
 
-// object is an object of values, in the order of another.
-func object(order []byte, values map[string][]byte) []byte {
+// orderedObject is an object of values, in the order of another.
+func orderedObject(order []byte, values map[string][]byte) []byte {
 	out := []byte{'{'}
 	members := jsonwire.ObjectMembers(order)
 	for members.Next() {
@@ -178,22 +178,22 @@ func object(order []byte, values map[string][]byte) []byte {
 	return append(out, '}')
 }
 
-// fill puts in what the caller says stood in places that were hidden.
-func (p *player) fill(raw []byte, listed []string) []byte {
+// fillRedacted puts in what the caller says stood in places that were hidden.
+func (p *player) fillRedacted(raw []byte, listed []string) []byte {
 	if len(p.opts.Set) == 0 {
 		return raw
 	}
-	for _, pointer := range resend.HiddenIn(raw, listed) {
+	for _, pointer := range resend.RedactedIn(raw, listed) {
 		if value := p.opts.Set[pointer]; value != nil {
-			raw = edit(raw, path(pointer), func([]byte) []byte { return value })
+			raw = edit(raw, pointerPath(pointer), func([]byte) []byte { return value })
 		}
 	}
 	return raw
 }
 
-// hidden returns the places of a message that are hidden still.
-func (p *player) hidden(raw []byte, listed []string) (list []string) {
-	for _, pointer := range resend.HiddenIn(raw, listed) {
+// redacted returns the places of a message that are hidden still.
+func (p *player) redacted(raw []byte, listed []string) (list []string) {
+	for _, pointer := range resend.RedactedIn(raw, listed) {
 		if p.opts.Set[pointer] == nil {
 			list = append(list, pointer)
 		}

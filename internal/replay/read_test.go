@@ -21,8 +21,8 @@ func TestRead(t *testing.T) {
 		{"empty", record(), nil, replay.ErrNoSession},
 		{"the server alone", record(s2c(1, answerA)), nil, replay.ErrNoSession},
 		{"another session", session(c2s(3, callA)), &replay.ReadOptions{Session: &other}, replay.ErrNoSession},
-		{"too many messages", session(c2s(3, callA)), &replay.ReadOptions{MaxSteps: 3}, replay.ErrTooMuch},
-		{"too many bytes", session(c2s(3, callA)), &replay.ReadOptions{MaxBytes: 500}, replay.ErrTooMuch},
+		{"too many messages", session(c2s(3, callA)), &replay.ReadOptions{MaxSteps: 3}, replay.ErrTooLarge},
+		{"too many bytes", session(c2s(3, callA)), &replay.ReadOptions{MaxBytes: 500}, replay.ErrTooLarge},
 		{"enough", session(c2s(3, callA)), &replay.ReadOptions{MaxSteps: 4}, nil},
 	}
 	for _, tt := range tests {
@@ -45,7 +45,7 @@ func TestReadSessions(t *testing.T) {
 		t.Errorf("%d recordings, error %v", len(list), err)
 	}
 	rec := read(t, recordHTTP(t, mcp.Revision20260728))
-	if !rec.Modern || rec.Made || rec.Revision != mcp.Revision20260728.String() || rec.Requests() < 5 {
+	if !rec.Modern || rec.Synthetic || rec.Revision != mcp.Revision20260728.String() || rec.Requests() < 5 {
 		t.Errorf("got %+v", rec)
 	}
 }

@@ -19,21 +19,21 @@ type Recording struct {
 	Revision  string // that was agreed on, or that requests say; "" if the capture does not say
 	Redact    string // what was hidden: "default", "custom" or "off"
 	First     uint64 // number of the event with the first message
-	// Made tells that the recording does not have the handshake, and that one is made up.
-	Made bool
+	// Synthetic tells that the recording does not have the handshake, and that one is made up.
+	Synthetic bool
 
-	frames  []*frame
-	calls   []*call
-	asks    []*ask
-	kinds   []string // methods of notifications that belong to no request, each once
-	listens bool     // the client had a standing stream open, or needed none for what it would bring
-	params  map[string][]mcp.HeaderParam
+	frames         []*frame
+	calls          []*call
+	serverRequests []*serverRequest
+	unownedMethods []string // methods of notifications that belong to no request, each once
+	standingStream bool     // the client had a standing stream open, or needed none for what it would bring
+	params         map[string][]mcp.HeaderParam
 }
 
 // Requests is how many requests the client has sent.
 func (r *Recording) Requests() int { return len(r.calls) }
 
-// Has reports whether one of the requests is chosen, see [Options.Choose]. All are if choose is nil.
+// Has reports whether one of the requests is chosen, see [Options.Select]. All are if choose is nil.
 func (r *Recording) Has(choose func(captureID string, n uint64) bool) bool {
 	return choose == nil || slices.ContainsFunc(r.calls, func(c *call) bool { return choose(r.Capture, c.n) })
 }
@@ -45,20 +45,20 @@ type frame struct {
 	since    time.Duration // when the last thing happened before that it may have waited for
 	batch    bool
 	elements []element
-	after    []*call // that were answered since the frame before
-	reply    *ask    // it answers a request of the server, and is nothing else
-	cut      bool    // the capture has only the beginning
-	hungUp   *call   // nothing was sent: the client ended the HTTP request of this one
-	told     int     // of a frame that gives up a request: how many notifications had come for it
+	after    []*call        // that were answered since the frame before
+	reply    *serverRequest // it answers a request of the server, and is nothing else
+	cut      bool           // the capture has only the beginning
+	aborted  *call          // nothing was sent: the client ended the HTTP request of this one
+	notified int            // of a frame that gives up a request: how many notifications had come for it
 }
 
 // An element is a message, alone or in a batch.
 type element struct {
-	raw    []byte
-	m      jsonrpc.Message // aliases raw
-	hidden []string        // places that were hidden, as pointers into raw
-	more   int             // places that are not in hidden
-	call   *call           // that it begins; nil if it is no request
+	raw          []byte
+	m            jsonrpc.Message // aliases raw
+	redacted     []string        // places that were hidden, as pointers into raw
+	moreRedacted int             // places that are not in hidden
+	call         *call           // that it begins; nil if it is no request
 }
 
 // A call is a request of the client's.
@@ -72,27 +72,27 @@ type call struct {
 	token    string // of progress, JSON text
 	exchange uint64
 
-	answer   *element // nil if none came
-	answerT  time.Duration
-	answerAt time.Time
-	status   int // of an HTTP response without an answer
-	seen     trace
+	response      *element // nil if none came
+	responseT     time.Duration
+	responseAt    time.Time
+	status        int // of an HTTP response without an answer
+	notifications notificationLog
 
-	// round is the request whose answer asked for input, which this one brings, and page the one whose answer has the cursor.
-	round, page *call
+	// inputRound is the request whose answer asked for input, which this one brings, and page the one whose answer has the cursor.
+	inputRound, page *call
 }
 
 // An ask is a request of the server's.
-type ask struct {
-	index  int
-	n      uint64
-	t      time.Duration
-	at     time.Time
-	method string
-	raw    element
-	reply  *element // nil if the client did not answer
-	replyT time.Duration
-	during []*call // that waited for their answer then
+type serverRequest struct {
+	index        int
+	n            uint64
+	t            time.Duration
+	at           time.Time
+	method       string
+	request      element
+	reply        *element // nil if the client did not answer
+	replyT       time.Duration
+	pendingCalls []*call // that waited for their answer then
 }
 
 // idKey is equal for equal ids.

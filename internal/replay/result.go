@@ -9,7 +9,7 @@ const (
 	Different Status = "different" // it is not
 	Open      Status = "open"      // the recording has no answer to compare with
 	Skipped   Status = "skipped"   // it was not sent, since there was nothing to send it for: see Result.Why
-	Hidden    Status = "hidden"    // it was not sent, since something in it was hidden: see Result.Why
+	Redacted  Status = "hidden"    // it was not sent, since something in it was hidden: see Result.Why
 	Timeout   Status = "timeout"   // no answer came in time
 	Lost      Status = "lost"      // no answer came, for another reason: see Result.Why
 )
@@ -26,8 +26,8 @@ type Result struct {
 	Why    string `json:"why,omitempty"`
 	// Differences are the first ones, notes included; the last may say that there are more.
 	Differences []Difference `json:"differences"`
-	// Hidden are the places that were hidden, as JSON pointers into the message.
-	Hidden   []string `json:"hidden,omitempty"`
+	// Redacted are the places that were hidden, as JSON pointers into the message.
+	Redacted []string `json:"hidden,omitempty"`
 	Recorded *float64 `json:"recordedMs,omitempty"` // the latency, in milliseconds; nil if there was no answer
 	Live     *float64 `json:"liveMs,omitempty"`
 	LiveN    uint64   `json:"liveN,omitempty"` // of the event with the answer in the new capture
@@ -53,7 +53,7 @@ type Summary struct {
 	Different int `json:"different"` // those of the server's included
 	Open      int `json:"open"`
 	Skipped   int `json:"skipped"`
-	Hidden    int `json:"hidden"`
+	Redacted  int `json:"hidden"`
 	Timeout   int `json:"timeout"`
 	Lost      int `json:"lost"`
 	Unsent    int `json:"unsent"` // because it ended before
@@ -68,7 +68,7 @@ func (s *Summary) Add(o *Summary) {
 	s.Different += o.Different
 	s.Open += o.Open
 	s.Skipped += o.Skipped
-	s.Hidden += o.Hidden
+	s.Redacted += o.Redacted
 	s.Timeout += o.Timeout
 	s.Lost += o.Lost
 	s.Unsent += o.Unsent
@@ -76,11 +76,11 @@ func (s *Summary) Add(o *Summary) {
 	s.Stray += o.Stray
 }
 
-// Through reports whether everything was sent that there was something to send for, and answered.
-func (s *Summary) Through() bool { return s.Hidden+s.Timeout+s.Lost+s.Unsent == 0 }
+// Completed reports whether everything was sent that there was something to send for, and answered.
+func (s *Summary) Completed() bool { return s.Redacted+s.Timeout+s.Lost+s.Unsent == 0 }
 
 // OK reports whether nothing was different.
-func (s *Summary) OK() bool { return s.Through() && s.Different == 0 }
+func (s *Summary) OK() bool { return s.Completed() && s.Different == 0 }
 
 // count counts a result.
 func (s *Summary) count(r *Result) {
@@ -93,8 +93,8 @@ func (s *Summary) count(r *Result) {
 		s.Open++
 	case Skipped:
 		s.Skipped++
-	case Hidden:
-		s.Hidden++
+	case Redacted:
+		s.Redacted++
 	case Timeout:
 		s.Timeout++
 	case Lost:

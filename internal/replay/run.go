@@ -16,7 +16,7 @@ import (
 func Run(ctx context.Context, rec *Recording, to *resend.Origin, w *capture.Writer, opts *Options) (*Summary, error) {
 	all := opts.withDefaults()
 	o := *to
-	o.Modern, o.Revision, o.Listens, o.Params = rec.Modern, rec.Revision, rec.listens, rec.paramsOf()
+	o.Modern, o.Revision, o.StandingStream, o.Params = rec.Modern, rec.Revision, rec.standingStream, rec.paramsOf()
 	var how resend.Options
 	if all.Resend != nil {
 		how = *all.Resend
@@ -29,15 +29,15 @@ func Run(ctx context.Context, rec *Recording, to *resend.Origin, w *capture.Writ
 	s, err := resend.Open(opening, &o, w, &how)
 	cancel()
 	if err != nil {
-		return &Summary{Requests: rec.chosen(&all), Unsent: rec.chosen(&all)}, err
+		return &Summary{Requests: rec.selectedCount(&all), Unsent: rec.selectedCount(&all)}, err
 	}
 	return play(ctx, rec, &o, s, &all)
 }
 
-// chosen counts the requests that are played.
-func (r *Recording) chosen(opts *Options) (n int) {
+// selectedCount counts the requests that are played.
+func (r *Recording) selectedCount(opts *Options) (n int) {
 	for _, c := range r.calls {
-		if r.plays(c, opts) {
+		if r.isSelected(c, opts) {
 			n++
 		}
 	}
@@ -51,28 +51,28 @@ func play(ctx context.Context, rec *Recording, o *resend.Origin, c conn, opts *O
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		p.in.fill(reading, c)
+		p.inbox.fill(reading, c)
 	}()
 	err := p.run(ctx)
-	p.conclude(err)
+	p.reportRest(err)
 	c.Close() // what comes meanwhile is recorded
 	stop()
 	<-done
-	return &p.sum, err
+	return &p.summary, err
 }
 
 func (p *player) run(ctx context.Context) error {
-	if p.rec.Made {
-		if err := p.greet(ctx); err != nil {
+	if p.rec.Synthetic {
+		if err := p.handshake(ctx); err != nil {
 			return err
 		}
 	}
 	for _, f := range p.rec.frames {
 		var err error
 		if f.reply != nil {
-			err = p.reply(ctx, f)
+			err = p.playResponse(ctx, f)
 		} else {
-			err = p.play(ctx, f)
+			err = p.playFrame(ctx, f)
 		}
 		if err != nil {
 			return err

@@ -161,7 +161,7 @@ func chosenByServer() []substitution {
 				c2s(3, "["+callA+","+callB+"]"), s2c(4, "["+answerB+","+answerA+"]"),
 			},
 			answers: []string{`{"protocolVersion":"2025-03-26","capabilities":{},"serverInfo":{"name":"s","version":"2"}}`},
-			opts:    replay.Options{Choose: func(_ string, n uint64) bool { return n != 4 }},
+			opts:    replay.Options{Select: func(_ string, n uint64) bool { return n != 4 }},
 			sent:    []string{strings.ReplaceAll(helloLine, "2025-11-25", "2025-03-26"), greetedLine},
 			want:    []string{"1 initialize: same replace /result/serverInfo/version (note)"},
 		},
@@ -232,7 +232,7 @@ func hiddenAndForeign() []substitution {
 // TestMadeHandshake: a recording that begins in the middle of a session gets one.
 func TestMadeHandshake(t *testing.T) {
 	rec := read(t, record(c2s(10, callA), s2c(11, answerA)))
-	if !rec.Made {
+	if !rec.Synthetic {
 		t.Error("the recording does not say that it has no handshake")
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 
 // How long it takes until a task that is not done is asked for again, if the server does not say, and whatever it says.
 const (
-	anyPoll = 250 * time.Millisecond
-	minPoll = 10 * time.Millisecond
-	maxPoll = 2 * time.Second
+	defaultPoll = 250 * time.Millisecond
+	minPoll     = 10 * time.Millisecond
+	maxPoll     = 2 * time.Second
 )
 
 const working = "working" // the status of a task that goes on without anybody
@@ -35,8 +35,8 @@ func taskIDs(result []byte) [][]byte {
 }
 
 // learn remembers what the server has chosen this time in the place of what it chose then.
-func (p *player) learn(l *live) {
-	p.o.Params = learnParams(p.o.Params, l.call.method, l.result())
+func (p *player) learn(l *liveCall) {
+	p.origin.Params = learnParams(p.origin.Params, l.call.method, l.result())
 	old, now := taskIDs(l.call.result()), taskIDs(l.result())
 	for i := range min(len(old), len(now)) {
 		if len(p.tasks) < maxTasks {
@@ -45,8 +45,8 @@ func (p *player) learn(l *live) {
 	}
 }
 
-// tasksIn returns a message with the ids that tasks have this time.
-func (p *player) tasksIn(raw []byte) []byte {
+// replaceTaskIDs returns a message with the ids that tasks have this time.
+func (p *player) replaceTaskIDs(raw []byte) []byte {
 	if len(p.tasks) == 0 {
 		return raw
 	}
@@ -73,36 +73,36 @@ func (p *player) tasksIn(raw []byte) []byte {
 	})
 }
 
-// goesOn reports whether the answer says of a task that it is not as far as it was. It is asked for once more then.
-func (p *player) goesOn(l *live, now time.Time) bool {
+// needsPoll reports whether the answer says of a task that it is not as far as it was. It is asked for once more then.
+func (p *player) needsPoll(l *liveCall, now time.Time) bool {
 	c := l.call
-	if c.method != mcp.MethodTasksGet || jsonwire.Text(jsonwire.Lookup(l.result(), "status")) != working || c.answer == nil {
+	if c.method != mcp.MethodTasksGet || jsonwire.Text(jsonwire.Lookup(l.result(), "status")) != working || c.response == nil {
 		return false
 	}
 	if status := jsonwire.Text(jsonwire.Lookup(c.result(), "status")); status == "" || status == working || now.Sub(l.at) > p.opts.Timeout {
 		return false
 	}
-	wait := anyPoll
+	wait := defaultPoll
 	for _, name := range []string{"pollIntervalMs", "pollInterval"} {
 		if ms, ok := jsonwire.ParseInt(jsonwire.Lookup(l.result(), name)); ok {
 			wait = min(max(time.Duration(min(ms, maxPoll.Milliseconds()))*time.Millisecond, minPoll), maxPoll)
 		}
 	}
-	l.again = now.Add(wait)
+	l.pollAt = now.Add(wait)
 	return true
 }
 
 // poll asks for a task once more.
-func (p *player) poll(ctx context.Context, l *live) error {
-	l.again = time.Time{}
+func (p *player) poll(ctx context.Context, l *liveCall) error {
+	l.pollAt = time.Time{}
 	p.polls++
 	l.id = jsonrpc.StringID("mcpwire-poll-" + strconv.Itoa(p.polls))
 	s, err := p.deliver(ctx, edit(l.message, []string{"id"}, func([]byte) []byte { return l.id }))
-	l.seen.exchange = s.Exchange
+	l.notifications.exchange = s.Exchange
 	return err
 }
 
-// underWay reports whether the recorded answer says that a task goes on: how far it is now is a matter of time.
-func (p *player) underWay(l *live) bool {
-	return !p.opts.Strict && l.call.method == mcp.MethodTasksGet && l.answer.m.Kind == jsonrpc.KindResponse && jsonwire.Text(jsonwire.Lookup(l.call.result(), "status")) == working
+// wasWorking reports whether the recorded answer says that a task goes on: how far it is now is a matter of time.
+func (p *player) wasWorking(l *liveCall) bool {
+	return !p.opts.Strict && l.call.method == mcp.MethodTasksGet && l.response.m.Kind == jsonrpc.KindResponse && jsonwire.Text(jsonwire.Lookup(l.call.result(), "status")) == working
 }

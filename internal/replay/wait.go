@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// until waits until done, or until the deadline, and reports whether it is done. What comes meanwhile is taken. The error says why the replay cannot go on.
-func (p *player) until(ctx context.Context, deadline time.Time, done func() bool) (bool, error) {
+// waitUntil waits until done, or until the deadline, and reports whether it is done. What comes meanwhile is taken. The error says why the replay cannot go on.
+func (p *player) waitUntil(ctx context.Context, deadline time.Time, done func() bool) (bool, error) {
 	for {
-		list, ended := p.in.take()
+		list, ended := p.inbox.take()
 		for _, x := range list {
-			if err := p.took(ctx, x); err != nil {
+			if err := p.handleArrival(ctx, x); err != nil {
 				return false, err
 			}
 		}
@@ -27,13 +27,13 @@ func (p *player) until(ctx context.Context, deadline time.Time, done func() bool
 		case !time.Now().Before(deadline):
 			return false, nil
 		}
-		next, err := p.due(ctx, deadline)
+		next, err := p.runDue(ctx, deadline)
 		if err != nil {
 			return false, err
 		}
 		timer := time.NewTimer(time.Until(next))
 		select {
-		case <-p.in.fresh:
+		case <-p.inbox.ready:
 		case <-timer.C:
 		case <-ctx.Done():
 		}
@@ -41,8 +41,8 @@ func (p *player) until(ctx context.Context, deadline time.Time, done func() bool
 	}
 }
 
-// due does what is due by now, and returns when something is next, at the latest at the deadline.
-func (p *player) due(ctx context.Context, deadline time.Time) (time.Time, error) {
+// runDue does what is due by now, and returns when something is next, at the latest at the deadline.
+func (p *player) runDue(ctx context.Context, deadline time.Time) (time.Time, error) {
 	now := time.Now()
 	next := deadline
 	sooner := func(t time.Time) {
@@ -50,40 +50,40 @@ func (p *player) due(ctx context.Context, deadline time.Time) (time.Time, error)
 			next = t
 		}
 	}
-	for i := range p.asks {
-		a := &p.asks[i]
-		if !a.held {
+	for i := range p.serverRequests {
+		a := &p.serverRequests[i]
+		if !a.waiting {
 			continue
 		}
-		if t := a.at.Add(p.grace(a.ask)); !now.Before(t) {
-			if err := p.answer(ctx, a); err != nil {
+		if t := a.at.Add(p.replyDelay(a.recorded)); !now.Before(t) {
+			if err := p.respond(ctx, a); err != nil {
 				return next, err
 			}
 		} else {
 			sooner(t)
 		}
 	}
-	for _, l := range slices.Clone(p.open) {
-		if l.again.IsZero() {
+	for _, l := range slices.Clone(p.pending) {
+		if l.pollAt.IsZero() {
 			continue
 		}
-		if !now.Before(l.again) {
+		if !now.Before(l.pollAt) {
 			if err := p.poll(ctx, l); err != nil {
 				return next, err
 			}
 		} else {
-			sooner(l.again)
+			sooner(l.pollAt)
 		}
 	}
 	return next, nil
 }
 
-// grace is how long an answer to the server is held back.
-func (p *player) grace(a *ask) time.Duration {
+// replyDelay is how long an answer to the server is held back.
+func (p *player) replyDelay(a *serverRequest) time.Duration {
 	if p.opts.Timing == Keep {
-		return max(p.opts.Grace, a.replyT-a.t)
+		return max(p.opts.ReplyDelay, a.replyT-a.t)
 	}
-	return p.opts.Grace
+	return p.opts.ReplyDelay
 }
 
 // await waits for the answers to requests, those that were sent.
@@ -97,14 +97,14 @@ func (p *player) await(ctx context.Context, calls []*call) error {
 }
 
 // awaitOne waits for the answer to a request, for as long as there is progress.
-func (p *player) awaitOne(ctx context.Context, l *live) error {
+func (p *player) awaitOne(ctx context.Context, l *liveCall) error {
 	for l.state == sent {
-		_, err := p.until(ctx, l.sign.Add(p.opts.Timeout), func() bool { return l.state == done })
+		_, err := p.waitUntil(ctx, l.lastActivity.Add(p.opts.Timeout), func() bool { return l.state == done })
 		if err != nil {
 			return err
 		}
-		if l.state == sent && !time.Now().Before(l.sign.Add(p.opts.Timeout)) {
-			if err := p.expire(l); err != nil {
+		if l.state == sent && !time.Now().Before(l.lastActivity.Add(p.opts.Timeout)) {
+			if err := p.markTimeout(l); err != nil {
 				return err
 			}
 		}
@@ -112,11 +112,11 @@ func (p *player) awaitOne(ctx context.Context, l *live) error {
 	return p.fatal
 }
 
-// pace waits as long as the client has.
-func (p *player) pace(ctx context.Context, f *frame) error {
+// waitRecorded waits as long as the client has.
+func (p *player) waitRecorded(ctx context.Context, f *frame) error {
 	if p.opts.Timing != Keep {
 		return nil
 	}
-	_, err := p.until(ctx, time.Now().Add(f.t-f.since), func() bool { return false })
+	_, err := p.waitUntil(ctx, time.Now().Add(f.t-f.since), func() bool { return false })
 	return err
 }

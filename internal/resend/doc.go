@@ -31,7 +31,7 @@
 //
 // # Errors
 //
-// [Find] wraps [ErrNotFound], [ErrNotMessage] or [ErrCut]. Run returns a [*RedactedError] or [ErrNoServer] before anything is started; then a [*HandshakeError], a
-// [*StatusError], a [*EndedError], or what wraps [ErrTimeout], [ErrNoAnswer] or [ErrTooMuch], together with the result as far as it came. An answer of the
+// [Find] wraps [ErrNotFound], [ErrNotMessage] or [ErrTruncated]. Run returns a [*RedactedError] or [ErrNoServer] before anything is started; then a [*HandshakeError], a
+// [*StatusError], a [*EndedError], or what wraps [ErrTimeout], [ErrNoAnswer] or [ErrTooLarge], together with the result as far as it came. An answer of the
 // server that is a JSON-RPC error is no error here.
 package resend

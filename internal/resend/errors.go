@@ -15,16 +15,16 @@ var (
 	ErrNotFound = errors.New("the capture has no such event")
 	// ErrNotMessage is wrapped by the error of [Find] for an event that is nothing a client has sent.
 	ErrNotMessage = errors.New("the event is no message of the client's")
-	// ErrCut is wrapped by the error of [Find] for a message of which the capture has the beginning alone.
-	ErrCut = errors.New("the capture has only the beginning of the message")
+	// ErrTruncated is wrapped by the error of [Find] for a message of which the capture has the beginning alone.
+	ErrTruncated = errors.New("the capture has only the beginning of the message")
 	// ErrNoServer is wrapped where the capture does not say how the server is started or reached, and the options do not either.
 	ErrNoServer = errors.New("the capture does not say how the server is reached")
 	// ErrTimeout is wrapped where something did not come within [Options.Timeout].
 	ErrTimeout = errors.New("no answer in time")
 	// ErrNoAnswer is wrapped where the server has ended the HTTP exchange of a request without answering it.
 	ErrNoAnswer = errors.New("the server has ended the exchange without an answer")
-	// ErrTooMuch is wrapped where the traffic exceeds [Options.MaxCapture] or [Options.MaxMessage].
-	ErrTooMuch = errors.New("more than is taken")
+	// ErrTooLarge is wrapped where the traffic exceeds [Options.MaxCapture] or [Options.MaxMessage].
+	ErrTooLarge = errors.New("more than is taken")
 	// ErrClosed is returned by calls on a [Session] that was closed.
 	ErrClosed = errors.New("the session is closed")
 )

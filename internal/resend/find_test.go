@@ -69,7 +69,7 @@ func TestFind(t *testing.T) {
 			[]capture.Event{start(1, "/old", "a"), toServer(1, 0, `{"jsonrpc":"2.0","id":0,"method":"initialize"}`), start(2, "/srv", "node", "s.js"), toServer(2, 0, initialize), toClient(2, 0, helloAnswer), toServer(2, 0, plainCall)},
 			resend.Origin{Name: "fs", Transport: resend.Stdio, Command: []string{"node", "s.js"}, Dir: "/srv", Revision: "2025-03-26", Initialize: []byte(initialize)}, plainCall},
 		{"stdio with headers, not answered yet", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, initialize), framed},
-			resend.Origin{Transport: resend.Stdio, Command: []string{"a"}, Framed: true, Revision: "2025-06-18", Initialize: []byte(initialize)}, plainCall},
+			resend.Origin{Transport: resend.Stdio, Command: []string{"a"}, HeaderFraming: true, Revision: "2025-06-18", Initialize: []byte(initialize)}, plainCall},
 		{"modern", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, modernCall)},
 			resend.Origin{Transport: resend.Stdio, Command: []string{"a"}, Modern: true, Revision: "2026-07-28"}, modernCall},
 		{"a notification in a modern session", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, modernCall), toServer(1, 0, `{"jsonrpc":"2.0","method":"n"}`)},
@@ -83,7 +83,7 @@ func TestFind(t *testing.T) {
 			resend.Origin{Transport: resend.HTTP, URL: "https://example.com:8443/mcp?a=b", Revision: "2025-03-26", Initialize: []byte(initialize)}, plainCall},
 		{"HTTP without its beginning, listening", capture.Options{Transport: "http", URL: "http://h/mcp"},
 			[]capture.Event{httpRequest(1, 1, "GET", "/mcp"), response(1, 1, 200), httpRequest(1, 2, "POST", "/mcp", header), toServer(1, 2, plainCall)},
-			resend.Origin{Transport: resend.HTTP, URL: "http://h/mcp", Revision: "2025-06-18", Listens: true}, plainCall},
+			resend.Origin{Transport: resend.HTTP, URL: "http://h/mcp", Revision: "2025-06-18", StandingStream: true}, plainCall},
 		{"modern HTTP with arguments in headers", capture.Options{Transport: "http", URL: "http://h/mcp"},
 			[]capture.Event{toClient(3, 1, toolList), httpRequest(1, 2, "POST", "http://evil.example/mcp"), toServer(1, 2, modernCall)},
 			resend.Origin{Transport: resend.HTTP, URL: "http://h/mcp", Modern: true, Revision: "2026-07-28",
@@ -92,11 +92,11 @@ func TestFind(t *testing.T) {
 			[]capture.Event{httpRequest(1, 1, "GET", "/sse"), response(1, 1, 200),
 				{Kind: capture.KindSSE, Dir: capture.ToClient, Session: 1, Exchange: 1, Data: []byte("/messages?x=1"), SSE: &capture.SSE{Event: "endpoint", HasData: true}},
 				httpRequest(1, 2, "POST", "/messages?x=1"), toServer(1, 2, plainCall)},
-			resend.Origin{Transport: resend.SSE, URL: "http://h/sse", Listens: true}, plainCall},
+			resend.Origin{Transport: resend.SSE, URL: "http://h/sse", StandingStream: true}, plainCall},
 		{"an old capture of HTTP", capture.Options{Transport: "http"}, []capture.Event{httpRequest(1, 1, "POST", "/mcp"), toServer(1, 1, modernCall)},
 			resend.Origin{Transport: resend.HTTP, Modern: true, Revision: "2026-07-28"}, modernCall},
 		{"hidden", capture.Options{}, []capture.Event{start(1, "", "a"), toServer(1, 0, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"password":12345}}`)},
-			resend.Origin{Transport: resend.Stdio, Command: []string{"a"}, Hidden: []string{"/params/password"}}, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"password":0}}`},
+			resend.Origin{Transport: resend.Stdio, Command: []string{"a"}, Redacted: []string{"/params/password"}}, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"password":0}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			last := tt.events[len(tt.events)-1]
@@ -126,7 +126,7 @@ func TestFindErrors(t *testing.T) {
 		n       uint64
 		want    error
 	}{
-		{"a start", 1, 1, resend.ErrNotMessage}, {"of the server", 1, 2, resend.ErrNotMessage}, {"a part", 1, 3, resend.ErrCut},
+		{"a start", 1, 1, resend.ErrNotMessage}, {"of the server", 1, 2, resend.ErrNotMessage}, {"a part", 1, 3, resend.ErrTruncated},
 		{"another session", 2, 4, resend.ErrNotFound}, {"not there", 1, 9, resend.ErrNotFound}, {"none", 1, 0, resend.ErrNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

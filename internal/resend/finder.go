@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	maxRequests  = 4096    // HTTP exchanges under way that are remembered
-	maxHello     = 1 << 20 // bytes of an initialize request
-	maxParamTool = 10000   // tools with arguments in headers
+	maxRequests   = 4096    // HTTP exchanges under way that are remembered
+	maxInitialize = 1 << 20 // bytes of an initialize request
+	maxParamTool  = 10000   // tools with arguments in headers
 )
 
 // A finder remembers what comes before a message that is sent again.
 type finder struct {
-	session  uint64
-	head     *capture.Head
-	start    *capture.Start // of the session's process
-	anyStart *capture.Start // the last one
-	hello    hello          // of the session
-	anyHello hello          // the last one
-	modern   bool           // the session has modern requests
-	listens  bool
-	old      *request // that opened the stream of HTTP+SSE
-	requests map[uint64]*request
-	params   map[string][]mcp.HeaderParam
+	session        uint64
+	head           *capture.Head
+	start          *capture.Start // of the session's process
+	lastStart      *capture.Start // the last one
+	handshake      handshake      // of the session
+	lastHandshake  handshake      // the last one
+	modern         bool           // the session has modern requests
+	standingStream bool
+	sseRequest     *request // that opened the stream of HTTP+SSE
+	requests       map[uint64]*request
+	params         map[string][]mcp.HeaderParam
 }
 
 // A hello is how a legacy session began.
-type hello struct {
-	request  []byte
-	id       jsonrpc.ID
-	revision string
-	session  uint64
-	answered bool
+type handshake struct {
+	request    []byte
+	id         jsonrpc.ID
+	revision   string
+	session    uint64
+	negotiated bool
 }
 
 // A request is the head of an HTTP request, as far as it matters.
@@ -53,26 +53,26 @@ func (f *finder) add(e *capture.Event) {
 	case capture.KindHead:
 		*f = finder{session: f.session, head: e.Head} // another capture in the same file
 	case capture.KindStart:
-		if f.anyStart = e.Start; e.Session == f.session {
+		if f.lastStart = e.Start; e.Session == f.session {
 			f.start = e.Start
 		}
 	case capture.KindRequest:
 		f.request(e)
 	case capture.KindResponse:
 		if q := f.requests[e.Exchange]; q != nil && q.method == http.MethodGet && e.Response != nil && e.Response.Status == http.StatusOK {
-			f.listens = true
+			f.standingStream = true
 		}
 	case capture.KindEnd:
 		delete(f.requests, e.Exchange)
 	case capture.KindSSE:
-		if e.Session == f.session && e.SSE != nil && e.SSE.Event == eventEndpoint && f.old == nil {
-			f.old = f.requests[e.Exchange]
+		if e.Session == f.session && e.SSE != nil && e.SSE.Event == eventEndpoint && f.sseRequest == nil {
+			f.sseRequest = f.requests[e.Exchange]
 		}
 	case capture.KindMessage:
 		if e.Dir == capture.ToServer {
-			f.toServer(e)
+			f.addClientMessage(e)
 		} else {
-			f.toClient(e)
+			f.addServerMessage(e)
 		}
 	}
 }
@@ -93,30 +93,30 @@ func (f *finder) request(e *capture.Event) {
 	f.requests[e.Exchange] = q
 }
 
-func (f *finder) toServer(e *capture.Event) {
-	if e.Session == f.session && !f.modern && versionIn(e.Data) != "" {
+func (f *finder) addClientMessage(e *capture.Event) {
+	if e.Session == f.session && !f.modern && revisionOf(e.Data) != "" {
 		f.modern = true
 	}
-	if len(e.Data) > maxHello || e.Cut || !bytes.Contains(e.Data, []byte(mcp.MethodInitialize)) {
+	if len(e.Data) > maxInitialize || e.Cut || !bytes.Contains(e.Data, []byte(mcp.MethodInitialize)) {
 		return
 	}
 	var m jsonrpc.Message
 	if jsonrpc.Parse(e.Data, &m, 0) != nil || m.Kind != jsonrpc.KindRequest || string(m.Method) != mcp.MethodInitialize {
 		return
 	}
-	h := hello{request: bytes.Clone(e.Data), id: m.ID.Clone(), session: e.Session}
+	h := handshake{request: bytes.Clone(e.Data), id: m.ID.Clone(), session: e.Session}
 	if v, ok := m.Param("protocolVersion"); ok {
 		h.revision = jsonwire.Text(v)
 	}
-	f.anyHello = h
+	f.lastHandshake = h
 	if e.Session == f.session {
-		f.hello = h
+		f.handshake = h
 	}
 }
 
-func (f *finder) toClient(e *capture.Event) {
-	for _, h := range []*hello{&f.hello, &f.anyHello} {
-		h.answer(e)
+func (f *finder) addServerMessage(e *capture.Event) {
+	for _, h := range []*handshake{&f.handshake, &f.lastHandshake} {
+		h.setRevision(e)
 	}
 	if !bytes.Contains(e.Data, []byte("x-mcp-header")) {
 		return
@@ -128,16 +128,16 @@ func (f *finder) toClient(e *capture.Event) {
 	f.params = learnParams(f.params, m.Result)
 }
 
-// answer takes the revision from the answer to the request.
-func (h *hello) answer(e *capture.Event) {
-	if h.request == nil || h.answered || e.Session != h.session {
+// setRevision takes the revision from the answer to the request.
+func (h *handshake) setRevision(e *capture.Event) {
+	if h.request == nil || h.negotiated || e.Session != h.session {
 		return
 	}
 	var m jsonrpc.Message
 	if jsonrpc.Parse(e.Data, &m, 0) != nil || m.Kind != jsonrpc.KindResponse || !m.ID.Equal(h.id) {
 		return
 	}
-	h.answered = true
+	h.negotiated = true
 	if v := jsonwire.Text(jsonwire.Lookup(m.Result, "protocolVersion")); v != "" {
 		h.revision = v
 	}
@@ -173,9 +173,9 @@ func learnParams(known map[string][]mcp.HeaderParam, result []byte) map[string][
 // transport tells how the message in e came.
 func (f *finder) transport(e *capture.Event) Transport {
 	switch {
-	case f.old != nil:
+	case f.sseRequest != nil:
 		return SSE
-	case e.Exchange > 0, f.anyStart == nil && f.head != nil && f.head.Transport == string(HTTP):
+	case e.Exchange > 0, f.lastStart == nil && f.head != nil && f.head.Transport == string(HTTP):
 		return HTTP
 	}
 	return Stdio
@@ -183,8 +183,8 @@ func (f *finder) transport(e *capture.Event) Transport {
 
 // target is the target of the HTTP request that leads to the server.
 func (f *finder) target(e *capture.Event) string {
-	if f.old != nil {
-		return f.old.target
+	if f.sseRequest != nil {
+		return f.sseRequest.target
 	}
 	if q := f.requests[e.Exchange]; q != nil {
 		return q.target
@@ -192,8 +192,8 @@ func (f *finder) target(e *capture.Event) string {
 	return ""
 }
 
-// versionIn returns the revision that a modern message says it is of; "" of another.
-func versionIn(message []byte) string {
+// revisionOf returns the revision that a modern message says it is of; "" of another.
+func revisionOf(message []byte) string {
 	if !bytes.Contains(message, []byte(mcp.MetaProtocolVersion)) && !bytes.Contains(message, []byte(`\u`)) {
 		return ""
 	}
@@ -206,15 +206,15 @@ func versionIn(message []byte) string {
 	return ""
 }
 
-// MadeInitialize is the request that begins a session of which a capture does not have the beginning: in the revision, or in the newest with a handshake if that has none. tool is the
+// SyntheticInitialize is the request that begins a session of which a capture does not have the beginning: in the revision, or in the newest with a handshake if that has none. tool is the
 // name and the version of who asks. form says that questions to the user are welcome.
-func MadeInitialize(revision, tool string, id jsonrpc.ID, form bool) []byte {
+func SyntheticInitialize(revision, tool string, id jsonrpc.ID, form bool) []byte {
 	r, ok := mcp.ParseRevision(revision)
 	if !ok || r.Modern() {
 		_, r = era.Newest(mcp.Revisions())
 	}
 	name, version, _ := strings.Cut(tool, " ")
-	offer := era.Offer{Info: mcp.Implementation{Name: name, Version: version}, Form: form}
+	offer := era.ClientProfile{Info: mcp.Implementation{Name: name, Version: version}, Form: form}
 	f := era.Of(r)
 	capabilities, _ := offer.Capabilities(f)
 	return jsonrpc.AppendRequest(nil, id, mcp.MethodInitialize, offer.AppendInitialize(nil, f, capabilities))

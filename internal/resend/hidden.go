@@ -15,8 +15,8 @@ var placeholder = regexp.MustCompile(`~redacted:[a-z]+:[0-9a-f]{12}:[0-9]+~`)
 // maxPointers is how many places of a message are told of.
 const maxPointers = 64
 
-// refuseHidden returns an error if one of the texts has a placeholder.
-func (o *Origin) refuseHidden(what string, list []string, opts *Options) error {
+// refuseRedacted returns an error if one of the texts has a placeholder.
+func (o *Origin) refuseRedacted(what string, list []string, opts *Options) error {
 	if opts.AllowRedacted {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (o *Origin) refuseMessage(message []byte, opts *Options) error {
 	if opts.AllowRedacted {
 		return nil
 	}
-	err := &RedactedError{What: "message", Pointers: HiddenIn(message, o.Hidden), More: o.HiddenMore}
+	err := &RedactedError{What: "message", Pointers: RedactedIn(message, o.Redacted), More: o.MoreRedacted}
 	if len(err.Pointers) == 0 && err.More == 0 {
 		return nil
 	}
@@ -55,9 +55,9 @@ func (o *Origin) refuseMessage(message []byte, opts *Options) error {
 // Placeholders returns where in a text something was hidden: the start and the end of each place, as [regexp.Regexp.FindAllStringIndex] does.
 func Placeholders(text string) [][]int { return placeholder.FindAllStringIndex(text, -1) }
 
-// HiddenIn returns the places of a message in which something was hidden, as JSON pointers: those with a placeholder, and of those that the capture lists the ones where 0 is left of a
+// RedactedIn returns the places of a message in which something was hidden, as JSON pointers: those with a placeholder, and of those that the capture lists the ones where 0 is left of a
 // number. "" is all of a message that is no JSON. It returns a limited number of them.
-func HiddenIn(message []byte, listed []string) []string {
+func RedactedIn(message []byte, listed []string) []string {
 	found := placeholder.Match(message)
 	switch {
 	case jsonwire.Valid(message, 0) != nil:
@@ -65,7 +65,7 @@ func HiddenIn(message []byte, listed []string) []string {
 			return []string{""}
 		}
 	case found || len(listed) > 0:
-		s := search{hidden: listed}
+		s := redactedSearch{listed: listed}
 		s.walk("", message)
 		return s.found
 	}
@@ -73,19 +73,19 @@ func HiddenIn(message []byte, listed []string) []string {
 }
 
 // A search looks for what is hidden in a JSON text.
-type search struct {
-	hidden []string
+type redactedSearch struct {
+	listed []string
 	found  []string
 }
 
-func (s *search) add(pointer string) {
+func (s *redactedSearch) add(pointer string) {
 	if len(s.found) < maxPointers && !slices.Contains(s.found, pointer) {
 		s.found = append(s.found, pointer)
 	}
 }
 
 // walk looks at a value, whose depth was checked.
-func (s *search) walk(at string, value []byte) {
+func (s *redactedSearch) walk(at string, value []byte) {
 	value = trimSpace(value)
 	switch value[0] {
 	case '{':
@@ -107,7 +107,7 @@ func (s *search) walk(at string, value []byte) {
 			s.add(at)
 		}
 	case '0':
-		if len(value) == 1 && slices.Contains(s.hidden, at) {
+		if len(value) == 1 && slices.Contains(s.listed, at) {
 			s.add(at)
 		}
 	}

@@ -107,7 +107,7 @@ func (c *peer) result(id jsonrpc.ID, result string) {
 // quote is a text as JSON.
 func quote(s string) string { return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"` }
 
-const hello = `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`
+const handshake = `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`
 
 // script answers initialize, and gives f all other messages.
 func script(f func(*peer, *jsonrpc.Message)) int {
@@ -119,7 +119,7 @@ func script(f func(*peer, *jsonrpc.Message)) int {
 			return 0
 		case string(m.Method) == "initialize":
 			fmt.Fprintln(os.Stderr, "initialize: "+c.line)
-			c.result(m.ID, hello)
+			c.result(m.ID, handshake)
 		case string(m.Method) == "notifications/initialized":
 			fmt.Fprintln(os.Stderr, "initialized")
 		default:

@@ -36,11 +36,11 @@ func idKey(id jsonrpc.ID) string {
 }
 
 // A due is the ids of requests that have not been answered.
-type due map[string]bool
+type pendingIDs map[string]bool
 
-// dueOf returns what a message asks for. A standing subscription is never answered, so it is not among it.
-func dueOf(message []byte) due {
-	d := due{}
+// pendingOf returns what a message asks for. A standing subscription is never answered, so it is not among it.
+func pendingOf(message []byte) pendingIDs {
+	d := pendingIDs{}
 	for _, m := range parse(message) {
 		if m.Kind == jsonrpc.KindRequest && string(m.Method) != mcp.MethodSubscriptionsListen {
 			d[idKey(m.ID)] = true
@@ -49,27 +49,27 @@ func dueOf(message []byte) due {
 	return d
 }
 
-// take removes what a frame answers, and reports whether there was any. lone takes an error without an id for the answer to whatever is due, as it is if there is only one thing.
-func (d due) take(list []jsonrpc.Message, lone bool) bool {
+// resolve removes what a frame answers, and reports whether there was any. lone takes an error without an id for the answer to whatever is due, as it is if there is only one thing.
+func (p pendingIDs) resolve(list []jsonrpc.Message, lone bool) bool {
 	took := false
 	for _, m := range list {
 		if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
 			continue
 		}
-		if k := idKey(m.ID); d[k] {
-			delete(d, k)
+		if k := idKey(m.ID); p[k] {
+			delete(p, k)
 			took = true
 		} else if m.Kind == jsonrpc.KindError && (len(m.ID) == 0 || m.ID.IsNull()) && lone {
-			clear(d)
+			clear(p)
 			took = true
 		}
 	}
 	return took
 }
 
-// isHello reports whether a message is the handshake itself, and isGreeted whether it is the end of one.
-func isHello(message []byte) bool   { return isSingle(message, mcp.MethodInitialize) }
-func isGreeted(message []byte) bool { return isSingle(message, mcp.NotificationInitialized) }
+// isInitialize reports whether a message is the handshake itself, and isInitialized whether it is the end of one.
+func isInitialize(message []byte) bool  { return isSingle(message, mcp.MethodInitialize) }
+func isInitialized(message []byte) bool { return isSingle(message, mcp.NotificationInitialized) }
 
 func isSingle(message []byte, method string) bool {
 	list := parse(message)

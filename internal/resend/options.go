@@ -11,10 +11,10 @@ import (
 
 // Limits that hold unless [Options] say otherwise.
 const (
-	DefaultTimeout    = 30 * time.Second
-	DefaultSettle     = 300 * time.Millisecond
-	DefaultMaxMessage = jsonrpc.DefaultMaxFrame // bytes
-	DefaultMaxCapture = 256 << 20               // bytes
+	DefaultTimeout     = 30 * time.Second
+	DefaultIdleTimeout = 300 * time.Millisecond
+	DefaultMaxMessage  = jsonrpc.DefaultMaxFrame // bytes
+	DefaultMaxCapture  = 256 << 20               // bytes
 )
 
 // Options are the options of [Run] and [Open]. nil means defaults.
@@ -34,10 +34,10 @@ type Options struct {
 	TLS       *tls.Config
 	Transport http.RoundTripper
 
-	Timeout time.Duration // for the handshake, and for the answer; 0 is 30 s
-	Settle  time.Duration // without a word of the server, after which nothing more is waited for where no answer is due; 0 is 300 ms
-	// StopWait is how long a process has to end by itself when its input has ended; then come SIGTERM, and SIGKILL after a second. 0 is 1 s.
-	StopWait time.Duration
+	Timeout     time.Duration // for the handshake, and for the answer; 0 is 30 s
+	IdleTimeout time.Duration // without a word of the server, after which nothing more is waited for where no answer is due; 0 is 300 ms
+	// GracePeriod is how long a process has to end by itself when its input has ended; then come SIGTERM, and SIGKILL after a second. 0 is 1 s.
+	GracePeriod time.Duration
 
 	MaxMessage int   // bytes of a message, either way; 0 is 64 MiB
 	MaxCapture int64 // bytes that are recorded, after which the session ends; 0 is 256 MiB
@@ -61,8 +61,8 @@ func (o *Options) withDefaults() Options {
 		opts = *o
 	}
 	setDefault(&opts.Timeout, DefaultTimeout)
-	setDefault(&opts.Settle, DefaultSettle)
-	setDefault(&opts.StopWait, time.Second)
+	setDefault(&opts.IdleTimeout, DefaultIdleTimeout)
+	setDefault(&opts.GracePeriod, time.Second)
 	setDefault(&opts.MaxMessage, DefaultMaxMessage)
 	setDefault(&opts.MaxCapture, DefaultMaxCapture)
 	if opts.Tool == "" {

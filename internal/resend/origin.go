@@ -30,25 +30,25 @@ type Origin struct {
 	Event   uint64 // number of the event with the message
 	Name    string // of the server, as the capture has it
 
-	Transport Transport
-	Command   []string // the program and its arguments; nil if the capture does not say
-	Dir       string   // the folder it ran in; "" is ours
-	Framed    bool     // messages have a Content-Length in front of them, rather than a line end behind them
-	URL       string   // that messages are posted to, or for [SSE] the one of the stream; "" if the capture does not say
+	Transport     Transport
+	Command       []string // the program and its arguments; nil if the capture does not say
+	Dir           string   // the folder it ran in; "" is ours
+	HeaderFraming bool     // messages have a Content-Length in front of them, rather than a line end behind them
+	URL           string   // that messages are posted to, or for [SSE] the one of the stream; "" if the capture does not say
 
 	// Modern tells that the session began without a handshake. Revision is what it agreed on, asked for, or said with each request; "" if the capture does not say.
 	Modern   bool
 	Revision string
 	// Initialize is the request that began a legacy session; nil if the capture has none: one is made up then.
 	Initialize []byte
-	// Listens tells that the client had a standing stream open, by GET.
-	Listens bool
+	// StandingStream tells that the client had a standing stream open, by GET.
+	StandingStream bool
 	// Params are the arguments of tools that are repeated in headers, by the name of the tool.
 	Params map[string][]mcp.HeaderParam
 
-	// Hidden lists what was hidden in the recorded message, as JSON pointers into it, and HiddenMore how many more places there are.
-	Hidden     []string
-	HiddenMore int
+	// Redacted lists what was hidden in the recorded message, as JSON pointers into it, and MoreRedacted how many more places there are.
+	Redacted     []string
+	MoreRedacted int
 }
 
 // Target says in one line what is started or sent to, fit for terminals.
@@ -68,7 +68,7 @@ func (o *Origin) Target() string {
 // Find reads a capture up to event n of a session, and returns what it takes to send it again, and the message; both are the caller's. The events are those of one capture, from
 // its beginning; of a file with several, they are told apart by [capture.Event.Capture]. Not more is kept than the origin.
 //
-// The error wraps [ErrNotFound], [ErrNotMessage] or [ErrCut], or is that of events or of ctx. Whether the copy can be started is not looked at before [Run].
+// The error wraps [ErrNotFound], [ErrNotMessage] or [ErrTruncated], or is that of events or of ctx. Whether the copy can be started is not looked at before [Run].
 func Find(ctx context.Context, events iter.Seq2[*capture.Event, error], session uint64, n uint64) (*Origin, []byte, error) {
 	f := finder{session: session}
 	for e, err := range events {
@@ -79,7 +79,7 @@ func Find(ctx context.Context, events iter.Seq2[*capture.Event, error], session 
 			return nil, nil, fmt.Errorf("resend: reading the capture: %w", err)
 		}
 		if e.N == n && e.Kind != capture.KindHead && e.Kind != capture.KindGap {
-			return f.found(e)
+			return f.origin(e)
 		}
 		if e.N > n {
 			break
@@ -89,23 +89,23 @@ func Find(ctx context.Context, events iter.Seq2[*capture.Event, error], session 
 	return nil, nil, fmt.Errorf("resend: event %d: %w", n, ErrNotFound)
 }
 
-// found makes the origin of the message in e.
-func (f *finder) found(e *capture.Event) (*Origin, []byte, error) {
+// origin makes the origin of the message in e.
+func (f *finder) origin(e *capture.Event) (*Origin, []byte, error) {
 	fail := func(err error) (*Origin, []byte, error) {
 		return nil, nil, fmt.Errorf("resend: event %d: %w", e.N, err)
 	}
 	switch {
 	case e.Session != f.session:
 		return fail(ErrNotFound)
-	case e.Kind != capture.KindMessage && e.Kind != capture.KindBad, e.Dir != capture.ToServer:
+	case e.Kind != capture.KindMessage && e.Kind != capture.KindInvalid, e.Dir != capture.ToServer:
 		return fail(ErrNotMessage)
 	case e.Cut:
-		return fail(ErrCut)
+		return fail(ErrTruncated)
 	}
 	message := slices.Clone(e.Data)
 	o := &Origin{
-		Capture: e.Capture, Event: e.N, Transport: f.transport(e), Framed: e.Framing == capture.FramingHeader,
-		Listens: f.listens, Params: f.params, Hidden: hiddenIn(e), HiddenMore: e.RedactedMore,
+		Capture: e.Capture, Event: e.N, Transport: f.transport(e), HeaderFraming: e.Framing == capture.FramingHeader,
+		StandingStream: f.standingStream, Params: f.params, Redacted: redactedPlaces(e), MoreRedacted: e.RedactedMore,
 	}
 	if h := f.head; h != nil {
 		o.Name = h.Name
@@ -113,7 +113,7 @@ func (f *finder) found(e *capture.Event) (*Origin, []byte, error) {
 	if o.Transport == Stdio {
 		start := f.start
 		if start == nil {
-			start = f.anyStart
+			start = f.lastStart
 		}
 		if start != nil {
 			o.Command, o.Dir = start.Command, start.Dir
@@ -121,25 +121,25 @@ func (f *finder) found(e *capture.Event) (*Origin, []byte, error) {
 	} else if f.head != nil {
 		o.URL = endpointURL(f.head.URL, f.target(e))
 	}
-	f.agreed(o, e, message)
+	f.setHandshake(o, e, message)
 	return o, message, nil
 }
 
-// agreed says how the session began.
-func (f *finder) agreed(o *Origin, e *capture.Event, message []byte) {
-	hello := &f.hello
+// setHandshake says how the session began.
+func (f *finder) setHandshake(o *Origin, e *capture.Event, message []byte) {
+	hello := &f.handshake
 	if hello.request == nil && !f.modern { // by a connection that has another number, or it was opened before
-		hello = &f.anyHello
+		hello = &f.lastHandshake
 	}
 	header := ""
 	if q := f.requests[e.Exchange]; q != nil {
 		header = q.version
 	}
 	rev, _ := mcp.ParseRevision(header)
-	switch version := versionIn(message); {
+	switch version := revisionOf(message); {
 	case version != "":
 		o.Modern, o.Revision = true, version
-	case f.hello.request == nil && (f.modern || rev.Modern()):
+	case f.handshake.request == nil && (f.modern || rev.Modern()):
 		o.Modern, o.Revision = true, header
 	case hello.request != nil:
 		o.Initialize, o.Revision = hello.request, hello.revision
@@ -148,8 +148,8 @@ func (f *finder) agreed(o *Origin, e *capture.Event, message []byte) {
 	}
 }
 
-// hiddenIn returns the places of a message that were hidden, as pointers into the message.
-func hiddenIn(e *capture.Event) []string {
+// redactedPlaces returns the places of a message that were hidden, as pointers into the message.
+func redactedPlaces(e *capture.Event) []string {
 	var list []string
 	for _, p := range e.Redacted {
 		if rest, ok := strings.CutPrefix(p, "/msg"); ok && (rest == "" || rest[0] == '/') {
@@ -181,7 +181,7 @@ func (o *Origin) server(opts *Options) (command []string, address *url.URL, err 
 		if len(command) == 0 {
 			return nil, nil, fmt.Errorf("resend: %w: it has no command", ErrNoServer)
 		}
-		return command, nil, o.refuseHidden("command", command, opts)
+		return command, nil, o.refuseRedacted("command", command, opts)
 	}
 	raw := opts.URL
 	if raw == "" {
@@ -190,7 +190,7 @@ func (o *Origin) server(opts *Options) (command []string, address *url.URL, err 
 	if raw == "" {
 		return nil, nil, fmt.Errorf("resend: %w: it has no URL", ErrNoServer)
 	}
-	if err := o.refuseHidden("URL", []string{raw}, opts); err != nil {
+	if err := o.refuseRedacted("URL", []string{raw}, opts); err != nil {
 		return nil, nil, err
 	}
 	u, err := url.Parse(raw)

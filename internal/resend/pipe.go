@@ -20,50 +20,50 @@ const (
 )
 
 // A pipe is a link to a process.
-type pipe struct {
+type stdioConn struct {
 	s       *Session
 	command []string
 	proc    *stdio.Process
-	err     *lines
+	stderr  *stderrRecorder
 	out     chan []byte
 }
 
 // open implements link.
-func (p *pipe) open(ctx context.Context) error {
-	s := p.s
-	p.out = make(chan []byte, maxQueued)
-	p.err = &lines{s: s, lines: s.rec.Lines(capture.Event{Kind: capture.KindStderr, Session: 1}), ready: make(chan struct{})}
-	defer close(p.err.ready)
-	c := stdio.Command(p.command[0], p.command[1:]...)
-	c.Dir, c.Env, c.Stderr = s.o.Dir, s.opts.Env, p.err
+func (sc *stdioConn) open(ctx context.Context) error {
+	s := sc.s
+	sc.out = make(chan []byte, maxQueued)
+	sc.stderr = &stderrRecorder{s: s, lines: s.rec.Lines(capture.Event{Kind: capture.KindStderr, Session: 1}), ready: make(chan struct{})}
+	defer close(sc.stderr.ready)
+	c := stdio.Command(sc.command[0], sc.command[1:]...)
+	c.Dir, c.Env, c.Stderr = s.o.Dir, s.opts.Env, sc.stderr
 	c.StopWait, c.TermWait, c.KillWait = -1, termWait, killWait // close waits itself
 	proc, err := c.Start(ctx)
 	if err != nil {
 		return err
 	}
-	p.proc = proc
+	sc.proc = proc
 	dir := s.o.Dir
 	if dir == "" {
 		dir, _ = os.Getwd() // it is only for the record
 	}
 	s.record(&capture.Event{Kind: capture.KindStart, Session: 1, Start: &capture.Start{
-		Command: slices.Clone(p.command), Dir: dir, Env: append(os.Environ(), s.opts.Env...), PID: proc.Pid(),
+		Command: slices.Clone(sc.command), Dir: dir, Env: append(os.Environ(), s.opts.Env...), PID: proc.Pid(),
 	}})
-	s.wg.Go(p.read)
-	s.wg.Go(p.write)
+	s.wg.Go(sc.read)
+	s.wg.Go(sc.write)
 	return nil
 }
 
 // send implements link.
-func (p *pipe) send(ctx context.Context, message []byte) (Sent, error) {
-	frame, e := framed(message, p.s.o.Framed)
-	sent := Sent{N: p.s.record(e)}
+func (sc *stdioConn) send(ctx context.Context, message []byte) (Sent, error) {
+	frame, e := frameMessage(message, sc.s.o.HeaderFraming)
+	sent := Sent{N: sc.s.record(e)}
 	select {
-	case p.out <- frame:
+	case sc.out <- frame:
 		return sent, nil
-	case <-p.s.ended:
-		return sent, p.s.endErr
-	case <-p.s.closing:
+	case <-sc.s.ended:
+		return sent, sc.s.endErr
+	case <-sc.s.closing:
 		return sent, ErrClosed
 	case <-ctx.Done():
 		return sent, context.Cause(ctx)
@@ -71,59 +71,59 @@ func (p *pipe) send(ctx context.Context, message []byte) (Sent, error) {
 }
 
 // write sends what is queued, and ends the server's input behind it.
-func (p *pipe) write() {
+func (sc *stdioConn) write() {
 	defer func() {
-		p.s.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer, Session: 1})
-		_ = p.proc.CloseWrite() // of a server that has ended already, whoever reads hears
+		sc.s.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToServer, Session: 1})
+		_ = sc.proc.CloseWrite() // of a server that has ended already, whoever reads hears
 	}()
 	for {
 		var frame []byte
 		select {
-		case frame = <-p.out:
-		case <-p.s.closing:
+		case frame = <-sc.out:
+		case <-sc.s.closing:
 			select {
-			case frame = <-p.out:
+			case frame = <-sc.out:
 			default:
 				return
 			}
 		}
-		if _, err := p.proc.Write(frame); err != nil {
+		if _, err := sc.proc.Write(frame); err != nil {
 			// What it wrote before may be on its way still, so this is not the end.
-			p.s.note("the server did not take all of what was sent")
-			<-p.s.closing
+			sc.s.note("the server did not take all of what was sent")
+			<-sc.s.closing
 			return
 		}
 	}
 }
 
 // read hands over what the server writes, until that ends.
-func (p *pipe) read() {
-	in := frames.NewReader(p.proc, p.s.opts.MaxMessage)
+func (sc *stdioConn) read() {
+	in := frames.NewReader(sc.proc, sc.s.opts.MaxMessage)
 	for {
 		f, err := in.Next()
 		if err == nil || len(f.Text) > 0 {
 			e := f.Event()
 			e.Session = 1
-			if n := p.s.record(e); n > 0 {
-				p.s.deliver(&Incoming{N: n, Data: f.Text})
+			if n := sc.s.record(e); n > 0 {
+				sc.s.deliver(&Incoming{N: n, Data: f.Text})
 			}
 		}
 		if err != nil {
-			p.s.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToClient, Session: 1})
-			p.s.end(&EndedError{p.endOf(err)})
+			sc.s.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToClient, Session: 1})
+			sc.s.end(&EndedError{sc.endError(err)})
 			return
 		}
 	}
 }
 
-// endOf is why the output has ended.
-func (p *pipe) endOf(err error) error {
+// endError is why the output has ended.
+func (sc *stdioConn) endError(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	select {
-	case <-p.proc.Done():
-		if err := p.proc.Wait(); err != nil {
+	case <-sc.proc.Done():
+		if err := sc.proc.Wait(); err != nil {
 			return err
 		}
 	default:
@@ -132,20 +132,20 @@ func (p *pipe) endOf(err error) error {
 }
 
 // close implements link. The server has time to end by itself, and what it says meanwhile is recorded; of one that has to be told to, what comes then may not be.
-func (p *pipe) close() {
-	if p.proc == nil {
+func (sc *stdioConn) close() {
+	if sc.proc == nil {
 		return
 	}
-	timer := time.NewTimer(p.s.opts.StopWait)
+	timer := time.NewTimer(sc.s.opts.GracePeriod)
 	defer timer.Stop()
 	select {
-	case <-p.proc.Done():
+	case <-sc.proc.Done():
 	case <-timer.C:
 	}
-	err := p.proc.Close()
-	p.s.wg.Wait()
-	_ = p.err.lines.Close() // it never fails
-	p.s.record(&capture.Event{Kind: capture.KindExit, Session: 1, Exit: ExitOf(err)})
+	err := sc.proc.Close()
+	sc.s.wg.Wait()
+	_ = sc.stderr.lines.Close() // it never fails
+	sc.s.record(&capture.Event{Kind: capture.KindExit, Session: 1, Exit: ExitOf(err)})
 }
 
 // ExitOf is how a process ended, by what [stdio.Process.Wait] has returned.

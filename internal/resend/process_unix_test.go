@@ -14,7 +14,7 @@ import (
 
 // TestRunEndsGroup: neither the end of its input nor SIGTERM ends this server, nor what it has started.
 func TestRunEndsGroup(t *testing.T) {
-	res, events, err := run(t, helper(t, "grandchild"), `{"jsonrpc":"2.0","id":3,"method":"m"}`, &resend.Options{StopWait: 50 * time.Millisecond})
+	res, events, err := run(t, helper(t, "grandchild"), `{"jsonrpc":"2.0","id":3,"method":"m"}`, &resend.Options{GracePeriod: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

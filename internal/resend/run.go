@@ -41,7 +41,7 @@ func Run(ctx context.Context, o *Origin, message []byte, opts *Options) (*Result
 		return nil, err
 	}
 	if len(message) > all.MaxMessage {
-		return nil, fmt.Errorf("resend: a message of %d bytes: %w", len(message), ErrTooMuch)
+		return nil, fmt.Errorf("resend: a message of %d bytes: %w", len(message), ErrTooLarge)
 	}
 	file, err := create(o, &all)
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *runner) run(ctx context.Context, rec *capture.Writer, message []byte) e
 	if r.o.Capture != "" {
 		rec.Record(&capture.Event{Kind: capture.KindNote, Session: 1, Data: []byte(note)})
 	}
-	err := within(ctx, r.opts.Timeout, "connecting", func(ctx context.Context) (err error) {
+	err := withTimeout(ctx, r.opts.Timeout, "connecting", func(ctx context.Context) (err error) {
 		r.s, err = Open(ctx, r.o, rec, r.opts)
 		return err
 	})
@@ -98,8 +98,8 @@ func (r *runner) run(ctx context.Context, rec *capture.Writer, message []byte) e
 		return err
 	}
 	defer r.s.Close()
-	if !r.o.Modern && !isHello(message) && versionIn(message) == "" {
-		err := within(ctx, r.opts.Timeout, "the handshake", func(ctx context.Context) (err error) {
+	if !r.o.Modern && !isInitialize(message) && revisionOf(message) == "" {
+		err := withTimeout(ctx, r.opts.Timeout, "the handshake", func(ctx context.Context) (err error) {
 			message, err = r.handshake(ctx, message)
 			return err
 		})
@@ -107,23 +107,23 @@ func (r *runner) run(ctx context.Context, rec *capture.Writer, message []byte) e
 			return err
 		}
 	}
-	return within(ctx, r.opts.Timeout, "the answer", func(ctx context.Context) error { return r.send(ctx, message) })
+	return withTimeout(ctx, r.opts.Timeout, "the answer", func(ctx context.Context) error { return r.send(ctx, message) })
 }
 
 // handshake begins a legacy session, and returns the message with an id that is free. A message that is the end of the handshake is left to be sent as such.
 func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) {
-	hello := r.o.Initialize
-	if len(hello) == 0 {
-		hello = MadeInitialize(r.o.Revision, r.opts.Tool, jsonrpc.StringID("mcpwire-resend"), false)
+	initialize := r.o.Initialize
+	if len(initialize) == 0 {
+		initialize = SyntheticInitialize(r.o.Revision, r.opts.Tool, jsonrpc.StringID("mcpwire-resend"), false)
 	}
-	if placeholder.Match(hello) {
+	if placeholder.Match(initialize) {
 		r.s.note("the recorded initialize has something that was hidden, and is sent with what stands in its place")
 	}
-	list := parse(hello)
+	list := parse(initialize)
 	if len(list) != 1 || list[0].Kind != jsonrpc.KindRequest {
 		return nil, errors.New("resend: the recorded initialize is no request")
 	}
-	_, in, err := r.exchange(ctx, hello)
+	_, in, err := r.roundTrip(ctx, initialize)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) 
 			return nil, &HandshakeError{N: in.N, Err: m.Clone().Err()}
 		}
 	}
-	if isGreeted(message) {
+	if isInitialized(message) {
 		return message, nil
 	}
 	sent, err := r.s.Send(ctx, jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil))
@@ -146,19 +146,19 @@ func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) 
 		}
 		over = in.Ended && in.Exchange == sent.Exchange
 	}
-	if r.o.Listens {
-		r.s.Listen(ctx)
+	if r.o.StandingStream {
+		r.s.OpenStream(ctx)
 	}
 	return freshID(message, list[0].ID), nil
 }
 
 // send sends the message and waits for what is due.
 func (r *runner) send(ctx context.Context, message []byte) error {
-	if len(dueOf(message)) == 0 {
-		return r.tell(ctx, message)
+	if len(pendingOf(message)) == 0 {
+		return r.sendOneWay(ctx, message)
 	}
 	began := time.Now()
-	sent, in, err := r.exchange(ctx, message)
+	sent, in, err := r.roundTrip(ctx, message)
 	if r.res.N = sent.N; in != nil {
 		r.res.Response, r.res.ResponseN, r.res.Latency, r.res.Status = in.Data, in.N, time.Since(began), in.Status
 	}
@@ -168,9 +168,9 @@ func (r *runner) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-// exchange sends a message and returns the last answer that is due.
-func (r *runner) exchange(ctx context.Context, message []byte) (sent Sent, last *Incoming, err error) {
-	waiting := dueOf(message)
+// roundTrip sends a message and returns the last answer that is due.
+func (r *runner) roundTrip(ctx context.Context, message []byte) (sent Sent, last *Incoming, err error) {
+	waiting := pendingOf(message)
 	if sent, err = r.s.Send(ctx, message); err != nil {
 		return sent, nil, err
 	}
@@ -183,21 +183,21 @@ func (r *runner) exchange(ctx context.Context, message []byte) (sent Sent, last 
 			if in.Exchange != sent.Exchange {
 				continue
 			}
-			if err := r.unanswered(in); err != nil {
+			if err := r.noAnswerError(in); err != nil {
 				return sent, last, err
 			}
 			continue
 		}
 		lone := len(waiting) == 1 && in.Exchange == sent.Exchange
-		if waiting.take(parse(in.Data), lone) {
+		if waiting.resolve(parse(in.Data), lone) {
 			last = in
 		}
 	}
 	return sent, last, nil
 }
 
-// unanswered says what it means that the exchange of a message has ended before the answer came.
-func (r *runner) unanswered(in *Incoming) error {
+// noAnswerError says what it means that the exchange of a message has ended before the answer came.
+func (r *runner) noAnswerError(in *Incoming) error {
 	switch {
 	case in.Err != nil:
 		return &EndedError{in.Err}
@@ -209,8 +209,8 @@ func (r *runner) unanswered(in *Incoming) error {
 	return fmt.Errorf("resend: %w, with HTTP status %d", ErrNoAnswer, in.Status)
 }
 
-// tell sends a message that is not answered, and waits until nothing more comes, or the time is over.
-func (r *runner) tell(ctx context.Context, message []byte) error {
+// sendOneWay sends a message that is not answered, and waits until nothing more comes, or the time is over.
+func (r *runner) sendOneWay(ctx context.Context, message []byte) error {
 	sent, err := r.s.Send(ctx, message)
 	if r.res.N = sent.N; err != nil {
 		return err
@@ -219,12 +219,12 @@ func (r *runner) tell(ctx context.Context, message []byte) error {
 	for {
 		quiet, cancel := ctx, context.CancelFunc(func() {})
 		if over {
-			quiet, cancel = context.WithTimeoutCause(ctx, r.opts.Settle, errQuiet)
+			quiet, cancel = context.WithTimeoutCause(ctx, r.opts.IdleTimeout, errIdle)
 		}
 		in, err := r.next(quiet)
 		cancel()
 		switch {
-		case errors.Is(err, errQuiet), over && errors.Is(err, ErrTimeout):
+		case errors.Is(err, errIdle), over && errors.Is(err, ErrTimeout):
 			return nil
 		case err != nil:
 			return err
@@ -241,7 +241,7 @@ func (r *runner) tell(ctx context.Context, message []byte) error {
 	}
 }
 
-var errQuiet = errors.New("nothing more came")
+var errIdle = errors.New("nothing more came")
 
 // next waits for what comes next, and answers what the server asks.
 func (r *runner) next(ctx context.Context) (*Incoming, error) {

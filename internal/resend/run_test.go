@@ -137,7 +137,7 @@ func TestRunLegacy(t *testing.T) {
 note sent again: what event 4 of capture CAP has, or what was made of it
 start --flag
 msg c2s ` + initialize + `
-msg s2c {"jsonrpc":"2.0","id":0,"result":` + hello + `}
+msg s2c {"jsonrpc":"2.0","id":0,"result":` + handshake + `}
 msg c2s {"jsonrpc":"2.0","method":"notifications/initialized"}
 msg c2s ` + message + `
 msg s2c ` + string(res.Response) + `
@@ -234,7 +234,7 @@ func TestRunBatch(t *testing.T) {
 
 func TestRunNotification(t *testing.T) {
 	o := helper(t, "echo")
-	res, events, err := run(t, o, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, &resend.Options{Settle: 50 * time.Millisecond})
+	res, events, err := run(t, o, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, &resend.Options{IdleTimeout: 50 * time.Millisecond})
 	if err != nil || res.Response != nil || res.N == 0 {
 		t.Fatalf("result %+v, %v", res, err)
 	}
@@ -336,7 +336,7 @@ func TestRunBadServers(t *testing.T) {
 	})
 	t.Run("floods", func(t *testing.T) {
 		res, events, err := run(t, helper(t, "flood"), message, &resend.Options{MaxCapture: 100_000})
-		if !errors.Is(err, resend.ErrTooMuch) || res == nil || len(events) > 200 {
+		if !errors.Is(err, resend.ErrTooLarge) || res == nil || len(events) > 200 {
 			t.Errorf("result %+v, %v, %d events", res, err, len(events))
 		}
 		if last := events[len(events)-2]; last.Kind != capture.KindExit {
@@ -393,9 +393,9 @@ func TestRunRefused(t *testing.T) {
 		{"placeholder in what is no JSON", `{` + secret, nil, resend.Options{}, "the message has a secret that was hidden when it was recorded"},
 		{"placeholder as a name", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"` + secret + `":1}}`, nil, resend.Options{},
 			"the message has a secret that was hidden when it was recorded, at /params/~0redacted:token:0123456789ab:16~0"},
-		{"number", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":0,"n":0}}`, func(o *resend.Origin) { o.Hidden = []string{"/params/pin"} }, resend.Options{},
+		{"number", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":0,"n":0}}`, func(o *resend.Origin) { o.Redacted = []string{"/params/pin"} }, resend.Options{},
 			"the message has a secret that was hidden when it was recorded, at /params/pin"},
-		{"more than is listed", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.HiddenMore = 3 }, resend.Options{},
+		{"more than is listed", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.MoreRedacted = 3 }, resend.Options{},
 			"the message has a secret that was hidden when it was recorded"},
 		{"command", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Command = append(o.Command, secret) }, resend.Options{},
 			"the command has a secret that was hidden when it was recorded, at /2"},
@@ -408,7 +408,7 @@ func TestRunRefused(t *testing.T) {
 		{"no URL of HTTP", `{"jsonrpc":"2.0","id":3,"method":"m"}`, func(o *resend.Origin) { o.Transport, o.URL = resend.HTTP, "file:///etc/passwd" }, resend.Options{},
 			"resend: the capture does not say how the server is reached: the URL is not one of HTTP"},
 		{"too large", `{"jsonrpc":"2.0","id":3,"method":"m"}`, nil, resend.Options{MaxMessage: 10}, "resend: a message of 37 bytes: more than is taken"},
-		{"filled in", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":12}}`, func(o *resend.Origin) { o.Hidden = []string{"/params/pin"} }, resend.Options{}, ""},
+		{"filled in", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":12}}`, func(o *resend.Origin) { o.Redacted = []string{"/params/pin"} }, resend.Options{}, ""},
 		{"allowed", `{"jsonrpc":"2.0","id":3,"method":"m","params":{"pin":"` + secret + `"}}`, nil, resend.Options{AllowRedacted: true}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -17,11 +17,11 @@ import (
 // A Session is a connection to a fresh copy of a server. It records everything in the order in which it may have been caused, sends what it is told to, and returns what comes; it
 // answers nothing by itself, and makes no handshake. Make one with [Open], and close it in the end.
 type Session struct {
-	o    *Origin
-	opts Options
-	rec  *capture.Writer
-	left atomic.Int64 // bytes that are still recorded
-	link link
+	o         *Origin
+	opts      Options
+	rec       *capture.Writer
+	remaining atomic.Int64 // bytes that are still recorded
+	conn      conn
 
 	in      chan *Incoming
 	closing chan struct{} // closed when Close begins: nobody takes what comes any more
@@ -36,7 +36,7 @@ type Session struct {
 }
 
 // A link carries messages. Its methods are called by a Session alone.
-type link interface {
+type conn interface {
 	// open connects, as far as that is done in front of the first message.
 	open(ctx context.Context) error
 	// send records a message and sends it.
@@ -71,17 +71,17 @@ func Open(ctx context.Context, o *Origin, rec *capture.Writer, opts *Options) (*
 		o: o, opts: opts.withDefaults(), rec: rec,
 		in: make(chan *Incoming), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
-	s.left.Store(s.opts.MaxCapture)
+	s.remaining.Store(s.opts.MaxCapture)
 	command, address, err := o.server(&s.opts)
 	if err != nil {
 		return nil, err
 	}
 	if o.Transport == Stdio {
-		s.link = &pipe{s: s, command: command}
+		s.conn = &stdioConn{s: s, command: command}
 	} else {
-		s.link = newWeb(s, address)
+		s.conn = newWeb(s, address)
 	}
-	if err := s.link.open(ctx); err != nil {
+	if err := s.conn.open(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -91,10 +91,10 @@ func Open(ctx context.Context, o *Origin, rec *capture.Writer, opts *Options) (*
 // Send records a message and sends it: the bytes are the message's, without anything that sets it apart from others. It waits while too much is on its way, but not for the server to
 // take the message; that it could not be delivered shows in what [Session.Next] returns. Send is for one goroutine at a time.
 //
-// The error wraps [ErrTooMuch], is [ErrClosed], an [*EndedError], or the cause of ctx.
+// The error wraps [ErrTooLarge], is [ErrClosed], an [*EndedError], or the cause of ctx.
 func (s *Session) Send(ctx context.Context, message []byte) (Sent, error) {
 	if len(message) > s.opts.MaxMessage {
-		return Sent{}, fmt.Errorf("resend: a message of %d bytes: %w", len(message), ErrTooMuch)
+		return Sent{}, fmt.Errorf("resend: a message of %d bytes: %w", len(message), ErrTooLarge)
 	}
 	select {
 	case <-s.closing:
@@ -103,12 +103,12 @@ func (s *Session) Send(ctx context.Context, message []byte) (Sent, error) {
 		return Sent{}, s.endErr
 	default:
 	}
-	return s.link.send(ctx, bytes.Clone(message))
+	return s.conn.send(ctx, bytes.Clone(message))
 }
 
 // Next waits for what comes next from the server. The server waits, too, as long as it is not called. It is for one goroutine at a time.
 //
-// The error is an [*EndedError] or wraps [ErrTooMuch] when nothing can come any more; [ErrClosed]; or the cause of ctx.
+// The error is an [*EndedError] or wraps [ErrTooLarge] when nothing can come any more; [ErrClosed]; or the cause of ctx.
 func (s *Session) Next(ctx context.Context) (*Incoming, error) {
 	select {
 	case in := <-s.in:
@@ -122,23 +122,23 @@ func (s *Session) Next(ctx context.Context) (*Incoming, error) {
 	}
 }
 
-// Listen opens the standing stream of a legacy session on HTTP, as its clients do behind the handshake; what comes on it is returned by [Session.Next]. It waits until
+// OpenStream opens the standing stream of a legacy session on HTTP, as its clients do behind the handshake; what comes on it is returned by [Session.Next]. It waits until
 // the server has answered, but not for long. Elsewhere it does nothing.
-func (s *Session) Listen(ctx context.Context) {
-	if w, ok := s.link.(*web); ok && s.o.Transport == HTTP {
-		w.listen(ctx)
+func (s *Session) OpenStream(ctx context.Context) {
+	if w, ok := s.conn.(*httpConn); ok && s.o.Transport == HTTP {
+		w.openStream(ctx)
 	}
 }
 
 // Close ends the session: a process by closing its input, by signals to its process group if that is not enough, and HTTP by DELETE. It waits until all has been recorded, which takes
-// no longer than [Options.StopWait] and a few seconds. It may be called more than once.
+// no longer than [Options.GracePeriod] and a few seconds. It may be called more than once.
 func (s *Session) Close() {
 	s.closeOnce.Do(func() {
 		s.mu.Lock()
 		s.closed = true
 		s.mu.Unlock()
 		close(s.closing)
-		s.link.close()
+		s.conn.close()
 		s.wg.Wait()
 	})
 }
@@ -168,8 +168,8 @@ func (s *Session) record(e *capture.Event) uint64 {
 	case capture.KindExit, capture.KindEOF, capture.KindEnd, capture.KindStart: // how it ends is always told
 		return s.rec.Record(e)
 	}
-	if s.left.Add(-int64(len(e.Data))-overhead) < 0 {
-		s.end(fmt.Errorf("resend: %w: above the limit of %d bytes for a capture", ErrTooMuch, s.opts.MaxCapture))
+	if s.remaining.Add(-int64(len(e.Data))-overhead) < 0 {
+		s.end(fmt.Errorf("resend: %w: above the limit of %d bytes for a capture", ErrTooLarge, s.opts.MaxCapture))
 		return 0
 	}
 	return s.rec.Record(e)
@@ -197,27 +197,27 @@ func (s *Session) end(err error) {
 	})
 }
 
-// lines records standard error. It counts what it is given, and drops what is too much.
-type lines struct {
+// stderrRecorder records standard error. It counts what it is given, and drops what is too much.
+type stderrRecorder struct {
 	s     *Session
 	lines *capture.Lines
 	ready chan struct{} // closed when the start of the process is recorded
 }
 
 // Write implements [io.Writer].
-func (l *lines) Write(p []byte) (int, error) {
-	<-l.ready
-	if l.s.left.Add(-int64(len(p))) >= 0 {
-		return l.lines.Write(p)
+func (r *stderrRecorder) Write(p []byte) (int, error) {
+	<-r.ready
+	if r.s.remaining.Add(-int64(len(p))) >= 0 {
+		return r.lines.Write(p)
 	}
 	return len(p), nil
 }
 
-var _ io.Writer = (*lines)(nil)
+var _ io.Writer = (*stderrRecorder)(nil)
 
-// framed is a message with what tells it apart from others in a stream of bytes. Line breaks between the tokens of JSON would be such, and are taken out; of what is no JSON they stay, since
+// frameMessage is a message with what tells it apart from others in a stream of bytes. Line breaks between the tokens of JSON would be such, and are taken out; of what is no JSON they stay, since
 // whoever sends that wants it so.
-func framed(message []byte, header bool) (frame []byte, e *capture.Event) {
+func frameMessage(message []byte, header bool) (frame []byte, e *capture.Event) {
 	e = &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Session: 1}
 	if header {
 		e.Framing, e.Prefix, e.Data = capture.FramingHeader, "Content-Length: "+strconv.Itoa(len(message))+"\r\n\r\n", message
@@ -235,8 +235,8 @@ func framed(message []byte, header bool) (frame []byte, e *capture.Event) {
 	return append(bytes.Clone(message), '\n'), e
 }
 
-// within calls f with a context that ends after d, and says so in the error.
-func within(ctx context.Context, d time.Duration, what string, f func(context.Context) error) error {
+// withTimeout calls f with a context that ends after d, and says so in the error.
+func withTimeout(ctx context.Context, d time.Duration, what string, f func(context.Context) error) error {
 	inner, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("resend: %w: %s took longer than %v", ErrTimeout, what, d))
 	defer cancel()
 	return f(inner)

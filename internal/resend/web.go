@@ -14,140 +14,140 @@ import (
 )
 
 const (
-	maxExchanges = 64                     // under way at once
-	drainWait    = 500 * time.Millisecond // for exchanges to end by themselves
-	leaveWait    = 2 * time.Second        // for the end of a session
-	listenWait   = 500 * time.Millisecond // for the standing stream to be open
+	maxExchanges  = 64                     // under way at once
+	drainTimeout  = 500 * time.Millisecond // for exchanges to end by themselves
+	deleteTimeout = 2 * time.Second        // for the end of a session
+	streamTimeout = 500 * time.Millisecond // for the standing stream to be open
 )
 
 // Why an exchange was ended from this side.
 var errClientClosed = errors.New("client closed")
 
 // A web is a link of HTTP exchanges.
-type web struct {
-	s         *Session
-	url       *url.URL
-	transport http.RoundTripper
-	own       *http.Transport // to be closed, if it is ours
-	ctx       context.Context // of all exchanges: they outlast the calls that begin them
-	cancel    context.CancelCauseFunc
-	last      atomic.Uint64 // number of an exchange
-	slots     chan struct{}
-	posts     sync.WaitGroup // exchanges that end by themselves
-	endpoint  chan struct{}  // closed when to is known; of SSE
+type httpConn struct {
+	s            *Session
+	url          *url.URL
+	transport    http.RoundTripper
+	ownTransport *http.Transport // to be closed, if it is ours
+	ctx          context.Context // of all exchanges: they outlast the calls that begin them
+	cancel       context.CancelCauseFunc
+	last         atomic.Uint64 // number of an exchange
+	slots        chan struct{}
+	posts        sync.WaitGroup // exchanges that end by themselves
+	endpoint     chan struct{}  // closed when to is known; of SSE
 
-	mu     sync.Mutex
-	lines  map[uint64]*line // of exchanges under way, by their number
-	to     *url.URL         // where messages are posted
-	sticky http.Header      // that all requests carry: the session, and the revision that was agreed on
+	mu            sync.Mutex
+	aborts        map[uint64]*abortState // of exchanges under way, by their number
+	postURL       *url.URL               // where messages are posted
+	sessionHeader http.Header            // that all requests carry: the session, and the revision that was agreed on
 }
 
-func newWeb(s *Session, u *url.URL) *web {
-	w := &web{s: s, url: u, to: u, transport: s.opts.Transport, slots: make(chan struct{}, maxExchanges), endpoint: make(chan struct{}), lines: map[uint64]*line{}, sticky: http.Header{}}
+func newWeb(s *Session, u *url.URL) *httpConn {
+	w := &httpConn{s: s, url: u, postURL: u, transport: s.opts.Transport, slots: make(chan struct{}, maxExchanges), endpoint: make(chan struct{}), aborts: map[uint64]*abortState{}, sessionHeader: http.Header{}}
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	if w.transport == nil {
-		w.own = &http.Transport{
+		w.ownTransport = &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: s.opts.TLS, ForceAttemptHTTP2: true,
 			TLSHandshakeTimeout: 10 * time.Second, DisableCompression: true, MaxResponseHeaderBytes: 1 << 20,
 		}
-		w.transport = w.own
+		w.transport = w.ownTransport
 	}
 	return w
 }
 
 // open implements link.
-func (w *web) open(ctx context.Context) error {
-	if w.s.o.Transport != SSE {
+func (hc *httpConn) open(ctx context.Context) error {
+	if hc.s.o.Transport != SSE {
 		return nil
 	}
-	x, r, err := w.begin(w.ctx, http.MethodGet, w.url, nil, nil)
+	x, r, err := hc.newExchange(hc.ctx, http.MethodGet, hc.url, nil, nil)
 	if err != nil {
 		return err
 	}
-	x.old = true
-	w.s.spawn(nil, func() {
+	x.isSSEStream = true
+	hc.s.spawn(nil, func() {
 		x.run(r)
-		w.s.end(&EndedError{x.why()})
+		hc.s.end(&EndedError{x.endError()})
 	})
 	select {
-	case <-w.endpoint:
+	case <-hc.endpoint:
 		return nil
-	case <-w.s.ended:
-		return w.s.endErr
+	case <-hc.s.ended:
+		return hc.s.endErr
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
 // send implements link.
-func (w *web) send(ctx context.Context, message []byte) (Sent, error) {
+func (hc *httpConn) send(ctx context.Context, message []byte) (Sent, error) {
 	select {
-	case w.slots <- struct{}{}:
-	case <-w.s.closing:
+	case hc.slots <- struct{}{}:
+	case <-hc.s.closing:
 		return Sent{}, ErrClosed
 	case <-ctx.Done():
 		return Sent{}, context.Cause(ctx)
 	}
-	w.mu.Lock()
-	to := w.to
-	w.mu.Unlock()
-	ctx, l := newLine(w.ctx)
-	x, r, err := w.begin(ctx, http.MethodPost, to, message, nil)
+	hc.mu.Lock()
+	to := hc.postURL
+	hc.mu.Unlock()
+	ctx, l := newAbortState(hc.ctx)
+	x, r, err := hc.newExchange(ctx, http.MethodPost, to, message, nil)
 	if err != nil {
 		l.cancel(nil)
-		<-w.slots
+		<-hc.slots
 		return Sent{}, err
 	}
-	over := w.connect(x, l)
-	x.due = dueOf(message)
-	x.hello = isHello(message)
+	over := hc.registerAbort(x, l)
+	x.pending = pendingOf(message)
+	x.isInitialize = isInitialize(message)
 	sent := Sent{x.at, x.n}
-	started := w.s.spawn(&w.posts, func() {
+	started := hc.s.spawn(&hc.posts, func() {
 		x.run(r)
 		over()
 		x.resume()
-		<-w.slots // first, since whoever takes what comes may wait for one
-		w.s.deliver(&Incoming{N: x.at, Exchange: x.n, Ended: true, Status: x.status, Err: x.err})
+		<-hc.slots // first, since whoever takes what comes may wait for one
+		hc.s.deliver(&Incoming{N: x.at, Exchange: x.n, Ended: true, Status: x.status, Err: x.err})
 	})
 	if !started {
 		over()
-		<-w.slots
+		<-hc.slots
 		return sent, ErrClosed
 	}
 	return sent, nil
 }
 
-// listen opens the standing stream.
-func (w *web) listen(ctx context.Context) {
-	x, r, err := w.begin(w.ctx, http.MethodGet, w.url, nil, nil)
+// openStream opens the standing stream.
+func (hc *httpConn) openStream(ctx context.Context) {
+	x, r, err := hc.newExchange(hc.ctx, http.MethodGet, hc.url, nil, nil)
 	if err != nil {
 		return
 	}
-	x.headed = make(chan struct{})
+	x.gotHead = make(chan struct{})
 	done := make(chan struct{})
-	if !w.s.spawn(nil, func() { defer close(done); x.run(r) }) {
+	if !hc.s.spawn(nil, func() { defer close(done); x.run(r) }) {
 		return
 	}
-	timer := time.NewTimer(listenWait)
+	timer := time.NewTimer(streamTimeout)
 	defer timer.Stop()
 	select {
-	case <-x.headed:
+	case <-x.gotHead:
 	case <-done:
 	case <-timer.C: // some send the head with the first event
 	case <-ctx.Done():
 	}
 }
 
-// begin numbers an exchange, and records its request. more are fields of its header.
-func (w *web) begin(ctx context.Context, method string, to *url.URL, body []byte, more http.Header) (*exchange, *http.Request, error) {
-	x := &exchange{w: w, n: w.last.Add(1)}
-	r, err := w.request(ctx, method, to, body)
+// newExchange numbers an exchange, and records its request. more are fields of its header.
+func (hc *httpConn) newExchange(ctx context.Context, method string, to *url.URL, body []byte, more http.Header) (*exchange, *http.Request, error) {
+	x := &exchange{conn: hc, n: hc.last.Add(1)}
+	r, err := hc.request(ctx, method, to, body)
 	if err != nil {
 		return nil, nil, err
 	}
 	maps.Copy(r.Header, more)
 	x.at = x.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: &capture.Request{
-		Method: method, URL: r.URL.RequestURI(), Proto: "HTTP/1.1", Headers: pairs(r),
+		Method: method, URL: r.URL.RequestURI(), Proto: "HTTP/1.1", Headers: headerFields(r),
 	}})
 	if body != nil {
 		x.at = x.record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: body})
@@ -155,42 +155,42 @@ func (w *web) begin(ctx context.Context, method string, to *url.URL, body []byte
 	return x, r, nil
 }
 
-// greeted takes from the answer to initialize what later requests carry.
-func (w *web) greeted(h http.Header, version string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// onInitialized takes from the answer to initialize what later requests carry.
+func (hc *httpConn) onInitialized(h http.Header, version string) {
+	hc.mu.Lock()
+	defer hc.mu.Unlock()
 	if id := h.Get(headerSession); id != "" {
-		w.sticky.Set(headerSession, id)
+		hc.sessionHeader.Set(headerSession, id)
 	}
 	if version != "" {
-		w.sticky.Set(headerVersion, version)
+		hc.sessionHeader.Set(headerVersion, version)
 	}
 }
 
-// foundEndpoint learns where messages are to be posted: at the same origin, or the credentials would go elsewhere.
-func (w *web) foundEndpoint(data string) error {
-	to, err := w.url.Parse(data)
+// setEndpoint learns where messages are to be posted: at the same origin, or the credentials would go elsewhere.
+func (hc *httpConn) setEndpoint(data string) error {
+	to, err := hc.url.Parse(data)
 	switch {
 	case err != nil:
 		return errors.New("the endpoint is no URL")
-	case to.Scheme != w.url.Scheme || to.Host != w.url.Host || to.User != nil:
+	case to.Scheme != hc.url.Scheme || to.Host != hc.url.Host || to.User != nil:
 		return errors.New("the endpoint is not at the same origin")
 	}
 	to.Fragment, to.RawFragment = "", ""
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.isOpen() { // another one means nothing
+	hc.mu.Lock()
+	defer hc.mu.Unlock()
+	if hc.hasEndpoint() { // another one means nothing
 		return nil
 	}
-	w.to = to
-	close(w.endpoint)
+	hc.postURL = to
+	close(hc.endpoint)
 	return nil
 }
 
-// isOpen reports whether it is known where messages are posted.
-func (w *web) isOpen() bool {
+// hasEndpoint reports whether it is known where messages are posted.
+func (hc *httpConn) hasEndpoint() bool {
 	select {
-	case <-w.endpoint:
+	case <-hc.endpoint:
 		return true
 	default:
 		return false
@@ -198,40 +198,40 @@ func (w *web) isOpen() bool {
 }
 
 // close implements link.
-func (w *web) close() {
+func (hc *httpConn) close() {
 	drained := make(chan struct{})
-	w.s.wg.Go(func() {
+	hc.s.wg.Go(func() {
 		defer close(drained)
-		w.posts.Wait()
+		hc.posts.Wait()
 	})
-	timer := time.NewTimer(drainWait)
+	timer := time.NewTimer(drainTimeout)
 	defer timer.Stop()
 	select {
 	case <-drained:
 	case <-timer.C:
 	}
-	w.cancel(errClientClosed)
-	w.s.wg.Wait()
-	w.leave()
-	if w.own != nil {
-		w.own.CloseIdleConnections()
+	hc.cancel(errClientClosed)
+	hc.s.wg.Wait()
+	hc.deleteSession()
+	if hc.ownTransport != nil {
+		hc.ownTransport.CloseIdleConnections()
 	}
 }
 
-// leave ends a legacy session, as far as there is one and the server cares.
-func (w *web) leave() {
-	if w.s.o.Transport == SSE || w.sticky.Get(headerSession) == "" {
+// deleteSession ends a legacy session, as far as there is one and the server cares.
+func (hc *httpConn) deleteSession() {
+	if hc.s.o.Transport == SSE || hc.sessionHeader.Get(headerSession) == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), leaveWait, errClientClosed)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), deleteTimeout, errClientClosed)
 	defer cancel()
-	if x, r, err := w.begin(ctx, http.MethodDelete, w.url, nil, nil); err == nil {
+	if x, r, err := hc.newExchange(ctx, http.MethodDelete, hc.url, nil, nil); err == nil {
 		x.run(r)
 	}
 }
 
-// bare is an error without the URL, which may have secrets in it.
-func bare(err error) error {
+// withoutURL is an error without the URL, which may have secrets in it.
+func withoutURL(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return outer.Err
 	}

@@ -57,7 +57,7 @@ func TestRunHTTP(t *testing.T) {
 		asked         int
 	}{
 		{"legacy", callGreet, nil, "Hello, Ann!", "POST /mcp 200, POST /mcp 202, POST /mcp 200, DELETE /mcp 204", 0},
-		{"legacy with a standing stream", callGreet, func(o *resend.Origin) { o.Listens = true }, "Hello, Ann!", "POST /mcp 200, POST /mcp 202, GET /mcp 200, POST /mcp 200, DELETE /mcp 204", 0},
+		{"legacy with a standing stream", callGreet, func(o *resend.Origin) { o.StandingStream = true }, "Hello, Ann!", "POST /mcp 200, POST /mcp 202, GET /mcp 200, POST /mcp 200, DELETE /mcp 204", 0},
 		{"legacy asks", callAsk, nil, "accepted: false", "POST /mcp 200, POST /mcp 202, POST /mcp 200, POST /mcp 202, DELETE /mcp 204", 1},
 		{"legacy, unknown beginning", callGreet, func(o *resend.Origin) { o.Initialize = nil }, "Hello, Ann!", "POST /mcp 200, POST /mcp 202, POST /mcp 200, DELETE /mcp 204", 0},
 		{"modern", modernAsk, func(o *resend.Origin) { o.Initialize = nil }, `"input_required"`, "POST /mcp 200", 0},
@@ -249,7 +249,7 @@ func TestRunLegacyHeaders(t *testing.T) {
 		case strings.Contains(body, "initialize\""):
 			w.Header().Set("Mcp-Session-Id", "S1")
 			w.Header().Set("Content-Type", "text/event-stream")
-			io.WriteString(w, "id: 1\ndata:\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\":"+hello+"}\n\n")
+			io.WriteString(w, "id: 1\ndata:\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\":"+handshake+"}\n\n")
 		case strings.Contains(body, `"id":7`):
 			w.Header().Set("Content-Type", "application/json")
 			io.WriteString(w, `{"jsonrpc":"2.0","id":7,"result":{}}`)
@@ -277,7 +277,7 @@ func TestRunResumes(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		switch {
 		case strings.Contains(body, "initialize\""):
-			io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\":"+hello+"}\n\n")
+			io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\":"+handshake+"}\n\n")
 		case strings.Contains(body, `"id":7`):
 			io.WriteString(w, "id: one\nretry: 10\ndata:\n\n")
 		case r.Header.Get("Last-Event-ID") == "one":
@@ -351,7 +351,7 @@ func TestRunBadWeb(t *testing.T) {
 		{modern(`"ends"`), "", is(resend.ErrNoAnswer), 0},
 		{modern(`"breaks"`), "", func(err error) bool { _, ok := errors.AsType[*resend.EndedError](err); return ok }, 0},
 		{modern(`"html"`), "", is(resend.ErrNoAnswer), 0},
-		{modern(`"large"`), "", is(resend.ErrTooMuch), 0},
+		{modern(`"large"`), "", is(resend.ErrTooLarge), 0},
 		{modern(`"redirect"`), "", status(307), 307},
 		{`{"jsonrpc":"2.0","method":"n","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, "", is(nil), 202},
 	} {
@@ -362,7 +362,7 @@ func TestRunBadWeb(t *testing.T) {
 			if strings.Contains(tt.message, "hang") {
 				timeout = time.Second
 			}
-			res, events, err := run(t, o, tt.message, &resend.Options{Timeout: timeout, Settle: 20 * time.Millisecond, MaxMessage: 4000})
+			res, events, err := run(t, o, tt.message, &resend.Options{Timeout: timeout, IdleTimeout: 20 * time.Millisecond, MaxMessage: 4000})
 			if !tt.want(err) || !strings.Contains(string(res.Response), tt.response) || res.Status != tt.status {
 				t.Errorf("result %+v, answer %s, %v", res, res.Response, err)
 			}

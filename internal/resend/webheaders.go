@@ -32,15 +32,15 @@ const (
 )
 
 // request makes an HTTP request. The user's headers win; one with a single empty value takes ours out.
-func (w *web) request(ctx context.Context, method string, to *url.URL, body []byte) (*http.Request, error) {
+func (hc *httpConn) request(ctx context.Context, method string, to *url.URL, body []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, bare(err)
+		return nil, withoutURL(err)
 	}
 	if body == nil {
 		r.Body, r.GetBody, r.ContentLength = nil, nil, 0
 	}
-	name, _, _ := strings.Cut(w.s.opts.Tool, " ")
+	name, _, _ := strings.Cut(hc.s.opts.Tool, " ")
 	r.Header.Set("User-Agent", name)
 	switch method {
 	case http.MethodPost:
@@ -49,15 +49,15 @@ func (w *web) request(ctx context.Context, method string, to *url.URL, body []by
 	case http.MethodGet:
 		r.Header.Set("Accept", typeEvents)
 	}
-	w.mu.Lock()
-	for name, values := range w.sticky {
+	hc.mu.Lock()
+	for name, values := range hc.sessionHeader {
 		r.Header[name] = slices.Clone(values)
 	}
-	w.mu.Unlock()
-	if body != nil && w.s.o.Transport == HTTP {
-		w.mirror(r.Header, body)
+	hc.mu.Unlock()
+	if body != nil && hc.s.o.Transport == HTTP {
+		hc.setStandardHeaders(r.Header, body)
 	}
-	for name, values := range w.s.opts.Headers {
+	for name, values := range hc.s.opts.Headers {
 		name = http.CanonicalHeaderKey(name)
 		switch {
 		case name == "Host" && len(values) > 0:
@@ -71,16 +71,16 @@ func (w *web) request(ctx context.Context, method string, to *url.URL, body []by
 	return r, nil
 }
 
-// mirror sets the headers that repeat what a modern message says
+// setStandardHeaders sets the headers that repeat what a modern message says
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers).
-func (w *web) mirror(h http.Header, body []byte) {
+func (hc *httpConn) setStandardHeaders(h http.Header, body []byte) {
 	var m jsonrpc.Message
 	if jsonrpc.Parse(body, &m, 0) != nil || len(m.Method) == 0 {
 		return
 	}
-	version := versionIn(body)
-	if version == "" && w.s.o.Modern { // a notification need not say it
-		version = w.s.o.Revision
+	version := revisionOf(body)
+	if version == "" && hc.s.o.Modern { // a notification need not say it
+		version = hc.s.o.Revision
 	}
 	if version == "" {
 		return
@@ -98,7 +98,7 @@ func (w *web) mirror(h http.Header, body []byte) {
 		return
 	}
 	arguments, _ := m.Param("arguments")
-	for _, p := range w.s.o.Params[name] {
+	for _, p := range hc.s.o.Params[name] {
 		if value, ok := paramValue(arguments, p.Path); ok {
 			h[http.CanonicalHeaderKey(headerParam+p.Header)] = []string{value}
 		}
@@ -131,16 +131,16 @@ func paramValue(arguments []byte, path []string) (string, bool) {
 	return string(value), true
 }
 
-// pairs are the fields of a request as it goes out, but for those that net/http adds.
-func pairs(r *http.Request) []capture.Header {
+// headerFields are the fields of a request as it goes out, but for those that net/http adds.
+func headerFields(r *http.Request) []capture.Header {
 	list := []capture.Header{{Name: "Host", Value: r.Host}}
 	if r.ContentLength > 0 {
 		list = append(list, capture.Header{Name: "Content-Length", Value: strconv.FormatInt(r.ContentLength, 10)})
 	}
-	return append(list, sorted(r.Header)...)
+	return append(list, sortedFields(r.Header)...)
 }
 
-func sorted(h http.Header) []capture.Header {
+func sortedFields(h http.Header) []capture.Header {
 	var list []capture.Header
 	for name, values := range h {
 		for _, v := range values {

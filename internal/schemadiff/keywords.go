@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-func isWords(keyword string) bool {
+func isAnnotation(keyword string) bool {
 	switch keyword {
 	case "title", "description", "default", "examples", "deprecated", "$comment", "$schema", "$id", "readOnly", "writeOnly":
 		return true
@@ -18,11 +18,11 @@ func isWords(keyword string) bool {
 	return false
 }
 
-// words compares what people and models read.
-func (c *comparer) words(at string, a, b map[string]any) {
-	for _, k := range keys(a, b) {
-		if isWords(k) && !reflect.DeepEqual(a[k], b[k]) {
-			c.add(below(at, k), Words, "the %s is another one", k)
+// annotations compares what people and models read.
+func (c *comparer) annotations(at string, a, b map[string]any) {
+	for _, k := range unionKeys(a, b) {
+		if isAnnotation(k) && !reflect.DeepEqual(a[k], b[k]) {
+			c.add(childPointer(at, k), Annotations, "the %s is another one", k)
 		}
 	}
 }
@@ -33,11 +33,11 @@ var allTypes = []string{"array", "boolean", "integer", "null", "number", "object
 // types compares which types are allowed.
 func (c *comparer) types(at string, a, b map[string]any) {
 	x, y := typesOf(a), typesOf(b)
-	if lost := without(x, y); len(lost) > 0 {
-		c.narrowed(below(at, "type"), "%s is not allowed any more", strings.Join(lost, ", "))
+	if removed := difference(x, y); len(removed) > 0 {
+		c.narrowed(childPointer(at, "type"), "%s is not allowed any more", strings.Join(removed, ", "))
 	}
-	if won := without(y, x); len(won) > 0 {
-		c.widened(below(at, "type"), "%s is allowed now", strings.Join(won, ", "))
+	if added := difference(y, x); len(added) > 0 {
+		c.widened(childPointer(at, "type"), "%s is allowed now", strings.Join(added, ", "))
 	}
 }
 
@@ -61,7 +61,7 @@ func typesOf(m map[string]any) []string {
 	return list
 }
 
-func without(list, other []string) (rest []string) {
+func difference(list, other []string) (rest []string) {
 	has := make(map[string]bool, len(other))
 	for _, s := range other {
 		has[s] = true
@@ -78,7 +78,7 @@ func without(list, other []string) (rest []string) {
 func (c *comparer) values(at string, a, b map[string]any) {
 	x, xok := valuesOf(a)
 	y, yok := valuesOf(b)
-	at = below(at, "enum")
+	at = childPointer(at, "enum")
 	switch {
 	case !xok && !yok:
 	case !xok:
@@ -86,11 +86,11 @@ func (c *comparer) values(at string, a, b map[string]any) {
 	case !yok:
 		c.widened(at, "anything is allowed where only %s were", clip(strings.Join(x, ", ")))
 	default:
-		if lost := without(x, y); len(lost) > 0 {
-			c.narrowed(at, "%s is not allowed any more", clip(strings.Join(lost, ", ")))
+		if removed := difference(x, y); len(removed) > 0 {
+			c.narrowed(at, "%s is not allowed any more", clip(strings.Join(removed, ", ")))
 		}
-		if won := without(y, x); len(won) > 0 {
-			c.widened(at, "%s is allowed now", clip(strings.Join(won, ", ")))
+		if added := difference(y, x); len(added) > 0 {
+			c.widened(at, "%s is allowed now", clip(strings.Join(added, ", ")))
 		}
 	}
 }
@@ -121,20 +121,20 @@ func (c *comparer) bounds(at string, a, b map[string]any) {
 	}
 	if x, y := a["uniqueItems"] == true, b["uniqueItems"] == true; x != y {
 		if y {
-			c.narrowed(below(at, "uniqueItems"), "no item may come twice now")
+			c.narrowed(childPointer(at, "uniqueItems"), "no item may come twice now")
 		} else {
-			c.widened(below(at, "uniqueItems"), "items may come twice now")
+			c.widened(childPointer(at, "uniqueItems"), "items may come twice now")
 		}
 	}
 	for _, k := range []string{"pattern", "format", "multipleOf"} {
 		switch x, y := a[k], b[k]; {
 		case reflect.DeepEqual(x, y):
 		case x == nil:
-			c.narrowed(below(at, k), "there is a %s now: %s", k, text(y))
+			c.narrowed(childPointer(at, k), "there is a %s now: %s", k, text(y))
 		case y == nil:
-			c.widened(below(at, k), "there is no %s any more", k)
+			c.widened(childPointer(at, k), "there is no %s any more", k)
 		default:
-			c.add(below(at, k), Unclear, "the %s was %s and is %s", k, text(x), text(y))
+			c.add(childPointer(at, k), Unclear, "the %s was %s and is %s", k, text(x), text(y))
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (c *comparer) bounds(at string, a, b map[string]any) {
 func (c *comparer) bound(at, keyword string, a, b any, sign int) {
 	x, xok := number(a)
 	y, yok := number(b)
-	at = below(at, keyword)
+	at = childPointer(at, keyword)
 	switch {
 	case !xok && !yok:
 	case !xok:
@@ -174,19 +174,19 @@ func (c *comparer) object(at string, a, b map[string]any, depth int) {
 	x, _ := a["properties"].(map[string]any)
 	y, _ := b["properties"].(map[string]any)
 	before, after := required(a), required(b)
-	for _, k := range keys(x, y) {
-		here := below(at, "properties", k)
+	for _, k := range unionKeys(x, y) {
+		here := childPointer(at, "properties", k)
 		p, had := x[k]
 		q, has := y[k]
 		switch {
 		case had && has:
 			c.schema(here, p, q, depth+1)
 		case has && after[k]: // said below
-		case has && closed(a):
+		case has && isClosed(a):
 			c.widened(here, "%s is allowed now", quote(k))
 		case has:
 			c.add(here, Compatible, "there is %s now, which may be left out", quote(k))
-		case closed(b):
+		case isClosed(b):
 			c.narrowed(here, "%s is not allowed any more", quote(k))
 		default:
 			c.add(here, Unclear, "there is no %s any more", quote(k)) // it is still allowed: as an argument without effect, or in results that may lack it
@@ -194,12 +194,12 @@ func (c *comparer) object(at string, a, b map[string]any, depth int) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(after)) {
 		if !before[k] {
-			c.narrowed(below(at, "required"), "%s is required now", quote(k))
+			c.narrowed(childPointer(at, "required"), "%s is required now", quote(k))
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(before)) {
 		if !after[k] {
-			c.widened(below(at, "required"), "%s may be missing now", quote(k))
+			c.widened(childPointer(at, "required"), "%s may be missing now", quote(k))
 		}
 	}
 	c.additional(at, a, b, depth)
@@ -209,12 +209,12 @@ func (c *comparer) additional(at string, a, b map[string]any, depth int) {
 	const k = "additionalProperties"
 	switch x, y := a[k], b[k]; {
 	case reflect.DeepEqual(x, y):
-	case closed(b) && !closed(a):
-		c.narrowed(below(at, k), "other properties are not allowed any more")
-	case closed(a) && !closed(b):
-		c.widened(below(at, k), "other properties are allowed now")
+	case isClosed(b) && !isClosed(a):
+		c.narrowed(childPointer(at, k), "other properties are not allowed any more")
+	case isClosed(a) && !isClosed(b):
+		c.widened(childPointer(at, k), "other properties are allowed now")
 	default:
-		c.schema(below(at, k), orTrue(x), orTrue(y), depth+1)
+		c.schema(childPointer(at, k), orTrue(x), orTrue(y), depth+1)
 	}
 }
 
@@ -225,8 +225,8 @@ func orTrue(v any) any {
 	return v
 }
 
-// closed reports whether other properties than those described are refused.
-func closed(m map[string]any) bool { return m["additionalProperties"] == false }
+// isClosed reports whether other properties than those described are refused.
+func isClosed(m map[string]any) bool { return m["additionalProperties"] == false }
 
 func required(m map[string]any) map[string]bool {
 	set := map[string]bool{}
@@ -241,31 +241,31 @@ func required(m map[string]any) map[string]bool {
 
 // items compares what arrays consist of.
 func (c *comparer) items(at string, a, b map[string]any, depth int) {
-	if !reflect.DeepEqual(a["items"], b["items"]) || c.refers(a["items"]) {
-		c.schema(below(at, "items"), orTrue(a["items"]), orTrue(b["items"]), depth+1)
+	if !reflect.DeepEqual(a["items"], b["items"]) || c.hasReference(a["items"]) {
+		c.schema(childPointer(at, "items"), orTrue(a["items"]), orTrue(b["items"]), depth+1)
 	}
 }
 
-// rest says of all other keywords that they are different: what they mean together is not judged.
-func (c *comparer) rest(at string, a, b map[string]any) {
-	for _, k := range keys(a, b) {
-		if !known(k) && !reflect.DeepEqual(a[k], b[k]) {
-			c.add(below(at, k), Unclear, "the keyword %s is different", quote(k))
+// otherKeywords says of all other keywords that they are different: what they mean together is not judged.
+func (c *comparer) otherKeywords(at string, a, b map[string]any) {
+	for _, k := range unionKeys(a, b) {
+		if !knownKeyword(k) && !reflect.DeepEqual(a[k], b[k]) {
+			c.add(childPointer(at, k), Unclear, "the keyword %s is different", quote(k))
 		}
 	}
 }
 
-func known(k string) bool {
+func knownKeyword(k string) bool {
 	switch k {
 	case "type", "enum", "const", "properties", "required", "additionalProperties", "items", "uniqueItems", "pattern", "format", "multipleOf", "$defs", "definitions",
 		"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains", "maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains":
 		return true
 	}
-	return isWords(k)
+	return isAnnotation(k)
 }
 
-// keys returns the keys of both, sorted.
-func keys(a, b map[string]any) []string {
+// unionKeys returns the keys of both, sorted.
+func unionKeys(a, b map[string]any) []string {
 	set := map[string]bool{}
 	for k := range a {
 		set[k] = true

@@ -12,31 +12,31 @@ import (
 	"mcpwire/internal/jsonwire"
 )
 
-// A Verdict says what a change means.
-type Verdict string
+// A Impact says what a change means.
+type Impact string
 
 // The verdicts, from the harmless to the worst.
 const (
-	Words      Verdict = "words"      // what people and models read: titles, descriptions, examples
-	Compatible Verdict = "compatible" // what was right is right
-	Unclear    Verdict = "unclear"
-	Breaking   Verdict = "breaking" // what was right may be wrong now
+	Annotations Impact = "words"      // what people and models read: titles, descriptions, examples
+	Compatible  Impact = "compatible" // what was right is right
+	Unclear     Impact = "unclear"
+	Breaking    Impact = "breaking" // what was right may be wrong now
 )
 
-// A Side says who fills in what a schema describes.
-type Side bool
+// A Direction says who fills in what a schema describes.
+type Direction bool
 
 // The sides.
 const (
-	Input  Side = false // the client: a new schema must allow all that the old one did
-	Output Side = true  // the server: a new schema must not allow what the old one did not
+	Input  Direction = false // the client: a new schema must allow all that the old one did
+	Output Direction = true  // the server: a new schema must not allow what the old one did not
 )
 
 // A Change is one difference between two schemas.
 type Change struct {
-	Pointer string  `json:"pointer"` // into the schema, a JSON pointer
-	Verdict Verdict `json:"verdict"`
-	Why     string  `json:"why"`
+	Pointer string `json:"pointer"` // into the schema, a JSON pointer
+	Impact  Impact `json:"verdict"`
+	Why     string `json:"why"`
 }
 
 // Limits of a comparison. What is beyond is unclear.
@@ -48,7 +48,7 @@ const (
 )
 
 // Compare returns what is different between two schemas, the worst first. Equal ones have no changes.
-func Compare(before, after []byte, side Side) []Change {
+func Compare(before, after []byte, direction Direction) []Change {
 	a, aok := decode(before)
 	b, bok := decode(after)
 	if !aok || !bok {
@@ -57,26 +57,28 @@ func Compare(before, after []byte, side Side) []Change {
 		}
 		return []Change{{"", Unclear, "one of the two is no schema, or too deep"}}
 	}
-	c := &comparer{side: side, roots: [2]any{a, b}, seen: map[[2]uintptr]bool{}}
+	c := &comparer{direction: direction, roots: [2]any{a, b}, seen: map[[2]uintptr]bool{}}
 	c.schema("", a, b, 0)
 	slices.SortStableFunc(c.changes, func(x, y Change) int {
-		return cmp.Or(rank(y.Verdict)-rank(x.Verdict), strings.Compare(x.Pointer, y.Pointer))
+		return cmp.Or(rank(y.Impact)-rank(x.Impact), strings.Compare(x.Pointer, y.Pointer))
 	})
 	return c.changes
 }
 
 // Worst returns the worst verdict; "" if there are no changes.
-func Worst(changes []Change) Verdict {
-	worst := Verdict("")
+func Worst(changes []Change) Impact {
+	worst := Impact("")
 	for _, c := range changes {
-		if rank(c.Verdict) > rank(worst) {
-			worst = c.Verdict
+		if rank(c.Impact) > rank(worst) {
+			worst = c.Impact
 		}
 	}
 	return worst
 }
 
-func rank(v Verdict) int { return slices.Index([]Verdict{"", Words, Compatible, Unclear, Breaking}, v) }
+func rank(v Impact) int {
+	return slices.Index([]Impact{"", Annotations, Compatible, Unclear, Breaking}, v)
+}
 
 func decode(text []byte) (v any, ok bool) {
 	if jsonwire.Valid(text, maxNested) != nil {
@@ -96,13 +98,13 @@ func decode(text []byte) (v any, ok bool) {
 
 // A comparer collects changes. before and after are as the caller named them, whichever side it is; the words are chosen by side.
 type comparer struct {
-	side    Side
-	roots   [2]any
-	seen    map[[2]uintptr]bool // pairs of schemas that were compared: references may lead in circles
-	changes []Change
+	direction Direction
+	roots     [2]any
+	seen      map[[2]uintptr]bool // pairs of schemas that were compared: references may lead in circles
+	changes   []Change
 }
 
-func (c *comparer) add(pointer string, v Verdict, format string, args ...any) {
+func (c *comparer) add(pointer string, v Impact, format string, args ...any) {
 	if len(c.changes) < maxChanges {
 		c.changes = append(c.changes, Change{pointer, v, fmt.Sprintf(format, args...)})
 	}
@@ -111,7 +113,7 @@ func (c *comparer) add(pointer string, v Verdict, format string, args ...any) {
 // narrowed notes that less is allowed than before, widened that more is: one breaks those who write, the other those who read.
 func (c *comparer) narrowed(pointer, format string, args ...any) {
 	v := Breaking
-	if c.side == Output {
+	if c.direction == Output {
 		v = Compatible
 	}
 	c.add(pointer, v, format, args...)
@@ -119,7 +121,7 @@ func (c *comparer) narrowed(pointer, format string, args ...any) {
 
 func (c *comparer) widened(pointer, format string, args ...any) {
 	v := Compatible
-	if c.side == Output {
+	if c.direction == Output {
 		v = Breaking
 	}
 	c.add(pointer, v, format, args...)
@@ -134,7 +136,7 @@ func (c *comparer) schema(at string, a, b any, depth int) {
 		return
 	}
 	a, b = c.resolve(a, 0), c.resolve(b, 1)
-	if reflect.DeepEqual(a, b) && !c.refers(a) {
+	if reflect.DeepEqual(a, b) && !c.hasReference(a) {
 		return
 	}
 	pair := [2]uintptr{identity(a), identity(b)}
@@ -157,13 +159,13 @@ func (c *comparer) schema(at string, a, b any, depth int) {
 		c.widened(at, "something is allowed where nothing was")
 		return
 	}
-	c.words(at, x, y)
+	c.annotations(at, x, y)
 	c.types(at, x, y)
 	c.values(at, x, y)
 	c.bounds(at, x, y)
 	c.object(at, x, y, depth)
 	c.items(at, x, y, depth)
-	c.rest(at, x, y)
+	c.otherKeywords(at, x, y)
 }
 
 // identity tells objects apart; 0 is none.
@@ -193,7 +195,7 @@ func (c *comparer) resolve(v any, which int) any {
 			return v
 		}
 		ref, ok := m["$ref"].(string)
-		if !ok || !strings.HasPrefix(ref, "#") || len(m) > 1 && !onlyWords(m) {
+		if !ok || !strings.HasPrefix(ref, "#") || len(m) > 1 && !onlyAnnotations(m) {
 			return v
 		}
 		target, ok := lookup(c.roots[which], ref[1:])
@@ -205,27 +207,27 @@ func (c *comparer) resolve(v any, which int) any {
 	return v
 }
 
-// refers reports whether there is a reference below: equal texts may then mean different things. Definitions are compared where they are used.
-func (c *comparer) refers(v any) bool {
+// hasReference reports whether there is a reference below: equal texts may then mean different things. Definitions are compared where they are used.
+func (c *comparer) hasReference(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
 		if _, ok := v["$ref"]; ok {
 			return true
 		}
 		for k, x := range v {
-			if k != "$defs" && k != "definitions" && c.refers(x) {
+			if k != "$defs" && k != "definitions" && c.hasReference(x) {
 				return true
 			}
 		}
 	case []any:
-		return slices.ContainsFunc(v, c.refers)
+		return slices.ContainsFunc(v, c.hasReference)
 	}
 	return false
 }
 
-func onlyWords(m map[string]any) bool {
+func onlyAnnotations(m map[string]any) bool {
 	for k := range m {
-		if k != "$ref" && !isWords(k) {
+		if k != "$ref" && !isAnnotation(k) {
 			return false
 		}
 	}
@@ -256,8 +258,8 @@ var (
 	unescapes = strings.NewReplacer("~1", "/", "~0", "~")
 )
 
-// below returns the pointer of a member.
-func below(at string, parts ...string) string {
+// childPointer returns the pointer of a member.
+func childPointer(at string, parts ...string) string {
 	for _, p := range parts {
 		at += "/" + escapes.Replace(p)
 	}

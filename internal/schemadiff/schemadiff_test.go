@@ -39,10 +39,10 @@ func TestCompare(t *testing.T) {
 		{"odd name", `{"properties":{"a/b~":{"type":"string"}}}`, `{"properties":{"a/b~":{"type":"null"}}}`, "/properties/a~1b~0/type breaking string is not allowed any more\n/properties/a~1b~0/type compatible null is allowed now", "/properties/a~1b~0/type breaking null is allowed now\n/properties/a~1b~0/type compatible string is not allowed any more"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for side, want := range map[schemadiff.Side]string{schemadiff.Input: tt.input, schemadiff.Output: tt.output} {
+			for side, want := range map[schemadiff.Direction]string{schemadiff.Input: tt.input, schemadiff.Output: tt.output} {
 				var got []string
 				for _, c := range schemadiff.Compare([]byte(tt.before), []byte(tt.after), side) {
-					got = append(got, fmt.Sprint(c.Pointer, " ", c.Verdict, " ", c.Why))
+					got = append(got, fmt.Sprint(c.Pointer, " ", c.Impact, " ", c.Why))
 				}
 				if diff := cmp.Diff(want, strings.Join(got, "\n")); diff != "" {
 					t.Errorf("output %v (-want +got):\n%s", side, diff)
@@ -82,7 +82,7 @@ func TestPairs(t *testing.T) {
 		return []byte(b.String() + `"last":{}}}`)
 	}
 	got := schemadiff.Compare(circle(401, "old"), circle(397, "new"), schemadiff.Input)
-	if worst := schemadiff.Worst(got); worst != schemadiff.Words && worst != schemadiff.Unclear || len(got) > 1000 {
+	if worst := schemadiff.Worst(got); worst != schemadiff.Annotations && worst != schemadiff.Unclear || len(got) > 1000 {
 		t.Errorf("%d changes, the worst %q", len(got), worst)
 	}
 }
@@ -91,7 +91,7 @@ func ExampleCompare() {
 	before := `{"properties":{"q":{"type":"string"}}}`
 	after := `{"properties":{"q":{"type":"string","maxLength":100},"limit":{"type":"integer"}}}`
 	for _, c := range schemadiff.Compare([]byte(before), []byte(after), schemadiff.Input) {
-		fmt.Println(c.Verdict, c.Pointer, c.Why)
+		fmt.Println(c.Impact, c.Pointer, c.Why)
 	}
 	// Output:
 	// breaking /properties/q/maxLength maxLength is 100 now

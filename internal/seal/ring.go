@@ -43,7 +43,7 @@ func (r *Ring) Replace(secrets ...[]byte) error {
 		if err != nil {
 			return fmt.Errorf("seal: secret %d: %w", i, err)
 		}
-		if keyOf(keys, k.id[:]) != nil {
+		if findKey(keys, k.id[:]) != nil {
 			return fmt.Errorf("seal: secret %d: it is in the ring twice", i)
 		}
 		keys = append(keys, k)
@@ -52,14 +52,14 @@ func (r *Ring) Replace(secrets ...[]byte) error {
 	return nil
 }
 
-var errConstant = errors.New("all its bytes are the same: use random ones")
+var errNotRandom = errors.New("all its bytes are the same: use random ones")
 
 func newKey(secret []byte) (key, error) {
 	if len(secret) < MinSecret {
 		return key{}, fmt.Errorf("%d bytes: it needs %d random ones", len(secret), MinSecret)
 	}
 	if len(bytes.Trim(secret, string(secret[:1]))) == 0 {
-		return key{}, errConstant
+		return key{}, errNotRandom
 	}
 	k := key{secret: bytes.Clone(secret)}
 	id, err := hkdf.Key(sha256.New, k.secret, nil, "mcpwire seal: name of a secret", idLen)
@@ -67,9 +67,9 @@ func newKey(secret []byte) (key, error) {
 	return k, err
 }
 
-// Sealer returns the name of the secret that seals, which tells it from others and nothing else. It
+// KeyID returns the name of the secret that seals, which tells it from others and nothing else. It
 // is derived from the secret, and the same in every process.
-func (r *Ring) Sealer() (id [idLen]byte) {
+func (r *Ring) KeyID() (id [idLen]byte) {
 	if keys, err := r.current(); err == nil {
 		id = keys[0].id
 	}
@@ -91,8 +91,8 @@ func (r *Ring) current() ([]key, error) {
 	return *r.keys.Load(), nil
 }
 
-// keyOf returns the key of that name, or nil.
-func keyOf(keys []key, id []byte) *key {
+// findKey returns the key of that name, or nil.
+func findKey(keys []key, id []byte) *key {
 	for i := range keys {
 		if bytes.Equal(keys[i].id[:], id) {
 			return &keys[i]

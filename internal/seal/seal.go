@@ -32,7 +32,7 @@ func Len(n int) int { return encoding.EncodedLen(n + overhead) }
 
 // Seal appends the sealed text of plain to dst, and returns its stamp too. It can be opened only for the same purpose, which must be a constant of the
 // program, and with the same bound data, which says what the text is good for and is not part of it.
-func (r *Ring) Seal(dst []byte, purpose string, plain, bound []byte) ([]byte, Stamp, error) {
+func (r *Ring) Seal(dst []byte, purpose string, plain, associated []byte) ([]byte, Stamp, error) {
 	keys, err := r.current()
 	if err != nil {
 		return dst, Stamp{}, err
@@ -47,13 +47,13 @@ func (r *Ring) Seal(dst []byte, purpose string, plain, bound []byte) ([]byte, St
 	if err != nil {
 		return dst, Stamp{}, err
 	}
-	box = aead.Seal(box, zeroNonce[:], plain, additional(box[:headLen], bound))
+	box = aead.Seal(box, zeroNonce[:], plain, additionalData(box[:headLen], associated))
 	return encoding.AppendEncode(dst, box), Stamp(salt), nil
 }
 
 // Open returns what was sealed in text, if it was sealed with one of the ring's secrets for the same purpose and with the same bound data. Every
 // failure is [ErrOpen]. A text longer than maxLen bytes is not looked at.
-func (r *Ring) Open(text string, maxLen int, purpose string, bound []byte) ([]byte, Stamp, error) {
+func (r *Ring) Open(text string, maxLen int, purpose string, associated []byte) ([]byte, Stamp, error) {
 	if len(text) > maxLen || strings.ContainsAny(text, "\r\n") { // line breaks, which base64 would pass over
 		return nil, Stamp{}, ErrOpen
 	}
@@ -65,7 +65,7 @@ func (r *Ring) Open(text string, maxLen int, purpose string, bound []byte) ([]by
 	if err != nil {
 		return nil, Stamp{}, ErrOpen
 	}
-	k := keyOf(keys, box[1:1+idLen])
+	k := findKey(keys, box[1:1+idLen])
 	if k == nil {
 		return nil, Stamp{}, ErrOpen
 	}
@@ -74,7 +74,7 @@ func (r *Ring) Open(text string, maxLen int, purpose string, bound []byte) ([]by
 	if err != nil {
 		return nil, Stamp{}, ErrOpen
 	}
-	plain, err := aead.Open(nil, zeroNonce[:], box[headLen:], additional(box[:headLen], bound))
+	plain, err := aead.Open(nil, zeroNonce[:], box[headLen:], additionalData(box[:headLen], associated))
 	if err != nil {
 		return nil, Stamp{}, ErrOpen
 	}
@@ -97,7 +97,7 @@ func (k *key) aead(purpose string, salt []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// additional is what the tag covers besides the ciphertext. The head has a fixed length, so nothing can move between the two.
-func additional(head, bound []byte) []byte {
-	return append(append(make([]byte, 0, headLen+len(bound)), head...), bound...)
+// additionalData is what the tag covers besides the ciphertext. The head has a fixed length, so nothing can move between the two.
+func additionalData(head, associated []byte) []byte {
+	return append(append(make([]byte, 0, headLen+len(associated)), head...), associated...)
 }

@@ -8,12 +8,12 @@ import (
 	"mcpwire/mcp"
 )
 
-// Check returns how a message differs from what the revision says of it: nothing, if it does not. It returns at most MaxProblems, in the order in which
+// Check returns how a message differs from what the revision says of it: nothing, if it does not. It returns at most MaxFindings, in the order in which
 // they stand in the message, and takes time that grows with the body's length and no faster. A message of an unknown revision, and one whose method no
 // revision has, has no problem.
 //
 // The specification's pages have the last word on shapes, e.g. https://modelcontextprotocol.io/specification/2026-07-28/basic.
-func Check(rev mcp.Revision, m Message) []Problem {
+func Check(rev mcp.Revision, m Message) []Finding {
 	if !slices.Contains(mcp.Revisions(), rev) {
 		return nil
 	}
@@ -25,54 +25,54 @@ func Check(rev mcp.Revision, m Message) []Problem {
 			c.params(msg, m.Body)
 		}
 	case Result:
-		c.top = "the result"
+		c.bodyName = "the result"
 		if msg != nil {
-			c.top = "the result of " + msg.name
+			c.bodyName = "the result of " + msg.name
 		}
 		if c.valid(m.Body) {
 			c.result(msg, m.Body)
 		}
 	case ErrorObject:
-		c.top = "an error"
+		c.bodyName = "an error"
 		if c.valid(m.Body) {
-			c.failure(m.Body)
+			c.errorObject(m.Body)
 		}
 	}
-	return c.problems
+	return c.findings
 }
 
 // CheckType returns how a value differs from a type by the specification's name, such as "Tool". ok is false if the revision has no such type.
-func CheckType(rev mcp.Revision, name string, value []byte) (problems []Problem, ok bool) {
-	n, found := defNumber(name)
+func CheckType(rev mcp.Revision, name string, value []byte) (findings []Finding, ok bool) {
+	n, found := defIndex(name)
 	if !found || !defs[n].in.has(rev) {
 		return nil, false
 	}
-	c := &checker{rev: rev, top: name}
+	c := &checker{rev: rev, bodyName: name}
 	if c.valid(value) {
-		c.named(value, n, nil)
+		c.definition(value, n, nil)
 	}
-	return c.problems, true
+	return c.findings, true
 }
 
 // A checker collects the problems of one message.
 type checker struct {
 	rev      mcp.Revision
-	top      string // what the body is, in words
-	problems []Problem
+	bodyName string // what the body is, in words
+	findings []Finding
 }
 
-func (c *checker) full() bool { return len(c.problems) >= MaxProblems }
+func (c *checker) full() bool { return len(c.findings) >= MaxFindings }
 
-func (c *checker) add(at *path, code Code, typ, message string) {
+func (c *checker) report(at *path, code Code, typ, message string) {
 	if !c.full() {
-		c.problems = append(c.problems, Problem{Pointer: at.pointer(), Code: code, Message: message, Type: typ})
+		c.findings = append(c.findings, Finding{Pointer: at.pointer(), Code: code, Message: message, Type: typ})
 	}
 }
 
 // valid complains of a body that is not JSON. What has passed may be walked.
 func (c *checker) valid(body []byte) bool {
 	if err := jsonwire.Valid(body, 0); err != nil {
-		c.add(nil, Malformed, "", c.top+": "+err.Error())
+		c.report(nil, Malformed, "", c.bodyName+": "+err.Error())
 		return false
 	}
 	return true
@@ -80,16 +80,16 @@ func (c *checker) valid(body []byte) bool {
 
 // method checks whether the revision has the method, and lets that side send it. It reports whether the params' shape is known.
 func (c *checker) method(msg *message, m Message) bool {
-	who := msg.client | msg.server
+	senders := msg.client | msg.server
 	switch {
-	case who.has(c.rev):
+	case senders.has(c.rev):
 	case msg.input.has(c.rev):
-		c.add(nil, NotInRevision, "", msg.name+" is not a request of "+c.rev.String()+": there it is part of a result that is input_required")
+		c.report(nil, NotInRevision, "", msg.name+" is not a request of "+c.rev.String()+": there it is part of a result that is input_required")
 	default:
-		c.add(nil, NotInRevision, "", c.rev.String()+" has no "+msg.name+": it is of "+dates(who.list()))
+		c.report(nil, NotInRevision, "", c.rev.String()+" has no "+msg.name+": it is of "+revisionList(senders.list()))
 	}
-	if !who.has(c.rev) {
-		c.problems[0].Has = who.list()
+	if !senders.has(c.rev) {
+		c.findings[0].Has = senders.list()
 		return false
 	}
 	if msg.notification != (m.Kind == Notification) {
@@ -97,13 +97,13 @@ func (c *checker) method(msg *message, m Message) bool {
 		if msg.notification {
 			is, not = "a notification", "a request with an id"
 		}
-		c.add(nil, WrongKind, "", msg.name+" is "+is+", and was sent as "+not)
+		c.report(nil, WrongKind, "", msg.name+" is "+is+", and was sent as "+not)
 	}
 	switch {
 	case m.Dir == ToServer && !msg.client.has(c.rev):
-		c.add(nil, WrongDirection, "", msg.name+" is sent by servers, and a client sent it")
+		c.report(nil, WrongDirection, "", msg.name+" is sent by servers, and a client sent it")
 	case m.Dir == ToClient && !msg.server.has(c.rev):
-		c.add(nil, WrongDirection, "", msg.name+" is sent by clients, and a server sent it")
+		c.report(nil, WrongDirection, "", msg.name+" is sent by clients, and a server sent it")
 	}
 	return true
 }
@@ -113,11 +113,11 @@ func (c *checker) params(msg *message, body []byte) {
 	if !ok {
 		return
 	}
-	c.top = "params of " + msg.name
+	c.bodyName = "params of " + msg.name
 	typ := defs[exprs[e].ref].name
 	if body == nil {
 		if !msg.bare.has(c.rev) {
-			c.add(nil, Missing, typ, `"params" is missing: `+msg.name+" needs it")
+			c.report(nil, Missing, typ, `"params" is missing: `+msg.name+" needs it")
 		}
 		return
 	}
@@ -127,7 +127,7 @@ func (c *checker) params(msg *message, body []byte) {
 }
 
 // pick returns the first variant that the revision has.
-func (c *checker) pick(all []variant) (is uint16, ok bool) {
+func (c *checker) pick(all []variant) (ref uint16, ok bool) {
 	for _, v := range all {
 		if v.in.has(c.rev) {
 			return v.is, true
@@ -166,23 +166,23 @@ func (c *checker) result(msg *message, body []byte) {
 	case slices.Contains(others, "CreateTaskResult") && member(body, "task") != nil && !c.hasRequired(name, body):
 		name = "CreateTaskResult"
 	}
-	n, _ := defNumber(name)
-	c.named(body, n, nil)
+	n, _ := defIndex(name)
+	c.definition(body, n, nil)
 	if name == "InputRequiredResult" && isObject(body) && member(body, "inputRequests") == nil && member(body, "requestState") == nil {
-		c.add(nil, Missing, name, `"inputRequests" and "requestState" are missing: `+name+" needs one of them")
+		c.report(nil, Missing, name, `"inputRequests" and "requestState" are missing: `+name+" needs one of them")
 	}
 }
 
 // hasRequired reports whether an object has any of the members that a type needs.
 func (c *checker) hasRequired(name string, body []byte) bool {
-	n, _ := defNumber(name)
+	n, _ := defIndex(name)
 	return slices.ContainsFunc(defs[n].fields, func(f field) bool { return f.need.has(c.rev) && member(body, f.name) != nil })
 }
 
-// failure checks an error object, and its data if the code says what that is.
-func (c *checker) failure(body []byte) {
-	n, _ := defNumber("Error")
-	c.named(body, n, nil)
+// errorObject checks an error object, and its data if the code says what that is.
+func (c *checker) errorObject(body []byte) {
+	n, _ := defIndex("Error")
+	c.definition(body, n, nil)
 	code, err := strconv.Atoi(string(member(body, "code")))
 	if err != nil {
 		return
@@ -197,7 +197,7 @@ func (c *checker) failure(body []byte) {
 		case data != nil:
 			c.value(data, f.data, &path{key: "data", named: true}, f.name)
 		case f.need:
-			c.add(nil, Missing, f.name, `"data" is missing: error `+strconv.Itoa(code)+" needs it")
+			c.report(nil, Missing, f.name, `"data" is missing: error `+strconv.Itoa(code)+" needs it")
 		}
 	}
 }

@@ -46,7 +46,7 @@ func failure(body string) shape.Message {
 }
 
 // lines writes problems so that they can be compared.
-func lines(problems []shape.Problem) []string {
+func lines(problems []shape.Finding) []string {
 	var all []string
 	for _, p := range problems {
 		all = append(all, fmt.Sprintf("%s %s %s: %s", p.Pointer, p.Code, p.Type, p.Message))
@@ -196,7 +196,7 @@ func TestHas(t *testing.T) {
 // TestBounds: what is hostile costs little and says little.
 func TestBounds(t *testing.T) {
 	many := result("tools/list", `{"tools":[`+strings.Repeat("1,", 100_000)+`1]}`)
-	if got := len(shape.Check(r3, many)); got != shape.MaxProblems {
+	if got := len(shape.Check(r3, many)); got != shape.MaxFindings {
 		t.Errorf("got %d problems", got)
 	}
 	long := request("prompts/get", `{"name":"a","arguments":{"`+strings.Repeat("é", 100_000)+`":5,"\u001b[31m/~":5}}`)
@@ -295,7 +295,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add(uint8(4), uint8(4), "", []byte(`{"code":-32042,"message":"","data":{"elicitations":[{}]}}`))
 	f.Fuzz(func(t *testing.T, rev, kind uint8, method string, body []byte) {
 		problems := shape.Check(mcp.Revision(rev), shape.Message{Kind: shape.MessageKind(kind), Dir: shape.Direction(rev % 3), Method: method, Body: body})
-		if len(problems) > shape.MaxProblems {
+		if len(problems) > shape.MaxFindings {
 			t.Errorf("%d problems", len(problems))
 		}
 		for _, p := range problems {

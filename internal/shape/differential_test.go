@@ -76,7 +76,7 @@ func TestDifferential(t *testing.T) {
 						t.Fatal(err)
 					}
 					ours, _ := shape.CheckType(rev, name, text)
-					ours = slices.DeleteFunc(ours, func(p shape.Problem) bool { return p.Code == shape.BadFormat })
+					ours = slices.DeleteFunc(ours, func(p shape.Finding) bool { return p.Code == shape.BadFormat })
 					parsed, _ := jsonschema.UnmarshalJSON(strings.NewReader(string(text)))
 					theirs := schemas[name].Validate(parsed)
 					if (len(ours) == 0) == (theirs == nil) {

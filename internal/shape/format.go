@@ -20,9 +20,9 @@ func (c *checker) format(text []byte, format string, at *path, typ string) {
 	}
 	switch {
 	case format == "uri" && !isURI(raw):
-		c.add(at, BadFormat, typ, c.subject(at)+c.is(at)+quote(string(raw[:min(len(raw), 2*maxToken)]))+", and must be a URI: a scheme, a colon, and no spaces")
+		c.report(at, BadFormat, typ, c.subject(at)+c.verb(at)+quote(string(raw[:min(len(raw), 2*maxToken)]))+", and must be a URI: a scheme, a colon, and no spaces")
 	case format == "byte" && !isBase64(raw):
-		c.add(at, BadFormat, typ, c.subject(at)+" must be base64 in the standard alphabet, with padding")
+		c.report(at, BadFormat, typ, c.subject(at)+" must be base64 in the standard alphabet, with padding")
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// MaxProblems is how many problems Check returns for one message at most.
-const MaxProblems = 20
+// MaxFindings is how many problems Check returns for one message at most.
+const MaxFindings = 20
 
 // A MessageKind is what a Message is.
 type MessageKind uint8
@@ -65,8 +65,8 @@ func (c Code) String() string {
 	return codeNames[c]
 }
 
-// A Problem is one way in which a message differs from its shape.
-type Problem struct {
+// A Finding is one way in which a message differs from its shape.
+type Finding struct {
 	// Pointer says where: a JSON Pointer (RFC 6901) from the body. It is "" for the body itself, and for a method. Names of members are cut after 100
 	// bytes. They are the peer's, and may have control characters.
 	Pointer string
@@ -85,10 +85,10 @@ const maxToken = 100
 
 // A path is where a value stands, as a list that ends in the body.
 type path struct {
-	up    *path
-	key   string // a member's name
-	index int    // or, if key is not set, an element's number
-	named bool
+	parent *path
+	key    string // a member's name
+	index  int    // or, if key is not set, an element's number
+	named  bool
 }
 
 // pointer writes the path as a JSON Pointer.
@@ -100,7 +100,7 @@ func (p *path) pointer() string {
 	if p.named {
 		token = strings.NewReplacer("~", "~0", "/", "~1").Replace(clip(p.key, maxToken))
 	}
-	return p.up.pointer() + "/" + token
+	return p.parent.pointer() + "/" + token
 }
 
 // clip cuts a text to n bytes, at the end of a character.
@@ -123,19 +123,19 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// dates lists revisions in words.
-func dates(all []mcp.Revision) string {
+// revisionList lists revisions in words.
+func revisionList(all []mcp.Revision) string {
 	var names []string
 	for _, r := range all {
 		names = append(names, r.String())
 	}
-	return words(names, "and")
+	return joinWords(names, "and")
 }
 
-// words lists texts in words.
-func words(all []string, and string) string {
+// joinWords lists texts in words.
+func joinWords(all []string, conjunction string) string {
 	if len(all) < 2 {
 		return strings.Join(all, "")
 	}
-	return strings.Join(all[:len(all)-1], ", ") + " " + and + " " + all[len(all)-1]
+	return strings.Join(all[:len(all)-1], ", ") + " " + conjunction + " " + all[len(all)-1]
 }

@@ -25,7 +25,7 @@ var samples = map[string]string{
 
 func (t Type) sample(dst []byte, name string, all bool) []byte {
 	t = t.resolve()
-	switch e := &t.is; e.kind {
+	switch e := &t.expr; e.kind {
 	case kindNamed:
 		return t.sampleObject(dst, all)
 	case KindBoolean:
@@ -60,7 +60,7 @@ func (t Type) sample(dst []byte, name string, all bool) []byte {
 }
 
 func (t Type) sampleString(name string) string {
-	if text := samples[name]; text != "" && (t.is.format == "" || name == "uri" || name == "uriTemplate") {
+	if text := samples[name]; text != "" && (t.expr.format == "" || name == "uri" || name == "uriTemplate") {
 		return text
 	}
 	switch {
@@ -70,11 +70,11 @@ func (t Type) sampleString(name string) string {
 		return "1900-01-01"
 	case name == "resultType":
 		return "complete"
-	case t.is.format == "byte":
+	case t.expr.format == "byte":
 		return "SGVsbG8="
-	case t.is.format == "uri":
+	case t.expr.format == "uri":
 		return "https://example.com/"
-	case t.is.format == "uri-template":
+	case t.expr.format == "uri-template":
 		return "file:///{path}"
 	}
 	return "example"

@@ -74,7 +74,7 @@ func isInput(rev mcp.Revision, method string) bool {
 }
 
 // checkExample finds out what an example of a type is.
-func checkExample(rev mcp.Revision, typ string, text []byte) ([]shape.Problem, bool) {
+func checkExample(rev mcp.Revision, typ string, text []byte) ([]shape.Finding, bool) {
 	var envelope struct {
 		Method string
 		Params json.RawMessage

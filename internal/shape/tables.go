@@ -5,21 +5,21 @@ import "mcpwire/mcp"
 // revs is a set of revisions.
 type revs uint8
 
-func bit(r mcp.Revision) revs {
+func revisionBit(r mcp.Revision) revs {
 	if r == mcp.RevisionNone {
 		return 0
 	}
 	return 1 << (r - 1)
 }
 
-func (s revs) has(r mcp.Revision) bool { return s&bit(r) != 0 }
+func (r revs) has(rev mcp.Revision) bool { return r&revisionBit(rev) != 0 }
 
 // list returns the revisions of the set, the oldest first.
-func (s revs) list() []mcp.Revision {
+func (r revs) list() []mcp.Revision {
 	var all []mcp.Revision
-	for _, r := range mcp.Revisions() {
-		if s.has(r) {
-			all = append(all, r)
+	for _, rev := range mcp.Revisions() {
+		if r.has(rev) {
+			all = append(all, rev)
 		}
 	}
 	return all

@@ -16,20 +16,20 @@ func lookup(name string) *message {
 	return &messages[i]
 }
 
-func defNumber(name string) (n int, ok bool) {
+func defIndex(name string) (n int, ok bool) {
 	return slices.BinarySearchFunc(defs[:], name, func(t def, name string) int { return strings.Compare(t.name, name) })
 }
 
 // A Type is what a revision says that a value may be. The zero Type is any value.
 type Type struct {
-	rev mcp.Revision
-	is  expr
+	rev  mcp.Revision
+	expr expr
 }
 
 // TypeOf returns a type by the specification's name, such as "Tool", or by the place that it is defined in, such as "Tool.inputSchema". ok is false if the
 // revision has none.
 func TypeOf(rev mcp.Revision, name string) (t Type, ok bool) {
-	n, found := defNumber(name)
+	n, found := defIndex(name)
 	if !found || !defs[n].in.has(rev) {
 		return Type{}, false
 	}
@@ -47,7 +47,7 @@ func TypeNames() []string {
 
 // Revisions returns the revisions that have a type of that name, the oldest first.
 func Revisions(name string) []mcp.Revision {
-	n, ok := defNumber(name)
+	n, ok := defIndex(name)
 	if !ok {
 		return nil
 	}
@@ -56,28 +56,28 @@ func Revisions(name string) []mcp.Revision {
 
 // Name is the specification's name of the type, or "".
 func (t Type) Name() string {
-	if t.is.kind == kindNamed {
-		return defs[t.is.ref].name
+	if t.expr.kind == kindNamed {
+		return defs[t.expr.ref].name
 	}
 	return ""
 }
 
 // resolve follows names to what they stand for. An object with fields stands for itself.
 func (t Type) resolve() Type {
-	for t.is.kind == kindNamed {
-		d := &defs[t.is.ref]
+	for t.expr.kind == kindNamed {
+		d := &defs[t.expr.ref]
 		i := slices.IndexFunc(d.aliases, func(v variant) bool { return v.in.has(t.rev) })
 		if i < 0 {
 			return t
 		}
-		t.is = exprs[d.aliases[i].is]
+		t.expr = exprs[d.aliases[i].is]
 	}
 	return t
 }
 
 // Kind says what a value of the type is.
 func (t Type) Kind() Kind {
-	if k := t.resolve().is.kind; k != kindNamed {
+	if k := t.resolve().expr.kind; k != kindNamed {
 		return k
 	}
 	return KindObject
@@ -86,11 +86,11 @@ func (t Type) Kind() Kind {
 // Fields returns the known members of a KindObject, in an order that is good to read. The slice is the caller's.
 func (t Type) Fields() []Field {
 	t = t.resolve()
-	if t.is.kind != kindNamed {
+	if t.expr.kind != kindNamed {
 		return nil
 	}
 	var all []Field
-	for _, f := range defs[t.is.ref].fields {
+	for _, f := range defs[t.expr.ref].fields {
 		if f.in.has(t.rev) {
 			all = append(all, Field{Name: f.name, Required: f.need.has(t.rev), Type: Type{t.rev, exprs[f.is]}})
 		}
@@ -106,32 +106,32 @@ type Field struct {
 }
 
 // Elem is the type of the elements of a KindArray and of the values of a KindMap.
-func (t Type) Elem() Type { return Type{t.rev, exprs[t.resolve().is.ref]} }
+func (t Type) Elem() Type { return Type{t.rev, exprs[t.resolve().expr.ref]} }
 
 // Alternatives are the types of a KindUnion. The slice is the caller's.
 func (t Type) Alternatives() []Type {
 	var all []Type
-	for _, alt := range t.resolve().is.alts {
+	for _, alt := range t.resolve().expr.alts {
 		all = append(all, Type{t.rev, exprs[alt]})
 	}
 	return all
 }
 
 // Tag is the member that tells the alternatives of a KindUnion apart, or "".
-func (t Type) Tag() string { return t.resolve().is.tag }
+func (t Type) Tag() string { return t.resolve().expr.tag }
 
 // Values are the strings of a KindEnum, one for a constant. The slice is the caller's.
-func (t Type) Values() []string { return slices.Clone(t.resolve().is.values) }
+func (t Type) Values() []string { return slices.Clone(t.resolve().expr.values) }
 
 // Format is what a KindString has to be: "uri", "uri-template", "byte" for base64, or "" for any text.
-func (t Type) Format() string { return t.resolve().is.format }
+func (t Type) Format() string { return t.resolve().expr.format }
 
 // MaxItems is how many elements a KindArray has at most; 0 is any number.
-func (t Type) MaxItems() int { return int(t.resolve().is.items) }
+func (t Type) MaxItems() int { return int(t.resolve().expr.items) }
 
 // Bounds are the least and the greatest value of a number, each nil if there is none.
 func (t Type) Bounds() (least, greatest *int) {
-	e := t.resolve().is
+	e := t.resolve().expr
 	if e.low {
 		least = new(int)
 		*least = int(e.min)
@@ -145,12 +145,12 @@ func (t Type) Bounds() (least, greatest *int) {
 
 // String writes the type in one line: its name, or what it is made of.
 func (t Type) String() string {
-	switch e := t.is; e.kind {
+	switch e := t.expr; e.kind {
 	case kindNamed:
 		return defs[e.ref].name
 	case KindArray, KindMap:
 		elem := t.Elem()
-		if elem.is.kind == KindUnion || elem.is.kind == KindEnum && len(elem.is.values) > 1 {
+		if elem.expr.kind == KindUnion || elem.expr.kind == KindEnum && len(elem.expr.values) > 1 {
 			return kindNames[e.kind] + " of (" + elem.String() + ")"
 		}
 		return kindNames[e.kind] + " of " + elem.String()
@@ -171,7 +171,7 @@ func (t Type) String() string {
 		}
 		return "string (" + e.format + ")"
 	}
-	return kindNames[t.is.kind]
+	return kindNames[t.expr.kind]
 }
 
 func quotedList(values []string) string {

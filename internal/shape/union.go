@@ -32,8 +32,8 @@ func (c *checker) union(text []byte, e *expr, at *path, typ string) {
 }
 
 // mayBe reports whether the text's JSON type is one that the expression allows.
-func (c *checker) mayBe(is uint16, text []byte) bool {
-	e := &exprs[is]
+func (c *checker) mayBe(ref uint16, text []byte) bool {
+	e := &exprs[ref]
 	switch e.kind {
 	case kindNamed:
 		t := &defs[e.ref]
@@ -44,15 +44,15 @@ func (c *checker) mayBe(is uint16, text []byte) bool {
 	case KindUnion:
 		return slices.ContainsFunc(e.alts, func(alt uint16) bool { return c.mayBe(alt, text) })
 	}
-	return fits(e, trim(text))
+	return allows(e, trim(text))
 }
 
 // tagged checks an object against the alternative that its tag names.
 func (c *checker) tagged(text []byte, e *expr, fitting []uint16, at *path, typ string) {
 	tag := member(text, e.tag)
-	here := &path{up: at, key: e.tag, named: true}
+	here := &path{parent: at, key: e.tag, named: true}
 	if tag != nil && jsonKind(tag) != KindString {
-		c.add(here, WrongType, typ, strconv.Quote(e.tag)+" is "+kindText(tag)+", and must be a string")
+		c.report(here, WrongType, typ, strconv.Quote(e.tag)+" is "+kindText(tag)+", and must be a string")
 		return
 	}
 	var known []string
@@ -69,30 +69,30 @@ func (c *checker) tagged(text []byte, e *expr, fitting []uint16, at *path, typ s
 		known = append(known, value)
 	}
 	if tag == nil {
-		c.add(at, Missing, typ, strconv.Quote(e.tag)+" is missing: it says which of "+strings.ReplaceAll(quoted(known), " or ", " and ")+" this is")
+		c.report(at, Missing, typ, strconv.Quote(e.tag)+" is missing: it says which of "+strings.ReplaceAll(quotedWords(known), " or ", " and ")+" this is")
 		return
 	}
 	value := jsonwire.UnquoteString(tag[1 : len(tag)-1])
 	if e.tag == "method" && lookup(value) == nil {
 		return // an extension's
 	}
-	is, must := strconv.Quote(e.tag)+" is "+quote(value), ", and must be "+quoted(known)
-	if has := c.elsewhere(e, value); has != 0 {
-		c.add(here, NotInRevision, typ, is+", which is of "+dates(has.list())+must+" in "+c.rev.String())
-		if n := len(c.problems); c.problems[n-1].Code == NotInRevision {
-			c.problems[n-1].Has = has.list()
+	is, must := strconv.Quote(e.tag)+" is "+quote(value), ", and must be "+quotedWords(known)
+	if has := c.otherRevisions(e, value); has != 0 {
+		c.report(here, NotInRevision, typ, is+", which is of "+revisionList(has.list())+must+" in "+c.rev.String())
+		if n := len(c.findings); c.findings[n-1].Code == NotInRevision {
+			c.findings[n-1].Has = has.list()
 		}
 		return
 	}
-	c.add(here, BadValue, typ, is+must)
+	c.report(here, BadValue, typ, is+must)
 }
 
 // tagField returns the field of an alternative by which it is known, or nil.
-func (c *checker) tagField(is uint16, tag string) *field {
-	if exprs[is].kind != kindNamed {
+func (c *checker) tagField(ref uint16, tag string) *field {
+	if exprs[ref].kind != kindNamed {
 		return nil
 	}
-	t := &defs[exprs[is].ref]
+	t := &defs[exprs[ref].ref]
 	i := slices.IndexFunc(t.fields, func(f field) bool { return f.name == tag && len(exprs[f.is].values) == 1 })
 	if i < 0 {
 		return nil
@@ -100,8 +100,8 @@ func (c *checker) tagField(is uint16, tag string) *field {
 	return &t.fields[i]
 }
 
-// elsewhere returns the revisions in which such a union has the value of the tag, if this one has no type for it at all.
-func (c *checker) elsewhere(u *expr, value string) (has revs) {
+// otherRevisions returns the revisions in which such a union has the value of the tag, if this one has no type for it at all.
+func (c *checker) otherRevisions(u *expr, value string) (has revs) {
 	for i := range exprs {
 		other := &exprs[i]
 		if other.tag != u.tag || !slices.ContainsFunc(other.alts, func(alt uint16) bool { return slices.Contains(u.alts, alt) }) {
@@ -121,38 +121,38 @@ func (c *checker) elsewhere(u *expr, value string) (has revs) {
 
 // closest checks a value against alternatives without a tag.
 func (c *checker) closest(text []byte, fitting []uint16, at *path, typ string) {
-	var best []Problem
+	var best []Finding
 	most := 0
 	var names []string
 	for _, alt := range fitting {
-		try := &checker{rev: c.rev, top: c.top}
-		try.value(text, alt, at, typ)
-		if len(try.problems) == 0 {
+		trial := &checker{rev: c.rev, bodyName: c.bodyName}
+		trial.value(text, alt, at, typ)
+		if len(trial.findings) == 0 {
 			return
 		}
 		names = append(names, describe(&exprs[alt]))
 		score := c.score(text, alt)
-		if score > most || score == most && best != nil && len(try.problems) < len(best) {
-			best, most = try.problems, score
+		if score > most || score == most && best != nil && len(trial.findings) < len(best) {
+			best, most = trial.findings, score
 		}
 	}
 	if best == nil {
-		c.add(at, BadValue, typ, c.subject(at)+c.is(at)+"none of "+words(names, "and"))
+		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+"none of "+joinWords(names, "and"))
 		return
 	}
 	for _, p := range best {
 		if !c.full() {
-			c.problems = append(c.problems, p)
+			c.findings = append(c.findings, p)
 		}
 	}
 }
 
 // score says how much an object looks like a type: by the members that it needs, and more by those whose value is fixed.
-func (c *checker) score(text []byte, is uint16) (score int) {
-	if exprs[is].kind != kindNamed || !isObject(text) {
+func (c *checker) score(text []byte, ref uint16) (score int) {
+	if exprs[ref].kind != kindNamed || !isObject(text) {
 		return 0
 	}
-	for _, f := range defs[exprs[is].ref].fields {
+	for _, f := range defs[exprs[ref].ref].fields {
 		if !f.need.has(c.rev) {
 			continue
 		}

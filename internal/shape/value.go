@@ -61,13 +61,13 @@ func trim(text []byte) []byte {
 func isObject(text []byte) bool { return jsonKind(text) == KindObject }
 
 // value checks a value against an expression. typ is the type that it is part of.
-func (c *checker) value(text []byte, is uint16, at *path, typ string) {
+func (c *checker) value(text []byte, ref uint16, at *path, typ string) {
 	if c.full() {
 		return
 	}
-	e := &exprs[is]
+	e := &exprs[ref]
 	if e.kind == kindNamed {
-		c.named(text, int(e.ref), at)
+		c.definition(text, int(e.ref), at)
 		return
 	}
 	if e.kind == KindUnion {
@@ -75,7 +75,7 @@ func (c *checker) value(text []byte, is uint16, at *path, typ string) {
 		return
 	}
 	text = trim(text)
-	if !fits(e, text) {
+	if !allows(e, text) {
 		c.wrongType(text, e, at, typ)
 		return
 	}
@@ -91,20 +91,20 @@ func (c *checker) value(text []byte, is uint16, at *path, typ string) {
 	case KindMap:
 		members := jsonwire.ObjectMembers(text)
 		for members.Next() && !c.full() {
-			c.value(members.Value(), e.ref, &path{up: at, key: members.KeyString(), named: true}, typ)
+			c.value(members.Value(), e.ref, &path{parent: at, key: members.KeyString(), named: true}, typ)
 		}
 	}
 }
 
-// named checks a value against a definition.
-func (c *checker) named(text []byte, n int, at *path) {
+// definition checks a value against a definition.
+func (c *checker) definition(text []byte, n int, at *path) {
 	t := &defs[n]
-	if is, ok := c.pick(t.aliases); ok {
-		c.value(text, is, at, t.name)
+	if ref, ok := c.pick(t.aliases); ok {
+		c.value(text, ref, at, t.name)
 		return
 	}
 	if !isObject(text) {
-		c.add(at, WrongType, t.name, c.subject(at)+c.is(at)+kindText(text)+", and must be an object: "+t.name)
+		c.report(at, WrongType, t.name, c.subject(at)+c.verb(at)+kindText(text)+", and must be an object: "+t.name)
 		return
 	}
 	var seen uint64
@@ -114,9 +114,9 @@ func (c *checker) named(text []byte, n int, at *path) {
 		if i < 0 {
 			continue
 		}
-		here := &path{up: at, key: t.fields[i].name, named: true}
+		here := &path{parent: at, key: t.fields[i].name, named: true}
 		if seen&(1<<i) != 0 {
-			c.add(here, Duplicate, t.name, strconv.Quote(here.key)+" stands twice")
+			c.report(here, Duplicate, t.name, strconv.Quote(here.key)+" stands twice")
 			continue
 		}
 		seen |= 1 << i
@@ -124,7 +124,7 @@ func (c *checker) named(text []byte, n int, at *path) {
 	}
 	for i := range t.fields {
 		if f := &t.fields[i]; f.need.has(c.rev) && seen&(1<<i) == 0 {
-			c.add(at, Missing, t.name, strconv.Quote(f.name)+" is missing: "+c.needs(at, t.name))
+			c.report(at, Missing, t.name, strconv.Quote(f.name)+" is missing: "+c.neededBy(at, t.name))
 		}
 	}
 }
@@ -138,13 +138,13 @@ func (c *checker) fieldOf(t *def, m *jsonwire.Members) int {
 func (c *checker) subject(at *path) string {
 	switch {
 	case at == nil:
-		return c.top
+		return c.bodyName
 	case at.named:
 		return quote(at.key)
 	}
 	list := at
 	for list != nil && !list.named {
-		list = list.up
+		list = list.parent
 	}
 	if list == nil {
 		return "element " + strconv.Itoa(at.index)
@@ -152,21 +152,21 @@ func (c *checker) subject(at *path) string {
 	return "element " + strconv.Itoa(at.index) + " of " + quote(list.key)
 }
 
-// is is the verb behind a subject.
-func (c *checker) is(at *path) string {
-	if at == nil && strings.HasPrefix(c.top, "params") {
+// verb is the verb behind a subject.
+func (c *checker) verb(at *path) string {
+	if at == nil && strings.HasPrefix(c.bodyName, "params") {
 		return " are "
 	}
 	return " is "
 }
 
-// needs says who needs what is missing.
-func (c *checker) needs(at *path, typ string) string {
+// neededBy says who needs what is missing.
+func (c *checker) neededBy(at *path, typ string) string {
 	switch {
-	case at == nil && strings.HasPrefix(c.top, "params"):
-		return c.top + " need it"
+	case at == nil && strings.HasPrefix(c.bodyName, "params"):
+		return c.bodyName + " need it"
 	case at == nil:
-		return c.top + " needs it"
+		return c.bodyName + " needs it"
 	case typ == "RequestMetaObject":
 		return "_meta of every request needs it"
 	}
@@ -178,11 +178,11 @@ func (c *checker) wrongType(text []byte, e *expr, at *path, typ string) {
 	if e.kind == KindInteger && jsonKind(text) == KindNumber {
 		is = "a number with a fraction"
 	}
-	c.add(at, WrongType, typ, c.subject(at)+c.is(at)+is+", and must be "+describe(e))
+	c.report(at, WrongType, typ, c.subject(at)+c.verb(at)+is+", and must be "+describe(e))
 }
 
-// fits reports whether the text's JSON type is one that the expression allows. It is not for unions and named ones.
-func fits(e *expr, text []byte) bool {
+// allows reports whether the text's JSON type is one that the expression allows. It is not for unions and named ones.
+func allows(e *expr, text []byte) bool {
 	kind := jsonKind(text)
 	switch e.kind {
 	case KindAny:
@@ -201,11 +201,11 @@ func (c *checker) array(text []byte, e *expr, at *path, typ string) {
 	n := 0
 	elements := jsonwire.ArrayElements(text)
 	for elements.Next() && !c.full() {
-		c.value(elements.Value(), e.ref, &path{up: at, index: n}, typ)
+		c.value(elements.Value(), e.ref, &path{parent: at, index: n}, typ)
 		n++
 	}
 	if e.items > 0 && n > int(e.items) {
-		c.add(at, BadValue, typ, c.subject(at)+" has more than "+strconv.Itoa(int(e.items))+" elements")
+		c.report(at, BadValue, typ, c.subject(at)+" has more than "+strconv.Itoa(int(e.items))+" elements")
 	}
 }
 
@@ -219,26 +219,26 @@ func (c *checker) bounds(text []byte, e *expr, at *path, typ string) {
 	}
 	switch {
 	case e.low && v < float64(e.min) && !e.high:
-		c.add(at, BadValue, typ, c.subject(at)+c.is(at)+clip(string(text), 40)+", and must be at least "+strconv.Itoa(int(e.min)))
+		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+clip(string(text), 40)+", and must be at least "+strconv.Itoa(int(e.min)))
 	case e.low && v < float64(e.min), e.high && v > float64(e.max):
-		c.add(at, BadValue, typ, c.subject(at)+c.is(at)+clip(string(text), 40)+", and must be from "+strconv.Itoa(int(e.min))+" to "+strconv.Itoa(int(e.max)))
+		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+clip(string(text), 40)+", and must be from "+strconv.Itoa(int(e.min))+" to "+strconv.Itoa(int(e.max)))
 	}
 }
 
 func (c *checker) enum(text []byte, values []string, at *path, typ string) {
 	raw := text[1 : len(text)-1]
 	if !slices.ContainsFunc(values, func(v string) bool { return jsonwire.RawEqual(raw, v) }) {
-		c.add(at, BadValue, typ, c.subject(at)+c.is(at)+quote(jsonwire.UnquoteString(raw))+", and must be "+quoted(values))
+		c.report(at, BadValue, typ, c.subject(at)+c.verb(at)+quote(jsonwire.UnquoteString(raw))+", and must be "+quotedWords(values))
 	}
 }
 
-// quoted lists strings in words.
-func quoted(values []string) string {
+// quotedWords lists strings in words.
+func quotedWords(values []string) string {
 	all := make([]string, len(values))
 	for i, v := range values {
 		all[i] = strconv.Quote(v)
 	}
-	return words(all, "or")
+	return joinWords(all, "or")
 }
 
 // kindText says in words what a JSON text is.
@@ -253,7 +253,7 @@ var kindWords = [...]string{KindAny: "nothing", KindNull: "null", KindBoolean: "
 func describe(e *expr) string {
 	switch e.kind {
 	case KindEnum:
-		return quoted(e.values)
+		return quotedWords(e.values)
 	case kindNamed:
 		return defs[e.ref].name
 	case KindUnion:
@@ -261,7 +261,7 @@ func describe(e *expr) string {
 		for _, alt := range e.alts {
 			all = append(all, describe(&exprs[alt]))
 		}
-		return words(all, "or")
+		return joinWords(all, "or")
 	}
 	return kindWords[e.kind]
 }

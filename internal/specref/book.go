@@ -53,7 +53,7 @@ func (b *Book) readFields() {
 }
 
 func (b *Book) addPlace(f shape.Field, typ, rev string) {
-	text := plain(f.Type.String(), innermost(f.Type))
+	text := withoutInlineName(f.Type.String(), innermost(f.Type))
 	places := b.fields[f.Name]
 	i := slices.IndexFunc(places, func(p Place) bool { return p.In == typ && p.Type == text })
 	if i < 0 {
@@ -98,29 +98,29 @@ func (b *Book) find(word string, revs []mcp.Revision, same func(name, word strin
 	}
 	for _, m := range b.methods {
 		if same(m.name, word) || same(strings.TrimPrefix(m.name, "notifications/"), word) {
-			add(b.method(m, revs))
+			add(b.methodEntry(m, revs))
 		}
 	}
 	for _, c := range b.codes {
 		if isCode(c.name, word, same) {
-			add(b.code(c, revs))
+			add(b.codeEntry(c, revs))
 		}
 	}
 	for _, h := range b.headers {
 		prefix, star := strings.CutSuffix(h.name, "*")
 		if strings.EqualFold(h.name, word) || star && len(word) >= len(prefix) && strings.EqualFold(word[:len(prefix)], prefix) {
-			add(b.header(h, revs))
+			add(b.headerEntry(h, revs))
 		}
 	}
 	field := strings.TrimPrefix(word, "_meta.")
 	for _, name := range b.FieldNames() {
 		if same(name, field) || same(strings.TrimPrefix(name, metaPrefix), field) {
-			add(b.field(name, revs))
+			add(b.fieldEntry(name, revs))
 		}
 	}
 	for _, name := range shape.TypeNames() {
 		if same(name, word) {
-			add(b.typ(name, revs))
+			add(b.typeEntry(name, revs))
 		}
 	}
 	return all
@@ -168,7 +168,7 @@ func (b *Book) FieldNames() []string {
 // rulesOf returns the rules that a block names, as far as they concern the revisions.
 func (b *Book) rulesOf(text *block, revs []mcp.Revision) (all []*Rule) {
 	for id := range strings.FieldsSeq(text.text("rules")) {
-		if r := b.rules[id]; r != nil && overlap(r.in, revs) {
+		if r := b.rules[id]; r != nil && overlap(r.revisions, revs) {
 			all = append(all, r)
 		}
 	}
@@ -177,10 +177,10 @@ func (b *Book) rulesOf(text *block, revs []mcp.Revision) (all []*Rule) {
 	return all
 }
 
-// page returns the address of the page on a thing, in the latest of the revisions that has one.
-func page(text *block, revs []mcp.Revision) string {
+// pageURL returns the address of the page on a thing, in the latest of the revisions that has one.
+func pageURL(text *block, revs []mcp.Revision) string {
 	for _, r := range slices.Backward(revs) {
-		lines := text.of("page", []mcp.Revision{r})
+		lines := text.withKey("page", []mcp.Revision{r})
 		switch {
 		case len(lines) == 0:
 		case strings.Contains(lines[0].text, "://"):
@@ -192,24 +192,24 @@ func page(text *block, revs []mcp.Revision) string {
 	return ""
 }
 
-// spans returns the texts of a key with their revisions.
-func spans(text *block, key string, revs []mcp.Revision) (all []Span) {
-	for _, l := range text.of(key, revs) {
-		all = append(all, Span{names(intersect(l.in, revs)), l.text})
+// revisionTexts returns the texts of a key with their revisions.
+func revisionTexts(text *block, key string, revs []mcp.Revision) (all []RevisionText) {
+	for _, l := range text.withKey(key, revs) {
+		all = append(all, RevisionText{names(intersect(l.revisions, revs)), l.text})
 	}
 	return all
 }
 
-// notes returns the notes on a thing: those that name their revisions, be it those that no longer have the thing, and of the others what concerns in, the
+// revisionNotes returns the notes on a thing: those that name their revisions, be it those that no longer have the thing, and of the others what concerns in, the
 // revisions that have it.
-func notes(text *block, in, revs []mcp.Revision) (all []Span) {
-	for _, l := range text.of("note", revs) {
-		concerned := intersect(l.in, revs)
-		if len(l.in) == len(mcp.Revisions()) {
+func revisionNotes(text *block, in, revs []mcp.Revision) (all []RevisionText) {
+	for _, l := range text.withKey("note", revs) {
+		concerned := intersect(l.revisions, revs)
+		if len(l.revisions) == len(mcp.Revisions()) {
 			concerned = in
 		}
 		if len(concerned) > 0 {
-			all = append(all, Span{names(concerned), l.text})
+			all = append(all, RevisionText{names(concerned), l.text})
 		}
 	}
 	return all

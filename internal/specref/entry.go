@@ -13,31 +13,31 @@ type Entry struct {
 	// All are those that have it.
 	All []string `json:"allRevisions"`
 	// Message is "request" or "notification", of a method.
-	Message    string      `json:"message,omitempty"`
-	Directions []Span      `json:"directions,omitempty"`
-	From       string      `json:"from,omitempty"` // of a header: "client", "server" or "both"
-	When       []Span      `json:"when,omitempty"`
-	Needs      []Span      `json:"needs,omitempty"`
-	HTTP       string      `json:"httpStatus,omitempty"`
-	Page       string      `json:"page,omitempty"`
-	Params     *Shape      `json:"params,omitempty"`
-	Results    []*Shape    `json:"results,omitempty"`
-	Data       *Shape      `json:"data,omitempty"`
-	DataNote   string      `json:"dataNote,omitempty"`
-	Shape      *Shape      `json:"shape,omitempty"` // of a type
-	Places     []Place     `json:"places,omitempty"`
-	Answers    string      `json:"answers,omitempty"` // of a code: the requests
-	UsedIn     []string    `json:"usedIn,omitempty"`  // of a type: the types and methods that have it
-	Changes    []Change    `json:"changes,omitempty"`
-	Do         string      `json:"whatToDo,omitempty"`
-	Notes      []Span      `json:"notes,omitempty"`
-	Errors     []ErrorCase `json:"errors,omitempty"`
-	Rules      []*Rule     `json:"rules,omitempty"`
-	Examples   []Example   `json:"examples,omitempty"`
+	Message    string         `json:"message,omitempty"`
+	Directions []RevisionText `json:"directions,omitempty"`
+	From       string         `json:"from,omitempty"` // of a header: "client", "server" or "both"
+	When       []RevisionText `json:"when,omitempty"`
+	Needs      []RevisionText `json:"needs,omitempty"`
+	HTTP       string         `json:"httpStatus,omitempty"`
+	Page       string         `json:"page,omitempty"`
+	Params     *Shape         `json:"params,omitempty"`
+	Results    []*Shape       `json:"results,omitempty"`
+	Data       *Shape         `json:"data,omitempty"`
+	DataNote   string         `json:"dataNote,omitempty"`
+	Shape      *Shape         `json:"shape,omitempty"` // of a type
+	Places     []Place        `json:"places,omitempty"`
+	Answers    string         `json:"answers,omitempty"` // of a code: the requests
+	UsedIn     []string       `json:"usedIn,omitempty"`  // of a type: the types and methods that have it
+	Changes    []Change       `json:"changes,omitempty"`
+	Do         string         `json:"whatToDo,omitempty"`
+	Notes      []RevisionText `json:"notes,omitempty"`
+	Errors     []ErrorCase    `json:"errors,omitempty"`
+	Rules      []*Rule        `json:"rules,omitempty"`
+	Examples   []Example      `json:"examples,omitempty"`
 }
 
-// A Span is a text with the revisions that it holds for.
-type Span struct {
+// A RevisionText is a text with the revisions that it holds for.
+type RevisionText struct {
 	Revisions []string `json:"revisions"`
 	Text      string   `json:"text"`
 }

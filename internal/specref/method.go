@@ -11,14 +11,14 @@ import (
 	"mcpwire/mcp"
 )
 
-func (b *Book) method(text *block, revs []mcp.Revision) *Entry {
+func (b *Book) methodEntry(text *block, revs []mcp.Revision) *Entry {
 	m, ok := shape.MethodOf(text.name)
 	if !ok {
 		return nil
 	}
 	in := intersect(m.Revisions(), revs)
 	e := &Entry{Kind: "method", Name: m.Name, Summary: text.text("is"), Revisions: names(in), All: names(m.Revisions()), Message: "request",
-		Needs: spans(text, "needs", in), Page: page(text, in), Notes: notes(text, in, revs), Rules: b.rulesOf(text, in), Errors: errorCases(text, in)}
+		Needs: revisionTexts(text, "needs", in), Page: pageURL(text, in), Notes: revisionNotes(text, in, revs), Rules: b.rulesOf(text, in), Errors: errorCases(text, in)}
 	if m.Notification {
 		e.Message = "notification"
 	}
@@ -39,7 +39,7 @@ func (b *Book) method(text *block, revs []mcp.Revision) *Entry {
 }
 
 // directions say who sends a message, revisions with the same answer together.
-func directions(m shape.Method, revs []mcp.Revision) (all []Span) {
+func directions(m shape.Method, revs []mcp.Revision) (all []RevisionText) {
 	for _, r := range revs {
 		text := "client to server"
 		switch {
@@ -53,10 +53,10 @@ func directions(m shape.Method, revs []mcp.Revision) (all []Span) {
 		if m.Extension(r) {
 			text += ", of an extension"
 		}
-		i := slices.IndexFunc(all, func(s Span) bool { return s.Text == text })
+		i := slices.IndexFunc(all, func(s RevisionText) bool { return s.Text == text })
 		if i < 0 {
 			i = len(all)
-			all = append(all, Span{Text: text})
+			all = append(all, RevisionText{Text: text})
 		}
 		all[i].Revisions = append(all[i].Revisions, r.String())
 	}
@@ -64,9 +64,9 @@ func directions(m shape.Method, revs []mcp.Revision) (all []Span) {
 }
 
 func errorCases(text *block, revs []mcp.Revision) (all []ErrorCase) {
-	for _, l := range text.of("error", revs) {
+	for _, l := range text.withKey("error", revs) {
 		if code, err := strconv.Atoi(l.rest); err == nil {
-			all = append(all, ErrorCase{code, names(intersect(l.in, revs)), l.text})
+			all = append(all, ErrorCase{code, names(intersect(l.revisions, revs)), l.text})
 		}
 	}
 	return all
@@ -118,17 +118,17 @@ func methodDiff(m shape.Method, before, after mcp.Revision) (all []string) {
 			if alt.Name() != old.Name() {
 				all = append(all, "+ params may be "+alt.Name())
 			} else {
-				all = append(all, diff(old, alt, "params", seen)...)
+				all = append(all, diffTypes(old, alt, "params", seen)...)
 			}
 		}
 	}
-	all = append(all, diff(old, params, "params", seen)...)
+	all = append(all, diffTypes(old, params, "params", seen)...)
 	results, olds := m.Results(after), m.Results(before)
 	for i, r := range results {
 		known := slices.ContainsFunc(olds, func(o shape.Type) bool { return o.Name() == r.Name() })
 		switch {
 		case i == 0 && len(olds) > 0:
-			all = append(all, diff(olds[0], r, "result", seen)...)
+			all = append(all, diffTypes(olds[0], r, "result", seen)...)
 		case !known:
 			all = append(all, "+ the result may be "+r.Name())
 		}
@@ -144,7 +144,7 @@ func methodDiff(m shape.Method, before, after mcp.Revision) (all []string) {
 // examples makes a message and, for a request, what answers it.
 func examples(m shape.Method, text *block, r mcp.Revision) (all []Example) {
 	t, required, _ := m.Params(r)
-	params := merge(t.AppendSample(nil, false), text.text("params"))
+	params := mergeMembers(t.AppendSample(nil, false), text.text("params"))
 	if string(params) == "{}" && !required {
 		params = nil
 	}
@@ -159,7 +159,7 @@ func examples(m shape.Method, text *block, r mcp.Revision) (all []Example) {
 	}
 	all = append(all, Example{Title: map[bool]string{true: "notification", false: "request"}[m.Notification], Revision: r.String(), Message: message})
 	if results := m.Results(r); len(results) > 0 {
-		result := merge(results[0].AppendSample(nil, false), text.text("result"))
+		result := mergeMembers(results[0].AppendSample(nil, false), text.text("result"))
 		if m.Input(r) {
 			all = append(all, Example{Title: "its answer in inputResponses", Revision: r.String(), Message: result})
 		} else {
@@ -177,8 +177,8 @@ func inputRequest(method string, params []byte) []byte {
 	return append(dst, '}')
 }
 
-// merge gives an object the members of another, in place of its own of the same name. The sample's _meta stays, and gets what the other's adds.
-func merge(sample []byte, extra string) []byte {
+// mergeMembers gives an object the members of another, in place of its own of the same name. The sample's _meta stays, and gets what the other's adds.
+func mergeMembers(sample []byte, extra string) []byte {
 	if extra == "" {
 		return sample
 	}
@@ -199,10 +199,10 @@ func merge(sample []byte, extra string) []byte {
 	put(sample)
 	put([]byte(extra))
 	if own := jsonMember(sample, "_meta"); own != nil && inner != nil {
-		values["_meta"] = merge(own, string(inner))
+		values["_meta"] = mergeMembers(own, string(inner))
 	}
 	// What a reader looks for comes first, and what all messages have last.
-	slices.SortStableFunc(order, func(a, b string) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(order, func(a, b string) int { return memberRank(a) - memberRank(b) })
 	dst := []byte{'{'}
 	for i, name := range order {
 		if i > 0 {
@@ -213,7 +213,7 @@ func merge(sample []byte, extra string) []byte {
 	return append(dst, '}')
 }
 
-func rank(member string) int {
+func memberRank(member string) int {
 	switch member {
 	case "protocolVersion", "supportedVersions", "taskId":
 		return -1

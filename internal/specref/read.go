@@ -24,14 +24,14 @@ var (
 
 // A block is what a text file says of one thing.
 type block struct {
-	name  string
-	lines []line
+	name       string
+	attributes []attribute
 }
 
 // A line is "key: text" or "key [revisions] rest: text".
-type line struct {
+type attribute struct {
 	key, rest, text string
-	in              []mcp.Revision // all, unless the line says which
+	revisions       []mcp.Revision // all, unless the line says which
 }
 
 // readBlocks reads a text file: lines that begin with # are comments, "== NAME" begins a block.
@@ -46,26 +46,26 @@ func readBlocks(text string) ([]*block, error) {
 		case len(all) == 0:
 			return nil, fmt.Errorf("line %d: %q stands before the first block", i+1, raw)
 		default:
-			l, err := readLine(raw)
+			l, err := readAttribute(raw)
 			if err != nil {
 				return nil, fmt.Errorf("line %d: %w", i+1, err)
 			}
 			b := all[len(all)-1]
-			b.lines = append(b.lines, l)
+			b.attributes = append(b.attributes, l)
 		}
 	}
 	return all, nil
 }
 
-func readLine(raw string) (l line, err error) {
+func readAttribute(raw string) (l attribute, err error) {
 	head, text, ok := strings.Cut(raw, ": ")
 	if !ok {
 		return l, fmt.Errorf("%q is no line", raw)
 	}
-	l.text, l.in = text, mcp.Revisions()
+	l.text, l.revisions = text, mcp.Revisions()
 	l.key, l.rest, _ = strings.Cut(head, " ")
 	if set, rest, ok := cutRevisions(l.rest); ok {
-		if l.in, err = parseRevisions(set); err != nil {
+		if l.revisions, err = parseRevisions(set); err != nil {
 			return l, err
 		}
 		l.rest = rest
@@ -108,13 +108,13 @@ func parseRevisions(text string) ([]mcp.Revision, error) {
 	return all[slices.Index(all, first) : slices.Index(all, last)+1], nil
 }
 
-// of returns the texts of a key that concern any of the revisions.
-func (b *block) of(key string, revs []mcp.Revision) (all []line) {
+// withKey returns the texts of a key that concern any of the revisions.
+func (b *block) withKey(key string, revs []mcp.Revision) (all []attribute) {
 	if b == nil {
 		return nil
 	}
-	for _, l := range b.lines {
-		if l.key == key && overlap(l.in, revs) {
+	for _, l := range b.attributes {
+		if l.key == key && overlap(l.revisions, revs) {
 			all = append(all, l)
 		}
 	}
@@ -123,7 +123,7 @@ func (b *block) of(key string, revs []mcp.Revision) (all []line) {
 
 // text returns the only text of a key, or "".
 func (b *block) text(key string) string {
-	for _, l := range b.of(key, mcp.Revisions()) {
+	for _, l := range b.withKey(key, mcp.Revisions()) {
 		return l.text
 	}
 	return ""
@@ -148,7 +148,7 @@ type Rule struct {
 	Side      string   `json:"side"` // "server", "client" or "tasks"
 	Revisions []string `json:"revisions"`
 	Text      string   `json:"text"`
-	in        []mcp.Revision
+	revisions []mcp.Revision
 }
 
 // readRules reads lines such as "S36 [revisions] text".
@@ -168,7 +168,7 @@ func readRules(text string) (map[string]*Rule, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", id, err)
 		}
-		all[id] = &Rule{ID: id, Side: sides[id[0]], Revisions: names(in), Text: sentence, in: in}
+		all[id] = &Rule{ID: id, Side: sides[id[0]], Revisions: names(in), Text: sentence, revisions: in}
 	}
 	return all, nil
 }

@@ -95,7 +95,7 @@ func TestTexts(t *testing.T) {
 					t.Errorf("%s: %s has no %q", name, b.name, key)
 				}
 			}
-			for _, l := range b.lines {
+			for _, l := range b.attributes {
 				if !slices.Contains(keys[name], l.key) || l.rest != "" && l.key != "error" {
 					t.Errorf("%s: %s: a line %q %q", name, b.name, l.key, l.rest)
 				}
@@ -234,10 +234,10 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-func checkExample(m shape.Method, r mcp.Revision, message []byte) []shape.Problem {
+func checkExample(m shape.Method, r mcp.Revision, message []byte) []shape.Finding {
 	var envelope struct{ Params, Result json.RawMessage }
 	if err := json.Unmarshal(message, &envelope); err != nil {
-		return []shape.Problem{{Message: err.Error()}}
+		return []shape.Finding{{Message: err.Error()}}
 	}
 	check := shape.Message{Kind: shape.Request, Method: m.Name, Body: envelope.Params}
 	switch {

@@ -61,7 +61,7 @@ func (b *Book) Suggest(word string) []string {
 	}
 	for _, g := range b.Index() {
 		for _, w := range g.Words {
-			for _, form := range forms(w) {
+			for _, form := range spellings(w) {
 				d := spelling.Distance(word, strings.ToLower(form))
 				switch contains := len(word) > 2 && strings.Contains(strings.ToLower(form), word); {
 				case contains:
@@ -81,8 +81,8 @@ func (b *Book) Suggest(word string) []string {
 	return names
 }
 
-// forms are the ways to write a word.
-func forms(w string) []string {
+// spellings are the ways to write a word.
+func spellings(w string) []string {
 	all := strings.Fields(w)
 	if _, last, ok := strings.Cut(w, metaPrefix); ok {
 		all = append(all, last)

@@ -10,8 +10,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// known are types that are in many messages. They are named, not shown, unless they are asked for.
-var known = map[string]bool{
+// namedTypes are types that are in many messages. They are named, not shown, unless they are asked for.
+var namedTypes = map[string]bool{
 	"Implementation": true, "ClientCapabilities": true, "ServerCapabilities": true, "Icon": true, "Annotations": true, "MetaObject": true,
 	"ResultMetaObject": true, "NotificationMetaObject": true, "InputRequests": true, "InputResponses": true, "Error": true,
 }
@@ -55,32 +55,32 @@ func (s *Shape) expand(rev mcp.Revision, t shape.Type) *Shape {
 func members(t shape.Type, depth int, above []string) []Member {
 	var all []Member
 	for _, f := range t.Fields() {
-		m := Member{Name: f.Name, Required: f.Required, Type: f.Type.String(), Limits: limits(f.Type)}
+		m := Member{Name: f.Name, Required: f.Required, Type: f.Type.String(), Limits: limitsText(f.Type)}
 		inner := f.Type
 		for inner.Kind() == shape.KindArray || inner.Kind() == shape.KindMap {
 			inner = inner.Elem()
 		}
 		name := inner.Name()
-		if depth < maxDepth && inner.Kind() == shape.KindObject && !known[name] && !slices.Contains(above, name) {
+		if depth < maxDepth && inner.Kind() == shape.KindObject && !namedTypes[name] && !slices.Contains(above, name) {
 			m.Members = members(inner, depth+1, append(slices.Clip(above), name))
 		}
 		// A type that has no name of its own, but that of its place, says nothing.
-		m.Type = plain(m.Type, inner)
+		m.Type = withoutInlineName(m.Type, inner)
 		all = append(all, m)
 	}
 	return all
 }
 
-// plain leaves out the name of a type that the specification defines in place.
-func plain(text string, inner shape.Type) string {
+// withoutInlineName leaves out the name of a type that the specification defines in place.
+func withoutInlineName(text string, inner shape.Type) string {
 	if name := inner.Name(); strings.Contains(name, ".") {
 		return strings.Replace(text, name, "object", 1)
 	}
 	return text
 }
 
-// limits says what values have to be like, beyond their type.
-func limits(t shape.Type) string {
+// limitsText says what values have to be like, beyond their type.
+func limitsText(t shape.Type) string {
 	least, greatest := t.Bounds()
 	switch {
 	case least != nil && greatest != nil:
@@ -95,8 +95,8 @@ func limits(t shape.Type) string {
 	return ""
 }
 
-// diff lists what a type has in one revision and not in the one before: added, removed and changed members, below each type once.
-func diff(before, after shape.Type, where string, seen map[string]bool) []string {
+// diffTypes lists what a type has in one revision and not in the one before: added, removed and changed members, below each type once.
+func diffTypes(before, after shape.Type, where string, seen map[string]bool) []string {
 	a, b := before.Kind(), after.Kind()
 	if a != b {
 		return nil // whoever has the member says so
@@ -110,11 +110,11 @@ func diff(before, after shape.Type, where string, seen map[string]bool) []string
 	}
 	switch b {
 	case shape.KindArray, shape.KindMap:
-		return diff(before.Elem(), after.Elem(), where, seen)
+		return diffTypes(before.Elem(), after.Elem(), where, seen)
 	case shape.KindUnion:
 		return diffUnion(before, after, where, seen)
 	case shape.KindEnum:
-		return compare(where, before.Values(), after.Values(), strconv.Quote)
+		return compareLists(where, before.Values(), after.Values(), strconv.Quote)
 	case shape.KindObject:
 		return diffObject(before, after, where, seen)
 	}
@@ -142,7 +142,7 @@ func diffObject(before, after shape.Type, where string, seen map[string]bool) (a
 			if o.Type.Kind() != f.Type.Kind() {
 				all = append(all, "~ "+name+": "+o.Type.String()+" becomes "+f.Type.String())
 			}
-			all = append(all, diff(o.Type, f.Type, name, seen)...)
+			all = append(all, diffTypes(o.Type, f.Type, name, seen)...)
 		}
 	}
 	for _, f := range before.Fields() {
@@ -160,19 +160,19 @@ func diffUnion(before, after shape.Type, where string, seen map[string]bool) []s
 		}
 		return all
 	}
-	all := compare(where, texts(before), texts(after), func(s string) string { return s })
+	all := compareLists(where, texts(before), texts(after), func(s string) string { return s })
 	for _, alt := range after.Alternatives() {
 		for _, o := range before.Alternatives() {
 			if alt.Name() != "" && alt.Name() == o.Name() {
-				all = append(all, diff(o, alt, where, seen)...)
+				all = append(all, diffTypes(o, alt, where, seen)...)
 			}
 		}
 	}
 	return all
 }
 
-// compare lists what is in one list and not in the other.
-func compare(where string, before, after []string, show func(string) string) (all []string) {
+// compareLists lists what is in one list and not in the other.
+func compareLists(where string, before, after []string, show func(string) string) (all []string) {
 	for _, v := range after {
 		if !slices.Contains(before, v) {
 			all = append(all, "+ "+where+" may be "+show(v))

@@ -11,12 +11,12 @@ import (
 	"mcpwire/mcp"
 )
 
-// code describes an error code.
-func (b *Book) code(text *block, revs []mcp.Revision) *Entry {
+// codeEntry describes an error code.
+func (b *Book) codeEntry(text *block, revs []mcp.Revision) *Entry {
 	number, name, _ := strings.Cut(text.name, " ")
-	has, in := within(text, revs)
+	has, in := revisionsOf(text, revs)
 	e := &Entry{Kind: "code", Name: number, Alias: name, Summary: text.text("is"), Revisions: names(in), All: names(has), HTTP: text.text("http"),
-		Do: text.text("do"), Page: page(text, in), Rules: b.rulesOf(text, in), DataNote: text.text("data")}
+		Do: text.text("do"), Page: pageURL(text, in), Rules: b.rulesOf(text, in), DataNote: text.text("data")}
 	if len(in) == 0 {
 		return e
 	}
@@ -26,15 +26,15 @@ func (b *Book) code(text *block, revs []mcp.Revision) *Entry {
 		e.Examples = []Example{{Title: "error object", Revision: newest.String(), Message: errorObject(number, name, t.AppendSample(nil, false))}}
 	}
 	if e.Answers = text.text("answers"); e.Answers == "" {
-		e.Answers = strings.Join(b.failing(number, in), ", ")
+		e.Answers = strings.Join(b.methodsWithError(number, in), ", ")
 	}
 	return e
 }
 
-// failing returns the methods that an error is said to answer.
-func (b *Book) failing(code string, revs []mcp.Revision) (methods []string) {
+// methodsWithError returns the methods that an error is said to answer.
+func (b *Book) methodsWithError(code string, revs []mcp.Revision) (methods []string) {
 	for _, m := range b.methods {
-		if slices.ContainsFunc(m.of("error", revs), func(l line) bool { return l.rest == code }) {
+		if slices.ContainsFunc(m.withKey("error", revs), func(l attribute) bool { return l.rest == code }) {
 			methods = append(methods, m.name)
 		}
 	}
@@ -49,8 +49,8 @@ func errorObject(code, message string, data []byte) json.RawMessage {
 	return append(dst, '}')
 }
 
-// within returns the revisions that a text says it holds for, and those of them that are asked for.
-func within(text *block, revs []mcp.Revision) (has, in []mcp.Revision) {
+// revisionsOf returns the revisions that a text says it holds for, and those of them that are asked for.
+func revisionsOf(text *block, revs []mcp.Revision) (has, in []mcp.Revision) {
 	has, err := parseRevisions(text.text("in"))
 	if err != nil {
 		return nil, nil // a test sees to it that this cannot be
@@ -58,11 +58,11 @@ func within(text *block, revs []mcp.Revision) (has, in []mcp.Revision) {
 	return has, intersect(has, revs)
 }
 
-// header describes an HTTP header.
-func (b *Book) header(text *block, revs []mcp.Revision) *Entry {
-	has, in := within(text, revs)
-	e := &Entry{Kind: "header", Name: text.name, Summary: text.text("is"), Revisions: names(in), All: names(has), From: text.text("from"), Page: page(text, in),
-		When: spans(text, "when", in), Notes: notes(text, in, revs), Rules: b.rulesOf(text, in)}
+// headerEntry describes an HTTP header.
+func (b *Book) headerEntry(text *block, revs []mcp.Revision) *Entry {
+	has, in := revisionsOf(text, revs)
+	e := &Entry{Kind: "header", Name: text.name, Summary: text.text("is"), Revisions: names(in), All: names(has), From: text.text("from"), Page: pageURL(text, in),
+		When: revisionTexts(text, "when", in), Notes: revisionNotes(text, in, revs), Rules: b.rulesOf(text, in)}
 	for i := range e.When {
 		e.When[i].Revisions = intersectNames(e.When[i].Revisions, e.Revisions)
 	}
@@ -81,8 +81,8 @@ func intersectNames(a, b []string) (both []string) {
 	return both
 }
 
-// field describes a member, wherever it occurs.
-func (b *Book) field(name string, revs []mcp.Revision) *Entry {
+// fieldEntry describes a member, wherever it occurs.
+func (b *Book) fieldEntry(name string, revs []mcp.Revision) *Entry {
 	text := b.texts[name]
 	e := &Entry{Kind: "field", Name: name, Revisions: []string{}, All: []string{}}
 	asked := names(revs)
@@ -94,26 +94,26 @@ func (b *Book) field(name string, revs []mcp.Revision) *Entry {
 			e.Revisions = append(e.Revisions, p.Revisions...)
 		}
 	}
-	e.All, e.Revisions = sorted(e.All), sorted(e.Revisions)
+	e.All, e.Revisions = sortedUnique(e.All), sortedUnique(e.Revisions)
 	if text == nil {
 		return e
 	}
 	if b.fields[name] == nil {
-		has, in := within(text, revs)
+		has, in := revisionsOf(text, revs)
 		e.All, e.Revisions = names(has), names(in)
 	}
-	e.Summary, e.Page = text.text("is"), page(text, revs)
+	e.Summary, e.Page = text.text("is"), pageURL(text, revs)
 	e.Rules = b.rulesOf(text, revs)
 	return e
 }
 
-func sorted(all []string) []string {
+func sortedUnique(all []string) []string {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// typ describes a type.
-func (b *Book) typ(name string, revs []mcp.Revision) *Entry {
+// typeEntry describes a type.
+func (b *Book) typeEntry(name string, revs []mcp.Revision) *Entry {
 	has := shape.Revisions(name)
 	in := intersect(has, revs)
 	e := &Entry{Kind: "type", Name: name, Revisions: names(in), All: names(has)}
@@ -148,7 +148,7 @@ func typeChanges(name string, has, revs []mcp.Revision) (all []Change) {
 		case was && is:
 			old, _ := shape.TypeOf(before, name)
 			t, _ := shape.TypeOf(r, name)
-			what = diff(old, t, name, map[string]bool{"MetaObject": true})
+			what = diffTypes(old, t, name, map[string]bool{"MetaObject": true})
 		}
 		if len(what) > 0 && slices.Contains(revs, r) {
 			all = append(all, Change{r.String(), what})

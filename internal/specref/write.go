@@ -29,7 +29,7 @@ func Write(w io.Writer, entries []*Entry, style Style) error {
 			*emphasis = func(text string) string { return text }
 		}
 	}
-	p := &pages{Style: style}
+	p := &printer{Style: style}
 	for i, e := range entries {
 		if i > 0 {
 			p.line("")
@@ -48,7 +48,7 @@ func WriteIndex(w io.Writer, groups []Group, style Style) error {
 	if style.Strong == nil {
 		style.Strong = func(text string) string { return text }
 	}
-	p := &pages{Style: style}
+	p := &printer{Style: style}
 	for i, g := range groups {
 		if i > 0 {
 			p.line("")
@@ -60,16 +60,16 @@ func WriteIndex(w io.Writer, groups []Group, style Style) error {
 	return err
 }
 
-// pages collects what is written.
-type pages struct {
+// printer collects what is written.
+type printer struct {
 	bytes.Buffer
 	Style
 }
 
-func (p *pages) line(text string) { p.WriteString(strings.TrimRight(text, " ") + "\n") }
+func (p *printer) line(text string) { p.WriteString(strings.TrimRight(text, " ") + "\n") }
 
 // wrap writes a text in lines of the width: first stands before the first of them, then before the others.
-func (p *pages) wrap(first, then, text string) {
+func (p *printer) wrap(first, then, text string) {
 	row, start := first, true
 	for word := range strings.FieldsSeq(text) {
 		if !start && len(row)+1+len(word) > p.Width {
@@ -86,7 +86,7 @@ func (p *pages) wrap(first, then, text string) {
 }
 
 // list writes words with commas, none of them broken.
-func (p *pages) list(indent string, words []string) {
+func (p *printer) list(indent string, words []string) {
 	row := indent
 	for i, word := range words {
 		if i < len(words)-1 {
@@ -101,13 +101,13 @@ func (p *pages) list(indent string, words []string) {
 	p.line(row)
 }
 
-// part begins a part of an entry.
-func (p *pages) part(title string) {
+// section begins a part of an entry.
+func (p *printer) section(title string) {
 	p.line("")
 	p.line(p.Strong(title))
 }
 
-func (p *pages) entry(e *Entry) {
+func (p *printer) entry(e *Entry) {
 	title := e.Name
 	if e.Alias != "" {
 		title += " " + e.Alias
@@ -129,11 +129,11 @@ func (p *pages) entry(e *Entry) {
 	p.shapes(e)
 	p.places(e.Places)
 	if len(e.UsedIn) > 0 {
-		p.part("Used in")
+		p.section("Used in")
 		p.list("  ", e.UsedIn)
 	}
 	if len(e.Changes) > 0 {
-		p.part("Changes")
+		p.section("Changes")
 		for _, c := range e.Changes {
 			for i, what := range c.What {
 				head := c.Revision
@@ -145,7 +145,7 @@ func (p *pages) entry(e *Entry) {
 		}
 	}
 	if e.Do != "" {
-		p.part("What to do")
+		p.section("What to do")
 		p.wrap("  ", "  ", e.Do)
 	}
 	p.notes(e)
@@ -155,7 +155,7 @@ func (p *pages) entry(e *Entry) {
 }
 
 // facts are what fits on a line each.
-func (p *pages) facts(e *Entry) {
+func (p *printer) facts(e *Entry) {
 	p.line("")
 	fact := func(name, text string) {
 		if text != "" {
@@ -168,12 +168,12 @@ func (p *pages) facts(e *Entry) {
 		fact("Revisions", strings.Join(e.Revisions, ", "))
 	}
 	fact("From", map[string]string{"both": "client and server"}[e.From]+map[bool]string{true: e.From}[e.From != "both"])
-	each := func(name string, all []Span) {
+	each := func(name string, all []RevisionText) {
 		for i, s := range all {
 			if i > 0 {
 				name = ""
 			}
-			fact(name, s.Text+since(s.Revisions, e.Revisions))
+			fact(name, s.Text+revisionsText(s.Revisions, e.Revisions))
 		}
 	}
 	each("Direction", e.Directions)
@@ -185,16 +185,16 @@ func (p *pages) facts(e *Entry) {
 	fact("Page", e.Page)
 }
 
-// since says for which revisions a text holds, unless it is all of them.
-func since(part, whole []string) string {
+// revisionsText says for which revisions a text holds, unless it is all of them.
+func revisionsText(part, whole []string) string {
 	if len(part) >= len(whole) {
 		return ""
 	}
-	return " (" + period(part) + ")"
+	return " (" + revisionRange(part) + ")"
 }
 
-// period writes revisions, which follow each other, as a range.
-func period(revs []string) string {
+// revisionRange writes revisions, which follow each other, as a range.
+func revisionRange(revs []string) string {
 	all := mcp.Revisions()
 	switch n := len(revs); {
 	case n == 0:
@@ -211,7 +211,7 @@ func period(revs []string) string {
 	return strings.Join(revs, ", ")
 }
 
-func (p *pages) shapes(e *Entry) {
+func (p *printer) shapes(e *Entry) {
 	show := func(title string, s *Shape) {
 		if s == nil {
 			return
@@ -224,7 +224,7 @@ func (p *pages) shapes(e *Entry) {
 		if s.Optional {
 			optional = "; may be left out"
 		}
-		p.part(title + " (" + name + s.Revision + optional + ")")
+		p.section(title + " (" + name + s.Revision + optional + ")")
 		p.shape(s)
 	}
 	show("Params", e.Params)
@@ -235,7 +235,7 @@ func (p *pages) shapes(e *Entry) {
 	show("Shape", e.Shape)
 }
 
-func (p *pages) shape(s *Shape) {
+func (p *printer) shape(s *Shape) {
 	switch {
 	case len(s.OneOf) > 0:
 		p.wrap("  ", "  ", strings.Join(s.OneOf, " | "))
@@ -243,24 +243,24 @@ func (p *pages) shape(s *Shape) {
 			p.line("  " + alt.Type + ":")
 			p.members(alt.Members, "    ")
 		}
-		if slices.ContainsFunc(s.Alternatives, func(alt *Shape) bool { return slices.ContainsFunc(alt.Members, needed) }) {
+		if slices.ContainsFunc(s.Alternatives, func(alt *Shape) bool { return slices.ContainsFunc(alt.Members, isRequired) }) {
 			p.line(p.Faint("  * must be there"))
 		}
 	case len(s.Members) == 0:
 		p.line("  nothing that must be there")
 	default:
 		p.members(s.Members, "  ")
-		if slices.ContainsFunc(s.Members, needed) {
+		if slices.ContainsFunc(s.Members, isRequired) {
 			p.line(p.Faint("  * must be there"))
 		}
 	}
 }
 
-// needed reports whether a member, or one in it, must be there.
-func needed(m Member) bool { return m.Required || slices.ContainsFunc(m.Members, needed) }
+// isRequired reports whether a member, or one in it, must be there.
+func isRequired(m Member) bool { return m.Required || slices.ContainsFunc(m.Members, isRequired) }
 
 // members shows a tree of members: names, and types in a column of their own.
-func (p *pages) members(all []Member, indent string) {
+func (p *printer) members(all []Member, indent string) {
 	column := 0
 	for _, m := range all {
 		if n := len(m.Name) + 3; n <= 30 {
@@ -285,12 +285,12 @@ func (p *pages) members(all []Member, indent string) {
 	}
 }
 
-func (p *pages) places(all []Place) {
+func (p *printer) places(all []Place) {
 	if len(all) == 0 {
 		return
 	}
 	const most = 40
-	p.part("Where")
+	p.section("Where")
 	for i, place := range all {
 		if i == most {
 			p.line(fmt.Sprintf("  and %d more: --json lists them", len(all)-most))
@@ -301,59 +301,59 @@ func (p *pages) places(all []Place) {
 		case len(place.Required) == len(place.Revisions):
 			text += ", required"
 		case len(place.Required) > 0:
-			text += ", required in " + period(place.Required)
+			text += ", required in " + revisionRange(place.Required)
 		}
-		p.wrap("  ", "    ", text+" ("+period(place.Revisions)+")")
+		p.wrap("  ", "    ", text+" ("+revisionRange(place.Revisions)+")")
 	}
 }
 
 // notes shows notes, with their revisions if they are not about all that have the thing.
-func (p *pages) notes(e *Entry) {
+func (p *printer) notes(e *Entry) {
 	if len(e.Notes) == 0 {
 		return
 	}
-	p.part("Notes")
+	p.section("Notes")
 	for _, s := range e.Notes {
 		head := ""
 		if !slices.Equal(s.Revisions, e.Revisions) {
-			head = period(s.Revisions) + ": "
+			head = revisionRange(s.Revisions) + ": "
 		}
 		p.wrap("  - ", "    ", head+s.Text)
 	}
 }
 
-func (p *pages) errors(e *Entry) {
+func (p *printer) errors(e *Entry) {
 	if len(e.Errors) == 0 {
 		return
 	}
-	p.part("Errors")
+	p.section("Errors")
 	for _, c := range e.Errors {
-		p.wrap(fmt.Sprintf("  %-7s ", strconv.Itoa(c.Code)), "          ", c.When+since(c.Revisions, e.Revisions))
+		p.wrap(fmt.Sprintf("  %-7s ", strconv.Itoa(c.Code)), "          ", c.When+revisionsText(c.Revisions, e.Revisions))
 	}
 }
 
-func (p *pages) rules(e *Entry) {
+func (p *printer) rules(e *Entry) {
 	if len(e.Rules) == 0 {
 		return
 	}
-	p.part("Rules")
+	p.section("Rules")
 	side := ""
 	for _, r := range e.Rules {
 		if r.Side != side {
 			side = r.Side
 			p.line("  " + side + ":")
 		}
-		p.wrap(fmt.Sprintf("    %-5s", r.ID), "         ", r.Text+since(r.Revisions, e.All))
+		p.wrap(fmt.Sprintf("    %-5s", r.ID), "         ", r.Text+revisionsText(r.Revisions, e.All))
 	}
 }
 
-func (p *pages) examples(all []Example) {
+func (p *printer) examples(all []Example) {
 	for _, x := range all {
 		title := "Example: " + x.Title
 		if x.Revision != "" {
 			title += " (" + x.Revision + ")"
 		}
-		p.part(title)
+		p.section(title)
 		if x.Header != "" {
 			p.wrap("  ", "    ", x.Header)
 			continue

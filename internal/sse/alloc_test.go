@@ -147,11 +147,11 @@ func TestMemory(t *testing.T) {
 			var r *Reader
 			src := &watched{src: strings.NewReader(test.stream)}
 			src.f = func() {
-				if r.w.limit > test.max+16<<10 || len(r.w.buf) > r.w.limit {
-					t.Fatalf("buffer of %d bytes, limit %d", len(r.w.buf), r.w.limit)
+				if r.win.limit > test.max+16<<10 || len(r.win.buf) > r.win.limit {
+					t.Fatalf("buffer of %d bytes, limit %d", len(r.win.buf), r.win.limit)
 				}
-				if between := !r.lines && r.w.pos == r.w.end; (between || test.idle || r.tooLarge != nil) && (r.w.large != nil || len(r.w.buf) > keepSize) {
-					t.Fatalf("buffer of %d bytes for nothing", len(r.w.buf))
+				if between := !r.hasFields && r.win.pos == r.win.end; (between || test.idle || r.tooLarge != nil) && (r.win.large != nil || len(r.win.buf) > maxIdleBuffer) {
+					t.Fatalf("buffer of %d bytes for nothing", len(r.win.buf))
 				}
 			}
 			r = NewReader(src, test.max)
@@ -186,11 +186,11 @@ func TestSpare(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch {
-		case r.w.large == nil:
+		case r.win.large == nil:
 			t.Fatal("no block")
 		case i == 0:
-			first = r.w.large
-		case r.w.large != first:
+			first = r.win.large
+		case r.win.large != first:
 			t.Fatal("a new block")
 		}
 	}
@@ -201,12 +201,12 @@ func TestSpareIsCollected(t *testing.T) {
 	waits := 0
 	src := &watched{src: &loop{data: "data: " + strings.Repeat("x", 100<<10) + "\n\n", chunk: 1 << 20}}
 	src.f = func() {
-		if r.w.large != nil || r.w.spare == (weak.Pointer[block]{}) {
+		if r.win.large != nil || r.win.spare == (weak.Pointer[block]{}) {
 			return // not between events, or before the first
 		}
 		waits++
 		runtime.GC()
-		if r.w.spare.Value() != nil {
+		if r.win.spare.Value() != nil {
 			t.Error("a quiet stream holds on to a large block")
 		}
 	}

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	dataRoom = len("data: \n\n")
-	// fieldRoom is more than the names, separators and line ends of the other fields, and the digits of a retry.
-	fieldRoom = 64
+	dataOverhead = len("data: \n\n")
+	// fieldOverhead is more than the names, separators and line ends of the other fields, and the digits of a retry.
+	fieldOverhead = 64
 )
 
 // Append appends e in the form of the wire, with the blank line that ends it. Data is split at LF, CR and CRLF into several data fields, which a
@@ -28,7 +28,7 @@ func Append(dst []byte, e Event) ([]byte, error) {
 	case e.HasRetry && e.Retry < 0:
 		return dst, ErrInvalidRetry
 	}
-	dst = slices.Grow(dst, len(e.Name)+len(e.ID)+len(e.Data)+fieldRoom+dataRoom)
+	dst = slices.Grow(dst, len(e.Name)+len(e.ID)+len(e.Data)+fieldOverhead+dataOverhead)
 	if e.Name != "" {
 		dst = append(dst, "event: "...)
 		dst = append(dst, e.Name...)
@@ -54,7 +54,7 @@ func Append(dst []byte, e Event) ([]byte, error) {
 
 // AppendMessage appends an event with nothing but data, such as one JSON-RPC message. Data with line ends is split as [Append] does.
 func AppendMessage(dst, data []byte) []byte {
-	dst = slices.Grow(dst, len(data)+dataRoom)
+	dst = slices.Grow(dst, len(data)+dataOverhead)
 	for {
 		n := bytes.IndexByte(data, '\n')
 		line := data
@@ -100,7 +100,7 @@ func AppendMessageID[T string | []byte](dst []byte, id T, data []byte) ([]byte, 
 	if !validID(id) {
 		return dst, ErrInvalidID
 	}
-	dst = slices.Grow(dst, len(id)+len(data)+fieldRoom+dataRoom)
+	dst = slices.Grow(dst, len(id)+len(data)+fieldOverhead+dataOverhead)
 	return AppendMessage(appendID(dst, id), data), nil
 }
 

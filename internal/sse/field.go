@@ -6,8 +6,8 @@ import "time"
 type field uint8
 
 const (
-	unknown field = iota
-	comment
+	fieldUnknown field = iota
+	fieldComment
 	fieldData
 	fieldEvent
 	fieldID
@@ -16,12 +16,12 @@ const (
 
 var fieldNames = [...]string{fieldData: "data", fieldEvent: "event", fieldID: "id", fieldRetry: "retry"}
 
-// split tells the field of a line that is not empty, and the value that it has so far if its end is missing.
-func split(line []byte) (field, []byte) {
+// parseField tells the field of a line that is not empty, and the value that it has so far if its end is missing.
+func parseField(line []byte) (field, []byte) {
 	var f field
 	switch line[0] {
 	case ':':
-		return comment, nil
+		return fieldComment, nil
 	case 'd':
 		f = fieldData
 	case 'e':
@@ -31,26 +31,26 @@ func split(line []byte) (field, []byte) {
 	case 'r':
 		f = fieldRetry
 	default:
-		return unknown, nil
+		return fieldUnknown, nil
 	}
 	name := fieldNames[f]
 	if len(line) < len(name) || string(line[:len(name)]) != name {
-		return unknown, nil
+		return fieldUnknown, nil
 	}
 	value := line[len(name):]
 	switch {
 	case len(value) == 0:
 		return f, value
 	case value[0] != ':':
-		return unknown, nil
+		return fieldUnknown, nil
 	case len(value) > 1 && value[1] == ' ':
 		return f, value[2:]
 	}
 	return f, value[1:]
 }
 
-// undecided reports whether the start of a line may become a known field but is none yet: "data" may go on as "database".
-func undecided(start []byte) bool {
+// mayBecomeField reports whether the start of a line may become a known field but is none yet: "data" may go on as "database".
+func mayBecomeField(start []byte) bool {
 	for _, name := range fieldNames[fieldData:] {
 		if len(start) <= len(name) && name[:len(start)] == string(start) {
 			return true

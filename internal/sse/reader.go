@@ -9,22 +9,22 @@ import (
 
 // A Reader reads the events of a stream. It needs no Close; whoever owns the source closes it, which should make a blocked Read return.
 type Reader struct {
-	w   window
+	win window
 	max int // bytes of data in an event
 
-	begun    bool // past the place for a byte order mark
+	started  bool // past the place for a byte order mark
 	skipLF   bool // the last line ended with a CR that may be half of a CRLF
 	skipLine bool // passing over the rest of a line
 
 	// The event that is being read.
-	lines    bool // it has any, besides comments
-	tooLarge *TooLargeError
-	name     string
-	id       []byte
-	hasID    bool
-	hasData  bool
-	retry    time.Duration
-	hasRetry bool
+	hasFields bool // it has any, besides comments
+	tooLarge  *TooLargeError
+	name      string
+	id        []byte
+	hasID     bool
+	hasData   bool
+	retry     time.Duration
+	hasRetry  bool
 
 	lastID   []byte
 	lastName string // the last name that was no default, so that equal ones do not allocate
@@ -38,12 +38,12 @@ var bom = []byte("\xef\xbb\xbf")
 //
 // It reads ahead: src belongs to it from now on.
 func NewReader(src io.Reader, maxEvent int) *Reader {
-	const room = MaxField + readRoom
+	const room = MaxField + minReadSize
 	if maxEvent <= 0 {
 		maxEvent = DefaultMaxEvent
 	}
 	maxEvent = min(maxEvent, math.MaxInt/4)
-	return &Reader{w: window{src: src, limit: maxEvent + room}, max: maxEvent}
+	return &Reader{win: window{src: src, limit: maxEvent + room}, max: maxEvent}
 }
 
 // LastEventID returns the id of the last event that had one and was read to its end: what a client that wants to resume sends as Last-Event-ID.
@@ -64,16 +64,16 @@ func (r *Reader) Read() (Event, error) {
 		if ok || err != nil {
 			return e, err
 		}
-		if err := r.w.fill(); err != nil {
-			return Event{}, r.ended(err)
+		if err := r.win.fill(); err != nil {
+			return Event{}, r.endError(err)
 		}
 	}
 }
 
 // next returns the next event if it is in memory.
 func (r *Reader) next() (Event, bool, error) {
-	w := &r.w
-	if !r.begin() {
+	w := &r.win
+	if !r.skipBOM() {
 		return Event{}, false, nil
 	}
 	for {
@@ -85,7 +85,7 @@ func (r *Reader) next() (Event, bool, error) {
 		}
 		start, end := w.pos, w.lineEnd()
 		if end == w.end {
-			r.partialLine()
+			r.skipPartialLine()
 			return Event{}, false, nil
 		}
 		w.pos = end + 1
@@ -94,10 +94,10 @@ func (r *Reader) next() (Event, bool, error) {
 		case r.skipLine:
 			r.skipLine = false
 		case start < end:
-			r.line(start, end)
-		case !r.lines: // between events
+			r.readLine(start, end)
+		case !r.hasFields: // between events
 		case r.tooLarge != nil:
-			return Event{}, false, r.passOver()
+			return Event{}, false, r.skipEvent()
 		default:
 			if e, ok := r.finish(); ok {
 				return e, true, nil
@@ -106,35 +106,35 @@ func (r *Reader) next() (Event, bool, error) {
 	}
 }
 
-// begin passes over a byte order mark at the start of the stream. It reports whether enough has been read to tell.
-func (r *Reader) begin() bool {
-	if !r.begun {
-		head := r.w.buf[r.w.pos:r.w.end]
+// skipBOM passes over a byte order mark at the start of the stream. It reports whether enough has been read to tell.
+func (r *Reader) skipBOM() bool {
+	if !r.started {
+		head := r.win.buf[r.win.pos:r.win.end]
 		if len(head) < len(bom) && bytes.HasPrefix(bom, head) {
 			return false
 		}
 		if bytes.HasPrefix(head, bom) {
-			r.w.pos += len(bom)
+			r.win.pos += len(bom)
 		}
-		r.begun = true
+		r.started = true
 	}
 	return true
 }
 
-// line takes in the line buf[start:end], which is not empty.
-func (r *Reader) line(start, end int) {
-	f, value := split(r.w.buf[start:end])
-	if f == comment {
+// readLine takes in the line buf[start:end], which is not empty.
+func (r *Reader) readLine(start, end int) {
+	f, value := parseField(r.win.buf[start:end])
+	if f == fieldComment {
 		return
 	}
-	r.lines = true
-	if f == unknown || !r.fits(f, len(value)) {
+	r.hasFields = true
+	if f == fieldUnknown || !r.fits(f, len(value)) {
 		return
 	}
 	switch f {
 	case fieldData:
 		if r.tooLarge == nil {
-			r.w.addData(end, len(value), !r.hasData)
+			r.win.addData(end, len(value), !r.hasData)
 			r.hasData = true
 		}
 	case fieldID:
@@ -151,20 +151,20 @@ func (r *Reader) line(start, end int) {
 	}
 }
 
-// partialLine deals with a line whose end has not been read: nothing of it is kept in memory that is not going to be used.
-func (r *Reader) partialLine() {
-	w := &r.w
+// skipPartialLine deals with a line whose end has not been read: nothing of it is kept in memory that is not going to be used.
+func (r *Reader) skipPartialLine() {
+	w := &r.win
 	if w.pos == w.end {
 		return
 	}
 	if !r.skipLine {
 		line := w.buf[w.pos:w.end]
-		if undecided(line) {
+		if mayBecomeField(line) {
 			return
 		}
-		f, value := split(line)
-		r.lines = r.lines || f != comment
-		if f != comment && f != unknown && r.fits(f, len(value)) && !(f == fieldData && r.tooLarge != nil) {
+		f, value := parseField(line)
+		r.hasFields = r.hasFields || f != fieldComment
+		if f != fieldComment && f != fieldUnknown && r.fits(f, len(value)) && !(f == fieldData && r.tooLarge != nil) {
 			return
 		}
 		r.skipLine = true
@@ -181,7 +181,7 @@ func (r *Reader) fits(f field, n int) bool {
 		}
 		limit = r.max
 		if r.hasData {
-			n += r.w.to - r.w.from + 1
+			n += r.win.dataEnd - r.win.dataStart + 1
 		}
 	}
 	if n <= limit {
@@ -189,7 +189,7 @@ func (r *Reader) fits(f field, n int) bool {
 	}
 	if r.tooLarge == nil {
 		r.tooLarge = &TooLargeError{fieldNames[f], limit}
-		r.w.dropData()
+		r.win.dropData()
 	}
 	return false
 }
@@ -214,7 +214,7 @@ func (r *Reader) finish() (Event, bool) {
 	if ok {
 		e = Event{Name: r.name, HasID: r.hasID, Retry: r.retry, HasRetry: r.hasRetry}
 		if r.hasData {
-			e.Data = r.w.buf[r.w.from:r.w.to:r.w.to]
+			e.Data = r.win.buf[r.win.dataStart:r.win.dataEnd:r.win.dataEnd]
 		}
 	}
 	if r.commitID() {
@@ -224,8 +224,8 @@ func (r *Reader) finish() (Event, bool) {
 	return e, ok
 }
 
-// passOver ends an event that was too large.
-func (r *Reader) passOver() error {
+// skipEvent ends an event that was too large.
+func (r *Reader) skipEvent() error {
 	err := r.tooLarge
 	r.commitID()
 	r.reset()
@@ -242,13 +242,13 @@ func (r *Reader) commitID() bool {
 }
 
 func (r *Reader) reset() {
-	r.w.dropData()
-	r.lines, r.hasID, r.hasData, r.hasRetry = false, false, false, false
+	r.win.dropData()
+	r.hasFields, r.hasID, r.hasData, r.hasRetry = false, false, false, false
 	r.tooLarge, r.name, r.retry = nil, "", 0
 }
 
-// ended turns the final error of the source into that of Read.
-func (r *Reader) ended(err error) error {
+// endError turns the final error of the source into that of Read.
+func (r *Reader) endError(err error) error {
 	if err != io.EOF {
 		return err
 	}
@@ -257,7 +257,7 @@ func (r *Reader) ended(err error) error {
 		r.tooLarge = nil
 		return err
 	}
-	if r.lines || r.w.pos < r.w.end {
+	if r.hasFields || r.win.pos < r.win.end {
 		return io.ErrUnexpectedEOF
 	}
 	return io.EOF

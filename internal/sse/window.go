@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	firstSize = 4 << 10  // of the buffer of a new stream: most stay that quiet
-	keepSize  = 32 << 10 // what a stream may hold on to while it waits
-	readRoom  = 4 << 10  // beside the largest event
-	maxStalls = 100      // reads in a row without data or error after which a source counts as broken
+	initialBuffer = 4 << 10  // of the buffer of a new stream: most stay that quiet
+	maxIdleBuffer = 32 << 10 // what a stream may hold on to while it waits
+	minReadSize   = 4 << 10  // beside the largest event
+	maxEmptyReads = 100      // reads in a row without data or error after which a source counts as broken
 )
 
 // A window is the part of a stream that is in memory.
@@ -27,12 +27,12 @@ type window struct {
 	src io.Reader
 	err error // of src, final
 
-	buf              []byte
-	from, to         int
-	pos, end, lf, cr int
+	buf                []byte
+	dataStart, dataEnd int
+	pos, end, lf, cr   int
 
 	limit int // of len(buf)
-	// Events that outgrow keepSize get a block. While the stream waits for its next event the block is held by a weak pointer only, so
+	// Events that outgrow maxIdleBuffer get a block. While the stream waits for its next event the block is held by a weak pointer only, so
 	// that busy streams go on using it and the collector takes it from idle ones.
 	small []byte
 	large *block
@@ -62,14 +62,14 @@ func find(b []byte, c byte, from int) int {
 // addData appends the n bytes before index end, which lie beyond to, to the data; first tells that there is none yet.
 func (w *window) addData(end, n int, first bool) {
 	if first {
-		w.from, w.to = end-n, end
+		w.dataStart, w.dataEnd = end-n, end
 		return
 	}
-	w.buf[w.to] = '\n'
-	w.to += 1 + copy(w.buf[w.to+1:], w.buf[end-n:end])
+	w.buf[w.dataEnd] = '\n'
+	w.dataEnd += 1 + copy(w.buf[w.dataEnd+1:], w.buf[end-n:end])
 }
 
-func (w *window) dropData() { w.from, w.to = 0, 0 }
+func (w *window) dropData() { w.dataStart, w.dataEnd = 0, 0 }
 
 // fill waits for more input. Its error is that of the source, once all before it has been read.
 func (w *window) fill() error {
@@ -77,7 +77,7 @@ func (w *window) fill() error {
 		return w.err
 	}
 	w.makeRoom()
-	for range maxStalls {
+	for range maxEmptyReads {
 		n, err := w.src.Read(w.buf[w.end:])
 		w.end += n
 		w.err = err
@@ -92,26 +92,26 @@ func (w *window) fill() error {
 	return w.err
 }
 
-// makeRoom sees to it that a quarter of the buffer is free, or at least readRoom bytes when it is at its limit, at a cost that is linear in what
+// makeRoom sees to it that a quarter of the buffer is free, or at least minReadSize bytes when it is at its limit, at a cost that is linear in what
 // was read: each move frees as much as it copies up to a constant factor, or nothing of it has to be moved again before its event has ended.
 func (w *window) makeRoom() {
-	live := w.to - w.from + w.end - w.pos
+	live := w.dataEnd - w.dataStart + w.end - w.pos
 	size := len(w.buf)
 	switch {
-	case w.large != nil && live <= keepSize/2:
+	case w.large != nil && live <= maxIdleBuffer/2:
 		w.spare = weak.Make(w.large)
 		w.large = nil
 		w.moveTo(w.small)
 	case live > 0 && size-w.end >= size/4:
 	case live <= size-size/4 && size > 0 || size == w.limit:
-		w.compact()
+		w.slideDown()
 	default:
-		w.grow(min(max(2*size, firstSize), w.limit))
+		w.grow(min(max(2*size, initialBuffer), w.limit))
 	}
 }
 
 func (w *window) grow(size int) {
-	if size <= keepSize {
+	if size <= maxIdleBuffer {
 		w.small = make([]byte, size)
 		w.moveTo(w.small)
 		return
@@ -125,33 +125,33 @@ func (w *window) grow(size int) {
 	w.moveTo(w.large.buf)
 }
 
-// compact moves what is live to the start of the buffer. What lies right there already is not touched: a large event that comes in small reads
+// slideDown moves what is live to the start of the buffer. What lies right there already is not touched: a large event that comes in small reads
 // would otherwise be copied onto itself for each of them.
-func (w *window) compact() {
-	n := w.to - w.from
-	if w.from > 0 {
-		copy(w.buf, w.buf[w.from:w.to])
+func (w *window) slideDown() {
+	n := w.dataEnd - w.dataStart
+	if w.dataStart > 0 {
+		copy(w.buf, w.buf[w.dataStart:w.dataEnd])
 	}
 	if w.pos > n {
 		copy(w.buf[n:], w.buf[w.pos:w.end])
 	}
-	w.settle()
+	w.rebase()
 }
 
 // moveTo moves what is live to another buffer.
 func (w *window) moveTo(buf []byte) {
-	n := copy(buf, w.buf[w.from:w.to])
+	n := copy(buf, w.buf[w.dataStart:w.dataEnd])
 	copy(buf[n:], w.buf[w.pos:w.end])
 	w.buf = buf
-	w.settle()
+	w.rebase()
 }
 
-// settle sets the indexes after a move to the start.
-func (w *window) settle() {
-	w.from, w.to = 0, w.to-w.from
-	gone := w.pos - w.to
-	w.pos -= gone
-	w.end -= gone
-	w.lf -= gone
-	w.cr -= gone
+// rebase sets the indexes after a move to the start.
+func (w *window) rebase() {
+	w.dataStart, w.dataEnd = 0, w.dataEnd-w.dataStart
+	shift := w.pos - w.dataEnd
+	w.pos -= shift
+	w.end -= shift
+	w.lf -= shift
+	w.cr -= shift
 }

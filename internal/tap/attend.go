@@ -9,125 +9,125 @@ import (
 	"mcpwire/capture"
 )
 
-// attend sees a server's life to its end, and all that it wrote to the host.
-func (k *keeper) attend(ctx context.Context) ending {
-	l := k.life
-	a := &attendance{life: l, quit: make(chan struct{})}
-	late := time.NewTimer(k.opts.ReadyWithin)
-	defer late.Stop()
-	cancelled, gone, died := ctx.Done(), k.hostGone, l.child.done
+// supervise sees a server's life to its end, and all that it wrote to the host.
+func (sv *supervisor) supervise(ctx context.Context) outcome {
+	in := sv.instance
+	su := &supervision{instance: in, quit: make(chan struct{})}
+	readyTimer := time.NewTimer(sv.opts.ReadyWithin)
+	defer readyTimer.Stop()
+	canceled, hostGone, exited := ctx.Done(), sv.hostGone, in.child.done
 	for {
 		select {
-		case s := <-k.Signals:
+		case s := <-sv.Signals:
 			switch {
-			case s == syscall.SIGHUP && k.opts.OnHangup:
-				a.replace("SIGHUP")
-			case a.drained != nil && ends(s):
-				a.hurry()
+			case s == syscall.SIGHUP && sv.opts.OnHangup:
+				su.restart("SIGHUP")
+			case su.drained != nil && isTermination(s):
+				su.abandonOutput()
 			default:
-				if ends(s) {
-					l.told.Store(true)
+				if isTermination(s) {
+					in.stopRequested.Store(true)
 				}
-				l.child.forward(s)
+				in.child.forward(s)
 			}
-		case <-cancelled:
-			cancelled = nil
-			a.end()
-		case <-gone:
-			gone = nil
-			a.end()
-		case reason := <-k.trigger:
-			a.replace(reason)
-		case reason := <-k.opts.Trigger:
-			a.replace(reason)
-		case reason := <-l.failed:
-			a.reject(reason)
-		case <-late.C:
-			if _, handshake := k.session.owes(); handshake {
-				a.reject("the new server did not answer the handshake")
+		case <-canceled:
+			canceled = nil
+			su.terminate()
+		case <-hostGone:
+			hostGone = nil
+			su.terminate()
+		case reason := <-sv.trigger:
+			su.restart(reason)
+		case reason := <-sv.opts.Trigger:
+			su.restart(reason)
+		case reason := <-in.failed:
+			su.reject(reason)
+		case <-readyTimer.C:
+			if _, handshake := sv.state.awaitsReplay(); handshake {
+				su.reject("the new server did not answer the handshake")
 			}
-		case <-died:
-			died = nil
-			a.drain()
-		case done := <-a.drained:
-			l.close(ctx, !done)
-			return a.verdict()
+		case <-exited:
+			exited = nil
+			su.drain()
+		case done := <-su.drained:
+			in.close(ctx, !done)
+			return su.outcome()
 		}
 	}
 }
 
 // An attendance is a call of attend.
-type attendance struct {
-	*life
-	decided *ending   // what was decided before the server ended
-	drained chan bool // once it has: whether all that it wrote was forwarded
-	quit    chan struct{}
-	hurried bool
+type supervision struct {
+	*instance
+	decision  *outcome  // what was decided before the server ended
+	drained   chan bool // once it has: whether all that it wrote was forwarded
+	quit      chan struct{}
+	abandoned bool
 }
 
-// end has the server end for good.
-func (a *attendance) end() {
-	a.told.Store(true)
-	if a.drained != nil {
-		a.hurry()
+// terminate has the server end for good.
+func (su *supervision) terminate() {
+	su.stopRequested.Store(true)
+	if su.drained != nil {
+		su.abandonOutput()
 		return
 	}
-	a.stop(stopWait)
+	su.stop(stopGrace)
 }
 
-// replace has the server end, to be followed by another. One that is ending anyway is not.
-func (a *attendance) replace(reason string) {
-	if a.decided == nil && !a.told.Load() && a.drained == nil {
-		a.decided = &ending{restart: true, reason: reason}
-		a.stop(restartPatience)
+// restart has the server end, to be followed by another. One that is ending anyway is not.
+func (su *supervision) restart(reason string) {
+	if su.decision == nil && !su.stopRequested.Load() && su.drained == nil {
+		su.decision = &outcome{restart: true, reason: reason}
+		su.stop(restartGrace)
 	}
 }
 
 // reject is replace for a server that is of no use.
-func (a *attendance) reject(reason string) {
-	if a.decided == nil && !a.told.Load() && a.drained == nil {
-		e := a.crash(reason)
-		a.decided = &e
-		a.stop(restartPatience)
+func (su *supervision) reject(reason string) {
+	if su.decision == nil && !su.stopRequested.Load() && su.drained == nil {
+		e := su.noteCrash(reason)
+		su.decision = &e
+		su.stop(restartGrace)
 	}
 }
 
-func (a *attendance) stop(patience time.Duration) {
-	a.queue.pause()
-	a.stopping.Go(func() { a.child.stop(patience) })
+func (su *supervision) stop(grace time.Duration) {
+	su.queue.pause()
+	su.stopping.Go(func() { su.child.stop(grace) })
 }
 
 // drain waits in the background until all that the server wrote was forwarded.
-func (a *attendance) drain() {
+func (su *supervision) drain() {
 	done := make(chan bool, 1)
-	a.drained = done
-	a.stopping.Go(func() { done <- a.life.drain(a.quit) })
+	su.drained = done
+	su.stopping.Go(func() { done <- su.instance.drain(su.quit) })
 }
 
-// hurry gives up what the host does not read.
-func (a *attendance) hurry() {
-	a.told.Store(true)
-	if !a.hurried {
-		a.hurried = true
-		close(a.quit)
+// abandonOutput gives up what the host does not read.
+func (su *supervision) abandonOutput() {
+	su.stopRequested.Store(true)
+	if !su.abandoned {
+		su.abandoned = true
+		close(su.quit)
 	}
 }
 
-// verdict says what comes next, now that the server has ended.
-func (a *attendance) verdict() ending {
+// outcome says what comes next, now that the server has ended.
+func (su *supervision) outcome() outcome {
 	switch {
-	case a.told.Load():
-		return ending{}
-	case a.decided != nil:
-		return *a.decided
-	case a.opts.OnCrash && !a.queue.finished():
-		return a.crash(describe(a.child.exit))
+	case su.stopRequested.Load():
+		return outcome{}
+	case su.decision != nil:
+		return *su.decision
+	case su.opts.OnCrash && !su.queue.finished():
+		return su.noteCrash(describeExit(su.child.exit))
 	}
-	return ending{}
+	return outcome{}
 }
 
-// describe says how a process ended.
-func describe(e capture.Exit) string {
+// describeExit says how a process ended.
+func describeExit(e capture.Exit) string {
 	if e.Signal != "" {
 		return "the server was ended by " + e.Signal
 	}

@@ -26,7 +26,7 @@ func BenchmarkSplit(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				for p := bb.frame; len(p) > 0; {
-					n := min(len(p), chunk)
+					n := min(len(p), chunkSize)
 					s.write(p[:n])
 					p = p[n:]
 				}

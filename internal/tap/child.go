@@ -26,9 +26,9 @@ func (e *StartError) Unwrap() error { return e.Err }
 
 // The steps by which a server is ended that does not end by itself, and how long what it has left running may use its pipes.
 const (
-	stopWait   = 2 * time.Second
-	termWait   = 3 * time.Second
-	lingerWait = 500 * time.Millisecond
+	stopGrace   = 2 * time.Second
+	termGrace   = 3 * time.Second
+	lingerGrace = 500 * time.Millisecond
 )
 
 // A child is one run of the server.
@@ -36,7 +36,7 @@ type child struct {
 	stdin, stdout, stderr *os.File // our ends
 	pid                   int
 
-	begun time.Time
+	started time.Time
 
 	mu    sync.Mutex
 	group group // until the process is reaped: its number may be somebody else's then
@@ -44,12 +44,12 @@ type child struct {
 	closeInput sync.Once
 	done       chan struct{} // closed when the process was reaped and its group ended
 	exit       capture.Exit  // after done
-	owned      sync.WaitGroup
+	goroutines sync.WaitGroup
 }
 
 // startChild starts the server. With polled, reads and writes of the pipes can be interrupted; without, they are faster.
 func startChild(o *Options, polled bool) (*child, error) {
-	c := &child{begun: time.Now(), done: make(chan struct{})}
+	c := &child{started: time.Now(), done: make(chan struct{})}
 	var theirs [3]*os.File
 	for i, ours := range []**os.File{&c.stdin, &c.stdout, &c.stderr} {
 		r, w, err := newPipe(polled)
@@ -77,18 +77,18 @@ func startChild(o *Options, polled bool) (*child, error) {
 	}
 	g := guardian.Start()
 	started := make(chan error)
-	c.owned.Go(func() { c.run(cmd, g, started) })
+	c.goroutines.Go(func() { c.run(cmd, g, started) })
 	err := <-started
 	closeAll(theirs[:])
 	if err != nil {
-		g.Dismiss()
+		g.Stop()
 		c.closePipes()
-		c.owned.Wait()
+		c.goroutines.Wait()
 		return nil, &StartError{o.Command[0], err}
 	}
-	c.owned.Go(func() {
+	c.goroutines.Go(func() {
 		<-c.done
-		g.Dismiss()
+		g.Stop()
 	})
 	return c, nil
 }
@@ -129,20 +129,20 @@ func (c *child) signal(send func(group)) {
 func (c *child) closeStdin() { c.closeInput.Do(func() { c.stdin.Close() }) }
 
 // stop ends the process, one step at a time. It returns when it has ended, or cannot be.
-func (c *child) stop(patience time.Duration) {
+func (c *child) stop(grace time.Duration) {
 	c.closeStdin()
-	if c.endsWithin(patience) {
+	if c.doneWithin(grace) {
 		return
 	}
 	c.signal(group.terminate)
-	if c.endsWithin(termWait) {
+	if c.doneWithin(termGrace) {
 		return
 	}
 	c.signal(group.kill)
-	c.endsWithin(termWait)
+	c.doneWithin(termGrace)
 }
 
-func (c *child) endsWithin(d time.Duration) bool {
+func (c *child) doneWithin(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -14,7 +14,7 @@ func groupAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tru
 // to wait without giving the number of the group free; as long as anybody is left in it, it is not given away.
 func (c *child) reap(cmd *exec.Cmd) {
 	_ = cmd.Wait() // the state says more
-	awaitHangup(c.stdout, lingerWait)
+	waitHangup(c.stdout, lingerGrace)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.group.kill()

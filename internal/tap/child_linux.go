@@ -22,9 +22,9 @@ func (c *child) reap(cmd *exec.Cmd) {
 			break
 		}
 	}
-	limit := time.Now().Add(lingerWait)
-	awaitHangup(c.stdout, time.Until(limit))
-	awaitHangup(c.stderr, time.Until(limit))
+	limit := time.Now().Add(lingerGrace)
+	waitHangup(c.stdout, time.Until(limit))
+	waitHangup(c.stderr, time.Until(limit))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.group.kill()

@@ -39,15 +39,15 @@ func (c *child) forward(s os.Signal) {
 	}
 }
 
-// forwarded are the signals that are passed on. SIGPIPE is not: that nobody reads shows in the error of the write, and must not end us.
-var forwarded = [...]os.Signal{
+// forwardedSignals are the signals that are passed on. SIGPIPE is not: that nobody reads shows in the error of the write, and must not end us.
+var forwardedSignals = [...]os.Signal{
 	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGWINCH,
 }
 
 // Signals returns the signals that belong on [Options].Signals, and those that are to be caught so that they do not end the process. What the process was told to
 // ignore, by nohup for example, is not among them: caught, it would not be ignored by the server either.
 func Signals() (forward, catch []os.Signal) {
-	for _, s := range forwarded {
+	for _, s := range forwardedSignals {
 		if !signal.Ignored(s) {
 			forward = append(forward, s)
 		}
@@ -94,8 +94,8 @@ func pollFile(f *os.File, events int16, d time.Duration) (revents int16) {
 	return revents
 }
 
-// awaitReady waits until a file can be read or written, and reports whether it was possible to wait.
-func awaitReady(f *os.File, write bool) bool {
+// waitReady waits until a file can be read or written, and reports whether it was possible to wait.
+func waitReady(f *os.File, write bool) bool {
 	events := int16(unix.POLLIN)
 	if write {
 		events = unix.POLLOUT
@@ -108,23 +108,23 @@ func awaitReady(f *os.File, write bool) bool {
 	}
 }
 
-// awaitHangup waits until nobody can write to a pipe any more, or d has passed, and reports which.
-func awaitHangup(f *os.File, d time.Duration) bool {
+// waitHangup waits until nobody can write to a pipe any more, or d has passed, and reports which.
+func waitHangup(f *os.File, d time.Duration) bool {
 	return pollFile(f, 0, d)&(unix.POLLHUP|unix.POLLNVAL|unix.POLLERR) != 0
 }
 
-// empty reports whether nothing is in a pipe.
-func empty(f *os.File) bool { return pollFile(f, unix.POLLIN, 0)&unix.POLLIN == 0 }
+// pipeEmpty reports whether nothing is in a pipe.
+func pipeEmpty(f *os.File) bool { return pollFile(f, unix.POLLIN, 0)&unix.POLLIN == 0 }
 
-// unread reports whether the other end of a file that we write to is closed.
-func unread(f *os.File) bool {
+// readerGone reports whether the other end of a file that we write to is closed.
+func readerGone(f *os.File) bool {
 	return pollFile(f, 0, 0)&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0
 }
 
 // A parent is the process that has started us.
 type parent struct{ pid int }
 
-func ourParent() parent { return parent{os.Getppid()} }
+func currentParent() parent { return parent{os.Getppid()} }
 
 // gone reports whether it has ended: we have another one then.
 func (p parent) gone() bool { return os.Getppid() != p.pid }

@@ -13,7 +13,7 @@ import (
 )
 
 // A group is the job that holds a server and what it starts.
-type group struct{ job winjob.Group }
+type group struct{ job winjob.Job }
 
 func groupAttr() *syscall.SysProcAttr { return winjob.Attr() }
 
@@ -42,21 +42,21 @@ func Signals() (forward, catch []os.Signal) { return []os.Signal{os.Interrupt, s
 func exitOf(state *os.ProcessState) capture.Exit { return capture.Exit{Code: state.ExitCode()} }
 func exitStatus(e capture.Exit) int              { return e.Code }
 
-// awaitHangup has nothing to wait for: the job has ended, and with it all that could write.
-func awaitHangup(*os.File, time.Duration) bool { return true }
+// waitHangup has nothing to wait for: the job has ended, and with it all that could write.
+func waitHangup(*os.File, time.Duration) bool { return true }
 
-func empty(*os.File) bool { return true }
+func pipeEmpty(*os.File) bool { return true }
 
-// awaitReady is not needed: files are blocking, or the runtime's.
-func awaitReady(*os.File, bool) bool { return false }
+// waitReady is not needed: files are blocking, or the runtime's.
+func waitReady(*os.File, bool) bool { return false }
 
-// unread cannot be seen before something is written.
-func unread(*os.File) bool { return false }
+// readerGone cannot be seen before something is written.
+func readerGone(*os.File) bool { return false }
 
 // A parent is the process that has started us.
 type parent struct{ handle windows.Handle }
 
-func ourParent() parent {
+func currentParent() parent {
 	h, err := windows.OpenProcess(windows.SYNCHRONIZE, false, uint32(os.Getppid()))
 	if err != nil {
 		return parent{}

@@ -47,7 +47,7 @@ func TestBatchFile(t *testing.T) {
 	within(t, "the server", func() {
 		out, err = io.ReadAll(c.stdout)
 		<-c.done
-		c.owned.Wait()
+		c.goroutines.Wait()
 	})
 	c.closePipes()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 const (
 	maxHeader    = 8 << 10  // of a block that may be a header
-	firstCopy    = 64 << 10 // what is taken for a frame in pieces; it doubles
-	keptCopy     = 1 << 20  // more is memory of its own, which is given back behind the frame
+	minCopy      = 64 << 10 // what is taken for a frame in pieces; it doubles
+	maxHeapCopy  = 1 << 20  // more is memory of its own, which is given back behind the frame
 	maxBodyBytes = 1 << 53  // a Content-Length above is none
 )
 
@@ -19,21 +19,21 @@ const (
 //
 // Invariants: a frame that has begun in an earlier chunk has its first len(copy) bytes in copy, unless state is inHeader, when all of it is in header.
 type splitter struct {
-	sink func(*capture.Event) // the event and its Data are good during the call
-	max  int                  // bytes of a frame in pieces that are handed to sink
-	want func(size int) bool  // whether a frame of so many bytes is worth copying; nil: all are
+	sink     func(*capture.Event) // the event and its Data are good during the call
+	maxCopy  int                  // bytes of a frame in pieces that are handed to sink
+	wantCopy func(size int) bool  // whether a frame of so many bytes is worth copying; nil: all are
 
-	ev     capture.Event
-	state  splitState
-	copy   []byte
-	spare  bool   // the rest of the frame is not copied
-	large  bool   // copy is of newLarge
-	small  []byte // what copy was before that, to be used again
-	size   int64  // of the frame up to here, without its header
-	last   byte   // of the frame up to here, if size > 0
-	header []byte
-	prefix string // of the header of the body under way
-	left   int64  // bytes of it that have not come
+	event    capture.Event
+	state    splitState
+	copied   []byte
+	skipCopy bool   // the rest of the frame is not copied
+	mapped   bool   // copy is of newLarge
+	reusable []byte // what copy was before that, to be used again
+	size     int64  // of the frame up to here, without its header
+	lastByte byte   // of the frame up to here, if size > 0
+	header   []byte
+	prefix   string // of the header of the body under way
+	bodyLeft int64  // bytes of it that have not come
 }
 
 type splitState uint8
@@ -46,7 +46,7 @@ const (
 )
 
 func newSplitter(dir capture.Dir, max int, sink func(*capture.Event)) *splitter {
-	return &splitter{sink: sink, max: max, ev: capture.Event{Kind: capture.KindMessage, Dir: dir}}
+	return &splitter{sink: sink, maxCopy: max, event: capture.Event{Kind: capture.KindMessage, Dir: dir}}
 }
 
 // write takes the next piece of the stream.
@@ -54,17 +54,17 @@ func (s *splitter) write(p []byte) {
 	for len(p) > 0 {
 		if s.state == betweenFrames {
 			s.state = inLine
-			if likeHeader(p) {
+			if hasHeaderPrefix(p) {
 				s.state = inHeader
 			}
 		}
 		switch s.state {
 		case inLine:
-			p = s.line(p)
+			p = s.feedLine(p)
 		case inHeader:
-			p = s.headerLine(p)
+			p = s.feedHeader(p)
 		case inBody:
-			p = s.body(p)
+			p = s.feedBody(p)
 		}
 	}
 }
@@ -76,30 +76,30 @@ func (s *splitter) partial() bool { return s.state != betweenFrames }
 func (s *splitter) close() {
 	switch s.state {
 	case inHeader:
-		s.notHeader()
+		s.rejectHeader()
 		if s.state == inLine {
-			s.emit(s.copy, capture.FramingNone)
+			s.emit(s.copied, capture.FramingNone)
 		}
 	case inLine:
-		s.emit(s.copy, capture.FramingNone)
+		s.emit(s.copied, capture.FramingNone)
 	case inBody:
-		s.emit(s.copy, capture.FramingHeader)
+		s.emit(s.copied, capture.FramingHeader)
 	}
 }
 
-// line takes what p has of a line.
-func (s *splitter) line(p []byte) (rest []byte) {
+// feedLine takes what p has of a line.
+func (s *splitter) feedLine(p []byte) (rest []byte) {
 	i := bytes.IndexByte(p, '\n')
 	if i < 0 {
-		s.keep(p)
+		s.copyPart(p)
 		return nil
 	}
 	line := p[:i]
 	if s.size > 0 {
-		s.keep(line)
-		line = s.copy
+		s.copyPart(line)
+		line = s.copied
 	} else if s.size = int64(i); i > 0 {
-		s.last = line[i-1]
+		s.lastByte = line[i-1]
 	}
 	s.endLine(line)
 	return p[i+1:]
@@ -107,7 +107,7 @@ func (s *splitter) line(p []byte) (rest []byte) {
 
 // endLine hands over a line of s.size bytes that begins with data.
 func (s *splitter) endLine(data []byte) {
-	if s.size == 0 || s.last != '\r' {
+	if s.size == 0 || s.lastByte != '\r' {
 		s.emit(data, capture.FramingLF)
 		return
 	}
@@ -118,67 +118,67 @@ func (s *splitter) endLine(data []byte) {
 	s.emit(data, capture.FramingCRLF)
 }
 
-// keep remembers a piece of the frame, as far as that is wanted.
-func (s *splitter) keep(p []byte) {
+// copyPart remembers a piece of the frame, as far as that is wanted.
+func (s *splitter) copyPart(p []byte) {
 	if len(p) == 0 {
 		return
 	}
 	s.size += int64(len(p))
-	s.last = p[len(p)-1]
+	s.lastByte = p[len(p)-1]
 	// One more than is wanted: whoever cuts it to size sees where a character ends.
-	p = p[:min(len(p), s.max+1-len(s.copy))]
-	need := len(s.copy) + len(p)
-	if s.want != nil && (len(s.copy) == 0 || need > cap(s.copy)) && !s.want(need) {
-		s.spare = true
+	p = p[:min(len(p), s.maxCopy+1-len(s.copied))]
+	need := len(s.copied) + len(p)
+	if s.wantCopy != nil && (len(s.copied) == 0 || need > cap(s.copied)) && !s.wantCopy(need) {
+		s.skipCopy = true
 	}
-	if s.spare {
+	if s.skipCopy {
 		return
 	}
-	if need > cap(s.copy) {
+	if need > cap(s.copied) {
 		s.grow(need)
 	}
-	s.copy = append(s.copy, p...)
+	s.copied = append(s.copied, p...)
 }
 
 // grow makes room for so many bytes in copy.
 func (s *splitter) grow(need int) {
-	if need > keptCopy && !s.large {
-		if b := newLarge(s.max + 1); b != nil {
-			s.small, s.copy, s.large = s.copy, append(b, s.copy...), true
+	if need > maxHeapCopy && !s.mapped {
+		if b := newLarge(s.maxCopy + 1); b != nil {
+			s.reusable, s.copied, s.mapped = s.copied, append(b, s.copied...), true
 			return
 		}
 	}
-	grown := make([]byte, len(s.copy), min(max(2*cap(s.copy), need, firstCopy), s.max+1))
-	copy(grown, s.copy)
-	s.copy = grown
+	grown := make([]byte, len(s.copied), min(max(2*cap(s.copied), need, minCopy), s.maxCopy+1))
+	copy(grown, s.copied)
+	s.copied = grown
 }
 
-// hand gives the memory of a large frame to the one who is told of it, from within sink, and returns what gives it back to the system: nil if the frame has none of its own.
-func (s *splitter) hand() (free func()) {
-	if !s.large || len(s.ev.Data) == 0 || &s.ev.Data[0] != &s.copy[0] {
+// takeMemory gives the memory of a large frame to the one who is told of it, from within sink, and returns what gives it back to the system: nil if the frame has none of its own.
+func (s *splitter) takeMemory() (free func()) {
+	if !s.mapped || len(s.event.Data) == 0 || &s.event.Data[0] != &s.copied[0] {
 		return nil
 	}
-	memory := s.copy
-	s.copy, s.small, s.large = s.small[:0], nil, false
+	memory := s.copied
+	s.copied, s.reusable, s.mapped = s.reusable[:0], nil, false
 	return func() { freeLarge(memory) }
 }
 
-// release makes copy empty, and gives back what a large frame has taken.
-func (s *splitter) release() {
+// resetCopy makes copy empty, and gives back what a large frame has taken.
+func (s *splitter) resetCopy() {
 	switch {
-	case s.large:
-		freeLarge(s.copy)
-		s.copy, s.small, s.large = s.small[:0], nil, false
-	case cap(s.copy) > keptCopy:
-		s.copy = nil
+	case s.mapped:
+		freeLarge(s.copied)
+		s.copied, s.reusable, s.mapped = s.reusable[:0], nil, false
+	case cap(s.copied) > maxHeapCopy:
+		s.copied = nil
 	default:
-		s.copy = s.copy[:0]
+		s.copied = s.copied[:0]
 	}
 }
 
 // emit hands over a frame of s.size bytes that begins with data, and is ready for the next.
 func (s *splitter) emit(data []byte, framing capture.Framing) {
-	e := &s.ev
+	e := &s.event
 	e.Data, e.Framing = data, framing
 	e.Cut = int64(len(data)) < s.size
 	e.Len = s.size
@@ -189,34 +189,34 @@ func (s *splitter) emit(data []byte, framing capture.Framing) {
 	if e.Data == nil {
 		e.Data = []byte{}
 	}
-	s.state, s.size, s.left, s.spare = betweenFrames, 0, 0, false
+	s.state, s.size, s.bodyLeft, s.skipCopy = betweenFrames, 0, 0, false
 	s.sink(e)
 	e.Data = nil
-	s.release()
+	s.resetCopy()
 }
 
-// headerLine takes what p has of a line of what may be a header.
-func (s *splitter) headerLine(p []byte) (rest []byte) {
+// feedHeader takes what p has of a line of what may be a header.
+func (s *splitter) feedHeader(p []byte) (rest []byte) {
 	i := bytes.IndexByte(p, '\n')
 	end := i + 1
 	if i < 0 {
 		end = len(p)
 	}
 	if len(s.header)+end > maxHeader {
-		s.notHeader()
+		s.rejectHeader()
 		s.state = inLine // also if p begins like a header
 		return p
 	}
 	start := bytes.LastIndexByte(s.header, '\n') + 1
 	s.header = append(s.header, p[:end]...)
 	switch line := s.header[start:]; {
-	case !likeHeader(s.header):
-		s.notHeader()
+	case !hasHeaderPrefix(s.header):
+		s.rejectHeader()
 	case i < 0:
 	case len(line) == 1 || len(line) == 2 && line[0] == '\r':
 		s.endHeader()
 	case !isField(line):
-		s.notHeader()
+		s.rejectHeader()
 	}
 	return p[end:]
 }
@@ -225,55 +225,55 @@ func (s *splitter) headerLine(p []byte) (rest []byte) {
 func (s *splitter) endHeader() {
 	n, ok := contentLength(s.header)
 	if !ok {
-		s.notHeader()
+		s.rejectHeader()
 		return
 	}
 	if string(s.header) != s.prefix {
 		s.prefix = string(s.header)
 	}
 	s.header = s.header[:0]
-	s.state, s.left = inBody, n
+	s.state, s.bodyLeft = inBody, n
 	if n == 0 {
 		s.emit(nil, capture.FramingHeader)
 	}
 }
 
-// notHeader makes lines of what is in header. They are not looked at as headers again, or there would be no end of it.
-func (s *splitter) notHeader() {
+// rejectHeader makes lines of what is in header. They are not looked at as headers again, or there would be no end of it.
+func (s *splitter) rejectHeader() {
 	text := s.header
 	s.state = betweenFrames
 	for len(text) > 0 {
 		s.state = inLine
-		text = s.line(text)
+		text = s.feedLine(text)
 	}
 	s.header = s.header[:0]
 }
 
-// body takes what p has of a body.
-func (s *splitter) body(p []byte) (rest []byte) {
-	if int64(len(p)) < s.left {
-		s.left -= int64(len(p))
-		s.keep(p)
+// feedBody takes what p has of a body.
+func (s *splitter) feedBody(p []byte) (rest []byte) {
+	if int64(len(p)) < s.bodyLeft {
+		s.bodyLeft -= int64(len(p))
+		s.copyPart(p)
 		return nil
 	}
-	part := p[:s.left]
-	rest = p[s.left:]
-	s.left = 0
+	part := p[:s.bodyLeft]
+	rest = p[s.bodyLeft:]
+	s.bodyLeft = 0
 	if s.size == 0 {
 		s.size = int64(len(part))
 		s.emit(part, capture.FramingHeader)
 		return rest
 	}
-	s.keep(part)
-	s.emit(s.copy, capture.FramingHeader)
+	s.copyPart(part)
+	s.emit(s.copied, capture.FramingHeader)
 	return rest
 }
 
 // headerNames are what a header of a frame begins with.
 var headerNames = [...]string{"content-length:", "content-type:"}
 
-// likeHeader reports whether p begins as a header does, as far as it goes.
-func likeHeader(p []byte) bool {
+// hasHeaderPrefix reports whether p begins as a header does, as far as it goes.
+func hasHeaderPrefix(p []byte) bool {
 	for _, name := range headerNames {
 		n := min(len(p), len(name))
 		i := 0

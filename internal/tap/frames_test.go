@@ -161,14 +161,14 @@ func TestSplitAllocs(t *testing.T) {
 			s := newSplitter(capture.ToServer, capture.DefaultMaxPayload, func(*capture.Event) {})
 			feed := func() {
 				for p := frame; len(p) > 0; {
-					n := min(len(p), chunk)
+					n := min(len(p), chunkSize)
 					s.write(p[:n])
 					p = p[n:]
 				}
 			}
 			feed()
 			limit := 0.0
-			if size > keptCopy {
+			if size > maxHeapCopy {
 				limit = 4 // of the mapping's bookkeeping
 				if b := newLarge(1); b != nil {
 					freeLarge(b)
@@ -191,10 +191,10 @@ func TestSplitLargeOnce(t *testing.T) {
 	}
 	var seen int64
 	s := newSplitter(capture.ToServer, capture.DefaultMaxPayload, func(e *capture.Event) { seen = int64(len(e.Data)) })
-	piece := bytes.Repeat([]byte("a"), chunk)
+	piece := bytes.Repeat([]byte("a"), chunkSize)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	for range size / chunk {
+	for range size / chunkSize {
 		s.write(piece)
 	}
 	s.write([]byte("\n"))
@@ -202,12 +202,12 @@ func TestSplitLargeOnce(t *testing.T) {
 	if seen != size {
 		t.Fatalf("a frame of %d bytes, want %d", seen, size)
 	}
-	// What grows up to keptCopy, and nothing of the rest.
-	if got := after.TotalAlloc - before.TotalAlloc; got > 4*keptCopy {
+	// What grows up to maxHeapCopy, and nothing of the rest.
+	if got := after.TotalAlloc - before.TotalAlloc; got > 4*maxHeapCopy {
 		t.Errorf("%d bytes were allocated for a frame of %d", got, size)
 	}
-	if s.large || cap(s.copy) > keptCopy {
-		t.Errorf("%d bytes are kept behind the frame", cap(s.copy))
+	if s.mapped || cap(s.copied) > maxHeapCopy {
+		t.Errorf("%d bytes are kept behind the frame", cap(s.copied))
 	}
 }
 
@@ -239,13 +239,13 @@ func TestFrameNotWanted(t *testing.T) {
 		got = append(got, fmt.Sprint(len(e.Data), " ", e.Len, " ", e.Cut))
 	})
 	wanted := false
-	s.want = func(int) bool { return wanted }
+	s.wantCopy = func(int) bool { return wanted }
 	for range 100 {
 		s.write(bytes.Repeat([]byte("x"), 10_000))
 	}
 	s.write([]byte("y\nwhole\n"))
-	if cap(s.copy) > 0 {
-		t.Errorf("%d bytes were copied", cap(s.copy))
+	if cap(s.copied) > 0 {
+		t.Errorf("%d bytes were copied", cap(s.copied))
 	}
 	wanted = true
 	s.write([]byte("in "))

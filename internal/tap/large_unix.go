@@ -4,7 +4,7 @@ package tap
 
 import "golang.org/x/sys/unix"
 
-// newLarge returns an empty slice for a frame of more than keptCopy bytes, with room for max. It is memory of its own, of which the system takes what is
+// newLarge returns an empty slice for a frame of more than maxHeapCopy bytes, with room for max. It is memory of its own, of which the system takes what is
 // used: growing by copying would touch three times as much, and leave the rest to the collector. nil tells to grow by copying.
 func newLarge(max int) []byte {
 	b, err := unix.Mmap(-1, 0, max, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

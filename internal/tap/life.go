@@ -15,192 +15,192 @@ import (
 const maxPadding = 64 << 20
 
 // A life is that of one server of a keeper.
-type life struct {
-	*keeper
+type instance struct {
+	*supervisor
 	child  *child
 	n      uint64 // which, from 1: the session of what is recorded
 	stdout *pump
 	stderr *pump
 	failed chan string   // one element: why the server is of no use
 	ready  chan struct{} // closed when the replayed handshake was answered
-	over   chan struct{} // closed when the life ends
+	done   chan struct{} // closed when the life ends
 
-	told     atomic.Bool // to end
-	feeding  sync.WaitGroup
-	stopping sync.WaitGroup
+	stopRequested atomic.Bool // to end
+	feeding       sync.WaitGroup
+	stopping      sync.WaitGroup
 
 	// For the goroutine that forwards to the host.
-	out   *splitter
-	whole bool // frames are forwarded when they are complete, since some are kept from the host
-	buf   []byte
-	err   error
+	out         *splitter
+	wholeFrames bool // frames are forwarded when they are complete, since some are kept from the host
+	buf         []byte
+	err         error
 }
 
-// begin starts to forward to and from a server.
-func (k *keeper) begin(c *child) {
-	l := &life{keeper: k, child: c, n: 1, failed: make(chan string, 1), ready: make(chan struct{}), over: make(chan struct{})}
-	if k.life != nil {
-		l.n = k.life.n + 1
+// startInstance starts to forward to and from a server.
+func (sv *supervisor) startInstance(c *child) {
+	in := &instance{supervisor: sv, child: c, n: 1, failed: make(chan string, 1), ready: make(chan struct{}), done: make(chan struct{})}
+	if sv.instance != nil {
+		in.n = sv.instance.n + 1
 	}
-	k.life = l
-	k.rec.session.Store(l.n)
-	k.recordStart(c)
-	replay := k.session.replay()
-	l.whole = len(replay) > 0
-	l.out = newSplitter(capture.ToClient, k.MaxCopy, l.fromServer)
-	l.out.ev.Session = l.n
-	l.stdout = newPump(c.stdout, l.forward)
-	l.stderr = newErrPump(k.Stderr, c.stderr, k.rec.lines())
-	k.queue.resume()
-	go l.output()
-	go l.stderr.run()
-	l.feeding.Go(func() { l.feed(replay) })
+	sv.instance = in
+	sv.rec.session.Store(in.n)
+	sv.recordStart(c)
+	replay := sv.state.replay()
+	in.wholeFrames = len(replay) > 0
+	in.out = newSplitter(capture.ToClient, sv.MaxCopy, in.handleServerFrame)
+	in.out.event.Session = in.n
+	in.stdout = newPump(c.stdout, in.forward)
+	in.stderr = newStderrPump(sv.Stderr, c.stderr, sv.rec.stderrLines())
+	sv.queue.resume()
+	go in.output()
+	go in.stderr.run()
+	in.feeding.Go(func() { in.feed(replay) })
 }
 
 // output sends the host what the server sends, to the end.
-func (l *life) output() {
-	l.stdout.run()
-	if err := l.stdout.err; err != nil {
-		l.loseHost("the host has closed its end of standard output: " + err.Error())
+func (in *instance) output() {
+	in.stdout.run()
+	if err := in.stdout.err; err != nil {
+		in.hostLost("the host has closed its end of standard output: " + err.Error())
 	}
 }
 
 // forward forwards a piece of the server's output, or the frames that end in it if some must be kept from the host.
-func (l *life) forward(p []byte) error {
-	if l.whole && !l.out.partial() {
-		l.whole, _ = l.session.owes()
+func (in *instance) forward(p []byte) error {
+	if in.wholeFrames && !in.out.partial() {
+		in.wholeFrames, _ = in.state.awaitsReplay()
 	}
-	if l.whole {
-		l.err = nil
-		l.out.write(p)
-		return l.err
+	if in.wholeFrames {
+		in.err = nil
+		in.out.write(p)
+		return in.err
 	}
-	l.out.write(p)
-	return writeAll(l.Stdout, p)
+	in.out.write(p)
+	return writeAll(in.Stdout, p)
 }
 
-// fromServer takes a frame of the server.
-func (l *life) fromServer(e *capture.Event) {
-	v := l.session.fromServer(e)
-	if v.keep {
-		l.rec.note("kept from the host: the answer to what was sent again")
+// handleServerFrame takes a frame of the server.
+func (in *instance) handleServerFrame(e *capture.Event) {
+	d := in.state.handleServerFrame(e)
+	if d.withhold {
+		in.rec.note("kept from the host: the answer to what was sent again")
 	}
-	l.rec.record(e)
+	in.rec.record(e)
 	switch {
-	case v.ready && v.refused:
-		l.unfit("the new server has refused the handshake")
-	case v.ready:
-		l.changes(v.result)
-		close(l.ready)
-	case !v.keep && l.whole && e.Cut:
-		l.rec.note(fmt.Sprintf("a frame of %d bytes was lost: too large to be held back during the handshake", e.Len))
-	case !v.keep && l.whole && l.err == nil:
-		l.buf = appendRaw(l.buf[:0], e)
-		l.err = writeAll(l.Stdout, l.buf)
+	case d.ready && d.refused:
+		in.reportFailure("the new server has refused the handshake")
+	case d.ready:
+		in.notifyListChanged(d.result)
+		close(in.ready)
+	case !d.withhold && in.wholeFrames && e.Cut:
+		in.rec.note(fmt.Sprintf("a frame of %d bytes was lost: too large to be held back during the handshake", e.Len))
+	case !d.withhold && in.wholeFrames && in.err == nil:
+		in.buf = appendRaw(in.buf[:0], e)
+		in.err = writeAll(in.Stdout, in.buf)
 	}
 }
 
-// unfit says that the server is of no use.
-func (l *life) unfit(reason string) {
+// reportFailure says that the server is of no use.
+func (in *instance) reportFailure(reason string) {
 	select {
-	case l.failed <- reason:
+	case in.failed <- reason:
 	default:
 	}
 }
 
 // feed sends the server what is to be sent again, then what the host sends.
-func (l *life) feed(replay []*capture.Event) {
+func (in *instance) feed(replay []*capture.Event) {
 	if len(replay) > 0 {
-		l.rec.note("sending the handshake again")
+		in.rec.note("sending the handshake again")
 	}
 	for i, e := range replay {
-		if !l.deliver([]capture.Event{*e}, true) {
+		if !in.deliver([]capture.Event{*e}, true) {
 			return
 		}
 		if i == 0 {
 			select {
-			case <-l.ready:
-			case <-l.over:
+			case <-in.ready:
+			case <-in.done:
 				return
 			}
 		}
 	}
 	for {
-		frames, done := l.queue.take()
+		frames, done := in.queue.take()
 		switch {
 		case done:
-			l.rec.end(capture.ToServer)
-			l.child.closeStdin()
+			in.rec.recordEOF(capture.ToServer)
+			in.child.closeStdin()
 			return
-		case len(frames) == 0 || !l.deliver(frames, false):
+		case len(frames) == 0 || !in.deliver(frames, false):
 			return
 		}
 	}
 }
 
 // deliver sends frames to the server. It returns false if the server does not take them.
-func (l *life) deliver(frames []capture.Event, again bool) bool {
+func (in *instance) deliver(frames []capture.Event, replayed bool) bool {
 	var buf []byte
 	for i := range frames {
 		e := &frames[i]
-		e.Session = l.n
-		if !again {
-			if late := l.session.toServer(e); late != nil {
-				l.rec.note("dropped the answer of the host to request " + printable(late) + " of a server before this one: " + printable(e.Data))
+		e.Session = in.n
+		if !replayed {
+			if late := in.state.handleHostFrame(e); late != nil {
+				in.rec.note("dropped the answer of the host to request " + printable(late) + " of a server before this one: " + printable(e.Data))
 				continue
 			}
 		}
-		l.rec.record(e)
+		in.rec.record(e)
 		buf = appendRaw(buf, e)
 		e.Data = nil
 	}
-	_, err := l.child.stdin.Write(buf)
+	_, err := in.child.stdin.Write(buf)
 	return err == nil
 }
 
 // drain waits until all that the server wrote was forwarded, or quit is closed, and reports which. The server has ended.
-func (l *life) drain(quit <-chan struct{}) (done bool) {
-	l.queue.pause()
-	close(l.over)
-	l.child.closeStdin() // ends a write that waits
-	l.feeding.Wait()
-	done = l.stdout.drain(quit, &l.told)
-	return l.stderr.drain(quit, &l.told) && done
+func (in *instance) drain(quit <-chan struct{}) (done bool) {
+	in.queue.pause()
+	close(in.done)
+	in.child.closeStdin() // ends a write that waits
+	in.feeding.Wait()
+	done = in.stdout.drain(quit, &in.stopRequested)
+	return in.stderr.drain(quit, &in.stopRequested) && done
 }
 
 // close ends what is left of a life: reads of pipes that somebody holds open, and a frame that was begun.
-func (l *life) close(ctx context.Context, abandon bool) {
-	_ = l.child.stdout.SetReadDeadline(time.Unix(1, 0)) // on Windows there is none, and nobody who could hold a pipe
-	_ = l.child.stderr.SetReadDeadline(time.Unix(1, 0))
+func (in *instance) close(ctx context.Context, abandon bool) {
+	_ = in.child.stdout.SetReadDeadline(time.Unix(1, 0)) // on Windows there is none, and nobody who could hold a pipe
+	_ = in.child.stderr.SetReadDeadline(time.Unix(1, 0))
 	if !abandon {
-		<-l.stdout.ended
-		<-l.stderr.ended
-		if !l.unlessTold(ctx, l.endFrame) {
-			l.told.Store(true)
+		<-in.stdout.ended
+		<-in.stderr.ended
+		if !in.untilStopped(ctx, in.endFrame) {
+			in.stopRequested.Store(true)
 		}
-		l.rec.end(capture.ToClient)
+		in.rec.recordEOF(capture.ToClient)
 	}
-	l.recordExit(l.child)
-	l.stopping.Wait()
-	l.child.owned.Wait()
-	l.child.closePipes()
+	in.recordExit(in.child)
+	in.stopping.Wait()
+	in.child.goroutines.Wait()
+	in.child.closePipes()
 }
 
 // endFrame ends a frame that the server has begun, so that what is sent next is not taken for a part of it.
-func (l *life) endFrame() {
-	if !l.out.partial() || l.stdout.err != nil {
+func (in *instance) endFrame() {
+	if !in.out.partial() || in.stdout.err != nil {
 		return
 	}
-	inBody, left := l.out.state == inBody, l.out.left
-	l.out.close() // which forwards it, if it was held back
+	inBody, left := in.out.state == inBody, in.out.bodyLeft
+	in.out.close() // which forwards it, if it was held back
 	switch {
 	case !inBody:
-		l.rec.note("ended the line that the server has left unfinished")
-		_ = writeAll(l.Stdout, []byte{'\n'}) // should it fail, so does what comes next
+		in.rec.note("ended the line that the server has left unfinished")
+		_ = writeAll(in.Stdout, []byte{'\n'}) // should it fail, so does what comes next
 	case left <= maxPadding:
-		l.rec.note(fmt.Sprintf("filled the body that the server has left unfinished with %d spaces", left))
-		_ = writeAll(l.Stdout, bytes.Repeat([]byte{' '}, int(left)))
+		in.rec.note(fmt.Sprintf("filled the body that the server has left unfinished with %d spaces", left))
+		_ = writeAll(in.Stdout, bytes.Repeat([]byte{' '}, int(left)))
 	default:
-		l.loseHost("the server has left a body unfinished that is too large to be filled")
+		in.hostLost("the server has left a body unfinished that is too large to be filled")
 	}
 }

@@ -10,13 +10,13 @@ import (
 )
 
 // A run is a server that is started once.
-type run struct {
+type singleRun struct {
 	*tap
-	child    *child
-	toServer *pump
-	toClient *pump
-	stderr   *pump
-	said     chan struct{} // closed when all that came of toClient is recorded
+	child          *child
+	toServer       *pump
+	toClient       *pump
+	stderr         *pump
+	outputRecorded chan struct{} // closed when all that came of toClient is recorded
 }
 
 // runOnce is Run without restarts.
@@ -27,23 +27,23 @@ func (t *tap) runOnce(ctx context.Context) (int, error) {
 	}
 	t.recordStart(c)
 	var in, out *splitter // nil if nobody wants to know of frames
-	if t.rec.active() {
-		in = t.rec.splitter(capture.ToServer, t.MaxCopy)
-		out = t.rec.splitter(capture.ToClient, t.MaxCopy)
+	if t.rec.enabled() {
+		in = t.rec.newSplitter(capture.ToServer, t.MaxCopy)
+		out = t.rec.newSplitter(capture.ToClient, t.MaxCopy)
 	}
-	r := &run{
+	r := &singleRun{
 		tap: t, child: c,
-		toServer: newPump(t.Stdin, forwardTo(c.stdin, in)),
-		toClient: newPump(c.stdout, forwardTo(t.Stdout, out)),
-		stderr:   newErrPump(t.Stderr, c.stderr, t.rec.lines()),
-		said:     make(chan struct{}),
+		toServer:       newPump(t.Stdin, forwardTo(c.stdin, in)),
+		toClient:       newPump(c.stdout, forwardTo(t.Stdout, out)),
+		stderr:         newStderrPump(t.Stderr, c.stderr, t.rec.stderrLines()),
+		outputRecorded: make(chan struct{}),
 	}
 	go r.input(in)
 	go r.output(out)
 	go r.stderr.run()
-	r.await(ctx)
+	r.wait(ctx)
 	t.recordExit(c)
-	c.owned.Wait()
+	c.goroutines.Wait()
 	return exitStatus(c.exit), nil
 }
 
@@ -58,9 +58,9 @@ func forwardTo(dst *os.File, s *splitter) func([]byte) error {
 }
 
 // input sends the server what the host sends.
-func (r *run) input(s *splitter) {
+func (r *singleRun) input(s *splitter) {
 	r.toServer.run()
-	r.inputEnd.Store(true)
+	r.inputEnded.Store(true)
 	if s != nil {
 		s.close()
 	}
@@ -70,36 +70,36 @@ func (r *run) input(s *splitter) {
 		closeOutput(r.Stdin)
 		return
 	}
-	r.rec.end(capture.ToServer)
+	r.rec.recordEOF(capture.ToServer)
 	r.child.closeStdin()
 }
 
 // output sends the host what the server sends.
-func (r *run) output(s *splitter) {
-	defer close(r.said)
+func (r *singleRun) output(s *splitter) {
+	defer close(r.outputRecorded)
 	r.toClient.run()
 	if s != nil {
 		s.close()
 	}
 	if err := r.toClient.err; err != nil {
-		r.loseHost("the host has closed its end of standard output: " + err.Error())
+		r.hostLost("the host has closed its end of standard output: " + err.Error())
 		r.child.stdout.Close() // whoever writes to it sees what it would see without us
 		return
 	}
-	r.rec.end(capture.ToClient)
+	r.rec.recordEOF(capture.ToClient)
 	r.closeStdout()
 }
 
-// await returns when the server has ended, and all that can be forwarded was.
-func (r *run) await(ctx context.Context) {
+// wait returns when the server has ended, and all that can be forwarded was.
+func (r *singleRun) wait(ctx context.Context) {
 	var stopping sync.WaitGroup
 	defer stopping.Wait()
-	var told atomic.Bool // to end
+	var stopRequested atomic.Bool // to end
 	stop := func() {
-		told.Store(true)
-		stopping.Go(func() { r.child.stop(stopWait) })
+		stopRequested.Store(true)
+		stopping.Go(func() { r.child.stop(stopGrace) })
 	}
-	cancelled, gone := ctx.Done(), r.hostGone
+	canceled, hostGone := ctx.Done(), r.hostGone
 	var drained chan struct{} // once the server has ended
 	quit := make(chan struct{})
 	defer close(quit)
@@ -109,37 +109,37 @@ func (r *run) await(ctx context.Context) {
 		case s := <-r.Signals:
 			switch {
 			case drained == nil:
-				if ends(s) {
-					told.Store(true)
+				if isTermination(s) {
+					stopRequested.Store(true)
 				}
 				r.child.forward(s)
-			case ends(s):
+			case isTermination(s):
 				return // nothing is left that could be told
 			}
-		case <-cancelled:
+		case <-canceled:
 			if drained != nil {
 				return
 			}
-			cancelled = nil
+			canceled = nil
 			stop()
-		case <-gone:
+		case <-hostGone:
 			if drained != nil {
 				return
 			}
-			gone = nil
+			hostGone = nil
 			stop()
 		case <-ended:
 			ended = nil
 			drained = make(chan struct{})
 			stopping.Go(func() {
 				defer close(drained)
-				r.toClient.drain(quit, &told)
+				r.toClient.drain(quit, &stopRequested)
 				select {
 				case <-r.toClient.ended: // its last frame and its end come before the exit
-					<-r.said
+					<-r.outputRecorded
 				default: // somebody else holds the pipe
 				}
-				r.stderr.drain(quit, &told)
+				r.stderr.drain(quit, &stopRequested)
 			})
 		case <-drained:
 			return

@@ -8,15 +8,15 @@ import (
 	"mcpwire/capture"
 )
 
-// chunk is how much is read at once: what a pipe holds.
-const chunk = 64 << 10
+// chunkSize is how much is read at once: what a pipe holds.
+const chunkSize = 64 << 10
 
 // A pump reads a file to its end, and hands on what it reads.
 type pump struct {
 	src     *os.File
 	forward func(p []byte) error
 	idle    atomic.Bool   // it waits for src, and has forwarded all that it has read
-	pieces  atomic.Uint64 // that were forwarded
+	chunks  atomic.Uint64 // that were forwarded
 	ended   chan struct{} // closed when run returns
 	err     error         // of forward, after ended; nil if src has ended
 }
@@ -28,16 +28,16 @@ func newPump(src *os.File, forward func([]byte) error) *pump {
 // run returns at the end of src, or when something cannot be forwarded.
 func (p *pump) run() {
 	defer close(p.ended)
-	buf := make([]byte, chunk)
+	buf := make([]byte, chunkSize)
 	for {
 		p.idle.Store(true)
-		n, err := read(p.src, buf)
+		n, err := readFile(p.src, buf)
 		p.idle.Store(false)
 		if n > 0 {
 			if p.err = p.forward(buf[:n]); p.err != nil {
 				return
 			}
-			p.pieces.Add(1)
+			p.chunks.Add(1)
 		}
 		if err != nil {
 			return
@@ -45,8 +45,8 @@ func (p *pump) run() {
 	}
 }
 
-// newErrPump returns a pump for standard error. It goes on reading when nobody reads ours: the server shall not wait for it.
-func newErrPump(dst, src *os.File, lines *capture.Lines) *pump {
+// newStderrPump returns a pump for standard error. It goes on reading when nobody reads ours: the server shall not wait for it.
+func newStderrPump(dst, src *os.File, lines *capture.Lines) *pump {
 	return newPump(src, func(p []byte) error {
 		if lines != nil {
 			_, _ = lines.Write(p) // never fails
@@ -60,17 +60,17 @@ func newErrPump(dst, src *os.File, lines *capture.Lines) *pump {
 	})
 }
 
-// stuckWait is how long what is left is offered to a host that does not take it, once the server was told to end. The host may be waiting for our end before it
+// stuckTimeout is how long what is left is offered to a host that does not take it, once the server was told to end. The host may be waiting for our end before it
 // reads, or have no interest in standard error at all.
-const stuckWait = 2 * time.Second
+const stuckTimeout = 2 * time.Second
 
 // drain waits until the pump of a pipe that a server wrote to has ended, or quit is closed. The server has ended; if somebody outside of its group holds on to
 // the pipe, it does so only until what is in it was forwarded. If the server was told to end, a host that does not read is not waited for, and the result is false.
-func (p *pump) drain(quit <-chan struct{}, told *atomic.Bool) (done bool) {
-	held := !awaitHangup(p.src, lingerWait/5) // reaping has waited already
+func (p *pump) drain(quit <-chan struct{}, stopRequested *atomic.Bool) (done bool) {
+	pipeHeld := !waitHangup(p.src, lingerGrace/5) // reaping has waited already
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	pieces, since := p.pieces.Load(), time.Now()
+	chunks, since := p.chunks.Load(), time.Now()
 	for {
 		select {
 		case <-p.ended:
@@ -78,12 +78,12 @@ func (p *pump) drain(quit <-chan struct{}, told *atomic.Bool) (done bool) {
 		case <-quit:
 			return false
 		case now := <-tick.C:
-			if held && empty(p.src) && p.idle.Load() {
+			if pipeHeld && pipeEmpty(p.src) && p.idle.Load() {
 				return true
 			}
-			if n := p.pieces.Load(); n != pieces {
-				pieces, since = n, now
-			} else if told.Load() && now.Sub(since) > stuckWait {
+			if n := p.chunks.Load(); n != chunks {
+				chunks, since = n, now
+			} else if stopRequested.Load() && now.Sub(since) > stuckTimeout {
 				return false
 			}
 		}

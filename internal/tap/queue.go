@@ -7,23 +7,23 @@ import (
 	"mcpwire/capture"
 )
 
-// maxQueued is how many bytes of the host's frames wait for a server. One frame may always wait, whatever its size.
-const maxQueued = 16 << 20
+// maxQueueBytes is how many bytes of the host's frames wait for a server. One frame may always wait, whatever its size.
+const maxQueueBytes = 16 << 20
 
 // A queue holds frames of the host until a server takes them. put is called by one goroutine, take by one at a time.
 type queue struct {
-	mu     sync.Mutex
-	change sync.Cond
-	frames []capture.Event
-	bytes  int
-	closed bool // the host's input has ended
-	paused bool // nobody may take
-	left   bool // nobody will take any more
+	mu        sync.Mutex
+	cond      sync.Cond
+	frames    []capture.Event
+	bytes     int
+	closed    bool // the host's input has ended
+	paused    bool // nobody may take
+	abandoned bool // nobody will take any more
 }
 
 func newQueue() *queue {
 	q := &queue{}
-	q.change.L = &q.mu
+	q.cond.L = &q.mu
 	return q
 }
 
@@ -31,21 +31,21 @@ func newQueue() *queue {
 func (q *queue) put(e *capture.Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.frames) > 0 && q.bytes+len(e.Data) > maxQueued && !q.left {
-		q.change.Wait()
+	for len(q.frames) > 0 && q.bytes+len(e.Data) > maxQueueBytes && !q.abandoned {
+		q.cond.Wait()
 	}
-	if q.left {
+	if q.abandoned {
 		return
 	}
 	own := *e
 	own.Data = bytes.Clone(e.Data)
 	q.frames = append(q.frames, own)
 	q.bytes += len(own.Data)
-	q.change.Broadcast()
+	q.cond.Broadcast()
 }
 
-// first puts a frame before all others.
-func (q *queue) first(e capture.Event) {
+// pushFront puts a frame before all others.
+func (q *queue) pushFront(e capture.Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.frames = append([]capture.Event{e}, q.frames...)
@@ -57,28 +57,28 @@ func (q *queue) take() (frames []capture.Event, done bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.frames) == 0 && !q.closed && !q.paused {
-		q.change.Wait()
+		q.cond.Wait()
 	}
 	if q.paused {
 		return nil, false
 	}
 	frames, q.frames, q.bytes = q.frames, nil, 0
-	q.change.Broadcast()
+	q.cond.Broadcast()
 	return frames, len(frames) == 0
 }
 
 // pause has take return, until resume.
-func (q *queue) pause() { q.set(func() { q.paused = true }) }
+func (q *queue) pause() { q.update(func() { q.paused = true }) }
 
-func (q *queue) resume() { q.set(func() { q.paused = false }) }
+func (q *queue) resume() { q.update(func() { q.paused = false }) }
 
 // close says that the host's input has ended.
-func (q *queue) close() { q.set(func() { q.closed = true }) }
+func (q *queue) close() { q.update(func() { q.closed = true }) }
 
-// leave returns what nobody will take any more. put does nothing from now on.
-func (q *queue) leave() []capture.Event {
+// abandon returns what nobody will take any more. put does nothing from now on.
+func (q *queue) abandon() []capture.Event {
 	var frames []capture.Event
-	q.set(func() { frames, q.frames, q.left = q.frames, nil, true })
+	q.update(func() { frames, q.frames, q.abandoned = q.frames, nil, true })
 	return frames
 }
 
@@ -89,9 +89,9 @@ func (q *queue) finished() bool {
 	return q.closed && len(q.frames) == 0
 }
 
-func (q *queue) set(f func()) {
+func (q *queue) update(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f()
-	q.change.Broadcast()
+	q.cond.Broadcast()
 }

@@ -20,8 +20,8 @@ type recorder struct {
 	n     uint64
 }
 
-// active reports whether anybody wants to know of frames.
-func (r *recorder) active() bool { return r.w != nil || r.observe != nil }
+// enabled reports whether anybody wants to know of frames.
+func (r *recorder) enabled() bool { return r.w != nil || r.observe != nil }
 
 // record records an event. It does not keep it.
 func (r *recorder) record(e *capture.Event) {
@@ -45,14 +45,14 @@ func (r *recorder) record(e *capture.Event) {
 	r.observe(&seen)
 }
 
-// splitter returns one that records the frames. The memory of large ones goes to the writer, so that they are held once.
-func (r *recorder) splitter(dir capture.Dir, max int) *splitter {
+// newSplitter returns one that records the frames. The memory of large ones goes to the writer, so that they are held once.
+func (r *recorder) newSplitter(dir capture.Dir, max int) *splitter {
 	s := newSplitter(dir, max, r.record)
 	if r.observe == nil && r.w != nil {
-		s.want = r.w.Wants
+		s.wantCopy = r.w.Wants
 		s.sink = func(e *capture.Event) {
-			if free := s.hand(); free != nil {
-				r.w.Hand(e, free)
+			if free := s.takeMemory(); free != nil {
+				r.w.RecordOwned(e, free)
 			} else {
 				r.w.Record(e)
 			}
@@ -61,23 +61,25 @@ func (r *recorder) splitter(dir capture.Dir, max int) *splitter {
 	return s
 }
 
-// fact records what has no frame.
-func (r *recorder) fact(e capture.Event) {
+// recordEvent records what has no frame.
+func (r *recorder) recordEvent(e capture.Event) {
 	e.Session = r.session.Load()
 	r.record(&e)
 }
 
 // note records a remark, and tells the user.
 func (r *recorder) note(text string) {
-	r.fact(capture.Event{Kind: capture.KindNote, Data: []byte(text)})
+	r.recordEvent(capture.Event{Kind: capture.KindNote, Data: []byte(text)})
 	r.log(text)
 }
 
-// end records the end of a direction.
-func (r *recorder) end(dir capture.Dir) { r.fact(capture.Event{Kind: capture.KindEOF, Dir: dir}) }
+// recordEOF records the end of a direction.
+func (r *recorder) recordEOF(dir capture.Dir) {
+	r.recordEvent(capture.Event{Kind: capture.KindEOF, Dir: dir})
+}
 
-// lines returns what records standard error, nil if nothing does.
-func (r *recorder) lines() *capture.Lines {
+// stderrLines returns what records standard error, nil if nothing does.
+func (r *recorder) stderrLines() *capture.Lines {
 	if r.w == nil {
 		return nil
 	}

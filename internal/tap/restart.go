@@ -53,7 +53,7 @@ func ParseRestart(values []string) (*Restart, error) {
 	return &r, nil
 }
 
-func (r *Restart) defaults() Restart {
+func (r *Restart) withDefaults() Restart {
 	d := *r
 	set := func(v *time.Duration, to time.Duration) {
 		if *v <= 0 {
@@ -70,148 +70,148 @@ func (r *Restart) defaults() Restart {
 	return d
 }
 
-// restartPatience is how long a server that is to be replaced may take to end when its input has ended.
-const restartPatience = 500 * time.Millisecond
+// restartGrace is how long a server that is to be replaced may take to end when its input has ended.
+const restartGrace = 500 * time.Millisecond
 
 // A keeper keeps the host's connection while servers come and go.
-type keeper struct {
+type supervisor struct {
 	*tap
 	opts    Restart
-	session *session
+	state   *resumeState
 	queue   *queue
 	trigger chan string // one element
 
-	life    *life // the server's that runs, or ran last
-	crashes int   // in a row
-	backoff time.Duration
+	instance *instance // the server's that runs, or ran last
+	crashes  int       // in a row
+	backoff  time.Duration
 }
 
-// runRestarting is Run with restarts.
-func (t *tap) runRestarting(ctx context.Context) (int, error) {
-	k := &keeper{tap: t, opts: t.Restart.defaults(), session: newSession(), queue: newQueue(), trigger: make(chan string, 1)}
-	k.backoff = k.opts.MinBackoff
+// runSupervised is Run with restarts.
+func (t *tap) runSupervised(ctx context.Context) (int, error) {
+	sv := &supervisor{tap: t, opts: t.Restart.withDefaults(), state: newResumeState(), queue: newQueue(), trigger: make(chan string, 1)}
+	sv.backoff = sv.opts.MinBackoff
 	c, err := startChild(t.Options, true)
 	if err != nil {
 		return 0, err
 	}
-	stop := k.watch(k.opts.Globs)
+	stop := sv.watchFiles(sv.opts.Globs)
 	defer stop()
-	go k.input()
+	go sv.input()
 	for {
-		k.begin(c)
-		end := k.attend(ctx)
+		sv.startInstance(c)
+		end := sv.supervise(ctx)
 		code := exitStatus(c.exit)
-		if c, code = k.next(ctx, end, code); c == nil {
+		if c, code = sv.startNext(ctx, end, code); c == nil {
 			return code, nil
 		}
 	}
 }
 
-// next starts another server, if there is to be one. Otherwise it takes leave of the host, and returns the exit status.
-func (k *keeper) next(ctx context.Context, end ending, code int) (*child, int) {
-	for end.restart && !k.queue.finished() {
-		if !k.unlessTold(ctx, func() { k.newLife(end.reason) }) {
+// startNext starts another server, if there is to be one. Otherwise it takes leave of the host, and returns the exit status.
+func (sv *supervisor) startNext(ctx context.Context, end outcome, code int) (*child, int) {
+	for end.restart && !sv.queue.finished() {
+		if !sv.untilStopped(ctx, func() { sv.prepareRestart(end.reason) }) {
 			return nil, code
 		}
-		if stays, status := k.pause(ctx, end); !stays {
+		if stays, status := sv.waitBackoff(ctx, end); !stays {
 			end.restart, code = false, max(code, status)
 			break
 		}
-		c, err := startChild(k.Options, true)
+		c, err := startChild(sv.Options, true)
 		if err == nil {
 			return c, 0
 		}
-		end = k.crash(err.Error())
+		end = sv.noteCrash(err.Error())
 	}
 	if end.reason != "" {
-		if !k.unlessTold(ctx, func() { k.giveUp(end.reason) }) {
+		if !sv.untilStopped(ctx, func() { sv.giveUp(end.reason) }) {
 			return nil, code
 		}
 	}
-	k.queue.leave()
-	k.closeStdout()
+	sv.queue.abandon()
+	sv.closeStdout()
 	return nil, code
 }
 
 // input queues what the host sends.
-func (k *keeper) input() {
-	s := newSplitter(capture.ToServer, k.MaxCopy, func(e *capture.Event) {
+func (sv *supervisor) input() {
+	s := newSplitter(capture.ToServer, sv.MaxCopy, func(e *capture.Event) {
 		if e.Cut {
-			k.rec.note(fmt.Sprintf("a frame of %d bytes from the host was lost: with restarts, frames are held as a whole, and this one is too large", e.Len))
+			sv.rec.note(fmt.Sprintf("a frame of %d bytes from the host was lost: with restarts, frames are held as a whole, and this one is too large", e.Len))
 			return
 		}
-		k.queue.put(e)
+		sv.queue.put(e)
 	})
-	newPump(k.Stdin, func(p []byte) error { s.write(p); return nil }).run()
+	newPump(sv.Stdin, func(p []byte) error { s.write(p); return nil }).run()
 	s.close()
-	k.inputEnd.Store(true)
-	k.queue.close()
+	sv.inputEnded.Store(true)
+	sv.queue.close()
 }
 
 // An ending says how a server's life ended.
-type ending struct {
+type outcome struct {
 	restart bool
 	crashed bool
 	reason  string // for the errors that requests are answered with
 }
 
-// wish asks for a restart. One wish is as good as several.
-func (k *keeper) wish(reason string) {
+// requestRestart asks for a restart. One wish is as good as several.
+func (sv *supervisor) requestRestart(reason string) {
 	select {
-	case k.trigger <- reason:
+	case sv.trigger <- reason:
 	default:
 	}
 }
 
-// crash counts a crash, and decides whether there is to be another server.
-func (k *keeper) crash(reason string) ending {
-	if time.Since(k.life.child.begun) > k.opts.StableAfter {
-		k.crashes, k.backoff = 0, k.opts.MinBackoff
+// noteCrash counts a crash, and decides whether there is to be another server.
+func (sv *supervisor) noteCrash(reason string) outcome {
+	if time.Since(sv.instance.child.started) > sv.opts.StableAfter {
+		sv.crashes, sv.backoff = 0, sv.opts.MinBackoff
 	}
-	k.crashes++
-	if k.crashes > k.opts.MaxCrashes {
-		reason = fmt.Sprintf("%s; that was the failure number %d in a row", reason, k.crashes)
-		k.rec.note("giving up: " + reason)
-		return ending{reason: reason}
+	sv.crashes++
+	if sv.crashes > sv.opts.MaxCrashes {
+		reason = fmt.Sprintf("%s; that was the failure number %d in a row", reason, sv.crashes)
+		sv.rec.note("giving up: " + reason)
+		return outcome{reason: reason}
 	}
-	return ending{restart: true, crashed: true, reason: reason}
+	return outcome{restart: true, crashed: true, reason: reason}
 }
 
-// pause waits before the next start: a while after a crash. It returns false, and the status to exit with, if there shall be none.
-func (k *keeper) pause(ctx context.Context, end ending) (stays bool, status int) {
+// waitBackoff waits before the next start: a while after a crash. It returns false, and the status to exit with, if there shall be none.
+func (sv *supervisor) waitBackoff(ctx context.Context, end outcome) (stays bool, status int) {
 	if !end.crashed {
-		k.rec.note("restarting the server: " + end.reason)
+		sv.rec.note("restarting the server: " + end.reason)
 		return true, 0
 	}
-	k.rec.note(fmt.Sprintf("restarting the server in %v: %s", k.backoff, end.reason))
-	timer := time.NewTimer(k.backoff)
+	sv.rec.note(fmt.Sprintf("restarting the server in %v: %s", sv.backoff, end.reason))
+	timer := time.NewTimer(sv.backoff)
 	defer timer.Stop()
-	k.backoff = min(2*k.backoff, k.opts.MaxBackoff)
+	sv.backoff = min(2*sv.backoff, sv.opts.MaxBackoff)
 	for {
 		select {
 		case <-timer.C:
 			return true, 0
-		case <-k.trigger:
+		case <-sv.trigger:
 			return true, 0
-		case <-k.opts.Trigger:
+		case <-sv.opts.Trigger:
 			return true, 0
-		case s := <-k.Signals:
+		case s := <-sv.Signals:
 			switch {
-			case s == syscall.SIGHUP && k.opts.OnHangup:
+			case s == syscall.SIGHUP && sv.opts.OnHangup:
 				return true, 0
-			case ends(s):
+			case isTermination(s):
 				return false, 128 + int(s.(syscall.Signal))
 			}
 		case <-ctx.Done():
 			return false, 0
-		case <-k.hostGone:
+		case <-sv.hostGone:
 			return false, 0
 		}
 	}
 }
 
-// unlessTold waits for f, which writes to the host, and so may take until the host reads. It returns false if the tap shall end before that.
-func (k *keeper) unlessTold(ctx context.Context, f func()) bool {
+// untilStopped waits for f, which writes to the host, and so may take until the host reads. It returns false if the tap shall end before that.
+func (sv *supervisor) untilStopped(ctx context.Context, f func()) bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -221,19 +221,19 @@ func (k *keeper) unlessTold(ctx context.Context, f func()) bool {
 		select {
 		case <-done:
 			return true
-		case s := <-k.Signals:
-			if ends(s) && (s != syscall.SIGHUP || !k.opts.OnHangup) {
+		case s := <-sv.Signals:
+			if isTermination(s) && (s != syscall.SIGHUP || !sv.opts.OnHangup) {
 				return false
 			}
 		case <-ctx.Done():
 			return false
-		case <-k.hostGone:
+		case <-sv.hostGone:
 			return false
 		}
 	}
 }
 
-// ends reports whether a server is expected to end because of a signal.
-func ends(s os.Signal) bool {
+// isTermination reports whether a server is expected to end because of a signal.
+func isTermination(s os.Signal) bool {
 	return s == syscall.SIGHUP || s == syscall.SIGINT || s == syscall.SIGQUIT || s == syscall.SIGTERM
 }

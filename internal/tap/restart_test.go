@@ -335,9 +335,9 @@ func TestInjectFraming(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := &keeper{tap: newTap(&Options{Stdout: w, Record: rec.w}), session: newSession(), queue: newQueue()}
-		k.session.toServer(&capture.Event{Kind: capture.KindMessage, Framing: tt.framing, Data: []byte(request("1", "x"))})
-		k.newLife("why")
+		k := &supervisor{tap: newTap(&Options{Stdout: w, Record: rec.w}), state: newResumeState(), queue: newQueue()}
+		k.state.handleHostFrame(&capture.Event{Kind: capture.KindMessage, Framing: tt.framing, Data: []byte(request("1", "x"))})
+		k.prepareRestart("why")
 		w.Close()
 		if got, _ := io.ReadAll(r); string(got) != tt.want {
 			t.Errorf("%s: the host got %q, want %q", tt.framing, got, tt.want)
@@ -355,9 +355,9 @@ func TestBatchFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &keeper{tap: newTap(&Options{Stdout: w}), session: newSession(), queue: newQueue()}
-	k.session.toServer(&capture.Event{Kind: capture.KindMessage, Data: []byte("[" + request("1", "x") + "," + initialized + "," + request("2", "x") + "]")})
-	k.newLife("why")
+	k := &supervisor{tap: newTap(&Options{Stdout: w}), state: newResumeState(), queue: newQueue()}
+	k.state.handleHostFrame(&capture.Event{Kind: capture.KindMessage, Data: []byte("[" + request("1", "x") + "," + initialized + "," + request("2", "x") + "]")})
+	k.prepareRestart("why")
 	w.Close()
 	got, _ := io.ReadAll(r)
 	r.Close()

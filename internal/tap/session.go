@@ -12,30 +12,30 @@ import (
 
 // What a session remembers at most.
 const (
-	maxCalls      = 65536
-	maxSubscribed = 1024
-	maxRemembered = 1 << 20 // bytes of a frame that is sent again
-	maxID         = 1 << 10
+	maxCalls         = 65536
+	maxSubscriptions = 1024
+	maxReplayBytes   = 1 << 20 // bytes of a frame that is sent again
+	maxID            = 1 << 10
 )
 
 // A session is what has to be known of the traffic to put another server in the place of one. Its methods may be called by several goroutines at once.
-type session struct {
+type resumeState struct {
 	mu sync.Mutex
 
 	// What is sent to a new server, as the host sent it.
-	initialize  *capture.Event
-	initialized *capture.Event
-	setLevel    *capture.Event
-	subscribed  []subscription
-	version     string // that was agreed on: the JSON text
+	initialize    *capture.Event
+	initialized   *capture.Event
+	setLevel      *capture.Event
+	subscriptions []subscription
+	version       string // that was agreed on: the JSON text
 
-	calls   map[string]*call      // that the server has not answered
-	asked   map[string]jsonrpc.ID // requests of the server that the host has not answered
-	stale   map[string]bool       // requests of servers before it, likewise
-	owed    map[string]string     // replayed requests that the server has not answered, with their methods
-	seq     uint64
-	batches uint64
-	headers bool // frames have headers in this session
+	calls          map[string]*call      // that the server has not answered
+	serverRequests map[string]jsonrpc.ID // requests of the server that the host has not answered
+	staleRequests  map[string]bool       // requests of servers before it, likewise
+	replayed       map[string]string     // replayed requests that the server has not answered, with their methods
+	seq            uint64
+	batches        uint64
+	headerFraming  bool // frames have headers in this session
 }
 
 // A call is a request that a server was given.
@@ -53,8 +53,8 @@ type subscription struct {
 	frame *capture.Event
 }
 
-func newSession() *session {
-	return &session{calls: map[string]*call{}, asked: map[string]jsonrpc.ID{}, stale: map[string]bool{}, owed: map[string]string{}}
+func newResumeState() *resumeState {
+	return &resumeState{calls: map[string]*call{}, serverRequests: map[string]jsonrpc.ID{}, staleRequests: map[string]bool{}, replayed: map[string]string{}}
 }
 
 // idKey is equal for equal ids.
@@ -65,8 +65,8 @@ func idKey(id jsonrpc.ID) string {
 	return string(id)
 }
 
-// messages calls f with each message of a frame.
-func messages(data []byte, f func(m *jsonrpc.Message, batch bool)) {
+// eachMessage calls f with each message of a frame.
+func eachMessage(data []byte, f func(m *jsonrpc.Message, batch bool)) {
 	if jsonrpc.IsBatch(data) {
 		entries, err := jsonrpc.ParseBatch(data, 0)
 		if err != nil {
@@ -83,56 +83,56 @@ func messages(data []byte, f func(m *jsonrpc.Message, batch bool)) {
 	}
 }
 
-// toServer takes note of a frame that is about to be sent to the server. It returns the ids of answers that are for a server before it; such a frame must
+// handleHostFrame takes note of a frame that is about to be sent to the server. It returns the ids of answers that are for a server before it; such a frame must
 // not be sent.
-func (s *session) toServer(e *capture.Event) (late jsonrpc.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.headers = e.Framing == capture.FramingHeader
-	s.batches++
-	messages(e.Data, func(m *jsonrpc.Message, batch bool) {
+func (r *resumeState) handleHostFrame(e *capture.Event) (late jsonrpc.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.headerFraming = e.Framing == capture.FramingHeader
+	r.batches++
+	eachMessage(e.Data, func(m *jsonrpc.Message, batch bool) {
 		switch m.Kind {
 		case jsonrpc.KindRequest:
-			s.called(m, e, batch)
+			r.noteRequest(m, e, batch)
 		case jsonrpc.KindNotification:
-			s.notified(m, e)
+			r.noteNotification(m, e)
 		case jsonrpc.KindResponse, jsonrpc.KindError:
 			key := idKey(m.ID)
-			if s.asked[key] == nil && s.stale[key] && !batch {
+			if r.serverRequests[key] == nil && r.staleRequests[key] && !batch {
 				late = m.ID.Clone()
 			}
-			delete(s.asked, key)
-			delete(s.stale, key)
+			delete(r.serverRequests, key)
+			delete(r.staleRequests, key)
 		}
 	})
 	return late
 }
 
-func (s *session) called(m *jsonrpc.Message, e *capture.Event, batch bool) {
-	if len(s.calls) >= maxCalls || len(m.ID) > maxID {
+func (r *resumeState) noteRequest(m *jsonrpc.Message, e *capture.Event, batch bool) {
+	if len(r.calls) >= maxCalls || len(m.ID) > maxID {
 		return
 	}
-	s.seq++
-	c := &call{id: m.ID.Clone(), seq: s.seq}
+	r.seq++
+	c := &call{id: m.ID.Clone(), seq: r.seq}
 	if batch {
-		c.batch = s.batches
+		c.batch = r.batches
 	}
 	switch c.method = string(m.Method); c.method {
 	case "resources/subscribe", "resources/unsubscribe":
 		uri, _ := m.Param("uri")
 		c.uri = string(uri)
-		c.frame = remember(e, batch)
+		c.frame = copyEvent(e, batch)
 	case "initialize", "logging/setLevel":
-		c.frame = remember(e, batch)
+		c.frame = copyEvent(e, batch)
 	default:
 		c.method = ""
 	}
-	s.calls[idKey(m.ID)] = c
+	r.calls[idKey(m.ID)] = c
 }
 
-// remember returns a copy of a frame, nil if it cannot be sent again.
-func remember(e *capture.Event, batch bool) *capture.Event {
-	if batch || len(e.Data) > maxRemembered {
+// copyEvent returns a copy of a frame, nil if it cannot be sent again.
+func copyEvent(e *capture.Event, batch bool) *capture.Event {
+	if batch || len(e.Data) > maxReplayBytes {
 		return nil
 	}
 	own := *e
@@ -140,164 +140,164 @@ func remember(e *capture.Event, batch bool) *capture.Event {
 	return &own
 }
 
-func (s *session) notified(m *jsonrpc.Message, e *capture.Event) {
+func (r *resumeState) noteNotification(m *jsonrpc.Message, e *capture.Event) {
 	switch string(m.Method) {
 	case "notifications/initialized":
-		s.initialized = remember(e, false)
+		r.initialized = copyEvent(e, false)
 	case "notifications/cancelled":
 		if id, ok := m.Param("requestId"); ok { // it will not be answered
-			delete(s.calls, idKey(jsonrpc.ID(id)))
+			delete(r.calls, idKey(jsonrpc.ID(id)))
 		}
 	}
 }
 
-// A verdict is what fromServer says of a frame.
-type verdict struct {
-	keep    bool   // it answers what the host has not sent
-	ready   bool   // it is the answer to the handshake
-	result  []byte // to it: aliases the frame
-	refused bool
+// A verdict is what handleServerFrame says of a frame.
+type disposition struct {
+	withhold bool   // it answers what the host has not sent
+	ready    bool   // it is the answer to the handshake
+	result   []byte // to it: aliases the frame
+	refused  bool
 }
 
-// fromServer takes note of a frame of the server.
-func (s *session) fromServer(e *capture.Event) (v verdict) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	messages(e.Data, func(m *jsonrpc.Message, batch bool) {
+// handleServerFrame takes note of a frame of the server.
+func (r *resumeState) handleServerFrame(e *capture.Event) (d disposition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	eachMessage(e.Data, func(m *jsonrpc.Message, batch bool) {
 		switch m.Kind {
 		case jsonrpc.KindRequest:
-			if len(s.asked) < maxCalls && len(m.ID) <= maxID {
-				s.asked[idKey(m.ID)] = m.ID.Clone()
+			if len(r.serverRequests) < maxCalls && len(m.ID) <= maxID {
+				r.serverRequests[idKey(m.ID)] = m.ID.Clone()
 			}
 		case jsonrpc.KindNotification:
 			if id, ok := m.Param("requestId"); ok && string(m.Method) == "notifications/cancelled" {
-				delete(s.asked, idKey(jsonrpc.ID(id)))
+				delete(r.serverRequests, idKey(jsonrpc.ID(id)))
 			}
 		case jsonrpc.KindResponse, jsonrpc.KindError:
-			if method, owed := s.owed[idKey(m.ID)]; owed && !batch {
-				delete(s.owed, idKey(m.ID))
-				v.keep = true
-				v.ready = method == "initialize"
-				v.result, v.refused = m.Result, m.Kind == jsonrpc.KindError
+			if method, replayed := r.replayed[idKey(m.ID)]; replayed && !batch {
+				delete(r.replayed, idKey(m.ID))
+				d.withhold = true
+				d.ready = method == "initialize"
+				d.result, d.refused = m.Result, m.Kind == jsonrpc.KindError
 				return
 			}
-			s.answered(m)
+			r.noteResponse(m)
 		}
 	})
-	return v
+	return d
 }
 
-// answered remembers what a request has brought about.
-func (s *session) answered(m *jsonrpc.Message) {
+// noteResponse remembers what a request has brought about.
+func (r *resumeState) noteResponse(m *jsonrpc.Message) {
 	key := idKey(m.ID)
-	c := s.calls[key]
+	c := r.calls[key]
 	if c == nil {
 		return
 	}
-	delete(s.calls, key)
+	delete(r.calls, key)
 	if m.Kind == jsonrpc.KindError || c.frame == nil {
 		return
 	}
 	drop := func(sub subscription) bool { return sub.uri == c.uri }
 	switch c.method {
 	case "initialize":
-		s.initialize, s.version = c.frame, string(jsonwire.Lookup(m.Result, "protocolVersion"))
+		r.initialize, r.version = c.frame, string(jsonwire.Lookup(m.Result, "protocolVersion"))
 	case "logging/setLevel":
-		s.setLevel = c.frame
+		r.setLevel = c.frame
 	case "resources/subscribe":
-		s.subscribed = slices.DeleteFunc(s.subscribed, drop)
-		if len(s.subscribed) < maxSubscribed {
-			s.subscribed = append(s.subscribed, subscription{c.uri, c.frame})
+		r.subscriptions = slices.DeleteFunc(r.subscriptions, drop)
+		if len(r.subscriptions) < maxSubscriptions {
+			r.subscriptions = append(r.subscriptions, subscription{c.uri, c.frame})
 		}
 	case "resources/unsubscribe":
-		s.subscribed = slices.DeleteFunc(s.subscribed, drop)
+		r.subscriptions = slices.DeleteFunc(r.subscriptions, drop)
 	}
 }
 
 // replay returns what a new server is sent before anything else: the handshake first.
-func (s *session) replay() []*capture.Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.owed)
-	if s.initialize == nil {
+func (r *resumeState) replay() []*capture.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.replayed)
+	if r.initialize == nil {
 		return nil
 	}
-	frames := []*capture.Event{s.initialize}
-	if s.initialized != nil {
-		frames = append(frames, s.initialized)
-		if s.setLevel != nil {
-			frames = append(frames, s.setLevel)
+	frames := []*capture.Event{r.initialize}
+	if r.initialized != nil {
+		frames = append(frames, r.initialized)
+		if r.setLevel != nil {
+			frames = append(frames, r.setLevel)
 		}
-		for _, sub := range s.subscribed {
+		for _, sub := range r.subscriptions {
 			frames = append(frames, sub.frame)
 		}
 	}
 	for _, e := range frames {
-		messages(e.Data, func(m *jsonrpc.Message, _ bool) {
+		eachMessage(e.Data, func(m *jsonrpc.Message, _ bool) {
 			if m.Kind == jsonrpc.KindRequest {
-				s.owed[idKey(m.ID)] = string(m.Method)
+				r.replayed[idKey(m.ID)] = string(m.Method)
 			}
 		})
 	}
 	return frames
 }
 
-// owes reports whether replayed requests are not answered, and whether the handshake is one of them.
-func (s *session) owes() (any, handshake bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, method := range s.owed {
+// awaitsReplay reports whether replayed requests are not answered, and whether the handshake is one of them.
+func (r *resumeState) awaitsReplay() (pending, handshake bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, method := range r.replayed {
 		handshake = handshake || method == "initialize"
 	}
-	return len(s.owed) > 0, handshake
+	return len(r.replayed) > 0, handshake
 }
 
-// lost is what a server that has ended leaves behind.
-type lost struct {
-	calls   []*call        // in the order in which they were sent
-	asked   []jsonrpc.ID   // requests that the host need not answer any more
-	again   *capture.Event // the host's initialize, if it was not answered
-	legacy  bool           // there was a handshake
-	headers bool
+// unanswered is what a server that has ended leaves behind.
+type unanswered struct {
+	calls          []*call        // in the order in which they were sent
+	serverRequests []jsonrpc.ID   // requests that the host need not answer any more
+	initialize     *capture.Event // the host's initialize, if it was not answered
+	legacy         bool           // there was a handshake
+	headers        bool
 }
 
-// lose forgets what depends on the server.
-func (s *session) lose() lost {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := lost{headers: s.headers, legacy: s.initialize != nil}
-	for key, c := range s.calls {
+// reset forgets what depends on the server.
+func (r *resumeState) reset() unanswered {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := unanswered{headers: r.headerFraming, legacy: r.initialize != nil}
+	for key, c := range r.calls {
 		if c.method == "initialize" && c.frame != nil {
-			l.again = c.frame
-			delete(s.calls, key)
+			l.initialize = c.frame
+			delete(r.calls, key)
 			continue
 		}
 		l.calls = append(l.calls, c)
 	}
 	slices.SortFunc(l.calls, func(a, b *call) int { return int(int64(a.seq) - int64(b.seq)) })
-	for key, id := range s.asked {
-		l.asked = append(l.asked, id)
-		if len(s.stale) < maxCalls {
-			s.stale[key] = true
+	for key, id := range r.serverRequests {
+		l.serverRequests = append(l.serverRequests, id)
+		if len(r.staleRequests) < maxCalls {
+			r.staleRequests[key] = true
 		}
 	}
-	slices.SortFunc(l.asked, func(a, b jsonrpc.ID) int { return bytes.Compare(a, b) })
-	clear(s.calls)
-	clear(s.asked)
-	clear(s.owed)
+	slices.SortFunc(l.serverRequests, func(a, b jsonrpc.ID) int { return bytes.Compare(a, b) })
+	clear(r.calls)
+	clear(r.serverRequests)
+	clear(r.replayed)
 	return l
 }
 
-// agreed returns the revision that the host was told.
-func (s *session) agreed() []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return []byte(s.version)
+// negotiated returns the revision that the host was told.
+func (r *resumeState) negotiated() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return []byte(r.version)
 }
 
-// framed reports whether frames have headers.
-func (s *session) framed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.headers
+// usesHeaders reports whether frames have headers.
+func (r *resumeState) usesHeaders() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.headerFraming
 }

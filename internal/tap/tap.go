@@ -36,8 +36,8 @@ type Options struct {
 	Restart *Restart
 }
 
-// hostPoll is how often the host is looked after.
-const hostPoll = 250 * time.Millisecond
+// hostPollInterval is how often the host is looked after.
+const hostPollInterval = 250 * time.Millisecond
 
 // Run starts the server and forwards until it has ended and all that it wrote was read. It returns the exit status that a shell would show: the server's own, or
 // 128 and the number of the signal that ended it. When ctx ends, the server is ended.
@@ -46,9 +46,9 @@ const hostPoll = 250 * time.Millisecond
 func Run(ctx context.Context, opts Options) (exit int, err error) {
 	t := newTap(&opts)
 	defer t.parent.release()
-	defer t.lookAfterHost()()
+	defer t.watchHost()()
 	if opts.Restart != nil {
-		return t.runRestarting(ctx)
+		return t.runSupervised(ctx)
 	}
 	return t.runOnce(ctx)
 }
@@ -56,12 +56,12 @@ func Run(ctx context.Context, opts Options) (exit int, err error) {
 // A tap is a call of Run.
 type tap struct {
 	*Options
-	rec      *recorder
-	parent   parent
-	hostGone chan struct{} // closed by loseHost
-	goneOnce sync.Once
-	inputEnd atomic.Bool // Stdin has ended, or was closed by us
-	shut     atomic.Bool // Stdout was closed by us
+	rec          *recorder
+	parent       parent
+	hostGone     chan struct{} // closed by hostLost
+	hostGoneOnce sync.Once
+	inputEnded   atomic.Bool // Stdin has ended, or was closed by us
+	stdoutClosed atomic.Bool // Stdout was closed by us
 }
 
 func newTap(o *Options) *tap {
@@ -82,7 +82,7 @@ func newTap(o *Options) *tap {
 	return &tap{
 		Options:  o,
 		rec:      &recorder{w: o.Record, observe: o.Observe, log: o.Log, start: time.Now()},
-		parent:   ourParent(),
+		parent:   currentParent(),
 		hostGone: make(chan struct{}),
 	}
 }
@@ -97,40 +97,40 @@ func (t *tap) recordStart(c *child) {
 	if env == nil {
 		env = os.Environ()
 	}
-	t.rec.fact(capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: t.Command, Dir: dir, Env: env, PID: c.pid}})
+	t.rec.recordEvent(capture.Event{Kind: capture.KindStart, Start: &capture.Start{Command: t.Command, Dir: dir, Env: env, PID: c.pid}})
 }
 
 // recordExit records how it ended.
 func (t *tap) recordExit(c *child) {
 	exit := c.exit
-	t.rec.fact(capture.Event{Kind: capture.KindExit, Exit: &exit})
+	t.rec.recordEvent(capture.Event{Kind: capture.KindExit, Exit: &exit})
 }
 
 // closeStdout tells the host that there is no more.
 func (t *tap) closeStdout() {
-	t.shut.Store(true)
+	t.stdoutClosed.Store(true)
 	closeOutput(t.Stdout)
 }
 
-func (t *tap) loseHost(note string) {
-	t.goneOnce.Do(func() {
+func (t *tap) hostLost(note string) {
+	t.hostGoneOnce.Do(func() {
 		t.rec.note(note)
 		close(t.hostGone)
 	})
 }
 
-// lookAfterHost notices in the background that the host is gone, until the function that it returns is called. That our parent has died is enough: the ends of our
+// watchHost notices in the background that the host is gone, until the function that it returns is called. That our parent has died is enough: the ends of our
 // pipes may be open still in other children of the host, and nothing is read of an input that the server does not take. While the input goes on, an output that
 // nobody reads shows when it is written to, as it would without us.
-func (t *tap) lookAfterHost() (stop func()) {
+func (t *tap) watchHost() (stop func()) {
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(hostPoll)
+		tick := time.NewTicker(hostPollInterval)
 		defer tick.Stop()
 		for {
-			if t.parent.gone() || t.inputEnd.Load() && !t.shut.Load() && unread(t.Stdout) {
-				t.loseHost("the host is gone")
+			if t.parent.gone() || t.inputEnded.Load() && !t.stdoutClosed.Load() && readerGone(t.Stdout) {
+				t.hostLost("the host is gone")
 				return
 			}
 			select {

@@ -179,7 +179,7 @@ func (r *record) events(t *testing.T) []*capture.Event {
 func stream(events []*capture.Event, dir capture.Dir) []byte {
 	var all []byte
 	for _, e := range events {
-		if e.Dir == dir && (e.Kind == capture.KindMessage || e.Kind == capture.KindBad) {
+		if e.Dir == dir && (e.Kind == capture.KindMessage || e.Kind == capture.KindInvalid) {
 			all = appendRaw(all, e)
 		}
 	}

@@ -11,49 +11,49 @@ import (
 )
 
 const (
-	watchPoll = 300 * time.Millisecond
+	watchInterval = 300 * time.Millisecond
 	// maxWatched bounds how many names one look goes through.
 	maxWatched = 20000
 )
 
 // A watcher notices changes of files by looking at them from time to time, which works on every file system, for editors that replace files too.
 type watcher struct {
-	globs []string
-	seed  maphash.Seed
-	seen  int // names in this look
+	globs   []string
+	seed    maphash.Seed
+	scanned int // names in this look
 }
 
-// watch asks for a restart whenever files have changed and then kept still for one look. The function that it returns ends that.
-func (k *keeper) watch(globs []string) (stop func()) {
+// watchFiles asks for a restart whenever files have changed and then kept still for one look. The function that it returns ends that.
+func (sv *supervisor) watchFiles(globs []string) (stop func()) {
 	if len(globs) == 0 {
 		return func() {}
 	}
 	w := &watcher{globs: globs, seed: maphash.MakeSeed()}
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
-	last, _ := w.look()
+	last, _ := w.scan()
 	wg.Go(func() {
-		tick := time.NewTicker(watchPoll)
+		tick := time.NewTicker(watchInterval)
 		defer tick.Stop()
 		changed := ""
-		told := false
+		noted := false
 		for {
 			select {
 			case <-quit:
 				return
 			case <-tick.C:
 			}
-			now, newest := w.look()
+			now, newest := w.scan()
 			switch {
 			case now != last:
 				last, changed = now, newest
 			case changed != "":
-				k.wish("files have changed: " + changed)
+				sv.requestRestart("files have changed: " + changed)
 				changed = ""
 			}
-			if w.seen > maxWatched && !told {
-				told = true
-				k.rec.note("too many files match: not all of them are watched")
+			if w.scanned > maxWatched && !noted {
+				noted = true
+				sv.rec.note("too many files match: not all of them are watched")
 			}
 		}
 	})
@@ -63,12 +63,12 @@ func (k *keeper) watch(globs []string) (stop func()) {
 	}
 }
 
-// look returns a sum of names, times and sizes of all files that match, and the pattern of the newest.
-func (w *watcher) look() (sum uint64, newest string) {
-	w.seen = 0
+// scan returns a sum of names, times and sizes of all files that match, and the pattern of the newest.
+func (w *watcher) scan() (sum uint64, newest string) {
+	w.scanned = 0
 	var latest time.Time
 	for _, glob := range w.globs {
-		w.each(glob, func(name string) {
+		w.walk(glob, func(name string) {
 			info, err := os.Stat(name)
 			if err != nil || info.IsDir() {
 				return
@@ -89,13 +89,13 @@ func (w *watcher) look() (sum uint64, newest string) {
 	return sum, newest
 }
 
-// each calls f with the files that match a pattern.
-func (w *watcher) each(glob string, f func(name string)) {
+// walk calls f with the files that match a pattern.
+func (w *watcher) walk(glob string, f func(name string)) {
 	before, after, deep := strings.Cut(filepath.ToSlash(glob), "**")
 	if !deep {
 		names, _ := filepath.Glob(glob) // the pattern was checked before
 		for _, name := range names {
-			if w.seen++; w.seen > maxWatched {
+			if w.scanned++; w.scanned > maxWatched {
 				return
 			}
 			f(name)
@@ -111,7 +111,7 @@ func (w *watcher) each(glob string, f func(name string)) {
 	after = strings.TrimPrefix(after, "/")
 	for _, root := range roots {
 		_ = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-			if w.seen++; w.seen > maxWatched {
+			if w.scanned++; w.scanned > maxWatched {
 				return filepath.SkipAll
 			}
 			switch {

@@ -128,7 +128,7 @@ func TestNonBlocking(t *testing.T) {
 	within(t, "passing the bytes", func() {
 		buf := make([]byte, 10_000)
 		for {
-			n, err := read(r, buf)
+			n, err := readFile(r, buf)
 			got = append(got, buf[:n]...)
 			if err != nil {
 				if err != io.EOF {

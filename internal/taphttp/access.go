@@ -12,15 +12,15 @@ import (
 // access says under which names clients may reach the tap. The server behind it sees its own name in the Host header, whatever the client sent, and could
 // not tell that a page has had its name point to this machine (DNS rebinding). An address cannot be made to point elsewhere, so all of them are good.
 type access struct {
-	names map[string]bool
-	any   bool
+	names   map[string]bool
+	anyHost bool
 }
 
 func newAccess(hosts []string) (access, error) {
 	a := access{names: map[string]bool{"localhost": true}}
 	for _, h := range hosts {
 		if h == "*" {
-			a.any = true
+			a.anyHost = true
 			continue
 		}
 		name, ok := hostname(h)
@@ -39,7 +39,7 @@ func (a access) allows(host string) bool {
 		return false
 	}
 	_, err := netip.ParseAddr(name)
-	return a.any || err == nil || a.names[name]
+	return a.anyHost || err == nil || a.names[name]
 }
 
 // trusts says whether the pages of an origin are this machine's or those of a host that clients were allowed to name. Only their origin is changed for the server: with
@@ -50,7 +50,7 @@ func (a access) trusts(origin string) bool {
 		return false
 	}
 	name, ok := hostname(u.Host)
-	return ok && (a.any || a.names[name] || isLoopback(name))
+	return ok && (a.anyHost || a.names[name] || isLoopback(name))
 }
 
 const maxHost = 300 // bytes: a name has 253 at most, a port 5
@@ -58,7 +58,7 @@ const maxHost = 300 // bytes: a name has 253 at most, a port 5
 // hostname returns the host of host [ ":" port ], in lower case and without the dot of the root. Only characters that hosts consist of are let through, since it
 // is put in URLs.
 func hostname(s string) (string, bool) {
-	if s == "" || len(s) > maxHost || strings.ContainsFunc(s, notInHost) {
+	if s == "" || len(s) > maxHost || strings.ContainsFunc(s, isNotHostChar) {
 		return "", false
 	}
 	name := s
@@ -82,7 +82,7 @@ func isIPv6(s string) bool {
 	return err == nil && addr.Is6() && addr.Zone() == ""
 }
 
-func notInHost(c rune) bool {
+func isNotHostChar(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._:[]", c)
 }
 

@@ -9,80 +9,80 @@ import (
 	"mcpwire/capture"
 )
 
-// firstRoom is how much is set aside for a body of which more was announced than has come, in bytes.
-const firstRoom = 1 << 20
+// minBodyBuffer is how much is set aside for a body of which more was announced than has come, in bytes.
+const minBodyBuffer = 1 << 20
 
-// sent is a request's body on its way to the server.
-type sent struct {
+// upstreamBody is a request's body on its way to the server.
+type upstreamBody struct {
 	io.ReadCloser
-	whole []byte // it, if it has been read
+	data []byte // it, if it has been read
 }
 
-// wholeBody returns a body that net/http recognises as one that is in memory: it goes out in one piece with the head.
-func wholeBody(data []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(data)) }
+// bytesBody returns a body that net/http recognises as one that is in memory: it goes out in one piece with the head.
+func bytesBody(data []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(data)) }
 
 // requestBody returns the body to send on. As a rule it has been read by then: while there is something left of the body of an HTTP/1 request, net/http
 // closes the connection behind the first response, and loses what of it was not sent yet. Servers do respond before they have read the body.
-func (x *exchange) requestBody() (sent, error) {
+func (x *exchange) requestBody() (upstreamBody, error) {
 	r := x.r
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
-		x.nextHead()
-		return sent{http.NoBody, nil}, nil
+		x.expectNextHead()
+		return upstreamBody{http.NoBody, nil}, nil
 	}
 	media := mediaType(r.Header)
 	expects := hasToken(r.Header["Expect"], "100-continue")
 	short := r.ContentLength > 0 && r.ContentLength <= int64(x.h.opts.MaxBody)
 	switch {
 	case expects && short:
-		if h := x.hoard(); h.grow(int(r.ContentLength)) {
+		if buffer := x.newBuffer(); buffer.grow(int(r.ContentLength)) {
 			x.rc.EnableFullDuplex()
-			return sent{&expectedBody{x: x, buf: h.buf}, nil}, nil
+			return upstreamBody{&expectedBody{x: x, buf: buffer.buf}, nil}, nil
 		}
 	case expects, media == typeLines, !short && (r.ContentLength > 0 || !isJSON(media)):
 	default:
 		return x.readBody(media)
 	}
 	x.rc.EnableFullDuplex()
-	return sent{x.streamed(nil, media), nil}, nil
+	return upstreamBody{x.streamBody(nil, media), nil}, nil
 }
 
 // readBody reads the whole body, unless it turns out to be too large.
-func (x *exchange) readBody(media string) (sent, error) {
-	h := x.hoard()
+func (x *exchange) readBody(media string) (upstreamBody, error) {
+	buffer := x.newBuffer()
 	if x.r.ContentLength > 0 {
-		h.grow(min(int(x.r.ContentLength), firstRoom))
+		buffer.grow(min(int(x.r.ContentLength), minBodyBuffer))
 	}
-	defer x.unwatch()
+	defer x.disarmBodyTimeout()
 	chunk := chunks.Get().(*[32 << 10]byte)
 	defer chunks.Put(chunk)
 	for {
-		x.watchdog()
-		if err := x.aborted(); err != nil {
-			return sent{}, err
+		x.armBodyTimeout()
+		if err := x.abortErr(); err != nil {
+			return upstreamBody{}, err
 		}
 		n, err := x.r.Body.Read(chunk[:])
-		if kept := h.add(chunk[:n]); kept < n {
+		if kept := buffer.add(chunk[:n]); kept < n {
 			x.rc.EnableFullDuplex()
-			x.unwatch()
-			return sent{x.streamed(append(h.buf[:len(h.buf):len(h.buf)], chunk[kept:n]...), media), nil}, nil
+			x.disarmBodyTimeout()
+			return upstreamBody{x.streamBody(append(buffer.buf[:len(buffer.buf):len(buffer.buf)], chunk[kept:n]...), media), nil}, nil
 		}
-		if int64(len(h.buf)) >= firstRoom && int64(cap(h.buf)) < x.r.ContentLength {
-			h.grow(int(x.r.ContentLength)) // the rest at once, not by copying
+		if int64(len(buffer.buf)) >= minBodyBuffer && int64(cap(buffer.buf)) < x.r.ContentLength {
+			buffer.grow(int(x.r.ContentLength)) // the rest at once, not by copying
 		}
 		switch {
 		case err == io.EOF:
-			x.nextHead()
-			x.recordBody(capture.ToServer, h.buf, x.r.Header, contentCoding(x.r.Header), true)
-			return sent{wholeBody(h.buf), h.buf}, nil
+			x.expectNextHead()
+			x.recordBody(capture.ToServer, buffer.buf, x.r.Header, contentCoding(x.r.Header), true)
+			return upstreamBody{bytesBody(buffer.buf), buffer.buf}, nil
 		case err != nil:
-			x.recordPart(capture.ToServer, h.buf, 1, contentCoding(x.r.Header))
-			return sent{}, x.clientError(err)
+			x.recordPart(capture.ToServer, buffer.buf, 1, contentCoding(x.r.Header))
+			return upstreamBody{}, x.clientError(err)
 		}
 	}
 }
 
-// streamed returns a body that goes to the server as it comes. first has come.
-func (x *exchange) streamed(first []byte, media string) io.ReadCloser {
+// streamBody returns a body that goes to the server as it comes. first has come.
+func (x *exchange) streamBody(first []byte, media string) io.ReadCloser {
 	b := &streamedBody{x: x, src: io.MultiReader(bytes.NewReader(first), x.r.Body)}
 	if media == typeLines {
 		b.sink = newLineSink(x, capture.ToServer)
@@ -101,12 +101,12 @@ type streamedBody struct {
 
 // Read implements [io.Reader].
 func (b *streamedBody) Read(p []byte) (int, error) {
-	b.x.informed.settle()
-	if b.x.over.Load() {
+	b.x.interim.waitForwarded()
+	if b.x.returned.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	n, err := b.src.Read(p)
-	if b.x.over.Load() {
+	if b.x.returned.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	if n > 0 {
@@ -115,7 +115,7 @@ func (b *streamedBody) Read(p []byte) (int, error) {
 	switch {
 	case err == io.EOF:
 		b.sink.end(true)
-		b.x.nextHead()
+		b.x.expectNextHead()
 	case err != nil:
 		b.sink.end(false)
 	}
@@ -145,8 +145,8 @@ func (b *expectedBody) Read(p []byte) (int, error) {
 }
 
 func (b *expectedBody) fill() {
-	b.x.informed.settle()
-	if b.x.over.Load() {
+	b.x.interim.waitForwarded()
+	if b.x.returned.Load() {
 		b.err = http.ErrBodyReadAfterClose
 		return
 	}
@@ -154,7 +154,7 @@ func (b *expectedBody) fill() {
 	if err == nil {
 		_, err = io.ReadFull(b.x.r.Body, make([]byte, 1)) // its end
 	}
-	if b.x.over.Load() {
+	if b.x.returned.Load() {
 		b.err = http.ErrBodyReadAfterClose
 		return
 	}
@@ -163,7 +163,7 @@ func (b *expectedBody) fill() {
 		b.err = b.x.clientError(err)
 		return
 	}
-	b.x.nextHead()
+	b.x.expectNextHead()
 	b.x.recordBody(capture.ToServer, b.buf[:n], b.x.r.Header, contentCoding(b.x.r.Header), true)
 	b.rest = bytes.NewReader(b.buf[:n])
 }

@@ -8,8 +8,8 @@ type budget struct {
 	used atomic.Int64
 }
 
-// take reports whether there is room for n more bytes, which are taken then.
-func (b *budget) take(n int) bool {
+// reserve reports whether there is room for n more bytes, which are taken then.
+func (b *budget) reserve(n int) bool {
 	if b.used.Add(int64(n)) > b.max {
 		b.used.Add(-int64(n))
 		return false
@@ -17,52 +17,52 @@ func (b *budget) take(n int) bool {
 	return true
 }
 
-func (b *budget) give(n int) { b.used.Add(-int64(n)) }
+func (b *budget) release(n int) { b.used.Add(-int64(n)) }
 
 // A hoard is a growing text that counts for a budget.
-type hoard struct {
-	b     *budget
-	max   int // bytes
-	buf   []byte
-	taken int // from b
+type boundedBuffer struct {
+	budget   *budget
+	max      int // bytes
+	buf      []byte
+	reserved int // from b
 }
 
 // add appends p, as much of it as there is room for, and returns how much that was.
-func (h *hoard) add(p []byte) int {
-	n := min(len(p), h.max-len(h.buf))
-	if more := len(h.buf) + n - cap(h.buf); more > 0 && !h.grow(len(h.buf)+n) {
-		n = cap(h.buf) - len(h.buf)
+func (b *boundedBuffer) add(p []byte) int {
+	n := min(len(p), b.max-len(b.buf))
+	if more := len(b.buf) + n - cap(b.buf); more > 0 && !b.grow(len(b.buf)+n) {
+		n = cap(b.buf) - len(b.buf)
 	}
-	h.buf = append(h.buf, p[:n]...)
+	b.buf = append(b.buf, p[:n]...)
 	return n
 }
 
 // grow makes room for size bytes, and for more if that is cheap.
-func (h *hoard) grow(size int) bool {
-	for _, want := range [...]int{min(max(size, 2*cap(h.buf), 512), max(h.max, size)), size} {
-		if more := want - h.taken; h.b.take(more) {
-			h.taken += more
-			h.buf = append(make([]byte, 0, want), h.buf...)
+func (b *boundedBuffer) grow(size int) bool {
+	for _, want := range [...]int{min(max(size, 2*cap(b.buf), 512), max(b.max, size)), size} {
+		if more := want - b.reserved; b.budget.reserve(more) {
+			b.reserved += more
+			b.buf = append(make([]byte, 0, want), b.buf...)
 			return true
 		}
 	}
 	return false
 }
 
-// keepHoard is what an idle stream may hold on to, in bytes.
-const keepHoard = 32 << 10
+// maxIdleBuffer is what an idle stream may hold on to, in bytes.
+const maxIdleBuffer = 32 << 10
 
-// clear empties it, and gives back what is large.
-func (h *hoard) clear() {
-	if cap(h.buf) > keepHoard {
-		h.free()
+// reset empties it, and gives back what is large.
+func (b *boundedBuffer) reset() {
+	if cap(b.buf) > maxIdleBuffer {
+		b.release()
 		return
 	}
-	h.buf = h.buf[:0]
+	b.buf = b.buf[:0]
 }
 
-// free gives everything back.
-func (h *hoard) free() {
-	h.b.give(h.taken)
-	h.buf, h.taken = nil, 0
+// release gives everything back.
+func (b *boundedBuffer) release() {
+	b.budget.release(b.reserved)
+	b.buf, b.reserved = nil, 0
 }

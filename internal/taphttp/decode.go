@@ -25,8 +25,8 @@ func contentCoding(h http.Header) string {
 }
 
 var (
-	errCoding = errors.New("a content coding that the tap does not know")
-	errBomb   = errors.New("it becomes too large")
+	errCoding          = errors.New("a content coding that the tap does not know")
+	errDecodedTooLarge = errors.New("it becomes too large")
 )
 
 func newDecoder(coding string, r io.Reader) (io.Reader, error) {
@@ -48,7 +48,7 @@ func newDecoder(coding string, r io.Reader) (io.Reader, error) {
 }
 
 // decodeWhole decodes a body into a hoard.
-func decodeWhole(coding string, data []byte, into *hoard) error {
+func decodeWhole(coding string, data []byte, into *boundedBuffer) error {
 	r, err := newDecoder(coding, bytes.NewReader(data))
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func decodeWhole(coding string, data []byte, into *hoard) error {
 		n, err := r.Read(chunk[:])
 		switch {
 		case into.add(chunk[:n]) < n:
-			return errBomb
+			return errDecodedTooLarge
 		case err == io.EOF:
 			return nil
 		case err != nil:
@@ -70,8 +70,8 @@ func decodeWhole(coding string, data []byte, into *hoard) error {
 
 // How much may come out of a compressed stream: a fixed amount, and what text shrinks to.
 const (
-	freeOutput = 8 << 20 // bytes
-	maxRatio   = 100
+	freeDecodedBytes = 8 << 20 // bytes
+	maxDecodedRatio  = 100
 )
 
 // A decodingSink decodes a copy of a compressed body for another sink. It decodes all there is of each chunk before the chunk is forwarded; nothing is
@@ -81,33 +81,33 @@ type decodingSink struct {
 	coding string
 	next   sink
 
-	chunks chan []byte
-	hungry chan struct{} // the decoder wants more
-	done   chan struct{} // closed when it has ended
-	err    error         // why, once done is closed
-	in     int64         // bytes
+	chunks   chan []byte
+	wantMore chan struct{} // the decoder wants more
+	done     chan struct{} // closed when it has ended
+	err      error         // why, once done is closed
+	in       int64         // bytes
 
 	part   int // of what is recorded undecoded
 	noted  bool
 	closed bool
-	rest   []byte // the goroutine's, as is eof
+	unread []byte // the goroutine's, as is eof
 	eof    bool
 }
 
 func newDecodingSink(x *exchange, coding string, next sink) *decodingSink {
-	d := &decodingSink{x: x, coding: coding, next: next, chunks: make(chan []byte), hungry: make(chan struct{}), done: make(chan struct{})}
+	d := &decodingSink{x: x, coding: coding, next: next, chunks: make(chan []byte), wantMore: make(chan struct{}), done: make(chan struct{})}
 	go d.run()
 	return d
 }
 
 // Read implements [io.Reader], for the decoder.
 func (d *decodingSink) Read(p []byte) (int, error) {
-	for len(d.rest) == 0 {
+	for len(d.unread) == 0 {
 		if d.eof {
 			return 0, io.EOF
 		}
 		if d.in > 0 {
-			d.hungry <- struct{}{}
+			d.wantMore <- struct{}{}
 		}
 		chunk, ok := <-d.chunks
 		if !ok {
@@ -115,10 +115,10 @@ func (d *decodingSink) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		d.in += int64(len(chunk))
-		d.rest = chunk
+		d.unread = chunk
 	}
-	n := copy(p, d.rest)
-	d.rest = d.rest[n:]
+	n := copy(p, d.unread)
+	d.unread = d.unread[n:]
 	return n, nil
 }
 
@@ -133,8 +133,8 @@ func (d *decodingSink) run() {
 	var out int64
 	for {
 		n, err := r.Read(buf)
-		if out += int64(n); out > freeOutput+maxRatio*d.in {
-			d.err = errBomb
+		if out += int64(n); out > freeDecodedBytes+maxDecodedRatio*d.in {
+			d.err = errDecodedTooLarge
 			return
 		}
 		if n > 0 {
@@ -152,11 +152,11 @@ func (d *decodingSink) feed(p []byte, last bool) {
 		select {
 		case d.chunks <- p:
 			select {
-			case <-d.hungry:
+			case <-d.wantMore:
 			case <-d.done:
 			}
 		case <-d.done:
-			d.raw(p)
+			d.recordRaw(p)
 		}
 	}
 	if last {
@@ -173,15 +173,15 @@ func (d *decodingSink) finish() {
 	}
 }
 
-// raw records what the decoder has no use for.
-func (d *decodingSink) raw(p []byte) {
-	d.explain()
+// recordRaw records what the decoder has no use for.
+func (d *decodingSink) recordRaw(p []byte) {
+	d.noteError()
 	d.part++
 	d.x.record(&capture.Event{Kind: capture.KindBody, Dir: capture.ToClient, Data: p, Part: d.part, Encoding: d.coding})
 }
 
-// explain says once why not all was decoded.
-func (d *decodingSink) explain() {
+// noteError says once why not all was decoded.
+func (d *decodingSink) noteError() {
 	if !d.noted && d.err != nil && !errors.Is(d.err, io.EOF) {
 		d.noted = true
 		d.x.note(capture.ToClient, "the body could not be decoded any further: "+printable(d.err.Error()))
@@ -191,7 +191,7 @@ func (d *decodingSink) explain() {
 func (d *decodingSink) end(whole bool) {
 	d.finish()
 	if whole {
-		d.explain()
+		d.noteError()
 	}
 	d.next.end(whole)
 }

@@ -15,8 +15,8 @@ import (
 // (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
 const eventEndpoint = "endpoint"
 
-// foundEndpoint remembers which session a POST to the endpoint belongs to: its response comes on this stream.
-func (x *exchange) foundEndpoint(data string) {
+// bindEndpoint remembers which session a POST to the endpoint belongs to: its response comes on this stream.
+func (x *exchange) bindEndpoint(data string) {
 	if x.r.Method != http.MethodGet {
 		return
 	}
@@ -24,12 +24,12 @@ func (x *exchange) foundEndpoint(data string) {
 	if err != nil {
 		return
 	}
-	x.h.sessions.bind(byEndpoint, x.r.URL.ResolveReference(ref).RequestURI(), x)
+	x.h.sessions.bind(endpointSpace, x.r.URL.ResolveReference(ref).RequestURI(), x)
 }
 
-// tapped returns the reference to an endpoint that leads through the tap, and whether it is another. What is relative does already, since the tap has the
+// rewriteEndpoint returns the reference to an endpoint that leads through the tap, and whether it is another. What is relative does already, since the tap has the
 // paths of the server.
-func (x *exchange) tapped(data string) (string, bool) {
+func (x *exchange) rewriteEndpoint(data string) (string, bool) {
 	ref, err := url.Parse(data)
 	if err != nil {
 		x.note(capture.ToClient, "the endpoint event holds no URL: "+printable(err.Error()))
@@ -38,7 +38,7 @@ func (x *exchange) tapped(data string) (string, bool) {
 	if ref.Host == "" {
 		return data, false
 	}
-	if !x.isUpstream(ref) {
+	if !x.sameOrigin(ref) {
 		x.note(capture.ToClient, "the endpoint event leads to another origin than that of the server, and past the tap: "+printable(data))
 		return data, false
 	}
@@ -59,8 +59,8 @@ func (x *exchange) tapped(data string) (string, bool) {
 	return to, true
 }
 
-// isUpstream reports whether a URL is of the server's origin. Names and addresses of this machine's loopback are taken for one another.
-func (x *exchange) isUpstream(u *url.URL) bool {
+// sameOrigin reports whether a URL is of the server's origin. Names and addresses of this machine's loopback are taken for one another.
+func (x *exchange) sameOrigin(u *url.URL) bool {
 	up := x.h.upstream
 	if u.Scheme != "" && !strings.EqualFold(u.Scheme, up.Scheme) || port(u, up.Scheme) != port(up, up.Scheme) {
 		return false
@@ -88,51 +88,51 @@ func isLoopback(host string) bool {
 // A gate holds the beginning of an event stream back until it is clear whether it is an endpoint event, which may have to be rewritten. It opens for
 // good behind the first event that has data; everything passes as it came otherwise.
 type gate struct {
-	x    *exchange
-	open bool
-	held []byte
+	x        *exchange
+	open     bool
+	buffered []byte
 }
 
-// maxGate is how much is held back, in bytes: an endpoint is a URL.
-const maxGate = 16 << 10
+// maxHeldEvent is how much is held back, in bytes: an endpoint is a URL.
+const maxHeldEvent = 16 << 10
 
-// pass returns what may be forwarded now that p has come. It is good until the next call.
-func (g *gate) pass(p []byte) []byte {
+// filter returns what may be forwarded now that p has come. It is good until the next call.
+func (g *gate) filter(p []byte) []byte {
 	if g.open {
 		return p
 	}
-	g.held = append(g.held, p...)
+	g.buffered = append(g.buffered, p...)
 	var out []byte
 	for !g.open {
-		n, b := scan(g.held)
-		if !b.complete && !b.other && len(g.held) <= maxGate {
-			out = append(out, g.held[:n]...) // comments
-			g.held = g.held[n:]
+		n, b := scanEvent(g.buffered)
+		if !b.complete && !b.notEndpoint && len(g.buffered) <= maxHeldEvent {
+			out = append(out, g.buffered[:n]...) // comments
+			g.buffered = g.buffered[n:]
 			return out
 		}
-		if b.complete && b.name == eventEndpoint && b.dataLines == 1 && n <= maxGate {
-			out = append(out, g.rewrite(g.held[:n], b)...)
+		if b.complete && b.name == eventEndpoint && b.dataLines == 1 && n <= maxHeldEvent {
+			out = append(out, g.rewrite(g.buffered[:n], b)...)
 			g.open = true
 		} else {
-			out = append(out, g.held[:n]...)
+			out = append(out, g.buffered[:n]...)
 			g.open = !b.complete || b.dataLines > 0
 		}
-		g.held = g.held[n:]
+		g.buffered = g.buffered[n:]
 	}
-	out = append(out, g.held...)
-	g.held = nil
+	out = append(out, g.buffered...)
+	g.buffered = nil
 	return out
 }
 
-// rest returns what is held back when the stream ends.
-func (g *gate) rest() []byte {
-	out := g.held
-	g.held = nil
+// flush returns what is held back when the stream ends.
+func (g *gate) flush() []byte {
+	out := g.buffered
+	g.buffered = nil
 	return out
 }
 
-func (g *gate) rewrite(event []byte, b block) []byte {
-	to, changed := g.x.tapped(string(event[b.from:b.to]))
+func (g *gate) rewrite(event []byte, b eventHead) []byte {
+	to, changed := g.x.rewriteEndpoint(string(event[b.from:b.to]))
 	if !changed {
 		return event
 	}
@@ -140,17 +140,17 @@ func (g *gate) rewrite(event []byte, b block) []byte {
 }
 
 // A block is what is known of the event at the start of a text.
-type block struct {
-	name      string
-	dataLines int
-	from, to  int  // the value of the last data field
-	complete  bool // its empty line is there
-	other     bool // it is complete or not, but certainly no endpoint event
+type eventHead struct {
+	name        string
+	dataLines   int
+	from, to    int  // the value of the last data field
+	complete    bool // its empty line is there
+	notEndpoint bool // it is complete or not, but certainly no endpoint event
 }
 
-// scan returns the event at the start of b, with its length; if it is not complete, the length is that of the comments and empty lines in front of it.
-func scan(b []byte) (int, block) {
-	var e block
+// scanEvent returns the event at the start of b, with its length; if it is not complete, the length is that of the comments and empty lines in front of it.
+func scanEvent(b []byte) (int, eventHead) {
+	var e eventHead
 	front, fields := 0, false
 	pos := 0
 	for {
@@ -182,7 +182,7 @@ func scan(b []byte) (int, block) {
 		switch string(name) {
 		case "event":
 			e.name = string(value)
-			e.other = e.name != eventEndpoint
+			e.notEndpoint = e.name != eventEndpoint
 		case "data":
 			e.dataLines++
 			e.to = start + i

@@ -18,24 +18,24 @@ const maxField = 8 << 10
 // An event is recorded as soon as the byte that completes it is there. Comments that stand between events are when their lines are, because they say
 // that the server is alive at that moment.
 type eventSink struct {
-	x    *exchange
-	line []byte // the beginning of a line that is no data
-	data *hoard // the data, its lines joined by LF
-	lost int64  // bytes of data that were not held
+	x       *exchange
+	line    []byte         // the beginning of a line that is no data
+	data    *boundedBuffer // the data, its lines joined by LF
+	dropped int64          // bytes of data that were not held
 
-	begun   bool // past the place for a byte order mark
-	skipLF  bool // the last line ended with CR
-	inLine  bool // in a line of data, whose value goes to data at once
-	started bool // the value's first byte, which may be a space, has come
+	pastBOM      bool // past the place for a byte order mark
+	skipLF       bool // the last line ended with CR
+	inLine       bool // in a line of data, whose value goes to data at once
+	valueStarted bool // the value's first byte, which may be a space, has come
 
-	fields bool // the event has any
-	sse    *capture.SSE
-	has    bool   // there is data
-	says   []byte // the event's comments, joined by LF
+	fields   bool // the event has any
+	sse      *capture.SSE
+	hasData  bool   // there is data
+	comments []byte // the event's comments, joined by LF
 }
 
 func newEventSink(x *exchange) *eventSink {
-	return &eventSink{x: x, data: x.hoard(), sse: new(capture.SSE)}
+	return &eventSink{x: x, data: x.newBuffer(), sse: new(capture.SSE)}
 }
 
 var (
@@ -53,10 +53,10 @@ func (s *eventSink) feed(p []byte, _ bool) {
 	for len(p) > 0 {
 		i := bytes.IndexAny(p, "\r\n")
 		if i < 0 {
-			s.partial(p)
+			s.feedPart(p)
 			break
 		}
-		s.partial(p[:i])
+		s.feedPart(p[:i])
 		s.endLine()
 		cr := p[i] == '\r'
 		p = p[i+1:]
@@ -69,24 +69,24 @@ func (s *eventSink) feed(p []byte, _ bool) {
 		}
 	}
 	if !s.fields && len(s.line) == 0 {
-		s.comment()
+		s.recordComments()
 	}
 }
 
-// partial takes in a piece of a line.
-func (s *eventSink) partial(p []byte) {
+// feedPart takes in a piece of a line.
+func (s *eventSink) feedPart(p []byte) {
 	if s.inLine {
 		s.addData(p)
 		return
 	}
 	decided := len(dataField)
-	if !s.begun {
+	if !s.pastBOM {
 		decided += len(byteOrderMark)
 	}
 	if k := min(len(p), decided-len(s.line)); k > 0 {
 		s.line = append(s.line, p[:k]...)
 		p = p[k:]
-		text := s.text()
+		text := s.lineText()
 		if bytes.HasPrefix(text, dataField) {
 			s.beginData()
 			s.addData(text[len(dataField):])
@@ -97,56 +97,56 @@ func (s *eventSink) partial(p []byte) {
 	s.line = append(s.line, p[:min(len(p), maxField-min(len(s.line), maxField))]...)
 }
 
-// text returns the line so far.
-func (s *eventSink) text() []byte {
-	if s.begun {
+// lineText returns the line so far.
+func (s *eventSink) lineText() []byte {
+	if s.pastBOM {
 		return s.line
 	}
 	return bytes.TrimPrefix(s.line, byteOrderMark)
 }
 
 func (s *eventSink) beginData() {
-	if s.has {
-		s.hold([]byte{'\n'})
+	if s.hasData {
+		s.appendData([]byte{'\n'})
 	}
-	s.has, s.fields, s.inLine, s.started = true, true, true, false
+	s.hasData, s.fields, s.inLine, s.valueStarted = true, true, true, false
 }
 
 func (s *eventSink) addData(p []byte) {
 	if len(p) == 0 {
 		return
 	}
-	if !s.started {
-		s.started = true
+	if !s.valueStarted {
+		s.valueStarted = true
 		p = bytes.TrimPrefix(p, []byte{' '})
 	}
-	s.hold(p)
+	s.appendData(p)
 }
 
-func (s *eventSink) hold(p []byte) {
-	if s.lost == 0 { // what is behind a hole would be misread
+func (s *eventSink) appendData(p []byte) {
+	if s.dropped == 0 { // what is behind a hole would be misread
 		p = p[s.data.add(p):]
 	}
-	s.lost += int64(len(p))
+	s.dropped += int64(len(p))
 }
 
 // endLine takes in a line.
 func (s *eventSink) endLine() {
-	line := s.text()
+	line := s.lineText()
 	s.line = s.line[:0]
-	s.begun = true
+	s.pastBOM = true
 	switch {
 	case s.inLine:
 		s.inLine = false
 	case len(line) == 0:
-		s.dispatch()
+		s.recordEvent()
 	case line[0] == ':':
 		text := bytes.TrimPrefix(line[1:], []byte{' '})
-		if s.sse.HasComment && len(s.says) < maxField {
-			s.says = append(s.says, '\n')
+		if s.sse.HasComment && len(s.comments) < maxField {
+			s.comments = append(s.comments, '\n')
 		}
 		s.sse.HasComment = true
-		s.says = append(s.says, text[:min(len(text), maxField-min(len(s.says), maxField))]...)
+		s.comments = append(s.comments, text[:min(len(text), maxField-min(len(s.comments), maxField))]...)
 	default:
 		s.fields = true
 		s.field(line)
@@ -197,47 +197,47 @@ func parseRetry(s string) (time.Duration, bool) {
 	return time.Duration(ms) * time.Millisecond, true
 }
 
-// comment records comments that belong to no event.
-func (s *eventSink) comment() {
+// recordComments records comments that belong to no event.
+func (s *eventSink) recordComments() {
 	if s.sse.HasComment {
-		s.sse.Comment = string(s.says)
+		s.sse.Comment = string(s.comments)
 		s.x.record(&capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, SSE: s.sse})
-		s.sse, s.says = new(capture.SSE), s.says[:0]
+		s.sse, s.comments = new(capture.SSE), s.comments[:0]
 	}
 }
 
-// dispatch records the event that an empty line has completed.
-func (s *eventSink) dispatch() {
+// recordEvent records the event that an empty line has completed.
+func (s *eventSink) recordEvent() {
 	if !s.fields {
-		s.comment()
+		s.recordComments()
 		return
 	}
-	s.sse.Comment = string(s.says)
+	s.sse.Comment = string(s.comments)
 	e := &capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, SSE: s.sse}
-	if s.has {
+	if s.hasData {
 		if e.Data = s.data.buf; e.Data == nil { // nil is no data field at all
 			e.Data = []byte{}
 		}
 	}
-	if s.lost > 0 {
-		e.Cut, e.Len = true, int64(len(s.data.buf))+s.lost
+	if s.dropped > 0 {
+		e.Cut, e.Len = true, int64(len(s.data.buf))+s.dropped
 	}
 	named := s.sse.Event != "" && s.sse.Event != "message"
-	if (len(e.Data) > 0 || s.lost > 0) && !named {
+	if (len(e.Data) > 0 || s.dropped > 0) && !named {
 		e.Kind = capture.KindMessage
 	} else {
-		s.sse.HasData = s.has
+		s.sse.HasData = s.hasData
 	}
 	s.x.record(e)
 	if s.sse.Event == eventEndpoint && !e.Cut {
-		s.x.foundEndpoint(string(e.Data))
+		s.x.bindEndpoint(string(e.Data))
 	}
 	s.reset()
 }
 
 func (s *eventSink) reset() {
-	s.data.clear()
-	s.sse, s.lost, s.fields, s.has, s.says = new(capture.SSE), 0, false, false, s.says[:0]
+	s.data.reset()
+	s.sse, s.dropped, s.fields, s.hasData, s.comments = new(capture.SSE), 0, false, false, s.comments[:0]
 }
 
 // end records what clients discard: an event that was not completed.
@@ -246,7 +246,7 @@ func (s *eventSink) end(whole bool) {
 		s.x.note(capture.ToClient, "the event stream ended within an event, which clients discard")
 		s.x.recordPart(capture.ToClient, s.data.buf, 1, "")
 	} else {
-		s.comment()
+		s.recordComments()
 	}
 	s.reset()
 	if !whole {

@@ -24,27 +24,27 @@ type exchange struct {
 	rc         *http.ResponseController
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
-	n          uint64
+	number     uint64
 	conn       *clientConn // nil if the listener is not ours
 	isEndpoint bool        // it is at the path of the URL that is tapped
 
 	// The handler's sessions have these.
-	peer     *peer
-	session  uint64
-	borrowed bool // the number is the connection's, and may become a session's
+	connNumber  *connNumber
+	session     uint64
+	provisional bool // the number is the connection's, and may become a session's
 
-	header []capture.Header // of the request, as on the wire; nil if that is not known
-	ended  bool             // KindEnd was recorded
-	over   atomic.Bool      // the handler has returned, or is about to
+	header      []capture.Header // of the request, as on the wire; nil if that is not known
+	endRecorded bool             // KindEnd was recorded
+	returned    atomic.Bool      // the handler has returned, or is about to
 
-	received atomic.Bool // all of the request's body
-	informed informed
-	held     []*hoard // to give back
+	bodyRead atomic.Bool // all of the request's body
+	interim  interim
+	buffers  []*boundedBuffer // to give back
 }
 
 // record records an event of this exchange.
 func (x *exchange) record(e *capture.Event) {
-	e.Session, e.Exchange = x.session, x.n
+	e.Session, e.Exchange = x.session, x.number
 	x.h.rec.record(e)
 }
 
@@ -53,10 +53,10 @@ func (x *exchange) note(dir capture.Dir, text string) {
 	x.record(&capture.Event{Kind: capture.KindNote, Dir: dir, Data: []byte(text)})
 }
 
-// end records that the exchange is over, and why if that is not the normal end.
-func (x *exchange) end(why string) {
-	if !x.ended {
-		x.ended = true
+// recordEnd records that the exchange is over, and why if that is not the normal end.
+func (x *exchange) recordEnd(why string) {
+	if !x.endRecorded {
+		x.endRecorded = true
 		e := &capture.Event{Kind: capture.KindEnd}
 		if why != "" {
 			e.Data = []byte(why)
@@ -77,8 +77,8 @@ func (x *exchange) abortLocked() {
 	rc.SetWriteDeadline(past)
 }
 
-// aborted is asked behind the setting of a deadline, which may have undone that of abortLocked.
-func (x *exchange) aborted() error {
+// abortErr is asked behind the setting of a deadline, which may have undone that of abortLocked.
+func (x *exchange) abortErr() error {
 	if errors.Is(context.Cause(x.ctx), errShutdown) {
 		return errShutdown
 	}
@@ -87,28 +87,28 @@ func (x *exchange) aborted() error {
 
 // finish gives back what the exchange has taken.
 func (x *exchange) finish() {
-	x.over.Store(true)
-	x.end("the tap failed") // a panic
-	if x.conn != nil && x.r.ProtoMajor == 1 && !x.received.Load() && x.aborted() != nil {
+	x.returned.Store(true)
+	x.recordEnd("the tap failed") // a panic
+	if x.conn != nil && x.r.ProtoMajor == 1 && !x.bodyRead.Load() && x.abortErr() != nil {
 		x.conn.Close() // net/http would wait for the rest of the body
 	}
 	x.cancel(nil)
-	x.finishHoards()
-	x.h.sessions.leave(x)
-	x.h.leave(x)
+	x.releaseBuffers()
+	x.h.sessions.unassign(x)
+	x.h.remove(x)
 }
 
-func (x *exchange) finishHoards() {
-	for _, h := range x.held {
-		h.free()
+func (x *exchange) releaseBuffers() {
+	for _, b := range x.buffers {
+		b.release()
 	}
 }
 
-// hoard returns a place for a body or an event.
-func (x *exchange) hoard() *hoard {
-	h := &hoard{b: &x.h.budget, max: x.h.opts.MaxBody}
-	x.held = append(x.held, h)
-	return h
+// newBuffer returns a place for a body or an event.
+func (x *exchange) newBuffer() *boundedBuffer {
+	b := &boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
+	x.buffers = append(x.buffers, b)
+	return b
 }
 
 // standing reports whether the exchange is one that does not end by itself.
@@ -122,20 +122,20 @@ const methodListen = "subscriptions/listen"
 func (x *exchange) recordRequest() {
 	r := x.r
 	if x.conn != nil && r.ProtoMajor == 1 {
-		if list, ok := x.conn.head.take(); ok && same(list, r.Header) {
+		if list, ok := x.conn.head.take(); ok && sameFields(list, r.Header) {
 			x.header = list
 		}
 	}
-	head := httphead.Received(r)
+	head := httphead.ServerRequest(r)
 	if x.header != nil {
 		head.Headers = x.header
 	}
 	x.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: head})
 }
 
-// nextHead is called when the body of the request has been read and nothing of the response has been sent: what the client sends from now on is its next request.
-func (x *exchange) nextHead() {
-	x.received.Store(true)
+// expectNextHead is called when the body of the request has been read and nothing of the response has been sent: what the client sends from now on is its next request.
+func (x *exchange) expectNextHead() {
+	x.bodyRead.Store(true)
 	if x.conn != nil && x.r.ProtoMajor == 1 {
 		x.conn.head.expect()
 	}
@@ -143,12 +143,12 @@ func (x *exchange) nextHead() {
 
 // refuse answers in the place of the server. That is no event of a response, since the server is not to be judged by it.
 func (x *exchange) refuse(status int, why string) {
-	x.end("refused by the tap with status " + strconv.Itoa(status) + ": " + why)
-	x.answer(status, why)
+	x.recordEnd("refused by the tap with status " + strconv.Itoa(status) + ": " + why)
+	x.writeError(status, why)
 }
 
-// answer sends a response of the tap's own.
-func (x *exchange) answer(status int, why string) {
+// writeError sends a response of the tap's own.
+func (x *exchange) writeError(status int, why string) {
 	h := x.w.Header()
 	clear(h)
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -162,8 +162,8 @@ func (x *exchange) answer(status int, why string) {
 	}
 }
 
-// why says why the exchange ended early, in view of an error of the given side.
-func (x *exchange) why(side string, err error) string {
+// endReason says why the exchange ended early, in view of an error of the given side.
+func (x *exchange) endReason(side string, err error) string {
 	// net/http cancels the context of a request whose connection reached a deadline, too.
 	switch cause := context.Cause(x.ctx); {
 	case errors.Is(cause, errShutdown):

@@ -57,12 +57,12 @@ func FuzzEvents(f *testing.F) {
 			for rest := stream; len(rest) > 0; {
 				k := min(n, len(rest))
 				s.feed(rest[:k], false)
-				passed = append(passed, g.pass(rest[:k])...)
+				passed = append(passed, g.filter(rest[:k])...)
 				rest = rest[k:]
 			}
-			passed = append(passed, g.rest()...)
+			passed = append(passed, g.flush()...)
 			s.end(true)
-			x.finishHoards()
+			x.releaseBuffers()
 			if used := x.h.budget.used.Load(); used != 0 {
 				t.Errorf("%d bytes of the budget were not given back", used)
 			}

@@ -73,10 +73,10 @@ var (
 
 // ServeHTTP implements [http.Handler]. It panics with [http.ErrAbortHandler] when a response breaks off, so that the client sees that it is not whole.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := h.begin(w, r)
+	x := h.newExchange(w, r)
 	defer x.finish()
 	x.recordRequest()
-	switch full, closing := h.enter(x); {
+	switch full, closing := h.admit(x); {
 	case closing:
 		x.refuse(http.StatusServiceUnavailable, "the tap is shutting down")
 	case full:
@@ -90,20 +90,20 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// begin numbers an exchange.
-func (h *Handler) begin(w http.ResponseWriter, r *http.Request) *exchange {
-	x := &exchange{h: h, w: w, r: r, rc: http.NewResponseController(w), n: h.exchanges.Add(1), conn: connOf(r)}
+// newExchange numbers an exchange.
+func (h *Handler) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
+	x := &exchange{h: h, w: w, r: r, rc: http.NewResponseController(w), number: h.exchanges.Add(1), conn: connOf(r)}
 	if x.conn != nil {
-		x.peer = &x.conn.peer
+		x.connNumber = &x.conn.number
 	}
 	x.ctx, x.cancel = context.WithCancelCause(r.Context())
 	x.isEndpoint = r.URL.Path == h.upstream.Path || strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(h.upstream.Path, "/")
-	h.sessions.enter(x, r)
+	h.sessions.assign(x, r)
 	return x
 }
 
-// enter counts an exchange among those under way.
-func (h *Handler) enter(x *exchange) (full, closing bool) {
+// admit counts an exchange among those under way.
+func (h *Handler) admit(x *exchange) (full, closing bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	full = len(h.active) >= h.opts.MaxExchanges
@@ -113,7 +113,7 @@ func (h *Handler) enter(x *exchange) (full, closing bool) {
 	return full, h.closing
 }
 
-func (h *Handler) leave(x *exchange) {
+func (h *Handler) remove(x *exchange) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, ok := h.active[x]; !ok {

@@ -11,9 +11,9 @@ import (
 // hopByHop are the fields that are for the next hop only, besides those that Connection names (https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1).
 var hopByHop = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Te", "Transfer-Encoding", "Upgrade", "Http2-Settings"}
 
-// canonical are the fields that net/http goes by when it writes a header, which it would not find in another spelling, and then write a second time. Others that
+// canonicalFields are the fields that net/http goes by when it writes a header, which it would not find in another spelling, and then write a second time. Others that
 // it would add can be kept from it.
-var canonical = []string{"Content-Length", "Expect", "Host", "Trailer"}
+var canonicalFields = []string{"Content-Length", "Expect", "Host", "Trailer"}
 
 // endToEnd returns what of a header is passed on. list has the spelling of the wire, if it is known.
 func endToEnd(h http.Header, list []capture.Header) http.Header {
@@ -42,7 +42,7 @@ func endToEnd(h http.Header, list []capture.Header) http.Header {
 		if _, read := h[name]; !read || drop[name] { // net/http has reasons to take some out
 			continue
 		}
-		if !slices.Contains(canonical, name) {
+		if !slices.Contains(canonicalFields, name) {
 			name = f.Name
 		}
 		out[name] = append(out[name], f.Value)

@@ -146,7 +146,7 @@ func TestLargeBodies(t *testing.T) {
 		}
 		bytes := map[capture.Dir]int64{}
 		for _, e := range p.events() {
-			if e.Kind == capture.KindBody || e.Kind == capture.KindMessage || e.Kind == capture.KindBad {
+			if e.Kind == capture.KindBody || e.Kind == capture.KindMessage || e.Kind == capture.KindInvalid {
 				bytes[e.Dir] += e.Len
 				if len(e.Data) > 100_000 {
 					t.Errorf("%s: %d bytes in one piece", media, len(e.Data))

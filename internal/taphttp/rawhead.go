@@ -112,22 +112,22 @@ func (h *rawHead) take() ([]capture.Header, bool) {
 	return list, true
 }
 
-// changed are what net/http takes out of a header, or adds.
-var changed = []string{"Host", "Transfer-Encoding", "Trailer", "Content-Length", "Cache-Control", "Connection"}
+// rewrittenFields are what net/http takes out of a header, or adds.
+var rewrittenFields = []string{"Host", "Transfer-Encoding", "Trailer", "Content-Length", "Cache-Control", "Connection"}
 
-// same reports whether net/http has read these fields.
-func same(list []capture.Header, h http.Header) bool {
+// sameFields reports whether net/http has read these fields.
+func sameFields(list []capture.Header, h http.Header) bool {
 	got := http.Header{}
 	for _, f := range list {
 		got.Add(f.Name, f.Value)
 	}
 	for name, values := range h {
-		if !slices.Contains(changed, name) && !slices.Equal(got[name], values) {
+		if !slices.Contains(rewrittenFields, name) && !slices.Equal(got[name], values) {
 			return false
 		}
 	}
 	for name := range got {
-		if _, ok := h[name]; !ok && !slices.Contains(changed, name) {
+		if _, ok := h[name]; !ok && !slices.Contains(rewrittenFields, name) {
 			return false
 		}
 	}
@@ -137,8 +137,8 @@ func same(list []capture.Header, h http.Header) bool {
 // A clientConn is a connection of a client.
 type clientConn struct {
 	net.Conn
-	peer peer
-	head rawHead
+	number connNumber
+	head   rawHead
 }
 
 // Read implements [net.Conn].

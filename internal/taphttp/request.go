@@ -20,11 +20,11 @@ import (
 func (x *exchange) forward() {
 	body, err := x.requestBody()
 	if err != nil {
-		x.bodyFailed(err)
+		x.requestFailed(err)
 		return
 	}
-	out := x.outgoing(body)
-	info := &x.informed
+	out := x.upstreamRequest(body)
+	info := &x.interim
 	ctx := httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
 			if c, ok := i.Conn.(*serverConn); ok {
@@ -34,8 +34,8 @@ func (x *exchange) forward() {
 				info.mu.Unlock()
 			}
 		},
-		Got100Continue: info.wanted,
-		Got1xxResponse: func(status int, header textproto.MIMEHeader) error { x.inform(status, header); return nil },
+		Got100Continue: info.bodyRequested,
+		Got1xxResponse: func(status int, header textproto.MIMEHeader) error { x.forwardInterim(status, header); return nil },
 	})
 	resp, err := x.h.transport.RoundTrip(out.WithContext(ctx))
 	info.mu.Lock()
@@ -43,26 +43,26 @@ func (x *exchange) forward() {
 	conn := info.conn
 	info.mu.Unlock()
 	if err != nil {
-		x.failed(err)
+		x.upstreamFailed(err)
 		return
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < http.StatusOK || resp.StatusCode > 999 {
-		x.failed(errors.New("a response with a status that is none"))
+		x.upstreamFailed(errors.New("a response with a status that is none"))
 		return
 	}
-	x.respond(resp, conn)
+	x.forwardResponse(resp, conn)
 }
 
-// failed answers a request that has no response.
-func (x *exchange) failed(err error) {
+// upstreamFailed answers a request that has no response.
+func (x *exchange) upstreamFailed(err error) {
 	if x.ctx.Err() != nil {
-		x.end(x.why("upstream", err))
+		x.recordEnd(x.endReason("upstream", err))
 		panic(http.ErrAbortHandler)
 	}
-	why := "no response from the server: " + x.why("upstream", err)
+	why := "no response from the server: " + x.endReason("upstream", err)
 	x.h.opts.Logger.Warn("no response from the server", "method", x.r.Method, "path", printable(x.r.URL.Path), "error", err)
-	x.end(why)
+	x.recordEnd(why)
 	status := http.StatusBadGateway
 	if t, ok := errors.AsType[interface {
 		error
@@ -70,14 +70,14 @@ func (x *exchange) failed(err error) {
 	}](err); ok && t.Timeout() {
 		status = http.StatusGatewayTimeout
 	}
-	x.answer(status, why)
+	x.writeError(status, why)
 }
 
-// bodyFailed ends an exchange whose request did not come whole.
-func (x *exchange) bodyFailed(err error) {
-	x.end("the request broke off: " + x.why("client", err))
+// requestFailed ends an exchange whose request did not come whole.
+func (x *exchange) requestFailed(err error) {
+	x.recordEnd("the request broke off: " + x.endReason("client", err))
 	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(context.Cause(x.ctx), errShutdown) {
-		x.answer(http.StatusRequestTimeout, "the request's body did not come")
+		x.writeError(http.StatusRequestTimeout, "the request's body did not come")
 		return
 	}
 	panic(http.ErrAbortHandler)
@@ -91,8 +91,8 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// outgoing returns the request as the server is to get it. Its target is that of the client, byte for byte; its Host is the server's own.
-func (x *exchange) outgoing(body sent) *http.Request {
+// upstreamRequest returns the request as the server is to get it. Its target is that of the client, byte for byte; its Host is the server's own.
+func (x *exchange) upstreamRequest(body upstreamBody) *http.Request {
 	u := &url.URL{
 		Scheme: x.h.upstream.Scheme, Host: x.h.upstream.Host,
 		Path: x.r.URL.Path, RawPath: x.r.URL.RawPath, RawQuery: x.r.URL.RawQuery, ForceQuery: x.r.URL.ForceQuery,
@@ -122,51 +122,51 @@ func (x *exchange) outgoing(body sent) *http.Request {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: body.ReadCloser, ContentLength: x.r.ContentLength, Trailer: x.r.Trailer,
 	}
-	if body.whole != nil { // for a connection that turns out to be closed before anything was sent
-		out.GetBody = func() (io.ReadCloser, error) { return wholeBody(body.whole), nil }
+	if body.data != nil { // for a connection that turns out to be closed before anything was sent
+		out.GetBody = func() (io.ReadCloser, error) { return bytesBody(body.data), nil }
 	}
 	return out
 }
 
-// informed is what is known of the informational responses to a request, which come from goroutines of the transport.
-type informed struct {
-	mu     sync.Mutex
-	done   bool          // the response has come, or none will
-	conn   *serverConn   // by which the request was sent last, if its heads are seen
-	passed chan struct{} // closed when the client has been told that the server wants the body; nil while the server has not said so
+// interim is what is known of the informational responses to a request, which come from goroutines of the transport.
+type interim struct {
+	mu        sync.Mutex
+	done      bool          // the response has come, or none will
+	conn      *serverConn   // by which the request was sent last, if its heads are seen
+	forwarded chan struct{} // closed when the client has been told that the server wants the body; nil while the server has not said so
 }
 
-// wanted is called when the server wants the body, before the body is read and before inform is called.
-func (i *informed) wanted() {
+// bodyRequested is called when the server wants the body, before the body is read and before inform is called.
+func (i *interim) bodyRequested() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.passed = make(chan struct{})
+	i.forwarded = make(chan struct{})
 }
 
-// settle waits until the client knows what the server has said of the body. To read the body before that would have net/http ask for it as well.
-func (i *informed) settle() {
+// waitForwarded waits until the client knows what the server has said of the body. To read the body before that would have net/http ask for it as well.
+func (i *interim) waitForwarded() {
 	i.mu.Lock()
-	passed := i.passed
+	forwarded := i.forwarded
 	i.mu.Unlock()
-	if passed != nil {
-		<-passed
+	if forwarded != nil {
+		<-forwarded
 	}
 }
 
-// inform passes on an informational response.
-func (x *exchange) inform(status int, header textproto.MIMEHeader) {
-	i := &x.informed
+// forwardInterim passes on an informational response.
+func (x *exchange) forwardInterim(status int, header textproto.MIMEHeader) {
+	i := &x.interim
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.passed != nil && status == http.StatusContinue {
-		defer close(i.passed)
-		i.passed = nil
+	if i.forwarded != nil && status == http.StatusContinue {
+		defer close(i.forwarded)
+		i.forwarded = nil
 	}
 	if i.done {
 		return
 	}
 	x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
-		Status: status, Proto: "HTTP/1.1", Headers: httphead.Fields(http.Header(header), false),
+		Status: status, Proto: "HTTP/1.1", Headers: httphead.Headers(http.Header(header), false),
 	}})
 	if x.r.ProtoMajor == 1 && x.r.ProtoMinor == 0 {
 		return // there are none in HTTP/1.0
@@ -179,10 +179,10 @@ func (x *exchange) inform(status int, header textproto.MIMEHeader) {
 	clear(h)
 }
 
-// watchdog bounds how long a body may stay away.
-func (x *exchange) watchdog() { x.rc.SetReadDeadline(time.Now().Add(x.h.opts.BodyTimeout)) }
+// armBodyTimeout bounds how long a body may stay away.
+func (x *exchange) armBodyTimeout() { x.rc.SetReadDeadline(time.Now().Add(x.h.opts.BodyTimeout)) }
 
-func (x *exchange) unwatch() { x.rc.SetReadDeadline(time.Time{}) }
+func (x *exchange) disarmBodyTimeout() { x.rc.SetReadDeadline(time.Time{}) }
 
 // clientError tells a body that broke off from one that is wrong.
 func (x *exchange) clientError(err error) error {

@@ -15,11 +15,11 @@ import (
 // chunks are buffers for what goes by.
 var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// respond brings the response to the client. It panics if it breaks off.
-func (x *exchange) respond(resp *http.Response, conn *serverConn) {
+// forwardResponse brings the response to the client. It panics if it breaks off.
+func (x *exchange) forwardResponse(resp *http.Response, conn *serverConn) {
 	list := x.recordResponse(resp, conn)
 	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && x.r.Header.Get("Mcp-Session-Id") == "" {
-		x.h.sessions.bind(bySession, id, x)
+		x.h.sessions.bind(sessionSpace, id, x)
 	}
 	h := x.w.Header()
 	for name, values := range endToEnd(resp.Header, list) {
@@ -34,11 +34,11 @@ func (x *exchange) respond(resp *http.Response, conn *serverConn) {
 		h["Trailer"] = []string{names}
 	}
 	x.w.WriteHeader(resp.StatusCode)
-	why, err := x.body(resp)
+	why, err := x.forwardBody(resp)
 	if err == nil {
-		x.trailers(resp.Trailer)
+		x.forwardTrailers(resp.Trailer)
 	}
-	x.end(why)
+	x.recordEnd(why)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
@@ -47,7 +47,7 @@ func (x *exchange) respond(resp *http.Response, conn *serverConn) {
 // recordResponse records the head of the response, and returns its fields as they were on the wire, nil if that is not known.
 func (x *exchange) recordResponse(resp *http.Response, conn *serverConn) (exact []capture.Header) {
 	if conn != nil && resp.ProtoMajor == 1 {
-		if list, ok := conn.head.take(); ok && same(list, resp.Header) {
+		if list, ok := conn.head.take(); ok && sameFields(list, resp.Header) {
 			exact = list
 		}
 	}
@@ -62,8 +62,8 @@ func (x *exchange) recordResponse(resp *http.Response, conn *serverConn) (exact 
 	return exact
 }
 
-// recorderOf returns what records the body of a response.
-func (x *exchange) recorderOf(resp *http.Response) sink {
+// sinkFor returns what records the body of a response.
+func (x *exchange) sinkFor(resp *http.Response) sink {
 	coding := contentCoding(resp.Header)
 	var s sink
 	switch media := mediaType(resp.Header); {
@@ -72,9 +72,9 @@ func (x *exchange) recorderOf(resp *http.Response) sink {
 	case media == typeLines:
 		s = newLineSink(x, capture.ToClient)
 	case coding != "" && resp.ContentLength >= 0: // all of it is there before the last of it is forwarded
-		return &bodySink{x: x, header: resp.Header, coding: coding, good: resp.StatusCode < 300, held: x.hoard()}
+		return &bodySink{x: x, header: resp.Header, coding: coding, expectMessage: resp.StatusCode < 300, buffer: x.newBuffer()}
 	default:
-		s = &bodySink{x: x, header: resp.Header, good: resp.StatusCode < 300, held: x.hoard()}
+		s = &bodySink{x: x, header: resp.Header, expectMessage: resp.StatusCode < 300, buffer: x.newBuffer()}
 	}
 	if coding != "" {
 		return newDecodingSink(x, coding, s)
@@ -82,18 +82,18 @@ func (x *exchange) recorderOf(resp *http.Response) sink {
 	return s
 }
 
-// body forwards the body. The error tells that it broke off, and why is what to say of it.
-func (x *exchange) body(resp *http.Response) (why string, err error) {
+// forwardBody forwards the body. The error tells that it broke off, and why is what to say of it.
+func (x *exchange) forwardBody(resp *http.Response) (why string, err error) {
 	if x.r.Method == http.MethodHead || resp.ContentLength == 0 {
 		return "", nil
 	}
-	rec := x.recorderOf(resp)
+	rec := x.sinkFor(resp)
 	whole := false
 	defer func() { rec.end(whole) }()
 	g := &gate{x: x, open: x.r.Method != http.MethodGet || mediaType(resp.Header) != typeEvents || contentCoding(resp.Header) != ""}
 	if resp.ContentLength < 0 {
 		if err := x.flush(); err != nil {
-			return x.why("client", err), err
+			return x.endReason("client", err), err
 		}
 	}
 	buf := chunks.Get().(*[32 << 10]byte)
@@ -105,12 +105,12 @@ func (x *exchange) body(resp *http.Response) (why string, err error) {
 		last := err == io.EOF || err == nil && read == resp.ContentLength
 		if n > 0 || last {
 			rec.feed(buf[:n], last)
-			out := g.pass(buf[:n])
+			out := g.filter(buf[:n])
 			if last || err != nil {
-				out = append(out, g.rest()...)
+				out = append(out, g.flush()...)
 			}
 			if werr := x.write(out, last); werr != nil {
-				return x.why("client", werr), werr
+				return x.endReason("client", werr), werr
 			}
 		}
 		switch {
@@ -118,7 +118,7 @@ func (x *exchange) body(resp *http.Response) (why string, err error) {
 			whole = true
 			return "", nil
 		case err != nil:
-			return x.why("upstream", err), err
+			return x.endReason("upstream", err), err
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (x *exchange) write(p []byte, last bool) error {
 		return nil
 	}
 	x.rc.SetWriteDeadline(time.Now().Add(x.h.opts.WriteTimeout))
-	if err := x.aborted(); err != nil {
+	if err := x.abortErr(); err != nil {
 		return err
 	}
 	if _, err := x.w.Write(p); err != nil {
@@ -143,7 +143,7 @@ func (x *exchange) write(p []byte, last bool) error {
 
 func (x *exchange) flush() error {
 	x.rc.SetWriteDeadline(time.Now().Add(x.h.opts.WriteTimeout))
-	if err := x.aborted(); err != nil {
+	if err := x.abortErr(); err != nil {
 		return err
 	}
 	if err := x.rc.Flush(); err != nil {
@@ -160,10 +160,10 @@ func (x *exchange) writeFailed(err error) error {
 	return errClientGone
 }
 
-// trailers passes on the fields behind the body (https://www.rfc-editor.org/rfc/rfc9110#section-6.5).
-func (x *exchange) trailers(t http.Header) {
+// forwardTrailers passes on the fields behind the body (https://www.rfc-editor.org/rfc/rfc9110#section-6.5).
+func (x *exchange) forwardTrailers(t http.Header) {
 	h := x.w.Header()
-	for _, f := range httphead.Fields(t, false) {
+	for _, f := range httphead.Headers(t, false) {
 		x.note(capture.ToClient, "trailer "+printable(f.Name)+": "+printable(f.Value))
 		if hasToken(h["Trailer"], f.Name) {
 			h.Add(f.Name, f.Value)

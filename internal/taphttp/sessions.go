@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// maxKnown is how many names of sessions are remembered in each of two generations.
-const maxKnown = 1 << 15
+// maxSessionKeys is how many names of sessions are remembered in each of two generations.
+const maxSessionKeys = 1 << 15
 
 // sessions gives the numbers by which a reader tells sessions and connections apart ([capture.Event.Session]).
 //
@@ -15,15 +15,15 @@ const maxKnown = 1 << 15
 // was asked on a stream. What belongs to none has the number of its connection, since clients that know nothing of each other use the same ids. A
 // session takes over the number of the request that opened it, which was recorded before the session had a name; the connection gets another then.
 type sessions struct {
-	mu       sync.Mutex
-	last     uint64
-	now, old map[[sha256.Size]byte]uint64 // by name
+	mu               sync.Mutex
+	last             uint64
+	recent, previous map[[sha256.Size]byte]uint64 // by name
 }
 
 // A peer is a connection of a client.
-type peer struct {
-	number uint64 // 0 until there is need of one
-	lent   bool   // to a request under way that may open a session
+type connNumber struct {
+	number   uint64 // 0 until there is need of one
+	reserved bool   // to a request under way that may open a session
 }
 
 func (s *sessions) nextLocked() uint64 {
@@ -31,20 +31,22 @@ func (s *sessions) nextLocked() uint64 {
 	return s.last
 }
 
-// key is of a fixed size, however long the peers' names are.
-func key(space, name string) [sha256.Size]byte { return sha256.Sum256([]byte(space + "\x00" + name)) }
+// sessionKey is of a fixed size, however long the peers' names are.
+func sessionKey(space, name string) [sha256.Size]byte {
+	return sha256.Sum256([]byte(space + "\x00" + name))
+}
 
 // The spaces of names.
 const (
-	bySession  = "session"
-	byEndpoint = "endpoint"
-	byAddress  = "address"
+	sessionSpace  = "session"
+	endpointSpace = "endpoint"
+	addressSpace  = "address"
 )
 
 func (s *sessions) findLocked(k [sha256.Size]byte) (uint64, bool) {
-	n, ok := s.now[k]
+	n, ok := s.recent[k]
 	if !ok {
-		if n, ok = s.old[k]; ok {
+		if n, ok = s.previous[k]; ok {
 			s.putLocked(k, n)
 		}
 	}
@@ -52,29 +54,29 @@ func (s *sessions) findLocked(k [sha256.Size]byte) (uint64, bool) {
 }
 
 func (s *sessions) putLocked(k [sha256.Size]byte, n uint64) {
-	if s.now == nil || len(s.now) >= maxKnown {
-		s.old, s.now = s.now, map[[sha256.Size]byte]uint64{}
+	if s.recent == nil || len(s.recent) >= maxSessionKeys {
+		s.previous, s.recent = s.recent, map[[sha256.Size]byte]uint64{}
 	}
-	s.now[k] = n
+	s.recent[k] = n
 }
 
 // bind gives a session the number under which its first request was recorded.
 func (s *sessions) bind(space, name string, x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.putLocked(key(space, name), x.session)
-	if x.borrowed {
-		x.borrowed = false
-		x.peer.lent, x.peer.number = false, 0
+	s.putLocked(sessionKey(space, name), x.session)
+	if x.provisional {
+		x.provisional = false
+		x.connNumber.reserved, x.connNumber.number = false, 0
 	}
 }
 
-// enter finds the number of an exchange.
-func (s *sessions) enter(x *exchange, r *http.Request) {
+// assign finds the number of an exchange.
+func (s *sessions) assign(x *exchange, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id := r.Header.Get("Mcp-Session-Id"); id != "" {
-		k := key(bySession, id)
+		k := sessionKey(sessionSpace, id)
 		n, ok := s.findLocked(k)
 		if !ok {
 			n = s.nextLocked()
@@ -84,13 +86,13 @@ func (s *sessions) enter(x *exchange, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodPost {
-		if n, ok := s.findLocked(key(byEndpoint, r.URL.RequestURI())); ok {
+		if n, ok := s.findLocked(sessionKey(endpointSpace, r.URL.RequestURI())); ok {
 			x.session = n
 			return
 		}
 	}
-	if x.peer == nil { // the listener is not ours
-		k := key(byAddress, r.RemoteAddr)
+	if x.connNumber == nil { // the listener is not ours
+		k := sessionKey(addressSpace, r.RemoteAddr)
 		n, ok := s.findLocked(k)
 		if !ok {
 			n = s.nextLocked()
@@ -101,24 +103,24 @@ func (s *sessions) enter(x *exchange, r *http.Request) {
 	}
 	// Only requests without this header open sessions. Two of them at once, which takes HTTP/2, must not end up in one.
 	opens := r.Header.Get("Mcp-Protocol-Version") == ""
-	if opens && x.peer.lent {
+	if opens && x.connNumber.reserved {
 		x.session = s.nextLocked()
 		return
 	}
-	if x.peer.number == 0 {
-		x.peer.number = s.nextLocked()
+	if x.connNumber.number == 0 {
+		x.connNumber.number = s.nextLocked()
 	}
-	x.session = x.peer.number
-	x.borrowed = opens
-	x.peer.lent = x.peer.lent || opens
+	x.session = x.connNumber.number
+	x.provisional = opens
+	x.connNumber.reserved = x.connNumber.reserved || opens
 }
 
-// leave is called when the exchange is over.
-func (s *sessions) leave(x *exchange) {
+// unassign is called when the exchange is over.
+func (s *sessions) unassign(x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x.borrowed {
-		x.borrowed = false
-		x.peer.lent = false
+	if x.provisional {
+		x.provisional = false
+		x.connNumber.reserved = false
 	}
 }

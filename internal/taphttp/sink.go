@@ -19,8 +19,8 @@ var jsonrpcMember = []byte(`"jsonrpc"`)
 
 // isMessage reports whether a body holds what the protocol calls a message, or should. Other bodies are those of authorization and what is else at the
 // same origin.
-func (x *exchange) isMessage(data []byte, h http.Header, good bool) bool {
-	if x.isEndpoint && good && isJSON(mediaType(h)) {
+func (x *exchange) isMessage(data []byte, h http.Header, expectMessage bool) bool {
+	if x.isEndpoint && expectMessage && isJSON(mediaType(h)) {
 		return true
 	}
 	text := bytes.TrimLeft(data, " \t\r\n")
@@ -28,23 +28,23 @@ func (x *exchange) isMessage(data []byte, h http.Header, good bool) bool {
 }
 
 // recordBody records a body that is complete, and in a content coding unless that is "". good is whether it should be a message if it is at the endpoint.
-func (x *exchange) recordBody(dir capture.Dir, data []byte, h http.Header, coding string, good bool) {
+func (x *exchange) recordBody(dir capture.Dir, data []byte, h http.Header, coding string, expectMessage bool) {
 	if len(data) == 0 {
 		return
 	}
 	e := &capture.Event{Kind: capture.KindBody, Dir: dir, Data: data}
 	if coding != "" {
-		plain := hoard{b: &x.h.budget, max: x.h.opts.MaxBody}
-		defer plain.free()
-		if err := decodeWhole(coding, data, &plain); err != nil {
+		decoded := boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
+		defer decoded.release()
+		if err := decodeWhole(coding, data, &decoded); err != nil {
 			e.Encoding = coding
 			x.record(e)
 			x.note(dir, "the body could not be decoded: "+printable(err.Error()))
 			return
 		}
-		e.Data = plain.buf
+		e.Data = decoded.buf
 	}
-	if x.isMessage(e.Data, h, good) {
+	if x.isMessage(e.Data, h, expectMessage) {
 		e.Kind = capture.KindMessage
 	}
 	x.record(e)
@@ -79,42 +79,42 @@ func (s *partSink) end(whole bool) {
 // A bodySink records a body in one piece, before the last of it is forwarded: when that is known by its length, or by its being complete JSON. A body
 // of another kind, without a length, is recorded behind its end. What is too large is recorded in parts.
 type bodySink struct {
-	x      *exchange
-	header http.Header
-	coding string // that it comes in
-	good   bool   // see isMessage
-	held   *hoard
-	json   jsonEnd
-	part   int // of a body in parts
-	done   bool
+	x             *exchange
+	header        http.Header
+	coding        string // that it comes in
+	expectMessage bool   // see isMessage
+	buffer        *boundedBuffer
+	json          jsonEnd
+	part          int // of a body in parts
+	done          bool
 }
 
 func (s *bodySink) feed(p []byte, last bool) {
 	if s.done || s.part > 0 {
-		s.tail(p)
+		s.recordTail(p)
 		return
 	}
-	n := s.held.add(p)
+	n := s.buffer.add(p)
 	if n < len(p) {
-		s.tail(s.held.buf)
-		s.held.free()
-		s.tail(p[n:])
+		s.recordTail(s.buffer.buf)
+		s.buffer.release()
+		s.recordTail(p[n:])
 		return
 	}
 	if s.json.feed(p) || last {
-		s.whole()
+		s.recordWhole()
 	}
 }
 
-// whole records what has come as the body.
-func (s *bodySink) whole() {
+// recordWhole records what has come as the body.
+func (s *bodySink) recordWhole() {
 	s.done = true
-	s.x.recordBody(capture.ToClient, s.held.buf, s.header, s.coding, s.good)
-	s.held.free()
+	s.x.recordBody(capture.ToClient, s.buffer.buf, s.header, s.coding, s.expectMessage)
+	s.buffer.release()
 }
 
-// tail records a part.
-func (s *bodySink) tail(p []byte) {
+// recordTail records a part.
+func (s *bodySink) recordTail(p []byte) {
 	if len(p) > 0 {
 		s.part++
 		s.x.recordPart(capture.ToClient, p, s.part, s.coding)
@@ -125,10 +125,10 @@ func (s *bodySink) end(whole bool) {
 	switch {
 	case s.done, s.part > 0:
 	case whole:
-		s.whole()
+		s.recordWhole()
 	default:
-		s.tail(s.held.buf)
-		s.held.free()
+		s.recordTail(s.buffer.buf)
+		s.buffer.release()
 	}
 	if !whole {
 		s.x.note(capture.ToClient, "the body broke off")
@@ -137,43 +137,43 @@ func (s *bodySink) end(whole bool) {
 
 // A lineSink records lines of messages.
 type lineSink struct {
-	x    *exchange
-	dir  capture.Dir
-	held *hoard
-	lost int64 // bytes of the line that were not held
+	x       *exchange
+	dir     capture.Dir
+	buffer  *boundedBuffer
+	dropped int64 // bytes of the line that were not held
 }
 
 func newLineSink(x *exchange, dir capture.Dir) *lineSink {
-	return &lineSink{x: x, dir: dir, held: x.hoard()}
+	return &lineSink{x: x, dir: dir, buffer: x.newBuffer()}
 }
 
 func (s *lineSink) feed(p []byte, _ bool) {
 	for {
 		line, rest, found := bytes.Cut(p, []byte("\n"))
-		s.lost += int64(len(line) - s.held.add(line))
+		s.dropped += int64(len(line) - s.buffer.add(line))
 		if !found {
 			return
 		}
-		s.line(capture.FramingLF)
+		s.recordLine(capture.FramingLF)
 		p = rest
 	}
 }
 
-func (s *lineSink) line(f capture.Framing) {
-	e := &capture.Event{Kind: capture.KindMessage, Dir: s.dir, Data: s.held.buf, Framing: f}
-	if s.lost > 0 {
-		e.Cut, e.Len = true, int64(len(s.held.buf))+s.lost
+func (s *lineSink) recordLine(f capture.Framing) {
+	e := &capture.Event{Kind: capture.KindMessage, Dir: s.dir, Data: s.buffer.buf, Framing: f}
+	if s.dropped > 0 {
+		e.Cut, e.Len = true, int64(len(s.buffer.buf))+s.dropped
 	} else if data, ok := bytes.CutSuffix(e.Data, []byte("\r")); ok && f == capture.FramingLF {
 		e.Data, e.Framing = data, capture.FramingCRLF
 	}
 	s.x.record(e)
-	s.held.clear()
-	s.lost = 0
+	s.buffer.reset()
+	s.dropped = 0
 }
 
 func (s *lineSink) end(whole bool) {
-	if len(s.held.buf) > 0 || s.lost > 0 {
-		s.line(capture.FramingNone)
+	if len(s.buffer.buf) > 0 || s.dropped > 0 {
+		s.recordLine(capture.FramingNone)
 	}
 	if !whole {
 		s.x.note(s.dir, "the body broke off")
@@ -185,14 +185,14 @@ type jsonEnd struct {
 	depth         int
 	begun, quoted bool
 	escaped       bool
-	other         bool // it does not begin like one
+	notJSON       bool // it does not begin like one
 }
 
 // feed reports whether the value ended in p, with nothing but space behind it.
 func (j *jsonEnd) feed(p []byte) (complete bool) {
 	for _, c := range p {
 		switch {
-		case j.other:
+		case j.notJSON:
 			return false
 		case j.quoted:
 			switch {
@@ -205,12 +205,12 @@ func (j *jsonEnd) feed(p []byte) (complete bool) {
 			}
 		case c == ' ', c == '\t', c == '\r', c == '\n':
 		case complete:
-			j.other = true
+			j.notJSON = true
 		case c == '{', c == '[':
 			j.depth++
 			j.begun = true
 		case !j.begun:
-			j.other = true
+			j.notJSON = true
 		case c == '"':
 			j.quoted = true
 		case c == '}', c == ']':
@@ -219,5 +219,5 @@ func (j *jsonEnd) feed(p []byte) (complete bool) {
 			}
 		}
 	}
-	return complete && !j.other
+	return complete && !j.notJSON
 }

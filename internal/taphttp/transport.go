@@ -23,7 +23,7 @@ func newTransport(o *Options) *http.Transport {
 		if err != nil {
 			return nil, err
 		}
-		return watched(c), nil
+		return newServerConn(c), nil
 	}
 	return &http.Transport{
 		Proxy:           http.ProxyFromEnvironment,
@@ -49,8 +49,8 @@ func newTransport(o *Options) *http.Transport {
 
 const handshakeTimeout = 15 * time.Second
 
-// watched returns a connection of which the heads are seen.
-func watched(c net.Conn) *serverConn {
+// newServerConn returns a connection of which the heads are seen.
+func newServerConn(c net.Conn) *serverConn {
 	s := &serverConn{Conn: c}
 	s.head.max = maxRawHead
 	return s
@@ -63,28 +63,28 @@ func dialTLS(o *Options, config *tls.Config) func(context.Context, string, strin
 		if err != nil {
 			return nil, err
 		}
-		own := config.Clone()
-		if own.ServerName == "" {
-			own.ServerName = host
+		clientConfig := config.Clone()
+		if clientConfig.ServerName == "" {
+			clientConfig.ServerName = host
 		}
-		own.NextProtos = []string{"http/1.1"}
+		clientConfig.NextProtos = []string{"http/1.1"}
 		if !o.NoHTTP2 {
-			own.NextProtos = []string{"h2", "http/1.1"}
+			clientConfig.NextProtos = []string{"h2", "http/1.1"}
 		}
-		plain, err := o.Dial(ctx, network, address)
+		raw, err := o.Dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		conn := tls.Client(plain, own)
+		conn := tls.Client(raw, clientConfig)
 		ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 		defer cancel()
 		if err := conn.HandshakeContext(ctx); err != nil {
-			plain.Close()
+			raw.Close()
 			return nil, err
 		}
 		if conn.ConnectionState().NegotiatedProtocol == "h2" {
 			return conn, nil
 		}
-		return watched(conn), nil
+		return newServerConn(conn), nil
 	}
 }

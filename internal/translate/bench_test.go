@@ -27,17 +27,17 @@ func BenchmarkResult(b *testing.B) {
 				b.SetBytes(int64(len(tail)))
 				b.ReportAllocs()
 				for b.Loop() {
-					outs := p.t.FromNear(now, call, 1)
+					outs := p.t.FromDownstream(now, call, 1)
 					var id []byte
 					for _, o := range outs {
-						if o.To == translate.Far {
+						if o.To == translate.Upstream {
 							_, rest, _ := strings.Cut(string(o.Message), `"id":`)
 							digits, _, _ := strings.Cut(rest, ",")
 							id = []byte(digits)
 						}
 					}
 					msg := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
-					outs = p.t.FromFar(now, append(msg, tail...), 0)
+					outs = p.t.FromUpstream(now, append(msg, tail...), 0)
 					if len(outs) != 1 || !outs[0].Final {
 						b.Fatal(outs)
 					}

@@ -26,8 +26,8 @@ func TestCancelledWhileAway(t *testing.T) {
 			if modern && i%2 == 0 {
 				method, more = "tasks/update", `"taskId":"T","inputResponses":{}`
 			}
-			p.t.FromNear(now, []byte(lengthen.Replace(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s,"_meta":{$V:{"extensions":{"$/tasks":{}}}}}}`, i, method, more))), 0)
-			p.t.FromNear(now, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i), 0)
+			p.t.FromDownstream(now, []byte(lengthen.Replace(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s,"_meta":{$V:{"extensions":{"$/tasks":{}}}}}}`, i, method, more))), 0)
+			p.t.FromDownstream(now, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i), 0)
 		}
 		if n := translate.Waiting(p.t); n > 100 {
 			t.Errorf("modern %t: %d requests that were cancelled are kept", modern, n)
@@ -44,7 +44,7 @@ func TestManyResources(t *testing.T) {
 	p := new(player)
 	p.play([]string{"@modern", "@limit bytes=100000", `@handshake 2025-11-25 {} {"resources":{"subscribe":true}}`})
 	listen := func(id, uris string) []translate.Out {
-		return p.t.FromNear(p.now, []byte(lengthen.Replace(`{"jsonrpc":"2.0","id":`+id+`,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":[`+uris+`]},"_meta":{$V:{}}}}`)), 0)
+		return p.t.FromDownstream(p.now, []byte(lengthen.Replace(`{"jsonrpc":"2.0","id":`+id+`,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":[`+uris+`]},"_meta":{$V:{}}}}`)), 0)
 	}
 	var same strings.Builder
 	for i := range 1000 {
@@ -65,16 +65,16 @@ func TestManyResources(t *testing.T) {
 func TestForeignState(t *testing.T) {
 	ring := new(seal.Ring)
 	now := time.Unix(1e9, 0)
-	var sessions [2]*translate.ModernClient
+	var sessions [2]*translate.ModernToLegacy
 	call := func(i int, id, more string) []translate.Out {
-		return sessions[i].FromNear(now, []byte(lengthen.Replace(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"t"`+more+`,"_meta":{$V:{"roots":{}}}}}`)), 0)
+		return sessions[i].FromDownstream(now, []byte(lengthen.Replace(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"t"`+more+`,"_meta":{$V:{"roots":{}}}}}`)), 0)
 	}
 	var states [2]string
 	for i := range sessions {
 		sessions[i] = translate.NewModernToLegacy(&translate.Options{Ring: ring})
 		call(i, "1", "")
-		sessions[i].FromFar(now, []byte(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"2"}}}`), 0)
-		sessions[i].FromFar(now, []byte(`{"jsonrpc":"2.0","id":9,"method":"roots/list"}`), 2)
+		sessions[i].FromUpstream(now, []byte(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"2"}}}`), 0)
+		sessions[i].FromUpstream(now, []byte(`{"jsonrpc":"2.0","id":9,"method":"roots/list"}`), 2)
 		for _, o := range sessions[i].Tick(now.Add(10 * time.Millisecond)) {
 			if _, rest, ok := strings.Cut(string(o.Message), `"requestState":"`); ok {
 				states[i], _, _ = strings.Cut(rest, `"`)
@@ -90,7 +90,7 @@ func TestForeignState(t *testing.T) {
 	forged := "A" + states[0][1:len(states[0])-1]
 	for _, state := range []string{states[1], forged, states[0] + "A", "", strings.ToLower(states[0]), strings.Repeat("A", 1<<20)} {
 		outs := call(0, "2", answer(state))
-		if len(outs) != 1 || outs[0].To != translate.Near || !strings.Contains(string(outs[0].Message), `"error":{"code":-32602`) {
+		if len(outs) != 1 || outs[0].To != translate.Downstream || !strings.Contains(string(outs[0].Message), `"error":{"code":-32602`) {
 			t.Errorf("a state that is not this session's: got %v", outs)
 		}
 	}
@@ -99,7 +99,7 @@ func TestForeignState(t *testing.T) {
 		t.Errorf("a state with other params: got %v", outs)
 	}
 	for i := range sessions {
-		if outs := call(i, "4", answer(states[i])); len(outs) != 1 || outs[0].To != translate.Far {
+		if outs := call(i, "4", answer(states[i])); len(outs) != 1 || outs[0].To != translate.Upstream {
 			t.Errorf("the session's own state: got %v", outs)
 		}
 		if outs := call(i, "5", answer(states[i])); len(outs) != 1 || !strings.Contains(string(outs[0].Message), `"error":{"code":-32602`) {

@@ -13,15 +13,15 @@ import (
 
 // A core is what both translators are made of: the step that is under way, what comes of it, and what is due later.
 type core struct {
-	opts   Options
-	modern *era.Features
-	now    time.Time
-	outs   []Out
-	later  timers
-	mark   uint64 // of the message that the step is about
-	kept   int    // bytes of what is kept for open requests
-	down   bool   // there is no server to send to
-	closed bool
+	opts         Options
+	modern       *era.Features
+	now          time.Time
+	outs         []Out
+	timers       timers
+	cause        uint64 // of the message that the step is about
+	reserved     int    // bytes of what is kept for open requests
+	upstreamDown bool   // there is no server to send to
+	closed       bool
 }
 
 // step does one thing and returns what came of it.
@@ -32,40 +32,40 @@ func (c *core) step(now time.Time, do func()) []Out {
 	c.now = now
 	do()
 	outs := c.outs
-	c.outs, c.mark = nil, 0
+	c.outs, c.cause = nil, 0
 	return outs
 }
 
-// Mark implements [Translator].
-func (c *core) Mark(event uint64) { c.mark = event }
+// SetCause implements [Translator].
+func (c *core) SetCause(event uint64) { c.cause = event }
 
 // Next implements [Translator].
 func (c *core) Next() time.Time {
-	if c.closed || len(c.later) == 0 {
+	if c.closed || len(c.timers) == 0 {
 		return time.Time{}
 	}
-	return c.later[0].at
+	return c.timers[0].at
 }
 
 // Tick implements [Translator].
 func (c *core) Tick(now time.Time) []Out {
-	return c.step(now, func() { c.later.run(now) })
+	return c.step(now, func() { c.timers.run(now) })
 }
 
 // Modern implements [Translator].
 func (c *core) Modern() mcp.Revision { return c.opts.Modern }
 
 // after has something done once d has passed.
-func (c *core) after(d time.Duration, do func()) *timer { return c.later.add(c.now.Add(d), do) }
+func (c *core) after(d time.Duration, do func()) *timer { return c.timers.add(c.now.Add(d), do) }
 
 // emit sends.
 func (c *core) emit(o Out) {
 	if o.Message != nil {
 		o.Message = jsonrpc.OneLine(o.Message)
 	}
-	o.Of = slices.DeleteFunc(o.Of, func(mark uint64) bool { return mark == 0 || mark == c.mark })
-	if len(o.Of) == 0 {
-		o.Of = nil
+	o.Causes = slices.DeleteFunc(o.Causes, func(cause uint64) bool { return cause == 0 || cause == c.cause })
+	if len(o.Causes) == 0 {
+		o.Causes = nil
 	}
 	c.outs = append(c.outs, o)
 }
@@ -73,56 +73,56 @@ func (c *core) emit(o Out) {
 // drop says why nothing comes of a message.
 func (c *core) drop(rule string) { c.emit(Out{Rule: rule}) }
 
-// sendFar sends the server a request, which is made of messages with these marks.
-func (c *core) sendFar(id int64, method string, params []byte, rule string, of ...uint64) {
-	c.emit(Out{To: Far, Message: jsonrpc.AppendRequest(nil, jsonrpc.IntID(id), method, params), Call: id, Method: method, Rule: rule, Of: of})
+// sendUpstream sends the server a request, which is made of messages with these marks.
+func (c *core) sendUpstream(id int64, method string, params []byte, rule string, causes ...uint64) {
+	c.emit(Out{To: Upstream, Message: jsonrpc.AppendRequest(nil, jsonrpc.IntID(id), method, params), Call: id, Method: method, Rule: rule, Causes: causes})
 }
 
-// notifyFar sends the server a notification.
-func (c *core) notifyFar(method string, params []byte, rule string) {
-	c.emit(Out{To: Far, Message: jsonrpc.AppendNotification(nil, method, params), Method: method, Rule: rule})
+// notifyUpstream sends the server a notification.
+func (c *core) notifyUpstream(method string, params []byte, rule string) {
+	c.emit(Out{To: Upstream, Message: jsonrpc.AppendNotification(nil, method, params), Method: method, Rule: rule})
 }
 
-// cancelFar gives up a call.
-func (c *core) cancelFar(id int64, method, reason string) {
+// cancelUpstream gives up a call.
+func (c *core) cancelUpstream(id int64, method, reason string) {
 	name, params := era.Cancellation{}.Notice(jsonrpc.IntID(id), method, reason)
-	o := Out{To: Far, Call: id, Cancel: true, Method: name, Rule: "cancelled"}
+	o := Out{To: Upstream, Call: id, Cancel: true, Method: name, Rule: "cancelled"}
 	if name != "" {
 		o.Message = jsonrpc.AppendNotification(nil, name, params)
 	}
 	c.emit(o)
 }
 
-// keep takes note of bytes that are kept, and reports false if that is too much.
-func (c *core) keep(n int) bool {
-	if c.kept+n > c.opts.Limits.Bytes {
+// reserve takes note of bytes that are kept, and reports false if that is too much.
+func (c *core) reserve(n int) bool {
+	if c.reserved+n > c.opts.Limits.Bytes {
 		return false
 	}
-	c.kept += n
+	c.reserved += n
 	return true
 }
 
 // An answer is what became of a call: a result or an error.
-type answer struct {
+type outcome struct {
 	result []byte
 	err    *jsonrpc.Error
 	lost   bool   // the server did not say it: nobody knows what became of the call
-	mark   uint64 // of the message, if it came in a step before
+	cause  uint64 // of the message, if it came in a step before
 }
 
-// answerOf takes the answer out of a response.
-func answerOf(m *jsonrpc.Message) answer {
+// outcomeOf takes the answer out of a response.
+func outcomeOf(m *jsonrpc.Message) outcome {
 	if m.Kind == jsonrpc.KindError {
-		return answer{err: m.Err()}
+		return outcome{err: m.Err()}
 	}
 	if !era.IsObject(m.Result) {
-		return answer{err: jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's result is no object")}
+		return outcome{err: jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's result is no object")}
 	}
-	return answer{result: m.Result}
+	return outcome{result: m.Result}
 }
 
-// callID reads an id that this side made.
-func callID(id jsonrpc.ID) (int64, bool) { return jsonwire.ParseInt(id) }
+// parseCallID reads an id that this side made.
+func parseCallID(id jsonrpc.ID) (int64, bool) { return jsonwire.ParseInt(id) }
 
 // idKey returns what is the same for ids that are the same.
 func idKey(id jsonrpc.ID) string {
@@ -147,8 +147,8 @@ func rewriteParams(frame []byte, change func(params []byte) []byte) []byte {
 	}, nil)
 }
 
-// without leaves members out of an object, and returns nil instead of an empty one.
-func without(obj []byte, names ...string) []byte {
+// withoutMembers leaves members out of an object, and returns nil instead of an empty one.
+func withoutMembers(obj []byte, names ...string) []byte {
 	obj = era.Rewrite(nil, obj, func(m *jsonwire.Members) []byte {
 		for _, name := range names {
 			if m.KeyIs(name) {
@@ -163,8 +163,8 @@ func without(obj []byte, names ...string) []byte {
 	return obj
 }
 
-// internal makes an error of the translator's own, or of the server's when the server is at fault.
-func internal(format string, args ...any) *jsonrpc.Error {
+// internalError makes an error of the translator's own, or of the server's when the server is at fault.
+func internalError(format string, args ...any) *jsonrpc.Error {
 	return jsonrpc.Errorf(jsonrpc.CodeInternalError, format, args...)
 }
 
@@ -176,4 +176,4 @@ func clip(s string) string {
 	return s
 }
 
-var errTooMuch = internal("the bridge has too many requests open: try again later")
+var errOverloaded = internalError("the bridge has too many requests open: try again later")

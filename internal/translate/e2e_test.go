@@ -183,7 +183,7 @@ func TestAcross(t *testing.T) {
 					if len(logs) != 3 {
 						t.Errorf("got %d log messages: %q", len(logs), logs)
 					}
-					if requests, held := tr.Open(); held != 0 || requests > 1 {
+					if requests, held := tr.InFlight(); held != 0 || requests > 1 {
 						t.Errorf("%d requests and %d held calls are left", requests, held)
 					}
 				})
@@ -270,7 +270,7 @@ func acrossChanges(t *testing.T, c *client.Client, srv *server.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(filter, sub.Honoured()); diff != "" {
+	if diff := cmp.Diff(filter, sub.Accepted()); diff != "" {
 		t.Errorf("honoured (-want +got):\n%s", diff)
 	}
 	synctest.Wait()
@@ -331,7 +331,7 @@ func acrossTasks(t *testing.T, c *client.Client) {
 	if err := task.Cancel(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := task.Wait(ctx); !errors.Is(err, client.ErrTaskCancelled) {
+	if _, err := task.Wait(ctx); !errors.Is(err, client.ErrTaskCanceled) {
 		t.Errorf("cancelled: got %v", err)
 	}
 }

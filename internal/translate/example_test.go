@@ -11,9 +11,9 @@ import (
 func show(outs []translate.Out) {
 	for _, o := range outs {
 		switch o.To {
-		case translate.Near:
+		case translate.Downstream:
 			fmt.Printf("to the client on stream %d: %s\n", o.Stream, o.Message)
-		case translate.Far:
+		case translate.Upstream:
 			fmt.Printf("to the server: %s\n", o.Message)
 		}
 	}
@@ -23,9 +23,9 @@ func show(outs []translate.Out) {
 func ExampleNewLegacyToModern() {
 	now := time.Unix(0, 0)
 	t := translate.NewLegacyToModern(nil)
-	show(t.FromNear(now, []byte(`{"jsonrpc":"2.0","id":"p","method":"ping"}`), 0))
-	show(t.FromNear(now, []byte(`{"jsonrpc":"2.0","id":"l","method":"prompts/list"}`), 0))
-	show(t.FromFar(now, []byte(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","prompts":[],"ttlMs":0,"cacheScope":"public"}}`), 0))
+	show(t.FromDownstream(now, []byte(`{"jsonrpc":"2.0","id":"p","method":"ping"}`), 0))
+	show(t.FromDownstream(now, []byte(`{"jsonrpc":"2.0","id":"l","method":"prompts/list"}`), 0))
+	show(t.FromUpstream(now, []byte(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","prompts":[],"ttlMs":0,"cacheScope":"public"}}`), 0))
 	// Output:
 	// to the client on stream 0: {"jsonrpc":"2.0","id":"p","result":{}}
 	// to the server: {"jsonrpc":"2.0","id":1,"method":"prompts/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}
@@ -36,10 +36,10 @@ func ExampleNewLegacyToModern() {
 func ExampleNewModernToLegacy() {
 	now := time.Unix(0, 0)
 	t := translate.NewModernToLegacy(nil)
-	show(t.FromNear(now, []byte(`{"jsonrpc":"2.0","id":7,"method":"prompts/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`), 1))
-	show(t.FromFar(now, []byte(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"prompts":{}},"serverInfo":{"name":"s","version":"1"}}}`), 1))
+	show(t.FromDownstream(now, []byte(`{"jsonrpc":"2.0","id":7,"method":"prompts/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`), 1))
+	show(t.FromUpstream(now, []byte(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"prompts":{}},"serverInfo":{"name":"s","version":"1"}}}`), 1))
 	fmt.Println(t.Legacy())
-	show(t.FromFar(now, []byte(`{"jsonrpc":"2.0","id":2,"result":{"prompts":[]}}`), 2))
+	show(t.FromUpstream(now, []byte(`{"jsonrpc":"2.0","id":2,"result":{"prompts":[]}}`), 2))
 	// Output:
 	// to the server: {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"unnamed","version":"0"}}}
 	// to the server: {"jsonrpc":"2.0","method":"notifications/initialized"}

@@ -5,22 +5,22 @@ import "fmt"
 // Leaks says what a closed translator still holds that it should not, or counts wrongly; "" is nothing.
 func Leaks(t Translator) string {
 	switch t := t.(type) {
-	case *LegacyClient:
+	case *LegacyToModern:
 		sum := 0
-		for _, made := range t.tasks.made {
+		for _, made := range t.tasks.completed {
 			sum += made.size
 		}
-		if len(t.reqs)+len(t.asks) > 0 || t.kept != sum {
-			return fmt.Sprintf("%d requests, %d questions, %d bytes of which %d are of tasks", len(t.reqs), len(t.asks), t.kept, sum)
+		if len(t.requests)+len(t.inputRequests) > 0 || t.reserved != sum {
+			return fmt.Sprintf("%d requests, %d questions, %d bytes of which %d are of tasks", len(t.requests), len(t.inputRequests), t.reserved, sum)
 		}
-	case *ModernClient:
+	case *ModernToLegacy:
 		sum := 0
-		for _, q := range t.asks {
+		for _, q := range t.serverRequests {
 			sum += q.size
 		}
-		if len(t.reqs)+len(t.held)+len(t.tokens)+len(t.hidden)+len(t.listens) > 0 || t.kept != sum {
+		if len(t.requests)+len(t.awaitingInput)+len(t.byToken)+len(t.hiddenTasks)+len(t.subscriptions) > 0 || t.reserved != sum {
 			return fmt.Sprintf("%d requests, %d held, %d tokens, %d hidden, %d listeners, %d bytes of which %d are of questions",
-				len(t.reqs), len(t.held), len(t.tokens), len(t.hidden), len(t.listens), t.kept, sum)
+				len(t.requests), len(t.awaitingInput), len(t.byToken), len(t.hiddenTasks), len(t.subscriptions), t.reserved, sum)
 		}
 	}
 	return ""
@@ -29,30 +29,30 @@ func Leaks(t Translator) string {
 // Left says what a translator holds that nobody uses any more, when there is no request of the client; "" is nothing.
 func Left(t Translator) string {
 	switch t := t.(type) {
-	case *LegacyClient:
+	case *LegacyToModern:
 		for id, c := range t.calls {
-			if id != t.listen.current && id != t.listen.pending {
+			if id != t.subscription.current && id != t.subscription.pending {
 				return fmt.Sprintf("call %d of %s", id, c.method)
 			}
 		}
-		if n := len(t.listen.waiting); len(t.reqs)+len(t.asks)+len(t.queue)+n > 0 || len(t.later) > 1 {
-			return fmt.Sprintf("%d requests, %d questions, %d queued, %d waiting, %d timers", len(t.reqs), len(t.asks), len(t.queue), n, len(t.later))
+		if n := len(t.subscription.waiting); len(t.requests)+len(t.inputRequests)+len(t.queue)+n > 0 || len(t.timers) > 1 {
+			return fmt.Sprintf("%d requests, %d questions, %d queued, %d waiting, %d timers", len(t.requests), len(t.inputRequests), len(t.queue), n, len(t.timers))
 		}
-	case *ModernClient:
-		for _, r := range t.errands {
-			if r.near != nil || r.farMethod != "tasks/result" {
-				return fmt.Sprintf("call %d of %s", r.id, r.farMethod)
+	case *ModernToLegacy:
+		for _, r := range t.calls {
+			if r.req != nil || r.upstreamMethod != "tasks/result" {
+				return fmt.Sprintf("call %d of %s", r.id, r.upstreamMethod)
 			}
 		}
 		questions := 0
-		for _, q := range t.asks {
+		for _, q := range t.serverRequests {
 			if q.task == nil {
 				questions++
 			}
 		}
-		if len(t.reqs)+len(t.held)+len(t.tokens)+len(t.hidden)+len(t.listens)+len(t.uris)+len(t.orphans)+len(t.waiting)+questions+len(t.later) > 0 || t.kept != 0 {
+		if len(t.requests)+len(t.awaitingInput)+len(t.byToken)+len(t.hiddenTasks)+len(t.subscriptions)+len(t.resources)+len(t.unclaimed)+len(t.waiting)+questions+len(t.timers) > 0 || t.reserved != 0 {
 			return fmt.Sprintf("%d requests, %d held, %d tokens, %d hidden, %d listeners, %d resources, %d orphans, %d waiting, %d questions, %d timers, %d bytes",
-				len(t.reqs), len(t.held), len(t.tokens), len(t.hidden), len(t.listens), len(t.uris), len(t.orphans), len(t.waiting), questions, len(t.later), t.kept)
+				len(t.requests), len(t.awaitingInput), len(t.byToken), len(t.hiddenTasks), len(t.subscriptions), len(t.resources), len(t.unclaimed), len(t.waiting), questions, len(t.timers), t.reserved)
 		}
 	}
 	return ""
@@ -61,9 +61,9 @@ func Left(t Translator) string {
 // Waiting returns how many requests of the client are kept until there is a server.
 func Waiting(t Translator) int {
 	switch t := t.(type) {
-	case *LegacyClient:
+	case *LegacyToModern:
 		return len(t.queue)
-	case *ModernClient:
+	case *ModernToLegacy:
 		return len(t.waiting)
 	}
 	return 0

@@ -67,7 +67,7 @@ func checkOut(t *testing.T, o translate.Out) {
 		}
 	case jsonrpc.Parse(o.Message, &m, 600) != nil && !strings.Contains(string(o.Message), `"error"`):
 		t.Errorf("no message: %s", o.Message)
-	case o.To == translate.Far && m.Kind == jsonrpc.KindRequest && o.Call == 0:
+	case o.To == translate.Upstream && m.Kind == jsonrpc.KindRequest && o.Call == 0:
 		t.Errorf("a request without its call: %s", o.Message)
 	}
 }

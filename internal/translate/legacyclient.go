@@ -10,123 +10,123 @@ import (
 	"mcpwire/mcp"
 )
 
-// A LegacyClient translates for one session of a legacy client with a modern server. Make one with [NewLegacyToModern].
-type LegacyClient struct {
+// A LegacyToModern translates for one session of a legacy client with a modern server. Make one with [NewLegacyToModern].
+type LegacyToModern struct {
 	core
-	session *era.Session
-	legacy  *era.Features // of the handshake; before, of the latest revision
-	shaken  bool
-	client  []byte // the capabilities as the client declared them
-	who     [2][]byte
-	level   mcp.LoggingLevel
+	session    *era.Session
+	legacy     *era.Features // of the handshake; before, of the latest revision
+	negotiated bool
+	clientCaps []byte // the capabilities as the client declared them
+	clientMeta [2][]byte
+	logLevel   mcp.LoggingLevel
 
-	server serverHello
-	reqs   map[string]*request // of the client, by id
-	calls  map[int64]*call
-	asks   map[int64]*ask // open questions to the client, by id
-	askIDs int64
-	queue  []queued // for the server to be back
-	listen listening
-	tasks  coreTasks
+	server        modernServer
+	requests      map[string]*legacyRequest // of the client, by id
+	calls         map[int64]*call
+	inputRequests map[int64]*inputRequest // open questions to the client, by id
+	lastInputID   int64
+	queue         []queuedRequest // for the server to be back
+	subscription  upstreamSubscription
+	tasks         legacyTasks
 }
 
-// serverHello is what a modern server has said of itself.
-type serverHello struct {
+// modernServer is what a modern server has said of itself.
+type modernServer struct {
 	known bool
 	caps  []byte // ServerCapabilities, as it declared them
 }
 
 // A request is one of the legacy client's.
-type request struct {
-	id     jsonrpc.ID
-	key    string
-	stream uint64
-	method string
-	params []byte // as the client sent them; nil if there are none
-	batch  *batch
-	size   int
-	over   bool
+type legacyRequest struct {
+	id       jsonrpc.ID
+	key      string
+	stream   uint64
+	method   string
+	params   []byte // as the client sent them; nil if there are none
+	batch    *batch
+	size     int
+	finished bool
 
-	token    []byte // that the client wants to be told of progress with, or nil
-	progress float64
-	call     int64 // under way for it; 0 is none
+	progressToken []byte // that the client wants to be told of progress with, or nil
+	progress      float64
+	callID        int64 // under way for it; 0 is none
 
-	mark   uint64
-	round  int
-	asks   []*ask   // of this round
-	marks  []uint64 // of the answers to the asks of the last round
-	open   int      // of asks
-	inputs []byte   // inputResponses for the next round
-	state  []byte   // requestState for the next round, JSON text
-	pages  []string
-	pause  *timer
+	cause          uint64
+	inputRound     int
+	inputRequests  []*inputRequest // of this round
+	causes         []uint64        // of the answers to the asks of the last round
+	pendingInputs  int             // of asks
+	inputResponses []byte          // inputResponses for the next round
+	requestState   []byte          // requestState for the next round, JSON text
+	elicitationIDs []string
+	retryTimer     *timer
 
-	task   taskWish
-	hidden string // the task that it has become without the client knowing
+	taskMode     taskMode
+	hiddenTaskID string // the task that it has become without the client knowing
 }
 
 // A call is a request to the server.
 type call struct {
 	id     int64
 	method string
-	req    *request // that it is made for; nil if none
-	done   func(a answer)
-	again  func() // sends it anew, if it was not carried out; nil for what is not to be sent again
+	req    *legacyRequest // that it is made for; nil if none
+	done   func(a outcome)
+	resend func() // sends it anew, if it was not carried out; nil for what is not to be sent again
 }
 
 // A queued request waits for the server to be back.
-type queued struct {
-	req *request
+type queuedRequest struct {
+	req *legacyRequest
 	do  func()
 }
 
-var _ Translator = (*LegacyClient)(nil)
+var _ Translator = (*LegacyToModern)(nil)
 
 // NewLegacyToModern returns the translator for one legacy session. nil options are the defaults.
-func NewLegacyToModern(opts *Options) *LegacyClient {
-	t := &LegacyClient{
-		core:  core{opts: opts.orDefault()},
-		reqs:  make(map[string]*request),
-		calls: make(map[int64]*call),
-		asks:  make(map[int64]*ask),
+func NewLegacyToModern(opts *Options) *LegacyToModern {
+	t := &LegacyToModern{
+		core:          core{opts: opts.orDefault()},
+		requests:      make(map[string]*legacyRequest),
+		calls:         make(map[int64]*call),
+		inputRequests: make(map[int64]*inputRequest),
 	}
 	t.modern = era.Of(t.opts.Modern)
-	t.restart()
+	t.resetHandshake()
 	return t
 }
 
-// restart forgets the handshake.
-func (t *LegacyClient) restart() {
-	var spoken []mcp.Revision
+// resetHandshake forgets the handshake.
+func (t *LegacyToModern) resetHandshake() {
+	var supported []mcp.Revision
 	for _, r := range mcp.Revisions() {
 		if r.Modern() {
 			break
 		}
-		spoken = append(spoken, r)
+		supported = append(supported, r)
 		if r == t.opts.Legacy {
 			break
 		}
 	}
-	t.session = era.NewSession(era.Config{Revisions: spoken, Lenient: true, Custom: func([]byte) bool { return true }})
-	t.legacy, t.shaken = era.Of(spoken[len(spoken)-1]), false
-	t.client = nil
-	t.who = t.introduce(nil)
+	t.session = era.NewSession(era.Config{Revisions: supported, Lenient: true, Custom: func([]byte) bool { return true }})
+	t.legacy, t.negotiated = era.Of(supported[len(supported)-1]), false
+	t.clientCaps = nil
+	t.clientMeta = t.buildClientMeta(nil)
 }
 
-// FromNear implements [Translator].
-func (t *LegacyClient) FromNear(now time.Time, message []byte, stream uint64) []Out {
-	return t.step(now, func() { t.fromNear(message, stream) })
+// FromDownstream implements [Translator].
+func (t *LegacyToModern) FromDownstream(now time.Time, message []byte, stream uint64) []Out {
+	return t.step(now, func() { t.fromDownstream(message, stream) })
 }
 
-// FromFar implements [Translator].
-func (t *LegacyClient) FromFar(now time.Time, message []byte, call int64) []Out {
-	return t.step(now, func() { t.fromFar(message, call) })
+// FromUpstream implements [Translator].
+func (t *LegacyToModern) FromUpstream(now time.Time, message []byte, call int64) []Out {
+	return t.step(now, func() { t.fromUpstream(message, call) })
 }
 
-// NearGone implements [Translator].
-func (t *LegacyClient) NearGone(now time.Time, stream uint64) []Out {
+// StreamClosed implements [Translator].
+func (t *LegacyToModern) StreamClosed(now time.Time, stream uint64) []Out {
 	return t.step(now, func() {
-		for _, r := range t.reqs {
+		for _, r := range t.requests {
 			if r.stream == stream {
 				r.stream = 0
 			}
@@ -137,79 +137,79 @@ func (t *LegacyClient) NearGone(now time.Time, stream uint64) []Out {
 	})
 }
 
-// FarEnded implements [Translator].
-func (t *LegacyClient) FarEnded(now time.Time, id int64, e *jsonrpc.Error) []Out {
+// CallFailed implements [Translator].
+func (t *LegacyToModern) CallFailed(now time.Time, id int64, e *jsonrpc.Error) []Out {
 	return t.step(now, func() {
 		if c := t.calls[id]; c != nil {
 			delete(t.calls, id)
-			t.listen.broken = true
-			c.done(answer{err: e, lost: true})
-			t.listen.broken = false
+			t.subscription.transportFailed = true
+			c.done(outcome{err: e, lost: true})
+			t.subscription.transportFailed = false
 		}
 	})
 }
 
-// FarLost implements [Translator].
-func (t *LegacyClient) FarLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out {
+// UpstreamLost implements [Translator].
+func (t *LegacyToModern) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out {
 	return t.step(now, func() {
 		waiting := t.queue
-		t.later.stop(t.listen.begins)
-		t.listen.begins = nil
-		if t.down {
+		t.timers.stop(t.subscription.startTimer)
+		t.subscription.startTimer = nil
+		if t.upstreamDown {
 			t.queue = nil
 			for _, q := range waiting {
 				t.fail(q.req, e, "")
 			}
-			t.failListen(e)
+			t.failSubscribes(e)
 		}
-		t.down = true
-		t.listen.broken = true
+		t.upstreamDown = true
+		t.subscription.transportFailed = true
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
 			c := t.calls[id]
 			if c == nil {
 				continue
 			}
 			delete(t.calls, id)
-			if c.again != nil && slices.Contains(unsent, id) {
-				t.queue = append(t.queue, queued{c.req, c.again})
+			if c.resend != nil && slices.Contains(unsent, id) {
+				t.queue = append(t.queue, queuedRequest{c.req, c.resend})
 				continue
 			}
-			c.done(answer{err: e, lost: true})
+			c.done(outcome{err: e, lost: true})
 		}
-		t.listen.broken = false
+		t.subscription.transportFailed = false
 	})
 }
 
-// FarReady implements [Translator].
-func (t *LegacyClient) FarReady(now time.Time) []Out {
+// UpstreamReady implements [Translator].
+func (t *LegacyToModern) UpstreamReady(now time.Time) []Out {
 	return t.step(now, func() {
-		if !t.down {
+		if !t.upstreamDown {
 			return
 		}
-		t.down = false
-		t.flush()
-		t.relisten()
+		t.upstreamDown = false
+		t.runQueue()
+		t.resubscribe()
 	})
 }
 
-// FarMissed implements [Translator]. What a modern server sends of itself belongs to a request, which ends if some of it is lost.
-func (t *LegacyClient) FarMissed(time.Time) []Out { return nil }
+// NotificationsLost implements [Translator]. What a modern server sends of itself belongs to a request, which ends if some of it is lost.
+func (t *LegacyToModern) NotificationsLost(time.Time) []Out { return nil }
 
 // Close implements [Translator].
-func (t *LegacyClient) Close(now time.Time, e *jsonrpc.Error) []Out {
+func (t *LegacyToModern) Close(now time.Time, e *jsonrpc.Error) []Out {
 	outs := t.step(now, func() {
-		for _, key := range slices.Sorted(maps.Keys(t.reqs)) {
-			if r := t.reqs[key]; r != nil {
+		for _, key := range slices.Sorted(maps.Keys(t.requests)) {
+			if r := t.requests[key]; r != nil {
 				t.abandon(r, "the session is over")
 				t.fail(r, e, "")
 			}
 		}
-		for _, id := range slices.Sorted(maps.Keys(t.tasks.talks)) {
-			t.hush(id)
+		for _, id := range slices.Sorted(maps.Keys(t.tasks.inputs)) {
+			t.cancelTaskInput(id)
 		}
 		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
 			if c := t.calls[id]; c.method != mcp.MethodTasksCancel { // which was sent for the same reason
-				t.cancelFar(id, c.method, "the session is over")
+				t.cancelUpstream(id, c.method, "the session is over")
 			}
 		}
 	})
@@ -218,29 +218,29 @@ func (t *LegacyClient) Close(now time.Time, e *jsonrpc.Error) []Out {
 }
 
 // Legacy implements [Translator].
-func (t *LegacyClient) Legacy() mcp.Revision {
-	if !t.shaken {
+func (t *LegacyToModern) Legacy() mcp.Revision {
+	if !t.negotiated {
 		return mcp.RevisionNone
 	}
 	return t.legacy.Revision
 }
 
-// Open implements [Translator].
-func (t *LegacyClient) Open() (requests, held int) {
-	for _, r := range t.reqs {
-		if r.open > 0 {
-			held++
+// InFlight implements [Translator].
+func (t *LegacyToModern) InFlight() (requests, awaitingInput int) {
+	for _, r := range t.requests {
+		if r.pendingInputs > 0 {
+			awaitingInput++
 		}
 	}
-	return len(t.reqs), held
+	return len(t.requests), awaitingInput
 }
 
 // newCall makes a call to the server, for a request of the client or for none.
-func (t *LegacyClient) newCall(method string, r *request, done func(a answer)) *call {
+func (t *LegacyToModern) newCall(method string, r *legacyRequest, done func(o outcome)) *call {
 	c := &call{id: t.opts.IDs.Add(1), method: method, req: r, done: done}
 	t.calls[c.id] = c
 	if r != nil {
-		r.call = c.id
+		r.callID = c.id
 	}
 	return c
 }

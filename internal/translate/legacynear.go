@@ -11,57 +11,57 @@ import (
 	"mcpwire/mcp"
 )
 
-func (t *LegacyClient) fromNear(frame []byte, stream uint64) {
+func (t *LegacyToModern) fromDownstream(frame []byte, stream uint64) {
 	if jsonrpc.IsBatch(frame) {
-		t.nearBatch(frame, stream)
+		t.downstreamBatch(frame, stream)
 		return
 	}
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(frame, &m, t.opts.Limits.Depth); err != nil {
-		t.nearMalformed(&m, stream, err)
+		t.downstreamMalformed(&m, stream, err)
 		return
 	}
-	t.near(&m, frame, stream, nil)
+	t.handleDownstream(&m, frame, stream, nil)
 }
 
-// nearMalformed answers what is no message.
-func (t *LegacyClient) nearMalformed(m *jsonrpc.Message, stream uint64, err error) {
+// downstreamMalformed answers what is no message.
+func (t *LegacyToModern) downstreamMalformed(m *jsonrpc.Message, stream uint64, err error) {
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
 		t.drop("malformed answer")
 		return
 	}
 	e := jsonrpc.ErrorOf(err)
-	t.emit(Out{To: Near, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, e, t.legacy.NullErrorID), Rule: "malformed"})
+	t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, e, t.legacy.NullErrorID), Rule: "malformed"})
 }
 
-// near takes one message of the client; b is the batch that it came in, or nil.
-func (t *LegacyClient) near(m *jsonrpc.Message, frame []byte, stream uint64, b *batch) {
+// handleDownstream takes one message of the client; b is the batch that it came in, or nil.
+func (t *LegacyToModern) handleDownstream(m *jsonrpc.Message, frame []byte, stream uint64, b *batch) {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
-		t.nearRequest(m, stream, b)
+		t.downstreamRequest(m, stream, b)
 	case jsonrpc.KindNotification:
-		t.nearNotification(m, frame)
+		t.downstreamNotification(m, frame)
 	default:
-		t.nearAnswer(m)
+		t.downstreamResponse(m)
 	}
 }
 
-func (t *LegacyClient) nearRequest(m *jsonrpc.Message, stream uint64, b *batch) {
-	r := &request{id: m.ID.Clone(), key: idKey(m.ID), stream: stream, method: string(m.Method), batch: b, size: len(m.Params) + 2*len(m.ID), mark: t.mark}
+func (t *LegacyToModern) downstreamRequest(m *jsonrpc.Message, stream uint64, b *batch) {
+	r := &legacyRequest{id: m.ID.Clone(), key: idKey(m.ID), stream: stream, method: string(m.Method), batch: b, size: len(m.Params) + 2*len(m.ID), cause: t.cause}
 	if b != nil {
-		b.open++
+		b.pending++
 	}
-	if t.reqs[r.key] != nil {
-		r.over = true
-		t.reply(r, jsonrpc.AppendError(nil, r.id, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is open"), false), "")
+	if t.requests[r.key] != nil {
+		r.finished = true
+		t.sendResponse(r, jsonrpc.AppendError(nil, r.id, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: a request with this id is open"), false), "")
 		return
 	}
-	if len(t.reqs) >= t.opts.Limits.Requests || !t.keep(r.size) {
-		r.over = true
-		t.reply(r, jsonrpc.AppendError(nil, r.id, errTooMuch, false), "refused")
+	if len(t.requests) >= t.opts.Limits.Requests || !t.reserve(r.size) {
+		r.finished = true
+		t.sendResponse(r, jsonrpc.AppendError(nil, r.id, errOverloaded, false), "refused")
 		return
 	}
-	t.reqs[r.key] = r
+	t.requests[r.key] = r
 	if m.Params != nil {
 		r.params = bytes.Clone(m.Params)
 	}
@@ -71,18 +71,18 @@ func (t *LegacyClient) nearRequest(m *jsonrpc.Message, stream uint64, b *batch) 
 		return
 	}
 	if len(ex.Meta.ProgressToken) > 0 {
-		r.token = bytes.Clone(ex.Meta.ProgressToken)
+		r.progressToken = bytes.Clone(ex.Meta.ProgressToken)
 	}
 	t.serve(r, m)
 }
 
 // serve does for a request what becomes of its method.
-func (t *LegacyClient) serve(r *request, m *jsonrpc.Message) {
+func (t *LegacyToModern) serve(r *legacyRequest, m *jsonrpc.Message) {
 	switch r.method {
 	case mcp.MethodInitialize:
 		t.initialize(r, m)
 	case mcp.MethodPing:
-		t.answer(r, []byte("{}"), "ping answered here")
+		t.respond(r, []byte("{}"), "ping answered here")
 	case mcp.MethodSetLevel:
 		t.setLevel(r, m)
 	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
@@ -92,7 +92,7 @@ func (t *LegacyClient) serve(r *request, m *jsonrpc.Message) {
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel, mcp.MethodTasksList:
 		t.serveTask(r)
 	case mcp.MethodToolsCall:
-		t.wishTask(r)
+		t.noteTaskRequest(r)
 		t.forward(r)
 	default:
 		t.forward(r)
@@ -100,33 +100,33 @@ func (t *LegacyClient) serve(r *request, m *jsonrpc.Message) {
 }
 
 // forward sends the server what a request asks for.
-func (t *LegacyClient) forward(r *request) {
-	if t.wait(r, func() { t.forward(r) }) {
+func (t *LegacyToModern) forward(r *legacyRequest) {
+	if t.queueIfNotReady(r, func() { t.forward(r) }) {
 		return
 	}
-	c := t.newCall(r.method, r, func(a answer) { t.answered(r, a) })
-	c.again = func() { t.forward(r) }
+	c := t.newCall(r.method, r, func(o outcome) { t.handleOutcome(r, o) })
+	c.resend = func() { t.forward(r) }
 	rule := "+ _meta"
-	if r.round > 0 {
+	if r.inputRound > 0 {
 		rule = "+ inputResponses"
 	}
-	t.sendFar(c.id, r.method, t.paramsOf(r, c.id), rule, append(r.marks, r.mark)...)
+	t.sendUpstream(c.id, r.method, t.modernParams(r, c.id), rule, append(r.causes, r.cause)...)
 }
 
-// wait queues what is to be done for a request if there is no server now, or no subscription yet, and reports whether it did.
-func (t *LegacyClient) wait(r *request, do func()) bool {
-	if !t.down && t.listen.begins == nil {
+// queueIfNotReady queues what is to be done for a request if there is no server now, or no subscription yet, and reports whether it did.
+func (t *LegacyToModern) queueIfNotReady(r *legacyRequest, do func()) bool {
+	if !t.upstreamDown && t.subscription.startTimer == nil {
 		return false
 	}
-	if len(t.queue) > 2*len(t.reqs)+8 { // most were cancelled
-		t.queue = slices.DeleteFunc(t.queue, func(q queued) bool { return q.req.over })
+	if len(t.queue) > 2*len(t.requests)+8 { // most were cancelled
+		t.queue = slices.DeleteFunc(t.queue, func(q queuedRequest) bool { return q.req.finished })
 	}
-	t.queue = append(t.queue, queued{r, do})
+	t.queue = append(t.queue, queuedRequest{r, do})
 	return true
 }
 
-// paramsOf returns the params with all that a modern request says.
-func (t *LegacyClient) paramsOf(r *request, id int64) []byte {
+// modernParams returns the params with all that a modern request says.
+func (t *LegacyToModern) modernParams(r *legacyRequest, id int64) []byte {
 	input := era.AllowsInput(r.method)
 	change := func(m *jsonwire.Members) []byte {
 		switch {
@@ -146,31 +146,31 @@ func (t *LegacyClient) paramsOf(r *request, id int64) []byte {
 		}
 	}
 	var token []byte
-	if r.token != nil {
+	if r.progressToken != nil {
 		token = appendInt(nil, mcp.MetaProgressToken, id)
 	}
-	added := append([]byte(`"_meta":`), t.metaOf(meta, r.task != noTask, token)...)
-	if r.inputs != nil {
-		added = append(append(added, `,"inputResponses":`...), r.inputs...)
+	added := append([]byte(`"_meta":`), t.requestMeta(meta, r.taskMode != noTask, token)...)
+	if r.inputResponses != nil {
+		added = append(append(added, `,"inputResponses":`...), r.inputResponses...)
 	}
-	if r.state != nil {
-		added = append(append(added, `,"requestState":`...), r.state...)
+	if r.requestState != nil {
+		added = append(append(added, `,"requestState":`...), r.requestState...)
 	}
 	return era.Rewrite(nil, params, change, added)
 }
 
-// metaOf returns the _meta of a modern request: what the client put there, who it is, and the text of another member.
-func (t *LegacyClient) metaOf(own []byte, tasks bool, more []byte) []byte {
+// requestMeta returns the _meta of a modern request: what the client put there, who it is, and the text of another member.
+func (t *LegacyToModern) requestMeta(own []byte, tasks bool, more []byte) []byte {
 	if !era.IsObject(own) {
 		own = []byte("{}")
 	}
-	who := t.who[0]
+	client := t.clientMeta[0]
 	if tasks {
-		who = t.who[1]
+		client = t.clientMeta[1]
 	}
-	added := bytes.Clone(who)
-	if t.level != mcp.LevelNone {
-		added = jsonwire.AppendQuote(append(added, `,"`+mcp.MetaLogLevel+`":`...), t.level.String())
+	added := bytes.Clone(client)
+	if t.logLevel != mcp.LevelNone {
+		added = jsonwire.AppendQuote(append(added, `,"`+mcp.MetaLogLevel+`":`...), t.logLevel.String())
 	}
 	if more != nil {
 		added = append(append(added, ','), more...)
@@ -185,7 +185,7 @@ func (t *LegacyClient) metaOf(own []byte, tasks bool, more []byte) []byte {
 	}, added)
 }
 
-func (t *LegacyClient) setLevel(r *request, m *jsonrpc.Message) {
+func (t *LegacyToModern) setLevel(r *legacyRequest, m *jsonrpc.Message) {
 	v, _ := m.Param("level")
 	name, _ := jsonrpc.ID(v).Text()
 	level, ok := mcp.ParseLoggingLevel(name)
@@ -195,19 +195,19 @@ func (t *LegacyClient) setLevel(r *request, m *jsonrpc.Message) {
 	case !ok:
 		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: level is none that there is"), "")
 	default:
-		t.level = level
-		t.answer(r, []byte("{}"), "logging/setLevel → logLevel in each _meta")
+		t.logLevel = level
+		t.respond(r, []byte("{}"), "logging/setLevel → logLevel in each _meta")
 	}
 }
 
-func (t *LegacyClient) nearNotification(m *jsonrpc.Message, frame []byte) {
+func (t *LegacyToModern) downstreamNotification(m *jsonrpc.Message, frame []byte) {
 	switch string(m.Method) {
 	case mcp.NotificationInitialized:
 		t.session.Initialized()
 		t.drop("modern servers have no handshake")
-		t.beginListen()
+		t.startSubscription()
 	case mcp.NotificationCancelled:
-		t.nearCancelled(m)
+		t.downstreamCanceled(m)
 	case mcp.NotificationProgress:
 		t.drop("modern servers are not told of progress")
 	case mcp.NotificationRootsChanged:
@@ -215,17 +215,17 @@ func (t *LegacyClient) nearNotification(m *jsonrpc.Message, frame []byte) {
 	case mcp.NotificationTaskStatus:
 		t.drop("modern servers give clients no tasks")
 	default:
-		if protocols(string(m.Method)) || t.down {
+		if isProtocolNotification(string(m.Method)) || t.upstreamDown {
 			t.drop("that is nothing for a client to say, or nobody is there to hear it")
 			return
 		}
-		t.emit(Out{To: Far, Method: string(m.Method), Message: bytes.Clone(frame)})
+		t.emit(Out{To: Upstream, Method: string(m.Method), Message: bytes.Clone(frame)})
 	}
 }
 
-func (t *LegacyClient) nearCancelled(m *jsonrpc.Message) {
+func (t *LegacyToModern) downstreamCanceled(m *jsonrpc.Message) {
 	id, reason, _ := era.Cancellation{}.Target(m)
-	r := t.reqs[idKey(id)]
+	r := t.requests[idKey(id)]
 	if id == nil || r == nil || r.method == mcp.MethodInitialize {
 		t.drop("nothing to cancel")
 		return
@@ -234,64 +234,64 @@ func (t *LegacyClient) nearCancelled(m *jsonrpc.Message) {
 		reason = "the client cancelled"
 	}
 	t.abandon(r, reason)
-	t.end(r)
+	t.finish(r)
 	if r.batch != nil {
-		t.batchDone(r.batch, nil)
+		t.addBatchResponse(r.batch, nil)
 	} else if r.stream != 0 { // nothing will come on it
-		t.emit(Out{To: Near, Stream: r.stream, Final: true, Rule: "cancelled"})
+		t.emit(Out{To: Downstream, Stream: r.stream, Final: true, Rule: "cancelled"})
 	}
 }
 
 // abandon gives up what is under way for a request, with the server and with the client.
-func (t *LegacyClient) abandon(r *request, reason string) {
-	if c := t.calls[r.call]; c != nil && c.req == r {
+func (t *LegacyToModern) abandon(r *legacyRequest, reason string) {
+	if c := t.calls[r.callID]; c != nil && c.req == r {
 		delete(t.calls, c.id)
-		t.cancelFar(c.id, c.method, reason)
+		t.cancelUpstream(c.id, c.method, reason)
 	}
-	if r.hidden != "" {
-		t.cancelTask(r.hidden)
+	if r.hiddenTaskID != "" {
+		t.cancelTask(r.hiddenTaskID)
 	}
-	t.withdraw(r, reason)
-	t.later.stop(r.pause)
+	t.cancelInputs(r, reason)
+	t.timers.stop(r.retryTimer)
 }
 
-// end forgets a request.
-func (t *LegacyClient) end(r *request) {
-	if t.reqs[r.key] == r {
-		delete(t.reqs, r.key)
-		t.kept -= r.size
+// finish forgets a request.
+func (t *LegacyToModern) finish(r *legacyRequest) {
+	if t.requests[r.key] == r {
+		delete(t.requests, r.key)
+		t.reserved -= r.size
 	}
-	r.over = true
-	t.later.stop(r.pause)
-	t.withdraw(r, "the request is over")
+	r.finished = true
+	t.timers.stop(r.retryTimer)
+	t.cancelInputs(r, "the request is over")
 }
 
-// answer gives the client a result.
-func (t *LegacyClient) answer(r *request, result []byte, rule string) {
-	if r.over {
+// respond gives the client a result.
+func (t *LegacyToModern) respond(r *legacyRequest, result []byte, rule string) {
+	if r.finished {
 		return
 	}
-	t.end(r)
-	t.reply(r, jsonrpc.AppendResult(nil, r.id, result), rule)
+	t.finish(r)
+	t.sendResponse(r, jsonrpc.AppendResult(nil, r.id, result), rule)
 }
 
 // fail gives the client an error.
-func (t *LegacyClient) fail(r *request, e *jsonrpc.Error, rule string) {
-	if r.over {
+func (t *LegacyToModern) fail(r *legacyRequest, e *jsonrpc.Error, rule string) {
+	if r.finished {
 		return
 	}
-	t.end(r)
-	t.reply(r, jsonrpc.AppendError(nil, r.id, e, false), rule)
+	t.finish(r)
+	t.sendResponse(r, jsonrpc.AppendError(nil, r.id, e, false), rule)
 }
 
-// reply sends a response, or has its batch keep it.
-func (t *LegacyClient) reply(r *request, response []byte, rule string) {
+// sendResponse sends a response, or has its batch keep it.
+func (t *LegacyToModern) sendResponse(r *legacyRequest, response []byte, rule string) {
 	switch {
 	case r.batch != nil:
-		t.batchDone(r.batch, response)
+		t.addBatchResponse(r.batch, response)
 		return
-	case r.id == nil: // nobody asked, see taskTalk
+	case r.id == nil: // nobody asked, see taskInput
 		return
 	}
-	t.emit(Out{To: Near, Stream: r.stream, Message: response, Final: true, Rule: rule})
+	t.emit(Out{To: Downstream, Stream: r.stream, Message: response, Final: true, Rule: rule})
 }

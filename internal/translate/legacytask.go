@@ -20,52 +20,52 @@ const maxTaskID = 4 << 10
 
 var errTaskID = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: taskId is no string, or an empty one, or very long")
 
-// coreTasks are what a client of the core protocol's tasks has to find that a server of the extension does not keep for it.
-type coreTasks struct {
-	made      map[string]*madeTask
+// legacyTasks are what a client of the core protocol's tasks has to find that a server of the extension does not keep for it.
+type legacyTasks struct {
+	completed map[string]*completedTask
 	order     []string            // of made, the oldest first
-	cancelled map[string]struct{} // that the client was told are cancelled: they stay so
-	talks     map[string]*taskTalk
+	canceled  map[string]struct{} // that the client was told are cancelled: they stay so
+	inputs    map[string]*taskInput
 }
 
-// A madeTask is a call that was to be a task, and was answered at once.
-type madeTask struct {
+// A completedTask is a call that was to be a task, and was answered at once.
+type completedTask struct {
 	task   []byte // as tasks/get has it
 	result []byte
 	size   int
 }
 
-// A taskWish is in what way a call may become a task.
-type taskWish uint8
+// A taskMode is in what way a call may become a task.
+type taskMode uint8
 
 const (
-	noTask     taskWish = iota
+	noTask     taskMode = iota
 	wantsTask           // the client asked for one
 	hiddenTask          // the server makes nothing else of it, and the client gets what comes of it
 )
 
 // hasExtension reports whether the server has tasks.
-func (t *LegacyClient) hasExtension() bool {
+func (t *LegacyToModern) hasExtension() bool {
 	return era.IsObject(era.Lookup(t.server.caps, "extensions", mcp.ExtensionTasks))
 }
 
 // hasTasks reports whether tasks of the extension are behind those of the core protocol.
-func (t *LegacyClient) hasTasks() bool { return t.legacy.CoreTasks && t.hasExtension() }
+func (t *LegacyToModern) hasTasks() bool { return t.legacy.CoreTasks && t.hasExtension() }
 
-// wishTask notes that a call is to become a task. Without tasks the wish means nothing.
-func (t *LegacyClient) wishTask(r *request) {
+// noteTaskRequest notes that a call is to become a task. Without tasks the wish means nothing.
+func (t *LegacyToModern) noteTaskRequest(r *legacyRequest) {
 	if t.hasTasks() && era.IsObject(era.Lookup(r.params, "task")) {
-		r.task = wantsTask
+		r.taskMode = wantsTask
 	}
 }
 
-// hideTask calls the tool again as a client that knows tasks does, if that is what the server requires, and reports whether it did.
-func (t *LegacyClient) hideTask(r *request, e *jsonrpc.Error) bool {
+// retryAsTask calls the tool again as a client that knows tasks does, if that is what the server requires, and reports whether it did.
+func (t *LegacyToModern) retryAsTask(r *legacyRequest, e *jsonrpc.Error) bool {
 	required := era.Lookup(e.Data, "requiredCapabilities", "extensions", mcp.ExtensionTasks)
-	if r.method != mcp.MethodToolsCall || r.task != noTask || required == nil || !t.hasExtension() {
+	if r.method != mcp.MethodToolsCall || r.taskMode != noTask || required == nil || !t.hasExtension() {
 		return false
 	}
-	r.task = hiddenTask
+	r.taskMode = hiddenTask
 	t.forward(r)
 	return true
 }
@@ -90,20 +90,20 @@ func allowTasks(result []byte) []byte {
 	}, nil)
 }
 
-// taskMade answers a call that became a task, or waits for what comes of it.
-func (t *LegacyClient) taskMade(r *request, result []byte) {
-	if r.task == hiddenTask {
-		r.hidden = era.LookupString(result, "taskId")
-		r.inputs, r.state = nil, nil
-		t.pollTask(r, r.hidden, make(map[string]struct{}))
+// taskCreated answers a call that became a task, or waits for what comes of it.
+func (t *LegacyToModern) taskCreated(r *legacyRequest, result []byte) {
+	if r.taskMode == hiddenTask {
+		r.hiddenTaskID = era.LookupString(result, "taskId")
+		r.inputResponses, r.requestState = nil, nil
+		t.pollTask(r, r.hiddenTaskID, make(map[string]struct{}))
 		return
 	}
 	task := era.CoreTask([]byte(`{"task":`), result, "")
-	t.answer(r, append(task, '}'), "resultType task → task")
+	t.respond(r, append(task, '}'), "resultType task → task")
 }
 
-// taskAtOnce makes a task of a call that the server answered without one.
-func (t *LegacyClient) taskAtOnce(r *request, result []byte) {
+// completeAsTask makes a task of a call that the server answered without one.
+func (t *LegacyToModern) completeAsTask(r *legacyRequest, result []byte) {
 	result = era.ResultToLegacy(nil, result, r.method, t.legacy)
 	id := "done-" + t.opts.NewID()
 	status := mcp.TaskStatusCompleted
@@ -114,32 +114,32 @@ func (t *LegacyClient) taskAtOnce(r *request, result []byte) {
 	task := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
 	task = append(append(task, `,"status":"`+string(status)+`","createdAt":`...), at...)
 	task = append(append(append(task, `,"lastUpdatedAt":`...), at...), `,"ttl":null}`...)
-	made := &madeTask{task, relate(result, id), len(result)}
-	for len(t.tasks.order) > 0 && (len(t.tasks.order) >= t.opts.Limits.Tasks || t.kept+made.size > t.opts.Limits.Bytes) {
-		t.forgetTask()
+	completed := &completedTask{task, withRelatedTask(result, id), len(result)}
+	for len(t.tasks.order) > 0 && (len(t.tasks.order) >= t.opts.Limits.Tasks || t.reserved+completed.size > t.opts.Limits.Bytes) {
+		t.evictTask()
 	}
-	if !t.keep(made.size) {
-		t.fail(r, errTooMuch, "refused")
+	if !t.reserve(completed.size) {
+		t.fail(r, errOverloaded, "refused")
 		return
 	}
-	if t.tasks.made == nil {
-		t.tasks.made = make(map[string]*madeTask)
+	if t.tasks.completed == nil {
+		t.tasks.completed = make(map[string]*completedTask)
 	}
-	t.tasks.made[id] = made
+	t.tasks.completed[id] = completed
 	t.tasks.order = append(t.tasks.order, id)
-	t.answer(r, append(append([]byte(`{"task":`), task...), '}'), "resultType complete → task that is completed")
+	t.respond(r, append(append([]byte(`{"task":`), task...), '}'), "resultType complete → task that is completed")
 }
 
-// forgetTask forgets the oldest result that is kept as a task.
-func (t *LegacyClient) forgetTask() {
+// evictTask forgets the oldest result that is kept as a task.
+func (t *LegacyToModern) evictTask() {
 	id := t.tasks.order[0]
 	t.tasks.order = slices.Delete(t.tasks.order, 0, 1)
-	t.kept -= t.tasks.made[id].size
-	delete(t.tasks.made, id)
+	t.reserved -= t.tasks.completed[id].size
+	delete(t.tasks.completed, id)
 }
 
-// relate says of a result to which task it belongs.
-func relate(result []byte, id string) []byte {
+// withRelatedTask says of a result to which task it belongs.
+func withRelatedTask(result []byte, id string) []byte {
 	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
 	done := false
 	result = era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
@@ -162,9 +162,9 @@ func relate(result []byte, id string) []byte {
 }
 
 // serveTask serves the methods of the core protocol's tasks.
-func (t *LegacyClient) serveTask(r *request) {
+func (t *LegacyToModern) serveTask(r *legacyRequest) {
 	id := era.LookupString(r.params, "taskId")
-	made := t.tasks.made[id]
+	completed := t.tasks.completed[id]
 	switch {
 	case !t.hasTasks():
 		t.fail(r, jsonrpc.MethodNotFound(r.method), "the server has no tasks")
@@ -172,50 +172,50 @@ func (t *LegacyClient) serveTask(r *request) {
 		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "method not found: tasks/list: modern servers do not list tasks"), "refused")
 	case id == "" || len(id) > maxTaskID:
 		t.fail(r, errTaskID, "")
-	case made != nil && r.method == mcp.MethodTasksGet:
-		t.answer(r, bytes.Clone(made.task), "kept here")
-	case made != nil && r.method == mcp.MethodTasksResult:
-		t.answer(r, bytes.Clone(made.result), "kept here")
-	case made != nil:
+	case completed != nil && r.method == mcp.MethodTasksGet:
+		t.respond(r, bytes.Clone(completed.task), "kept here")
+	case completed != nil && r.method == mcp.MethodTasksResult:
+		t.respond(r, bytes.Clone(completed.result), "kept here")
+	case completed != nil:
 		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has ended already"), "kept here")
 	case r.method == mcp.MethodTasksGet:
-		t.callTask(r, mcp.MethodTasksGet, id, nil, func(a answer) { t.taskGot(r, id, a) })
+		t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) { t.handleTaskGet(r, id, o) })
 	case r.method == mcp.MethodTasksCancel:
-		t.callTask(r, mcp.MethodTasksCancel, id, nil, func(a answer) { t.taskCancelled(r, id, a) })
+		t.callTask(r, mcp.MethodTasksCancel, id, nil, func(o outcome) { t.handleTaskCancel(r, id, o) })
 	default:
-		t.pollTask(r, id, t.takeTalk(r, id))
+		t.pollTask(r, id, t.adoptTaskInput(r, id))
 	}
 }
 
 // callTask calls a method of the extension for a request of the client.
-func (t *LegacyClient) callTask(r *request, method, id string, more []byte, done func(a answer)) {
-	if t.wait(r, func() { t.callTask(r, method, id, more, done) }) {
+func (t *LegacyToModern) callTask(r *legacyRequest, method, id string, more []byte, done func(o outcome)) {
+	if t.queueIfNotReady(r, func() { t.callTask(r, method, id, more, done) }) {
 		return
 	}
-	c := t.newCall(method, r, func(a answer) {
+	c := t.newCall(method, r, func(o outcome) {
 		switch {
-		case r.over:
-		case a.err != nil:
-			t.failFrom(r, a.err)
+		case r.finished:
+		case o.err != nil:
+			t.forwardError(r, o.err)
 		default:
-			done(a)
+			done(o)
 		}
 	})
-	c.again = func() { t.callTask(r, method, id, more, done) }
+	c.resend = func() { t.callTask(r, method, id, more, done) }
 	params := jsonwire.AppendQuote([]byte(`{"taskId":`), id)
 	params = append(append(params, more...), `,"_meta":`...)
-	params = append(append(params, t.metaOf(nil, true, nil)...), '}')
+	params = append(append(params, t.requestMeta(nil, true, nil)...), '}')
 	rule := "+ _meta"
 	if method != r.method {
 		rule = r.method + " → " + method
 	}
-	t.sendFar(c.id, method, params, rule)
+	t.sendUpstream(c.id, method, params, rule)
 }
 
 // coreStatus returns what a task of the extension is in the core protocol, where a tool that failed makes a task that failed.
-func (t *LegacyClient) coreStatus(id string, task []byte) mcp.TaskStatus {
+func (t *LegacyToModern) coreStatus(id string, task []byte) mcp.TaskStatus {
 	status := mcp.TaskStatus(era.LookupString(task, "status"))
-	if _, ok := t.tasks.cancelled[id]; ok {
+	if _, ok := t.tasks.canceled[id]; ok {
 		return mcp.TaskStatusCancelled
 	}
 	if status == mcp.TaskStatusCompleted && string(era.Lookup(task, "result", "isError")) == "true" {
@@ -224,35 +224,35 @@ func (t *LegacyClient) coreStatus(id string, task []byte) mcp.TaskStatus {
 	return status
 }
 
-func (t *LegacyClient) taskGot(r *request, id string, a answer) {
-	status := t.coreStatus(id, a.result)
+func (t *LegacyToModern) handleTaskGet(r *legacyRequest, id string, o outcome) {
+	status := t.coreStatus(id, o.result)
 	if status == mcp.TaskStatusInputRequired {
-		t.talk(r, id, a.result)
+		t.pollTaskInput(r, id, o.result)
 	} else {
-		t.hush(id)
+		t.cancelTaskInput(id)
 	}
-	t.answer(r, era.CoreTask(nil, a.result, status), "tasks/get")
+	t.respond(r, era.CoreTask(nil, o.result, status), "tasks/get")
 }
 
-// taskCancelled takes the server's word that it heard. The client wants to know what became of the task.
-func (t *LegacyClient) taskCancelled(r *request, id string, _ answer) {
-	t.callTask(r, mcp.MethodTasksGet, id, nil, func(a answer) {
-		status := t.coreStatus(id, a.result)
+// handleTaskCancel takes the server's word that it heard. The client wants to know what became of the task.
+func (t *LegacyToModern) handleTaskCancel(r *legacyRequest, id string, _ outcome) {
+	t.callTask(r, mcp.MethodTasksGet, id, nil, func(o outcome) {
+		status := t.coreStatus(id, o.result)
 		if status == mcp.TaskStatusCompleted || status == mcp.TaskStatusFailed {
 			t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "the task has ended already"), "tasks/cancel")
 			return
 		}
-		if t.tasks.cancelled == nil {
-			t.tasks.cancelled = make(map[string]struct{})
+		if t.tasks.canceled == nil {
+			t.tasks.canceled = make(map[string]struct{})
 		}
-		for len(t.tasks.cancelled) >= t.opts.Limits.Tasks {
-			for old := range maps.Keys(t.tasks.cancelled) {
-				delete(t.tasks.cancelled, old)
+		for len(t.tasks.canceled) >= t.opts.Limits.Tasks {
+			for old := range maps.Keys(t.tasks.canceled) {
+				delete(t.tasks.canceled, old)
 				break
 			}
 		}
-		t.tasks.cancelled[id] = struct{}{}
-		t.hush(id)
-		t.answer(r, era.CoreTask(nil, a.result, mcp.TaskStatusCancelled), "tasks/cancel")
+		t.tasks.canceled[id] = struct{}{}
+		t.cancelTaskInput(id)
+		t.respond(r, era.CoreTask(nil, o.result, mcp.TaskStatusCancelled), "tasks/cancel")
 	})
 }

@@ -5,43 +5,43 @@ import (
 	"mcpwire/mcp"
 )
 
-// A taskTalk is what a client is asked for a task that it asks for again and again, without tasks/result, where it would be asked. Servers of the core protocol may ask for a
+// A taskInput is what a client is asked for a task that it asks for again and again, without tasks/result, where it would be asked. Servers of the core protocol may ask for a
 // task whenever they like, and some clients rely on that.
-type taskTalk struct {
-	req     *request            // that the questions are of; the client made none
+type taskInput struct {
+	req     *legacyRequest      // that the questions are of; the client made none
 	asked   map[string]struct{} // keys of the questions that the client got
 	refused map[string]struct{} // of these, which it gave no answer to
 }
 
-// talk asks the client what a task wants to know, if it has heard before that it wants something. Then it is not about to ask for the result.
-func (t *LegacyClient) talk(r *request, id string, task []byte) {
-	talk := t.tasks.talks[id]
+// pollTaskInput asks the client what a task wants to know, if it has heard before that it wants something. Then it is not about to ask for the result.
+func (t *LegacyToModern) pollTaskInput(r *legacyRequest, id string, task []byte) {
+	input := t.tasks.inputs[id]
 	switch {
-	case talk == nil && t.awaits(id):
-	case talk == nil:
-		if t.tasks.talks == nil {
-			t.tasks.talks = make(map[string]*taskTalk)
+	case input == nil && t.awaitsResult(id):
+	case input == nil:
+		if t.tasks.inputs == nil {
+			t.tasks.inputs = make(map[string]*taskInput)
 		}
-		for old, one := range t.tasks.talks {
-			if len(t.tasks.talks) >= t.opts.Limits.Tasks && one.req.open == 0 {
-				delete(t.tasks.talks, old)
+		for old, one := range t.tasks.inputs {
+			if len(t.tasks.inputs) >= t.opts.Limits.Tasks && one.req.pendingInputs == 0 {
+				delete(t.tasks.inputs, old)
 			}
 		}
-		if len(t.tasks.talks) >= t.opts.Limits.Tasks {
+		if len(t.tasks.inputs) >= t.opts.Limits.Tasks {
 			return // it asks for the result, or goes without
 		}
-		t.tasks.talks[id] = &taskTalk{req: &request{method: mcp.MethodTasksResult}, asked: make(map[string]struct{}), refused: make(map[string]struct{})}
+		t.tasks.inputs[id] = &taskInput{req: &legacyRequest{method: mcp.MethodTasksResult}, asked: make(map[string]struct{}), refused: make(map[string]struct{})}
 	default:
-		talk.req.stream = r.stream // which there is until r is answered
+		input.req.stream = r.stream // which there is until r is answered
 		// A client that cannot be asked is told when it asks for the result.
-		_ = t.askForTask(talk.req, id, era.Lookup(task, "inputRequests"), talk.asked)
-		talk.req.stream = 0
+		_ = t.sendTaskInputs(input.req, id, era.Lookup(task, "inputRequests"), input.asked)
+		input.req.stream = 0
 	}
 }
 
-// awaits reports whether the client waits for the result of a task, and is asked on that account.
-func (t *LegacyClient) awaits(id string) bool {
-	for _, r := range t.reqs {
+// awaitsResult reports whether the client waits for the result of a task, and is asked on that account.
+func (t *LegacyToModern) awaitsResult(id string) bool {
+	for _, r := range t.requests {
 		if r.method == mcp.MethodTasksResult && era.LookupString(r.params, "taskId") == id {
 			return true
 		}
@@ -49,44 +49,44 @@ func (t *LegacyClient) awaits(id string) bool {
 	return false
 }
 
-// hush takes back what the client was asked for a task.
-func (t *LegacyClient) hush(id string) {
-	if talk := t.tasks.talks[id]; talk != nil {
-		delete(t.tasks.talks, id)
-		t.end(talk.req)
+// cancelTaskInput takes back what the client was asked for a task.
+func (t *LegacyToModern) cancelTaskInput(id string) {
+	if input := t.tasks.inputs[id]; input != nil {
+		delete(t.tasks.inputs, id)
+		t.finish(input.req)
 	}
 }
 
-// takeTalk has a request for the result of a task wait for the answers to what the client was asked for it already. It returns the keys of that.
-func (t *LegacyClient) takeTalk(r *request, id string) (asked map[string]struct{}) {
-	talk := t.tasks.talks[id]
-	if talk == nil {
+// adoptTaskInput has a request for the result of a task wait for the answers to what the client was asked for it already. It returns the keys of that.
+func (t *LegacyToModern) adoptTaskInput(r *legacyRequest, id string) (asked map[string]struct{}) {
+	input := t.tasks.inputs[id]
+	if input == nil {
 		return make(map[string]struct{})
 	}
-	delete(t.tasks.talks, id)
-	r.asks, r.open = talk.req.asks, talk.req.open
-	for _, a := range r.asks {
-		a.req = r
+	delete(t.tasks.inputs, id)
+	r.inputRequests, r.pendingInputs = input.req.inputRequests, input.req.pendingInputs
+	for _, in := range r.inputRequests {
+		in.req = r
 	}
-	for key := range talk.refused {
-		delete(talk.asked, key)
+	for key := range input.refused {
+		delete(input.asked, key)
 	}
-	return talk.asked
+	return input.asked
 }
 
-// talked takes note of an answer that no request waits for, and reports whether it is one.
-func (t *LegacyClient) talked(id string, a *ask, refused bool) bool {
-	talk := t.tasks.talks[id]
-	if talk == nil || talk.req != a.req {
+// taskInputAnswered takes note of an answer that no request waits for, and reports whether it is one.
+func (t *LegacyToModern) taskInputAnswered(id string, in *inputRequest, refused bool) bool {
+	input := t.tasks.inputs[id]
+	if input == nil || input.req != in.req {
 		return false
 	}
 	if refused {
-		talk.refused[unquoted(a.key)] = struct{}{}
+		input.refused[unquoted(in.key)] = struct{}{}
 		t.drop("the task waits until the client asks for the result")
 	} else {
-		t.sendUpdate(a.req, id, a)
+		t.sendUpdate(in.req, id, in)
 	}
-	t.kept -= a.req.size
-	a.req.size, a.req.marks = 0, nil
+	t.reserved -= in.req.size
+	in.req.size, in.req.causes = 0, nil
 	return true
 }

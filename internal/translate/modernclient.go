@@ -11,61 +11,61 @@ import (
 	"mcpwire/mcp"
 )
 
-// A ModernClient translates the requests of modern clients for one session with a legacy server. Make one with [NewModernToLegacy].
+// A ModernToLegacy translates the requests of modern clients for one session with a legacy server. Make one with [NewModernToLegacy].
 //
 // The session is one client's: what it declares in the handshake is what the first request declares. The driver must not let two principals share one, and
 // should give clients that declare something else one of their own; see [ClientKey].
-type ModernClient struct {
+type ModernToLegacy struct {
 	core
-	session *era.Session
-	nonce   string // tells its request states from those of others
-	phase   phase
-	propose mcp.Revision  // in the handshake
-	again   *timer        // for it to be tried again
-	waiting []pendingWork // for the handshake
-	client  era.Client    // as the handshake declared it
-	info    []byte        // clientInfo in the handshake
-	server  legacyHello
-	level   mcp.LoggingLevel // that the server was told
+	session        *era.Session
+	nonce          string // tells its request states from those of others
+	phase          phase
+	proposed       mcp.Revision  // in the handshake
+	handshakeRetry *timer        // for it to be tried again
+	waiting        []pendingWork // for the handshake
+	client         era.Client    // as the handshake declared it
+	clientInfo     []byte        // clientInfo in the handshake
+	server         legacyServer
+	logLevel       mcp.LoggingLevel // that the server was told
 
-	reqs    map[nearKey]*exchange
-	errands map[int64]*errand  // calls to the server, by id
-	tokens  map[int64]*errand  // by the progress token that the server was given
-	held    map[uint64]*errand // that wait for a client to answer
-	number  uint64             // the last errand's
-	asks    map[string]*question
-	orphans []*question // that no request could take along
-	listens []*exchange
-	uris    map[string]*subscribed
-	tasks   map[string]*farTask
-	taskIDs []string // of tasks, the oldest first
-	tools   toolbox
-	hidden  map[string]*errand // calls that had to become tasks without the client knowing, by task
+	requests       map[requestKey]*modernRequest
+	calls          map[int64]*upstreamCall  // calls to the server, by id
+	byToken        map[int64]*upstreamCall  // by the progress token that the server was given
+	awaitingInput  map[uint64]*upstreamCall // that wait for a client to answer
+	lastNumber     uint64                   // the last errand's
+	serverRequests map[string]*serverRequest
+	unclaimed      []*serverRequest // that no request could take along
+	subscriptions  []*modernRequest
+	resources      map[string]*resourceSubscription
+	tasks          map[string]*upstreamTask
+	taskIDs        []string // of tasks, the oldest first
+	tools          toolSupport
+	hiddenTasks    map[string]*upstreamCall // calls that had to become tasks without the client knowing, by task
 }
 
 // A phase is how far the handshake is.
 type phase uint8
 
 const (
-	idle phase = iota
-	shaking
+	uninitialized phase = iota
+	handshaking
 	ready
 )
 
-// A nearKey is what tells requests apart: over HTTP, ids need only be unique to a client.
-type nearKey struct {
+// A requestKey is what tells requests apart: over HTTP, ids need only be unique to a client.
+type requestKey struct {
 	stream uint64
 	id     string
 }
 
 // pendingWork waits for the handshake.
 type pendingWork struct {
-	x  *exchange
-	do func()
+	req *modernRequest
+	do  func()
 }
 
-// legacyHello is what a legacy server has said of itself.
-type legacyHello struct {
+// legacyServer is what a legacy server has said of itself.
+type legacyServer struct {
 	features     *era.Features
 	caps         []byte // as it declared them
 	info         []byte // Implementation
@@ -73,35 +73,35 @@ type legacyHello struct {
 }
 
 // An exchange is a request of a modern client, until it is answered.
-type exchange struct {
-	id     jsonrpc.ID
-	key    nearKey
-	method string
-	client era.Client
-	level  mcp.LoggingLevel
-	token  []byte
-	errand *errand
-	over   bool
-	listen *listener
-	mark   uint64
-	size   int
+type modernRequest struct {
+	id            jsonrpc.ID
+	key           requestKey
+	method        string
+	client        era.Client
+	logLevel      mcp.LoggingLevel
+	progressToken []byte
+	call          *upstreamCall
+	finished      bool
+	subscription  *downstreamSubscription
+	cause         uint64
+	size          int
 }
 
-var _ Translator = (*ModernClient)(nil)
+var _ Translator = (*ModernToLegacy)(nil)
 
 // NewModernToLegacy returns the translator for one session with a legacy server. nil options are the defaults.
-func NewModernToLegacy(opts *Options) *ModernClient {
-	t := &ModernClient{
-		core:    core{opts: opts.orDefault()},
-		reqs:    make(map[nearKey]*exchange),
-		errands: make(map[int64]*errand),
-		tokens:  make(map[int64]*errand),
-		held:    make(map[uint64]*errand),
-		asks:    make(map[string]*question),
-		uris:    make(map[string]*subscribed),
-		tasks:   make(map[string]*farTask),
-		tools:   toolbox{support: make(map[string][]byte)},
-		hidden:  make(map[string]*errand),
+func NewModernToLegacy(opts *Options) *ModernToLegacy {
+	t := &ModernToLegacy{
+		core:           core{opts: opts.orDefault()},
+		requests:       make(map[requestKey]*modernRequest),
+		calls:          make(map[int64]*upstreamCall),
+		byToken:        make(map[int64]*upstreamCall),
+		awaitingInput:  make(map[uint64]*upstreamCall),
+		serverRequests: make(map[string]*serverRequest),
+		resources:      make(map[string]*resourceSubscription),
+		tasks:          make(map[string]*upstreamTask),
+		tools:          toolSupport{byName: make(map[string][]byte)},
+		hiddenTasks:    make(map[string]*upstreamCall),
 	}
 	t.modern = era.Of(t.opts.Modern)
 	t.nonce = t.opts.NewID()
@@ -119,113 +119,113 @@ func unknownMethod(method []byte) bool {
 	return true
 }
 
-// FromNear implements [Translator].
-func (t *ModernClient) FromNear(now time.Time, message []byte, stream uint64) []Out {
-	return t.step(now, func() { t.fromNear(message, stream) })
+// FromDownstream implements [Translator].
+func (t *ModernToLegacy) FromDownstream(now time.Time, message []byte, stream uint64) []Out {
+	return t.step(now, func() { t.fromDownstream(message, stream) })
 }
 
-// FromFar implements [Translator].
-func (t *ModernClient) FromFar(now time.Time, message []byte, call int64) []Out {
-	return t.step(now, func() { t.fromFar(message, call) })
+// FromUpstream implements [Translator].
+func (t *ModernToLegacy) FromUpstream(now time.Time, message []byte, call int64) []Out {
+	return t.step(now, func() { t.fromUpstream(message, call) })
 }
 
-// NearGone implements [Translator].
-func (t *ModernClient) NearGone(now time.Time, stream uint64) []Out {
+// StreamClosed implements [Translator].
+func (t *ModernToLegacy) StreamClosed(now time.Time, stream uint64) []Out {
 	return t.step(now, func() {
-		for key := range t.reqs { // requests on a stream of their own: there is one
-			if x := t.reqs[key]; x != nil && key.stream == stream && stream != 0 {
-				t.cancel(x, "the client is gone")
+		for key := range t.requests { // requests on a stream of their own: there is one
+			if r := t.requests[key]; r != nil && key.stream == stream && stream != 0 {
+				t.cancel(r, "the client is gone")
 			}
 		}
 	})
 }
 
-// FarEnded implements [Translator].
-func (t *ModernClient) FarEnded(now time.Time, id int64, e *jsonrpc.Error) []Out {
+// CallFailed implements [Translator].
+func (t *ModernToLegacy) CallFailed(now time.Time, id int64, e *jsonrpc.Error) []Out {
 	return t.step(now, func() {
-		if r := t.errands[id]; r != nil {
-			delete(t.errands, id)
-			r.done(answer{err: e, lost: true})
+		if c := t.calls[id]; c != nil {
+			delete(t.calls, id)
+			c.done(outcome{err: e, lost: true})
 		}
 	})
 }
 
-// FarLost implements [Translator].
-func (t *ModernClient) FarLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out {
+// UpstreamLost implements [Translator].
+func (t *ModernToLegacy) UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out {
 	return t.step(now, func() {
-		if t.down || t.phase == shaking {
+		if t.upstreamDown || t.phase == handshaking {
 			t.failWaiting(e)
 		}
-		t.down, t.phase, t.level = true, idle, mcp.LevelNone
-		t.forgetAsks()
-		for _, id := range slices.Sorted(maps.Keys(t.errands)) {
-			r := t.errands[id]
-			if r == nil {
+		t.upstreamDown, t.phase, t.logLevel = true, uninitialized, mcp.LevelNone
+		t.removeAllPending()
+		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
+			c := t.calls[id]
+			if c == nil {
 				continue
 			}
-			delete(t.errands, id)
-			if r.near != nil && slices.Contains(unsent, id) {
-				t.later.stop(r.gather)
-				r.id, r.fresh = 0, nil // the server that asked is gone
-				t.waiting = append(t.waiting, pendingWork{r.near, func() { t.begin(r) }})
+			delete(t.calls, id)
+			if c.req != nil && slices.Contains(unsent, id) {
+				t.timers.stop(c.gatherTimer)
+				c.id, c.unsentInputs = 0, nil // the server that asked is gone
+				t.waiting = append(t.waiting, pendingWork{c.req, func() { t.startCall(c) }})
 				continue
 			}
-			r.done(answer{err: e, lost: true})
+			c.done(outcome{err: e, lost: true})
 		}
 		clear(t.tasks)
-		t.taskIDs, t.tools.whole = nil, false
-		for _, u := range t.uris {
-			u.lost()
+		t.taskIDs, t.tools.complete = nil, false
+		for _, u := range t.resources {
+			u.reset()
 			t.syncResource(u)
 		}
 	})
 }
 
-// FarReady implements [Translator].
-func (t *ModernClient) FarReady(now time.Time) []Out {
+// UpstreamReady implements [Translator].
+func (t *ModernToLegacy) UpstreamReady(now time.Time) []Out {
 	return t.step(now, func() {
-		if !t.down {
+		if !t.upstreamDown {
 			return
 		}
-		t.down = false
-		if len(t.waiting) > 0 || len(t.listens) > 0 {
-			t.shake()
+		t.upstreamDown = false
+		if len(t.waiting) > 0 || len(t.subscriptions) > 0 {
+			t.handshake()
 		}
 	})
 }
 
-// FarMissed implements [Translator].
-func (t *ModernClient) FarMissed(now time.Time) []Out {
+// NotificationsLost implements [Translator].
+func (t *ModernToLegacy) NotificationsLost(now time.Time) []Out {
 	return t.step(now, func() {
-		if t.phase == ready && !t.down {
-			t.tellAll(t.heard(), "something may have been missed")
+		if t.phase == ready && !t.upstreamDown {
+			t.announceAll(t.acknowledged(), "something may have been missed")
 		}
 	})
 }
 
 // Close implements [Translator].
-func (t *ModernClient) Close(now time.Time, e *jsonrpc.Error) []Out {
+func (t *ModernToLegacy) Close(now time.Time, e *jsonrpc.Error) []Out {
 	outs := t.step(now, func() {
-		for _, x := range slices.Clone(t.listens) {
-			if x.listen.acked {
-				t.endListen(x)
+		for _, r := range slices.Clone(t.subscriptions) {
+			if r.subscription.acknowledged {
+				t.endSubscription(r)
 			}
 		}
-		t.listens = nil
-		for _, key := range sortedKeys(t.reqs) {
-			if x := t.reqs[key]; x != nil {
-				if x.errand != nil {
-					t.giveUp(x.errand, "the session is over")
+		t.subscriptions = nil
+		for _, key := range sortedKeys(t.requests) {
+			if r := t.requests[key]; r != nil {
+				if r.call != nil {
+					t.cancelCall(r.call, "the session is over")
 				}
-				t.fail(x, e, "")
+				t.fail(r, e, "")
 			}
 		}
-		for _, n := range slices.Sorted(maps.Keys(t.held)) {
-			t.giveUp(t.held[n], "the session is over")
+		for _, n := range slices.Sorted(maps.Keys(t.awaitingInput)) {
+			t.cancelCall(t.awaitingInput[n], "the session is over")
 		}
-		for _, id := range slices.Sorted(maps.Keys(t.errands)) {
-			if r := t.errands[id]; r.farMethod != mcp.MethodTasksCancel { // which was sent for the same reason
-				t.cancelFar(id, r.farMethod, "the session is over")
+		for _, id := range slices.Sorted(maps.Keys(t.calls)) {
+			if c := t.calls[id]; c.upstreamMethod != mcp.MethodTasksCancel { // which was sent for the same reason
+				t.cancelUpstream(id, c.upstreamMethod, "the session is over")
 			}
 		}
 	})
@@ -234,19 +234,21 @@ func (t *ModernClient) Close(now time.Time, e *jsonrpc.Error) []Out {
 }
 
 // Legacy implements [Translator].
-func (t *ModernClient) Legacy() mcp.Revision {
+func (t *ModernToLegacy) Legacy() mcp.Revision {
 	if t.phase != ready {
 		return mcp.RevisionNone
 	}
 	return t.server.features.Revision
 }
 
-// Open implements [Translator].
-func (t *ModernClient) Open() (requests, held int) { return len(t.reqs), len(t.held) }
+// InFlight implements [Translator].
+func (t *ModernToLegacy) InFlight() (requests, awaitingInput int) {
+	return len(t.requests), len(t.awaitingInput)
+}
 
 // sortedKeys returns the keys in an order that does not change.
-func sortedKeys(m map[nearKey]*exchange) []nearKey {
-	return slices.SortedFunc(maps.Keys(m), func(a, b nearKey) int {
+func sortedKeys(m map[requestKey]*modernRequest) []requestKey {
+	return slices.SortedFunc(maps.Keys(m), func(a, b requestKey) int {
 		if a.stream != b.stream {
 			return int(min(a.stream, 1<<30)) - int(min(b.stream, 1<<30))
 		}
@@ -258,115 +260,115 @@ func sortedKeys(m map[nearKey]*exchange) []nearKey {
 }
 
 // whenReady does something for a request once the server has shaken hands.
-func (t *ModernClient) whenReady(x *exchange, do func()) {
-	if t.phase == ready && !t.down {
+func (t *ModernToLegacy) whenReady(r *modernRequest, do func()) {
+	if t.phase == ready && !t.upstreamDown {
 		do()
 		return
 	}
-	if len(t.waiting) > 2*len(t.reqs)+8 { // most were cancelled
-		t.waiting = slices.DeleteFunc(t.waiting, func(w pendingWork) bool { return w.x.over })
+	if len(t.waiting) > 2*len(t.requests)+8 { // most were cancelled
+		t.waiting = slices.DeleteFunc(t.waiting, func(w pendingWork) bool { return w.req.finished })
 	}
-	t.waiting = append(t.waiting, pendingWork{x, do})
-	if t.phase == idle && !t.down {
-		if t.info == nil {
-			t.client = x.client
+	t.waiting = append(t.waiting, pendingWork{r, do})
+	if t.phase == uninitialized && !t.upstreamDown {
+		if t.clientInfo == nil {
+			t.client = r.client
 		}
-		t.shake()
+		t.handshake()
 	}
 }
 
 // failWaiting fails what waits for the handshake.
-func (t *ModernClient) failWaiting(e *jsonrpc.Error) {
+func (t *ModernToLegacy) failWaiting(e *jsonrpc.Error) {
 	waiting := t.waiting
 	t.waiting = nil
 	for _, w := range waiting {
-		t.fail(w.x, e, "initialize")
+		t.fail(w.req, e, "initialize")
 	}
 }
 
-// shake begins the handshake with the server.
-func (t *ModernClient) shake() {
-	t.phase = shaking
-	if t.propose == mcp.RevisionNone {
-		t.propose = t.opts.Legacy
+// handshake begins the handshake with the server.
+func (t *ModernToLegacy) handshake() {
+	t.phase = handshaking
+	if t.proposed == mcp.RevisionNone {
+		t.proposed = t.opts.Legacy
 	}
-	f := era.Of(t.propose)
-	if t.info == nil {
-		t.info = []byte(`{"name":"unnamed","version":"0"}`)
+	f := era.Of(t.proposed)
+	if t.clientInfo == nil {
+		t.clientInfo = []byte(`{"name":"unnamed","version":"0"}`)
 		if t.client.Info.Name != "" {
-			t.info = era.NewIdentity(t.client.Info).AppendInfo(nil, f)
+			t.clientInfo = era.NewIdentity(t.client.Info).AppendInfo(nil, f)
 		}
 	}
 	params := jsonwire.AppendQuote([]byte(`{"protocolVersion":`), f.Revision.String())
 	params = era.ConvertClientCapabilities(append(params, `,"capabilities":`...), t.client.Capabilities, f, false)
-	params = append(append(append(params, `,"clientInfo":`...), t.info...), '}')
-	t.callServer(mcp.MethodInitialize, params, "_meta → initialize", t.shaken)
+	params = append(append(append(params, `,"clientInfo":`...), t.clientInfo...), '}')
+	t.callUpstream(mcp.MethodInitialize, params, "_meta → initialize", t.onInitialized)
 }
 
-// shaken ends the handshake, and does what waited for it.
-func (t *ModernClient) shaken(a answer) {
-	if t.phase != shaking {
+// onInitialized ends the handshake, and does what waited for it.
+func (t *ModernToLegacy) onInitialized(o outcome) {
+	if t.phase != handshaking {
 		return
 	}
-	t.phase = idle
-	hello, e := (*era.Hello)(nil), a.err
+	t.phase = uninitialized
+	profile, e := (*era.ServerProfile)(nil), o.err
 	legacy := mcp.RevisionNone
 	if e == nil {
 		var err error
-		if hello, err = era.ReadInitialize(a.result); err != nil {
-			e = internal("the server's answer to initialize is none: %s", clip(err.Error()))
-		} else if _, legacy = era.Common(mcp.Revisions(), hello.Versions); legacy == mcp.RevisionNone {
-			e = internal("the server speaks revision %s, which the bridge does not", clip(hello.Versions[0]))
+		if profile, err = era.ReadInitialize(o.result); err != nil {
+			e = internalError("the server's answer to initialize is none: %s", clip(err.Error()))
+		} else if _, legacy = era.Common(mcp.Revisions(), profile.Versions); legacy == mcp.RevisionNone {
+			e = internalError("the server speaks revision %s, which the bridge does not", clip(profile.Versions[0]))
 		}
-	} else if _, other := era.Common(mcp.Revisions(), era.Supported(e)); other != mcp.RevisionNone && t.propose == t.opts.Legacy && other != t.propose {
-		t.propose = other // the server should have answered with it
-		t.shake()
+	} else if _, other := era.Common(mcp.Revisions(), era.SupportedVersions(e)); other != mcp.RevisionNone && t.proposed == t.opts.Legacy && other != t.proposed {
+		t.proposed = other // the server should have answered with it
+		t.handshake()
 		return
 	} else {
 		e = era.ConvertError(e, mcp.MethodInitialize, t.modern)
 	}
 	if e != nil {
-		t.info, t.propose = nil, mcp.RevisionNone
+		t.clientInfo, t.proposed = nil, mcp.RevisionNone
 		t.failWaiting(e)
-		if len(t.listens) > 0 { // they want to hear of a server that comes back
-			t.later.stop(t.again)
-			t.again = t.after(longBackOff, func() {
-				if t.phase == idle && !t.down && len(t.listens) > 0 {
-					t.shake()
+		if len(t.subscriptions) > 0 { // they want to hear of a server that comes back
+			t.timers.stop(t.handshakeRetry)
+			t.handshakeRetry = t.after(maxBackoff, func() {
+				if t.phase == uninitialized && !t.upstreamDown && len(t.subscriptions) > 0 {
+					t.handshake()
 				}
 			})
 		}
 		return
 	}
-	info := era.Lookup(a.result, "serverInfo")
+	info := era.Lookup(o.result, "serverInfo")
 	if !era.IsObject(info) {
 		info = nil
 	}
 	f := era.Of(legacy)
-	caps := slices.Clone(era.ImpliedCapabilities(hello.Capabilities, f))
+	caps := slices.Clone(era.ImpliedCapabilities(profile.Capabilities, f))
 	if !f.CoreTasks { // the revision has none, whatever the server says
-		caps = without(caps, "tasks")
+		caps = withoutMembers(caps, "tasks")
 	}
-	t.server = legacyHello{f, caps, slices.Clone(info), hello.Instructions}
+	t.server = legacyServer{f, caps, slices.Clone(info), profile.Instructions}
 	t.phase = ready
-	t.notifyFar(mcp.NotificationInitialized, nil, "initialize")
-	heard := t.heard()
+	t.notifyUpstream(mcp.NotificationInitialized, nil, "initialize")
+	acknowledged := t.acknowledged()
 	waiting := t.waiting
 	t.waiting = nil
 	for _, w := range waiting {
-		if !w.x.over {
+		if !w.req.finished {
 			w.do()
 		}
 	}
-	t.listenAgain(heard)
+	t.resumeSubscriptions(acknowledged)
 }
 
 // discover says what the server has said in the handshake.
-func (t *ModernClient) discover(x *exchange) {
+func (t *ModernToLegacy) discover(r *modernRequest) {
 	result := mcp.AppendRevisions([]byte(`{"supportedVersions":`), t.opts.Supported)
 	result = era.ConvertServerCapabilities(append(result, `,"capabilities":`...), t.server.caps, t.modern)
 	if t.server.instructions != "" {
 		result = jsonwire.AppendQuote(append(result, `,"instructions":`...), t.server.instructions)
 	}
-	t.answer(x, append(result, '}'), "initialize → server/discover")
+	t.respond(r, append(result, '}'), "initialize → server/discover")
 }

@@ -12,62 +12,62 @@ import (
 
 // An errand is a request to the legacy server. It outlives the request of the client that it was made for: while the client answers what the server asks,
 // there is none, and the request that brings the answers takes the errand up again.
-type errand struct {
-	id        int64  // of the call; 0 if none is under way
-	method    string // that the client called
-	farMethod string // that the server is called by
-	near      *exchange
-	done      func(a answer)
-	params    []byte // of the call but for the progress token
-	size      int
-	token     int64 // that the server tells progress with
+type upstreamCall struct {
+	id             int64  // of the call; 0 if none is under way
+	method         string // that the client called
+	upstreamMethod string // that the server is called by
+	req            *modernRequest
+	done           func(a outcome)
+	params         []byte // of the call but for the progress token
+	size           int
+	progressToken  int64 // that the server tells progress with
 
 	// Of requests before whose answer the client may be asked.
-	number  uint64 // in request states; 0 for other requests
-	bound   []byte // what a state of it is good for; see bind
-	round   int
-	fresh   []*question // to be asked
-	open    []*question // that the client was asked in the last round
-	keys    int         // of questions so far
-	gather  *timer      // for the first question to wait for others
-	doubt   *timer      // while the client is away: whether the questions are this errand's
-	giveUp  *timer      // the same: whether it comes back
-	result  *answer     // that came while the client was away
-	unsent  bool        // the client has to answer before the server is called, or called again
-	refused bool        // the user would not open a page
+	number         uint64 // in request states; 0 for other requests
+	stateBinding   []byte // what a state of it is good for; see bind
+	inputRound     int
+	unsentInputs   []*serverRequest // to be asked
+	sentInputs     []*serverRequest // that the client was asked in the last round
+	inputCount     int              // of questions so far
+	gatherTimer    *timer           // for the first question to wait for others
+	reassignTimer  *timer           // while the client is away: whether the questions are this errand's
+	timeout        *timer           // the same: whether it comes back
+	outcome        *outcome         // that came while the client was away
+	sendAfterInput bool             // the client has to answer before the server is called, or called again
+	declined       bool             // the user would not open a page
 
-	tool   string
-	task   []byte // params.task, if it is to become one
-	tasks  bool   // the client knows tasks
-	hidden string // the task, if the client does not
+	tool           string
+	taskParam      []byte // params.task, if it is to become one
+	clientHasTasks bool   // the client knows tasks
+	hiddenTaskID   string // the task, if the client does not
 }
 
-// callServer calls the server on this side's own account.
-func (t *ModernClient) callServer(method string, params []byte, rule string, done func(a answer)) *errand {
-	r := &errand{method: method, farMethod: method, params: params, done: done}
-	t.dispatch(r, rule)
-	return r
+// callUpstream calls the server on this side's own account.
+func (t *ModernToLegacy) callUpstream(method string, params []byte, rule string, done func(o outcome)) *upstreamCall {
+	c := &upstreamCall{method: method, upstreamMethod: method, params: params, done: done}
+	t.sendCall(c, rule)
+	return c
 }
 
-// dispatch sends a call with an id of its own.
-func (t *ModernClient) dispatch(r *errand, rule string) {
-	r.id = t.opts.IDs.Add(1)
-	t.errands[r.id] = r
-	params := r.params
+// sendCall sends a call with an id of its own.
+func (t *ModernToLegacy) sendCall(c *upstreamCall, rule string) {
+	c.id = t.opts.IDs.Add(1)
+	t.calls[c.id] = c
+	params := c.params
 	var of uint64
-	if r.near != nil {
-		of = r.near.mark
+	if c.req != nil {
+		of = c.req.cause
 	}
-	if r.task != nil {
-		params = withMember(params, append([]byte(`"task":`), r.task...))
+	if c.taskParam != nil {
+		params = withMember(params, append([]byte(`"task":`), c.taskParam...))
 	}
-	if x := r.near; x != nil && x.token != nil && r.hidden == "" {
-		delete(t.tokens, r.token)
-		r.token = r.id
-		t.tokens[r.token] = r
-		params = addMeta(params, appendInt(nil, mcp.MetaProgressToken, r.token))
+	if r := c.req; r != nil && r.progressToken != nil && c.hiddenTaskID == "" {
+		delete(t.byToken, c.progressToken)
+		c.progressToken = c.id
+		t.byToken[c.progressToken] = c
+		params = addMeta(params, appendInt(nil, mcp.MetaProgressToken, c.progressToken))
 	}
-	t.sendFar(r.id, r.farMethod, params, rule, of)
+	t.sendUpstream(c.id, c.upstreamMethod, params, rule, of)
 }
 
 // withMember adds the text of a member to an object, which may be nil.
@@ -78,159 +78,159 @@ func withMember(obj, member []byte) []byte {
 	return era.Rewrite(nil, obj, nil, member)
 }
 
-// begin starts a request of the client, unless the server has questions that it can take along: those come first.
-func (t *ModernClient) begin(r *errand) {
-	x := r.near
-	if x == nil || x.over {
+// startCall starts a request of the client, unless the server has questions that it can take along: those come first.
+func (t *ModernToLegacy) startCall(c *upstreamCall) {
+	r := c.req
+	if r == nil || r.finished {
 		return
 	}
-	if r.number != 0 {
-		t.adoptOrphans(r)
-		if len(r.fresh) > 0 {
-			r.unsent = true
-			t.ask(r)
+	if c.number != 0 {
+		t.claimInputs(c)
+		if len(c.unsentInputs) > 0 {
+			c.sendAfterInput = true
+			t.sendInputRequired(c)
 			return
 		}
 	}
-	t.sendErrand(r)
+	t.setLevelAndSend(c)
 }
 
-// sendErrand sends a request of the client, after the log level that it wants.
-func (t *ModernClient) sendErrand(r *errand) {
-	r.unsent = false
-	x := r.near
-	if x != nil && x.level != mcp.LevelNone && (t.level == mcp.LevelNone || x.level < t.level) && era.Lookup(t.server.caps, "logging") != nil {
-		t.level = x.level
-		params := append(jsonwire.AppendQuote([]byte(`{"level":`), x.level.String()), '}')
-		t.callServer(mcp.MethodSetLevel, params, "logLevel → logging/setLevel", func(answer) {
-			t.whenReady(x, func() { // it may be that the server was lost
-				if r.near == x && !x.over {
-					t.sendErrand(r)
+// setLevelAndSend sends a request of the client, after the log level that it wants.
+func (t *ModernToLegacy) setLevelAndSend(c *upstreamCall) {
+	c.sendAfterInput = false
+	r := c.req
+	if r != nil && r.logLevel != mcp.LevelNone && (t.logLevel == mcp.LevelNone || r.logLevel < t.logLevel) && era.Lookup(t.server.caps, "logging") != nil {
+		t.logLevel = r.logLevel
+		params := append(jsonwire.AppendQuote([]byte(`{"level":`), r.logLevel.String()), '}')
+		t.callUpstream(mcp.MethodSetLevel, params, "logLevel → logging/setLevel", func(outcome) {
+			t.whenReady(r, func() { // it may be that the server was lost
+				if c.req == r && !r.finished {
+					t.setLevelAndSend(c)
 				}
 			})
 		})
 		return
 	}
-	if r.tool != "" && r.task == nil && t.hasTasks() {
-		if x != nil && t.mustLearn(r) {
+	if c.tool != "" && c.taskParam == nil && t.hasTasks() {
+		if r != nil && t.waitForTools(c) {
 			return
 		}
-		t.augment(r, t.tools.support[r.tool])
+		t.setTaskParam(c, t.tools.byName[c.tool])
 	}
-	t.dispatch(r, "− _meta")
+	t.sendCall(c, "− _meta")
 }
 
-// settle takes the server's answer to a request of the client.
-func (t *ModernClient) settle(r *errand, a answer) {
-	r.id = 0
-	t.later.stop(r.gather)
-	if r.near == nil && t.held[r.number] != r { // given up
+// handleOutcome takes the server's answer to a request of the client.
+func (t *ModernToLegacy) handleOutcome(c *upstreamCall, o outcome) {
+	c.id = 0
+	t.timers.stop(c.gatherTimer)
+	if c.req == nil && t.awaitingInput[c.number] != c { // given up
 		return
 	}
-	if e := a.err; e != nil && !a.lost && e.Code == jsonrpc.CodeMethodNotFound && r.tool != "" && r.task == nil && t.hasTasks() { // the tool is called as a task only
-		r.task = []byte("{}")
-		t.dispatch(r, "tools/call as a task")
+	if e := o.err; e != nil && !o.lost && e.Code == jsonrpc.CodeMethodNotFound && c.tool != "" && c.taskParam == nil && t.hasTasks() { // the tool is called as a task only
+		c.taskParam = []byte("{}")
+		t.sendCall(c, "tools/call as a task")
 		return
 	}
-	if r.isTask(a) && !r.tasks {
-		t.hideTask(r, a.result)
+	if c.becameTask(o) && !c.clientHasTasks {
+		t.awaitHiddenTask(c, o.result)
 		return
 	}
-	if a.err != nil && a.err.Code == mcp.CodeURLElicitationRequired && r.near != nil && t.askPages(r, a.err) {
+	if o.err != nil && o.err.Code == mcp.CodeURLElicitationRequired && c.req != nil && t.requestElicitations(c, o.err) {
 		return
 	}
-	if r.near == nil { // until the client is back
-		t.keepAnswer(r, a)
+	if c.req == nil { // until the client is back
+		t.keepOutcome(c, o)
 		return
 	}
-	t.deliver(r, a)
+	t.deliver(c, o)
 }
 
-// keepAnswer keeps an answer for a client that is away.
-func (t *ModernClient) keepAnswer(r *errand, a answer) {
-	if a.result != nil {
-		a.result = bytes.Clone(a.result)
+// keepOutcome keeps an answer for a client that is away.
+func (t *ModernToLegacy) keepOutcome(c *upstreamCall, o outcome) {
+	if o.result != nil {
+		o.result = bytes.Clone(o.result)
 	}
-	if n := len(a.result); !t.keep(n) {
-		a = answer{err: errTooMuch}
+	if n := len(o.result); !t.reserve(n) {
+		o = outcome{err: errOverloaded}
 	} else {
-		r.size += n
+		c.size += n
 	}
-	a.mark = t.mark
-	r.result = &a
+	o.cause = t.cause
+	c.outcome = &o
 	t.drop("kept until the client has answered")
-	t.doubt(r)
+	t.reassignInputs(c)
 }
 
 // deliver gives the client the server's answer.
-func (t *ModernClient) deliver(r *errand, a answer) {
-	x := r.near
-	t.release(r)
-	if a.err != nil {
-		e := era.ConvertError(a.err, r.method, t.modern)
+func (t *ModernToLegacy) deliver(c *upstreamCall, o outcome) {
+	r := c.req
+	t.release(c)
+	if o.err != nil {
+		e := era.ConvertError(o.err, c.method, t.modern)
 		rule := ""
-		if e.Code != a.err.Code {
-			rule = strconv.Itoa(int(a.err.Code)) + " → " + strconv.Itoa(int(e.Code))
+		if e.Code != o.err.Code {
+			rule = strconv.Itoa(int(o.err.Code)) + " → " + strconv.Itoa(int(e.Code))
 		}
-		t.fail(x, e, rule)
+		t.fail(r, e, rule)
 		return
 	}
-	if r.isTask(a) {
-		t.reply(x, t.taskResult(a.result), "task → resultType task", a.mark)
+	if c.becameTask(o) {
+		t.sendResult(r, t.taskResult(o.result), "task → resultType task", o.cause)
 		return
 	}
-	result := a.result
-	if r.hidden != "" {
-		result = unrelate(result)
+	result := o.result
+	if c.hiddenTaskID != "" {
+		result = withoutRelatedTask(result)
 	}
-	if r.method == mcp.MethodToolsList && t.hasTasks() {
-		result = t.listed(r.params, result)
+	if c.method == mcp.MethodToolsList && t.hasTasks() {
+		result = t.learnTools(c.params, result)
 	}
-	t.answer(x, result, "+ resultType", a.mark)
+	t.respond(r, result, "+ resultType", o.cause)
 }
 
 // release forgets an errand, with what belongs to it. Questions that nobody was asked may find another request.
-func (t *ModernClient) release(r *errand) {
-	delete(t.errands, r.id)
-	delete(t.tokens, r.token)
-	delete(t.held, r.number)
-	delete(t.hidden, r.hidden)
-	t.later.stop(r.gather)
-	t.later.stop(r.giveUp)
-	t.later.stop(r.doubt)
-	t.kept -= r.size
-	r.size = 0
-	r.id = 0
-	fresh, open := r.fresh, r.open
-	r.fresh, r.open = nil, nil
+func (t *ModernToLegacy) release(c *upstreamCall) {
+	delete(t.calls, c.id)
+	delete(t.byToken, c.progressToken)
+	delete(t.awaitingInput, c.number)
+	delete(t.hiddenTasks, c.hiddenTaskID)
+	t.timers.stop(c.gatherTimer)
+	t.timers.stop(c.timeout)
+	t.timers.stop(c.reassignTimer)
+	t.reserved -= c.size
+	c.size = 0
+	c.id = 0
+	fresh, open := c.unsentInputs, c.sentInputs
+	c.unsentInputs, c.sentInputs = nil, nil
 	for _, q := range open {
-		t.leave(q)
+		t.cancelInput(q)
 	}
 	for _, q := range fresh {
-		t.reassign(q)
+		t.reassignInput(q)
 	}
 }
 
-// giveUp cancels an errand: the server need not go on, and gets no answers any more.
-func (t *ModernClient) giveUp(r *errand, reason string) {
-	var others []*question // that may be those of requests that go on
-	for _, q := range append(r.fresh, r.open...) {
+// cancelCall cancels an errand: the server need not go on, and gets no answers any more.
+func (t *ModernToLegacy) cancelCall(c *upstreamCall, reason string) {
+	var others []*serverRequest // that may be those of requests that go on
+	for _, q := range append(c.unsentInputs, c.sentInputs...) {
 		if q.guessed {
 			others = append(others, q)
 		} else {
-			t.leave(q)
+			t.cancelInput(q)
 		}
 	}
-	r.fresh, r.open = nil, nil
-	if r.hidden != "" && t.errands[r.id] == r {
-		t.callServer(mcp.MethodTasksCancel, taskParams(r.hidden), "cancelled", func(answer) {})
+	c.unsentInputs, c.sentInputs = nil, nil
+	if c.hiddenTaskID != "" && t.calls[c.id] == c {
+		t.callUpstream(mcp.MethodTasksCancel, taskParams(c.hiddenTaskID), "cancelled", func(outcome) {})
 	}
-	if r.id != 0 && t.errands[r.id] == r {
-		delete(t.errands, r.id)
-		t.cancelFar(r.id, r.farMethod, reason)
+	if c.id != 0 && t.calls[c.id] == c {
+		delete(t.calls, c.id)
+		t.cancelUpstream(c.id, c.upstreamMethod, reason)
 	}
-	t.release(r)
+	t.release(c)
 	for _, q := range others {
-		t.reassign(q)
+		t.reassignInput(q)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"mcpwire/mcp"
 )
 
-func (t *ModernClient) fromFar(frame []byte, on int64) {
+func (t *ModernToLegacy) fromUpstream(frame []byte, call int64) {
 	if jsonrpc.IsBatch(frame) {
 		entries, err := jsonrpc.ParseBatch(frame, t.opts.Limits.Depth)
 		if err != nil {
@@ -18,7 +18,7 @@ func (t *ModernClient) fromFar(frame []byte, on int64) {
 		}
 		for i := range entries {
 			if m := &entries[i]; m.Invalid == nil {
-				t.far(&m.Message, frameOf(&m.Message), on)
+				t.handleUpstream(&m.Message, frameOf(&m.Message), call)
 			} else {
 				t.drop("malformed")
 			}
@@ -30,114 +30,114 @@ func (t *ModernClient) fromFar(frame []byte, on int64) {
 		t.drop("malformed")
 		return
 	}
-	t.far(&m, frame, on)
+	t.handleUpstream(&m, frame, call)
 }
 
-// far takes one message of the server.
-func (t *ModernClient) far(m *jsonrpc.Message, frame []byte, on int64) {
+// handleUpstream takes one message of the server.
+func (t *ModernToLegacy) handleUpstream(m *jsonrpc.Message, frame []byte, call int64) {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
-		t.farRequest(m, on)
+		t.upstreamRequest(m, call)
 	case jsonrpc.KindNotification:
-		t.farNotification(m, frame, on)
+		t.upstreamNotification(m, frame, call)
 	default:
-		id, _ := callID(m.ID)
-		r := t.errands[id]
-		if r == nil {
+		id, _ := parseCallID(m.ID)
+		c := t.calls[id]
+		if c == nil {
 			t.drop("answers nothing that is open")
 			return
 		}
-		delete(t.errands, id)
-		r.done(answerOf(m))
+		delete(t.calls, id)
+		c.done(outcomeOf(m))
 	}
 }
 
-func (t *ModernClient) farNotification(m *jsonrpc.Message, frame []byte, on int64) {
+func (t *ModernToLegacy) upstreamNotification(m *jsonrpc.Message, frame []byte, call int64) {
 	switch string(m.Method) {
 	case mcp.NotificationProgress:
-		t.farProgress(m, frame)
+		t.upstreamProgress(m, frame)
 	case mcp.NotificationMessage:
-		t.farLog(m, frame, on)
+		t.upstreamLog(m, frame, call)
 	case mcp.NotificationCancelled:
-		t.farCancelled(m)
+		t.upstreamCanceled(m)
 	case mcp.NotificationToolsChanged:
-		t.tools.whole = false
-		t.farChanged(m)
+		t.tools.complete = false
+		t.upstreamChanged(m)
 	case mcp.NotificationPromptsChanged, mcp.NotificationResourcesChanged, mcp.NotificationResourceUpdated:
-		t.farChanged(m)
+		t.upstreamChanged(m)
 	case mcp.NotificationElicitationComplete:
 		t.drop("modern clients try again by themselves")
 	case mcp.NotificationTaskStatus:
 		t.drop("modern clients ask for tasks")
 	default:
-		if protocols(string(m.Method)) {
+		if isProtocolNotification(string(m.Method)) {
 			t.drop("that is nothing for a legacy server to say")
 			return
 		}
-		o := Out{To: Near, Message: bytes.Clone(frame)}
-		if r := t.errands[on]; r != nil {
-			if r.near == nil {
+		o := Out{To: Downstream, Message: bytes.Clone(frame)}
+		if c := t.calls[call]; c != nil {
+			if c.req == nil {
 				t.drop("the client is away")
 				return
 			}
-			o.Stream = r.near.key.stream
+			o.Stream = c.req.key.stream
 		}
 		t.emit(o)
 	}
 }
 
-// farProgress tells a client of progress by the token that it chose for the request that is open now.
-func (t *ModernClient) farProgress(m *jsonrpc.Message, frame []byte) {
+// upstreamProgress tells a client of progress by the token that it chose for the request that is open now.
+func (t *ModernToLegacy) upstreamProgress(m *jsonrpc.Message, frame []byte) {
 	v, _ := m.Param("progressToken")
 	id, _ := jsonwire.ParseInt(v)
-	r := t.tokens[id]
-	if r == nil || r.near == nil || r.near.token == nil {
+	c := t.byToken[id]
+	if c == nil || c.req == nil || c.req.progressToken == nil {
 		t.drop("progress of nothing that is open")
 		return
 	}
-	x := r.near
+	r := c.req
 	msg := rewriteParams(frame, func(params []byte) []byte {
 		return era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
 			if m.KeyIs("progressToken") {
-				return x.token
+				return r.progressToken
 			}
 			if m.KeyIs("_meta") && era.IsObject(m.Value()) {
-				return without(m.Value(), mcp.MetaRelatedTask)
+				return withoutMembers(m.Value(), mcp.MetaRelatedTask)
 			}
 			return m.Value()
 		}, nil)
 	})
-	t.emit(Out{To: Near, Stream: x.key.stream, Message: msg, Rule: "progressToken"})
+	t.emit(Out{To: Downstream, Stream: r.key.stream, Message: msg, Rule: "progressToken"})
 }
 
-// farLog gives a log message to the one request that it may belong to: the one on whose stream it came, or else the last that wants such messages, unless
+// upstreamLog gives a log message to the one request that it may belong to: the one on whose stream it came, or else the last that wants such messages, unless
 // others have a request open too who are not to see it.
-func (t *ModernClient) farLog(m *jsonrpc.Message, frame []byte, on int64) {
+func (t *ModernToLegacy) upstreamLog(m *jsonrpc.Message, frame []byte, call int64) {
 	v, _ := m.Param("level")
 	name, _ := jsonrpc.ID(v).Text()
 	level, ok := mcp.ParseLoggingLevel(name)
-	wants := func(r *errand) bool {
-		return r != nil && r.near != nil && r.near.level != mcp.LevelNone && level >= r.near.level
+	wants := func(c *upstreamCall) bool {
+		return c != nil && c.req != nil && c.req.logLevel != mcp.LevelNone && level >= c.req.logLevel
 	}
-	r := t.errands[on]
+	c := t.calls[call]
 	open := 0
-	if on == 0 {
-		for _, one := range t.errands {
-			if one.near != nil || one.number != 0 {
+	if call == 0 {
+		for _, one := range t.calls {
+			if one.req != nil || one.number != 0 {
 				open++
 			}
-			if wants(one) && (r == nil || one.id > r.id) {
-				r = one
+			if wants(one) && (c == nil || one.id > c.id) {
+				c = one
 			}
 		}
 	}
-	if open > 1 && t.opts.Apart {
+	if open > 1 && t.opts.IsolateClients {
 		t.drop("nothing says to which request that log message belongs")
 		return
 	}
-	if !ok || !wants(r) {
+	if !ok || !wants(c) {
 		t.drop("no request wants that log message")
 		return
 	}
-	t.emit(Out{To: Near, Stream: r.near.key.stream, Message: bytes.Clone(frame)})
+	t.emit(Out{To: Downstream, Stream: c.req.key.stream, Message: bytes.Clone(frame)})
 }

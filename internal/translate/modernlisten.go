@@ -12,64 +12,64 @@ import (
 )
 
 // A listener is what a subscriptions/listen request of a client is told.
-type listener struct {
+type downstreamSubscription struct {
 	tools, prompts, resources bool
 	uris                      []string // that the server lets be subscribed to, or that were asked for until it has said so
 	pending                   int      // uris that it has not said so of
 	tasks                     bool     // it wants to hear of tasks
-	acked                     bool
+	acknowledged              bool
 }
 
-// subscribed is a resource that the server is subscribed to for all listeners that want it.
-type subscribed struct {
-	uri     string
-	users   map[*exchange]struct{}
-	have    bool // the server has said yes
-	busy    bool // the server is being asked
-	waiters []func(ok bool)
+// resourceSubscription is a resource that the server is subscribed to for all listeners that want it.
+type resourceSubscription struct {
+	uri         string
+	subscribers map[*modernRequest]struct{}
+	active      bool // the server has said yes
+	pending     bool // the server is being asked
+	waiters     []func(ok bool)
 }
 
-// lost forgets what the server has said: it is gone.
-func (u *subscribed) lost() { u.have, u.busy = false, false }
+// reset forgets what the server has said: it is gone.
+func (rs *resourceSubscription) reset() { rs.active, rs.pending = false, false }
 
-// listenTo serves subscriptions/listen.
-func (t *ModernClient) listenTo(x *exchange, m *jsonrpc.Message) {
+// subscribe serves subscriptions/listen.
+func (t *ModernToLegacy) subscribe(r *modernRequest, m *jsonrpc.Message) {
 	filter, ok := m.Param("notifications")
 	switch {
 	case !ok || !era.IsObject(filter):
-		t.fail(x, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: notifications is no object"), "")
+		t.fail(r, jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: notifications is no object"), "")
 		return
-	case len(t.listens) >= t.opts.Limits.Listens:
-		t.fail(x, internal("too many subscriptions are open"), "refused")
+	case len(t.subscriptions) >= t.opts.Limits.Subscriptions:
+		t.fail(r, internalError("too many subscriptions are open"), "refused")
 		return
 	}
 	is := func(name string) bool { return string(era.Lookup(filter, name)) == "true" }
-	l := &listener{tools: is("toolsListChanged"), prompts: is("promptsListChanged"), resources: is("resourcesListChanged")}
+	l := &downstreamSubscription{tools: is("toolsListChanged"), prompts: is("promptsListChanged"), resources: is("resourcesListChanged")}
 	if list := era.Lookup(filter, "resourceSubscriptions"); len(list) > 0 && list[0] == '[' {
 		elements := jsonwire.ArrayElements(list)
 		seen, size := make(map[string]struct{}), 0
-		for elements.Next() && len(l.uris) < t.opts.Limits.Subscriptions {
+		for elements.Next() && len(l.uris) < t.opts.Limits.Resources {
 			uri, ok := jsonrpc.ID(elements.Value()).Text()
-			if _, twice := seen[uri]; ok && !twice && len(uri) <= maxIntroduction {
+			if _, twice := seen[uri]; ok && !twice && len(uri) <= maxPeerInfo {
 				seen[uri] = struct{}{}
 				l.uris = append(l.uris, uri)
 				size += len(uri)
 			}
 		}
-		if !t.keepFor(x, size) {
+		if !t.reserveFor(r, size) {
 			return
 		}
 	}
 	l.tasks = era.Lookup(filter, "taskIds") != nil
-	x.listen = l
-	t.listens = append(t.listens, x)
-	t.whenReady(x, func() { t.startListen(x) })
+	r.subscription = l
+	t.subscriptions = append(t.subscriptions, r)
+	t.whenReady(r, func() { t.startSubscription(r) })
 }
 
-func (t *ModernClient) startListen(x *exchange) {
-	l := x.listen
-	if l.tasks && t.hasTasks() && x.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
-		t.fail(x, errTasksUndeclared(), "")
+func (t *ModernToLegacy) startSubscription(r *modernRequest) {
+	l := r.subscription
+	if l.tasks && t.hasTasks() && r.client.Extension(t.modern, mcp.ExtensionTasks) == nil {
+		t.fail(r, errTasksUndeclared(), "")
 		return
 	}
 	is := func(path ...string) bool { return string(era.Lookup(t.server.caps, path...)) == "true" }
@@ -80,41 +80,41 @@ func (t *ModernClient) startListen(x *exchange) {
 	l.uris, l.pending = nil, 1
 	if is("resources", "subscribe") {
 		for _, uri := range uris {
-			if t.uris[uri] == nil && len(t.uris) >= t.opts.Limits.Subscriptions {
+			if t.resources[uri] == nil && len(t.resources) >= t.opts.Limits.Resources {
 				break
 			}
 			l.pending++
-			t.use(uri, x)
+			t.subscribeResource(uri, r)
 		}
 	}
-	t.subscribedTo(x, "", false)
+	t.resourceAnswered(r, "", false)
 }
 
-// use subscribes to a resource for a listener.
-func (t *ModernClient) use(uri string, x *exchange) {
-	u := t.uris[uri]
+// subscribeResource subscribes to a resource for a listener.
+func (t *ModernToLegacy) subscribeResource(uri string, r *modernRequest) {
+	u := t.resources[uri]
 	if u == nil {
-		u = &subscribed{uri: uri, users: make(map[*exchange]struct{})}
-		t.uris[uri] = u
+		u = &resourceSubscription{uri: uri, subscribers: make(map[*modernRequest]struct{})}
+		t.resources[uri] = u
 	}
-	u.users[x] = struct{}{}
-	if u.have && !u.busy {
-		t.subscribedTo(x, uri, true)
+	u.subscribers[r] = struct{}{}
+	if u.active && !u.pending {
+		t.resourceAnswered(r, uri, true)
 		return
 	}
 	u.waiters = append(u.waiters, func(ok bool) {
 		if !ok {
-			delete(u.users, x)
+			delete(u.subscribers, r)
 		}
-		t.subscribedTo(x, uri, ok)
+		t.resourceAnswered(r, uri, ok)
 	})
 	t.syncResource(u)
 }
 
-// subscribedTo takes the verdict on one of a listener's resources, and tells the client of all when the last is there.
-func (t *ModernClient) subscribedTo(x *exchange, uri string, ok bool) {
-	l := x.listen
-	if x.over {
+// resourceAnswered takes the verdict on one of a listener's resources, and tells the client of all when the last is there.
+func (t *ModernToLegacy) resourceAnswered(r *modernRequest, uri string, ok bool) {
+	l := r.subscription
+	if r.finished {
 		return
 	}
 	l.pending--
@@ -124,99 +124,99 @@ func (t *ModernClient) subscribedTo(x *exchange, uri string, ok bool) {
 	if l.pending > 0 {
 		return
 	}
-	l.acked = true
-	var honoured []byte
+	l.acknowledged = true
+	var accepted []byte
 	for _, kind := range []struct {
 		name string
 		on   bool
 	}{{"toolsListChanged", l.tools}, {"promptsListChanged", l.prompts}, {"resourcesListChanged", l.resources}} {
 		if kind.on {
-			honoured = append(append(append(honoured, `,"`...), kind.name...), `":true`...)
+			accepted = append(append(append(accepted, `,"`...), kind.name...), `":true`...)
 		}
 	}
 	if len(l.uris) > 0 {
-		honoured = append(honoured, `,"resourceSubscriptions":[`...)
+		accepted = append(accepted, `,"resourceSubscriptions":[`...)
 		for i, uri := range l.uris {
 			if i > 0 {
-				honoured = append(honoured, ',')
+				accepted = append(accepted, ',')
 			}
-			honoured = jsonwire.AppendQuote(honoured, uri)
+			accepted = jsonwire.AppendQuote(accepted, uri)
 		}
-		honoured = append(honoured, ']')
+		accepted = append(accepted, ']')
 	}
 	params := []byte(`{"notifications":{`)
-	if honoured != nil {
-		params = append(params, honoured[1:]...)
+	if accepted != nil {
+		params = append(params, accepted[1:]...)
 	}
-	t.tell(x, mcp.NotificationAcknowledged, append(params, `}}`...), "subscriptions/listen")
+	t.notifySubscriber(r, mcp.NotificationAcknowledged, append(params, `}}`...), "subscriptions/listen")
 }
 
-// tell sends a notification on a subscription.
-func (t *ModernClient) tell(x *exchange, method string, params []byte, rule string) {
-	params = addMeta(params, append([]byte(`"`+mcp.MetaSubscriptionID+`":`), x.id...))
-	t.emit(Out{To: Near, Stream: x.key.stream, Message: jsonrpc.AppendNotification(nil, method, params), Rule: rule})
+// notifySubscriber sends a notification on a subscription.
+func (t *ModernToLegacy) notifySubscriber(r *modernRequest, method string, params []byte, rule string) {
+	params = addMeta(params, append([]byte(`"`+mcp.MetaSubscriptionID+`":`), r.id...))
+	t.emit(Out{To: Downstream, Stream: r.key.stream, Message: jsonrpc.AppendNotification(nil, method, params), Rule: rule})
 }
 
 // syncResource makes the server's subscription what the listeners want.
-func (t *ModernClient) syncResource(u *subscribed) {
-	want := len(u.users) > 0
-	if !want && !u.have && !u.busy {
-		delete(t.uris, u.uri)
+func (t *ModernToLegacy) syncResource(u *resourceSubscription) {
+	want := len(u.subscribers) > 0
+	if !want && !u.active && !u.pending {
+		delete(t.resources, u.uri)
 		return
 	}
-	if u.busy || t.phase != ready || t.down {
+	if u.pending || t.phase != ready || t.upstreamDown {
 		return
 	}
 	params := append(jsonwire.AppendQuote([]byte(`{"uri":`), u.uri), '}')
 	switch {
-	case want && !u.have:
-		u.busy = true
-		t.callServer(mcp.MethodResourcesSubscribe, params, "subscriptions/listen → resources/subscribe", func(a answer) {
-			u.busy, u.have = false, a.err == nil
-			if t.down { // who waits does so until it is back
+	case want && !u.active:
+		u.pending = true
+		t.callUpstream(mcp.MethodResourcesSubscribe, params, "subscriptions/listen → resources/subscribe", func(o outcome) {
+			u.pending, u.active = false, o.err == nil
+			if t.upstreamDown { // who waits does so until it is back
 				t.syncResource(u)
 				return
 			}
 			waiters := u.waiters
 			u.waiters = nil
-			for _, told := range waiters {
-				told(u.have)
+			for _, notify := range waiters {
+				notify(u.active)
 			}
-			if !u.have {
-				t.disappoint(u)
+			if !u.active {
+				t.endSubscriptionsTo(u)
 			}
 			t.syncResource(u)
 		})
-	case !want && u.have:
-		u.busy = true
-		t.callServer(mcp.MethodResourcesUnsubscribe, params, "subscriptions/listen → resources/unsubscribe", func(answer) {
-			u.busy, u.have = false, false
+	case !want && u.active:
+		u.pending = true
+		t.callUpstream(mcp.MethodResourcesUnsubscribe, params, "subscriptions/listen → resources/unsubscribe", func(outcome) {
+			u.pending, u.active = false, false
 			t.syncResource(u)
 		})
 	}
 }
 
-// disappoint ends the subscriptions of those who were told that they have a resource which a server that came back does not let be subscribed to any more.
+// endSubscriptionsTo ends the subscriptions of those who were told that they have a resource which a server that came back does not let be subscribed to any more.
 // They may subscribe again, and are then told what they get.
-func (t *ModernClient) disappoint(u *subscribed) {
-	users := u.users
-	u.users = make(map[*exchange]struct{})
-	for _, x := range slices.Clone(t.listens) {
-		if _, ok := users[x]; ok {
-			t.unlisten(x)
-			t.endListen(x)
+func (t *ModernToLegacy) endSubscriptionsTo(u *resourceSubscription) {
+	users := u.subscribers
+	u.subscribers = make(map[*modernRequest]struct{})
+	for _, r := range slices.Clone(t.subscriptions) {
+		if _, ok := users[r]; ok {
+			t.unsubscribe(r)
+			t.endSubscription(r)
 		}
 	}
 }
 
-// farChanged tells all who want it.
-func (t *ModernClient) farChanged(m *jsonrpc.Message) {
+// upstreamChanged tells all who want it.
+func (t *ModernToLegacy) upstreamChanged(m *jsonrpc.Message) {
 	method := string(m.Method)
 	v, _ := m.Param("uri")
 	uri, _ := jsonrpc.ID(v).Text()
-	told := false
-	for _, x := range t.listens {
-		l := x.listen
+	notified := false
+	for _, r := range t.subscriptions {
+		l := r.subscription
 		wants := false
 		switch method {
 		case mcp.NotificationToolsChanged:
@@ -226,71 +226,71 @@ func (t *ModernClient) farChanged(m *jsonrpc.Message) {
 		case mcp.NotificationResourcesChanged:
 			wants = l.resources
 		case mcp.NotificationResourceUpdated:
-			wants = wanted(slices.Values(l.uris), uri)
+			wants = matchesSubscription(slices.Values(l.uris), uri)
 		}
-		if wants && l.acked {
-			t.tell(x, method, bytes.Clone(m.Params), "+ subscriptionId")
-			told = true
+		if wants && l.acknowledged {
+			t.notifySubscriber(r, method, bytes.Clone(m.Params), "+ subscriptionId")
+			notified = true
 		}
 	}
-	if !told {
+	if !notified {
 		t.drop("no client listens for it")
 	}
 }
 
-// unlisten forgets a listener, and the server's subscriptions that nobody wants any more.
-func (t *ModernClient) unlisten(x *exchange) {
-	t.listens = slices.DeleteFunc(t.listens, func(one *exchange) bool { return one == x })
-	for _, uri := range slices.Sorted(maps.Keys(t.uris)) {
-		u := t.uris[uri]
-		if _, ok := u.users[x]; ok {
-			delete(u.users, x)
+// unsubscribe forgets a listener, and the server's subscriptions that nobody wants any more.
+func (t *ModernToLegacy) unsubscribe(r *modernRequest) {
+	t.subscriptions = slices.DeleteFunc(t.subscriptions, func(one *modernRequest) bool { return one == r })
+	for _, uri := range slices.Sorted(maps.Keys(t.resources)) {
+		u := t.resources[uri]
+		if _, ok := u.subscribers[r]; ok {
+			delete(u.subscribers, r)
 			t.syncResource(u)
 		}
 	}
 }
 
-// endListen ends a subscription on the server's side.
-func (t *ModernClient) endListen(x *exchange) {
-	if x.listen.acked {
-		name, params := era.Cancellation{}.Notice(x.id, x.method, "the server is going away")
-		t.emit(Out{To: Near, Stream: x.key.stream, Message: jsonrpc.AppendNotification(nil, name, params), Rule: "subscription ends"})
+// endSubscription ends a subscription on the server's side.
+func (t *ModernToLegacy) endSubscription(r *modernRequest) {
+	if r.subscription.acknowledged {
+		name, params := era.Cancellation{}.Notice(r.id, r.method, "the server is going away")
+		t.emit(Out{To: Downstream, Stream: r.key.stream, Message: jsonrpc.AppendNotification(nil, name, params), Rule: "subscription ends"})
 	}
-	result := append([]byte(`{"resultType":"complete","_meta":{"`+mcp.MetaSubscriptionID+`":`), x.id...)
-	t.reply(x, append(result, `}}`...), "subscription ends")
+	result := append([]byte(`{"resultType":"complete","_meta":{"`+mcp.MetaSubscriptionID+`":`), r.id...)
+	t.sendResult(r, append(result, `}}`...), "subscription ends")
 }
 
-// listenAgain makes the subscriptions with a server that came back, and has clients that heard from it before look at what may have changed meanwhile.
-func (t *ModernClient) listenAgain(heard []*exchange) {
-	for _, uri := range slices.Sorted(maps.Keys(t.uris)) {
-		t.syncResource(t.uris[uri])
+// resumeSubscriptions makes the subscriptions with a server that came back, and has clients that heard from it before look at what may have changed meanwhile.
+func (t *ModernToLegacy) resumeSubscriptions(subscriptions []*modernRequest) {
+	for _, uri := range slices.Sorted(maps.Keys(t.resources)) {
+		t.syncResource(t.resources[uri])
 	}
-	t.tellAll(heard, "the server came back")
+	t.announceAll(subscriptions, "the server came back")
 }
 
-// heard are the subscriptions that have been acknowledged.
-func (t *ModernClient) heard() []*exchange {
-	return slices.DeleteFunc(slices.Clone(t.listens), func(x *exchange) bool { return !x.listen.acked })
+// acknowledged are the subscriptions that have been acknowledged.
+func (t *ModernToLegacy) acknowledged() []*modernRequest {
+	return slices.DeleteFunc(slices.Clone(t.subscriptions), func(r *modernRequest) bool { return !r.subscription.acknowledged })
 }
 
-// tellAll tells subscriptions that all has changed that they are about, as it may have.
-func (t *ModernClient) tellAll(heard []*exchange, rule string) {
-	for _, x := range heard {
-		l := x.listen
-		if x.over {
+// announceAll tells subscriptions that all has changed that they are about, as it may have.
+func (t *ModernToLegacy) announceAll(subscriptions []*modernRequest, rule string) {
+	for _, r := range subscriptions {
+		l := r.subscription
+		if r.finished {
 			continue
 		}
 		if l.tools {
-			t.tell(x, mcp.NotificationToolsChanged, nil, rule)
+			t.notifySubscriber(r, mcp.NotificationToolsChanged, nil, rule)
 		}
 		if l.prompts {
-			t.tell(x, mcp.NotificationPromptsChanged, nil, rule)
+			t.notifySubscriber(r, mcp.NotificationPromptsChanged, nil, rule)
 		}
 		if l.resources {
-			t.tell(x, mcp.NotificationResourcesChanged, nil, rule)
+			t.notifySubscriber(r, mcp.NotificationResourcesChanged, nil, rule)
 		}
 		for _, uri := range l.uris {
-			t.tell(x, mcp.NotificationResourceUpdated, append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}'), rule)
+			t.notifySubscriber(r, mcp.NotificationResourceUpdated, append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}'), rule)
 		}
 	}
 }

@@ -24,9 +24,9 @@ type Options struct {
 	Ring *seal.Ring
 	// IDs counts the ids of calls. Translators that share a connection to the server must share it, and go by [Route]. nil is one of the translator's own.
 	IDs *atomic.Int64
-	// Apart says that requests of modern clients may be of several, who are not to see what is the others': a log message that may belong to one or another goes to
+	// IsolateClients says that requests of modern clients may be of several, who are not to see what is the others': a log message that may belong to one or another goes to
 	// none. Only questions go to the one who is asked by turns, since the server waits.
-	Apart bool
+	IsolateClients bool
 	// NewID makes ids that nobody guesses. nil makes random ones.
 	NewID func() string
 
@@ -37,16 +37,16 @@ type Options struct {
 type Limits struct {
 	Requests      int           // of the client, open at once, listening not counted: 1024
 	Bytes         int           // of requests and results that are kept: 256 MiB
-	Held          int           // calls held open for a client that has to answer first; beyond it the oldest is given up: 256
-	Asks          int           // questions of a server that are open at once: 1024
-	Rounds        int           // of asking the client in one request: 32
-	Listens       int           // subscriptions/listen requests of a client that are open at once: 64
-	Subscriptions int           // resources that are subscribed to: 1024
+	AwaitingInput int           // calls held open for a client that has to answer first; beyond it the oldest is given up: 256
+	InputRequests int           // questions of a server that are open at once: 1024
+	InputRounds   int           // of asking the client in one request: 32
+	Subscriptions int           // subscriptions/listen requests of a client that are open at once: 64
+	Resources     int           // resources that are subscribed to: 1024
 	Tasks         int           // that are remembered: 256
-	Names         int           // of tools whose way with tasks is remembered: 4096
-	HoldFor       time.Duration // how long a question may go unanswered: 10 minutes
-	Gather        time.Duration // how long a legacy server's first question waits for others to go with it: 10 ms
-	Poll          time.Duration // how often a task is asked for that does not say: 1 s
+	ToolNames     int           // of tools whose way with tasks is remembered: 4096
+	InputTimeout  time.Duration // how long a question may go unanswered: 10 minutes
+	GatherDelay   time.Duration // how long a legacy server's first question waits for others to go with it: 10 ms
+	PollInterval  time.Duration // how often a task is asked for that does not say: 1 s
 	Depth         int           // levels of nesting in a message: 512
 }
 
@@ -69,16 +69,16 @@ func (o *Options) orDefault() Options {
 	l := &full.Limits
 	set(&l.Requests, 1024)
 	set(&l.Bytes, 256<<20)
-	set(&l.Held, 256)
-	set(&l.Asks, 1024)
-	set(&l.Rounds, 32)
-	set(&l.Listens, 64)
-	set(&l.Subscriptions, 1024)
+	set(&l.AwaitingInput, 256)
+	set(&l.InputRequests, 1024)
+	set(&l.InputRounds, 32)
+	set(&l.Subscriptions, 64)
+	set(&l.Resources, 1024)
 	set(&l.Tasks, 256)
-	set(&l.Names, 4096)
-	set(&l.HoldFor, 10*time.Minute)
-	set(&l.Gather, 10*time.Millisecond)
-	set(&l.Poll, time.Second)
+	set(&l.ToolNames, 4096)
+	set(&l.InputTimeout, 10*time.Minute)
+	set(&l.GatherDelay, 10*time.Millisecond)
+	set(&l.PollInterval, time.Second)
 	set(&l.Depth, 512)
 	return full
 }

@@ -12,9 +12,9 @@ type Side uint8
 
 // The sides.
 const (
-	Nowhere Side = iota // nothing is sent, for the reason that Rule says
-	Near                // the client
-	Far                 // the server
+	Dropped    Side = iota // nothing is sent, for the reason that Rule says
+	Downstream             // the client
+	Upstream               // the server
 )
 
 // An Out is a message to send, or a call to give up. The Outs of one step are in the order in which they have to go.
@@ -30,29 +30,29 @@ type Out struct {
 	Cancel bool   // far: Call is given up, and no answer to it is wanted
 	Method string // far: of the request or notification; "" is an answer to the server
 
-	Rule string   // what was done to the message, in a few words; "" if it only got another id
-	Of   []uint64 // the marks of earlier messages that it is made of, besides the one that came in; see Mark
+	Rule   string   // what was done to the message, in a few words; "" if it only got another id
+	Causes []uint64 // the marks of earlier messages that it is made of, besides the one that came in; see SetCause
 }
 
 // A Translator is what both directions have in common. Each method returns what has to be sent.
 type Translator interface {
-	// FromNear takes a message, or a batch, that came from the client on a stream. The translator may answer it itself.
-	FromNear(now time.Time, message []byte, stream uint64) []Out
-	// FromFar takes a message, or a batch, that came from the server, in answer to a call (see the package) or on its own account, 0.
-	FromFar(now time.Time, message []byte, call int64) []Out
-	// Mark names the message that the next step is about, for Out.Of of later ones; a driver that records both sides gives the number of its event. 0 is none.
-	Mark(event uint64)
-	// NearGone says that nothing can be sent on a stream any more. In the modern era that cancels the request it came with.
-	NearGone(now time.Time, stream uint64) []Out
-	// FarEnded says that the carrier could not bring a call to an answer, and with what error the client is to be told. A call that is over is ignored.
-	FarEnded(now time.Time, call int64, e *jsonrpc.Error) []Out
-	// FarLost says that the server, or the session with it, is gone. Open calls fail with e, but those that are certain not to have been carried out,
+	// FromDownstream takes a message, or a batch, that came from the client on a stream. The translator may answer it itself.
+	FromDownstream(now time.Time, message []byte, stream uint64) []Out
+	// FromUpstream takes a message, or a batch, that came from the server, in answer to a call (see the package) or on its own account, 0.
+	FromUpstream(now time.Time, message []byte, call int64) []Out
+	// SetCause names the message that the next step is about, for Out.Causes of later ones; a driver that records both sides gives the number of its event. 0 is none.
+	SetCause(event uint64)
+	// StreamClosed says that nothing can be sent on a stream any more. In the modern era that cancels the request it came with.
+	StreamClosed(now time.Time, stream uint64) []Out
+	// CallFailed says that the transport could not bring a call to an answer, and with what error the client is to be told. A call that is over is ignored.
+	CallFailed(now time.Time, call int64, e *jsonrpc.Error) []Out
+	// UpstreamLost says that the server, or the session with it, is gone. Open calls fail with e, but those that are certain not to have been carried out,
 	// which are sent again when it is back.
-	FarLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out
-	// FarReady says that there is a server to send to again after FarLost. It must be called only after that: a translator begins with one.
-	FarReady(now time.Time) []Out
-	// FarMissed says that what the server sent of itself may have been lost, while the session goes on.
-	FarMissed(now time.Time) []Out
+	UpstreamLost(now time.Time, e *jsonrpc.Error, unsent ...int64) []Out
+	// UpstreamReady says that there is a server to send to again after UpstreamLost. It must be called only after that: a translator begins with one.
+	UpstreamReady(now time.Time) []Out
+	// NotificationsLost says that what the server sent of itself may have been lost, while the session goes on.
+	NotificationsLost(now time.Time) []Out
 	// Next returns when Tick has to be called; the zero time is never.
 	Next() time.Time
 	// Tick does what is due.
@@ -63,6 +63,6 @@ type Translator interface {
 	Legacy() mcp.Revision
 	// Modern returns the revision of the modern side.
 	Modern() mcp.Revision
-	// Open returns how many requests of the client are being served, and how many calls are held open for clients that have to answer first.
-	Open() (requests, held int)
+	// InFlight returns how many requests of the client are being served, and how many calls are held open for clients that have to answer first.
+	InFlight() (requests, held int)
 }

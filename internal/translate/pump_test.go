@@ -26,7 +26,7 @@ type pump struct {
 
 func newPump(t translate.Translator, near, far jsonrpc.Framer, observe func(translate.Out, string)) *pump {
 	p := &pump{t: t, observe: observe, rules: map[string]int{}}
-	for side, f := range map[translate.Side]jsonrpc.Framer{translate.Near: near, translate.Far: far} {
+	for side, f := range map[translate.Side]jsonrpc.Framer{translate.Downstream: near, translate.Upstream: far} {
 		ch := make(chan []byte, 1000)
 		p.out[side] = ch
 		p.wg.Go(func() {
@@ -44,10 +44,10 @@ func newPump(t translate.Translator, near, far jsonrpc.Framer, observe func(tran
 					observe(translate.Out{To: side}, string(frame))
 				}
 				p.do(func(now time.Time) []translate.Out {
-					if side == translate.Near {
-						return p.t.FromNear(now, frame, 0)
+					if side == translate.Downstream {
+						return p.t.FromDownstream(now, frame, 0)
 					}
-					return p.t.FromFar(now, frame, 0)
+					return p.t.FromUpstream(now, frame, 0)
 				})
 			}
 		})
@@ -63,7 +63,7 @@ func (p *pump) do(step func(now time.Time) []translate.Out) {
 		if p.observe != nil {
 			p.observe(o, "")
 		}
-		if o.To != translate.Nowhere && o.Message != nil {
+		if o.To != translate.Dropped && o.Message != nil {
 			p.out[o.To] <- o.Message
 		}
 	}
@@ -94,8 +94,8 @@ func bridged(t *testing.T, tr translate.Translator, srv *server.Server, opts cli
 			p.timer.Stop()
 		}
 		p.mu.Unlock()
-		close(p.out[translate.Near])
-		close(p.out[translate.Far])
+		close(p.out[translate.Downstream])
+		close(p.out[translate.Upstream])
 		far.Close()
 		<-served
 		p.wg.Wait()

@@ -19,10 +19,10 @@ func Route(message []byte) (call int64, ok bool) {
 	}
 	switch m.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindError:
-		return callID(m.ID)
+		return parseCallID(m.ID)
 	case jsonrpc.KindNotification:
 		if id, _, cancels := (era.Cancellation{}).Target(&m); cancels {
-			return callID(id)
+			return parseCallID(id)
 		}
 		if string(m.Method) == mcp.NotificationProgress {
 			token, _ := m.Param("progressToken")

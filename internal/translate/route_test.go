@@ -56,20 +56,20 @@ func TestMarks(t *testing.T) {
 	var state string
 	step := func(mark uint64, far bool, text string, want ...[]uint64) {
 		t.Helper()
-		tr.Mark(mark)
+		tr.SetCause(mark)
 		var outs []translate.Out
 		switch {
 		case text == "":
 			now = now.Add(time.Second)
 			outs = tr.Tick(now)
 		case far:
-			outs = tr.FromFar(now, []byte(text), 0)
+			outs = tr.FromUpstream(now, []byte(text), 0)
 		default:
-			outs = tr.FromNear(now, []byte(strings.ReplaceAll(text, "STATE", state)), mark)
+			outs = tr.FromDownstream(now, []byte(strings.ReplaceAll(text, "STATE", state)), mark)
 		}
 		var got [][]uint64
 		for _, o := range outs {
-			got = append(got, o.Of)
+			got = append(got, o.Causes)
 			if _, rest, ok := strings.Cut(string(o.Message), `"requestState":"`); ok {
 				state, _, _ = strings.Cut(rest, `"`)
 			}

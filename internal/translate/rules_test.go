@@ -25,7 +25,7 @@ type rules struct {
 
 func newRules() *rules {
 	r := &rules{begun: time.Now(), found: map[string]int{}, sample: map[string]string{}}
-	r.sides[translate.Near], r.sides[translate.Far] = check.New(nil), check.New(nil)
+	r.sides[translate.Downstream], r.sides[translate.Upstream] = check.New(nil), check.New(nil)
 	return r
 }
 
@@ -38,10 +38,10 @@ func (r *rules) observe(o translate.Out, in string) {
 		text = string(o.Message)
 	}
 	dir := capture.ToServer
-	if (o.To == translate.Near) == (in == "") {
+	if (o.To == translate.Downstream) == (in == "") {
 		dir = capture.ToClient
 	}
-	if o.To == translate.Nowhere || text == "" {
+	if o.To == translate.Dropped || text == "" {
 		return
 	}
 	r.n[o.To]++
@@ -62,7 +62,7 @@ func (r *rules) report(t *testing.T, but ...string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, side := range []translate.Side{translate.Near, translate.Far} {
+	for _, side := range []translate.Side{translate.Downstream, translate.Upstream} {
 		r.take(side, r.sides[side].Close(), "the end")
 	}
 	for key, n := range r.found {

@@ -96,9 +96,9 @@ type checker struct {
 func newChecker(t testing.TB, sets map[string]*schemaSet, modern bool) *checker {
 	c := &checker{t: t, sets: sets}
 	c.asked = [3]map[string]string{{}, {}, {}}
-	c.revs[translate.Near], c.revs[translate.Far] = "2025-11-25", "2026-07-28"
+	c.revs[translate.Downstream], c.revs[translate.Upstream] = "2025-11-25", "2026-07-28"
 	if modern {
-		c.revs[translate.Near], c.revs[translate.Far] = "2026-07-28", "2025-11-25"
+		c.revs[translate.Downstream], c.revs[translate.Upstream] = "2026-07-28", "2025-11-25"
 	}
 	return c
 }
@@ -118,7 +118,7 @@ func (c *checker) observe(o translate.Out, in string) {
 	if in == "" {
 		text, out = string(o.Message), true
 	}
-	if text == "" || o.To == translate.Nowhere {
+	if text == "" || o.To == translate.Dropped {
 		return
 	}
 	var members []json.RawMessage

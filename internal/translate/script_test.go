@@ -99,8 +99,8 @@ func (p *player) options(lines []string) *translate.Options {
 			name, value, _ := strings.Cut(word, "=")
 			n, _ := strconv.Atoi(value)
 			l := &opts.Limits
-			*map[string]*int{"held": &l.Held, "rounds": &l.Rounds, "asks": &l.Asks, "requests": &l.Requests, "listens": &l.Listens,
-				"tasks": &l.Tasks, "bytes": &l.Bytes, "subscriptions": &l.Subscriptions}[name] = n
+			*map[string]*int{"held": &l.AwaitingInput, "rounds": &l.InputRounds, "asks": &l.InputRequests, "requests": &l.Requests, "listens": &l.Subscriptions,
+				"tasks": &l.Tasks, "bytes": &l.Bytes, "subscriptions": &l.Resources}[name] = n
 		}
 	}
 	return opts
@@ -133,16 +133,16 @@ func (p *player) send(word, text string) {
 	text = lengthen.Replace(strings.ReplaceAll(text, "$STATE", p.state))
 	on, _ := strconv.ParseInt(word[2:], 10, 64)
 	if p.observe != nil {
-		side := translate.Near
+		side := translate.Downstream
 		if word[0] == 'f' {
-			side = translate.Far
+			side = translate.Upstream
 		}
 		p.observe(translate.Out{To: side}, text)
 	}
 	if word[0] == 'n' {
-		p.take(p.t.FromNear(p.now, []byte(text), uint64(on)))
+		p.take(p.t.FromDownstream(p.now, []byte(text), uint64(on)))
 	} else {
-		p.take(p.t.FromFar(p.now, []byte(text), on))
+		p.take(p.t.FromUpstream(p.now, []byte(text), on))
 	}
 }
 
@@ -165,19 +165,19 @@ func (p *player) direct(word string, args []string) {
 		p.now = p.now.Add(d)
 		p.take(p.t.Tick(p.now))
 	case "@gone":
-		p.take(p.t.NearGone(p.now, uint64(number(0))))
+		p.take(p.t.StreamClosed(p.now, uint64(number(0))))
 	case "@ended":
-		p.take(p.t.FarEnded(p.now, number(0), lost))
+		p.take(p.t.CallFailed(p.now, number(0), lost))
 	case "@lost":
 		var unsent []int64
 		for i := range args {
 			unsent = append(unsent, number(i))
 		}
-		p.take(p.t.FarLost(p.now, lost, unsent...))
+		p.take(p.t.UpstreamLost(p.now, lost, unsent...))
 	case "@ready":
-		p.take(p.t.FarReady(p.now))
+		p.take(p.t.UpstreamReady(p.now))
 	case "@missed":
-		p.take(p.t.FarMissed(p.now))
+		p.take(p.t.NotificationsLost(p.now))
 	case "@close":
 		p.take(p.t.Close(p.now, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "closed"}))
 	}
@@ -185,7 +185,7 @@ func (p *player) direct(word string, args []string) {
 
 // handshake plays one that every session of the kind has.
 func (p *player) handshake(revision, client, server string) {
-	if _, modern := p.t.(*translate.ModernClient); modern {
+	if _, modern := p.t.(*translate.ModernToLegacy); modern {
 		p.send("n>1", `{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{$V:`+client+`,$I}}}`)
 		p.send("f<", `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"`+revision+`","capabilities":`+server+`,"serverInfo":{"name":"s","version":"2"}}}`)
 		return
@@ -202,7 +202,7 @@ func (p *player) take(outs []translate.Out) {
 			p.observe(o, "")
 		}
 		text := string(o.Message)
-		if _, rest, ok := strings.Cut(text, `"requestState":"`); ok && o.To == translate.Near {
+		if _, rest, ok := strings.Cut(text, `"requestState":"`); ok && o.To == translate.Downstream {
 			state, _, _ := strings.Cut(rest, `"`)
 			p.state = state
 		}
@@ -212,7 +212,7 @@ func (p *player) take(outs []translate.Out) {
 		text = shorten.Replace(text)
 		head := "x"
 		switch o.To {
-		case translate.Near:
+		case translate.Downstream:
 			head = "n<"
 			if o.Stream != 0 {
 				head += strconv.FormatUint(o.Stream, 10)
@@ -223,7 +223,7 @@ func (p *player) take(outs []translate.Out) {
 			if o.Final && o.Stream != 0 {
 				head += " final"
 			}
-		case translate.Far:
+		case translate.Upstream:
 			head = "f>"
 			if o.Cancel {
 				head += fmt.Sprintf(" cancel %d", o.Call)

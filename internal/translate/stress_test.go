@@ -53,7 +53,7 @@ func TestTogether(t *testing.T) {
 				wg.Wait()
 				<-time.After(time.Hour)
 				synctest.Wait()
-				if requests, held := tr.Open(); requests+held != 0 {
+				if requests, held := tr.InFlight(); requests+held != 0 {
 					t.Errorf("%d requests and %d held calls are left", requests, held)
 				}
 				p.mu.Lock()

@@ -45,7 +45,7 @@ func (w *walk) take(outs []translate.Out) {
 			checkOut(w.t, o)
 		}
 		switch o.To {
-		case translate.Far:
+		case translate.Upstream:
 			if w.down {
 				w.failf("something goes to a server that is away: %s", o.Message)
 			}
@@ -57,7 +57,7 @@ func (w *walk) take(outs []translate.Out) {
 			} else if o.Call != 0 {
 				w.calls[o.Call] = o.Method
 			}
-		case translate.Near:
+		case translate.Downstream:
 			w.takeNear(o)
 		}
 	}
@@ -104,7 +104,7 @@ func (w *walk) request(method, params string) {
 	}
 	msg := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, w.stream, method, params)
 	w.log = append(w.log, "near "+msg)
-	w.take(w.tr.FromNear(w.now, []byte(msg), w.stream))
+	w.take(w.tr.FromDownstream(w.now, []byte(msg), w.stream))
 }
 
 func (w *walk) near() {
@@ -150,12 +150,12 @@ func (w *walk) leave() {
 		if w.modern {
 			delete(w.open, stream)
 			w.log = append(w.log, fmt.Sprintf("gone %d", stream))
-			w.take(w.tr.NearGone(w.now, stream))
+			w.take(w.tr.StreamClosed(w.now, stream))
 			return
 		}
 		msg := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
 		w.log = append(w.log, "near "+msg)
-		w.take(w.tr.FromNear(w.now, []byte(msg), 0))
+		w.take(w.tr.FromDownstream(w.now, []byte(msg), 0))
 		return
 	}
 }
@@ -170,7 +170,7 @@ func (w *walk) answerAsked() {
 	w.asked = slices.Delete(w.asked, i, i+1)
 	msg := `{"jsonrpc":"2.0","id":` + id + w.pick(`,"result":{"roots":[],"action":"accept"}}`, `,"error":{"code":-1,"message":"no"}}`)
 	w.log = append(w.log, "near "+msg)
-	w.take(w.tr.FromNear(w.now, []byte(msg), 0))
+	w.take(w.tr.FromDownstream(w.now, []byte(msg), 0))
 }
 
 func task(w *walk, status, more string) string {
@@ -231,7 +231,7 @@ func (w *walk) answer(calm bool) bool {
 
 func (w *walk) far(msg string) {
 	w.log = append(w.log, "far "+msg)
-	w.take(w.tr.FromFar(w.now, []byte(msg), 0))
+	w.take(w.tr.FromUpstream(w.now, []byte(msg), 0))
 }
 
 // ask has a legacy server ask, or take a question back.
@@ -272,13 +272,13 @@ func (w *walk) lose() {
 	}
 	clear(w.calls)
 	w.down = true
-	w.take(w.tr.FarLost(w.now, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "lost"}, unsent...))
+	w.take(w.tr.UpstreamLost(w.now, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "lost"}, unsent...))
 }
 
 func (w *walk) ready() {
 	w.log = append(w.log, "ready")
 	w.down = false
-	w.take(w.tr.FarReady(w.now))
+	w.take(w.tr.UpstreamReady(w.now))
 }
 
 func (w *walk) step() {
@@ -303,7 +303,7 @@ func (w *walk) step() {
 		for id := range w.calls {
 			delete(w.calls, id)
 			w.log = append(w.log, fmt.Sprintf("ended %d", id))
-			w.take(w.tr.FarEnded(w.now, id, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "ended"}))
+			w.take(w.tr.CallFailed(w.now, id, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "ended"}))
 			break
 		}
 	case n > 36 && w.down:
@@ -350,7 +350,7 @@ func TestWalk(t *testing.T) {
 				params, _ := json.Marshal(map[string]any{"protocolVersion": "2025-11-25", "capabilities": json.RawMessage(walkCaps), "clientInfo": map[string]string{"name": "c", "version": "1"}})
 				w.request("initialize", string(params))
 				w.answer(true)
-				w.take(w.tr.FromNear(w.now, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), 0))
+				w.take(w.tr.FromDownstream(w.now, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), 0))
 			}
 			for range 150 {
 				w.step()

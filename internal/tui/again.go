@@ -18,64 +18,64 @@ import (
 )
 
 // A second is a request that is to be sent again.
-type second struct {
+type resendRequest struct {
 	origin   *resend.Origin
 	message  []byte
 	capture  string
 	response uint64 // the event with the recorded answer
 }
 
-// foundMsg comes when it is known what it takes to send a request again.
-type foundMsg struct {
-	second *second
-	edit   bool
-	err    error
+// originMsg comes when it is known what it takes to send a request again.
+type originMsg struct {
+	request *resendRequest
+	edit    bool
+	err     error
 }
 
-// againTime is how long a request may take that is sent again, with all that belongs to it.
-const againTime = 90 * time.Second
+// resendTimeout is how long a request may take that is sent again, with all that belongs to it.
+const resendTimeout = 90 * time.Second
 
-// resend sends the request of the cursor again, after it was edited if that is wanted. It asks before anything is started.
-func (m *model) resend(edit bool) tea.Cmd {
+// startResend sends the request of the cursor again, after it was edited if that is wanted. It asks before anything is started.
+func (m *model) startResend(edit bool) tea.Cmd {
 	if m.opts.Captures == "" {
-		m.say(true, "sending again is turned off here")
+		m.showFlash(true, "sending again is turned off here")
 		return nil
 	}
 	var n, session, response uint64
 	var id, why string
-	m.src.Read(func(w *wireview.Model) {
-		r := m.row(w, m.view.seq)
+	m.src.Read(func(w *trace.Model) {
+		r := m.findRow(w, m.view.seq)
 		switch {
 		case r == nil:
 			why = "nothing is selected"
-		case r.Kind != wireview.Request && r.Kind != wireview.Notification && r.Kind != wireview.Invalid || r.Dir != capture.ToServer:
+		case r.Kind != trace.Request && r.Kind != trace.Notification && r.Kind != trace.Invalid || r.Dir != capture.ToServer:
 			why = "only what the client sent can be sent again"
 		default:
 			n, session, response, id = r.N, r.Session.Number, r.ResponseN, r.Capture.ID
 		}
 	})
 	if why != "" {
-		m.say(true, "%s", why)
+		m.showFlash(true, "%s", why)
 		return nil
 	}
-	path := m.pathOf(id)
+	path := m.capturePath(id)
 	if path == "" {
-		m.say(true, "this capture is in no file")
+		m.showFlash(true, "this capture is in no file")
 		return nil
 	}
-	return m.tasks.cmd(againTime, func(ctx context.Context) tea.Msg {
+	return m.background.cmd(resendTimeout, func(ctx context.Context) tea.Msg {
 		r, err := capture.Open(path, nil)
 		if err != nil {
-			return foundMsg{err: err}
+			return originMsg{err: err}
 		}
 		defer r.Close()
 		o, message, err := resend.Find(ctx, r.Events(), session, n)
-		return foundMsg{&second{o, message, id, response}, edit, err}
+		return originMsg{&resendRequest{o, message, id, response}, edit, err}
 	})
 }
 
-// pathOf returns the file of a capture.
-func (m *model) pathOf(id string) string {
+// capturePath returns the file of a capture.
+func (m *model) capturePath(id string) string {
 	for _, s := range m.src.Sources() {
 		if s.ID == id {
 			return s.Path
@@ -84,43 +84,43 @@ func (m *model) pathOf(id string) string {
 	return ""
 }
 
-func (m *model) found(msg foundMsg) tea.Cmd {
+func (m *model) gotOrigin(msg originMsg) tea.Cmd {
 	switch {
 	case msg.err != nil:
-		m.say(true, "%v", msg.err)
+		m.showFlash(true, "%v", msg.err)
 	case msg.edit:
-		return m.edit(msg.second)
+		return m.edit(msg.request)
 	default:
-		m.askAgain(msg.second)
+		m.confirmResend(msg.request)
 	}
 	return nil
 }
 
-// askAgain asks before a program is started, or something sent to a server, that a capture names.
-func (m *model) askAgain(s *second) {
+// confirmResend asks before a program is started, or something sent to a server, that a capture names.
+func (m *model) confirmResend(s *resendRequest) {
 	verb := "start"
 	if s.origin.Transport != resend.Stdio {
 		verb = "send to"
 	}
 	yes := func() tea.Cmd {
-		m.say(false, "sending …")
-		return m.tasks.cmd(againTime, func(ctx context.Context) tea.Msg { return m.sendAgain(ctx, s) })
+		m.showFlash(false, "sending …")
+		return m.background.cmd(resendTimeout, func(ctx context.Context) tea.Msg { return m.runResend(ctx, s) })
 	}
 	target := safeLong(s.origin.Target())
 	question := "Send it to a fresh copy: " + verb + " " + target + "?"
 	if width(question) < m.width-8 {
-		m.ask(question, yes)
+		m.confirm(question, yes)
 		return
 	}
-	m.over = newOverlay("Send it to a fresh copy?", func() []line { // what would be run is shown in full
+	m.overlay = newOverlay("Send it to a fresh copy?", func() []line { // what would be run is shown in full
 		return []line{{{m.theme.dim, "This would " + verb}}, nil, {{m.theme.text, target}}}
 	})
-	m.ask("Do that?", yes)
-	m.prompt.closes = true
+	m.confirm("Do that?", yes)
+	m.prompt.closesOverlay = true
 }
 
-// sendAgain sends, and shows the answer, and how it differs from the recorded one. It is called beside the event loop.
-func (m *model) sendAgain(ctx context.Context, s *second) tea.Msg {
+// runResend sends, and shows the answer, and how it differs from the recorded one. It is called beside the event loop.
+func (m *model) runResend(ctx context.Context, s *resendRequest) tea.Msg {
 	res, err := resend.Run(ctx, s.origin, s.message, &resend.Options{Dir: m.opts.Captures, Tool: m.opts.Tool})
 	var redacted *resend.RedactedError
 	switch {
@@ -130,27 +130,27 @@ func (m *model) sendAgain(ctx context.Context, s *second) tea.Msg {
 		return doneMsg{text: err.Error(), bad: true}
 	}
 	_ = m.src.Open(res.Path) // it is watched already if its folder is; if it cannot be, the answer is shown all the same
-	c := m.changed(ctx, s, res.Response)
-	return doneMsg{show: func() *overlay { return newOverlay("Sent again", func() []line { return m.againLines(res, c) }) }}
+	c := m.diffResponse(ctx, s, res.Response)
+	return doneMsg{show: func() *overlay { return newOverlay("Sent again", func() []line { return m.resendLines(res, c) }) }}
 }
 
-func (m *model) againLines(res *resend.Result, c comparison) []line {
+func (m *model) resendLines(res *resend.Result, c comparison) []line {
 	t := m.theme
 	if res.Response == nil {
 		return []line{{{t.request, "→ "}, {t.text, "It was sent; no answer is due, or none came."}}, {{t.dim, fmt.Sprintf("event #%d of %s", res.N, safe(res.Path))}}}
 	}
 	out := []line{
-		{{t.response, "← "}, {t.text, "answered in " + wireview.Duration(res.Latency)}},
+		{{t.response, "← "}, {t.text, "answered in " + trace.FormatDuration(res.Latency)}},
 		{{t.dim, fmt.Sprintf("event #%d of %s", res.ResponseN, safe(res.Path))}},
 		nil, {{t.head, "Different from the recorded answer"}},
 	}
 	out = append(out, m.changeLines(c)...)
 	out = append(out, nil, line{{t.head, "Answer"}})
-	return append(out, answerLines(res.Response)...)
+	return append(out, responseLines(res.Response)...)
 }
 
-// changed compares the recorded answer with another one.
-func (m *model) changed(ctx context.Context, s *second, answer []byte) comparison {
+// diffResponse compares the recorded answer with another one.
+func (m *model) diffResponse(ctx context.Context, s *resendRequest, answer []byte) comparison {
 	if s.response == 0 {
 		return comparison{note: "there is no recorded answer"}
 	}
@@ -164,28 +164,28 @@ func (m *model) changed(ctx context.Context, s *second, answer []byte) compariso
 	return comparison{changes: jsondiff.Diff(recorded, answer, nil)}
 }
 
-// maxAnswer is how many bytes of an answer are shown.
-const maxAnswer = 256 << 10
+// maxResponse is how many bytes of an answer are shown.
+const maxResponse = 256 << 10
 
-// answerLines lays an answer out.
-func answerLines(data []byte) []line {
+// responseLines lays an answer out.
+func responseLines(data []byte) []line {
 	if len(data) == 0 {
 		return []line{{{faint, "there is none"}}}
 	}
 	var out []line
-	text := editable(data[:min(len(data), maxAnswer)])
+	text := editable(data[:min(len(data), maxResponse)])
 	for l := range strings.Lines(text) {
 		out = append(out, line{{"", printable.Line(strings.TrimSuffix(l, "\n"))}})
 	}
-	if len(data) > maxAnswer {
-		out = append(out, line{{faint, "… and " + wireview.Size(int64(len(data)-maxAnswer)) + " more"}})
+	if len(data) > maxResponse {
+		out = append(out, line{{faint, "… and " + trace.FormatSize(int64(len(data)-maxResponse)) + " more"}})
 	}
 	return out
 }
 
 // restart asks the tap of the capture of the cursor to start its server again.
 func (m *model) restart() tea.Cmd {
-	if !m.view.known {
+	if !m.view.hasSession {
 		return nil
 	}
 	c := m.view.session
@@ -193,8 +193,8 @@ func (m *model) restart() tea.Cmd {
 		if s.ID != c.Capture || !s.CanRestart {
 			continue
 		}
-		m.ask("Restart the server of "+safe(c.Name)+"?", func() tea.Cmd {
-			return m.tasks.cmd(10*time.Second, func(ctx context.Context) tea.Msg {
+		m.confirm("Restart the server of "+safe(c.Name)+"?", func() tea.Cmd {
+			return m.background.cmd(10*time.Second, func(ctx context.Context) tea.Msg {
 				if err := m.src.Restart(ctx, c.Capture); err != nil {
 					return doneMsg{text: err.Error(), bad: true}
 				}
@@ -203,12 +203,12 @@ func (m *model) restart() tea.Cmd {
 		})
 		return nil
 	}
-	m.say(true, "no running tap of %s that can restart it (mcpwire tap on stdio can)", c.Name)
+	m.showFlash(true, "no running tap of %s that can restart it (mcpwire tap on stdio can)", c.Name)
 	return nil
 }
 
-// environ returns a variable of the user's environment.
-func (m *model) environ(name string) string {
+// getenv returns a variable of the user's environment.
+func (m *model) getenv(name string) string {
 	if m.opts.Environ == nil {
 		return os.Getenv(name)
 	}

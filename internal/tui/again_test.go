@@ -40,7 +40,7 @@ func TestAgain(t *testing.T) {
 	f.add(t, "A", "files", "stdio", legacy)
 	saved(t, f, 0, filepath.Join(dir, "a.mcpcap.ndjson"))
 	synctest.Test(t, func(t *testing.T) {
-		d := drive(t, f, &Options{Colours: None, Captures: dir}).size(80, 24)
+		d := drive(t, f, &Options{Colors: NoColor, Captures: dir}).size(80, 24)
 		d.keys("g", "r").has("only what the client sent can be sent again")
 		d.keys("G", "r").check().has("Send it to a fresh copy: start node build/index.js? y/n")
 		d.keys("n").has("nothing was done")

@@ -12,8 +12,8 @@ import (
 
 func number[T uint64 | int](n T) string { return strconv.FormatUint(uint64(n), 10) }
 
-// join puts what is not empty together.
-func join(parts ...string) string {
+// joinNonEmpty puts what is not empty together.
+func joinNonEmpty(parts ...string) string {
 	var list []string
 	for _, p := range parts {
 		if p != "" {
@@ -66,13 +66,13 @@ func (m *model) sourceSpans() line {
 	add(live, t.response, fmt.Sprintf("● %d live", live))
 	add(growing, t.pending, fmt.Sprintf("◐ %d growing", growing))
 	add(done, t.dim, fmt.Sprintf("○ %d past", done))
-	add(failed, t.fail, fmt.Sprintf("✖ %d unreadable", failed))
+	add(failed, t.failure, fmt.Sprintf("✖ %d unreadable", failed))
 	return l
 }
 
 // sessionText says in which session the cursor is.
 func (m *model) sessionText() string {
-	if !m.view.known {
+	if !m.view.hasSession {
 		return ""
 	}
 	c := &m.view.session
@@ -84,7 +84,7 @@ func (m *model) sessionText() string {
 	if c.Exited { // first: there may be no room for all
 		rest = append(rest, exitText(c))
 	}
-	rest = append(rest, safe(c.Transport), safe(c.Answered), safe(c.Era))
+	rest = append(rest, safe(c.Transport), safe(c.Negotiated), safe(c.Era))
 	if !c.Exited && c.PID > 0 && m.width >= 100 {
 		rest = append(rest, fmt.Sprintf("pid %d", c.PID))
 	}
@@ -97,56 +97,56 @@ func (m *model) sessionText() string {
 }
 
 // exitText says how the process of a session ended, and that it runs again, if so.
-func exitText(c *wireview.Card) string {
+func exitText(c *trace.SessionInfo) string {
 	text := fmt.Sprintf("exit %d", c.ExitCode)
 	if c.Signal != "" {
 		text = safe(c.Signal)
 	}
-	if c.Next > 0 {
-		text += fmt.Sprintf(", now /%d", c.Next)
+	if c.Successor > 0 {
+		text += fmt.Sprintf(", now /%d", c.Successor)
 	}
 	return text
 }
 
-// filterShown reports whether the filter has a line.
-func (m *model) filterShown() bool {
-	return m.choice.text != "" || m.choice.lints || m.prompt != nil && m.prompt.kind == askFilter
+// hasFilterBar reports whether the filter has a line.
+func (m *model) hasFilterBar() bool {
+	return m.query.text != "" || m.query.findingsOnly || m.prompt != nil && m.prompt.kind == filterPrompt
 }
 
 // drawFilter draws the filter bar. It turns red where something is wrong, and says what.
 func (m *model) drawFilter(b *strings.Builder) {
 	t, w := m.theme, m.width
 	p := m.prompt
-	if p == nil || p.kind != askFilter {
+	if p == nil || p.kind != filterPrompt {
 		l := line{{t.key.plus(bold), " / "}}
-		if m.choice.lints {
-			l = append(l, span{t.lint, "▲ only with findings  "})
+		if m.query.findingsOnly {
+			l = append(l, span{t.finding, "▲ only with findings  "})
 		}
-		l = append(l, span{t.text, safe(m.choice.text)})
-		l = append(l, span{t.dim, m.matched()})
+		l = append(l, span{t.text, safe(m.query.text)})
+		l = append(l, span{t.dim, m.matchText()})
 		l.appendTo(b, w, "", false)
 		return
 	}
 	text, _ := p.window(p.room(w))
 	l := line{{t.key.plus(bold), " / "}, {t.text, text}}
-	if p.wrong == nil {
+	if p.filterErr == nil {
 		if len(p.text) == 0 {
 			l = append(l, span{t.dim, " tool:search  status:error  dur>500ms  words  -method:ping"})
 		} else {
-			l = append(l, span{t.dim, m.matched()})
+			l = append(l, span{t.dim, m.matchText()})
 		}
 		l.appendTo(b, w, "", false)
 		return
 	}
 	l = line{{"", " / "}}
-	at := p.wrong.Column - 1
+	at := p.filterErr.Column - 1
 	from := len(p.text) - len([]rune(text)) // the text may be scrolled: its end is visible then
-	if p.at < len(p.text) {
+	if p.pos < len(p.text) {
 		from = 0
 	}
 	before, after := splitAt(text, at-from)
-	l = append(l, span{"", before}, span{underline, head(after)}, span{"", tail(after)}, span{bold, "  ✖ column " + number(p.wrong.Column)})
-	l.appendTo(b, w, t.wrong, false)
+	l = append(l, span{"", before}, span{underline, firstRune(after)}, span{"", afterFirstRune(after)}, span{bold, "  ✖ column " + number(p.filterErr.Column)})
+	l.appendTo(b, w, t.invalid, false)
 }
 
 // splitAt splits a text before a character.
@@ -156,7 +156,7 @@ func splitAt(s string, n int) (before, after string) {
 	return string(r[:n]), string(r[n:])
 }
 
-func head(s string) string {
+func firstRune(s string) string {
 	before, _ := splitAt(s, 1)
 	if before == "" {
 		return " "
@@ -164,39 +164,39 @@ func head(s string) string {
 	return before
 }
 
-func tail(s string) string {
+func afterFirstRune(s string) string {
 	_, after := splitAt(s, 1)
 	return after
 }
 
-// matched says how many rows the filter lets through.
-func (m *model) matched() string {
+// matchText says how many rows the filter lets through.
+func (m *model) matchText() string {
 	switch {
-	case m.choice.busy:
+	case m.query.busy:
 		return "   filtering …"
-	case m.view.busy:
-		return fmt.Sprintf("   %d so far, searched %d %%", m.wanted(), int(m.view.share*100))
+	case m.view.searching:
+		return fmt.Sprintf("   %d so far, searched %d %%", m.matchCount(), int(m.view.searchShare*100))
 	}
-	return fmt.Sprintf("   %d of %d", m.wanted(), m.view.all)
+	return fmt.Sprintf("   %d of %d", m.matchCount(), m.view.all)
 }
 
-// wanted is how many items the table has, with those that came since the pause.
-func (m *model) wanted() int { return m.view.items + m.view.fresh }
+// matchCount is how many items the table has, with those that came since the pause.
+func (m *model) matchCount() int { return m.view.items + m.view.sincePause }
 
 // drawFooter draws the last line: a message or a prompt, else the state and the most useful keys.
 func (m *model) drawFooter(b *strings.Builder) {
 	switch {
-	case m.prompt != nil && m.prompt.kind != askFilter:
+	case m.prompt != nil && m.prompt.kind != filterPrompt:
 		m.prompt.line(m).appendTo(b, m.width, "", false)
 		return
-	case m.prompt != nil && m.prompt.wrong != nil:
-		line{{m.theme.fail, " ✖ " + safe(m.prompt.wrong.Message)}}.appendTo(b, m.width, "", false)
+	case m.prompt != nil && m.prompt.filterErr != nil:
+		line{{m.theme.failure, " ✖ " + safe(m.prompt.filterErr.Message)}}.appendTo(b, m.width, "", false)
 		return
 	case m.flash.text != "":
 		m.flashLine().appendTo(b, m.width, "", false)
 		return
 	}
-	l := m.state()
+	l := m.followState()
 	keys := m.hints(m.keyHints()...)
 	right := m.position()
 	for l.width()+keys.width()+width(right)+1 > m.width && len(keys) > 0 {
@@ -212,27 +212,27 @@ func (m *model) drawFooter(b *strings.Builder) {
 func (m *model) flashLine() line {
 	st, sign := m.theme.text, " · "
 	if m.flash.bad {
-		st, sign = m.theme.fail, " ✖ "
+		st, sign = m.theme.failure, " ✖ "
 	}
 	return line{{st, sign + m.flash.text}}
 }
 
-// state says whether the table moves.
-func (m *model) state() line {
+// followState says whether the table moves.
+func (m *model) followState() line {
 	t := m.theme
 	var l line
 	switch {
 	case m.pause != nil:
 		text := " ‖ paused"
-		if m.view.fresh > 0 {
-			text += fmt.Sprintf(", %d new", m.view.fresh)
+		if m.view.sincePause > 0 {
+			text += fmt.Sprintf(", %d new", m.view.sincePause)
 		}
-		l = line{{t.lint.plus(bold), text}}
+		l = line{{t.finding.plus(bold), text}}
 	case m.follow:
 		l = line{{t.response, " ▼ follow"}}
 	}
 	if m.frames != nil {
-		l = append(l, span{t.asked, " ≡ frames"})
+		l = append(l, span{t.serverRequest, " ≡ frames"})
 	}
 	return append(l, span{"", " "})
 }
@@ -276,25 +276,25 @@ func (m *model) hints(pairs ...string) line {
 	return l
 }
 
-// emptyLine is what stands in a table without rows, so that its user knows why.
-func (m *model) emptyLine(i int) line {
+// emptyTableLine is what stands in a table without rows, so that its user knows why.
+func (m *model) emptyTableLine(i int) line {
 	if len(m.view.rows) > 0 {
 		return nil
 	}
 	t := m.theme
 	var text []line
 	switch {
-	case m.sel == nil || m.choice.busy:
+	case m.sel == nil || m.query.busy:
 		text = []line{{{t.dim, "Reading …"}}}
 	case m.frames != nil && m.frames.busy:
 		text = []line{{{t.dim, "Putting the frames in order …"}}}
 	case m.view.all > 0:
 		text = []line{{{t.text, "None of " + number(m.view.all) + " exchanges match."}}, {{t.dim, "/ changes the filter, Esc takes it away."}}}
-		if m.view.busy {
-			text = []line{{{t.pending, fmt.Sprintf("… Searching in payloads, %d %% so far.", int(m.view.share*100))}}}
+		if m.view.searching {
+			text = []line{{{t.pending, fmt.Sprintf("… Searching in payloads, %d %% so far.", int(m.view.searchShare*100))}}}
 		}
 	default:
-		text = m.nothingYet()
+		text = m.emptyHelp()
 	}
 	if i--; i >= 0 && i < len(text) {
 		return append(line{{"", "   "}}, text[i]...)
@@ -302,13 +302,13 @@ func (m *model) emptyLine(i int) line {
 	return nil
 }
 
-// nothingYet says how to get something to see.
-func (m *model) nothingYet() []line {
+// emptyHelp says how to get something to see.
+func (m *model) emptyHelp() []line {
 	t := m.theme
 	var out []line
 	for _, s := range m.sources {
 		if s.Err != "" {
-			out = append(out, line{{t.fail, "✖ " + safe(s.Path+s.Name) + ": " + safe(s.Err)}})
+			out = append(out, line{{t.failure, "✖ " + safe(s.Path+s.Name) + ": " + safe(s.Err)}})
 		}
 	}
 	goes := slices.ContainsFunc(m.sources, func(s watch.Source) bool { return s.Err == "" && (s.State == watch.Live || s.State == watch.Growing) })

@@ -11,13 +11,13 @@ import (
 
 // A column is one of the table's. The last one that has no width of its own gets what the others leave.
 type column struct {
-	head  string
-	width int
-	right bool // a number
-	cell  func(m *model, x *shownRow) line
-	after bool // it stands behind the text of rows that are no request
-	solo  bool // only requests have it: other rows use its place for their text
-	skip  int  // the higher, the sooner it is left out
+	head        string
+	width       int
+	right       bool // a number
+	cell        func(m *model, x *rowView) line
+	after       bool // it stands behind the text of rows that are no request
+	requestOnly bool // only requests have it: other rows use its place for their text
+	dropOrder   int  // the higher, the sooner it is left out
 }
 
 // columnsFor returns the columns for a table so wide, and the widths that they have: those that are needed least are left out until the text has room.
@@ -33,12 +33,12 @@ func (m *model) columnsFor(columns int, several bool) []column {
 			if c.width > 0 {
 				sum += c.width + 1
 			}
-			if c.skip > 0 && (worst < 0 || c.skip > all[worst].skip) {
+			if c.dropOrder > 0 && (worst < 0 || c.dropOrder > all[worst].dropOrder) {
 				worst = i
 			}
 		}
 		if columns-sum >= want || worst < 0 {
-			return fit(all, columns-sum)
+			return fillColumns(all, columns-sum)
 		}
 		if all[worst].head == "waterfall" && all[worst].width > 8 {
 			all[worst].width = max(8, all[worst].width-(want-(columns-sum)))
@@ -48,8 +48,8 @@ func (m *model) columnsFor(columns int, several bool) []column {
 	}
 }
 
-// fit gives the room that is left to the text, and some of it to the waterfall if there is plenty.
-func fit(all []column, room int) []column {
+// fillColumns gives the room that is left to the text, and some of it to the waterfall if there is plenty.
+func fillColumns(all []column, room int) []column {
 	for i := range all {
 		if all[i].head == "waterfall" && room > 70 {
 			more := min(24, (room-70)/2)
@@ -67,38 +67,38 @@ func fit(all []column, room int) []column {
 
 func (m *model) allColumns(several bool) []column {
 	status := 12
-	if m.tight() {
+	if m.isNarrow() {
 		status = 6
 	}
 	list := []column{
-		{head: "#", width: 6, right: true, cell: cellNumber, skip: 30},
-		{head: m.timeHead(), width: m.timeWidth(), right: true, cell: cellTime, skip: 20},
-		{head: "", width: 2, cell: cellDir, skip: 80},
+		{head: "#", width: 6, right: true, cell: cellNumber, dropOrder: 30},
+		{head: m.timeHead(), width: m.timeWidth(), right: true, cell: cellTime, dropOrder: 20},
+		{head: "", width: 2, cell: cellDir, dropOrder: 80},
 	}
 	if several {
-		list = append(list, column{head: "server", width: m.serverWidth(), cell: cellServer, skip: 22})
+		list = append(list, column{head: "server", width: m.serverWidth(), cell: cellServer, dropOrder: 22})
 	}
 	return append(list,
 		column{head: "what", cell: cellWhat},
-		column{head: "id", width: 6, cell: cellID, solo: true, skip: 90},
-		column{head: "status", width: status, cell: cellStatus, solo: true, skip: 5},
-		column{head: "req", width: 7, right: true, cell: cellRequest, solo: true, skip: 75},
-		column{head: "res", width: 7, right: true, cell: cellResponse, solo: true, skip: 70},
-		column{head: "latency", width: 8, right: true, cell: cellLatency, solo: true, skip: 4},
-		column{head: "waterfall", width: 16, cell: cellWaterfall, after: true, skip: 25},
-		column{head: "▲", width: 4, cell: cellLint, after: true, skip: 10},
+		column{head: "id", width: 6, cell: cellID, requestOnly: true, dropOrder: 90},
+		column{head: "status", width: status, cell: cellStatus, requestOnly: true, dropOrder: 5},
+		column{head: "req", width: 7, right: true, cell: cellRequest, requestOnly: true, dropOrder: 75},
+		column{head: "res", width: 7, right: true, cell: cellResponse, requestOnly: true, dropOrder: 70},
+		column{head: "latency", width: 8, right: true, cell: cellLatency, requestOnly: true, dropOrder: 4},
+		column{head: "waterfall", width: 16, cell: cellWaterfall, after: true, dropOrder: 25},
+		column{head: "▲", width: 4, cell: cellFindings, after: true, dropOrder: 10},
 	)
 }
 
-// tight reports whether the table has little room.
-func (m *model) tight() bool {
+// isNarrow reports whether the table has little room.
+func (m *model) isNarrow() bool {
 	w := m.view.area.table.w
-	return w < 70 || m.view.several && w < 100
+	return w < 70 || m.view.multipleSources && w < 100
 }
 
 // serverWidth is how wide the names of servers are.
 func (m *model) serverWidth() int {
-	if m.tight() {
+	if m.isNarrow() {
 		return 8
 	}
 	return 10
@@ -132,19 +132,19 @@ func (m *model) timeWidth() int {
 	return 9
 }
 
-func cellTime(m *model, x *shownRow) line {
+func cellTime(m *model, rv *rowView) line {
 	text := ""
 	switch m.timeMode {
 	case sinceStart:
-		text = signed(x.at.Sub(m.view.began))
+		text = signed(rv.at.Sub(m.view.started))
 	case sinceLast:
-		text = signed(x.at.Sub(x.before(m)))
+		text = signed(rv.at.Sub(rv.previousTime(m)))
 	default:
 		layout := "15:04:05.000"
 		if m.timeWidth() == 8 {
 			layout = "15:04:05"
 		}
-		text = x.at.In(m.zone).Format(layout)
+		text = rv.at.In(m.zone).Format(layout)
 	}
 	return line{{m.theme.dim, text}}
 }
@@ -153,7 +153,7 @@ func cellTime(m *model, x *shownRow) line {
 func signed(d time.Duration) string {
 	switch s := d.Seconds(); {
 	case s >= 1e5 || s <= -1e4:
-		return wireview.Duration(d.Round(time.Hour))
+		return trace.FormatDuration(d.Round(time.Hour))
 	case s >= 1e4 || s <= -1e3:
 		return strconv.FormatFloat(s, 'f', 1, 64)
 	default:
@@ -161,27 +161,27 @@ func signed(d time.Duration) string {
 	}
 }
 
-// before returns the time of the line above.
-func (x *shownRow) before(m *model) time.Time {
-	at := m.view.above
+// previousTime returns the time of the line above.
+func (rv *rowView) previousTime(m *model) time.Time {
+	at := m.view.timeAbove
 	for i := range m.view.rows {
-		if m.view.rows[i].spot == x.spot {
+		if m.view.rows[i].position == rv.position {
 			break
 		}
 		at = m.view.rows[i].at
 	}
 	if at.IsZero() {
-		return x.at
+		return rv.at
 	}
 	return at
 }
 
-func cellNumber(m *model, x *shownRow) line {
-	return line{{m.theme.dim, strconv.FormatUint(x.n, 10)}}
+func cellNumber(m *model, rv *rowView) line {
+	return line{{m.theme.dim, strconv.FormatUint(rv.n, 10)}}
 }
 
-func cellDir(m *model, x *shownRow) line {
-	switch x.dir {
+func cellDir(m *model, rv *rowView) line {
+	switch rv.dir {
 	case capture.ToServer:
 		return line{{m.theme.request, "→"}}
 	case capture.ToClient:
@@ -190,94 +190,94 @@ func cellDir(m *model, x *shownRow) line {
 	return nil
 }
 
-func cellServer(m *model, x *shownRow) line {
-	text := x.server
-	if x.sess > 1 {
-		number := "/" + strconv.FormatUint(x.sess, 10)
+func cellServer(m *model, rv *rowView) line {
+	text := rv.server
+	if rv.session > 1 {
+		number := "/" + strconv.FormatUint(rv.session, 10)
 		text = cut(text, max(1, m.serverWidth()-len(number))) + number
 	}
 	return line{{m.theme.dim, text}}
 }
 
 // cellWhat is the sign, the method or the kind, and what it is about.
-func cellWhat(m *model, x *shownRow) line {
+func cellWhat(m *model, rv *rowView) line {
 	t := m.theme
 	fold := " "
-	if x.fold != "" {
-		fold = x.fold
+	if rv.foldMark != "" {
+		fold = rv.foldMark
 	}
-	l := line{{t.dim, spaces(2*min(x.depth, 6)) + fold}, {x.style(t), x.glyph + " "}}
+	l := line{{t.dim, spaces(2*min(rv.depth, 6)) + fold}, {rv.style(t), rv.glyph + " "}}
 	switch {
-	case x.kind == wireview.Request && !x.frame:
+	case rv.kind == trace.Request && !rv.frame:
 		name := t.text
-		if x.glyph == "✖" || x.glyph == "!" {
-			name = x.style(t)
+		if rv.glyph == "✖" || rv.glyph == "!" {
+			name = rv.style(t)
 		}
-		method := x.method
-		if m.tight() && x.target != "" {
+		method := rv.method
+		if m.isNarrow() && rv.target != "" {
 			method = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(method, "tools/"), "resources/"), "prompts/")
 		}
 		l = append(l, span{name, method})
-		if x.target != "" {
-			l = append(l, span{name.plus(bold), " " + x.target})
+		if rv.target != "" {
+			l = append(l, span{name.plus(bold), " " + rv.target})
 		}
-		if x.note != "" {
-			l = append(l, span{t.dim, "  " + x.note})
+		if rv.note != "" {
+			l = append(l, span{t.dim, "  " + rv.note})
 		}
 		return l
-	case x.kind == wireview.HTTP && !x.frame:
-		return append(l, span{t.text, x.text})
+	case rv.kind == trace.HTTP && !rv.frame:
+		return append(l, span{t.text, rv.text})
 	}
 	name, st := "", t.dim
-	switch x.kind {
-	case wireview.Invalid, wireview.Stdout, wireview.Response:
-		st = t.lint
-	case wireview.Notification:
-		name = x.method + " "
-	case wireview.Stderr, wireview.Gap, wireview.Note, wireview.Body:
-		name = string(x.kind) + " "
+	switch rv.kind {
+	case trace.Invalid, trace.Stdout, trace.Response:
+		st = t.finding
+	case trace.Notification:
+		name = rv.method + " "
+	case trace.Stderr, trace.Gap, trace.Note, trace.Body:
+		name = string(rv.kind) + " "
 	}
-	if x.frame && x.kind == wireview.Request && x.part == wholeMessage {
-		name = x.method + " "
+	if rv.frame && rv.kind == trace.Request && rv.frameKind == messageFrame {
+		name = rv.method + " "
 	}
-	return append(l, span{x.style(t), name}, span{st, x.text})
+	return append(l, span{rv.style(t), name}, span{st, rv.text})
 }
 
-func cellID(m *model, x *shownRow) line { return line{{m.theme.dim, x.id}} }
+func cellID(m *model, rv *rowView) line { return line{{m.theme.dim, rv.id}} }
 
-func cellStatus(m *model, x *shownRow) line {
+func cellStatus(m *model, rv *rowView) line {
 	st := m.theme.dim
-	if x.status != wireview.OK {
-		st = x.style(m.theme)
+	if rv.status != trace.OK {
+		st = rv.style(m.theme)
 	}
-	return line{{st, x.statusText(m.tight())}}
+	return line{{st, rv.statusText(m.isNarrow())}}
 }
 
-func cellRequest(m *model, x *shownRow) line  { return sizeCell(m, x.req) }
-func cellResponse(m *model, x *shownRow) line { return sizeCell(m, x.res) }
+func cellRequest(m *model, rv *rowView) line  { return sizeCell(m, rv.requestBytes) }
+func cellResponse(m *model, rv *rowView) line { return sizeCell(m, rv.responseBytes) }
 
 func sizeCell(m *model, n int64) line {
 	if n == 0 {
 		return nil
 	}
-	return line{{m.theme.dim, wireview.Size(n)}}
+	return line{{m.theme.dim, trace.FormatSize(n)}}
 }
 
-func cellLatency(m *model, x *shownRow) line {
+func cellLatency(m *model, rv *rowView) line {
 	st := m.theme.text
-	if x.open {
+	if rv.pending {
 		st = m.theme.pending
 	}
-	return line{{st, x.latency(m.view.now)}}
+	return line{{st, rv.latencyText(m.view.now)}}
 }
 
-func cellLint(m *model, x *shownRow) line {
-	if x.lints == 0 {
+func cellFindings(m *model, rv *rowView) line {
+	if rv.findings == 0 {
 		return nil
 	}
-	st := m.theme.lint
-	if x.grave {
-		st = m.theme.fail
+	st := m.theme.finding
+	if rv.hasError {
+		st = m.theme.failure
 	}
-	return line{{st, "▲" + strconv.Itoa(x.lints)}}
+	return line{{st, "▲" + strconv.Itoa(rv.findings)}}
 }

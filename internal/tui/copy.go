@@ -18,15 +18,15 @@ const maxClipboard = 100_000
 // copyText puts text on the clipboard of the terminal. Many terminals do not let programs do that, and none says so; the text is shown as well if it is short enough to be marked by hand.
 func (m *model) copyText(what, text string) tea.Cmd {
 	if len(text) > maxClipboard {
-		m.say(true, "%s is too large for a clipboard (%s); e saves it", what, wireview.Size(int64(len(text))))
+		m.showFlash(true, "%s is too large for a clipboard (%s); e saves it", what, trace.FormatSize(int64(len(text))))
 		return nil
 	}
-	m.say(false, "copied %s, %s, if the terminal allows it", what, wireview.Size(int64(len(text))))
+	m.showFlash(false, "copied %s, %s, if the terminal allows it", what, trace.FormatSize(int64(len(text))))
 	return tea.SetClipboard(text)
 }
 
-// A readMsg is the detail of a row that was asked for without opening it, and what is to be done with it.
-type readMsg struct {
+// A copyDetailMsg is the detail of a row that was asked for without opening it, and what is to be done with it.
+type copyDetailMsg struct {
 	detail *detail.Detail
 	err    error
 	use    func(d *detail.Detail) tea.Cmd
@@ -37,32 +37,32 @@ func (m *model) withDetail(use func(d *detail.Detail) tea.Cmd) tea.Cmd {
 	if m.pane != nil && m.pane.detail != nil {
 		return use(m.pane.detail)
 	}
-	var snapshot *detail.Row
-	m.src.Read(func(w *wireview.Model) {
-		if r := m.row(w, m.view.seq); r != nil {
-			snapshot = detail.Snapshot(r)
+	var snapshot *detail.Snapshot
+	m.src.Read(func(w *trace.Model) {
+		if r := m.findRow(w, m.view.seq); r != nil {
+			snapshot = detail.TakeSnapshot(r)
 		}
 	})
 	if snapshot == nil {
-		m.say(true, "nothing is selected")
+		m.showFlash(true, "nothing is selected")
 		return nil
 	}
-	if m.copying {
+	if m.readingCopy {
 		return nil
 	}
-	m.copying = true
+	m.readingCopy = true
 	src := m.src
-	return m.tasks.cmd(detailTime, func(ctx context.Context) tea.Msg {
-		d, err := detail.Of(ctx, src, snapshot, nil)
-		return readMsg{d, err, use}
+	return m.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
+		d, err := detail.Build(ctx, src, snapshot, nil)
+		return copyDetailMsg{d, err, use}
 	})
 }
 
-// read uses a detail that has been read.
-func (m *model) read(msg readMsg) tea.Cmd {
-	m.copying = false
+// useDetail uses a detail that has been read.
+func (m *model) useDetail(msg copyDetailMsg) tea.Cmd {
+	m.readingCopy = false
 	if msg.err != nil {
-		m.say(true, "it took too long to read this row")
+		m.showFlash(true, "it took too long to read this row")
 		return nil
 	}
 	return msg.use(msg.detail)
@@ -70,16 +70,16 @@ func (m *model) read(msg readMsg) tea.Cmd {
 
 // tabTitle is the title of the tab that is open, or "".
 func (m *model) tabTitle() string {
-	if m.pane == nil || m.pane.tab() == nil {
+	if m.pane == nil || m.pane.currentTab() == nil {
 		return ""
 	}
-	return m.pane.tab().title
+	return m.pane.currentTab().title
 }
 
 // copyPayload copies what the open tab shows: the response, or the request, which is also what is copied of a row that is not open.
 func (m *model) copyPayload(d *detail.Detail) tea.Cmd {
 	p, what := d.Request, "the message"
-	if d.Kind == wireview.Request {
+	if d.Kind == trace.Request {
 		what = "the request"
 	}
 	switch m.tabTitle() {
@@ -94,8 +94,8 @@ func (m *model) copyPayload(d *detail.Detail) tea.Cmd {
 	if p == nil {
 		return m.copyPage()
 	}
-	if p.Left > 0 || p.Cut {
-		m.say(true, "%s is %s, and only its beginning is at hand; e saves all of it", what, wireview.Size(p.Len))
+	if p.OmittedBytes > 0 || p.Cut {
+		m.showFlash(true, "%s is %s, and only its beginning is at hand; e saves all of it", what, trace.FormatSize(p.Len))
 		return nil
 	}
 	switch p.Form { // what is pasted must not do more than be read
@@ -109,14 +109,14 @@ func (m *model) copyPayload(d *detail.Detail) tea.Cmd {
 
 // copyPage copies the text of the open tab as it stands there.
 func (m *model) copyPage() tea.Cmd {
-	page, _ := m.page()
+	page, _ := m.activePager()
 	if page == nil {
-		m.say(true, "this row has nothing to copy; Enter opens it")
+		m.showFlash(true, "this row has nothing to copy; Enter opens it")
 		return nil
 	}
 	var b strings.Builder
 	for _, l := range page.lines {
-		b.WriteString(strings.TrimRight(l.plain(), " ") + "\n")
+		b.WriteString(strings.TrimRight(l.text(), " ") + "\n")
 		if b.Len() > maxClipboard {
 			break
 		}
@@ -130,20 +130,20 @@ func (m *model) copyCommand(d *detail.Detail) tea.Cmd { return m.copyAs(d, m.tab
 func (m *model) copyAs(d *detail.Detail, curl bool) tea.Cmd {
 	make, what := detail.CallCommand, "a command"
 	if curl {
-		make, what = detail.Curl, "curl"
+		make, what = detail.CurlCommand, "curl"
 	}
 	c, err := make(d)
 	if err != nil {
-		m.say(true, "%v", err)
+		m.showFlash(true, "%v", err)
 		return nil
 	}
-	m.over = newOverlay("As "+what, func() []line { return m.commandLines(c) })
-	m.over.copy = c.Text
+	m.overlay = newOverlay("As "+what, func() []line { return m.commandLines(c) })
+	m.overlay.copy = c.Text
 	if d.HTTP == nil && !curl {
 		return m.copyShown(what, c.Text)
 	}
-	m.over.otherName = map[bool]string{true: "mcpwire call", false: "curl"}[curl]
-	m.over.other = func() tea.Cmd { return m.copyAs(d, !curl) }
+	m.overlay.alternateName = map[bool]string{true: "mcpwire call", false: "curl"}[curl]
+	m.overlay.alternate = func() tea.Cmd { return m.copyAs(d, !curl) }
 	return m.copyShown(what, c.Text)
 }
 
@@ -163,7 +163,7 @@ func (m *model) commandLines(c *detail.Command) []line {
 		out = append(out, line{{t.text, printable.Line(strings.TrimSuffix(l, "\n"))}})
 	}
 	if len(c.Variables) > 0 {
-		out = append(out, nil, line{{t.lint, "▲ The capture does not have these secrets; set them first: " + safe(strings.Join(c.Variables, " "))}})
+		out = append(out, nil, line{{t.finding, "▲ The capture does not have these secrets; set them first: " + safe(strings.Join(c.Variables, " "))}})
 	}
 	for _, n := range c.Notes {
 		out = append(out, nil, line{{t.dim, safe(n)}})

@@ -12,7 +12,7 @@ import (
 )
 
 // A side is one of two rows that are compared.
-type side struct {
+type diffSide struct {
 	seq, n, response uint64
 	capture, name    string
 	status           string
@@ -26,37 +26,37 @@ func (m *model) diffMarked() tea.Cmd {
 		pair = append(pair, m.view.seq)
 	}
 	if len(pair) != 2 {
-		m.say(false, "m marks a row; mark two, then d compares them")
+		m.showFlash(false, "m marks a row; mark two, then d compares them")
 		return nil
 	}
-	var sides []side
-	m.src.Read(func(w *wireview.Model) {
+	var sides []diffSide
+	m.src.Read(func(w *trace.Model) {
 		for _, seq := range pair {
-			if r := m.row(w, seq); r != nil {
-				sides = append(sides, side{r.Seq, r.N, r.ResponseN, r.Capture.ID, join(safe(r.Method), safe(r.Target)), join(string(r.Status), r.CodeText()), r.Wall()})
+			if r := m.findRow(w, seq); r != nil {
+				sides = append(sides, diffSide{r.Seq, r.N, r.ResponseN, r.Capture.ID, joinNonEmpty(safe(r.Method), safe(r.Target)), joinNonEmpty(string(r.Status), r.CodeText()), r.Wall()})
 			}
 		}
 	})
 	if len(sides) != 2 {
-		m.say(true, "one of the two has made room for newer rows")
+		m.showFlash(true, "one of the two has made room for newer rows")
 		m.marks = nil
 		return nil
 	}
 	a, b := sides[0], sides[1]
-	return m.tasks.cmd(detailTime, func(ctx context.Context) tea.Msg {
-		req := m.compare(ctx, a.capture, a.n, b.capture, b.n)
-		res := m.compare(ctx, a.capture, a.response, b.capture, b.response)
+	return m.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
+		req := m.compareEvents(ctx, a.capture, a.n, b.capture, b.n)
+		res := m.compareEvents(ctx, a.capture, a.response, b.capture, b.response)
 		return doneMsg{show: func() *overlay {
 			return newOverlay(fmt.Sprintf("#%d and #%d", a.n, b.n), func() []line { return m.diffLines(a, b, req, res) })
 		}}
 	})
 }
 
-// row finds a row by its Seq, also inside others. The model is locked.
-func (m *model) row(w *wireview.Model, seq uint64) *wireview.Row {
+// findRow finds a row by its Seq, also inside others. The model is locked.
+func (m *model) findRow(w *trace.Model, seq uint64) *trace.Row {
 	rows := w.Rows()
-	x := &exchanges{sel: allRows(rows), limit: -1, fold: &folding{}}
-	for i := min(find(x, place{id: seq}), len(rows)-1); i >= 0 && i > len(rows)-1-maxSteps; i-- {
+	x := &rowList{sel: allRows(rows), limit: -1, fold: &foldState{}}
+	for i := min(find(x, anchor{id: seq}), len(rows)-1); i >= 0 && i > len(rows)-1-maxScanRows; i-- {
 		if rows[i].Seq == seq {
 			return rows[i]
 		}
@@ -73,13 +73,13 @@ func (m *model) row(w *wireview.Model, seq uint64) *wireview.Row {
 }
 
 // allRows makes the whole timeline a selection.
-type allRows []*wireview.Row
+type allRows []*trace.Row
 
-func (a allRows) Len() int                       { return len(a) }
-func (a allRows) At(i int) *wireview.Row         { return a[i] }
-func (a allRows) Has(*wireview.Row) bool         { return true }
-func (a allRows) Searching() (s float64, b bool) { return 1, false }
-func (a allRows) Close()                         {}
+func (a allRows) Len() int                            { return len(a) }
+func (a allRows) At(i int) *trace.Row                 { return a[i] }
+func (a allRows) Has(*trace.Row) bool                 { return true }
+func (a allRows) SearchProgress() (s float64, b bool) { return 1, false }
+func (a allRows) Close()                              {}
 
 // A comparison is in what two payloads differ.
 type comparison struct {
@@ -87,8 +87,8 @@ type comparison struct {
 	note    string // why there are none
 }
 
-// compare compares two events. It is called beside the event loop.
-func (m *model) compare(ctx context.Context, captureA string, a uint64, captureB string, b uint64) comparison {
+// compareEvents compares two events. It is called beside the event loop.
+func (m *model) compareEvents(ctx context.Context, captureA string, a uint64, captureB string, b uint64) comparison {
 	first, whyA := m.payload(ctx, captureA, a)
 	second, whyB := m.payload(ctx, captureB, b)
 	switch {
@@ -117,11 +117,11 @@ func (m *model) payload(ctx context.Context, id string, n uint64) (data []byte, 
 	return e.Data, ""
 }
 
-func (m *model) diffLines(a, b side, req, res comparison) []line {
+func (m *model) diffLines(a, b diffSide, req, res comparison) []line {
 	t := m.theme
 	var out []line
-	for i, s := range []side{a, b} {
-		out = append(out, line{{t.mark, number(i + 1)}, {t.dim, fmt.Sprintf("  #%d  ", s.n)}, {t.text, s.name}, {t.dim, "  " + s.status + "  " + wireview.Duration(s.wall)}})
+	for i, s := range []diffSide{a, b} {
+		out = append(out, line{{t.mark, number(i + 1)}, {t.dim, fmt.Sprintf("  #%d  ", s.n)}, {t.text, s.name}, {t.dim, "  " + s.status + "  " + trace.FormatDuration(s.wall)}})
 	}
 	out = append(out, nil, line{{t.head, "Request"}})
 	out = append(out, m.changeLines(req)...)
@@ -136,7 +136,7 @@ func (m *model) changeLines(c comparison) []line {
 		return []line{{{t.dim, "  " + safe(c.note)}}}
 	}
 	if len(c.changes) == 0 {
-		return []line{{{t.good, "  = no difference"}}}
+		return []line{{{t.added, "  = no difference"}}}
 	}
 	var out []line
 	for _, x := range c.changes {
@@ -144,12 +144,12 @@ func (m *model) changeLines(c comparison) []line {
 			out = append(out, line{{t.dim, "  … and more"}})
 			continue
 		}
-		out = append(out, line{{t.dim, "  " + orText(safe(x.Pointer), "all of it")}})
+		out = append(out, line{{t.dim, "  " + orDefault(safe(x.Pointer), "all of it")}})
 		if x.Old != "" {
-			out = append(out, line{{t.fail, "  - " + safe(x.Old)}})
+			out = append(out, line{{t.failure, "  - " + safe(x.Old)}})
 		}
 		if x.New != "" {
-			out = append(out, line{{t.good, "  + " + safe(x.New)}})
+			out = append(out, line{{t.added, "  + " + safe(x.New)}})
 		}
 	}
 	return out

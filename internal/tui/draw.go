@@ -24,8 +24,8 @@ func (m *model) screen() string {
 	switch {
 	case m.editor != nil:
 		return m.editor.screen(m)
-	case m.over != nil:
-		return m.drawOver()
+	case m.overlay != nil:
+		return m.drawOverlay()
 	}
 	a := m.view.area
 	lines := make([]string, m.height)
@@ -68,11 +68,11 @@ func (m *model) drawHeads(b *strings.Builder) {
 func (m *model) drawRow(b *strings.Builder, i int) {
 	w := m.view.area.table.w
 	if i >= len(m.view.rows) {
-		m.emptyLine(i).appendTo(b, w, "", false)
+		m.emptyTableLine(i).appendTo(b, w, "", false)
 		return
 	}
 	x := &m.view.rows[i]
-	m.rowLine(x, i == m.view.cursor, w).appendTo(b, w, m.rowBase(i), i == m.view.cursor && m.theme.selTakes)
+	m.rowLine(x, i == m.view.cursor, w).appendTo(b, w, m.rowBase(i), i == m.view.cursor && m.theme.selectedOverrides)
 }
 
 // rowBase is the style below all others on a line of the table.
@@ -81,48 +81,48 @@ func (m *model) rowBase(i int) style {
 	case i != m.view.cursor:
 		return ""
 	case m.pane != nil && m.focus == onPane:
-		return m.theme.unfocus
+		return m.theme.selectedBlurred
 	}
 	return m.theme.selected
 }
 
 // rowLine puts the cells of a row beside each other.
-func (m *model) rowLine(x *shownRow, selected bool, w int) line {
-	l := line{m.rowMark(x, selected)}
-	request := x.kind == wireview.Request && !x.frame
+func (m *model) rowLine(rv *rowView, selected bool, w int) line {
+	l := line{m.rowMark(rv, selected)}
+	request := rv.kind == trace.Request && !rv.frame
 	for i := 0; i < len(m.view.columns); i++ {
 		c := m.view.columns[i]
 		columns := c.width
 		if c.head == "what" && !request {
-			for i+1 < len(m.view.columns) && m.view.columns[i+1].solo { // its text has their place
+			for i+1 < len(m.view.columns) && m.view.columns[i+1].requestOnly { // its text has their place
 				i++
 				columns += m.view.columns[i].width + 1
 			}
-			columns = m.keepLatency(x, columns)
+			columns = m.reserveLatency(rv, columns)
 		}
-		l = append(l, cell(c.cell(m, x), columns, c.right)...)
+		l = append(l, cell(c.cell(m, rv), columns, c.right)...)
 		l = append(l, span{"", " "})
-		if c.head == "what" && columns < c.width+m.soloWidth() && !request && x.timed {
-			l = append(l, cell(cellLatency(m, x), 8, true)...)
+		if c.head == "what" && columns < c.width+m.requestOnlyWidth() && !request && rv.hasDuration {
+			l = append(l, cell(cellLatency(m, rv), 8, true)...)
 			l = append(l, span{"", " "})
 		}
 	}
 	return l[:len(l)-1]
 }
 
-// soloWidth is how many columns the cells take that only requests have.
-func (m *model) soloWidth() (n int) {
+// requestOnlyWidth is how many columns the cells take that only requests have.
+func (m *model) requestOnlyWidth() (n int) {
 	for _, c := range m.view.columns {
-		if c.solo {
+		if c.requestOnly {
 			n += c.width + 1
 		}
 	}
 	return n
 }
 
-// keepLatency leaves room for the timer of a row that is no request but takes time.
-func (m *model) keepLatency(x *shownRow, columns int) int {
-	if x.timed && !x.frame && m.soloWidth() >= 9 {
+// reserveLatency leaves room for the timer of a row that is no request but takes time.
+func (m *model) reserveLatency(rv *rowView, columns int) int {
+	if rv.hasDuration && !rv.frame && m.requestOnlyWidth() >= 9 {
 		return columns - 9
 	}
 	return columns
@@ -144,13 +144,13 @@ func cell(l line, columns int, right bool) line {
 const markWidth = 3
 
 // rowMark is the first column: the cursor, and the numbers of marked rows.
-func (m *model) rowMark(x *shownRow, selected bool) span {
+func (m *model) rowMark(rv *rowView, selected bool) span {
 	text := " "
 	if selected {
 		text = "❯"
 	}
-	if x.mark > 0 {
-		return span{m.theme.mark, text + strconv.Itoa(x.mark) + " "}
+	if rv.mark > 0 {
+		return span{m.theme.mark, text + strconv.Itoa(rv.mark) + " "}
 	}
 	return span{m.theme.mark, text + "  "}
 }
@@ -162,7 +162,7 @@ func (m *model) drawRule(b *strings.Builder, i int) {
 	if r.w > 1 {
 		text = strings.Repeat("─", r.w)
 	}
-	write(b, m.theme.rule, text)
+	writeStyled(b, m.theme.rule, text)
 }
 
 // cursorShape is where the terminal's own cursor is: in what is being typed.
@@ -171,9 +171,9 @@ func (m *model) cursorShape() *tea.Cursor {
 	switch {
 	case m.editor != nil:
 		return m.editor.cursor()
-	case m.prompt == nil || m.prompt.kind == askSure:
+	case m.prompt == nil || m.prompt.kind == confirmPrompt:
 		return nil
-	case m.prompt.kind == askFilter:
+	case m.prompt.kind == filterPrompt:
 		return tea.NewCursor(min(m.width-1, m.prompt.column(m.width)), a.filter.y)
 	}
 	return tea.NewCursor(min(m.width-1, m.prompt.column(m.width)), m.height-1)

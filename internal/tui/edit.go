@@ -20,31 +20,31 @@ import (
 const maxEdit = 1 << 20
 
 // An editing is a message that is edited on the screen, for those who have no $EDITOR.
-type editing struct {
-	area textarea.Model
-	what *second
+type editor struct {
+	area    textarea.Model
+	request *resendRequest
 }
 
 // editedMsg comes when an editor has ended.
 type editedMsg struct {
-	what *second
-	text []byte
-	err  error
+	request *resendRequest
+	text    []byte
+	err     error
 }
 
 // edit opens an editor for a message: $VISUAL or $EDITOR, else one of our own.
-func (m *model) edit(s *second) tea.Cmd {
+func (m *model) edit(s *resendRequest) tea.Cmd {
 	if len(s.message) > maxEdit {
-		m.say(true, "%s are too much to be edited here", wireview.Size(int64(len(s.message))))
+		m.showFlash(true, "%s are too much to be edited here", trace.FormatSize(int64(len(s.message))))
 		return nil
 	}
 	text := editable(s.message)
-	command := m.environ("VISUAL")
+	command := m.getenv("VISUAL")
 	if command == "" {
-		command = m.environ("EDITOR")
+		command = m.getenv("EDITOR")
 	}
 	if words := strings.Fields(command); len(words) > 0 {
-		return m.external(words, text, s)
+		return m.externalEditor(words, text, s)
 	}
 	area := textarea.New()
 	area.CharLimit, area.MaxHeight = 2*maxEdit, 0
@@ -54,7 +54,7 @@ func (m *model) edit(s *second) tea.Cmd {
 	area.SetStyles(textarea.DefaultStyles(m.dark))
 	area.SetValue(text)
 	area.MoveToBegin()
-	m.editor = &editing{area, s}
+	m.editor = &editor{area, s}
 	m.editor.resize(m.width, m.height)
 	return m.editor.area.Focus()
 }
@@ -94,23 +94,23 @@ func nesting(text []byte) (most int) {
 	return most
 }
 
-// external runs the user's editor on a file that nobody else can read.
-func (m *model) external(words []string, text string, s *second) tea.Cmd {
+// externalEditor runs the user's editor on a file that nobody else can read.
+func (m *model) externalEditor(words []string, text string, s *resendRequest) tea.Cmd {
 	dir, err := os.MkdirTemp("", "mcpwire-edit-")
 	if err != nil {
-		m.say(true, "%v", err)
+		m.showFlash(true, "%v", err)
 		return nil
 	}
 	name := filepath.Join(dir, "message.json")
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		os.RemoveAll(dir)
-		m.say(true, "%v", err)
+		m.showFlash(true, "%v", err)
 		return nil
 	}
 	c := exec.Command(words[0], append(words[1:len(words):len(words)], name)...)
 	if err := batchfile.Prepare(c); err != nil {
 		os.RemoveAll(dir)
-		m.say(true, "the editor: %v", err)
+		m.showFlash(true, "the editor: %v", err)
 		return nil
 	}
 	return tea.ExecProcess(c, func(err error) tea.Msg {
@@ -123,24 +123,24 @@ func (m *model) external(words []string, text string, s *second) tea.Cmd {
 	})
 }
 
-// edited asks whether the message is to be sent as it is now.
-func (m *model) edited(msg editedMsg) tea.Cmd {
+// gotEdited asks whether the message is to be sent as it is now.
+func (m *model) gotEdited(msg editedMsg) tea.Cmd {
 	if msg.err != nil {
-		m.say(true, "the editor: %v", msg.err)
+		m.showFlash(true, "the editor: %v", msg.err)
 		return nil
 	}
-	again := *msg.what
+	again := *msg.request
 	again.message = []byte(strings.TrimSpace(string(msg.text)))
 	if len(again.message) == 0 {
-		m.say(false, "nothing is sent")
+		m.showFlash(false, "nothing is sent")
 		return nil
 	}
 	if !json.Valid(again.message) {
-		m.say(true, "it is no JSON any more; nothing is sent (mcpwire send --raw sends anything)")
+		m.showFlash(true, "it is no JSON any more; nothing is sent (mcpwire send --raw sends anything)")
 		return nil
 	}
-	again.origin.Hidden, again.origin.HiddenMore = nil, 0 // whoever edits has seen them
-	m.askAgain(&again)
+	again.origin.Redacted, again.origin.MoreRedacted = nil, 0 // whoever edits has seen them
+	m.confirmResend(&again)
 	return nil
 }
 
@@ -150,28 +150,28 @@ func (m *model) editorKey(k tea.KeyPressMsg) tea.Cmd {
 	switch k.String() {
 	case "esc":
 		m.editor = nil
-		m.say(false, "nothing is sent")
+		m.showFlash(false, "nothing is sent")
 		return nil
 	case "ctrl+s", "ctrl+enter":
 		m.editor = nil
-		return m.edited(editedMsg{what: e.what, text: []byte(e.area.Value())})
+		return m.gotEdited(editedMsg{request: e.request, text: []byte(e.area.Value())})
 	}
 	return e.update(k)
 }
 
-func (e *editing) update(msg tea.Msg) tea.Cmd {
+func (e *editor) update(msg tea.Msg) tea.Cmd {
 	var cmd tea.Cmd
 	e.area, cmd = e.area.Update(msg)
 	return cmd
 }
 
-func (e *editing) resize(columns, lines int) {
+func (e *editor) resize(columns, lines int) {
 	e.area.SetWidth(max(4, columns))
 	e.area.SetHeight(max(1, lines-2))
 }
 
 // cursor is where the terminal's cursor is.
-func (e *editing) cursor() *tea.Cursor {
+func (e *editor) cursor() *tea.Cursor {
 	c := e.area.Cursor()
 	if c != nil {
 		c.Y++
@@ -180,9 +180,9 @@ func (e *editing) cursor() *tea.Cursor {
 }
 
 // screen draws the editor.
-func (e *editing) screen(m *model) string {
+func (e *editor) screen(m *model) string {
 	var top, bottom strings.Builder
-	line{{bold, " Edit and send"}, {m.theme.dim, "  to a fresh copy of " + safe(e.what.origin.Name)}}.appendTo(&top, m.width, m.theme.title, false)
+	line{{bold, " Edit and send"}, {m.theme.dim, "  to a fresh copy of " + safe(e.request.origin.Name)}}.appendTo(&top, m.width, m.theme.title, false)
 	m.hints("Ctrl+S", "send", "Esc", "leave it").appendTo(&bottom, m.width, "", false)
 	return top.String() + "\n" + e.area.View() + "\n" + bottom.String()
 }

@@ -34,13 +34,13 @@ type frameView struct {
 // frameList is a list of events. What became of a row since is looked up when it is drawn.
 type frameList struct {
 	frames []frame
-	rows   func(capture string, n uint64) *wireview.Row // with the model locked
+	rows   func(capture string, n uint64) *trace.Row // with the model locked
 }
 
 func (l *frameList) size() int { return len(l.frames) }
 
-func (l *frameList) placeOf(i int) place {
-	return place{at: l.frames[i].at, id: uint64(i)}
+func (l *frameList) anchorAt(i int) anchor {
+	return anchor{at: l.frames[i].at, id: uint64(i)}
 }
 
 func (l *frameList) lines(i int, buf []entry) []entry {
@@ -53,8 +53,8 @@ type framesMsg struct {
 	took time.Duration
 }
 
-// framesAtOnce is how many rows are looked at while the model is locked once.
-const framesAtOnce = 2000
+// rowsPerLock is how many rows are looked at while the model is locked once.
+const rowsPerLock = 2000
 
 // buildFrames has the list of events made anew, if it is shown. It is made in steps, so that the model is never locked for long, and from the rows, so that it needs no memory else.
 func (m *model) buildFrames(force bool) tea.Cmd {
@@ -68,37 +68,37 @@ func (m *model) buildFrames(force bool) tea.Cmd {
 	}
 	v.busy, v.stale = true, false
 	sel, src, wait := m.sel, m.src, min(10*v.took, 2*time.Second)
-	return m.tasks.cmd(time.Minute, func(ctx context.Context) tea.Msg {
+	return m.background.cmd(time.Minute, func(ctx context.Context) tea.Msg {
 		select { // a long list is not made all the time
 		case <-time.After(wait):
 		case <-ctx.Done():
 		}
 		begun := time.Now()
 		var all []frame
-		from := place{}
+		from := anchor{}
 		for more := true; more && ctx.Err() == nil; {
-			src.Read(func(*wireview.Model) { all, from, more = appendFrames(all, sel, from) })
+			src.Read(func(*trace.Model) { all, from, more = appendFrames(all, sel, from) })
 		}
-		return framesMsg{order(all), time.Since(begun)}
+		return framesMsg{sortFrames(all), time.Since(begun)}
 	})
 }
 
 // appendFrames appends the events of the next rows, and returns where to go on, and whether there is more.
-func appendFrames(all []frame, sel selection, from place) ([]frame, place, bool) {
-	x := &exchanges{sel: sel, limit: -1, fold: &folding{}}
+func appendFrames(all []frame, sel selection, from anchor) ([]frame, anchor, bool) {
+	x := &rowList{sel: sel, limit: -1, fold: &foldState{}}
 	n := x.size()
 	i := find(x, from)
-	for end := min(n, i+framesAtOnce); i < end; i++ {
+	for end := min(n, i+rowsPerLock); i < end; i++ {
 		for r := range sel.At(i).All() {
 			all = appendRow(all, r)
 		}
-		from = place{id: sel.At(i).Seq + 1}
+		from = anchor{id: sel.At(i).Seq + 1}
 	}
 	return all, from, i < n
 }
 
 // appendRow appends the events of one row. When each was is known of the first one and of the response; others come right behind those before them.
-func appendRow(all []frame, r *wireview.Row) []frame {
+func appendRow(all []frame, r *trace.Row) []frame {
 	at := r.At.UnixNano()
 	for _, n := range r.Events {
 		f := frame{at: at, n: n, capture: r.Capture.ID}
@@ -110,8 +110,8 @@ func appendRow(all []frame, r *wireview.Row) []frame {
 	return all
 }
 
-// order sorts events by their time, and never against the order of their capture.
-func order(all []frame) []frame {
+// sortFrames sorts events by their time, and never against the order of their capture.
+func sortFrames(all []frame) []frame {
 	latest := map[string]int64{}
 	byCapture := map[string][]frame{}
 	for _, f := range all {
@@ -150,56 +150,56 @@ func (m *model) gotFrames(msg framesMsg) tea.Cmd {
 // switchFrames changes between exchanges and events, and stays where it is.
 func (m *model) switchFrames() tea.Cmd {
 	if m.frames != nil {
-		m.cursor = spot{place{id: m.view.root}, m.view.seq}
+		m.cursor = position{anchor{id: m.view.root}, m.view.seq}
 		m.top = m.cursor
 		m.frames = nil
 		return nil
 	}
 	m.frames = &frameView{list: &frameList{}}
-	m.cursor.place = place{at: m.view.at.UnixNano()}
+	m.cursor.place = anchor{at: m.view.at.UnixNano()}
 	m.cursor.row, m.top = 0, m.cursor
 	return m.buildFrames(true)
 }
 
 // A part says what a frame is of its exchange.
-type part uint8
+type frameKind uint8
 
 const (
-	wholeMessage part = iota // a request, a response, or all that there is
-	httpFact                 // something that HTTP says
+	messageFrame frameKind = iota // a request, a response, or all that there is
+	httpFrame                     // something that HTTP says
 )
 
-// frames fills in what is drawn of an event.
-func (x *shownRow) frames(r *wireview.Row, f *frame) {
-	x.frame, x.n, x.at, x.status, x.timed = true, f.n, f.time(), "", false
+// setFrame fills in what is drawn of an event.
+func (rv *rowView) setFrame(r *trace.Row, f *frame) {
+	rv.frame, rv.n, rv.at, rv.status, rv.hasDuration = true, f.n, f.time(), "", false
 	switch h := r.HTTP; {
 	case h != nil && f.n == h.RequestN:
-		x.http("→", capture.ToServer, join(safe(h.Method), safe(h.URL)))
+		rv.setHTTPFrame("→", capture.ToServer, joinNonEmpty(safe(h.Method), safe(h.URL)))
 	case h != nil && f.n == h.ResponseN:
-		x.http("←", capture.ToClient, join("HTTP", number(h.Status), safe(h.ContentType)))
+		rv.setHTTPFrame("←", capture.ToClient, joinNonEmpty("HTTP", number(h.Status), safe(h.ContentType)))
 	case h != nil && f.n == h.EndN:
-		x.http("·", "", join("end of the HTTP exchange", safe(h.End)))
+		rv.setHTTPFrame("·", "", joinNonEmpty("end of the HTTP exchange", safe(h.EndReason)))
 	case f.answer:
-		x.dir, x.glyph = opposite(r.Dir), "←"
-		if x.dir == capture.ToServer {
-			x.glyph = "→"
+		rv.dir, rv.glyph = opposite(r.Dir), "←"
+		if rv.dir == capture.ToServer {
+			rv.glyph = "→"
 		}
-		x.req, x.res, x.text = 0, r.ResponseBytes, outcome(r)
+		rv.requestBytes, rv.responseBytes, rv.text = 0, r.ResponseBytes, outcome(r)
 	case f.n == r.N:
-		if x.res = 0; r.Kind == wireview.Request {
-			x.glyph, x.text = "→", join(x.target, safe(r.Excerpt))
+		if rv.responseBytes = 0; r.Kind == trace.Request {
+			rv.glyph, rv.text = "→", joinNonEmpty(rv.target, safe(r.Excerpt))
 			if r.Dir == capture.ToClient {
-				x.glyph = "⇠"
+				rv.glyph = "⇠"
 			}
 		}
 	default:
-		x.http("·", r.Dir, "another event of #"+number(r.N))
+		rv.setHTTPFrame("·", r.Dir, "another event of #"+number(r.N))
 	}
 }
 
-// http makes it the frame of a fact of HTTP.
-func (x *shownRow) http(glyph string, dir capture.Dir, text string) {
-	x.part, x.glyph, x.dir, x.text, x.req, x.res = httpFact, glyph, dir, text, 0, 0
+// setHTTPFrame makes it the frame of a fact of HTTP.
+func (rv *rowView) setHTTPFrame(glyph string, dir capture.Dir, text string) {
+	rv.frameKind, rv.glyph, rv.dir, rv.text, rv.requestBytes, rv.responseBytes = httpFrame, glyph, dir, text, 0, 0
 }
 
 func opposite(d capture.Dir) capture.Dir {
@@ -210,14 +210,14 @@ func opposite(d capture.Dir) capture.Dir {
 }
 
 // outcome says what a response says.
-func outcome(r *wireview.Row) string {
+func outcome(r *trace.Row) string {
 	switch r.Status {
-	case wireview.Failed:
-		return join("error", r.CodeText(), safe(r.Message))
-	case wireview.ToolFailed:
-		return join("the tool failed:", safe(r.Facts.Text))
-	case wireview.HTTPFailed:
-		return join("HTTP", r.CodeText())
+	case trace.Failed:
+		return joinNonEmpty("error", r.CodeText(), safe(r.Message))
+	case trace.ToolFailed:
+		return joinNonEmpty("the tool failed:", safe(r.ResultInfo.Text))
+	case trace.HTTPFailed:
+		return joinNonEmpty("HTTP", r.CodeText())
 	}
-	return join("result", safe(r.Facts.Kind), safe(r.Facts.Text))
+	return joinNonEmpty("result", safe(r.ResultInfo.ResultType), safe(r.ResultInfo.Text))
 }

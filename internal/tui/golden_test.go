@@ -37,10 +37,10 @@ func drive(t testing.TB, src source, opts *Options) *driver {
 	if o.Environ == nil {
 		o.Environ = []string{"TERM=xterm"}
 	}
-	tasks := newTasks(context.Background())
+	tasks := newBackground(context.Background())
 	t.Cleanup(tasks.close)
 	d.m = newModel(src, &o, tasks)
-	d.run(d.m.choose())
+	d.run(d.m.selectRows())
 	d.send(changedMsg{sources: true})
 	return d
 }
@@ -59,7 +59,7 @@ func (d *driver) run(cmd tea.Cmd) {
 	if cmd == nil {
 		return
 	}
-	d.m.tick = true // no tick is asked for
+	d.m.tickPending = true // no tick is asked for
 	switch msg := cmd().(type) {
 	case nil, tickMsg:
 	case tea.BatchMsg:
@@ -152,7 +152,7 @@ func (d *driver) check() *driver {
 		if n := width(l); d.m.editor == nil && n != d.m.width {
 			d.t.Fatalf("%d columns on a screen of %d: %q\n%s", n, d.m.width, l, screen)
 		}
-		if esc := wireview.Escape(l); esc != l {
+		if esc := trace.Escape(l); esc != l {
 			d.t.Fatalf("something is not safe: %q", l)
 		}
 	}
@@ -193,7 +193,7 @@ func TestFrames(t *testing.T) {
 	} {
 		for _, size := range sizes {
 			bubble(t, tt.name+"-"+size.name, func(t *testing.T) {
-				d := drive(t, both(t), &Options{Colours: None}).size(size.w, size.h)
+				d := drive(t, both(t), &Options{Colors: NoColor}).size(size.w, size.h)
 				tt.do(d)
 				golden(t, tt.name+"-"+size.name, d.check().plain())
 			})
@@ -206,7 +206,7 @@ func TestEmptyFrames(t *testing.T) {
 		name string
 		w, h int
 	}{{"80x24", 80, 24}, {"40x10", 40, 10}} {
-		golden(t, "empty-"+tt.name, drive(t, newFake(), &Options{Colours: None}).size(tt.w, tt.h).check().plain())
+		golden(t, "empty-"+tt.name, drive(t, newFake(), &Options{Colors: NoColor}).size(tt.w, tt.h).check().plain())
 	}
 }
 
@@ -214,10 +214,10 @@ func TestEmptyFrames(t *testing.T) {
 func TestColours(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		colours Colours
+		colours Colors
 		dark    bool
-	}{{"16", Sixteen, true}, {"dark", Many, true}, {"light", Many, false}} {
-		d := drive(t, both(t), &Options{Colours: tt.colours}).size(80, 12)
+	}{{"16", Colors16, true}, {"dark", Colors256, true}, {"light", Colors256, false}} {
+		d := drive(t, both(t), &Options{Colors: tt.colours}).size(80, 12)
 		d.m.dark, d.m.theme = tt.dark, newTheme(tt.colours, tt.dark)
 		d.check()
 		golden(t, "colours-"+tt.name, strings.ReplaceAll(d.m.screen(), "\x1b[", "‹")+"\n")

@@ -64,9 +64,9 @@ func (m *model) helpSigns() []line {
 		st         style
 		sign, text string
 	}{
-		{t.request, "→", "a request that was answered"}, {t.asked, "⇠", "a request of the server's"}, {t.fail, "✖", "an error, or no answer"},
-		{t.toolFail, "!", "the tool says that it failed"}, {t.pending, "…", "no answer yet; ? it waits for the user"}, {t.note, "•", "a notification; something else that happened"},
-		{t.lint, "▲", "a finding of the rules; what is no message"}, {t.stray, "~", "what the process wrote to standard error"}, {t.lint, "▒", "events are missing; ⊘ cancelled"},
+		{t.request, "→", "a request that was answered"}, {t.serverRequest, "⇠", "a request of the server's"}, {t.failure, "✖", "an error, or no answer"},
+		{t.toolFail, "!", "the tool says that it failed"}, {t.pending, "…", "no answer yet; ? it waits for the user"}, {t.notification, "•", "a notification; something else that happened"},
+		{t.finding, "▲", "a finding of the rules; what is no message"}, {t.stderr, "~", "what the process wrote to standard error"}, {t.finding, "▒", "events are missing; ⊘ cancelled"},
 		{t.bar, "█", "in the waterfall: the server works, ▒ waits for the client, ━ a task, ─ a stream, › goes on"},
 	} {
 		out = append(out, line{{s.st, "  " + pad(s.sign, 11)}, {t.text, s.text}})

@@ -27,7 +27,7 @@ func hostile(t testing.TB) *fake {
 		`5 c2s 1/0 msg {"jsonrpc":"2.0","id":1,"method":"` + "\u202emethod\u200b漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字" + `","params":` + deep + `}`,
 		`6 s2c 1/0 msg {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + big + `"}]}}`,
 	}, "\n"))
-	f.model.Attach("X", 5, wireview.Lint{Rule: nasty, Severity: nasty, Message: nasty, Pointer: nasty, URL: nasty})
+	f.model.AddFinding("X", 5, trace.Finding{Rule: nasty, Severity: nasty, Message: nasty, Pointer: nasty, URL: nasty})
 	f.sources[0].Err = nasty
 	return f
 }

@@ -6,8 +6,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// key handles a key: it belongs to what is typed, to what lies on top, to the pane, or to the table.
-func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
+// handleKey handles a key: it belongs to what is typed, to what lies on top, to the pane, or to the table.
+func (m *model) handleKey(k tea.KeyPressMsg) tea.Cmd {
 	if m.flash.text != "" {
 		m.flash = flash{}
 	}
@@ -20,11 +20,11 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	case m.prompt != nil:
 		return m.promptKey(k)
 	case k.String() == "ctrl+c":
-		return m.leave()
+		return m.quitProgram()
 	case k.String() == "ctrl+z":
 		return tea.Suspend
-	case m.over != nil:
-		return m.overKey(k.String())
+	case m.overlay != nil:
+		return m.overlayKey(k.String())
 	}
 	if m.pane != nil && m.focus == onPane || m.tableHidden() {
 		if cmd, ok := m.paneKey(k.String()); ok {
@@ -33,10 +33,10 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	} else if m.tableKey(k.String()) {
 		return nil
 	}
-	return m.command(k.String())
+	return m.globalKey(k.String())
 }
 
-func (m *model) leave() tea.Cmd {
+func (m *model) quitProgram() tea.Cmd {
 	m.quit = true
 	return tea.Quit
 }
@@ -44,21 +44,21 @@ func (m *model) leave() tea.Cmd {
 // tableHidden reports whether the pane has all of the screen.
 func (m *model) tableHidden() bool { return m.pane != nil && m.layout().table.h == 0 }
 
-// overKey handles a key while an overlay is open.
-func (m *model) overKey(k string) tea.Cmd {
-	page, height := m.page()
+// overlayKey handles a key while an overlay is open.
+func (m *model) overlayKey(k string) tea.Cmd {
+	page, height := m.activePager()
 	switch k {
 	case "esc", "q", "enter":
-		m.over = nil
+		m.overlay = nil
 	case "/":
-		m.prompt = newPrompt(askSearch, "/", "")
+		m.prompt = newPrompt(searchPrompt, "/", "")
 	case "y":
-		if m.over.copy != "" {
-			return m.copyText("it", m.over.copy)
+		if m.overlay.copy != "" {
+			return m.copyText("it", m.overlay.copy)
 		}
 	case "Y":
-		if m.over.other != nil {
-			return m.over.other()
+		if m.overlay.alternate != nil {
+			return m.overlay.alternate()
 		}
 	default:
 		m.scrollKey(page, height, k)
@@ -89,11 +89,11 @@ func (m *model) scrollKey(p *pager, height int, k string) bool {
 	case "G", "end":
 		p.scroll(maxPager, height)
 	case "n", "N":
-		if !p.jump(k == "n", height) {
-			m.say(false, "nothing to go to: / searches in this text")
+		if !p.jumpToMatch(k == "n", height) {
+			m.showFlash(false, "nothing to go to: / searches in this text")
 		}
 	case "W":
-		p.refold()
+		p.toggleWrap()
 	default:
 		return false
 	}
@@ -103,7 +103,7 @@ func (m *model) scrollKey(p *pager, height int, k string) bool {
 // paneKey handles a key of the pane, and reports whether it was one.
 func (m *model) paneKey(k string) (tea.Cmd, bool) {
 	p := m.pane
-	page, height := m.page()
+	page, height := m.activePager()
 	switch k {
 	case "esc", "q":
 		m.closePane()
@@ -112,15 +112,15 @@ func (m *model) paneKey(k string) (tea.Cmd, bool) {
 			m.focus = onTable
 		}
 	case "/":
-		m.prompt = newPrompt(askSearch, "/", "")
+		m.prompt = newPrompt(searchPrompt, "/", "")
 	case "left", "h", "right", "l":
 		m.nextTab(k == "right" || k == "l")
 	case "J", "K": // the next row without leaving the pane
 		m.tableKey(map[string]string{"J": "down", "K": "up"}[k])
 	case "b":
 		p.hex = !p.hex
-		m.say(false, "bytes as %s", map[bool]string{true: "hexadecimal digits", false: "text"}[p.hex])
-		p.open = "Raw"
+		m.showFlash(false, "bytes as %s", map[bool]string{true: "hexadecimal digits", false: "text"}[p.hex])
+		p.openTab = "Raw"
 	case "z", "enter":
 		m.zoom = !m.zoom
 	default:
@@ -133,7 +133,7 @@ func (m *model) paneKey(k string) (tea.Cmd, bool) {
 func (m *model) nextTab(forward bool) {
 	p := m.pane
 	for i := range p.tabs {
-		if &p.tabs[i] != p.tab() {
+		if &p.tabs[i] != p.currentTab() {
 			continue
 		}
 		if forward {
@@ -141,7 +141,7 @@ func (m *model) nextTab(forward bool) {
 		} else {
 			i += len(p.tabs) - 1
 		}
-		p.open = p.tabs[i%len(p.tabs)].title
+		p.openTab = p.tabs[i%len(p.tabs)].title
 		return
 	}
 }
@@ -163,15 +163,15 @@ func (m *model) tableKey(k string) bool {
 	case "ctrl+u":
 		m.moveCursor(-max(1, height/2))
 	case "g", "home":
-		m.cursor, m.follow = spot{}, false
+		m.cursor, m.follow = position{}, false
 	case "G", "end":
 		m.toEnd()
 	case "n":
-		m.nextProblem(true)
+		m.nextFailure(true)
 	case "N":
-		m.nextProblem(false)
+		m.nextFailure(false)
 	case "space":
-		m.unfold(!m.folds.open(m.view.seq))
+		m.unfold(!m.folds.isOpen(m.view.seq))
 	case "right":
 		m.unfold(true)
 	case "left":
@@ -184,17 +184,17 @@ func (m *model) tableKey(k string) bool {
 	return true
 }
 
-// command handles the keys that do the same wherever they are pressed.
-func (m *model) command(k string) tea.Cmd {
+// globalKey handles the keys that do the same wherever they are pressed.
+func (m *model) globalKey(k string) tea.Cmd {
 	if len(k) == 1 && k[0] >= '1' && k[0] <= '9' {
 		m.chooseTab(int(k[0] - '1'))
 		return nil
 	}
 	switch k {
 	case "q":
-		return m.leave()
+		return m.quitProgram()
 	case "esc":
-		return m.escape()
+		return m.goBack()
 	case "enter":
 		if m.view.seq != 0 {
 			m.openPane()
@@ -204,7 +204,7 @@ func (m *model) command(k string) tea.Cmd {
 			m.focus = onPane
 		}
 	case "/":
-		m.prompt = newPrompt(askFilter, "/", m.choice.text)
+		m.prompt = newPrompt(filterPrompt, "/", m.query.text)
 		m.prompt.check()
 	case "f":
 		m.setFollow(!m.follow)
@@ -215,29 +215,29 @@ func (m *model) command(k string) tea.Cmd {
 	case "t":
 		m.timeMode = (m.timeMode + 1) % timeModes
 	case "l":
-		m.choice.lints = !m.choice.lints
-		return m.choose()
+		m.query.findingsOnly = !m.query.findingsOnly
+		return m.selectRows()
 	case "z":
 		m.zoom = m.pane != nil && !m.zoom
 	case "?":
-		m.over = newOverlay("Keys", m.helpLines)
+		m.overlay = newOverlay("Keys", m.helpLines)
 	case "c":
 		m.openCard()
 	case "s":
-		m.over = m.toolsOverlay()
+		m.overlay = m.toolsOverlay()
 	default:
-		return m.act(k)
+		return m.rowKey(k)
 	}
 	return nil
 }
 
-// act handles the keys that do something with the row of the cursor.
-func (m *model) act(k string) tea.Cmd {
+// rowKey handles the keys that do something with the row of the cursor.
+func (m *model) rowKey(k string) tea.Cmd {
 	switch k {
 	case "m":
 		m.toggleMark()
 	case "o":
-		return m.toOther()
+		return m.goToOtherSide()
 	case "d":
 		return m.diffMarked()
 	case "y":
@@ -245,30 +245,30 @@ func (m *model) act(k string) tea.Cmd {
 	case "Y":
 		return m.withDetail(m.copyCommand)
 	case "r":
-		return m.resend(false)
+		return m.startResend(false)
 	case "E":
-		return m.resend(true)
+		return m.startResend(true)
 	case "w":
 		return m.restart()
 	case "e":
-		m.prompt = newPrompt(askSave, "save as", m.saveName())
+		m.prompt = newPrompt(savePrompt, "save as", m.saveName())
 	}
 	return nil
 }
 
-// escape goes back by one step: it closes the pane, ends a pause, takes the filter away.
-func (m *model) escape() tea.Cmd {
+// goBack goes back by one step: it closes the pane, ends a pause, takes the filter away.
+func (m *model) goBack() tea.Cmd {
 	switch {
 	case m.pane != nil:
 		m.closePane()
 	case m.pause != nil:
 		m.pause = nil
 		return m.buildFrames(true)
-	case m.choice.text != "" || m.choice.lints:
-		m.choice.text, m.choice.lints = "", false
-		return m.choose()
+	case m.query.text != "" || m.query.findingsOnly:
+		m.query.text, m.query.findingsOnly = "", false
+		return m.selectRows()
 	default:
-		m.say(false, "q leaves")
+		m.showFlash(false, "q leaves")
 	}
 	return nil
 }
@@ -281,21 +281,21 @@ func (m *model) chooseTab(i int) {
 		if m.view.seq != 0 {
 			m.openPane()
 			m.focus = onTable
-			m.pane.open = names[i]
+			m.pane.openTab = names[i]
 		}
 	case m.pane.detail == nil:
-		m.pane.wish = i + 1
+		m.pane.wantTab = i + 1
 	case slices.ContainsFunc(m.pane.tabs, func(t tab) bool { return t.title == names[i] }):
-		m.pane.open = names[i]
+		m.pane.openTab = names[i]
 	default:
-		m.say(false, "this row has no tab %d, %s", i+1, names[i])
+		m.showFlash(false, "this row has no tab %d, %s", i+1, names[i])
 	}
 }
 
 func (m *model) openCard() {
-	if !m.view.known {
-		m.say(false, "there is no session yet")
+	if !m.view.hasSession {
+		m.showFlash(false, "there is no session yet")
 		return
 	}
-	m.over = m.cardOverlay()
+	m.overlay = m.cardOverlay()
 }

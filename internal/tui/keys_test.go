@@ -16,7 +16,7 @@ import (
 )
 
 // cursorRow is the row of the cursor.
-func (d *driver) cursorRow() *shownRow {
+func (d *driver) cursorRow() *rowView {
 	d.t.Helper()
 	if d.m.view.cursor < 0 {
 		d.t.Fatalf("there is no cursor:\n%s", d.plain())
@@ -110,7 +110,7 @@ func TestKeys(t *testing.T) {
 		{"x x", []string{"11 exchanges"}, []string{"≡ frames"}},
 	} {
 		bubble(t, tt.keys, func(t *testing.T) {
-			d := drive(t, both(t), &Options{Colours: None}).size(80, 30)
+			d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 30)
 			for k := range strings.SplitSeq(tt.keys, " ") {
 				if text, ok := strings.CutPrefix(k, ":"); ok {
 					d.types(text)
@@ -127,7 +127,7 @@ func TestKeys(t *testing.T) {
 // TestDiff marks two calls of a tool and compares them.
 func TestDiff(t *testing.T) {
 	bubble(t, "diff", func(t *testing.T) {
-		d := drive(t, both(t), &Options{Colours: None}).size(80, 40)
+		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 40)
 		d.keys("g", "j", "j", "j", "j", "m", "j", "j", "j", "j", "m", "d").check()
 		d.has("#8 and #19", "/params/arguments/query", `- "hello world"`, `+ "slow"`, "of the second: there is none")
 	})
@@ -137,7 +137,7 @@ func TestDiff(t *testing.T) {
 func TestFollow(t *testing.T) {
 	bubble(t, "follow", func(t *testing.T) {
 		f := both(t)
-		d := drive(t, f, &Options{Colours: None}).size(80, 12)
+		d := drive(t, f, &Options{Colors: NoColor}).size(80, 12)
 		ping := func(ms int) {
 			f.add(t, "A", "files", "stdio", fmt.Sprintf(`%d c2s 1/0 msg {"jsonrpc":"2.0","id":%[1]d,"method":"ping"}`, ms))
 			d.send(changedMsg{})
@@ -158,7 +158,7 @@ func TestFollow(t *testing.T) {
 // TestTimers has a timer count, and stand while nothing moves.
 func TestTimers(t *testing.T) {
 	bubble(t, "timers", func(t *testing.T) {
-		d := drive(t, both(t), &Options{Colours: None}).size(80, 24).has("3.0 s")
+		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24).has("3.0 s")
 		d.now = d.now.Add(1234 * time.Millisecond)
 		d.send(tickMsg(d.now)).has("4.2 s")
 		d.keys("p")
@@ -174,7 +174,7 @@ func TestCommands(t *testing.T) {
 		f := newFake()
 		f.heads["B"] = &capture.Head{Version: capture.Version, ID: "B", At: began, Name: "weather", Transport: "http", URL: "https://example.com/mcp"}
 		f.add(t, "B", "weather", "http", modern)
-		d := drive(t, f, &Options{Colours: None}).size(80, 24)
+		d := drive(t, f, &Options{Colors: NoColor}).size(80, 24)
 		d.keys("k", "Y").has("As a command", "mcpwire call https://example.com/mcp weather", "Y curl")
 		d.keys("Y").has("As curl", "curl ", "Y mcpwire call")
 		d.keys("Y").has("As a command").keys("esc").has("tools/call weather")
@@ -184,7 +184,7 @@ func TestCommands(t *testing.T) {
 // TestFlash: what the last line says goes away, though nobody presses a key; bad news later.
 func TestFlash(t *testing.T) {
 	bubble(t, "flash", func(t *testing.T) {
-		d := drive(t, both(t), &Options{Colours: None}).size(80, 24)
+		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24)
 		for _, tt := range []struct {
 			key, text   string
 			still, gone time.Duration
@@ -204,7 +204,7 @@ func TestRestarted(t *testing.T) {
 	bubble(t, "restarted", func(t *testing.T) {
 		f := newFake()
 		f.add(t, "A", "files", "stdio", "0 - 1/0 start node s.js\n1 - 1/0 exit 0")
-		d := drive(t, f, &Options{Colours: None}).size(80, 24).has("files · exit 0 · stdio")
+		d := drive(t, f, &Options{Colors: NoColor}).size(80, 24).has("files · exit 0 · stdio")
 		f.add(t, "A", "files", "stdio", "2 - 2/0 start node s.js")
 		d.send(changedMsg{}).has("files/2 · stdio").lacks("exit 0 ·", "exit 0,")
 		d.keys("g").has("files · exit 0, now /2 · stdio")
@@ -217,16 +217,16 @@ func TestNothingRecorded(t *testing.T) {
 	bubble(t, "nothing", func(t *testing.T) {
 		f := newFake()
 		f.sources = []watch.Source{{ID: "A", State: watch.Complete}}
-		drive(t, f, &Options{Colours: None}).size(80, 24).has("nothing in what was recorded").lacks("no tap runs", "as soon as")
+		drive(t, f, &Options{Colors: NoColor}).size(80, 24).has("nothing in what was recorded").lacks("no tap runs", "as soon as")
 		f.sources[0].State = watch.Live
-		drive(t, f, &Options{Colours: None}).size(80, 24).has("appears here as soon as")
+		drive(t, f, &Options{Colors: NoColor}).size(80, 24).has("appears here as soon as")
 	})
 }
 
 // TestMouse clicks and turns the wheel.
 func TestMouse(t *testing.T) {
 	bubble(t, "mouse", func(t *testing.T) {
-		d := drive(t, both(t), &Options{Colours: None}).size(80, 24)
+		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24)
 		click := func(x, y int) { d.send(tea.MouseClickMsg{X: x, Y: y, Button: tea.MouseLeft}).check() }
 		click(30, 6)
 		d.has("❯  12:13:04 files    ▸→ call search")
@@ -235,7 +235,7 @@ func TestMouse(t *testing.T) {
 		click(30, 6)
 		d.has("[1 Summary]")
 		for _, tab := range d.m.pane.tabs {
-			click(tab.x+1, d.m.paneText().y-1)
+			click(tab.x+1, d.m.paneBody().y-1)
 			d.has(tab.title + "]")
 		}
 		d.keys("2").send(tea.MouseWheelMsg{X: 30, Y: 20, Button: tea.MouseWheelDown}).check().lacks(`"jsonrpc"`)
@@ -253,7 +253,7 @@ func TestSave(t *testing.T) {
 	f := both(t)
 	saved(t, f, 0, path)
 	synctest.Test(t, func(t *testing.T) {
-		d := drive(t, f, &Options{Colours: None, Folder: dir}).size(80, 24)
+		d := drive(t, f, &Options{Colors: NoColor, Folder: dir}).size(80, 24)
 		d.keys("/").types("tool:order").keys("enter", "e", "ctrl+u").types("out.txt").keys("enter").has("saved 1 exchange to")
 		d.keys("e", "ctrl+u").types("out").keys("enter").has("saved 1 exchange to")
 		d.keys("e", "ctrl+u").types("out").keys("enter").has("✖ open") // it exists

@@ -29,7 +29,7 @@ func (m *model) layout() areas {
 		return r
 	}
 	a.header = line(6)
-	if m.filterShown() {
+	if m.hasFilterBar() {
 		a.filter = line(3)
 	}
 	if h > 1 {

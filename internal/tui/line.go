@@ -78,8 +78,8 @@ func padLeft(s string, n int) string {
 
 func spaces(n int) string { return strings.Repeat(" ", max(0, n)) }
 
-// plain returns the text of a line.
-func (l line) plain() string {
+// text returns the text of a line.
+func (l line) text() string {
 	if len(l) == 1 {
 		return l[0].text
 	}
@@ -130,13 +130,13 @@ func (l line) appendTo(b *strings.Builder, columns int, base style, alone bool) 
 		if alone {
 			st = base
 		}
-		write(b, st, s.text)
+		writeStyled(b, st, s.text)
 		left -= width(s.text)
 	}
-	write(b, base, spaces(left))
+	writeStyled(b, base, spaces(left))
 }
 
-func write(b *strings.Builder, s style, text string) {
+func writeStyled(b *strings.Builder, s style, text string) {
 	switch {
 	case text == "":
 	case s == "":
@@ -150,8 +150,8 @@ func write(b *strings.Builder, s style, text string) {
 	}
 }
 
-// take splits a safe text so that its first part has so many columns at most. A character that is wider than that stays in the second.
-func take(s string, columns int) (head, rest string) {
+// splitColumns splits a safe text so that its first part has so many columns at most. A character that is wider than that stays in the second.
+func splitColumns(s string, columns int) (head, rest string) {
 	i, n := 0, 0
 	for i < len(s) && n < columns {
 		if s[i] < 0x80 && (i+1 == len(s) || s[i+1] < 0x80) { // what follows could combine with it otherwise
@@ -167,8 +167,8 @@ func take(s string, columns int) (head, rest string) {
 	return s[:i], s[i:]
 }
 
-// atWord moves the place at which a text is broken in front of the word that it is in, if that is short.
-func atWord(head, rest string) (string, string) {
+// breakAtWord moves the place at which a text is broken in front of the word that it is in, if that is short.
+func breakAtWord(head, rest string) (string, string) {
 	if rest[0] == ' ' {
 		return head, rest[1:]
 	}
@@ -187,13 +187,13 @@ func (l line) wrap(columns, indent int) []line {
 	left := columns
 	for _, s := range l {
 		for text := s.text; text != ""; {
-			head, rest := take(text, left)
+			head, rest := splitColumns(text, left)
 			if head == "" && left == columns { // it fits nowhere
 				_, size := utf8.DecodeRuneInString(text)
 				head, rest = "?", text[size:]
 			}
 			if rest != "" {
-				head, rest = atWord(head, rest)
+				head, rest = breakAtWord(head, rest)
 			}
 			if head != "" {
 				current = append(current, span{s.style, head})

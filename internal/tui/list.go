@@ -9,19 +9,19 @@ import (
 // A selection is the rows of the timeline that a filter lets through: a [watch.Selection].
 type selection interface {
 	Len() int
-	At(i int) *wireview.Row
-	Has(r *wireview.Row) bool
-	Searching() (share float64, busy bool)
+	At(i int) *trace.Row
+	Has(r *trace.Row) bool
+	SearchProgress() (share float64, busy bool)
 	Close()
 }
 
 // A place is where a line stands in a list, whatever comes and goes around it: the rows of the timeline by their Seq, frames by their time.
-type place struct {
+type anchor struct {
 	at int64  // in nanoseconds; 0 for rows
 	id uint64 // Seq of the row of the timeline, or what tells frames of one time apart
 }
 
-func (p place) before(q place) bool {
+func (p anchor) before(q anchor) bool {
 	if p.at != q.at {
 		return p.at < q.at
 	}
@@ -29,14 +29,14 @@ func (p place) before(q place) bool {
 }
 
 // A spot is a line of a list: a place, and the row inside of what stands there. A zero row is the first one.
-type spot struct {
-	place place
+type position struct {
+	place anchor
 	row   uint64
 }
 
 // An entry is a line of a list with what it shows. It is good while the model is locked.
 type entry struct {
-	row   *wireview.Row
+	row   *trace.Row
 	depth int
 	frame *frame // in a list of frames
 }
@@ -44,76 +44,76 @@ type entry struct {
 // A list is what the table shows. Its methods are called with the model locked. Items have one line, or more if they are unfolded.
 type list interface {
 	size() int
-	placeOf(i int) place
+	anchorAt(i int) anchor
 	lines(i int, buf []entry) []entry // appended to buf[:0]; at least one
 }
 
-// exchanges is the list of the rows of a selection, with those inside the ones that are unfolded.
-type exchanges struct {
+// rowList is the list of the rows of a selection, with those inside the ones that are unfolded.
+type rowList struct {
 	sel   selection
-	fold  *folding
+	fold  *foldState
 	limit int // how many of them are shown; -1 is all
 }
 
-func (x *exchanges) size() int {
-	if n := x.sel.Len(); x.limit < 0 || n < x.limit {
+func (l *rowList) size() int {
+	if n := l.sel.Len(); l.limit < 0 || n < l.limit {
 		return n
 	}
-	return x.limit
+	return l.limit
 }
 
-func (x *exchanges) placeOf(i int) place { return place{id: x.sel.At(i).Seq} }
+func (l *rowList) anchorAt(i int) anchor { return anchor{id: l.sel.At(i).Seq} }
 
-func (x *exchanges) lines(i int, buf []entry) []entry {
-	return x.unfold(x.sel.At(i), 0, buf[:0])
+func (l *rowList) lines(i int, buf []entry) []entry {
+	return l.unfold(l.sel.At(i), 0, buf[:0])
 }
 
 // maxLines is how many lines one item can have. A row has 256 inside at most, but those may have some, too.
 const maxLines = 4096
 
-func (x *exchanges) unfold(r *wireview.Row, depth int, buf []entry) []entry {
+func (l *rowList) unfold(r *trace.Row, depth int, buf []entry) []entry {
 	buf = append(buf, entry{row: r, depth: depth})
-	if !x.fold.open(r.Seq) {
+	if !l.fold.isOpen(r.Seq) {
 		return buf
 	}
 	for _, c := range r.Children {
 		if len(buf) >= maxLines {
 			break
 		}
-		buf = x.unfold(c, depth+1, buf)
+		buf = l.unfold(c, depth+1, buf)
 	}
 	return buf
 }
 
 // A folding says which rows show what is inside them.
-type folding struct {
-	all   bool            // those that are not in other do
-	other map[uint64]bool // Seq of rows that do not do as all
+type foldState struct {
+	all        bool            // those that are not in other do
+	exceptions map[uint64]bool // Seq of rows that do not do as all
 }
 
 // maxFolds is how many rows are remembered that are not folded as all are.
 const maxFolds = 10_000
 
-func (f *folding) open(seq uint64) bool { return f.all != f.other[seq] }
+func (f *foldState) isOpen(seq uint64) bool { return f.all != f.exceptions[seq] }
 
 // set folds a row or unfolds it.
-func (f *folding) set(seq uint64, open bool) {
+func (f *foldState) set(seq uint64, open bool) {
 	if open == f.all {
-		delete(f.other, seq)
+		delete(f.exceptions, seq)
 		return
 	}
-	if f.other == nil || len(f.other) >= maxFolds {
-		f.other = map[uint64]bool{}
+	if f.exceptions == nil || len(f.exceptions) >= maxFolds {
+		f.exceptions = map[uint64]bool{}
 	}
-	f.other[seq] = true
+	f.exceptions[seq] = true
 }
 
 // setAll folds or unfolds all.
-func (f *folding) setAll(open bool) { f.all, f.other = open, nil }
+func (f *foldState) setAll(open bool) { f.all, f.exceptions = open, nil }
 
 // find returns the index of the first item at a place or behind it.
-func find(l list, p place) int {
-	return sort.Search(l.size(), func(i int) bool { return !l.placeOf(i).before(p) })
+func find(l list, p anchor) int {
+	return sort.Search(l.size(), func(i int) bool { return !l.anchorAt(i).before(p) })
 }
 
 // A walker goes through the lines of a list, one after the other. It is good while the model is locked.
@@ -125,7 +125,7 @@ type walker struct {
 }
 
 // walk returns a walker at a spot, or at what is nearest to it, and whether there is anything at all.
-func walk(l list, s spot) (*walker, bool) {
+func walk(l list, s position) (*walker, bool) {
 	n := l.size()
 	if n == 0 {
 		return nil, false
@@ -138,7 +138,7 @@ func walk(l list, s spot) (*walker, bool) {
 		return w, true
 	}
 	w.load()
-	if s.row != 0 && l.placeOf(w.i) == s.place {
+	if s.row != 0 && l.anchorAt(w.i) == s.place {
 		for k, e := range w.buf {
 			if e.row.Seq == s.row {
 				w.sub = k
@@ -152,8 +152,8 @@ func (w *walker) load() { w.buf = w.l.lines(w.i, w.buf) }
 
 func (w *walker) entry() entry { return w.buf[w.sub] }
 
-func (w *walker) spot() spot {
-	s := spot{place: w.l.placeOf(w.i)}
+func (w *walker) position() position {
+	s := position{place: w.l.anchorAt(w.i)}
 	if w.sub > 0 {
 		s.row = w.buf[w.sub].row.Seq
 	}

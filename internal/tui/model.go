@@ -14,8 +14,8 @@ import (
 
 // A source is what a model shows: a [watch.Hub].
 type source interface {
-	Read(f func(m *wireview.Model))
-	choose(f *filter.Filter) selection
+	Read(f func(m *trace.Model))
+	selectRows(f *filter.Filter) selection
 	Sources() []watch.Source
 	Event(ctx context.Context, captureID string, n uint64) (*capture.Event, error)
 	Head(captureID string) *capture.Head
@@ -26,7 +26,7 @@ type source interface {
 // hubSource makes a hub a source.
 type hubSource struct{ *watch.Hub }
 
-func (h hubSource) choose(f *filter.Filter) selection { return h.Select(f) }
+func (h hubSource) selectRows(f *filter.Filter) selection { return h.Select(f) }
 
 // The parts of the screen that keys can go to.
 const (
@@ -36,64 +36,64 @@ const (
 
 // A model is the state of the screen. Its methods belong to the event loop.
 type model struct {
-	src   source
-	opts  Options
-	tasks *tasks
+	src        source
+	opts       Options
+	background *background
 
 	width, height int
-	colours       Colours
+	colors        Colors
 	dark          bool
 	theme         *theme
 	zone          *time.Location
 	now           func() time.Time
 
-	sel      selection // nil until the first one is there
-	choice   choice
-	cursor   spot
-	top      spot
-	follow   bool
-	pause    *pausing // nil if not
-	folds    folding
-	frames   *frameView // nil if exchanges are shown
-	timeMode int
-	marks    []uint64 // Seq of rows to be compared, the older one first
-	sources  []watch.Source
-	view     viewport
-	sided    bool // what is shown is of one bridge
+	sel          selection // nil until the first one is there
+	query        query
+	cursor       position
+	top          position
+	follow       bool
+	pause        *pauseState // nil if not
+	folds        foldState
+	frames       *frameView // nil if exchanges are shown
+	timeMode     int
+	marks        []uint64 // Seq of rows to be compared, the older one first
+	sources      []watch.Source
+	view         viewport
+	singleBridge bool // what is shown is of one bridge
 
-	reading bool               // the detail of a row is on its way: one at a time, since it may be large
-	unread  context.CancelFunc // gives that up
-	copying bool               // a detail is read in order to be copied
+	readingDetail bool               // the detail of a row is on its way: one at a time, since it may be large
+	cancelRead    context.CancelFunc // gives that up
+	readingCopy   bool               // a detail is read in order to be copied
 
-	focus  int
-	pane   *pane    // nil if closed
-	zoom   bool     // the pane has all of the screen
-	over   *overlay // nil if none
-	prompt *prompt  // nil if none
-	editor *editing // nil if none
-	flash  flash
-	tick   bool // one is on its way
-	quit   bool
+	focus       int
+	pane        *pane    // nil if closed
+	zoom        bool     // the pane has all of the screen
+	overlay     *overlay // nil if none
+	prompt      *prompt  // nil if none
+	editor      *editor  // nil if none
+	flash       flash
+	tickPending bool // one is on its way
+	quit        bool
 }
 
 // The size of a screen that does not say how large it is.
 const (
-	usualWidth  = 80
-	usualHeight = 24
+	defaultWidth  = 80
+	defaultHeight = 24
 )
 
 // A choice is what the table is to show.
-type choice struct {
-	text  string // the filter as it was entered
-	lints bool   // only what has findings
-	gen   int    // counts the choices, so that one that is late is not taken for the newest
-	busy  bool   // the newest is on its way
+type query struct {
+	text         string // the filter as it was entered
+	findingsOnly bool   // only what has findings
+	gen          int    // counts the choices, so that one that is late is not taken for the newest
+	busy         bool   // the newest is on its way
 }
 
 // filter returns the choice as a filter.
-func (c *choice) filter() (*filter.Filter, error) {
+func (c *query) filter() (*filter.Filter, error) {
 	text := c.text
-	if c.lints {
+	if c.findingsOnly {
 		text = "lint:*"
 		if c.text != "" {
 			text += " (" + c.text + ")"
@@ -105,9 +105,9 @@ func (c *choice) filter() (*filter.Filter, error) {
 	return filter.Parse(text)
 }
 
-// pausing is what is remembered while nothing moves.
-type pausing struct {
-	last place     // of the list; what comes behind it is not shown
+// pauseState is what is remembered while nothing moves.
+type pauseState struct {
+	last anchor    // of the list; what comes behind it is not shown
 	at   time.Time // timers stand
 }
 
@@ -118,8 +118,8 @@ type flash struct {
 	until time.Time
 }
 
-func newModel(src source, opts *Options, t *tasks) *model {
-	m := &model{src: src, tasks: t, width: usualWidth, height: usualHeight, dark: true, follow: true, now: time.Now, zone: time.Local}
+func newModel(src source, opts *Options, t *background) *model {
+	m := &model{src: src, background: t, width: defaultWidth, height: defaultHeight, dark: true, follow: true, now: time.Now, zone: time.Local}
 	if opts != nil {
 		m.opts = *opts
 	}
@@ -129,9 +129,9 @@ func newModel(src source, opts *Options, t *tasks) *model {
 	if m.opts.Zone != nil {
 		m.zone = m.opts.Zone
 	}
-	m.colours = m.opts.Colours
-	m.theme = newTheme(m.colours, m.dark)
-	m.choice.text = m.opts.Filter
+	m.colors = m.opts.Colors
+	m.theme = newTheme(m.colors, m.dark)
+	m.query.text = m.opts.Filter
 	return m
 }
 
@@ -152,47 +152,47 @@ type (
 )
 
 func (m *model) Init() tea.Cmd {
-	return tea.Batch(tea.RequestBackgroundColor, m.choose())
+	return tea.Batch(tea.RequestBackgroundColor, m.selectRows())
 }
 
-// choose has the hub select what is wanted.
-func (m *model) choose() tea.Cmd {
-	f, err := m.choice.filter()
+// selectRows has the hub select what is wanted.
+func (m *model) selectRows() tea.Cmd {
+	f, err := m.query.filter()
 	if err != nil {
-		m.say(true, "%v", err)
+		m.showFlash(true, "%v", err)
 		return nil
 	}
-	m.choice.gen++
-	m.choice.busy = true
-	gen, src := m.choice.gen, m.src
-	return m.tasks.cmd(time.Minute, func(context.Context) tea.Msg { return selectedMsg{gen, src.choose(f)} })
+	m.query.gen++
+	m.query.busy = true
+	gen, src := m.query.gen, m.src
+	return m.background.cmd(time.Minute, func(context.Context) tea.Msg { return selectedMsg{gen, src.selectRows(f)} })
 }
 
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	cmd := m.handle(msg)
+	cmd := m.handleMsg(msg)
 	return m, tea.Batch(cmd, m.refresh())
 }
 
-func (m *model) handle(msg tea.Msg) tea.Cmd {
+func (m *model) handleMsg(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		if m.width, m.height = msg.Width, msg.Height; m.width <= 0 || m.height <= 0 { // it does not know
-			m.width, m.height = usualWidth, usualHeight
+			m.width, m.height = defaultWidth, defaultHeight
 		}
 		if m.pane != nil && m.pane.hex {
-			m.pane.pages = nil // there may be room for other rows
+			m.pane.pagers = nil // there may be room for other rows
 		}
 		if m.editor != nil {
 			m.editor.resize(m.width, m.height)
 		}
 	case tea.ColorProfileMsg:
-		m.setColours(msg.String())
+		m.setColors(msg.String())
 	case tea.BackgroundColorMsg:
 		m.dark = msg.IsDark()
-		m.theme = newTheme(m.colours, m.dark)
+		m.theme = newTheme(m.colors, m.dark)
 		m.restyle()
 	case tea.KeyPressMsg:
-		return m.key(msg)
+		return m.handleKey(msg)
 	case tea.PasteMsg:
 		return m.paste(msg.Content)
 	case tea.MouseClickMsg:
@@ -200,13 +200,13 @@ func (m *model) handle(msg tea.Msg) tea.Cmd {
 	case tea.MouseWheelMsg:
 		return m.wheel(msg.Mouse())
 	default:
-		return m.event(msg)
+		return m.handleEvent(msg)
 	}
 	return nil
 }
 
-// event handles what comes from the hub and from commands.
-func (m *model) event(msg tea.Msg) tea.Cmd {
+// handleEvent handles what comes from the hub and from commands.
+func (m *model) handleEvent(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case changedMsg:
 		if msg.sources || m.sources == nil {
@@ -214,28 +214,28 @@ func (m *model) event(msg tea.Msg) tea.Cmd {
 		}
 		return m.buildFrames(false)
 	case tickMsg:
-		m.tick = false
+		m.tickPending = false
 	case selectedMsg:
-		m.selected(msg)
+		m.gotSelection(msg)
 		return m.buildFrames(true)
 	case framesMsg:
 		return m.gotFrames(msg)
 	case detailMsg:
 		m.gotDetail(msg)
-	case readMsg:
-		return m.read(msg)
-	case filterPauseMsg:
-		return m.filterPaused(msg)
-	case foundMsg:
-		return m.found(msg)
+	case copyDetailMsg:
+		return m.useDetail(msg)
+	case filterDebounceMsg:
+		return m.applyFilter(msg)
+	case originMsg:
+		return m.gotOrigin(msg)
 	case editedMsg:
-		return m.edited(msg)
+		return m.gotEdited(msg)
 	case doneMsg:
 		if msg.text != "" {
-			m.say(msg.bad, "%s", msg.text)
+			m.showFlash(msg.bad, "%s", msg.text)
 		}
 		if msg.show != nil {
-			m.over, m.flash = msg.show(), flash{}
+			m.overlay, m.flash = msg.show(), flash{}
 		}
 	default:
 		if m.editor != nil {
@@ -245,33 +245,33 @@ func (m *model) event(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// selected takes a selection into use, unless a newer one is on its way.
-func (m *model) selected(msg selectedMsg) {
-	if msg.gen != m.choice.gen {
+// gotSelection takes a selection into use, unless a newer one is on its way.
+func (m *model) gotSelection(msg selectedMsg) {
+	if msg.gen != m.query.gen {
 		msg.sel.Close()
 		return
 	}
 	if m.sel != nil {
 		m.sel.Close()
 	}
-	m.sel, m.choice.busy = msg.sel, false
+	m.sel, m.query.busy = msg.sel, false
 	m.sources = m.src.Sources()
 }
 
-// setColours takes the name of a profile of colours.
-func (m *model) setColours(profile string) {
-	if m.opts.Colours != Many {
+// setColors takes the name of a profile of colours.
+func (m *model) setColors(profile string) {
+	if m.opts.Colors != Colors256 {
 		return // it was asked for
 	}
 	switch profile {
 	case "TrueColor", "ANSI256":
-		m.colours = Many
+		m.colors = Colors256
 	case "ANSI":
-		m.colours = Sixteen
+		m.colors = Colors16
 	default:
-		m.colours = None
+		m.colors = NoColor
 	}
-	m.theme = newTheme(m.colours, m.dark)
+	m.theme = newTheme(m.colors, m.dark)
 	m.restyle()
 }
 

@@ -18,10 +18,10 @@ func (m *model) wheel(e tea.Mouse) tea.Cmd {
 	}
 	switch {
 	case m.editor != nil:
-	case m.over != nil:
-		m.over.page.scroll(n, m.overHeight())
+	case m.overlay != nil:
+		m.overlay.pager.scroll(n, m.overlayHeight())
 	case m.pane != nil && m.view.area.pane.has(e.X, e.Y):
-		if page, height := m.page(); page != nil {
+		if page, height := m.activePager(); page != nil {
 			page.scroll(n, height)
 		}
 	default:
@@ -32,7 +32,7 @@ func (m *model) wheel(e tea.Mouse) tea.Cmd {
 
 // click chooses a row, unfolds it by its triangle, or chooses a tab. A second click on the row of the cursor opens it.
 func (m *model) click(e tea.Mouse) tea.Cmd {
-	if e.Button != tea.MouseLeft || m.editor != nil || m.over != nil || m.prompt != nil && m.prompt.kind != askFilter {
+	if e.Button != tea.MouseLeft || m.editor != nil || m.overlay != nil || m.prompt != nil && m.prompt.kind != filterPrompt {
 		return nil
 	}
 	a := m.view.area
@@ -40,14 +40,14 @@ func (m *model) click(e tea.Mouse) tea.Cmd {
 	case a.table.has(e.X, e.Y):
 		m.clickRow(e.X, e.Y-a.table.y)
 	case a.filter.has(e.X, e.Y) && m.prompt == nil:
-		m.prompt = newPrompt(askFilter, "/", m.choice.text)
+		m.prompt = newPrompt(filterPrompt, "/", m.query.text)
 		m.prompt.check()
 	case m.pane != nil && a.pane.has(e.X, e.Y):
 		m.focus = onPane
-		if e.Y == m.paneText().y-1 {
+		if e.Y == m.paneBody().y-1 {
 			for _, t := range m.pane.tabs {
 				if e.X >= t.x && e.X < t.x+t.w {
-					m.pane.open = t.title
+					m.pane.openTab = t.title
 				}
 			}
 		}
@@ -62,11 +62,11 @@ func (m *model) clickRow(x, i int) {
 	}
 	row := &m.view.rows[i]
 	again := i == m.view.cursor
-	m.cursor, m.follow = row.spot, false
+	m.cursor, m.follow = row.position, false
 	m.view.seq = row.seq
 	switch {
-	case row.fold != "" && x == m.whatColumn()+2*min(row.depth, 6):
-		m.unfold(row.fold == "▸")
+	case row.foldMark != "" && x == m.whatColumn()+2*min(row.depth, 6):
+		m.unfold(row.foldMark == "▸")
 	case again:
 		m.openPane()
 	}

@@ -9,7 +9,7 @@ func (m *model) moveCursor(n int) {
 	if m.sel == nil {
 		return
 	}
-	m.src.Read(func(w *wireview.Model) {
+	m.src.Read(func(w *trace.Model) {
 		l := m.list(w)
 		at, ok := walk(l, m.cursor)
 		if !ok {
@@ -19,7 +19,7 @@ func (m *model) moveCursor(n int) {
 		if n < 0 {
 			m.follow = false
 		}
-		m.cursor = at.spot()
+		m.cursor = at.position()
 	})
 }
 
@@ -28,10 +28,10 @@ func (m *model) toEnd() {
 	if m.sel == nil {
 		return
 	}
-	m.src.Read(func(w *wireview.Model) {
+	m.src.Read(func(w *trace.Model) {
 		if at, ok := walk(m.list(w), m.cursor); ok {
 			at.end()
-			m.cursor = at.spot()
+			m.cursor = at.position()
 		}
 	})
 }
@@ -49,12 +49,12 @@ func (m *model) setPause() {
 		m.pause = nil
 		return
 	}
-	p := &pausing{at: m.now(), last: place{id: 1<<63 - 1}}
-	m.src.Read(func(w *wireview.Model) {
+	p := &pauseState{at: m.now(), last: anchor{id: 1<<63 - 1}}
+	m.src.Read(func(w *trace.Model) {
 		if m.sel == nil {
 			return
 		}
-		p.last = place{}
+		p.last = anchor{}
 		if n := m.sel.Len(); n > 0 {
 			p.last.id = m.sel.At(n - 1).Seq
 		}
@@ -62,30 +62,30 @@ func (m *model) setPause() {
 	m.pause, m.follow = p, false
 }
 
-// maxSteps is how many rows are looked at for the next problem while the model is locked.
-const maxSteps = 20_000
+// maxScanRows is how many rows are looked at for the next problem while the model is locked.
+const maxScanRows = 20_000
 
-// nextProblem goes to the next row in which something went wrong, or the one before.
-func (m *model) nextProblem(forward bool) {
+// nextFailure goes to the next row in which something went wrong, or the one before.
+func (m *model) nextFailure(forward bool) {
 	if m.sel == nil {
 		return
 	}
 	found := false
 	from := m.cursor
 	for more := true; more && !found; {
-		m.src.Read(func(w *wireview.Model) {
-			if from, found, more = m.problemNear(w, from, forward); found {
+		m.src.Read(func(w *trace.Model) {
+			if from, found, more = m.findFailure(w, from, forward); found {
 				m.cursor, m.follow = from, false
 			}
 		})
 	}
 	if !found {
-		m.say(false, "no further row with an error or a finding")
+		m.showFlash(false, "no further row with an error or a finding")
 	}
 }
 
-// problemNear looks for a row in which something went wrong among the next ones. It returns where that is, or where to go on, and whether there is more. The model is locked.
-func (m *model) problemNear(w *wireview.Model, from spot, forward bool) (at spot, found, more bool) {
+// findFailure looks for a row in which something went wrong among the next ones. It returns where that is, or where to go on, and whether there is more. The model is locked.
+func (m *model) findFailure(w *trace.Model, from position, forward bool) (at position, found, more bool) {
 	x, ok := walk(m.list(w), from)
 	if !ok {
 		return from, false, false
@@ -94,24 +94,24 @@ func (m *model) problemNear(w *wireview.Model, from spot, forward bool) (at spot
 	if !forward {
 		step = x.prev
 	}
-	for range maxSteps {
+	for range maxScanRows {
 		if !step() {
 			return from, false, false
 		}
-		if r := x.entry().row; r != nil && problem(r) {
-			return x.spot(), true, true
+		if r := x.entry().row; r != nil && hasFailure(r) {
+			return x.position(), true, true
 		}
 	}
-	return x.spot(), false, true
+	return x.position(), false, true
 }
 
-// problem reports whether something went wrong.
-func problem(r *wireview.Row) bool {
+// hasFailure reports whether something went wrong.
+func hasFailure(r *trace.Row) bool {
 	switch r.Status {
-	case wireview.Failed, wireview.ToolFailed, wireview.HTTPFailed, wireview.Unanswered:
+	case trace.Failed, trace.ToolFailed, trace.HTTPFailed, trace.Unanswered:
 		return true
 	}
-	return len(r.Lints) > 0 || r.Kind == wireview.Invalid || r.Kind == wireview.Stdout || r.Kind == wireview.Gap
+	return len(r.Findings) > 0 || r.Kind == trace.Invalid || r.Kind == trace.Stdout || r.Kind == trace.Gap
 }
 
 // unfold shows what is inside the row of the cursor, or hides it. Inside a row, it hides what is beside it, too.
@@ -119,7 +119,7 @@ func (m *model) unfold(open bool) {
 	if m.sel == nil || m.frames != nil {
 		return
 	}
-	m.src.Read(func(w *wireview.Model) {
+	m.src.Read(func(w *trace.Model) {
 		at, ok := walk(m.list(w), m.cursor)
 		if !ok {
 			return
@@ -129,7 +129,7 @@ func (m *model) unfold(open bool) {
 			m.folds.set(r.Seq, len(r.Children) > 0)
 			return
 		}
-		if (len(r.Children) == 0 || !m.folds.open(r.Seq)) && r.Parent != nil {
+		if (len(r.Children) == 0 || !m.folds.isOpen(r.Seq)) && r.Parent != nil {
 			r = r.Parent
 			m.cursor.row = r.Seq
 			if r.Parent == nil {
@@ -167,8 +167,8 @@ func (m *model) toggleMark() {
 	}
 	m.marks = append(m.marks[:len(m.marks):len(m.marks)], seq)
 	if len(m.marks) == 1 {
-		m.say(false, "marked; mark another one, or go there, and d compares the two")
+		m.showFlash(false, "marked; mark another one, or go there, and d compares the two")
 		return
 	}
-	m.say(false, "two are marked; d compares them")
+	m.showFlash(false, "two are marked; d compares them")
 }

@@ -9,8 +9,8 @@ import (
 type Options struct {
 	// Filter is the text of the filter to begin with; one that is no filter is said to be wrong on the screen.
 	Filter string
-	// Colours limits the colours. Many, the zero value, uses what the terminal has.
-	Colours Colours
+	// Colors limits the colours. Many, the zero value, uses what the terminal has.
+	Colors Colors
 	// Input and Output are the terminal; nil is the process's.
 	Input  io.Reader
 	Output io.Writer

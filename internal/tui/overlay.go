@@ -11,25 +11,25 @@ import (
 
 // An overlay is a text that has the screen until it is closed.
 type overlay struct {
-	title string
-	page  *pager
-	again func() []line  // makes the text anew, in another theme; nil keeps it
-	copy  string         // what y copies
-	other func() tea.Cmd // what Y does; nil is nothing
+	title     string
+	pager     *pager
+	render    func() []line  // makes the text anew, in another theme; nil keeps it
+	copy      string         // what y copies
+	alternate func() tea.Cmd // what Y does; nil is nothing
 
-	otherName string // of that, for the last line
+	alternateName string // of that, for the last line
 }
 
 func newOverlay(title string, again func() []line) *overlay {
-	return &overlay{title: title, page: newPager(again()), again: again}
+	return &overlay{title: title, pager: newPager(again()), render: again}
 }
 
-// drawOver draws the overlay.
-func (m *model) drawOver() string {
-	o := m.over
-	height := m.overHeight()
-	o.page.fit(max(1, m.width-2))
-	o.page.scroll(0, height)
+// drawOverlay draws the overlay.
+func (m *model) drawOverlay() string {
+	o := m.overlay
+	height := m.overlayHeight()
+	o.pager.wrapTo(max(1, m.width-2))
+	o.pager.scroll(0, height)
 	lines := make([]string, 0, m.height)
 	add := func(l line, base style) {
 		if len(lines) < m.height {
@@ -42,43 +42,43 @@ func (m *model) drawOver() string {
 		add(line{{m.theme.title.plus(bold), " " + o.title}}, m.theme.title)
 	}
 	for i := range height {
-		add(append(line{{"", " "}}, o.page.at(i, m.theme.match)...), "")
+		add(append(line{{"", " "}}, o.pager.lineAt(i, m.theme.match)...), "")
 	}
 	if m.height > 1 {
-		add(m.overFooter(height), "")
+		add(m.overlayFooter(height), "")
 	}
 	return strings.Join(lines, "\n")
 }
 
-// overHeight is how many lines the text of an overlay has.
-func (m *model) overHeight() int {
+// overlayHeight is how many lines the text of an overlay has.
+func (m *model) overlayHeight() int {
 	return max(1, m.height-2)
 }
 
-func (m *model) overFooter(height int) line {
+func (m *model) overlayFooter(height int) line {
 	if m.prompt != nil {
 		return m.prompt.line(m)
 	}
 	if m.flash.text != "" {
 		return m.flashLine()
 	}
-	p := m.over.page
+	p := m.overlay.pager
 	right := ""
 	if p.search != "" {
-		right = fmt.Sprintf("%d found  ", len(p.hits))
+		right = fmt.Sprintf("%d found  ", len(p.matches))
 	}
-	if len(p.shown) > height {
-		right += fmt.Sprintf("%d–%d of %d", p.top+1, min(len(p.shown), p.top+height), len(p.shown))
+	if len(p.wrapped) > height {
+		right += fmt.Sprintf("%d–%d of %d", p.top+1, min(len(p.wrapped), p.top+height), len(p.wrapped))
 	}
 	pairs := []string{"Esc", "back", "/", "search"}
 	if p.search != "" {
 		pairs = append(pairs, "n/N", "next")
 	}
-	if m.over.copy != "" {
+	if m.overlay.copy != "" {
 		pairs = append(pairs, "y", "copy")
 	}
-	if m.over.other != nil {
-		pairs = append(pairs, "Y", m.over.otherName)
+	if m.overlay.alternate != nil {
+		pairs = append(pairs, "Y", m.overlay.alternateName)
 	}
 	l := m.hints(pairs...)
 	for l.width()+width(right)+1 > m.width && len(l) > 0 {
@@ -96,7 +96,7 @@ func (m *model) cardOverlay() *overlay {
 	return newOverlay("Session", func() []line { return m.cardLines(&c) })
 }
 
-func (m *model) cardLines(c *wireview.Card) []line {
+func (m *model) cardLines(c *trace.SessionInfo) []line {
 	t := m.theme
 	var out []line
 	fact := func(name, value string) {
@@ -106,11 +106,11 @@ func (m *model) cardLines(c *wireview.Card) []line {
 	}
 	out = append(out, line{{bold, safe(c.Name)}, {t.dim, fmt.Sprintf("  session %d of capture %s", c.Session, safe(c.Capture))}}, nil)
 	fact("transport", safe(c.Transport))
-	fact("era", orText(safe(c.Era), "not certain yet"))
+	fact("era", orDefault(safe(c.Era), "not certain yet"))
 	fact("offered", safe(c.Offered))
-	fact("answered", safe(c.Answered))
-	if c.Offered != "" && c.Answered != "" && c.Offered != c.Answered {
-		out = append(out, line{{"", spaces(factWidth)}, {t.lint, "▲ the server answered another revision than the client offered"}})
+	fact("answered", safe(c.Negotiated))
+	if c.Offered != "" && c.Negotiated != "" && c.Offered != c.Negotiated {
+		out = append(out, line{{"", spaces(factWidth)}, {t.finding, "▲ the server answered another revision than the client offered"}})
 	}
 	fact("supported", safe(strings.Join(c.Supported, ", ")))
 	fact("command", safe(strings.Join(c.Command, " ")))
@@ -123,11 +123,11 @@ func (m *model) cardLines(c *wireview.Card) []line {
 			text = "- ended by " + safe(c.Signal)
 		}
 		if c.ExitCode != 0 {
-			st, text = t.fail, "✖"+text[1:]
+			st, text = t.failure, "✖"+text[1:]
 		}
 		out = append(out, line{{t.dim, pad("process", factWidth)}, {st, text}})
-		if c.Next > 0 {
-			out = append(out, line{{"", spaces(factWidth)}, {t.text, fmt.Sprintf("started again as session %d", c.Next)}})
+		if c.Successor > 0 {
+			out = append(out, line{{"", spaces(factWidth)}, {t.text, fmt.Sprintf("started again as session %d", c.Successor)}})
 		}
 	}
 	fact("recorded by", safe(c.Tool))
@@ -139,12 +139,12 @@ func (m *model) cardLines(c *wireview.Card) []line {
 	}
 	for _, p := range []struct {
 		who  string
-		peer wireview.Peer
+		peer trace.PeerInfo
 		sign string
 		st   style
 	}{{"Client", c.Client, "→", t.request}, {"Server", c.Server, "←", t.response}} {
-		name := join(safe(p.peer.Name), safe(p.peer.Version))
-		out = append(out, nil, line{{p.st, p.sign + " "}, {t.head, p.who + "  "}, {t.text, orText(name, "has not said who it is")}})
+		name := joinNonEmpty(safe(p.peer.Name), safe(p.peer.Version))
+		out = append(out, nil, line{{p.st, p.sign + " "}, {t.head, p.who + "  "}, {t.text, orDefault(name, "has not said who it is")}})
 		if len(p.peer.Capabilities) == 0 {
 			out = append(out, line{{t.dim, "  no capabilities, as far as was seen"}})
 		}
@@ -158,7 +158,7 @@ func (m *model) cardLines(c *wireview.Card) []line {
 // toolsOverlay shows the statistics of tools and methods.
 func (m *model) toolsOverlay() *overlay {
 	var tools, methods []statLine
-	m.src.Read(func(w *wireview.Model) { tools, methods = statLines(w.Tools()), statLines(w.Methods()) })
+	m.src.Read(func(w *trace.Model) { tools, methods = statLines(w.Tools()), statLines(w.Methods()) })
 	o := newOverlay("Tools and methods", func() []line {
 		both := append(tools[:len(tools):len(tools)], methods...)
 		out := m.statTable("tool", tools, both)
@@ -170,7 +170,7 @@ func (m *model) toolsOverlay() *overlay {
 		}
 		return append(append(out, nil), m.statTable("method", methods, both)...)
 	})
-	o.page.wraps = false // a table is read in its columns
+	o.pager.wraps = false // a table is read in its columns
 	return o
 }
 
@@ -186,19 +186,19 @@ type statLine struct {
 // maxStats is how many tools, or methods, are shown.
 const maxStats = 1000
 
-func statLines(list []*wireview.Stat) []statLine {
+func statLines(list []*trace.Stat) []statLine {
 	several := false
 	for _, s := range list {
 		several = several || s.Server != list[0].Server
 	}
 	var out []statLine
 	for _, s := range list[:min(len(list), maxStats)] {
-		x := statLine{name: safe(s.Name), calls: s.Calls, wrong: s.Errors + s.IsErrors + s.Unanswered, in: s.BytesIn, out: s.BytesOut, defines: s.DefinitionBytes}
+		x := statLine{name: safe(s.Name), calls: s.Calls, wrong: s.Errors + s.ToolErrors + s.Unanswered, in: s.BytesIn, out: s.BytesOut, defines: s.DefinitionBytes}
 		if several {
 			x.name = safe(s.Server) + " " + x.name
 		}
 		if s.Latency.Count() > 0 {
-			x.p50, x.p95, x.most = wireview.Duration(s.Latency.Quantile(.5)), wireview.Duration(s.Latency.Quantile(.95)), wireview.Duration(s.Latency.Max())
+			x.p50, x.p95, x.most = trace.FormatDuration(s.Latency.Quantile(.5)), trace.FormatDuration(s.Latency.Quantile(.95)), trace.FormatDuration(s.Latency.Max())
 			x.hist = histogram(s.Latency.Buckets(histColumns))
 		}
 		out = append(out, x)
@@ -210,7 +210,7 @@ func statLines(list []*wireview.Stat) []statLine {
 const histColumns = 12
 
 // histogram draws buckets as blocks of a height that tells their share.
-func histogram(list []wireview.Bucket) string {
+func histogram(list []trace.Bucket) string {
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	most := uint64(1)
 	for _, b := range list {
@@ -245,7 +245,7 @@ func (m *model) statTable(what string, list, all []statLine) []line {
 	for _, s := range list {
 		wrong, st := "", t.dim
 		if s.wrong > 0 {
-			wrong, st = "✖ "+number(s.wrong), t.fail
+			wrong, st = "✖ "+number(s.wrong), t.failure
 		}
 		l := line{{t.text, pad(s.name, name)}, {t.text, padLeft(number(s.calls), 7)}, {st, padLeft(wrong, 7)}, {t.text, padLeft(s.p50, 9) + padLeft(s.p95, 9)}}
 		if wide {
@@ -260,5 +260,5 @@ func sizeOrNone(n int64) string {
 	if n == 0 {
 		return spaces(9)
 	}
-	return padLeft(wireview.Size(n), 9)
+	return padLeft(trace.FormatSize(n), 9)
 }

@@ -7,18 +7,18 @@ import (
 
 // A pager is a text that can be scrolled and searched.
 type pager struct {
-	lines []line // of any width
-	wraps bool   // long lines are wrapped, else cut
-	made  int    // the width that the lines were made for, if they depend on it
+	lines   []line // of any width
+	wraps   bool   // long lines are wrapped, else cut
+	madeFor int    // the width that the lines were made for, if they depend on it
 
 	top     int
-	shown   []line // wrapped for columns
+	wrapped []line // wrapped for columns
 	columns int
 	origin  []int // the number in lines of each of shown
 
-	search string
-	hits   []int // numbers in shown
-	hit    int   // in hits
+	search  string
+	matches []int // numbers in shown
+	match   int   // in hits
 }
 
 // maxPager is how many lines a pager has at most, wrapped.
@@ -26,8 +26,8 @@ const maxPager = 50_000
 
 func newPager(lines []line) *pager { return &pager{lines: lines, wraps: true, columns: -1} }
 
-// fit wraps the lines for so many columns, if they are not yet. The line at the top stays.
-func (p *pager) fit(columns int) {
+// wrapTo wraps the lines for so many columns, if they are not yet. The line at the top stays.
+func (p *pager) wrapTo(columns int) {
 	if columns == p.columns {
 		return
 	}
@@ -35,20 +35,20 @@ func (p *pager) fit(columns int) {
 	if p.top < len(p.origin) {
 		anchor = p.origin[p.top]
 	}
-	p.columns, p.shown, p.origin = columns, nil, nil
+	p.columns, p.wrapped, p.origin = columns, nil, nil
 	for i, l := range p.lines {
 		parts := []line{l}
 		if p.wraps {
 			parts = l.wrap(columns, l.indent()+2)
 		}
 		if i == anchor {
-			p.top = len(p.shown)
+			p.top = len(p.wrapped)
 		}
 		for _, x := range parts {
-			p.shown, p.origin = append(p.shown, x), append(p.origin, i)
+			p.wrapped, p.origin = append(p.wrapped, x), append(p.origin, i)
 		}
-		if len(p.shown) > maxPager {
-			p.shown, p.origin = append(p.shown, line{{faint, "… and more"}}), append(p.origin, i)
+		if len(p.wrapped) > maxPager {
+			p.wrapped, p.origin = append(p.wrapped, line{{faint, "… and more"}}), append(p.origin, i)
 			break
 		}
 	}
@@ -68,73 +68,73 @@ func (l line) indent() (n int) {
 
 // scroll moves by lines.
 func (p *pager) scroll(n, height int) {
-	p.top = min(max(0, p.top+n), max(0, len(p.shown)-height))
+	p.top = min(max(0, p.top+n), max(0, len(p.wrapped)-height))
 }
 
-// refold wraps long lines, or cuts them.
-func (p *pager) refold() {
+// toggleWrap wraps long lines, or cuts them.
+func (p *pager) toggleWrap() {
 	p.wraps = !p.wraps
 	p.columns = -1
 }
 
 // find looks for a text. Case counts only if the text has capitals.
 func (p *pager) find(text string) {
-	p.search, p.hits, p.hit = text, nil, 0
+	p.search, p.matches, p.match = text, nil, 0
 	if text == "" {
 		return
 	}
 	fold := strings.IndexFunc(text, unicode.IsUpper) < 0
-	for i, l := range p.shown {
-		s := l.plain()
+	for i, l := range p.wrapped {
+		s := l.text()
 		if fold {
 			s = strings.ToLower(s)
 		}
 		if strings.Contains(s, text) {
-			p.hits = append(p.hits, i)
+			p.matches = append(p.matches, i)
 		}
 	}
 }
 
-// jump goes to the next hit, or the one before, and reports whether there is one.
-func (p *pager) jump(forward bool, height int) bool {
-	if len(p.hits) == 0 {
+// jumpToMatch goes to the next hit, or the one before, and reports whether there is one.
+func (p *pager) jumpToMatch(forward bool, height int) bool {
+	if len(p.matches) == 0 {
 		return false
 	}
 	if forward {
-		p.hit = (p.hit + 1) % len(p.hits)
+		p.match = (p.match + 1) % len(p.matches)
 	} else {
-		p.hit = (p.hit + len(p.hits) - 1) % len(p.hits)
+		p.match = (p.match + len(p.matches) - 1) % len(p.matches)
 	}
-	p.reveal(height)
+	p.showMatch(height)
 	return true
 }
 
-// first goes to the first hit at the top of what is seen, or below.
-func (p *pager) first(height int) {
-	for i, h := range p.hits {
-		if p.hit = i; h >= p.top {
+// firstMatch goes to the first hit at the top of what is seen, or below.
+func (p *pager) firstMatch(height int) {
+	for i, h := range p.matches {
+		if p.match = i; h >= p.top {
 			break
 		}
 	}
-	p.reveal(height)
+	p.showMatch(height)
 }
 
-func (p *pager) reveal(height int) {
-	if p.hit >= len(p.hits) {
+func (p *pager) showMatch(height int) {
+	if p.match >= len(p.matches) {
 		return
 	}
-	if h := p.hits[p.hit]; h < p.top || h >= p.top+height {
+	if h := p.matches[p.match]; h < p.top || h >= p.top+height {
 		p.top = h - height/3
 	}
 	p.scroll(0, height)
 }
 
-// at returns the line to be drawn at a height, with what was searched for marked.
-func (p *pager) at(i int, match style) line {
-	if i += p.top; i >= len(p.shown) {
+// lineAt returns the line to be drawn at a height, with what was searched for marked.
+func (p *pager) lineAt(i int, match style) line {
+	if i += p.top; i >= len(p.wrapped) {
 		return nil
 	}
-	l := p.shown[i]
+	l := p.wrapped[i]
 	if p.search == "" {
 		return l
 	}
@@ -143,7 +143,7 @@ func (p *pager) at(i int, match style) line {
 
 // highlight gives a style to what a text has in common with a line.
 func (l line) highlight(text string, match style) line {
-	whole := l.plain()
+	whole := l.text()
 	folded := whole
 	if strings.IndexFunc(text, unicode.IsUpper) < 0 {
 		if folded = strings.ToLower(whole); len(folded) != len(whole) {

@@ -14,19 +14,19 @@ import (
 
 // A pane shows everything about one row, a tab for each side of it.
 type pane struct {
-	seq     uint64 // of the row
-	stamp   string // of the state of the row that is shown
-	gen     int    // counts what was asked for
-	loading bool
-	stale   bool // the row has changed meanwhile
-	detail  *detail.Detail
-	failed  string // why there is no detail
-	tabs    []tab
-	wish    int    // the number of the tab to open when there are some; 0 is none
-	open    string // the title of the tab that the user chose; there need be none for this row
-	pages   map[string]*pager
-	hex     bool
-	search  string
+	seq         uint64 // of the row
+	fingerprint string // of the state of the row that is shown
+	gen         int    // counts what was asked for
+	loading     bool
+	stale       bool // the row has changed meanwhile
+	detail      *detail.Detail
+	failed      string // why there is no detail
+	tabs        []tab
+	wantTab     int    // the number of the tab to open when there are some; 0 is none
+	openTab     string // the title of the tab that the user chose; there need be none for this row
+	pagers      map[string]*pager
+	hex         bool
+	search      string
 }
 
 // A tab is one side of a row.
@@ -43,63 +43,63 @@ type detailMsg struct {
 	err    error
 }
 
-// detailTime is how long it may take to read what is shown of a row.
-const detailTime = 20 * time.Second
+// detailTimeout is how long it may take to read what is shown of a row.
+const detailTimeout = 20 * time.Second
 
 // openPane opens the pane.
 func (m *model) openPane() {
 	if m.pane == nil {
-		m.pane = &pane{open: "Summary"}
+		m.pane = &pane{openTab: "Summary"}
 	}
 	m.focus, m.follow = onPane, false
 }
 
 func (m *model) closePane() { m.pane, m.focus, m.zoom = nil, onTable, false }
 
-// follows has the pane show a row, if it is open and shows another one, or an older state of it. The model is locked.
-func (m *model) follows(r *wireview.Row) tea.Cmd {
+// syncPane has the pane show a row, if it is open and shows another one, or an older state of it. The model is locked.
+func (m *model) syncPane(r *trace.Row) tea.Cmd {
 	p := m.pane
 	if p == nil {
 		return nil
 	}
 	if r == nil {
-		p.seq, p.detail, p.stamp, p.failed, p.tabs, p.loading = 0, nil, "", "", nil, false
+		p.seq, p.detail, p.fingerprint, p.failed, p.tabs, p.loading = 0, nil, "", "", nil, false
 		p.gen++
 		return nil
 	}
-	stamp := stampOf(r, p.hex)
-	if r.Seq == p.seq && stamp == p.stamp {
+	stamp := fingerprintOf(r, p.hex)
+	if r.Seq == p.seq && stamp == p.fingerprint {
 		return nil
 	}
-	if r.Seq == p.seq && p.loading && p.stamp != "" {
+	if r.Seq == p.seq && p.loading && p.fingerprint != "" {
 		p.stale = true
 		return nil
 	}
 	if r.Seq != p.seq {
-		p.pages = nil
+		p.pagers = nil
 	}
 	p.seq, p.loading, p.stale = r.Seq, true, false
 	p.gen++
-	if m.reading { // who goes through rows quickly sees the last one, and none of the others is read meanwhile
-		p.stamp = ""
-		m.unread()
+	if m.readingDetail { // who goes through rows quickly sees the last one, and none of the others is read meanwhile
+		p.fingerprint = ""
+		m.cancelRead()
 		return nil
 	}
-	p.stamp, m.reading = stamp, true
-	snapshot, gen, src, opts := detail.Snapshot(r), p.gen, m.src, &detail.Options{Hex: p.hex}
+	p.fingerprint, m.readingDetail = stamp, true
+	snapshot, gen, src, opts := detail.TakeSnapshot(r), p.gen, m.src, &detail.Options{Hex: p.hex}
 	wanted, unread := context.WithCancel(context.Background())
-	m.unread = unread
-	return m.tasks.cmd(detailTime, func(ctx context.Context) tea.Msg {
+	m.cancelRead = unread
+	return m.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(wanted, cancel)()
-		d, err := detail.Of(ctx, src, snapshot, opts)
+		d, err := detail.Build(ctx, src, snapshot, opts)
 		return detailMsg{gen, d, err}
 	})
 }
 
-// stampOf tells states of a row apart in which there are other things to show.
-func stampOf(r *wireview.Row, hex bool) string {
+// fingerprintOf tells states of a row apart in which there are other things to show.
+func fingerprintOf(r *trace.Row, hex bool) string {
 	n := 0
 	for range r.All() {
 		n++
@@ -109,38 +109,38 @@ func stampOf(r *wireview.Row, hex bool) string {
 	if r.HTTP != nil {
 		events = r.HTTP.Events
 	}
-	return fmt.Sprint(r.Seq, r.Status, r.Done, len(r.Events), n, r.Gone, r.CountLints(), ended, events, r.ResponseN, hex)
+	return fmt.Sprint(r.Seq, r.Status, r.Done, len(r.Events), n, r.EvictedChildren, r.CountFindings(), ended, events, r.ResponseN, hex)
 }
 
 // gotDetail takes a detail into use, unless it is of another row by now.
 func (m *model) gotDetail(msg detailMsg) {
-	m.unread()
-	m.reading = false
+	m.cancelRead()
+	m.readingDetail = false
 	p := m.pane
 	if p == nil || msg.gen != p.gen {
 		return
 	}
 	p.loading = false
 	if p.stale {
-		p.stamp, p.stale = "", false
+		p.fingerprint, p.stale = "", false
 	}
-	old := p.pages
-	p.detail, p.failed, p.pages = msg.detail, "", map[string]*pager{}
+	old := p.pagers
+	p.detail, p.failed, p.pagers = msg.detail, "", map[string]*pager{}
 	if msg.err != nil {
 		p.detail, p.failed, p.tabs = nil, "It took too long to read this.", nil
 		return
 	}
 	p.tabs = tabsOf(msg.detail)
-	if p.wish > 0 {
-		wish := p.wish
-		p.wish = 0
+	if p.wantTab > 0 {
+		wish := p.wantTab
+		p.wantTab = 0
 		m.chooseTab(wish - 1)
 	}
 	for _, t := range p.tabs { // who has scrolled stays there
 		if was := old[t.title]; was != nil {
-			page := p.page(m, t)
-			page.fit(was.columns)
-			page.top = min(was.top, max(0, len(page.shown)-1))
+			page := p.pager(m, t)
+			page.wrapTo(was.columns)
+			page.top = min(was.top, max(0, len(page.wrapped)-1))
 		}
 	}
 }
@@ -148,18 +148,18 @@ func (m *model) gotDetail(msg detailMsg) {
 // restyle draws everything anew in another theme.
 func (m *model) restyle() {
 	if m.pane != nil {
-		m.pane.pages = nil
+		m.pane.pagers = nil
 	}
-	if m.over != nil && m.over.again != nil {
-		m.over.page.lines = m.over.again()
-		m.over.page.columns = -1
+	if m.overlay != nil && m.overlay.render != nil {
+		m.overlay.pager.lines = m.overlay.render()
+		m.overlay.pager.columns = -1
 	}
 }
 
-// tab returns the tab that is shown: the one that was chosen, or the first.
-func (p *pane) tab() *tab {
+// currentTab returns the tab that is shown: the one that was chosen, or the first.
+func (p *pane) currentTab() *tab {
 	for i := range p.tabs {
-		if p.tabs[i].title == p.open {
+		if p.tabs[i].title == p.openTab {
 			return &p.tabs[i]
 		}
 	}
@@ -169,39 +169,39 @@ func (p *pane) tab() *tab {
 	return &p.tabs[0]
 }
 
-// page returns the text of a tab.
-func (p *pane) page(m *model, t tab) *pager {
-	page := p.pages[t.title]
-	if t.title == "Translated" && page != nil && page.made != m.paneText().w {
-		page.lines, page.made, page.columns = t.lines(m, p.detail), m.paneText().w, -1
+// pager returns the text of a tab.
+func (p *pane) pager(m *model, t tab) *pager {
+	page := p.pagers[t.title]
+	if t.title == "Translated" && page != nil && page.madeFor != m.paneBody().w {
+		page.lines, page.madeFor, page.columns = t.lines(m, p.detail), m.paneBody().w, -1
 	}
 	if page == nil {
 		page = newPager(t.lines(m, p.detail))
-		page.search, page.made = p.search, m.paneText().w
-		if p.pages == nil {
-			p.pages = map[string]*pager{}
+		page.search, page.madeFor = p.search, m.paneBody().w
+		if p.pagers == nil {
+			p.pagers = map[string]*pager{}
 		}
-		p.pages[t.title] = page
+		p.pagers[t.title] = page
 	}
 	return page
 }
 
-// current returns the text that is shown, or nil.
-func (p *pane) current(m *model) *pager {
-	t := p.tab()
+// currentPager returns the text that is shown, or nil.
+func (p *pane) currentPager(m *model) *pager {
+	t := p.currentTab()
 	if t == nil || p.detail == nil {
 		return nil
 	}
-	page := p.page(m, *t)
+	page := p.pager(m, *t)
 	if page.search != p.search {
 		page.find(p.search)
 	}
-	page.fit(m.paneText().w)
+	page.wrapTo(m.paneBody().w)
 	return page
 }
 
-// paneText is the part of the pane with the text.
-func (m *model) paneText() rect {
+// paneBody is the part of the pane with the text.
+func (m *model) paneBody() rect {
 	r := m.layout().pane
 	head := min(2, max(0, r.h-1))
 	if r.h < 6 {
@@ -212,7 +212,7 @@ func (m *model) paneText() rect {
 
 // drawPane draws a line of the pane: its title, the tabs, and the text.
 func (m *model) drawPane(b *strings.Builder, i int) {
-	p, r, text := m.pane, m.view.area.pane, m.paneText()
+	p, r, text := m.pane, m.view.area.pane, m.paneBody()
 	head := text.y - r.y
 	switch {
 	case i < head && i == head-1:
@@ -223,13 +223,13 @@ func (m *model) drawPane(b *strings.Builder, i int) {
 		return
 	}
 	var l line
-	page := p.current(m)
+	page := p.currentPager(m)
 	switch {
 	case page != nil:
-		l = page.at(i-head, m.theme.match)
+		l = page.lineAt(i-head, m.theme.match)
 	case i != head:
 	case p.failed != "":
-		l = line{{m.theme.fail, "✖ " + p.failed}}
+		l = line{{m.theme.failure, "✖ " + p.failed}}
 	case p.seq == 0:
 		l = line{{m.theme.dim, "Nothing is selected."}}
 	case p.loading:
@@ -251,7 +251,7 @@ func (m *model) paneTitle() line {
 // tabLine draws the tabs, and remembers where they are. Where there is little room their titles are short, or numbers.
 func (m *model) tabLine(r rect) line {
 	p := m.pane
-	open := p.tab()
+	open := p.currentTab()
 	short := 0
 	for ; short < 2 && tabsWidth(p.tabs, open, short) > r.w-1; short++ {
 	}

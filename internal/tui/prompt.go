@@ -13,31 +13,31 @@ import (
 
 // The kinds of prompt.
 const (
-	askFilter = iota
-	askSearch
-	askSave
-	askSure // y or n
+	filterPrompt = iota
+	searchPrompt
+	savePrompt
+	confirmPrompt // y or n
 )
 
 // A prompt is a line that is being typed.
 type prompt struct {
-	kind  int
-	label string
-	text  []rune
-	at    int
-	was   string // what was there before, for Esc
-	wrong *filter.SyntaxError
-	gen   int            // counts changes
-	yes   func() tea.Cmd // of askSure
+	kind      int
+	label     string
+	text      []rune
+	pos       int
+	previous  string // what was there before, for Esc
+	filterErr *filter.SyntaxError
+	gen       int            // counts changes
+	onYes     func() tea.Cmd // of confirmPrompt
 
-	closes bool // the answer closes the overlay
+	closesOverlay bool // the answer closes the overlay
 }
 
 // maxPrompt is how many characters can be typed.
 const maxPrompt = 4096
 
 func newPrompt(kind int, label, text string) *prompt {
-	p := &prompt{kind: kind, label: label, was: text}
+	p := &prompt{kind: kind, label: label, previous: text}
 	p.insert(text)
 	return p
 }
@@ -46,10 +46,10 @@ func newPrompt(kind int, label, text string) *prompt {
 func (p *prompt) insert(s string) {
 	for _, r := range s {
 		if printable.Safe(r) && len(p.text) < maxPrompt {
-			p.text = append(p.text[:p.at], append([]rune{r}, p.text[p.at:]...)...)
-			p.at++
+			p.text = append(p.text[:p.pos], append([]rune{r}, p.text[p.pos:]...)...)
+			p.pos++
 			if now := string(p.text); r >= 0x80 && printable.Line(now) != now { // too many marks on one character
-				p.remove(p.at - 1)
+				p.remove(p.pos - 1)
 			}
 		}
 	}
@@ -59,27 +59,27 @@ func (p *prompt) insert(s string) {
 func (p *prompt) key(k tea.KeyPressMsg) bool {
 	switch k.String() {
 	case "left", "ctrl+b":
-		p.at = max(0, p.at-1)
+		p.pos = max(0, p.pos-1)
 	case "right", "ctrl+f":
-		p.at = min(len(p.text), p.at+1)
+		p.pos = min(len(p.text), p.pos+1)
 	case "home", "ctrl+a":
-		p.at = 0
+		p.pos = 0
 	case "end", "ctrl+e":
-		p.at = len(p.text)
+		p.pos = len(p.text)
 	case "backspace", "ctrl+h":
-		p.remove(p.at - 1)
+		p.remove(p.pos - 1)
 	case "delete", "ctrl+d":
-		p.remove(p.at)
+		p.remove(p.pos)
 	case "ctrl+u":
-		p.text, p.at = p.text[p.at:], 0
+		p.text, p.pos = p.text[p.pos:], 0
 	case "ctrl+k":
-		p.text = p.text[:p.at]
+		p.text = p.text[:p.pos]
 	case "ctrl+w", "alt+backspace":
-		for p.at > 0 && p.text[p.at-1] == ' ' {
-			p.remove(p.at - 1)
+		for p.pos > 0 && p.text[p.pos-1] == ' ' {
+			p.remove(p.pos - 1)
 		}
-		for p.at > 0 && p.text[p.at-1] != ' ' {
-			p.remove(p.at - 1)
+		for p.pos > 0 && p.text[p.pos-1] != ' ' {
+			p.remove(p.pos - 1)
 		}
 	default:
 		if k.Text == "" {
@@ -93,7 +93,7 @@ func (p *prompt) key(k tea.KeyPressMsg) bool {
 func (p *prompt) remove(i int) {
 	if i >= 0 && i < len(p.text) {
 		p.text = append(p.text[:i], p.text[i+1:]...)
-		p.at = i
+		p.pos = i
 	}
 }
 
@@ -102,11 +102,11 @@ func (p *prompt) String() string { return string(p.text) }
 // window returns what is visible of the text in so many columns, and the column of the cursor in it.
 func (p *prompt) window(columns int) (text string, column int) {
 	from := 0
-	for from < p.at && width(string(p.text[from:p.at])) >= columns {
+	for from < p.pos && width(string(p.text[from:p.pos])) >= columns {
 		from++
 	}
-	text, _ = take(string(p.text[from:]), columns)
-	return text, width(string(p.text[from:p.at]))
+	text, _ = splitColumns(string(p.text[from:]), columns)
+	return text, width(string(p.text[from:p.pos]))
 }
 
 // column is where the cursor is on a screen so wide.
@@ -125,35 +125,35 @@ func (p *prompt) line(m *model) line {
 
 // check finds what is wrong with a filter.
 func (p *prompt) check() {
-	p.wrong = nil
-	if p.kind != askFilter {
+	p.filterErr = nil
+	if p.kind != filterPrompt {
 		return
 	}
-	if _, err := filter.Parse(p.String()); err != nil && !errors.As(err, &p.wrong) {
-		p.wrong = &filter.SyntaxError{Column: 1, Message: err.Error()}
+	if _, err := filter.Parse(p.String()); err != nil && !errors.As(err, &p.filterErr) {
+		p.filterErr = &filter.SyntaxError{Column: 1, Message: err.Error()}
 	}
 }
 
-// filterPauseMsg comes when nothing was typed for a moment.
-type filterPauseMsg struct {
+// filterDebounceMsg comes when nothing was typed for a moment.
+type filterDebounceMsg struct {
 	prompt *prompt
 	gen    int
 }
 
-// filterPause is how long nothing is typed before the table shows what the filter lets through.
-const filterPause = 250 * time.Millisecond
+// filterDebounce is how long nothing is typed before the table shows what the filter lets through.
+const filterDebounce = 250 * time.Millisecond
 
 // promptKey handles a key while something is typed.
 func (m *model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 	p := m.prompt
-	if p.kind == askSure {
-		if m.prompt = nil; p.closes {
-			m.over = nil
+	if p.kind == confirmPrompt {
+		if m.prompt = nil; p.closesOverlay {
+			m.overlay = nil
 		}
 		if s := k.String(); s == "y" || s == "Y" {
-			return p.yes()
+			return p.onYes()
 		}
-		m.say(false, "nothing was done")
+		m.showFlash(false, "nothing was done")
 		return nil
 	}
 	switch k.String() {
@@ -166,25 +166,25 @@ func (m *model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 	if !p.key(k) {
 		return nil
 	}
-	return m.typed(p)
+	return m.promptChanged(p)
 }
 
-// typed has what was typed take effect: at once for a search, after a pause for a filter.
-func (m *model) typed(p *prompt) tea.Cmd {
+// promptChanged has what was typed take effect: at once for a search, after a pause for a filter.
+func (m *model) promptChanged(p *prompt) tea.Cmd {
 	p.gen++
 	p.check()
 	switch p.kind {
-	case askSearch:
+	case searchPrompt:
 		m.search(p.String())
-	case askFilter:
+	case filterPrompt:
 		gen := p.gen
-		return tea.Tick(filterPause, func(time.Time) tea.Msg { return filterPauseMsg{p, gen} })
+		return tea.Tick(filterDebounce, func(time.Time) tea.Msg { return filterDebounceMsg{p, gen} })
 	}
 	return nil
 }
 
-func (m *model) filterPaused(msg filterPauseMsg) tea.Cmd {
-	if m.prompt != msg.prompt || msg.gen != msg.prompt.gen || msg.prompt.wrong != nil {
+func (m *model) applyFilter(msg filterDebounceMsg) tea.Cmd {
+	if m.prompt != msg.prompt || msg.gen != msg.prompt.gen || msg.prompt.filterErr != nil {
 		return nil
 	}
 	return m.setFilter(msg.prompt.String())
@@ -192,38 +192,38 @@ func (m *model) filterPaused(msg filterPauseMsg) tea.Cmd {
 
 // setFilter has the table show what a filter lets through.
 func (m *model) setFilter(text string) tea.Cmd {
-	if text == m.choice.text {
+	if text == m.query.text {
 		return nil
 	}
-	m.choice.text = text
-	return m.choose()
+	m.query.text = text
+	return m.selectRows()
 }
 
 func (m *model) cancelPrompt(p *prompt) tea.Cmd {
 	switch p.kind {
-	case askFilter:
-		return m.setFilter(p.was)
-	case askSearch:
+	case filterPrompt:
+		return m.setFilter(p.previous)
+	case searchPrompt:
 		m.search("")
 	}
 	return nil
 }
 
 func (m *model) acceptPrompt(p *prompt) tea.Cmd {
-	if p.wrong != nil {
+	if p.filterErr != nil {
 		return nil // it says why
 	}
 	m.prompt = nil
 	switch p.kind {
-	case askFilter:
+	case filterPrompt:
 		return m.setFilter(p.String())
-	case askSearch:
-		if page, height := m.page(); page != nil && p.String() != "" && len(page.hits) == 0 {
-			m.say(true, "%s is not there", p.String())
+	case searchPrompt:
+		if page, height := m.activePager(); page != nil && p.String() != "" && len(page.matches) == 0 {
+			m.showFlash(true, "%s is not there", p.String())
 		} else if page != nil {
-			page.first(height)
+			page.firstMatch(height)
 		}
-	case askSave:
+	case savePrompt:
 		return m.save(p.String())
 	}
 	return nil
@@ -231,38 +231,38 @@ func (m *model) acceptPrompt(p *prompt) tea.Cmd {
 
 // search looks for a text in what is read.
 func (m *model) search(text string) {
-	page, height := m.page()
+	page, height := m.activePager()
 	if page == nil {
 		return
 	}
-	if m.over == nil {
+	if m.overlay == nil {
 		m.pane.search = text
 	}
 	page.find(text)
-	page.first(height)
+	page.firstMatch(height)
 }
 
-// page returns the text that is read, and its height; nil if it is the table.
-func (m *model) page() (*pager, int) {
+// activePager returns the text that is read, and its height; nil if it is the table.
+func (m *model) activePager() (*pager, int) {
 	switch {
-	case m.over != nil:
-		m.over.page.fit(max(1, m.width-2))
-		return m.over.page, m.overHeight()
+	case m.overlay != nil:
+		m.overlay.pager.wrapTo(max(1, m.width-2))
+		return m.overlay.pager, m.overlayHeight()
 	case m.pane != nil:
-		return m.pane.current(m), m.paneText().h
+		return m.pane.currentPager(m), m.paneBody().h
 	}
 	return nil, 0
 }
 
-// ask asks for y before it does something.
-func (m *model) ask(question string, yes func() tea.Cmd) {
-	m.prompt = &prompt{kind: askSure, label: question + " y/n", yes: yes}
+// confirm asks for y before it does something.
+func (m *model) confirm(question string, yes func() tea.Cmd) {
+	m.prompt = &prompt{kind: confirmPrompt, label: question + " y/n", onYes: yes}
 }
 
-// say shows a message in the last line; one that says what went wrong and does not fit there, on the whole screen.
-func (m *model) say(bad bool, format string, args ...any) {
-	if text := safe(fmt.Sprintf(format, args...)); bad && width(text) > m.width-3 && m.over == nil && m.prompt == nil && m.editor == nil {
-		m.over = newOverlay("That did not work", func() []line { return []line{{{m.theme.fail, "✖ "}, {m.theme.text, text}}} })
+// showFlash shows a message in the last line; one that says what went wrong and does not fit there, on the whole screen.
+func (m *model) showFlash(bad bool, format string, args ...any) {
+	if text := safe(fmt.Sprintf(format, args...)); bad && width(text) > m.width-3 && m.overlay == nil && m.prompt == nil && m.editor == nil {
+		m.overlay = newOverlay("That did not work", func() []line { return []line{{{m.theme.failure, "✖ "}, {m.theme.text, text}}} })
 		return
 	}
 	stays := 6 * time.Second
@@ -277,9 +277,9 @@ func (m *model) paste(text string) tea.Cmd {
 	switch {
 	case m.editor != nil:
 		return m.editor.update(tea.PasteMsg{Content: text})
-	case m.prompt != nil && m.prompt.kind != askSure:
+	case m.prompt != nil && m.prompt.kind != confirmPrompt:
 		m.prompt.insert(text)
-		return m.typed(m.prompt)
+		return m.promptChanged(m.prompt)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func Run(ctx context.Context, hub *watch.Hub, opts *Options) error {
 		opts = &Options{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	t := newTasks(ctx)
+	t := newBackground(ctx)
 	m := newModel(hubSource{hub}, opts, t)
 	p := tea.NewProgram(m, programOptions(ctx, opts)...)
 	var wg sync.WaitGroup
@@ -34,7 +34,7 @@ func Run(ctx context.Context, hub *watch.Hub, opts *Options) error {
 }
 
 func programOptions(ctx context.Context, opts *Options) []tea.ProgramOption {
-	list := []tea.ProgramOption{tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithFPS(30), tea.WithWindowSize(usualWidth, usualHeight)}
+	list := []tea.ProgramOption{tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithFPS(30), tea.WithWindowSize(defaultWidth, defaultHeight)}
 	if opts.Input != nil {
 		list = append(list, tea.WithInput(opts.Input))
 	}

@@ -19,13 +19,13 @@ import (
 	"mcpwire/internal/wireview"
 )
 
-// saveTime is how long saving may take.
-const saveTime = 5 * time.Minute
+// saveTimeout is how long saving may take.
+const saveTimeout = 5 * time.Minute
 
 // saveName proposes a name: that of the server, and the time.
 func (m *model) saveName() string {
 	name := "mcpwire"
-	if m.view.known && m.view.session.Name != "" && !m.view.several {
+	if m.view.hasSession && m.view.session.Name != "" && !m.view.multipleSources {
 		name = strings.Map(func(r rune) rune {
 			if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
 				return r
@@ -41,15 +41,15 @@ func cutBytes(s string, n int) string { return s[:min(n, len(s))] }
 // save writes what the table shows to a file: a list as text, or captures.
 func (m *model) save(name string) tea.Cmd {
 	if name = strings.TrimSpace(name); name == "" || m.sel == nil {
-		m.say(false, "nothing was saved")
+		m.showFlash(false, "nothing was saved")
 		return nil
 	}
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(m.opts.Folder, name)
 	}
 	sel := m.sel
-	m.say(false, "saving …")
-	return m.tasks.cmd(saveTime, func(ctx context.Context) tea.Msg {
+	m.showFlash(false, "saving …")
+	return m.background.cmd(saveTimeout, func(ctx context.Context) tea.Msg {
 		var rows int
 		var err error
 		if strings.HasSuffix(name, ".txt") {
@@ -71,17 +71,17 @@ func exchangeCount(n int) string {
 	return fmt.Sprint(n, " exchanges")
 }
 
-// each calls f for the rows of a selection, a few at a time with the model locked.
-func (m *model) each(ctx context.Context, sel selection, f func(r *wireview.Row)) (n int, err error) {
-	from := place{}
+// forEachRow calls f for the rows of a selection, a few at a time with the model locked.
+func (m *model) forEachRow(ctx context.Context, sel selection, f func(r *trace.Row)) (n int, err error) {
+	from := anchor{}
 	for more := true; more; {
 		if err := ctx.Err(); err != nil {
 			return n, err
 		}
-		m.src.Read(func(*wireview.Model) {
-			x := &exchanges{sel: sel, limit: -1, fold: &folding{}}
+		m.src.Read(func(*trace.Model) {
+			x := &rowList{sel: sel, limit: -1, fold: &foldState{}}
 			i := find(x, from)
-			for end := min(x.size(), i+framesAtOnce); i < end; i++ {
+			for end := min(x.size(), i+rowsPerLock); i < end; i++ {
 				r := sel.At(i)
 				f(r)
 				n++
@@ -105,13 +105,13 @@ func (m *model) saveText(ctx context.Context, sel selection, name string) (int, 
 		return 0, err
 	}
 	w := bufio.NewWriter(file)
-	n, err := m.each(ctx, sel, func(r *wireview.Row) { m.textRow(w, r, 0) })
+	n, err := m.forEachRow(ctx, sel, func(r *trace.Row) { m.textRow(w, r, 0) })
 	return n, errors.Join(err, w.Flush(), file.Close())
 }
 
-func (m *model) textRow(w io.Writer, r *wireview.Row, depth int) {
-	fmt.Fprintf(w, "%6d  %s  %s  %s%s %s", r.N, r.At.In(m.zone).Format("2006-01-02 15:04:05.000"), safe(r.Capture.Name), spaces(2*depth), wireview.Glyph(r), wireview.Summary(r))
-	for _, l := range r.Lints {
+func (m *model) textRow(w io.Writer, r *trace.Row, depth int) {
+	fmt.Fprintf(w, "%6d  %s  %s  %s%s %s", r.N, r.At.In(m.zone).Format("2006-01-02 15:04:05.000"), safe(r.Capture.Name), spaces(2*depth), trace.Glyph(r), trace.Summary(r))
+	for _, l := range r.Findings {
 		fmt.Fprintf(w, "  ▲ %s: %s", safe(l.Rule), safe(l.Message))
 	}
 	fmt.Fprintln(w)
@@ -127,7 +127,7 @@ func (m *model) saveCaptures(ctx context.Context, sel selection, name string) (i
 	}
 	wanted := map[string]map[uint64]bool{}
 	var order []string
-	rows, err := m.each(ctx, sel, func(root *wireview.Row) {
+	rows, err := m.forEachRow(ctx, sel, func(root *trace.Row) {
 		for r := range root.All() {
 			set := wanted[r.Capture.ID]
 			if set == nil {
@@ -156,7 +156,7 @@ func (m *model) saveCaptures(ctx context.Context, sel selection, name string) (i
 }
 
 func (m *model) saveCapture(ctx context.Context, id string, wanted map[uint64]bool, to string) error {
-	path := m.pathOf(id)
+	path := m.capturePath(id)
 	if path == "" {
 		return fmt.Errorf("capture %s is in no file", safe(id))
 	}
@@ -170,14 +170,14 @@ func (m *model) saveCapture(ctx context.Context, id string, wanted map[uint64]bo
 		return err
 	}
 	w := bufio.NewWriter(file)
-	c := &hider{w: w}
+	c := &redactingWriter{w: w}
 	c.enc = capture.NewEncoder(&c.buf, nil)
 	for e, err := range r.Events() {
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err == nil && e.Capture == id {
-			err = c.event(e, wanted[e.N])
+			err = c.writeEvent(e, wanted[e.N])
 		}
 		if err != nil {
 			return errors.Join(err, file.Close())
@@ -187,13 +187,13 @@ func (m *model) saveCapture(ctx context.Context, id string, wanted map[uint64]bo
 }
 
 // A hider writes some events of a capture, without the secrets. It looks at the others, too: a secret that is known from there is hidden here.
-type hider struct {
+type redactingWriter struct {
 	w   io.Writer
 	enc *capture.Encoder
 	buf bytes.Buffer
 }
 
-func (h *hider) event(e *capture.Event, wanted bool) error {
+func (rw *redactingWriter) writeEvent(e *capture.Event, wanted bool) error {
 	switch {
 	case e.Kind == capture.KindHead && e.Head != nil:
 		wanted = true
@@ -205,10 +205,10 @@ func (h *hider) event(e *capture.Event, wanted bool) error {
 	case e.Kind == capture.KindTail, e.Kind == capture.KindGap && e.N == 0: // the numbers would be wrong; the reader has made it up
 		return nil
 	}
-	h.buf.Reset()
-	if err := errors.Join(h.enc.Encode(e), h.enc.Flush()); err != nil || !wanted {
+	rw.buf.Reset()
+	if err := errors.Join(rw.enc.Encode(e), rw.enc.Flush()); err != nil || !wanted {
 		return err
 	}
-	_, err := h.buf.WriteTo(h.w)
+	_, err := rw.buf.WriteTo(rw.w)
 	return err
 }

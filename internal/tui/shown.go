@@ -9,80 +9,80 @@ import (
 	"mcpwire/internal/wireview"
 )
 
-// A shownRow is a line of the table: all that is drawn of a row, copied while the model was locked. Its texts are safe.
-type shownRow struct {
-	spot   spot
-	seq    uint64
-	n      uint64
-	cap    string
-	sess   uint64
-	depth  int
-	fold   string // "▸" if there is something inside, "▾" if it can be seen
-	kind   wireview.Kind
-	glyph  string
-	at     time.Time
-	since  time.Duration // the beginning of the capture
-	dir    capture.Dir
-	server string
-	method string
-	target string
-	note   string // what it says: the arguments, or why it failed
-	id     string
-	status wireview.Status
-	code   string
-	req    int64
-	res    int64
-	wall   time.Duration
-	timed  bool // it takes time
-	open   bool // and goes on
-	lints  int
-	grave  bool // one of them is an error
-	spans  []wireview.Span
-	text   string // what there is to say about a row that is no request
-	mark   int    // 1 and 2 are the rows to be compared
-	frame  bool
-	part   part // of an exchange, if it is a frame
+// A rowView is a line of the table: all that is drawn of a row, copied while the model was locked. Its texts are safe.
+type rowView struct {
+	position      position
+	seq           uint64
+	n             uint64
+	captureID     string
+	session       uint64
+	depth         int
+	foldMark      string // "▸" if there is something inside, "▾" if it can be seen
+	kind          trace.Kind
+	glyph         string
+	at            time.Time
+	since         time.Duration // the beginning of the capture
+	dir           capture.Dir
+	server        string
+	method        string
+	target        string
+	note          string // what it says: the arguments, or why it failed
+	id            string
+	status        trace.Status
+	code          string
+	requestBytes  int64
+	responseBytes int64
+	wall          time.Duration
+	hasDuration   bool // it takes time
+	pending       bool // and goes on
+	findings      int
+	hasError      bool // one of them is an error
+	spans         []trace.Segment
+	text          string // what there is to say about a row that is no request
+	mark          int    // 1 and 2 are the rows to be compared
+	frame         bool
+	frameKind     frameKind // of an exchange, if it is a frame
 }
 
-// show copies what is drawn of an entry.
-func (m *model) show(s spot, e entry) shownRow {
+// newRow copies what is drawn of an entry.
+func (m *model) newRow(s position, e entry) rowView {
 	r := e.row
-	x := shownRow{
-		spot: s, seq: r.Seq, n: r.N, cap: r.Capture.ID, sess: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: wireview.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
-		server: safe(m.serverOf(r)), method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
-		req: r.RequestBytes, res: r.ResponseBytes, mark: m.marked(r.Seq),
+	x := rowView{
+		position: s, seq: r.Seq, n: r.N, captureID: r.Capture.ID, session: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: trace.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
+		server: safe(m.serverLabel(r)), method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
+		requestBytes: r.RequestBytes, responseBytes: r.ResponseBytes, mark: m.marked(r.Seq),
 	}
 	switch {
-	case r.Kind == wireview.Request || r.Kind == wireview.HTTP:
-		x.timed = true
-		x.wall, x.open = r.Wall(), unfinished(r)
-		x.spans = r.Spans(nil)
+	case r.Kind == trace.Request || r.Kind == trace.HTTP:
+		x.hasDuration = true
+		x.wall, x.pending = r.Wall(), isPending(r)
+		x.spans = r.AppendSegments(nil)
 		x.note = requestNote(r)
-		if r.Kind == wireview.HTTP {
-			x.text = safe(wireview.Summary(r))
+		if r.Kind == trace.HTTP {
+			x.text = safe(trace.Summary(r))
 		}
-	case r.Kind == wireview.Notification:
-		x.text = join(safe(r.Target), safe(r.Excerpt))
+	case r.Kind == trace.Notification:
+		x.text = joinNonEmpty(safe(r.Target), safe(r.Excerpt))
 	default:
-		x.text = safe(wireview.Summary(r))
+		x.text = safe(trace.Summary(r))
 	}
 	if e.frame != nil {
-		x.frames(r, e.frame)
+		x.setFrame(r, e.frame)
 		return x
 	}
 	if len(r.Children) > 0 {
-		x.fold = "▸"
-		if m.folds.open(r.Seq) {
-			x.fold = "▾"
+		x.foldMark = "▸"
+		if m.folds.isOpen(r.Seq) {
+			x.foldMark = "▾"
 		}
 	}
-	x.lint(r)
+	x.countFindings(r)
 	return x
 }
 
-// serverOf is what the column of the server says: which one, and which side if a bridge has recorded it, or that alone if there is no other.
-func (m *model) serverOf(r *wireview.Row) string {
-	if m.sided && r.Session.Side != "" {
+// serverLabel is what the column of the server says: which one, and which side if a bridge has recorded it, or that alone if there is no other.
+func (m *model) serverLabel(r *trace.Row) string {
+	if m.singleBridge && r.Session.Side != "" {
 		return string(r.Session.Side)
 	}
 	if r.Session.Side != "" { // the end of a long name is cut off
@@ -91,67 +91,67 @@ func (m *model) serverOf(r *wireview.Row) string {
 	return r.Capture.Name
 }
 
-// lint counts the findings of a row, with those inside it.
-func (x *shownRow) lint(r *wireview.Row) {
-	x.lints = r.CountLints()
-	if x.lints == 0 {
+// countFindings counts the findings of a row, with those inside it.
+func (rv *rowView) countFindings(r *trace.Row) {
+	rv.findings = r.CountFindings()
+	if rv.findings == 0 {
 		return
 	}
 	for in := range r.All() {
-		for _, l := range in.Lints {
-			x.grave = x.grave || l.Severity == "error"
+		for _, l := range in.Findings {
+			rv.hasError = rv.hasError || l.Severity == "error"
 		}
 	}
 }
 
-// unfinished reports whether time goes on passing for a row.
-func unfinished(r *wireview.Row) bool {
+// isPending reports whether time goes on passing for a row.
+func isPending(r *trace.Row) bool {
 	switch r.Status {
-	case wireview.Pending, wireview.TaskMade, wireview.InputRequired:
+	case trace.Pending, trace.TaskCreated, trace.InputRequired:
 		return true
 	}
-	return r.HTTP != nil && r.HTTP.Stream && !r.HTTP.Ended && r.Kind == wireview.HTTP && !r.Done
+	return r.HTTP != nil && r.HTTP.Stream && !r.HTTP.Ended && r.Kind == trace.HTTP && !r.Done
 }
 
 // requestNote is what is worth saying about a request besides its columns.
-func requestNote(r *wireview.Row) string {
+func requestNote(r *trace.Row) string {
 	switch {
-	case r.Status == wireview.ToolFailed && r.Facts.Text != "":
-		return safe(r.Facts.Text)
+	case r.Status == trace.ToolFailed && r.ResultInfo.Text != "":
+		return safe(r.ResultInfo.Text)
 	case r.Message != "":
 		return safe(r.Message)
-	case r.HTTP != nil && r.HTTP.End != "" && r.Status == wireview.HTTPFailed:
-		return safe(r.HTTP.End)
-	case r.Chain != nil && r.Chain.Rounds > 1, r.Task != nil:
-		_, after, _ := strings.Cut(wireview.Summary(r), ": ")
+	case r.HTTP != nil && r.HTTP.EndReason != "" && r.Status == trace.HTTPFailed:
+		return safe(r.HTTP.EndReason)
+	case r.InputRounds != nil && r.InputRounds.Count > 1, r.Task != nil:
+		_, after, _ := strings.Cut(trace.Summary(r), ": ")
 		return safe(after)
 	}
 	return safe(r.Excerpt)
 }
 
-// passed returns how long a row takes, so far if it goes on.
-func (x *shownRow) passed(now time.Time) time.Duration {
-	if x.open {
-		return max(x.wall, now.Sub(x.at))
+// elapsed returns how long a row takes, so far if it goes on.
+func (rv *rowView) elapsed(now time.Time) time.Duration {
+	if rv.pending {
+		return max(rv.wall, now.Sub(rv.at))
 	}
-	return x.wall
+	return rv.wall
 }
 
-// latency is the text for how long a row took.
-func (x *shownRow) latency(now time.Time) string {
+// latencyText is the text for how long a row took.
+func (rv *rowView) latencyText(now time.Time) string {
 	switch {
-	case !x.timed || x.frame:
+	case !rv.hasDuration || rv.frame:
 		return ""
-	case x.open:
-		return counting(x.passed(now))
-	case x.wall == 0:
+	case rv.pending:
+		return timerText(rv.elapsed(now))
+	case rv.wall == 0:
 		return ""
 	}
-	return wireview.Duration(x.wall)
+	return trace.FormatDuration(rv.wall)
 }
 
-// counting is the text of a timer that counts: it changes ten times a second at most, and hardly in its width.
-func counting(d time.Duration) string {
+// timerText is the text of a timer that counts: it changes ten times a second at most, and hardly in its width.
+func timerText(d time.Duration) string {
 	if d < time.Minute {
 		return strconv.FormatFloat(d.Truncate(100*time.Millisecond).Seconds(), 'f', 1, 64) + " s"
 	}
@@ -162,31 +162,31 @@ func counting(d time.Duration) string {
 }
 
 // statusText is what the column of the status says, in two lengths.
-func (x *shownRow) statusText(short bool) string {
-	if x.frame {
+func (rv *rowView) statusText(short bool) string {
+	if rv.frame {
 		return ""
 	}
-	long, brief := string(x.status), string(x.status)
-	switch x.status {
-	case wireview.Failed:
-		long, brief = "error "+x.code, x.code
-	case wireview.ToolFailed:
+	long, brief := string(rv.status), string(rv.status)
+	switch rv.status {
+	case trace.Failed:
+		long, brief = "error "+rv.code, rv.code
+	case trace.ToolFailed:
 		long, brief = "isError", "isErr"
-	case wireview.InputRequired:
+	case trace.InputRequired:
 		long, brief = "needs input", "input?"
-	case wireview.TaskMade:
+	case trace.TaskCreated:
 		long = "task runs"
-	case wireview.Cancelled:
+	case trace.Canceled:
 		brief = "cancel"
-	case wireview.Pending:
+	case trace.Pending:
 		long, brief = "pending", "…"
-		if x.kind == wireview.HTTP {
+		if rv.kind == trace.HTTP {
 			long, brief = "open", "open"
 		}
-	case wireview.Unanswered:
+	case trace.Unanswered:
 		long, brief = "no answer", "none"
-	case wireview.HTTPFailed:
-		long, brief = "HTTP "+x.code, x.code
+	case trace.HTTPFailed:
+		long, brief = "HTTP "+rv.code, rv.code
 	}
 	if short {
 		return brief
@@ -195,16 +195,16 @@ func (x *shownRow) statusText(short bool) string {
 }
 
 // style returns the style of the sign of a row.
-func (x *shownRow) style(t *theme) style {
-	switch x.glyph {
+func (rv *rowView) style(t *theme) style {
+	switch rv.glyph {
 	case "✖":
-		return t.fail
+		return t.failure
 	case "!":
 		return t.toolFail
 	case "▲", "▒", "⊘":
-		return t.lint
+		return t.finding
 	case "⇠":
-		return t.asked
+		return t.serverRequest
 	case "?", "…":
 		return t.pending
 	case "→":
@@ -212,9 +212,9 @@ func (x *shownRow) style(t *theme) style {
 	case "←":
 		return t.response
 	case "~":
-		return t.stray
+		return t.stderr
 	case "+", "-":
 		return t.dim
 	}
-	return t.note
+	return t.notification
 }

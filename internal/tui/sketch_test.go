@@ -21,7 +21,7 @@ var began = time.Date(2026, 11, 20, 12, 13, 3, 852_000_000, time.UTC)
 // A fake is a source without files: events are added by the tests.
 type fake struct {
 	mu      sync.Mutex
-	model   *wireview.Model
+	model   *trace.Model
 	heads   map[string]*capture.Head
 	events  map[string]*capture.Event // by capture and number
 	last    map[string]uint64
@@ -31,16 +31,16 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{model: wireview.New(nil), heads: map[string]*capture.Head{}, events: map[string]*capture.Event{}, last: map[string]uint64{}}
+	return &fake{model: trace.New(nil), heads: map[string]*capture.Head{}, events: map[string]*capture.Event{}, last: map[string]uint64{}}
 }
 
-func (f *fake) Read(use func(m *wireview.Model)) {
+func (f *fake) Read(use func(m *trace.Model)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	use(f.model)
 }
 
-func (f *fake) choose(x *filter.Filter) selection {
+func (f *fake) selectRows(x *filter.Filter) selection {
 	s := &fakeSelection{f: f, filter: x}
 	f.chosen = append(f.chosen, s)
 	return s
@@ -72,11 +72,11 @@ func key(id string, n uint64) string { return fmt.Sprint(id, " ", n) }
 type fakeSelection struct {
 	f      *fake
 	filter *filter.Filter
-	rows   []*wireview.Row
+	rows   []*trace.Row
 	closed bool
 }
 
-func (s *fakeSelection) list() []*wireview.Row {
+func (s *fakeSelection) list() []*trace.Row {
 	if s.filter == nil {
 		return s.f.model.Rows()
 	}
@@ -89,11 +89,11 @@ func (s *fakeSelection) list() []*wireview.Row {
 	return s.rows
 }
 
-func (s *fakeSelection) Len() int                   { return len(s.list()) }
-func (s *fakeSelection) At(i int) *wireview.Row     { return s.list()[i] }
-func (s *fakeSelection) Has(*wireview.Row) bool     { return true }
-func (s *fakeSelection) Searching() (float64, bool) { return 1, false }
-func (s *fakeSelection) Close()                     { s.closed = true }
+func (s *fakeSelection) Len() int                        { return len(s.list()) }
+func (s *fakeSelection) At(i int) *trace.Row             { return s.list()[i] }
+func (s *fakeSelection) Has(*trace.Row) bool             { return true }
+func (s *fakeSelection) SearchProgress() (float64, bool) { return 1, false }
+func (s *fakeSelection) Close()                          { s.closed = true }
 
 // add adds a capture of lines like "12 c2s 1/4 msg {…}": milliseconds, direction or "-", session and exchange, kind, and what the kind needs.
 func (f *fake) add(t testing.TB, id, name, transport, lines string) {
@@ -197,7 +197,7 @@ func both(t testing.TB) *fake {
 	f := newFake()
 	f.add(t, "A", "files", "stdio", legacy)
 	f.add(t, "B", "weather", "http", modern)
-	f.model.Attach("A", 12, wireview.Lint{Rule: "stray-output", Severity: "error", Message: "this is no message"})
-	f.model.Attach("A", 7, wireview.Lint{Rule: "tool-description", Severity: "warning", Message: "tools have no description", Pointer: "/result/tools/0"})
+	f.model.AddFinding("A", 12, trace.Finding{Rule: "stray-output", Severity: "error", Message: "this is no message"})
+	f.model.AddFinding("A", 7, trace.Finding{Rule: "tool-description", Severity: "warning", Message: "tools have no description", Pointer: "/result/tools/0"})
 	return f
 }

@@ -31,15 +31,15 @@ func tabsOf(d *detail.Detail) []tab {
 	add(d.HTTP != nil, "HTTP", httpTab)
 	add(d.SSE != nil, "SSE", sseTab)
 	add(len(d.Timing.Segments) > 0 || len(d.Timing.Marks) > 0, "Timing", timingTab)
-	add(len(d.Lint) > 0, "Lint", lintTab)
-	add(len(d.Translated) > 0, "Translated", translatedTab)
+	add(len(d.Findings) > 0, "Lint", findingsTab)
+	add(len(d.Translations) > 0, "Translated", translatedTab)
 	return list
 }
 
 func summaryTab(m *model, d *detail.Detail) []line {
 	t := m.theme
 	var out []line
-	for _, w := range d.Summary.Words {
+	for _, w := range d.Summary.Sentences {
 		out = append(out, line{{t.text, safe(w)}})
 	}
 	out = append(out, nil)
@@ -50,23 +50,23 @@ func summaryTab(m *model, d *detail.Detail) []line {
 	for _, f := range d.Summary.Facts {
 		out = append(out, line{{t.dim, pad(safe(f.Name), names) + "  "}, {t.text, safe(f.Value)}})
 	}
-	if len(d.Inside)+d.Gone > 0 {
+	if len(d.Children)+d.OmittedChildren > 0 {
 		out = append(out, nil, line{{t.head, "Inside"}})
-		if d.Gone > 0 {
-			out = append(out, line{{t.dim, fmt.Sprintf("  %d more came before these and have made room", d.Gone)}})
+		if d.OmittedChildren > 0 {
+			out = append(out, line{{t.dim, fmt.Sprintf("  %d more came before these and have made room", d.OmittedChildren)}})
 		}
-		for _, in := range d.Inside {
-			out = append(out, line{{t.dim, "  " + padLeft(number(in.N), 6) + " " + padLeft(millis(in.AtMS), 9) + "  "}, {t.text, in.Glyph + " " + safe(in.Summary)}})
+		for _, in := range d.Children {
+			out = append(out, line{{t.dim, "  " + padLeft(number(in.N), 6) + " " + padLeft(millisText(in.AtMS), 9) + "  "}, {t.text, in.Glyph + " " + safe(in.Summary)}})
 		}
 	}
-	if len(d.Others) > 0 {
+	if len(d.Counterparts) > 0 {
 		out = append(out, nil, line{{t.head, "On the other side of the bridge"}})
 	}
-	for _, o := range d.Others {
+	for _, o := range d.Counterparts {
 		out = append(out, line{{t.dim, "  " + padLeft(number(o.N), 6) + " " + pad(string(o.Side), 5)}, {t.text, safe(o.Glyph) + " " + safe(o.Summary)}})
 	}
 	for _, x := range d.Missing {
-		out = append(out, nil, line{{t.lint, fmt.Sprintf("▲ Event #%d cannot be read again: %s", x.N, safe(x.Why))}})
+		out = append(out, nil, line{{t.finding, fmt.Sprintf("▲ Event #%d cannot be read again: %s", x.N, safe(x.Why))}})
 	}
 	return out
 }
@@ -87,7 +87,7 @@ func responseTab(m *model, d *detail.Detail) []line {
 // payloadLines shows a payload, with the findings at the lines that they are about.
 func payloadLines(m *model, d *detail.Detail, p *detail.Payload) []line {
 	t := m.theme
-	head := fmt.Sprintf("#%d · %s · %s", p.N, wireview.Size(p.Len), p.Form)
+	head := fmt.Sprintf("#%d · %s · %s", p.N, trace.FormatSize(p.Len), p.Form)
 	if p.Cut {
 		head += " · only the beginning was recorded"
 	}
@@ -98,23 +98,23 @@ func payloadLines(m *model, d *detail.Detail, p *detail.Payload) []line {
 		head += fmt.Sprintf(" · %d hidden by redaction", p.Redacted)
 	}
 	out := []line{{{t.dim, head}}}
-	if p.Wrong != "" {
-		out = append(out, line{{t.lint, "▲ " + safe(p.Wrong)}})
+	if p.Anomaly != "" {
+		out = append(out, line{{t.finding, "▲ " + safe(p.Anomaly)}})
 	}
 	for _, l := range p.Lines {
 		out = append(out, m.textLine(l))
-		for _, i := range l.Lints {
-			if i >= 0 && i < len(d.Lint) {
-				out = append(out, line{{"", spaces(2 * min(l.Depth, maxIndent))}, {m.severity(d.Lint[i].Severity), "▲ " + safe(d.Lint[i].Rule) + ": " + safe(d.Lint[i].Message)}})
+		for _, i := range l.Findings {
+			if i >= 0 && i < len(d.Findings) {
+				out = append(out, line{{"", spaces(2 * min(l.Depth, maxIndent))}, {m.severityStyle(d.Findings[i].Severity), "▲ " + safe(d.Findings[i].Rule) + ": " + safe(d.Findings[i].Message)}})
 			}
 		}
 		if l.Blob > 0 && l.Blob <= len(p.Blobs) {
 			b := p.Blobs[l.Blob-1]
-			out = append(out, line{{"", spaces(2*min(l.Depth, maxIndent) + 2)}, {t.dim, fmt.Sprintf("(%s of %s in Base64)", wireview.Size(b.Len), orText(safe(b.Media), "data"))}})
+			out = append(out, line{{"", spaces(2*min(l.Depth, maxIndent) + 2)}, {t.dim, fmt.Sprintf("(%s of %s in Base64)", trace.FormatSize(b.Len), orDefault(safe(b.MediaType), "data"))}})
 		}
 	}
-	if p.Left > 0 {
-		out = append(out, line{{t.dim, "… and " + wireview.Size(p.Left) + " more; e saves all of it"}})
+	if p.OmittedBytes > 0 {
+		out = append(out, line{{t.dim, "… and " + trace.FormatSize(p.OmittedBytes) + " more; e saves all of it"}})
 	}
 	return out
 }
@@ -128,10 +128,10 @@ func (m *model) textLine(l detail.Line) line {
 	if l.Depth > maxIndent {
 		out = append(out, span{m.theme.dim, "⋯" + strconv.Itoa(l.Depth) + " "})
 	}
-	return append(out, m.spans(l.Spans)...)
+	return append(out, m.styledSpans(l.Spans)...)
 }
 
-func (m *model) spans(list []detail.Span) line {
+func (m *model) styledSpans(list []detail.Span) line {
 	var out line
 	for _, s := range list {
 		out = append(out, span{m.kindStyle(s.Kind), safeLong(s.Text)})
@@ -139,7 +139,7 @@ func (m *model) spans(list []detail.Span) line {
 	return out
 }
 
-func (m *model) kindStyle(k detail.Kind) style {
+func (m *model) kindStyle(k detail.SpanKind) style {
 	t := m.theme
 	switch k {
 	case detail.Punct:
@@ -150,25 +150,25 @@ func (m *model) kindStyle(k detail.Kind) style {
 		return t.str
 	case detail.Number, detail.Literal:
 		return t.number
-	case detail.Escape, detail.Space, detail.Remark:
+	case detail.Escape, detail.Space, detail.Annotation:
 		return t.dim
-	case detail.Hidden, detail.Bad:
-		return t.fail
+	case detail.Invisible, detail.InvalidByte:
+		return t.failure
 	case detail.Secret:
-		return t.lint
+		return t.finding
 	}
 	return t.text
 }
 
-// severity is the style for findings of a severity.
-func (m *model) severity(s string) style {
+// severityStyle is the style for findings of a severity.
+func (m *model) severityStyle(s string) style {
 	switch s {
 	case "error":
-		return m.theme.fail
+		return m.theme.failure
 	case "warning", "warn":
-		return m.theme.lint
+		return m.theme.finding
 	}
-	return m.theme.note
+	return m.theme.notification
 }
 
 func rawTab(m *model, d *detail.Detail) []line {
@@ -178,7 +178,7 @@ func rawTab(m *model, d *detail.Detail) []line {
 		if i > 0 {
 			out = append(out, nil)
 		}
-		head := []string{"#" + number(r.N), string(r.Kind), arrow(string(r.Dir)), later(r.AtMS), wireview.Size(r.Len)}
+		head := []string{"#" + number(r.N), string(r.Kind), arrow(string(r.Dir)), offsetText(r.AtMS), trace.FormatSize(r.Len)}
 		if r.Framing != "" {
 			head = append(head, "framing "+safe(string(r.Framing)))
 		}
@@ -194,7 +194,7 @@ func rawTab(m *model, d *detail.Detail) []line {
 		if r.Cut {
 			head = append(head, "only the beginning was recorded")
 		}
-		out = append(out, line{{t.head, join(head...)}})
+		out = append(out, line{{t.head, joinNonEmpty(head...)}})
 		if m.pane != nil && m.pane.hex && len(r.Hex) > 0 {
 			for _, h := range r.Hex {
 				out = append(out, m.hexLines(h)...)
@@ -204,11 +204,11 @@ func rawTab(m *model, d *detail.Detail) []line {
 		for _, l := range append(r.Prefix[:len(r.Prefix):len(r.Prefix)], r.Lines...) {
 			out = append(out, m.textLine(l))
 		}
-		if r.Left > 0 {
-			out = append(out, line{{t.dim, "… and " + wireview.Size(r.Left) + " more"}})
+		if r.OmittedBytes > 0 {
+			out = append(out, line{{t.dim, "… and " + trace.FormatSize(r.OmittedBytes) + " more"}})
 		}
 		if len(r.Redacted) > 0 {
-			out = append(out, line{{t.lint, "hidden by redaction: " + safe(strings.Join(r.Redacted, " "))}})
+			out = append(out, line{{t.finding, "hidden by redaction: " + safe(strings.Join(r.Redacted, " "))}})
 		}
 	}
 	return append(out, nil, line{{t.dim, "b shows bytes as hexadecimal digits, or as text"}})
@@ -220,7 +220,7 @@ func (m *model) hexLines(h detail.HexRow) []line {
 		return line{{m.theme.dim, fmt.Sprintf("%08x  ", offset)}, {m.theme.text, pad(hex, columns)}, {m.theme.str, " " + safe(text)}}
 	}
 	const whole, half = 49, 24
-	if m.paneText().w >= 10+whole+17 || len(h.Hex) <= half || len(h.Text) <= 8 {
+	if m.paneBody().w >= 10+whole+17 || len(h.Hex) <= half || len(h.Text) <= 8 {
 		return []line{row(h.Offset, h.Hex, h.Text, whole)}
 	}
 	return []line{row(h.Offset, h.Hex[:half], h.Text[:8], half), row(h.Offset+8, strings.TrimLeft(h.Hex[half:], " "), h.Text[8:], half)}
@@ -237,7 +237,7 @@ func arrow(dir string) string {
 	return ""
 }
 
-func orText(s, other string) string {
+func orDefault(s, other string) string {
 	if s == "" {
 		return other
 	}

@@ -17,8 +17,8 @@ const twoColumns = 96
 func translatedTab(m *model, d *detail.Detail) []line {
 	t := m.theme
 	var out []line
-	for i := range d.Translated {
-		x := &d.Translated[i]
+	for i := range d.Translations {
+		x := &d.Translations[i]
 		if i > 0 {
 			out = append(out, nil)
 		}
@@ -27,13 +27,13 @@ func translatedTab(m *model, d *detail.Detail) []line {
 		case x.Lines == nil:
 			out = append(out, m.unaligned(d, x)...)
 		case x.Changed == 0:
-			out = append(out, line{{t.good, "  = the same, as it is"}})
+			out = append(out, line{{t.added, "  = the same, as it is"}})
 			fallthrough
 		default:
-			out = append(out, m.aligned(x, m.paneText().w)...)
+			out = append(out, m.aligned(x, m.paneBody().w)...)
 		}
 	}
-	if len(d.Others) > 0 {
+	if len(d.Counterparts) > 0 {
 		out = append(out, nil, line{{t.dim, "o goes to the other side, and back"}})
 	}
 	return out
@@ -47,12 +47,12 @@ func (m *model) translatedHead(x *detail.Translation) line {
 		sign, st = "←", t.response
 	}
 	l := line{{st, sign + " "}}
-	side := func(p *detail.Message) {
+	side := func(p *detail.TranslatedMessage) {
 		if p == nil {
 			l = append(l, span{t.dim, "nothing"})
 			return
 		}
-		l = append(l, span{t.head, strings.TrimSpace(string(p.Side) + fmt.Sprintf(" #%d", p.N))}, span{t.dim, " " + wireview.Size(p.Len)})
+		l = append(l, span{t.head, strings.TrimSpace(string(p.Side) + fmt.Sprintf(" #%d", p.N))}, span{t.dim, " " + trace.FormatSize(p.Len)})
 	}
 	side(x.Before)
 	l = append(l, span{t.dim, " ⇄ "})
@@ -63,7 +63,7 @@ func (m *model) translatedHead(x *detail.Translation) line {
 // unaligned shows two messages that are not both JSON.
 func (m *model) unaligned(d *detail.Detail, x *detail.Translation) []line {
 	var out []line
-	for i, p := range []*detail.Message{x.Before, x.After} {
+	for i, p := range []*detail.TranslatedMessage{x.Before, x.After} {
 		if p != nil {
 			out = append(out, line{{m.theme.dim, []string{"before", "after"}[i]}})
 			out = append(out, payloadLines(m, d, p.Payload)...)
@@ -81,10 +81,10 @@ func (m *model) aligned(x *detail.Translation, columns int) []line {
 			out = append(out, line{{t.dim, fmt.Sprintf("  ⋯ %d lines that are the same", p[2])}})
 			continue
 		}
-		before, after := m.half(x.Before, p[0], p[2], "−", t.fail), m.half(x.After, p[1], p[2], "+", t.good)
+		before, after := m.sideLine(x.Before, p[0], p[2], "−", t.failure), m.sideLine(x.After, p[1], p[2], "+", t.added)
 		switch {
 		case columns >= twoColumns:
-			out = append(out, beside(t, before, after, (columns-3)/2)...)
+			out = append(out, sideBySide(t, before, after, (columns-3)/2)...)
 		case p[2] == 0 && before != nil:
 			out = append(out, before)
 		default:
@@ -95,14 +95,14 @@ func (m *model) aligned(x *detail.Translation, columns int) []line {
 			}
 		}
 	}
-	if x.Before.Left > 0 || x.After.Left > 0 {
+	if x.Before.OmittedBytes > 0 || x.After.OmittedBytes > 0 {
 		out = append(out, line{{t.dim, "… and more that is not shown"}})
 	}
 	return out
 }
 
-// half is a line of one of the two messages, with a sign if the other does not say the same; nil if there is none.
-func (m *model) half(p *detail.Message, n, differs int, sign string, st style) line {
+// sideLine is a line of one of the two messages, with a sign if the other does not say the same; nil if there is none.
+func (m *model) sideLine(p *detail.TranslatedMessage, n, differs int, sign string, st style) line {
 	if n <= 0 || n > len(p.Lines) {
 		return nil
 	}
@@ -112,9 +112,9 @@ func (m *model) half(p *detail.Message, n, differs int, sign string, st style) l
 	return append(line{{st, sign + " "}}, m.textLine(p.Lines[n-1])...)
 }
 
-// beside puts two lines side by side, each wrapped for so many columns.
-func beside(t *theme, a, b line, columns int) []line {
-	left, right := wrapHalf(a, columns), wrapHalf(b, columns)
+// sideBySide puts two lines side by side, each wrapped for so many columns.
+func sideBySide(t *theme, a, b line, columns int) []line {
+	left, right := wrapSide(a, columns), wrapSide(b, columns)
 	var out []line
 	for i := range max(len(left), len(right)) {
 		var l line
@@ -130,30 +130,30 @@ func beside(t *theme, a, b line, columns int) []line {
 	return out
 }
 
-func wrapHalf(l line, columns int) []line {
+func wrapSide(l line, columns int) []line {
 	if l == nil {
 		return nil
 	}
 	return l.wrap(columns, min(l.indent()+2, columns/2))
 }
 
-// toOther goes to the row of a bridge's other side that this one was made of, or became.
-func (m *model) toOther() tea.Cmd {
+// goToOtherSide goes to the row of a bridge's other side that this one was made of, or became.
+func (m *model) goToOtherSide() tea.Cmd {
 	if m.sel == nil || m.frames != nil {
-		m.say(false, "o goes to a bridge's other side from an exchange; x shows those")
+		m.showFlash(false, "o goes to a bridge's other side from an exchange; x shows those")
 		return nil
 	}
 	found, linked := false, false
-	m.src.Read(func(w *wireview.Model) {
+	m.src.Read(func(w *trace.Model) {
 		at, ok := walk(m.list(w), m.cursor)
 		if !ok || at.entry().row == nil {
 			return
 		}
-		others := at.entry().row.Others()
+		others := at.entry().row.Counterparts()
 		linked = len(others) > 0
 		for _, o := range others {
 			root := o.Root()
-			to := spot{place: place{id: root.Seq}}
+			to := position{place: anchor{id: root.Seq}}
 			if !m.sel.Has(root) {
 				continue
 			}
@@ -169,9 +169,9 @@ func (m *model) toOther() tea.Cmd {
 	})
 	switch {
 	case !linked:
-		m.say(false, "no bridge has made anything of this, or this of anything")
+		m.showFlash(false, "no bridge has made anything of this, or this of anything")
 	case !found:
-		m.say(false, "the other side is not among what the filter shows")
+		m.showFlash(false, "the other side is not among what the filter shows")
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func TestBridge(t *testing.T) {
 			{"back", []string{"o", "o", "enter", "1"}},
 		} {
 			bubble(t, tt.name+"-"+size.name, func(t *testing.T) {
-				d := drive(t, newFake().load(t, "bridge.mcpcap.ndjson"), &Options{Colours: None}).size(size.w, size.h)
+				d := drive(t, newFake().load(t, "bridge.mcpcap.ndjson"), &Options{Colors: NoColor}).size(size.w, size.h)
 				if len(tt.keys) > 0 {
 					d.keys("/").types("tool:test_elicitation").keys("enter", "g")
 				}

@@ -10,27 +10,27 @@ import (
 
 // A viewport is what is drawn: copied from the hub after each message, so that drawing needs no lock.
 type viewport struct {
-	now     time.Time
-	rows    []shownRow
-	cursor  int       // in rows; -1 if there are none
-	above   time.Time // of the line above the first one
-	began   time.Time // of the oldest capture
-	first   int       // the index of the item of the first line
-	items   int
-	all     int // rows that the timeline has had, whatever the filter is
-	dropped uint64
-	fresh   int // that came since the pause
-	several bool
-	share   float64 // of the search in payloads
-	busy    bool
-	session wireview.Card
-	known   bool      // session is one
-	seq     uint64    // of the row of the cursor; 0 is none
-	root    uint64    // of the row of the timeline that it stands in
-	at      time.Time // when it was
+	now             time.Time
+	rows            []rowView
+	cursor          int       // in rows; -1 if there are none
+	timeAbove       time.Time // of the line above the first one
+	started         time.Time // of the oldest capture
+	first           int       // the index of the item of the first line
+	items           int
+	all             int // rows that the timeline has had, whatever the filter is
+	dropped         uint64
+	sincePause      int // that came since the pause
+	multipleSources bool
+	searchShare     float64 // of the search in payloads
+	searching       bool
+	session         trace.SessionInfo
+	hasSession      bool      // session is one
+	seq             uint64    // of the row of the cursor; 0 is none
+	root            uint64    // of the row of the timeline that it stands in
+	at              time.Time // when it was
 
 	columns []column
-	scale   scale
+	scale   timeScale
 	area    areas
 }
 
@@ -46,71 +46,71 @@ func (m *model) refresh() tea.Cmd {
 	}
 	var cmd tea.Cmd
 	if m.sel != nil {
-		m.src.Read(func(w *wireview.Model) { cmd = m.copyVisible(w) })
+		m.src.Read(func(w *trace.Model) { cmd = m.copyVisible(w) })
 	}
-	v.columns = m.columnsFor(v.area.table.w-markWidth, v.several)
-	v.scale = scaleOf(v.rows, v.now)
+	v.columns = m.columnsFor(v.area.table.w-markWidth, v.multipleSources)
+	v.scale = newTimeScale(v.rows, v.now)
 	return tea.Batch(cmd, m.nextTick())
 }
 
 // list returns what the table shows. The model is locked.
-func (m *model) list(w *wireview.Model) list {
+func (m *model) list(w *trace.Model) list {
 	if m.frames != nil {
 		m.frames.list.rows = w.Find
 		return m.frames.list
 	}
-	x := &exchanges{sel: m.sel, fold: &m.folds, limit: -1}
+	x := &rowList{sel: m.sel, fold: &m.folds, limit: -1}
 	if m.pause != nil {
-		x.limit = find(x, place{id: m.pause.last.id + 1})
-		m.view.fresh = m.sel.Len() - x.limit
+		x.limit = find(x, anchor{id: m.pause.last.id + 1})
+		m.view.sincePause = m.sel.Len() - x.limit
 	}
 	return x
 }
 
 // copyVisible copies the visible lines. The model is locked.
-func (m *model) copyVisible(w *wireview.Model) tea.Cmd {
+func (m *model) copyVisible(w *trace.Model) tea.Cmd {
 	v := &m.view
-	v.all, v.dropped = int(w.CapturedRows()), w.DroppedRows()
+	v.all, v.dropped = int(w.TotalRows()), w.EvictedRows()
 	captures := w.Captures()
-	v.several = len(captures) > 1
-	m.sided = false
+	v.multipleSources = len(captures) > 1
+	m.singleBridge = false
 	for _, c := range captures {
-		if c.Sided() {
-			v.several, m.sided = true, len(captures) == 1
+		if c.HasSides() {
+			v.multipleSources, m.singleBridge = true, len(captures) == 1
 		}
-		if v.began.IsZero() || c.Begun.Before(v.began) {
-			v.began = c.Begun
+		if v.started.IsZero() || c.Started.Before(v.started) {
+			v.started = c.Started
 		}
 	}
-	v.share, v.busy = m.sel.Searching()
+	v.searchShare, v.searching = m.sel.SearchProgress()
 	l := m.list(w)
 	v.items = l.size()
 	at, ok := walk(l, m.cursor)
 	if !ok {
-		return m.follows(nil)
+		return m.syncPane(nil)
 	}
 	if m.follow && m.pause == nil {
 		at.end()
 	}
-	m.cursor = at.spot()
+	m.cursor = at.position()
 	current := at.entry().row
 	if current != nil {
-		v.session, v.known = current.Session.Card(), true
+		v.session, v.hasSession = current.Session.Card(), true
 		v.seq, v.root, v.at = current.Seq, current.Root().Seq, current.At
 	}
-	cmd := m.follows(current)
-	m.place(l, at)
+	cmd := m.syncPane(current)
+	m.scrollToCursor(l, at)
 	top, _ := walk(l, m.top)
 	v.first = top.i
 	if up := top.copy(); up.prev() {
-		v.above = up.time()
+		v.timeAbove = up.time()
 	}
 	for range v.area.table.h {
-		s := top.spot()
+		s := top.position()
 		if s == m.cursor {
 			v.cursor = len(v.rows)
 		}
-		v.rows = append(v.rows, m.show(s, top.entry()))
+		v.rows = append(v.rows, m.newRow(s, top.entry()))
 		if !top.next() {
 			break
 		}
@@ -127,23 +127,23 @@ func (w *walker) time() time.Time {
 	return e.row.At
 }
 
-// place moves the top so that the cursor is visible, and no room is wasted.
-func (m *model) place(l list, cursor *walker) {
+// scrollToCursor moves the top so that the cursor is visible, and no room is wasted.
+func (m *model) scrollToCursor(l list, cursor *walker) {
 	height := max(1, m.view.area.table.h)
 	top, _ := walk(l, m.top)
 	switch {
-	case !cursor.behind(top):
+	case !cursor.atOrAfter(top):
 		top = cursor.copy()
-	case !top.reaches(cursor, height-1):
+	case !top.isWithin(cursor, height-1):
 		top = cursor.copy()
 		top.move(-(height - 1))
 	}
-	fill(top, height)
-	m.top = top.spot()
+	backfill(top, height)
+	m.top = top.position()
 }
 
-// reaches reports whether a line is at most n lines below.
-func (w *walker) reaches(o *walker, n int) bool {
+// isWithin reports whether a line is at most n lines below.
+func (w *walker) isWithin(o *walker, n int) bool {
 	c := w.copy()
 	for ; n >= 0; n-- {
 		if c.i == o.i && c.sub == o.sub {
@@ -156,16 +156,16 @@ func (w *walker) reaches(o *walker, n int) bool {
 	return false
 }
 
-// fill moves the top up if there are fewer lines below it than there is room for.
-func fill(top *walker, height int) {
+// backfill moves the top up if there are fewer lines below it than there is room for.
+func backfill(top *walker, height int) {
 	down := top.copy()
 	if n := down.move(height - 1); n < height-1 {
 		top.move(-(height - 1 - n))
 	}
 }
 
-// behind reports whether a line is at another one or below it.
-func (w *walker) behind(o *walker) bool {
+// atOrAfter reports whether a line is at another one or below it.
+func (w *walker) atOrAfter(o *walker) bool {
 	if w.i != o.i {
 		return w.i > o.i
 	}
@@ -174,16 +174,16 @@ func (w *walker) behind(o *walker) bool {
 
 // nextTick asks for a tick if something counts, unless one is on its way.
 func (m *model) nextTick() tea.Cmd {
-	if m.tick || m.pause != nil && m.flash.text == "" {
+	if m.tickPending || m.pause != nil && m.flash.text == "" {
 		return nil
 	}
-	counts := m.flash.text != "" || m.view.busy || m.choice.busy || m.pane != nil && m.pane.loading
+	counts := m.flash.text != "" || m.view.searching || m.query.busy || m.pane != nil && m.pane.loading
 	for i := range m.view.rows {
-		counts = counts || m.view.rows[i].open
+		counts = counts || m.view.rows[i].pending
 	}
 	if !counts {
 		return nil
 	}
-	m.tick = true
+	m.tickPending = true
 	return tea.Tick(100*time.Millisecond, func(t time.Time) tea.Msg { return tickMsg(t) })
 }

@@ -7,19 +7,19 @@ import (
 )
 
 // A scale is the time that the waterfall shows: from the first visible row to the end of the last one.
-type scale struct {
+type timeScale struct {
 	from, to time.Time
 }
 
-// scaleOf returns the scale for rows.
-func scaleOf(rows []shownRow, now time.Time) scale {
-	var s scale
+// newTimeScale returns the scale for rows.
+func newTimeScale(rows []rowView, now time.Time) timeScale {
+	var s timeScale
 	for i := range rows {
 		x := &rows[i]
 		if s.from.IsZero() || x.at.Before(s.from) {
 			s.from = x.at
 		}
-		if end := x.at.Add(x.passed(now)); end.After(s.to) {
+		if end := x.at.Add(x.elapsed(now)); end.After(s.to) {
 			s.to = end
 		}
 	}
@@ -27,7 +27,7 @@ func scaleOf(rows []shownRow, now time.Time) scale {
 }
 
 // column returns the column of n in which a time is.
-func (s scale) column(at time.Time, n int) int {
+func (s timeScale) column(at time.Time, n int) int {
 	whole := s.to.Sub(s.from)
 	if whole <= 0 {
 		return 0
@@ -36,38 +36,38 @@ func (s scale) column(at time.Time, n int) int {
 	return min(max(c, 0), n-1)
 }
 
-func cellWaterfall(m *model, x *shownRow) line {
+func cellWaterfall(m *model, rv *rowView) line {
 	for _, c := range m.view.columns {
 		if c.head == "waterfall" {
-			return m.view.scale.bar(m, x, c.width)
+			return m.view.scale.bar(m, rv, c.width)
 		}
 	}
 	return nil
 }
 
 // bar draws a row in n columns: "█" the server works, "▒" it waits for the client, "─" a task or a stream goes on, "›" there is no end yet, "·" a moment.
-func (s scale) bar(m *model, x *shownRow, n int) line {
+func (s timeScale) bar(m *model, rv *rowView, n int) line {
 	t := m.theme
 	cells := make([]rune, n)
 	for i := range cells {
 		cells[i] = ' '
 	}
-	if x.frame || !x.timed {
-		cells[s.column(x.at, n)] = '·'
+	if rv.frame || !rv.hasDuration {
+		cells[s.column(rv.at, n)] = '·'
 		return line{{t.dim, string(cells)}}
 	}
-	end := x.at.Add(x.passed(m.view.now))
-	first, last := s.column(x.at, n), s.column(end, n)
+	end := rv.at.Add(rv.elapsed(m.view.now))
+	first, last := s.column(rv.at, n), s.column(end, n)
 	for i := first; i <= last; i++ {
 		cells[i] = '█'
 	}
-	begun := x.at.Add(-x.since)
-	for _, sp := range x.spans {
+	begun := rv.at.Add(-rv.since)
+	for _, sp := range rv.spans {
 		to := begun.Add(sp.To)
-		if sp.Open && x.open {
+		if sp.Open && rv.pending {
 			to = end
 		}
-		fill := map[wireview.SpanKind]rune{wireview.SpanServer: '█', wireview.SpanClient: '▒', wireview.SpanTask: '━', wireview.SpanStream: '─'}[sp.Kind]
+		fill := map[trace.SegmentKind]rune{trace.SegmentServer: '█', trace.SegmentClient: '▒', trace.SegmentTask: '━', trace.SegmentStream: '─'}[sp.Kind]
 		if fill == 0 {
 			continue
 		}
@@ -75,25 +75,25 @@ func (s scale) bar(m *model, x *shownRow, n int) line {
 			cells[i] = fill
 		}
 	}
-	if x.passed(m.view.now) < s.to.Sub(s.from)/time.Duration(4*n) && first == last {
+	if rv.elapsed(m.view.now) < s.to.Sub(s.from)/time.Duration(4*n) && first == last {
 		cells[first] = '▏'
 	}
-	if x.open || x.status == wireview.Unanswered { // no end was seen
+	if rv.pending || rv.status == trace.Unanswered { // no end was seen
 		cells[last] = '›'
 	}
 	st := t.bar
-	switch x.glyph {
+	switch rv.glyph {
 	case "✖":
-		st = t.fail
+		st = t.failure
 	case "!":
 		st = t.toolFail
 	case "⇠":
-		st = t.asked
+		st = t.serverRequest
 	}
-	if x.open {
+	if rv.pending {
 		st = t.pending
 	}
-	return paintBar(cells, st, t.wait)
+	return paintBar(cells, st, t.waiting)
 }
 
 // paintBar makes spans of the cells of a bar.

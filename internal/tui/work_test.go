@@ -9,7 +9,7 @@ import (
 
 // update handles a message, and returns the commands that this asks for without doing what they ask.
 func (d *driver) update(msg tea.Msg) []tea.Cmd {
-	d.m.tick = true
+	d.m.tickPending = true
 	_, cmd := d.m.Update(msg)
 	return flatten(cmd)
 }
@@ -31,10 +31,10 @@ func flatten(cmd tea.Cmd) (list []tea.Cmd) {
 // TestOneDetailAtOnce: who goes through rows faster than they can be read has one read at a time, and sees the last one in the end.
 func TestOneDetailAtOnce(t *testing.T) {
 	bubble(t, "read", func(t *testing.T) {
-		d := drive(t, both(t), &Options{Colours: None}).size(80, 30).keys("g")
+		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 30).keys("g")
 		first := d.update(press("enter"))
-		if len(first) != 1 || !d.m.reading {
-			t.Fatalf("%d commands after Enter, reading %v", len(first), d.m.reading)
+		if len(first) != 1 || !d.m.readingDetail {
+			t.Fatalf("%d commands after Enter, reading %v", len(first), d.m.readingDetail)
 		}
 		for range 3 {
 			if more := d.update(press("J")); len(more) != 0 {
@@ -42,8 +42,8 @@ func TestOneDetailAtOnce(t *testing.T) {
 			}
 		}
 		d.run(first[0])
-		if d.m.reading || d.m.pane.loading || d.m.pane.detail.N != d.cursorRow().n || d.cursorRow().n != 6 {
-			t.Errorf("reading %v, loading %v; #%d is shown with the cursor at #%d", d.m.reading, d.m.pane.loading, d.m.pane.detail.N, d.cursorRow().n)
+		if d.m.readingDetail || d.m.pane.loading || d.m.pane.detail.N != d.cursorRow().n || d.cursorRow().n != 6 {
+			t.Errorf("reading %v, loading %v; #%d is shown with the cursor at #%d", d.m.readingDetail, d.m.pane.loading, d.m.pane.detail.N, d.cursorRow().n)
 		}
 	})
 }
@@ -52,9 +52,9 @@ func TestOneDetailAtOnce(t *testing.T) {
 func TestFarProblem(t *testing.T) {
 	f := newFake()
 	var b strings.Builder
-	b.WriteString("0 s2c 1/0 bad first\n" + strings.Repeat("1 err 1/0 text x\n", 2*maxSteps+10) + "2 s2c 1/0 bad last")
+	b.WriteString("0 s2c 1/0 bad first\n" + strings.Repeat("1 err 1/0 text x\n", 2*maxScanRows+10) + "2 s2c 1/0 bad last")
 	f.add(t, "A", "files", "stdio", b.String())
-	d := drive(t, f, &Options{Colours: None}).size(80, 24)
+	d := drive(t, f, &Options{Colors: NoColor}).size(80, 24)
 	d.keys("g", "n").has("❯  12:13:03  ▲ stray output: last")
 	d.keys("N").has("❯  12:13:03  ▲ stray output: first")
 	d.keys("N").has("no further row")

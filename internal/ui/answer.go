@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"bytes"
@@ -14,23 +14,23 @@ import (
 
 const jsonType = "application/json; charset=utf-8"
 
-// answer writes a value as JSON.
-func answer(w http.ResponseWriter, v any) {
-	body, err := encode(v)
+// writeJSON writes a value as JSON.
+func writeJSON(w http.ResponseWriter, v any) {
+	body, err := marshal(v)
 	if err != nil {
-		fail(w, http.StatusInternalServerError, "the answer cannot be written as JSON")
+		writeError(w, http.StatusInternalServerError, "the answer cannot be written as JSON")
 		return
 	}
-	answerText(w, body)
+	writeJSONBytes(w, body)
 }
 
-func answerText(w http.ResponseWriter, body []byte) {
+func writeJSONBytes(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", jsonType)
 	w.Write(body)
 }
 
-// encode is json.Marshal without the escapes that are for JSON inside HTML.
-func encode(v any) ([]byte, error) {
+// marshal is json.Marshal without the escapes that are for JSON inside HTML.
+func marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false)
@@ -40,8 +40,8 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// fail answers with an error, for people.
-func fail(w http.ResponseWriter, status int, message string) {
+// writeError answers with an error, for people.
+func writeError(w http.ResponseWriter, status int, message string) {
 	h := w.Header()
 	h.Set("Content-Type", jsonType)
 	h.Del("Content-Disposition")
@@ -49,25 +49,25 @@ func fail(w http.ResponseWriter, status int, message string) {
 	w.Write(append(jsonwire.AppendQuote([]byte(`{"error":{"message":`), message), "}}\n"...))
 }
 
-func failBusy(w http.ResponseWriter) {
+func writeBusy(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "2")
-	fail(w, http.StatusServiceUnavailable, "too many requests at once")
+	writeError(w, http.StatusServiceUnavailable, "too many requests at once")
 }
 
-// maxMessage is how much of an error is told, in bytes.
-const maxMessage = 2 << 10
+// maxErrorMessage is how much of an error is told, in bytes.
+const maxErrorMessage = 2 << 10
 
-// failWith answers with what an error says.
-func failWith(w http.ResponseWriter, status int, err error) {
+// writeErrorOf answers with what an error says.
+func writeErrorOf(w http.ResponseWriter, status int, err error) {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		status = http.StatusRequestEntityTooLarge
 	}
 	m := err.Error()
-	if len(m) > maxMessage {
-		m = strings.ToValidUTF8(m[:maxMessage], "") + "…"
+	if len(m) > maxErrorMessage {
+		m = strings.ToValidUTF8(m[:maxErrorMessage], "") + "…"
 	}
-	fail(w, status, m)
+	writeError(w, status, m)
 }
 
 // readJSON reads the body of a request, which is an object of so many bytes at most.

@@ -1,4 +1,4 @@
-package ui_test
+package web_test
 
 import (
 	"bytes"
@@ -302,7 +302,7 @@ func TestFileNames(t *testing.T) {
 		{"\u202eΩΩ", "mcpwire-1.bin"},
 		{strings.Repeat("long", 1000), strings.Repeat("long", 15) + "-1.bin"},
 	} {
-		if got := ui.FileName(tt.name, "1.bin"); got != tt.want {
+		if got := web.FileName(tt.name, "1.bin"); got != tt.want {
 			t.Errorf("%.20q: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -312,7 +312,7 @@ func TestFileNames(t *testing.T) {
 		{"a.ndjson", "a-ndjson-opened.mcpcap.ndjson"},
 		{"/", "mcpwire-opened.mcpcap.ndjson"},
 	} {
-		if got := ui.OpenName(tt.name); got != tt.want {
+		if got := web.OpenName(tt.name); got != tt.want {
 			t.Errorf("%.20q: %q, want %q", tt.name, got, tt.want)
 		}
 	}

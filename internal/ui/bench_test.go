@@ -1,4 +1,4 @@
-package ui_test
+package web_test
 
 import (
 	"io"
@@ -64,13 +64,13 @@ func BenchmarkRow(b *testing.B) {
 	socket := live.NewServer(nil)
 	w := capture.NewWriter(io.Discard, &capture.Options{Tool: "test", Transport: "stdio", Name: "live", Tee: socket})
 	dir := filepath.Join(b.TempDir(), "l")
-	if err := socket.Start(dir, live.Hello{Capture: w.ID(), Name: "live", Transport: "stdio"}); err != nil {
+	if err := socket.Start(dir, live.Greeting{Capture: w.ID(), Name: "live", Transport: "stdio"}); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { w.Close(); socket.Close() })
 	r := &recording{t: b, File: &capture.File{Writer: w}}
 	r.begin()
-	s := serve(b, &watch.Options{Live: dir}, nil)
+	s := serve(b, &watch.Options{SocketDir: dir}, nil)
 	p := s.follow(nil)
 	p.until("the beginning", func() bool { return p.synced && len(p.rows) >= 3 })
 	i := 0

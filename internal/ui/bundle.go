@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"bytes"
@@ -14,13 +14,13 @@ import (
 
 // The lines that matter to whoever puts the page in one file. The package comment has the rules; what does not keep to them is an error, and not a page that does not run.
 var (
-	scriptTag  = regexp.MustCompile(`(?m)^[ \t]*<script type="module" src="/static/([\w.-]+\.js)"></script>[ \t]*\n?`)
-	styleTag   = regexp.MustCompile(`(?m)^[ \t]*<link rel="stylesheet" href="/static/([\w.-]+\.css)"[ \t]*/?>[ \t]*\n?`)
-	importLine = regexp.MustCompile(`(?m)^import \{ ?[\w$]+(?:, ?[\w$]+)*,? ?\} from "\./([\w.-]+\.js)";?[ \t]*$\n?`)
-	exportWord = regexp.MustCompile(`(?m)^export ((?:async function|function|const|let|class)\b)`)
-	leftover   = regexp.MustCompile(`(?m)^(?:import|export)\b.*$|\bimport\(.*$`)
-	topName    = regexp.MustCompile(`(?m)^(?:export )?(?:async function\*?|function\*?|const|let|class) +([\w$]+)`)
-	remoteURL  = regexp.MustCompile(`url\( *["']?(?:[^d"' ]|d[^a])|@import`)
+	scriptTag      = regexp.MustCompile(`(?m)^[ \t]*<script type="module" src="/static/([\w.-]+\.js)"></script>[ \t]*\n?`)
+	styleTag       = regexp.MustCompile(`(?m)^[ \t]*<link rel="stylesheet" href="/static/([\w.-]+\.css)"[ \t]*/?>[ \t]*\n?`)
+	importLine     = regexp.MustCompile(`(?m)^import \{ ?[\w$]+(?:, ?[\w$]+)*,? ?\} from "\./([\w.-]+\.js)";?[ \t]*$\n?`)
+	exportWord     = regexp.MustCompile(`(?m)^export ((?:async function|function|const|let|class)\b)`)
+	leftoverImport = regexp.MustCompile(`(?m)^(?:import|export)\b.*$|\bimport\(.*$`)
+	topLevelName   = regexp.MustCompile(`(?m)^(?:export )?(?:async function\*?|function\*?|const|let|class) +([\w$]+)`)
+	remoteURL      = regexp.MustCompile(`url\( *["']?(?:[^d"' ]|d[^a])|@import`)
 )
 
 // A bundle is the page in one file, but for its data, which comes between its two parts.
@@ -29,8 +29,8 @@ type bundle struct{ head, tail []byte }
 // dataID is the id of the element that the page finds its data in.
 const dataID = "mcpwire-data"
 
-// makeBundle puts the page in one file.
-func makeBundle(p *page) (*bundle, error) {
+// newBundle puts the page in one file.
+func newBundle(p *page) (*bundle, error) {
 	index := p.files[indexName].body
 	scripts := scriptTag.FindAllSubmatchIndex(index, -1)
 	if len(scripts) != 1 || bytes.Count(index, []byte("<script")) != 1 {
@@ -41,7 +41,7 @@ func makeBundle(p *page) (*bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	style, rest, err := takeStyles(p, index[:at[0]])
+	style, rest, err := extractStyles(p, index[:at[0]])
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +60,13 @@ func makeBundle(p *page) (*bundle, error) {
 	}
 	var b bundle
 	b.head = slices.Concat([]byte("<!doctype html>"), head[:where], []byte("\n<meta http-equiv=\"Content-Security-Policy\" content=\""+exportPolicy(code, style)+"\">\n"),
-		[]byte("<meta name=\"referrer\" content=\"no-referrer\">\n"), putStyle(head[where:], style), []byte("<script type=\"application/json\" id=\""+dataID+"\">"))
+		[]byte("<meta name=\"referrer\" content=\"no-referrer\">\n"), insertStyle(head[where:], style), []byte("<script type=\"application/json\" id=\""+dataID+"\">"))
 	b.tail = slices.Concat([]byte("</script>\n<script type=\"module\">"), code, []byte("</script>\n"), index[at[1]:])
 	return &b, nil
 }
 
-// putStyle puts the style sheet where the head ends, or at the beginning if it does not say.
-func putStyle(head, style []byte) []byte {
+// insertStyle puts the style sheet where the head ends, or at the beginning if it does not say.
+func insertStyle(head, style []byte) []byte {
 	element := slices.Concat([]byte("\n<style>"), style, []byte("</style>\n"))
 	if i := bytes.Index(head, []byte("</head>")); i >= 0 {
 		return slices.Concat(head[:i], element, head[i:])
@@ -84,8 +84,8 @@ func hashSource(text []byte) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// takeStyles returns the style sheets that a piece of HTML names, one behind the other, and the rest of it.
-func takeStyles(p *page, html []byte) (style, rest []byte, err error) {
+// extractStyles returns the style sheets that a piece of HTML names, one behind the other, and the rest of it.
+func extractStyles(p *page, html []byte) (style, rest []byte, err error) {
 	for _, m := range styleTag.FindAllSubmatch(html, -1) {
 		f, ok := p.files[string(m[1])]
 		switch {
@@ -143,14 +143,14 @@ func (j *joiner) add(name string) error {
 
 func (j *joiner) write(name string, body []byte) error {
 	body = importLine.ReplaceAll(body, nil)
-	for _, m := range topName.FindAllSubmatch(body, -1) {
+	for _, m := range topLevelName.FindAllSubmatch(body, -1) {
 		if other, ok := j.names[string(m[1])]; ok {
 			return fmt.Errorf("ui: %s and %s both have a %s at the top level", other, name, m[1])
 		}
 		j.names[string(m[1])] = name
 	}
 	body = exportWord.ReplaceAll(body, []byte("$1"))
-	if l := leftover.Find(body); l != nil {
+	if l := leftoverImport.Find(body); l != nil {
 		return fmt.Errorf("ui: %s has an import or export that is not of the plain form: %.80q", name, l)
 	}
 	if low := strings.ToLower(string(body)); strings.Contains(low, "</script") || strings.Contains(low, "<script") || strings.Contains(low, "<!--") {

@@ -1,4 +1,4 @@
-package ui_test
+package web_test
 
 import (
 	"crypto/sha256"
@@ -13,7 +13,7 @@ import (
 )
 
 func TestBundle(t *testing.T) {
-	got, err := ui.Bundle(plainPage(), []byte(`{"x":"</script><!--<script>\u2028"}`))
+	got, err := web.Bundle(plainPage(), []byte(`{"x":"</script><!--<script>\u2028"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestBundleRefuses(t *testing.T) {
 				t.Fatalf("%s has no %s", tt.file, tt.from)
 			}
 			p[tt.file] = &fstest.MapFile{Data: []byte(strings.Replace(old, tt.from, tt.to, 1))}
-			_, err := ui.Bundle(p, nil)
+			_, err := web.Bundle(p, nil)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}
@@ -78,17 +78,17 @@ func TestBundleRefuses(t *testing.T) {
 
 // TestPage holds the page to its rules.
 func TestPage(t *testing.T) {
-	if _, err := ui.Bundle(ui.Page(), []byte("{}")); err != nil {
+	if _, err := web.Bundle(web.Page(), []byte("{}")); err != nil {
 		t.Error(err)
 	}
 	size := 0
 	inline := regexp.MustCompile(`(?i)\son[a-z]+\s*=\s*["']|\sstyle\s*=|javascript:|<iframe|<object|<embed|<base|<form[^>]*action`)
 	unsafe := regexp.MustCompile(`\b(?:innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|new Function|srcdoc)\b`)
-	err := fs.WalkDir(ui.Page(), ".", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(web.Page(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := fs.ReadFile(ui.Page(), path)
+		text, err := fs.ReadFile(web.Page(), path)
 		size += len(text)
 		if strings.HasSuffix(path, ".html") && inline.Match(text) {
 			t.Errorf("%s has something inline: %s", path, inline.Find(text))

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"hash/maphash"
@@ -13,8 +13,8 @@ import (
 const maxCards = 500
 
 // cards returns what there is to know about the newest sessions, the oldest of them first. The model must be locked.
-func cards(m *wireview.Model) []wireview.Card {
-	list := []wireview.Card{}
+func cards(m *trace.Model) []trace.SessionInfo {
+	list := []trace.SessionInfo{}
 	for _, c := range slices.Backward(m.Captures()) {
 		for _, s := range slices.Backward(c.Sessions()) {
 			if len(list) == maxCards {
@@ -27,10 +27,10 @@ func cards(m *wireview.Model) []wireview.Card {
 	return list
 }
 
-// A cardMemory knows, as hashes, what a page was told of sessions.
-type cardMemory struct {
+// A sentCards knows, as hashes, what a page was told of sessions.
+type sentCards struct {
 	seed maphash.Seed
-	told map[cardKey]uint64
+	sent map[cardKey]uint64
 }
 
 type cardKey struct {
@@ -38,33 +38,33 @@ type cardKey struct {
 	session uint64
 }
 
-func newCardMemory() cardMemory {
-	return cardMemory{maphash.MakeSeed(), map[cardKey]uint64{}}
+func newSentCards() sentCards {
+	return sentCards{maphash.MakeSeed(), map[cardKey]uint64{}}
 }
 
 // changed returns the sessions of which the page has not been told, or not as they are now, as JSON.
-func (m *cardMemory) changed(hub *watch.Hub) ([][]byte, error) {
-	var list []wireview.Card
-	hub.Read(func(model *wireview.Model) { list = cards(model) })
+func (c *sentCards) changed(hub *watch.Hub) ([][]byte, error) {
+	var list []trace.SessionInfo
+	hub.Read(func(model *trace.Model) { list = cards(model) })
 	var out [][]byte
 	now := map[cardKey]uint64{}
 	for i := range list {
-		text, err := encode(&list[i])
+		text, err := marshal(&list[i])
 		if err != nil {
 			return nil, err
 		}
 		k := cardKey{list[i].Capture, list[i].Session}
-		now[k] = maphash.Bytes(m.seed, text)
-		if was, ok := m.told[k]; !ok || was != now[k] {
+		now[k] = maphash.Bytes(c.seed, text)
+		if was, ok := c.sent[k]; !ok || was != now[k] {
 			out = append(out, text)
 		}
 	}
-	m.told = now
+	c.sent = now
 	return out, nil
 }
 
 func (s *Server) serveSessions(w http.ResponseWriter, r *http.Request) {
-	var list []wireview.Card
-	s.hub.Read(func(m *wireview.Model) { list = cards(m) })
-	answer(w, list)
+	var list []trace.SessionInfo
+	s.hub.Read(func(m *trace.Model) { list = cards(m) })
+	writeJSON(w, list)
 }

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"context"
@@ -15,28 +15,28 @@ type comparison struct {
 	Notes    []string          `json:"notes,omitempty"`
 }
 
-const maxSmall = 64 << 10 // bytes of a request that has nothing but numbers
+const maxSmallBody = 64 << 10 // bytes of a request that has nothing but numbers
 
 func (s *Server) serveDiff(w http.ResponseWriter, r *http.Request) {
 	var q struct{ A, B uint64 }
-	if err := readJSON(w, r, maxSmall, &q); err != nil {
-		failWith(w, http.StatusBadRequest, err)
+	if err := readJSON(w, r, maxSmallBody, &q); err != nil {
+		writeErrorOf(w, http.StatusBadRequest, err)
 		return
 	}
-	a, okA := s.locate(q.A)
-	b, okB := s.locate(q.B)
+	a, okA := s.lookupRow(q.A)
+	b, okB := s.lookupRow(q.B)
 	if !okA || !okB {
-		fail(w, http.StatusNotFound, noRow)
+		writeError(w, http.StatusNotFound, rowGone)
 		return
 	}
 	c := comparison{Request: []jsondiff.Change{}, Response: []jsondiff.Change{}}
 	c.Request = append(c.Request, c.changes(r.Context(), s, "request", a, b, a.n, b.n)...)
 	c.Response = append(c.Response, c.changes(r.Context(), s, "response", a, b, a.responseN, b.responseN)...)
-	answer(w, c)
+	writeJSON(w, c)
 }
 
 // changes compares two events, one of each row. One that is missing is compared as nothing at all, and noted.
-func (c *comparison) changes(ctx context.Context, s *Server, what string, a, b place, na, nb uint64) []jsondiff.Change {
+func (c *comparison) changes(ctx context.Context, s *Server, what string, a, b rowRef, na, nb uint64) []jsondiff.Change {
 	if na == 0 && nb == 0 {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (c *comparison) changes(ctx context.Context, s *Server, what string, a, b p
 }
 
 // payload returns the bytes of an event, or why there are none.
-func (s *Server) payload(ctx context.Context, p place, n uint64) (data []byte, why string) {
+func (s *Server) payload(ctx context.Context, p rowRef, n uint64) (data []byte, why string) {
 	if n == 0 {
 		return nil, " is missing"
 	}

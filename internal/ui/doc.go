@@ -69,14 +69,14 @@
 //
 //	id (always) path name transport state ("live" a tap runs, "growing", "complete", "broken off") err TEXT read BYTES size BYTES restart true if POST /api/restart can work
 //
-// CARD, a session, is a wireview.Card: the same as "session" in a DETAIL:
+// CARD, a session, is a wireview.SessionInfo: the same as "session" in a DETAIL:
 //
 //	capture (id) session (number) name (of the server) transport tool redact ("default" "custom" "off") era offered answered supported (revisions)
 //	client server {"name","version","capabilities":["tools","tools.listChanged"…]} command [ARG…] pid exited exitCode signal rows first last (RFC 3339)
 //
 // The others:
 //
-//	GET  /api/row/SEQ?hex=1            DETAIL: a detail.Detail (internal/detail/detail.go has its members), and besides "row":ROW and "frames":[detail.Frame…]. With hex=1, raw has
+//	GET  /api/row/SEQ?hex=1            DETAIL: a detail.Detail (internal/detail/detail.go has its members), and besides "row":ROW and "frames":[detail.EventLine…]. With hex=1, raw has
 //	                                   hexadecimal digits
 //	GET  /api/payload/CAPTURE/N        exact bytes of the payload of event N, as an attachment; Range works; application/octet-stream
 //	GET  /api/filter?text=F            {"ok":true,"text":F as it is understood} or {"error":{"message","at":COLUMN in characters from 1}}, both 200
@@ -122,4 +122,4 @@
 // # Errors
 //
 // New returns those of the page's files. Serve returns what streamable.Serve does: it wraps streamable.ErrRemoteAddress for an address that others reach.
-package ui
+package web

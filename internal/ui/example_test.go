@@ -1,4 +1,4 @@
-package ui_test
+package web_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func ExampleServer() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	hub := watch.New(nil)
-	server, err := ui.New(hub, nil)
+	server, err := web.New(hub, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

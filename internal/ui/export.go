@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"bytes"
@@ -16,23 +16,23 @@ import (
 const (
 	maxExportRows    = 5000     // of the timeline
 	maxExportPayload = 64 << 10 // bytes of each payload
-	maxExportHeld    = 48 << 20 // bytes of all payloads
+	maxExportBytes   = 48 << 20 // bytes of all payloads
 	maxExportDetail  = 32 << 20 // bytes of all details, as JSON
 )
 
-// exported is what an exported page shows.
-type exported struct {
-	Hello    exportedHello              `json:"hello"`
+// exportData is what an exported page shows.
+type exportData struct {
+	Hello    exportHello                `json:"hello"`
 	Exported int64                      `json:"exported"`
 	Rows     []json.RawMessage          `json:"rows"`
-	Sessions []wireview.Card            `json:"sessions"`
+	Sessions []trace.SessionInfo        `json:"sessions"`
 	Sources  []source                   `json:"sources"`
-	Tools    tally                      `json:"tools"`
+	Tools    toolStats                  `json:"tools"`
 	Details  map[string]json.RawMessage `json:"details"`
-	Left     *leftOut                   `json:"left,omitempty"`
+	Left     *omission                  `json:"left,omitempty"`
 }
 
-type exportedHello struct {
+type exportHello struct {
 	Hub    string `json:"hub"`
 	Reset  bool   `json:"reset"`
 	Now    int64  `json:"now"`
@@ -41,8 +41,8 @@ type exportedHello struct {
 	Filter string `json:"filter,omitempty"`
 }
 
-// leftOut says what an exported page does not have.
-type leftOut struct {
+// omission says what an exported page does not have.
+type omission struct {
 	Rows    int    `json:"rows,omitempty"`
 	Details int    `json:"details,omitempty"`
 	Note    string `json:"note,omitempty"`
@@ -52,12 +52,12 @@ type leftOut struct {
 func (s *Server) serveExport(w http.ResponseWriter, r *http.Request) {
 	f, err := parseFilter(r)
 	if err != nil {
-		failWith(w, http.StatusBadRequest, err)
+		writeErrorOf(w, http.StatusBadRequest, err)
 		return
 	}
 	parts, err := s.export(r.Context(), f)
 	if err != nil {
-		failWith(w, http.StatusServiceUnavailable, err)
+		writeErrorOf(w, http.StatusServiceUnavailable, err)
 		return
 	}
 	attach(w, "mcpwire-"+time.Now().UTC().Format("20060102-150405")+".html")
@@ -85,11 +85,11 @@ func (s *Server) Export(ctx context.Context, w io.Writer, f *filter.Filter) erro
 
 // export makes the page. Nothing in it is as it was recorded: it is made of what redaction has left of the capture, even if that was redacted before.
 func (s *Server) export(ctx context.Context, f *filter.Filter) (parts [3][]byte, err error) {
-	b, err := makeBundle(s.page)
+	b, err := newBundle(s.page)
 	if err != nil {
 		return parts, err
 	}
-	p, err := s.pick(ctx, f, s.maxExport)
+	p, err := s.selectRows(ctx, f, s.maxExport)
 	if err != nil {
 		return parts, err
 	}
@@ -97,14 +97,14 @@ func (s *Server) export(ctx context.Context, f *filter.Filter) (parts [3][]byte,
 	if f != nil {
 		text = f.String()
 	}
-	x, err := s.exportOf(ctx, p, text)
+	x, err := s.exportDataOf(ctx, p, text)
 	if err != nil {
 		return parts, err
 	}
 	now := time.Now().UnixMilli()
 	x.Exported = now
 	x.Hello.Hub, x.Hello.Reset, x.Hello.Now, x.Hello.Tool, x.Hello.Rows = "exported", true, now, s.opts.Tool, len(x.Rows)
-	data, err := encode(x)
+	data, err := marshal(x)
 	if err != nil {
 		return parts, err
 	}

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"io/fs"
@@ -22,7 +22,7 @@ func Bundle(files fs.FS, data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := makeBundle(p)
+	b, err := newBundle(p)
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +46,9 @@ func (s *Server) Heavy() chan struct{} { return s.heavy }
 
 // DropDir returns the folder of dropped captures, "" if there is none.
 func (s *Server) DropDir() string {
-	s.drops.mu.Lock()
-	defer s.drops.mu.Unlock()
-	return s.drops.dir
+	s.uploads.mu.Lock()
+	defer s.uploads.mu.Unlock()
+	return s.uploads.dir
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -56,14 +56,14 @@ var _ http.Handler = (*Server)(nil)
 // FileName is fileName.
 func FileName(name, ending string) string { return fileName(name, ending) }
 
-// OpenName is openName.
-func OpenName(name string) string { return openName(name) }
+// OpenName is uploadName.
+func OpenName(name string) string { return uploadName(name) }
 
 // MaxStreams is how many streams may be open.
 const MaxStreams = maxStreams
 
 // SetMaxOpen says how large a dropped capture may be, in bytes.
-func (s *Server) SetMaxOpen(n int64) { s.maxOpen = n }
+func (s *Server) SetMaxOpen(n int64) { s.maxUpload = n }
 
 // SetMaxUnpacked says how many bytes may come out of a dropped capture that is compressed.
 func (s *Server) SetMaxUnpacked(n int64) { s.maxUnpacked = n }

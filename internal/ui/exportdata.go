@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 )
 
 // A remake is a second model, of redacted events alone.
-type remake struct {
-	pick     *pick
-	captures map[string]*picked
-	model    *wireview.Model
-	payloads map[eventKey]*capture.Event
-	held     int // bytes of payloads
-	missed   int // events whose payloads were left out
-	filter   string
+type exportModel struct {
+	selection    *selection
+	captures     map[string]*captureSelection
+	model        *trace.Model
+	payloads     map[eventKey]*capture.Event
+	payloadBytes int // bytes of payloads
+	omitted      int // events whose payloads were left out
+	filter       string
 }
 
 type eventKey struct {
@@ -31,24 +31,24 @@ type eventKey struct {
 	n       uint64
 }
 
-// errLeftOut is for payloads that were too much.
-var errLeftOut = fmt.Errorf("%w: it was left out of this page", watch.ErrGone)
+// errOmitted is for payloads that were too much.
+var errOmitted = fmt.Errorf("%w: it was left out of this page", watch.ErrGone)
 
 // Event implements [detail.Source].
-func (m *remake) Event(ctx context.Context, captureID string, n uint64) (*capture.Event, error) {
+func (m *exportModel) Event(ctx context.Context, captureID string, n uint64) (*capture.Event, error) {
 	if e := m.payloads[eventKey{captureID, n}]; e != nil {
 		return e, ctx.Err()
 	}
-	return nil, errLeftOut
+	return nil, errOmitted
 }
 
-// exportOf makes what an exported page shows.
-func (s *Server) exportOf(ctx context.Context, p *pick, filter string) (*exported, error) {
-	m := &remake{pick: p, filter: filter, captures: map[string]*picked{}, payloads: map[eventKey]*capture.Event{}, model: wireview.New(nil)}
+// exportDataOf makes what an exported page shows.
+func (s *Server) exportDataOf(ctx context.Context, p *selection, filter string) (*exportData, error) {
+	m := &exportModel{selection: p, filter: filter, captures: map[string]*captureSelection{}, payloads: map[eventKey]*capture.Event{}, model: trace.New(nil)}
 	if err := m.read(ctx, s); err != nil {
 		return nil, err
 	}
-	x := &exported{Rows: []json.RawMessage{}, Sources: s.exportedSources(p), Tools: tallies(m.model), Details: map[string]json.RawMessage{}}
+	x := &exportData{Rows: []json.RawMessage{}, Sources: s.exportedSources(p), Tools: newToolStats(m.model), Details: map[string]json.RawMessage{}}
 	for _, c := range cards(m.model) {
 		if m.captures[c.Capture] != nil {
 			x.Sessions = append(x.Sessions, c)
@@ -64,20 +64,20 @@ func (s *Server) exportOf(ctx context.Context, p *pick, filter string) (*exporte
 	}
 	x.Hello.Filter = m.filter
 	note := ""
-	if m.missed > 0 {
-		note = "payloads that are not in it, or only their beginning: " + strconv.Itoa(m.missed)
+	if m.omitted > 0 {
+		note = "payloads that are not in it, or only their beginning: " + strconv.Itoa(m.omitted)
 	}
-	if p.left > 0 || left > 0 || note != "" {
-		x.Left = &leftOut{p.left, left, note}
+	if p.omitted > 0 || left > 0 || note != "" {
+		x.Left = &omission{p.omitted, left, note}
 	}
 	return x, nil
 }
 
 // exportedSources leaves out paths, which have names of users in them.
-func (s *Server) exportedSources(p *pick) []source {
+func (s *Server) exportedSources(p *selection) []source {
 	list := []source{}
 	for _, src := range sources(s.hub) {
-		if slices.ContainsFunc(p.captures, func(c *picked) bool { return c.capture == src.ID }) {
+		if slices.ContainsFunc(p.captures, func(c *captureSelection) bool { return c.capture == src.ID }) {
 			list = append(list, source{ID: src.ID, Name: src.Name, Transport: src.Transport, State: src.State})
 		}
 	}
@@ -85,13 +85,13 @@ func (s *Server) exportedSources(p *pick) []source {
 }
 
 // read fills the model.
-func (m *remake) read(ctx context.Context, s *Server) error {
+func (m *exportModel) read(ctx context.Context, s *Server) error {
 	var all []iter.Seq2[*capture.Event, error]
-	var sources []*redacted
+	var sources []*redactedReader
 	heads := map[string]*capture.Head{}
-	for _, c := range m.pick.captures {
+	for _, c := range m.selection.captures {
 		m.captures[c.capture] = c
-		lines, err := s.redact(ctx, c)
+		lines, err := s.openRedacted(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -107,19 +107,19 @@ func (m *remake) read(ctx context.Context, s *Server) error {
 			heads[e.Capture] = e.Clone().Head
 		}
 		m.model.Add(heads[e.Capture], e)
-		m.keep(e)
+		m.addPayload(e)
 	}
 	for _, lines := range sources {
-		m.missed += lines.gone
-		if err := m.judge(lines); err != nil {
+		m.omitted += lines.missing
+		if err := m.addFindings(lines); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// keep keeps an event with the beginning of its payload.
-func (m *remake) keep(e *capture.Event) {
+// addPayload keeps an event with the beginning of its payload.
+func (m *exportModel) addPayload(e *capture.Event) {
 	c := m.captures[e.Capture]
 	if c == nil || e.N == 0 {
 		return
@@ -128,19 +128,19 @@ func (m *remake) keep(e *capture.Event) {
 	if len(short.Data) > maxExportPayload {
 		short.Data, short.Cut = short.Data[:maxExportPayload], true
 		short.Len = max(short.Len, int64(len(e.Data)))
-		m.missed++
+		m.omitted++
 	}
-	if m.held += len(short.Data); m.held > maxExportHeld {
-		m.missed++
+	if m.payloadBytes += len(short.Data); m.payloadBytes > maxExportBytes {
+		m.omitted++
 		return
 	}
 	m.payloads[eventKey{e.Capture, e.N}] = short.Clone()
 }
 
-// judge takes the findings about a capture along. They quote the traffic, and so are redacted; so is the filter.
-func (m *remake) judge(lines *redacted) error {
+// addFindings takes the findings about a capture along. They quote the traffic, and so are redacted; so is the filter.
+func (m *exportModel) addFindings(lines *redactedReader) error {
 	texts := []string{m.filter}
-	for _, l := range lines.of.lints {
+	for _, l := range lines.selection.findings {
 		texts = append(texts, l.Message)
 	}
 	texts, err := lines.texts(texts)
@@ -148,15 +148,15 @@ func (m *remake) judge(lines *redacted) error {
 		return err
 	}
 	m.filter = texts[0]
-	for i, l := range lines.of.lints {
+	for i, l := range lines.selection.findings {
 		l.Message = texts[i+1]
-		m.model.Attach(lines.of.capture, l.Event, l)
+		m.model.AddFinding(lines.selection.capture, l.Event, l)
 	}
 	return nil
 }
 
 // rows returns the rows that were picked, and those inside them.
-func (m *remake) rows() (list []*wireview.Row) {
+func (m *exportModel) rows() (list []*trace.Row) {
 	for _, root := range m.model.Rows() {
 		if c := m.captures[root.Capture.ID]; c == nil || !c.roots[root.N] {
 			continue
@@ -167,14 +167,14 @@ func (m *remake) rows() (list []*wireview.Row) {
 }
 
 // details works out the details of rows, of the newest first, and returns how many there was no room for.
-func (m *remake) details(ctx context.Context, rows []*wireview.Row, into map[string]json.RawMessage) (left int, err error) {
+func (m *exportModel) details(ctx context.Context, rows []*trace.Row, into map[string]json.RawMessage) (left int, err error) {
 	size := 0
 	for i, r := range slices.Backward(rows) {
-		d, err := detail.Of(ctx, m, detail.Snapshot(r), &detail.Options{MaxShown: maxExportPayload})
+		d, err := detail.Build(ctx, m, detail.TakeSnapshot(r), &detail.Options{MaxShown: maxExportPayload})
 		if err != nil {
 			return 0, errors.Join(err, context.Cause(ctx))
 		}
-		text, err := encode(rowDetail{d, appendRow(nil, r), d.Frames()})
+		text, err := marshal(rowDetail{d, appendRow(nil, r), d.Events()})
 		if err != nil {
 			return 0, err
 		}

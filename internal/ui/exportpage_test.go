@@ -1,4 +1,4 @@
-package ui_test
+package web_test
 
 import (
 	"encoding/json"

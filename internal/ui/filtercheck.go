@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"errors"
@@ -17,18 +17,18 @@ type filterError struct {
 func (s *Server) serveFilter(w http.ResponseWriter, r *http.Request) {
 	text := r.URL.Query().Get("text")
 	if len(text) > maxFilter {
-		answer(w, map[string]filterError{"error": {"the filter is too long", 1}})
+		writeJSON(w, map[string]filterError{"error": {"the filter is too long", 1}})
 		return
 	}
 	f, err := filter.Parse(text)
 	var syntax *filter.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		answer(w, map[string]filterError{"error": {syntax.Message, syntax.Column}})
+		writeJSON(w, map[string]filterError{"error": {syntax.Message, syntax.Column}})
 	case err != nil:
-		failWith(w, http.StatusInternalServerError, err)
+		writeErrorOf(w, http.StatusInternalServerError, err)
 	default:
-		answer(w, struct {
+		writeJSON(w, struct {
 			OK   bool   `json:"ok"`
 			Text string `json:"text,omitempty"`
 		}{true, f.String()})

@@ -1,4 +1,4 @@
-package ui_test
+package web_test
 
 import (
 	"bufio"
@@ -125,14 +125,14 @@ func quote(s string) string {
 type site struct {
 	t      testing.TB
 	hub    *watch.Hub
-	server *ui.Server
+	server *web.Server
 	base   string // http://127.0.0.1:PORT
 	client *http.Client
 	stop   func()
 }
 
 // serve runs a server over captures.
-func serve(t testing.TB, wopts *watch.Options, opts *ui.Options) *site {
+func serve(t testing.TB, wopts *watch.Options, opts *web.Options) *site {
 	t.Helper()
 	s := serveStrange(t, wopts, opts)
 	res := s.get("/?token=" + s.server.Token())
@@ -143,14 +143,14 @@ func serve(t testing.TB, wopts *watch.Options, opts *ui.Options) *site {
 }
 
 // serveStrange is serve with a client that was not let in.
-func serveStrange(t testing.TB, wopts *watch.Options, opts *ui.Options) *site {
+func serveStrange(t testing.TB, wopts *watch.Options, opts *web.Options) *site {
 	t.Helper()
 	if wopts == nil {
 		wopts = &watch.Options{}
 	}
 	s := &site{t: t, hub: watch.New(wopts)}
 	var err error
-	if s.server, err = ui.NewWithPage(s.hub, opts, plainPage()); err != nil {
+	if s.server, err = web.NewWithPage(s.hub, opts, plainPage()); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"crypto/sha256"
@@ -19,21 +19,21 @@ const cookiePrefix = "mcpwire-"
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	harden(w.Header())
+	setSecurityHeaders(w.Header())
 	if !s.hostAllowed(r.Host) {
-		fail(w, http.StatusForbidden, "this is not the name of this host")
+		writeError(w, http.StatusForbidden, "this is not the name of this host")
 		return
 	}
 	if r.URL.Path == "/" && r.URL.Query().Has("token") {
-		s.admit(w, r)
+		s.logIn(w, r)
 		return
 	}
-	if !fromHere(r) {
-		fail(w, http.StatusForbidden, "requests of other sites are not answered")
+	if !isOwnRequest(r) {
+		writeError(w, http.StatusForbidden, "requests of other sites are not answered")
 		return
 	}
-	if !s.known(r) {
-		s.refuse(w, r)
+	if !s.hasCookie(r) {
+		s.writeUnauthorized(w, r)
 		return
 	}
 	slots := s.requests
@@ -44,7 +44,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
 	default:
-		failBusy(w)
+		writeBusy(w)
 		return
 	}
 	t := &timedWriter{ResponseWriter: w}
@@ -54,8 +54,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(t, r)
 }
 
-// harden sets the headers that every answer has.
-func harden(h http.Header) {
+// setSecurityHeaders sets the headers that every answer has.
+func setSecurityHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
@@ -84,13 +84,13 @@ func splitHost(hostport string) (host, port string) {
 	if err != nil {
 		host, port = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]"), ""
 	}
-	return lower(host), port
+	return lowerHost(host), port
 }
 
-func lower(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
+func lowerHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
-// fromHere reports whether a request is the page's, or the user's own. The pages of another port of this machine are of the same site, but strangers nevertheless.
-func fromHere(r *http.Request) bool {
+// isOwnRequest reports whether a request is the page's, or the user's own. The pages of another port of this machine are of the same site, but strangers nevertheless.
+func isOwnRequest(r *http.Request) bool {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Values("Origin")
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		// Following a link to the page is harmless: it has no data in it, and cannot be framed.
@@ -113,17 +113,17 @@ func sameOrigin(origin []string, host string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
-// admit gives the cookie to who knows the token.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet || !same(r.URL.Query().Get("token"), s.token) {
-		s.refuse(w, r)
+// logIn gives the cookie to who knows the token.
+func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet || !equalSecrets(r.URL.Query().Get("token"), s.token) {
+		s.writeUnauthorized(w, r)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":
 		// The link was on a page. Browsers would not send a strict cookie along a redirect that another site has begun, but do for a page's own reload.
-		writeNote(w, http.StatusOK, `<meta http-equiv="refresh" content="0;url=/">`, "One moment", "The live view is being opened.")
+		writeNotePage(w, http.StatusOK, `<meta http-equiv="refresh" content="0;url=/">`, "One moment", "The live view is being opened.")
 	default:
 		h := w.Header()
 		h.Set("Location", "/")
@@ -141,33 +141,33 @@ func cookieName(r *http.Request) string {
 	return cookiePrefix + port
 }
 
-// known reports whether a request has the cookie.
-func (s *Server) known(r *http.Request) bool {
+// hasCookie reports whether a request has the cookie.
+func (s *Server) hasCookie(r *http.Request) bool {
 	for _, c := range r.CookiesNamed(cookieName(r)) {
-		if same(c.Value, s.session) {
+		if equalSecrets(c.Value, s.session) {
 			return true
 		}
 	}
 	return false
 }
 
-// same compares secrets in a time that says nothing about them, not even their lengths.
-func same(a, b string) bool {
+// equalSecrets compares secrets in a time that says nothing about them, not even their lengths.
+func equalSecrets(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// refuse answers who is not known: the user with a page.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request) {
+// writeUnauthorized answers who is not known: the user with a page.
+func (s *Server) writeUnauthorized(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/" {
-		fail(w, http.StatusUnauthorized, "open the address that mcpwire watch has printed")
+		writeError(w, http.StatusUnauthorized, "open the address that mcpwire watch has printed")
 		return
 	}
-	writeNote(w, http.StatusUnauthorized, "", "Not open", "Open the address that mcpwire watch --web has printed, with its token. Each run has another one.")
+	writeNotePage(w, http.StatusUnauthorized, "", "Not open", "Open the address that mcpwire watch --web has printed, with its token. Each run has another one.")
 }
 
-// writeNote answers with a small page. Its texts are constants.
-func writeNote(w http.ResponseWriter, status int, head, title, text string) {
+// writeNotePage answers with a small page. Its texts are constants.
+func writeNotePage(w http.ResponseWriter, status int, head, title, text string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	w.Write([]byte(`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">` + head +

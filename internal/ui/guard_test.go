@@ -1,4 +1,4 @@
-package ui_test
+package web_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // TestWhoGetsIn: each rule has a request that nothing else would refuse.
 func TestWhoGetsIn(t *testing.T) {
-	s := serve(t, nil, &ui.Options{Hosts: []string{"Watch.Example."}})
+	s := serve(t, nil, &web.Options{Hosts: []string{"Watch.Example."}})
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.base, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestCookie(t *testing.T) {
 func TestSecretsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for range 8 {
-		s, err := ui.NewWithPage(watch.New(nil), nil, plainPage())
+		s, err := web.NewWithPage(watch.New(nil), nil, plainPage())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,16 +183,16 @@ func TestSecretsDiffer(t *testing.T) {
 func TestRemoteAddress(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		opts    *ui.Options
+		opts    *web.Options
 		want    error
 		address string
 	}{
 		{"refused", nil, streamable.ErrRemoteAddress, "0.0.0.0:0"},
-		{"allowed", &ui.Options{AllowRemote: true}, nil, "0.0.0.0:0"},
+		{"allowed", &web.Options{AllowRemote: true}, nil, "0.0.0.0:0"},
 		{"loopback", nil, nil, "127.0.0.1:0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := ui.NewWithPage(watch.New(nil), tt.opts, plainPage())
+			s, err := web.NewWithPage(watch.New(nil), tt.opts, plainPage())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +212,7 @@ func TestRemoteAddress(t *testing.T) {
 // TestRemoteHost: with other machines, addresses of this one are in the Host header.
 func TestRemoteHost(t *testing.T) {
 	for remote, want := range map[bool]int{false: http.StatusForbidden, true: http.StatusUnauthorized} {
-		s, err := ui.NewWithPage(watch.New(nil), &ui.Options{AllowRemote: remote}, plainPage())
+		s, err := web.NewWithPage(watch.New(nil), &web.Options{AllowRemote: remote}, plainPage())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestRemoteHost(t *testing.T) {
 }
 
 func TestURL(t *testing.T) {
-	s, err := ui.NewWithPage(watch.New(nil), nil, plainPage())
+	s, err := web.NewWithPage(watch.New(nil), nil, plainPage())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestNotModified(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	if _, err := ui.NewWithPage(watch.New(nil), nil, fstest.MapFS{"a.css": {}}); err == nil {
+	if _, err := web.NewWithPage(watch.New(nil), nil, fstest.MapFS{"a.css": {}}); err == nil {
 		t.Error("a page without an index is taken")
 	}
 }

@@ -1,4 +1,4 @@
-package ui_test
+package web_test
 
 import (
 	"fmt"
@@ -19,14 +19,14 @@ func TestTapWithoutFile(t *testing.T) {
 	socket := live.NewServer(&live.Options{Restart: func() { restarted <- true }})
 	w := capture.NewWriter(io.Discard, &capture.Options{Tool: "test", Transport: "stdio", Name: "live", Tee: socket})
 	dir := filepath.Join(t.TempDir(), "l")
-	if err := socket.Start(dir, live.Hello{Capture: w.ID(), Name: "live", Transport: "stdio"}); err != nil {
+	if err := socket.Start(dir, live.Greeting{Capture: w.ID(), Name: "live", Transport: "stdio"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close(); socket.Close() })
 	r := &recording{t: t, File: &capture.File{Writer: w}}
 	r.begin()
 	n, rn := r.call("search", `{"q":"x"}`, "found")
-	s := serve(t, &watch.Options{Live: dir}, nil)
+	s := serve(t, &watch.Options{SocketDir: dir}, nil)
 	p := s.follow(nil)
 	got := p.calls("search", "ok")
 	p.until("the tap", func() bool {

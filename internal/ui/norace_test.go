@@ -1,6 +1,6 @@
 //go:build !race
 
-package ui_test
+package web_test
 
 const (
 	hugeBytes = 50_000_000 // of a string in a hostile capture

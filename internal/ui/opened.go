@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"errors"
@@ -14,8 +14,8 @@ import (
 	"mcpwire/capture"
 )
 
-// drops are the captures that were dropped on the page. They are in a folder of their own until the Server is closed, because payloads are read from them again.
-type drops struct {
+// uploads are the captures that were dropped on the page. They are in a folder of their own until the Server is closed, because payloads are read from them again.
+type uploads struct {
 	mu     sync.Mutex
 	dir    string // "" as long as there is none
 	count  int
@@ -24,71 +24,71 @@ type drops struct {
 }
 
 var (
-	errDropsFull   = errors.New("too many captures were opened: start mcpwire watch with them instead")
-	errDropsClosed = errors.New("the server is being closed")
+	errUploadsFull   = errors.New("too many captures were opened: start mcpwire watch with them instead")
+	errUploadsClosed = errors.New("the server is being closed")
 )
 
-// file makes a file for the next one.
-func (d *drops) file(name string) (*os.File, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// create makes a file for the next one.
+func (u *uploads) create(name string) (*os.File, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	switch {
-	case d.closed:
-		return nil, errDropsClosed
-	case d.count >= maxOpened || d.size >= maxDropped:
-		return nil, errDropsFull
+	case u.closed:
+		return nil, errUploadsClosed
+	case u.count >= maxUploads || u.size >= maxUploadTotal:
+		return nil, errUploadsFull
 	}
-	if d.dir == "" {
+	if u.dir == "" {
 		dir, err := os.MkdirTemp("", "mcpwire-opened-") // its owner's alone
 		if err != nil {
 			return nil, err
 		}
-		d.dir = dir
+		u.dir = dir
 	}
-	d.count++
-	return os.OpenFile(filepath.Join(d.dir, strconv.Itoa(d.count)+"-"+name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	u.count++
+	return os.OpenFile(filepath.Join(u.dir, strconv.Itoa(u.count)+"-"+name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-func (d *drops) add(size int64) {
-	d.mu.Lock()
-	d.size += size
-	d.mu.Unlock()
+func (u *uploads) add(size int64) {
+	u.mu.Lock()
+	u.size += size
+	u.mu.Unlock()
 }
 
 // remove removes all of them, and takes no more.
-func (d *drops) remove() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.closed = true
-	if d.dir == "" {
+func (u *uploads) remove() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	if u.dir == "" {
 		return nil
 	}
-	dir := d.dir
-	d.dir = ""
+	dir := u.dir
+	u.dir = ""
 	return os.RemoveAll(dir)
 }
 
 // serveOpen takes a capture that was dropped on the page.
 func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request) {
-	path, err := s.receive(http.MaxBytesReader(w, r.Body, s.maxOpen), openName(r.URL.Query().Get("name")))
+	path, err := s.saveUpload(http.MaxBytesReader(w, r.Body, s.maxUpload), uploadName(r.URL.Query().Get("name")))
 	switch {
-	case errors.Is(err, errDropsFull) || errors.Is(err, errDropsClosed):
-		failWith(w, http.StatusServiceUnavailable, err)
+	case errors.Is(err, errUploadsFull) || errors.Is(err, errUploadsClosed):
+		writeErrorOf(w, http.StatusServiceUnavailable, err)
 		return
 	case err != nil:
-		failWith(w, http.StatusUnprocessableEntity, err)
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
 		return
 	}
-	if err := s.hub.OpenUpTo(path, s.maxUnpacked); err != nil {
+	if err := s.hub.OpenLimited(path, s.maxUnpacked); err != nil {
 		os.Remove(path)
-		failWith(w, http.StatusUnprocessableEntity, err)
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
 		return
 	}
-	answer(w, map[string]string{"path": path})
+	writeJSON(w, map[string]string{"path": path})
 }
 
-// openName is the name of a file of a name that a user's file has, or is said to have.
-func openName(name string) string {
+// uploadName is the name of a file of a name that a user's file has, or is said to have.
+func uploadName(name string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	packed := ""
 	for _, ending := range []string{".gz", ".zst"} {
@@ -100,9 +100,9 @@ func openName(name string) string {
 	return fileName(name, "opened"+capture.Suffix+packed)
 }
 
-// receive writes a capture to a file. It must at least begin like one.
-func (s *Server) receive(body io.Reader, name string) (path string, err error) {
-	f, err := s.drops.file(name)
+// saveUpload writes a capture to a file. It must at least begin like one.
+func (s *Server) saveUpload(body io.Reader, name string) (path string, err error) {
+	f, err := s.uploads.create(name)
 	if err != nil {
 		return "", err
 	}
@@ -112,15 +112,15 @@ func (s *Server) receive(body io.Reader, name string) (path string, err error) {
 		}
 	}()
 	n, err := io.Copy(f, body)
-	s.drops.add(n)
+	s.uploads.add(n)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return "", fmt.Errorf("receiving the capture: %w", err)
 	}
-	return f.Name(), looksLikeCapture(f.Name())
+	return f.Name(), checkCapture(f.Name())
 }
 
-// looksLikeCapture reads the first event.
-func looksLikeCapture(path string) error {
+// checkCapture reads the first event.
+func checkCapture(path string) error {
 	r, err := capture.Open(path, nil)
 	if err != nil {
 		return err
@@ -141,8 +141,8 @@ func looksLikeCapture(path string) error {
 // serveRestart asks the tap of a capture to start its server again.
 func (s *Server) serveRestart(w http.ResponseWriter, r *http.Request) {
 	if err := s.hub.Restart(r.Context(), r.PathValue("capture")); err != nil {
-		failWith(w, http.StatusConflict, err)
+		writeErrorOf(w, http.StatusConflict, err)
 		return
 	}
-	answer(w, struct{}{})
+	writeJSON(w, struct{}{})
 }

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"crypto/sha256"
@@ -63,7 +63,7 @@ func loadPage(files fs.FS) (*page, error) {
 func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	f, ok := s.page.files[name]
 	if !ok {
-		fail(w, http.StatusNotFound, "there is no such file")
+		writeError(w, http.StatusNotFound, "there is no such file")
 		return
 	}
 	h := w.Header()

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"bytes"
@@ -16,13 +16,13 @@ import (
 func (s *Server) servePayload(w http.ResponseWriter, r *http.Request) {
 	n, err := strconv.ParseUint(r.PathValue("n"), 10, 64)
 	if err != nil {
-		fail(w, http.StatusNotFound, "an event has a number")
+		writeError(w, http.StatusNotFound, "an event has a number")
 		return
 	}
 	id := r.PathValue("capture")
 	e, err := s.hub.Event(r.Context(), id, n)
 	if err != nil {
-		failWith(w, eventStatus(err), err)
+		writeErrorOf(w, eventStatus(err), err)
 		return
 	}
 	name := "payload"

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"context"
@@ -14,65 +14,65 @@ import (
 )
 
 // A picked is what a filter shows of one capture.
-type picked struct {
-	capture string
-	path    string          // "" if it is in no file
-	grows   bool            // it is still being written
-	all     bool            // every event of the file
-	events  map[uint64]bool // false: an event that is there for the others to be understood, such as the handshake
-	roots   map[uint64]bool // events that the rows of the timeline begin with; 0 is that of a gap which the reader has made up
-	lints   []wireview.Lint
+type captureSelection struct {
+	capture  string
+	path     string          // "" if it is in no file
+	live     bool            // it is still being written
+	all      bool            // every event of the file
+	events   map[uint64]bool // false: an event that is there for the others to be understood, such as the handshake
+	roots    map[uint64]bool // events that the rows of the timeline begin with; 0 is that of a gap which the reader has made up
+	findings []trace.Finding
 }
 
-func newPicked(capture, path string) *picked {
-	return &picked{capture: capture, path: path, events: map[uint64]bool{}, roots: map[uint64]bool{}}
+func newCaptureSelection(capture, path string) *captureSelection {
+	return &captureSelection{capture: capture, path: path, events: map[uint64]bool{}, roots: map[uint64]bool{}}
 }
 
 // wants reports whether an event belongs to it.
-func (p *picked) wants(n uint64) bool {
-	if p.all {
+func (cs *captureSelection) wants(n uint64) bool {
+	if cs.all {
 		return true
 	}
-	_, ok := p.events[n]
+	_, ok := cs.events[n]
 	return ok
 }
 
 // A pick is what a filter shows.
-type pick struct {
-	captures []*picked
-	left     int // rows that are not in it, being too many
+type selection struct {
+	captures []*captureSelection
+	omitted  int // rows that are not in it, being too many
 }
 
-// searchTime is how long a search in payloads may take that a file waits for.
-const searchTime = time.Minute
+// searchTimeout is how long a search in payloads may take that a file waits for.
+const searchTimeout = time.Minute
 
-// errSearch is for a search that takes longer.
-var errSearch = errors.New("the filter is still looking into payloads")
+// errSearchTimeout is for a search that takes longer.
+var errSearchTimeout = errors.New("the filter is still looking into payloads")
 
-// pick returns what a filter shows, but for the oldest rows if there are more than limit (0 is no limit). A nil filter takes captures as a whole, if there is no limit.
-func (s *Server) pick(ctx context.Context, f *filter.Filter, limit int) (*pick, error) {
+// selectRows returns what a filter shows, but for the oldest rows if there are more than limit (0 is no limit). A nil filter takes captures as a whole, if there is no limit.
+func (s *Server) selectRows(ctx context.Context, f *filter.Filter, limit int) (*selection, error) {
 	v := newView(s.hub, f, false)
 	defer v.close()
-	if err := v.settle(ctx); err != nil {
+	if err := v.waitSearch(ctx); err != nil {
 		return nil, err
 	}
-	by := map[string]*picked{}
-	out := &pick{}
+	by := map[string]*captureSelection{}
+	out := &selection{}
 	for _, src := range s.hub.Sources() {
 		if src.ID == "" || by[src.ID] != nil {
 			continue
 		}
-		p := newPicked(src.ID, src.Path)
-		p.grows = src.State == watch.Live || src.State == watch.Growing
+		p := newCaptureSelection(src.ID, src.Path)
+		p.live = src.State == watch.Live || src.State == watch.Growing
 		p.all = f == nil && limit == 0 && src.Path != ""
 		by[src.ID] = p
 		out.captures = append(out.captures, p)
 	}
-	s.hub.Read(func(m *wireview.Model) {
+	s.hub.Read(func(m *trace.Model) {
 		rows := v.rows(m)
 		if limit > 0 && len(rows) > limit {
-			out.left = len(rows) - limit
-			rows = rows[out.left:]
+			out.omitted = len(rows) - limit
+			rows = rows[out.omitted:]
 		}
 		for _, r := range rows {
 			if p := by[r.Capture.ID]; p != nil {
@@ -81,17 +81,17 @@ func (s *Server) pick(ctx context.Context, f *filter.Filter, limit int) (*pick, 
 		}
 		for _, r := range m.Rows() {
 			if p := by[r.Capture.ID]; p != nil {
-				p.context(r)
+				p.addContext(r)
 			}
 		}
 	})
-	out.captures = slices.DeleteFunc(out.captures, func(p *picked) bool { return !p.all && len(p.roots) == 0 })
+	out.captures = slices.DeleteFunc(out.captures, func(p *captureSelection) bool { return !p.all && len(p.roots) == 0 })
 	return out, nil
 }
 
-// settle waits until a search is over.
-func (v *view) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, searchTime, errSearch)
+// waitSearch waits until a search is over.
+func (v *view) waitSearch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, searchTimeout, errSearchTimeout)
 	defer cancel()
 	t := time.NewTicker(searchTick)
 	defer t.Stop()
@@ -108,11 +108,11 @@ func (v *view) settle(ctx context.Context) error {
 }
 
 // rows returns the rows of the timeline that the view shows. The model must be locked.
-func (v *view) rows(m *wireview.Model) []*wireview.Row {
+func (v *view) rows(m *trace.Model) []*trace.Row {
 	if v.selection == nil {
 		return m.Rows()
 	}
-	list := make([]*wireview.Row, v.selection.Len())
+	list := make([]*trace.Row, v.selection.Len())
 	for i := range list {
 		list[i] = v.selection.At(i)
 	}
@@ -120,35 +120,35 @@ func (v *view) rows(m *wireview.Model) []*wireview.Row {
 }
 
 // add takes a row of the timeline with all that is inside it.
-func (p *picked) add(root *wireview.Row) {
-	p.roots[root.N] = true
+func (cs *captureSelection) add(root *trace.Row) {
+	cs.roots[root.N] = true
 	if root.N == 0 {
-		p.events[0] = true
+		cs.events[0] = true
 	}
 	for r := range root.All() {
 		for n := range eventsOf(r) {
-			p.events[n] = true
+			cs.events[n] = true
 		}
-		p.lints = append(p.lints, r.Lints...)
+		cs.findings = append(cs.findings, r.Findings...)
 	}
 }
 
-// context takes a row if others are understood by it.
-func (p *picked) context(root *wireview.Row) {
-	if !explains(root) {
+// addContext takes a row if others are understood by it.
+func (cs *captureSelection) addContext(root *trace.Row) {
+	if !describesSession(root) {
 		return
 	}
 	for r := range root.All() {
 		for n := range eventsOf(r) {
-			if _, ok := p.events[n]; !ok {
-				p.events[n] = false
+			if _, ok := cs.events[n]; !ok {
+				cs.events[n] = false
 			}
 		}
 	}
 }
 
 // eventsOf yields the numbers of a row's events.
-func eventsOf(r *wireview.Row) func(yield func(uint64) bool) {
+func eventsOf(r *trace.Row) func(yield func(uint64) bool) {
 	return func(yield func(uint64) bool) {
 		list := append([]uint64{r.N, r.ResponseN}, r.Events...)
 		for _, l := range r.Links {
@@ -165,12 +165,12 @@ func eventsOf(r *wireview.Row) func(yield func(uint64) bool) {
 	}
 }
 
-// explains reports whether a row says what kind of session it is.
-func explains(r *wireview.Row) bool {
+// describesSession reports whether a row says what kind of session it is.
+func describesSession(r *trace.Row) bool {
 	switch r.Kind {
-	case wireview.Start:
+	case trace.Start:
 		return true
-	case wireview.Request, wireview.Notification:
+	case trace.Request, trace.Notification:
 		return r.Method == mcp.MethodInitialize || r.Method == mcp.NotificationInitialized || r.Method == mcp.MethodDiscover
 	}
 	return false

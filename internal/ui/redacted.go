@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"bytes"
@@ -16,22 +16,22 @@ import (
 
 // A redacted is the part of a capture that was picked, as the lines of a capture in which every secret is hidden, even if the capture has them. What is not picked is looked at
 // nevertheless: a secret that is known from there is hidden here. It is an io.Reader for one goroutine. Close it in the end.
-type redacted struct {
-	ctx  context.Context
-	file *capture.Reader // nil if there is none
-	next func() (*capture.Event, error, bool)
-	stop func()
-	of   *picked
-	enc  *capture.Encoder
-	buf  bytes.Buffer
-	gone int // events that cannot be read any more
+type redactedReader struct {
+	ctx       context.Context
+	file      *capture.Reader // nil if there is none
+	next      func() (*capture.Event, error, bool)
+	stop      func()
+	selection *captureSelection
+	enc       *capture.Encoder
+	buf       bytes.Buffer
+	missing   int // events that cannot be read any more
 }
 
-// redact opens what was picked of a capture.
-func (s *Server) redact(ctx context.Context, of *picked) (*redacted, error) {
-	c := &redacted{ctx: ctx, of: of}
+// openRedacted opens what was picked of a capture.
+func (s *Server) openRedacted(ctx context.Context, of *captureSelection) (*redactedReader, error) {
+	c := &redactedReader{ctx: ctx, selection: of}
 	c.enc = capture.NewEncoder(&c.buf, nil)
-	events := s.eventsOf(ctx, of, &c.gone)
+	events := s.eventsOf(ctx, of, &c.missing)
 	if of.path != "" {
 		r, err := capture.Open(of.path, nil)
 		if err != nil {
@@ -44,7 +44,7 @@ func (s *Server) redact(ctx context.Context, of *picked) (*redacted, error) {
 }
 
 // eventsOf yields what was picked of a capture that is in no file, as far as the hub still has it, and counts what it has not.
-func (s *Server) eventsOf(ctx context.Context, of *picked, gone *int) iter.Seq2[*capture.Event, error] {
+func (s *Server) eventsOf(ctx context.Context, of *captureSelection, gone *int) iter.Seq2[*capture.Event, error] {
 	return func(yield func(*capture.Event, error) bool) {
 		if h := s.hub.Head(of.capture); h != nil && !yield(&capture.Event{Kind: capture.KindHead, Head: h, Capture: of.capture, At: h.At}, nil) {
 			return
@@ -63,37 +63,37 @@ func (s *Server) eventsOf(ctx context.Context, of *picked, gone *int) iter.Seq2[
 }
 
 // Close closes the file.
-func (c *redacted) Close() error {
-	c.stop()
-	if c.file == nil {
+func (rr *redactedReader) Close() error {
+	rr.stop()
+	if rr.file == nil {
 		return nil
 	}
-	return c.file.Close()
+	return rr.file.Close()
 }
 
 // Read implements [io.Reader].
-func (c *redacted) Read(p []byte) (int, error) {
-	for c.buf.Len() == 0 {
-		if err := c.ctx.Err(); err != nil {
+func (rr *redactedReader) Read(p []byte) (int, error) {
+	for rr.buf.Len() == 0 {
+		if err := rr.ctx.Err(); err != nil {
 			return 0, err
 		}
-		e, err, ok := c.next()
+		e, err, ok := rr.next()
 		if !ok {
 			return 0, io.EOF
 		}
 		if err != nil {
 			return 0, err
 		}
-		if err := c.encode(e); err != nil {
+		if err := rr.encodeEvent(e); err != nil {
 			return 0, err
 		}
 	}
-	return c.buf.Read(p)
+	return rr.buf.Read(p)
 }
 
-// encode puts an event into the buffer, if it is wanted.
-func (c *redacted) encode(e *capture.Event) error {
-	if e.Capture != c.of.capture { // a file may hold several
+// encodeEvent puts an event into the buffer, if it is wanted.
+func (rr *redactedReader) encodeEvent(e *capture.Event) error {
+	if e.Capture != rr.selection.capture { // a file may hold several
 		return nil
 	}
 	if h := e.Head; e.Kind == capture.KindHead && h != nil && h.Redact == redactOff {
@@ -102,42 +102,42 @@ func (c *redacted) encode(e *capture.Event) error {
 		copied.Head = &head
 		e = &copied
 	}
-	if err := errors.Join(c.enc.Encode(e), c.enc.Flush()); err != nil {
+	if err := errors.Join(rr.enc.Encode(e), rr.enc.Flush()); err != nil {
 		return err
 	}
-	if !c.wants(e) {
-		c.buf.Reset()
+	if !rr.wants(e) {
+		rr.buf.Reset()
 	}
 	return nil
 }
 
 const redactOff = "off"
 
-func (c *redacted) wants(e *capture.Event) bool {
+func (rr *redactedReader) wants(e *capture.Event) bool {
 	switch {
 	case e.Kind == capture.KindHead:
 		return true
 	case e.Kind == capture.KindTail:
-		return c.of.all // else its numbers would be wrong
-	case e.Kind == capture.KindGap && e.Gap != nil && e.Gap.Why == capture.GapTruncated && c.of.grows:
+		return rr.selection.all // else its numbers would be wrong
+	case e.Kind == capture.KindGap && e.Gap != nil && e.Gap.Why == capture.GapTruncated && rr.selection.live:
 		return false // it is being written
 	}
-	return c.of.wants(e.N)
+	return rr.selection.wants(e.N)
 }
 
 // texts returns texts about the capture without its secrets. Call it when everything was read: then all that is known to be one is hidden.
-func (c *redacted) texts(list []string) ([]string, error) {
-	c.buf.Reset()
+func (rr *redactedReader) texts(list []string) ([]string, error) {
+	rr.buf.Reset()
 	for i, t := range list {
-		if err := c.enc.Encode(&capture.Event{Kind: capture.KindNote, N: uint64(i + 1), Data: []byte(t)}); err != nil {
+		if err := rr.enc.Encode(&capture.Event{Kind: capture.KindNote, N: uint64(i + 1), Data: []byte(t)}); err != nil {
 			return nil, err
 		}
 	}
-	if err := c.enc.Flush(); err != nil {
+	if err := rr.enc.Flush(); err != nil {
 		return nil, err
 	}
 	var out []string
-	for e, err := range capture.NewReader(&c.buf, nil).Events() {
+	for e, err := range capture.NewReader(&rr.buf, nil).Events() {
 		if err != nil {
 			return nil, err
 		}

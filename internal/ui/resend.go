@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"bytes"
@@ -17,19 +17,19 @@ import (
 
 // Limits of sending again.
 const (
-	maxEditable = 1 << 20  // bytes of a message that the page lets people edit
-	maxReply    = 64 << 10 // bytes of the response that go back to the page at once; all of it is in the new capture
+	maxEditable       = 1 << 20  // bytes of a message that the page lets people edit
+	maxResendResponse = 64 << 10 // bytes of the response that go back to the page at once; all of it is in the new capture
 )
 
-// resendable is what would be sent again.
-type resendable struct {
+// resendPreview is what would be sent again.
+type resendPreview struct {
 	Target  string `json:"target"`
 	Message string `json:"message,omitempty"`
 	Note    string `json:"note,omitempty"`
 }
 
-// resent is what became of it.
-type resent struct {
+// resendResult is what became of it.
+type resendResult struct {
 	Capture   string  `json:"capture,omitempty"`
 	N         uint64  `json:"n,omitempty"`
 	ResponseN uint64  `json:"rn,omitempty"`
@@ -38,25 +38,25 @@ type resent struct {
 	Note      string  `json:"note,omitempty"`
 }
 
-// serveResendable says what would be sent again, and what to.
-func (s *Server) serveResendable(w http.ResponseWriter, r *http.Request) {
-	p, ok := s.locateIn(w, r)
+// serveResendPreview says what would be sent again, and what to.
+func (s *Server) serveResendPreview(w http.ResponseWriter, r *http.Request) {
+	p, ok := s.lookupPathRow(w, r)
 	if !ok {
 		return
 	}
 	o, message, err := s.origin(r.Context(), p)
 	if err != nil {
-		failWith(w, http.StatusUnprocessableEntity, err)
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
 		return
 	}
-	out := resendable{Target: targetOf(o), Message: string(message)}
-	if n := len(o.Hidden) + o.HiddenMore; n > 0 {
+	out := resendPreview{Target: targetText(o), Message: string(message)}
+	if n := len(o.Redacted) + o.MoreRedacted; n > 0 {
 		out.Note = fmt.Sprintf("%d secrets in the message were hidden when it was recorded: put in what they were", n)
 	}
 	if len(message) > maxEditable {
 		out.Message, out.Note = "", "the message is too large to be edited here: it can be sent as it was recorded"
 	}
-	answer(w, out)
+	writeJSON(w, out)
 }
 
 // serveResend sends a message to a fresh copy of the server.
@@ -67,40 +67,40 @@ func (s *Server) serveResend(w http.ResponseWriter, r *http.Request) {
 		Target  string
 	}
 	if err := readJSON(w, r, maxBody, &q); err != nil {
-		failWith(w, http.StatusBadRequest, err)
+		writeErrorOf(w, http.StatusBadRequest, err)
 		return
 	}
-	p, ok := s.locate(q.Row)
+	p, ok := s.lookupRow(q.Row)
 	if !ok {
-		fail(w, http.StatusNotFound, noRow)
+		writeError(w, http.StatusNotFound, rowGone)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), longTime)
+	ctx, cancel := context.WithTimeout(r.Context(), resendTimeout)
 	defer cancel()
 	o, message, err := s.origin(ctx, p)
 	switch {
 	case err != nil:
-		failWith(w, http.StatusUnprocessableEntity, err)
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
 		return
-	case q.Target != targetOf(o): // what runs is what the user has seen: captures may be a stranger's
-		failTarget(w, targetOf(o))
+	case q.Target != targetText(o): // what runs is what the user has seen: captures may be a stranger's
+		writeTargetChanged(w, targetText(o))
 		return
 	}
 	if q.Message != nil {
 		message = []byte(*q.Message)
 	}
-	s.sendAgain(ctx, w, o, message)
+	s.runResend(ctx, w, o, message)
 }
 
-// failTarget answers who has not seen what would be run.
-func failTarget(w http.ResponseWriter, target string) {
+// writeTargetChanged answers who has not seen what would be run.
+func writeTargetChanged(w http.ResponseWriter, target string) {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(http.StatusConflict)
 	b := jsonwire.AppendQuote([]byte(`{"error":{"message":"the user has to see what this would be sent to","target":`), target)
 	w.Write(append(b, "}}\n"...))
 }
 
-func (s *Server) sendAgain(ctx context.Context, w http.ResponseWriter, o *resend.Origin, message []byte) {
+func (s *Server) runResend(ctx context.Context, w http.ResponseWriter, o *resend.Origin, message []byte) {
 	var opts resend.Options
 	if s.opts.Resend != nil {
 		opts = *s.opts.Resend
@@ -110,30 +110,30 @@ func (s *Server) sendAgain(ctx context.Context, w http.ResponseWriter, o *resend
 	}
 	res, err := resend.Run(ctx, o, message, &opts)
 	if res == nil {
-		failWith(w, http.StatusUnprocessableEntity, err)
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
 		return
 	}
-	if err := s.follow(res); err != nil {
+	if err := s.watchCapture(res); err != nil {
 		s.opts.Logger.WarnContext(ctx, "a new capture cannot be followed", "path", res.Path, "err", err)
 	}
-	out := resent{Capture: res.CaptureID, N: res.N, ResponseN: res.ResponseN, Took: millis(res.Latency)}
-	out.Response = string(bytes.ToValidUTF8(res.Response[:min(len(res.Response), maxReply)], []byte("\uFFFD")))
+	out := resendResult{Capture: res.CaptureID, N: res.N, ResponseN: res.ResponseN, Took: millis(res.Latency)}
+	out.Response = string(bytes.ToValidUTF8(res.Response[:min(len(res.Response), maxResendResponse)], []byte("\uFFFD")))
 	var notes []string
 	if err != nil {
 		notes = append(notes, err.Error())
 	}
-	if len(res.Response) > maxReply {
+	if len(res.Response) > maxResendResponse {
 		notes = append(notes, "this is the beginning of the response: all of it is in the new capture")
 	}
 	if res.Asked > 0 {
 		notes = append(notes, fmt.Sprintf("%d requests of the server were declined", res.Asked))
 	}
 	out.Note = strings.Join(notes, "; ")
-	answer(w, out)
+	writeJSON(w, out)
 }
 
-// follow makes the hub read the new capture, if it does not anyway because of where it is.
-func (s *Server) follow(res *resend.Result) error {
+// watchCapture makes the hub read the new capture, if it does not anyway because of where it is.
+func (s *Server) watchCapture(res *resend.Result) error {
 	for _, src := range s.hub.Sources() {
 		if src.Path == res.Path || src.ID == res.CaptureID {
 			return nil
@@ -143,7 +143,7 @@ func (s *Server) follow(res *resend.Result) error {
 }
 
 // origin reads from the capture what it takes to send the message of a row again.
-func (s *Server) origin(ctx context.Context, p place) (*resend.Origin, []byte, error) {
+func (s *Server) origin(ctx context.Context, p rowRef) (*resend.Origin, []byte, error) {
 	path := ""
 	for _, src := range s.hub.Sources() {
 		if src.ID == p.capture && src.Path != "" {
@@ -151,26 +151,26 @@ func (s *Server) origin(ctx context.Context, p place) (*resend.Origin, []byte, e
 		}
 	}
 	if path == "" {
-		return s.originKept(ctx, p)
+		return s.originFromHub(ctx, p)
 	}
 	r, err := capture.Open(path, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("ui: %w", err)
 	}
 	defer r.Close()
-	return resend.Find(ctx, only(r.Events(), p.capture), p.session, p.n)
+	return resend.Find(ctx, eventsOfCapture(r.Events(), p.capture), p.session, p.n)
 }
 
-// originKept is origin for a capture that is in no file: the hub still has the beginning of the session, or it cannot be done.
-func (s *Server) originKept(ctx context.Context, p place) (*resend.Origin, []byte, error) {
-	kept, gone := newPicked(p.capture, ""), 0
-	s.hub.Read(func(m *wireview.Model) {
+// originFromHub is origin for a capture that is in no file: the hub still has the beginning of the session, or it cannot be done.
+func (s *Server) originFromHub(ctx context.Context, p rowRef) (*resend.Origin, []byte, error) {
+	kept, gone := newCaptureSelection(p.capture, ""), 0
+	s.hub.Read(func(m *trace.Model) {
 		for _, r := range m.Rows() {
 			if r.Capture.ID == p.capture {
-				kept.context(r)
+				kept.addContext(r)
 			}
 		}
-		if r := find(m, p.row.Seq); r != nil {
+		if r := findRow(m, p.row.Seq); r != nil {
 			for n := range eventsOf(r) {
 				kept.events[n] = true
 			}
@@ -179,8 +179,8 @@ func (s *Server) originKept(ctx context.Context, p place) (*resend.Origin, []byt
 	return resend.Find(ctx, s.eventsOf(ctx, kept, &gone), p.session, p.n)
 }
 
-// only yields the events of one capture of a file, which may hold several.
-func only(events iter.Seq2[*capture.Event, error], id string) iter.Seq2[*capture.Event, error] {
+// eventsOfCapture yields the events of one capture of a file, which may hold several.
+func eventsOfCapture(events iter.Seq2[*capture.Event, error], id string) iter.Seq2[*capture.Event, error] {
 	return func(yield func(*capture.Event, error) bool) {
 		for e, err := range events {
 			if (err != nil || e.Capture == id) && !yield(e, err) {
@@ -190,8 +190,8 @@ func only(events iter.Seq2[*capture.Event, error], id string) iter.Seq2[*capture
 	}
 }
 
-// targetOf says what is started or sent to, and where.
-func targetOf(o *resend.Origin) string {
+// targetText says what is started or sent to, and where.
+func targetText(o *resend.Origin) string {
 	if o.Transport == resend.Stdio && o.Dir != "" {
 		return o.Target() + "  (in " + printable.Line(o.Dir) + ")"
 	}

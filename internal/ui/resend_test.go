@@ -1,4 +1,4 @@
-package ui_test
+package web_test
 
 import (
 	"bufio"
@@ -60,7 +60,7 @@ func TestResend(t *testing.T) {
 	r.server(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"srv","version":"2"}}}`)
 	r.call("echo", `{"q":"recorded"}`, "recorded answer")
 	again := filepath.Join(dir, "again")
-	opts := &ui.Options{Resend: &resend.Options{Dir: again, Env: []string{serverVariable + "=1"}}}
+	opts := &web.Options{Resend: &resend.Options{Dir: again, Env: []string{serverVariable + "=1"}}}
 	s := serve(t, &watch.Options{Files: []string{r.done()}}, opts)
 	p := s.follow(nil)
 	orig := p.calls("echo", "ok")

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"strconv"
@@ -10,8 +10,8 @@ import (
 
 // appendRow appends a row as JSON; the package comment says what is in it. It is called for each row of a timeline that may have 100,000, with the model locked: hence no
 // encoding/json. The model must be locked.
-func appendRow(dst []byte, r *wireview.Row) []byte {
-	o := object(append(dst, `{"q":`...))
+func appendRow(dst []byte, r *trace.Row) []byte {
+	o := jsonObject(append(dst, `{"q":`...))
 	o = strconv.AppendUint(o, r.Seq, 10)
 	o = append(o, `,"at":`...)
 	o = appendMillis(o, time.Duration(r.At.UnixNano()))
@@ -41,22 +41,22 @@ func appendRow(dst []byte, r *wireview.Row) []byte {
 	o.number("rs", r.ResponseBytes)
 	o.times(r)
 	o.flag("done", r.Done)
-	o.text("sum", wireview.Summary(r))
-	o.text("g", wireview.Glyph(r))
+	o.text("sum", trace.Summary(r))
+	o.text("g", trace.Glyph(r))
 	o.text("role", string(r.Role))
 	o.text("era", r.Era())
-	o.text("rev", r.Rev())
+	o.text("rev", r.EffectiveRevision())
 	o.links(r)
-	o.lints(r)
-	o.number("more", int64(r.Gone))
+	o.findings(r)
+	o.number("more", int64(r.EvictedChildren))
 	o.text("x", r.Excerpt)
 	return append(o, '}')
 }
 
 // An object is an object in JSON that is being written: members that are empty are left out.
-type object []byte
+type jsonObject []byte
 
-func (o *object) name(name string) {
+func (o *jsonObject) name(name string) {
 	if b := *o; len(b) > 0 && b[len(b)-1] != '{' {
 		*o = append(*o, ',')
 	}
@@ -65,21 +65,21 @@ func (o *object) name(name string) {
 	*o = append(*o, '"', ':')
 }
 
-func (o *object) text(name, value string) {
+func (o *jsonObject) text(name, value string) {
 	if value != "" {
 		o.name(name)
 		*o = jsonwire.AppendQuote(*o, value)
 	}
 }
 
-func (o *object) number(name string, value int64) {
+func (o *jsonObject) number(name string, value int64) {
 	if value != 0 {
 		o.name(name)
 		*o = strconv.AppendInt(*o, value, 10)
 	}
 }
 
-func (o *object) numbers(name string, values []uint64) {
+func (o *jsonObject) numbers(name string, values []uint64) {
 	o.name(name)
 	*o = append(*o, '[')
 	for i, v := range values {
@@ -91,14 +91,14 @@ func (o *object) numbers(name string, values []uint64) {
 	*o = append(*o, ']')
 }
 
-func (o *object) flag(name string, value bool) {
+func (o *jsonObject) flag(name string, value bool) {
 	if value {
 		o.name(name)
 		*o = append(*o, "true"...)
 	}
 }
 
-func (o *object) millis(name string, d time.Duration) {
+func (o *jsonObject) millis(name string, d time.Duration) {
 	o.name(name)
 	*o = appendMillis(*o, d)
 }
@@ -121,8 +121,8 @@ func appendMillis(dst []byte, d time.Duration) []byte {
 }
 
 // times appends how long it took.
-func (o *object) times(r *wireview.Row) {
-	if _, known := r.Took(); !known {
+func (o *jsonObject) times(r *trace.Row) {
+	if _, known := r.Elapsed(); !known {
 		return
 	}
 	wall := r.Wall()
@@ -130,12 +130,12 @@ func (o *object) times(r *wireview.Row) {
 	if r.Latency != wall {
 		o.millis("la", r.Latency)
 	}
-	if r.Kind == wireview.Request && r.Role != wireview.Asked {
-		o.millis("sv", r.Server())
+	if r.Kind == trace.Request && r.Role != trace.ServerRequest {
+		o.millis("sv", r.ServerTime())
 	}
-	human := r.Human
-	if r.Chain != nil {
-		human = r.Chain.Human
+	human := r.ClientTime
+	if r.InputRounds != nil {
+		human = r.InputRounds.ClientTime
 	}
 	if human > 0 {
 		o.millis("hu", human)
@@ -147,11 +147,11 @@ func (o *object) times(r *wireview.Row) {
 const maxWaits = 16
 
 // waits appends when the server waited for the client.
-func (o *object) waits(r *wireview.Row) {
-	var room [maxWaits]wireview.Span
+func (o *jsonObject) waits(r *trace.Row) {
+	var room [maxWaits]trace.Segment
 	n := 0
-	for _, sp := range r.Spans(room[:0]) {
-		if sp.Kind != wireview.SpanClient || n == maxWaits {
+	for _, sp := range r.AppendSegments(room[:0]) {
+		if sp.Kind != trace.SegmentClient || n == maxWaits {
 			continue
 		}
 		if n++; n == 1 {
@@ -169,27 +169,27 @@ func (o *object) waits(r *wireview.Row) {
 }
 
 // links appends what the row has of HTTP, of rounds, and of a task.
-func (o *object) links(r *wireview.Row) {
+func (o *jsonObject) links(r *trace.Row) {
 	if h := r.HTTP; h != nil {
 		o.number("http", int64(h.Status))
 		o.flag("stream", h.Stream)
 		o.flag("ended", h.Ended)
 		o.number("nev", int64(h.Events))
 	}
-	if r.Chain != nil {
-		o.number("rounds", int64(r.Chain.Rounds))
+	if r.InputRounds != nil {
+		o.number("rounds", int64(r.InputRounds.Count))
 	}
 	if r.Task != nil {
 		o.text("task", r.Task.State)
 	}
 }
 
-// lints appends how many findings there are, by how bad they are.
-func (o *object) lints(r *wireview.Row) {
+// findings appends how many findings there are, by how bad they are.
+func (o *jsonObject) findings(r *trace.Row) {
 	var errors, warnings, others uint64
 	for row := range r.All() {
-		for i := range row.Lints {
-			switch row.Lints[i].Severity {
+		for i := range row.Findings {
+			switch row.Findings[i].Severity {
 			case "error":
 				errors++
 			case "warning":
@@ -205,12 +205,12 @@ func (o *object) lints(r *wireview.Row) {
 }
 
 // others appends the rows of a bridge's other side.
-func (o *object) others(r *wireview.Row) {
-	if !r.Capture.Sided() {
+func (o *jsonObject) others(r *trace.Row) {
+	if !r.Capture.HasSides() {
 		return
 	}
 	var list []uint64
-	for _, x := range r.Others() {
+	for _, x := range r.Counterparts() {
 		list = append(list, x.Seq)
 	}
 	if len(list) > 0 {

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 
 // TestWaits: a row says when the server waited for its client, and not only for how long.
 func TestWaits(t *testing.T) {
-	m := wireview.New(nil)
+	m := trace.New(nil)
 	head := &capture.Head{ID: "A", Name: "shop"}
 	for i, e := range []struct {
 		ms   int

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"io"
@@ -11,16 +11,16 @@ import (
 func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) {
 	f, err := parseFilter(r)
 	if err != nil {
-		failWith(w, http.StatusBadRequest, err)
+		writeErrorOf(w, http.StatusBadRequest, err)
 		return
 	}
-	p, err := s.pick(r.Context(), f, 0)
+	p, err := s.selectRows(r.Context(), f, 0)
 	if err != nil {
-		failWith(w, http.StatusServiceUnavailable, err)
+		writeErrorOf(w, http.StatusServiceUnavailable, err)
 		return
 	}
 	if len(p.captures) == 0 {
-		fail(w, http.StatusNotFound, "there is nothing to save")
+		writeError(w, http.StatusNotFound, "there is nothing to save")
 		return
 	}
 	name := "mcpwire"
@@ -31,15 +31,15 @@ func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) {
 	}
 	attach(w, fileName(name, "saved"+capture.Suffix))
 	for _, c := range p.captures {
-		if err := s.saveOne(w, r, c); err != nil {
+		if err := s.saveCapture(w, r, c); err != nil {
 			s.opts.Logger.WarnContext(r.Context(), "a capture could not be saved as a whole", "capture", c.capture, "err", err)
 			panic(http.ErrAbortHandler) // lets the browser see that the file is not whole
 		}
 	}
 }
 
-func (s *Server) saveOne(w io.Writer, r *http.Request, c *picked) error {
-	lines, err := s.redact(r.Context(), c)
+func (s *Server) saveCapture(w io.Writer, r *http.Request, c *captureSelection) error {
+	lines, err := s.openRedacted(r.Context(), c)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"context"
@@ -36,16 +36,16 @@ type Options struct {
 
 // Bounds of a Server.
 const (
-	maxStreams  = 32                // open at once
-	maxRequests = 64                // at once, besides streams
-	maxHeavy    = 8                 // of them that hold payloads: others wait
-	maxOpened   = 64                // captures that were dropped on the page
-	maxBody     = 16 << 20          // bytes of a request: a message that is sent again may be large
-	maxOpen     = 1 << 30           // bytes of a capture that is dropped on the page
-	maxUnpacked = 512 << 20         // bytes that come out of a compressed one
-	maxDropped  = 4 << 30           // bytes of them, after which no more are taken
-	stallTime   = 30 * time.Second  // for the next bytes of a request, and for a client to take the next bytes of an answer
-	longTime    = 120 * time.Second // for a request that is sent again
+	maxStreams     = 32                // open at once
+	maxRequests    = 64                // at once, besides streams
+	maxHeavy       = 8                 // of them that hold payloads: others wait
+	maxUploads     = 64                // captures that were dropped on the page
+	maxBody        = 16 << 20          // bytes of a request: a message that is sent again may be large
+	maxUpload      = 1 << 30           // bytes of a capture that is dropped on the page
+	maxUnpacked    = 512 << 20         // bytes that come out of a compressed one
+	maxUploadTotal = 4 << 30           // bytes of them, after which no more are taken
+	stallTimeout   = 30 * time.Second  // for the next bytes of a request, and for a client to take the next bytes of an answer
+	resendTimeout  = 120 * time.Second // for a request that is sent again
 )
 
 // A Server serves the page and its API. It is an [http.Handler]; see the package comment.
@@ -58,14 +58,14 @@ type Server struct {
 	page    *page
 	mux     *http.ServeMux
 
-	streams  chan struct{} // one for each open stream
-	requests chan struct{} // one for each other request
-	heavy    chan struct{} // one for each of them that holds payloads
-	ended    chan struct{} // closed when streams have to end
-	end      func()
+	streams    chan struct{} // one for each open stream
+	requests   chan struct{} // one for each other request
+	heavy      chan struct{} // one for each of them that holds payloads
+	closing    chan struct{} // closed when streams have to end
+	endStreams func()
 
-	drops   drops
-	maxOpen int64 // bytes of a capture that is dropped on the page
+	uploads   uploads
+	maxUpload int64 // bytes of a capture that is dropped on the page
 	// maxUnpacked is how many bytes may come out of a compressed one.
 	maxUnpacked int64
 	maxExport   int // rows of the timeline in an exported page
@@ -92,7 +92,7 @@ func newServer(hub *watch.Hub, opts *Options, p *page) *Server {
 	s := &Server{
 		hub: hub, page: p, hosts: map[string]bool{"localhost": true}, token: secret(), session: secret(),
 		streams: make(chan struct{}, maxStreams), requests: make(chan struct{}, maxRequests), heavy: make(chan struct{}, maxHeavy),
-		ended: make(chan struct{}), maxOpen: maxOpen, maxUnpacked: maxUnpacked, maxExport: maxExportRows,
+		closing: make(chan struct{}), maxUpload: maxUpload, maxUnpacked: maxUnpacked, maxExport: maxExportRows,
 	}
 	if opts != nil {
 		s.opts = *opts
@@ -101,9 +101,9 @@ func newServer(hub *watch.Hub, opts *Options, p *page) *Server {
 		s.opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	for _, h := range s.opts.Hosts {
-		s.hosts[lower(h)] = true
+		s.hosts[lowerHost(h)] = true
 	}
-	s.end = sync.OnceFunc(func() { close(s.ended) })
+	s.endStreams = sync.OnceFunc(func() { close(s.closing) })
 	s.mux = s.routes()
 	return s
 }
@@ -134,7 +134,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		AllowRemote: s.opts.AllowRemote,
 		MaxConns:    4 * (maxStreams + maxRequests),
 		MaxHeader:   64 << 10,
-		OnShutdown:  func(context.Context) error { s.end(); return nil },
+		OnShutdown:  func(context.Context) error { s.endStreams(); return nil },
 		Logger:      s.opts.Logger,
 	})
 	return errors.Join(err, s.Close())
@@ -143,6 +143,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // Close ends the streams, and removes the captures that were dropped on the page. [Server.Serve] calls it; who uses the Server as a handler does. It may be called more
 // than once.
 func (s *Server) Close() error {
-	s.end()
-	return s.drops.remove()
+	s.endStreams()
+	return s.uploads.remove()
 }

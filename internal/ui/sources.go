@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"net/http"
@@ -27,4 +27,4 @@ func sources(hub *watch.Hub) []source {
 	return list
 }
 
-func (s *Server) serveSources(w http.ResponseWriter, r *http.Request) { answer(w, sources(s.hub)) }
+func (s *Server) serveSources(w http.ResponseWriter, r *http.Request) { writeJSON(w, sources(s.hub)) }

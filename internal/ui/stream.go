@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"bytes"
@@ -20,13 +20,13 @@ const streamPath = "/api/stream"
 
 // How a stream goes.
 const (
-	maxChunk   = 500                    // rows of an event
-	maxGone    = 5000                   // numbers of an event
-	searchTick = 250 * time.Millisecond // between two looks at how a search goes on
-	cardsTick  = time.Second            // between two looks at the sessions
-	quietTime  = 15 * time.Second       // without a word, until there is a comment
-	settleTime = 50 * time.Millisecond  // after which a hub that says nothing has nothing
-	maxFilter  = 4 << 10                // bytes
+	maxChunk          = 500                    // rows of an event
+	maxGone           = 5000                   // numbers of an event
+	searchTick        = 250 * time.Millisecond // between two looks at how a search goes on
+	cardsTick         = time.Second            // between two looks at the sessions
+	keepAliveInterval = 15 * time.Second       // without a word, until there is a comment
+	catchUpTime       = 50 * time.Millisecond  // after which a hub that says nothing has nothing
+	maxFilter         = 4 << 10                // bytes
 )
 
 // A stream is what one page follows. It is pulled: a page that reads slowly is told later, and then only how things are by then; what waits for it is no more than
@@ -38,29 +38,29 @@ type stream struct {
 	feed *watch.Feed
 	view view
 
-	version  uint64          // of what is in the queue
-	total    uint64          // of the rows of the timeline, as the page was told
-	marked   uint64          // of what the page was told that it has
-	queue    []*wireview.Row // that are to be sent; they may be looked at only with the model locked
-	gone     []uint64
-	reset    bool // the page has to forget everything first
-	sources  bool // to be sent
-	settled  bool // everything that was there at the beginning has been taken
-	synced   bool // and sent
-	cards    cardMemory
-	cardsDue time.Time // zero: nothing has changed
-	quiet    time.Time // when it is time for a sign of life
-	busy     bool      // the page was told that a search goes on
-	told     time.Time // when
-	buf      []byte
-	data     []byte
+	version      uint64       // of what is in the queue
+	total        uint64       // of the rows of the timeline, as the page was told
+	sentVersion  uint64       // of what the page was told that it has
+	queue        []*trace.Row // that are to be sent; they may be looked at only with the model locked
+	gone         []uint64
+	reset        bool // the page has to forget everything first
+	sources      bool // to be sent
+	caughtUp     bool // everything that was there at the beginning has been taken
+	synced       bool // and sent
+	cards        sentCards
+	cardsDue     time.Time // zero: nothing has changed
+	keepAliveAt  time.Time // when it is time for a sign of life
+	busy         bool      // the page was told that a search goes on
+	searchSentAt time.Time // when
+	buf          []byte
+	data         []byte
 }
 
 // serveStream answers with the stream of events.
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	f, err := parseFilter(r)
 	if err != nil {
-		failWith(w, http.StatusBadRequest, err)
+		writeErrorOf(w, http.StatusBadRequest, err)
 		return
 	}
 	after := s.resumePoint(r)
@@ -73,12 +73,12 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	ending.Go(func() {
 		select {
-		case <-s.ended:
+		case <-s.closing:
 			cancel()
 		case <-ctx.Done():
 		}
 	})
-	st := &stream{s: s, w: w, out: http.NewResponseController(w), version: after, reset: after == 0, sources: true, cards: newCardMemory()}
+	st := &stream{s: s, w: w, out: http.NewResponseController(w), version: after, reset: after == 0, sources: true, cards: newSentCards()}
 	st.view = newView(s.hub, f, after != 0)
 	defer st.view.close()
 	st.feed = s.hub.Subscribe(after)
@@ -123,23 +123,23 @@ func (s *Server) resumePoint(r *http.Request) uint64 {
 // run sends events until the page is gone, or ctx ends.
 func (st *stream) run(ctx context.Context, f *filter.Filter) error {
 	st.cardsDue = time.Now()
-	if err := st.hello(f); err != nil {
+	if err := st.sendHello(f); err != nil {
 		return err
 	}
 	for fresh := true; ; fresh = false {
-		wait, cancel := context.WithDeadline(ctx, st.wake())
-		err := st.feed.Next(wait, st.take)
+		wait, cancel := context.WithDeadline(ctx, st.nextDeadline())
+		err := st.feed.Next(wait, st.addBatch)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, context.DeadlineExceeded):
-			st.settled = true
+			st.caughtUp = true
 		case err != nil:
 			return err
 		}
 		if st.reset && !fresh { // the first hello has said so already
-			err = st.hello(f)
+			err = st.sendHello(f)
 		} else {
 			err = nil
 		}
@@ -150,11 +150,11 @@ func (st *stream) run(ctx context.Context, f *filter.Filter) error {
 	}
 }
 
-// wake is when to go on although nothing has changed.
-func (st *stream) wake() time.Time {
-	now, at := time.Now(), st.quiet
-	if !st.settled {
-		return now.Add(settleTime)
+// nextDeadline is when to go on although nothing has changed.
+func (st *stream) nextDeadline() time.Time {
+	now, at := time.Now(), st.keepAliveAt
+	if !st.caughtUp {
+		return now.Add(catchUpTime)
 	}
 	if !st.cardsDue.IsZero() && st.cardsDue.Before(at) {
 		at = st.cardsDue
@@ -167,14 +167,14 @@ func (st *stream) wake() time.Time {
 	return at
 }
 
-// take notes what has changed. The model is locked.
-func (st *stream) take(b *watch.Batch) {
+// addBatch notes what has changed. The model is locked.
+func (st *stream) addBatch(b *watch.Batch) {
 	if b.Reset {
-		st.reset, st.settled, st.queue, st.gone = true, false, nil, nil
-		st.view.forget()
+		st.reset, st.caughtUp, st.queue, st.gone = true, false, nil, nil
+		st.view.reset()
 	}
 	if b.Version != 0 { // else more of it comes, and who goes on from here begins anew
-		st.version, st.settled = b.Version, true
+		st.version, st.caughtUp = b.Version, true
 	}
 	st.sources = st.sources || b.Sources
 	st.queue, st.gone = st.view.changes(b, st.queue, st.gone)
@@ -183,11 +183,11 @@ func (st *stream) take(b *watch.Batch) {
 	}
 }
 
-// hello begins, or begins anew.
-func (st *stream) hello(f *filter.Filter) error {
+// sendHello begins, or begins anew.
+func (st *stream) sendHello(f *filter.Filter) error {
 	rows := 0
-	st.s.hub.Read(func(m *wireview.Model) { rows, st.total = len(m.Rows()), m.CapturedRows() })
-	o := object(append(st.data[:0], '{'))
+	st.s.hub.Read(func(m *trace.Model) { rows, st.total = len(m.Rows()), m.TotalRows() })
+	o := jsonObject(append(st.data[:0], '{'))
 	o.text("hub", st.s.hub.ID())
 	o.name("reset")
 	o = strconv.AppendBool(o, st.reset)
@@ -202,7 +202,7 @@ func (st *stream) hello(f *filter.Filter) error {
 	}
 	st.data = append(o, '}')
 	if st.reset {
-		st.cards, st.sources, st.cardsDue = newCardMemory(), true, time.Now()
+		st.cards, st.sources, st.cardsDue = newSentCards(), true, time.Now()
 	}
 	if err := st.event("hello", st.data); err != nil {
 		return err
@@ -218,11 +218,11 @@ func (st *stream) send(ctx context.Context) error {
 	if err := st.sendRows(ctx); err != nil {
 		return err
 	}
-	st.mark()
-	if err := st.sendRest(); err != nil {
+	st.writeResumeID()
+	if err := st.sendOther(); err != nil {
 		return err
 	}
-	if st.quiet.IsZero() || time.Now().After(st.quiet) {
+	if st.keepAliveAt.IsZero() || time.Now().After(st.keepAliveAt) {
 		st.buf = append(st.buf, ":\n\n"...)
 	}
 	return st.flush()
@@ -253,7 +253,7 @@ func (st *stream) sendRows(ctx context.Context) error {
 	for len(st.queue) > 0 && ctx.Err() == nil {
 		n := min(len(st.queue), maxChunk)
 		st.data = append(st.data[:0], '[')
-		st.s.hub.Read(func(*wireview.Model) {
+		st.s.hub.Read(func(*trace.Model) {
 			for i, r := range st.queue[:n] {
 				if i > 0 {
 					st.data = append(st.data, ',')
@@ -274,20 +274,20 @@ func (st *stream) sendRows(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// mark says where a page can go on that has everything until here: a block with nothing but an id.
-func (st *stream) mark() {
-	if st.settled && st.marked != st.version {
-		st.marked = st.version
+// writeResumeID says where a page can go on that has everything until here: a block with nothing but an id.
+func (st *stream) writeResumeID() {
+	if st.caughtUp && st.sentVersion != st.version {
+		st.sentVersion = st.version
 		st.buf = append(append(st.buf, "id: "...), st.s.hub.ID()...)
 		st.buf = append(strconv.AppendUint(append(st.buf, '-'), st.version, 10), "\n\n"...)
 	}
 }
 
-// sendRest sends what is not rows.
-func (st *stream) sendRest() error {
+// sendOther sends what is not rows.
+func (st *stream) sendOther() error {
 	if st.sources {
 		st.sources = false
-		data, err := encode(sources(st.s.hub))
+		data, err := marshal(sources(st.s.hub))
 		if err != nil {
 			return err
 		}
@@ -301,9 +301,9 @@ func (st *stream) sendRest() error {
 			return err
 		}
 	}
-	if share, busy := st.view.searching(); busy != st.busy || busy && time.Since(st.told) >= searchTick {
-		st.busy, st.told = busy, time.Now()
-		o := object(append(st.data[:0], `{"busy":`...))
+	if share, busy := st.view.searching(); busy != st.busy || busy && time.Since(st.searchSentAt) >= searchTick {
+		st.busy, st.searchSentAt = busy, time.Now()
+		o := jsonObject(append(st.data[:0], `{"busy":`...))
 		o = strconv.AppendBool(o, busy)
 		o.name("share")
 		st.data = append(strconv.AppendFloat(o, share, 'f', 3, 64), '}')
@@ -311,7 +311,7 @@ func (st *stream) sendRest() error {
 			return err
 		}
 	}
-	if st.settled && !st.synced {
+	if st.caughtUp && !st.synced {
 		st.synced = true
 		st.data = append(strconv.AppendUint(append(st.data[:0], `{"version":`...), st.version, 10), '}')
 		return st.event("synced", st.data)
@@ -322,7 +322,7 @@ func (st *stream) sendRest() error {
 // sendTotal tells how many rows were captured, which those of a filter do not.
 func (st *stream) sendTotal() error {
 	before := st.total
-	st.s.hub.Read(func(m *wireview.Model) { st.total = m.CapturedRows() })
+	st.s.hub.Read(func(m *trace.Model) { st.total = m.TotalRows() })
 	if st.total == before {
 		return nil
 	}
@@ -358,6 +358,6 @@ func (st *stream) flush() error {
 	if err != nil {
 		return err
 	}
-	st.quiet = time.Now().Add(quietTime)
+	st.keepAliveAt = time.Now().Add(keepAliveInterval)
 	return st.out.Flush()
 }

@@ -1,4 +1,4 @@
-package ui_test
+package web_test
 
 import (
 	"net/http"
@@ -19,7 +19,7 @@ func TestStream(t *testing.T) {
 	r := record(t, dir, "files", nil)
 	r.call("search", `{"q":"x"}`, "found")
 	path := r.done()
-	s := serve(t, &watch.Options{Files: []string{path}}, &ui.Options{Tool: "mcpwire test"})
+	s := serve(t, &watch.Options{Files: []string{path}}, &web.Options{Tool: "mcpwire test"})
 	p := s.follow(nil)
 	got := p.calls("search", "ok")
 	p.until("the rest", func() bool {
@@ -232,7 +232,7 @@ func TestStreamGone(t *testing.T) {
 func TestStreamsAreLimited(t *testing.T) {
 	s := serve(t, nil, nil)
 	var open []*page
-	for range ui.MaxStreams {
+	for range web.MaxStreams {
 		p := s.follow(nil)
 		p.until("hello", func() bool { return p.hello != nil })
 		open = append(open, p)
@@ -241,7 +241,7 @@ func TestStreamsAreLimited(t *testing.T) {
 		t.Fatalf("status %d, want 503", got.status)
 	}
 	open[0].close()
-	for deadline := time.Now().Add(hang); s.server.OpenStreams() == ui.MaxStreams; {
+	for deadline := time.Now().Add(hang); s.server.OpenStreams() == web.MaxStreams; {
 		if time.Now().After(deadline) {
 			t.Fatal("a stream that is closed keeps its place")
 		}

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"io"
@@ -26,7 +26,7 @@ func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // extend may fail in tests only, where there is no connection.
 func (w *timedWriter) extend() {
-	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(stallTime))
+	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(stallTimeout))
 }
 
 // A timedBody is the same for the body of a request.
@@ -37,6 +37,6 @@ type timedBody struct {
 
 // Read implements [io.Reader].
 func (b *timedBody) Read(p []byte) (int, error) {
-	http.NewResponseController(b.w.ResponseWriter).SetReadDeadline(time.Now().Add(stallTime))
+	http.NewResponseController(b.w.ResponseWriter).SetReadDeadline(time.Now().Add(stallTimeout))
 	return b.ReadCloser.Read(p)
 }

@@ -1,4 +1,4 @@
-package ui
+package web
 
 import (
 	"net/http"
@@ -29,22 +29,22 @@ type stat struct {
 }
 
 // A tally is the statistics of everything.
-type tally struct {
+type toolStats struct {
 	Tools   []stat `json:"tools"`
 	Methods []stat `json:"methods"`
 }
 
-// tallies returns the statistics. The model must be locked.
-func tallies(m *wireview.Model) tally {
-	return tally{stats(m.Tools()), stats(m.Methods())}
+// newToolStats returns the statistics. The model must be locked.
+func newToolStats(m *trace.Model) toolStats {
+	return toolStats{stats(m.Tools()), stats(m.Methods())}
 }
 
-func stats(from []*wireview.Stat) []stat {
+func stats(from []*trace.Stat) []stat {
 	list := make([]stat, 0, len(from))
 	for _, s := range from {
 		l := &s.Latency
 		list = append(list, stat{
-			Server: s.Server, Name: s.Name, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.IsErrors, Cancelled: s.Cancelled, Unanswered: s.Unanswered, Waited: millis(s.Waited),
+			Server: s.Server, Name: s.Name, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.ToolErrors, Cancelled: s.Canceled, Unanswered: s.Unanswered, Waited: millis(s.LongestWait),
 			P50: millis(l.Quantile(0.5)), P95: millis(l.Quantile(0.95)), Max: millis(l.Max()), Mean: millis(l.Mean()),
 			In: s.BytesIn, Out: s.BytesOut, Definition: s.DefinitionBytes, Histogram: histogram(l),
 		})
@@ -55,15 +55,15 @@ func stats(from []*wireview.Stat) []stat {
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func (s *Server) serveTools(w http.ResponseWriter, r *http.Request) {
-	var t tally
-	s.hub.Read(func(m *wireview.Model) { t = tallies(m) })
-	answer(w, t)
+	var t toolStats
+	s.hub.Read(func(m *trace.Model) { t = newToolStats(m) })
+	writeJSON(w, t)
 }
 
 // maxBars is how many bars a histogram has at most.
 const maxBars = 48
 
-func histogram(h *wireview.Hist) [][2]float64 {
+func histogram(h *trace.Histogram) [][2]float64 {
 	var bars [][2]float64
 	for _, b := range h.Buckets(maxBars) {
 		bars = append(bars, [2]float64{millis(b.Upper), float64(b.Count)})

@@ -9,7 +9,7 @@ import (
 // expand is what RFC 6570, section 3 says of templates, the other way round, for strings and lists with a star.
 func expand(t *Template, values vars) string {
 	var b strings.Builder
-	for _, p := range t.parts {
+	for _, p := range t.components {
 		if p.vars == nil {
 			b.WriteString(p.literal)
 			continue
@@ -43,7 +43,7 @@ func expandValue(op byte, v variable, value string) string {
 	}
 	n := 0
 	for _, r := range value {
-		if n++; v.length > 0 && n > v.length {
+		if n++; v.maxLen > 0 && n > v.maxLen {
 			break
 		}
 		c := string(r)

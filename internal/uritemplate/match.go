@@ -23,15 +23,15 @@ func (t *Template) Match(uri string) (vars map[string][]string, ok bool) {
 	vars = make(map[string][]string)
 	for i, g := range t.groups {
 		start, end := found[2*i+2], found[2*i+3]
-		if start >= 0 && !g.take(vars, uri[start:end]) {
+		if start >= 0 && !g.assign(vars, uri[start:end]) {
 			return nil, false
 		}
 	}
 	return vars, true
 }
 
-// take puts what was captured into vars and reports whether it can be that.
-func (g *group) take(vars map[string][]string, captured string) bool {
+// assign puts what was captured into vars and reports whether it can be that.
+func (g *group) assign(vars map[string][]string, captured string) bool {
 	if !g.named {
 		v := g.vars[0]
 		if !v.explode {
@@ -60,7 +60,7 @@ func (v *variable) add(vars map[string][]string, value string) bool {
 	switch {
 	case err != nil, !utf8.ValidString(decoded),
 		len(vars[v.name]) > 0 && !v.explode,
-		v.length > 0 && utf8.RuneCountInString(decoded) > v.length:
+		v.maxLen > 0 && utf8.RuneCountInString(decoded) > v.maxLen:
 		return false
 	}
 	vars[v.name] = append(vars[v.name], decoded)

@@ -11,18 +11,18 @@ import (
 
 // A Template is a parsed URI template.
 type Template struct {
-	parts    []part
-	prefix   string // what each URI begins with
-	literals int
+	components []component
+	prefix     string // what each URI begins with
+	literalLen int
 
-	once    sync.Once // at the first URI that has the prefix
-	re      *regexp.Regexp
-	groups  []group // of re
-	counted int     // characters that re counts
+	once         sync.Once // at the first URI that has the prefix
+	re           *regexp.Regexp
+	groups       []group // of re
+	countedChars int     // characters that re counts
 }
 
 // A part is a literal or, if it has variables, an expression.
-type part struct {
+type component struct {
 	literal string // as it stands in a URI
 	op      byte   // 0 for none
 	vars    []variable
@@ -31,7 +31,7 @@ type part struct {
 type variable struct {
 	name    string
 	explode bool
-	length  int // in characters; 0 is any
+	maxLen  int // in characters; 0 is any
 }
 
 // maxVariables is how many variables a template may have: package regexp has a limit to how deeply they nest in {/a,b,c}.
@@ -55,8 +55,8 @@ func Parse(text string) (*Template, error) {
 			if bad >= 0 {
 				return nil, fmt.Errorf("URI template: at byte %d: %q cannot stand outside of braces", at+bad, rest[bad])
 			}
-			t.parts = append(t.parts, part{literal: literal})
-			t.literals += len(literal)
+			t.components = append(t.components, component{literal: literal})
+			t.literalLen += len(literal)
 			rest = rest[end:]
 			continue
 		}
@@ -68,11 +68,11 @@ func Parse(text string) (*Template, error) {
 		if err != nil {
 			return nil, fmt.Errorf("URI template: at byte %d: %s: %w", at, rest[:end+1], err)
 		}
-		t.parts = append(t.parts, p)
+		t.components = append(t.components, p)
 		rest = rest[end+1:]
 	}
-	if len(t.parts) > 0 {
-		t.prefix = t.parts[0].literal
+	if len(t.components) > 0 {
+		t.prefix = t.components[0].literal
 	}
 	return t, nil
 }
@@ -80,7 +80,7 @@ func Parse(text string) (*Template, error) {
 // Names returns the names of the variables in the order in which they stand.
 func (t *Template) Names() []string {
 	var names []string
-	for _, p := range t.parts {
+	for _, p := range t.components {
 		for _, v := range p.vars {
 			names = append(names, v.name)
 		}
@@ -88,15 +88,15 @@ func (t *Template) Names() []string {
 	return names
 }
 
-// Literals returns how many bytes of each URI the template itself says: of two
+// LiteralLen returns how many bytes of each URI the template itself says: of two
 // templates that match a URI, the one that says more is about fewer.
-func (t *Template) Literals() int { return t.literals }
+func (t *Template) LiteralLen() int { return t.literalLen }
 
 // Prefix returns what each URI of the template begins with, up to the first
 // expression.
 func (t *Template) Prefix() string { return t.prefix }
 
-func parseExpression(text string, seen map[string]bool) (p part, err error) {
+func parseExpression(text string, seen map[string]bool) (p component, err error) {
 	if text == "" {
 		return p, fmt.Errorf("there is no variable in it")
 	}
@@ -127,7 +127,7 @@ func parseVariable(spec string) (v variable, err error) {
 	if !prefixed {
 		return v, nil
 	}
-	v.length, err = strconv.Atoi(length)
+	v.maxLen, err = strconv.Atoi(length)
 	if err != nil || v.explode || len(length) > 4 || length[0] < '1' || length[0] > '9' {
 		return v, fmt.Errorf("%q is no variable: behind the colon there must be a number from 1 to 9999", spec)
 	}
@@ -153,7 +153,7 @@ func validName(name string) bool {
 
 // encodeLiteral returns a literal as it stands in a normal URI, and the index of
 // what cannot be in one, or -1.
-func encodeLiteral(s string) (literal string, bad int) {
+func encodeLiteral(s string) (literal string, badAt int) {
 	var b strings.Builder
 	for i := 0; i < len(s); {
 		c := s[i]

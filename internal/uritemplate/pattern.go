@@ -8,10 +8,10 @@ import (
 
 // The characters of RFC 3986, for classes of regular expressions.
 const (
-	unreserved = `A-Za-z0-9._~\-`
-	undotted   = `A-Za-z0-9_~\-`
-	subDelims  = `!$&'()*+,;=`
-	query      = unreserved + subDelims + `:@/?`
+	unreserved      = `A-Za-z0-9._~\-`
+	unreservedNoDot = `A-Za-z0-9_~\-`
+	subDelims       = `!$&'()*+,;=`
+	query           = unreserved + subDelims + `:@/?`
 )
 
 const (
@@ -31,8 +31,8 @@ type group struct {
 func (t *Template) compile() {
 	var b strings.Builder
 	b.WriteByte('^')
-	for i := range t.parts {
-		p := &t.parts[i]
+	for i := range t.components {
+		p := &t.components[i]
 		switch {
 		case p.vars == nil:
 			b.WriteString(regexp.QuoteMeta(p.literal))
@@ -47,17 +47,17 @@ func (t *Template) compile() {
 }
 
 // compileNamed takes all names and values as one group: their order is not fixed.
-func (p *part) compileNamed(b *strings.Builder) group {
+func (c *component) compileNamed(b *strings.Builder) group {
 	sep, class := "&", query
-	if p.op == ';' {
+	if c.op == ';' {
 		sep, class = ";", unreserved+";="
 	}
-	fmt.Fprintf(b, `(?:%s((?:[%s]|%s)+))?`, regexp.QuoteMeta(string(p.op)), class, encoded)
-	return group{named: true, sep: sep, vars: p.vars}
+	fmt.Fprintf(b, `(?:%s((?:[%s]|%s)+))?`, regexp.QuoteMeta(string(c.op)), class, encoded)
+	return group{named: true, sep: sep, vars: c.vars}
 }
 
 func (t *Template) compilePositional(b *strings.Builder, i int) {
-	p := &t.parts[i]
+	p := &t.components[i]
 	sep, class := ",", unreserved
 	switch p.op {
 	case '+', '#':
@@ -66,7 +66,7 @@ func (t *Template) compilePositional(b *strings.Builder, i int) {
 		sep = "/"
 	case '.':
 		if sep = "."; len(p.vars) > 1 || p.vars[0].explode {
-			class = undotted
+			class = unreservedNoDot
 		}
 	}
 	closing := ""
@@ -97,7 +97,7 @@ func (t *Template) compilePositional(b *strings.Builder, i int) {
 // reserved returns the class of the characters of a reserved expression.
 func (t *Template) reserved(i int) string {
 	class := unreserved + subDelims + `:/\[\]@`
-	for _, later := range t.parts[i+1:] {
+	for _, later := range t.components[i+1:] {
 		switch later.op {
 		case '?':
 			return class
@@ -115,9 +115,9 @@ const maxCounted = 100
 // compileValue takes the variable's value, or its list of them, as one group.
 func (t *Template) compileValue(b *strings.Builder, v variable, class, sep string) {
 	value := fmt.Sprintf(`(?:[%s]|%s)+`, class, encoded)
-	if v.length > 0 && t.counted+v.length <= maxCounted {
-		t.counted += v.length
-		value = fmt.Sprintf(`(?:[%s]|%s){1,%d}`, class, character, v.length)
+	if v.maxLen > 0 && t.countedChars+v.maxLen <= maxCounted {
+		t.countedChars += v.maxLen
+		value = fmt.Sprintf(`(?:[%s]|%s){1,%d}`, class, character, v.maxLen)
 	}
 	if v.explode {
 		value += fmt.Sprintf(`(?:%s%s)*`, regexp.QuoteMeta(sep), value)

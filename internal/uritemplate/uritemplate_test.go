@@ -208,7 +208,7 @@ func TestTemplate(t *testing.T) {
 	if got, want := p.Prefix(), "s://%C3%A9/"; got != want {
 		t.Errorf("prefix: got %q, want %q", got, want)
 	}
-	if got, want := p.Literals(), len("s://%C3%A9//"); got != want {
+	if got, want := p.LiteralLen(), len("s://%C3%A9//"); got != want {
 		t.Errorf("literals: got %d, want %d", got, want)
 	}
 }

@@ -18,13 +18,13 @@ func TestIndex(t *testing.T) {
 		t.Errorf("%d entries", len(x.entries))
 	}
 	for _, n := range []uint64{1, 2, 1000, 123_456, events} {
-		off := x.before(n)
+		off := x.offsetBefore(n)
 		if at := int64(n) * size; off > at || at-off > events*size/maxEntries*4 {
 			t.Errorf("event %d at %d: look from %d on", n, at, off)
 		}
 	}
 	x.add(7, (events+1)*size) // its number comes twice
-	if off := x.before(events); off != 0 {
+	if off := x.offsetBefore(events); off != 0 {
 		t.Errorf("numbers are not in order: look from %d on, want the beginning", off)
 	}
 }

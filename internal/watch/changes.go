@@ -8,7 +8,7 @@ const maxLog = 1 << 17 // changes that are remembered
 type changeLog struct {
 	ring    []uint64 // Seq
 	version uint64
-	rows    map[uint64]*wireview.Row // those that are there
+	rows    map[uint64]*trace.Row // those that are there
 }
 
 func (l *changeLog) add(seq uint64) {
@@ -28,65 +28,65 @@ func (l *changeLog) has(after uint64) bool {
 	return after <= l.version && l.version-after <= uint64(len(l.ring))
 }
 
-// apply takes what the model says has changed. h.mu is held.
-func (h *Hub) apply(changes []wireview.Change) {
+// applyLocked takes what the model says has changed. h.mu is held.
+func (h *Hub) applyLocked(changes []trace.Change) {
 	if len(changes) == 0 {
 		return
 	}
-	if h.log.rows == nil {
-		h.log.rows = map[uint64]*wireview.Row{}
+	if h.changeLog.rows == nil {
+		h.changeLog.rows = map[uint64]*trace.Row{}
 	}
-	var last *wireview.Row
+	var last *trace.Row
 	for _, c := range changes {
 		r := c.Row
 		switch {
-		case c.Op == wireview.Dropped || r.Dropped():
-			h.gone(r)
-		case c.Op == wireview.Added:
-			h.log.rows[r.Seq] = r
-			h.born(r)
-			h.changed(r)
+		case c.Op == trace.Evicted || r.Evicted():
+			h.removeRowLocked(r)
+		case c.Op == trace.Added:
+			h.changeLog.rows[r.Seq] = r
+			h.trackChildLocked(r)
+			h.rowChangedLocked(r)
 		case r != last:
-			h.changed(r)
+			h.rowChangedLocked(r)
 		}
 		last = r
 	}
-	h.signalFeeds()
+	h.signalFeedsLocked()
 }
 
-// changed notes that a row has changed.
-func (h *Hub) changed(r *wireview.Row) {
-	h.log.add(r.Seq)
+// rowChangedLocked notes that a row has changed.
+func (h *Hub) rowChangedLocked(r *trace.Row) {
+	h.changeLog.add(r.Seq)
 	root := r.Root()
 	for s := range h.selections {
-		s.judge(root)
+		s.reevaluateLocked(root)
 	}
-	if len(h.selections) > 0 && r.Session.Rows <= young {
-		h.sessionChanged(r.Session)
+	if len(h.selections) > 0 && r.Session.Rows <= maxUndecidedRows {
+		h.sessionChangedLocked(r.Session)
 	}
 }
 
-// young is how many rows a session has at most when it may become known of which era and revision it is.
-const young = 32
+// maxUndecidedRows is how many rows a session has at most when it may become known of which era and revision it is.
+const maxUndecidedRows = 32
 
-// sessionChanged judges the rows of a young session again: what is known of it may have changed.
-func (h *Hub) sessionChanged(session *wireview.Session) {
+// sessionChangedLocked judges the rows of a young session again: what is known of it may have changed.
+func (h *Hub) sessionChangedLocked(session *trace.Session) {
 	rows := h.model.Rows()
-	for _, r := range rows[max(0, len(rows)-2*young):] {
+	for _, r := range rows[max(0, len(rows)-2*maxUndecidedRows):] {
 		if r.Session != session {
 			continue
 		}
 		for s := range h.selections {
-			if s.judge(r) {
-				h.log.add(r.Seq)
+			if s.reevaluateLocked(r) {
+				h.changeLog.add(r.Seq)
 			}
 		}
 	}
 }
 
-// gone forgets a row, and what is in it.
-func (h *Hub) gone(r *wireview.Row) {
-	if h.log.rows[r.Seq] == nil {
+// removeRowLocked forgets a row, and what is in it.
+func (h *Hub) removeRowLocked(r *trace.Row) {
+	if h.changeLog.rows[r.Seq] == nil {
 		return
 	}
 	if r.Parent == nil {
@@ -95,35 +95,35 @@ func (h *Hub) gone(r *wireview.Row) {
 		}
 	}
 	for x := range r.All() {
-		if h.log.rows[x.Seq] != nil {
-			delete(h.log.rows, x.Seq)
-			h.log.add(x.Seq)
+		if h.changeLog.rows[x.Seq] != nil {
+			delete(h.changeLog.rows, x.Seq)
+			h.changeLog.add(x.Seq)
 		}
-		delete(h.families, x)
+		delete(h.childLists, x)
 	}
 }
 
-// families are the rows inside those that have many: the model does not tell when one of them makes room.
-type families map[*wireview.Row][]*wireview.Row
+// childLists are the rows inside those that have many: the model does not tell when one of them makes room.
+type childLists map[*trace.Row][]*trace.Row
 
-// crowded is how many rows inside another make it one that is watched: few enough that none has made room yet.
-const crowded = wireview.DefaultMaxChildren / 2
+// minTrackedChildren is how many rows inside another make it one that is watched: few enough that none has made room yet.
+const minTrackedChildren = trace.DefaultMaxChildren / 2
 
-// born looks for rows that have made room for a new one beside them.
-func (h *Hub) born(r *wireview.Row) {
+// trackChildLocked looks for rows that have made room for a new one beside them.
+func (h *Hub) trackChildLocked(r *trace.Row) {
 	p := r.Parent
-	if p == nil || len(p.Children) < crowded {
+	if p == nil || len(p.Children) < minTrackedChildren {
 		return
 	}
-	list, known := h.families[p]
+	list, known := h.childLists[p]
 	if !known {
-		list = append([]*wireview.Row(nil), p.Children...)
+		list = append([]*trace.Row(nil), p.Children...)
 	} else {
 		list = append(list, r)
 	}
-	for len(list) > 0 && list[0].Dropped() {
-		h.gone(list[0])
+	for len(list) > 0 && list[0].Evicted() {
+		h.removeRowLocked(list[0])
 		list = list[1:]
 	}
-	h.families[p] = list
+	h.childLists[p] = list
 }

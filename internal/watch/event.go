@@ -20,18 +20,18 @@ func (h *Hub) Event(ctx context.Context, captureID string, n uint64) (*capture.E
 	if e := h.ring.get(captureID, n); e != nil {
 		return e.Clone(), nil
 	}
-	h.smu.Lock()
-	seg := h.captures[captureID]
+	h.sourcesMu.Lock()
+	seg := h.segments[captureID]
 	var from int64
 	unsorted := false
 	if seg != nil {
-		from, unsorted = seg.index.before(n), seg.index.unsorted
+		from, unsorted = seg.index.offsetBefore(n), seg.index.unordered
 	}
-	h.smu.Unlock()
+	h.sourcesMu.Unlock()
 	if seg == nil || n == 0 || seg.source.path == "" {
 		return nil, fmt.Errorf("event %d of %s: %w", n, captureID, ErrGone)
 	}
-	f, err := seg.source.again()
+	f, err := seg.source.reopen()
 	if err != nil {
 		return nil, fmt.Errorf("event %d of %s: %w", n, captureID, err)
 	}
@@ -48,10 +48,10 @@ func (h *Hub) Event(ctx context.Context, captureID string, n uint64) (*capture.E
 }
 
 // find looks for an event.
-func (seg *segment) find(ctx context.Context, src io.Reader, n uint64, unsorted bool) (*capture.Event, error) {
+func (sg *segment) find(ctx context.Context, src io.Reader, n uint64, unsorted bool) (*capture.Event, error) {
 	r := capture.NewReader(src, nil)
 	defer r.Close()
-	inside := !seg.source.compressed // a compressed file is read from its beginning
+	inside := !sg.source.compressed // a compressed file is read from its beginning
 	for e, err := range r.Events() {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -60,12 +60,12 @@ func (seg *segment) find(ctx context.Context, src io.Reader, n uint64, unsorted 
 			return nil, fmt.Errorf("%w: %w", ErrGone, err)
 		}
 		if e.Head != nil {
-			if inside && e.Head.ID != seg.id {
+			if inside && e.Head.ID != sg.id {
 				break
 			}
-			inside = e.Head.ID == seg.id
+			inside = e.Head.ID == sg.id
 		}
-		if seg.head == nil {
+		if sg.head == nil {
 			inside = true
 		}
 		if !inside || e.N != n {
@@ -75,24 +75,24 @@ func (seg *segment) find(ctx context.Context, src io.Reader, n uint64, unsorted 
 			continue
 		}
 		e = e.Clone()
-		e.Capture = seg.id
-		if seg.head != nil {
-			e.At = seg.head.At.Add(e.T)
+		e.Capture = sg.id
+		if sg.head != nil {
+			e.At = sg.head.At.Add(e.T)
 		}
 		return e, nil
 	}
 	return nil, ErrGone
 }
 
-// again opens the file of a source again. The error wraps ErrGone if it is not there, or is another.
-func (s *source) again() (*os.File, error) {
+// reopen opens the file of a source again. The error wraps ErrGone if it is not there, or is another.
+func (s *source) reopen() (*os.File, error) {
 	f, info, err := openRegular(s.path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrGone, err)
 	}
-	s.hub.smu.Lock()
+	s.hub.sourcesMu.Lock()
 	was := s.file
-	s.hub.smu.Unlock()
+	s.hub.sourcesMu.Unlock()
 	if was != nil && !os.SameFile(was, info) {
 		f.Close()
 		return nil, fmt.Errorf("%w: the file was replaced", ErrGone)

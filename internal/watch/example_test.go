@@ -37,7 +37,7 @@ func ExampleHub() {
 	for answered := false; !answered; {
 		err = feed.Next(ctx, func(b *watch.Batch) {
 			for _, r := range b.Changed {
-				if answered = r.Status == wireview.OK; answered {
+				if answered = r.Status == trace.OK; answered {
 					fmt.Println(r.Method, r.Target, r.Status)
 				}
 			}

@@ -21,37 +21,37 @@ type Batch struct {
 	// Reset says to forget all that came before.
 	Reset bool
 	// Changed are the rows that were added or have changed since, each once, also those inside others, a row before those inside it. They may be used until use returns.
-	Changed []*wireview.Row
-	// Gone has the Seq of rows that made room.
-	Gone []uint64
+	Changed []*trace.Row
+	// Evicted has the Seq of rows that made room.
+	Evicted []uint64
 	// Sources says that Hub.Sources says something new, or that a search has got on.
 	Sources bool
 }
 
 const (
-	feedEvery = 33 * time.Millisecond // between two batches
-	maxBatch  = 2000                  // changes in a batch, but for what is inside the last row
+	batchInterval = 33 * time.Millisecond // between two batches
+	maxBatch      = 2000                  // changes in a batch, but for what is inside the last row
 )
 
 // A Feed tells what changes. It is for one goroutine at a time, but for Close.
 type Feed struct {
-	h      *Hub
+	hub    *Hub
 	wake   chan struct{} // one element
 	closed chan struct{}
 
-	after     uint64
-	reset     bool   // begin anew
-	resetting bool   // in the middle of that
-	cursor    uint64 // Seq of the last row that a reset has had
-	sources   uint64
-	last      time.Time // of the last batch
-	seen      map[uint64]struct{}
+	after          uint64
+	reset          bool   // begin anew
+	resetting      bool   // in the middle of that
+	cursor         uint64 // Seq of the last row that a reset has had
+	sourcesVersion uint64
+	last           time.Time // of the last batch
+	seen           map[uint64]struct{}
 }
 
 // Subscribe returns a Feed of what changes after a version that was seen before; 0 is from the beginning. If too much has changed since, or the version never was, it begins anew. The first batch of one that
 // begins anew comes at once. Close it in the end.
 func (h *Hub) Subscribe(after uint64) *Feed {
-	f := &Feed{h: h, wake: make(chan struct{}, 1), closed: make(chan struct{}), after: after, seen: map[uint64]struct{}{}}
+	f := &Feed{hub: h, wake: make(chan struct{}, 1), closed: make(chan struct{}), after: after, seen: map[uint64]struct{}{}}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f.reset = after == 0
@@ -61,16 +61,16 @@ func (h *Hub) Subscribe(after uint64) *Feed {
 
 // Close ends the feed: Next returns ErrClosed. It must not be called inside Read or Next's use.
 func (f *Feed) Close() {
-	f.h.mu.Lock()
-	defer f.h.mu.Unlock()
-	if _, open := f.h.feeds[f]; open {
-		delete(f.h.feeds, f)
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	if _, open := f.hub.feeds[f]; open {
+		delete(f.hub.feeds, f)
 		close(f.closed)
 	}
 }
 
-// signalFeeds tells the feeds that there is something new. h.mu is held.
-func (h *Hub) signalFeeds() {
+// signalFeedsLocked tells the feeds that there is something new. h.mu is held.
+func (h *Hub) signalFeedsLocked() {
 	for f := range h.feeds {
 		select {
 		case f.wake <- struct{}{}:
@@ -79,18 +79,18 @@ func (h *Hub) signalFeeds() {
 	}
 }
 
-// wakeFeeds is signalFeeds for those who do not hold h.mu.
-func (h *Hub) wakeFeeds() {
+// signalFeeds is signalFeedsLocked for those who do not hold h.mu.
+func (h *Hub) signalFeeds() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.signalFeeds()
+	h.signalFeedsLocked()
 }
 
 // Next waits for changes, and calls use with the model locked; the batch and its rows are good until use returns. There are no more than about 30 batches a second, but those of a reset, and of changes that are too
 // many for one, follow one another at once. The error is that of ctx, or ErrClosed.
 func (f *Feed) Next(ctx context.Context, use func(b *Batch)) error {
 	for {
-		if err := f.quiet(ctx); err != nil {
+		if err := f.waitInterval(ctx); err != nil {
 			return err
 		}
 		if f.deliver(use) {
@@ -106,9 +106,9 @@ func (f *Feed) Next(ctx context.Context, use func(b *Batch)) error {
 	}
 }
 
-// quiet waits until the next batch may come.
-func (f *Feed) quiet(ctx context.Context) error {
-	wait := time.NewTimer(max(0, feedEvery-time.Since(f.last)))
+// waitInterval waits until the next batch may come.
+func (f *Feed) waitInterval(ctx context.Context) error {
+	wait := time.NewTimer(max(0, batchInterval-time.Since(f.last)))
 	defer wait.Stop()
 	select {
 	case <-f.closed:
@@ -122,16 +122,16 @@ func (f *Feed) quiet(ctx context.Context) error {
 
 // deliver calls use if there is something new.
 func (f *Feed) deliver(use func(b *Batch)) bool {
-	f.h.mu.Lock()
-	defer f.h.mu.Unlock()
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
 	b := &Batch{}
-	more := f.changes(b)
-	f.h.smu.Lock()
-	if now := f.h.sourcesNow; now != f.sources {
-		f.sources, b.Sources = now, true
+	more := f.fillChanges(b)
+	f.hub.sourcesMu.Lock()
+	if now := f.hub.sourcesVersion; now != f.sourcesVersion {
+		f.sourcesVersion, b.Sources = now, true
 	}
-	f.h.smu.Unlock()
-	if !b.Reset && !b.Sources && len(b.Changed) == 0 && len(b.Gone) == 0 && !f.resetting {
+	f.hub.sourcesMu.Unlock()
+	if !b.Reset && !b.Sources && len(b.Changed) == 0 && len(b.Evicted) == 0 && !f.resetting {
 		return false
 	}
 	if f.last = time.Now(); more {
@@ -141,15 +141,15 @@ func (f *Feed) deliver(use func(b *Batch)) bool {
 	return true
 }
 
-// changes fills in what has changed. more tells that this is not all of it.
-func (f *Feed) changes(b *Batch) (more bool) {
-	l := &f.h.log
+// fillChanges fills in what has changed. more tells that this is not all of it.
+func (f *Feed) fillChanges(b *Batch) (more bool) {
+	l := &f.hub.changeLog
 	if !f.resetting && (f.reset || !l.has(f.after)) {
 		f.reset, f.resetting, f.cursor, f.after = false, true, 0, l.version
 		b.Reset = true
 	}
 	if f.resetting {
-		return f.all(b)
+		return f.fillReset(b)
 	}
 	end := min(l.version, f.after+maxBatch)
 	for v := f.after + 1; v <= end; v++ {
@@ -161,18 +161,18 @@ func (f *Feed) changes(b *Batch) (more bool) {
 		if r := l.rows[seq]; r != nil {
 			b.Changed = append(b.Changed, r)
 		} else {
-			b.Gone = append(b.Gone, seq)
+			b.Evicted = append(b.Evicted, seq)
 		}
 	}
 	clear(f.seen)
-	slices.SortFunc(b.Changed, func(x, y *wireview.Row) int { return cmp.Compare(x.Seq, y.Seq) })
+	slices.SortFunc(b.Changed, func(x, y *trace.Row) int { return cmp.Compare(x.Seq, y.Seq) })
 	f.after, b.Version = end, end
 	return end < l.version
 }
 
-// all fills in the next of all rows.
-func (f *Feed) all(b *Batch) (more bool) {
-	rows := f.h.model.Rows()
+// fillReset fills in the next of all rows.
+func (f *Feed) fillReset(b *Batch) (more bool) {
+	rows := f.hub.model.Rows()
 	i := sort.Search(len(rows), func(i int) bool { return rows[i].Seq > f.cursor })
 	for ; i < len(rows) && len(b.Changed) < maxBatch; i++ {
 		for r := range rows[i].All() {

@@ -17,28 +17,28 @@ import (
 )
 
 // A mirror is what somebody knows who only reads a feed.
-type mirror struct {
+type replica struct {
 	rows    map[uint64]string
 	version uint64
 	resets  int
 }
 
-func (m *mirror) take(b *watch.Batch) {
+func (rp *replica) apply(b *watch.Batch) {
 	if b.Reset {
-		m.rows = map[uint64]string{}
-		m.resets++
+		rp.rows = map[uint64]string{}
+		rp.resets++
 	}
-	for _, seq := range b.Gone {
-		delete(m.rows, seq)
+	for _, seq := range b.Evicted {
+		delete(rp.rows, seq)
 	}
 	for _, r := range b.Changed {
-		m.rows[r.Seq] = describe(r)
+		rp.rows[r.Seq] = describe(r)
 	}
-	m.version = b.Version
+	rp.version = b.Version
 }
 
 // all is what a mirror should have.
-func all(m *wireview.Model) map[uint64]string {
+func all(m *trace.Model) map[uint64]string {
 	rows := map[uint64]string{}
 	for _, root := range m.Rows() {
 		for r := range root.All() {
@@ -49,23 +49,23 @@ func all(m *wireview.Model) map[uint64]string {
 }
 
 // follow reads a feed until the mirror is equal to the model, and the condition holds.
-func (m *mirror) follow(t *testing.T, f *watch.Feed, h *watch.Hub, holds func(m *wireview.Model) bool) {
+func (rp *replica) follow(t *testing.T, f *watch.Feed, h *watch.Hub, holds func(m *trace.Model) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
 		var want map[uint64]string
 		ok := false
-		h.Read(func(model *wireview.Model) {
+		h.Read(func(model *trace.Model) {
 			if ok = holds(model); ok {
 				want = all(model)
 			}
 		})
-		if ok && maps.Equal(want, m.rows) {
+		if ok && maps.Equal(want, rp.rows) {
 			return
 		}
-		if err := f.Next(ctx, m.take); err != nil {
-			t.Fatalf("%v; the feed (-model +feed):\n%s", err, cmp.Diff(want, m.rows))
+		if err := f.Next(ctx, rp.apply); err != nil {
+			t.Fatalf("%v; the feed (-model +feed):\n%s", err, cmp.Diff(want, rp.rows))
 		}
 	}
 }
@@ -74,17 +74,17 @@ func (m *mirror) follow(t *testing.T, f *watch.Feed, h *watch.Hub, holds func(m 
 func TestFeed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "live")
 	p := startTap(t, dir, "", nil)
-	h := running(t, &watch.Options{Live: dir, MaxRows: 300, NoRules: true})
+	h := running(t, &watch.Options{SocketDir: dir, MaxRows: 300, NoRules: true})
 	f := h.Subscribe(0)
 	defer f.Close()
-	var m mirror
+	var m replica
 	for i := range 200 {
 		p.call(i)
 	}
-	last := func(i int) func(*wireview.Model) bool {
-		return func(m *wireview.Model) bool {
+	last := func(i int) func(*trace.Model) bool {
+		return func(m *trace.Model) bool {
 			rows := m.Rows()
-			return len(rows) > 0 && rows[len(rows)-1].ID == fmt.Sprint(i) && rows[len(rows)-1].Settled()
+			return len(rows) > 0 && rows[len(rows)-1].ID == fmt.Sprint(i) && rows[len(rows)-1].Complete()
 		}
 	}
 	m.follow(t, f, h, last(199))
@@ -92,7 +92,7 @@ func TestFeed(t *testing.T) {
 		t.Errorf("%d resets, want that at the beginning", m.resets)
 	}
 	f.Close()
-	if err := f.Next(t.Context(), m.take); !errors.Is(err, watch.ErrClosed) {
+	if err := f.Next(t.Context(), m.apply); !errors.Is(err, watch.ErrClosed) {
 		t.Errorf("a closed feed: %v", err)
 	}
 
@@ -112,7 +112,7 @@ func TestFeed(t *testing.T) {
 	strange := h.Subscribe(1 << 60)
 	defer strange.Close()
 	m.follow(t, strange, h, last(599))
-	if err := strange.Next(t.Context(), m.take); err != nil && m.resets != 2 {
+	if err := strange.Next(t.Context(), m.apply); err != nil && m.resets != 2 {
 		t.Errorf("%d resets, error %v: a version that never was begins anew", m.resets, err)
 	}
 }
@@ -121,22 +121,22 @@ func TestFeed(t *testing.T) {
 func TestFeedChildren(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "live")
 	p := startTap(t, dir, "", nil)
-	h := running(t, &watch.Options{Live: dir, NoRules: true})
+	h := running(t, &watch.Options{SocketDir: dir, NoRules: true})
 	f := h.Subscribe(0)
 	defer f.Close()
 	p.Record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer,
 		Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}`)})
-	const n = 2 * wireview.DefaultMaxChildren
+	const n = 2 * trace.DefaultMaxChildren
 	for i := range n {
 		p.Record(&capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient,
 			Data: fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d}}`, i)})
 	}
-	var m mirror
-	m.follow(t, f, h, func(m *wireview.Model) bool {
+	var m replica
+	m.follow(t, f, h, func(m *trace.Model) bool {
 		rows := m.Rows()
-		return len(rows) > 0 && rows[len(rows)-1].Gone == n-wireview.DefaultMaxChildren
+		return len(rows) > 0 && rows[len(rows)-1].EvictedChildren == n-trace.DefaultMaxChildren
 	})
-	if len(m.rows) != 1+wireview.DefaultMaxChildren {
+	if len(m.rows) != 1+trace.DefaultMaxChildren {
 		t.Errorf("%d rows", len(m.rows))
 	}
 }
@@ -145,7 +145,7 @@ func TestFeedChildren(t *testing.T) {
 func TestFeedLarge(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 9000, tail())
 	h := running(t, &watch.Options{Files: []string{path}, NoRules: true})
-	await(t, h, "the capture", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
 	f := h.Subscribe(0)
 	defer f.Close()
 	var got []uint64

@@ -21,7 +21,7 @@ func TestFIFO(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := running(t, &watch.Options{Dir: dir, Files: []string{named}, Past: -1})
+	h := running(t, &watch.Options{Dir: dir, Files: []string{named}, MaxFinished: -1})
 	late := filepath.Join(dir, "late"+suffix)
 	if err := syscall.Mkfifo(late, 0o600); err != nil {
 		t.Fatal(err)

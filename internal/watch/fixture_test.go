@@ -48,7 +48,7 @@ func run(t testing.TB, h *watch.Hub) (stop func()) {
 }
 
 // await waits until a condition holds, which is looked at whenever the hub says that something has changed.
-func await(t testing.TB, h *watch.Hub, what string, holds func(m *wireview.Model) bool) {
+func await(t testing.TB, h *watch.Hub, what string, holds func(m *trace.Model) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -56,7 +56,7 @@ func await(t testing.TB, h *watch.Hub, what string, holds func(m *wireview.Model
 	defer f.Close()
 	for {
 		ok := false
-		h.Read(func(m *wireview.Model) { ok = holds(m) })
+		h.Read(func(m *trace.Model) { ok = holds(m) })
 		if ok {
 			return
 		}
@@ -68,7 +68,7 @@ func await(t testing.TB, h *watch.Hub, what string, holds func(m *wireview.Model
 
 // rows describes the timeline.
 func rows(h *watch.Hub) (list []string) {
-	h.Read(func(m *wireview.Model) {
+	h.Read(func(m *trace.Model) {
 		for _, r := range m.Rows() {
 			list = append(list, describe(r))
 		}
@@ -76,15 +76,15 @@ func rows(h *watch.Hub) (list []string) {
 	return list
 }
 
-func describe(r *wireview.Row) string {
+func describe(r *trace.Row) string {
 	return fmt.Sprintf("%s/%d %s %s %s", r.Capture.Name, r.N, r.Kind, r.Target, r.Status)
 }
 
-func settledRows(n int) func(m *wireview.Model) bool {
-	return func(m *wireview.Model) bool {
+func settledRows(n int) func(m *trace.Model) bool {
+	return func(m *trace.Model) bool {
 		done := 0
 		for _, r := range m.Rows() {
-			if r.Settled() {
+			if r.Complete() {
 				done++
 			}
 		}
@@ -172,7 +172,7 @@ func startTap(t testing.TB, dir, path string, opts *live.Options) *tap {
 	t.Helper()
 	p := &tap{server: live.NewServer(opts)}
 	o := &capture.Options{Tee: p.server, Name: "live", Transport: "stdio"}
-	hello := live.Hello{Name: "live", Transport: "stdio", File: path}
+	hello := live.Greeting{Name: "live", Transport: "stdio", File: path}
 	var closer io.Closer
 	if path == "" {
 		p.Writer = capture.NewWriter(io.Discard, o)

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	filePoll  = 100 * time.Millisecond // between two looks at a file that grows
-	lockPoll  = time.Second            // between two looks at whether somebody writes it, and at one that seems to be left alone
-	grace     = time.Second            // that a file somebody had locked, or whose tap has gone, may stay as it is before it is broken off
-	graceLong = 5 * time.Second        // that one nobody has locked may stay as it is before it seems to be left alone
-	asleep    = 10 * time.Minute       // after which it is
-	settled   = time.Second            // that a compressed file must have stayed as it is before it is read
+	filePoll     = 100 * time.Millisecond // between two looks at a file that grows
+	lockPoll     = time.Second            // between two looks at whether somebody writes it, and at one that seems to be left alone
+	lockGrace    = time.Second            // that a file somebody had locked, or whose tap has gone, may stay as it is before it is broken off
+	dormantAfter = 5 * time.Second        // that one nobody has locked may stay as it is before it seems to be left alone
+	abandonAfter = 10 * time.Minute       // after which it is
+	stableFor    = time.Second            // that a compressed file must have stayed as it is before it is read
 )
 
-// more waits at the end of the file until it has grown. It returns false if it does not do that any more.
-func (s *source) more() bool {
-	s.progressed(s.tail.off, -1)
+// waitMore waits at the end of the file until it has grown. It returns false if it does not do that any more.
+func (s *source) waitMore() bool {
+	s.setProgress(s.tail.off, -1)
 	if s.tailSeen || !s.follow {
 		return false
 	}
-	w := waiting{s: s, began: time.Now()}
+	w := tailWait{source: s, began: time.Now()}
 	timer := time.NewTimer(filePoll)
 	defer timer.Stop()
 	for {
@@ -33,13 +33,13 @@ func (s *source) more() bool {
 		}
 		if info.Size() > s.tail.off {
 			w.wakeUp()
-			s.progressed(s.tail.off, info.Size())
+			s.setProgress(s.tail.off, info.Size())
 			return true
 		}
-		if !w.hopes(info.ModTime()) {
+		if !w.mayGrow(info.ModTime()) {
 			return false
 		}
-		timer.Reset(w.poll())
+		timer.Reset(w.pollInterval())
 		select {
 		case <-s.done():
 			return false
@@ -49,61 +49,61 @@ func (s *source) more() bool {
 	}
 }
 
-// waiting is at the end of a file that may grow.
-type waiting struct {
-	s      *source
-	began  time.Time
-	looked time.Time // at the lock
-	dozes  bool      // nobody seems to write it
+// tailWait is at the end of a file that may grow.
+type tailWait struct {
+	source      *source
+	began       time.Time
+	checkedLock time.Time // at the lock
+	dormant     bool      // nobody seems to write it
 }
 
-func (w *waiting) poll() time.Duration {
-	if w.dozes {
+func (tw *tailWait) pollInterval() time.Duration {
+	if tw.dormant {
 		return lockPoll
 	}
 	return filePoll
 }
 
-// hopes reports whether the file may still grow. Locks tell that somebody writes it, but not everybody who records takes one: a file that nobody has ever locked is watched for longer, while it counts as
+// mayGrow reports whether the file may still grow. Locks tell that somebody writes it, but not everybody who records takes one: a file that nobody has ever locked is watched for longer, while it counts as
 // broken off.
-func (w *waiting) hopes(modified time.Time) bool {
+func (tw *tailWait) mayGrow(modified time.Time) bool {
 	now := time.Now()
-	if now.Sub(w.looked) < lockPoll {
+	if now.Sub(tw.checkedLock) < lockPoll {
 		return true
 	}
-	w.looked = now
-	if w.s.written() {
+	tw.checkedLock = now
+	if tw.source.hasWriter() {
 		return true
 	}
-	if modified.After(w.began) { // by another clock
-		modified = w.began
+	if modified.After(tw.began) { // by another clock
+		modified = tw.began
 	}
 	quiet := now.Sub(modified)
-	if w.s.hadWriter() {
-		return quiet <= grace
+	if tw.source.hadWriter() {
+		return quiet <= lockGrace
 	}
-	if quiet > graceLong && quiet <= asleep && !w.dozes {
-		w.dozes = true
-		w.s.doze()
+	if quiet > dormantAfter && quiet <= abandonAfter && !tw.dormant {
+		tw.dormant = true
+		tw.source.markDormant()
 	}
-	return quiet <= asleep
+	return quiet <= abandonAfter
 }
 
-func (w *waiting) wakeUp() {
-	if w.dozes {
-		w.s.update(func(i *Source) { i.State = Growing })
+func (tw *tailWait) wakeUp() {
+	if tw.dormant {
+		tw.source.update(func(i *Source) { i.State = Growing })
 	}
 }
 
-// doze says that nobody seems to write the file: what waits in it is unanswered.
-func (s *source) doze() {
+// markDormant says that nobody seems to write the file: what waits in it is unanswered.
+func (s *source) markDormant() {
 	h := s.hub
 	if s.segment != nil {
 		h.mu.Lock()
-		h.apply(h.model.FinishCapture(s.segment.id))
+		h.applyLocked(h.model.FinishCapture(s.segment.id))
 		h.mu.Unlock()
 	}
-	s.update(func(i *Source) { i.State = BrokenOff })
+	s.update(func(i *Source) { i.State = Truncated })
 }
 
 func (s *source) done() <-chan struct{} {
@@ -113,19 +113,19 @@ func (s *source) done() <-chan struct{} {
 	return s.tail.ctx.Done()
 }
 
-// written reports whether somebody writes the file.
-func (s *source) written() bool {
-	s.hub.smu.Lock()
+// hasWriter reports whether somebody writes the file.
+func (s *source) hasWriter() bool {
+	s.hub.sourcesMu.Lock()
 	live := s.conn != nil
-	s.hub.smu.Unlock()
+	s.hub.sourcesMu.Unlock()
 	if live {
 		return true
 	}
 	info, err := captures.Stat(s.path)
 	if err == nil && info.State == captures.Writing {
-		s.hub.smu.Lock()
-		s.wasLive = true
-		s.hub.smu.Unlock()
+		s.hub.sourcesMu.Lock()
+		s.everWritten = true
+		s.hub.sourcesMu.Unlock()
 		return true
 	}
 	return false
@@ -133,13 +133,13 @@ func (s *source) written() bool {
 
 // hadWriter reports whether somebody was seen to write the file.
 func (s *source) hadWriter() bool {
-	s.hub.smu.Lock()
-	defer s.hub.smu.Unlock()
-	return s.wasLive
+	s.hub.sourcesMu.Lock()
+	defer s.hub.sourcesMu.Unlock()
+	return s.everWritten
 }
 
-// settle waits until a compressed file is complete, as far as that can be seen: it cannot be followed.
-func (s *source) settle(ctx context.Context) error {
+// waitStable waits until a compressed file is complete, as far as that can be seen: it cannot be followed.
+func (s *source) waitStable(ctx context.Context) error {
 	if !s.compressed {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (s *source) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if info.State != captures.Writing && time.Since(info.Changed) > settled {
+		if info.State != captures.Writing && time.Since(info.Modified) > stableFor {
 			return nil
 		}
 		select {

@@ -21,13 +21,13 @@ var (
 
 // Options say what is watched. nil means nothing, until [Hub.Open].
 type Options struct {
-	Dir     string         // folder of captures: new ones are followed as they appear; "" none
-	Live    string         // folder of the sockets of running taps, see live.Dir; "" none
-	Files   []string       // captures to follow besides
-	Past    int            // how many of Dir's captures that nobody writes any more are read, the newest ones; -1 is all, 0 none
-	NoRules bool           // do not hold traffic against the rules
-	Rules   *check.Options // nil means defaults
-	MaxRows int            // 0 is wireview.DefaultMaxRows
+	Dir         string         // folder of captures: new ones are followed as they appear; "" none
+	SocketDir   string         // folder of the sockets of running taps, see live.Dir; "" none
+	Files       []string       // captures to follow besides
+	MaxFinished int            // how many of Dir's captures that nobody writes any more are read, the newest ones; -1 is all, 0 none
+	NoRules     bool           // do not hold traffic against the rules
+	Rules       *check.Options // nil means defaults
+	MaxRows     int            // 0 is wireview.DefaultMaxRows
 }
 
 // A Hub follows captures and running taps, and keeps the model of all of it.
@@ -36,25 +36,25 @@ type Hub struct {
 	id   string
 	ring *ring
 
-	mu         sync.Mutex // of the model and of what is made of it
-	model      *wireview.Model
-	log        changeLog
-	feeds      map[*Feed]struct{}
-	selections map[*Selection]struct{}
-	payload    []*Selection // those that look at payloads; replaced, never changed
-	several    map[eventKey][]uint64
-	families   families
-	phase      phase
-	ctx        context.Context // of Run
-	wg         sync.WaitGroup
+	mu                sync.Mutex // of the model and of what is made of it
+	model             *trace.Model
+	changeLog         changeLog
+	feeds             map[*Feed]struct{}
+	selections        map[*Selection]struct{}
+	payloadSelections []*Selection // those that look at payloads; replaced, never changed
+	multiRow          map[eventKey][]uint64
+	childLists        childLists
+	phase             phase
+	ctx               context.Context // of Run
+	wg                sync.WaitGroup
 
-	smu        sync.Mutex // of the sources. It may be taken while mu is held, not the other way round
-	sources    []*source
-	captures   map[string]*segment
-	capOrder   []string
-	sourcesNow uint64 // counts what is new about sources
-	progress   progress
-	connected  map[string]bool // sockets that somebody looks after
+	sourcesMu      sync.Mutex // of the sources. It may be taken while mu is held, not the other way round
+	sources        []*source
+	segments       map[string]*segment
+	captureOrder   []string
+	sourcesVersion uint64 // counts what is new about sources
+	progress       progressLimiter
+	followedTaps   map[string]bool // sockets that somebody looks after
 }
 
 // eventKey is an event.
@@ -76,14 +76,14 @@ const (
 // New returns a Hub that reads nothing before Run. opts may be nil.
 func New(opts *Options) *Hub {
 	h := &Hub{
-		id: rand.Text(), ring: newRing(maxRing), feeds: map[*Feed]struct{}{}, selections: map[*Selection]struct{}{}, several: map[eventKey][]uint64{},
-		captures: map[string]*segment{}, connected: map[string]bool{},
+		id: rand.Text(), ring: newRing(maxRing), feeds: map[*Feed]struct{}{}, selections: map[*Selection]struct{}{}, multiRow: map[eventKey][]uint64{},
+		segments: map[string]*segment{}, followedTaps: map[string]bool{},
 	}
 	if opts != nil {
 		h.opts = *opts
 	}
-	h.model = wireview.New(&wireview.Options{MaxRows: h.opts.MaxRows})
-	h.families = families{}
+	h.model = trace.New(&trace.Options{MaxRows: h.opts.MaxRows})
+	h.childLists = childLists{}
 	return h
 }
 
@@ -96,13 +96,13 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	h.phase, h.ctx = loading, ctx
 	h.mu.Unlock()
-	l := newLooker(h)
-	past := l.first()
+	l := newDirScanner(h)
+	past := l.initial()
 	h.load(ctx, past)
 	h.mu.Lock()
 	h.phase = following
 	h.mu.Unlock()
-	for _, s := range h.unstarted() {
+	for _, s := range h.claimUnstarted() {
 		h.wg.Go(func() { s.run(ctx) })
 	}
 	l.run(ctx)
@@ -110,7 +110,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	h.phase = stopped
 	h.mu.Unlock()
 	h.wg.Wait()
-	for _, s := range h.unstarted() {
+	for _, s := range h.claimUnstarted() {
 		s.close()
 	}
 	return nil
@@ -129,7 +129,7 @@ func (h *Hub) start(f func(ctx context.Context)) bool {
 }
 
 // Read calls f with the model locked. Rows, and the methods of Selections, may be used inside f only.
-func (h *Hub) Read(f func(m *wireview.Model)) {
+func (h *Hub) Read(f func(m *trace.Model)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f(h.model)
@@ -139,16 +139,16 @@ func (h *Hub) Read(f func(m *wireview.Model)) {
 func (h *Hub) ID() string { return h.id }
 
 // Open follows a capture besides. It is no error if that is done already. The error may be that of the system, wrap [capture.ErrNotCapture] or [capture.ErrVersion], or be ErrStopped.
-func (h *Hub) Open(path string) error { return h.OpenUpTo(path, 0) }
+func (h *Hub) Open(path string) error { return h.OpenLimited(path, 0) }
 
-// OpenUpTo is Open for a file of a stranger: one that is compressed is read until maxUnpacked bytes
+// OpenLimited is Open for a file of a stranger: one that is compressed is read until maxUnpacked bytes
 // have come out of it. Zero is the default of [capture.ReaderOptions].
-func (h *Hub) OpenUpTo(path string, maxUnpacked int64) error {
-	if err := looksLikeCapture(path); err != nil {
+func (h *Hub) OpenLimited(path string, maxUnpacked int64) error {
+	if err := checkCapture(path); err != nil {
 		return err
 	}
-	h.forgetFailed(path)
-	s, added := h.addPacked(path, !compressed(path), maxUnpacked)
+	h.removeFailed(path)
+	s, added := h.addFileLimited(path, !compressed(path), maxUnpacked)
 	if !added {
 		return nil
 	}
@@ -169,12 +169,12 @@ func (h *Hub) OpenUpTo(path string, maxUnpacked int64) error {
 
 // Restart asks the tap of a capture to start its server again. It returns when that was asked for, not when it was done. The error may wrap ErrNoRestart.
 func (h *Hub) Restart(_ context.Context, captureID string) error {
-	h.smu.Lock()
+	h.sourcesMu.Lock()
 	var conn *live.Conn
-	if c := h.captures[captureID]; c != nil && c.source.info.CanRestart {
+	if c := h.segments[captureID]; c != nil && c.source.info.CanRestart {
 		conn = c.source.conn
 	}
-	h.smu.Unlock()
+	h.sourcesMu.Unlock()
 	if conn == nil {
 		return ErrNoRestart
 	}

@@ -43,10 +43,10 @@ func TestPast(t *testing.T) {
 		{-1, append([]string{"older/1 request older ok"}, a...)},
 	} {
 		t.Run(fmt.Sprint(tt.past), func(t *testing.T) {
-			h := running(t, &watch.Options{Dir: dir, Past: tt.past, NoRules: true})
-			await(t, h, "the captures", func(*wireview.Model) bool {
+			h := running(t, &watch.Options{Dir: dir, MaxFinished: tt.past, NoRules: true})
+			await(t, h, "the captures", func(*trace.Model) bool {
 				for _, s := range h.Sources() {
-					if s.State != watch.Complete && s.State != watch.BrokenOff {
+					if s.State != watch.Complete && s.State != watch.Truncated {
 						return false
 					}
 				}
@@ -106,7 +106,7 @@ func TestGrowing(t *testing.T) {
 			if err := f.Close(); err != nil {
 				t.Fatal(err)
 			}
-			await(t, h, "the end", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
+			await(t, h, "the end", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
 			list := rows(h)
 			if want := "x/7 request search unanswered"; list[len(list)-1] != want {
 				t.Errorf("the last row is %q, want %q", list[len(list)-1], want)
@@ -123,7 +123,7 @@ func TestLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := running(t, &watch.Options{Files: []string{path}})
-	await(t, h, "it to be broken off", func(*wireview.Model) bool { return sourceState(h, path) == watch.BrokenOff })
+	await(t, h, "it to be broken off", func(*trace.Model) bool { return sourceState(h, path) == watch.Truncated })
 	if diff := cmp.Diff([]string{"a/1 request a ok", "a/3 request open unanswered"}, rows(h)); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
@@ -138,7 +138,7 @@ func TestLeftAlone(t *testing.T) {
 	if err := enc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, h, "the end", func(m *wireview.Model) bool { return sourceState(h, path) == watch.Complete && len(m.Rows()) == 3 })
+	await(t, h, "the end", func(m *trace.Model) bool { return sourceState(h, path) == watch.Complete && len(m.Rows()) == 3 })
 }
 
 // TestTap watches running taps with a file that is in the folder, with one elsewhere, with a compressed one, and without.
@@ -146,7 +146,7 @@ func TestTap(t *testing.T) {
 	for _, where := range []string{"folder", "elsewhere", "compressed", "none"} {
 		t.Run(where, func(t *testing.T) {
 			base := t.TempDir()
-			opts := &watch.Options{Dir: filepath.Join(base, "captures"), Live: filepath.Join(base, "live")}
+			opts := &watch.Options{Dir: filepath.Join(base, "captures"), SocketDir: filepath.Join(base, "live")}
 			path := ""
 			switch where {
 			case "folder":
@@ -160,10 +160,10 @@ func TestTap(t *testing.T) {
 				t.Fatal(err)
 			}
 			asked := make(chan struct{}, 1)
-			p := startTap(t, opts.Live, path, &live.Options{Restart: func() { asked <- struct{}{} }})
+			p := startTap(t, opts.SocketDir, path, &live.Options{Restart: func() { asked <- struct{}{} }})
 			h := running(t, opts)
 			// What is recorded after the tap has begun shows that the hub watches.
-			await(t, h, "the tap", func(*wireview.Model) bool {
+			await(t, h, "the tap", func(*trace.Model) bool {
 				list := h.Sources()
 				return len(list) == 1 && list[0].ID == p.ID() && list[0].State == watch.Live && list[0].CanRestart
 			})
@@ -183,7 +183,7 @@ func TestTap(t *testing.T) {
 			<-asked
 			p.Record(call(9, "search")[0])
 			p.stop()
-			await(t, h, "the end", func(*wireview.Model) bool {
+			await(t, h, "the end", func(*trace.Model) bool {
 				list := h.Sources()
 				return len(list) == 1 && list[0].State == watch.Complete && !list[0].CanRestart
 			})
@@ -206,8 +206,8 @@ func TestLateViewer(t *testing.T) {
 	if err := p.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h := running(t, &watch.Options{Live: dir})
-	await(t, h, "the gap", func(m *wireview.Model) bool { return len(m.Rows()) == 1 })
+	h := running(t, &watch.Options{SocketDir: dir})
+	await(t, h, "the gap", func(m *trace.Model) bool { return len(m.Rows()) == 1 })
 	p.call(1)
 	await(t, h, "a call", settledRows(2))
 	if diff := cmp.Diff([]string{"live/1 gap  ", "live/3 request search ok"}, rows(h)); diff != "" {
@@ -227,8 +227,8 @@ func TestNoCapture(t *testing.T) {
 	}
 	good := write(t, filepath.Join(dir, "good"+suffix), "good", begun, 1, tail())
 	copied := write(t, filepath.Join(dir, "zcopy"+suffix), "good", begun, 1, tail())
-	h := running(t, &watch.Options{Files: []string{text, good, filepath.Join(dir, "none"), copied}, Dir: dir, Past: -1})
-	await(t, h, "the end", func(*wireview.Model) bool {
+	h := running(t, &watch.Options{Files: []string{text, good, filepath.Join(dir, "none"), copied}, Dir: dir, MaxFinished: -1})
+	await(t, h, "the end", func(*trace.Model) bool {
 		list := h.Sources()
 		return len(list) == 4 && list[1].State == watch.Complete && list[3].Err != ""
 	})
@@ -257,7 +257,7 @@ func TestSameFile(t *testing.T) {
 		t.Skip(err)
 	}
 	h := running(t, &watch.Options{Files: []string{path, link}})
-	await(t, h, "the capture", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
 	if err := h.Open(link); err != nil {
 		t.Error(err)
 	}
@@ -272,8 +272,8 @@ func TestNotPrivate(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h := running(t, &watch.Options{Live: dir})
-	await(t, h, "the error", func(*wireview.Model) bool {
+	h := running(t, &watch.Options{SocketDir: dir})
+	await(t, h, "the error", func(*trace.Model) bool {
 		list := h.Sources()
 		return len(list) == 1 && strings.Contains(list[0].Err, "not private")
 	})
@@ -296,7 +296,7 @@ func TestCompressed(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := running(t, &watch.Options{Files: []string{path}})
-	await(t, h, "the capture", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
 	e, err := h.Event(t.Context(), "a", 900)
 	if err != nil || !strings.Contains(string(e.Data), "answer 449") || e.N != 900 {
 		t.Errorf("event %v, error %v", e, err)
@@ -308,7 +308,7 @@ func TestEvent(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, filepath.Join(dir, "a"+suffix), "a", begun, 10_000, tail())
 	h := running(t, &watch.Options{Files: []string{path}, NoRules: true})
-	await(t, h, "the capture", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
 	for _, n := range []uint64{1, 2, 777, 10_000, 19_999, 20_000} {
 		e, err := h.Event(t.Context(), "a", n)
 		if err != nil {
@@ -356,7 +356,7 @@ func TestSeveralInOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := running(t, &watch.Options{Files: []string{path}})
-	await(t, h, "the end", func(*wireview.Model) bool { return sourceState(h, path) == watch.BrokenOff })
+	await(t, h, "the end", func(*trace.Model) bool { return sourceState(h, path) == watch.Truncated })
 	if diff := cmp.Diff([]string{"a/1 request a ok", "a/3 request a ok", "b/1 request b ok", "b/3 request b unanswered"}, rows(h)); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
@@ -376,11 +376,11 @@ func TestFindings(t *testing.T) {
 		&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(`{"jsonrpc":"2.0","id":null,"method":"tools/list"}`)}, tail())
 	for _, quiet := range []bool{false, true} {
 		h := running(t, &watch.Options{Files: []string{path}, NoRules: quiet})
-		await(t, h, "the end", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
-		h.Read(func(m *wireview.Model) {
+		await(t, h, "the end", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
+		h.Read(func(m *trace.Model) {
 			n := 0
 			for _, r := range m.Rows() {
-				n += r.CountLints()
+				n += r.CountFindings()
 			}
 			if (n == 0) != quiet {
 				t.Errorf("rules off: %v, findings: %d", quiet, n)
@@ -411,13 +411,13 @@ func TestStopEarly(t *testing.T) {
 	for i := range 5 {
 		write(t, filepath.Join(dir, fmt.Sprint(i, suffix)), fmt.Sprint(i), begun.Add(time.Duration(i)*time.Second), 2000)
 	}
-	h := watch.New(&watch.Options{Dir: dir, Past: -1})
+	h := watch.New(&watch.Options{Dir: dir, MaxFinished: -1})
 	stop := run(t, h)
-	await(t, h, "a row", func(m *wireview.Model) bool { return len(m.Rows()) > 0 })
+	await(t, h, "a row", func(m *trace.Model) bool { return len(m.Rows()) > 0 })
 	s := h.Select(parse(t, "answer -\"answer 5\""))
 	stop()
-	await(t, h, "the search to end", func(*wireview.Model) bool {
-		_, busy := s.Searching()
+	await(t, h, "the search to end", func(*trace.Model) bool {
+		_, busy := s.SearchProgress()
 		return !busy
 	})
 	s.Close()
@@ -428,7 +428,7 @@ func TestReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, filepath.Join(dir, "a"+suffix), "old", begun, 1, tail())
 	h := running(t, &watch.Options{Files: []string{path}})
-	await(t, h, "the old one", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
+	await(t, h, "the old one", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
 	other := write(t, filepath.Join(dir, "b"+suffix), "new", begun, 2, tail())
 	if err := os.Rename(other, path); err != nil {
 		t.Fatal(err)

@@ -9,12 +9,12 @@ const (
 
 // An index knows where some events of a capture stand in its file.
 type index struct {
-	entries  []entry
-	stride   int64
-	events   int
-	unsorted bool // numbers are not in order: nobody who records writes that
-	last     uint64
-	begin    int64
+	entries   []entry
+	stride    int64
+	events    int
+	unordered bool // numbers are not in order: nobody who records writes that
+	last      uint64
+	start     int64
 }
 
 type entry struct {
@@ -23,36 +23,36 @@ type entry struct {
 }
 
 // add notes where an event stands.
-func (x *index) add(n uint64, off int64) {
-	if x.events == 0 {
-		x.stride, x.begin = firstStride, off
+func (ix *index) add(n uint64, off int64) {
+	if ix.events == 0 {
+		ix.stride, ix.start = firstStride, off
 	}
-	x.events++
+	ix.events++
 	if n == 0 {
 		return // made up, or the head
 	}
-	if n < x.last {
-		x.unsorted = true
+	if n < ix.last {
+		ix.unordered = true
 	}
-	x.last = n
-	if k := len(x.entries); k > 0 && off-x.entries[k-1].off < x.stride {
+	ix.last = n
+	if k := len(ix.entries); k > 0 && off-ix.entries[k-1].off < ix.stride {
 		return
 	}
-	if len(x.entries) >= maxEntries {
+	if len(ix.entries) >= maxEntries {
 		for i := range maxEntries / 2 {
-			x.entries[i] = x.entries[2*i]
+			ix.entries[i] = ix.entries[2*i]
 		}
-		x.entries = x.entries[:maxEntries/2]
-		x.stride *= 2
+		ix.entries = ix.entries[:maxEntries/2]
+		ix.stride *= 2
 	}
-	x.entries = append(x.entries, entry{n, off})
+	ix.entries = append(ix.entries, entry{n, off})
 }
 
-// before returns a place from which on the event is found, if it is there.
-func (x *index) before(n uint64) int64 {
-	i := sort.Search(len(x.entries), func(i int) bool { return x.entries[i].n > n })
-	if i == 0 || x.unsorted {
-		return x.begin
+// offsetBefore returns a place from which on the event is found, if it is there.
+func (ix *index) offsetBefore(n uint64) int64 {
+	i := sort.Search(len(ix.entries), func(i int) bool { return ix.entries[i].n > n })
+	if i == 0 || ix.unordered {
+		return ix.start
 	}
-	return x.entries[i-1].off
+	return ix.entries[i-1].off
 }

@@ -13,88 +13,88 @@ import (
 )
 
 const (
-	lookEvery = 100 * time.Millisecond // between two looks at the folders
-	lookFull  = 5 * time.Second        // after which a folder is read although its time says that nothing is new
-	fresh     = 2 * time.Second        // that the time of a folder must be old before it is trusted: it may be coarse
-	maxTaps   = 256                    // that are watched at once
+	scanInterval     = 100 * time.Millisecond // between two looks at the folders
+	fullScanInterval = 5 * time.Second        // after which a folder is read although its time says that nothing is new
+	mtimeSlack       = 2 * time.Second        // that the time of a folder must be old before it is trusted: it may be coarse
+	maxTaps          = 256                    // that are watched at once
 )
 
 // A looker looks for what is new in the folders.
-type looker struct {
-	h     *Hub
-	seen  map[string]bool // names in Dir
-	dir   folder
-	socks folder
+type dirScanner struct {
+	hub     *Hub
+	seen    map[string]bool // names in Dir
+	dir     polledDir
+	sockets polledDir
 }
 
-func newLooker(h *Hub) *looker {
-	return &looker{h: h, seen: map[string]bool{}, dir: folder{path: h.opts.Dir}, socks: folder{path: h.opts.Live}}
+func newDirScanner(h *Hub) *dirScanner {
+	return &dirScanner{hub: h, seen: map[string]bool{}, dir: polledDir{path: h.opts.Dir}, sockets: polledDir{path: h.opts.SocketDir}}
 }
 
 // A folder knows when it was read last.
-type folder struct {
+type polledDir struct {
 	path     string
 	modified time.Time
 	read     time.Time
 }
 
-// news reports whether something may be new in the folder.
-func (f *folder) news() bool {
-	if f.path == "" {
+// mayHaveChanged reports whether something may be new in the folder.
+func (pd *polledDir) mayHaveChanged() bool {
+	if pd.path == "" {
 		return false
 	}
-	info, err := os.Stat(f.path)
+	info, err := os.Stat(pd.path)
 	if err != nil {
 		return false
 	}
 	now, modified := time.Now(), info.ModTime()
-	if modified.Equal(f.modified) && f.read.Sub(modified) > fresh && now.Sub(f.read) < lookFull {
+	if modified.Equal(pd.modified) && pd.read.Sub(modified) > mtimeSlack && now.Sub(pd.read) < fullScanInterval {
 		return false
 	}
-	f.modified, f.read = modified, now
+	pd.modified, pd.read = modified, now
 	return true
 }
 
-// first returns what is to be read at the beginning.
-func (l *looker) first() (list []*source) {
-	h := l.h
+// initial returns what is to be read at the beginning.
+func (ds *dirScanner) initial() (list []*source) {
+	h := ds.hub
 	for _, path := range h.opts.Files {
 		s, added := h.addFile(path, !compressed(path))
 		if !added {
 			continue
 		}
-		if err := looksLikeCapture(path); err != nil {
+		if err := checkCapture(path); err != nil {
 			s.claim()
-			s.end(err)
+			s.finish(err)
 			continue
 		}
 		if info, err := captures.Stat(path); err == nil {
-			s.begun = info.Begun
+			s.captureStart = info.Started
 		}
 		list = append(list, s)
 	}
 	if h.opts.Dir == "" {
 		return list
 	}
-	l.dir.news()
+	ds.dir.mayHaveChanged()
 	infos, err := captures.List(h.opts.Dir)
 	if err != nil {
 		s, _ := h.addFile(h.opts.Dir, false)
 		s.claim()
-		s.end(err)
+		s.finish(err)
 	}
 	past := 0
 	for _, info := range infos { // the newest first
-		l.seen[filepath.Base(info.Path)] = true
+		ds.seen[filepath.Base(info.Path)] = true
 		// One that was begun just now may not be locked yet.
-		writing := info.State == captures.Writing || info.State == captures.Dead && time.Since(info.Changed).Abs() < fresh
+		writing := info.State == captures.Writing || info.State == captures.Truncated && time.Since(info.Modified).Abs() < mtimeSlack
 		if !writing {
-			if past++; h.opts.Past >= 0 && past > h.opts.Past {
+			if past++; h.opts.MaxFinished >= 0 && past > h.opts.MaxFinished {
 				continue
 			}
 		}
 		if s, added := h.addFile(info.Path, writing); added {
-			s.begun = info.Begun
+			s.captureStart = info.Started
 			list = append(list, s)
 		}
 	}
@@ -102,12 +102,12 @@ func (l *looker) first() (list []*source) {
 }
 
 // run looks until ctx ends.
-func (l *looker) run(ctx context.Context) {
-	ticker := time.NewTicker(lookEvery)
+func (ds *dirScanner) run(ctx context.Context) {
+	ticker := time.NewTicker(scanInterval)
 	defer ticker.Stop()
 	for {
-		l.captures()
-		l.taps()
+		ds.scanCaptures()
+		ds.scanTaps()
 		select {
 		case <-ctx.Done():
 			return
@@ -116,12 +116,12 @@ func (l *looker) run(ctx context.Context) {
 	}
 }
 
-// captures looks for new captures.
-func (l *looker) captures() {
-	if !l.dir.news() {
+// scanCaptures looks for new captures.
+func (ds *dirScanner) scanCaptures() {
+	if !ds.dir.mayHaveChanged() {
 		return
 	}
-	d, err := os.Open(l.dir.path)
+	d, err := os.Open(ds.dir.path)
 	if err != nil {
 		return // it may come back
 	}
@@ -133,43 +133,43 @@ func (l *looker) captures() {
 			continue
 		}
 		now[name] = true
-		if l.seen[name] {
+		if ds.seen[name] {
 			continue
 		}
-		path := filepath.Join(l.dir.path, name)
+		path := filepath.Join(ds.dir.path, name)
 		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		if s, added := l.h.addFile(path, true); added && s.claim() {
-			l.h.start(s.run)
+		if s, added := ds.hub.addFile(path, true); added && s.claim() {
+			ds.hub.start(s.run)
 		}
 	}
-	l.seen = now
+	ds.seen = now
 }
 
-// taps looks for new sockets.
-func (l *looker) taps() {
-	if !l.socks.news() {
+// scanTaps looks for new sockets.
+func (ds *dirScanner) scanTaps() {
+	if !ds.sockets.mayHaveChanged() {
 		return
 	}
-	paths, err := live.List(l.socks.path)
-	h := l.h
+	paths, err := live.List(ds.sockets.path)
+	h := ds.hub
 	if err != nil { // nothing is done with a folder that others have access to
-		if s, added := h.addFile(l.socks.path, false); added {
+		if s, added := h.addFile(ds.sockets.path, false); added {
 			s.claim()
-			s.end(err)
+			s.finish(err)
 		}
 		return
 	}
 	for _, path := range paths {
-		h.smu.Lock()
-		known := h.connected[path] || len(h.connected) >= maxTaps
+		h.sourcesMu.Lock()
+		known := h.followedTaps[path] || len(h.followedTaps) >= maxTaps
 		if !known {
-			h.connected[path] = true
+			h.followedTaps[path] = true
 		}
-		h.smu.Unlock()
+		h.sourcesMu.Unlock()
 		if !known {
-			h.start(func(ctx context.Context) { h.watchTap(ctx, path) })
+			h.start(func(ctx context.Context) { h.followTap(ctx, path) })
 		}
 	}
 }

@@ -2,44 +2,44 @@ package watch
 
 import "time"
 
-// progress keeps the news of how far sources are read from coming too often.
-type progress struct{ last time.Time }
+// progressLimiter keeps the news of how far sources are read from coming too often.
+type progressLimiter struct{ last time.Time }
 
-const progressEvery = 250 * time.Millisecond
+const progressInterval = 250 * time.Millisecond
 
-// progressed notes how far a source was read, and how large it is; -1 if that is not known.
-func (s *source) progressed(read, size int64) {
+// setProgress notes how far a source was read, and how large it is; -1 if that is not known.
+func (s *source) setProgress(read, size int64) {
 	h := s.hub
-	h.smu.Lock()
+	h.sourcesMu.Lock()
 	s.info.Read = read
 	s.info.Size = max(s.info.Size, size, read)
-	news := h.tick()
-	h.smu.Unlock()
+	news := h.progressDueLocked()
+	h.sourcesMu.Unlock()
 	if news {
-		h.wakeFeeds()
+		h.signalFeeds()
 	}
 }
 
-// advance adds to how far a source was read.
-func (s *source) advance(n int64) {
+// addProgress adds to how far a source was read.
+func (s *source) addProgress(n int64) {
 	h := s.hub
-	h.smu.Lock()
+	h.sourcesMu.Lock()
 	s.info.Read += n
 	s.info.Size = max(s.info.Size, s.info.Read)
-	news := h.tick()
-	h.smu.Unlock()
+	news := h.progressDueLocked()
+	h.sourcesMu.Unlock()
 	if news {
-		h.wakeFeeds()
+		h.signalFeeds()
 	}
 }
 
-// tick reports whether it is time to tell of progress. h.smu is held.
-func (h *Hub) tick() bool {
+// progressDueLocked reports whether it is time to tell of progress. h.smu is held.
+func (h *Hub) progressDueLocked() bool {
 	now := time.Now()
-	if now.Sub(h.progress.last) < progressEvery {
+	if now.Sub(h.progress.last) < progressInterval {
 		return false
 	}
 	h.progress.last = now
-	h.sourcesNow++
+	h.sourcesVersion++
 	return true
 }

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	whole      = 1_000_000 // of a search
-	searchHits = 256       // that are noted at once
-	searchLook = 1 << 20   // bytes between two looks at how far the search is
+	searchUnits    = 1_000_000 // of a search
+	maxPendingHits = 256       // that are noted at once
+	reportBytes    = 1 << 20   // bytes between two looks at how far the search is
 )
 
 // A search looks for what a selection's filter looks for in payloads of events that were there before the selection.
 type search struct {
-	s     *Selection
-	parts []part
-	total int64
-	done  int64
-	told  int64
-	hits  []hit
+	selection *Selection
+	parts     []searchPart
+	total     int64
+	done      int64
+	reported  int64
+	hits      []eventHits
 }
 
 // A part is what is searched of a source.
-type part struct {
+type searchPart struct {
 	source *source
 	path   string
 	id     string // of a tap without a file
@@ -35,93 +35,93 @@ type part struct {
 	size   int64
 }
 
-type hit struct {
+type eventHits struct {
 	key  eventKey
 	hits filter.Hits
 }
 
-// newSearch returns the search for a new selection; nil if there is nothing to search. h.mu is held: what is taken from here on is scanned by whoever takes it.
-func (h *Hub) newSearch(s *Selection) *search {
-	x := &search{s: s}
-	h.smu.Lock()
-	defer h.smu.Unlock()
+// newSearchLocked returns the search for a new selection; nil if there is nothing to search. h.mu is held: what is taken from here on is scanned by whoever takes it.
+func (h *Hub) newSearchLocked(s *Selection) *search {
+	x := &search{selection: s}
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
 	for _, src := range slices.Backward(h.sources) { // what is new is looked at more
 		if src.events == 0 {
 			continue
 		}
-		x.parts = append(x.parts, part{src, src.path, src.info.ID, src.events, src.last, max(1, src.info.Read)})
+		x.parts = append(x.parts, searchPart{src, src.path, src.info.ID, src.events, src.last, max(1, src.info.Read)})
 		x.total += max(1, src.info.Read)
 	}
 	if len(x.parts) == 0 {
 		return nil
 	}
-	s.share.Store(0)
-	s.pending.Store(true)
+	s.searchDone.Store(0)
+	s.searching.Store(true)
 	return x
 }
 
 // begin searches in the background.
-func (x *search) begin() {
-	started := x.s.h.start(func(ctx context.Context) {
+func (se *search) begin() {
+	started := se.selection.hub.start(func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		h := x.s.h
+		h := se.selection.hub
 		h.mu.Lock()
-		closed := x.s.closed
-		x.s.cancel = cancel
+		closed := se.selection.closed
+		se.selection.cancel = cancel
 		h.mu.Unlock()
 		if !closed {
-			x.run(ctx)
+			se.run(ctx)
 		}
-		x.end()
+		se.end()
 	})
 	if !started {
-		x.end()
+		se.end()
 	}
 }
 
-func (x *search) end() {
-	x.s.share.Store(whole)
-	x.s.pending.Store(false)
-	x.tell()
+func (se *search) end() {
+	se.selection.searchDone.Store(searchUnits)
+	se.selection.searching.Store(false)
+	se.notify()
 }
 
-// tell tells the feeds that the search has got on.
-func (x *search) tell() {
-	h := x.s.h
-	h.smu.Lock()
-	h.sourcesNow++
-	h.smu.Unlock()
-	h.wakeFeeds()
+// notify tells the feeds that the search has got on.
+func (se *search) notify() {
+	h := se.selection.hub
+	h.sourcesMu.Lock()
+	h.sourcesVersion++
+	h.sourcesMu.Unlock()
+	h.signalFeeds()
 }
 
-func (x *search) run(ctx context.Context) {
-	for _, p := range x.parts {
-		before := x.done
+func (se *search) run(ctx context.Context) {
+	for _, p := range se.parts {
+		before := se.done
 		if p.path == "" {
-			for _, e := range x.s.h.ring.all(p.id, p.last) {
-				x.look(ctx, e)
+			for _, e := range se.selection.hub.ring.all(p.id, p.last) {
+				se.scan(ctx, e)
 			}
 		} else {
-			x.file(ctx, p)
+			se.searchFile(ctx, p)
 		}
-		x.note()
+		se.flushHits()
 		if ctx.Err() != nil {
 			return
 		}
-		x.done = before + p.size
-		x.got(0)
+		se.done = before + p.size
+		se.addProgress(0)
 	}
 }
 
-// file searches the events that had been taken of a file.
-func (x *search) file(ctx context.Context, p part) {
-	f, err := p.source.again()
+// searchFile searches the events that had been taken of a file.
+func (se *search) searchFile(ctx context.Context, p searchPart) {
+	f, err := p.source.reopen()
 	if err != nil {
 		return // what is gone cannot be searched
 	}
 	defer f.Close()
-	r := capture.NewReader(&meter{f, x}, nil)
+	r := capture.NewReader(&searchReader{f, se}, nil)
 	defer r.Close()
 	n, id := 0, ""
 	for e, err := range r.Events() {
@@ -133,75 +133,75 @@ func (x *search) file(ctx context.Context, p part) {
 			id = p.id
 		}
 		e.Capture = id
-		x.look(ctx, e)
+		se.scan(ctx, e)
 	}
 }
 
-// look looks at an event.
-func (x *search) look(ctx context.Context, e *capture.Event) {
+// scan looks at an event.
+func (se *search) scan(ctx context.Context, e *capture.Event) {
 	if len(e.Data) == 0 || ctx.Err() != nil {
 		return
 	}
-	if h := x.s.filter.Scan(ctx, e.Data); h != 0 {
-		x.hits = append(x.hits, hit{eventKey{e.Capture, e.N}, h})
-		if len(x.hits) >= searchHits {
-			x.note()
+	if h := se.selection.filter.Scan(ctx, e.Data); h != 0 {
+		se.hits = append(se.hits, eventHits{eventKey{e.Capture, e.N}, h})
+		if len(se.hits) >= maxPendingHits {
+			se.flushHits()
 		}
 	}
 }
 
-// note notes what was found on the rows.
-func (x *search) note() {
-	if len(x.hits) == 0 {
+// flushHits notes what was found on the rows.
+func (se *search) flushHits() {
+	if len(se.hits) == 0 {
 		return
 	}
-	s, h := x.s, x.s.h
+	sel, h := se.selection, se.selection.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.closed {
+	if sel.closed {
 		return
 	}
-	for _, hit := range x.hits {
+	for _, hit := range se.hits {
 		if r := h.model.Find(hit.key.capture, hit.key.n); r != nil {
-			x.noteOn(r.Root().Seq, hit.hits)
+			se.addHitsLocked(r.Root().Seq, hit.hits)
 		}
-		for _, seq := range h.several[hit.key] {
-			x.noteOn(seq, hit.hits)
-		}
-	}
-	x.hits = x.hits[:0]
-	h.signalFeeds()
-}
-
-// noteOn notes hits on a row of the timeline, which feeds then tell of if it has come or gone.
-func (x *search) noteOn(seq uint64, hits filter.Hits) {
-	s, h := x.s, x.s.h
-	if r := h.log.rows[seq]; r != nil {
-		s.hit(r, hits)
-		if s.judge(r) {
-			h.log.add(seq)
+		for _, seq := range h.multiRow[hit.key] {
+			se.addHitsLocked(seq, hit.hits)
 		}
 	}
+	se.hits = se.hits[:0]
+	h.signalFeedsLocked()
 }
 
-// got counts what was read.
-func (x *search) got(n int64) {
-	x.done += n
-	x.s.share.Store(uint64(min(whole-1, whole*float64(x.done)/float64(x.total))))
-	if x.done-x.told >= searchLook {
-		x.told = x.done
-		x.tell()
+// addHitsLocked notes hits on a row of the timeline, which feeds then tell of if it has come or gone.
+func (se *search) addHitsLocked(seq uint64, hits filter.Hits) {
+	sel, h := se.selection, se.selection.hub
+	if r := h.changeLog.rows[seq]; r != nil {
+		sel.addHitsLocked(r, hits)
+		if sel.reevaluateLocked(r) {
+			h.changeLog.add(seq)
+		}
+	}
+}
+
+// addProgress counts what was read.
+func (se *search) addProgress(n int64) {
+	se.done += n
+	se.selection.searchDone.Store(uint64(min(searchUnits-1, searchUnits*float64(se.done)/float64(se.total))))
+	if se.done-se.reported >= reportBytes {
+		se.reported = se.done
+		se.notify()
 	}
 }
 
 // A meter counts what a search reads.
-type meter struct {
-	r io.Reader
-	x *search
+type searchReader struct {
+	r      io.Reader
+	search *search
 }
 
-func (m *meter) Read(p []byte) (int, error) {
-	n, err := m.r.Read(p)
-	m.x.got(int64(n))
+func (sr *searchReader) Read(p []byte) (int, error) {
+	n, err := sr.r.Read(p)
+	sr.search.addProgress(int64(n))
 	return n, err
 }

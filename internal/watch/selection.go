@@ -10,27 +10,27 @@ import (
 
 // A Selection is the rows of the timeline for which a filter holds. Len, At, Index and Has are for the inside of [Hub.Read] and of [Feed.Next]'s use.
 type Selection struct {
-	h      *Hub
+	hub    *Hub
 	filter *filter.Filter // nil: all
 
-	rows    []*wireview.Row // in the order of the timeline, from first on
-	first   int
-	hits    map[uint64]filter.Hits // of the terms about payloads, by Seq
-	cursor  uint64                 // Seq of the last row that was judged, until filled
-	filled  bool
-	cancel  func() // of the search; nil: there is none
-	closed  bool
-	share   atomic.Uint64 // of the search, in millionths
-	pending atomic.Bool   // it goes on
+	rows       []*trace.Row // in the order of the timeline, from first on
+	first      int
+	hits       map[uint64]filter.Hits // of the terms about payloads, by Seq
+	cursor     uint64                 // Seq of the last row that was judged, until filled
+	filled     bool
+	cancel     func() // of the search; nil: there is none
+	closed     bool
+	searchDone atomic.Uint64 // of the search, in millionths
+	searching  atomic.Bool   // it goes on
 }
 
 const fillRows = 2000 // that are judged while the lock is held
 
 // Select returns the rows of the timeline for which a filter holds, kept up to date; nil is all. Terms about payloads are searched for in the background: until that is done, see
-// [Selection.Searching], rows may be missing, or too many where such a term is negated. Select must not be called inside Read. Close the Selection in the end.
+// [Selection.SearchProgress], rows may be missing, or too many where such a term is negated. Select must not be called inside Read. Close the Selection in the end.
 func (h *Hub) Select(f *filter.Filter) *Selection {
-	s := &Selection{h: h, filter: f}
-	s.share.Store(whole)
+	s := &Selection{hub: h, filter: f}
+	s.searchDone.Store(searchUnits)
 	if f == nil {
 		s.filled = true
 		return s
@@ -40,8 +40,8 @@ func (h *Hub) Select(f *filter.Filter) *Selection {
 	var task *search
 	if f.NeedsPayload() {
 		s.hits = map[uint64]filter.Hits{}
-		h.payload = append(h.payload[:len(h.payload):len(h.payload)], s)
-		task = h.newSearch(s)
+		h.payloadSelections = append(h.payloadSelections[:len(h.payloadSelections):len(h.payloadSelections)], s)
+		task = h.newSearchLocked(s)
 	}
 	h.mu.Unlock()
 	for !s.fill() {
@@ -54,9 +54,9 @@ func (h *Hub) Select(f *filter.Filter) *Selection {
 
 // fill judges some of the rows that were there before the selection. It returns true when it is done.
 func (s *Selection) fill() bool {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	rows := s.h.model.Rows()
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	rows := s.hub.model.Rows()
 	i := sort.Search(len(rows), func(i int) bool { return rows[i].Seq > s.cursor })
 	for end := min(len(rows), i+fillRows); i < end; i++ {
 		s.cursor = rows[i].Seq
@@ -71,28 +71,28 @@ func (s *Selection) fill() bool {
 // Len returns how many rows there are.
 func (s *Selection) Len() int {
 	if s.filter == nil {
-		return len(s.h.model.Rows())
+		return len(s.hub.model.Rows())
 	}
 	return len(s.rows) - s.first
 }
 
 // At returns the row with an index, or nil if there is none.
-func (s *Selection) At(i int) *wireview.Row {
+func (s *Selection) At(i int) *trace.Row {
 	if i < 0 || i >= s.Len() {
 		return nil
 	}
 	return s.list()[i]
 }
 
-func (s *Selection) list() []*wireview.Row {
+func (s *Selection) list() []*trace.Row {
 	if s.filter == nil {
-		return s.h.model.Rows()
+		return s.hub.model.Rows()
 	}
 	return s.rows[s.first:]
 }
 
 // Index returns the index of a row, or of the row of the timeline that it stands in; -1 if it is not selected.
-func (s *Selection) Index(r *wireview.Row) int {
+func (s *Selection) Index(r *trace.Row) int {
 	if r == nil {
 		return -1
 	}
@@ -106,19 +106,19 @@ func (s *Selection) Index(r *wireview.Row) int {
 }
 
 // Has reports whether a row, or the row of the timeline that it stands in, is selected.
-func (s *Selection) Has(r *wireview.Row) bool { return s.Index(r) >= 0 }
+func (s *Selection) Has(r *trace.Row) bool { return s.Index(r) >= 0 }
 
 // position returns the index of the row with a Seq, or where it would be.
-func position(list []*wireview.Row, seq uint64) int {
+func position(list []*trace.Row, seq uint64) int {
 	if n := len(list); n == 0 || list[n-1].Seq < seq { // a new one, mostly
 		return n
 	}
 	return sort.Search(len(list), func(i int) bool { return list[i].Seq >= seq })
 }
 
-// Searching returns which part of the search in payloads is done, from 0 to 1, and whether it goes on. It may be called anywhere.
-func (s *Selection) Searching() (share float64, busy bool) {
-	return float64(s.share.Load()) / whole, s.pending.Load()
+// SearchProgress returns which part of the search in payloads is done, from 0 to 1, and whether it goes on. It may be called anywhere.
+func (s *Selection) SearchProgress() (share float64, busy bool) {
+	return float64(s.searchDone.Load()) / searchUnits, s.searching.Load()
 }
 
 // Close ends the selection, which then has no rows. It must not be called inside Read.
@@ -126,7 +126,7 @@ func (s *Selection) Close() {
 	if s.filter == nil {
 		return
 	}
-	h := s.h
+	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.closed {
@@ -135,21 +135,21 @@ func (s *Selection) Close() {
 	s.closed = true
 	delete(h.selections, s)
 	var others []*Selection
-	for _, o := range h.payload {
+	for _, o := range h.payloadSelections {
 		if o != s {
 			others = append(others, o)
 		}
 	}
-	h.payload = others
+	h.payloadSelections = others
 	if s.cancel != nil {
 		s.cancel()
 	}
 	s.rows, s.first, s.hits = nil, 0, nil
 }
 
-// judge adds or removes a row of the timeline. It reports whether that has changed the selection. h.mu is held.
-func (s *Selection) judge(r *wireview.Row) (changed bool) {
-	if !s.filled && r.Seq > s.cursor || r.Dropped() { // fill comes to it
+// reevaluateLocked adds or removes a row of the timeline. It reports whether that has changed the selection. h.mu is held.
+func (s *Selection) reevaluateLocked(r *trace.Row) (changed bool) {
+	if !s.filled && r.Seq > s.cursor || r.Evicted() { // fill comes to it
 		return false
 	}
 	list := s.rows[s.first:]
@@ -163,22 +163,22 @@ func (s *Selection) judge(r *wireview.Row) (changed bool) {
 		copy(list[i+1:], list[i:])
 		list[i] = r
 	case has && !is:
-		s.cut(i)
+		s.removeAt(i)
 	}
 	return is != has
 }
 
 // remove forgets a row that has made room.
-func (s *Selection) remove(r *wireview.Row) {
+func (s *Selection) remove(r *trace.Row) {
 	delete(s.hits, r.Seq)
 	list := s.rows[s.first:]
 	if i := position(list, r.Seq); i < len(list) && list[i] == r {
-		s.cut(i)
+		s.removeAt(i)
 	}
 }
 
-// cut takes out the row with an index.
-func (s *Selection) cut(i int) {
+// removeAt takes out the row with an index.
+func (s *Selection) removeAt(i int) {
 	list := s.rows[s.first:]
 	if i > 0 {
 		copy(list[i:], list[i+1:])
@@ -195,9 +195,9 @@ func (s *Selection) cut(i int) {
 	}
 }
 
-// hit notes that terms about payloads hold for a row of the timeline. h.mu is held.
-func (s *Selection) hit(root *wireview.Row, hits filter.Hits) {
-	if !root.Dropped() && s.hits != nil {
+// addHitsLocked notes that terms about payloads hold for a row of the timeline. h.mu is held.
+func (s *Selection) addHitsLocked(root *trace.Row, hits filter.Hits) {
+	if !root.Evicted() && s.hits != nil {
 		s.hits[root.Seq] |= hits
 	}
 }

@@ -28,8 +28,8 @@ func parse(t testing.TB, text string) *filter.Filter {
 func selected(t *testing.T, h *watch.Hub, s *watch.Selection) []string {
 	t.Helper()
 	list := []string{}
-	h.Read(func(m *wireview.Model) {
-		is := map[*wireview.Row]bool{}
+	h.Read(func(m *trace.Model) {
+		is := map[*trace.Row]bool{}
 		for i := range s.Len() {
 			r := s.At(i)
 			is[r] = true
@@ -67,7 +67,7 @@ func TestSelect(t *testing.T) {
 			f := parse(t, text)
 			want := func(h *watch.Hub) []string {
 				var list []string
-				h.Read(func(m *wireview.Model) {
+				h.Read(func(m *trace.Model) {
 					for _, r := range m.Rows() {
 						payloads := &loaded{r, t, h}
 						if f.Match(t.Context(), payloads) {
@@ -80,7 +80,7 @@ func TestSelect(t *testing.T) {
 			live := filepath.Join(base, fmt.Sprint(i))
 			p := startTap(t, live, "", nil)
 			defer p.stop()
-			h := watch.New(&watch.Options{Files: []string{path}, Live: live, NoRules: true})
+			h := watch.New(&watch.Options{Files: []string{path}, SocketDir: live, NoRules: true})
 			stop := run(t, h)
 			defer stop()
 			early := h.Select(f)
@@ -89,16 +89,16 @@ func TestSelect(t *testing.T) {
 				p.call(i)
 			}
 			p.Record(call(30, "search")[0])
-			await(t, h, "the rows", func(m *wireview.Model) bool { return len(m.Rows()) == 26 })
+			await(t, h, "the rows", func(m *trace.Model) bool { return len(m.Rows()) == 26 })
 			late := h.Select(f)
 			defer late.Close()
 			p.Record(call(30, "search")[1])
 			await(t, h, "the last answer", settledRows(26))
-			await(t, h, "the search", func(*wireview.Model) bool {
-				_, busy := late.Searching()
+			await(t, h, "the search", func(*trace.Model) bool {
+				_, busy := late.SearchProgress()
 				return !busy
 			})
-			if share, _ := late.Searching(); share != 1 {
+			if share, _ := late.SearchProgress(); share != 1 {
 				t.Errorf("%v of the search is done", share)
 			}
 			for name, s := range map[string]*watch.Selection{"early": early, "late": late} {
@@ -112,7 +112,7 @@ func TestSelect(t *testing.T) {
 
 // loaded is a row whose payloads are read again.
 type loaded struct {
-	*wireview.Row
+	*trace.Row
 	t *testing.T
 	h *watch.Hub
 }
@@ -146,7 +146,7 @@ func TestSelectDropped(t *testing.T) {
 	}
 	none := h.Select(nil)
 	run(t, h)
-	await(t, h, "the capture", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
 	for i, s := range append(list, none) {
 		if got := len(selected(t, h, s)); got != 100 {
 			t.Errorf("selection %d has %d rows, want 100", i, got)
@@ -156,7 +156,7 @@ func TestSelectDropped(t *testing.T) {
 	s.Close()
 	s.Close()
 	none.Close()
-	h.Read(func(*wireview.Model) {
+	h.Read(func(*trace.Model) {
 		if s.Len() != 0 || s.At(0) != nil {
 			t.Error("a closed selection has rows")
 		}
@@ -168,10 +168,10 @@ func TestSelectBatch(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 0,
 		&capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping","params":{"x":"needle"}}]`)}, tail())
 	h := running(t, &watch.Options{Files: []string{path}, NoRules: true})
-	await(t, h, "the capture", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
 	s := h.Select(parse(t, "needle"))
 	defer s.Close()
-	await(t, h, "the search", func(*wireview.Model) bool { return s.Len() == 2 })
+	await(t, h, "the search", func(*trace.Model) bool { return s.Len() == 2 })
 }
 
 // TestSelectSession: what is known of a session later counts for the rows before.
@@ -185,7 +185,7 @@ func TestSelectSession(t *testing.T) {
 	s := h.Select(parse(t, "rev:2025-06-18"))
 	defer s.Close()
 	run(t, h)
-	await(t, h, "the capture", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
 	if got := len(selected(t, h, s)); got != 2 {
 		t.Errorf("%d rows, want 2", got)
 	}
@@ -196,7 +196,7 @@ func BenchmarkSelect(b *testing.B) {
 	path := write(b, filepath.Join(b.TempDir(), "a"+suffix), "a", begun, 100_000, tail())
 	h := running(b, &watch.Options{Files: []string{path}, NoRules: true})
 	began := time.Now()
-	await(b, h, "the capture", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
+	await(b, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
 	b.ReportMetric(float64(200_000)/time.Since(began).Seconds(), "events/s-loaded")
 	for _, text := range []string{"tool:a", "status:failed", "dur>100ms tool:/^a/", "\"answer 99999\""} {
 		b.Run(text, func(b *testing.B) {
@@ -204,7 +204,7 @@ func BenchmarkSelect(b *testing.B) {
 			for b.Loop() {
 				s := h.Select(f)
 				for busy := true; busy; {
-					_, busy = s.Searching()
+					_, busy = s.SearchProgress()
 				}
 				s.Close()
 			}
@@ -220,10 +220,10 @@ func TestSelectManyEvents(t *testing.T) {
 	}
 	path := write(t, filepath.Join(t.TempDir(), "a"+suffix), "a", begun, 0, append(events, tail())...)
 	h := running(t, &watch.Options{Files: []string{path}, NoRules: true})
-	await(t, h, "the capture", func(*wireview.Model) bool { return sourceState(h, path) == watch.Complete })
+	await(t, h, "the capture", func(*trace.Model) bool { return sourceState(h, path) == watch.Complete })
 	for _, text := range []string{"piece3x", "piece55x"} {
 		s := h.Select(parse(t, text))
-		await(t, h, text, func(*wireview.Model) bool { _, busy := s.Searching(); return !busy && s.Len() == 1 })
+		await(t, h, text, func(*trace.Model) bool { _, busy := s.SearchProgress(); return !busy && s.Len() == 1 })
 		s.Close()
 	}
 }

@@ -9,75 +9,75 @@ import (
 )
 
 const (
-	slimFrom   = 1 << 20   // bytes of a message that the model is given as it is: it looks at them while others wait for the lock
-	slimString = 4 << 10   // bytes of a string that are left, far more than are shown of one
-	slimEnough = 512 << 10 // bytes after which elements of lists are only counted
-	slimMost   = 4 << 20   // bytes after which members of the message itself, and of its params, are left out
-	slimNumber = 256       // bytes of a number that are left
-	slimDepth  = jsonwire.DefaultMaxDepth
+	largeMessageBytes = 1 << 20   // bytes of a message that the model is given as it is: it looks at them while others wait for the lock
+	maxStringBytes    = 4 << 10   // bytes of a string that are left, far more than are shown of one
+	maxListBytes      = 512 << 10 // bytes after which elements of lists are only counted
+	maxMessageBytes   = 4 << 20   // bytes after which members of the message itself, and of its params, are left out
+	maxNumberBytes    = 256       // bytes of a number that are left
+	maxTruncateDepth  = jsonwire.DefaultMaxDepth
 )
 
-// slim returns an event for the model. A large message is replaced by one of which the model says the same: long strings end early, and the later elements of long lists are zeros. Reading it as a whole would take
+// truncateLarge returns an event for the model. A large message is replaced by one of which the model says the same: long strings end early, and the later elements of long lists are zeros. Reading it as a whole would take
 // seconds, and nobody could read the model meanwhile.
-func slim(e *capture.Event) *capture.Event {
-	if e.Kind != capture.KindMessage || e.Cut || len(e.Data) < slimFrom {
+func truncateLarge(e *capture.Event) *capture.Event {
+	if e.Kind != capture.KindMessage || e.Cut || len(e.Data) < largeMessageBytes {
 		return e
 	}
-	s := *e
-	if s.Len == 0 {
-		s.Len = int64(len(e.Data))
+	event := *e
+	if event.Len == 0 {
+		event.Len = int64(len(e.Data))
 	}
 	var msg jsonrpc.Message
 	depth := 0
 	if jsonrpc.IsBatch(e.Data) {
 		depth = -1
 		if _, err := jsonrpc.ParseBatch(e.Data, 0); err != nil {
-			return cutOff(&s)
+			return truncateInvalid(&event)
 		}
 	} else if jsonrpc.Parse(e.Data, &msg, 0) != nil {
-		return cutOff(&s)
+		return truncateInvalid(&event)
 	}
-	w := slimmer{room: slimEnough}
+	w := truncator{limit: maxListBytes}
 	w.value(e.Data, depth)
-	s.Data = w.out
-	return &s
+	event.Data = w.out
+	return &event
 }
 
-// cutOff leaves the beginning of what is no message.
-func cutOff(e *capture.Event) *capture.Event {
-	e.Data, e.Cut = e.Data[:slimString], true
+// truncateInvalid leaves the beginning of what is no message.
+func truncateInvalid(e *capture.Event) *capture.Event {
+	e.Data, e.Cut = e.Data[:maxStringBytes], true
 	return e
 }
 
 // A slimmer copies JSON that is valid.
-type slimmer struct {
-	out  []byte
-	room int
+type truncator struct {
+	out   []byte
+	limit int
 }
 
-func (w *slimmer) value(v []byte, depth int) {
+func (tr *truncator) value(v []byte, depth int) {
 	for len(v) > 0 && (v[0] == ' ' || v[0] == '\t' || v[0] == '\n' || v[0] == '\r') {
 		v = v[1:]
 	}
 	switch {
-	case len(v) <= slimString && len(w.out)+len(v) <= w.room:
-		w.out = append(w.out, v...)
+	case len(v) <= maxStringBytes && len(tr.out)+len(v) <= tr.limit:
+		tr.out = append(tr.out, v...)
 	case len(v) == 0:
 	case v[0] == '"':
-		w.text(v)
+		tr.text(v)
 	case v[0] == '{':
-		w.object(v, depth)
+		tr.object(v, depth)
 	case v[0] == '[':
-		w.array(v, depth)
+		tr.array(v, depth)
 	default: // true, false and null are shorter
-		w.number(v)
+		tr.number(v)
 	}
 }
 
 // text copies the beginning of a string, without cutting an escape, a pair of them, or a character.
-func (w *slimmer) text(v []byte) {
+func (tr *truncator) text(v []byte) {
 	end := 1
-	for end < len(v)-1 && end < slimString {
+	for end < len(v)-1 && end < maxStringBytes {
 		switch {
 		case v[end] != '\\':
 			_, n := utf8.DecodeRune(v[end:])
@@ -90,55 +90,55 @@ func (w *slimmer) text(v []byte) {
 			end += 6
 		}
 	}
-	w.out = append(append(w.out, v[:min(end, len(v)-1)]...), '"')
+	tr.out = append(append(tr.out, v[:min(end, len(v)-1)]...), '"')
 }
 
 // number copies the beginning of a number.
-func (w *slimmer) number(v []byte) {
-	v = v[:min(len(v), slimNumber)]
+func (tr *truncator) number(v []byte) {
+	v = v[:min(len(v), maxNumberBytes)]
 	for len(v) > 1 && (v[len(v)-1] < '0' || v[len(v)-1] > '9') {
 		v = v[:len(v)-1]
 	}
-	w.out = append(w.out, v...)
+	tr.out = append(tr.out, v...)
 }
 
-func (w *slimmer) object(v []byte, depth int) {
-	w.out = append(w.out, '{')
+func (tr *truncator) object(v []byte, depth int) {
+	tr.out = append(tr.out, '{')
 	sep := false
 	for m := jsonwire.ObjectMembers(v); m.Next(); {
 		if depth <= 1 { // what stands behind something large matters as much
-			w.room = len(w.out) + slimEnough
+			tr.limit = len(tr.out) + maxListBytes
 		}
-		if len(w.out) > w.room || len(w.out) > slimMost || depth > slimDepth {
+		if len(tr.out) > tr.limit || len(tr.out) > maxMessageBytes || depth > maxTruncateDepth {
 			break
 		}
-		if key := m.RawKey(); len(key) <= slimString {
+		if key := m.RawKey(); len(key) <= maxStringBytes {
 			if sep {
-				w.out = append(w.out, ',')
+				tr.out = append(tr.out, ',')
 			}
 			sep = true
-			w.out = append(append(append(w.out, '"'), key...), '"', ':')
-			w.value(m.Value(), depth+1)
+			tr.out = append(append(append(tr.out, '"'), key...), '"', ':')
+			tr.value(m.Value(), depth+1)
 		}
 	}
-	w.out = append(w.out, '}')
+	tr.out = append(tr.out, '}')
 }
 
-func (w *slimmer) array(v []byte, depth int) {
-	w.out = append(w.out, '[')
+func (tr *truncator) array(v []byte, depth int) {
+	tr.out = append(tr.out, '[')
 	sep := false
 	for el := jsonwire.ArrayElements(v); el.Next(); sep = true {
-		if depth > slimDepth || depth > 3 && len(w.out) > w.room {
+		if depth > maxTruncateDepth || depth > 3 && len(tr.out) > tr.limit {
 			break
 		}
 		if sep {
-			w.out = append(w.out, ',')
+			tr.out = append(tr.out, ',')
 		}
-		if depth >= 0 && len(w.out) > w.room { // of a batch each is a message
-			w.out = append(w.out, '0')
+		if depth >= 0 && len(tr.out) > tr.limit { // of a batch each is a message
+			tr.out = append(tr.out, '0')
 		} else {
-			w.value(el.Value(), depth+1)
+			tr.value(el.Value(), depth+1)
 		}
 	}
-	w.out = append(w.out, ']')
+	tr.out = append(tr.out, ']')
 }

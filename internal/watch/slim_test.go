@@ -43,7 +43,7 @@ func TestSlim(t *testing.T) {
 			if strings.Contains(tt.text, `"result"`) {
 				e.Dir = capture.ToClient
 			}
-			small := slim(e)
+			small := truncateLarge(e)
 			if len(small.Data) > tt.max {
 				t.Errorf("%d bytes are left of %d", len(small.Data), len(tt.text))
 			}
@@ -62,7 +62,7 @@ func TestSlim(t *testing.T) {
 
 // modelOf tells what the model makes of an event behind a request.
 func modelOf(e *capture.Event) (list []string) {
-	m := wireview.New(nil)
+	m := trace.New(nil)
 	head := &capture.Head{ID: "a"}
 	m.Add(head, &capture.Event{
 		Kind: capture.KindMessage, Dir: capture.ToServer, Capture: "a", N: 1, Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`),
@@ -70,7 +70,7 @@ func modelOf(e *capture.Event) (list []string) {
 	m.Add(head, e)
 	for _, root := range m.Rows() {
 		for r := range root.All() {
-			text, _ := json.Marshal([]any{r.Kind, r.Method, r.Target, r.ID, r.Status, r.RequestBytes, r.ResponseBytes, r.Excerpt, r.Facts, r.Role, r.Events})
+			text, _ := json.Marshal([]any{r.Kind, r.Method, r.Target, r.ID, r.Status, r.RequestBytes, r.ResponseBytes, r.Excerpt, r.ResultInfo, r.Role, r.Events})
 			list = append(list, string(text))
 		}
 	}

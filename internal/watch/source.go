@@ -37,7 +37,7 @@ const (
 	Live      State = "live"       // its tap runs
 	Growing   State = "growing"    // somebody writes it, or it is still being read
 	Complete  State = "complete"   // all of it was read, and there will be no more
-	BrokenOff State = "broken off" // nobody writes it any more, and the last line is missing
+	Truncated State = "broken off" // nobody writes it any more, and the last line is missing
 )
 
 const (
@@ -47,37 +47,37 @@ const (
 
 // A source is what is read of one file or tap.
 type source struct {
-	hub        *Hub
-	path       string // "" for a tap without a file
-	compressed bool
-	follow     bool // go on at the end, if somebody may still write it
-	begun      time.Time
+	hub          *Hub
+	path         string // "" for a tap without a file
+	compressed   bool
+	follow       bool // go on at the end, if somebody may still write it
+	captureStart time.Time
 
 	maxUnpacked int64 // bytes that come out of a compressed file; 0 is the default
 
 	// These are under hub.smu.
-	info    Source
-	conn    *live.Conn // to the tap
-	wasLive bool
-	file    fs.FileInfo // which file it was
-	started bool        // somebody reads it
-	ended   bool
+	info        Source
+	conn        *live.Conn // to the tap
+	everWritten bool
+	file        fs.FileInfo // which file it was
+	claimed     bool        // somebody reads it
+	ended       bool
 
 	wake chan struct{} // one element
 
 	// These belong to the one who reads it.
-	f        *os.File
-	tail     *tailer // nil if compressed
-	reader   *capture.Reader
-	next     func() (*capture.Event, error, bool)
-	stop     func()
-	limit    int64 // in the file: what was there at the beginning
-	segment  *segment
-	head     *capture.Head
-	checker  *check.Checker
-	last     uint64 // number of the last event
-	tailSeen bool
-	good     bool // it has begun like a capture
+	f         *os.File
+	tail      *tailer // nil if compressed
+	reader    *capture.Reader
+	next      func() (*capture.Event, error, bool)
+	stop      func()
+	limit     int64 // in the file: what was there at the beginning
+	segment   *segment
+	head      *capture.Head
+	checker   *check.Checker
+	last      uint64 // number of the last event
+	tailSeen  bool
+	validated bool // it has begun like a capture
 
 	events int // taken. hub.mu holds it
 }
@@ -92,30 +92,30 @@ type segment struct {
 
 // addFile adds a file, unless it is there: then it returns what is. follow tells whether more may come.
 func (h *Hub) addFile(path string, follow bool) (s *source, added bool) {
-	return h.addPacked(path, follow, 0)
+	return h.addFileLimited(path, follow, 0)
 }
 
-// addPacked is addFile for a file of which, if it is compressed, no more than maxUnpacked bytes are
+// addFileLimited is addFile for a file of which, if it is compressed, no more than maxUnpacked bytes are
 // to come. Zero is the default of [capture.ReaderOptions].
-func (h *Hub) addPacked(path string, follow bool, maxUnpacked int64) (s *source, added bool) {
+func (h *Hub) addFileLimited(path string, follow bool, maxUnpacked int64) (s *source, added bool) {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
 	info, _ := os.Stat(path) // nil: it does not exist, and no other is the same
-	h.smu.Lock()
-	defer h.smu.Unlock()
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
 	for _, s := range h.sources {
-		if (s.path == path || info != nil && s.file != nil && os.SameFile(s.file, info)) && !s.replaced(info) {
+		if (s.path == path || info != nil && s.file != nil && os.SameFile(s.file, info)) && !s.replacedLocked(info) {
 			return s, false
 		}
 	}
 	s = &source{hub: h, path: path, file: info, maxUnpacked: maxUnpacked, compressed: !strings.HasSuffix(path, capture.Suffix) && compressed(path), follow: follow}
-	h.add(s)
+	h.addSourceLocked(s)
 	return s, true
 }
 
-// replaced reports whether another file stands where one was that was read to its end. hub.smu is held.
-func (s *source) replaced(now fs.FileInfo) bool {
+// replacedLocked reports whether another file stands where one was that was read to its end. hub.smu is held.
+func (s *source) replacedLocked(now fs.FileInfo) bool {
 	return s.ended && now != nil && s.file != nil && s.info.ID != "" && (!os.SameFile(s.file, now) || now.Size() < s.info.Size)
 }
 
@@ -123,18 +123,18 @@ func compressed(path string) bool {
 	return strings.HasSuffix(path, ".gz") || strings.HasSuffix(path, ".zst")
 }
 
-// forgetFailed forgets a file that could not be read, so that it can be added again.
-func (h *Hub) forgetFailed(path string) {
+// removeFailed forgets a file that could not be read, so that it can be added again.
+func (h *Hub) removeFailed(path string) {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	h.smu.Lock()
-	defer h.smu.Unlock()
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
 	h.sources = slices.DeleteFunc(h.sources, func(s *source) bool { return s.path == path && s.ended && s.info.Err != "" && s.info.ID == "" })
 }
 
-// add adds a source. h.smu is held.
-func (h *Hub) add(s *source) {
+// addSourceLocked adds a source. h.smu is held.
+func (h *Hub) addSourceLocked(s *source) {
 	s.wake = make(chan struct{}, 1)
 	s.info.Path, s.info.State = s.path, Growing
 	if len(h.sources) >= maxSources {
@@ -143,16 +143,16 @@ func (h *Hub) add(s *source) {
 		}
 	}
 	h.sources = append(h.sources, s)
-	h.sourcesNow++
+	h.sourcesVersion++
 }
 
-// unstarted returns the sources that nobody reads yet, and says that somebody does.
-func (h *Hub) unstarted() (list []*source) {
-	h.smu.Lock()
-	defer h.smu.Unlock()
+// claimUnstarted returns the sources that nobody reads yet, and says that somebody does.
+func (h *Hub) claimUnstarted() (list []*source) {
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
 	for _, s := range h.sources {
-		if !s.started {
-			s.started = true
+		if !s.claimed {
+			s.claimed = true
 			list = append(list, s)
 		}
 	}
@@ -161,17 +161,17 @@ func (h *Hub) unstarted() (list []*source) {
 
 // claim says that the caller reads the source, and reports whether nobody did.
 func (s *source) claim() bool {
-	s.hub.smu.Lock()
-	defer s.hub.smu.Unlock()
-	was := s.started
-	s.started = true
+	s.hub.sourcesMu.Lock()
+	defer s.hub.sourcesMu.Unlock()
+	was := s.claimed
+	s.claimed = true
 	return !was
 }
 
 // Sources returns what the hub reads, or has read, in the order in which it was found. It may be called inside Read.
 func (h *Hub) Sources() []Source {
-	h.smu.Lock()
-	defer h.smu.Unlock()
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
 	list := make([]Source, 0, len(h.sources))
 	for _, s := range h.sources {
 		list = append(list, s.info)
@@ -181,9 +181,9 @@ func (h *Hub) Sources() []Source {
 
 // Head returns the head of a capture, which must not be changed, or nil if it is not known. It may be called inside Read.
 func (h *Hub) Head(captureID string) *capture.Head {
-	h.smu.Lock()
-	defer h.smu.Unlock()
-	if c := h.captures[captureID]; c != nil {
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
+	if c := h.segments[captureID]; c != nil {
 		return c.head
 	}
 	return nil
@@ -192,16 +192,16 @@ func (h *Hub) Head(captureID string) *capture.Head {
 // update changes what Sources says of a source.
 func (s *source) update(f func(i *Source)) {
 	h := s.hub
-	h.smu.Lock()
+	h.sourcesMu.Lock()
 	before := s.info
 	f(&s.info)
 	changed := before != s.info
 	if changed {
-		h.sourcesNow++
+		h.sourcesVersion++
 	}
-	h.smu.Unlock()
+	h.sourcesMu.Unlock()
 	if changed {
-		h.wakeFeeds()
+		h.signalFeeds()
 	}
 }
 
@@ -212,15 +212,15 @@ func (s *source) open() error {
 		return err
 	}
 	s.f = f
-	s.hub.smu.Lock()
+	s.hub.sourcesMu.Lock()
 	s.file = info
 	s.info.Size = info.Size()
-	s.hub.smu.Unlock()
+	s.hub.sourcesMu.Unlock()
 	opts := &capture.ReaderOptions{MaxUnpacked: s.maxUnpacked}
 	if s.compressed {
-		s.reader = capture.NewReader(&counter{r: f, s: s}, opts)
+		s.reader = capture.NewReader(&countingReader{r: f, source: s}, opts)
 	} else {
-		s.tail = newTailer(f, s.more)
+		s.tail = newTailer(f, s.waitMore)
 		s.reader = capture.NewReader(s.tail, opts)
 	}
 	s.next, s.stop = iter.Pull2(s.reader.Events())
@@ -244,8 +244,8 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// looksLikeCapture returns an error if the beginning of a file is not that of a capture. An empty file may become one.
-func looksLikeCapture(path string) error {
+// checkCapture returns an error if the beginning of a file is not that of a capture. An empty file may become one.
+func checkCapture(path string) error {
 	f, _, err := openRegular(path)
 	if err != nil {
 		return err
@@ -286,12 +286,12 @@ func (s *source) run(ctx context.Context) {
 		s.tail.ctx = ctx
 	}
 	if s.next == nil {
-		if err := s.settle(ctx); err != nil {
-			s.end(err)
+		if err := s.waitStable(ctx); err != nil {
+			s.finish(err)
 			return
 		}
 		if err := s.open(); err != nil {
-			s.end(err)
+			s.finish(err)
 			return
 		}
 		if s.tail != nil {
@@ -299,41 +299,41 @@ func (s *source) run(ctx context.Context) {
 		}
 	}
 	for ctx.Err() == nil {
-		if more, err := s.step(ctx); !more {
-			s.end(err)
+		if more, err := s.readEvent(ctx); !more {
+			s.finish(err)
 			return
 		}
 	}
 	s.close()
 }
 
-// step takes the next event. more is false at the end.
-func (s *source) step(ctx context.Context) (more bool, err error) {
+// readEvent takes the next event. more is false at the end.
+func (s *source) readEvent(ctx context.Context) (more bool, err error) {
 	e, err, ok := s.next()
 	if !ok || err != nil || ctx.Err() != nil {
 		return false, err
 	}
-	if !s.good && e.Kind == capture.KindGap && e.Gap.Why == capture.GapMalformed {
+	if !s.validated && e.Kind == capture.KindGap && e.Gap.Why == capture.GapMalformed {
 		return false, capture.ErrNotCapture
 	}
-	s.good = true
-	if err := s.take(ctx, e); err != nil {
+	s.validated = true
+	if err := s.ingest(ctx, e); err != nil {
 		return false, err
 	}
 	return true, nil
 }
 
-// end says that nothing more comes.
-func (s *source) end(err error) {
+// finish says that nothing more comes.
+func (s *source) finish(err error) {
 	defer s.close()
-	if s.hub.ctxEnded() {
+	if s.hub.stopping() {
 		return
 	}
 	s.closeSegment()
 	s.update(func(i *Source) {
 		s.ended = true
 		i.CanRestart = false
-		i.State = BrokenOff
+		i.State = Truncated
 		if s.tailSeen {
 			i.State = Complete
 		}
@@ -349,7 +349,7 @@ func (s *source) end(err error) {
 	})
 }
 
-func (h *Hub) ctxEnded() bool {
+func (h *Hub) stopping() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.ctx != nil && h.ctx.Err() != nil

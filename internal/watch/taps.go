@@ -12,37 +12,37 @@ import (
 )
 
 const (
-	dialAgain    = 50 * time.Millisecond // before the second attempt to connect to a tap; it doubles
-	dialAgainMax = 2 * time.Second
-	maxTapLine   = 256 << 20 // bytes of a line from a tap
+	minDialBackoff = 50 * time.Millisecond // before the second attempt to connect to a tap; it doubles
+	maxDialBackoff = 2 * time.Second
+	maxTapLine     = 256 << 20 // bytes of a line from a tap
 )
 
-// watchTap looks after a running tap until it has ended.
-func (h *Hub) watchTap(ctx context.Context, path string) {
+// followTap looks after a running tap until it has ended.
+func (h *Hub) followTap(ctx context.Context, path string) {
 	defer func() {
-		h.smu.Lock()
-		defer h.smu.Unlock()
-		delete(h.connected, path)
+		h.sourcesMu.Lock()
+		defer h.sourcesMu.Unlock()
+		delete(h.followedTaps, path)
 	}()
 	var s *source
 	defer func() {
 		if s != nil && s.path == "" {
-			s.end(nil)
+			s.finish(nil)
 		}
 	}()
-	for wait := dialAgain; ctx.Err() == nil; {
+	for wait := minDialBackoff; ctx.Err() == nil; {
 		conn, err := live.Dial(ctx, path)
 		if errors.Is(err, live.ErrStale) || errors.Is(err, live.ErrNotPrivate) {
 			return
 		}
 		if err == nil {
-			wait = dialAgain
-			next := h.tapSource(conn.Hello())
+			wait = minDialBackoff
+			next := h.sourceOf(conn.Greeting())
 			if s != nil && s != next && s.path == "" { // another capture in its place: it cannot be
-				s.end(nil)
+				s.finish(nil)
 			}
 			s = next
-			h.watchConn(ctx, s, conn)
+			h.followConn(ctx, s, conn)
 		}
 		if s != nil && s.path == "" && s.tailSeen {
 			return
@@ -50,44 +50,44 @@ func (h *Hub) watchTap(ctx context.Context, path string) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
-			wait = min(2*wait, dialAgainMax)
+			wait = min(2*wait, maxDialBackoff)
 		}
 	}
 }
 
-// tapSource returns the source for what a tap records: the file, if that can be followed.
-func (h *Hub) tapSource(hello live.Hello) *source {
-	h.smu.Lock()
-	if c := h.captures[hello.Capture]; c != nil {
-		h.smu.Unlock()
+// sourceOf returns the source for what a tap records: the file, if that can be followed.
+func (h *Hub) sourceOf(hello live.Greeting) *source {
+	h.sourcesMu.Lock()
+	if c := h.segments[hello.Capture]; c != nil {
+		h.sourcesMu.Unlock()
 		return c.source
 	}
-	h.smu.Unlock()
-	if path := hello.File; filepath.IsAbs(path) && !compressed(path) && looksLikeCapture(path) == nil {
+	h.sourcesMu.Unlock()
+	if path := hello.File; filepath.IsAbs(path) && !compressed(path) && checkCapture(path) == nil {
 		s, added := h.addFile(path, true)
 		if added && s.claim() {
 			h.start(s.run)
 		}
 		return s
 	}
-	h.smu.Lock()
-	defer h.smu.Unlock()
-	s := &source{hub: h, started: true}
-	h.add(s)
+	h.sourcesMu.Lock()
+	defer h.sourcesMu.Unlock()
+	s := &source{hub: h, claimed: true}
+	h.addSourceLocked(s)
 	s.info.Name, s.info.Transport, s.info.Path = hello.Name, hello.Transport, hello.File
 	return s
 }
 
-// watchConn reads a connection to a tap until it ends.
-func (h *Hub) watchConn(ctx context.Context, s *source, conn *live.Conn) {
+// followConn reads a connection to a tap until it ends.
+func (h *Hub) followConn(ctx context.Context, s *source, conn *live.Conn) {
 	defer conn.Close()
-	hello := conn.Hello()
-	h.smu.Lock()
+	hello := conn.Greeting()
+	h.sourcesMu.Lock()
 	taken := s.conn != nil
 	if !taken {
-		s.conn, s.wasLive = conn, true
+		s.conn, s.everWritten = conn, true
 	}
-	h.smu.Unlock()
+	h.sourcesMu.Unlock()
 	if taken { // two sockets say that they are of one capture: a source is for one who reads
 		return
 	}
@@ -97,19 +97,19 @@ func (h *Hub) watchConn(ctx context.Context, s *source, conn *live.Conn) {
 		}
 	})
 	defer func() {
-		h.smu.Lock()
+		h.sourcesMu.Lock()
 		s.conn = nil
-		h.smu.Unlock()
+		h.sourcesMu.Unlock()
 		s.update(func(i *Source) {
 			i.CanRestart = false
 			if !s.ended {
 				i.State = Growing
 			}
 		})
-		s.nudge()
+		s.signal()
 	}()
 	if s.path == "" {
-		s.stream(ctx, conn)
+		s.ingestTap(ctx, conn)
 		return
 	}
 	if conn.Wake() != nil {
@@ -120,26 +120,26 @@ func (h *Hub) watchConn(ctx context.Context, s *source, conn *live.Conn) {
 		if _, err := conn.Read(buf); err != nil {
 			return
 		}
-		s.nudge()
+		s.signal()
 	}
 }
 
-// nudge has the one who follows the file look at it.
-func (s *source) nudge() {
+// signal has the one who follows the file look at it.
+func (s *source) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// stream reads the capture that a tap sends.
-func (s *source) stream(ctx context.Context, conn *live.Conn) {
-	hello := conn.Hello()
-	r := capture.NewReader(&counter{conn, s}, &capture.ReaderOptions{MaxLine: maxTapLine})
+// ingestTap reads the capture that a tap sends.
+func (s *source) ingestTap(ctx context.Context, conn *live.Conn) {
+	hello := conn.Greeting()
+	r := capture.NewReader(&countingReader{conn, s}, &capture.ReaderOptions{MaxLine: maxTapLine})
 	defer r.Close()
-	told := s.segment != nil // it was cut, and has come back
-	if told {
-		s.missed(ctx, hello.Next)
+	checkedGap := s.segment != nil // it was cut, and has come back
+	if checkedGap {
+		s.addGap(ctx, hello.Next)
 	}
 	for e, err := range r.Events() {
 		switch {
@@ -156,31 +156,31 @@ func (s *source) stream(ctx context.Context, conn *live.Conn) {
 		}
 		if e.Head != nil {
 			e = e.Clone()
-			if s.take(ctx, e) != nil {
+			if s.ingest(ctx, e) != nil {
 				return
 			}
-			s.recorded(ctx, hello)
-		} else if e = e.Clone(); !s.hear(ctx, e) {
+			s.ingestRecorded(ctx, hello)
+		} else if e = e.Clone(); !s.ingestTapEvent(ctx, e) {
 			return
 		}
-		if !told {
-			told = true
-			s.missed(ctx, hello.Next)
+		if !checkedGap {
+			checkedGap = true
+			s.addGap(ctx, hello.Next)
 		}
 	}
 }
 
-// hear takes an event that the tap has sent, and keeps it.
-func (s *source) hear(ctx context.Context, e *capture.Event) bool {
-	err := s.take(ctx, e)
+// ingestTapEvent takes an event that the tap has sent, and keeps it.
+func (s *source) ingestTapEvent(ctx context.Context, e *capture.Event) bool {
+	err := s.ingest(ctx, e)
 	if err == nil {
 		s.hub.ring.put(e)
 	}
 	return err == nil
 }
 
-// missed adds a gap for the events before next, if they were not seen.
-func (s *source) missed(ctx context.Context, next uint64) {
+// addGap adds a gap for the events before next, if they were not seen.
+func (s *source) addGap(ctx context.Context, next uint64) {
 	if next <= s.last+1 {
 		return
 	}
@@ -190,15 +190,15 @@ func (s *source) missed(ctx context.Context, next uint64) {
 		e.T = max(0, time.Since(s.head.At))
 	}
 	e.Gap.Until = e.T
-	if s.hear(ctx, e) {
+	if s.ingestTapEvent(ctx, e) {
 		s.hub.mu.Lock()
 		s.last = next - 1
 		s.hub.mu.Unlock()
 	}
 }
 
-// recorded takes what is in the compressed file of a tap already.
-func (s *source) recorded(ctx context.Context, hello live.Hello) {
+// ingestRecorded takes what is in the compressed file of a tap already.
+func (s *source) ingestRecorded(ctx context.Context, hello live.Greeting) {
 	if !filepath.IsAbs(hello.File) || hello.Next < 2 {
 		return
 	}
@@ -216,7 +216,7 @@ func (s *source) recorded(ctx context.Context, hello live.Hello) {
 		if e.Head != nil && e.Head.ID != hello.Capture {
 			return
 		}
-		if e.Head == nil && e.N > 0 && !s.hear(ctx, e.Clone()) {
+		if e.Head == nil && e.N > 0 && !s.ingestTapEvent(ctx, e.Clone()) {
 			return
 		}
 	}

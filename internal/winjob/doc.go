@@ -3,7 +3,7 @@
 //
 // # Concurrency
 //
-// A Group is for one goroutine at a time.
+// A Job is for one goroutine at a time.
 //
 // # Errors
 //

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A Group is a job object (https://learn.microsoft.com/windows/win32/procthread/job-objects) that holds a process and what it starts. The zero value is none, and ending it does nothing.
-type Group struct {
-	job windows.Handle
-	pid int
+// A Job is a job object (https://learn.microsoft.com/windows/win32/procthread/job-objects) that holds a process and what it starts. The zero value is none, and ending it does nothing.
+type Job struct {
+	handle windows.Handle
+	pid    int
 }
 
 // Attr returns the attributes with which the process has to be started.
@@ -20,11 +20,11 @@ func Attr() *syscall.SysProcAttr {
 }
 
 // New puts a process into a job of its own, which ends with this process. What the process has started before that is not in it. Close it in the end.
-func New(leader *os.Process) Group {
-	g := Group{pid: leader.Pid}
+func New(leader *os.Process) Job {
+	j := Job{pid: leader.Pid}
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
-		return g
+		return j
 	}
 	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
 	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
@@ -39,38 +39,38 @@ func New(leader *os.Process) Group {
 	}
 	if err != nil {
 		windows.CloseHandle(job)
-		return g
+		return j
 	}
-	g.job = job
-	return g
+	j.handle = job
+	return j
 }
 
 // Terminate sends Ctrl-Break, which reaches the group if it shares our console.
-func (g Group) Terminate() {
-	if g.pid != 0 {
-		_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.pid)) // there may be no console
+func (j Job) Terminate() {
+	if j.pid != 0 {
+		_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(j.pid)) // there may be no console
 	}
 }
 
 // Kill ends all processes of the job at once, or the process alone if there is no job.
-func (g Group) Kill() {
-	if g.job != 0 {
-		_ = windows.TerminateJobObject(g.job, 1) // it may have ended just now
+func (j Job) Kill() {
+	if j.handle != 0 {
+		_ = windows.TerminateJobObject(j.handle, 1) // it may have ended just now
 		return
 	}
-	if g.pid == 0 {
+	if j.pid == 0 {
 		return
 	}
-	if process, err := os.FindProcess(g.pid); err == nil {
+	if process, err := os.FindProcess(j.pid); err == nil {
 		_ = process.Kill()
 		_ = process.Release()
 	}
 }
 
-// Close ends what is left of the job, once the process has been waited for. The Group must not be used any more.
-func (g Group) Close() {
-	if g.job != 0 {
-		g.Kill()
-		windows.CloseHandle(g.job)
+// Close ends what is left of the job, once the process has been waited for. The Job must not be used any more.
+func (j Job) Close() {
+	if j.handle != 0 {
+		j.Kill()
+		windows.CloseHandle(j.handle)
 	}
 }

@@ -1,4 +1,4 @@
-package wireview_test
+package trace_test
 
 import (
 	"fmt"
@@ -19,10 +19,10 @@ func TestCard(t *testing.T) {
 2 s2c 0/0 msg {"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{"listChanged":true}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"m","version":"3"}}}}
 4 - 0/0 exit 7`)
 	card := m.Captures()[0].Sessions()[0].Card()
-	want := wireview.Card{
-		Capture: "c", Name: "srv", Transport: "stdio", Era: wireview.Modern, Offered: "2026-07-28", Answered: "2026-07-28", Supported: []string{"2026-07-28", "2025-11-25"},
-		Client:  wireview.Peer{Name: "host", Version: "1", Capabilities: []string{"elicitation"}},
-		Server:  wireview.Peer{Name: "m", Version: "3", Capabilities: []string{"tools", "tools.listChanged"}},
+	want := trace.SessionInfo{
+		Capture: "c", Name: "srv", Transport: "stdio", Era: trace.EraModern, Offered: "2026-07-28", Negotiated: "2026-07-28", Supported: []string{"2026-07-28", "2025-11-25"},
+		Client:  trace.PeerInfo{Name: "host", Version: "1", Capabilities: []string{"elicitation"}},
+		Server:  trace.PeerInfo{Name: "m", Version: "3", Capabilities: []string{"tools", "tools.listChanged"}},
 		Command: []string{"node", "s.js"}, PID: 7, Exited: true, ExitCode: 7, Rows: 3, First: start, Last: start.Add(4 * time.Millisecond),
 	}
 	if diff := cmp.Diff(want, card); diff != "" {
@@ -61,11 +61,11 @@ func TestRestarted(t *testing.T) {
 3 - 1/0 exit 3
 4 s2c 1/0 msg {"jsonrpc":"2.0","id":6,"error":{"code":-32603,"message":"restarted"}}`)
 	s := m.Captures()[0].Sessions()[1]
-	if c := s.Card(); !c.Exited || c.Next != 0 {
+	if c := s.Card(); !c.Exited || c.Successor != 0 {
 		t.Errorf("before the restart: %+v", c)
 	}
 	r := m.Rows()[1]
-	if r.Status != wireview.Failed || r.Code != -32603 || r.Message != "restarted" || r.Latency != 3*time.Millisecond || len(m.Rows()) != 4 {
+	if r.Status != trace.Failed || r.Code != -32603 || r.Message != "restarted" || r.Latency != 3*time.Millisecond || len(m.Rows()) != 4 {
 		t.Errorf("%d rows, %s %d %q after %v", len(m.Rows()), r.Status, r.Code, r.Message, r.Latency)
 	}
 	if st := m.Tools()[0]; st.Unanswered != 0 || st.Errors != 1 {
@@ -75,17 +75,17 @@ func TestRestarted(t *testing.T) {
 		e.N = 6
 		m.Add(nil, e)
 	}
-	if c := s.Card(); c.Next != 2 || c.ExitCode != 3 {
+	if c := s.Card(); c.Successor != 2 || c.ExitCode != 3 {
 		t.Errorf("after the restart: %+v", c)
 	}
-	if c := m.Captures()[0].Sessions()[2].Card(); c.Exited || c.Next != 0 {
+	if c := m.Captures()[0].Sessions()[2].Card(); c.Exited || c.Successor != 0 {
 		t.Errorf("of the new process: %+v", c)
 	}
 	for _, e := range events(t, "6 - 1/0 start node s.js") { // a process of the same session
 		e.N = 7
 		m.Add(nil, e)
 	}
-	if c := s.Card(); c.Exited || c.ExitCode != 0 || c.Next != 0 {
+	if c := s.Card(); c.Exited || c.ExitCode != 0 || c.Successor != 0 {
 		t.Errorf("after another one: %+v", c)
 	}
 }
@@ -117,7 +117,7 @@ func TestRoundTooDeepInside(t *testing.T) {
 	m := build(t, nil, in)
 	n := 0
 	for x := range m.Rows()[0].All() {
-		x.Spans(nil)
+		x.AppendSegments(nil)
 		n++
 	}
 	if n != 12 {
@@ -128,10 +128,10 @@ func TestRoundTooDeepInside(t *testing.T) {
 func TestManyLints(t *testing.T) {
 	m := build(t, nil, `0 c2s 0/0 msg {"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	for i := range 40 {
-		m.Attach("c", 1, wireview.Lint{Rule: "r", Severity: []string{"info", "warning"}[i%2]})
+		m.AddFinding("c", 1, trace.Finding{Rule: "r", Severity: []string{"info", "warning"}[i%2]})
 	}
 	r := m.Rows()[0]
-	if got := r.WorstLint(); len(r.Lints) != 32 || r.LintsGone != 8 || r.CountLints() != 40 || got != "warning" {
-		t.Errorf("%d kept, %d gone, %d in all, the worst is %q", len(r.Lints), r.LintsGone, r.CountLints(), got)
+	if got := r.WorstSeverity(); len(r.Findings) != 32 || r.OmittedFindings != 8 || r.CountFindings() != 40 || got != "warning" {
+		t.Errorf("%d kept, %d gone, %d in all, the worst is %q", len(r.Findings), r.OmittedFindings, r.CountFindings(), got)
 	}
 }

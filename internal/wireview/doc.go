@@ -20,4 +20,4 @@
 // # Errors
 //
 // There are none. Events that cannot be understood are rows that say so.
-package wireview
+package trace

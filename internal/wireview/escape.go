@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"unicode"
@@ -31,8 +31,8 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Cut returns the beginning of a text that Escape has returned, in so many columns at most, with "…" at the end if there was more. A width below 1 does not cut.
-func Cut(s string, width int) string {
+// Truncate returns the beginning of a text that Escape has returned, in so many columns at most, with "…" at the end if there was more. A width below 1 does not cut.
+func Truncate(s string, width int) string {
 	if width < 1 || len(s) <= width || Width(s) <= width {
 		return s
 	}

@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"fmt"
@@ -10,48 +10,48 @@ import (
 
 const maxCommand = 16 // arguments that are kept
 
-// fact takes an event that is neither a message nor about HTTP.
-func (m *Model) fact(s *Session, e *capture.Event) {
+// otherEvent takes an event that is neither a message nor about HTTP.
+func (m *Model) otherEvent(s *Session, e *capture.Event) {
 	kinds := map[capture.Kind]Kind{
 		capture.KindStart: Start, capture.KindExit: Exit, capture.KindEOF: EOF, capture.KindStderr: Stderr,
-		capture.KindBad: Invalid, capture.KindNote: Note, capture.KindGap: Gap, capture.KindXlate: Xlate,
+		capture.KindInvalid: Invalid, capture.KindNote: Note, capture.KindGap: Gap, capture.KindTranslate: Translate,
 	}
 	kind, ok := kinds[e.Kind]
 	if !ok {
 		return // of a later version of the format
 	}
-	if kind == Xlate && e.Xlate != nil && m.xlate(s.Capture, e) {
+	if kind == Translate && e.Translation != nil && m.linkTranslation(s.Capture, e) {
 		return
 	}
-	x := m.exchange(s, e.Exchange)
+	rt := m.roundTrip(s, e.Exchange)
 	if kind == Invalid && e.Dir == capture.ToClient && e.Exchange == 0 {
 		kind = Stdout
 	}
 	r := m.newRow(kind, s, e)
 	r.Excerpt, r.RequestBytes = excerpt(e.Data), wireLen(e)
-	parent := x.parent()
+	parent := rt.parent()
 	switch kind {
 	case Start:
-		m.start(s, r, e.Start)
+		m.processStart(s, r, e.Start)
 	case Exit:
-		m.exit(s, r, e.Exit)
+		m.processExit(s, r, e.Exit)
 	case Gap:
 		r.Excerpt = gapText(e.Gap)
-	case Xlate:
-		if e.Xlate == nil {
+	case Translate:
+		if e.Translation == nil {
 			return
 		}
-		r.Excerpt = clip(e.Xlate.Rule, maxExcerpt)
-		parent = s.Capture.byEvent[e.Xlate.Of]
+		r.Excerpt = clip(e.Translation.Rule, maxExcerpt)
+		parent = s.Capture.byEvent[e.Translation.Of]
 	}
-	m.put(r, parent)
-	m.attach(x, r)
+	m.addRow(r, parent)
+	m.attachHTTP(rt, r)
 	if kind == Exit {
-		m.abandonSession(s)
+		m.abandonPending(s)
 	}
 }
 
-func (m *Model) start(s *Session, r *Row, st *capture.Start) {
+func (m *Model) processStart(s *Session, r *Row, st *capture.Start) {
 	if st == nil {
 		return
 	}
@@ -60,25 +60,25 @@ func (m *Model) start(s *Session, r *Row, st *capture.Start) {
 		s.Command = append(s.Command, clip(a, maxName))
 	}
 	s.Exited, s.ExitCode, s.Signal = false, 0, ""
-	s.Capture.newest = s
+	s.Capture.newestProcess = s
 	r.Excerpt = clip(strings.Join(s.Command, " "), maxExcerpt)
 	r.Target = fmt.Sprint("pid ", st.PID)
 }
 
-func (m *Model) exit(s *Session, r *Row, x *capture.Exit) {
-	if x == nil {
+func (m *Model) processExit(s *Session, r *Row, exit *capture.Exit) {
+	if exit == nil {
 		return
 	}
-	s.Exited, s.ExitCode, s.Signal = true, x.Code, clip(x.Signal, maxName)
-	r.Code = x.Code
-	r.Excerpt = fmt.Sprint("code ", x.Code)
-	if x.Signal != "" {
+	s.Exited, s.ExitCode, s.Signal = true, exit.Code, clip(exit.Signal, maxName)
+	r.Code = exit.Code
+	r.Excerpt = fmt.Sprint("code ", exit.Code)
+	if exit.Signal != "" {
 		r.Excerpt = "signal " + s.Signal
 	}
 }
 
-// abandonSession ends what waits in a session whose process is gone.
-func (m *Model) abandonSession(s *Session) {
+// abandonPending ends what waits in a session whose process is gone.
+func (m *Model) abandonPending(s *Session) {
 	var open []*Row
 	for _, r := range s.pending {
 		open = append(open, r)
@@ -97,7 +97,7 @@ func (m *Model) abandonSession(s *Session) {
 		if call == nil {
 			continue
 		}
-		r.call, m.calls[call] = call, r // a tap answers in place of the server that is gone, see late
+		r.call, m.rowByCall[call] = call, r // a tap answers in place of the server that is gone, see late
 	}
 	m.hits = hits
 }
@@ -121,5 +121,5 @@ func gapText(g *capture.Gap) string {
 	if why == "" {
 		why = clip(g.Why, maxName)
 	}
-	return fmt.Sprintf("%s missing, %s: %s", n, Size(g.Bytes), why)
+	return fmt.Sprintf("%s missing, %s: %s", n, FormatSize(g.Bytes), why)
 }

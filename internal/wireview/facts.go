@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"strings"
@@ -11,53 +11,53 @@ import (
 
 // What is taken from messages. Their text has been validated by parsing them.
 
-// requestFacts are what matters of a request's params.
-type requestFacts struct {
+// requestFields are what matters of a request's params.
+type requestFields struct {
 	target, excerpt string
 	revision        string // by its metadata
-	peer            Peer
+	peer            PeerInfo
 	token           string // of progress
 	task            string
 	relatedTask     string
-	polls           bool   // it is about a task
-	again           bool   // it is a further round
-	state           uint64 // hash of requestState
-	params          uint64 // hash of the other params, if the request may take rounds
+	isTaskRequest   bool   // it is about a task
+	isRetry         bool   // it is a further round
+	stateHash       uint64 // hash of requestState
+	paramsHash      uint64 // hash of the other params, if the request may take rounds
 }
 
-func (m *Model) requestFacts(method string, params []byte) (f requestFacts) {
+func (m *Model) requestFields(method string, params []byte) (f requestFields) {
 	if len(params) == 0 || params[0] != '{' {
 		return f
 	}
-	f.polls = strings.HasPrefix(method, "tasks/")
+	f.isTaskRequest = strings.HasPrefix(method, "tasks/")
 	key := targetKey(method)
 	var arguments []byte
 	for p := jsonwire.ObjectMembers(params); p.Next(); {
 		v := p.Value()
 		switch {
 		case p.KeyIs("_meta"):
-			m.requestMeta(&f, v)
+			m.parseRequestMeta(&f, v)
 			continue
 		case p.KeyIs("inputResponses"):
-			f.again = true
+			f.isRetry = true
 			continue
 		case p.KeyIs("requestState"):
-			f.again, f.state = true, sum(v)
+			f.isRetry, f.stateHash = true, hashTexts(v)
 			continue
 		case p.KeyIs("taskId"):
-			f.task = text(v)
+			f.task = stringText(v)
 		case p.KeyIs("arguments"):
 			arguments = v
 		}
 		if key != "" && p.KeyIs(key) {
-			f.target = m.name([]byte(text(v)))
+			f.target = m.intern([]byte(stringText(v)))
 		}
-		if mrtr(method) { // in whatever order the members come
-			f.params += sum(p.RawKey(), v)
+		if allowsInputRounds(method) { // in whatever order the members come
+			f.paramsHash += hashTexts(p.RawKey(), v)
 		}
 	}
 	if f.target == "" && method == mcp.MethodComplete {
-		f.target = m.completeTarget(params)
+		f.target = m.completionTarget(params)
 	}
 	switch {
 	case len(arguments) > 0:
@@ -87,15 +87,15 @@ func targetKey(method string) string {
 	return ""
 }
 
-func (m *Model) completeTarget(params []byte) string {
+func (m *Model) completionTarget(params []byte) string {
 	ref := jsonwire.Lookup(params, "ref")
 	if v := jsonwire.Lookup(ref, "name"); v != nil {
-		return m.name([]byte(text(v)))
+		return m.intern([]byte(stringText(v)))
 	}
-	return m.name([]byte(text(jsonwire.Lookup(ref, "uri"))))
+	return m.intern([]byte(stringText(jsonwire.Lookup(ref, "uri"))))
 }
 
-func (m *Model) requestMeta(f *requestFacts, meta []byte) {
+func (m *Model) parseRequestMeta(f *requestFields, meta []byte) {
 	if len(meta) == 0 || meta[0] != '{' {
 		return
 	}
@@ -103,31 +103,31 @@ func (m *Model) requestMeta(f *requestFacts, meta []byte) {
 		v := p.Value()
 		switch {
 		case p.KeyIs(mcp.MetaProtocolVersion):
-			f.revision = m.name([]byte(text(v)))
+			f.revision = m.intern([]byte(stringText(v)))
 		case p.KeyIs(mcp.MetaClientInfo):
-			f.peer.info(v, m)
+			f.peer.setImplementation(v, m)
 		case p.KeyIs(mcp.MetaClientCapabilities):
-			f.peer.Capabilities = m.capabilities(v)
+			f.peer.Capabilities = m.capabilityNames(v)
 		case p.KeyIs(mcp.MetaProgressToken):
-			f.token = scalar(v)
+			f.token = scalarKey(v)
 		case p.KeyIs(mcp.MetaRelatedTask):
-			f.relatedTask = text(jsonwire.Lookup(v, "taskId"))
+			f.relatedTask = stringText(jsonwire.Lookup(v, "taskId"))
 		}
 	}
 }
 
-// resultFacts are what matters of a result.
-type resultFacts struct {
-	Facts
+// resultFields are what matters of a result.
+type resultFields struct {
+	ResultInfo
 	isError         bool
-	state           uint64
+	stateHash       uint64
 	task, taskState string
-	peer            Peer
-	inner           *Facts // of the result that a task holds
+	peer            PeerInfo
+	inner           *ResultInfo // of the result that a task holds
 	innerError      bool
 }
 
-func (m *Model) resultFacts(method string, result []byte) (f resultFacts) {
+func (m *Model) resultFields(method string, result []byte) (f resultFields) {
 	if len(result) == 0 || result[0] != '{' {
 		return f
 	}
@@ -135,53 +135,53 @@ func (m *Model) resultFacts(method string, result []byte) (f resultFacts) {
 		v := p.Value()
 		switch {
 		case p.KeyIs("resultType"):
-			if t := text(v); t != mcp.ResultTypeComplete {
-				f.Kind = m.name([]byte(t))
+			if t := stringText(v); t != mcp.ResultTypeComplete {
+				f.ResultType = m.intern([]byte(t))
 			}
 		case p.KeyIs("isError"):
 			f.isError = string(v) == "true"
 		case p.KeyIs("requestState"):
-			f.state = sum(v)
+			f.stateHash = hashTexts(v)
 		case p.KeyIs("structuredContent"):
 			f.Structured = true
 		case p.KeyIs("nextCursor"):
-			f.More = true
+			f.HasMore = true
 		case p.KeyIs("taskId"):
-			f.task = text(v)
+			f.task = stringText(v)
 		case p.KeyIs("status"):
-			f.taskState = text(v)
+			f.taskState = stringText(v)
 		case p.KeyIs("task"): // of 2025-11-25
-			f.task, f.taskState = text(jsonwire.Lookup(v, "taskId")), text(jsonwire.Lookup(v, "status"))
+			f.task, f.taskState = stringText(jsonwire.Lookup(v, "taskId")), stringText(jsonwire.Lookup(v, "status"))
 		case p.KeyIs("inputRequests"):
-			f.What, f.Count = "inputs", count(v)
+			f.ListName, f.Count = "inputs", count(v)
 		case p.KeyIs("result"):
-			inner := m.resultFacts("", v)
-			f.inner, f.innerError = &inner.Facts, inner.isError
+			inner := m.resultFields("", v)
+			f.inner, f.innerError = &inner.ResultInfo, inner.isError
 		case p.KeyIs("_meta"):
-			f.peer.info(jsonwire.Lookup(v, mcp.MetaServerInfo), m)
+			f.peer.setImplementation(jsonwire.Lookup(v, mcp.MetaServerInfo), m)
 		default:
-			f.counted(&p, v)
+			f.addList(&p, v)
 		}
 	}
-	if method != mcp.MethodToolsCall && !strings.HasPrefix(method, "tasks/") && f.Kind != "task" {
+	if method != mcp.MethodToolsCall && !strings.HasPrefix(method, "tasks/") && f.ResultType != "task" {
 		f.task = ""
 	}
 	return f
 }
 
-// counted takes a member of a result that may be a list.
-func (f *resultFacts) counted(p *jsonwire.Members, v []byte) {
+// addList takes a member of a result that may be a list.
+func (f *resultFields) addList(p *jsonwire.Members, v []byte) {
 	for _, name := range [...]string{"content", "contents", "messages", "tools", "prompts", "resources", "resourceTemplates", "roots", "tasks"} {
 		if !p.KeyIs(name) || len(v) == 0 || v[0] != '[' {
 			continue
 		}
-		f.What, f.Count = name, count(v)
+		f.ListName, f.Count = name, count(v)
 		if name != "content" {
 			return
 		}
 		for el := jsonwire.ArrayElements(v); el.Next(); {
 			if t := jsonwire.Lookup(el.Value(), "text"); t != nil {
-				f.Text = clip(text(t), maxExcerpt)
+				f.Text = clip(stringText(t), maxExcerpt)
 				return
 			}
 		}
@@ -189,19 +189,19 @@ func (f *resultFacts) counted(p *jsonwire.Members, v []byte) {
 	}
 }
 
-// noteFacts are what matters of a notification's params.
-type noteFacts struct {
-	target, excerpt     string
-	requestID, token    string
-	task, taskState     string
-	relatedTask         string
-	subscription        string
-	inner               *Facts
-	innerError          bool
-	progress, total, at string
+// notificationFields are what matters of a notification's params.
+type notificationFields struct {
+	target, excerpt          string
+	requestID, token         string
+	task, taskState          string
+	relatedTask              string
+	subscription             string
+	inner                    *ResultInfo
+	innerError               bool
+	progress, total, message string
 }
 
-func (m *Model) noteFacts(method string, params []byte) (f noteFacts) {
+func (m *Model) notificationFields(method string, params []byte) (f notificationFields) {
 	if len(params) == 0 || params[0] != '{' {
 		return f
 	}
@@ -211,33 +211,33 @@ func (m *Model) noteFacts(method string, params []byte) (f noteFacts) {
 		v := p.Value()
 		switch {
 		case p.KeyIs("_meta"):
-			f.relatedTask = text(jsonwire.Lookup(jsonwire.Lookup(v, mcp.MetaRelatedTask), "taskId"))
-			f.subscription = scalar(jsonwire.Lookup(v, mcp.MetaSubscriptionID))
+			f.relatedTask = stringText(jsonwire.Lookup(jsonwire.Lookup(v, mcp.MetaRelatedTask), "taskId"))
+			f.subscription = scalarKey(jsonwire.Lookup(v, mcp.MetaSubscriptionID))
 		case p.KeyIs("requestId"):
-			f.requestID = scalar(v)
+			f.requestID = scalarKey(v)
 		case p.KeyIs("progressToken"):
-			f.token = scalar(v)
+			f.token = scalarKey(v)
 		case p.KeyIs("progress"):
 			f.progress = clip(string(v), 32)
 		case p.KeyIs("total"):
 			f.total = clip(string(v), 32)
 		case p.KeyIs("message"), p.KeyIs("data"), p.KeyIs("reason"):
 			if v[0] == '"' {
-				f.excerpt = clip(text(v), maxExcerpt)
+				f.excerpt = clip(stringText(v), maxExcerpt)
 			} else {
 				f.excerpt = excerpt(v)
 			}
-			f.at = f.excerpt
+			f.message = f.excerpt
 		case p.KeyIs("taskId"):
-			f.task = text(v)
+			f.task = stringText(v)
 		case p.KeyIs("status"):
-			f.taskState = text(v)
+			f.taskState = stringText(v)
 		case p.KeyIs("result"):
-			inner := m.resultFacts("", v)
-			f.inner, f.innerError = &inner.Facts, inner.isError
+			inner := m.resultFields("", v)
+			f.inner, f.innerError = &inner.ResultInfo, inner.isError
 		}
 		if key != "" && p.KeyIs(key) {
-			f.target = m.name([]byte(text(v)))
+			f.target = m.intern([]byte(stringText(v)))
 		}
 	}
 	if method == mcp.NotificationProgress {
@@ -245,7 +245,7 @@ func (m *Model) noteFacts(method string, params []byte) (f noteFacts) {
 		if f.total != "" {
 			f.target += "/" + f.total
 		}
-		f.excerpt = f.at
+		f.excerpt = f.message
 	}
 	if f.task != "" {
 		f.target, f.excerpt = clip(f.task, maxName), f.taskState
@@ -253,13 +253,13 @@ func (m *Model) noteFacts(method string, params []byte) (f noteFacts) {
 	return f
 }
 
-func errorFacts(e []byte) (code int, message string) {
+func parseError(e []byte) (code int, message string) {
 	n, _ := jsonwire.ParseInt(jsonwire.Lookup(e, "code"))
-	return int(n), clip(text(jsonwire.Lookup(e, "message")), maxExcerpt)
+	return int(n), clip(stringText(jsonwire.Lookup(e, "message")), maxExcerpt)
 }
 
-// text returns the beginning of what a JSON string says, or "" for anything else.
-func text(v []byte) string {
+// stringText returns the beginning of what a JSON string says, or "" for anything else.
+func stringText(v []byte) string {
 	if len(v) < 2 || v[0] != '"' {
 		return ""
 	}
@@ -275,8 +275,8 @@ func text(v []byte) string {
 	return jsonwire.UnquoteString(raw)
 }
 
-// scalar returns a text that is the same for equal strings and numbers.
-func scalar(v []byte) string {
+// scalarKey returns a text that is the same for equal strings and numbers.
+func scalarKey(v []byte) string {
 	if len(v) == 0 || len(v) > maxName {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import "slices"
 
@@ -9,15 +9,15 @@ func (m *Model) FinishCapture(captureID string) []Change {
 	if c == nil {
 		return nil
 	}
-	for _, r := range m.waitingIn(c) {
+	for _, r := range m.unfinishedRows(c) {
 		m.abandon(r)
 	}
 	return m.changes
 }
 
-// waitingIn returns the rows of a capture that wait for something, the oldest first. Rows of a capture that has just ended are the last ones in most cases: it looks from the end, and no further than it
+// unfinishedRows returns the rows of a capture that wait for something, the oldest first. Rows of a capture that has just ended are the last ones in most cases: it looks from the end, and no further than it
 // must.
-func (m *Model) waitingIn(c *Capture) (open []*Row) {
+func (m *Model) unfinishedRows(c *Capture) (open []*Row) {
 	var left uint64
 	for _, s := range c.sessions {
 		left += s.Rows
@@ -35,11 +35,11 @@ func (m *Model) waitingIn(c *Capture) (open []*Row) {
 			}
 		}
 		slices.Reverse(open[from:]) // all of it is turned round in the end
-		left -= min(left, uint64(rows[i].Gone))
+		left -= min(left, uint64(rows[i].EvictedChildren))
 	}
 	slices.Reverse(open)
 	return open
 }
 
-// Dropped reports whether the row has made room, alone or with the one that it stood in: it changes no more.
-func (r *Row) Dropped() bool { return r.dropped }
+// Evicted reports whether the row has made room, alone or with the one that it stood in: it changes no more.
+func (r *Row) Evicted() bool { return r.evicted }

@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import "mcpwire/capture"
 
@@ -11,11 +11,11 @@ func Glyph(r *Row) string {
 			return "✖"
 		case ToolFailed:
 			return "!"
-		case Cancelled:
+		case Canceled:
 			return "⊘"
 		case InputRequired:
 			return "?"
-		case Pending, TaskMade:
+		case Pending, TaskCreated:
 			return "…"
 		}
 		if r.Dir == capture.ToClient {

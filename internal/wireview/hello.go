@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"slices"
@@ -12,48 +12,48 @@ const (
 	maxSupported    = 16 // revisions that are kept
 )
 
-// offer takes what a client says of itself in initialize.
-func (s *Session) offer(params []byte, m *Model) {
-	if v := text(jsonwire.Lookup(params, "protocolVersion")); v != "" && s.Offered == "" {
-		s.Offered = m.name([]byte(v))
+// setClient takes what a client says of itself in initialize.
+func (s *Session) setClient(params []byte, m *Model) {
+	if v := stringText(jsonwire.Lookup(params, "protocolVersion")); v != "" && s.Offered == "" {
+		s.Offered = m.intern([]byte(v))
 	}
-	s.Client.info(jsonwire.Lookup(params, "clientInfo"), m)
-	s.Client.Capabilities = m.capabilities(jsonwire.Lookup(params, "capabilities"))
+	s.Client.setImplementation(jsonwire.Lookup(params, "clientInfo"), m)
+	s.Client.Capabilities = m.capabilityNames(jsonwire.Lookup(params, "capabilities"))
 }
 
-// hello takes what a server says of itself.
-func (s *Session) hello(method string, result []byte, m *Model) {
+// setServer takes what a server says of itself.
+func (s *Session) setServer(method string, result []byte, m *Model) {
 	if method == mcp.MethodInitialize {
-		s.Era = Legacy
-		s.Answered = m.name([]byte(text(jsonwire.Lookup(result, "protocolVersion"))))
-		s.Server.info(jsonwire.Lookup(result, "serverInfo"), m)
+		s.Era = EraLegacy
+		s.Negotiated = m.intern([]byte(stringText(jsonwire.Lookup(result, "protocolVersion"))))
+		s.Server.setImplementation(jsonwire.Lookup(result, "serverInfo"), m)
 	}
-	s.Server.Capabilities = m.capabilities(jsonwire.Lookup(result, "capabilities"))
-	s.supports(jsonwire.Lookup(result, "supportedVersions"), m)
+	s.Server.Capabilities = m.capabilityNames(jsonwire.Lookup(result, "capabilities"))
+	s.setSupported(jsonwire.Lookup(result, "supportedVersions"), m)
 }
 
-// supports takes the list of revisions that a server says it knows.
-func (s *Session) supports(list []byte, m *Model) {
+// setSupported takes the list of revisions that a server says it knows.
+func (s *Session) setSupported(list []byte, m *Model) {
 	if len(list) == 0 || list[0] != '[' {
 		return
 	}
 	s.Supported = nil
 	for el := jsonwire.ArrayElements(list); el.Next() && len(s.Supported) < maxSupported; {
-		if v := text(el.Value()); v != "" {
-			s.Supported = append(s.Supported, m.name([]byte(v)))
+		if v := stringText(el.Value()); v != "" {
+			s.Supported = append(s.Supported, m.intern([]byte(v)))
 		}
 	}
 }
 
-// info takes the text of an Implementation.
-func (p *Peer) info(v []byte, m *Model) {
-	if name := text(jsonwire.Lookup(v, "name")); name != "" {
-		p.Name, p.Version = m.name([]byte(name)), m.name([]byte(text(jsonwire.Lookup(v, "version"))))
+// setImplementation takes the text of an Implementation.
+func (p *PeerInfo) setImplementation(v []byte, m *Model) {
+	if name := stringText(jsonwire.Lookup(v, "name")); name != "" {
+		p.Name, p.Version = m.intern([]byte(name)), m.intern([]byte(stringText(jsonwire.Lookup(v, "version"))))
 	}
 }
 
-// into copies what is known to another.
-func (p *Peer) into(other *Peer) {
+// copyTo copies what is known to another.
+func (p *PeerInfo) copyTo(other *PeerInfo) {
 	if p.Name != "" {
 		other.Name, other.Version = p.Name, p.Version
 	}
@@ -62,14 +62,14 @@ func (p *Peer) into(other *Peer) {
 	}
 }
 
-// capabilities returns the names of capabilities, and of what they have inside.
-func (m *Model) capabilities(v []byte) []string {
+// capabilityNames returns the names of capabilities, and of what they have inside.
+func (m *Model) capabilityNames(v []byte) []string {
 	if len(v) == 0 || v[0] != '{' {
 		return nil
 	}
 	list := []string{}
 	for p := jsonwire.ObjectMembers(v); p.Next() && len(list) < maxCapabilities; {
-		name := m.name(p.RawKey())
+		name := m.intern(p.RawKey())
 		list = append(list, name)
 		inner := p.Value()
 		if inner[0] != '{' {
@@ -77,7 +77,7 @@ func (m *Model) capabilities(v []byte) []string {
 		}
 		for q := jsonwire.ObjectMembers(inner); q.Next() && len(list) < maxCapabilities; {
 			if v := q.Value(); string(v) != "false" {
-				list = append(list, m.name([]byte(name+"."+string(q.RawKey()[:min(len(q.RawKey()), maxName)]))))
+				list = append(list, m.intern([]byte(name+"."+string(q.RawKey()[:min(len(q.RawKey()), maxName)]))))
 			}
 		}
 	}

@@ -1,15 +1,15 @@
-package wireview
+package trace
 
 import (
 	"math/bits"
 	"time"
 )
 
-// A Hist counts durations in buckets that grow with them: each power of two has 32, so that a quantile is at most 1.6 % off. It has 256 bytes of counters for each power
-// of two that came up, however many durations there were. The zero Hist is empty.
-type Hist struct {
+// A Histogram counts durations in buckets that grow with them: each power of two has 32, so that a quantile is at most 1.6 % off. It has 256 bytes of counters for each power
+// of two that came up, however many durations there were. The zero Histogram is empty.
+type Histogram struct {
 	n        uint64
-	total    time.Duration
+	sum      time.Duration
 	min, max time.Duration
 	octaves  [64]*[subBuckets]uint64
 }
@@ -20,14 +20,14 @@ const (
 )
 
 // Add counts a duration. One below 0 counts as 0.
-func (h *Hist) Add(d time.Duration) {
+func (h *Histogram) Add(d time.Duration) {
 	d = max(d, 0)
 	if h.n == 0 || d < h.min {
 		h.min = d
 	}
 	h.max = max(h.max, d)
 	h.n++
-	h.total += d
+	h.sum += d
 	octave, sub := bucket(uint64(d))
 	if h.octaves[octave] == nil {
 		h.octaves[octave] = new([subBuckets]uint64)
@@ -44,8 +44,8 @@ func bucket(v uint64) (octave, sub int) {
 	return octave, int(v>>(octave-1)) & (subBuckets - 1)
 }
 
-// middle is the value in the middle of a bucket.
-func middle(octave, sub int) uint64 {
+// midpoint is the value in the middle of a bucket.
+func midpoint(octave, sub int) uint64 {
 	if octave == 0 {
 		return uint64(sub)
 	}
@@ -54,21 +54,21 @@ func middle(octave, sub int) uint64 {
 }
 
 // Count returns how many durations there were.
-func (h *Hist) Count() uint64 { return h.n }
+func (h *Histogram) Count() uint64 { return h.n }
 
 // Mean returns their mean, or 0 if there were none.
-func (h *Hist) Mean() time.Duration {
+func (h *Histogram) Mean() time.Duration {
 	if h.n == 0 {
 		return 0
 	}
-	return h.total / time.Duration(h.n)
+	return h.sum / time.Duration(h.n)
 }
 
 // Max returns the longest.
-func (h *Hist) Max() time.Duration { return h.max }
+func (h *Histogram) Max() time.Duration { return h.max }
 
 // Quantile returns the duration that so many of them (0.5 is half) do not exceed, or 0 if there were none.
-func (h *Hist) Quantile(q float64) time.Duration {
+func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.n == 0 {
 		return 0
 	}
@@ -89,7 +89,7 @@ func (h *Hist) Quantile(q float64) time.Duration {
 		}
 		for sub, n := range subs {
 			if seen += n; seen >= rank {
-				return min(max(time.Duration(middle(octave, sub)), h.min), h.max)
+				return min(max(time.Duration(midpoint(octave, sub)), h.min), h.max)
 			}
 		}
 	}
@@ -104,19 +104,19 @@ type Bucket struct {
 
 // Buckets returns the histogram for drawing, in at most limit buckets without gaps between them, from the one with the shortest duration to the one with the longest; nil if there
 // were none. On a logarithmic scale they are about equally wide.
-func (h *Hist) Buckets(limit int) []Bucket {
+func (h *Histogram) Buckets(limit int) []Bucket {
 	if h.n == 0 {
 		return nil
 	}
 	limit = max(limit, 1)
-	lo, hi := number(bucket(uint64(h.min))), number(bucket(uint64(h.max)))
+	lo, hi := bucketIndex(bucket(uint64(h.min))), bucketIndex(bucket(uint64(h.max)))
 	shift := 0
 	for (hi>>shift)-(lo>>shift)+1 > limit {
 		shift++
 	}
 	list := make([]Bucket, (hi>>shift)-(lo>>shift)+1)
 	for i := range list {
-		list[i].Lower, list[i].Upper = lower((lo>>shift+i)<<shift), lower((lo>>shift+i+1)<<shift)
+		list[i].Lower, list[i].Upper = lowerBound((lo>>shift+i)<<shift), lowerBound((lo>>shift+i+1)<<shift)
 	}
 	for octave, subs := range h.octaves {
 		if subs == nil {
@@ -124,18 +124,18 @@ func (h *Hist) Buckets(limit int) []Bucket {
 		}
 		for sub, n := range subs {
 			if n > 0 {
-				list[number(octave, sub)>>shift-lo>>shift].Count += n
+				list[bucketIndex(octave, sub)>>shift-lo>>shift].Count += n
 			}
 		}
 	}
 	return list
 }
 
-// number counts buckets from the one with the shortest durations.
-func number(octave, sub int) int { return octave<<subBits | sub }
+// bucketIndex counts buckets from the one with the shortest durations.
+func bucketIndex(octave, sub int) int { return octave<<subBits | sub }
 
-// lower is the shortest duration in a bucket.
-func lower(number int) time.Duration {
+// lowerBound is the shortest duration in a bucket.
+func lowerBound(number int) time.Duration {
 	octave, sub := number>>subBits, uint64(number&(subBuckets-1))
 	if octave == 0 {
 		return time.Duration(sub)

@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"slices"
@@ -9,15 +9,15 @@ import (
 	"mcpwire/internal/filter"
 )
 
-// xkey is an HTTP exchange.
-type xkey struct {
-	capture  *Capture
-	exchange uint64
+// roundTripKey is an HTTP exchange.
+type roundTripKey struct {
+	capture *Capture
+	number  uint64
 }
 
 // An xchg is an HTTP exchange that goes on.
-type xchg struct {
-	http    *HTTPFacts
+type roundTrip struct {
+	http    *HTTPInfo
 	row     *Row // the first that it carries; nil as long as there is none
 	session *Session
 	events  []uint64 // that came before the row
@@ -25,130 +25,130 @@ type xchg struct {
 }
 
 // parent is the row that what comes in the exchange may stand in. x may be nil.
-func (x *xchg) parent() *Row {
-	if x == nil || x.row == nil || x.row.dropped {
+func (rt *roundTrip) parent() *Row {
+	if rt == nil || rt.row == nil || rt.row.evicted {
 		return nil
 	}
-	return x.row
+	return rt.row
 }
 
-// exchange returns the HTTP exchange of a number, or nil if there is none.
-func (m *Model) exchange(s *Session, number uint64) *xchg {
+// roundTrip returns the HTTP exchange of a number, or nil if there is none.
+func (m *Model) roundTrip(s *Session, number uint64) *roundTrip {
 	if number == 0 {
 		return nil
 	}
-	return m.xs[xkey{s.Capture, number}]
+	return m.roundTrips[roundTripKey{s.Capture, number}]
 }
 
-// begin makes an HTTP exchange.
-func (m *Model) begin(s *Session, e *capture.Event) *xchg {
-	k := xkey{s.Capture, e.Exchange}
-	for len(m.xs) >= maxExchanges && len(m.xorder) > 0 {
-		delete(m.xs, m.xorder[0])
-		m.xorder = m.xorder[1:]
+// beginRoundTrip makes an HTTP exchange.
+func (m *Model) beginRoundTrip(s *Session, e *capture.Event) *roundTrip {
+	k := roundTripKey{s.Capture, e.Exchange}
+	for len(m.roundTrips) >= maxRoundTrips && len(m.roundTripOrder) > 0 {
+		delete(m.roundTrips, m.roundTripOrder[0])
+		m.roundTripOrder = m.roundTripOrder[1:]
 	}
-	if m.xorder = append(m.xorder, k); len(m.xorder) > 2*maxExchanges {
-		m.xorder = slices.DeleteFunc(m.xorder, func(k xkey) bool { return m.xs[k] == nil })
+	if m.roundTripOrder = append(m.roundTripOrder, k); len(m.roundTripOrder) > 2*maxRoundTrips {
+		m.roundTripOrder = slices.DeleteFunc(m.roundTripOrder, func(k roundTripKey) bool { return m.roundTrips[k] == nil })
 	}
-	x := &xchg{http: &HTTPFacts{Exchange: e.Exchange, RequestN: e.N, began: e.T}, session: s}
+	rt := &roundTrip{http: &HTTPInfo{Number: e.Exchange, RequestN: e.N, startT: e.T}, session: s}
 	if q := e.Request; q != nil {
-		x.http.Method, x.http.URL = m.name([]byte(q.Method)), clip(q.URL, maxExcerpt)
+		rt.http.Method, rt.http.URL = m.intern([]byte(q.Method)), clip(q.URL, maxExcerpt)
 	}
-	x.events, x.hits = append(x.events, e.N), m.hits
-	m.xs[k] = x
-	return x
+	rt.events, rt.hits = append(rt.events, e.N), m.hits
+	m.roundTrips[k] = rt
+	return rt
 }
 
-// attach gives a row the facts of the HTTP exchange that it came in, if it is the first in it.
-func (m *Model) attach(x *xchg, r *Row) {
-	if x == nil {
+// attachHTTP gives a row the facts of the HTTP exchange that it came in, if it is the first in it.
+func (m *Model) attachHTTP(rt *roundTrip, r *Row) {
+	if rt == nil {
 		return
 	}
 	if r.Kind == Request && r.Dir != capture.ToClient && r.HTTP == nil {
-		r.HTTP = x.http
+		r.HTTP = rt.http
 	}
-	if x.row == nil && r.Dir != capture.ToClient {
+	if rt.row == nil && r.Dir != capture.ToClient {
 		if r.HTTP == nil && r.Parent == nil {
-			r.HTTP = x.http
+			r.HTTP = rt.http
 		}
-		m.attachTo(x, r)
+		m.setRoundTripRow(rt, r)
 	}
 }
 
-// attachTo makes a row the one that the events of an exchange belong to.
-func (m *Model) attachTo(x *xchg, r *Row) {
-	x.row, r.xkey = r, xkey{r.Capture, x.http.Exchange}
-	for _, n := range x.events {
-		m.event(r, n)
+// setRoundTripRow makes a row the one that the events of an exchange belong to.
+func (m *Model) setRoundTripRow(rt *roundTrip, r *Row) {
+	rt.row, r.roundTripKey = r, roundTripKey{r.Capture, rt.http.Number}
+	for _, n := range rt.events {
+		m.addEvent(r, n)
 	}
 	for p := r; p != nil; p = p.Parent {
-		p.Hits |= x.hits
+		p.Hits |= rt.hits
 	}
-	x.events = nil
+	rt.events = nil
 }
 
-// http takes an event about HTTP.
-func (m *Model) http(s *Session, e *capture.Event) {
-	x := m.exchange(s, e.Exchange)
-	if e.Kind == capture.KindRequest || x == nil {
-		x = m.begin(s, e)
+// httpEvent takes an event about HTTP.
+func (m *Model) httpEvent(s *Session, e *capture.Event) {
+	rt := m.roundTrip(s, e.Exchange)
+	if e.Kind == capture.KindRequest || rt == nil {
+		rt = m.beginRoundTrip(s, e)
 		if e.Kind == capture.KindRequest {
-			if x.http.Method != "POST" {
-				m.httpRow(s, e, x)
+			if rt.http.Method != "POST" {
+				m.httpRow(s, e, rt)
 			}
 			return
 		}
 	}
-	if x.row == nil && (e.Kind != capture.KindEnd || x.http.Method != "") {
-		m.httpRow(s, e, x)
+	if rt.row == nil && (e.Kind != capture.KindEnd || rt.http.Method != "") {
+		m.httpRow(s, e, rt)
 	}
-	r := x.row
+	r := rt.row
 	if r == nil {
 		return
 	}
 	if e.Kind != capture.KindSSE {
-		m.event(r, e.N)
+		m.addEvent(r, e.N)
 	}
 	switch e.Kind {
 	case capture.KindResponse:
-		m.httpResponse(x, e)
+		m.httpResponse(rt, e)
 	case capture.KindBody:
-		x.http.BodyBytes += wireLen(e)
+		rt.http.BodyBytes += wireLen(e)
 		if r.Excerpt == "" && r.Kind == HTTP {
 			r.Excerpt = excerpt(e.Data)
 		}
 	case capture.KindSSE:
-		x.http.streamed(e.N)
+		rt.http.addStreamEvent(e.N)
 		if r.Kind == Request || r.Kind == HTTP {
 			c := m.newRow(SSE, s, e)
 			c.Excerpt, c.RequestBytes = sseText(e), wireLen(e)
-			m.put(c, r)
+			m.addRow(c, r)
 		}
 		return
 	case capture.KindEnd:
-		m.httpEnd(x, e)
+		m.httpEnd(rt, e)
 	}
-	m.changed(r)
+	m.markUpdated(r)
 }
 
 // httpRow adds a row for an exchange without a message from the client.
-func (m *Model) httpRow(s *Session, e *capture.Event, x *xchg) {
+func (m *Model) httpRow(s *Session, e *capture.Event, rt *roundTrip) {
 	r := m.newRow(HTTP, s, e)
-	r.Method, r.Target, r.HTTP, r.Status = x.http.Method, x.http.URL, x.http, Pending
-	r.T = x.http.began
+	r.Method, r.Target, r.HTTP, r.Status = rt.http.Method, rt.http.URL, rt.http, Pending
+	r.T = rt.http.startT
 	r.At = e.At.Add(r.T - e.T)
-	if r.Dir = capture.ToServer; len(x.events) > 0 {
-		r.N = x.events[0]
+	if r.Dir = capture.ToServer; len(rt.events) > 0 {
+		r.N = rt.events[0]
 	}
 	if r.Method == "GET" {
 		r.Excerpt = ""
 	}
-	m.put(r, nil)
-	m.attachTo(x, r)
+	m.addRow(r, nil)
+	m.setRoundTripRow(rt, r)
 }
 
-func (m *Model) httpResponse(x *xchg, e *capture.Event) {
-	h := x.http
+func (m *Model) httpResponse(rt *roundTrip, e *capture.Event) {
+	h := rt.http
 	h.ResponseN = e.N
 	if e.Response == nil {
 		return
@@ -161,15 +161,15 @@ func (m *Model) httpResponse(x *xchg, e *capture.Event) {
 			h.Stream = strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 		}
 	}
-	if r := x.row; r.Kind == HTTP && h.Status >= 400 {
+	if r := rt.row; r.Kind == HTTP && h.Status >= 400 {
 		r.Status, r.Code = HTTPFailed, h.Status
 	}
 }
 
-func (m *Model) httpEnd(x *xchg, e *capture.Event) {
-	h, r := x.http, x.row
-	h.EndN, h.End, h.Ended = e.N, excerpt(e.Data), true
-	delete(m.xs, xkey{r.Capture, h.Exchange})
+func (m *Model) httpEnd(rt *roundTrip, e *capture.Event) {
+	h, r := rt.http, rt.row
+	h.EndN, h.EndReason, h.Ended = e.N, excerpt(e.Data), true
+	delete(m.roundTrips, roundTripKey{r.Capture, h.Number})
 	switch {
 	case r.Kind == HTTP:
 		r.Done, r.Latency = true, max(0, e.T-r.T)
@@ -178,9 +178,9 @@ func (m *Model) httpEnd(x *xchg, e *capture.Event) {
 		}
 	case r.Kind != Request || r.Done || r.HTTP != h:
 	case h.Status >= 400, h.Status == 0, r.Revision != "": // in the modern era, a request ends with its exchange
-		if h.Status < 400 && r.Revision != "" && strings.Contains(strings.ToLower(h.End), "client") { // and a client cancels by going away
-			m.cancel(r, e.T)
-			m.closed(r)
+		if h.Status < 400 && r.Revision != "" && strings.Contains(strings.ToLower(h.EndReason), "client") { // and a client cancels by going away
+			m.applyCancellation(r, e.T)
+			m.removePending(r)
 			return
 		}
 		r.Latency = max(0, e.T-r.T)

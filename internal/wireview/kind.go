@@ -1,6 +1,6 @@
-package wireview
+package trace
 
-// A Kind says what a row is.
+// A ResultType says what a row is.
 type Kind string
 
 // The kinds of row.
@@ -21,7 +21,7 @@ const (
 	Body         Kind = "body" // of an HTTP message, which is no message of the protocol
 	Gap          Kind = "gap"
 	Note         Kind = "note"
-	Xlate        Kind = "xlate" // a bridge made one event into others
+	Translate    Kind = "xlate" // a bridge made one event into others
 )
 
 // A Status says what became of a request, or of an HTTP exchange.
@@ -33,8 +33,8 @@ const (
 	Failed        Status = "error"          // the response is an error, see Row.Code
 	ToolFailed    Status = "iserror"        // the result of the tool says that it failed
 	InputRequired Status = "input_required" // the server wants something of the user first, and the client has not come back yet
-	TaskMade      Status = "task"           // it became a task that has not ended yet
-	Cancelled     Status = "cancelled"
+	TaskCreated   Status = "task"           // it became a task that has not ended yet
+	Canceled      Status = "cancelled"
 	Pending       Status = "pending"
 	Unanswered    Status = "unanswered" // and nothing can come any more
 	HTTPFailed    Status = "http"       // HTTP refused it, see Row.Code, without an answer in the body
@@ -45,7 +45,7 @@ type Role string
 
 // The roles.
 const (
-	Asked Role = "asked" // the server sent it because of the other
-	Retry Role = "retry" // a further round of the other
-	Poll  Role = "poll"  // asks for the task that the other became
+	ServerRequest Role = "asked" // the server sent it because of the other
+	Retry         Role = "retry" // a further round of the other
+	Poll          Role = "poll"  // asks for the task that the other became
 )

@@ -1,4 +1,4 @@
-package wireview_test
+package trace_test
 
 import (
 	"encoding/json"
@@ -28,11 +28,11 @@ func exchanges(n int, add func(e *capture.Event)) {
 }
 
 func TestOldRowsMakeRoom(t *testing.T) {
-	m := wireview.New(&wireview.Options{MaxRows: 100})
+	m := trace.New(&trace.Options{MaxRows: 100})
 	dropped := 0
 	exchanges(5000, func(e *capture.Event) {
 		for _, c := range m.Add(head, e) {
-			if c.Op == wireview.Dropped {
+			if c.Op == trace.Evicted {
 				dropped++
 			}
 		}
@@ -40,8 +40,8 @@ func TestOldRowsMakeRoom(t *testing.T) {
 	if got := len(m.Rows()); got != 100 {
 		t.Errorf("%d rows, want 100", got)
 	}
-	if dropped != 4900 || m.DroppedRows() != 4900 {
-		t.Errorf("%d dropped, %d counted", dropped, m.DroppedRows())
+	if dropped != 4900 || m.EvictedRows() != 4900 {
+		t.Errorf("%d dropped, %d counted", dropped, m.EvictedRows())
 	}
 	if m.Find("c", 1) != nil || m.Find("c", 9999) == nil {
 		t.Error("what is gone can be found, or what is there cannot")
@@ -94,7 +94,7 @@ func TestBounded(t *testing.T) {
 	}
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
-			m := wireview.New(&wireview.Options{MaxRows: 1000})
+			m := trace.New(&trace.Options{MaxRows: 1000})
 			heap := func() uint64 {
 				var s runtime.MemStats
 				runtime.GC()
@@ -124,7 +124,7 @@ func TestBounded(t *testing.T) {
 }
 
 func TestHist(t *testing.T) {
-	var h wireview.Hist
+	var h trace.Histogram
 	if h.Quantile(0.5) != 0 || h.Mean() != 0 {
 		t.Error("an empty one has values")
 	}
@@ -167,7 +167,7 @@ func TestEscape(t *testing.T) {
 		{"\ue000", `\ue000`},
 		{"\ufffd", "\ufffd"},
 	} {
-		if got := wireview.Escape(tt.in); got != tt.want {
+		if got := trace.Escape(tt.in); got != tt.want {
 			t.Errorf("Escape(%q) = %q, want %q", tt.in, got, tt.want)
 		}
 	}
@@ -181,7 +181,7 @@ func TestCut(t *testing.T) {
 	}{
 		{"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"日本語", 6, "日本語"}, {"日本語", 5, "日本…"}, {"日本語", 4, "日…"}, {"abc", 0, "abc"}, {"e\u0301e\u0301", 2, "e\u0301e\u0301"},
 	} {
-		if got := wireview.Cut(tt.in, tt.width); got != tt.want || tt.width > 0 && wireview.Width(got) > tt.width {
+		if got := trace.Truncate(tt.in, tt.width); got != tt.want || tt.width > 0 && trace.Width(got) > tt.width {
 			t.Errorf("Cut(%q, %d) = %q, want %q", tt.in, tt.width, got, tt.want)
 		}
 	}
@@ -189,7 +189,7 @@ func TestCut(t *testing.T) {
 
 func TestUnits(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 1249: "1.2 kB", 12345: "12 kB", 999_499: "999 kB", 999_999: "1.0 MB", 5 << 40: "5498 GB"} {
-		if got := wireview.Size(n); got != want {
+		if got := trace.FormatSize(n); got != want {
 			t.Errorf("Size(%d) = %q, want %q", n, got, want)
 		}
 	}
@@ -197,7 +197,7 @@ func TestUnits(t *testing.T) {
 		0: "0 ns", 840: "840 ns", 999: "999 ns", 8400: "8.4 µs", 999_900: "1.0 ms", 43 * time.Millisecond: "43 ms", 1234 * time.Millisecond: "1.2 s",
 		12 * time.Second: "12 s", 123 * time.Second: "2m3s", -time.Second: "-1.0 s", -1 << 63: "-1281023h53m38s",
 	} {
-		if got := wireview.Duration(d); got != want {
+		if got := trace.FormatDuration(d); got != want {
 			t.Errorf("Duration(%d) = %q, want %q", d, got, want)
 		}
 	}
@@ -217,11 +217,11 @@ func FuzzAdd(f *testing.F) {
 		f.Add(s, seeds[(i+1)%len(seeds)], uint8(i), uint8(i*7))
 	}
 	allKinds := []capture.Kind{
-		capture.KindMessage, capture.KindMessage, capture.KindMessage, capture.KindBad, capture.KindStderr, capture.KindEOF, capture.KindExit, capture.KindRequest,
-		capture.KindResponse, capture.KindBody, capture.KindSSE, capture.KindEnd, capture.KindXlate, capture.KindNote, capture.KindGap, capture.KindStart, "new", capture.KindHead,
+		capture.KindMessage, capture.KindMessage, capture.KindMessage, capture.KindInvalid, capture.KindStderr, capture.KindEOF, capture.KindExit, capture.KindRequest,
+		capture.KindResponse, capture.KindBody, capture.KindSSE, capture.KindEnd, capture.KindTranslate, capture.KindNote, capture.KindGap, capture.KindStart, "new", capture.KindHead,
 	}
 	f.Fuzz(func(t *testing.T, a, b string, x, y uint8) {
-		m := wireview.New(&wireview.Options{MaxRows: 6, MaxChildren: 2})
+		m := trace.New(&trace.Options{MaxRows: 6, MaxChildren: 2})
 		n := uint64(0)
 		for round := range 3 {
 			for i, data := range []string{a, b, seeds[int(x)%len(seeds)], seeds[int(y)%len(seeds)]} {
@@ -236,13 +236,13 @@ func FuzzAdd(f *testing.F) {
 		m.Finish()
 		for _, r := range m.Rows() {
 			for x := range r.All() {
-				if s := wireview.Summary(x); wireview.Escape(s) != s {
+				if s := trace.Summary(x); trace.Escape(s) != s {
 					t.Fatalf("the summary %q is not escaped", s)
 				}
-				if _, err := json.Marshal(wireview.Recorded(x)); err != nil {
+				if _, err := json.Marshal(trace.NewRecord(x)); err != nil {
 					t.Fatal(err)
 				}
-				x.Settled()
+				x.Complete()
 				x.Wall()
 			}
 		}
@@ -253,13 +253,13 @@ func FuzzAdd(f *testing.F) {
 }
 
 func BenchmarkAdd(b *testing.B) {
-	m := wireview.New(nil)
+	m := trace.New(nil)
 	b.ReportAllocs()
 	exchanges(b.N, func(e *capture.Event) { m.Add(head, e) })
 }
 
 func ExampleModel() {
-	m := wireview.New(nil)
+	m := trace.New(nil)
 	for _, e := range []*capture.Event{
 		{Kind: capture.KindMessage, N: 1, Dir: capture.ToServer, Data: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search"}}`)},
 		{Kind: capture.KindMessage, N: 2, T: 43 * time.Millisecond, Dir: capture.ToClient, Data: []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)},
@@ -267,7 +267,7 @@ func ExampleModel() {
 		m.Add(nil, e)
 	}
 	for _, r := range m.Rows() {
-		fmt.Println(r.N, wireview.Summary(r))
+		fmt.Println(r.N, trace.Summary(r))
 	}
 	// Output: 1 called search: 0 contents, 48 B, 43 ms
 }
@@ -283,7 +283,7 @@ func BenchmarkRow(b *testing.B) {
 	}
 	for b.Loop() {
 		before := heap()
-		m := wireview.New(nil)
+		m := trace.New(nil)
 		exchanges(rows, func(e *capture.Event) { m.Add(head, e) })
 		b.ReportMetric(float64(heap()-before)/rows, "B/row")
 		runtime.KeepAlive(m)

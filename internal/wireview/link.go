@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"hash/fnv"
@@ -19,30 +19,30 @@ func idText(id jsonrpc.ID) string {
 	return string(id)
 }
 
-// mrtr reports whether a request may take several rounds.
-func mrtr(method string) bool {
+// allowsInputRounds reports whether a request may take several rounds.
+func allowsInputRounds(method string) bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
 }
 
 // parentOfRequest returns what a request stands in, and gives it the role.
-func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFacts, x *xchg) *Row {
+func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFields, rt *roundTrip) *Row {
 	if r.Dir == capture.ToServer || r.Dir == "" {
-		if f.polls {
+		if f.isTaskRequest {
 			if t := s.task(f.task); t != nil {
 				r.Role = Poll
 				return t
 			}
 		}
-		if f.again {
-			if head := s.Capture.takeWaiting(f.keys(s.Side, r.Method)); head != nil {
+		if f.isRetry {
+			if head := s.Capture.takeAwaiting(f.roundKey(s.Side, r.Method)); head != nil {
 				r.Role = Retry
 				return head
 			}
 		}
 		return nil
 	}
-	r.Role = Asked
-	if f.polls { // the server asks for a task of the client's
+	r.Role = ServerRequest
+	if f.isTaskRequest { // the server asks for a task of the client's
 		if t := s.task(f.task); t != nil {
 			r.Role = Poll
 			return t
@@ -51,100 +51,100 @@ func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFacts, x *xchg) *R
 	if t := s.task(f.relatedTask); t != nil {
 		return t
 	}
-	if p := x.parent(); p != nil && p.Kind == Request {
+	if p := rt.parent(); p != nil && p.Kind == Request {
 		return p
 	}
-	if p := s.only(); p != nil {
+	if p := s.onlyInFlight(); p != nil {
 		return p
 	}
-	return x.parent()
+	return rt.parent()
 }
 
-// keys are what a further round of the request is recognised by.
-func (f *requestFacts) keys(side capture.Side, method string) chainKey {
-	if f.state != 0 {
-		return chainKey{side: side, method: method, state: f.state}
+// roundKey are what a further round of the request is recognised by.
+func (f *requestFields) roundKey(side capture.Side, method string) roundKey {
+	if f.stateHash != 0 {
+		return roundKey{side: side, method: method, state: f.stateHash}
 	}
-	return chainKey{side: side, method: method, params: f.params}
+	return roundKey{side: side, method: method, params: f.paramsHash}
 }
 
-// wait notes that a request goes on with a further round.
-func (m *Model) wait(r *Row, at time.Duration, state uint64) {
+// awaitInput notes that a request goes on with a further round.
+func (m *Model) awaitInput(r *Row, at time.Duration, state uint64) {
 	head := r
 	if r.Role == Retry {
 		head = r.Parent
 	}
-	c := head.Chain
+	c := head.InputRounds
 	if c == nil {
-		c = &Chain{Rounds: 1, Server: r.Latency - r.Human, Wall: r.Latency}
-		head.Chain = c
+		c = &InputRounds{Count: 1, ServerTime: r.Latency - r.ClientTime, Wall: r.Latency}
+		head.InputRounds = c
 	}
-	c.last = at
-	head.Capture.stopWaiting(head)
-	c.waiting = chainKey{side: head.Session.Side, method: head.Method, state: state}
+	c.lastResponse = at
+	head.Capture.removeAwaiting(head)
+	c.awaiting = roundKey{side: head.Session.Side, method: head.Method, state: state}
 	if state == 0 {
-		c.waiting.params = head.params
+		c.awaiting.params = head.paramsHash
 	}
-	head.Capture.waiting[c.waiting] = append(head.Capture.waiting[c.waiting], head)
+	head.Capture.awaitingInput[c.awaiting] = append(head.Capture.awaitingInput[c.awaiting], head)
 }
 
-// takeWaiting returns the request that waits for this round the longest.
-func (c *Capture) takeWaiting(k chainKey) *Row {
-	list := c.waiting[k]
+// takeAwaiting returns the request that waits for this round the longest.
+func (c *Capture) takeAwaiting(k roundKey) *Row {
+	list := c.awaitingInput[k]
 	if len(list) == 0 {
 		return nil
 	}
 	head := list[0]
-	c.stopWaiting(head)
+	c.removeAwaiting(head)
 	return head
 }
 
-func (c *Capture) stopWaiting(head *Row) {
-	k := head.Chain.waiting
-	if k == (chainKey{}) {
+func (c *Capture) removeAwaiting(head *Row) {
+	k := head.InputRounds.awaiting
+	if k == (roundKey{}) {
 		return
 	}
-	head.Chain.waiting = chainKey{}
-	list := c.waiting[k]
+	head.InputRounds.awaiting = roundKey{}
+	list := c.awaitingInput[k]
 	if i := slices.Index(list, head); i >= 0 {
 		list = slices.Delete(list, i, i+1)
 	}
 	if len(list) == 0 {
-		delete(c.waiting, k)
+		delete(c.awaitingInput, k)
 	} else {
-		c.waiting[k] = list
+		c.awaitingInput[k] = list
 	}
 }
 
-// polled takes what a poll says of a task.
-func (m *Model) polled(r *Row, at time.Duration, f *resultFacts) {
+// applyPoll takes what a poll says of a task.
+func (m *Model) applyPoll(r *Row, at time.Duration, f *resultFields) {
 	owner := r.Parent
 	if owner == nil || owner.Task == nil {
 		return
 	}
 	if r.Method == mcp.MethodTasksResult { // its result is the one of the task
-		owner.Facts = f.Facts
+		owner.ResultInfo = f.ResultInfo
 		state := "completed"
 		if f.isError {
 			state = "failed"
 		}
-		if owner.Task.ended && f.isError {
+		if owner.Task.isFinal && f.isError {
 			owner.Status = ToolFailed
 		}
-		m.taskState(owner, state, at, f.isError)
-		m.changed(owner)
+		m.setTaskState(owner, state, at, f.isError)
+		m.markUpdated(owner)
 		return
 	}
 	if f.inner != nil {
-		owner.Facts = *f.inner
+		owner.ResultInfo = *f.inner
 	}
-	m.taskState(owner, f.taskState, at, f.innerError)
+	m.setTaskState(owner, f.taskState, at, f.innerError)
 }
 
-// taskState notes the state of a task.
-func (m *Model) taskState(owner *Row, state string, at time.Duration, isError bool) {
+// setTaskState notes the state of a task.
+func (m *Model) setTaskState(owner *Row, state string, at time.Duration, isError bool) {
 	t := owner.Task
-	if state == "" || t.ended {
+	if state == "" || t.isFinal {
 		return
 	}
 	t.State = clip(state, maxName)
@@ -160,21 +160,21 @@ func (m *Model) taskState(owner *Row, state string, at time.Duration, isError bo
 			owner.Status = ToolFailed
 		}
 	case "cancelled":
-		owner.Status = Cancelled
+		owner.Status = Canceled
 	default:
-		m.changed(owner)
+		m.markUpdated(owner)
 		return
 	}
-	t.ended = true
+	t.isFinal = true
 	t.Wall = max(0, at-owner.T)
-	m.stats.of(owner).result(owner)
-	m.changed(owner)
+	m.stats.forRow(owner).addOutcome(owner)
+	m.markUpdated(owner)
 }
 
-func (m *Model) notification(s *Session, e *capture.Event, msg *jsonrpc.Message, size int64, x *xchg) {
+func (m *Model) notification(s *Session, e *capture.Event, msg *jsonrpc.Message, size int64, rt *roundTrip) {
 	r := m.newRow(Notification, s, e)
-	r.Method, r.RequestBytes = m.name(msg.Method), size
-	f := m.noteFacts(r.Method, msg.Params)
+	r.Method, r.RequestBytes = m.intern(msg.Method), size
+	f := m.notificationFields(r.Method, msg.Params)
 	r.Target, r.Excerpt = f.target, f.excerpt
 	switch r.Method {
 	case mcp.NotificationProgress:
@@ -182,30 +182,30 @@ func (m *Model) notification(s *Session, e *capture.Event, msg *jsonrpc.Message,
 	case mcp.NotificationMessage:
 		r.Kind = Log
 	}
-	parent := m.parentOfNote(s, r, &f, x)
-	m.put(r, parent)
-	m.attach(x, r)
+	parent := m.parentOfNotification(s, r, &f, rt)
+	m.addRow(r, parent)
+	m.attachHTTP(rt, r)
 	if parent == nil {
 		return
 	}
 	switch r.Method {
 	case mcp.NotificationCancelled:
-		m.cancel(parent, e.T)
+		m.applyCancellation(parent, e.T)
 	case mcp.NotificationTasks, mcp.NotificationTaskStatus:
 		if parent.Task != nil {
 			if f.inner != nil {
-				parent.Facts = *f.inner
+				parent.ResultInfo = *f.inner
 			}
-			m.taskState(parent, f.taskState, e.T, f.innerError)
+			m.setTaskState(parent, f.taskState, e.T, f.innerError)
 		}
 	}
 }
 
-// parentOfNote returns what a notification stands in, or nil.
-func (m *Model) parentOfNote(s *Session, r *Row, f *noteFacts, x *xchg) *Row {
+// parentOfNotification returns what a notification stands in, or nil.
+func (m *Model) parentOfNotification(s *Session, r *Row, f *notificationFields, rt *roundTrip) *Row {
 	switch r.Method {
 	case mcp.NotificationCancelled:
-		return s.pending[idKey{r.Dir, f.requestID}]
+		return s.pending[requestKey{r.Dir, f.requestID}]
 	case mcp.NotificationProgress:
 		if p := s.tokens[tokenKey{opposite(r.Dir), f.token}]; p != nil {
 			return p
@@ -221,29 +221,29 @@ func (m *Model) parentOfNote(s *Session, r *Row, f *noteFacts, x *xchg) *Row {
 	if r.Dir != capture.ToClient {
 		return nil
 	}
-	if p := x.parent(); p != nil && (p.Kind == Request || r.Kind != Log) {
+	if p := rt.parent(); p != nil && (p.Kind == Request || r.Kind != Log) {
 		return p
 	}
 	if f.subscription != "" {
-		return s.pending[idKey{capture.ToServer, f.subscription}]
+		return s.pending[requestKey{capture.ToServer, f.subscription}]
 	}
 	if r.Kind == Log {
-		if p := s.only(); p != nil {
+		if p := s.onlyInFlight(); p != nil {
 			return p
 		}
 	}
-	return x.parent()
+	return rt.parent()
 }
 
-// cancel notes that a request was cancelled. A response may come all the same.
-func (m *Model) cancel(r *Row, at time.Duration) {
+// applyCancellation notes that a request was cancelled. A response may come all the same.
+func (m *Model) applyCancellation(r *Row, at time.Duration) {
 	if r.Done || r.Kind != Request {
 		return
 	}
-	r.Status, r.Done, r.Latency = Cancelled, true, max(0, at-r.T)
-	delete(r.Session.open, r)
-	m.stats.of(r).result(r)
-	m.changed(r)
+	r.Status, r.Done, r.Latency = Canceled, true, max(0, at-r.T)
+	delete(r.Session.inFlight, r)
+	m.stats.forRow(r).addOutcome(r)
+	m.markUpdated(r)
 }
 
 func opposite(d capture.Dir) capture.Dir {
@@ -253,8 +253,8 @@ func opposite(d capture.Dir) capture.Dir {
 	return capture.ToServer
 }
 
-// sum returns a hash of texts that is never 0.
-func sum(texts ...[]byte) uint64 {
+// hashTexts returns a hash of texts that is never 0.
+func hashTexts(texts ...[]byte) uint64 {
 	h := fnv.New64a()
 	for _, t := range texts {
 		h.Write(t)

@@ -1,4 +1,4 @@
-package wireview_test
+package trace_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"time"
@@ -11,16 +11,16 @@ import (
 
 const methodToolsCall = mcp.MethodToolsCall
 
-// message takes an event with a message, or several.
-func (m *Model) message(s *Session, e *capture.Event) {
+// messageEvent takes an event with a message, or several.
+func (m *Model) messageEvent(s *Session, e *capture.Event) {
 	parts := m.pairer.Add(e)
 	if len(parts) == 0 {
 		m.invalid(s, e)
 		return
 	}
-	x := m.exchange(s, e.Exchange)
-	if x != nil && x.http.Stream && e.Dir == capture.ToClient {
-		x.http.streamed(e.N)
+	rt := m.roundTrip(s, e.Exchange)
+	if rt != nil && rt.http.Stream && e.Dir == capture.ToClient {
+		rt.http.addStreamEvent(e.N)
 	}
 	var msg jsonrpc.Message
 	var entries []jsonrpc.Entry
@@ -42,11 +42,11 @@ func (m *Model) message(s *Session, e *capture.Event) {
 		}
 		switch p.Kind {
 		case jsonrpc.KindRequest:
-			m.request(s, e, p, this, size, x)
+			m.request(s, e, p, this, size, rt)
 		case jsonrpc.KindNotification:
-			m.notification(s, e, this, size, x)
+			m.notification(s, e, this, size, rt)
 		default:
-			m.response(s, e, p, this, size, x)
+			m.response(s, e, p, this, size, rt)
 		}
 	}
 }
@@ -55,42 +55,42 @@ func (m *Model) message(s *Session, e *capture.Event) {
 func (m *Model) invalid(s *Session, e *capture.Event) {
 	r := m.newRow(Invalid, s, e)
 	r.Excerpt, r.RequestBytes = excerpt(e.Data), wireLen(e)
-	x := m.exchange(s, e.Exchange)
-	m.put(r, x.parent())
-	m.attach(x, r)
+	rt := m.roundTrip(s, e.Exchange)
+	m.addRow(r, rt.parent())
+	m.attachHTTP(rt, r)
 }
 
-func (m *Model) request(s *Session, e *capture.Event, p *capture.Part, msg *jsonrpc.Message, size int64, x *xchg) {
+func (m *Model) request(s *Session, e *capture.Event, p *capture.Message, msg *jsonrpc.Message, size int64, rt *roundTrip) {
 	r := m.newRow(Request, s, e)
-	r.Method, r.ID, r.RequestBytes, r.Status = m.name(msg.Method), clip(string(p.ID), maxName), size, Pending
-	f := m.requestFacts(r.Method, msg.Params)
+	r.Method, r.ID, r.RequestBytes, r.Status = m.intern(msg.Method), clip(string(p.ID), maxName), size, Pending
+	f := m.requestFields(r.Method, msg.Params)
 	r.Target, r.Excerpt = f.target, f.excerpt
 	if f.revision != "" && e.Dir == capture.ToServer {
 		r.Revision = f.revision
 		if s.Offered == "" {
 			s.Offered = f.revision
 		}
-		f.peer.into(&s.Client)
+		f.peer.copyTo(&s.Client)
 	}
 	if r.Method == mcp.MethodInitialize {
-		s.offer(msg.Params, m)
+		s.setClient(msg.Params, m)
 	}
-	parent := m.parentOfRequest(s, r, &f, x)
-	m.put(r, parent)
-	if r.Parent == nil || r.Parent != parent && r.Role != Asked { // it has made room, or is too deep inside
+	parent := m.parentOfRequest(s, r, &f, rt)
+	m.addRow(r, parent)
+	if r.Parent == nil || r.Parent != parent && r.Role != ServerRequest { // it has made room, or is too deep inside
 		r.Role = ""
 	}
-	m.attach(x, r)
-	m.began(r, &f)
+	m.attachHTTP(rt, r)
+	m.beginRequest(r, &f)
 	if p.Call == nil { // it cannot be paired
 		return
 	}
 	r.call = p.Call
-	m.calls[p.Call] = r
-	k := idKey{e.Dir, idText(p.ID)}
+	m.rowByCall[p.Call] = r
+	k := requestKey{e.Dir, idText(p.ID)}
 	s.pending[k] = r
 	if e.Dir == capture.ToServer && r.Method != mcp.MethodPing && r.Method != mcp.MethodSubscriptionsListen {
-		s.open[r] = struct{}{}
+		s.inFlight[r] = struct{}{}
 	}
 	if f.token != "" {
 		r.token = tokenKey{e.Dir, f.token}
@@ -98,100 +98,100 @@ func (m *Model) request(s *Session, e *capture.Event, p *capture.Part, msg *json
 	}
 }
 
-// began does what the beginning of a request means for others.
-func (m *Model) began(r *Row, f *requestFacts) {
-	st := m.stats.of(r)
+// beginRequest does what the beginning of a request means for others.
+func (m *Model) beginRequest(r *Row, f *requestFields) {
+	st := m.stats.forRow(r)
 	switch r.Role {
 	case Retry:
 		head := r.Parent
-		c := head.Chain
-		c.Rounds++
-		c.Human += max(0, r.T-c.last)
+		c := head.InputRounds
+		c.Count++
+		c.ClientTime += max(0, r.T-c.lastResponse)
 		c.Wall = max(c.Wall, r.T-head.T)
-		st.again(r)
-	case Asked:
+		st.addRetry(r)
+	case ServerRequest:
 		for p := r.Parent; p != nil; p = p.Parent {
 			if p.Done {
 				continue
 			}
-			if p.asking++; p.asking == 1 {
-				p.askedAt = r.T
+			if p.pendingInputs++; p.pendingInputs == 1 {
+				p.inputSince = r.T
 			}
 		}
-		st.call(r)
+		st.addCall(r)
 	case Poll:
 		if t := r.Parent.Task; t != nil {
 			t.Polls++
 		}
-		st.call(r)
+		st.addCall(r)
 	default:
-		st.call(r)
+		st.addCall(r)
 	}
-	r.params = f.params
+	r.paramsHash = f.paramsHash
 }
 
-func (m *Model) response(s *Session, e *capture.Event, p *capture.Part, msg *jsonrpc.Message, size int64, x *xchg) {
-	r := m.calls[p.Call]
+func (m *Model) response(s *Session, e *capture.Event, p *capture.Message, msg *jsonrpc.Message, size int64, rt *roundTrip) {
+	r := m.rowByCall[p.Call]
 	if p.Call == nil || r == nil {
-		if p.Call != nil && p.Call.N > 0 && m.dropped > 0 {
+		if p.Call != nil && p.Call.N > 0 && m.evicted > 0 {
 			return // its request has made room
 		}
 		r = m.newRow(Response, s, e)
 		r.ID, r.RequestBytes, r.Excerpt = clip(string(msg.ID), maxName), size, excerpt(e.Data)
-		m.put(r, x.parent())
-		m.attach(x, r)
+		m.addRow(r, rt.parent())
+		m.attachHTTP(rt, r)
 		return
 	}
-	m.event(r, e.N)
+	m.addEvent(r, e.N)
 	r.ResponseN, r.ResponseBytes = e.N, size
 	switch {
 	case r.Status == Unanswered:
-		m.late(r)
+		m.reopen(r)
 	case r.Done: // cancelled, and answered all the same
-		m.closed(r)
-		m.changed(r)
+		m.removePending(r)
+		m.markUpdated(r)
 		return
 	}
-	m.outcome(r, e, msg)
-	m.ended(r, e.T)
-	if x != nil && x.row == nil { // the client answers the server in an exchange of its own
-		m.attachTo(x, r)
+	m.applyResponse(r, e, msg)
+	m.endRequest(r, e.T)
+	if rt != nil && rt.row == nil { // the client answers the server in an exchange of its own
+		m.setRoundTripRow(rt, r)
 	}
-	m.changed(r)
+	m.markUpdated(r)
 }
 
-// late takes back that a request stays without an answer: there is one, by whoever speaks for a process that is gone.
-func (m *Model) late(r *Row) {
-	r.Human -= r.askingFor()
-	r.until, r.Latency = 0, 0
-	m.stats.of(r).unanswered(r)
+// reopen takes back that a request stays without an answer: there is one, by whoever speaks for a process that is gone.
+func (m *Model) reopen(r *Row) {
+	r.ClientTime -= r.inputWait()
+	r.abandonedAt, r.Latency = 0, 0
+	m.stats.forRow(r).removeUnanswered(r)
 }
 
-// outcome takes what a response says.
-func (m *Model) outcome(r *Row, e *capture.Event, msg *jsonrpc.Message) {
+// applyResponse takes what a response says.
+func (m *Model) applyResponse(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 	r.Latency = max(0, e.T-r.T)
-	if r.asking > 0 { // it did not wait for the client after all
-		r.Human += max(0, e.T-r.askedAt)
-		r.asking = 0
+	if r.pendingInputs > 0 { // it did not wait for the client after all
+		r.ClientTime += max(0, e.T-r.inputSince)
+		r.pendingInputs = 0
 	}
-	r.Human = min(r.Human, r.Latency)
+	r.ClientTime = min(r.ClientTime, r.Latency)
 	if msg.Kind == jsonrpc.KindError {
 		r.Status = Failed
-		r.Code, r.Message = errorFacts(msg.Error)
+		r.Code, r.Message = parseError(msg.Error)
 		if r.Code == int(mcp.CodeUnsupportedProtocolVersion) && r.Dir == capture.ToServer {
-			r.Session.supports(jsonwire.Lookup(jsonwire.Lookup(msg.Error, "data"), "supported"), m)
+			r.Session.setSupported(jsonwire.Lookup(jsonwire.Lookup(msg.Error, "data"), "supported"), m)
 		}
 		return
 	}
-	f := m.resultFacts(r.Method, msg.Result)
-	r.Facts = f.Facts
+	f := m.resultFields(r.Method, msg.Result)
+	r.ResultInfo = f.ResultInfo
 	r.Status = OK
 	switch {
-	case f.Kind == mcp.ResultTypeInputRequired:
+	case f.ResultType == mcp.ResultTypeInputRequired:
 		r.Status = InputRequired
-		m.wait(r, e.T, f.state)
+		m.awaitInput(r, e.T, f.stateHash)
 	case f.task != "" && r.Role != Poll:
-		r.Status = TaskMade
+		r.Status = TaskCreated
 		if r.Task == nil {
 			r.Task = &Task{ID: clip(f.task, maxName), State: clip(f.taskState, maxName)}
 			if key := (taskKey{r.Session.Side, r.Task.ID}); r.Capture.tasks[key] == nil {
@@ -202,50 +202,50 @@ func (m *Model) outcome(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 		r.Status = ToolFailed
 	}
 	if r.Role == Poll {
-		m.polled(r, e.T, &f)
+		m.applyPoll(r, e.T, &f)
 	}
 	switch r.Method {
 	case mcp.MethodInitialize, mcp.MethodDiscover:
-		r.Session.hello(r.Method, msg.Result, m)
+		r.Session.setServer(r.Method, msg.Result, m)
 	case mcp.MethodToolsList:
-		m.stats.definitions(r, msg.Result)
+		m.stats.addDefinitions(r, msg.Result)
 	}
-	if r.Revision != "" && r.Session.Era != Legacy && r.Method != mcp.MethodInitialize {
-		r.Session.Era, r.Session.Answered = Modern, r.Revision
-		f.peer.into(&r.Session.Server)
+	if r.Revision != "" && r.Session.Era != EraLegacy && r.Method != mcp.MethodInitialize {
+		r.Session.Era, r.Session.Negotiated = EraModern, r.Revision
+		f.peer.copyTo(&r.Session.Server)
 	}
 }
 
-// ended does what the end of a request means for others.
-func (m *Model) ended(r *Row, at time.Duration) {
+// endRequest does what the end of a request means for others.
+func (m *Model) endRequest(r *Row, at time.Duration) {
 	r.Done = true
-	m.closed(r)
-	st := m.stats.of(r)
-	st.out(r)
+	m.removePending(r)
+	st := m.stats.forRow(r)
+	st.addResponse(r)
 	switch r.Role {
 	case Retry:
 		head := r.Parent
-		c := head.Chain
-		c.Server += r.Latency - r.Human
+		c := head.InputRounds
+		c.ServerTime += r.Latency - r.ClientTime
 		c.Wall = max(0, at-head.T)
 		head.Status, head.Code, head.Message = r.Status, r.Code, r.Message
-		head.Facts, head.ResponseBytes = r.Facts, head.ResponseBytes+r.ResponseBytes
+		head.ResultInfo, head.ResponseBytes = r.ResultInfo, head.ResponseBytes+r.ResponseBytes
 		if r.Status != InputRequired {
-			st.result(head)
+			st.addOutcome(head)
 		}
-		m.changed(head)
+		m.markUpdated(head)
 		return
-	case Asked:
+	case ServerRequest:
 		for p := r.Parent; p != nil; p = p.Parent {
-			if p.asking > 0 {
-				if p.asking--; p.asking == 0 && !p.Done {
-					p.Human += max(0, at-p.askedAt)
+			if p.pendingInputs > 0 {
+				if p.pendingInputs--; p.pendingInputs == 0 && !p.Done {
+					p.ClientTime += max(0, at-p.inputSince)
 				}
 			}
 		}
 	}
-	if r.Status != InputRequired && r.Status != TaskMade {
-		st.result(r)
+	if r.Status != InputRequired && r.Status != TaskCreated {
+		st.addOutcome(r)
 	}
 }
 
@@ -254,32 +254,32 @@ func (m *Model) abandon(r *Row) {
 	if r.Done {
 		return
 	}
-	r.Done, r.until = true, max(r.T, r.now())
+	r.Done, r.abandonedAt = true, max(r.T, r.lastT())
 	if r.Latency == 0 { // it has waited to the end
-		r.Latency = r.until - r.T
-		r.Human += r.askingFor()
+		r.Latency = r.abandonedAt - r.T
+		r.ClientTime += r.inputWait()
 	}
-	m.closed(r)
+	m.removePending(r)
 	if r.Kind == Request {
 		r.Status = Unanswered
 		if h := r.HTTP; h != nil && h.Status >= 400 {
 			r.Status, r.Code = HTTPFailed, h.Status
 		}
-		m.stats.of(r).result(r)
+		m.stats.forRow(r).addOutcome(r)
 		if r.Role == Retry {
 			r.Parent.Status, r.Parent.Code = r.Status, r.Code
-			r.Parent.Chain.Wall = max(r.Parent.Chain.Wall, r.until-r.Parent.T)
+			r.Parent.InputRounds.Wall = max(r.Parent.InputRounds.Wall, r.abandonedAt-r.Parent.T)
 		}
 	}
-	m.changed(r)
+	m.markUpdated(r)
 }
 
-// askingFor returns for how long the server has waited for the client when the row was abandoned.
-func (r *Row) askingFor() time.Duration {
-	if r.asking == 0 {
+// inputWait returns for how long the server has waited for the client when the row was abandoned.
+func (r *Row) inputWait() time.Duration {
+	if r.pendingInputs == 0 {
 		return 0
 	}
-	return max(0, r.until-r.askedAt)
+	return max(0, r.abandonedAt-r.inputSince)
 }
 
 func wireLen(e *capture.Event) int64 {

@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"slices"
@@ -14,12 +14,12 @@ const (
 )
 
 const (
-	maxExchanges = 1 << 14 // HTTP exchanges that go on
-	maxInterned  = 4096    // names
-	maxEvents    = 32      // numbers in Row.Events
-	maxName      = 256     // bytes of a name
-	maxExcerpt   = 160     // bytes
-	maxDepth     = 6       // of rows inside rows
+	maxRoundTrips = 1 << 14 // HTTP exchanges that go on
+	maxInterned   = 4096    // names
+	maxEvents     = 32      // numbers in Row.Events
+	maxName       = 256     // bytes of a name
+	maxExcerpt    = 160     // bytes
+	maxDepth      = 6       // of rows inside rows
 )
 
 // Options are the options of a [Model]. nil means defaults.
@@ -41,7 +41,7 @@ type Op uint8
 const (
 	Added Op = iota
 	Updated
-	Dropped // it made room, and changes no more
+	Evicted // it made room, and changes no more
 )
 
 // A Change is what an event did to a row.
@@ -52,28 +52,28 @@ type Change struct {
 
 // A Model is built from events. See the package comment.
 type Model struct {
-	opts     Options
-	pairer   *capture.Pairer
-	captures map[string]*Capture
-	capOrder []*Capture
-	rows     []*Row // of the timeline, the oldest first
-	first    int    // index in rows of the oldest
-	count    int    // of all rows
-	seq      uint64
-	dropped  uint64
-	calls    map[*capture.Call]*Row
-	xs       map[xkey]*xchg
-	xorder   []xkey
-	names    map[string]string
-	stats    statTable
-	changes  []Change
-	hits     filter.Hits
+	opts           Options
+	pairer         *capture.Pairer
+	captures       map[string]*Capture
+	captureOrder   []*Capture
+	rows           []*Row // of the timeline, the oldest first
+	first          int    // index in rows of the oldest
+	count          int    // of all rows
+	seq            uint64
+	evicted        uint64
+	rowByCall      map[*capture.Call]*Row
+	roundTrips     map[roundTripKey]*roundTrip
+	roundTripOrder []roundTripKey
+	names          map[string]string
+	stats          statTable
+	changes        []Change
+	hits           filter.Hits
 }
 
 // New returns a model. opts may be nil.
 func New(opts *Options) *Model {
 	m := &Model{
-		captures: map[string]*Capture{}, calls: map[*capture.Call]*Row{}, xs: map[xkey]*xchg{}, names: map[string]string{},
+		captures: map[string]*Capture{}, rowByCall: map[*capture.Call]*Row{}, roundTrips: map[roundTripKey]*roundTrip{}, names: map[string]string{},
 		stats: newStatTable(),
 	}
 	if opts != nil {
@@ -104,22 +104,22 @@ func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
 	if added {
 		s.First = e.At
 	}
-	s.Last, s.now = e.At, max(s.now, e.T)
+	s.Last, s.lastT = e.At, max(s.lastT, e.T)
 	if s.Side == "" && e.Side != "" {
-		s.Side, s.Capture.sided = e.Side, true
+		s.Side, s.Capture.hasSides = e.Side, true
 	}
 	if m.opts.Scan != nil {
 		m.hits = m.opts.Scan(e)
 	}
 	switch e.Kind {
 	case capture.KindMessage:
-		m.message(s, e)
+		m.messageEvent(s, e)
 	case capture.KindRequest, capture.KindResponse, capture.KindBody, capture.KindSSE, capture.KindEnd:
-		m.http(s, e)
+		m.httpEvent(s, e)
 	default:
-		m.fact(s, e)
+		m.otherEvent(s, e)
 	}
-	m.shrink()
+	m.evictRows()
 	return m.changes
 }
 
@@ -135,12 +135,12 @@ func (m *Model) capture(h *capture.Head, id string) *Capture {
 		h = &capture.Head{ID: id}
 	}
 	c := newCapture(h)
-	if len(m.capOrder) >= maxCaptures {
-		delete(m.captures, m.capOrder[0].ID)
-		m.capOrder = slices.Delete(m.capOrder, 0, 1)
+	if len(m.captureOrder) >= maxCaptures {
+		delete(m.captures, m.captureOrder[0].ID)
+		m.captureOrder = slices.Delete(m.captureOrder, 0, 1)
 	}
 	m.captures[id] = c
-	m.capOrder = append(m.capOrder, c)
+	m.captureOrder = append(m.captureOrder, c)
 	return c
 }
 
@@ -164,11 +164,11 @@ func (m *Model) Finish() []Change {
 // Rows returns the timeline, the oldest first. The slice is good until the next call that changes the model.
 func (m *Model) Rows() []*Row { return m.rows[m.first:] }
 
-// CapturedRows returns how many rows the timeline has had, with those that have made room.
-func (m *Model) CapturedRows() uint64 { return uint64(len(m.Rows())) + m.dropped }
+// TotalRows returns how many rows the timeline has had, with those that have made room.
+func (m *Model) TotalRows() uint64 { return uint64(len(m.Rows())) + m.evicted }
 
-// DroppedRows returns how many rows have made room.
-func (m *Model) DroppedRows() uint64 { return m.dropped }
+// EvictedRows returns how many rows have made room.
+func (m *Model) EvictedRows() uint64 { return m.evicted }
 
 // Find returns the row that the event n of a capture belongs to, or nil. An empty captureID means the only capture.
 func (m *Model) Find(captureID string, n uint64) *Row {
@@ -179,14 +179,14 @@ func (m *Model) Find(captureID string, n uint64) *Row {
 }
 
 func (m *Model) captureByID(id string) *Capture {
-	if id == "" && len(m.capOrder) == 1 {
-		return m.capOrder[0]
+	if id == "" && len(m.captureOrder) == 1 {
+		return m.captureOrder[0]
 	}
 	return m.captures[id]
 }
 
 // Captures returns the captures that events came from, in the order in which they came.
-func (m *Model) Captures() []*Capture { return slices.Clone(m.capOrder) }
+func (m *Model) Captures() []*Capture { return slices.Clone(m.captureOrder) }
 
 // Sessions returns the sessions of a capture, by their numbers.
 func (c *Capture) Sessions() []*Session {
@@ -209,9 +209,9 @@ func (m *Model) newRow(kind Kind, s *Session, e *capture.Event) *Row {
 	return &Row{Seq: m.seq, Kind: kind, Capture: s.Capture, Session: s, N: e.N, T: e.T, At: e.At, Dir: e.Dir, model: m}
 }
 
-// put adds a row to the timeline, or inside another.
-func (m *Model) put(r, parent *Row) {
-	if parent != nil && parent.dropped {
+// addRow adds a row to the timeline, or inside another.
+func (m *Model) addRow(r, parent *Row) {
+	if parent != nil && parent.evicted {
 		parent = nil
 	}
 	for parent != nil && parent.depth() >= maxDepth {
@@ -219,27 +219,27 @@ func (m *Model) put(r, parent *Row) {
 	}
 	m.count++
 	r.Session.Rows++
-	m.event(r, r.N)
+	m.addEvent(r, r.N)
 	if parent != nil {
 		r.Parent = parent
 		parent.Children = append(parent.Children, r)
-		m.hit(r)
+		m.addHits(r)
 		m.changes = append(m.changes, Change{Added, r})
 		if len(parent.Children) > m.opts.MaxChildren {
-			m.release(parent.Children[0])
+			m.unlink(parent.Children[0])
 			parent.Children = slices.Delete(parent.Children, 0, 1)
-			parent.Gone++
+			parent.EvictedChildren++
 		}
 		return
 	}
-	m.hit(r)
+	m.addHits(r)
 	m.rows = append(m.rows, r)
 	m.changes = append(m.changes, Change{Added, r})
 }
 
-// event notes that an event belongs to a row.
-func (m *Model) event(r *Row, n uint64) {
-	if n == 0 || r.dropped || len(r.Events) >= maxEvents || slices.Contains(r.Events, n) {
+// addEvent notes that an event belongs to a row.
+func (m *Model) addEvent(r *Row, n uint64) {
+	if n == 0 || r.evicted || len(r.Events) >= maxEvents || slices.Contains(r.Events, n) {
 		return
 	}
 	r.Events = append(r.Events, n)
@@ -248,30 +248,30 @@ func (m *Model) event(r *Row, n uint64) {
 	}
 }
 
-// changed says that an event has changed a row.
-func (m *Model) changed(r *Row) {
-	m.hit(r)
-	if !r.dropped {
+// markUpdated says that an event has changed a row.
+func (m *Model) markUpdated(r *Row) {
+	m.addHits(r)
+	if !r.evicted {
 		m.changes = append(m.changes, Change{Updated, r})
 	}
 }
 
-// hit notes what was found in the event, on the row and those that it is in.
-func (m *Model) hit(r *Row) {
+// addHits notes what was found in the event, on the row and those that it is in.
+func (m *Model) addHits(r *Row) {
 	for ; m.hits != 0 && r != nil; r = r.Parent {
 		r.Hits |= m.hits
 	}
 }
 
-// shrink drops the oldest rows above the limit.
-func (m *Model) shrink() {
+// evictRows drops the oldest rows above the limit.
+func (m *Model) evictRows() {
 	for m.count > m.opts.MaxRows && m.first < len(m.rows)-1 {
 		r := m.rows[m.first]
 		m.rows[m.first] = nil
 		m.first++
-		m.release(r)
-		m.dropped++
-		m.changes = append(m.changes, Change{Dropped, r})
+		m.unlink(r)
+		m.evicted++
+		m.changes = append(m.changes, Change{Evicted, r})
 	}
 	if m.first > len(m.rows)/2 && m.first > 1024 {
 		n := copy(m.rows, m.rows[m.first:])
@@ -280,50 +280,50 @@ func (m *Model) shrink() {
 	}
 }
 
-// release forgets whatever leads to a row and to those inside it.
-func (m *Model) release(r *Row) {
+// unlink forgets whatever leads to a row and to those inside it.
+func (m *Model) unlink(r *Row) {
 	for _, c := range r.Children {
-		m.release(c)
+		m.unlink(c)
 	}
 	m.count--
-	r.dropped = true
+	r.evicted = true
 	c, s := r.Capture, r.Session
 	for _, n := range r.Events {
 		if c.byEvent[n] == r {
 			delete(c.byEvent, n)
 		}
 	}
-	m.closed(r)
+	m.removePending(r)
 	if s.tokens[r.token] == r {
 		delete(s.tokens, r.token)
 	}
 	if r.Task != nil && s.task(r.Task.ID) == r {
 		delete(c.tasks, taskKey{s.Side, r.Task.ID})
 	}
-	if r.Chain != nil {
-		c.stopWaiting(r)
+	if r.InputRounds != nil {
+		c.removeAwaiting(r)
 	}
-	if x := m.xs[r.xkey]; x != nil && x.row == r {
-		x.row = nil
+	if rt := m.roundTrips[r.roundTripKey]; rt != nil && rt.row == r {
+		rt.row = nil
 	}
 }
 
-// closed forgets that a request waits for its response.
-func (m *Model) closed(r *Row) {
+// removePending forgets that a request waits for its response.
+func (m *Model) removePending(r *Row) {
 	if r.call == nil {
 		return
 	}
-	delete(m.calls, r.call)
-	k := idKey{r.Dir, idText(r.call.ID)}
+	delete(m.rowByCall, r.call)
+	k := requestKey{r.Dir, idText(r.call.ID)}
 	if r.Session.pending[k] == r {
 		delete(r.Session.pending, k)
 	}
-	delete(r.Session.open, r)
+	delete(r.Session.inFlight, r)
 	r.call = nil
 }
 
-// name returns a name as a string that equal names share.
-func (m *Model) name(b []byte) string {
+// intern returns a name as a string that equal names share.
+func (m *Model) intern(b []byte) string {
 	b = b[:min(len(b), maxName)]
 	if s, ok := m.names[string(b)]; ok {
 		return s

@@ -1,4 +1,4 @@
-package wireview_test
+package trace_test
 
 import (
 	"fmt"
@@ -57,8 +57,8 @@ func events(t *testing.T, lines string) []*capture.Event {
 			e.SSE = &capture.SSE{Comment: rest, HasComment: true}
 		case capture.KindGap:
 			e.Gap = &capture.Gap{Lost: 3, Bytes: 1234, Why: rest}
-		case capture.KindXlate:
-			e.Xlate = &capture.Xlate{Of: 1, Rule: rest}
+		case capture.KindTranslate:
+			e.Translation = &capture.Translation{Of: 1, Rule: rest}
 		default:
 			e.Data = []byte(rest)
 		}
@@ -72,15 +72,15 @@ var start = time.Date(2026, 11, 22, 1, 45, 30, 0, time.UTC)
 var head = &capture.Head{ID: "c", Name: "srv", Transport: "stdio", At: start}
 
 // tree returns the rows as text, one a line, those inside others indented.
-func tree(rows []*wireview.Row) string {
+func tree(rows []*trace.Row) string {
 	var b strings.Builder
-	var write func(r *wireview.Row, depth int)
-	write = func(r *wireview.Row, depth int) {
+	var write func(r *trace.Row, depth int)
+	write = func(r *trace.Row, depth int) {
 		fmt.Fprintf(&b, "%s%d %s", strings.Repeat("  ", depth), r.N, r.Kind)
 		if r.Status != "" {
 			fmt.Fprintf(&b, " %s", r.Status)
 		}
-		fmt.Fprintf(&b, ": %s\n", wireview.Summary(r))
+		fmt.Fprintf(&b, ": %s\n", trace.Summary(r))
 		for _, c := range r.Children {
 			write(c, depth+1)
 		}
@@ -91,9 +91,9 @@ func tree(rows []*wireview.Row) string {
 	return b.String()
 }
 
-func build(t *testing.T, opts *wireview.Options, lines string) *wireview.Model {
+func build(t *testing.T, opts *trace.Options, lines string) *trace.Model {
 	t.Helper()
-	m := wireview.New(opts)
+	m := trace.New(opts)
 	for _, e := range events(t, lines) {
 		m.Add(head, e)
 	}
@@ -263,7 +263,7 @@ func TestSessionFacts(t *testing.T) {
 1 s2c 1/0 msg {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"m","version":"3"}}}}`)
 	var got []string
 	for _, s := range m.Captures()[0].Sessions() {
-		got = append(got, fmt.Sprintf("%d %s %s→%s client %v server %v pid %d exited %v %d", s.Number, s.Era, s.Offered, s.Answered, s.Client, s.Server, s.PID, s.Exited, s.ExitCode))
+		got = append(got, fmt.Sprintf("%d %s %s→%s client %v server %v pid %d exited %v %d", s.Number, s.Era, s.Offered, s.Negotiated, s.Client, s.Server, s.PID, s.Exited, s.ExitCode))
 	}
 	want := []string{
 		"0 legacy 2026-07-28→2025-06-18 client {host 1 [roots roots.listChanged]} server {s 2 [logging tools]} pid 7 exited true 7",
@@ -345,7 +345,7 @@ func TestHTTP(t *testing.T) {
 		}
 	}
 	m.Finish()
-	if got := m.Rows()[1].Status; got != wireview.OK && got != wireview.Pending {
+	if got := m.Rows()[1].Status; got != trace.OK && got != trace.Pending {
 		t.Errorf("the stream is %s in the end", got)
 	}
 }
@@ -369,8 +369,8 @@ func TestFilter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := build(t, &wireview.Options{Scan: func(e *capture.Event) filter.Hits { return f.Scan(t.Context(), e.Data) }}, lines)
-		changes := m.Attach("", 2, wireview.Lint{Rule: "r", Severity: "warning"})
+		m := build(t, &trace.Options{Scan: func(e *capture.Event) filter.Hits { return f.Scan(t.Context(), e.Data) }}, lines)
+		changes := m.AddFinding("", 2, trace.Finding{Rule: "r", Severity: "warning"})
 		if len(changes) != 1 || changes[0].Row.N != 2 {
 			t.Fatalf("Attach changes %v", changes)
 		}
@@ -379,8 +379,8 @@ func TestFilter(t *testing.T) {
 		}
 		// The same with payloads that are loaded when they are asked for.
 		list := events(t, lines)
-		m = build(t, &wireview.Options{Load: func(_ string, n uint64) ([]byte, error) { return list[n-1].Data, nil }}, lines)
-		m.Attach("", 2, wireview.Lint{Rule: "r", Severity: "warning"})
+		m = build(t, &trace.Options{Load: func(_ string, n uint64) ([]byte, error) { return list[n-1].Data, nil }}, lines)
+		m.AddFinding("", 2, trace.Finding{Rule: "r", Severity: "warning"})
 		if got := f.Match(t.Context(), m.Rows()[0]); got != tt.want {
 			t.Errorf("%s, loaded: %v, want %v", tt.filter, got, tt.want)
 		}
@@ -389,16 +389,16 @@ func TestFilter(t *testing.T) {
 
 // TestKindsAndStatuses checks that filters know all that rows can be.
 func TestKindsAndStatuses(t *testing.T) {
-	for _, k := range []wireview.Kind{
-		wireview.Request, wireview.Notification, wireview.Response, wireview.Invalid, wireview.Progress, wireview.Log, wireview.Stdout, wireview.Stderr,
-		wireview.Start, wireview.Exit, wireview.EOF, wireview.HTTP, wireview.SSE, wireview.Body, wireview.Gap, wireview.Note, wireview.Xlate,
+	for _, k := range []trace.Kind{
+		trace.Request, trace.Notification, trace.Response, trace.Invalid, trace.Progress, trace.Log, trace.Stdout, trace.Stderr,
+		trace.Start, trace.Exit, trace.EOF, trace.HTTP, trace.SSE, trace.Body, trace.Gap, trace.Note, trace.Translate,
 	} {
 		if _, err := filter.Parse("kind:" + string(k)); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, s := range []wireview.Status{
-		wireview.OK, wireview.Failed, wireview.ToolFailed, wireview.InputRequired, wireview.TaskMade, wireview.Cancelled, wireview.Pending, wireview.Unanswered, wireview.HTTPFailed,
+	for _, s := range []trace.Status{
+		trace.OK, trace.Failed, trace.ToolFailed, trace.InputRequired, trace.TaskCreated, trace.Canceled, trace.Pending, trace.Unanswered, trace.HTTPFailed,
 	} {
 		if _, err := filter.Parse("status:" + string(s)); err != nil {
 			t.Error(err)
@@ -427,7 +427,7 @@ func TestStats(t *testing.T) {
 	var got []string
 	for _, s := range m.Tools() {
 		got = append(got, fmt.Sprintf("%s/%s: %d calls, %d ok, %d errors, %d isError, %d cancelled, %d unanswered, %d timed up to %v, definition %d",
-			s.Server, s.Name, s.Calls, s.OK, s.Errors, s.IsErrors, s.Cancelled, s.Unanswered, s.Latency.Count(), s.Latency.Max(), s.DefinitionBytes))
+			s.Server, s.Name, s.Calls, s.OK, s.Errors, s.ToolErrors, s.Canceled, s.Unanswered, s.Latency.Count(), s.Latency.Max(), s.DefinitionBytes))
 	}
 	want := []string{
 		"srv/a: 6 calls, 2 ok, 1 errors, 1 isError, 1 cancelled, 1 unanswered, 4 timed up to 40ms, definition 29",

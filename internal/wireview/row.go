@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"iter"
@@ -29,30 +29,30 @@ type Row struct {
 	Excerpt  string // the beginning of what it says: arguments, params, text
 	Role     Role
 
-	Status    Status
-	Code      int // of the error, or of HTTP
-	Message   string
-	Latency   time.Duration // until the response, or whatever ended it; 0 before. If it is Unanswered, until the last event of the session
-	Human     time.Duration // the part of Latency for which the server waited for the client
-	ResponseN uint64        // of the event with the response
-	Done      bool          // nothing more is due, but there may be
-	Facts     Facts         // about the result
+	Status     Status
+	Code       int // of the error, or of HTTP
+	Message    string
+	Latency    time.Duration // until the response, or whatever ended it; 0 before. If it is Unanswered, until the last event of the session
+	ClientTime time.Duration // the part of Latency for which the server waited for the client
+	ResponseN  uint64        // of the event with the response
+	Done       bool          // nothing more is due, but there may be
+	ResultInfo ResultInfo    // about the result
 
 	RequestBytes, ResponseBytes int64 // of the payloads on the wire
 
-	HTTP  *HTTPFacts
-	Chain *Chain // on the first of several rounds
-	Task  *Task  // on the request that became one
+	HTTP        *HTTPInfo
+	InputRounds *InputRounds // on the first of several rounds
+	Task        *Task        // on the request that became one
 
-	Parent   *Row
-	Children []*Row // the newest ones
-	Gone     int    // children that made room
+	Parent          *Row
+	Children        []*Row // the newest ones
+	EvictedChildren int    // children that made room
 
 	// Links are a bridge's, from and to messages of the other side: 64 at most.
 	Links []Link
 
-	Lints     []Lint
-	LintsGone int // findings that are not in Lints, because there are too many
+	Findings        []Finding
+	OmittedFindings int // findings that are not in Findings, because there are too many
 	// Events are the numbers of its events, without those of Children: at most 32.
 	Events []uint64
 	// Hits are what Options.Scan said of its events and of those inside it.
@@ -61,37 +61,37 @@ type Row struct {
 	// Mark is for whoever shows rows. The model does not look at it.
 	Mark uint8
 
-	model   *Model
-	call    *capture.Call
-	token   tokenKey
-	asking  int // requests inside it that the client has not answered
-	askedAt time.Duration
-	xkey    xkey
-	params  uint64        // see chainKey
-	until   time.Duration // when nothing could come any more
-	counted bool          // its outcome is in the statistics
-	dropped bool
+	model         *Model
+	call          *capture.Call
+	token         tokenKey
+	pendingInputs int // requests inside it that the client has not answered
+	inputSince    time.Duration
+	roundTripKey  roundTripKey
+	paramsHash    uint64        // see roundKey
+	abandonedAt   time.Duration // when nothing could come any more
+	counted       bool          // its outcome is in the statistics
+	evicted       bool
 }
 
-// Facts are what is worth saying about a result.
-type Facts struct {
-	Kind       string // the result type, if it is neither missing nor "complete"
-	What       string // the list that Count counts: "content", "tools", "messages" …
+// ResultInfo are what is worth saying about a result.
+type ResultInfo struct {
+	ResultType string // the result type, if it is neither missing nor "complete"
+	ListName   string // the list that Count counts: "content", "tools", "messages" …
 	Count      int
-	More       bool // there is a next page
+	HasMore    bool // there is a next page
 	Structured bool
 	Text       string // the beginning of its first text
 }
 
-// A Chain is a request that took several rounds, because the server needed input.
-type Chain struct {
-	Rounds int
-	Wall   time.Duration // from the first request to the last response so far
-	Server time.Duration // that the server took for the rounds
-	Human  time.Duration // between the rounds
+// A InputRounds is a request that took several rounds, because the server needed input.
+type InputRounds struct {
+	Count      int
+	Wall       time.Duration // from the first request to the last response so far
+	ServerTime time.Duration // that the server took for the rounds
+	ClientTime time.Duration // between the rounds
 
-	last    time.Duration // when the last response came
-	waiting chainKey
+	lastResponse time.Duration // when the last response came
+	awaiting     roundKey
 }
 
 // A Task is what a request became.
@@ -101,37 +101,37 @@ type Task struct {
 	Polls int
 	Wall  time.Duration // from the request to the end of the task, as far as it was seen
 
-	ended bool
+	isFinal bool
 }
 
-// HTTPFacts are what there is to say about the HTTP exchange of a row. Headers are in its events.
-type HTTPFacts struct {
-	Exchange    uint64
+// HTTPInfo are what there is to say about the HTTP exchange of a row. Headers are in its events.
+type HTTPInfo struct {
+	Number      uint64
 	Method, URL string
 	Status      int // 0 before the response
 	ContentType string
 	Stream      bool   // the response is an event stream
 	Events      int    // of the stream
 	BodyBytes   int64  // that are no message
-	End         string // why it ended, if not in the normal way
+	EndReason   string // why it ended, if not in the normal way
 	Ended       bool
 
 	RequestN, ResponseN, EndN uint64 // numbers of the events
-	// Recent are the numbers of the newest events of the stream, wherever their rows are: 256, or some more.
-	Recent []uint64
+	// RecentEvents are the numbers of the newest events of the stream, wherever their rows are: 256, or some more.
+	RecentEvents []uint64
 
-	began time.Duration
+	startT time.Duration
 }
 
-const maxRecent = 256 // events of a stream whose numbers are kept, at least
+const maxRecentEvents = 256 // events of a stream whose numbers are kept, at least
 
-// streamed counts an event of the stream.
-func (h *HTTPFacts) streamed(n uint64) {
+// addStreamEvent counts an event of the stream.
+func (h *HTTPInfo) addStreamEvent(n uint64) {
 	h.Events++
-	if len(h.Recent) >= 2*maxRecent {
-		h.Recent = h.Recent[:copy(h.Recent, h.Recent[maxRecent:])]
+	if len(h.RecentEvents) >= 2*maxRecentEvents {
+		h.RecentEvents = h.RecentEvents[:copy(h.RecentEvents, h.RecentEvents[maxRecentEvents:])]
 	}
-	h.Recent = append(h.Recent, n)
+	h.RecentEvents = append(h.RecentEvents, n)
 }
 
 // Root returns the row of the timeline that the row stands in; itself if it is one.
@@ -166,30 +166,30 @@ func (r *Row) all(yield func(*Row) bool) bool {
 	return true
 }
 
-// Settled reports whether the row says all that it will say in the usual case: there is a response, the last round has come, the task has ended.
-func (r *Row) Settled() bool {
+// Complete reports whether the row says all that it will say in the usual case: there is a response, the last round has come, the task has ended.
+func (r *Row) Complete() bool {
 	switch r.Status {
 	case "":
 		return r.Kind != HTTP || r.Done
-	case Pending, InputRequired, TaskMade:
+	case Pending, InputRequired, TaskCreated:
 		return false
 	}
 	return r.Done
 }
 
-// Server returns how long the server itself took: without the time for which it waited for the client.
-func (r *Row) Server() time.Duration {
-	if c := r.Chain; c != nil {
-		return c.Server
+// ServerTime returns how long the server itself took: without the time for which it waited for the client.
+func (r *Row) ServerTime() time.Duration {
+	if c := r.InputRounds; c != nil {
+		return c.ServerTime
 	}
-	return max(0, r.Latency-r.Human)
+	return max(0, r.Latency-r.ClientTime)
 }
 
 // Wall returns how long all of it took, with the further rounds and the task.
 func (r *Row) Wall() time.Duration {
 	w := r.Latency
-	if r.Chain != nil {
-		w = max(w, r.Chain.Wall)
+	if r.InputRounds != nil {
+		w = max(w, r.InputRounds.Wall)
 	}
 	if r.Task != nil {
 		w = max(w, r.Task.Wall)
@@ -205,18 +205,18 @@ func (r *Row) Tool() string {
 	return ""
 }
 
-// Rev returns the revision in force: the one that the request says, or the one of the handshake.
-func (r *Row) Rev() string {
+// EffectiveRevision returns the revision in force: the one that the request says, or the one of the handshake.
+func (r *Row) EffectiveRevision() string {
 	if r.Revision != "" {
 		return r.Revision
 	}
-	return r.Session.Answered
+	return r.Session.Negotiated
 }
 
 // Era returns "modern" if the request says its revision itself, else that of the session, which may be "".
 func (r *Row) Era() string {
 	if r.Revision != "" && r.Kind == Request {
-		return Modern
+		return EraModern
 	}
 	return r.Session.Era
 }

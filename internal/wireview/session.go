@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"time"
@@ -8,22 +8,22 @@ import (
 
 // The eras of the protocol (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
 const (
-	Legacy = "legacy"
-	Modern = "modern"
+	EraLegacy = "legacy"
+	EraModern = "modern"
 )
 
 // A Capture is one that events came from.
 type Capture struct {
 	ID, Name, Transport, Tool, Redact string
 	URL                               string // of the server, if that is known
-	Begun                             time.Time
+	Started                           time.Time
 
-	sided    bool
-	newest   *Session // whose process was started last
-	sessions map[uint64]*Session
-	byEvent  map[uint64]*Row
-	tasks    map[taskKey]*Row
-	waiting  map[chainKey][]*Row
+	hasSides      bool
+	newestProcess *Session // whose process was started last
+	sessions      map[uint64]*Session
+	byEvent       map[uint64]*Row
+	tasks         map[taskKey]*Row
+	awaitingInput map[roundKey][]*Row
 }
 
 // A Session is a connection or session in a capture.
@@ -32,13 +32,13 @@ type Session struct {
 	Number  uint64       // in the capture
 	Side    capture.Side // of a bridge; "" in other captures
 
-	Era      string // "legacy", "modern", or "" as long as that is not certain
-	Offered  string // the revision that the client asked for first
-	Answered string // the revision in force: what initialize answered, or what requests say that were answered
+	Era        string // "legacy", "modern", or "" as long as that is not certain
+	Offered    string // the revision that the client asked for first
+	Negotiated string // the revision in force: what initialize answered, or what requests say that were answered
 	// Supported are the revisions that the server says it knows, in its order.
 	Supported []string
-	Client    Peer
-	Server    Peer
+	Client    PeerInfo
+	Server    PeerInfo
 
 	Command  []string // of the process: its first arguments
 	StartN   uint64   // of the event that says how it was started; 0 if there is none
@@ -50,15 +50,15 @@ type Session struct {
 	Rows        uint64 // of its timeline
 	First, Last time.Time
 
-	now time.Duration // of the last event, since the capture began
+	lastT time.Duration // of the last event, since the capture began
 
-	pending map[idKey]*Row
-	open    map[*Row]struct{} // requests of the client that wait, but for streams and pings
-	tokens  map[tokenKey]*Row
+	pending  map[requestKey]*Row
+	inFlight map[*Row]struct{} // requests of the client that wait, but for streams and pings
+	tokens   map[tokenKey]*Row
 }
 
-// A Peer is what a side says of itself.
-type Peer struct {
+// A PeerInfo is what a side says of itself.
+type PeerInfo struct {
 	Name         string   `json:"name,omitempty"`
 	Version      string   `json:"version,omitempty"`
 	Capabilities []string `json:"capabilities,omitempty"` // names, such as "tools" and "tools.listChanged"
@@ -70,8 +70,8 @@ const (
 	maxSessions = 4096 // of a capture; what is beyond shares one
 )
 
-// idKey is who sent a request with which id.
-type idKey struct {
+// requestKey is who sent a request with which id.
+type requestKey struct {
 	dir capture.Dir
 	id  string
 }
@@ -91,8 +91,8 @@ type taskKey struct {
 // task returns the request that became a task; nil if it is not known.
 func (s *Session) task(id string) *Row { return s.Capture.tasks[taskKey{s.Side, id}] }
 
-// chainKey is what the next round of a request is recognised by.
-type chainKey struct {
+// roundKey is what the next round of a request is recognised by.
+type roundKey struct {
 	side   capture.Side
 	method string
 	state  uint64 // of its requestState; 0 is none
@@ -101,8 +101,8 @@ type chainKey struct {
 
 func newCapture(h *capture.Head) *Capture {
 	return &Capture{
-		ID: h.ID, Name: clip(h.Name, maxName), Transport: clip(h.Transport, maxName), Tool: clip(h.Tool, maxName), Redact: clip(h.Redact, maxName), URL: clip(h.URL, maxURL), Begun: h.At,
-		sessions: map[uint64]*Session{}, byEvent: map[uint64]*Row{}, tasks: map[taskKey]*Row{}, waiting: map[chainKey][]*Row{},
+		ID: h.ID, Name: clip(h.Name, maxName), Transport: clip(h.Transport, maxName), Tool: clip(h.Tool, maxName), Redact: clip(h.Redact, maxName), URL: clip(h.URL, maxURL), Started: h.At,
+		sessions: map[uint64]*Session{}, byEvent: map[uint64]*Row{}, tasks: map[taskKey]*Row{}, awaitingInput: map[roundKey][]*Row{},
 	}
 }
 
@@ -115,26 +115,26 @@ func (c *Capture) session(number uint64) (s *Session, added bool) {
 	if s != nil {
 		return s, false
 	}
-	s = &Session{Capture: c, Number: number, pending: map[idKey]*Row{}, open: map[*Row]struct{}{}, tokens: map[tokenKey]*Row{}}
+	s = &Session{Capture: c, Number: number, pending: map[requestKey]*Row{}, inFlight: map[*Row]struct{}{}, tokens: map[tokenKey]*Row{}}
 	c.sessions[number] = s
 	return s, true
 }
 
-// Sided reports whether a bridge has recorded both of its sides.
-func (c *Capture) Sided() bool { return c.sided }
+// HasSides reports whether a bridge has recorded both of its sides.
+func (c *Capture) HasSides() bool { return c.hasSides }
 
 // Label names what the session is with: the server, by the name of the capture, and the side if a bridge has recorded it.
 func (s *Session) Label() string {
 	if s.Side == "" {
 		return s.Capture.Name
 	}
-	return join(" ", s.Capture.Name, string(s.Side))
+	return joinNonEmpty(" ", s.Capture.Name, string(s.Side))
 }
 
-// only returns the request of the client that waits, if there is exactly one.
-func (s *Session) only() *Row {
-	if len(s.open) == 1 {
-		for r := range s.open {
+// onlyInFlight returns the request of the client that waits, if there is exactly one.
+func (s *Session) onlyInFlight() *Row {
+	if len(s.inFlight) == 1 {
+		for r := range s.inFlight {
 			return r
 		}
 	}

@@ -1,4 +1,4 @@
-package wireview_test
+package trace_test
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 )
 
 // spans returns the spans of a row as text: "server 0-10, client 10-20…".
-func spans(list []wireview.Span) string {
+func spans(list []trace.Segment) string {
 	var parts []string
 	for _, s := range list {
 		text := fmt.Sprintf("%s %d-%d", s.Kind, s.From.Milliseconds(), s.To.Milliseconds())
@@ -75,8 +75,8 @@ func TestSpans(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := build(t, nil, tt.in)
-			before := wireview.Span{Kind: "other", To: time.Hour}
-			got := m.Rows()[0].Spans([]wireview.Span{before})
+			before := trace.Segment{Kind: "other", To: time.Hour}
+			got := m.Rows()[0].AppendSegments([]trace.Segment{before})
 			if got[0] != before {
 				t.Errorf("what was there is %+v now", got[0])
 			}
@@ -88,7 +88,7 @@ func TestSpans(t *testing.T) {
 }
 
 func TestStream(t *testing.T) {
-	m := wireview.New(nil)
+	m := trace.New(nil)
 	list := events(t, `
 0 c2s 0/1 req GET /mcp
 1 s2c 0/1 res 200 text/event-stream
@@ -101,25 +101,25 @@ func TestStream(t *testing.T) {
 		m.Add(head, e)
 	}
 	r := m.Rows()[0]
-	if !r.Stream() || m.Rows()[1].Stream() {
+	if !r.IsStream() || m.Rows()[1].IsStream() {
 		t.Error("which of both is a stream?")
 	}
-	if diff := cmp.Diff([]uint64{5, 6, 7}, r.HTTP.Recent); diff != "" { // also the request that stands in the call
+	if diff := cmp.Diff([]uint64{5, 6, 7}, r.HTTP.RecentEvents); diff != "" { // also the request that stands in the call
 		t.Errorf("events of the stream (-want +got):\n%s", diff)
 	}
 	for i := range 2000 {
 		m.Add(head, &capture.Event{Kind: capture.KindSSE, N: uint64(8 + i), Capture: "c", Dir: capture.ToClient, Exchange: 1})
 	}
-	if n := len(r.HTTP.Recent); n < 256 || n > 512 || r.HTTP.Recent[n-1] != 2007 || r.HTTP.Events != 2003 {
-		t.Errorf("%d of %d events are known, the last is %d", n, r.HTTP.Events, r.HTTP.Recent[n-1])
+	if n := len(r.HTTP.RecentEvents); n < 256 || n > 512 || r.HTTP.RecentEvents[n-1] != 2007 || r.HTTP.Events != 2003 {
+		t.Errorf("%d of %d events are known, the last is %d", n, r.HTTP.Events, r.HTTP.RecentEvents[n-1])
 	}
-	if r.Gone == 0 || len(r.Children) != wireview.DefaultMaxChildren {
-		t.Errorf("%d inside, %d gone", len(r.Children), r.Gone)
+	if r.EvictedChildren == 0 || len(r.Children) != trace.DefaultMaxChildren {
+		t.Errorf("%d inside, %d gone", len(r.Children), r.EvictedChildren)
 	}
 }
 
 func TestBuckets(t *testing.T) {
-	var h wireview.Hist
+	var h trace.Histogram
 	if h.Buckets(10) != nil {
 		t.Error("an empty one has buckets")
 	}
@@ -145,7 +145,7 @@ func TestBuckets(t *testing.T) {
 			t.Errorf("limit %d: %d durations, want 7", limit, n)
 		}
 	}
-	h = wireview.Hist{}
+	h = trace.Histogram{}
 	h.Add(10 * time.Millisecond)
 	h.Add(12 * time.Millisecond)
 	if got := h.Buckets(30); len(got) < 5 || got[0].Count != 1 || got[len(got)-1].Count != 1 || got[0].Lower > 10*time.Millisecond || got[len(got)-1].Upper <= 12*time.Millisecond {

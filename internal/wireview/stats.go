@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"cmp"
@@ -15,14 +15,14 @@ type Stat struct {
 	Name   string // of the method or tool
 	Calls  uint64 // requests; the rounds of one count once
 
-	OK, Errors, IsErrors, Cancelled, Unanswered uint64 // outcomes: of those that have one yet
+	OK, Errors, ToolErrors, Canceled, Unanswered uint64 // outcomes: of those that have one yet
 
-	// Waited is how long the unanswered ones have waited, the longest of them.
-	Waited time.Duration
+	// LongestWait is how long the unanswered ones have waited, the longest of them.
+	LongestWait time.Duration
 
-	Latency           Hist  // that the server took, without the time for which it waited for the client, of those that were answered
-	BytesIn, BytesOut int64 // of requests and of responses, with further rounds
-	DefinitionBytes   int64 // of a tool's definition in the last list
+	Latency           Histogram // that the server took, without the time for which it waited for the client, of those that were answered
+	BytesIn, BytesOut int64     // of requests and of responses, with further rounds
+	DefinitionBytes   int64     // of a tool's definition in the last list
 }
 
 type statKey struct {
@@ -37,8 +37,8 @@ type statTable struct{ byKey map[statKey]*Stat }
 type statPair struct{ method, tool *Stat }
 
 const (
-	maxStats = 2048
-	others   = "(others)"
+	maxStats   = 2048
+	otherNames = "(others)"
 )
 
 func newStatTable() statTable { return statTable{map[statKey]*Stat{}} }
@@ -47,9 +47,9 @@ func (t statTable) get(server, name string, tool bool) *Stat {
 	k := statKey{server, name, tool}
 	p := t.byKey[k]
 	if p == nil && len(t.byKey) >= maxStats {
-		k.name = others
+		k.name = otherNames
 		if p = t.byKey[k]; p == nil && len(t.byKey) >= 2*maxStats {
-			k.server = others
+			k.server = otherNames
 			p = t.byKey[k]
 		}
 	}
@@ -60,8 +60,8 @@ func (t statTable) get(server, name string, tool bool) *Stat {
 	return p
 }
 
-// of returns what a request counts for.
-func (t statTable) of(r *Row) statPair {
+// forRow returns what a request counts for.
+func (t statTable) forRow(r *Row) statPair {
 	server := r.Session.Label()
 	p := statPair{method: t.get(server, r.Method, false)}
 	if r.Method == mcp.MethodToolsCall {
@@ -77,16 +77,16 @@ func (p statPair) each(f func(s *Stat)) {
 	}
 }
 
-func (p statPair) call(r *Row) {
+func (p statPair) addCall(r *Row) {
 	p.each(func(s *Stat) { s.Calls++; s.BytesIn += r.RequestBytes })
 }
 
-func (p statPair) again(r *Row) { p.each(func(s *Stat) { s.BytesIn += r.RequestBytes }) }
+func (p statPair) addRetry(r *Row) { p.each(func(s *Stat) { s.BytesIn += r.RequestBytes }) }
 
-func (p statPair) out(r *Row) { p.each(func(s *Stat) { s.BytesOut += r.ResponseBytes }) }
+func (p statPair) addResponse(r *Row) { p.each(func(s *Stat) { s.BytesOut += r.ResponseBytes }) }
 
-// result counts the outcome of a request, once.
-func (p statPair) result(r *Row) {
+// addOutcome counts the outcome of a request, once.
+func (p statPair) addOutcome(r *Row) {
 	if r.counted || r.Kind != Request {
 		return
 	}
@@ -96,41 +96,41 @@ func (p statPair) result(r *Row) {
 		case Failed, HTTPFailed:
 			s.Errors++
 		case ToolFailed:
-			s.IsErrors++
-		case Cancelled:
-			s.Cancelled++
+			s.ToolErrors++
+		case Canceled:
+			s.Canceled++
 			return
 		case Unanswered:
 			s.Unanswered++
-			s.Waited = max(s.Waited, r.Wall())
+			s.LongestWait = max(s.LongestWait, r.Wall())
 			return
 		default:
 			s.OK++
 		}
-		s.Latency.Add(r.Server())
+		s.Latency.Add(r.ServerTime())
 	})
 }
 
-// unanswered takes back that a request was counted as one without an answer.
-func (p statPair) unanswered(r *Row) {
+// removeUnanswered takes back that a request was counted as one without an answer.
+func (p statPair) removeUnanswered(r *Row) {
 	if r.counted {
 		r.counted = false
 		p.each(func(s *Stat) {
 			if s.Unanswered--; s.Unanswered == 0 {
-				s.Waited = 0
+				s.LongestWait = 0
 			}
 		})
 	}
 }
 
-// definitions notes how large the definitions of tools are.
-func (t statTable) definitions(r *Row, result []byte) {
+// addDefinitions notes how large the definitions of tools are.
+func (t statTable) addDefinitions(r *Row, result []byte) {
 	list := jsonwire.Lookup(result, "tools")
 	if len(list) == 0 || list[0] != '[' {
 		return
 	}
 	for el := jsonwire.ArrayElements(list); el.Next(); {
-		if name := text(jsonwire.Lookup(el.Value(), "name")); name != "" {
+		if name := stringText(jsonwire.Lookup(el.Value(), "name")); name != "" {
 			t.get(r.Session.Label(), clip(name, maxName), true).DefinitionBytes = int64(len(el.Value()))
 		}
 	}

@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"iter"
@@ -11,25 +11,25 @@ import (
 
 var _ filter.Subject = (*Row)(nil)
 
-// Any reports whether match is true of a value that the row, or a row inside it, has for the field.
-func (r *Row) Any(f filter.Field, match func(string) bool) bool {
+// MatchField reports whether match is true of a value that the row, or a row inside it, has for the field.
+func (r *Row) MatchField(f filter.Field, match func(string) bool) bool {
 	if f == filter.Server {
 		name, label := r.Capture.Name, r.Session.Label()
 		return name != "" && match(name) || label != "" && match(label)
 	}
-	if one, ok := r.shared(f); ok {
+	if one, ok := r.sharedValue(f); ok {
 		return one != "" && match(one)
 	}
 	for x := range r.All() {
-		if x.own(f, match) {
+		if x.matchOwn(f, match) {
 			return true
 		}
 	}
 	return false
 }
 
-// shared returns the value of a field that all rows inside have in common.
-func (r *Row) shared(f filter.Field) (value string, ok bool) {
+// sharedValue returns the value of a field that all rows inside have in common.
+func (r *Row) sharedValue(f filter.Field) (value string, ok bool) {
 	switch f {
 	case filter.Side:
 		return string(r.Session.Side), true
@@ -37,13 +37,13 @@ func (r *Row) shared(f filter.Field) (value string, ok bool) {
 		return strconv.FormatUint(r.Session.Number, 10), true
 	case filter.Era:
 		return r.Era(), true
-	case filter.Rev:
-		return r.Rev(), true
+	case filter.Revision:
+		return r.EffectiveRevision(), true
 	}
 	return "", false
 }
 
-func (r *Row) own(f filter.Field, match func(string) bool) bool {
+func (r *Row) matchOwn(f filter.Field, match func(string) bool) bool {
 	is := func(s string) bool { return s != "" && match(s) }
 	switch f {
 	case filter.Tool:
@@ -62,8 +62,8 @@ func (r *Row) own(f filter.Field, match func(string) bool) bool {
 		return is(string(r.Kind))
 	case filter.Status:
 		return is(string(r.Status)) || is(r.CodeText()) || r.HTTP != nil && r.HTTP.Status != 0 && is(strconv.Itoa(r.HTTP.Status))
-	case filter.Lint:
-		for _, l := range r.Lints {
+	case filter.Finding:
+		for _, l := range r.Findings {
 			if is(l.Rule) || is(l.Severity) {
 				return true
 			}
@@ -72,8 +72,8 @@ func (r *Row) own(f filter.Field, match func(string) bool) bool {
 	return false
 }
 
-// Covers reports whether one of the row's events, or of those inside it, has a number in the range.
-func (r *Row) Covers(from, to uint64) bool {
+// HasEventIn reports whether one of the row's events, or of those inside it, has a number in the range.
+func (r *Row) HasEventIn(from, to uint64) bool {
 	for x := range r.All() {
 		for _, n := range x.Events {
 			if n >= from && n <= to {
@@ -84,8 +84,8 @@ func (r *Row) Covers(from, to uint64) bool {
 	return false
 }
 
-// Took returns how long the request took, and false if nothing ended it yet.
-func (r *Row) Took() (time.Duration, bool) {
+// Elapsed returns how long the request took, and false if nothing ended it yet.
+func (r *Row) Elapsed() (time.Duration, bool) {
 	return r.Wall(), (r.Kind == Request || r.Kind == HTTP) && r.Done
 }
 

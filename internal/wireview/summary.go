@@ -1,4 +1,4 @@
-package wireview
+package trace
 
 import (
 	"fmt"
@@ -10,29 +10,29 @@ import (
 // Summary says in plain words what a row is about, on one line: "called search: 3 contents, 1.2 kB, 43 ms". It may be printed: see [Escape].
 func Summary(r *Row) string {
 	if len(r.Links) > 0 {
-		return join("  ", ownSummary(r), linkText(r))
+		return joinNonEmpty("  ", rowSummary(r), linkText(r))
 	}
-	return ownSummary(r)
+	return rowSummary(r)
 }
 
-func ownSummary(r *Row) string {
+func rowSummary(r *Row) string {
 	switch r.Kind {
 	case Request:
 		return requestSummary(r)
 	case Notification, Progress, Log:
-		return join(" ", noteVerb(r), join(": ", Escape(r.Target), Escape(r.Excerpt)))
+		return joinNonEmpty(" ", notificationVerb(r), joinNonEmpty(": ", Escape(r.Target), Escape(r.Excerpt)))
 	case Response:
-		return join(" ", "answered", Escape(r.ID), "to no request that is known:", Escape(r.Excerpt))
+		return joinNonEmpty(" ", "answered", Escape(r.ID), "to no request that is known:", Escape(r.Excerpt))
 	case Invalid:
-		return join(" ", "sent what is no message:", Escape(r.Excerpt))
+		return joinNonEmpty(" ", "sent what is no message:", Escape(r.Excerpt))
 	case Stdout:
-		return join(" ", "stray output:", Escape(r.Excerpt))
+		return joinNonEmpty(" ", "stray output:", Escape(r.Excerpt))
 	case Stderr, Note:
 		return Escape(r.Excerpt)
 	case Start:
-		return join(" ", "started", Escape(r.Excerpt)+",", r.Target)
+		return joinNonEmpty(" ", "started", Escape(r.Excerpt)+",", r.Target)
 	case Exit:
-		return join(" ", "exited with", Escape(r.Excerpt))
+		return joinNonEmpty(" ", "exited with", Escape(r.Excerpt))
 	case EOF:
 		if r.Dir == "c2s" {
 			return "the client closed its end"
@@ -41,14 +41,14 @@ func ownSummary(r *Row) string {
 	case HTTP:
 		return httpSummary(r)
 	case SSE:
-		return join(" ", "event of the stream:", Escape(r.Excerpt))
-	case Xlate:
-		return join(" ", "translated:", Escape(r.Excerpt))
+		return joinNonEmpty(" ", "event of the stream:", Escape(r.Excerpt))
+	case Translate:
+		return joinNonEmpty(" ", "translated:", Escape(r.Excerpt))
 	}
 	return Escape(r.Excerpt)
 }
 
-func join(sep string, parts ...string) string {
+func joinNonEmpty(sep string, parts ...string) string {
 	var list []string
 	for _, p := range parts {
 		if p != "" {
@@ -59,33 +59,33 @@ func join(sep string, parts ...string) string {
 }
 
 func requestSummary(r *Row) string {
-	text := verb(r)
-	if out := outcome(r); out != "" {
+	text := requestText(r)
+	if out := outcomeText(r); out != "" {
 		text += ": " + out
 	}
 	var times []string
-	if c := r.Chain; c != nil && c.Rounds > 1 {
-		times = append(times, fmt.Sprintf("%d rounds in %s (server %s, client %s)", c.Rounds, Duration(c.Wall), Duration(c.Server), Duration(c.Human)))
+	if c := r.InputRounds; c != nil && c.Count > 1 {
+		times = append(times, fmt.Sprintf("%d rounds in %s (server %s, client %s)", c.Count, FormatDuration(c.Wall), FormatDuration(c.ServerTime), FormatDuration(c.ClientTime)))
 	} else if r.Done && (r.ResponseN > 0 || r.Latency > 0) {
-		t := Duration(r.Latency)
-		if r.Human > 0 {
-			t += fmt.Sprintf(" (server %s, client %s)", Duration(r.Server()), Duration(r.Human))
+		t := FormatDuration(r.Latency)
+		if r.ClientTime > 0 {
+			t += fmt.Sprintf(" (server %s, client %s)", FormatDuration(r.ServerTime()), FormatDuration(r.ClientTime))
 		}
 		times = append(times, t)
 	}
 	if t := r.Task; t != nil {
 		times = append(times, taskSummary(t))
 	}
-	return join(", ", append([]string{text}, times...)...)
+	return joinNonEmpty(", ", append([]string{text}, times...)...)
 }
 
 func taskSummary(t *Task) string {
-	s := join(" ", "task", Escape(t.ID), Escape(t.State))
+	s := joinNonEmpty(" ", "task", Escape(t.ID), Escape(t.State))
 	if t.Polls > 0 {
 		s += fmt.Sprintf(" after %s", plural(t.Polls, "poll"))
 	}
-	if t.ended {
-		s += " and " + Duration(t.Wall)
+	if t.isFinal {
+		s += " and " + FormatDuration(t.Wall)
 	}
 	return s
 }
@@ -97,8 +97,8 @@ func plural(n int, what string) string {
 	return fmt.Sprint(n, " ", what, "s")
 }
 
-// said is the verb for a method, or "".
-func said(method string) string {
+// methodVerb is the verb for a method, or "".
+func methodVerb(method string) string {
 	switch method {
 	case mcp.MethodInitialize:
 		return "offered"
@@ -150,75 +150,75 @@ func said(method string) string {
 	return ""
 }
 
-// verb says what was asked for.
-func verb(r *Row) string {
+// requestText says what was asked for.
+func requestText(r *Row) string {
 	target := Escape(r.Target)
-	says := said(r.Method)
+	says := methodVerb(r.Method)
 	if says == "" {
 		says = "sent " + Escape(r.Method)
 	}
 	if r.Role == Retry {
-		target = join(" ", target, "again")
+		target = joinNonEmpty(" ", target, "again")
 	}
-	return join(" ", says, target)
+	return joinNonEmpty(" ", says, target)
 }
 
-// outcome says what came back.
-func outcome(r *Row) string {
-	size := Size(r.ResponseBytes)
+// outcomeText says what came back.
+func outcomeText(r *Row) string {
+	size := FormatSize(r.ResponseBytes)
 	switch r.Status {
 	case Pending:
-		if r.Stream() {
-			return join(", ", "open", streamed(r))
+		if r.IsStream() {
+			return joinNonEmpty(", ", "open", streamText(r))
 		}
 		return "no answer yet"
 	case Unanswered:
-		return join(", ", "no answer", ending(r))
-	case Cancelled:
-		return join(", ", "cancelled", ending(r))
+		return joinNonEmpty(", ", "no answer", endText(r))
+	case Canceled:
+		return joinNonEmpty(", ", "cancelled", endText(r))
 	case Failed:
-		return join(" ", "error", r.CodeText(), Escape(r.Message))
+		return joinNonEmpty(" ", "error", r.CodeText(), Escape(r.Message))
 	case HTTPFailed:
-		return join(", ", join(" ", "HTTP", r.CodeText()), ending(r))
+		return joinNonEmpty(", ", joinNonEmpty(" ", "HTTP", r.CodeText()), endText(r))
 	case ToolFailed:
-		return join(", ", join(": ", "the tool failed", Escape(r.Facts.Text)), size)
+		return joinNonEmpty(", ", joinNonEmpty(": ", "the tool failed", Escape(r.ResultInfo.Text)), size)
 	case InputRequired:
-		return join(", ", "needs input", counted(&r.Facts))
-	case TaskMade:
+		return joinNonEmpty(", ", "needs input", countText(&r.ResultInfo))
+	case TaskCreated:
 		return ""
 	}
-	return join(", ", answered(r), counted(&r.Facts), size)
+	return joinNonEmpty(", ", handshakeText(r), countText(&r.ResultInfo), size)
 }
 
-// streamed says how much came in the stream of a request.
-func streamed(r *Row) string {
-	if n := len(r.Children) + r.Gone; n > 0 {
+// streamText says how much came in the stream of a request.
+func streamText(r *Row) string {
+	if n := len(r.Children) + r.EvictedChildren; n > 0 {
 		return plural(n, "message")
 	}
 	return ""
 }
 
-// ending says why the HTTP exchange of a request ended, if not in the normal way.
-func ending(r *Row) string {
+// endText says why the HTTP exchange of a request ended, if not in the normal way.
+func endText(r *Row) string {
 	if r.HTTP == nil {
 		return ""
 	}
-	return Escape(r.HTTP.End)
+	return Escape(r.HTTP.EndReason)
 }
 
-func answered(r *Row) string {
-	if r.Method == mcp.MethodInitialize && r.Session.Answered != "" {
-		return join(" ", "answered", Escape(r.Session.Answered), Escape(r.Session.Server.Name), Escape(r.Session.Server.Version))
+func handshakeText(r *Row) string {
+	if r.Method == mcp.MethodInitialize && r.Session.Negotiated != "" {
+		return joinNonEmpty(" ", "answered", Escape(r.Session.Negotiated), Escape(r.Session.Server.Name), Escape(r.Session.Server.Version))
 	}
 	return ""
 }
 
-// counted says how many things a result has.
-func counted(f *Facts) string {
-	if f.What == "" {
+// countText says how many things a result has.
+func countText(f *ResultInfo) string {
+	if f.ListName == "" {
 		return ""
 	}
-	what := strings.TrimSuffix(f.What, "s")
+	what := strings.TrimSuffix(f.ListName, "s")
 	if what == "resourceTemplate" {
 		what = "template"
 	}
@@ -226,13 +226,13 @@ func counted(f *Facts) string {
 	if f.Structured {
 		s += " with structure"
 	}
-	if f.More {
+	if f.HasMore {
 		s += " and more"
 	}
 	return s
 }
 
-func noteVerb(r *Row) string {
+func notificationVerb(r *Row) string {
 	switch r.Kind {
 	case Progress:
 		return "progress"
@@ -261,10 +261,10 @@ func httpSummary(r *Row) string {
 		out += ", " + plural(h.Events, "event")
 	}
 	if h.BodyBytes > 0 {
-		out += ", " + Size(h.BodyBytes)
+		out += ", " + FormatSize(h.BodyBytes)
 	}
 	if r.Done {
-		out += ", " + Duration(r.Latency)
+		out += ", " + FormatDuration(r.Latency)
 	}
-	return join(": ", join(" ", Escape(h.Method), Escape(h.URL)), out, Escape(h.End), Escape(r.Excerpt))
+	return joinNonEmpty(": ", joinNonEmpty(" ", Escape(h.Method), Escape(h.URL)), out, Escape(h.EndReason), Escape(r.Excerpt))
 }

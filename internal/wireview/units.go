@@ -1,12 +1,12 @@
-package wireview
+package trace
 
 import (
 	"strconv"
 	"time"
 )
 
-// Size returns a number of bytes for people: "512 B", "1.2 kB".
-func Size(n int64) string {
+// FormatSize returns a number of bytes for people: "512 B", "1.2 kB".
+func FormatSize(n int64) string {
 	if n < 1000 && n > -1000 {
 		return strconv.FormatInt(n, 10) + " B"
 	}
@@ -19,11 +19,11 @@ func Size(n int64) string {
 	return ""
 }
 
-// Duration returns a duration for people: "840 µs", "43 ms", "1.2 s", "2m03s".
-func Duration(d time.Duration) string {
+// FormatDuration returns a duration for people: "840 µs", "43 ms", "1.2 s", "2m03s".
+func FormatDuration(d time.Duration) string {
 	switch {
 	case d < 0:
-		return "-" + Duration(-max(d, -1<<62))
+		return "-" + FormatDuration(-max(d, -1<<62))
 	case d < time.Microsecond:
 		return strconv.FormatInt(int64(d), 10) + " ns"
 	case d < 999500*time.Nanosecond:

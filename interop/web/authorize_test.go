@@ -67,7 +67,7 @@ func TestLoopback(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, issuers.at(t, ""), formatJWT, siteOptions{})
 	v := newVisitor(t, s, "alice", func(v *visitor, o *auth.ClientOptions) {
-		o.Grant = auth.AuthorizationCode{Redirector: v.loopback()}
+		o.Grant = auth.AuthorizationCode{Prompter: v.loopback()}
 	})
 	for range 2 {
 		v.whoami(v.mustDial(mcp.LatestRevision))

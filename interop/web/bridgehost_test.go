@@ -71,7 +71,7 @@ func (d *desk) host(flags ...string) *hosted {
 	return &hosted{d: d, flags: flags, started: make(chan struct{})}
 }
 
-// Connect implements client.Carrier.
+// Connect implements client.Transport.
 func (h *hosted) Connect(context.Context) (jsonrpc.Framer, error) {
 	if err := h.start(); err != nil {
 		return nil, err

@@ -150,7 +150,7 @@ func TestStepUp(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, issuers.at(t, ""), formatJWT, siteOptions{})
 			v := newVisitor(t, s, "alice", func(v *visitor, o *auth.ClientOptions) {
-				o.Grant = auth.AuthorizationCode{Redirector: v.loopback()}
+				o.Grant = auth.AuthorizationCode{Prompter: v.loopback()}
 			})
 			c := v.mustDial(era.revision)
 			v.whoami(c)

@@ -53,7 +53,7 @@ func newVisitor(t *testing.T, s *site, user string, change func(*visitor, *auth.
 	v.toIssuer = &recorder{next: auth.GuardedTransport(&auth.EgressOptions{AllowLoopback: true})}
 	v.browser = newBrowser(t, s.issuer, user)
 	opts := &auth.ClientOptions{
-		Grant:             auth.AuthorizationCode{Redirector: v.manual(manualRedirect)},
+		Grant:             auth.AuthorizationCode{Prompter: v.manual(manualRedirect)},
 		MetadataTransport: v.toIssuer,
 		AllowLoopbackHTTP: true,
 		Logf:              t.Logf,
@@ -119,13 +119,13 @@ func (v *visitor) visit(ctx context.Context, address string) (string, error) {
 }
 
 // manual is a redirector whose user copies the URL.
-func (v *visitor) manual(redirect string) auth.Manual {
-	return auth.Manual{RedirectURI: redirect, Visit: v.visit}
+func (v *visitor) manual(redirect string) auth.ManualPrompter {
+	return auth.ManualPrompter{RedirectURI: redirect, Visit: v.visit}
 }
 
 // loopback is a redirector that listens for the user's browser.
-func (v *visitor) loopback() auth.Loopback {
-	return auth.Loopback{Timeout: 10 * time.Second, Browse: func(ctx context.Context, address string) error {
+func (v *visitor) loopback() auth.LoopbackPrompter {
+	return auth.LoopbackPrompter{Timeout: 10 * time.Second, Browse: func(ctx context.Context, address string) error {
 		callback, err := v.visit(ctx, address)
 		if err != nil {
 			return err
@@ -159,8 +159,8 @@ func (v *visitor) dial(revision mcp.Revision) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	carrier := streamable.Dial(v.site.url, &streamable.DialOptions{HTTPClient: &http.Client{Transport: rt}})
-	c, err := client.Dial(v.t.Context(), carrier, &client.Options{Revisions: []mcp.Revision{revision}})
+	transport := streamable.Dial(v.site.url, &streamable.DialOptions{HTTPClient: &http.Client{Transport: rt}})
+	c, err := client.Dial(v.t.Context(), transport, &client.Options{Revisions: []mcp.Revision{revision}})
 	if err != nil {
 		return nil, err
 	}

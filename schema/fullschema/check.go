@@ -12,8 +12,8 @@ import (
 	"mcpwire/internal/jsonwire"
 )
 
-// maxChecked is how long a schema may be that is checked, in bytes.
-const maxChecked = 64 << 10
+// maxCheckBytes is how long a schema may be that is checked, in bytes.
+const maxCheckBytes = 64 << 10
 
 // Check reports what is certainly wrong with a schema, by the rules of the dialect that its $schema
 // names: 2020-12, which is the default, 2019-09 and the drafts 4, 6 and 7. text is not kept. The
@@ -21,8 +21,8 @@ const maxChecked = 64 << 10
 // with a reference to another document, or of more than 64 KiB. Patterns are judged as those of
 // ECMA-262, also where Go's regexp does not know them.
 func Check(text []byte) (err error) {
-	defer recovered(&err)
-	if len(text) > maxChecked {
+	defer recoverError(&err)
+	if len(text) > maxCheckBytes {
 		return nil
 	}
 	if _, ok := hugeNumber(text); ok {
@@ -36,18 +36,18 @@ func Check(text []byte) (err error) {
 		return err
 	}
 	c := jsonschema.NewCompiler()
-	c.UseLoader(refuse{})
+	c.UseLoader(noLoader{})
 	c.UseRegexpEngine(anyPattern)
 	c.DefaultDraft(jsonschema.Draft2020)
 	if err := c.AddResource(location, doc); err != nil {
-		return fault(err)
+		return schemaError(err)
 	}
 	_, err = c.Compile(location)
-	return fault(err)
+	return schemaError(err)
 }
 
-// fault is the error of the library in few words, nil if it is not about the schema itself.
-func fault(err error) error {
+// schemaError is the error of the library in few words, nil if it is not about the schema itself.
+func schemaError(err error) error {
 	var (
 		invalid *jsonschema.SchemaValidationError
 		pattern *jsonschema.InvalidRegexError
@@ -58,7 +58,7 @@ func fault(err error) error {
 	switch {
 	case errors.As(err, &invalid):
 		if problems, ok := errors.AsType[*jsonschema.ValidationError](invalid.Err); ok {
-			return faultOf(problems)
+			return firstError(problems)
 		}
 		return invalid.Err
 	case errors.As(err, &pattern):
@@ -73,12 +73,12 @@ func fault(err error) error {
 	return nil
 }
 
-// faultOf is the first problem of a schema, with its place.
-func faultOf(v *jsonschema.ValidationError) error {
+// firstError is the first problem of a schema, with its place.
+func firstError(v *jsonschema.ValidationError) error {
 	for len(v.Causes) > 0 {
 		v = v.Causes[0]
 	}
-	return fmt.Errorf("#%s: %s", pointer(v.InstanceLocation), leaf(v))
+	return fmt.Errorf("#%s: %s", pointer(v.InstanceLocation), leafMessage(v))
 }
 
 // anyPattern takes the patterns of ECMA-262. Those that Go's regexp does not know match everything.
@@ -86,21 +86,21 @@ func anyPattern(source string) (jsonschema.Regexp, error) {
 	if re, err := regexp.Compile(source); err == nil {
 		return re, nil
 	}
-	if err := patternFault(source); err != nil {
+	if err := patternError(source); err != nil {
 		return nil, err
 	}
-	return everything(source), nil
+	return matchAll(source), nil
 }
 
-// everything is a pattern that is not judged.
-type everything string
+// matchAll is a pattern that is not judged.
+type matchAll string
 
-func (everything) MatchString(string) bool { return true }
-func (e everything) String() string        { return string(e) }
+func (matchAll) MatchString(string) bool { return true }
+func (e matchAll) String() string        { return string(e) }
 
-// patternFault reports what is certainly wrong with a pattern, in whatever dialect of regular
+// patternError reports what is certainly wrong with a pattern, in whatever dialect of regular
 // expressions it is written: what does not end, and what repeats nothing.
-func patternFault(source string) error {
+func patternError(source string) error {
 	depth := 0
 	nothing := true // there is nothing to repeat
 	for i := 0; i < len(source); i++ {

@@ -28,7 +28,7 @@ var _ schema.Engine = Engine
 // Engine compiles a schema for [schema.Compile]. text is not kept. The error says
 // what is wrong with the schema.
 func Engine(text []byte) (validate func(instance []byte) error, err error) {
-	defer recovered(&err)
+	defer recoverError(&err)
 	if at, ok := hugeNumber(text); ok {
 		return nil, fmt.Errorf("number at byte %d: exponent beyond %d", at, maxExponent)
 	}
@@ -37,7 +37,7 @@ func Engine(text []byte) (validate func(instance []byte) error, err error) {
 		return nil, err
 	}
 	c := jsonschema.NewCompiler()
-	c.UseLoader(refuse{})
+	c.UseLoader(noLoader{})
 	c.DefaultDraft(jsonschema.Draft2020)
 	if err := c.AddResource(location, doc); err != nil {
 		return nil, err
@@ -46,32 +46,32 @@ func Engine(text []byte) (validate func(instance []byte) error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(instance []byte) error { return run(compiled, instance) }, nil
+	return func(instance []byte) error { return validateInstance(compiled, instance) }, nil
 }
 
-// refuse is the loader: there is nothing to load.
-type refuse struct{}
+// noLoader is the loader: there is nothing to load.
+type noLoader struct{}
 
-func (refuse) Load(url string) (any, error) {
+func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is not part of the schema, and nothing is fetched", url)
 }
 
-// recovered turns a panic of the library into an error: a schema must not be
+// recoverError turns a panic of the library into an error: a schema must not be
 // able to end the process.
-func recovered(err *error) {
+func recoverError(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("jsonschema failed: %v", p)
 	}
 }
 
-func run(compiled *jsonschema.Schema, instance []byte) (err error) {
+func validateInstance(compiled *jsonschema.Schema, instance []byte) (err error) {
 	defer func() {
 		var known *schema.Error
 		if err != nil && !errors.As(err, &known) {
 			err = &schema.Error{Problems: []schema.Problem{{Message: clip(err.Error())}}}
 		}
 	}()
-	defer recovered(&err)
+	defer recoverError(&err)
 	if at, ok := hugeNumber(instance); ok {
 		return fmt.Errorf("number at byte %d: expected an exponent of at most %d", at, maxExponent)
 	}
@@ -112,7 +112,7 @@ func collect(e *schema.Error, v *jsonschema.ValidationError) {
 		return
 	}
 	if msg == "" {
-		msg = leaf(v)
+		msg = leafMessage(v)
 	}
 	e.Problems = append(e.Problems, schema.Problem{Pointer: pointer(v.InstanceLocation), Message: msg})
 }
@@ -137,8 +137,8 @@ func alternatives(v *jsonschema.ValidationError) string {
 	return msg
 }
 
-// leaf is the library's own message for one problem.
-func leaf(v *jsonschema.ValidationError) string {
+// leafMessage is the library's own message for one problem.
+func leafMessage(v *jsonschema.ValidationError) string {
 	alone := &jsonschema.ValidationError{SchemaURL: v.SchemaURL, ErrorKind: v.ErrorKind}
 	return clip(strings.TrimPrefix(alone.Error(), "at '': "))
 }

@@ -34,7 +34,7 @@ func run(ctx context.Context) error {
 		//lint:ignore SA1019 the handshake is what this era is about
 		opts = append(opts, client.WithLegacyProtocolOnly())
 	}
-	t, err := carrier(f)
+	t, err := transport(f)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func run(ctx context.Context) error {
 	})
 }
 
-func carrier(f loop.Flags) (transport.Interface, error) {
+func transport(f loop.Flags) (transport.Interface, error) {
 	if f.URL != "" {
 		return transport.NewStreamableHTTP(f.URL, transport.WithHTTPBasicClient(loop.HTTPClient()))
 	}

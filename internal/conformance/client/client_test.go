@@ -39,8 +39,8 @@ type recorder struct {
 func newRecorder(t *testing.T, revision mcp.Revision, tools map[string]string) *recorder {
 	t.Helper()
 	r := &recorder{Server: server.New("recorder", "1", &server.Options{
-		Revisions: []mcp.Revision{revision},
-		Declare:   []server.Kind{server.KindTool, server.KindResource, server.KindPrompt},
+		Revisions:      []mcp.Revision{revision},
+		AdvertiseKinds: []server.Kind{server.KindTool, server.KindResource, server.KindPrompt},
 	})}
 	for name, schema := range tools {
 		err := r.AddRawTool(mcp.Tool{Name: name, InputSchema: json.RawMessage(schema)}, func(c *server.Call, args json.RawMessage) (*mcp.CallToolResult, error) {
@@ -82,7 +82,7 @@ func TestParts(t *testing.T) {
 	} {
 		for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 			rec := newRecorder(t, r, tt.tools)
-			s := &stage{text: json.RawMessage(tt.text), carrier: client.Over(mcptest.Serve(t, rec))}
+			s := &stage{text: json.RawMessage(tt.text), transport: client.Over(mcptest.Serve(t, rec))}
 			if err := partOf(tt.scenario)(t.Context(), s); err != nil {
 				t.Errorf("%s, %v: %v", tt.scenario, r, err)
 			}

@@ -106,7 +106,7 @@ func authorized(server string, opts *auth.ClientOptions) (*http.Client, error) {
 // userOptions are for a user who agrees to everything.
 func userOptions(*login) (*auth.ClientOptions, error) {
 	return &auth.ClientOptions{
-		Grant:               auth.AuthorizationCode{Redirector: auth.Manual{RedirectURI: redirectURI, Visit: visit}},
+		Grant:               auth.AuthorizationCode{Prompter: auth.ManualPrompter{RedirectURI: redirectURI, Visit: visit}},
 		ClientIDMetadataURL: metadataURL,
 		Registration:        auth.Registration{ClientName: "mcpwire conformance client", RedirectURIs: []string{redirectURI}},
 	}, nil
@@ -148,7 +148,7 @@ func preregistered(l *login) (*auth.ClientOptions, error) {
 func identify(opts *auth.ClientOptions, l *login) {
 	opts.ClientID, opts.ClientSecret, opts.ClientIssuer = l.ClientID, auth.NewSecret(l.ClientSecret), l.Issuer
 	if opts.ClientIssuer == "" {
-		opts.ClientIssuer = auth.FirstIssuer
+		opts.ClientIssuer = auth.TrustFirstIssuer
 	}
 }
 
@@ -207,7 +207,7 @@ func workloadOptions(l *login) (*auth.ClientOptions, error) {
 		Assertion: func(context.Context, auth.AssertionRequest) (auth.Secret, error) {
 			return auth.NewSecret(l.WorkloadJWT), nil
 		},
-	}, ClientIssuer: auth.FirstIssuer}
+	}, ClientIssuer: auth.TrustFirstIssuer}
 	return opts, nil
 }
 

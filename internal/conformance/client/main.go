@@ -39,7 +39,7 @@ type stage struct {
 	text json.RawMessage // the scenario's context; nil if it has none
 	http *http.Client    // nil unless there is a login
 
-	carrier client.Carrier // in place of one for url and http; for tests
+	transport client.Transport // in place of one for url and http; for tests
 }
 
 // A part is what the client does in a scenario.

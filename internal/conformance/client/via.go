@@ -14,10 +14,10 @@ import (
 )
 
 // carrierTo returns how the client reaches the scenario's server.
-func (s *stage) carrierTo() client.Carrier {
+func (s *stage) carrierTo() client.Transport {
 	switch {
-	case s.carrier != nil:
-		return s.carrier
+	case s.transport != nil:
+		return s.transport
 	case len(s.via) == 0:
 		return streamable.Dial(s.url, &streamable.DialOptions{HTTPClient: s.http})
 	}

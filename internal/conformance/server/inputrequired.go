@@ -85,7 +85,7 @@ func confirm(done string) func(context.Context, none) (string, error) {
 }
 
 func askAll(ctx context.Context, _ none) (string, error) {
-	q := server.CallOf(ctx).Questions()
+	q := server.CallOf(ctx).InputRequests()
 	who := server.Form[nameForm](q, name, "What is your name?")
 	said := q.Sample("greeting", samplingParams("Generate a greeting"))
 	roots := q.Roots("client_roots")
@@ -106,7 +106,7 @@ func twoRounds(ctx context.Context, _ none) (string, error) {
 
 func askSupported(ctx context.Context, _ none) (string, error) {
 	call := server.CallOf(ctx)
-	q := call.Questions()
+	q := call.InputRequests()
 	if call.Supports(server.Sampling) {
 		q.Sample("capital", samplingParams("What is the capital of France?"))
 	}

@@ -79,7 +79,7 @@ func confirmDelete(ctx context.Context, in deleteInput) (string, error) {
 }
 
 func multiInput(ctx context.Context, _ none) (string, error) {
-	q := server.CallOf(ctx).Questions()
+	q := server.CallOf(ctx).InputRequests()
 	who := server.Form[nameForm](q, "name", "What is your name?")
 	sure := server.Form[deleteForm](q, "confirm", "Are you sure?")
 	if err := q.Wait(ctx); err != nil {
