@@ -86,7 +86,7 @@ func newBridgeCommand(e *env) *cobra.Command {
 	f := newBridgeFlags()
 	c := &cobra.Command{
 		Use:         "bridge [FLAGS] TARGET | bridge [FLAGS] -- COMMAND [ARGUMENTS]",
-		Short:       "connect clients to a server on another transport or of the other era",
+		Short:       "connect clients to a server over another transport or era",
 		Long:        bridgeLong,
 		Example:     bridgeExample,
 		Annotations: map[string]string{ownSignals: "true"},

@@ -110,10 +110,10 @@ func dialVictim(url string) client.Transport {
 
 // A visit is a session of a client, with some of all that there is.
 type visit struct {
-	era     string
+	era       string
 	transport client.Transport
-	point   int64  // at that message, of both directions, at is called; 0 is none
-	at      func() // whoever has sent or got the message waits for it
+	point     int64  // at that message, of both directions, at is called; 0 is none
+	at        func() // whoever has sent or got the message waits for it
 
 	messages atomic.Int64
 	hit      atomic.Int64 // when at returned, in nanoseconds since the epoch

@@ -43,7 +43,7 @@ type transports uint8
 
 const (
 	newHTTP transports = 1 << iota // Streamable HTTP
-	oldHTTP                      // HTTP+SSE
+	oldHTTP                        // HTTP+SSE
 	anyHTTP = newHTTP | oldHTTP
 )
 
@@ -70,11 +70,11 @@ func (b *behaviour) excused(c cell, f *features) string {
 // A cell is one combination that behaviours are tried in.
 type cell struct {
 	transport string
-	bubble  bool
-	pipe    func() (near, far stream)
-	framing jsonrpc.Framing
-	web     *web // nil without HTTP
-	version mcp.Revision
+	bubble    bool
+	pipe      func() (near, far stream)
+	framing   jsonrpc.Framing
+	web       *web // nil without HTTP
+	version   mcp.Revision
 }
 
 func (c cell) String() string {
