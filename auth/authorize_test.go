@@ -3,7 +3,13 @@ package auth_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"net/url"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,5 +105,227 @@ func TestRedirectURIs(t *testing.T) {
 	}))
 	if err == nil || w.count("/authorize") != 0 {
 		t.Errorf("a redirect URI that is not registered: %v", err)
+	}
+}
+
+// browse sends a request to a listener and returns status and body.
+func browse(t *testing.T, method, address, host string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = host
+	tr := &http.Transport{DisableKeepAlives: true}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Errorf("%s: %v", address, err)
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b)
+}
+
+const authorizeURL = "https://as.example.com/authorize?state=right"
+
+// Spec: C161 C162
+func TestLoopback(t *testing.T) {
+	var shown string
+	l := auth.LoopbackPrompter{Show: func(u string) { shown = u }}
+	var uri string
+	l.Browse = func(_ context.Context, u string) error {
+		if u != authorizeURL {
+			t.Errorf("browser opens %s", u)
+		}
+		good := uri + "?state=right&code=x%26y&iss=z"
+		r, err := url.Parse(uri)
+		if err != nil {
+			return err
+		}
+		for _, tt := range []struct{ what, method, address, host string }{
+			{"no state", "GET", uri + "?code=x", r.Host},
+			{"another state", "GET", uri + "?code=x&state=wrong", r.Host},
+			{"another host", "GET", good, "evil.example.com"},
+			{"another port", "GET", good, "127.0.0.1:1"},
+			{"no port", "GET", good, "127.0.0.1"},
+			{"localhost", "GET", good, "localhost:" + r.Port()},
+			{"POST", "POST", good, r.Host},
+			{"HEAD", "HEAD", good, r.Host},
+			{"another path", "GET", strings.Replace(good, "?", "/?", 1), r.Host},
+			{"the root", "GET", "http://" + r.Host + "/?state=right&code=x", r.Host},
+		} {
+			if status, _ := browse(t, tt.method, tt.address, tt.host); status != http.StatusNotFound {
+				t.Errorf("%s: got status %d", tt.what, status)
+			}
+		}
+		status, page := browse(t, "GET", good, r.Host)
+		if status != http.StatusOK || !strings.Contains(page, "close this window") || strings.Contains(page, "right") {
+			t.Errorf("got %d %s", status, page)
+		}
+		if status, _ := browse(t, "GET", good, r.Host); status != http.StatusNotFound {
+			t.Errorf("the second time: status %d", status)
+		}
+		return nil
+	}
+	r, err := l.Prepare(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uri = r.URI()
+	if u, err := url.Parse(uri); err != nil || u.Hostname() != "127.0.0.1" || len(u.Path) < len("/callback/")+20 {
+		t.Errorf("redirect URI %s", uri)
+	}
+	got, err := r.Authorize(t.Context(), authorizeURL)
+	if want := uri + "?state=right&code=x%26y&iss=z"; got != want || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if shown != authorizeURL {
+		t.Errorf("shown %q", shown)
+	}
+	u, err := url.Parse(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := net.Dial("tcp", u.Host); err == nil {
+		c.Close()
+		t.Error("still listening")
+	}
+}
+
+func TestLoopbackKnown(t *testing.T) {
+	l := auth.LoopbackPrompter{Show: func(string) {}}
+	for _, tt := range []struct {
+		known []string
+		want  string
+	}{
+		{[]string{"http://127.0.0.1/callback"}, "http://127.0.0.1:%s/callback"},
+		{[]string{"https://example.com/", "http://localhost:3000/a%2Fb"}, "http://localhost:%s/a%%2Fb"},
+	} {
+		r, err := l.Prepare(t.Context(), tt.known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(r.URI())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf(tt.want, u.Port()); r.URI() != want {
+			t.Errorf("got %s, want %s", r.URI(), want)
+		}
+		r.Close()
+	}
+	if _, err := l.Prepare(t.Context(), []string{"https://example.com/"}); err == nil {
+		t.Error("no error for a redirect URI elsewhere")
+	}
+	if _, err := (auth.LoopbackPrompter{}).Prepare(t.Context(), nil); err == nil {
+		t.Error("no error without Show and Browse")
+	}
+}
+
+// TestLoopbackAsks is about a user who opens the URL instead of agreeing that it is opened.
+func TestLoopbackAsks(t *testing.T) {
+	shown := make(chan string, 1)
+	var asked error
+	r, err := auth.LoopbackPrompter{Show: func(u string) { shown <- u }, Browse: func(ctx context.Context, _ string) error {
+		<-ctx.Done()
+		asked = ctx.Err()
+		return asked
+	}}.Prepare(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var visited sync.WaitGroup
+	defer visited.Wait()
+	visited.Go(func() {
+		<-shown
+		u, err := url.Parse(r.URI())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		browse(t, "GET", r.URI()+"?state=right&code=x", u.Host)
+	})
+	got, err := r.Authorize(t.Context(), authorizeURL)
+	if want := r.URI() + "?state=right&code=x"; got != want || err != nil {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	if asked == nil {
+		t.Error("Authorize returned before Browse")
+	}
+}
+
+func TestLoopbackEnds(t *testing.T) {
+	browser := errors.New("no browser")
+	for _, tt := range []struct {
+		name string
+		l    auth.LoopbackPrompter
+		url  string
+		want error
+	}{
+		{"timeout", auth.LoopbackPrompter{Show: func(string) {}, Timeout: 1}, authorizeURL, auth.ErrConsentRequired},
+		{"browser", auth.LoopbackPrompter{Browse: func(context.Context, string) error { return browser }}, authorizeURL, browser},
+		{"script", auth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "javascript:alert(1)", auth.ErrUntrusted},
+		{"http", auth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "http://example.com/", auth.ErrUntrusted},
+		{"option", auth.LoopbackPrompter{Show: func(string) { t.Error("shown") }}, "-x", auth.ErrUntrusted},
+	} {
+		r, err := tt.l.Prepare(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Authorize(t.Context(), tt.url); !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
+		}
+		if err := r.Close(); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := auth.LoopbackPrompter{Show: func(string) { cancel() }}.Prepare(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := r.Authorize(ctx, authorizeURL); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestLoopbackLogin is a whole login with a listener; the registration is used again, with another port.
+func TestLoopbackLogin(t *testing.T) {
+	w := newWorld(t)
+	w.as[worldAS].iss = worldAS
+	c := w.client(func(o *auth.ClientOptions) {
+		o.Grant = auth.AuthorizationCode{Prompter: auth.LoopbackPrompter{Browse: func(ctx context.Context, u string) error {
+			back, err := w.user(nil).Visit(ctx, u)
+			if err != nil {
+				return err
+			}
+			r, err := url.Parse(back)
+			if err != nil {
+				return err
+			}
+			if status, _ := browse(t, "GET", back, r.Host); status != http.StatusOK {
+				return fmt.Errorf("status %d", status)
+			}
+			return nil
+		}}}
+	})
+	rt, err := c.Transport(worldServer, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		mustPost(t, rt)
+		if err := c.Forget(t.Context(), worldServer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.count("/register") != 1 || w.count("/authorize") != 2 {
+		t.Errorf("got %v", w.requests())
 	}
 }

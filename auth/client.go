@@ -1,12 +1,18 @@
 package auth
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 )
 
 // DPoPMode says whether tokens are bound to a key of the client's (https://www.rfc-editor.org/rfc/rfc9449), so that they are of no use to a thief.
@@ -207,3 +213,242 @@ func WithoutLogin(ctx context.Context) context.Context {
 }
 
 func loginAllowed(ctx context.Context) bool { return ctx.Value(withoutLoginKey{}) == nil }
+
+// What an [AuthorizationError] wraps tells what can be done about it.
+var (
+	// ErrConsentRequired: the user has to log in, and there is nobody to ask, or they did not answer in time.
+	ErrConsentRequired = errors.New("the user has to log in")
+	// ErrDenied: the user, or the authorization server in their name, said no.
+	ErrDenied = errors.New("access was denied")
+	// ErrRefused: the authorization server refuses this client, its credentials, its scopes or its request.
+	ErrRefused = errors.New("the authorization server refuses")
+	// ErrUntrusted: what a server said contradicts what it should have said, and might be an attack. Nothing of it was used.
+	ErrUntrusted = errors.New("not to be trusted")
+	// ErrUnregistered: there is no client id for this authorization server and no way to get one.
+	ErrUnregistered = errors.New("no client id for this authorization server")
+	// ErrUnreachable: a server did not answer, or said that it cannot at the moment. It may later.
+	ErrUnreachable = errors.New("not available")
+	// ErrNotReplayable: the client is authorized now, but the request whose response asked for it cannot be sent again because it has no GetBody.
+	ErrNotReplayable = errors.New("authorized, but the request cannot be sent again")
+)
+
+// An AuthorizationError says why a client has no token. It wraps one of the errors above, or a context's error, or what a [Store], a [Prompter] or a
+// source of assertions failed with. Its text has no tokens, codes, secrets or URLs with parameters.
+type AuthorizationError struct {
+	// Op is what failed: "discover", "register", "authorize", "token", "refresh" or "store".
+	Op string
+	// Server is the MCP endpoint.
+	Server string
+	// Issuer is the authorization server, or "" if none is known yet.
+	Issuer string
+	// Code and Description are what the authorization server said, as "invalid_grant"; "" if it said nothing. Description is its own words, without control
+	// characters and cut off at 200 bytes.
+	Code, Description string
+	// Err is never nil.
+	Err error
+}
+
+// Error implements error.
+func (e *AuthorizationError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "authorization for %s: %s: %v", e.Server, e.Op, e.Err)
+	if e.Code != "" {
+		fmt.Fprintf(&b, " (%s)", e.Code)
+	}
+	if e.Description != "" {
+		fmt.Fprintf(&b, ": %q", e.Description)
+	}
+	return b.String()
+}
+
+// Unwrap returns Err.
+func (e *AuthorizationError) Unwrap() error { return e.Err }
+
+// oauthError is an error that an authorization server answered with. See https://www.rfc-editor.org/rfc/rfc6749#section-5.2.
+type oauthError struct {
+	code, description string
+	kind              error
+}
+
+func (e *oauthError) Error() string { return fmt.Sprintf("%v: %s", e.kind, e.code) }
+func (e *oauthError) Unwrap() error { return e.kind }
+
+// newOAuthError makes an error of what a server said, in which everything is a peer's text.
+func newOAuthError(code, description string) *oauthError {
+	e := &oauthError{code: printable(code, 64), description: printable(description, 200), kind: ErrRefused}
+	switch code {
+	case "access_denied":
+		e.kind = ErrDenied
+	case "login_required", "consent_required", "interaction_required", "account_selection_required":
+		e.kind = ErrConsentRequired
+	case "server_error", "temporarily_unavailable", "slow_down":
+		e.kind = ErrUnreachable
+	}
+	return e
+}
+
+// printable returns the printable ASCII of a peer's text, at most limit bytes.
+func printable(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit]
+	}
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r > 0x7e {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// authorizationError makes an AuthorizationError of an error, unless it is one.
+func authorizationError(op, server, issuer string, err error) error {
+	if _, ok := errors.AsType[*AuthorizationError](err); ok {
+		return err
+	}
+	e := &AuthorizationError{Op: op, Server: server, Issuer: printable(issuer, 256), Err: err}
+	if w, ok := errors.AsType[*oauthError](err); ok {
+		e.Code, e.Description, e.Err = w.code, w.description, w.kind
+	}
+	return e
+}
+
+// isOAuthError reports whether err is an authorization server's error with one of these codes.
+func isOAuthError(err error, codes ...string) bool {
+	var code string
+	if w, ok := errors.AsType[*oauthError](err); ok {
+		code = w.code
+	} else if a, ok := errors.AsType[*AuthorizationError](err); ok {
+		code = a.Code
+	}
+	for _, c := range codes {
+		if code == c {
+			return true
+		}
+	}
+	return false
+}
+
+// Limits on requests for metadata and tokens. They hold with every transport; a [GuardedTransport] has its own.
+const (
+	clientFetchTimeout  = 10 * time.Second
+	maxClientFetchBytes = 256 << 10
+)
+
+// A fetcher sends the requests that authorization takes.
+type fetcher struct {
+	rt http.RoundTripper
+	// loopback allows http to the machine itself.
+	loopback bool
+}
+
+// A reply is a response that was read to its end.
+type httpResponse struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// do sends a request and reads the response. It does not follow redirects.
+func (f *fetcher) do(ctx context.Context, req *http.Request) (*httpResponse, error) {
+	if err := f.checkURL(req.URL); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, clientFetchTimeout)
+	defer cancel()
+	resp, err := f.rt.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		return nil, f.transportError(req, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxClientFetchBytes+1))
+	if err != nil {
+		return nil, f.transportError(req, err)
+	}
+	if len(body) > maxClientFetchBytes {
+		return nil, fmt.Errorf("%w: %s answered with more than %d bytes", ErrUntrusted, req.URL.Host, maxClientFetchBytes)
+	}
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		return nil, fmt.Errorf("%w: %s answered with a redirect", ErrUntrusted, req.URL.Host)
+	}
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
+		return nil, fmt.Errorf("%w: %s answered with status %d", ErrUnreachable, req.URL.Host, resp.StatusCode)
+	}
+	return &httpResponse{resp.StatusCode, resp.Header, body}, nil
+}
+
+// transportError describes an error of the transport. The caller's own context, if it has ended, is the reason.
+func (f *fetcher) transportError(req *http.Request, err error) error {
+	if req.Context().Err() != nil {
+		return req.Context().Err()
+	}
+	return fmt.Errorf("%w: %s: %w", ErrUnreachable, req.URL.Host, err)
+}
+
+// get asks for a document. A status of 4xx means that there is none: found is false then.
+func (f *fetcher) get(ctx context.Context, address string) (body []byte, found bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: a malformed URL", ErrUntrusted)
+	}
+	req.Header.Set("Accept", "application/json")
+	r, err := f.do(ctx, req)
+	if err != nil {
+		return nil, false, err
+	}
+	if r.status != http.StatusOK {
+		return nil, false, nil
+	}
+	// Sites that answer every path with their front page have no metadata.
+	if t := r.header.Get("Content-Type"); strings.HasPrefix(t, "text/html") {
+		return nil, false, nil
+	}
+	return r.body, true, nil
+}
+
+// post sends a body and returns whatever is answered, but for redirects and what says that the server is not available.
+func (f *fetcher) post(ctx context.Context, address, contentType string, body []byte, header http.Header) (*httpResponse, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: a malformed URL", ErrUntrusted)
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	req.Header.Set("Content-Type", contentType)
+	req.Header.Set("Accept", "application/json")
+	return f.do(ctx, req)
+}
+
+// checkURL says whether requests may go to a URL that somebody else chose.
+func (f *fetcher) checkURL(u *url.URL) error {
+	if u.Host == "" || u.Opaque != "" || u.User != nil || u.Fragment != "" {
+		return fmt.Errorf("%w: a URL that is not absolute, or has a password or a fragment", ErrUntrusted)
+	}
+	if u.Scheme == "https" || u.Scheme == "http" && f.loopback && isLoopbackHost(u.Hostname()) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is not https", ErrUntrusted, printable(u.Scheme+"://"+u.Host, 200))
+}
+
+// checkEndpoint is checkURL for text.
+func (f *fetcher) checkEndpoint(name, text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%w: %s is not a URL", ErrUntrusted, name)
+	}
+	if err := f.checkURL(u); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// decodeObject decodes a JSON object. Errors of the decoder are not passed on: they can quote what is secret.
+func decodeObject(body []byte, v any) error {
+	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
+		return fmt.Errorf("%w: not a JSON object", ErrUntrusted)
+	}
+	if json.Unmarshal(body, v) != nil {
+		return fmt.Errorf("%w: malformed JSON, or members of other types than they should be", ErrUntrusted)
+	}
+	return nil
+}

@@ -1,9 +1,14 @@
 package auth
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
 )
 
 // maxDrainBytes is what is read of a refusal so that its connection can be used again.
@@ -149,4 +154,320 @@ func drain(resp *http.Response) {
 		io.CopyN(io.Discard, resp.Body, resp.ContentLength)
 	}
 	resp.Body.Close()
+}
+
+const (
+	// maxStepUps is how often more scopes are asked for, for one operation within stepUpWindow, and maxAllStepUps for all together: what operations there are, servers say.
+	maxStepUps    = 2
+	maxAllStepUps = 10
+	stepUpWindow  = 10 * time.Minute
+	// maxOperations bounds what is remembered of operations, whose names may be a server's, and maxOperationName each in bytes.
+	maxOperations    = 1024
+	maxOperationName = 256
+	// maxOperationBody is how much of a request is read to find out what operation it is part of.
+	maxOperationBody = 4 << 20
+)
+
+// stepUpState is what is remembered of one operation.
+type stepUpState struct {
+	count int
+	since time.Time
+	// denied is what the last attempt failed with.
+	denied error
+}
+
+// stepUpLocked returns the entry of an operation, or nil if no more scopes may be asked for. It is for who holds s.mu.
+func (s *serverAuth) stepUpLocked(operation string, now time.Time) *stepUpState {
+	all := 0
+	for name, e := range s.stepUps {
+		if now.Sub(e.since) >= stepUpWindow {
+			delete(s.stepUps, name)
+			continue
+		}
+		all += e.count
+	}
+	if all >= maxAllStepUps {
+		return nil
+	}
+	e := s.stepUps[operation]
+	if e == nil {
+		if len(s.stepUps) >= maxOperations {
+			return nil
+		}
+		e = &stepUpState{since: now}
+		s.stepUps[operation] = e
+	}
+	if e.count >= maxStepUps || e.denied != nil {
+		return nil
+	}
+	return e
+}
+
+// operationOf returns what a request is part of: what its context says, or what it brings. It reads that once more, which only requests that were refused cost.
+func operationOf(req *http.Request) string {
+	if name, ok := req.Context().Value(operationKey{}).(string); ok {
+		return name
+	}
+	if req.GetBody == nil {
+		return ""
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return ""
+	}
+	defer body.Close()
+	var m struct {
+		Method string
+		Params struct{ Name, URI string } // what a method may be about; there is none with both
+	}
+	if json.NewDecoder(io.LimitReader(body, maxOperationBody)).Decode(&m) != nil {
+		return ""
+	}
+	name := m.Method
+	if about := cmp.Or(m.Params.Name, m.Params.URI); about != "" {
+		name += " " + about
+	}
+	return name[:min(len(name), maxOperationName)]
+}
+
+// Limits on what a server may say in WWW-Authenticate. Beyond them the rest is not read.
+const (
+	maxChallengeBytes  = 16 << 10
+	maxChallenges      = 16
+	maxChallengeParams = 32
+	maxScopes          = 128
+)
+
+// ErrChallenge is returned by [ParseChallenges] for text that is not a list of challenges.
+var ErrChallenge = errors.New("malformed WWW-Authenticate")
+
+// A Challenge is one way in which a server says it wants to be asked, with what it says about it.
+// See https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1.
+type Challenge struct {
+	// Scheme is in lower case, as "bearer".
+	Scheme string
+	// Token is the one text without a name that a challenge may have instead of parameters.
+	Token string
+	// Params has the parameters by their names in lower case, unquoted. If a name comes twice the first counts.
+	Params map[string]string
+}
+
+// ParseChallenges reads the values of a response's WWW-Authenticate headers. It returns the challenges that it could read, along with [ErrChallenge] if
+// what follows them cannot be read or is beyond the limits: 16 KiB, 16 challenges, 32 parameters each. The result does not alias values.
+func ParseChallenges(values []string) ([]Challenge, error) {
+	var out []Challenge
+	left := maxChallengeBytes
+	for _, v := range values {
+		if len(v) > left {
+			return out, ErrChallenge
+		}
+		left -= len(v)
+		p := challengeParser{rest: v, list: out}
+		err := p.run()
+		out = p.list
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+type challengeParser struct {
+	rest string
+	list []Challenge
+}
+
+// run reads a list in which commas part both challenges and their parameters. What follows a comma begins a challenge unless it is "name=value".
+func (p *challengeParser) run() error {
+	for {
+		p.skip(" \t,")
+		if p.rest == "" {
+			return nil
+		}
+		name := p.token()
+		if name == "" {
+			return ErrChallenge
+		}
+		if len(p.list) > 0 && p.isParam() {
+			if err := p.param(name); err != nil {
+				return err
+			}
+		} else if err := p.challenge(name); err != nil {
+			return err
+		}
+		p.skip(" \t")
+		if p.rest != "" && p.rest[0] != ',' {
+			return ErrChallenge
+		}
+	}
+}
+
+// isParam reports whether "=" comes next, as it does after the name of a parameter and never after a scheme.
+func (p *challengeParser) isParam() bool {
+	return strings.HasPrefix(strings.TrimLeft(p.rest, " \t"), "=")
+}
+
+// challenge reads what follows a scheme, up to the first comma.
+func (p *challengeParser) challenge(scheme string) error {
+	if len(p.list) == maxChallenges {
+		return ErrChallenge
+	}
+	c := Challenge{Scheme: strings.ToLower(scheme), Params: map[string]string{}}
+	if p.rest != "" && p.rest[0] != ' ' && p.rest[0] != '\t' && p.rest[0] != ',' {
+		return ErrChallenge
+	}
+	p.skip(" \t")
+	if p.rest == "" || p.rest[0] == ',' {
+		p.list = append(p.list, c)
+		return nil
+	}
+	if text, ok := p.token68(); ok {
+		c.Token = text
+		p.list = append(p.list, c)
+		return nil
+	}
+	name := p.token()
+	if name == "" || !p.isParam() {
+		return ErrChallenge // neither a parameter nor the one text
+	}
+	p.list = append(p.list, c)
+	return p.param(name)
+}
+
+// param reads "=value" into the last challenge.
+func (p *challengeParser) param(name string) error {
+	p.skip(" \t")
+	p.rest = p.rest[1:] // "="
+	p.skip(" \t")
+	value, ok := p.value()
+	last := p.list[len(p.list)-1]
+	if !ok || len(last.Params) == maxChallengeParams || last.Token != "" {
+		return ErrChallenge
+	}
+	name = strings.ToLower(name)
+	if _, twice := last.Params[name]; !twice {
+		last.Params[name] = value
+	}
+	return nil
+}
+
+// value reads a token or a quoted string.
+func (p *challengeParser) value() (string, bool) {
+	if p.rest == "" || p.rest[0] != '"' {
+		t := p.token()
+		return t, t != ""
+	}
+	var b strings.Builder
+	for i := 1; i < len(p.rest); i++ {
+		switch c := p.rest[i]; c {
+		case '"':
+			p.rest = p.rest[i+1:]
+			return b.String(), true
+		case '\\':
+			i++
+			if i == len(p.rest) {
+				return "", false
+			}
+			b.WriteByte(p.rest[i])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", false
+}
+
+// token68 reads the one text without a name, if that is all there is up to a comma.
+func (p *challengeParser) token68() (string, bool) {
+	end := strings.IndexByte(p.rest, ',')
+	if end < 0 {
+		end = len(p.rest)
+	}
+	text := strings.TrimRight(p.rest[:end], " \t")
+	body := strings.TrimRight(text, "=")
+	if body == "" || strings.ContainsFunc(body, func(r rune) bool { return !isToken68(r) }) {
+		return "", false
+	}
+	p.rest = p.rest[end:]
+	return text, true
+}
+
+func isToken68(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._~+/", r)
+}
+
+func (p *challengeParser) skip(set string) { p.rest = strings.TrimLeft(p.rest, set) }
+
+// token reads the longest token, which may be empty.
+func (p *challengeParser) token() string {
+	i := 0
+	for i < len(p.rest) && isTokenByte(p.rest[i]) {
+		i++
+	}
+	t := p.rest[:i]
+	p.rest = p.rest[i:]
+	return t
+}
+
+func isTokenByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+// A demand is what a response to a request with or without a token asks for, from all of its challenges.
+type authRequirement struct {
+	// metadata is resource_metadata, or "".
+	metadata string
+	scopes   []string
+	// insufficient and nonce are the errors insufficient_scope and use_dpop_nonce.
+	insufficient, nonce bool
+	// bearer and dpop say which schemes are offered.
+	bearer, dpop bool
+}
+
+// authRequirementOf reads the challenges of a response. What cannot be read is as if it were not there: the metadata can be found without it.
+func authRequirementOf(h http.Header) authRequirement {
+	var d authRequirement
+	list, _ := ParseChallenges(h.Values("WWW-Authenticate"))
+	for _, c := range list {
+		switch c.Scheme {
+		case "bearer":
+			d.bearer = true
+		case "dpop":
+			d.dpop = true
+		default:
+			continue
+		}
+		if d.metadata == "" {
+			d.metadata = c.Params["resource_metadata"]
+		}
+		d.scopes = unionScopes(d.scopes, parseScopes(c.Params["scope"]))
+		d.insufficient = d.insufficient || c.Params["error"] == "insufficient_scope"
+		d.nonce = d.nonce || c.Scheme == "dpop" && c.Params["error"] == "use_dpop_nonce"
+	}
+	return d
+}
+
+// parseScopes splits a list of scopes. Those with characters that no scope has are dropped, as is what is beyond the limit.
+// See https://www.rfc-editor.org/rfc/rfc6749#section-3.3.
+func parseScopes(text string) []string {
+	return unionScopes(nil, strings.Split(text, " "))
+}
+
+// unionScopes returns a and what b has besides, in the order they come. It does not change a.
+func unionScopes(a, b []string) []string {
+	out := slices.Clip(a)
+	for _, s := range b {
+		if isScope(s) && !slices.Contains(out, s) && len(out) < maxScopes {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func isScope(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x21 || c > 0x7e || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 256
 }

@@ -327,3 +327,124 @@ func ExampleGuard() {
 	// 200 {"resource":"https://api.example.com/mcp","authorization_servers":["https://login.example.com"],"scopes_supported":["read"],"bearer_methods_supported":["header"]}
 	// 200 hello ci
 }
+
+// Spec: S202 S209
+func TestDeny(t *testing.T) {
+	g := rsGuard(t, rsUsers, auth.GuardOptions{AuthorizationServers: []string{rsIssuer}, RequiredScopes: []string{"mcp"}})
+	lack := &auth.ScopeError{Scopes: []string{"read", "mcp", "write"}, Missing: []string{"write"}}
+	const metadata = `, resource_metadata="` + rsMetadataURL + `"`
+	for _, tt := range []struct {
+		name      string
+		err       error
+		status    int
+		challenge string
+	}{
+		{"scope", lack, 403, `Bearer error="insufficient_scope", error_description="The operation needs more scopes.", scope="mcp read write"` + metadata},
+		{"wrapped", fmt.Errorf("tool: %w", lack), 403,
+			`Bearer error="insufficient_scope", error_description="The operation needs more scopes.", scope="mcp read write"` + metadata},
+		{"hostile scope", &auth.ScopeError{Scopes: []string{"a\" evil=\"b", "c\r\nX: y", "ok"}}, 403,
+			`Bearer error="insufficient_scope", error_description="The operation needs more scopes.", scope="mcp ok"` + metadata},
+		{"token", auth.ErrInvalidToken, 401, `Bearer error="invalid_token", error_description="The token is not valid here.", scope="mcp"` + metadata},
+		{"nobody", auth.ErrUnauthenticated, 401, `Bearer scope="mcp"` + metadata},
+		{"unavailable", auth.ErrUnavailable, 503, ""},
+		{"other", errors.New("secret reason"), 403, ""},
+	} {
+		h := g.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { auth.Deny(w, r, tt.err) }))
+		w := serve(h, "POST", "/mcp", "Authorization", "Bearer user-mcp")
+		if w.Code != tt.status || firstChallenge(w) != tt.challenge || len(w.Header().Values("WWW-Authenticate")) > 1 || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s: status %d, body %s, challenges (-want +got):\n%s", tt.name, w.Code, w.Body, cmp.Diff(tt.challenge, firstChallenge(w)))
+		}
+	}
+}
+
+func TestDenyWithoutGuard(t *testing.T) {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("HEAD", "/mcp", nil)
+	auth.Deny(w, r, &auth.ScopeError{Scopes: []string{"read"}})
+	want := `Bearer error="insufficient_scope", error_description="The operation needs more scopes.", scope="read"`
+	if w.Code != 403 || firstChallenge(w) != want || w.Body.Len() != 0 {
+		t.Errorf("status %d, challenge %s, body %q, want 403, %s and none", w.Code, firstChallenge(w), w.Body, want)
+	}
+	w = httptest.NewRecorder()
+	auth.Deny(w, r, auth.ErrUnauthenticated)
+	if w.Code != 401 || firstChallenge(w) != "Bearer" {
+		t.Errorf("status %d, challenge %s, want 401 and Bearer", w.Code, firstChallenge(w))
+	}
+}
+
+// A proof that was good for the request stays the way to ask for more.
+func TestDenyDPoP(t *testing.T) {
+	key := newRSKey(t, "")
+	const token = "the-token-of-alice"
+	g := rsGuard(t, bound(t, token, key), auth.GuardOptions{DPoP: &auth.DPoPOptions{Algorithms: []string{"ES256", "EdDSA"}}})
+	h := g.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.Deny(w, r, auth.Require(r.Context(), "read")) }))
+	w := serve(h, "POST", "/mcp", "Authorization", "DPoP "+token, "DPoP", key.proof(t, "POST", rsResource, token, nil, nil))
+	want := []string{`DPoP error="insufficient_scope", error_description="The operation needs more scopes.", scope="read", algs="ES256 EdDSA"`}
+	if diff := cmp.Diff(want, w.Header().Values("WWW-Authenticate")); w.Code != 403 || diff != "" {
+		t.Errorf("status %d, challenges (-want +got):\n%s", w.Code, diff)
+	}
+	want = []string{"Bearer", `DPoP algs="ES256 EdDSA"`}
+	w = serve(h, "POST", "/mcp")
+	if diff := cmp.Diff(want, w.Header().Values("WWW-Authenticate")); w.Code != 401 || diff != "" {
+		t.Errorf("without a token: status %d, challenges (-want +got):\n%s", w.Code, diff)
+	}
+}
+
+// Spec: S204 S205 S207
+func TestMetadata(t *testing.T) {
+	g := rsGuard(t, rsUsers, auth.GuardOptions{
+		Resource: "https://API.example.com:443/mcp/", AuthorizationServers: []string{rsIssuer, "https://second.example/"},
+		ScopesSupported: []string{"read", "read"}, Name: "Demo <1>", Documentation: "https://api.example.com/doc",
+		DPoP: &auth.DPoPOptions{Required: true, Algorithms: []string{"ES256"}},
+	})
+	h := g.Handler(hello)
+	want := `{"resource":"https://api.example.com/mcp","authorization_servers":["https://login.example.com/tenant","https://second.example/"],` +
+		`"scopes_supported":["read"],"bearer_methods_supported":["header"],"resource_name":"Demo \u003c1\u003e",` +
+		`"resource_documentation":"https://api.example.com/doc","dpop_signing_alg_values_supported":["ES256"],"dpop_bound_access_tokens_required":true}`
+	if diff := cmp.Diff([]string{"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"}, g.MetadataPaths()); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+	for _, path := range g.MetadataPaths() {
+		w := serve(h, "GET", path, "Origin", "https://inspector.example")
+		if w.Code != 200 || w.Body.String() != want || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Access-Control-Allow-Origin") != "*" {
+			t.Errorf("GET %s: %d %v, body (-want +got):\n%s", path, w.Code, w.Header(), cmp.Diff(want, w.Body.String()))
+		}
+		if w := serve(h, "HEAD", path); w.Code != 200 || w.Body.Len() != 0 {
+			t.Errorf("HEAD %s: %d %s", path, w.Code, w.Body)
+		}
+		if w := serve(h, "OPTIONS", path, "Access-Control-Request-Method", "GET"); w.Code != 204 || w.Header().Get("Access-Control-Allow-Methods") == "" {
+			t.Errorf("OPTIONS %s: %d %v", path, w.Code, w.Header())
+		}
+		if w := serve(h, "POST", path); w.Code != 405 || w.Header().Get("Allow") == "" {
+			t.Errorf("POST %s: %d %v", path, w.Code, w.Header())
+		}
+	}
+	for _, path := range []string{"/mcp", "/", "/.well-known/oauth-protected-resource/", "/.well-known/oauth-protected-resource/mcp/", "/.well-known/oauth-protected-resource/other"} {
+		if w := serve(h, "GET", path); w.Code != 401 || w.Header().Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("GET %s: %d %v, want 401 and no open access", path, w.Code, w.Header())
+		}
+	}
+}
+
+func TestMetadataPaths(t *testing.T) {
+	for _, tt := range []struct {
+		resource, elsewhere, url string
+		paths                    []string
+	}{
+		{"https://api.example.com/", "", "https://api.example.com/.well-known/oauth-protected-resource", []string{"/.well-known/oauth-protected-resource"}},
+		{"https://api.example.com/a/b", "", "https://api.example.com/.well-known/oauth-protected-resource/a/b",
+			[]string{"/.well-known/oauth-protected-resource/a/b", "/.well-known/oauth-protected-resource"}},
+		{"https://api.example.com/a", `https://api.example.com/x"y`, "https://api.example.com/x%22y",
+			[]string{"/.well-known/oauth-protected-resource/a", "/.well-known/oauth-protected-resource"}},
+	} {
+		g := rsGuard(t, rsUsers, auth.GuardOptions{Resource: tt.resource, AuthorizationServers: []string{rsIssuer}, MetadataURL: tt.elsewhere})
+		if diff := cmp.Diff(tt.paths, g.MetadataPaths()); g.MetadataURL() != tt.url || diff != "" {
+			t.Errorf("%s: MetadataURL %s, want %s; paths (-want +got):\n%s", tt.resource, g.MetadataURL(), tt.url, diff)
+		}
+		for _, path := range tt.paths {
+			if w := serve(g.Handler(http.NotFoundHandler()), "GET", path); w.Code != 200 {
+				t.Errorf("%s: GET %s: status %d", tt.resource, path, w.Code)
+			}
+		}
+	}
+}

@@ -1,13 +1,22 @@
 package auth
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"mcpwire/internal/inuse"
 )
 
 // ErrNotStored is returned by [Store.Load] if there is no record with the key.
@@ -203,4 +212,295 @@ func (m *memoryStore) Delete(_ context.Context, key RecordKey) error {
 	defer m.mu.Unlock()
 	delete(m.records, key)
 	return nil
+}
+
+const (
+	// maxStoreBytes is far above what the records of all servers of a person take.
+	maxStoreBytes = 8 << 20
+	// lockPoll is how often a lock that another process has is tried again.
+	lockPoll = 50 * time.Millisecond
+)
+
+// ErrStoreUnsafe is wrapped when others could read or replace a file store.
+var ErrStoreUnsafe = errors.New("others could read or replace the file")
+
+// fileStore keeps all records in one file, which is replaced as a whole. Changes are made under a lock on a second file beside it, because the first is
+// another file after each change.
+type fileStore struct {
+	path string
+	// fileLock is held by the goroutine that has the lock file: locks of files are between processes. It has room for one.
+	fileLock chan struct{}
+	// refreshLock is held from Lock to unlock, by which Save and Load are not kept out.
+	refreshLock chan struct{}
+}
+
+// storeFile is the content of the file.
+type storeFile struct {
+	Records []storeEntry `json:"records"`
+}
+
+type storeEntry struct {
+	Issuer   string        `json:"issuer"`
+	Resource string        `json:"resource"`
+	ClientID string        `json:"client_id"`
+	Account  string        `json:"account"`
+	Record   *storedRecord `json:"record"`
+}
+
+func (e *storeEntry) key() RecordKey { return RecordKey{e.Issuer, e.Resource, e.ClientID, e.Account} }
+
+// NewFileStore returns a [StoreLocker], and [LoginLocker], that keeps its records in a file, which many processes may use. The file, and locks beside it, are created
+// with mode 0600 when they are needed, and the directory with 0700. A file that others can read or that is a symbolic link is refused with an error that wraps
+// [ErrStoreUnsafe], here and each time it is used. The tokens in it are as safe as the user's other files.
+//
+// Windows has no such modes: there, whoever may read the directory may read the file, and nothing is refused for that. Directories below %LocalAppData% are the user's
+// alone. On systems without flock there is no lock between processes.
+func NewFileStore(path string) (StoreLocker, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	s := &fileStore{path: path, fileLock: make(chan struct{}, 1), refreshLock: make(chan struct{}, 1)}
+	if _, err := s.read(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Load implements [Store].
+func (s *fileStore) Load(ctx context.Context, key RecordKey) (*Record, error) {
+	// The file is replaced at once, so what is read is of one moment without a lock. But Windows replaces no
+	// file that is being read.
+	if runtime.GOOS == "windows" {
+		unlock, err := s.lockFile(ctx, s.fileLock, s.path+".lock")
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
+	f, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	for i := range f.Records {
+		if e := &f.Records[i]; e.key() == key && e.Record != nil {
+			return e.Record.record(), nil
+		}
+	}
+	return nil, ErrNotStored
+}
+
+// Save implements [Store].
+func (s *fileStore) Save(ctx context.Context, key RecordKey, r *Record) error {
+	return s.update(ctx, key, &storeEntry{key.Issuer, key.Resource, key.ClientID, key.Account, r.stored()})
+}
+
+// Delete implements [Store].
+func (s *fileStore) Delete(ctx context.Context, key RecordKey) error { return s.update(ctx, key, nil) }
+
+// Lock implements [StoreLocker].
+func (s *fileStore) Lock(ctx context.Context) (func(), error) {
+	return s.lockFile(ctx, s.refreshLock, s.path+".refresh.lock")
+}
+
+// failedMark is what a login's lock has in it when the user was asked in vain.
+const failedMark = "vain\n"
+
+// LockLogin implements [LoginLocker]. There is a lock file for each resource; what is in it says how the last login ended.
+func (s *fileStore) LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(failed bool), failed bool, err error) {
+	sum := sha256.Sum256([]byte(resource))
+	waited := false
+	file, err := openLocked(ctx, fmt.Sprintf("%s.login-%x.lock", s.path, sum[:8]), func() { waited = true; waiting() })
+	if err != nil {
+		return nil, false, err
+	}
+	var mark [len(failedMark)]byte
+	n, _ := file.ReadAt(mark[:], 0) // a file that cannot be read has no mark
+	failed = waited && string(mark[:n]) == failedMark
+	if err := file.Truncate(0); err != nil {
+		file.Close()
+		return nil, false, fmt.Errorf("file store: %w", err)
+	}
+	return func(failed bool) {
+		if failed {
+			file.WriteAt([]byte(failedMark), 0) // without it the next one asks the user too
+		}
+		file.Close()
+	}, failed, nil
+}
+
+// update replaces the entry of a key; nil removes it.
+func (s *fileStore) update(ctx context.Context, key RecordKey, entry *storeEntry) error {
+	unlock, err := s.lockFile(ctx, s.fileLock, s.path+".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	f, err := s.read()
+	if err != nil {
+		return err
+	}
+	f.Records = slices.DeleteFunc(f.Records, func(e storeEntry) bool { return e.key() == key })
+	if entry != nil {
+		f.Records = append(f.Records, *entry)
+	}
+	return s.write(f)
+}
+
+// read reads the file; one that does not exist has no records.
+func (s *fileStore) read() (*storeFile, error) {
+	file, err := openPrivate(s.path, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &storeFile{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, maxStoreBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	var f storeFile
+	if len(b) > maxStoreBytes || json.Unmarshal(b, &f) != nil {
+		return nil, fmt.Errorf("file store: %s is not a store of tokens", s.path)
+	}
+	return &f, nil
+}
+
+// write replaces the file. It is on the disk, under its name, when write returns.
+func (s *fileStore) write(f *storeFile) (err error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "\t")
+	if err := e.Encode(f); err != nil {
+		return fmt.Errorf("file store: %w", err)
+	}
+	// CreateTemp's mode is 0600, and its name is new.
+	tmp, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".*.tmp")
+	if err != nil {
+		return fmt.Errorf("file store: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			tmp.Close()
+			os.Remove(tmp.Name())
+			err = fmt.Errorf("file store: %w", err)
+		}
+	}()
+	if _, err = tmp.Write(b.Bytes()); err != nil {
+		return err
+	}
+	if err = tmp.Sync(); err != nil {
+		return err
+	}
+	if err = tmp.Close(); err != nil {
+		return err
+	}
+	if err = inuse.Rename(tmp.Name(), s.path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(s.path))
+}
+
+// syncDir makes the new name last. Windows has nothing of the kind and needs none.
+func syncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// lockFile waits for its turn among the goroutines of this store and then for the lock of the file among processes.
+func (s *fileStore) lockFile(ctx context.Context, turn chan struct{}, path string) (unlock func(), err error) {
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	file, err := openLocked(ctx, path, func() {})
+	if err != nil {
+		<-turn
+		return nil, err
+	}
+	return func() { file.Close(); <-turn }, nil
+}
+
+// openLocked waits for the lock of a file, after a call of waiting if another process has it. Waiting is by trying again, since waiting for the system's lock could not be
+// ended. Closing the file gives the lock back.
+func openLocked(ctx context.Context, path string, waiting func()) (_ *os.File, err error) {
+	file, err := openPrivate(path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			file.Close()
+		}
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for first := true; ; first = false {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		got, err := tryLock(file)
+		if err != nil {
+			return nil, fmt.Errorf("file store: %s: %w", path, err)
+		}
+		if got {
+			return file, nil
+		}
+		if first {
+			waiting()
+		}
+		timer.Reset(lockPoll)
+	}
+}
+
+// openPrivate opens a regular file that nobody else can read or write and that is no symbolic link.
+func openPrivate(path string, flag int) (*os.File, error) {
+	file, err := inuse.Open(path, flag|openNoFollow, 0o600)
+	if err != nil {
+		if isLinkError(err) {
+			return nil, fmt.Errorf("%w: %s is a symbolic link", ErrStoreUnsafe, path)
+		}
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		err = checkPrivate(path, info)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// checkPrivate judges the file that was opened, not whatever has its name by now.
+func checkPrivate(path string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: %s is not a regular file", ErrStoreUnsafe, path)
+	}
+	if runtime.GOOS == "windows" {
+		if link, err := os.Lstat(path); err == nil && link.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%w: %s is a symbolic link", ErrStoreUnsafe, path)
+		}
+		return nil
+	}
+	if p := info.Mode().Perm(); p&0o077 != 0 {
+		return fmt.Errorf("%w: %s has mode %s; chmod 600 makes it private", ErrStoreUnsafe, path, p)
+	}
+	return checkOwner(path, info)
 }

@@ -300,3 +300,512 @@ func isPlaceholder[T string | []byte](s T) bool {
 }
 
 const lowercase = "abcdefghijklmnopqrstuvwxyz"
+
+// scanValue hides what text[start:end] is the name of. It returns the index up to which the text needs no further look, or end.
+func (r *Redactor) scanValue(e *edits, text []byte, start, end int) int {
+	if bytes.HasPrefix(text[end:], []byte("://")) {
+		r.scanAuthority(e, text, start, end+3)
+		return end + 3
+	}
+	if next := r.scanScheme(e, text, start, end); next > end {
+		return next
+	}
+	sep, quoted := separator(text, start, end)
+	if sep < 0 {
+		return end
+	}
+	query := text[sep] == '=' && (start == 0 || bytes.IndexByte([]byte("?&#;"), text[start-1]) >= 0)
+	name, ok := r.classify(text[start:end], query)
+	if !ok && end-start == 3 && bytes.EqualFold(text[start:end], []byte("key")) {
+		name, ok = r.classify(twoWords(text, start, end), false)
+	}
+	if !ok {
+		return end
+	}
+	from, to := valueSpan(text, start, sep, valueForm{
+		quotedName: quoted, query: query, line: name.kind == "auth" || name.kind == "cookie", tag: text[sep] == '>',
+	})
+	if !quoted && text[sep] == ':' {
+		if f, t := indented(text, start, from, to); t > f {
+			from, to = f, t
+		}
+	}
+	if value := text[from:to]; !harmless(value, name) && name.hides(value) {
+		r.hide(e, from, to, name.kind, value)
+		return to
+	}
+	return end
+}
+
+// separator returns the index of the byte that stands between a name and its value, or -1, and whether the name is quoted.
+func separator(text []byte, start, end int) (i int, quoted bool) {
+	i = end
+	for i < len(text) && i < end+4 && text[i] == '\\' { // JSON in JSON
+		i++
+	}
+	if i < len(text) && (text[i] == '"' || text[i] == '\'' || text[i] == '`') {
+		quoted = true
+		if i++; i < len(text) && text[i] == ']' { // environ['NAME'] = …
+			i++
+		}
+	} else {
+		i = end
+	}
+	if !quoted && i < len(text) && text[i] == '>' && start > 0 && text[start-1] == '<' {
+		return i, false
+	}
+	for i < len(text) && i < end+8 && (text[i] == ' ' || text[i] == '\t') {
+		i++
+	}
+	switch {
+	case i == len(text):
+		return -1, false
+	case text[i] == ':' || text[i] == '=':
+		return i, quoted
+	case i > end && !quoted && text[start] == '-' && end-start > 3 && text[start+1] == '-' && text[i] != '-':
+		return i - 1, false // --token abc
+	}
+	return -1, false
+}
+
+// twoWords returns the name that text[start:end] makes up with the word before it, as in "api key".
+func twoWords(text []byte, start, end int) []byte {
+	i := start
+	for i > 0 && text[i-1] == ' ' && i > start-2 {
+		i--
+	}
+	for i > 0 && wordByte[text[i-1]] && i > start-16 {
+		i--
+	}
+	return text[i:end]
+}
+
+// A valueForm says what the value of a name may look like.
+type valueForm struct {
+	quotedName bool // as in JSON
+	query      bool // of a URL or a form
+	line       bool // it may have spaces, up to the end of the line
+	tag        bool // it ends at the next tag
+}
+
+// valueSpan returns where the value behind the separator begins and ends.
+func valueSpan(text []byte, start, sep int, form valueForm) (from, to int) {
+	from = sep + 1
+	for text[sep] != ' ' && from < len(text) && (text[from] == '=' || text[from] == '>') { // k:=v, k => v
+		from++
+	}
+	for from < len(text) && (text[from] == ' ' || text[from] == '\t') {
+		from++
+	}
+	if form.quotedName {
+		from = quoteBelow(text, from)
+	}
+	if i := from; i < len(text) {
+		for i < len(text) && i < from+4 && text[i] == '\\' {
+			i++
+		}
+		if i < len(text) && (text[i] == '"' || text[i] == '\'' || text[i] == '`') {
+			return i + 1, quoteEnd(text, i+1, text[i], i-from)
+		}
+	}
+	if structural(text[from:]) {
+		return from, bracketEnd(text, from)
+	}
+	var open byte // the quote that the name stands behind
+	if start > 0 && !form.quotedName && (text[start-1] == '"' || text[start-1] == '\'') {
+		open = text[start-1]
+	}
+	for to = from; to < len(text); to++ {
+		c := text[to]
+		switch {
+		case c == '\n', c == '\r', c == open && open != 0:
+			return from, to
+		case form.tag:
+			if c == '<' {
+				return from, to
+			}
+		case form.line:
+		case c == ' ', c == '\t',
+			form.quotedName && (c == ',' || c == '}' || c == ']'),
+			form.query && (c == '&' || c == '#' || c == '"' || c == '\'' || c == '<' || c == '>'):
+			return from, to
+		}
+	}
+	return from, to
+}
+
+// quoteBelow returns the index of the quote that begins the value on the next line, or i.
+func quoteBelow(text []byte, i int) int {
+	if i == len(text) || text[i] != '\n' && text[i] != '\r' {
+		return i
+	}
+	for k := i; k < len(text) && k < i+256; k++ {
+		switch text[k] {
+		case ' ', '\t', '\r', '\n':
+		case '"', '\'':
+			return k
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// indented returns the value of a name in YAML that stands on the lines below it: one word, or, if
+// text[from:to] announces a block, all lines that are indented deeper. The name begins at start.
+func indented(text []byte, start, from, to int) (int, int) {
+	block := false
+	if head := text[from:to]; len(head) > 0 {
+		if head[0] != '|' && head[0] != '>' || len(bytes.Trim(head[1:], "+-"+digits)) > 0 {
+			return 0, 0
+		}
+		block = true
+	}
+	for to < len(text) && (text[to] == ' ' || text[to] == '\t' || text[to] == '\r') {
+		to++
+	}
+	if to == len(text) || text[to] != '\n' {
+		return 0, 0
+	}
+	base := indent(text[bytes.LastIndexByte(text[:start], '\n')+1:])
+	end := to
+	for end < len(text) {
+		line := text[end+1:]
+		if k := bytes.IndexByte(line, '\n'); k >= 0 {
+			line = line[:k]
+		}
+		if blank := len(bytes.TrimSpace(line)) == 0; !blank && indent(line) <= base || blank && !block {
+			break
+		}
+		if !block {
+			value := bytes.TrimSpace(line)
+			value = bytes.TrimSpace(bytes.TrimPrefix(value, []byte("- ")))
+			if quoted := value[0] == '"' || value[0] == '\''; !quoted && bytes.ContainsAny(value, " \t") || value[len(value)-1] == ':' {
+				break
+			}
+		}
+		end += 1 + len(line)
+	}
+	from = to
+	for from < end && (text[from] == '\n' || text[from] == '\r' || text[from] == ' ' || text[from] == '\t') {
+		from++
+	}
+	for end > from && (text[end-1] == '\n' || text[end-1] == '\r') {
+		end--
+	}
+	return from, end
+}
+
+// indent counts the spaces that a line begins with, and the dash of an element of a list.
+func indent(line []byte) int {
+	n := 0
+	for n < len(line) && (line[n] == ' ' || line[n] == '\t' || line[n] == '-' && n+1 < len(line) && line[n+1] == ' ') {
+		n++
+	}
+	return n
+}
+
+// quoteEnd returns where the quoted text that begins at i ends: at the next quote that has no more backslashes before it than the opening one, or at the end.
+func quoteEnd(text []byte, i int, quote byte, slashes int) int {
+	for k := i; k < len(text); k++ {
+		if text[k] != quote {
+			continue
+		}
+		n := 0
+		for k-n-1 >= i && text[k-n-1] == '\\' {
+			n++
+		}
+		if n <= slashes {
+			return k - n
+		}
+		if slashes == 0 && n%2 == 0 {
+			return k
+		}
+	}
+	return len(text)
+}
+
+// structural reports whether what follows is an object or an array.
+func structural(text []byte) bool {
+	return len(text) > 0 && (text[0] == '{' || text[0] == '[') &&
+		(len(text) == 1 || bytes.IndexByte([]byte("\"'{}[]\\\r\n\t "), text[1]) >= 0)
+}
+
+// bracketEnd returns where the object or array at i ends: behind its bracket, or at the end of the text. It may be JSON in JSON.
+func bracketEnd(text []byte, i int) int {
+	depth, quoted := 0, false
+	slashes := -1 // before each quote; as many as before the first
+	for run := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\':
+			run++
+			continue
+		case c == '"':
+			if slashes < 0 {
+				slashes = run
+			}
+			if run <= slashes || !quoted {
+				quoted = !quoted
+			}
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+		run = 0
+	}
+	return i
+}
+
+// harmless tells of values that are certainly no secret.
+func harmless(v []byte, name secretName) bool {
+	if len(v) == 0 || isPlaceholder(v) {
+		return true
+	}
+	switch string(v) {
+	case "null", "true", "false", "undefined", "None", "|", "|-", "|+", ">", ">-", ">+", "null,", "true,", "false,":
+		return true
+	}
+	if len(v) > 3 && v[0] == '$' && v[1] == '{' && v[len(v)-1] == '}' && len(bytes.TrimFunc(v[2:len(v)-1], func(c rune) bool { return c < 128 && wordByte[c] || c == ':' })) == 0 {
+		return true // the name of a variable
+	}
+	return !name.number && len(v) < 6 && len(bytes.Trim(v, "0123456789")) == 0
+}
+
+// scanAuthority hides the user and password of a URL, and the path of one that is a secret as a whole. The scheme begins at start, i is behind "://".
+func (r *Redactor) scanAuthority(e *edits, text []byte, start, i int) {
+	stop := " \t\r\n\"'<>`"
+	if scheme := string(bytes.ToLower(text[start : i-3])); scheme == "http" || scheme == "https" || i < len(text) && text[i] == '/' {
+		stop += "/?#\\" // elsewhere passwords with these bytes are met
+	}
+	end := i
+	for end < len(text) && end < i+4096 && strings.IndexByte(stop, text[end]) < 0 {
+		end++
+	}
+	host := i
+	if at := bytes.LastIndexByte(text[i:end], '@'); at > 0 {
+		host = i + at + 1
+		if !isPlaceholder(text[i : i+at]) {
+			r.hide(e, i, i+at, "userinfo", text[i:i+at])
+		}
+	}
+	for _, hook := range hooks {
+		if bytes.HasPrefix(text[host:], []byte(hook)) {
+			from := host + len(hook)
+			to := from
+			for to < len(text) && (wordByte[text[to]] || text[to] == '/') {
+				to++
+			}
+			if to > from {
+				r.hide(e, from, to, "hook", text[from:to])
+			}
+		}
+	}
+}
+
+// hooks are addresses whose path is all that it takes to use them.
+var hooks = []string{"hooks.slack.com/services/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/", "mcp.zapier.com/api/mcp/s/", "hooks.zapier.com/hooks/catch/"}
+
+// A table names its values once, in its first line. Those of CSV, with a comma, a semicolon or a tab
+// between the cells, are told from prose by lines of the same number of cells below the first one;
+// those of Markdown and of database shells by the line of dashes.
+
+const (
+	maxTableHead = 2 << 10 // bytes of a first line
+	maxTableRow  = 64 << 10
+	maxColumns   = 128
+)
+
+// separators are the bytes between the cells of tables.
+const separators = ",;\t|"
+
+// cellEndByte are the bytes that may stand behind the name in a cell of the first line.
+var cellEndByte = func() (t [256]bool) {
+	for _, c := range []byte(separators + "\"' \r\n") {
+		t[c] = true
+	}
+	return t
+}()
+
+// scanTable hides the columns of a table with names of secrets, if the word text[start:end] ends such
+// a name in its first line. It returns the index before which no other word can be of that line.
+func (r *Redactor) scanTable(e *edits, text []byte, start, end int) int {
+	from, to, delim := cellAround(text, start, end)
+	if delim == 0 {
+		return end
+	}
+	if _, ok := r.classify(text[from:to], false); !ok {
+		return end
+	}
+	head := bytes.LastIndexByte(text[max(0, start-maxTableHead):start], '\n') + 1 + max(0, start-maxTableHead)
+	if start-head >= maxTableHead {
+		return end
+	}
+	names, at := tableRow(text, head, delim)
+	if len(names) < 2 || at == len(text) {
+		return max(at, end)
+	}
+	secrets := make([]secretName, len(names))
+	for i, cell := range names {
+		if cell.from == cell.to || cell.to-cell.from > 64 {
+			return at
+		}
+		if name, ok := r.classify(text[cell.from:cell.to], false); ok {
+			secrets[i] = name
+		}
+	}
+	first := at
+	if delim == '|' {
+		if first = skipDashes(text, at); first == at {
+			return at
+		}
+	} else if before, _ := tableRow(text, prevLineStart(text, head), delim); head > 0 && len(before) == len(names) {
+		return at // it is a row itself
+	}
+	for next := first; next < len(text); {
+		cells, behind := tableRow(text, next, delim)
+		if len(cells) != len(names) {
+			break
+		}
+		for i, cell := range cells {
+			if value := text[cell.from:cell.to]; secrets[i].kind != "" && !harmless(value, secrets[i]) && secrets[i].hides(value) {
+				r.hide(e, cell.from, cell.to, secrets[i].kind, value)
+			}
+		}
+		next = behind
+	}
+	return at
+}
+
+// cellAround returns the cell of a table that ends with the word text[start:end], and the byte
+// between cells; 0 if there is none.
+func cellAround(text []byte, start, end int) (from, to int, delim byte) {
+	const maxName = 40
+	i := end
+	if i < len(text) && (text[i] == '"' || text[i] == '\'') {
+		i++
+	}
+	for i < len(text) && i < end+maxName && text[i] == ' ' {
+		i++
+	}
+	if i == len(text) || bytes.IndexByte([]byte(separators+"\r\n"), text[i]) < 0 {
+		return 0, 0, 0
+	}
+	if bytes.IndexByte([]byte(separators), text[i]) >= 0 {
+		delim = text[i]
+	}
+	from = start
+	for from > 0 && from > start-maxName && (wordByte[text[from-1]] || text[from-1] == ' ') {
+		from--
+	}
+	k := from
+	if k > 0 && (text[k-1] == '"' || text[k-1] == '\'') {
+		k--
+	}
+	if k > 0 && text[k-1] != '\n' {
+		before := text[k-1]
+		if bytes.IndexByte([]byte(separators), before) < 0 || delim != 0 && delim != before {
+			return 0, 0, 0
+		}
+		delim = before
+	}
+	for from < start && text[from] == ' ' {
+		from++
+	}
+	return from, end, delim
+}
+
+// A tableCell is where the text of a cell begins and ends, without its quotes.
+type tableCell struct{ from, to int }
+
+// tableRow returns the cells of the line that begins at i, and where the next line begins. There are
+// none if the line, or one of its quoted cells, is too long.
+func tableRow(text []byte, i int, delim byte) (cells []tableCell, next int) {
+	limit := min(len(text), i+maxTableRow)
+	if delim == '|' {
+		for i < limit && (text[i] == ' ' || text[i] == '|') {
+			if i++; text[i-1] == '|' {
+				break
+			}
+		}
+	}
+	for {
+		for i < limit && text[i] == ' ' {
+			i++
+		}
+		cell := tableCell{i, i}
+		if delim != '|' && i < limit && text[i] == '"' {
+			cell.from = i + 1
+			for i++; i < limit && text[i] != '"' || i+1 < limit && text[i+1] == '"'; i++ {
+				if text[i] == '"' {
+					i++ // two stand for one
+				}
+			}
+			cell.to = min(i, limit)
+			if i < limit {
+				i++
+			}
+			for i < limit && (text[i] == ' ' || text[i] == '\r') {
+				i++
+			}
+			if i < limit && text[i] != delim && text[i] != '\n' {
+				return nil, nextLineStart(text, i)
+			}
+		} else {
+			for i < limit && text[i] != delim && text[i] != '\n' {
+				if delim == '|' && text[i] == '\\' && i+1 < limit && text[i+1] == '|' {
+					i++
+				}
+				i++
+			}
+			cell.to = cell.from + len(bytes.TrimRight(text[cell.from:i], " \t\r"))
+		}
+		if i >= limit && limit < len(text) {
+			return nil, nextLineStart(text, limit)
+		}
+		over := i >= limit || text[i] == '\n'
+		if !over || delim != '|' || cell.from < cell.to { // Markdown may close the line by a bar
+			if cells = append(cells, cell); len(cells) > maxColumns {
+				return nil, nextLineStart(text, i)
+			}
+		}
+		if over {
+			return cells, min(i+1, len(text))
+		}
+		i++
+	}
+}
+
+// nextLineStart returns where the line behind the one with text[i] begins.
+func nextLineStart(text []byte, i int) int {
+	if k := bytes.IndexByte(text[i:], '\n'); k >= 0 {
+		return i + k + 1
+	}
+	return len(text)
+}
+
+// prevLineStart returns where the line before the one at i begins, or i if it is too long.
+func prevLineStart(text []byte, i int) int {
+	if i == 0 {
+		return 0
+	}
+	from := max(0, i-1-maxTableHead)
+	k := bytes.LastIndexByte(text[from:i-1], '\n')
+	if k < 0 && from > 0 {
+		return i
+	}
+	return from + k + 1
+}
+
+// skipDashes returns where the line behind one of dashes at i begins, or i if that is none.
+func skipDashes(text []byte, i int) int {
+	next := nextLineStart(text, i)
+	line := bytes.TrimSpace(text[i:next])
+	if next-i > maxTableRow || !bytes.Contains(line, []byte("--")) && !bytes.Contains(line, []byte("-|")) || len(bytes.Trim(line, "-+|: \t")) > 0 {
+		return i
+	}
+	return next
+}

@@ -338,3 +338,462 @@ func (w *Writer) Close() error {
 		return errors.Join(ErrUnfinished, w.Err())
 	}
 }
+
+// writeLoop is what the goroutine of a Writer works with.
+type writeLoop struct {
+	enc         *Encoder
+	flusher     interface{ Flush() error } // nil if nothing below has a buffer
+	spare       *eventBuffer
+	writeFailed bool // the last write failed, maybe within a line
+	dirty       bool // the flusher has something that is not flushed
+
+	next        uint64    // number of the event that the next line is about
+	events      uint64    // written
+	unflushed   lostRange // the events since the last write that did not fail: lost if the next one does
+	lost        lostRange // those that were lost, as long as the capture does not say so
+	head        Event
+	headWritten bool // it is written
+	lastFlush   time.Time
+}
+
+// A span is a run of events.
+type lostRange struct {
+	n   uint64 // of the first
+	t   time.Duration
+	gap Gap
+}
+
+func (lr *lostRange) add(e *Event) {
+	if lr.gap.Lost == 0 {
+		lr.n, lr.t, lr.gap.Why = e.N, e.T, GapWrite
+	}
+	lr.gap.Lost++
+	lr.gap.Bytes += e.wireLen()
+	lr.gap.Until = e.T
+}
+
+func (lr *lostRange) merge(other lostRange) {
+	if lr.gap.Lost == 0 {
+		*lr = other
+		return
+	}
+	lr.gap.Lost += other.gap.Lost
+	lr.gap.Bytes += other.gap.Bytes
+	lr.gap.Until = max(lr.gap.Until, other.gap.Until)
+}
+
+func (l *writeLoop) init(w *Writer, out io.Writer) {
+	if w.opts.Unredacted {
+		l.enc = NewUnredactedEncoder(w.opts.withTee(out))
+	} else {
+		l.enc = NewEncoder(w.opts.withTee(out), w.opts.Redact)
+	}
+	l.next = 1
+	l.flusher, _ = out.(interface{ Flush() error })
+	l.spare = new(eventBuffer)
+	l.head = Event{Kind: KindHead, Head: &Head{
+		Version: Version, ID: w.id, At: w.start, Tool: w.opts.Tool, Transport: w.opts.Transport, Name: w.opts.Name, URL: w.opts.URL,
+	}}
+	l.enc.Encode(&l.head)
+}
+
+// run is the goroutine of a Writer. It takes what was recorded, writes it, and lingers a little before it looks again.
+func (w *Writer) run() {
+	defer close(w.done)
+	timer := time.NewTimer(writeInterval)
+	defer timer.Stop()
+	w.writeEvents(new(eventBuffer)) // the head
+	for {
+		b, more, closed := w.nextBuffer()
+		if b != nil {
+			w.writeEvents(b)
+			w.releaseBuffer(b)
+		}
+		if more {
+			continue
+		}
+		if closed {
+			break
+		}
+		timer.Reset(writeInterval)
+		select {
+		case <-timer.C:
+		case <-w.urgent:
+		case reply := <-w.flush:
+			w.drain()
+			reply <- w.flushDst()
+		}
+		w.wait()
+	}
+	w.writeTail()
+}
+
+// nextBuffer returns a batch of what is queued, or nil if there is nothing. more tells that there are others,
+// closed that no more will come.
+func (w *Writer) nextBuffer() (b *eventBuffer, more, closed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.idle = false
+	if w.closed {
+		w.queueGap()
+	}
+	if len(w.full) > 0 {
+		b = w.full[0]
+		w.full[0] = nil
+		if w.full = w.full[1:]; len(w.full) == 0 {
+			w.full = nil
+		}
+		return b, len(w.full) > 0 || len(w.queue.events) > 0, w.closed
+	}
+	if len(w.queue.events) == 0 {
+		return nil, false, w.closed
+	}
+	b = w.queue
+	if w.queue, w.loop.spare = w.loop.spare, nil; w.queue == nil {
+		w.queue = new(eventBuffer)
+	}
+	return b, false, w.closed
+}
+
+// releaseBuffer makes room for what the batch has held.
+func (w *Writer) releaseBuffer(b *eventBuffer) {
+	cost := b.cost
+	b.reset()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting -= cost
+	if len(w.full) > 0 && len(w.free) < maxFreeBuffers {
+		w.free = append(w.free, b)
+		return
+	}
+	if len(w.full) == 0 {
+		w.free = nil
+	}
+	w.loop.spare = b
+}
+
+// maxFreeBuffers is how many batches are kept for use again while the wire is faster than the disk.
+const maxFreeBuffers = 8
+
+// wait waits until there is something to write or to flush.
+func (w *Writer) wait() {
+	w.mu.Lock()
+	if len(w.full) > 0 || len(w.queue.events) > 0 || w.closed {
+		w.mu.Unlock()
+		return
+	}
+	w.idle = true
+	w.mu.Unlock()
+	var flush <-chan time.Time
+	if w.loop.dirty {
+		t := time.NewTimer(min(idleFlushDelay, max(0, flushInterval-time.Since(w.loop.lastFlush))))
+		defer t.Stop()
+		flush = t.C
+	}
+	select {
+	case <-w.wake:
+	case <-w.urgent:
+	case <-flush:
+		w.flushDst()
+	case reply := <-w.flush:
+		w.drain()
+		reply <- w.flushDst()
+	}
+}
+
+// drain writes what is queued now.
+func (w *Writer) drain() {
+	w.mu.Lock()
+	left := len(w.full) + 1
+	w.mu.Unlock()
+	for ; left > 0; left-- { // not what comes meanwhile
+		b, _, _ := w.nextBuffer()
+		if b == nil {
+			return
+		}
+		w.writeEvents(b)
+		w.releaseBuffer(b)
+	}
+}
+
+// writeEvents writes the events of a batch, and accounts for them.
+func (w *Writer) writeEvents(b *eventBuffer) {
+	l := &w.loop
+	defer l.endLine(w.opts.Tee)
+	if l.writeFailed {
+		// The last line may be half there: end it, so that no other is lost with it.
+		l.writeFailed, l.enc.out.err = false, nil
+		l.enc.out.str("\n")
+		if !l.headWritten {
+			l.enc.Encode(&l.head)
+		}
+		if l.lost.gap.Lost > 0 {
+			l.enc.Encode(gapEvent(l.lost.n, l.lost.t, l.lost.gap))
+		}
+	}
+	for i := range b.events {
+		e := b.event(i)
+		if e.Kind != KindGap {
+			l.unflushed.add(e)
+		}
+		l.next = max(l.next, e.N+1)
+		if l.enc.Encode(e) == nil && len(l.enc.out.buf) == 0 {
+			l.markWritten()
+		}
+	}
+	l.dirty = l.flusher != nil
+	if err := l.enc.Flush(); err != nil {
+		w.writeFailed(err)
+		return
+	}
+	l.markWritten()
+	if l.dirty && time.Since(l.lastFlush) > flushInterval {
+		w.flushDst()
+	}
+}
+
+// markWritten notes that everything was written.
+func (l *writeLoop) markWritten() {
+	l.headWritten = true
+	l.events += l.unflushed.gap.Lost
+	l.unflushed, l.lost = lostRange{}, lostRange{}
+}
+
+// writeFailed notes that writing failed. The next batch is another attempt: disks that are full do not stay so.
+func (w *Writer) writeFailed(err error) {
+	l := &w.loop
+	l.writeFailed = true
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = writeError(err)
+	}
+	w.lost += l.unflushed.gap.Lost
+	w.mu.Unlock()
+	l.lost.merge(l.unflushed)
+	l.unflushed = lostRange{}
+}
+
+// flushDst empties the compressor, if there is one.
+func (w *Writer) flushDst() error {
+	l := &w.loop
+	l.lastFlush = time.Now()
+	if l.dirty {
+		l.dirty = false
+		if err := l.flusher.Flush(); err != nil {
+			w.writeFailed(err)
+		}
+	}
+	return w.Err()
+}
+
+// writeTail writes the tail.
+func (w *Writer) writeTail() {
+	l := &w.loop
+	if l.writeFailed {
+		w.writeEvents(new(eventBuffer))
+	}
+	w.mu.Lock()
+	n, t, lost := w.n+1, time.Since(w.start), w.lost
+	w.mu.Unlock()
+	l.enc.Encode(&Event{Kind: KindTail, N: n, T: t, Tail: &Tail{Events: l.events, Lost: lost}})
+	if err := l.enc.Flush(); err != nil {
+		w.writeFailed(err)
+	}
+	l.next = n
+	l.endLine(w.opts.Tee)
+	l.dirty = l.flusher != nil
+	w.flushDst()
+}
+
+// A batch holds events between the one who records them and the goroutine that writes them. Small payloads share one piece of memory, which is used again.
+type eventBuffer struct {
+	events []queuedEvent
+	data   []byte
+	cost   int
+}
+
+type queuedEvent struct {
+	ev       Event
+	from, to int    // of the payload in batch.data, unless it is in ev.Data
+	shared   bool   // it is in batch.data
+	free     func() // gives the payload back; nil if it is the collector's
+}
+
+const (
+	largePayload  = 64 << 10 // from here on a payload has memory of its own
+	maxIdleData   = 1 << 20  // more is given back when the use is far less
+	maxIdleEvents = 2048
+	maxBufferCost = 4 << 20 // bytes: a batch does not grow above it, since growing copies
+)
+
+// emptyCopy returns a batch for as much as b holds.
+func (b *eventBuffer) emptyCopy() *eventBuffer {
+	return &eventBuffer{events: make([]queuedEvent, 0, len(b.events)), data: make([]byte, 0, len(b.data))}
+}
+
+// add appends an event. Its payload is copied, unless own says that the queue may keep it.
+func (b *eventBuffer) add(e *Event, n uint64, t time.Duration, own []byte, cost int) {
+	if len(b.events) < cap(b.events) {
+		b.events = b.events[:len(b.events)+1]
+	} else {
+		b.events = append(b.events, queuedEvent{})
+	}
+	q := &b.events[len(b.events)-1]
+	q.ev = *e
+	q.ev.N, q.ev.T = n, t
+	q.shared, q.free = false, nil
+	b.cost += cost
+	switch {
+	case own != nil:
+		q.ev.Data = own
+	case e.Data != nil:
+		q.shared = true
+		q.from = len(b.data)
+		b.data = append(b.data, e.Data...)
+		q.to = len(b.data)
+		q.ev.Data = nil
+	}
+}
+
+// freeLast has the payload of the event that was added last given back when it is not needed any more.
+func (b *eventBuffer) freeLast(free func()) { b.events[len(b.events)-1].free = free }
+
+// event returns an event with its payload. It is good until reset.
+func (b *eventBuffer) event(i int) *Event {
+	q := &b.events[i]
+	if q.shared {
+		q.ev.Data = nonNil(b.data[q.from:q.to:q.to]) // empty is not absent, even if the batch has no memory yet
+	}
+	return &q.ev
+}
+
+// reset empties the batch, and lets go of what a burst has made it grow to.
+func (b *eventBuffer) reset() {
+	for i := range b.events {
+		if free := b.events[i].free; free != nil {
+			free()
+		}
+	}
+	events, data := len(b.events), len(b.data)
+	clear(b.events)
+	b.events, b.data, b.cost = b.events[:0], b.data[:0], 0
+	if cap(b.data) > maxIdleData && data < cap(b.data)/4 {
+		b.data = nil
+	}
+	if cap(b.events) > maxIdleEvents && events < cap(b.events)/4 {
+		b.events = nil
+	}
+}
+
+// maxLine is how long a line of text may be before it is recorded in pieces.
+const maxLine = 64 << 10
+
+// Lines records text as it comes, such as what a process writes to its standard error, line by line: a secret that two writes share is seen whole. It is an
+// io.Writer that never fails, for any number of goroutines.
+type Lines struct {
+	w       *Writer
+	mu      sync.Mutex
+	ev      Event
+	partial []byte // of a line that has no end yet
+}
+
+// Lines returns an io.Writer that records each line of what is written to it as an event like e, usually of [KindStderr]; Data is the line without its end. A line of more than 64 KiB is recorded in parts. Close records a last line that has no end.
+func (w *Writer) Lines(e Event) *Lines { return &Lines{w: w, ev: e} }
+
+// Write records the lines that p completes.
+func (l *Lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(p)
+	for len(p) > 0 {
+		k := bytes.IndexByte(p, '\n')
+		if k >= 0 && k <= maxLine && len(l.partial) == 0 && l.ev.Part == 0 {
+			l.record(p[:k])
+			p = p[k+1:]
+			continue
+		}
+		end := len(p)
+		if k >= 0 {
+			end = k
+		}
+		room := maxLine - len(l.partial)
+		if end > room {
+			l.partial = append(l.partial, p[:room]...)
+			l.ev.Part++
+			l.record(l.partial)
+			l.partial, p = l.partial[:0], p[room:]
+			continue
+		}
+		l.partial = append(l.partial, p[:end]...)
+		if k >= 0 {
+			l.recordLast()
+			end++
+		}
+		p = p[end:]
+	}
+	return n, nil
+}
+
+func (l *Lines) record(line []byte) {
+	l.ev.Data = line
+	if line == nil {
+		l.ev.Data = []byte{}
+	}
+	l.w.Record(&l.ev)
+	l.ev.Data = nil
+}
+
+// recordLast records the end of a line that was kept.
+func (l *Lines) recordLast() {
+	if l.ev.Part > 0 {
+		l.ev.Part++
+	}
+	l.record(l.partial)
+	l.ev.Part, l.partial = 0, l.partial[:0]
+}
+
+// Close records what has no line end. It returns nil.
+func (l *Lines) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.partial) > 0 || l.ev.Part > 0 {
+		l.recordLast()
+	}
+	return nil
+}
+
+// A Tee is shown what a [Writer] writes: the lines of the capture, redacted, before they are compressed, and whether or not there was room for them below. Its methods are called by the
+// goroutine that writes, one at a time, until Close has returned nil. They must return at once, since what is recorded waits in a bounded queue meanwhile.
+type Tee interface {
+	// Write is shown bytes that follow the ones before. They may be part of a line. They must not be kept.
+	Write(p []byte)
+	// EndLine says that the last line has come as a whole, or, if writing failed, that no more of it comes. next is the number of the event that the next line is about; a greater one if that one gets lost.
+	EndLine(next uint64)
+}
+
+// teeWriter writes to w, and shows it to a Tee.
+type teeWriter struct {
+	w   io.Writer
+	tee Tee
+}
+
+func (t teeWriter) Write(p []byte) (int, error) {
+	n, err := t.w.Write(p)
+	t.tee.Write(p)
+	return n, err
+}
+
+// withTee returns the writer for the encoder.
+func (o *Options) withTee(w io.Writer) io.Writer {
+	if o.Tee == nil {
+		return w
+	}
+	return teeWriter{w, o.Tee}
+}
+
+// endLine tells the Tee, if there is one, that what was written ends where a line does.
+func (l *writeLoop) endLine(tee Tee) {
+	if tee != nil {
+		tee.EndLine(l.next)
+	}
+}

@@ -1,12 +1,15 @@
 package check
 
 import (
+	"errors"
 	"hash/maphash"
 	"iter"
 	"slices"
+	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -225,4 +228,462 @@ func (ck *Checker) runRule(v *view, r *rule, f func(*view)) {
 	v.rule = r
 	f(v)
 	ck.counts[r] += len(v.findings) - before
+}
+
+// handleEvent has the rules look at an event, and takes note of what it says.
+func (ck *Checker) handleEvent(v *view) {
+	e := v.e
+	switch e.Kind {
+	case capture.KindRequest:
+		if v.exchange != nil {
+			v.exchange.setRequest(e)
+		}
+	case capture.KindResponse:
+		if v.exchange != nil {
+			v.exchange.setResponse(e)
+		}
+	case capture.KindMessage:
+		ck.handleFrame(v)
+		return
+	}
+	if v.exchange != nil && v.exchange.session == nil && e.Kind == capture.KindRequest && v.exchange.method == "POST" && v.exchange.requestHeader("Mcp-Session-Id") == "" {
+		ck.runEventRules(v) // whose it is, the body will tell
+		return
+	}
+	v.session = ck.resolve(e, v.exchange, nil)
+	v.session.lastN = e.N
+	v.rev, v.modern = ck.eventRevision(v)
+	ck.runEventRules(v)
+	ck.rememberEvent(v)
+}
+
+// runEventRules has the rules and the observers look at an event that holds no message.
+func (ck *Checker) runEventRules(v *view) {
+	if v.session == nil {
+		return
+	}
+	for _, r := range ck.rules.events[v.e.Kind] {
+		if (r.dir == "" || r.dir == v.e.Dir) && r.appliesTo(v.rev) {
+			ck.runRule(v, r, r.check)
+		}
+	}
+	for i := range ck.rules.observers {
+		o := &ck.rules.observers[i]
+		if (o.dir == "" || o.dir == v.e.Dir) && hasKind(o.events, v.e.Kind) {
+			o.observe(v)
+		}
+	}
+}
+
+func hasKind(list []capture.Kind, kind capture.Kind) bool {
+	for _, k := range list {
+		if k == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// eventRevision returns what an event without a message is held against.
+func (ck *Checker) eventRevision(v *view) (mcp.Revision, bool) {
+	if v.exchange != nil && ck.opts.Revision == mcp.RevisionNone {
+		if v.exchange.call != nil {
+			return v.exchange.call.rev, v.exchange.call.modern
+		}
+		if r, ok := mcp.ParseRevision(v.exchange.requestHeader("MCP-Protocol-Version")); ok {
+			return r, era.Of(r).Modern
+		}
+	}
+	return ck.revisionOf(v.session)
+}
+
+// rememberEvent keeps what an event without a message says.
+func (ck *Checker) rememberEvent(v *view) {
+	e, s := v.e, v.session
+	switch e.Kind {
+	case capture.KindResponse:
+		if id := v.exchange.responseHeader("Mcp-Session-Id"); id != "" && v.exchange.call != nil && v.exchange.call.method == mcp.MethodInitialize {
+			ck.setSessionID(s, id)
+		}
+	case capture.KindSSE:
+		if v.exchange != nil {
+			v.exchange.events++
+		}
+		if v.exchange != nil && e.SSE.Event == "endpoint" && v.exchange.method == "GET" {
+			ck.addEndpoint(v.exchange, e)
+		}
+	case capture.KindEOF:
+		s.ended[e.Dir] = e.N
+		if e.Dir == capture.ToServer {
+			s.clientClosedT = e.T
+		}
+	case capture.KindExit:
+		s.exited = e.N
+	case capture.KindStart:
+		ck.restart(s)
+	case capture.KindEnd:
+		if v.exchange != nil {
+			ck.endExchange(e, v.exchange)
+		}
+	case capture.KindInvalid, capture.KindBody:
+		if e.Cut {
+			s.lostAt = max(s.lostAt, e.N)
+		}
+	}
+}
+
+// restart is for a server that is started again behind the same pipe: what waited is lost, the ids of before may come again, and what the client knows of the server stays.
+func (ck *Checker) restart(s *session) {
+	if s.exited != 0 || s.messages > 0 {
+		s.lostAt, s.restarted = max(s.lostAt, s.exited), true
+		for _, c := range s.calls {
+			if s.exited == 0 || c.n < s.exited {
+				ck.removeCall(s, c)
+			}
+		}
+		if len(s.calls) == 0 { // else what was sent in between pairs with an answer of the new process
+			ck.sessionCount++
+			s.number = ck.sessionCount
+		}
+	}
+	s.exited = 0
+	clear(s.ended)
+}
+
+// endExchange is for an HTTP exchange that is over. A modern request has no other way to its response, and a status of refusal is the answer to a legacy one: its body may have no
+// id, or be no JSON.
+func (ck *Checker) endExchange(e *capture.Event, x *exchange) {
+	if c := x.call; c != nil && (c.modern || x.status >= 300) && !x.answered && x.session != nil {
+		ck.removeCall(x.session, c)
+	}
+	delete(ck.exchanges, exchangeKey{e.Capture, e.Exchange})
+}
+
+// handleFrame takes the bytes of a message.
+func (ck *Checker) handleFrame(v *view) {
+	e := v.e
+	if err := jsonwire.Valid(e.Data, 0); e.Cut || err != nil {
+		v.session = ck.resolve(e, v.exchange, nil)
+		v.session.lastN = e.N
+		if syntax, ok := errors.AsType[*jsonwire.SyntaxError](err); e.Cut || ok && syntax.Depth {
+			v.session.lostAt = max(v.session.lostAt, e.N)
+			return
+		}
+		bad := *e
+		bad.Kind = capture.KindInvalid
+		v.e = &bad
+		v.rev, v.modern = ck.eventRevision(v)
+		ck.runEventRules(v)
+		return
+	}
+	data := trim(e.Data)
+	root := "/msg"
+	if hasPrefixIn(e.Redacted, "/raw") || hasPrefixIn(e.Redacted, "/b64") {
+		root = "" // where it is hidden is not known
+	}
+	v.root = root
+	if !isArray(data) {
+		m := parseMessage(data)
+		ck.handleMessage(v, &m)
+		return
+	}
+	ck.handleBatch(v, data)
+}
+
+// handleBatch takes the messages of an array.
+func (ck *Checker) handleBatch(v *view, data []byte) {
+	root := v.root
+	any := false
+	for i, raw := range elements(data) {
+		if i >= maxBatch {
+			if v.session != nil {
+				v.session.lostAt = max(v.session.lostAt, v.e.N)
+			}
+			break
+		}
+		any = true
+		m := parseMessage(raw)
+		m.batch, m.index = true, i
+		if v.root = root; root != "" {
+			v.root += pointer(i)
+		}
+		ck.handleMessage(v, &m)
+	}
+	if !any {
+		m := message{kind: kindOther, raw: data, batch: true}
+		ck.handleMessage(v, &m)
+	}
+}
+
+const maxBatch = 1000
+
+func hasPrefixIn(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return true
+		}
+	}
+	return false
+}
+
+func trim(b []byte) []byte {
+	for len(b) > 0 && isSpace(b[0]) {
+		b = b[1:]
+	}
+	for len(b) > 0 && isSpace(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+
+// handleMessage has the rules look at a message, and takes note of it.
+func (ck *Checker) handleMessage(v *view, m *message) {
+	v.msg, v.call, v.shapeFindings, v.shapeChecked = m, nil, nil, false
+	v.invalidKnown = v.invalidKnown && m.index > 0
+	v.session = ck.resolve(v.e, v.exchange, m)
+	v.session.lastN = v.e.N
+	v.session.messages++
+	pair := ck.pair(v)
+	if m.is(kindResponse) && pair != nil {
+		if v.call = ck.calls[pair]; v.call != nil && v.call.listed != v.session.tools.changes {
+			v.call.tool = nil // it may have changed while the call was under way
+		}
+	}
+	v.rev, v.modern = ck.revisionFor(v)
+	if m.is(kindRequest) {
+		v.call = newCall(v)
+		v.call.pair = pair
+	}
+	method := m.method
+	if m.is(kindResponse) {
+		method = ""
+		if v.call != nil {
+			method = v.call.method
+		}
+	}
+	for _, r := range ck.rules.rulesFor(m.kind, method, v.e.Dir) {
+		if r.appliesTo(v.rev) {
+			ck.runRule(v, r, r.check)
+		}
+	}
+	ck.rememberMessage(v, method)
+}
+
+// pair finds the call that a message makes or answers.
+func (ck *Checker) pair(v *view) *capture.Call {
+	if !v.msg.paired() {
+		return nil
+	}
+	ck.scratch = v.msg.appendPairable(ck.scratch[:0])
+	e := capture.Event{
+		Kind: capture.KindMessage, N: v.e.N, T: v.e.T, Dir: v.e.Dir, Session: v.session.number, Exchange: v.e.Exchange, Data: ck.scratch,
+	}
+	for _, p := range ck.pairer.Add(&e) {
+		return p.Call
+	}
+	return nil
+}
+
+// elapsed is how much of the recording came behind a time in it.
+func (r *captureState) elapsed(t time.Duration) time.Duration { return time.Duration(r.lastT) - t }
+
+// revisionFor returns what a message is held against, and whether that is of the modern era.
+//
+// Nothing is concluded from one frame: what a client asks in the words of a modern revision is held against that, and says nothing of the server, which may not know it.
+func (ck *Checker) revisionFor(v *view) (mcp.Revision, bool) {
+	if r := ck.opts.Revision; r != mcp.RevisionNone {
+		return r, era.Of(r).Modern
+	}
+	m, s := v.msg, v.session
+	switch {
+	case m.is(kindCall) && v.toServer():
+		return ck.revisionOfClient(v)
+	case m.is(kindResponse) && v.call != nil:
+		if v.call.method == mcp.MethodInitialize && !v.call.modern {
+			if r, ok := mcp.ParseRevision(stringValue(v.result("protocolVersion"))); ok {
+				return r, era.Of(r).Modern
+			}
+		}
+		return v.call.rev, v.call.modern
+	case m.is(kindCall) && (v.meta(mcp.MetaSubscriptionID) != nil || m.method == mcp.NotificationAcknowledged):
+		if s.initializeResult == 0 {
+			return mcp.LatestRevision, true
+		}
+	case m.method == mcp.NotificationProgress:
+		if p := progressOf(v); p != nil {
+			return p.rev, p.modern
+		}
+	}
+	if v.exchange != nil && v.exchange.call != nil && v.toClient() {
+		return v.exchange.call.rev, v.exchange.call.modern
+	}
+	if s.initializeResult == 0 && s.initialize != nil {
+		return s.initialize.rev, false
+	}
+	return ck.revisionOf(s)
+}
+
+// revisionOfClient is revisionFor for requests and notifications of the client.
+func (ck *Checker) revisionOfClient(v *view) (mcp.Revision, bool) {
+	m, s := v.msg, v.session
+	header, hasHeader := mcp.RevisionNone, false
+	if v.exchange != nil {
+		header, hasHeader = mcp.ParseRevision(v.exchange.requestHeader("MCP-Protocol-Version"))
+	}
+	switch date := metaVersion(m); {
+	case date != nil:
+		if r, ok := mcp.ParseRevision(stringValue(date)); ok && era.Of(r).Modern {
+			return r, true
+		}
+		return mcp.LatestRevision, true // in the manner of a modern one, whatever it says
+	case hasHeader && era.Of(header).Modern:
+		return header, true
+	case s.initializeResult != 0:
+		return s.rev, false
+	case m.method == mcp.MethodInitialize:
+		if r, ok := mcp.ParseRevision(stringValue(v.param("protocolVersion"))); ok && !era.Of(r).Modern {
+			return r, false
+		}
+		return mcp.LatestLegacyRevision, false
+	case m.method == mcp.MethodDiscover || m.method == mcp.MethodSubscriptionsListen:
+		return mcp.LatestRevision, true
+	case s.initialize != nil:
+		return s.initialize.rev, false
+	case hasHeader:
+		return header, false
+	case s.modern && s.transport == transportStdio:
+		return mcp.LatestRevision, true
+	case v.exchange != nil && v.exchange.method == "POST" && v.exchange.requestHeader("MCP-Protocol-Version") == "":
+		return mcp.Revision20250326, false
+	}
+	return mcp.RevisionNone, false
+}
+
+// rememberMessage keeps what a message says, behind the rules.
+func (ck *Checker) rememberMessage(v *view, method string) {
+	m, s := v.msg, v.session
+	switch {
+	case m.is(kindRequest):
+		ck.rememberRequest(v)
+	case m.is(kindNotification):
+		ck.rememberNotification(v)
+	case m.is(kindResponse):
+		ck.rememberResponse(v)
+	}
+	for i := range ck.rules.observers {
+		o := &ck.rules.observers[i]
+		if o.kinds&m.kind != 0 && (o.dir == "" || o.dir == v.e.Dir) && (len(o.methods) == 0 || slices.Contains(o.methods, method)) {
+			o.observe(v)
+		}
+	}
+	if m.is(kindResponse) && v.call != nil {
+		ck.removeCall(s, v.call)
+	}
+	if v.exchange != nil {
+		if v.toServer() {
+			v.exchange.posted++
+		} else {
+			v.exchange.messages++
+			if v.e.SSE != nil {
+				v.exchange.events++
+			}
+		}
+	}
+}
+
+func (ck *Checker) rememberRequest(v *view) {
+	m, s, c := v.msg, v.session, v.call
+	if m.paired() {
+		if s.certain || s.key.id != "" {
+			s.ids[v.e.Dir].add(idKey(m.id), ck.seed)
+		}
+		if c.pair != nil {
+			ck.addCall(s, c)
+		}
+	}
+	if v.exchange != nil && v.toServer() && v.exchange.call == nil {
+		v.exchange.call = c
+	}
+	if m.method == mcp.MethodInitialize && v.toServer() && !v.modern {
+		s.initialize, s.initializeCount = c, s.initializeCount+1
+		if s.initializeResult == 0 {
+			s.clientCaps = cloneBounded(v.param("capabilities"))
+		}
+	}
+	rememberToken(v)
+}
+
+func (ck *Checker) rememberNotification(v *view) {
+	m, s := v.msg, v.session
+	switch m.method {
+	case mcp.NotificationInitialized:
+		if v.toServer() && s.initialized == 0 {
+			s.initialized = v.e.N
+		}
+	case mcp.NotificationToolsChanged:
+		s.tools.reset()
+	case mcp.NotificationCancelled:
+		if c := s.calls[openKey{v.e.Dir, idKey(v.param("requestId"))}]; c != nil && c.canceled == 0 {
+			c.canceled, c.canceledT = v.e.N, v.e.T
+		}
+	case mcp.NotificationProgress:
+		rememberProgress(v)
+	}
+}
+
+func (ck *Checker) rememberResponse(v *view) {
+	m, s, c := v.msg, v.session, v.call
+	if c == nil {
+		return
+	}
+	s.answered[c.dir].add(idKey(c.id), v.e.N)
+	if c.exchange != nil && c.exchange.call == c {
+		c.exchange.answered = true
+	}
+	forgetToken(v, c)
+	if c.dir != capture.ToServer {
+		return
+	}
+	if c.modern && modernAnswer(m) {
+		s.modern = true
+	}
+	if !m.is(kindResult) {
+		return
+	}
+	switch c.method {
+	case mcp.MethodInitialize:
+		if !c.modern && isObject(m.result) {
+			s.serverVersion = clipBytes(stringValue(v.result("protocolVersion")), maxShown)
+			s.rev, _ = mcp.ParseRevision(s.serverVersion)
+			s.initializeResult, s.serverCaps = v.e.N, cloneBounded(v.result("capabilities"))
+			s.clientCaps = cloneBounded(c.param("capabilities"))
+		}
+	case mcp.MethodDiscover:
+		if caps := v.result("capabilities"); isObject(caps) && s.initializeResult == 0 {
+			s.serverCaps = cloneBounded(caps)
+		}
+	case mcp.MethodToolsList:
+		if v.complete() && c.listed == s.tools.changes { // else it may be the list of before
+			s.tools.addPage(v.e.N, c.param("cursor"), m.result, ck.limits.MaxTools)
+		}
+	}
+}
+
+// modernAnswer reports whether an answer to a modern request shows that the server knows what that is.
+func modernAnswer(m *message) bool {
+	if m.is(kindError) {
+		switch m.code() {
+		case int64(mcp.CodeHeaderMismatch), int64(mcp.CodeMissingRequiredClientCapability), int64(mcp.CodeUnsupportedProtocolVersion):
+			return true
+		}
+		return false
+	}
+	for _, name := range []string{"resultType", "supportedVersions", "ttlMs", "cacheScope"} {
+		if member(m.result, name) != nil {
+			return true
+		}
+	}
+	return valueAt(m.result, "_meta", mcp.MetaServerInfo) != nil
 }

@@ -18,7 +18,7 @@
 //
 // # Adding a rule
 //
-// See the comment of the type rule, in plan.go: a rule is an entry in the table of its role with a function that looks at a view.
+// See the comment of the type rule, in rule.go: a rule is an entry in the table of its role with a function that looks at a view.
 //
 // # Concurrency
 //

@@ -1,6 +1,12 @@
 package check
 
 import (
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"mcpwire/capture"
 	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 )
@@ -112,3 +118,227 @@ func (m *message) code() int64 {
 	n, _ := jsonwire.ParseInt(member(m.err, "code"))
 	return n
 }
+
+// A invalidLine is a line of a stdio stream that is no JSON.
+type invalidLine struct {
+	n    uint64
+	data []byte // clipped, and not the event's
+}
+
+// invalidLines are what is to be said of lines that are no JSON, now that it is known whether they were the pieces of one message.
+type invalidLines struct {
+	dir       capture.Dir
+	stray     []invalidLine // that belong to nothing
+	fragments []invalidLine // of one message with line breaks in it
+}
+
+// partials are the lines of each direction that may be pieces of a message with line breaks.
+type partials struct {
+	of map[capture.Dir]*partial
+}
+
+type partial struct {
+	buf   []byte
+	lines []invalidLine
+}
+
+const (
+	maxPartial      = 1 << 20 // bytes
+	maxPartialLines = 1000
+)
+
+// classifyInvalid is for an event with bytes that are no JSON.
+func classifyInvalid(v *view) invalidLines {
+	e := v.e
+	if v.session.transport != transportStdio || e.Part > 0 || len(trim(e.Data)) == 0 || notUTF8(e.Data) >= 0 && looksJSON(e.Data) {
+		return invalidLines{dir: e.Dir}
+	}
+	p := partialOf(v.session, e.Dir)
+	if cutOff(e) {
+		return invalidLines{dir: e.Dir, stray: p.flush()}
+	}
+	line := invalidLine{e.N, append([]byte(nil), e.Data[:min(len(e.Data), 2*maxShown)]...)}
+	if len(p.lines) > 0 {
+		p.buf = append(append(p.buf, '\n'), e.Data...)
+		p.lines = append(p.lines, line)
+		switch more, whole := incomplete(p.buf); {
+		case whole:
+			return invalidLines{dir: e.Dir, fragments: p.flush()}
+		case more && len(p.buf) <= maxPartial && len(p.lines) < maxPartialLines:
+			return invalidLines{dir: e.Dir}
+		}
+		return invalidLines{dir: e.Dir, stray: p.flush()}
+	}
+	if more, _ := incomplete(e.Data); more && looksJSON(e.Data) && len(e.Data) <= maxPartial && len(e.Redacted) == 0 {
+		p.buf, p.lines = append(p.buf[:0], e.Data...), append(p.lines[:0], line)
+		return invalidLines{dir: e.Dir}
+	}
+	return invalidLines{dir: e.Dir, stray: []invalidLine{line}}
+}
+
+// cutOff reports whether an event is the beginning of a message in whose middle the stream has ended.
+func cutOff(e *capture.Event) bool {
+	more, _ := incomplete(e.Data)
+	return e.Framing == capture.FramingNone && more && looksJSON(e.Data)
+}
+
+// flushInvalid gives up waiting for the rest of a message.
+func flushInvalid(s *session, dir capture.Dir) invalidLines {
+	return invalidLines{dir: dir, stray: partialOf(s, dir).flush()}
+}
+
+func partialOf(s *session, dir capture.Dir) *partial {
+	all := stateOf[partials](&s.state)
+	if all.of == nil {
+		all.of = map[capture.Dir]*partial{}
+	}
+	if all.of[dir] == nil {
+		all.of[dir] = new(partial)
+	}
+	return all.of[dir]
+}
+
+func (p *partial) flush() []invalidLine {
+	lines := p.lines
+	*p = partial{}
+	return lines
+}
+
+// incomplete reports whether a text is the beginning of a JSON text, or a whole one.
+func incomplete(text []byte) (more, whole bool) {
+	err := jsonwire.Valid(text, 0)
+	syntax, ok := errors.AsType[*jsonwire.SyntaxError](err)
+	return ok && syntax.Offset >= len(text), err == nil
+}
+
+// The functions of this file look into JSON text that has been validated, and copy nothing.
+
+func isObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }
+func isArray(v []byte) bool  { return len(v) > 0 && v[0] == '[' }
+func isString(v []byte) bool { return len(v) > 0 && v[0] == '"' }
+func isNull(v []byte) bool   { return string(v) == "null" }
+func isNumber(v []byte) bool { return len(v) > 0 && (v[0] == '-' || v[0] >= '0' && v[0] <= '9') }
+
+// member returns the value of the first member of that name, nil if v is no object or has none.
+func member(v []byte, name string) []byte {
+	if !isObject(v) {
+		return nil
+	}
+	for m := jsonwire.ObjectMembers(v); m.Next(); {
+		if m.KeyIs(name) {
+			return m.Value()
+		}
+	}
+	return nil
+}
+
+// valueAt follows a path of names from v.
+func valueAt(v []byte, path ...string) []byte {
+	for _, name := range path {
+		v = member(v, name)
+	}
+	return v
+}
+
+// stringValue returns the value of a string, "" for anything else.
+func stringValue(v []byte) string {
+	if len(v) < 2 || v[0] != '"' {
+		return ""
+	}
+	return jsonwire.UnquoteString(v[1 : len(v)-1])
+}
+
+// elements yields the elements of an array with their places, nothing for anything else.
+func elements(v []byte) func(yield func(int, []byte) bool) {
+	return func(yield func(int, []byte) bool) {
+		if !isArray(v) {
+			return
+		}
+		i := 0
+		for e := jsonwire.ArrayElements(v); e.Next(); i++ {
+			if !yield(i, e.Value()) {
+				return
+			}
+		}
+	}
+}
+
+// members yields the members of an object, nothing for anything else.
+func members(v []byte) func(yield func(string, []byte) bool) {
+	return func(yield func(string, []byte) bool) {
+		if !isObject(v) {
+			return
+		}
+		for m := jsonwire.ObjectMembers(v); m.Next(); {
+			if !yield(m.KeyString(), m.Value()) {
+				return
+			}
+		}
+	}
+}
+
+// pointer makes a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901) of names and numbers.
+func pointer(path ...any) string {
+	var b strings.Builder
+	for _, p := range path {
+		b.WriteByte('/')
+		switch p := p.(type) {
+		case int:
+			b.WriteString(strconv.Itoa(p))
+		case string:
+			b.WriteString(pointerEscaper.Replace(clipBytes(p, 128)))
+		}
+	}
+	return b.String()
+}
+
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
+
+// idKey returns a text that is the same for equal ids and tokens: 1 is not "1".
+func idKey(id []byte) string {
+	if isString(id) {
+		return `"` + stringValue(id) // nothing else begins with a quote
+	}
+	if string(id) == "-0" {
+		return "0"
+	}
+	return string(id)
+}
+
+// validated returns v if it is JSON, else nil.
+func validated(v []byte) []byte {
+	if v = trim(v); jsonwire.Valid(v, 0) != nil {
+		return nil
+	}
+	return v
+}
+
+// notUTF8 returns the index of the first byte that is no part of UTF-8, or -1.
+func notUTF8(b []byte) int {
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n <= 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+// looksJSON reports whether bytes begin like a message or a batch.
+func looksJSON(b []byte) bool {
+	b = trim(b)
+	return len(b) > 0 && (b[0] == '{' || b[0] == '[')
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// plural counts things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
+}
+
+func utoa(n uint64) string { return strconv.FormatUint(n, 10) }

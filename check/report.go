@@ -1,10 +1,17 @@
 package check
 
 import (
+	"bufio"
 	"cmp"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"mcpwire/internal/printable"
 	"mcpwire/mcp"
 )
 
@@ -151,3 +158,428 @@ func (f *Finding) related() string {
 	}
 	return "see event " + strings.Join(list, ", ")
 }
+
+// TextOptions are the options of WriteText and Explain. nil means defaults.
+type TextOptions struct {
+	Color bool // use the escape sequences of terminals
+}
+
+func (o *TextOptions) paint(style, s string) string {
+	if o == nil || !o.Color {
+		return s
+	}
+	return "\x1b[" + style + "m" + s + "\x1b[0m"
+}
+
+func (o *TextOptions) severity(s Severity) string {
+	return o.paint([...]string{"36", "33", "31"}[min(max(s, Info), Error)], s.String())
+}
+
+// maxPerGroup is how many findings of a rule the text shows; the other formats have them all.
+const maxPerGroup = 20
+
+// WriteText writes a report for people: by rule, the worst first, with where to look and how to mend it. opts may be nil. The error is that of w.
+func WriteText(w io.Writer, r *Report, opts *TextOptions) error {
+	b := bufio.NewWriter(w)
+	several := len(r.Sources) > 1
+	for _, g := range r.groups() {
+		b.WriteString(opts.severity(g.rule.Severity) + " " + opts.paint("1", g.rule.ID) + ": " + g.rule.Title + "\n")
+		for i, f := range g.results {
+			if i == maxPerGroup {
+				b.WriteString("  … and " + itoa(len(g.results)-i) + " more\n")
+				break
+			}
+			b.WriteString("  ")
+			if several {
+				b.WriteString(printable.Line(f.Source) + ": ")
+			}
+			b.WriteString(f.location() + "\n    " + f.Message)
+			if rel := f.related(); rel != "" {
+				b.WriteString(" (" + rel + ")")
+			}
+			b.WriteByte('\n')
+		}
+		if sdk := g.sdk(); sdk != "" {
+			b.WriteString("  " + opts.paint("2", "The "+sdk+" does this in all servers built with it; it is not this server's own code.") + "\n")
+		}
+		b.WriteString("  " + opts.paint("32", "fix:") + " " + g.rule.Fix + "\n  " + opts.paint("2", g.rule.URL) + "\n\n")
+	}
+	errors, warnings, infos := r.Count()
+	seen := plural(int(r.Events), "event")
+	if len(r.Results) == 0 {
+		b.WriteString("nothing found in " + seen + "\n")
+		return b.Flush()
+	}
+	b.WriteString(plural(errors, "error") + ", " + plural(warnings, "warning") + ", " + plural(infos, "info") + " in " + seen + "\n")
+	return b.Flush()
+}
+
+// Explain writes all that there is to say of a rule. opts may be nil. The error is that of w.
+func Explain(w io.Writer, r *Rule, opts *TextOptions) error {
+	b := bufio.NewWriter(w)
+	b.WriteString(opts.paint("1", r.ID) + " (" + opts.severity(r.Severity) + ", " + revisionList(r.Revisions) + ")\n" + r.Title + "\n\n")
+	for _, part := range [][2]string{{"Why", r.Why}, {"Fix", r.Fix}} {
+		b.WriteString(opts.paint("1", part[0]+":") + " " + part[1] + "\n")
+	}
+	b.WriteString(opts.paint("2", r.URL) + "\n")
+	for _, x := range []struct {
+		name  string
+		style string
+		x     Example
+	}{{"Bad", "31", r.Bad}, {"Good", "32", r.Good}} {
+		b.WriteString("\n" + opts.paint(x.style, x.name+", in "+x.x.Revision.String()+":") + "\n")
+		for line := range strings.Lines(x.x.Transcript()) {
+			b.WriteString("  " + line)
+		}
+	}
+	return b.Flush()
+}
+
+// revisionList says in words which revisions a rule is for.
+func revisionList(list []mcp.Revision) string {
+	switch n := len(list); {
+	case n == 0 || n == len(mcp.Revisions()):
+		return "all revisions"
+	case n == 1:
+		return list[0].String()
+	case list[n-1] == mcp.LatestRevision:
+		return "from " + list[0].String()
+	default:
+		return list[0].String() + " to " + list[n-1].String()
+	}
+}
+
+// WriteRules writes a line for each rule: its id, severity, revisions and title. opts may be nil. The error is that of w.
+func WriteRules(w io.Writer, rules []*Rule, opts *TextOptions) error {
+	b := bufio.NewWriter(w)
+	width := 0
+	for _, r := range rules {
+		width = max(width, len(r.ID))
+	}
+	for _, r := range rules {
+		pad := strings.Repeat(" ", width-len(r.ID))
+		severity := opts.severity(r.Severity) + strings.Repeat(" ", len("warning")-len(r.Severity.String()))
+		b.WriteString(opts.paint("1", r.ID) + pad + "  " + severity + "  " + r.Title + " (" + revisionList(r.Revisions) + ")\n")
+	}
+	return b.Flush()
+}
+
+type jsonReport struct {
+	Findings []jsonFinding `json:"findings"`
+	Summary  jsonSummary   `json:"summary"`
+}
+
+type jsonSummary struct {
+	Errors   int      `json:"errors"`
+	Warnings int      `json:"warnings"`
+	Infos    int      `json:"infos"`
+	Events   uint64   `json:"events"`
+	Sources  []string `json:"sources"`
+}
+
+type jsonFinding struct {
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
+	Source   string   `json:"source,omitempty"`
+	Capture  string   `json:"capture,omitempty"`
+	Event    uint64   `json:"event"`
+	Dir      string   `json:"dir,omitempty"`
+	Session  uint64   `json:"session,omitempty"`
+	Exchange uint64   `json:"exchange,omitempty"`
+	ID       string   `json:"id,omitempty"`
+	Method   string   `json:"method,omitempty"`
+	Revision string   `json:"revision,omitempty"`
+	Pointer  string   `json:"pointer,omitempty"`
+	Message  string   `json:"message"`
+	Fix      string   `json:"fix"`
+	URL      string   `json:"url"`
+	Related  []uint64 `json:"related,omitempty"`
+	SDK      string   `json:"sdk,omitempty"`
+}
+
+// WriteJSON writes a report as one JSON object: findings, an array, and summary. The error is that of w.
+func WriteJSON(w io.Writer, r *Report) error {
+	out := jsonReport{Findings: []jsonFinding{}, Summary: jsonSummary{Events: r.Events, Sources: r.Sources}}
+	out.Summary.Errors, out.Summary.Warnings, out.Summary.Infos = r.Count()
+	for _, f := range r.Results {
+		out.Findings = append(out.Findings, jsonFinding{
+			Rule: f.Rule.ID, Severity: f.Rule.Severity, Source: f.Source, Capture: f.Capture, Event: f.Event, Dir: string(f.Dir), Session: f.Session,
+			Exchange: f.Exchange, ID: f.ID, Method: f.Method, Revision: revisionName(f.Revision), Pointer: f.Pointer, Message: f.Message,
+			Fix: f.Rule.Fix, URL: f.Rule.URL, Related: f.Related, SDK: f.SDK,
+		})
+	}
+	return encode(w, out)
+}
+
+// encode writes a value in lines that people can read, too.
+func encode(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func revisionName(r mcp.Revision) string {
+	if r == mcp.RevisionNone {
+		return ""
+	}
+	return r.String()
+}
+
+type jsonRule struct {
+	ID        string         `json:"id"`
+	Severity  Severity       `json:"severity"`
+	Revisions []mcp.Revision `json:"revisions"`
+	Title     string         `json:"title"`
+	Why       string         `json:"why"`
+	Fix       string         `json:"fix"`
+	URL       string         `json:"url"`
+	Good      string         `json:"good"`
+	Bad       string         `json:"bad"`
+}
+
+// WriteRulesJSON writes the descriptions of rules as a JSON array. The error is that of w.
+func WriteRulesJSON(w io.Writer, rules []*Rule) error {
+	out := []jsonRule{}
+	for _, r := range rules {
+		revisions := r.Revisions
+		if len(revisions) == 0 {
+			revisions = mcp.Revisions()
+		}
+		out = append(out, jsonRule{r.ID, r.Severity, revisions, r.Title, r.Why, r.Fix, r.URL, r.Good.Transcript(), r.Bad.Transcript()})
+	}
+	return encode(w, out)
+}
+
+type junitSuites struct {
+	XMLName  xml.Name     `xml:"testsuites"`
+	Name     string       `xml:"name,attr"`
+	Tests    int          `xml:"tests,attr"`
+	Failures int          `xml:"failures,attr"`
+	Suites   []junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Class   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	Failure *junitFailure `xml:"failure,omitempty"`
+}
+
+type junitFailure struct {
+	Type    string `xml:"type,attr"`
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// WriteJUnit writes a report as JUnit XML: a suite for each group of rules, and a test for each rule, which fails if there are findings. The error is that of w.
+func WriteJUnit(w io.Writer, r *Report) error {
+	byID := map[string]group{}
+	for _, g := range r.groups() {
+		byID[g.rule.ID] = g
+	}
+	out := junitSuites{Name: "mcpwire check"}
+	for _, rule := range r.rules() {
+		class, _, _ := strings.Cut(rule.ID, "/")
+		if n := len(out.Suites); n == 0 || out.Suites[n-1].Name != class {
+			out.Suites = append(out.Suites, junitSuite{Name: class})
+		}
+		suite := &out.Suites[len(out.Suites)-1]
+		c := junitCase{Class: class, Name: rule.ID}
+		if g, ok := byID[rule.ID]; ok {
+			c.Failure = junitText(g)
+			suite.Failures++
+			out.Failures++
+		}
+		suite.Tests++
+		out.Tests++
+		suite.Cases = append(suite.Cases, c)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	enc := xml.NewEncoder(w)
+	enc.Indent("", "  ")
+	if err := enc.Encode(out); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+func junitText(g group) *junitFailure {
+	var b strings.Builder
+	for _, f := range g.results {
+		b.WriteString(printable.Line(f.Source) + ": " + f.location() + ": " + f.Message + "\n")
+	}
+	b.WriteString("fix: " + g.rule.Fix + "\n" + g.rule.URL + "\n")
+	return &junitFailure{Type: g.rule.Severity.String(), Message: g.rule.Title + " (" + plural(len(g.results), "finding") + ")", Text: b.String()}
+}
+
+// The part of SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html) that reports need.
+type (
+	sarifLog struct {
+		Schema  string     `json:"$schema"`
+		Version string     `json:"version"`
+		Runs    []sarifRun `json:"runs"`
+	}
+	sarifRun struct {
+		Tool       sarifTool     `json:"tool"`
+		Artifacts  []sarifFile   `json:"artifacts,omitempty"`
+		Results    []sarifResult `json:"results"`
+		ColumnKind string        `json:"columnKind"`
+	}
+	sarifTool struct {
+		Driver sarifDriver `json:"driver"`
+	}
+	sarifDriver struct {
+		Name    string      `json:"name"`
+		Version string      `json:"version,omitempty"`
+		Rules   []sarifRule `json:"rules"`
+	}
+	sarifRule struct {
+		ID      string        `json:"id"`
+		Short   sarifText     `json:"shortDescription"`
+		Full    sarifText     `json:"fullDescription"`
+		HelpURI string        `json:"helpUri"`
+		Help    sarifText     `json:"help"`
+		Default sarifSeverity `json:"defaultConfiguration"`
+	}
+	sarifSeverity struct {
+		Level string `json:"level"`
+	}
+	sarifText struct {
+		Text string `json:"text"`
+	}
+	sarifFile struct {
+		Location sarifURI `json:"location"`
+	}
+	sarifURI struct {
+		URI string `json:"uri"`
+	}
+	sarifResult struct {
+		RuleID     string          `json:"ruleId"`
+		RuleIndex  int             `json:"ruleIndex"`
+		Level      string          `json:"level"`
+		Message    sarifText       `json:"message"`
+		Locations  []sarifLocation `json:"locations"`
+		Properties sarifProperties `json:"properties"`
+	}
+	sarifLocation struct {
+		Physical *sarifPhysical `json:"physicalLocation,omitempty"`
+		Logical  []sarifLogical `json:"logicalLocations"`
+	}
+	sarifPhysical struct {
+		Artifact sarifURI `json:"artifactLocation"`
+	}
+	sarifLogical struct {
+		Name string `json:"name"`
+		Full string `json:"fullyQualifiedName"`
+		Kind string `json:"kind"`
+	}
+	sarifProperties struct {
+		Event    uint64   `json:"event"`
+		Related  []uint64 `json:"relatedEvents,omitempty"`
+		Method   string   `json:"method,omitempty"`
+		Revision string   `json:"revision,omitempty"`
+	}
+)
+
+// WriteSARIF writes a report as SARIF 2.1.0. Events are logical locations: a capture has no lines that people edit. The error is that of w.
+func WriteSARIF(w io.Writer, r *Report) error {
+	run := sarifRun{ColumnKind: "utf16CodeUnits", Results: []sarifResult{}}
+	run.Tool.Driver = sarifDriver{Name: r.Tool, Version: r.Version, Rules: []sarifRule{}}
+	if r.Tool == "" {
+		run.Tool.Driver.Name = "mcpwire"
+	}
+	index := map[string]int{}
+	add := func(rule *Rule) {
+		index[rule.ID] = len(run.Tool.Driver.Rules)
+		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{
+			ID: rule.ID, Short: sarifText{rule.Title}, Full: sarifText{rule.Why}, HelpURI: rule.URL, Help: sarifText{rule.Fix}, Default: sarifSeverity{sarifLevel(rule.Severity)},
+		})
+	}
+	for _, rule := range r.rules() {
+		add(rule)
+	}
+	for _, s := range r.Sources {
+		if s != "-" {
+			run.Artifacts = append(run.Artifacts, sarifFile{sarifURI{fileURI(s)}})
+		}
+	}
+	for _, f := range r.Results {
+		if _, ok := index[f.Rule.ID]; !ok {
+			add(f.Rule)
+		}
+		run.Results = append(run.Results, sarifOf(f, index[f.Rule.ID]))
+	}
+	return encode(w, sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}})
+}
+
+func sarifOf(f Result, index int) sarifResult {
+	full := "event " + utoa(f.Event)
+	if f.Pointer != "" {
+		full += " " + f.Pointer
+	}
+	loc := sarifLocation{Logical: []sarifLogical{{Name: "event " + utoa(f.Event), Full: full, Kind: "member"}}}
+	if f.Source != "" && f.Source != "-" {
+		loc.Physical = &sarifPhysical{sarifURI{fileURI(f.Source)}}
+	}
+	return sarifResult{
+		RuleID: f.Rule.ID, RuleIndex: index, Level: sarifLevel(f.Rule.Severity), Message: sarifText{f.Message}, Locations: []sarifLocation{loc},
+		Properties: sarifProperties{f.Event, f.Related, f.Method, revisionName(f.Revision)},
+	}
+}
+
+func sarifLevel(s Severity) string {
+	switch s {
+	case Error:
+		return "error"
+	case Warning:
+		return "warning"
+	}
+	return "note"
+}
+
+// fileURI makes a URI reference of a file's name, relative if the name is.
+func fileURI(name string) string {
+	name = filepath.ToSlash(name)
+	u := url.URL{Path: name}
+	if strings.HasPrefix(name, "/") {
+		u.Scheme = "file"
+	}
+	return u.String()
+}
+
+// WriteGitHub writes a report as workflow commands of GitHub Actions
+// (https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands), which become annotations. The error is that of w.
+func WriteGitHub(w io.Writer, r *Report) error {
+	b := bufio.NewWriter(w)
+	for _, f := range r.Results {
+		command := "notice"
+		switch f.Rule.Severity {
+		case Error:
+			command = "error"
+		case Warning:
+			command = "warning"
+		}
+		b.WriteString("::" + command + " ")
+		if f.Source != "" && f.Source != "-" {
+			b.WriteString("file=" + githubProperty.Replace(printable.Line(f.Source)) + ",")
+		}
+		b.WriteString("title=" + githubProperty.Replace(f.Rule.ID+": "+f.Rule.Title) + "::")
+		b.WriteString(githubData.Replace(f.location()+": "+f.Message+"\nfix: "+f.Rule.Fix+"\n"+f.Rule.URL) + "\n")
+	}
+	return b.Flush()
+}
+
+var (
+	githubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -128,4 +132,731 @@ func decodeCallResult(method string, text []byte, result any) error {
 		return &ProtocolError{Method: method, Reason: "the result is not as expected", Err: err}
 	}
 	return nil
+}
+
+// A request is one call of the server, in the form of no particular revision.
+type request struct {
+	method     string
+	params     []byte // JSON text of an object, without _meta (see splitMeta); nil is {}
+	repeatable bool   // doing it twice changes nothing: lists, reads, tools that say so
+	opts       callOptions
+	internal   bool           // the client makes it by itself on each new connection: that it was answered says nothing about how the server serves
+	asTask     bool           // it asks a legacy server for a task, and is not cancelled otherwise than as one
+	callbacks  *callbackQueue // of a task, which outlasts the request; nil if what opts want ends with it
+
+	deadline time.Time // when the time of the whole call is over that the request is a part of; the zero time if it is all of it
+
+	inputRounds int // of questions that it took; set by roundTrip
+}
+
+// ErrTooManyRounds is wrapped by what a call fails with whose server keeps asking for input, see [Options.MaxRounds].
+var ErrTooManyRounds = errors.New("the server asks for input again and again")
+
+// roundTrip sends a request and returns the result, the text of a JSON object: with "resultType":"complete" or none, or another one that an extension
+// which this client declares adds ("task"). It sees to _meta, the server's questions, timeouts, retries and callbacks.
+func (c *Client) roundTrip(ctx context.Context, r *request) (result []byte, err error) {
+	if r.opts.err != nil {
+		return nil, fmt.Errorf("call %s: %w", r.method, r.opts.err)
+	}
+	if c.chain != nil {
+		q := *r // so that the caller's need not be allocated
+		result, err = c.roundTripChain(ctx, &q)
+		r.inputRounds = q.inputRounds
+		return result, err
+	}
+	return c.roundTripDirect(ctx, r)
+}
+
+// roundTripDirect is roundTrip without the middleware.
+func (c *Client) roundTripDirect(ctx context.Context, r *request) (result []byte, err error) {
+	ac := c.newActiveCall(r)
+	defer ac.release()
+	for r.inputRounds = 0; ; r.inputRounds++ {
+		result, needsInput, err := ac.roundTrip(ctx)
+		if err != nil || !needsInput {
+			return result, err
+		}
+		ac.req.inputRounds = r.inputRounds
+		if r.inputRounds >= c.opts.MaxRounds {
+			return nil, fmt.Errorf("call %s: %w: %d times", r.method, ErrTooManyRounds, r.inputRounds+1)
+		}
+		if err := ac.handleInputRequired(ctx, result); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// roundTrip gets one result: it sends the request again where the protocol or the caller allows it.
+func (ac *activeCall) roundTrip(ctx context.Context) (result []byte, needsInput bool, err error) {
+	ac.startTimer()
+	for {
+		conn, err := ac.connection(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		neg := conn.negotiated.Load()
+		result, sent, err := ac.send(ctx, conn, neg)
+		if err == nil {
+			neg.confirm()
+			ac.markServed(conn)
+			needsInput, err = ac.checkResult(neg, result)
+			if err != nil {
+				return nil, false, err
+			}
+			return result, needsInput, nil
+		}
+		if err := ac.handleFailure(ctx, conn, neg, sent, err); err != nil {
+			return nil, false, err
+		}
+		if sent {
+			ac.startTimer()
+		}
+	}
+}
+
+// markServed notes that a link serves.
+func (ac *activeCall) markServed(conn *connection) {
+	if !ac.req.internal && !conn.served.Load() {
+		conn.served.Store(true)
+	}
+}
+
+// handleFailure decides what becomes of a request that failed: its error is the call's or, if failed returns nil, it is sent again.
+func (ac *activeCall) handleFailure(ctx context.Context, conn *connection, neg *negotiated, sent bool, err error) error {
+	if _, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
+		return err // it has been carried out, and would be as large the next time
+	}
+	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && !errors.Is(err, jsonrpc.ErrMalformed) { // first: what it wraps may be an error of the server's, which is no answer
+		return ac.handleCallError(ctx, conn, neg, e, err)
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		ac.markServed(conn)
+		switch {
+		case neg.Modern && e.Code == mcp.CodeUnsupportedProtocolVersion:
+			return ac.switchRevision(conn, neg, e, err)
+		case neg.Modern && e.Code == mcp.CodeHeaderMismatch && ac.req.method == mcp.MethodToolsCall && !ac.toolsRelisted:
+			return ac.relistTools(ctx)
+		case !neg.confirmed.Load() && !era.IsModernError(e):
+			return ac.reprobe(ctx, conn, neg, err)
+		}
+		return err
+	}
+	if errors.Is(err, jsonrpc.ErrMalformed) {
+		return &ProtocolError{Method: ac.req.method, Reason: "the response is no JSON-RPC response", Err: err}
+	}
+	if !isConnectionLost(err) {
+		return err
+	}
+	ac.c.dropConnection(conn)
+	if !sent {
+		return nil // nothing has happened: it is not even a repetition
+	}
+	if !ac.mayRepeat() {
+		return err
+	}
+	ac.attempts++
+	return ac.waitRetry(ctx, ac.c.opts.Retry.backoff(ac.attempts-1), err)
+}
+
+// switchRevision goes on in a revision that the server names in an error about the version. The request was not carried out, so it may be sent again.
+func (ac *activeCall) switchRevision(conn *connection, neg *negotiated, e *jsonrpc.Error, err error) error {
+	c := ac.c
+	if ac.revisionSwitches++; ac.revisionSwitches > maxRevisionSwitches {
+		return err
+	}
+	names := era.SupportedVersions(e)
+	modern, legacy := era.Common(c.opts.Revisions, names)
+	switch {
+	case conn.negotiated.Load() != neg: // another call did it
+	case modern != mcp.RevisionNone:
+		profile := *neg.profile
+		profile.Revision = modern
+		c.profile.Store(&profile)
+		conn.setNegotiated(c.newNegotiated(&profile))
+	case legacy != mcp.RevisionNone:
+		conn.retire(&Profile{Revision: legacy})
+	default:
+		return &IncompatibleError{Client: c.opts.Revisions, Server: names, Err: err}
+	}
+	return nil
+}
+
+// reprobe looks whether a server whose first answer is an error is as modern as [Options.Profile] says. If it is not, the connection is made anew.
+func (ac *activeCall) reprobe(ctx context.Context, conn *connection, neg *negotiated, err error) error {
+	ctx, cancel := ac.withDeadline(ctx)
+	defer cancel()
+	result, probeErr := conn.openingCall(ctx, mcp.MethodDiscover, ac.c.discoverParams(neg.Revision), ac.c.opts.ProbeTimeout)
+	e, answered := errors.AsType[*jsonrpc.Error](probeErr)
+	if probeErr == nil {
+		_, probeErr = era.ReadDiscover(result)
+	}
+	if probeErr == nil || answered && era.IsModernError(e) {
+		neg.confirm()
+		return err
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	ac.c.log.Warn("the server is not as modern as it was said to be", "error", probeErr)
+	conn.retire(nil)
+	if !ac.mayRepeat() {
+		return fmt.Errorf("%w (the server turned out not to speak %v; what it does speak is found out now)", err, neg.Revision)
+	}
+	ac.attempts++
+	return nil
+}
+
+// isRepeatableTool reports whether a request that the server may have carried out may be sent once more.
+func (ac *activeCall) mayRepeat() bool {
+	req := &ac.req
+	repeatable := req.opts.retry == retryAlways || req.repeatable && req.opts.retry != retryNever
+	return repeatable && ac.attempts < ac.c.opts.Retry.MaxAttempts
+}
+
+// waitRetry waits before a request is sent again that failed with err, nil if it did not fail. If the call has not so much time left, it fails with err at once.
+func (ac *activeCall) waitRetry(ctx context.Context, d time.Duration, err error) error {
+	ctx, cancel := ac.withDeadline(ctx)
+	defer cancel()
+	if end, ok := ctx.Deadline(); err != nil && (ok && time.Until(end) < d || ac.idleTimeout > 0 && ac.idleTimeout < d) {
+		return err
+	}
+	if !sleep(ctx, d) {
+		return ac.contextError(ctx)
+	}
+	return nil
+}
+
+// withDeadline returns a context that also ends when the time of the whole call is over.
+func (ac *activeCall) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ac.maxTimeout == 0 {
+		return ctx, func() {}
+	}
+	return context.WithDeadlineCause(ctx, ac.deadline, &TimeoutError{Method: ac.req.method, After: ac.maxTimeout, Max: true})
+}
+
+// contextError is the error of a call whose context, as bounded gave it, has ended between two requests.
+func (ac *activeCall) contextError(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if _, ok := errors.AsType[*TimeoutError](cause); ok {
+		return cause
+	}
+	return fmt.Errorf("call %s: %w", ac.req.method, cause)
+}
+
+// splitMeta returns params without _meta, and what _meta was; nil if there was none.
+func splitMeta(params []byte) (rest, meta []byte) {
+	if !bytes.Contains(params, []byte("_meta")) && bytes.IndexByte(params, '\\') < 0 {
+		return params, nil
+	}
+	rest = append(make([]byte, 0, len(params)), '{')
+	members := jsonwire.ObjectMembers(params)
+	for members.Next() {
+		if members.KeyIs("_meta") {
+			meta = members.Value()
+			continue
+		}
+		if len(rest) > 1 {
+			rest = append(rest, ',')
+		}
+		rest = append(append(append(rest, '"'), members.RawKey()...), `":`...)
+		rest = append(rest, members.Value()...)
+	}
+	if meta == nil {
+		return params, nil
+	}
+	return append(rest, '}'), meta
+}
+
+// objectBody returns the members of an object's text, without the brackets.
+func objectBody(object []byte) []byte {
+	object = bytes.TrimSpace(object)
+	if len(object) < 2 {
+		return nil
+	}
+	return bytes.TrimSpace(object[1 : len(object)-1])
+}
+
+// An exchange is one call from its first request to its last answer: a request may be sent again when its connection is lost, under another revision, and
+// with answers to what the server asked. It is used again by later calls.
+type activeCall struct {
+	c           *Client
+	req         request // a copy, so that the caller's need not be allocated
+	timer       *time.Timer
+	idleTimeout time.Duration // until an answer or progress; 0 is for ever
+	maxTimeout  time.Duration // of the whole call; 0 is for ever
+	deadline    time.Time     // when that is over
+
+	params         []byte // of the request at hand
+	inputResponses []byte // text of inputResponses for it; nil if there are none
+	requestState   []byte // text of the requestState that goes with them; nil if the server gave none
+
+	attempts         int            // after losses of the connection, with the first
+	revisionSwitches int            // revisions that the server wanted instead
+	sessionRenewals  int            // sessions that the server has ended meanwhile
+	toolsRelisted    bool           // the tools have been listed anew, since the headers of a call were not those that the server wants
+	callbacks        *callbackQueue // nil if no callback wants anything
+}
+
+// maxRevisionSwitches bounds how often a server may want a request in another revision.
+const maxRevisionSwitches = 2
+
+func (c *Client) newActiveCall(r *request) *activeCall {
+	ac, _ := c.callPool.Get().(*activeCall)
+	if ac == nil {
+		ac = &activeCall{c: c}
+	}
+	ac.req, ac.attempts, ac.revisionSwitches, ac.sessionRenewals, ac.toolsRelisted = *r, 1, 0, 0, false
+	ac.idleTimeout = effectiveTimeout(r.opts.timeout, c.opts.CallTimeout)
+	if ac.maxTimeout = effectiveTimeout(r.opts.maxTimeout, c.opts.MaxCallTimeout); ac.maxTimeout > 0 {
+		if ac.deadline = r.deadline; ac.deadline.IsZero() {
+			ac.deadline = time.Now().Add(ac.maxTimeout)
+		}
+	}
+	if ac.callbacks = r.callbacks; ac.callbacks == nil {
+		ac.callbacks = c.newCallbackQueue(&r.opts)
+	}
+	return ac
+}
+
+// effectiveTimeout returns the timeout of a call, 0 for none.
+func effectiveTimeout(override, fallback time.Duration) time.Duration {
+	if override == 0 {
+		override = fallback
+	}
+	return max(override, 0)
+}
+
+// maxPooledBytes is the largest buffer that an exchange keeps for the next call.
+const maxPooledBytes = 64 << 10
+
+func (ac *activeCall) release() {
+	ac.stopCallbacks()
+	if ac.timer != nil {
+		ac.timer.Stop()
+	}
+	ac.req, ac.inputResponses, ac.requestState, ac.callbacks = request{}, nil, nil, nil
+	if cap(ac.params) > maxPooledBytes {
+		ac.params = nil
+	}
+	ac.c.callPool.Put(ac)
+}
+
+// stopCallbacks makes notifications that come late miss the call, unless a task goes on with them.
+func (ac *activeCall) stopCallbacks() {
+	if ac.req.callbacks == nil {
+		ac.c.callbacks.remove(ac.callbacks)
+	}
+}
+
+// startTimer sets the timer for the wait that begins now.
+func (ac *activeCall) startTimer() { ac.startTimerFor(ac.idleTimeout) }
+
+// startTimerFor sets the timer to go off after d, or when the time of the whole call is over. A d of 0 is for ever.
+func (ac *activeCall) startTimerFor(d time.Duration) {
+	if ac.maxTimeout > 0 {
+		if remaining := max(time.Until(ac.deadline), 0); d == 0 || remaining < d {
+			d = remaining
+		}
+	}
+	switch {
+	case d == 0 && ac.maxTimeout == 0:
+		if ac.timer != nil {
+			ac.timer.Stop()
+		}
+	case ac.timer == nil:
+		ac.timer = time.NewTimer(d)
+	default:
+		ac.timer.Reset(d)
+	}
+}
+
+// sendTimeout is how long the call may wait before it is even sent; 0 is for ever.
+func (ac *activeCall) sendTimeout() time.Duration {
+	if ac.maxTimeout == 0 {
+		return ac.idleTimeout
+	}
+	remaining := max(time.Until(ac.deadline), time.Nanosecond)
+	if ac.idleTimeout == 0 {
+		return remaining
+	}
+	return min(ac.idleTimeout, remaining)
+}
+
+// timerC is the timer's channel; nil if there is none.
+func (ac *activeCall) timerC() <-chan time.Time {
+	if ac.timer == nil {
+		return nil
+	}
+	return ac.timer.C
+}
+
+// pastDeadline reports whether the time of the whole call is over.
+func (ac *activeCall) pastDeadline() bool {
+	return ac.maxTimeout > 0 && !time.Now().Before(ac.deadline)
+}
+
+// timeoutError returns the error for a timer that went off.
+func (ac *activeCall) timeoutError() error {
+	if ac.pastDeadline() {
+		return &TimeoutError{Method: ac.req.method, After: ac.maxTimeout, Max: true}
+	}
+	return &TimeoutError{Method: ac.req.method, After: ac.idleTimeout}
+}
+
+// connection waits until there is a connection.
+func (ac *activeCall) connection(ctx context.Context) (*connection, error) {
+	conn, err := ac.c.waitConnection(ctx, ac.req.method, ac.timerC())
+	if err == nil {
+		return conn, nil
+	}
+	if e, ok := err.(*NotConnectedError); ok && e.Err == nil {
+		e.Err = ac.timeoutError()
+	}
+	return nil, fmt.Errorf("call %s: %w", ac.req.method, err)
+}
+
+// waitConnection waits for the next connection, no longer than ReconnectPolicy.MaxWait. The error is a *NotConnectedError if there was none in time, without an Err if that was because of
+// expired, and otherwise why there will never be one.
+func (c *Client) waitConnection(ctx context.Context, method string, expired <-chan time.Time) (*connection, error) {
+	if conn, _, err := c.current(); conn != nil || err != nil {
+		return conn, err
+	}
+	notConnected := func(err error) error {
+		e := &NotConnectedError{Method: method, Err: err}
+		if last := c.lastFailure.Load(); last != nil {
+			e.Last = *last
+		}
+		return e
+	}
+	var maxWait <-chan time.Time // nil is for ever
+	if d := c.opts.Reconnect.MaxWait; d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		maxWait = timer.C
+	}
+	for {
+		conn, changed, err := c.current()
+		if conn != nil || err != nil {
+			return conn, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, notConnected(context.Cause(ctx))
+		case <-expired:
+			return nil, notConnected(nil)
+		case <-maxWait:
+			return nil, notConnected(&TimeoutError{Method: method, After: c.opts.Reconnect.MaxWait, option: "ReconnectPolicy.MaxWait"})
+		}
+	}
+}
+
+// send makes one request and waits for its answer. sent tells whether the server may have seen it.
+func (ac *activeCall) send(ctx context.Context, conn *connection, neg *negotiated) (result []byte, sent bool, err error) {
+	p, err := conn.rpc.NewCall(ac.req.method)
+	if err != nil {
+		return nil, false, err
+	}
+	ac.buildParams(neg)
+	if err := p.SendWithin(ctx, ac.sendTimeout(), ac.params); err != nil {
+		ac.stopCallbacks()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = fmt.Errorf("not sent, the server does not read: %w", ac.timeoutError())
+		}
+		return nil, false, err
+	}
+	result, err = ac.wait(ctx, conn, p)
+	ac.stopCallbacks()
+	return result, true, err
+}
+
+// wait waits for the answer and runs callbacks meanwhile, all that came before it.
+func (ac *activeCall) wait(ctx context.Context, conn *connection, p *jsonrpc.Pending) ([]byte, error) {
+	detached := false
+	if ac.callbacks != nil {
+		defer func() {
+			if !detached {
+				p.Cancel("gave up") // if a callback panics; else there is nothing left to cancel
+			}
+		}()
+	}
+	grace := conn.handlerGrace()
+	for {
+		var err error
+		reason := "timed out"
+		select {
+		case <-p.Done():
+			ac.callbacks.deliver()
+			return p.Result()
+		case <-ac.callbacks.ready():
+			if ac.callbacks.deliver() {
+				ac.startTimer()
+				grace = conn.handlerGrace()
+			}
+			continue
+		case <-ctx.Done():
+			reason = ctx.Err().Error() // the cause is no business of the server's
+			if err = context.Cause(ctx); !errors.Is(err, ctx.Err()) {
+				err = fmt.Errorf("%w: %w", ctx.Err(), err)
+			}
+			err = fmt.Errorf("call %s: %w", ac.req.method, err)
+		case <-ac.timerC():
+			if extension := grace.extension(); extension > 0 && !ac.pastDeadline() {
+				ac.startTimerFor(extension)
+				continue
+			}
+			err = ac.timeoutError()
+		}
+		if ac.req.asTask {
+			detached = ac.c.cancelPendingTask(p)
+		} else {
+			detached = ac.mayBeTask(conn) && conn.cancelPossibleTask(p, reason)
+		}
+		if detached || p.Cancel(reason) {
+			ac.callbacks.deliver()
+			return nil, err
+		}
+		<-p.Done() // the answer was first, by a hair
+	}
+}
+
+// mayBeTask reports whether the server may make a task of the call without being asked to.
+func (ac *activeCall) mayBeTask(conn *connection) bool {
+	return conn.negotiated.Load().Modern && ac.c.opts.acceptsResultType(ac.req.method, mcp.ResultTypeTask)
+}
+
+// buildParams writes the params of the request, in the shape of the terms, and registers the call for notifications.
+func (ac *activeCall) buildParams(neg *negotiated) {
+	req := &ac.req
+	if ac.callbacks != nil && req.callbacks == nil {
+		ac.callbacks.register()
+	}
+	dst := append(ac.params[:0], '{')
+	open := len(dst)
+	if neg.Modern {
+		dst = append(dst, neg.meta...)
+	} else {
+		dst = append(dst, `"_meta":{`...)
+	}
+	start := len(dst)
+	separate := func() {
+		if len(dst) > start || neg.Modern {
+			dst = append(dst, ',')
+		}
+	}
+	if req.opts.progress != nil {
+		separate()
+		dst = strconv.AppendInt(append(dst, `"`+mcp.MetaProgressToken+`":`...), ac.callbacks.token, 10)
+	}
+	if neg.Modern && req.opts.log != nil {
+		separate()
+		dst = jsonwire.AppendQuote(append(dst, `"`+mcp.MetaLogLevel+`":`...), req.opts.logLevel.String())
+	}
+	if len(req.opts.meta) > 0 {
+		separate()
+		dst = append(dst, req.opts.meta...)
+	}
+	if len(dst) == start && !neg.Modern {
+		dst = dst[:open] // there is nothing to say
+	} else {
+		dst = append(dst, '}')
+	}
+	ac.params = ac.appendParams(dst, open)
+}
+
+// appendParams appends the members of the request's params, and what the round adds to them.
+func (ac *activeCall) appendParams(dst []byte, open int) []byte {
+	separate := func(dst []byte) []byte {
+		if len(dst) > open {
+			dst = append(dst, ',')
+		}
+		return dst
+	}
+	if members := objectBody(ac.req.params); len(members) > 0 {
+		dst = append(separate(dst), members...)
+	}
+	if ac.inputResponses != nil {
+		dst = append(append(separate(dst), `"inputResponses":`...), ac.inputResponses...)
+	}
+	if ac.requestState != nil {
+		dst = append(append(separate(dst), `"requestState":`...), ac.requestState...)
+	}
+	return append(dst, '}')
+}
+
+// checkResult says what is wrong with a result of these terms, and otherwise whether the server asks for input.
+func (ac *activeCall) checkResult(neg *negotiated, result []byte) (needsInput bool, err error) {
+	if len(result) == 0 || result[0] != '{' {
+		return false, &ProtocolError{Method: ac.req.method, Reason: "the result is no object"}
+	}
+	if !neg.Modern {
+		return false, nil // a member of that name means nothing
+	}
+	switch kind := era.ResultType(result); {
+	case kind == "" || kind == mcp.ResultTypeComplete:
+		return false, nil
+	case kind == mcp.ResultTypeInputRequired && era.AllowsInput(ac.req.method):
+		return true, nil
+	case ac.c.opts.acceptsResultType(ac.req.method, kind):
+		return false, nil
+	default:
+		return false, &ProtocolError{Method: ac.req.method, Reason: fmt.Sprintf("resultType %.40q is not one for it", kind)}
+	}
+}
+
+// maxRetryAfter is the longest time that a server may ask for before a request is sent again. If it wants more, the caller may as well know.
+const maxRetryAfter = 30 * time.Second
+
+// handleCallError decides what becomes of a request that its transport could not bring to an answer, as failed does.
+func (ac *activeCall) handleCallError(ctx context.Context, conn *connection, neg *negotiated, e *jsonrpc.CallError, err error) error {
+	connLost := isConnectionLost(err)
+	if connLost {
+		ac.c.dropConnection(conn)
+	}
+	switch e.Outcome {
+	case jsonrpc.OutcomeUnprocessed:
+		if connLost {
+			if ac.sessionRenewals++; ac.sessionRenewals > 1 {
+				return err
+			}
+			return nil // on the session that takes the place of the old one
+		}
+		if ac.req.opts.retry == retryNever || ac.attempts >= ac.c.opts.Retry.MaxAttempts {
+			return err
+		}
+	case jsonrpc.OutcomeUnknown:
+		if !ac.mayRepeat() {
+			return err
+		}
+	case jsonrpc.OutcomeRejected:
+		if !neg.confirmed.Load() {
+			return ac.reprobe(ctx, conn, neg, err)
+		}
+		return err
+	default:
+		return err
+	}
+	if e.RetryAfter > maxRetryAfter {
+		return err
+	}
+	ac.attempts++
+	return ac.waitRetry(ctx, e.RetryAfter+ac.c.opts.Retry.backoff(ac.attempts-1), err) // which is random: not all come back at the same moment
+}
+
+// backoff returns how long to wait after so many failures.
+func (p *RetryPolicy) backoff(failures int) time.Duration {
+	return backoff(p.MinBackoff, p.MaxBackoff, failures)
+}
+
+// relistTools has the tools listed anew, since the transport learns from the list which arguments the server wants in headers
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters). The request was not carried out, and can be sent again.
+func (ac *activeCall) relistTools(ctx context.Context) error {
+	ac.toolsRelisted = true
+	ctx, cancel := ac.withDeadline(ctx)
+	defer cancel()
+	name, _ := stringValue(jsonwire.Lookup(ac.req.params, "name"))
+	ac.c.findTool(ctx, name)
+	if ctx.Err() != nil {
+		return ac.contextError(ctx)
+	}
+	return nil
+}
+
+// invalidateAfterGap is for a legacy server's notifications, when the transport has lost some: whatever they tell of may have changed.
+func (c *Client) invalidateAfterGap() {
+	for _, kind := range []EventKind{ToolsListChanged, PromptsListChanged, ResourcesListChanged} {
+		c.invalidate(Event{Kind: kind})
+	}
+	c.subs.mu.Lock()
+	defer c.subs.mu.Unlock()
+	for s := range c.subs.legacy {
+		for _, e := range s.missed() {
+			c.invalidate(e)
+			s.queue.put(e)
+		}
+	}
+}
+
+// indicatesLegacy reports whether a probe that failed so tells of a server from before the modern era: it answered, but not as a modern one would. That it is out of
+// order, or wants to know who asks, says nothing about that.
+func indicatesLegacy(e *jsonrpc.CallError) bool {
+	return e.Outcome == jsonrpc.OutcomeRejected || errors.Is(e, jsonrpc.ErrMalformed)
+}
+
+// isRefused reports whether a request failed that would fail again.
+func isRefused(err error) bool {
+	e, ok := errors.AsType[*jsonrpc.CallError](err)
+	return ok && (e.Outcome == jsonrpc.OutcomeRejected || e.Outcome == jsonrpc.OutcomeDenied)
+}
+
+// retryStep goes on after an opening request that its transport could not bring to an answer: with the step that sent it, if that may help.
+func (n *negotiation) retryStep(ctx context.Context, retry step, callErr *jsonrpc.CallError, err error) (step, error) {
+	if n.failureCount++; n.failureCount >= maxOpeningAttempts || callErr.RetryAfter > maxRetryAfter || isRefused(err) || errors.Is(err, jsonrpc.ErrMalformed) {
+		return nil, err
+	}
+	n.c.log.Debug("opening request failed: again", "error", err)
+	if !sleep(ctx, callErr.RetryAfter+n.c.opts.Retry.backoff(n.failureCount)) {
+		return nil, context.Cause(ctx)
+	}
+	return retry, nil
+}
+
+// get sends a request whose answer nobody keeps, and decodes it.
+func (c *Client) get(ctx context.Context, r *request, result json.Unmarshaler) error {
+	raw, err := c.roundTrip(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := c.checkFinal(r.method, raw); err != nil {
+		return err
+	}
+	return decodeResult(r.method, raw, result)
+}
+
+// checkFinal makes sure that a result is the last word: not one of a kind that an extension adds, for methods that know none.
+func (c *Client) checkFinal(method string, raw []byte) error {
+	if kind := era.ResultType(raw); c.Modern() && kind != "" && kind != mcp.ResultTypeComplete {
+		return &ProtocolError{Method: method, Reason: fmt.Sprintf("resultType is %.40q", kind)}
+	}
+	return nil
+}
+
+// decodeResult decodes a final result.
+func decodeResult(method string, raw []byte, v json.Unmarshaler) error {
+	if err := v.UnmarshalJSON(raw); err != nil {
+		return &ProtocolError{Method: method, Reason: "malformed result", Err: err}
+	}
+	return nil
+}
+
+// stringValue decodes a JSON string; ok is false for any other text.
+func stringValue(text []byte) (s string, ok bool) {
+	if len(text) < 2 || text[0] != '"' {
+		return "", false
+	}
+	return jsonwire.UnquoteString(text[1 : len(text)-1]), true
+}
+
+// appendMember adds a member to an object that has some.
+func appendMember(object []byte, name string, value []byte) []byte {
+	object = append(append(object[:len(object)-1], ','), name...)
+	return append(append(object, value...), '}')
+}
+
+// cursorParams are the params of a list request.
+func cursorParams(cursor *string) []byte {
+	if cursor == nil {
+		return nil
+	}
+	return append(jsonwire.AppendQuote([]byte(`{"cursor":`), *cursor), '}')
+}
+
+// uriParams are the params of a request about one resource; parseURIParam reads them.
+func uriParams(uri string) []byte {
+	return append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
+}
+
+func parseURIParam(params []byte) string {
+	uri, _ := stringValue(jsonwire.Lookup(params, "uri"))
+	return uri
 }

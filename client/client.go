@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -16,7 +17,7 @@ import (
 // A Client is a connection to one server, made again when it is lost. Make one with [Dial]. Its methods may be called by many goroutines at once.
 type Client struct {
 	opts        Options
-	serverState // of tools, lists, subscriptions and tasks: see features.go
+	serverState // of tools, lists, subscriptions and tasks
 
 	transport            Transport
 	offer                era.ClientProfile
@@ -175,4 +176,163 @@ func (c *Client) end(reason error) {
 	c.conn.Store(nil)
 	close(c.changed)
 	close(c.done)
+}
+
+// serverState is what a Client knows and does beyond sending requests. The zero value is ready; prepare makes what needs the Client.
+type serverState struct {
+	trackOnce   sync.Once
+	ownCache    atomic.Pointer[Cache] // of this client alone; nil keeps nothing
+	tools       toolCatalog
+	outputTypes sync.Map // by reflect.Type: its *schema.Typed, for results
+	subs        subscriptions
+	goroutines  goroutineGroup // goroutines of subscriptions and tasks
+
+	withdrawnCalls withdrawnCalls // calls that were given up, and may be tasks
+
+	noTaskUpdates atomic.Bool   // the server does not tell of tasks by itself
+	logLevel      atomic.Uint32 // the mcp.LoggingLevel that SetLevel has set
+}
+
+// trackChanges has the client listen to what the server tells without being asked. It is called by whatever keeps something that can become stale, before it
+// asks the server for it.
+func (c *Client) trackChanges() {
+	c.trackOnce.Do(func() {
+		if c.opts.CacheBytes >= 0 {
+			c.ownCache.Store(NewCache(c.opts.CacheBytes)) // the reader may look at it just now
+		}
+		for method, kind := range changeKinds {
+			c.onNotify(method, func(params []byte) { c.handleChange(kind, params) })
+		}
+		c.onNotify(mcp.NotificationAcknowledged, c.subs.acknowledged)
+		c.onReconnect(func() {
+			c.clearCaches()
+			c.subs.reconnected()
+			c.restoreLogLevel()
+		})
+	})
+}
+
+// wait waits for the goroutines of the features, which end when the connection has ended for good.
+func (ss *serverState) wait() { ss.goroutines.wait() }
+
+// A crew is goroutines that somebody waits for in the end. The zero value has none.
+type goroutineGroup struct {
+	mu     sync.Mutex
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// start runs fn on a goroutine, unless the end has come.
+func (g *goroutineGroup) start(fn func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.wg.Go(fn)
+	}
+	return !g.closed
+}
+
+func (g *goroutineGroup) wait() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.wg.Wait()
+}
+
+// ForgetCached drops all responses that the client has cached for itself, and what it knows of the server's tools. It has to be called when the client gets
+// other credentials: what one user may see is not another's.
+func (c *Client) ForgetCached() {
+	c.trackChanges()
+	c.clearCaches()
+}
+
+func (c *Client) clearCaches() {
+	c.tools.clear()
+	if cache := c.ownCache.Load(); cache != nil {
+		cache.clear()
+	}
+}
+
+// invalidate acts on the news that something has changed: responses that tell of it are not good any more.
+func (c *Client) invalidate(e Event) {
+	drop := func(method string, gone func(params string) bool) {
+		for _, cache := range c.caches() {
+			cache.invalidate(method, gone)
+		}
+	}
+	switch e.Kind {
+	case ToolsListChanged:
+		c.tools.clear()
+		drop(mcp.MethodToolsList, nil)
+	case PromptsListChanged:
+		drop(mcp.MethodPromptsList, nil)
+	case ResourcesListChanged:
+		drop(mcp.MethodResourcesList, nil)
+		drop(mcp.MethodResourceTemplatesList, nil)
+	case ResourceUpdated:
+		drop(mcp.MethodResourcesRead, func(params string) bool { return overlaps(parseURIParam([]byte(params)), e.URI) })
+	}
+}
+
+// caches returns those that the client uses, its own first.
+func (c *Client) caches() []*Cache {
+	var all []*Cache
+	for _, cache := range []*Cache{c.ownCache.Load(), c.opts.Cache} {
+		if cache != nil {
+			all = append(all, cache)
+		}
+	}
+	return all
+}
+
+// Ping asks the server for a sign of life: by ping if it is a legacy one, by server/discover if it is a modern one.
+func (c *Client) Ping(ctx context.Context, opts ...CallOption) error {
+	r := &request{method: mcp.MethodPing, repeatable: true, opts: newCallOptions(opts)}
+	if !era.Of(c.Revision()).HasMethod([]byte(mcp.MethodPing)) {
+		r.method = mcp.MethodDiscover
+	}
+	_, err := c.roundTrip(ctx, r)
+	return err
+}
+
+// Discover asks a modern server what it is and what it can do. Legacy servers say so in the handshake, see [Client.ServerInfo], [Client.ServerCapabilities]
+// and [Client.Instructions]; for them the error wraps [errors.ErrUnsupported].
+func (c *Client) Discover(ctx context.Context, opts ...CallOption) (*mcp.DiscoverResult, error) {
+	if !c.Modern() {
+		return nil, fmt.Errorf("discover: revision %v: %w", c.Revision(), errors.ErrUnsupported)
+	}
+	return getCacheable[mcp.DiscoverResult](ctx, c, mcp.MethodDiscover, nil, opts)
+}
+
+// SetLevel tells a legacy server from which level on to send log messages; they go to [Options.OnNotification]. Modern servers know no such state: they send
+// the messages of one request, at the level that the request itself asks for, so give the calls [WithLog] instead. For them the error
+// wraps [errors.ErrUnsupported]. When the connection is lost, the server of the next one is told again.
+func (c *Client) SetLevel(ctx context.Context, level mcp.LoggingLevel, opts ...CallOption) error {
+	if c.Modern() {
+		return fmt.Errorf("set level: revision %v has levels for each request: use WithLog: %w", c.Revision(), errors.ErrUnsupported)
+	}
+	name, err := level.MarshalText()
+	if err != nil {
+		return fmt.Errorf("set level: %w", err)
+	}
+	c.trackChanges()
+	params := append(jsonwire.AppendQuote([]byte(`{"level":`), name), '}')
+	_, err = c.roundTrip(ctx, &request{method: mcp.MethodSetLevel, params: params, repeatable: true, opts: newCallOptions(opts)})
+	if err == nil {
+		c.logLevel.Store(uint32(level))
+	}
+	return err
+}
+
+// restoreLogLevel tells the server of a new connection from which level on to send log messages, if anybody has wanted to.
+func (c *Client) restoreLogLevel() {
+	level := mcp.LoggingLevel(c.logLevel.Load())
+	if level == mcp.LevelNone || c.Modern() {
+		return
+	}
+	c.goroutines.start(func() {
+		if err := c.SetLevel(context.Background(), level); err != nil {
+			c.log.Info("level of log messages not set again", "error", err)
+		}
+	})
 }

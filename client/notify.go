@@ -78,3 +78,179 @@ func (cn *connection) handleNotification(n *jsonrpc.Message) {
 	}
 	c.notificationHandlers.dispatch(n.Method, n.Params)
 }
+
+// callbackRegistry are the calls and the tasks that want to see notifications while they last.
+type callbackRegistry struct {
+	mu      sync.Mutex
+	byToken map[int64]*callbackQueue
+	logs    map[*callbackQueue]struct{}
+}
+
+// add registers a watch for what the server sends under its token, and for log messages if it wants any.
+func (cr *callbackRegistry) add(q *callbackQueue) {
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	if cr.byToken == nil {
+		cr.byToken, cr.logs = make(map[int64]*callbackQueue), make(map[*callbackQueue]struct{})
+	}
+	if q.progress != nil {
+		cr.byToken[q.token] = q
+	}
+	if q.log != nil {
+		cr.logs[q] = struct{}{}
+	}
+}
+
+// remove takes a watch out again, if there is one.
+func (cr *callbackRegistry) remove(q *callbackQueue) {
+	if q == nil {
+		return
+	}
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	delete(cr.byToken, q.token)
+	delete(cr.logs, q)
+}
+
+func (cr *callbackRegistry) enqueueProgress(token int64, params []byte) {
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	if q := cr.byToken[token]; q != nil {
+		q.enqueue(pendingNotification{false, slices.Clone(params)})
+	}
+}
+
+func (cr *callbackRegistry) enqueueLog(level mcp.LoggingLevel, params []byte) {
+	cr.mu.Lock()
+	defer cr.mu.Unlock()
+	var shared []byte // one copy for all
+	for q := range cr.logs {
+		if level < q.level {
+			continue
+		}
+		if shared == nil {
+			shared = slices.Clone(params)
+		}
+		q.enqueue(pendingNotification{true, shared})
+	}
+}
+
+// Bounds of the notifications that wait for the callbacks of one call.
+const (
+	maxPendingNotifications     = 256
+	maxPendingNotificationBytes = 4 << 20 // but one may be larger
+)
+
+// A watch is what a call wants to hear of while it lasts. It holds the notifications until the goroutine that waits for the answer takes them.
+type callbackQueue struct {
+	c        *Client
+	token    int64 // under which progress comes
+	level    mcp.LoggingLevel
+	progress func(mcp.ProgressNotificationParams) // may be nil
+	log      func(mcp.LoggingMessageNotificationParams)
+
+	deliverMu sync.Mutex // held while callbacks run: of a task, several goroutines may hear
+
+	mu      sync.Mutex
+	pending []pendingNotification
+	bytes   int
+	wake    chan struct{} // has a token when there are items
+}
+
+type pendingNotification struct {
+	log    bool // it is a log message, else progress
+	params []byte
+}
+
+// newCallbackQueue returns what the options want to hear, or nil if that is nothing.
+func (c *Client) newCallbackQueue(o *callOptions) *callbackQueue {
+	if o.progress == nil && o.log == nil {
+		return nil
+	}
+	return &callbackQueue{c: c, level: o.logLevel, progress: o.progress, log: o.log, wake: make(chan struct{}, 1)}
+}
+
+// register has the notifications come from now on, under a token of their own.
+func (q *callbackQueue) register() {
+	q.token = q.c.tokens.Add(1)
+	q.c.callbacks.add(q)
+}
+
+// enqueue adds a notification. If there is no room the oldest go: of progress, the newest says all.
+func (q *callbackQueue) enqueue(n pendingNotification) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pending = append(q.pending, n)
+	q.bytes += len(n.params)
+	for len(q.pending) > maxPendingNotifications || q.bytes > maxPendingNotificationBytes && len(q.pending) > 1 {
+		q.bytes -= len(q.pending[0].params)
+		q.pending = slices.Delete(q.pending, 0, 1)
+	}
+	q.signal()
+}
+
+func (q *callbackQueue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// dequeueAll returns what has come.
+func (q *callbackQueue) dequeueAll() []pendingNotification {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	pending := q.pending
+	q.pending, q.bytes = nil, 0
+	return pending
+}
+
+// ready is a channel that has something when there may be something to take; nil if there is no watch.
+func (q *callbackQueue) ready() <-chan struct{} {
+	if q == nil {
+		return nil
+	}
+	return q.wake
+}
+
+// deliver passes what has come to the callbacks, and reports whether there was progress.
+func (q *callbackQueue) deliver() (progress bool) {
+	if q == nil || !q.deliverMu.TryLock() {
+		return false // somebody is at it
+	}
+	defer q.endDelivery()
+	for _, n := range q.dequeueAll() {
+		progress = progress || !n.log
+		if err := q.invoke(n); err != nil {
+			q.c.log.Warn("notification dropped: it is malformed", "log", n.log, "error", err)
+		}
+	}
+	return progress
+}
+
+// endDelivery ends deliver. What came too late for it is for the next one, whoever that is.
+func (q *callbackQueue) endDelivery() {
+	q.deliverMu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.pending) > 0 {
+		q.signal()
+	}
+}
+
+func (q *callbackQueue) invoke(n pendingNotification) error {
+	if n.log {
+		var p mcp.LoggingMessageNotificationParams
+		if err := p.UnmarshalJSON(n.params); err != nil {
+			return err
+		}
+		q.log(p)
+		return nil
+	}
+	var p mcp.ProgressNotificationParams
+	if err := p.UnmarshalJSON(n.params); err != nil {
+		return err
+	}
+	q.progress(p)
+	return nil
+}

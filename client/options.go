@@ -3,9 +3,14 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
+	"mcpwire/internal/era"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/schema"
@@ -123,3 +128,214 @@ type ReconnectPolicy struct {
 	// negative duration, as long as the call's own time limits and its context allow.
 	MaxWait time.Duration
 }
+
+// resolve puts the defaults in place of zero values and checks the rest.
+func (o *Options) resolve() error {
+	setDefault(&o.Name, "mcpwire")
+	setDefault(&o.Version, "0")
+	setDefault(&o.ElicitModes, ElicitForm)
+	setDefault(&o.ProbeTimeout, 5*time.Second)
+	setDefault(&o.HandshakeTimeout, 30*time.Second)
+	setDefault(&o.CallTimeout, 5*time.Minute)
+	setDefault(&o.MaxRounds, 10)
+	setDefault(&o.MaxRequests, 64)
+	setDefault(&o.Retry.MaxAttempts, 3)
+	setDefault(&o.Retry.MinBackoff, 100*time.Millisecond)
+	setDefault(&o.Retry.MaxBackoff, 5*time.Second)
+	setDefault(&o.Reconnect.MinBackoff, 200*time.Millisecond)
+	setDefault(&o.Reconnect.MaxBackoff, 30*time.Second)
+	setDefault(&o.Reconnect.MaxFailures, 8)
+	setDefault(&o.Reconnect.StableAfter, 10*time.Second)
+	setDefault(&o.Reconnect.MaxWait, time.Minute)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Revisions = slices.Clone(o.Revisions); len(o.Revisions) == 0 {
+		o.Revisions = mcp.Revisions()
+	}
+	for _, r := range o.Revisions {
+		if _, err := r.MarshalText(); err != nil {
+			return fmt.Errorf("client.Options.Revisions: %w", err)
+		}
+	}
+	if o.Profile != nil && !slices.Contains(o.Revisions, o.Profile.Revision) {
+		return fmt.Errorf("client.Options.Profile.Revision %v is not one to be spoken: %v", o.Profile.Revision, o.Revisions)
+	}
+	if err := checkJSONValues("Capabilities", o.Capabilities, nil); err != nil {
+		return err
+	}
+	return checkJSONValues("Extensions", o.Extensions, func(name string, settings json.RawMessage) error {
+		if err := checkObject(settings); err != nil {
+			return fmt.Errorf("settings: %w; {} stands for none", err)
+		}
+		return mcp.CheckExtensionID(name)
+	})
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// checkJSONValues checks that the values are JSON, and what else is to be checked.
+func checkJSONValues(option string, texts map[string]json.RawMessage, check func(name string, text json.RawMessage) error) error {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		err := jsonwire.Valid(texts[name], 0)
+		if err == nil && check != nil {
+			err = check(name, texts[name])
+		}
+		if err != nil {
+			return fmt.Errorf("client.Options.%s[%q]: %w", option, name, err)
+		}
+	}
+	return nil
+}
+
+// offer is what the options come to for the server.
+func (o *Options) offer() era.ClientProfile {
+	elicits := o.Elicit != nil
+	offer := era.ClientProfile{
+		Info: mcp.Implementation{
+			Name: o.Name, Version: o.Version, Title: o.Title, Description: o.Description, WebsiteURL: o.WebsiteURL, Icons: o.Icons,
+		},
+		Form:          elicits && o.ElicitModes&ElicitForm != 0,
+		URL:           elicits && o.ElicitModes&ElicitURL != 0,
+		Sampling:      o.Sample != nil,
+		SamplingTools: o.SampleTools,
+		Roots:         o.Roots != nil,
+		Extensions:    maps.Clone(o.Extensions),
+		Extra:         maps.Clone(o.Capabilities),
+	}
+	if o.Tasks && offer.Extensions[mcp.ExtensionTasks] == nil {
+		if offer.Extensions == nil {
+			offer.Extensions = make(map[string]json.RawMessage)
+		}
+		offer.Extensions[mcp.ExtensionTasks] = json.RawMessage("{}")
+	}
+	return offer
+}
+
+// acceptsResultType reports whether an extension that the client declares has results of that kind.
+func (o *Options) acceptsResultType(method, kind string) bool {
+	if kind == mcp.ResultTypeTask && method == mcp.MethodToolsCall && (o.Tasks || o.Extensions[mcp.ExtensionTasks] != nil) {
+		return true
+	}
+	return slices.Contains(o.ResultTypes, kind)
+}
+
+// A CallOption changes one call.
+type CallOption func(*callOptions)
+
+// callOptions are the options of one call. The zero value is what the Client's Options say.
+type callOptions struct {
+	timeout    time.Duration // 0 is Options.CallTimeout, negative none
+	maxTimeout time.Duration // 0 is Options.MaxCallTimeout, negative none
+	progress   func(mcp.ProgressNotificationParams)
+	logLevel   mcp.LoggingLevel
+	log        func(mcp.LoggingMessageNotificationParams)
+	meta       []byte // members for _meta, JSON text: `"key":value,"key":value`
+	err        error  // of an option that cannot be
+	retry      retryMode
+	fresh      bool // not from the cache
+	task       taskOptions
+}
+
+// A retryMode says whether a request may be sent again when its connection is lost.
+type retryMode uint8
+
+const (
+	retryIfRepeatable retryMode = iota
+	retryNever
+	retryAlways
+)
+
+// newCallOptions applies the options in order.
+func newCallOptions(opts []CallOption) (o callOptions) {
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+// WithTimeout bounds how long the call waits for its answer, or for progress if [WithProgress] is given too: each progress notification starts the
+// time again. The time that handlers of the server's own questions take does not count. A negative d is no bound.
+func WithTimeout(d time.Duration) CallOption { return func(o *callOptions) { o.timeout = d } }
+
+// WithMaxTimeout bounds the whole call: progress, retries and rounds of questions included. A negative d is no bound.
+func WithMaxTimeout(d time.Duration) CallOption { return func(o *callOptions) { o.maxTimeout = d } }
+
+// WithProgress asks the server for progress notifications and passes them to fn, in order, on the goroutine that made the call and before it returns.
+// If fn cannot keep up, older ones are dropped. Of a call that becomes a task, legacy servers go on to tell until the task has ended, to whoever waits for
+// it or polls; modern ones do not: see [WithTaskStatus].
+func WithProgress(fn func(mcp.ProgressNotificationParams)) CallOption {
+	return func(o *callOptions) { o.progress = fn }
+}
+
+// WithLog asks the server for log messages of the level and above and passes them to fn as [WithProgress] does. On a connection that several calls
+// share at once nothing in a message says which of them it is for: each that wants its level gets it. Legacy servers are not asked: they send what
+// logging/setLevel wants.
+func WithLog(level mcp.LoggingLevel, fn func(mcp.LoggingMessageNotificationParams)) CallOption {
+	return func(o *callOptions) {
+		if _, err := level.MarshalText(); err != nil {
+			o.err = fmt.Errorf("WithLog: %w", err)
+		}
+		o.logLevel, o.log = level, fn
+	}
+}
+
+// WithMeta adds a member to the request's _meta. value is as params of [Client.Call], but may be any JSON value. The call fails if the key is not one that the
+// specification allows, or one that this package sets itself.
+func WithMeta(key string, value any) CallOption {
+	return func(o *callOptions) {
+		text, err := encodeValue(value)
+		if text == nil && err == nil {
+			text = []byte("null")
+		}
+		if err != nil {
+			o.err = fmt.Errorf("_meta %q: %w", key, err)
+			return
+		}
+		o.addMember(jsonwire.AppendQuote(nil, key), text)
+	}
+}
+
+// addMeta adds the members of a _meta object.
+func (o *callOptions) addMeta(object []byte) {
+	if len(object) == 0 || object[0] != '{' {
+		o.err = fmt.Errorf("_meta must be an object")
+		return
+	}
+	members := jsonwire.ObjectMembers(object)
+	for members.Next() {
+		o.addMember(jsonwire.AppendQuote(nil, members.KeyString()), members.Value())
+	}
+}
+
+// addMember adds one, given as JSON texts.
+func (o *callOptions) addMember(key, value []byte) {
+	name := jsonwire.UnquoteString(key[1 : len(key)-1])
+	if err := mcp.CheckMetaKey(name); err != nil {
+		o.err = err
+		return
+	}
+	switch name {
+	case mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo, mcp.MetaLogLevel, mcp.MetaProgressToken:
+		o.err = fmt.Errorf("_meta %q is set by the client itself, see its options and WithProgress and WithLog", name)
+		return
+	}
+	if len(o.meta) > 0 {
+		o.meta = append(o.meta, ',')
+	}
+	o.meta = append(append(append(o.meta, key...), ':'), value...)
+}
+
+// WithoutRetry makes the call fail if its connection is lost, even if it could be repeated safely.
+func WithoutRetry() CallOption { return func(o *callOptions) { o.retry = retryNever } }
+
+// WithRetry tells that the call may be repeated if its connection is lost, although nothing says that this is safe.
+func WithRetry() CallOption { return func(o *callOptions) { o.retry = retryAlways } }
+
+// WithFresh has the answer come from the server, not from the cache. The cache keeps it.
+func WithFresh() CallOption { return func(o *callOptions) { o.fresh = true } }

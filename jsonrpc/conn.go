@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"mcpwire/internal/jsonwire"
 )
 
 // Options are the options of NewConn. The zero value is ready to use, and what nil means.
@@ -336,4 +338,159 @@ func (c *Conn) logError(r *Request, err error) {
 		attrs = append(attrs, "stack", string(p.Stack))
 	}
 	c.log.Error("request failed", attrs...)
+}
+
+// A Policy is what the two sides of a connection may agree on while it runs. The zero Policy is plain JSON-RPC 2.0.
+type Policy struct {
+	NoBatches         bool // an array is answered with one invalid request instead of being taken as a batch
+	OmitNullID        bool // an error that belongs to no readable id has no id, instead of "id":null
+	NoErrorsWithoutID bool // what would be an error that belongs to no readable id is logged only
+	DropRequests      bool // nothing is answered: requests are logged and dropped. In MCP since 2026-07-28, only servers answer
+}
+
+const (
+	policyNoBatches = 1 << iota
+	policyOmitNullID
+	policyNoErrorsWithoutID
+	policyDropRequests
+)
+
+// SetPolicy changes the policy for what is read and written from now on.
+func (c *Conn) SetPolicy(p Policy) {
+	bits := uint32(0)
+	if p.NoBatches {
+		bits |= policyNoBatches
+	}
+	if p.OmitNullID {
+		bits |= policyOmitNullID
+	}
+	if p.NoErrorsWithoutID {
+		bits |= policyNoErrorsWithoutID
+	}
+	if p.DropRequests {
+		bits |= policyDropRequests
+	}
+	c.policy.Store(bits)
+}
+
+func (c *Conn) has(bit uint32) bool { return c.policy.Load()&bit != 0 }
+
+// mayRespond reports whether something may be answered under the id, which is empty or null if nobody could read it.
+func (c *Conn) mayRespond(id ID) bool {
+	bits := c.policy.Load()
+	return bits&(policyNoErrorsWithoutID|policyDropRequests) == 0 || bits&policyDropRequests == 0 && len(id) > 0 && !id.IsNull()
+}
+
+// A Cancellation is the notification by which one side gives up a request it sent.
+type Cancellation interface {
+	// Target returns the id of the request that n cancels; ok is false if n is no cancellation. The id may alias n.
+	Target(n *Message) (id ID, reason string, ok bool)
+	// Notice makes the notification that cancels the request this side sent. An empty name means that it must not be cancelled.
+	Notice(id ID, method, reason string) (name string, params []byte)
+}
+
+// CancelRequest is the Cancellation of the Language Server Protocol and of plain JSON-RPC peers: $/cancelRequest with {"id": …}.
+type CancelRequest struct{}
+
+// Target implements [Cancellation].
+func (CancelRequest) Target(n *Message) (ID, string, bool) {
+	if string(n.Method) != "$/cancelRequest" {
+		return nil, "", false
+	}
+	id, ok := n.Param("id")
+	return id, "", ok
+}
+
+// Notice implements [Cancellation].
+func (CancelRequest) Notice(id ID, _, _ string) (string, []byte) {
+	return "$/cancelRequest", append(append([]byte(`{"id":`), id...), '}')
+}
+
+// CancelReason decodes the member of a cancellation that says why, if there is one.
+func CancelReason(n *Message, member string) string {
+	text, ok := n.Param(member)
+	if !ok || text[0] != '"' {
+		return ""
+	}
+	return clip(jsonwire.UnquoteString(text[1 : len(text)-1]))
+}
+
+// A DrainError is what [Conn.Run] returns if requests were still being handled, or were queued,
+// when the time to drain was over.
+type DrainError struct {
+	// Requests is how many were cut off. Each was answered with the error ShuttingDown, if the peer
+	// still reads.
+	Requests int
+	// After is the time that they had.
+	After time.Duration
+	// Cause says why the connection ended. It is nil at the end of input.
+	Cause error
+}
+
+func (e *DrainError) Error() string {
+	text := fmt.Sprintf("%d requests were cut off %v after the end of input", e.Requests, e.After)
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *DrainError) Unwrap() error { return e.Cause }
+
+// ShuttingDown is the error for a request that was not finished when its server had had the time d to
+// shut down. It may have taken effect.
+func ShuttingDown(d time.Duration) *Error {
+	return Errorf(CodeInternalError, "shutting down: the request was not finished within %v", d)
+}
+
+// An abandoned request is one that was cut off.
+type abortedRequest struct {
+	id    ID
+	batch *batch
+}
+
+// abortRequests cancels all requests that are running or queued, answers them, and returns how many there
+// were. Nobody waits for the peer to read the answers.
+func (c *Conn) abortRequests() int {
+	aborted := c.inFlight.abortRequests()
+	e := ShuttingDown(c.opts.DrainTimeout)
+	for _, a := range aborted {
+		switch {
+		case !c.mayRespond(a.id):
+		case a.batch != nil:
+			if a.batch.add(c, AppendError(nil, a.id, e, true), true) {
+				c.postResponse(a.batch.reply)
+			}
+		default:
+			buf := c.src.begin(nil)
+			start := len(buf)
+			buf = c.traceOutgoing(AppendError(buf, a.id, e, true), start)
+			c.postResponse(c.src.finish(buf, 0))
+		}
+	}
+	for _, a := range aborted {
+		if a.batch != nil && a.batch.complete(c) {
+			c.postResponse(a.batch.reply)
+		}
+	}
+	return len(aborted)
+}
+
+func (c *Conn) postResponse(frame []byte) {
+	if err := c.w.post(&frame); err != nil {
+		c.log.Debug("answer not sent", "error", err)
+	}
+}
+
+// abortRequests does what cancelAll does, and returns the requests that are owed an answer.
+func (f *inFlight) abortRequests() (aborted []abortedRequest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range f.requests.all() {
+		r.aborted = true
+		aborted = append(aborted, abortedRequest{r.ID.Clone(), r.batch})
+	}
+	f.cancelAllLocked()
+	return aborted
 }

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"bytes"
 	"math"
+	"strconv"
 
 	"mcpwire/internal/jsonwire"
 )
@@ -140,4 +141,144 @@ func (m *Message) Clone() *Message {
 	c := *m
 	c.setText(bytes.Clone(m.text))
 	return &c
+}
+
+// ID is the exact JSON text of a request id, as it stood on the wire: `7`, `9007199254740993`, `"a\u0062"`. It is echoed byte for byte.
+// An empty ID means that there was none; `null` occurs only in error responses to requests whose id nobody could read.
+type ID []byte
+
+var nullID = ID("null")
+
+// IntID returns the id with the given number.
+func IntID(n int64) ID { return strconv.AppendInt(nil, n, 10) }
+
+// StringID returns the id with the given string.
+func StringID(s string) ID { return jsonwire.AppendQuote(nil, s) }
+
+// IsNull reports whether the id is the JSON value null.
+func (id ID) IsNull() bool { return string(id) == "null" }
+
+// Valid reports whether the id may stand in a request: a string or an integer, never null, a fraction, a boolean, an array or an object.
+func (id ID) Valid() bool {
+	if len(id) == 0 {
+		return false
+	}
+	if id[0] == '"' {
+		return len(id) >= 2 && id[len(id)-1] == '"'
+	}
+	return isInteger(id)
+}
+
+// Equal reports whether two ids are the same JSON value: `"a\u0062"` equals `"ab"`, and `1` does not equal `"1"`.
+func (id ID) Equal(other ID) bool {
+	return bytes.Equal(id, other) || bytes.Equal(id.canonical(), other.canonical())
+}
+
+// Clone returns a copy that does not alias the frame.
+func (id ID) Clone() ID { return bytes.Clone(id) }
+
+// String returns the id's JSON text.
+func (id ID) String() string { return string(id) }
+
+// Text returns a string id's decoded value; ok is false for any other id.
+func (id ID) Text() (s string, ok bool) {
+	if len(id) < 2 || id[0] != '"' {
+		return "", false
+	}
+	return jsonwire.UnquoteString(id[1 : len(id)-1]), true
+}
+
+// canonical returns a text that is the same for equal ids. It aliases the id unless the id is spelled in an unusual way.
+func (id ID) canonical() []byte {
+	if len(id) == 0 {
+		return nil
+	}
+	if id[0] == '"' {
+		if bytes.IndexByte(id, '\\') < 0 {
+			return id
+		}
+		s, _ := id.Text()
+		return jsonwire.AppendQuote(nil, s)
+	}
+	if string(id) == "-0" {
+		return id[1:]
+	}
+	return id
+}
+
+// isInteger reports whether a JSON number's text has neither fraction nor exponent.
+func isInteger(text []byte) bool {
+	if len(text) > 0 && text[0] == '-' {
+		text = text[1:]
+	}
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(text) > 0
+}
+
+// The Append functions append one message, without framing, to dst and return it. They check nothing: params, result and data must be valid
+// JSON without raw line breaks (see [OneLine]).
+
+// AppendRequest appends a request. Nil params are left out.
+func AppendRequest(dst []byte, id ID, method string, params []byte) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, id...)
+	return appendMethod(append(dst, ','), method, params)
+}
+
+// AppendNotification appends a notification. Nil params are left out.
+func AppendNotification(dst []byte, method string, params []byte) []byte {
+	return appendMethod(append(dst, `{"jsonrpc":"2.0",`...), method, params)
+}
+
+func appendMethod(dst []byte, method string, params []byte) []byte {
+	dst = jsonwire.AppendQuote(append(dst, `"method":`...), method)
+	if params != nil {
+		dst = append(append(dst, `,"params":`...), params...)
+	}
+	return append(dst, '}')
+}
+
+// AppendResult appends a response.
+func AppendResult(dst []byte, id ID, result []byte) []byte {
+	dst = append(appendResultHead(dst, id), result...)
+	return append(dst, '}')
+}
+
+func appendResultHead(dst []byte, id ID) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, id...)
+	return append(dst, `,"result":`...)
+}
+
+// AppendError appends an error response. An empty id is written as null if nullID, and left out otherwise: JSON-RPC asks for null, the newer
+// revisions of MCP have no null id in their schemas.
+func AppendError(dst []byte, id ID, e *Error, nullID bool) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0",`...)
+	if len(id) > 0 {
+		dst = append(append(append(dst, `"id":`...), id...), ',')
+	} else if nullID {
+		dst = append(dst, `"id":null,`...)
+	}
+	code := e.Code
+	if code == 0 {
+		code = CodeInternalError // no path sends code 0
+	}
+	dst = strconv.AppendInt(append(dst, `"error":{"code":`...), int64(code), 10)
+	dst = jsonwire.AppendQuote(append(dst, `,"message":`...), e.Message)
+	if len(e.Data) > 0 {
+		dst = append(append(dst, `,"data":`...), e.Data...)
+	}
+	return append(dst, "}}"...)
+}
+
+// OneLine returns text without raw line breaks, so that it can stand in a line: text itself if it has none. text must be valid JSON.
+func OneLine(text []byte) []byte {
+	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
+		return text
+	}
+	return jsonwire.AppendCompact(nil, text)
 }

@@ -119,3 +119,155 @@ func TestKindString(t *testing.T) {
 		}
 	}
 }
+
+// idClasses are ids that stand for the same value, class by class.
+var idClasses = [][]string{
+	{`1`},
+	{`"1"`, `"\u0031"`},
+	{`0`, `-0`},
+	{`-1`},
+	{`9007199254740992`},
+	{`9007199254740993`},
+	{`9223372036854775807`},
+	{`9223372036854775808`},
+	{`-9223372036854775808`},
+	{`18446744073709551616`},
+	{`""`},
+	{`" "`, `"\u0020"`},
+	{`"ab"`, `"a\u0062"`, `"\u0061b"`, `"\u0061\u0062"`},
+	{`"AB"`},
+	{`"a/b"`, `"a\/b"`, `"a\u002fb"`, `"a\u002Fb"`},
+	{`"\\"`, `"\u005c"`},
+	{`"\""`, `"\u0022"`},
+	{`"\n"`, `"\u000a"`, `"\u000A"`},
+	{`"\u0000"`},
+	{`"\b\f\t\r"`, `"\u0008\u000c\u0009\u000d"`},
+	{"\"\u007f\"", `"\u007f"`},
+	{"\"\u00e9\"", `"\u00e9"`},
+	{"\"e\u0301\"", `"e\u0301"`}, // not normalised
+	{"\"\u2028\"", `"\u2028"`},
+	{"\"\U0001f600\"", `"\ud83d\ude00"`, `"\uD83D\uDE00"`},
+	{"\"\ufffd\"", `"\ufffd"`, `"\ud83d"`, `"\udc00"`}, // an unpaired surrogate is no character
+	{`"<>&"`, `"\u003c\u003e\u0026"`},
+	{`"null"`},
+	{`"true"`},
+}
+
+func TestIDEqual(t *testing.T) {
+	for i, class := range idClasses {
+		for _, a := range class {
+			if !ID(a).Valid() {
+				t.Errorf("%s is not valid", a)
+			}
+			for k, other := range idClasses {
+				for _, b := range other {
+					if got := ID(a).Equal(ID(b)); got != (i == k) {
+						t.Errorf("%s equal %s: %v", a, b, got)
+					}
+				}
+			}
+			if ID(a).Equal(nil) || ID(nil).Equal(ID(a)) || ID(a).Equal(nullID) {
+				t.Errorf("%s equals none", a)
+			}
+		}
+	}
+	if !ID(nil).Equal(ID{}) {
+		t.Error("none does not equal none")
+	}
+}
+
+func TestIDValid(t *testing.T) {
+	for _, text := range []string{"", "null", "true", "false", "1.0", "1e2", "-", "{}", "[]", `"`, "x"} {
+		if ID(text).Valid() {
+			t.Errorf("%q is valid", text)
+		}
+	}
+}
+
+func TestIDText(t *testing.T) {
+	tests := []struct {
+		id   ID
+		text string
+		ok   bool
+	}{
+		{ID(`"a\u0062"`), "ab", true},
+		{ID(`""`), "", true},
+		{ID(`1`), "", false},
+		{ID(`null`), "", false},
+		{nil, "", false},
+		{StringID("a\"\n\u2028"), "a\"\n\u2028", true},
+		{StringID("\xff"), "\ufffd", true},
+		{IntID(-5), "", false},
+	}
+	for _, test := range tests {
+		if text, ok := test.id.Text(); text != test.text || ok != test.ok {
+			t.Errorf("%s: got %q, %v", test.id, text, ok)
+		}
+	}
+	if got := IntID(-9223372036854775808).String(); got != "-9223372036854775808" {
+		t.Errorf("IntID: %s", got)
+	}
+	if !nullID.IsNull() || IntID(0).IsNull() || ID(nil).IsNull() {
+		t.Error("IsNull")
+	}
+}
+
+func TestIDClone(t *testing.T) {
+	text := []byte(`"abc"`)
+	c := ID(text).Clone()
+	text[1] = 'x'
+	if c.String() != `"abc"` {
+		t.Errorf("clone depends on the frame: %s", c)
+	}
+}
+
+// Spec: S1 S7 S8 S10 S11 S25 S63 C7 C18 C37
+func TestAppend(t *testing.T) {
+	e := &Error{Code: CodeInvalidParams, Message: "no \"x\"\n", Data: []byte(`{"a":1}`)}
+	tests := []struct {
+		name string
+		got  []byte
+		want string
+	}{
+		{"request", AppendRequest(nil, IntID(1), "m", []byte(`{"a":1}`)), `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`},
+		{"request without params", AppendRequest(nil, ID(`"a\u0062"`), "m", nil), `{"jsonrpc":"2.0","id":"a\u0062","method":"m"}`},
+		{"method to be quoted", AppendRequest(nil, IntID(1), "a\"\xff\n", nil), `{"jsonrpc":"2.0","id":1,"method":"a\"` + "\ufffd" + `\n"}`},
+		{"behind other bytes", AppendRequest([]byte("x"), IntID(1), "", nil), `x{"jsonrpc":"2.0","id":1,"method":""}`},
+		{"notification", AppendNotification(nil, "m", []byte(`[1]`)), `{"jsonrpc":"2.0","method":"m","params":[1]}`},
+		{"notification without params", AppendNotification(nil, "m", nil), `{"jsonrpc":"2.0","method":"m"}`},
+		{"result", AppendResult(nil, IntID(1), []byte(`null`)), `{"jsonrpc":"2.0","id":1,"result":null}`},
+		{"error", AppendError(nil, IntID(1), e, false), `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no \"x\"\n","data":{"a":1}}}`},
+		{"error without data", AppendError(nil, IntID(1), &Error{Code: 5}, false), `{"jsonrpc":"2.0","id":1,"error":{"code":5,"message":""}}`},
+		{"error with id null", AppendError(nil, nil, &Error{Code: CodeParseError, Message: "x"}, true), `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}`},
+		{"error without id", AppendError(nil, nil, &Error{Code: CodeParseError, Message: "x"}, false), `{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}`},
+		{"code 0 is never sent", AppendError(nil, IntID(1), &Error{Message: "x"}, false), `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"x"}}`},
+		{"one line already", OneLine([]byte(`{"a": "\n" }`)), `{"a": "\n" }`},
+		{"made one line", OneLine([]byte("{\r\n  \"a b\": \" \\n\"\n}")), `{"a b":" \n"}`},
+		{"nothing to be made one line", OneLine(nil), ``},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if string(test.got) != test.want {
+				t.Errorf("got  %s\nwant %s", test.got, test.want)
+			}
+		})
+	}
+}
+
+func TestAppendAllocatesNothing(t *testing.T) {
+	id, params := ID(`"abc"`), []byte(`{"a":[1,2,3]}`)
+	e := &Error{Code: CodeInvalidParams, Message: "message \u00e9", Data: params}
+	buf := make([]byte, 0, 1<<10)
+	tests := map[string]func(){
+		"AppendRequest":      func() { buf = AppendRequest(buf[:0], id, "tools/call", params) },
+		"AppendNotification": func() { buf = AppendNotification(buf[:0], "tools/call", params) },
+		"AppendResult":       func() { buf = AppendResult(buf[:0], id, params) },
+		"AppendError":        func() { buf = AppendError(buf[:0], id, e, true) },
+		"OneLine":            func() { OneLine(params) },
+	}
+	for name, f := range tests {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}

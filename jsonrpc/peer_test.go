@@ -348,3 +348,6 @@ func (l *logBuffer) String() string {
 	defer l.mu.Unlock()
 	return l.buf.String()
 }
+
+// elapse lets the clock of the test's synctest bubble go on by d: nothing really waits.
+func elapse(d time.Duration) { <-time.After(d) }

@@ -3,7 +3,9 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"mcpwire/internal/jsonwire"
 )
@@ -150,4 +152,326 @@ func (v ToolUseContent) note(Revision) string {
 
 func (v ToolResultContent) note(r Revision) string {
 	return fmt.Sprintf("[result of tool call %s: %s]", v.ToolUseID, blocksText(v.Content, r))
+}
+
+// CheckContent returns the block by value, also if c is a pointer to one, and an error if its JSON text would not be valid: a Meta that is no JSON
+// object, a priority that is not from 0 to 1, or no block at all.
+func CheckContent(c ContentBlock) (ContentBlock, error) {
+	if c = byValue(c); c == nil {
+		return nil, errors.New("content block is nil")
+	}
+	return c, c.check()
+}
+
+// byValue returns the block that c points to, nil if that is nil, and c itself if it is no pointer.
+func byValue(c ContentBlock) ContentBlock {
+	switch p := c.(type) {
+	case *TextContent:
+		c = deref(p)
+	case *ImageContent:
+		c = deref(p)
+	case *AudioContent:
+		c = deref(p)
+	case *ResourceLink:
+		c = deref(p)
+	case *EmbeddedResource:
+		c = deref(p)
+	case *ToolUseContent:
+		c = deref(p)
+	case *ToolResultContent:
+		c = deref(p)
+	case *UnknownContent:
+		c = deref(p)
+	}
+	return c
+}
+
+func deref[T ContentBlock](p *T) ContentBlock {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+// CheckMeta returns an error unless meta is nil or the JSON text of an object. It does not look at the keys, which may be those of others that are passed
+// on: [CheckMetaKey] is for who chooses one.
+func CheckMeta(meta []byte) error { return checkObject("_meta", meta) }
+
+// checkObject returns an error unless text is nil or the JSON text of an object.
+func checkObject(name string, text []byte) error {
+	if text == nil {
+		return nil
+	}
+	if err := jsonwire.Valid(text, 0); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if !isObject(text) {
+		return fmt.Errorf("%s must be a JSON object", name)
+	}
+	return nil
+}
+
+func (v TextContent) check() error  { return checkBlock(v.Annotations, v.Meta, v.Extra) }
+func (v ImageContent) check() error { return checkBlock(v.Annotations, v.Meta, v.Extra) }
+func (v AudioContent) check() error { return checkBlock(v.Annotations, v.Meta, v.Extra) }
+func (v ResourceLink) check() error { return checkBlock(v.Annotations, v.Meta, v.Extra) }
+
+func (v EmbeddedResource) check() error {
+	if err := errors.Join(CheckMeta(v.Resource.Meta), checkObject("Extra", v.Resource.Extra)); err != nil {
+		return err
+	}
+	return checkBlock(v.Annotations, v.Meta, v.Extra)
+}
+
+func (v ToolUseContent) check() error {
+	return errors.Join(checkObject("input", v.Input), CheckMeta(v.Meta), checkObject("Extra", v.Extra))
+}
+
+func (v ToolResultContent) check() error {
+	for i, c := range v.Content {
+		if _, err := CheckContent(c); err != nil {
+			return fmt.Errorf("content[%d]: %w", i, err)
+		}
+	}
+	if v.StructuredContent != nil {
+		if err := jsonwire.Valid(v.StructuredContent, 0); err != nil {
+			return fmt.Errorf("structuredContent: %w", err)
+		}
+	}
+	return errors.Join(CheckMeta(v.Meta), checkObject("Extra", v.Extra))
+}
+
+func (v UnknownContent) check() error {
+	if v.Raw == nil {
+		return errors.New("content block is empty")
+	}
+	return checkObject("content block", v.Raw)
+}
+
+func checkBlock(a *Annotations, meta, extra []byte) error {
+	if a != nil {
+		if a.Priority != nil && !(*a.Priority >= 0 && *a.Priority <= 1) { // nor NaN
+			return fmt.Errorf("annotations: priority %v is not from 0 to 1", *a.Priority)
+		}
+		if err := checkObject("annotations: Extra", a.Extra); err != nil {
+			return err
+		}
+	}
+	if err := checkObject("Extra", extra); err != nil {
+		return err
+	}
+	return CheckMeta(meta)
+}
+
+// ResourceContents is what a resource holds, or a part of it: Text, or Blob if that is not nil. The specification has a type for each,
+// TextResourceContents and BlobResourceContents.
+// (https://modelcontextprotocol.io/specification/2026-07-28/schema#textresourcecontents)
+type ResourceContents struct {
+	URI      string
+	MIMEType string
+	Text     string
+	Blob     []byte          // not encoded
+	Meta     json.RawMessage // since 2025-06-18
+	Extra    json.RawMessage // members that no field holds, an object
+}
+
+// AppendJSON appends the JSON text of all that is set.
+func (v *ResourceContents) AppendJSON(dst []byte) []byte { return v.AppendRevision(dst, RevisionNone) }
+
+// AppendRevision appends the JSON text without what the revision does not have.
+func (v *ResourceContents) AppendRevision(dst []byte, r Revision) []byte {
+	start := len(dst)
+	dst = append(dst, '{')
+	dst = putString(dst, `"uri":`, v.URI)
+	dst = putText(dst, `"mimeType":`, v.MIMEType)
+	if v.Blob != nil {
+		dst = putBytes(dst, `"blob":`, v.Blob)
+	} else {
+		dst = putString(dst, `"text":`, v.Text)
+	}
+	if r.since(Revision20250618) {
+		dst = putRaw(dst, `"_meta":`, v.Meta)
+	}
+	return putEnd(dst, start, v.Extra)
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (v ResourceContents) MarshalJSON() ([]byte, error) {
+	return v.AppendRevision(nil, RevisionNone), nil
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. The error is a [*DecodeError].
+func (v *ResourceContents) UnmarshalJSON(data []byte) error {
+	*v = ResourceContents{}
+	return v.read(data).orNil()
+}
+
+func (v *ResourceContents) read(text []byte) *DecodeError {
+	d := readObject(text)
+	hasContent := false
+	for d.next() {
+		switch string(d.key) {
+		case "uri":
+			if d.must(0) {
+				d.string(&v.URI)
+			}
+		case "mimeType":
+			if d.may(1) {
+				d.text(&v.MIMEType)
+			}
+		case "text", "blob":
+			switch {
+			case string(d.val) == "null":
+				d.keep()
+			case hasContent:
+				d.fail("text and blob exclude one another")
+			case string(d.key) == "text":
+				hasContent = true
+				d.string(&v.Text)
+			default:
+				hasContent = true
+				d.bytes(&v.Blob)
+			}
+		case "_meta":
+			if d.may(2) {
+				d.object(&v.Meta)
+			}
+		default:
+			d.keep()
+		}
+	}
+	if d.err == nil && !hasContent {
+		d.err = &DecodeError{Path: "text", Problem: "missing, and so is blob"}
+	}
+	return d.end(&v.Extra, "uri")
+}
+
+// Reasons why sampling stopped, besides others that a model may have.
+const (
+	StopReasonEndTurn      = "endTurn"
+	StopReasonStopSequence = "stopSequence"
+	StopReasonMaxTokens    = "maxTokens"
+	StopReasonToolUse      = "toolUse" // since 2025-11-25
+)
+
+// SamplingContent is the content of a sampling message: one block, or several since 2025-11-25. One block is written as an object and any other
+// number as an array; an array of one block that was read is remembered in Extra, as "content":[], and written as an array again.
+type SamplingContent []ContentBlock
+
+func (r *reader) sampling(dst *SamplingContent) {
+	if firstByte(r.val) == '[' {
+		if r.readBlocks((*[]ContentBlock)(dst), true); len(*dst) == 1 && r.err == nil {
+			r.val = []byte("[]")
+			r.keep()
+		}
+		return
+	}
+	one, err := readBlock(r.val, true)
+	*dst = SamplingContent{one}
+	r.wrong(err)
+}
+
+// putSampling appends the content of a message with that extra. Revisions without arrays get one text instead of several blocks.
+func putSampling(dst []byte, key string, c SamplingContent, extra []byte, r Revision) []byte {
+	switch {
+	case len(c) == 1 && byValue(c[0]) != nil && !(r.since(Revision20251125) && writtenAsArray(extra)):
+		return c[0].AppendRevision(putKey(dst, key), r)
+	case r.since(Revision20251125):
+		return putBlocks(dst, key, c, r)
+	}
+	return appendNote(putKey(dst, key), blocksText(c, r))
+}
+
+func writtenAsArray(extra []byte) bool {
+	if extra == nil {
+		return false
+	}
+	d := readObject(extra)
+	for d.next() {
+		if string(d.key) == "content" {
+			return firstByte(d.val) == '['
+		}
+	}
+	return false
+}
+
+// blocksText returns what blocks say, for where only one text can be.
+func blocksText(blocks []ContentBlock, r Revision) string {
+	var parts []string
+	for _, c := range blocks {
+		switch v := byValue(c).(type) {
+		case TextContent:
+			parts = append(parts, v.Text)
+		case ImageContent:
+			parts = append(parts, fmt.Sprintf("[%s, %d bytes]", v.MIMEType, len(v.Data)))
+		case AudioContent:
+			parts = append(parts, fmt.Sprintf("[%s, %d bytes]", v.MIMEType, len(v.Data)))
+		case EmbeddedResource:
+			parts = append(parts, fmt.Sprintf("[resource %s]", v.Resource.URI))
+		case interface{ note(Revision) string }:
+			parts = append(parts, v.note(r))
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// putMessages appends sampling messages. A message of several blocks becomes several messages where a revision allows one block each.
+func putMessages(dst []byte, key string, messages []SamplingMessage, r Revision) []byte {
+	dst = append(putKey(dst, key), '[')
+	first := true
+	put := func(m *SamplingMessage) {
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = m.AppendRevision(dst, r)
+	}
+	for i := range messages {
+		m := messages[i]
+		if r.since(Revision20251125) || len(m.Content) < 2 {
+			put(&m)
+			continue
+		}
+		for k := range m.Content {
+			m.Content = messages[i].Content[k : k+1]
+			put(&m)
+		}
+	}
+	return append(dst, ']')
+}
+
+// Reference is what a completion is for: a [PromptReference] or a [ResourceTemplateReference]. What this package reads are values, not pointers.
+type Reference interface {
+	// AppendJSON appends the JSON text of all that is set.
+	AppendJSON(dst []byte) []byte
+	// AppendRevision appends the JSON text without what the revision does not have.
+	AppendRevision(dst []byte, r Revision) []byte
+	isReference()
+}
+
+func (PromptReference) isReference()           {}
+func (ResourceTemplateReference) isReference() {}
+
+func (r *reader) reference(dst *Reference) {
+	kind := ""
+	members := jsonwire.ObjectMembers(r.val)
+	for members.Next() {
+		if members.KeyIs("type") {
+			kind, _ = stringOf(members.Value())
+		}
+	}
+	switch {
+	case !isObject(r.val):
+		r.fail("expected an object")
+	case kind == "ref/prompt":
+		var ref PromptReference
+		r.wrong(ref.read(r.val))
+		*dst = ref
+	case kind == "ref/resource":
+		var ref ResourceTemplateReference
+		r.wrong(ref.read(r.val))
+		*dst = ref
+	default:
+		r.wrong(&DecodeError{Path: "type", Problem: `expected "ref/prompt" or "ref/resource"`})
+	}
 }

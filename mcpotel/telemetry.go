@@ -2,6 +2,8 @@ package mcpotel
 
 import (
 	"context"
+	"encoding/json"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -9,6 +11,11 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
 )
 
 // Options are the options of [New]. The zero value is ready to use, and what nil means.
@@ -81,4 +88,105 @@ func histogram(m metric.Meter, name, description string) metric.Float64Histogram
 		return noop.Float64Histogram{}
 	}
 	return h
+}
+
+// Server is a [server.Middleware] that records what a server receives and sends. What other middleware does is part of what is recorded if Server is
+// added before it.
+func (t *Telemetry) Server(next server.HandlerFunc) server.HandlerFunc {
+	return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+		o := &operation{Telemetry: t, method: m.Method, id: m.ID, params: m.Params}
+		if m.Call != nil {
+			o.revision = m.Call.Revision()
+		}
+		if m.Direction == jsonrpc.Outgoing {
+			return o.send(ctx, func(ctx context.Context, params []byte) (json.RawMessage, error) {
+				m.Params = params
+				return next(ctx, m)
+			})
+		}
+		if m.Method == mcp.MethodToolsCall || m.Method == mcp.MethodPromptsGet {
+			o.target = m.Call.Name()
+		}
+		result, err := o.receive(ctx, func(ctx context.Context) (json.RawMessage, error) { return next(ctx, m) })
+		if s, _ := ctx.Value(connectionKey{}).(*connection); s != nil && o.revision != mcp.RevisionNone {
+			s.revision.Store(uint32(o.revision))
+		}
+		return result, err
+	}
+}
+
+// A Server serves a connection with each call of Serve; *[server.Server] is one.
+type Server interface {
+	Serve(ctx context.Context, f jsonrpc.Framer) error
+}
+
+// WrapServer returns a Server that serves as s does, and records how long each connection lasts.
+func (t *Telemetry) WrapServer(s Server) Server { return recordingServer{t, s} }
+
+type recordingServer struct {
+	*Telemetry
+	server Server
+}
+
+// Serve implements [Server].
+func (rs recordingServer) Serve(ctx context.Context, f jsonrpc.Framer) error {
+	start, s := time.Now(), new(connection)
+	err := rs.server.Serve(context.WithValue(ctx, connectionKey{}, s), f)
+	attrs := rs.sessionAttributes(mcp.Revision(s.revision.Load()), err)
+	rs.serverSession.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(attrs...))
+	return err
+}
+
+// Client is a [client.Middleware] that records what a client sends and receives. A call is one operation, with all that it takes: the server's
+// questions, and what was sent again. [Telemetry.Dial] records the session besides.
+func (t *Telemetry) Client(next client.HandlerFunc) client.HandlerFunc {
+	return func(ctx context.Context, m *client.Message) (json.RawMessage, error) {
+		o := &operation{Telemetry: t, method: m.Method, id: m.ID, revision: m.Revision, params: m.Params}
+		switch {
+		case m.Direction == jsonrpc.Outgoing:
+			if m.Method == mcp.MethodToolsCall || m.Method == mcp.MethodPromptsGet {
+				o.target = stringMember(m.Params, "name")
+			}
+			return o.send(ctx, func(ctx context.Context, params []byte) (json.RawMessage, error) {
+				m.Params = params
+				return next(withTraceContext(ctx), m)
+			})
+		case m.Notification && !serverNotifications[m.Method]:
+			return next(ctx, m) // a server may send as many kinds of them as it likes
+		}
+		return o.receive(ctx, func(ctx context.Context) (json.RawMessage, error) { return next(ctx, m) })
+	}
+}
+
+// serverNotifications are those that servers send.
+var serverNotifications = map[string]bool{
+	mcp.NotificationCancelled:           true,
+	mcp.NotificationProgress:            true,
+	mcp.NotificationMessage:             true,
+	mcp.NotificationToolsChanged:        true,
+	mcp.NotificationResourcesChanged:    true,
+	mcp.NotificationPromptsChanged:      true,
+	mcp.NotificationResourceUpdated:     true,
+	mcp.NotificationAcknowledged:        true,
+	mcp.NotificationElicitationComplete: true,
+	mcp.NotificationTaskStatus:          true,
+	mcp.NotificationTasks:               true,
+}
+
+// Dial is [client.Dial] with [Telemetry.Client] as the outermost middleware, and records how long the Client lasts.
+func (t *Telemetry) Dial(ctx context.Context, transport client.Transport, opts *client.Options) (*client.Client, error) {
+	var o client.Options
+	if opts != nil {
+		o = *opts
+	}
+	o.Middleware = append([]client.Middleware{t.Client}, o.Middleware...)
+	start, onEnd := time.Now(), o.OnEnd
+	o.OnEnd = func(c *client.Client, err error) {
+		attrs := t.sessionAttributes(c.Revision(), err)
+		t.clientSession.Record(context.Background(), time.Since(start).Seconds(), metric.WithAttributes(attrs...))
+		if onEnd != nil {
+			onEnd(c, err)
+		}
+	}
+	return client.Dial(ctx, transport, &o)
 }

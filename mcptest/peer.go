@@ -2,7 +2,11 @@ package mcptest
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -258,4 +262,246 @@ func (p *Peer) fatalf(format string, args ...any) {
 		runtime.Goexit()
 	}
 	p.t.Fatal(text)
+}
+
+// Expect waits for the next message, which must match the pattern.
+func (p *Peer) Expect(pattern string) {
+	p.t.Helper()
+	want := p.parsePattern("Expect", pattern)
+	text := p.nextMessage("Expect", want.String())
+	got := p.parseMessage("Expect", text)
+	m := compare(want, got, p.vars)
+	if len(m.diffs) > 0 {
+		p.fatalf("Expect: another message came\n%swant: %s\ngot:  %s", m.diffText(), clip(want.String(), maxShownBytes), clip(text, maxShownBytes))
+	}
+	p.vars = m.vars
+}
+
+// ExpectUnordered waits for as many messages as there are patterns, and takes them in any order: each message is that of the first pattern that it
+// matches and that has none yet.
+func (p *Peer) ExpectUnordered(patterns ...string) {
+	p.t.Helper()
+	var left []value
+	for _, pattern := range patterns {
+		left = append(left, p.parsePattern("ExpectUnordered", pattern))
+	}
+	for len(left) > 0 {
+		text := p.nextMessage("ExpectUnordered", patternTexts(left)...)
+		got := p.parseMessage("ExpectUnordered", text)
+		var closest *match
+		for i, want := range left {
+			m := compare(want, got, p.vars)
+			if closest == nil || len(m.diffs) < len(closest.diffs) {
+				closest = m
+			}
+			if len(m.diffs) == 0 {
+				p.vars = m.vars
+				left = slices.Delete(left, i, i+1)
+				break
+			}
+		}
+		if len(closest.diffs) > 0 {
+			p.fatalf("ExpectUnordered: a message came that matches none of those left; the closest differs so:\n%sgot:  %s%s",
+				closest.diffText(), clip(text, maxShownBytes), wantLines(patternTexts(left)))
+		}
+	}
+}
+
+// ExpectRaw waits for the next message, which must be the frame, byte for byte. There are no variables in it.
+func (p *Peer) ExpectRaw(frame string) {
+	p.t.Helper()
+	if got := p.nextMessage("ExpectRaw", frame); got != frame {
+		at := 0
+		for at < len(got) && at < len(frame) && got[at] == frame[at] {
+			at++
+		}
+		p.fatalf("ExpectRaw: the message that came differs from byte %d on\nwant: %s\ngot:  %s", at, clip(frame, maxShownBytes), clip(got, maxShownBytes))
+	}
+}
+
+// Receive waits for the next message and returns it as it came.
+func (p *Peer) Receive() string {
+	p.t.Helper()
+	return p.nextMessage("Receive")
+}
+
+// ExpectSilence sees that no message comes for as long as d. In a bubble of testing/synctest that takes no time and is certain. Elsewhere it really
+// waits, and a message that comes later goes unnoticed: it is surer to send a request and to expect its answer as the next message.
+func (p *Peer) ExpectSilence(d time.Duration) {
+	p.t.Helper()
+	switch a, ok := p.next(d); {
+	case !ok:
+	case a.err != nil:
+		p.fatalf("ExpectSilence: %s", endText(a.err))
+	default:
+		p.fatalf("ExpectSilence: a message came\ngot:  %s", clip(a.text, maxShownBytes))
+	}
+}
+
+// ExpectClose waits for the other side to hang up, before which no message may come.
+func (p *Peer) ExpectClose() {
+	p.t.Helper()
+	switch a, ok := p.next(p.Timeout); {
+	case !ok:
+		p.fatalf("ExpectClose: the other side has not hung up within %v", p.Timeout)
+	case a.err == nil:
+		p.fatalf("ExpectClose: a message came\ngot:  %s", clip(a.text, maxShownBytes))
+	case !errors.Is(a.err, io.EOF):
+		p.fatalf("ExpectClose: %v", a.err)
+	}
+}
+
+// endText says in words why no message came.
+func endText(err error) string {
+	if errors.Is(err, io.EOF) {
+		return "the other side has hung up"
+	}
+	return err.Error()
+}
+
+// nextMessage returns the next message. patterns are those that are waited for.
+func (p *Peer) nextMessage(op string, patterns ...string) string {
+	p.t.Helper()
+	a, ok := p.next(p.Timeout)
+	switch {
+	case !ok:
+		p.fatalf("%s: nothing came within %v%s", op, p.Timeout, wantLines(patterns))
+	case a.err != nil:
+		p.fatalf("%s: %s%s", op, endText(a.err), wantLines(patterns))
+	}
+	return a.text
+}
+
+// wantLines lists patterns in a failure.
+func wantLines(patterns []string) string {
+	text := ""
+	for _, pattern := range patterns {
+		text += "\nwant: " + clip(pattern, maxShownBytes)
+	}
+	return text
+}
+
+func patternTexts(list []value) []string {
+	var all []string
+	for _, v := range list {
+		all = append(all, v.String())
+	}
+	return all
+}
+
+func (p *Peer) parsePattern(op, text string) value {
+	p.t.Helper()
+	v, err := parse(text)
+	if err != nil {
+		p.fatalf("%s: the pattern is not JSON: %v\npattern: %s", op, err, clip(text, maxShownBytes))
+	}
+	return v
+}
+
+func (p *Peer) parseMessage(op, text string) value {
+	p.t.Helper()
+	v, err := parse(text)
+	if err != nil {
+		p.fatalf("%s: what came is not JSON: %v\ngot:  %s", op, err, clip(text, maxShownBytes))
+	}
+	return v
+}
+
+// closeAndCheck is the end of a peer: the other side may finish what it has accepted, and nothing may come that nobody expected.
+func (p *Peer) closeAndCheck() {
+	p.t.Helper()
+	defer p.Close()
+	w, ok := p.framer.(closeWriter)
+	if p.closed || p.t.Failed() || !ok {
+		return
+	}
+	if err := w.CloseWrite(); err != nil {
+		p.t.Errorf("%send of output: %v", p.location, err)
+		return
+	}
+	rest, err := p.readRest()
+	if err != nil {
+		p.t.Error(p.failureText("%v", err))
+		return
+	}
+	if len(rest) > 0 {
+		p.t.Error(p.failureText("messages came that were not expected, %d of them; the last: %s", len(rest), clip(rest[len(rest)-1], maxShownBytes)))
+	}
+}
+
+// readRest returns all that comes until the other side hangs up.
+func (p *Peer) readRest() (messages []string, err error) {
+	for {
+		switch a, ok := p.next(p.Timeout); {
+		case !ok:
+			return messages, fmt.Errorf("the other side has not hung up within %v of the end of its input", p.Timeout)
+		case a.isLast():
+			return messages, nil
+		case a.err != nil:
+			messages = append(messages, a.err.Error())
+		default:
+			messages = append(messages, a.text)
+		}
+	}
+}
+
+const (
+	maxShownBytes      = 4000 // bytes of a message that is shown by itself
+	maxLineBytes       = 1000 // bytes of one in a transcript
+	maxTranscriptLines = 50   // lines of a transcript
+)
+
+// lateMessageWait is how long a failure waits for messages that are still on the way, so that it can show them.
+const lateMessageWait = 50 * time.Millisecond
+
+// A transcript is the session so far, as failures show it: "> " is what was sent, "< " what came, "! " what happened besides.
+type transcript struct {
+	lines   []string
+	dropped int // earlier ones
+	ended   bool
+}
+
+func (tr *transcript) add(mark byte, text string) {
+	if len(tr.lines) == maxTranscriptLines {
+		copy(tr.lines, tr.lines[1:])
+		tr.lines = tr.lines[:maxTranscriptLines-1]
+		tr.dropped++
+	}
+	tr.lines = append(tr.lines, string(mark)+" "+clip(text, maxLineBytes))
+}
+
+// end adds the line that tells of the end, once.
+func (tr *transcript) end(text string) {
+	if !tr.ended {
+		tr.ended = true
+		tr.add('!', text)
+	}
+}
+
+func (tr *transcript) String() string {
+	var b strings.Builder
+	if tr.dropped > 0 {
+		fmt.Fprintf(&b, "  (%d lines before)\n", tr.dropped)
+	}
+	for _, line := range tr.lines {
+		b.WriteString("  " + line + "\n")
+	}
+	return b.String()
+}
+
+// failureText makes the text of a failure: what it is, and the session so far.
+func (p *Peer) failureText(format string, args ...any) string {
+	text := p.location + fmt.Sprintf(format, args...)
+	for n := 0; n < maxTranscriptLines; n++ {
+		if a, ok := p.next(lateMessageWait); !ok || a.isLast() {
+			break
+		}
+	}
+	if session := p.transcript.String(); session != "" {
+		text += "\nthe session so far:\n" + session
+	}
+	if p.hint != "" {
+		text = strings.TrimRight(text, "\n") + "\n" + p.hint
+	}
+	return strings.TrimRight(text, "\n")
 }

@@ -1,13 +1,20 @@
 package schema
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
 	"math/big"
 	"reflect"
+	"slices"
+	"sort"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+
+	"mcpwire/internal/jsonwire"
 )
 
 // Schemer is implemented by types that give their own JSON Schema in place of
@@ -288,4 +295,437 @@ func (b *builder) customSchema(n *node) error {
 	}
 	n.custom, n.types, n.keywords, n.name = v, "", nil, ""
 	return nil
+}
+
+// structType fills n with the members of its struct type.
+func (b *builder) structType(n *node) error {
+	fields, err := structFields(n.typ)
+	if err != nil {
+		return fmt.Errorf("type %s: %w", n.typ, err)
+	}
+	n.fields = &structPlan{lenient: b.opts.AllowUnknown}
+	b.structs = append(b.structs, n.fields)
+	for _, sf := range fields {
+		f, err := b.field(sf)
+		if err != nil {
+			return fmt.Errorf("type %s: field %s: %w", n.typ, sf.Name, err)
+		}
+		n.fields.fields = append(n.fields.fields, f)
+	}
+	for i, sf := range fields {
+		b.deferred = append(b.deferred, func() error {
+			if err := n.fields.fields[i].applyTag(sf); err != nil {
+				return fmt.Errorf("type %s: field %s: %w", n.typ, sf.Name, err)
+			}
+			return nil
+		})
+	}
+	return nil
+}
+
+func (b *builder) field(sf structField) (fieldPlan, error) {
+	f := fieldPlan{
+		name:        sf.name,
+		quoted:      string(jsonwire.AppendQuote(nil, sf.name)),
+		hops:        sf.hops,
+		offset:      sf.offset,
+		description: sf.Tag.Get("jsonschema"),
+	}
+	var err error
+	if f.node, err = b.node(sf.Type); err != nil {
+		return f, err
+	}
+	f.required = !sf.mayBeAbsent() && sf.Type.Kind() != reflect.Pointer && len(sf.hops) == 0
+	f.omitted = omission(sf)
+	return f, nil
+}
+
+// applyTag adds what the schema tag says.
+func (f *fieldPlan) applyTag(sf structField) (err error) {
+	tag, ok := sf.Tag.Lookup("schema")
+	if !ok {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("tag schema:%q: %w", tag, err)
+		}
+	}()
+	items, err := parseTag(tag)
+	if err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, it := range items {
+		if seen[it.key] {
+			return fmt.Errorf("%s stands there twice", it.key)
+		}
+		seen[it.key] = true
+		if err := f.applyItem(it, sf.mayBeAbsent()); err != nil {
+			return err
+		}
+	}
+	if seen["required"] && (seen["optional"] || seen["default"]) {
+		return fmt.Errorf("required contradicts optional and default")
+	}
+	return nil
+}
+
+func (f *fieldPlan) applyItem(it tagItem, maybeAbsent bool) (err error) {
+	switch it.key {
+	case "required", "optional", "uniqueItems":
+		if it.hasValue && it.value != "true" {
+			return fmt.Errorf("%s: takes no value", it.key)
+		}
+	default:
+		if !it.hasValue {
+			return fmt.Errorf("%s: has no value", it.key)
+		}
+	}
+	switch it.key {
+	case "required":
+		if maybeAbsent {
+			return fmt.Errorf("required contradicts omitempty and omitzero")
+		}
+		if len(f.hops) > 0 {
+			return fmt.Errorf("required: the field is absent when its embedded pointer is nil")
+		}
+		f.required = true
+	case "optional":
+		f.required = false
+	case "title":
+		f.keywords = append(f.keywords, keyword{name: "title", value: string(jsonwire.AppendQuote(nil, it.value))})
+	case "default":
+		if f.defaultValue, err = f.node.defaultText(it.value); err != nil {
+			return fmt.Errorf("default: %w", err)
+		}
+		f.required = false
+		f.keywords = append(f.keywords, keyword{name: "default", value: string(f.defaultValue)})
+	default:
+		f.node, err = f.node.constrain(it)
+	}
+	return err
+}
+
+// omission returns the test for leaving a field out of the output.
+func omission(sf structField) func(address) bool {
+	t := sf.Type
+	var zero, empty func(address) bool
+	if sf.omitZero {
+		zero = zeroTest(t)
+	}
+	if sf.omitEmpty {
+		empty = emptyTest(t)
+	}
+	switch {
+	case zero == nil:
+		return empty
+	case empty == nil:
+		return zero
+	}
+	return func(a address) bool { return zero(a) || empty(a) }
+}
+
+func zeroTest(t reflect.Type) func(address) bool {
+	type zeroer interface{ IsZero() bool }
+	typeZeroer := reflect.TypeFor[zeroer]()
+	switch {
+	case t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface:
+		// A nil one is zero, and must not be asked.
+		return func(a address) bool {
+			v := a.value(t)
+			if v.IsNil() {
+				return true
+			}
+			z, ok := v.Interface().(zeroer)
+			return ok && t.Implements(typeZeroer) && z.IsZero()
+		}
+	case reflect.PointerTo(t).Implements(typeZeroer):
+		return func(a address) bool { return a.pointer(t).(zeroer).IsZero() }
+	}
+	return func(a address) bool { return a.value(t).IsZero() }
+}
+
+// emptyTest is what omitempty asks: false, 0, "", nil and what has no elements.
+func emptyTest(t reflect.Type) func(address) bool {
+	switch t.Kind() {
+	case reflect.String:
+		return func(a address) bool { return *as[string](a) == "" }
+	case reflect.Bool:
+		return func(a address) bool { return !*as[bool](a) }
+	case reflect.Slice, reflect.Map, reflect.Array:
+		return func(a address) bool { return a.value(t).Len() == 0 }
+	case reflect.Struct:
+		return nil
+	}
+	return func(a address) bool { return a.value(t).IsZero() }
+}
+
+// defName makes a type's name fit for a JSON pointer and a URI fragment.
+func defName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// structField is a field that becomes a member, found by the rules of
+// encoding/json: fields of embedded structs count as the outer struct's own,
+// the shallowest field of a name wins, then the one with a tag, and if several
+// are left none of them is used.
+type structField struct {
+	reflect.StructField
+	name      string // of the member
+	tagged    bool   // the name comes from the tag
+	index     []int
+	hops      []hop
+	offset    uintptr // from the last hop
+	omitEmpty bool
+	omitZero  bool
+}
+
+// mayBeAbsent reports whether the field may be missing in the output.
+func (f *structField) mayBeAbsent() bool { return f.omitEmpty || f.omitZero }
+
+// embedded is a struct whose fields are yet to be collected.
+type embedded struct {
+	typ    reflect.Type
+	index  []int
+	hops   []hop
+	offset uintptr
+}
+
+// structFields returns the members of struct type t in the order of the source.
+func structFields(t reflect.Type) ([]structField, error) {
+	var all []structField
+	level := []embedded{{typ: t}}
+	seen := map[reflect.Type]bool{}
+	for len(level) > 0 {
+		var next []embedded
+		count := map[reflect.Type]int{}
+		for _, e := range level {
+			count[e.typ]++
+		}
+		for _, e := range level {
+			if seen[e.typ] {
+				continue
+			}
+			own, inner, err := e.fields()
+			if err != nil {
+				return nil, err
+			}
+			for _, f := range own {
+				all = append(all, f)
+				if count[e.typ] > 1 {
+					all = append(all, f) // embedded twice: hides itself
+				}
+			}
+			next = append(next, inner...)
+			if count[e.typ] > 1 {
+				seen[e.typ] = true
+			}
+		}
+		for _, e := range level {
+			seen[e.typ] = true
+		}
+		level = next
+	}
+	return dominant(all), nil
+}
+
+// fields returns the fields of one struct, and the structs embedded in it.
+func (e embedded) fields() (own []structField, inner []embedded, err error) {
+	for i := range e.typ.NumField() {
+		sf := e.typ.Field(i)
+		ft := sf.Type
+		if sf.Anonymous && ft.Kind() == reflect.Pointer {
+			ft = ft.Elem()
+		}
+		if !sf.IsExported() && (!sf.Anonymous || ft.Kind() != reflect.Struct) {
+			continue
+		}
+		tag := sf.Tag.Get("json")
+		if tag == "-" {
+			continue
+		}
+		index := append(slices.Clone(e.index), i)
+		name, options, _ := strings.Cut(tag, ",")
+		if !validName(name) {
+			name = ""
+		}
+		if name == "" && sf.Anonymous && ft.Kind() == reflect.Struct {
+			if _, ok := sf.Tag.Lookup("schema"); ok {
+				return nil, nil, fmt.Errorf("field %s: a schema tag on an embedded struct applies to nothing", sf.Name)
+			}
+			in := embedded{typ: ft, index: index, hops: e.hops, offset: e.offset + sf.Offset}
+			if sf.Type.Kind() == reflect.Pointer {
+				if !sf.IsExported() {
+					return nil, nil, fmt.Errorf("field %s: cannot fill an embedded pointer to the unexported struct %s", sf.Name, ft)
+				}
+				in.hops = append(slices.Clone(e.hops), hop{offset: in.offset, typ: ft})
+				in.offset = 0
+			}
+			inner = append(inner, in)
+			continue
+		}
+		f := structField{StructField: sf, name: name, tagged: name != "", index: index, hops: e.hops, offset: e.offset + sf.Offset}
+		if name == "" {
+			f.name = sf.Name
+		}
+		if err := f.setOptions(options); err != nil {
+			return nil, nil, fmt.Errorf("field %s: %w", sf.Name, err)
+		}
+		own = append(own, f)
+	}
+	return own, inner, nil
+}
+
+func (f *structField) setOptions(options string) error {
+	for option := range strings.SplitSeq(options, ",") {
+		switch option {
+		case "omitempty":
+			f.omitEmpty = true
+		case "omitzero":
+			f.omitZero = true
+		case "string":
+			return fmt.Errorf(`the json option "string" is not supported: the schema would ask for a string where models send a number`)
+		}
+	}
+	return nil
+}
+
+// validName is what encoding/json accepts as a name in a tag.
+func validName(s string) bool {
+	for _, r := range s {
+		if !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// dominant picks one field for each name and sorts them by position.
+func dominant(all []structField) []structField {
+	sort.SliceStable(all, func(i, j int) bool {
+		a, b := &all[i], &all[j]
+		return cmp.Or(
+			strings.Compare(a.name, b.name),
+			cmp.Compare(len(a.index), len(b.index)),
+			-compareBool(a.tagged, b.tagged),
+			slices.Compare(a.index, b.index)) < 0
+	})
+	var out []structField
+	for i := 0; i < len(all); {
+		n := i + 1
+		for n < len(all) && all[n].name == all[i].name {
+			n++
+		}
+		unique := n == i+1 || len(all[i].index) != len(all[i+1].index) || all[i].tagged != all[i+1].tagged
+		if unique {
+			out = append(out, all[i])
+		}
+		i = n
+	}
+	sort.Slice(out, func(i, j int) bool { return slices.Compare(out[i].index, out[j].index) < 0 })
+	return out
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// tagItem is one keyword of a schema tag: minimum=1 or uniqueItems.
+type tagItem struct {
+	key      string
+	value    string
+	list     []string // enum only: the values
+	hasValue bool
+}
+
+// parseTag splits a schema tag. See the package documentation for the grammar.
+func parseTag(tag string) ([]tagItem, error) {
+	var items []tagItem
+	for rest := tag; ; {
+		n := strings.IndexAny(rest, ",=")
+		if n < 0 {
+			n = len(rest)
+		}
+		item := tagItem{key: strings.TrimSpace(rest[:n])}
+		if item.key == "" {
+			return nil, fmt.Errorf("empty keyword")
+		}
+		rest = rest[n:]
+		if strings.HasPrefix(rest, "=") {
+			var err error
+			if rest, err = item.parseValue(rest[1:]); err != nil {
+				return nil, fmt.Errorf("%s: %w", item.key, err)
+			}
+		}
+		items = append(items, item)
+		if rest == "" {
+			return items, nil
+		}
+		rest = rest[1:] // the comma
+	}
+}
+
+// parseValue reads the value and returns what is left, from the comma on.
+func (t *tagItem) parseValue(s string) (rest string, err error) {
+	t.hasValue = true
+	ends := ","
+	isList := t.key == "enum" || strings.HasSuffix(t.key, ".enum")
+	if isList {
+		ends = ",|"
+	}
+	for {
+		var v string
+		if v, s, err = cutValue(s, ends); err != nil {
+			return "", err
+		}
+		t.value = v
+		if isList {
+			t.list = append(t.list, v)
+		}
+		if s == "" || s[0] == ',' {
+			return s, nil
+		}
+		s = s[1:]
+	}
+}
+
+// cutValue reads up to one of ends. A value in single quotes may contain them;
+// a quote in it is doubled.
+func cutValue(s, ends string) (v, rest string, err error) {
+	if !strings.HasPrefix(s, "'") {
+		if n := strings.IndexAny(s, ends); n >= 0 {
+			return s[:n], s[n:], nil
+		}
+		return s, "", nil
+	}
+	var b strings.Builder
+	for s = s[1:]; ; {
+		n := strings.IndexByte(s, '\'')
+		if n < 0 {
+			return "", "", fmt.Errorf("missing closing quote")
+		}
+		b.WriteString(s[:n])
+		s = s[n+1:]
+		if !strings.HasPrefix(s, "'") {
+			break
+		}
+		b.WriteByte('\'')
+		s = s[1:]
+	}
+	if s != "" && strings.IndexByte(ends, s[0]) < 0 {
+		return "", "", fmt.Errorf("unexpected %q behind the closing quote", s)
+	}
+	return b.String(), s, nil
 }

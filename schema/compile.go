@@ -2,6 +2,9 @@ package schema
 
 import (
 	"fmt"
+	"math"
+	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 
@@ -265,4 +268,554 @@ func (s *subschema) inPlaceSchemas() []*subschema {
 		}
 	}
 	return list
+}
+
+// Bounds of compiled patterns, in instructions.
+const (
+	maxPatternSize  = 10_000  // of each: matching takes up to that many steps for each byte
+	maxPatternsSize = 200_000 // of all in a schema: an instruction takes some 100 bytes, and less than one byte of text
+)
+
+// dialect is the one draft compiled here.
+const dialect = "https://json-schema.org/draft/2020-12/schema"
+
+// keywords reads the members of one schema object into s. Those that only mean
+// something together wait for finish.
+type keywords struct {
+	c   *compiler
+	s   *subschema
+	loc string
+
+	arr         arrayRule
+	hasArr      bool
+	minContains int
+	maxContains int
+}
+
+// read compiles one keyword.
+func (k *keywords) read(name string, raw []byte) error {
+	switch name {
+	case "$schema", "$id", "$anchor", "$dynamicAnchor", "$ref", "$defs":
+		return k.core(name, raw)
+	case "type", "enum", "const":
+		return k.any(name, raw)
+	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf":
+		return k.number(name, raw)
+	case "minLength", "maxLength", "pattern":
+		return k.string(name, raw)
+	case "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
+		"minProperties", "maxProperties", "dependentRequired", "dependentSchemas":
+		return k.object(name, raw)
+	case "prefixItems", "items", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems":
+		k.hasArr = true
+		return k.array(name, raw)
+	case "allOf", "anyOf", "oneOf", "not", "if", "then", "else":
+		return k.applicators(name, raw)
+	case "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "$vocabulary", "dependencies":
+		return k.unsupported(name, "this keyword is not compiled here")
+	}
+	return nil // an annotation, or unknown
+}
+
+func (k *keywords) unsupported(name, detail string) error {
+	return &unsupportedError{k.loc, name, detail}
+}
+
+func (k *keywords) invalid(name, want string, raw []byte) error {
+	return invalid(k.loc, name, "expected %s, got %s", want, gotAt(raw, 0))
+}
+
+// text returns the value of a keyword that is a string.
+func (k *keywords) text(name string, raw []byte) (string, error) {
+	if raw[0] != '"' {
+		return "", k.invalid(name, "a string", raw)
+	}
+	return jsonwire.UnquoteString(raw[1 : len(raw)-1]), nil
+}
+
+// size returns the value of a keyword that counts something.
+func (k *keywords) size(name string, raw []byte) (int, error) {
+	if typeOf(raw[0]) == typeFloat {
+		if d := parseDecimal(raw); d.isInteger() && !d.neg {
+			if n, ok := d.uint64(); ok && n <= math.MaxInt32 {
+				return int(n), nil
+			}
+			return math.MaxInt32, nil // nothing in memory is longer
+		}
+	}
+	return 0, k.invalid(name, "an integer of 0 or more", raw)
+}
+
+func (k *keywords) core(name string, raw []byte) error {
+	if name == "$defs" {
+		return k.childMap(name, raw, func(string, *subschema) error { return nil })
+	}
+	v, err := k.text(name, raw)
+	if err != nil {
+		return err
+	}
+	switch name {
+	case "$schema":
+		if strings.TrimSuffix(v, "#") != dialect {
+			return k.unsupported(name, quoteClipped(v)+" is another dialect than "+dialect)
+		}
+	case "$id":
+		if k.loc != "" {
+			return k.unsupported(name, "only the root may have an id here")
+		}
+		k.c.base = strings.TrimSuffix(v, "#")
+	case "$anchor", "$dynamicAnchor":
+		if k.c.anchors[v] != nil && k.c.anchors[v] != k.s {
+			return invalid(k.loc, name, "%s is defined twice", quoteClipped(v))
+		}
+		k.c.anchors[v] = k.s
+	case "$ref":
+		k.ensureApplicators()
+		k.c.refs = append(k.c.refs, pendingRef{k.s, v})
+	}
+	return nil
+}
+
+func (k *keywords) ensureApplicators() *applicators {
+	if k.s.applicators == nil {
+		k.s.applicators = &applicators{}
+	}
+	return k.s.applicators
+}
+
+func (k *keywords) any(name string, raw []byte) error {
+	if name == "type" {
+		return k.types(raw)
+	}
+	texts := []string{string(raw)}
+	if name == "enum" {
+		if raw[0] != '[' {
+			return k.invalid(name, "an array", raw)
+		}
+		texts = nil
+		for e := jsonwire.ArrayElements(raw); e.Next(); {
+			texts = append(texts, string(e.Value()))
+		}
+		k.s.enum = newEnum(texts)
+		return nil
+	}
+	k.s.constant = newEnum(texts)
+	return nil
+}
+
+func (k *keywords) types(raw []byte) error {
+	list := [][]byte{raw}
+	if raw[0] == '[' {
+		list = nil
+		for e := jsonwire.ArrayElements(raw); e.Next(); {
+			list = append(list, e.Value())
+		}
+	}
+	for _, raw := range list {
+		v, err := k.text("type", raw)
+		if err != nil {
+			return err
+		}
+		var t typeSet
+		for i, name := range typeNames {
+			if name == v {
+				t = 1 << i
+			}
+		}
+		if t == 0 {
+			return invalid(k.loc, "type", "unknown type %s; known are %s", quoteClipped(v), listNames(typeNames[:]))
+		}
+		if k.s.types&t != 0 {
+			return invalid(k.loc, "type", "%s is listed twice", quoteClipped(v))
+		}
+		k.s.types |= t
+	}
+	if k.s.types == 0 {
+		return k.invalid("type", "at least one type", raw)
+	}
+	return nil
+}
+
+func (k *keywords) number(name string, raw []byte) error {
+	if typeOf(raw[0]) != typeFloat {
+		return k.invalid(name, "a number", raw)
+	}
+	if k.s.num == nil {
+		k.s.num = &numberRule{}
+	}
+	if name != "multipleOf" {
+		k.s.num.addBound(name, string(raw))
+		return nil
+	}
+	d := parseDecimal(raw)
+	if d.sign() <= 0 {
+		return k.invalid(name, "a number greater than 0", raw)
+	}
+	if d.size() > maxDivisorDigits {
+		return invalid(k.loc, name, "more than %d digits", maxDivisorDigits)
+	}
+	k.s.num.setMultiple(string(raw))
+	return nil
+}
+
+func (k *keywords) string(name string, raw []byte) error {
+	if k.s.str == nil {
+		k.s.str = &stringRule{max: -1}
+	}
+	if name != "pattern" {
+		return k.bound(name, "minLength", raw, &k.s.str.min, &k.s.str.max)
+	}
+	v, err := k.text(name, raw)
+	if err != nil {
+		return err
+	}
+	k.s.str.source = v
+	k.s.str.pattern, k.s.strCost, err = k.pattern(name, v)
+	return err
+}
+
+// bound reads a keyword that is either lower or its upper counterpart.
+func (k *keywords) bound(name, lower string, raw []byte, minimum, maximum *int) error {
+	n, err := k.size(name, raw)
+	if name == lower {
+		*minimum = n
+	} else {
+		*maximum = n
+	}
+	return err
+}
+
+// pattern compiles a regular expression and estimates what it costs to match.
+func (k *keywords) pattern(name, source string) (re *regexp.Regexp, cost int, err error) {
+	expr := goPattern(source)
+	if re, err = regexp.Compile(expr); err != nil {
+		return nil, 0, k.unsupported(name, fmt.Sprintf("%s is not a regular expression that Go can match: %s", quoteClipped(source), clipError(err)))
+	}
+	tree, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return nil, 0, k.unsupported(name, clipError(err))
+	}
+	prog, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil, 0, k.unsupported(name, clipError(err))
+	}
+	if len(prog.Inst) > maxPatternSize {
+		return nil, 0, invalid(k.loc, name, "%s is too large to match in bounded time", quoteClipped(source))
+	}
+	if k.c.patterns += len(prog.Inst); k.c.patterns > maxPatternsSize {
+		return nil, 0, invalid(k.loc, name, "with %s, the patterns of the schema are too large together", quoteClipped(source))
+	}
+	return re, 1 + len(prog.Inst)/8, nil
+}
+
+func (k *keywords) applicators(name string, raw []byte) (err error) {
+	p := k.ensureApplicators()
+	switch name {
+	case "allOf":
+		p.all, err = k.children(name, raw)
+	case "anyOf":
+		p.any, err = k.children(name, raw)
+	case "oneOf":
+		p.one, err = k.children(name, raw)
+	case "not":
+		p.not, err = k.child(raw, name)
+	case "if":
+		p.cond, err = k.child(raw, name)
+	case "then":
+		p.then, err = k.child(raw, name)
+	case "else":
+		p.els, err = k.child(raw, name)
+	}
+	return err
+}
+
+func (k *keywords) array(name string, raw []byte) (err error) {
+	a := &k.arr
+	switch name {
+	case "prefixItems":
+		a.prefix, err = k.children(name, raw)
+	case "items":
+		if raw[0] == '[' {
+			return invalid(k.loc, name, "expected one schema, got an array, which is prefixItems in this draft")
+		}
+		a.items, err = k.child(raw, name)
+	case "contains":
+		a.contains, err = k.child(raw, name)
+	case "minContains":
+		k.minContains, err = k.size(name, raw)
+	case "maxContains":
+		k.maxContains, err = k.size(name, raw)
+	case "uniqueItems":
+		a.unique, err = k.flag(name, raw)
+	default:
+		if a.count == nil {
+			a.count = &sizeRule{max: -1}
+		}
+		return k.bound(name, "minItems", raw, &a.count.min, &a.count.max)
+	}
+	return err
+}
+
+func (k *keywords) flag(name string, raw []byte) (bool, error) {
+	if typeOf(raw[0]) != typeBoolean {
+		return false, k.invalid(name, "a boolean", raw)
+	}
+	return raw[0] == 't', nil
+}
+
+func (k *keywords) object(name string, raw []byte) (err error) {
+	if k.s.obj == nil {
+		k.s.obj = &objectRule{}
+	}
+	o := k.s.obj
+	switch name {
+	case "properties":
+		return k.childMap(name, raw, func(name string, s *subschema) error {
+			o.members[o.index(name)].schema = s
+			o.names = append(o.names, name)
+			return nil
+		})
+	case "required":
+		o.required, err = k.nameList(name, raw)
+	case "additionalProperties":
+		o.additional, err = k.child(raw, name)
+	case "propertyNames":
+		o.propName, err = k.child(raw, name)
+	case "patternProperties":
+		return k.childMap(name, raw, func(source string, s *subschema) error {
+			re, cost, err := k.pattern(name, source)
+			o.patterns = append(o.patterns, patternRule{re, cost, s})
+			return err
+		})
+	case "dependentSchemas":
+		return k.childMap(name, raw, func(name string, s *subschema) error {
+			o.dependencies = append(o.dependencies, dependency{name: o.index(name), schema: s})
+			return nil
+		})
+	case "dependentRequired":
+		return k.dependentRequired(name, raw)
+	default:
+		if o.count == nil {
+			o.count = &sizeRule{max: -1}
+		}
+		return k.bound(name, "minProperties", raw, &o.count.min, &o.count.max)
+	}
+	return err
+}
+
+// nameList reads an array of distinct member names as indexes.
+func (k *keywords) nameList(keyword string, raw []byte) (list []int, err error) {
+	if raw[0] != '[' {
+		return nil, k.invalid(keyword, "an array of names", raw)
+	}
+	seen := map[int]bool{}
+	for e := jsonwire.ArrayElements(raw); e.Next(); {
+		name, err := k.text(keyword, e.Value())
+		if err != nil {
+			return nil, err
+		}
+		n := k.s.obj.index(name)
+		if seen[n] {
+			return nil, invalid(k.loc, keyword, "%s is listed twice", quoteClipped(name))
+		}
+		seen[n] = true
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+func (k *keywords) dependentRequired(keyword string, raw []byte) error {
+	if raw[0] != '{' {
+		return k.invalid(keyword, "an object", raw)
+	}
+	for m := jsonwire.ObjectMembers(raw); m.Next(); {
+		needs, err := k.nameList(keyword, m.Value())
+		if err != nil {
+			return err
+		}
+		k.s.obj.dependencies = append(k.s.obj.dependencies, dependency{name: k.s.obj.index(m.KeyString()), required: needs})
+	}
+	return nil
+}
+
+// finish puts together what depends on several keywords.
+func (k *keywords) finish() {
+	s := k.s
+	if s.num != nil {
+		s.num.finish()
+	}
+	if o := s.obj; o != nil && len(o.members) <= maxLinearFields {
+		o.byName = nil
+	}
+	if k.hasArr {
+		k.arr.matches = sizeRule{min: k.minContains, max: k.maxContains}
+		s.arr = &k.arr
+	}
+	// then and else mean nothing without if.
+	if p := s.applicators; p != nil && p.cond == nil {
+		p.then, p.els = nil, nil
+	}
+}
+
+// typeSet is a set of JSON types.
+type typeSet uint8
+
+const (
+	typeNull typeSet = 1 << iota
+	typeBoolean
+	typeObject
+	typeArray
+	typeString
+	typeFloat   // any number
+	typeInteger // a number without fraction
+)
+
+var typeNames = [...]string{"null", "boolean", "object", "array", "string", "number", "integer"}
+
+// typeOf is the type of the value that starts with a byte.
+func typeOf(ch byte) typeSet {
+	switch ch {
+	case '"':
+		return typeString
+	case '{':
+		return typeObject
+	case '[':
+		return typeArray
+	case 't', 'f':
+		return typeBoolean
+	case 'n':
+		return typeNull
+	}
+	return typeFloat
+}
+
+func (t typeSet) String() string {
+	var names []string
+	for i, name := range typeNames {
+		if t>>i&1 != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " or ")
+}
+
+// subschema is a compiled schema object. nil pointers in it mean the keyword is
+// absent. Schemas that refer to each other form cycles.
+type subschema struct {
+	loc         string // JSON pointer within the document
+	never       bool   // the schema false
+	types       typeSet
+	enum        *enumRule
+	constant    *enumRule
+	num         *numberRule
+	str         *stringRule
+	strCost     int // steps for each 64 bytes under the pattern
+	obj         *objectRule
+	arr         *arrayRule
+	applicators *applicators
+}
+
+// applicators is the keywords that apply schemas to the same value.
+type applicators struct {
+	ref             *subschema
+	all, any, one   []*subschema
+	not             *subschema
+	cond, then, els *subschema
+}
+
+// objectRule is the keywords about objects.
+type objectRule struct {
+	members      []memberRule   // every name that any keyword mentions
+	byName       map[string]int // if they are more than a few
+	required     []int          // indexes in members
+	names        []string       // of properties, for messages
+	patterns     []patternRule
+	additional   *subschema // additionalProperties
+	propName     *subschema // propertyNames
+	count        *sizeRule
+	dependencies []dependency
+}
+
+// memberRule is what is known of one name.
+type memberRule struct {
+	name   string
+	schema *subschema // nil: not in properties
+}
+
+type patternRule struct {
+	re     *regexp.Regexp
+	cost   int
+	schema *subschema
+}
+
+// dependency is an entry of dependentRequired or of dependentSchemas.
+type dependency struct {
+	name     int // index in members
+	required []int
+	schema   *subschema
+}
+
+// arrayRule is the keywords about arrays.
+type arrayRule struct {
+	prefix   []*subschema
+	items    *subschema
+	contains *subschema
+	matches  sizeRule // minContains and maxContains
+	count    *sizeRule
+	unique   bool
+}
+
+// member returns the index of a name in members, or -1.
+func (o *objectRule) member(raw []byte) int {
+	if o.byName != nil {
+		if k, ok := o.byName[string(raw)]; ok {
+			return k
+		}
+		return -1
+	}
+	for k := range o.members {
+		if o.members[k].name == string(raw) {
+			return k
+		}
+	}
+	return -1
+}
+
+// index returns the index of a name in members, which it adds if need be.
+func (o *objectRule) index(name string) int {
+	if o.byName == nil {
+		o.byName = map[string]int{}
+	}
+	k, ok := o.byName[name]
+	if !ok {
+		k = len(o.members)
+		o.byName[name] = k
+		o.members = append(o.members, memberRule{name: name})
+	}
+	return k
+}
+
+// goPattern rewrites the escapes of ECMA-262 that Go's regular expressions
+// spell differently: \uXXXX. Everything else is the same for what schemas use,
+// or fails to compile, as look-ahead does.
+func goPattern(source string) string {
+	if !strings.Contains(source, `\u`) {
+		return source
+	}
+	var b strings.Builder
+	for i := 0; i < len(source); {
+		if source[i] != '\\' || i+1 == len(source) {
+			b.WriteByte(source[i])
+			i++
+			continue
+		}
+		if hex := source[i+2 : min(i+6, len(source))]; source[i+1] == 'u' && len(hex) == 4 {
+			b.WriteString(`\x{` + hex + `}`)
+			i += 6
+			continue
+		}
+		b.WriteString(source[i : i+2])
+		i += 2
+	}
+	return b.String()
 }

@@ -1,11 +1,17 @@
 package schema
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+	"reflect"
 	"slices"
+	"strconv"
 	"time"
 
 	"mcpwire/internal/jsonwire"
@@ -260,4 +266,536 @@ func (d *decoder) checkedSkip() bool {
 		d.fail(f.at, f.msg)
 	}
 	return len(found) == 0
+}
+
+// object decodes the members of a struct.
+func (d *decoder) object(s *structPlan, a address, ch byte) {
+	if ch != '{' {
+		d.mismatch("object")
+		return
+	}
+	if !d.enter() {
+		return
+	}
+	at := d.i
+	var small [4]uint64
+	seen := small[:]
+	if len(s.required) > len(small) {
+		seen = make([]uint64, len(s.required))
+	}
+	var unknown unknownNames
+	next := 0 // members mostly come in the order of the schema
+	for more := d.open(); more && !d.full(); more = d.more() {
+		start := d.i
+		k, raw, escaped := d.member(s, next)
+		if k < 0 {
+			d.unknown(s, &unknown, start, raw, escaped)
+			continue
+		}
+		f := &s.fields[k]
+		next = k + 1
+		if seen[k/64]>>(k%64)&1 != 0 {
+			d.fail(start, "duplicate property "+quoteClipped(f.name))
+			d.skip()
+			continue
+		}
+		seen[k/64] |= 1 << (k % 64)
+		to, _ := f.at(a, true)
+		d.value(f.node, to)
+	}
+	d.depth--
+	for w, required := range s.required {
+		if missing := required &^ seen[w]; missing != 0 {
+			d.missing(s, at, w, missing)
+		}
+		if absent := s.defaults[w] &^ seen[w]; absent != 0 {
+			d.setDefaults(s, a, w, absent)
+		}
+	}
+}
+
+// member passes a member's name and returns which field has it, or -1.
+func (d *decoder) member(s *structPlan, next int) (k int, raw []byte, escaped bool) {
+	if next < len(s.fields) {
+		q := s.fields[next].quoted
+		if len(d.b)-d.i >= len(q) && string(d.b[d.i:d.i+len(q)]) == q {
+			d.i += len(q)
+			d.colon()
+			return next, nil, false
+		}
+	}
+	raw, escaped = d.name()
+	return s.find(raw, escaped), raw, escaped
+}
+
+// find returns the index of the field with the name raw, or -1.
+func (s *structPlan) find(raw []byte, escaped bool) int {
+	if s.byName != nil {
+		if escaped {
+			raw = jsonwire.AppendUnquote(nil, raw)
+		}
+		if k, ok := s.byName[string(raw)]; ok {
+			return k
+		}
+		return -1
+	}
+	for k := range s.fields {
+		name := s.fields[k].name
+		if !escaped && string(raw) == name || escaped && jsonwire.RawEqual(raw, name) {
+			return k
+		}
+	}
+	return -1
+}
+
+// unknown handles a member that no field stands for.
+func (d *decoder) unknown(s *structPlan, seen *unknownNames, start int, raw []byte, escaped bool) {
+	if !s.lenient {
+		d.fail(start, unknownProperty(raw, s.names))
+		d.skip()
+		return
+	}
+	var ok bool
+	seen.names, ok = seen.set.add(d.b, seen.names, nameRange{start + 1, start + 1 + len(raw), escaped})
+	if !ok {
+		d.fail(start, duplicateProperty(raw))
+		d.skip()
+		return
+	}
+	d.checkedSkip()
+}
+
+// unknownNames is the ignored members of an object.
+type unknownNames struct {
+	set   nameSet
+	names []nameRange
+}
+
+func (d *decoder) missing(s *structPlan, at, word int, set uint64) {
+	for ; set != 0; set &= set - 1 {
+		k := word*64 + bits.TrailingZeros64(set)
+		d.fail(at, missingProperty(s.fields[k].name))
+	}
+}
+
+// setDefaults decodes the defaults of absent members.
+func (d *decoder) setDefaults(s *structPlan, a address, word int, set uint64) {
+	for ; set != 0 && !d.full(); set &= set - 1 {
+		f := &s.fields[word*64+bits.TrailingZeros64(set)]
+		to, ok := f.at(a, false)
+		if !ok {
+			continue // its embedded struct is absent as a whole
+		}
+		in := decoder{cursor: cursor{b: f.defaultValue}, plan: d.plan}
+		in.value(f.node, to)
+	}
+}
+
+var (
+	typeAnyMap    = reflect.TypeFor[map[string]any]()
+	typeStringMap = reflect.TypeFor[map[string]string]()
+)
+
+// mapping decodes an object into a new map.
+func (d *decoder) mapping(n *node, a address, ch byte) {
+	if ch != '{' {
+		d.mismatch("object")
+		return
+	}
+	at, count := d.i, 0
+	switch {
+	case n.typ == typeAnyMap:
+		m := map[string]any{}
+		*as[map[string]any](a) = m
+		count = d.members(
+			func(name string) { m[name] = d.any(d.space()) },
+			func(name string) bool { _, ok := m[name]; return ok })
+	case n.typ == typeStringMap:
+		m := map[string]string{}
+		*as[map[string]string](a) = m
+		count = d.members(
+			func(name string) {
+				var s string
+				d.value(n.elem, addressOf(&s))
+				m[name] = s
+			},
+			func(name string) bool { _, ok := m[name]; return ok })
+	default:
+		count = d.anyMapping(n, a)
+	}
+	if n.count != nil && !d.full() {
+		if msg := n.count.check(count, "property", false); msg != "" {
+			d.fail(at, msg)
+		}
+	}
+}
+
+// anyMapping is mapping for any type of map.
+func (d *decoder) anyMapping(n *node, a address) (count int) {
+	m := reflect.MakeMap(n.typ)
+	a.value(n.typ).Set(m)
+	if !d.enter() {
+		return 0
+	}
+	elem := reflect.New(n.elem.typ).Elem()
+	for more := d.open(); more && !d.full(); more = d.more() {
+		start := d.i
+		raw, escaped := d.name()
+		count++
+		key := reflect.New(n.key.typ).Elem()
+		if msg := n.key.set(key, raw, escaped); msg != "" {
+			d.fail(start, "property name "+quoteRaw(raw)+": "+msg)
+			d.skip()
+			continue
+		}
+		if m.MapIndex(key).IsValid() {
+			d.fail(start, duplicateProperty(raw))
+			d.skip()
+			continue
+		}
+		elem.SetZero()
+		d.value(n.elem, addressIn(elem))
+		m.SetMapIndex(key, elem)
+	}
+	d.depth--
+	return count
+}
+
+// set stores the member name raw in key, or says what is wrong with it.
+func (k *keyPlan) set(key reflect.Value, raw []byte, escaped bool) string {
+	var name string
+	if escaped {
+		name = jsonwire.UnquoteString(raw)
+	} else {
+		name = string(raw)
+	}
+	switch k.op {
+	case opString:
+		key.SetString(name)
+	case opText:
+		u := key.Addr().Interface().(encoding.TextUnmarshaler)
+		if err := u.UnmarshalText([]byte(name)); err != nil {
+			return clipError(err)
+		}
+	case opInt:
+		v, err := strconv.ParseInt(name, 10, 8*int(k.size))
+		if err != nil || strconv.FormatInt(v, 10) != name {
+			return "expected an integer of " + strconv.Itoa(8*int(k.size)) + " bits"
+		}
+		key.SetInt(v)
+	case opUint:
+		v, err := strconv.ParseUint(name, 10, 8*int(k.size))
+		if err != nil || strconv.FormatUint(v, 10) != name {
+			return "expected an integer of " + strconv.Itoa(8*int(k.size)) + " bits and no sign"
+		}
+		key.SetUint(v)
+	}
+	return ""
+}
+
+// slice decodes an array of any length.
+func (d *decoder) slice(n *node, a address, ch byte) {
+	if ch != '[' {
+		d.mismatch("array")
+		return
+	}
+	if !d.enter() {
+		return
+	}
+	at := d.i
+	v := a.value(n.typ)
+	k := 0
+	for more := d.open(); more && !d.full(); more = d.more() {
+		if k == v.Cap() {
+			v.Grow(max(1, 4-k))
+		}
+		v.SetLen(k + 1)
+		d.value(n.elem, addressIn(v.Index(k)))
+		k++
+	}
+	if k == 0 {
+		v.Set(reflect.MakeSlice(n.typ, 0, 0))
+	}
+	d.depth--
+	d.checkItems(n, at, k)
+}
+
+func (d *decoder) array(n *node, a address, ch byte) {
+	if ch != '[' {
+		d.mismatch("array")
+		return
+	}
+	if !d.enter() {
+		return
+	}
+	at := d.i
+	v := a.value(n.typ)
+	k := 0
+	for more := d.open(); more && !d.full(); more = d.more() {
+		if k < v.Len() {
+			d.value(n.elem, addressIn(v.Index(k)))
+		} else {
+			d.skip()
+		}
+		k++
+	}
+	d.depth--
+	if k != v.Len() && !d.full() {
+		d.fail(at, fmt.Sprintf("expected exactly %s, got %d", plural(v.Len(), "item"), k))
+		return
+	}
+	d.checkItems(n, at, k)
+}
+
+// checkItems checks an array that starts at an offset and has been passed.
+func (d *decoder) checkItems(n *node, at, k int) {
+	if d.full() {
+		return
+	}
+	if n.count != nil {
+		if msg := n.count.check(k, "item", false); msg != "" {
+			d.fail(at, msg)
+		}
+	}
+	if n.unique {
+		if i, j, ok := equalItems(d.b[at:d.i], nil); ok {
+			d.fail(at, itemsEqual(i, j))
+		}
+	}
+}
+
+// any decodes a value of any type: nil, bool, float64 or json.Number, string,
+// []any, map[string]any.
+func (d *decoder) any(ch byte) any {
+	switch ch {
+	case '"':
+		raw, escaped := d.cursor.str()
+		if escaped {
+			return jsonwire.UnquoteString(raw)
+		}
+		return string(raw)
+	case '{':
+		m := map[string]any{}
+		d.members(func(name string) { m[name] = d.any(d.space()) }, func(name string) bool {
+			_, ok := m[name]
+			return ok
+		})
+		return m
+	case '[':
+		list := []any{}
+		if d.enter() {
+			for more := d.open(); more && !d.full(); more = d.more() {
+				list = append(list, d.any(d.space()))
+			}
+			d.depth--
+		}
+		return list
+	case 't':
+		d.skip()
+		return true
+	case 'f':
+		d.skip()
+		return false
+	case 'n', 0:
+		d.skip()
+		return nil
+	default:
+		return d.anyNumber(d.number())
+	}
+}
+
+// members walks an object whose names are strings, refusing those that has
+// knows already. It returns their number.
+func (d *decoder) members(each func(name string), has func(name string) bool) (n int) {
+	if !d.enter() {
+		return 0
+	}
+	for more := d.open(); more && !d.full(); more = d.more() {
+		start := d.i
+		raw, escaped := d.name()
+		var name string
+		if escaped {
+			name = jsonwire.UnquoteString(raw)
+		} else {
+			name = string(raw)
+		}
+		n++
+		if has(name) {
+			d.fail(start, duplicateProperty(raw))
+			d.skip()
+			continue
+		}
+		each(name)
+	}
+	d.depth--
+	return n
+}
+
+// maxBigDigits bounds a big.Int decoded from a text such as 1e1000000000.
+const maxBigDigits = 10000
+
+// numeric decodes a number into any of the numeric kinds.
+func (d *decoder) numeric(n *node, a address, ch byte) {
+	if ch-'0' > 9 && ch != '-' {
+		d.mismatch(n.types)
+		return
+	}
+	at := d.i
+	tok := d.number()
+	if msg := n.setNumber(a, tok); msg != "" {
+		d.fail(at, msg)
+		return
+	}
+	if n.num != nil {
+		if msg := n.num.check(tok, false); msg != "" {
+			d.fail(at, msg)
+			return
+		}
+	}
+	if n.enum != nil && !n.enum.has(tok) {
+		d.fail(at, n.enum.message(d.b, at))
+	}
+}
+
+// setNumber stores the number tok in the variable at a, or says what is wrong.
+func (n *node) setNumber(a address, tok []byte) string {
+	switch n.dec {
+	case opInt:
+		v, ok := jsonwire.ParseInt(tok)
+		if !ok {
+			var msg string
+			if v, msg = n.parseInt(tok); msg != "" {
+				return msg
+			}
+		}
+		if v < n.lo || v > n.hi {
+			return n.outOfRange(tok, false)
+		}
+		a.setInt(n.size, v)
+	case opUint:
+		v, msg := n.parseUint(tok)
+		if msg != "" {
+			return msg
+		}
+		if v < n.ulo || v > n.uhi {
+			return n.outOfRange(tok, false)
+		}
+		a.setUint(n.size, v)
+	case opFloat:
+		f, err := strconv.ParseFloat(bytesAsString(tok), int(n.size)*8)
+		if err != nil {
+			return fmt.Sprintf("expected a number within the range of a %d-bit float, got %s", 8*n.size, clipText(tok))
+		}
+		if n.size == 4 {
+			*as[float32](a) = float32(f)
+		} else {
+			*as[float64](a) = f
+		}
+	case opNumber:
+		*as[json.Number](a) = json.Number(tok)
+	case opBigInt:
+		return setBigInt(as[big.Int](a), tok)
+	}
+	return ""
+}
+
+func notInteger(tok []byte) string { return "expected integer, got number " + clipText(tok) }
+
+// parseInt reads an integer that is written with a fraction or an exponent, or
+// finds out why it can't be read.
+func (n *node) parseInt(tok []byte) (int64, string) {
+	d := parseDecimal(tok)
+	if !d.isInteger() {
+		return 0, notInteger(tok)
+	}
+	v, ok := d.uint64()
+	switch {
+	case ok && v <= math.MaxInt64 && !d.neg:
+		return int64(v), ""
+	case ok && v <= -math.MinInt64 && d.neg:
+		return -int64(v), ""
+	}
+	return 0, n.outOfRange(tok, true)
+}
+
+func (n *node) parseUint(tok []byte) (uint64, string) {
+	if v, ok := jsonwire.ParseInt(tok); ok && v >= 0 {
+		return uint64(v), ""
+	}
+	d := parseDecimal(tok)
+	if !d.isInteger() {
+		return 0, notInteger(tok)
+	}
+	v, ok := d.uint64()
+	if !ok || d.neg {
+		return 0, n.outOfRange(tok, true)
+	}
+	return v, ""
+}
+
+// outOfRange names the range that tok is not within. Both ends are named if one
+// was missed that no constraint mentions.
+func (n *node) outOfRange(tok []byte, both bool) string {
+	var lo, hi string
+	full := node{typ: n.typ, size: n.size}
+	full.setIntRange()
+	var fullLo, fullHi bool
+	if full.signed() {
+		lo, hi = strconv.FormatInt(n.lo, 10), strconv.FormatInt(n.hi, 10)
+		fullLo, fullHi = n.lo == full.lo, n.hi == full.hi
+	} else {
+		lo, hi = strconv.FormatUint(n.ulo, 10), strconv.FormatUint(n.uhi, 10)
+		fullLo, fullHi = n.ulo == 0, n.uhi == full.uhi
+	}
+	want := "between " + lo + " and " + hi
+	if !both && fullHi && !fullLo {
+		want = "of at least " + lo
+	}
+	if !both && fullLo && !fullHi && full.signed() {
+		want = "of at most " + hi
+	}
+	return "expected integer " + want + ", got " + clipText(tok)
+}
+
+// setBigInt stores an integer of any size, up to a limit that keeps a short
+// text from becoming a huge number.
+func setBigInt(v *big.Int, tok []byte) string {
+	d := parseDecimal(tok)
+	if !d.isInteger() {
+		return notInteger(tok)
+	}
+	if d.exp > maxBigDigits {
+		return fmt.Sprintf("expected integer of at most %d digits, got %s", maxBigDigits, clipText(tok))
+	}
+	digits := make([]byte, 0, d.exp+1)
+	if d.neg {
+		digits = append(digits, '-')
+	}
+	for k := range int(d.exp) {
+		digits = append(digits, d.digit(k))
+	}
+	if d.size() == 0 {
+		digits = append(digits, '0')
+	}
+	v.SetString(bytesAsString(digits), 10)
+	return ""
+}
+
+// anyNumber is what a number in an any becomes.
+func (d *decoder) anyNumber(tok []byte) any {
+	const exact = 1 << 53
+	if d.plan.opts.UseNumber {
+		return json.Number(tok)
+	}
+	if v, ok := jsonwire.ParseInt(tok); ok && v != 0 {
+		if v >= -exact && v <= exact {
+			return float64(v)
+		}
+		return json.Number(tok)
+	}
+	f, err := strconv.ParseFloat(bytesAsString(tok), 64)
+	if err != nil || math.Abs(f) > exact && !bytes.ContainsAny(tok, ".eE") {
+		return json.Number(tok)
+	}
+	return f // also 0 and -0
 }

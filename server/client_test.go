@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"mcpwire/jsonrpc"
 	"mcpwire/server"
@@ -189,4 +191,265 @@ func counted(notes []string) []string {
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// elapse lets the clock of the test's synctest bubble go on by d: nothing really waits.
+func elapse(d time.Duration) { <-time.After(d) }
+
+var allRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", modern}
+
+// everything is what a client declares that can be asked for everything.
+const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`
+
+// A respondent is a client that answers what a server asks it, in the way of each era.
+type respondent struct {
+	t              testing.TB
+	revision, caps string
+	conn           *jsonrpc.Conn
+	served         chan error
+
+	// answer returns the text of a result. It may be called by many goroutines at once.
+	answer func(ctx context.Context, method, params string) (string, error)
+
+	mu       sync.Mutex
+	asked    []string // methods and params, in the order of arrival
+	notes    []string
+	requests int // that the server sent
+	rounds   int // that were answered with input_required
+}
+
+// respond connects a client of the revision. The connection ends with the test.
+func respond(t testing.TB, srv *server.Server, revision, caps string) *respondent {
+	t.Helper()
+	return respondAs(t, context.Background(), srv, revision, caps)
+}
+
+// respondAs is respond with a context for Serve.
+func respondAs(t testing.TB, ctx context.Context, srv *server.Server, revision, caps string) *respondent {
+	t.Helper()
+	near, far := net.Pipe()
+	c := &respondent{t: t, revision: revision, caps: caps, served: make(chan error, 1)}
+	go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
+	c.conn = jsonrpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &jsonrpc.Options{Handler: c, Cancellation: cancellationBoth{}})
+	go c.conn.Run(context.Background())
+	t.Cleanup(c.close)
+	if revision != modern {
+		hello := `{"protocolVersion":"` + revision + `","capabilities":` + caps + `,"clientInfo":{"name":"test","version":"1"}}`
+		if _, err := c.conn.Call(context.Background(), "initialize", []byte(hello)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.conn.Notify(context.Background(), "notifications/initialized", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func (c *respondent) close() {
+	c.conn.Close()
+	if err := <-c.served; err != nil {
+		c.t.Errorf("Serve: %v", err)
+	}
+	if c.revision == modern && c.requests > 0 {
+		c.t.Errorf("the server sent %d requests to a modern client", c.requests)
+	}
+}
+
+// cancellationBoth is MCP's, also for what the server cancels.
+type cancellationBoth struct{ cancellation }
+
+func (cancellationBoth) Target(m *jsonrpc.Message) (jsonrpc.ID, string, bool) {
+	if string(m.Method) != "notifications/cancelled" {
+		return nil, "", false
+	}
+	id, _ := m.Param("requestId")
+	return jsonrpc.ID(id), "", true
+}
+
+// Prepare implements jsonrpc.Handler.
+func (c *respondent) Prepare(*jsonrpc.Request) *jsonrpc.CostEstimate { return nil }
+
+// Handle implements jsonrpc.Handler.
+func (c *respondent) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+	if r.Kind == jsonrpc.KindNotification {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.notes = append(c.notes, string(r.Method)+" "+string(r.Params))
+		return dst, nil
+	}
+	c.mu.Lock()
+	c.requests++
+	c.mu.Unlock()
+	var ctx jsonrpc.Context
+	r.InitContext(&ctx, jsonrpc.Trace{})
+	text, err := c.ask(&ctx, string(r.Method), string(r.Params))
+	return append(dst, text...), err
+}
+
+func (c *respondent) ask(ctx context.Context, method, params string) (string, error) {
+	c.mu.Lock()
+	if params != "" && params != "{}" { // roots/list has them in one era
+		c.asked = append(c.asked, method+" "+canonical(c.t, params))
+	} else {
+		c.asked = append(c.asked, method)
+	}
+	c.mu.Unlock()
+	if c.answer == nil {
+		return "", jsonrpc.MethodNotFound(method)
+	}
+	return c.answer(ctx, method, params)
+}
+
+// canonical returns a JSON text with the members of objects in order.
+func canonical(t testing.TB, text string) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(out)
+}
+
+// takeAsked returns what the server has asked so far, sorted, and forgets it.
+func (c *respondent) takeAsked() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked := c.asked
+	c.asked = nil
+	slices.Sort(asked)
+	return asked
+}
+
+// A reply is the result of one modern request.
+type reply struct {
+	Text          string `json:"-"` // all of it
+	ResultType    string
+	InputRequests map[string]struct {
+		Method string
+		Params json.RawMessage
+	}
+	RequestState *string
+	TTLMs        *int64
+	Content      []struct{ Text string }
+	IsError      bool
+}
+
+// keys returns the sorted keys of what is asked.
+func (r *reply) keys() string { return strings.Join(slices.Sorted(maps.Keys(r.InputRequests)), " ") }
+
+// state returns the request state, or "".
+func (r *reply) state() string {
+	if r.RequestState == nil {
+		return ""
+	}
+	return *r.RequestState
+}
+
+// request sends one request. params are the members of the object, and get the metadata of a modern one.
+func (c *respondent) request(ctx context.Context, method, params string) (*reply, error) {
+	if c.revision == modern {
+		meta := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientCapabilities":` + c.caps + `}`
+		if params != "{}" {
+			meta += ","
+		}
+		params = meta + params[1:]
+	}
+	text, err := c.conn.Call(ctx, method, []byte(params))
+	if err != nil {
+		return nil, err
+	}
+	r := &reply{Text: string(text)}
+	if err := json.Unmarshal(text, r); err != nil {
+		c.t.Errorf("%v: %s", err, text)
+	}
+	return r, nil
+}
+
+// retry returns the params of the next round: answers is the inputResponses object or "", state the request state or "".
+func retry(params, answers, state string) string {
+	p := strings.TrimSuffix(params, "}")
+	if answers != "" {
+		p += `,"inputResponses":` + answers
+	}
+	if state != "" {
+		p += fmt.Sprintf(`,"requestState":%q`, state)
+	}
+	return p + "}"
+}
+
+// call sends a request and answers what it is asked, until there is a result.
+func (c *respondent) call(method, params string) (*reply, error) {
+	now := params
+	for range 100 {
+		r, err := c.request(context.Background(), method, now)
+		if err != nil || r.ResultType != "input_required" {
+			return r, err
+		}
+		c.rounds++
+		var answers []string
+		for _, key := range slices.Sorted(maps.Keys(r.InputRequests)) {
+			q := r.InputRequests[key]
+			text, err := c.ask(context.Background(), q.Method, string(q.Params))
+			if err != nil {
+				return nil, fmt.Errorf("the client does not answer: %w", err)
+			}
+			answers = append(answers, fmt.Sprintf("%q:%s", key, text))
+		}
+		now = retry(params, "{"+strings.Join(answers, ",")+"}", r.state())
+	}
+	return nil, fmt.Errorf("asked 100 times")
+}
+
+const callT = `{"name":"t","arguments":{}}`
+
+// tool calls the tool t and returns its text, with "error: " before it if it failed.
+func (c *respondent) tool() (string, error) {
+	r, err := c.call("tools/call", callT)
+	if err != nil {
+		return "", err
+	}
+	return r.text(), nil
+}
+
+func (r *reply) text() string {
+	var texts []string
+	for _, block := range r.Content {
+		texts = append(texts, block.Text)
+	}
+	text := strings.Join(texts, "|")
+	if r.IsError {
+		text = "error: " + text
+	}
+	return text
+}
+
+// withTool returns a server whose tool t is fn.
+func withTool(t testing.TB, opts *server.Options, fn func(c *server.Call) (string, error)) *server.Server {
+	t.Helper()
+	srv := server.New("test", "1", opts)
+	addTool(t, srv, "t", fn)
+	return srv
+}
+
+func addTool(t testing.TB, srv *server.Server, name string, fn func(c *server.Call) (string, error)) {
+	t.Helper()
+	err := server.AddTool(srv, name, "", func(ctx context.Context, _ map[string]any) (string, error) { return fn(server.CallOf(ctx)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fixed returns an answer function that answers by method.
+func fixed(byMethod map[string]string) func(context.Context, string, string) (string, error) {
+	return func(_ context.Context, method, _ string) (string, error) {
+		text, ok := byMethod[method]
+		if !ok {
+			return "", jsonrpc.MethodNotFound(method)
+		}
+		return text, nil
+	}
 }

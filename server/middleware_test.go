@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -338,6 +340,378 @@ func TestMiddlewareChanges(t *testing.T) {
 					}
 				}
 			}
+		})
+	}
+}
+
+type contextKey struct{}
+
+// A handler runs in the context that the middleware passed on.
+func TestMiddlewareContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var problems []string
+		check := func(ok bool, what string) {
+			if !ok {
+				problems = append(problems, what)
+			}
+		}
+		srv := with(t, &server.Options{HandlerTimeout: time.Hour}, func(ctx context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+			inner, cancel := context.WithTimeout(ctx, 2*time.Hour)
+			defer cancel()
+			for _, ctx := range []context.Context{ctx, call, inner} {
+				check(ctx.Value(contextKey{}) == "v", "the value")
+				check(server.CallOf(ctx) == call, "the Call")
+				check(jsonrpc.RequestContext(ctx) == &call.Context, "the request's context")
+				at, ok := ctx.Deadline()
+				check(ok && time.Until(at) == time.Minute, "the deadline")
+			}
+			stopped := make(chan struct{})
+			context.AfterFunc(ctx, func() { close(stopped) })
+			<-stopped
+			<-inner.Done()
+			return nil, ctx.Err()
+		})
+		srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
+			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+				if m.Method != "tools/call" {
+					return next(ctx, m)
+				}
+				check(server.CallOf(ctx) == m.Call && m.Call != nil, "the Call in the middleware")
+				_, has := ctx.Deadline()
+				check(!has, "a deadline in the middleware")
+				ctx, cancel := context.WithTimeout(context.WithValue(ctx, contextKey{}, "v"), time.Minute)
+				defer cancel()
+				return next(ctx, m)
+			}
+		})
+		c := connect(t, srv, modern)
+		for range 2 {
+			if r, err := c.result("t", "{}"); err != nil || !r.IsError || !strings.Contains(r.Text, "deadline exceeded") {
+				t.Errorf("got %+v, %v", r, err)
+			}
+		}
+		if problems != nil {
+			t.Errorf("missing: %q", problems)
+		}
+	})
+}
+
+func TestMiddlewareOrder(t *testing.T) {
+	var got []string
+	named := func(name string) server.Middleware {
+		return func(next server.HandlerFunc) server.HandlerFunc {
+			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+				got = append(got, name+" in")
+				defer func() { got = append(got, name+" out") }()
+				return next(ctx, m)
+			}
+		}
+	}
+	srv := server.New("test", "1", nil)
+	srv.Use(named("a"), named("b"))
+	srv.Use(named("c"))
+	connect(t, srv, modern).must("server/discover", "{}")
+	if diff := cmp.Diff([]string{"a in", "b in", "c in", "c out", "b out", "a out"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestUseTooLate(t *testing.T) {
+	srv := server.New("test", "1", nil)
+	connect(t, srv, modern).must("server/discover", "{}")
+	for _, middleware := range []server.Middleware{passOn, nil} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("Use did not panic")
+				}
+			}()
+			if middleware == nil {
+				srv = server.New("test", "1", nil)
+			}
+			srv.Use(middleware)
+		}()
+	}
+}
+
+// TestMiddlewarePanic: a panic fails one message.
+func TestMiddlewarePanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logged := new(lockedBuffer)
+		var sent []error
+		srv := with(t, &server.Options{Logger: slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+			func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
+				sent = append(sent, call.Progress(1, 0, ""))
+				return nil, nil
+			})
+		srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
+			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+				switch m.Method {
+				case "tools/list", "notifications/roots/list_changed", "notifications/progress", "notifications/tools/list_changed":
+					panic("at the disco")
+				}
+				return next(ctx, m)
+			}
+		})
+		c := connect(t, srv, "2025-06-18")
+		if _, err := c.call(t.Context(), "tools/list", "{}"); code(err) != jsonrpc.CodeInternalError {
+			t.Errorf("tools/list: %v", err)
+		}
+		if err := c.conn.Notify(t.Context(), "notifications/roots/list_changed", nil); err != nil {
+			t.Fatal(err)
+		}
+		c.must("tools/call", `{"name":"t","_meta":{"progressToken":1}}`)
+		if _, ok := errors.AsType[*jsonrpc.PanicError](sent[0]); !ok {
+			t.Errorf("progress: %v, want a PanicError", sent[0])
+		}
+		addNumber(t, srv, 1)
+		synctest.Wait()
+		c.must("ping", "{}")
+		if n := strings.Count(logged.String(), "at the disco"); n < 3 {
+			t.Errorf("logged %d times:\n%s", n, logged)
+		}
+	})
+}
+
+// A lockedBuffer is a log that many write.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// TestMiddlewareOutgoing: what the server sends can be changed and held back.
+func TestMiddlewareOutgoing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := talkative(t, func(next server.HandlerFunc) server.HandlerFunc {
+			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+				switch m.Method {
+				case "notifications/progress":
+					m.Params = bytes.Replace(m.Params, []byte("half"), []byte("full"), 1)
+				case "notifications/message":
+					return nil, nil
+				case "notifications/tools/list_changed":
+					m.Params = json.RawMessage(`{"_meta":{"com.example/n":1}}`)
+				}
+				return next(ctx, m)
+			}
+		})
+		c := connect(t, srv, "2025-06-18")
+		c.must("tools/call", `{"name":"t","_meta":{"progressToken":1}}`)
+		addNumber(t, srv, 1)
+		synctest.Wait()
+		want := []string{
+			`notifications/progress {"progressToken":1,"progress":1,"total":2,"message":"full"}`,
+			`notifications/tools/list_changed {"_meta":{"com.example/n":1}}`,
+		}
+		if diff := cmp.Diff(want, c.takeNotes()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestMiddlewarePipelined: a client that sends everything at once is understood as without
+// middleware, also if that takes its time at the handshake: what is in place is decided when it
+// arrives.
+func TestMiddlewarePipelined(t *testing.T) {
+	want := []string{`"id":1,"result"`, `"id":2,"result"`, `"id":3,"result"`}
+	for _, tt := range []struct {
+		name       string
+		delay      time.Duration
+		goroutines bool
+	}{{"quick", 0, false}, {"slow", time.Second, false}, {"goroutines", 0, true}, {"goroutines, slow", time.Second, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := server.New("n", "1", &server.Options{Goroutines: tt.goroutines})
+				addNumber(t, srv, 0)
+				srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
+					return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+						if m.Method == "initialize" && tt.delay > 0 {
+							<-time.After(tt.delay)
+						}
+						return next(ctx, m)
+					}
+				})
+				near, far := net.Pipe()
+				served := make(chan error, 1)
+				go func() { served <- srv.Serve(t.Context(), jsonrpc.NewFramer(far, nil)) }()
+				go near.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+{"jsonrpc":"2.0","id":3,"method":"ping"}
+`))
+				f := jsonrpc.NewFramer(near, nil)
+				got := map[string]bool{}
+				for range 3 {
+					frame, err := f.ReadFrame()
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, want := range want {
+						if bytes.Contains(frame, []byte(want)) {
+							got[want] = true
+						}
+					}
+				}
+				if len(got) != 3 {
+					t.Errorf("got %v, want %q", got, want)
+				}
+				near.Close()
+				<-served
+			})
+		})
+	}
+}
+
+// onTools is a middleware for tools/call.
+func onTools(f func(ctx context.Context, m *server.Message, next server.HandlerFunc) (json.RawMessage, error)) server.Middleware {
+	return func(next server.HandlerFunc) server.HandlerFunc {
+		return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+			if m.Method != "tools/call" {
+				return next(ctx, m)
+			}
+			return f(ctx, m, next)
+		}
+	}
+}
+
+// TestMiddlewareGivesUp: a middleware that answers before the handler has returned is waited for, as the memory of the request is used again.
+func TestMiddlewareGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, ended := make(chan struct{}), false
+		srv := with(t, nil, func(ctx context.Context, _ *server.Call) (*mcp.CallToolResult, error) {
+			<-ctx.Done()
+			<-release
+			ended = true
+			return nil, nil
+		})
+		srv.Use(onTools(func(ctx context.Context, m *server.Message, next server.HandlerFunc) (json.RawMessage, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			go next(ctx, m)
+			<-ctx.Done()
+			return nil, jsonrpc.Errorf(504, "too slow")
+		}))
+		c := connect(t, srv, modern)
+		answered := make(chan error, 1)
+		go func() {
+			_, err := c.tool("t", "{}")
+			if !ended {
+				t.Error("the request was answered while its handler ran")
+			}
+			answered <- err
+		}()
+		<-time.After(time.Minute)
+		close(release)
+		if err := <-answered; code(err) != 504 {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestMiddlewareTooLate: next fails when the middleware has returned.
+func TestMiddlewareTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran := 0
+		srv := with(t, nil, func(context.Context, *server.Call) (*mcp.CallToolResult, error) {
+			ran++
+			return nil, nil
+		})
+		heard := 0
+		if err := srv.OnNotification("com.example/n", func(context.Context, json.RawMessage) { heard++ }); err != nil {
+			t.Fatal(err)
+		}
+		late := make(chan error, 2)
+		srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
+			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+				go func() {
+					<-time.After(time.Second)
+					_, err := next(ctx, m)
+					late <- err
+				}()
+				return json.RawMessage(`{"content":[]}`), nil
+			}
+		})
+		c := connect(t, srv, modern)
+		if _, err := c.tool("t", "{}"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.conn.Notify(t.Context(), "com.example/n", nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := <-late; err == nil {
+				t.Error("next was called too late and did not fail")
+			}
+		}
+		if ran+heard > 0 {
+			t.Errorf("%d handlers and %d functions ran", ran, heard)
+		}
+	})
+}
+
+// TestMiddlewareHeartbeat: a middleware may use the Call while the handler runs, also if that becomes a task.
+func TestMiddlewareHeartbeat(t *testing.T) {
+	for name, opts := range map[string]*server.Options{
+		"request": {HandlerTimeout: time.Hour},
+		"task":    {Tasks: &server.TaskOptions{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := server.New("test", "1", opts)
+				def := mcp.Tool{Name: "t"}
+				if opts.Tasks != nil {
+					def.Execution = &mcp.ToolExecution{TaskSupport: mcp.TaskSupportOptional}
+				}
+				if err := server.AddToolWith(srv, def, func(context.Context, empty) (string, error) {
+					<-time.After(3 * time.Second)
+					return "ok", nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				srv.Use(onTools(func(ctx context.Context, m *server.Message, next server.HandlerFunc) (json.RawMessage, error) {
+					var beating sync.WaitGroup
+					stop := make(chan struct{})
+					beating.Go(func() {
+						for i := 1; ; i++ {
+							if m.Call.Name() != "t" || m.Call.Err() != nil {
+								t.Errorf("tool %s, %v", m.Call.Name(), m.Call.Err())
+							}
+							m.Call.Progress(float64(i), 0, "")
+							select {
+							case <-stop:
+								return
+							case <-time.After(time.Second):
+							}
+						}
+					})
+					defer beating.Wait()
+					defer close(stop)
+					return next(context.WithValue(ctx, contextKey{}, "v"), m)
+				}))
+				c := connect(t, srv, modern)
+				if _, err := c.call(t.Context(), "tools/call", `{"_meta":{"progressToken":1},"name":"t"}`); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if n := len(c.takeNotes()); opts.Tasks == nil && n < 3 {
+					t.Errorf("%d heartbeats", n)
+				}
+				if err := srv.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }

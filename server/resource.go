@@ -5,9 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"mime"
+	"path"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/uritemplate"
@@ -309,3 +314,247 @@ func (c *Call) invalidResult(format string, args ...any) error {
 func (c *Call) endWithMeta(dst, meta []byte) []byte {
 	return c.session.srv.results.EndWithMeta(dst[:len(dst)-1], c.ex.Features, meta)
 }
+
+// Vars are the variables of a resource template, with their percent-encoding undone: {id} in db:///{table}/{id} is "a/b" for the URI db:///users/a%2Fb. A variable
+// that a URI leaves out is absent. Only a variable with a star, as in {/path*}, can have more than one value.
+//
+// A variable is what a stranger chose. It may hold slashes, dots, NUL and everything else that UTF-8 has, so never join one to the path of a file: use
+// [Files], or an [os.Root].
+type Vars map[string][]string
+
+// Get returns the value of a variable, the first if it has several, or "".
+func (v Vars) Get(name string) string {
+	if values := v[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// A template is a registered resource template.
+type template struct {
+	entry
+	def        mcp.ResourceTemplate
+	pattern    *uritemplate.Template
+	read       func(c *Call, vars Vars, dst []byte) ([]byte, error)
+	completers completers
+}
+
+func (t *template) appendDefinition(dst []byte, f *era.Features) []byte {
+	return t.def.AppendRevision(dst, f.Revision)
+}
+
+// AddResourceTemplate registers all resources whose URIs fit def.URITemplate, a URI template of RFC 6570 in which no variable stands twice. read is called
+// when a client reads one of them; [Call.Name] is its URI. It should return [ErrNotFound] if there is no such resource. The rest is as with [AddResource].
+//
+// Which URIs fit:
+//
+//   - {id} is a string without any of the characters that URIs give a meaning to, unless they are percent-encoded. {+path} may have them. Neither is ever empty. A
+//     string in {/seg}, {?q}, {.ext} and the like may be left out, with the character before it.
+//   - {/seg*} and {?tag*} are lists; a variable without a star is never one. Names in {?a,b} may come in any order, each once, and no other.
+//   - A variable takes as much as it can, the first one first.
+//
+// If a URI fits several templates, that with the longest text outside of braces counts, and of those as long, the first that was registered. A resource
+// that [AddResource] registered comes before all templates. It makes no difference which characters a URI has percent-encoded, if it need not have. URIs of
+// more than 8 KiB fit no template.
+//
+// Completers suggest values for the variables, see [Complete].
+func AddResourceTemplate[Out ResourceOutput](s *Server, def mcp.ResourceTemplate, read func(ctx context.Context, vars Vars) (Out, error), complete ...Completer) error {
+	if read == nil {
+		return registrationError(KindResourceTemplate, def.URITemplate, errNoFunc)
+	}
+	return s.addTemplate(def, complete, func(c *Call, vars Vars, dst []byte) ([]byte, error) {
+		out, err := read(c, vars)
+		if err != nil {
+			return dst, c.readError(err)
+		}
+		return c.appendRead(dst, def.MIMEType, readResultOf(out))
+	})
+}
+
+func (s *Server) addTemplate(def mcp.ResourceTemplate, complete []Completer, read func(c *Call, vars Vars, dst []byte) ([]byte, error)) error {
+	t := &template{entry: entry{key: def.URITemplate}, def: def, read: read}
+	t.def.Meta, t.def.Extra = bytes.Clone(def.Meta), bytes.Clone(def.Extra)
+	t.def.Icons, t.def.Annotations = slices.Clone(def.Icons), clonePointer(def.Annotations)
+	if err := t.prepare(complete); err != nil {
+		return registrationError(KindResourceTemplate, def.URITemplate, err)
+	}
+	if err := s.templates.add(t); err != nil {
+		return err
+	}
+	s.noteCompleters(t.completers)
+	s.announce(resourcesChanged)
+	return nil
+}
+
+func (t *template) prepare(complete []Completer) (err error) {
+	if t.pattern, err = uritemplate.Parse(t.key); err != nil {
+		return err
+	}
+	if prefix := t.pattern.Prefix(); prefix != "" && schemeEnd(prefix) == 0 {
+		return errNoScheme
+	}
+	if err := checkDefinition(mcp.Resource{Name: t.def.Name, Annotations: t.def.Annotations, Meta: t.def.Meta, Extra: t.def.Extra}); err != nil {
+		return err
+	}
+	t.completers, err = newCompleters(t.pattern.Names(), complete)
+	if err != nil {
+		return fmt.Errorf("variables: %w", err)
+	}
+	return nil
+}
+
+// RemoveResourceTemplates takes resource templates out and tells clients that the list has changed. What is not registered is passed over. Reads under way
+// go on.
+func (s *Server) RemoveResourceTemplates(uriTemplates ...string) {
+	if s.templates.remove(uriTemplates) {
+		s.announce(resourcesChanged)
+	}
+}
+
+// templateOf returns the template that the URI belongs to, and the variables, or nil. It does not look at the resources.
+func (s *Server) templateOf(uri string) (best *template, vars Vars) {
+	if len(uri) > maxURI {
+		return nil, nil
+	}
+	valid := false
+	uri = uritemplate.Normalize(uri)
+	for _, t := range s.templates.catalog().list {
+		if best != nil && t.pattern.LiteralLen() <= best.pattern.LiteralLen() {
+			continue
+		}
+		got, ok := t.pattern.Match(uri)
+		if ok && !valid {
+			if valid = checkURI(uri) == nil; !valid {
+				return nil, nil
+			}
+		}
+		if ok {
+			best, vars = t, got
+		}
+	}
+	return best, vars
+}
+
+// maxFile is the largest file that Files reads, in bytes.
+const maxFile = 32 << 20
+
+// Files returns a function for [AddResourceTemplate] that reads the files of a file system. The template has a variable path, as in
+// file:///srv/docs/{+path} or docs://all{/path*}:
+//
+//	root, err := os.OpenRoot("/srv/docs")
+//	…
+//	def := mcp.ResourceTemplate{URITemplate: "file:///srv/docs/{+path}", Name: "docs"}
+//	err = server.AddResourceTemplate(srv, def, server.Files(root.FS()))
+//
+// Use the file system of an [os.Root], or one that is not on a disk: an [os.DirFS] follows symbolic links to wherever they lead. Paths with NUL, backslashes,
+// or elements that are ., .. or empty are those of no file, however they are encoded. Nor are folders files. A file that cannot be opened, for whatever reason,
+// is answered as one that does not exist; the log says why.
+//
+// What is UTF-8 is sent as text, all else as a blob. The MIME type is that of the file's extension or, if it is unknown, of the template. A file of
+// more than 32 MiB is an error.
+func Files(files fs.FS) func(ctx context.Context, vars Vars) (mcp.ResourceContents, error) {
+	return func(_ context.Context, vars Vars) (contents mcp.ResourceContents, err error) {
+		name := strings.Join(vars["path"], "/")
+		if !fs.ValidPath(name) || strings.ContainsAny(name, "\\\x00") {
+			return contents, fmt.Errorf("path %q: %w", name, ErrNotFound)
+		}
+		data, err := readFile(files, name)
+		if err != nil {
+			return contents, err
+		}
+		contents.MIMEType = mime.TypeByExtension(path.Ext(name))
+		if utf8.Valid(data) {
+			contents.Text = string(data)
+		} else {
+			contents.Blob = data
+		}
+		return contents, nil
+	}
+}
+
+// readFile reads a file that is not too large, even if it grows meanwhile.
+func readFile(files fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(files, name)
+	if err != nil {
+		return nil, openError(err)
+	}
+	if !info.Mode().IsRegular() { // to open a pipe could take for ever
+		return nil, fmt.Errorf("%s is no file: %w", name, ErrNotFound)
+	}
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, openError(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the file has more than %d bytes", maxFile)
+	}
+	return data, nil
+}
+
+// openError says that there is no file: whether a link leads out, a part of the path is no folder or permission is missing is nothing to tell a stranger.
+func openError(err error) error { return fmt.Errorf("%w: %w", ErrNotFound, err) }
+
+// maxURI is the longest URI, in bytes, that is held against the resource templates. A longer one is that of no resource but a registered one.
+const maxURI = 8 << 10
+
+var (
+	errNoScheme = errors.New("it must be a URI that begins with a scheme, as file:///a does")
+	errLongURI  = fmt.Errorf("it is longer than %d bytes", maxURI)
+)
+
+// checkURI returns an error unless the text is a URI with a scheme (https://www.rfc-editor.org/rfc/rfc3986, appendix A).
+func checkURI(uri string) error {
+	rest := uri[schemeEnd(uri):]
+	if rest == uri {
+		return errNoScheme
+	}
+	rest, fragment, _ := strings.Cut(rest, "#")
+	authority := 0 // where it ends: brackets may stand in it and nowhere else
+	if strings.HasPrefix(rest, "//") {
+		if authority = strings.IndexAny(rest[2:], "/?") + 2; authority < 2 {
+			authority = len(rest)
+		}
+	}
+	for _, part := range []struct{ text, also string }{{rest[:authority], "[]"}, {rest[authority:], ""}, {fragment, ""}} {
+		if err := checkURIChars(part.text, part.also); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// schemeEnd returns the index behind the colon of the scheme, or 0 if there is none.
+func schemeEnd(uri string) int {
+	for i := 0; i < len(uri); i++ {
+		switch c := uri[i]; {
+		case c|0x20 >= 'a' && c|0x20 <= 'z':
+		case c == ':' && i > 0:
+			return i + 1
+		case i == 0 || (c < '0' || c > '9') && c != '+' && c != '-' && c != '.':
+			return 0
+		}
+	}
+	return 0
+}
+
+func checkURIChars(s, also string) error {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c|0x20 >= 'a' && c|0x20 <= 'z', c >= '0' && c <= '9', strings.IndexByte("-._~:/?@!$&'()*+,;=", c) >= 0, strings.IndexByte(also, c) >= 0:
+		case c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]):
+			i += 2
+		default:
+			r, _ := utf8.DecodeRuneInString(s[i:])
+			return fmt.Errorf("it must be a URI: %q cannot stand there unless it is percent-encoded", string(r))
+		}
+	}
+	return nil
+}
+
+func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -429,4 +430,107 @@ func TestLegacyIgnoresModernParams(t *testing.T) {
 	if err != nil || r.text() != `{"name":"Alice"}m1` || len(c.takeAsked()) != 3 {
 		t.Errorf("%+v, %v", r, err)
 	}
+}
+
+// TestSingleUse uses a state twice.
+//
+// Spec: S111
+func TestSingleUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		c := respond(t, careful(t, &server.Options{SingleUseState: true}, &runs), modern, everything)
+		first, err := c.request(t.Context(), "tools/call", callT)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := c.request(t.Context(), "tools/call", retry(callT, who, first.state())); err != nil || r.text() != `{"name":"Alice"}` {
+			t.Errorf("%+v, %v", r, err)
+		}
+		refused(t, "twice", c, &runs, "tools/call", retry(callT, who, first.state()))
+		elapse(20 * time.Minute)
+		refused(t, "twice, and expired", c, &runs, "tools/call", retry(callT, who, first.state()))
+	})
+}
+
+// TestSingleUseWithMiddleware has a middleware try twice, which is one use.
+func TestSingleUseWithMiddleware(t *testing.T) {
+	runs := 0
+	srv := careful(t, &server.Options{SingleUseState: true}, &runs)
+	srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
+		return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+			if _, err := next(ctx, m); err != nil {
+				return nil, err
+			}
+			return next(ctx, m)
+		}
+	})
+	c := respond(t, srv, modern, everything)
+	first, err := c.request(t.Context(), "tools/call", callT)
+	if err != nil || first.ResultType != "input_required" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if r, err := c.request(t.Context(), "tools/call", retry(callT, who, first.state())); err != nil || r.text() != `{"name":"Alice"}` || runs != 4 {
+		t.Errorf("%+v, %v after %d runs", r, err, runs)
+	}
+	refused(t, "twice", c, &runs, "tools/call", retry(callT, who, first.state()))
+}
+
+// TestSingleUseOfLongLivedState has another process, with the same keys, give states a longer life: they are used up for all of it.
+//
+// Spec: S111
+func TestSingleUseOfLongLivedState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		keys := stateKeys(t, secret(1))
+		long := respond(t, careful(t, &server.Options{StateKeys: keys, StateTTL: time.Hour}, &runs), modern, everything)
+		short := respond(t, careful(t, &server.Options{StateKeys: keys, StateTTL: time.Minute, SingleUseState: true}, &runs), modern, everything)
+		first, err := long.request(t.Context(), "tools/call", callT)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := short.request(t.Context(), "tools/call", retry(callT, who, first.state())); err != nil || r.text() != `{"name":"Alice"}` {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		for range 59 {
+			elapse(time.Minute)
+			refused(t, "twice", short, &runs, "tools/call", retry(callT, who, first.state()))
+		}
+	})
+}
+
+// FuzzResume brings any state and any answers. Nobody but the server can make a state, so the handler never gets past its first question by one.
+func FuzzResume(f *testing.F) {
+	f.Add(`"AAAA"`, who)
+	f.Add(`null`, `{"who":{"action":"accept","content":{"name":1}}}`)
+	f.Add(`""`, `{"who":1}`)
+	f.Add(`1`, `[]`)
+	f.Add(`"`+strings.Repeat("A", 100)+`"`, `{"a":{"action":"accept"},"a":{}}`)
+	var unseen bool
+	c := respond(f, withTool(f, nil, func(c *server.Call) (string, error) {
+		if _, err := server.Once(c, "once", func(context.Context) (int, error) { unseen = true; return 1, nil }); err != nil {
+			return "", err
+		}
+		_, err := c.Elicit(c, "who", nameForm)
+		return "done", err
+	}), modern, everything)
+	f.Fuzz(func(t *testing.T, state, answers string) {
+		if !json.Valid([]byte(state)) || !json.Valid([]byte(answers)) {
+			return
+		}
+		unseen = false
+		params := strings.TrimSuffix(callT, "}") + `,"inputResponses":` + answers + `,"requestState":` + state + `}`
+		r, err := c.request(context.Background(), "tools/call", params)
+		if err != nil {
+			if c := code(err); c != jsonrpc.CodeInvalidParams && c != 0 { // 0: it was not sent
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		if !unseen {
+			t.Errorf("a state that nobody made was taken: %s", state)
+		}
+		if r.ResultType == "complete" && !strings.ContainsAny(answers, `\w`) { // as in who
+			t.Errorf("completed by %s", answers)
+		}
+	})
 }

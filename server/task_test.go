@@ -4,7 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -399,6 +403,380 @@ func TestTaskList(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+type taskFunc = func(ctx context.Context, call *server.Call) (string, error)
+
+// addTaskTool registers a tool that can run as a task.
+func addTaskTool(t testing.TB, srv *server.Server, name string, fn taskFunc) {
+	t.Helper()
+	def := mcp.Tool{Name: name, Execution: &mcp.ToolExecution{TaskSupport: mcp.TaskSupportOptional}}
+	if err := server.AddToolWith(srv, def, func(ctx context.Context, _ struct{}) (string, error) { return fn(ctx, server.CallOf(ctx)) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTaskExits sees that a handler which ends its goroutine fails its task, or its request, and nothing else.
+func TestTaskExits(t *testing.T) {
+	for _, revision := range []string{coreTasks, modern} {
+		inBubble(t, func(t *testing.T) {
+			srv := newTaskServer(t, server.TaskOptions{})
+			addTaskTool(t, srv, "exits", func(context.Context, *server.Call) (string, error) { runtime.Goexit(); return "", nil })
+			c := dialTasks(t, srv, revision, "")
+			id := c.start("exits", "").TaskID
+			synctest.Wait()
+			if got := c.get(id); got.Status != "failed" {
+				t.Errorf("%s: got %+v", revision, got)
+			}
+		})
+	}
+	inBubble(t, func(t *testing.T) {
+		srv := newTaskServer(t, server.TaskOptions{After: time.Second})
+		addTaskTool(t, srv, "exits", func(context.Context, *server.Call) (string, error) { runtime.Goexit(); return "", nil })
+		c := dialTasks(t, srv, modern, "")
+		if got, err := c.call("tools/call", `"name":"exits"`); code(err) != jsonrpc.CodeInternalError {
+			t.Errorf("answered directly: got %s, %v", got, err)
+		}
+	})
+}
+
+// TestTaskOfCancelledRequest sees that no task is made for a request that was cancelled, though the handler goes on.
+func TestTaskOfCancelledRequest(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := &testStore{TaskStore: server.NewTaskStore()}
+		srv := newTaskServer(t, server.TaskOptions{After: time.Second, Store: store})
+		addTaskTool(t, srv, "stubborn", func(ctx context.Context, _ *server.Call) (string, error) {
+			<-ctx.Done()
+			elapse(time.Minute)
+			return "", nil
+		})
+		c := dialTasks(t, srv, modern, "")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second/2)
+		defer cancel()
+		if _, err := c.conn.Call(ctx, "tools/call", []byte(`{`+extensionMeta+`,"name":"stubborn"}`)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		elapse(2 * time.Minute)
+		if n := store.created.Load(); n != 0 {
+			t.Errorf("made %d tasks", n)
+		}
+	})
+}
+
+// TestTaskWithoutPlace sees that a tool which cannot become a task is waited for.
+func TestTaskWithoutPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := dialTasks(t, newTaskServer(t, server.TaskOptions{After: time.Second, MaxTasks: 1}), modern, "")
+		c.start("slow", "")
+		if got, err := c.call("tools/call", `"name":"slow"`); err != nil || !strings.Contains(got, `"text":"done"`) {
+			t.Errorf("got %s, %v", got, err)
+		}
+	})
+}
+
+// TestTaskMiddlewareEndsFirst sees that the context of a middleware counts until there is a task.
+func TestTaskMiddlewareEndsFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		srv := newTaskServer(t, server.TaskOptions{After: time.Minute})
+		srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
+			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+				ctx, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				return next(ctx, m)
+			}
+		})
+		c := dialTasks(t, srv, modern, "")
+		began := time.Now()
+		got, err := c.call("tools/call", `"name":"slow"`)
+		if waited := time.Since(began); err != nil || !strings.Contains(got, `"isError":true`) || waited != time.Second {
+			t.Errorf("after %v: got %s, %v", waited, got, err)
+		}
+	})
+}
+
+// TestTaskMiddlewareRepeats sees that a call which has become a task is not made again: its handler is running.
+func TestTaskMiddlewareRepeats(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		srv := newTaskServer(t, server.TaskOptions{})
+		var again error
+		srv.Use(func(next server.HandlerFunc) server.HandlerFunc {
+			return func(ctx context.Context, m *server.Message) (json.RawMessage, error) {
+				result, err := next(ctx, m)
+				if m.Method == mcp.MethodToolsCall {
+					_, again = next(ctx, m)
+				}
+				return result, err
+			}
+		})
+		c := dialTasks(t, srv, coreTasks, "")
+		id := c.start("slow", "").TaskID
+		if again == nil {
+			t.Error("the handler was run again")
+		}
+		elapse(10 * time.Second)
+		synctest.Wait()
+		if got := c.get(id); got.Status != "completed" {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// TestTaskClose sees that Close waits for a call that is about to become a task, and that its handler's context has ended.
+func TestTaskClose(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := &testStore{TaskStore: server.NewTaskStore(), creating: make(chan struct{})}
+		srv := newTaskServer(t, server.TaskOptions{Store: store})
+		var ended atomic.Bool
+		addTaskTool(t, srv, "waits", func(ctx context.Context, _ *server.Call) (string, error) {
+			<-ctx.Done()
+			elapse(time.Second)
+			ended.Store(true)
+			return "", ctx.Err()
+		})
+		c := dialTasks(t, srv, modern, "")
+		answered := make(chan error, 1)
+		go func() {
+			_, err := c.call("tools/call", `"name":"waits"`)
+			answered <- err
+		}()
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() { closed <- srv.Close(context.Background()) }()
+		synctest.Wait()
+		select {
+		case err := <-closed:
+			t.Errorf("closed before the task was made: %v", err)
+		default:
+			close(store.creating)
+			if err := <-closed; err != nil {
+				t.Error(err)
+			}
+		}
+		err := <-answered
+		if err == nil && !ended.Load() {
+			t.Error("the handler is still there")
+		}
+		if _, err := c.call("tools/call", `"name":"waits"`); code(err) != jsonrpc.CodeInternalError {
+			t.Errorf("after Close: got %v", err)
+		}
+	})
+}
+
+// TestTaskOfSessionForgotten sees that nothing is kept of a session whose tasks nobody can ask for any more.
+func TestTaskOfSessionForgotten(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := &testStore{TaskStore: server.NewTaskStore()}
+		srv := newTaskServer(t, server.TaskOptions{Store: store})
+		ids := make(map[string]string)
+		for _, principal := range []string{"", "ann"} {
+			c := dialTasks(t, srv, coreTasks, principal)
+			ids[principal] = c.start("quick", "").TaskID
+			synctest.Wait()
+			c.conn.Close()
+			synctest.Wait()
+		}
+		if _, err := store.Task(context.Background(), ids[""]); !errors.Is(err, server.ErrTaskNotFound) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := store.Task(context.Background(), ids["ann"]); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+var whoForm = &mcp.ElicitRequestParams{Message: "Name?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)}
+
+// askBoth is a tool that asks two questions at once.
+func askBoth(ctx context.Context, call *server.Call) (string, error) {
+	q := call.InputRequests()
+	a, b := q.Elicit("a", whoForm), q.Elicit("b", whoForm)
+	if err := q.Wait(ctx); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s %s", a.Value().Content, b.Value().Content), nil
+}
+
+// open returns which questions of a task are open, and its status.
+func (c *taskClient) open(id string) (keys []string, status string) {
+	c.t.Helper()
+	got := c.get(id)
+	for _, key := range []string{"a", "b", "name"} {
+		if _, ok := got.InputRequests[key]; ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys, got.Status
+}
+
+// Spec: T47
+func TestTaskPartialAnswers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := &testStore{TaskStore: server.NewTaskStore()}
+		srv := newTaskServer(t, server.TaskOptions{Store: store})
+		addTaskTool(t, srv, "both", askBoth)
+		c := dialTasks(t, srv, modern, "")
+		id := c.start("both", "").TaskID
+		synctest.Wait()
+		update := func(responses string) error {
+			_, err := c.call("tasks/update", `"taskId":"`+id+`","inputResponses":`+responses)
+			return err
+		}
+		// What is no answer to the question is refused as a whole, and the question stays open.
+		for _, bad := range []string{
+			`{"a":7}`, `{"a":{}}`, `{"a":{"action":"maybe"}}`, `{"b":{"action":"decline"},"a":{"action":"accept","content":[]}}`, `[]`, `null`,
+		} {
+			if err := update(bad); code(err) != jsonrpc.CodeInvalidParams {
+				t.Errorf("%s: got %v", bad, err)
+			}
+		}
+		if keys, status := c.open(id); !cmp.Equal(keys, []string{"a", "b"}) || status != "input_required" {
+			t.Errorf("got %q, %s", keys, status)
+		}
+		before, _ := store.Task(context.Background(), id)
+		if err := update(`{"other":{"action":"accept"}}`); err != nil {
+			t.Error(err)
+		}
+		if after, _ := store.Task(context.Background(), id); after.Version != before.Version {
+			t.Error("an answer to no question changed the task")
+		}
+		if err := update(`{"a":{"action":"accept","content":{"name":"1"}}}`); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if keys, status := c.open(id); !cmp.Equal(keys, []string{"b"}) || status != "input_required" {
+			t.Errorf("got %q, %s", keys, status)
+		}
+		// The first answer counts.
+		if err := update(`{"a":{"action":"accept","content":{"name":"2"}},"b":{"action":"accept","content":{"name":"3"}}}`); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if got := c.get(id); got.Status != "completed" || !strings.Contains(string(got.Result), `{\"name\":\"1\"} {\"name\":\"3\"}`) {
+			t.Errorf("got %+v: %s", got, got.Result)
+		}
+	})
+}
+
+// TestTaskAnswerIsTakenOnce sees that a question is not open any more as soon as its answer is there, though the tool has not taken it.
+func TestTaskAnswerIsTakenOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := &testStore{TaskStore: server.NewTaskStore()}
+		c := dialTasks(t, newTaskServer(t, server.TaskOptions{Store: store}), modern, "")
+		id := c.start("asks", "").TaskID
+		synctest.Wait()
+		c.must("tasks/update", `"taskId":"`+id+`","inputResponses":{"name":{"action":"decline"}}`)
+		got, err := store.Task(context.Background(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, open := got.InputRequests["name"]; open || got.Status == mcp.TaskStatusInputRequired {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// TestTaskAskGivesUp sees that a task whose tool gave up waiting goes on without the question.
+func TestTaskAskGivesUp(t *testing.T) {
+	for _, revision := range []string{coreTasks, modern} {
+		inBubble(t, func(t *testing.T) {
+			srv := newTaskServer(t, server.TaskOptions{Store: &testStore{TaskStore: server.NewTaskStore()}})
+			addTaskTool(t, srv, "impatient", func(ctx context.Context, call *server.Call) (string, error) {
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				if _, err := call.Elicit(short, "name", whoForm); err == nil {
+					return "answered", nil
+				}
+				elapse(10 * time.Second)
+				return "gave up", nil
+			})
+			c := dialTasks(t, srv, revision, "")
+			c.hold = make(chan struct{})
+			defer close(c.hold)
+			id := c.start("impatient", "").TaskID
+			elapse(2 * time.Second)
+			synctest.Wait()
+			if keys, status := c.open(id); len(keys) > 0 || status != "working" {
+				t.Errorf("%s: got %q, %s", revision, keys, status)
+			}
+		})
+	}
+}
+
+// TestTaskAsksCoreAtOnce sees that a task needs input until all that it asks at the same time is answered.
+func TestTaskAsksCoreAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		srv := newTaskServer(t, server.TaskOptions{})
+		addTaskTool(t, srv, "twice", func(ctx context.Context, call *server.Call) (string, error) {
+			var wg sync.WaitGroup
+			wg.Go(func() { call.Elicit(ctx, "a", whoForm) })
+			wg.Go(func() {
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				call.Elicit(short, "b", whoForm)
+			})
+			wg.Wait()
+			elapse(time.Second)
+			return "", nil
+		})
+		c := dialTasks(t, srv, coreTasks, "")
+		c.hold = make(chan struct{})
+		id := c.start("twice", "").TaskID
+		elapse(2 * time.Second)
+		synctest.Wait()
+		if got := c.get(id); got.Status != "input_required" {
+			t.Errorf("one is open: got %s", got.Status)
+		}
+		close(c.hold)
+		synctest.Wait()
+		if got := c.get(id); got.Status != "working" {
+			t.Errorf("none is open: got %s", got.Status)
+		}
+	})
+}
+
+// TestTaskTakesEarlierAnswers sees that what was answered in the rounds before a call became a task is not asked again.
+func TestTaskTakesEarlierAnswers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		srv := newTaskServer(t, server.TaskOptions{After: time.Second})
+		runs := 0
+		addTaskTool(t, srv, "slower", func(ctx context.Context, call *server.Call) (string, error) {
+			if runs++; runs > 1 {
+				elapse(5 * time.Second) // by now it is a task
+			}
+			res, err := call.Elicit(ctx, "name", whoForm)
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("%s %s", res.Action, res.Content), nil
+		})
+		c := dialTasks(t, srv, modern, "")
+		var round struct{ RequestState string }
+		if err := json.Unmarshal([]byte(c.must("tools/call", `"name":"slower"`)), &round); err != nil {
+			t.Fatal(err)
+		}
+		id := c.start("slower", `,"inputResponses":{"name":{"action":"accept","content":{"name":"z"}}},"requestState":"`+round.RequestState+`"`).TaskID
+		elapse(5 * time.Second)
+		synctest.Wait()
+		if got := c.get(id); got.Status != "completed" || !strings.Contains(string(got.Result), `{\"name\":\"z\"}`) {
+			t.Errorf("got %+v: %s", got, got.Result)
+		}
+	})
+}
+
+// TestTaskRequiresURL sees that an error which sends the user to a web page becomes a question as long as there is no task.
+func TestTaskRequiresURL(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		srv := newTaskServer(t, server.TaskOptions{After: time.Second})
+		addTaskTool(t, srv, "page", func(context.Context, *server.Call) (string, error) {
+			return "", mcp.URLElicitationRequired(mcp.ElicitRequestParams{ElicitationID: "name", Message: "Log in", URL: "https://example.com/"})
+		})
+		c := dialTasks(t, srv, modern, "")
+		meta := strings.Replace(extensionMeta, `"elicitation":{}`, `"elicitation":{"form":{},"url":{}}`, 1)
+		got, err := c.conn.Call(context.Background(), "tools/call", []byte(`{`+meta+`,"name":"page"}`))
+		if err != nil || !strings.Contains(string(got), `"resultType":"input_required"`) {
+			t.Errorf("got %s, %v", got, err)
 		}
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -96,4 +98,195 @@ func readResult(n int, err error, want int) (int, error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// A gate keeps descriptors from being closed under a system call that uses them. os.File has a lock for that which also queues readers; the
+// hot path gets by with two atomic additions.
+//
+// Invariant: release runs once, after shut, when nobody is inside.
+type gate struct {
+	state   atomic.Int64 // gateStopped, gateShut, and gateUser for each user inside
+	release func()
+	once    sync.Once
+}
+
+const (
+	gateStopped = 1 << iota // no more users
+	gateShut                // and release when the last one leaves
+	gateUser
+)
+
+// enter lets a user in, unless the gate is stopped. Each enter that returned true needs a leave.
+func (g *gate) enter() bool {
+	if g.state.Add(gateUser)&gateStopped != 0 {
+		g.leave()
+		return false
+	}
+	return true
+}
+
+// leave lets a user out.
+func (g *gate) leave() { g.maybeRelease(g.state.Add(-gateUser)) }
+
+// stop keeps new users out. If some are inside still, it has wake called, once in the gate's life, before anything is released.
+func (g *gate) stop(wake func()) {
+	g.state.Add(gateUser) // so that nothing is released under wake
+	if before := g.state.Or(gateStopped); before&gateStopped == 0 && before/gateUser > 1 {
+		wake()
+	}
+	g.leave()
+}
+
+// stopped reports whether stop or shut was called.
+func (g *gate) stopped() bool { return g.state.Load()&gateStopped != 0 }
+
+// shut keeps new users out and has release called when nobody is inside.
+func (g *gate) shut() {
+	const bits = gateStopped | gateShut
+	g.maybeRelease(g.state.Or(bits) | bits)
+}
+
+func (g *gate) maybeRelease(state int64) {
+	if state&gateShut != 0 && state/gateUser == 0 {
+		g.once.Do(g.release)
+	}
+}
+
+// A polledInput waits with poll(2) for its descriptor or for being stopped. That serves any kind of file on any Unix, at one more system call for
+// each read and a thread for the waiting.
+type polledInput struct {
+	gate
+	fd           int
+	wakeR, wakeW int // a pipe; a byte in it wakes poll
+	canPoll      bool
+}
+
+// newPolledInput takes over fd.
+func newPolledInput(fd int) (*polledInput, error) {
+	var wake [2]int
+	if err := cloexecPipe(wake[:]); err != nil {
+		return nil, os.NewSyscallError("pipe", err)
+	}
+	in := &polledInput{fd: fd, wakeR: wake[0], wakeW: wake[1], canPoll: true}
+	in.release = func() {
+		unix.Close(in.fd)
+		unix.Close(in.wakeR)
+		unix.Close(in.wakeW)
+	}
+	return in, nil
+}
+
+func (in *polledInput) Read(p []byte) (int, error) {
+	if !in.enter() {
+		return 0, io.EOF
+	}
+	defer in.leave()
+	fds := []unix.PollFd{{Fd: int32(in.fd), Events: unix.POLLIN}, {Fd: int32(in.wakeR), Events: unix.POLLIN}}
+	for {
+		if in.canPoll {
+			if _, err := pollFDs(fds, -1); err != nil {
+				return 0, os.NewSyscallError("poll", err)
+			}
+			// Some systems cannot poll some devices; a plain read waits on those all the same.
+			in.canPoll = fds[0].Revents&unix.POLLNVAL == 0
+		}
+		if in.stopped() {
+			return 0, io.EOF
+		}
+		if in.canPoll && fds[0].Revents == 0 {
+			continue
+		}
+		n, err := readFD(in.fd, p)
+		if err == unix.EAGAIN {
+			continue
+		}
+		return readResult(n, os.NewSyscallError("read", err), len(p))
+	}
+}
+
+func (in *polledInput) ReadIdle(p []byte) (int, error) { return in.Read(p) }
+
+func (in *polledInput) stop() {
+	in.gate.stop(func() { writeFD(in.wakeW, []byte{0}) })
+}
+
+func (in *polledInput) Close() error {
+	in.stop()
+	in.shut()
+	return nil
+}
+
+// A polledOutput writes with write(2), which blocks if the descriptor does.
+type polledOutput struct {
+	gate
+	fd int
+}
+
+// newPolledOutput takes over fd.
+func newPolledOutput(fd int) *polledOutput {
+	out := &polledOutput{fd: fd}
+	out.release = func() { unix.Close(out.fd) }
+	return out
+}
+
+func (o *polledOutput) Write(p []byte) (int, error) {
+	if !o.enter() {
+		return 0, os.ErrClosed
+	}
+	defer o.leave()
+	for done := 0; ; {
+		n, err := writeFD(o.fd, p[done:])
+		done += n
+		switch {
+		case err == unix.EAGAIN:
+			if err := o.waitWritable(); err != nil {
+				return done, err
+			}
+		case err != nil:
+			return done, os.NewSyscallError("write", err)
+		case done == len(p):
+			return done, nil
+		}
+	}
+}
+
+// waitWritable waits for room on a descriptor that does not block. It looks up now and then so that Close is noticed.
+func (o *polledOutput) waitWritable() error {
+	const lookUp = 100 // milliseconds
+	for !o.stopped() {
+		n, err := pollFDs([]unix.PollFd{{Fd: int32(o.fd), Events: unix.POLLOUT}}, lookUp)
+		if n > 0 || err != nil {
+			return os.NewSyscallError("poll", err)
+		}
+	}
+	return os.ErrClosed
+}
+
+// pipeBuf is what a pipe takes at once when poll says that it is writable (PIPE_BUF).
+const pipeBuf = 4096
+
+// tryWrite asks poll first, and leaves what may be more than there is room for to Write.
+func (o *polledOutput) tryWrite(p []byte) (int, error) {
+	if !o.enter() {
+		return 0, os.ErrClosed
+	}
+	if len(p) > pipeBuf {
+		o.leave()
+		return 0, nil
+	}
+	defer o.leave()
+	fds := []unix.PollFd{{Fd: int32(o.fd), Events: unix.POLLOUT}}
+	if n, err := pollFDs(fds, 0); n == 0 || err != nil {
+		return 0, os.NewSyscallError("poll", err)
+	}
+	n, err := writeFD(o.fd, p)
+	if err == unix.EAGAIN {
+		return n, nil
+	}
+	return n, os.NewSyscallError("write", err)
+}
+
+func (o *polledOutput) Close() error {
+	o.shut()
+	return nil
 }

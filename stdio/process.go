@@ -1,12 +1,15 @@
 package stdio
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -181,4 +184,203 @@ func waitClosed(done <-chan struct{}, d time.Duration) bool {
 	case <-timer.C:
 		return false
 	}
+}
+
+// Close ends the server, one step at a time: it closes standard input and waits, sends SIGTERM to the server's process group and waits, sends
+// SIGKILL and waits (see Cmd for the times; on Windows, Ctrl-Break and the end of the job). What the server writes meanwhile is
+// discarded, so that it does not wait for us. Close returns as Wait does, or an error if even SIGKILL did not help in time. It may
+// be called more than once and at once; each call waits for the end.
+func (p *Process) Close() error {
+	p.closeOnce.Do(func() { p.closeErr = p.shutdown() })
+	return p.closeErr
+}
+
+func (p *Process) shutdown() error {
+	c := p.cmd
+	p.CloseWrite()
+	discarded := make(chan struct{})
+	go func() {
+		defer close(discarded)
+		io.Copy(io.Discard, p)
+	}()
+	ended := waitClosed(p.done, orDefault(c.StopWait, defaultStopWait))
+	if !ended {
+		p.signal(processGroup.terminate)
+		ended = waitClosed(p.done, orDefault(c.TermWait, defaultTermWait))
+	}
+	if !ended {
+		p.signal(processGroup.kill)
+		ended = waitClosed(p.done, orDefault(c.KillWait, defaultKillWait))
+	}
+	if !ended {
+		p.stdout.Close()
+		p.closeForward()
+		return fmt.Errorf("server %q (process %d) cannot be killed", p.name, p.pid)
+	}
+	p.wg.Wait()
+	p.stdout.Close()
+	p.stderr.Close()
+	<-discarded
+	p.closeForward()
+	return p.err
+}
+
+func (p *Process) closeForward() {
+	if p.forward != nil {
+		p.forward.closeWithin(stderrWait)
+	}
+}
+
+// signal has send signal the group, if it is still ours.
+func (p *Process) signal(send func(processGroup)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	send(p.group)
+}
+
+func orDefault(d, ifZero time.Duration) time.Duration {
+	if d == 0 {
+		return ifZero
+	}
+	return d
+}
+
+// An ExitError says how a server's process ended.
+type ExitError struct {
+	Name   string        // of the server, as Cmd.String gives it
+	Code   int           // exit status; -1 if a signal ended it
+	Signal os.Signal     // that ended it; nil if none did
+	After  time.Duration // that it ran
+	Stderr string        // the end of what it wrote to standard error, at most 64 KiB
+}
+
+const (
+	tailLines = 10
+	tailBytes = 2 << 10
+)
+
+// Error names the server and how it ended, and shows the last few lines it wrote to standard error.
+func (e *ExitError) Error() string {
+	var b strings.Builder
+	if e.Signal != nil {
+		fmt.Fprintf(&b, "server %q was ended by a signal (%v)", e.Name, e.Signal)
+	} else {
+		fmt.Fprintf(&b, "server %q exited with status %d", e.Name, e.Code)
+	}
+	unit := time.Millisecond
+	if e.After > 10*time.Second {
+		unit = time.Second
+	}
+	fmt.Fprintf(&b, " after %v", e.After.Round(unit))
+	if tail := lastLines(e.Stderr); len(tail) > 0 {
+		b.WriteString("; last stderr lines:")
+		for _, line := range tail {
+			b.WriteString("\n\t")
+			b.Write(appendEscaped(nil, line, tailBytes))
+		}
+	}
+	return b.String()
+}
+
+// lastLines returns the last lines that are not blank, as many as an error message can bear.
+func lastLines(s string) []string {
+	var lines []string
+	size := 0
+	for len(lines) < tailLines && s != "" {
+		at := strings.LastIndexByte(s, '\n') + 1
+		line := strings.TrimRight(s[at:], " \t\r")
+		s = s[:max(at-1, 0)]
+		if line == "" {
+			continue
+		}
+		if size += len(line); size > tailBytes && len(lines) > 0 {
+			break
+		}
+		lines = append(lines, line)
+	}
+	slices.Reverse(lines)
+	return lines
+}
+
+// newExitError makes one of what Wait returned.
+func newExitError(cmd *exec.Cmd, name string, after time.Duration, stderr string) *ExitError {
+	e := &ExitError{Name: name, Code: -1, After: after, Stderr: stderr}
+	if state := cmd.ProcessState; state != nil {
+		e.Code = state.ExitCode()
+		e.Signal = exitSignal(state)
+	}
+	return e
+}
+
+const (
+	tailSize    = 64 << 10
+	tailMaxLine = 16 << 10
+	tailCutMark = "… (cut)\n"
+)
+
+// A tail keeps the last lines of a text that may be endless, in bounded memory, and passes the lines on.
+type tail struct {
+	mu         sync.Mutex
+	buf        []byte // the end of buf is what counts; it is moved to the front when there is twice as much
+	line       []byte // the line that has not ended yet
+	truncating bool   // the rest of line is being dropped
+	forward    io.Writer
+}
+
+// Write takes part of the text.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for rest := p; len(rest) > 0; {
+		part, after, ended := bytes.Cut(rest, []byte{'\n'})
+		rest = after
+		if room := tailMaxLine - len(t.line); len(part) > room {
+			part = part[:max(room, 0)]
+			t.truncating = true
+		}
+		t.line = append(t.line, part...)
+		if ended {
+			t.endLine()
+		}
+	}
+	return len(p), nil
+}
+
+// flush takes what has come of a last line as a line.
+func (t *tail) flush() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.line) > 0 {
+		t.endLine()
+	}
+}
+
+func (t *tail) endLine() {
+	if t.truncating {
+		t.line = append(t.line, tailCutMark...)
+	} else {
+		t.line = append(t.line, '\n')
+	}
+	if len(t.buf)+len(t.line) > 2*tailSize {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-tailSize:]...)
+	}
+	t.buf = append(t.buf, t.line...)
+	if t.forward != nil {
+		t.forward.Write(t.line)
+	}
+	t.line, t.truncating = t.line[:0], false
+}
+
+// String returns the last lines, at most tailSize bytes, and the beginning of the line that has not ended.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := append(append([]byte(nil), t.buf...), t.line...)
+	if len(b) > tailSize {
+		b = b[len(b)-tailSize:]
+		if i := bytes.IndexByte(b, '\n'); i >= 0 {
+			b = b[i+1:]
+		}
+	}
+	return string(b)
 }

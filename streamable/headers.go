@@ -2,10 +2,16 @@ package streamable
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
+	"math"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/jsonwire"
@@ -240,4 +246,331 @@ func isSameValue(value []byte, header string) bool {
 	a, err1 := strconv.ParseFloat(string(value), 64)
 	b, err2 := strconv.ParseFloat(header, 64)
 	return err1 == nil && err2 == nil && a == b
+}
+
+const (
+	mediaJSON   = "application/json"
+	mediaStream = "text/event-stream"
+)
+
+// Values that are in all requests, made once. Nobody writes to them: http.Header's methods replace slices, and these have no room to append to.
+var (
+	valueJSON   = []string{mediaJSON}[:1:1]
+	valueAccept = []string{mediaJSON + ", " + mediaStream}[:1:1]
+	valueStream = []string{mediaStream}[:1:1]
+	valueAgent  = []string{"mcpwire"}[:1:1]
+	valueModern = []string{mcp.LatestRevision.String()}[:1:1]
+	bom         = []byte("\xef\xbb\xbf")
+)
+
+// An envelope is what the transport wants to know of a message that goes out. The slices alias the message; they hold JSON text but for method.
+type envelope struct {
+	kind      jsonrpc.Kind // of a response, KindResponse also for an error
+	id        []byte
+	method    string
+	version   []byte // _meta's protocol version, of modern messages
+	name      []byte // params.name, params.uri or params.taskId, whichever the method is about
+	arguments []byte
+	requestID []byte // params.requestId
+	mayAsk    bool   // of initialize: the server may ask for something in return
+}
+
+// readEnvelope looks at a message, which is valid JSON, since package jsonrpc wrote it.
+func readEnvelope(msg []byte) (e envelope) {
+	var params []byte
+	members := jsonwire.ObjectMembers(msg)
+	for members.Next() {
+		switch {
+		case members.KeyIs("id"):
+			e.id = members.Value()
+		case members.KeyIs("method"):
+			e.method = methodName(members.Value())
+		case members.KeyIs("params"):
+			params = members.Value()
+		}
+	}
+	switch {
+	case e.method == "":
+		e.kind = jsonrpc.KindResponse
+		return e
+	case e.id == nil:
+		e.kind = jsonrpc.KindNotification
+	default:
+		e.kind = jsonrpc.KindRequest
+	}
+	about := era.NameParam(e.method)
+	members = jsonwire.ObjectMembers(params)
+	for members.Next() {
+		switch {
+		case members.KeyIs("_meta"):
+			e.version = jsonwire.Lookup(members.Value(), mcp.MetaProtocolVersion)
+		case about != "" && members.KeyIs(about):
+			e.name = members.Value()
+		case members.KeyIs("arguments"):
+			e.arguments = members.Value()
+		case members.KeyIs("requestId"):
+			e.requestID = members.Value()
+		case members.KeyIs("capabilities") && e.method == mcp.MethodInitialize:
+			e.mayAsk = declaresClientRequests(members.Value())
+		}
+	}
+	return e
+}
+
+// declaresClientRequests reports whether a client with these capabilities can be asked for something.
+func declaresClientRequests(capabilities []byte) bool {
+	for _, name := range []string{"elicitation", "sampling", "roots"} {
+		if jsonwire.Lookup(capabilities, name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// mayAskClient reports whether a server may ask something while it does this.
+func mayAskClient(method string) bool {
+	switch method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete:
+		return true
+	}
+	return false
+}
+
+// methodName returns the string that text is, without allocating for the usual methods.
+func methodName(text []byte) string {
+	switch string(text) {
+	case `"` + mcp.MethodToolsCall + `"`:
+		return mcp.MethodToolsCall
+	case `"` + mcp.MethodToolsList + `"`:
+		return mcp.MethodToolsList
+	case `"` + mcp.MethodResourcesRead + `"`:
+		return mcp.MethodResourcesRead
+	case `"` + mcp.MethodPromptsGet + `"`:
+		return mcp.MethodPromptsGet
+	}
+	return jsonwire.Text(text)
+}
+
+// versionValue returns the value of MCP-Protocol-Version for the JSON text of a version.
+func versionValue(text []byte) []string {
+	if latest := valueModern[0]; len(text) == len(latest)+2 && string(text[1:len(text)-1]) == latest {
+		return valueModern
+	}
+	return []string{era.EncodeHeaderValue(jsonwire.Text(text))}
+}
+
+// header returns a header for one request, with what the user wants in each. n is how many more there will be.
+func (t *Transport) header(n int) http.Header {
+	h := make(http.Header, len(t.opts.Header)+n+1)
+	h["User-Agent"] = valueAgent
+	for name, values := range t.opts.Header {
+		h[name] = values[:len(values):len(values)]
+	}
+	return h
+}
+
+// modernHeader returns the header of a POST in the modern era: it repeats what the message says
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers). The error says why it cannot.
+func (t *Transport) modernHeader(e *envelope, version []string) (http.Header, error) {
+	h := t.header(6)
+	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
+	h[headerVersion] = version
+	if e.method != "" {
+		h[headerMethod] = []string{era.EncodeHeaderValue(e.method)}
+	}
+	if e.name == nil || e.name[0] != '"' {
+		return h, nil
+	}
+	name := jsonwire.Text(e.name)
+	h[headerName] = []string{era.EncodeHeaderValue(name)}
+	if e.method == mcp.MethodToolsCall {
+		return h, t.tools.apply(h, name, e.arguments)
+	}
+	return h, nil
+}
+
+// headerValue returns the value of the header for an argument; ok is false if it has none.
+func headerValue(text []byte) (value string, ok bool, err error) {
+	switch text[0] {
+	case '"':
+		return era.EncodeHeaderValue(jsonwire.Text(text)), true, nil
+	case 't', 'f':
+		return string(text), true, nil
+	case 'n', '{', '[':
+		return "", false, nil
+	}
+	f, _ := strconv.ParseFloat(string(text), 64)
+	switch {
+	case math.Abs(f) > 1<<53-1:
+		return "", false, errInexact
+	case f == math.Trunc(f) && bytes.ContainsAny(text, ".eE"):
+		return strconv.FormatFloat(f, 'f', 0, 64), true, nil // 42.0 is an integer
+	}
+	return string(text), true, nil
+}
+
+// mediaTypeOf returns the media type of the content, in lower case, and "" if that cannot be told.
+func mediaTypeOf(h http.Header) string {
+	switch v := h.Get("Content-Type"); v {
+	case mediaJSON, mediaStream:
+		return v
+	default:
+		kind, _, err := mime.ParseMediaType(v)
+		if err != nil {
+			kind, _, _ = strings.Cut(v, ";") // the parameters are of no interest
+			kind = strings.ToLower(strings.TrimSpace(kind))
+		}
+		return kind
+	}
+}
+
+// toolHeaders remembers which arguments of which tools are repeated in headers
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters), as the last list of them said that came by. The
+// zero value is ready; it may be used by many goroutines at once.
+type toolHeaders struct {
+	nonEmpty atomic.Bool // there is any
+	mu       sync.RWMutex
+	byTool   map[string][]toolHeader
+}
+
+// A toolHeader is one argument that is repeated.
+type toolHeader struct {
+	key  string // of the http.Header
+	path []string
+}
+
+const (
+	maxHeaderTools  = 10000 // that are remembered
+	maxHeaderParams = 64    // of one tool: more than that no server wants, and none would take
+)
+
+var errInexact = errors.New("it must be between ±(2^53-1) to be exact in a header")
+
+// apply puts the arguments of a call into its header.
+func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error {
+	if !t.nonEmpty.Load() || len(arguments) == 0 {
+		return nil
+	}
+	for _, p := range t.forTool(tool) {
+		value := arguments
+		for _, name := range p.path {
+			if value = jsonwire.Lookup(value, name); value == nil {
+				break
+			}
+		}
+		if value == nil {
+			continue
+		}
+		text, ok, err := headerValue(value)
+		if err != nil {
+			return fmt.Errorf("tool %q: argument %q cannot be sent over HTTP: %w", tool, p.path, err)
+		}
+		if ok {
+			h[p.key] = []string{text}
+		}
+	}
+	return nil
+}
+
+// forTool returns what is known of a tool.
+func (t *toolHeaders) forTool(tool string) []toolHeader {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byTool[tool]
+}
+
+// check holds the header of a call against its arguments.
+func (t *toolHeaders) check(h http.Header, tool string, arguments []byte) *jsonrpc.Error {
+	if !t.nonEmpty.Load() {
+		return nil
+	}
+	for _, p := range t.forTool(tool) {
+		if e := checkParam(h, p.key, p.path, arguments); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// set remembers what a tool wants in headers.
+func (t *toolHeaders) set(tool string, params []mcp.HeaderParam) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(params) == 0 {
+		delete(t.byTool, tool)
+		return
+	}
+	if t.byTool == nil {
+		t.byTool = make(map[string][]toolHeader)
+	}
+	if _, known := t.byTool[tool]; !known && len(t.byTool) >= maxHeaderTools {
+		for other := range t.byTool { // any: a list of so many tools is no use to anybody
+			delete(t.byTool, other)
+			break
+		}
+	}
+	all := make([]toolHeader, len(params))
+	for i, p := range params {
+		all[i] = toolHeader{http.CanonicalHeaderKey(headerParam + p.Header), p.Path}
+	}
+	t.byTool[tool] = all
+	t.nonEmpty.Store(true)
+}
+
+// filterTools reads the answer to tools/list and returns it without the tools that must not be used over HTTP: those whose x-mcp-header breaks the rules. m is the frame, parsed.
+func (t *toolHeaders) filterTools(frame []byte, m *jsonrpc.Message, log *slog.Logger) []byte {
+	if m.Kind != jsonrpc.KindResponse || !t.nonEmpty.Load() && !bytes.Contains(frame, []byte("mcp-header")) && !bytes.Contains(frame, []byte(`\u`)) {
+		return frame
+	}
+	tools := jsonwire.Lookup(m.Result, "tools")
+	if len(tools) == 0 || tools[0] != '[' {
+		return frame
+	}
+	start := cap(frame) - cap(tools) // where tools is in frame
+	kept, dropped := []byte{'['}, false
+	elements := jsonwire.ArrayElements(tools)
+	for elements.Next() {
+		tool := elements.Value()
+		if name, err := t.addTool(tool); err != nil {
+			log.Warn("tool left out: it cannot be called over HTTP", "tool", clip(name), "error", err)
+			dropped = true
+			continue
+		}
+		if len(kept) > 1 {
+			kept = append(kept, ',')
+		}
+		kept = append(kept, tool...)
+	}
+	if !dropped {
+		return frame
+	}
+	out := make([]byte, 0, len(frame))
+	out = append(append(out, frame[:start]...), kept...)
+	out = append(out, ']')
+	return append(out, frame[start+len(tools):]...)
+}
+
+func (t *toolHeaders) addTool(tool []byte) (name string, err error) {
+	if tool[0] != '{' {
+		return "", nil // for those to complain of who read the result
+	}
+	var schema []byte
+	members := jsonwire.ObjectMembers(tool)
+	for members.Next() {
+		switch {
+		case members.KeyIs("name"):
+			name = jsonwire.Text(members.Value())
+		case members.KeyIs("inputSchema"):
+			schema = members.Value()
+		}
+	}
+	params, err := mcp.HeaderParams(schema)
+	if err == nil && len(params) > maxHeaderParams {
+		err = fmt.Errorf("it wants %d arguments in headers, more than %d", len(params), maxHeaderParams)
+	}
+	if err != nil {
+		params = nil
+	}
+	t.set(name, params)
+	return name, err
 }

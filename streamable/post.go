@@ -3,16 +3,224 @@ package streamable
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"mcpwire/auth"
 	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
+
+// An exchange is one POST, with the memory that it takes. Most are used again by a later one.
+type postRequest struct {
+	h      *Handler
+	w      http.ResponseWriter
+	r      *http.Request
+	accept acceptedTypes
+
+	requester
+
+	caller    *caller
+	inFlight  int64 // requests that the caller had in flight, with this one
+	admission admission
+	state     atomic.Uint32   // what cutOff finds, see exchangeState
+	batch     []jsonrpc.Entry // of the batch that it is; nil if it is one message
+
+	readAt        time.Duration    // when its body was, or began to be, read, by the clock of h: they do not differ where it is a time that matters
+	body          []byte           // of the request
+	delivery      jsonrpc.Delivery // of the message in it, if it is one
+	response      response
+	stream        *stream // that a session's answer is, if it has become none of events: nobody else has it then, see Delivery.Outlet; nil before there was one
+	answer        []byte
+	extraRequests int  // requests besides the first that are counted for it
+	detached      bool // a goroutine has it that goes on when the request has been served: it must not be used again
+	referenced    bool // a function may run that has its response and its stream: they must not be used again
+	hijacked      bool // a goroutine has its connection that goes on when the request has been served
+}
+
+// How far an exchange is.
+const (
+	postStateNew    = iota // nothing can be answered yet
+	postStateModern        // it is answered by its response
+	postStateLegacy        // it is answered by its stream
+)
+
+// markAbortable notes that the exchange can be cut off from now on.
+func (pr *postRequest) markAbortable(state uint32) {
+	pr.state.Store(state)
+	if pr.h.aborting.Load() {
+		pr.abort()
+	}
+}
+
+// abort implements cutter.
+func (pr *postRequest) abort() {
+	switch pr.state.Load() {
+	case postStateModern:
+		pr.response.endEarly(pr.errorResponse(errAborted), errAborted)
+	case postStateLegacy:
+		pr.stream.finishEarly(pr.errorResponse(errAborted), errAborted)
+	}
+}
+
+// errAborted answers a request that takes longer than the shutdown may. Its handler may go on.
+var errAborted = jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server is shutting down and does not wait for this request any longer; it may have been carried out")
+
+// errorResponse returns a response to the message, or to each request of the batch, that has the error.
+func (pr *postRequest) errorResponse(e *jsonrpc.Error) []byte {
+	if pr.batch == nil {
+		return jsonrpc.AppendError(nil, pr.id(), e, false)
+	}
+	all := []byte{'['}
+	for i := range pr.batch {
+		if entry := &pr.batch[i]; entry.Invalid == nil && entry.Kind == jsonrpc.KindRequest {
+			if len(all) > 1 {
+				all = append(all, ',')
+			}
+			all = jsonrpc.AppendError(all, entry.ID, e, false)
+		}
+	}
+	return append(all, ']')
+}
+
+// maxReusedBuffer is the largest buffer that is used again, in bytes.
+const maxReusedBuffer = 64 << 10
+
+func (h *Handler) newPostRequest(w http.ResponseWriter, r *http.Request) *postRequest {
+	pr, _ := h.posts.Get().(*postRequest)
+	if pr == nil {
+		pr = new(postRequest)
+	}
+	pr.h, pr.w, pr.r, pr.accept = h, w, r, parseAccept(r)
+	pr.requester = requesterOf(w, r)
+	return pr
+}
+
+// release is called when the request has been.
+func (pr *postRequest) release() {
+	aborted := false
+	switch {
+	case pr.detached:
+		return
+	case pr.hijacked:
+		pr.h.releaseAdmission(&pr.admission)
+		aborted = pr.caller.unlist(&pr.admission)
+	default:
+		aborted = pr.h.releaseHTTP(pr.caller, &pr.admission)
+	}
+	if !aborted && !pr.referenced {
+		pr.reset()
+	}
+}
+
+// reset lets another request use the memory.
+func (pr *postRequest) reset() {
+	h := pr.h
+	if !pr.response.reset() {
+		return
+	}
+	pr.h, pr.w, pr.r, pr.requester, pr.caller, pr.extraRequests, pr.hijacked = nil, nil, nil, requester{}, nil, 0, false
+	pr.batch = nil
+	pr.state.Store(postStateNew)
+	if pr.stream != nil && !pr.stream.reset() {
+		pr.stream = nil
+	}
+	if cap(pr.body) > maxReusedBuffer {
+		pr.delivery = jsonrpc.Delivery{} // what it knows of the message is part of the body
+	} else {
+		d := &pr.delivery
+		d.Message, d.Sender, d.Lifetime, d.Untracked, d.AllowDeferred = nil, nil, nil, false, false
+	}
+	pr.body, pr.answer = shrink(pr.body), shrink(pr.answer)
+	h.posts.Put(pr)
+}
+
+// id returns the id of the message; none of a batch.
+func (pr *postRequest) id() jsonrpc.ID {
+	if pr.delivery.Message == nil {
+		return nil
+	}
+	return pr.delivery.Message.ID
+}
+
+// shrink returns a buffer that is empty, and not large.
+func shrink(b []byte) []byte {
+	if cap(b) > maxReusedBuffer {
+		return nil
+	}
+	return b[:0]
+}
+
+// setReadDeadline sets the deadline for reading. Most ResponseWriters can do that by themselves, which spares the memory of a controller.
+func (pr *postRequest) setReadDeadline(t time.Time) error {
+	if d, ok := pr.w.(interface{ SetReadDeadline(time.Time) error }); ok {
+		return d.SetReadDeadline(t)
+	}
+	return http.NewResponseController(pr.w).SetReadDeadline(t)
+}
+
+// markBodyConsumed notes that the body was read to its end, so that net/http does not look for more of it. Another body that somebody has put in its place may have ended
+// before.
+func (pr *postRequest) markBodyConsumed() {
+	if g, ok := pr.w.(*trackingWriter); ok && g.body == pr.r.Body {
+		g.bodyConsumed = true
+		g.body.Close()
+	}
+}
+
+// beginResponse returns the response. It must be ended or stopped before the request has been served.
+func (pr *postRequest) beginResponse() *response {
+	rs := &pr.response
+	rs.begin(pr.h, pr.w, pr.r, pr.accept)
+	return rs
+}
+
+// beginStream returns the stream that the answer to a session's request is, carried by out. left is closed when out is to end, if somebody waits for that.
+func (pr *postRequest) beginStream(s *session, out *response, notifyDetach bool) (st *stream, detached chan struct{}) {
+	if pr.stream == nil {
+		pr.stream = new(stream)
+	}
+	st = pr.stream
+	st.session, st.out, st.done, st.orphaned = s, out, false, false
+	if notifyDetach {
+		st.detached = make(chan struct{})
+	}
+	return st, st.detached
+}
+
+// withIdentity returns ctx with what is known of the caller.
+func (pr *postRequest) withIdentity(ctx context.Context) context.Context {
+	return pr.h.withIdentity(ctx, pr.r, pr.principal)
+}
+
+// admitRequest refuses the request if no more are taken.
+func (pr *postRequest) admitRequest() bool {
+	return pr.h.admitRequest(pr.w, pr.caller, &pr.admission, pr.inFlight)
+}
+
+// An asker is what a request says of who sends it.
+type requester struct {
+	versions  []string        // of the protocol, by the header; nil if there is none
+	principal *auth.Principal // nil if it is nobody in particular
+}
+
+// requesterOf reads that. The principal is looked for only if somebody may have set one since the request came in.
+func requesterOf(w http.ResponseWriter, r *http.Request) requester {
+	a := requester{versions: r.Header[headerVersion]}
+	if g, ok := w.(*trackingWriter); !ok || g.anonymousCtx != r.Context() {
+		a.principal = auth.PrincipalOf(r.Context())
+	}
+	return a
+}
 
 // servePost serves a POST.
 func (h *Handler) servePost(w http.ResponseWriter, r *http.Request) {
@@ -274,4 +482,234 @@ func (pr *postRequest) serveBatch() {
 		}
 	}
 	pr.serveLegacyBatch(entries)
+}
+
+// serveLegacyBatch answers an array of messages by an array of answers.
+func (pr *postRequest) serveLegacyBatch(entries []jsonrpc.Entry) {
+	h, w, r := pr.h, pr.w, pr.r
+	s := h.acquireSession(w, r, pr.requester, pr.caller)
+	if s == nil {
+		return
+	}
+	defer s.release()
+	if f := s.features.Load(); f == nil || !f.Batches {
+		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this revision has no batches")
+		return
+	}
+	answers := 0
+	for i := range entries {
+		e := &entries[i]
+		if e.Invalid != nil || e.Kind == jsonrpc.KindRequest {
+			answers++
+		}
+		if e.Invalid == nil && !h.allowed(w, r, &e.Message) {
+			return
+		}
+	}
+	if answers == 0 {
+		ctx := pr.withIdentity(r.Context())
+		for i := range entries {
+			s.deliverOneWay(ctx, nil, &entries[i].Message)
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if !pr.admitRequest() || !h.admitBatch(w, pr.caller, &pr.admission, answers-1) {
+		return
+	}
+	pr.extraRequests = answers - 1
+	pr.serveLegacyRequest(s, entries)
+}
+
+// deliverBatch handles the messages at the same time, but each by what came before it, and appends the
+// array of the answers; nothing if there are none, because all were cancelled.
+func (s *session) deliverBatch(ctx context.Context, st *stream, entries []jsonrpc.Entry, dst []byte) []byte {
+	answers := make([][]byte, len(entries))
+	var wg sync.WaitGroup
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case e.Invalid != nil:
+			answers[i] = jsonrpc.AppendError(nil, e.ID, e.Invalid, false)
+		case e.Kind == jsonrpc.KindRequest:
+			placed := make(chan struct{})
+			place := sync.OnceFunc(func() { close(placed) })
+			wg.Go(func() {
+				defer place()
+				d := &jsonrpc.Delivery{Message: &e.Message, Sender: st, Lifetime: s.ctx, Batch: true, OnPrepared: place}
+				answers[i], _ = s.peer.deliverRequest(ctx, nil, d, nil)
+			})
+			if _, ok := s.peer.(serverConn); ok { // what a relay does with it is for the relay to say
+				<-placed
+			}
+		default:
+			s.deliverOneWay(ctx, nil, &e.Message)
+		}
+	}
+	wg.Wait()
+	start := len(dst)
+	for _, answer := range answers {
+		if len(answer) == 0 {
+			continue
+		}
+		if len(dst) == start {
+			dst = append(dst, '[')
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, answer...)
+	}
+	if len(dst) > start {
+		dst = append(dst, ']')
+	}
+	return dst
+}
+
+// Kinds of body that are taken.
+type bodyKind uint8
+
+const (
+	bodyOther bodyKind = iota
+	bodyJSON
+	bodyNDJSON
+)
+
+// bodyKindOf tells what a request says its body is. A type is compared as a whole, since what only contains the name of another is what pages can send
+// without asking.
+func bodyKindOf(r *http.Request) bodyKind {
+	values := r.Header["Content-Type"]
+	if len(values) != 1 {
+		return bodyOther
+	}
+	if values[0] == "application/json" {
+		return bodyJSON
+	}
+	media, params, err := mime.ParseMediaType(values[0])
+	if charset, ok := params["charset"]; err != nil || ok && !strings.EqualFold(charset, "utf-8") {
+		return bodyOther
+	}
+	switch media {
+	case "application/json":
+		return bodyJSON
+	case "application/x-ndjson":
+		return bodyNDJSON
+	}
+	return bodyOther
+}
+
+// isEncoded reports whether the body is compressed, or encoded otherwise.
+func isEncoded(r *http.Request) bool {
+	values, ok := r.Header["Content-Encoding"]
+	return ok && (len(values) != 1 || !strings.EqualFold(values[0], "identity"))
+}
+
+// errBodyTooLarge is what readBody fails with beyond Options.MaxBody.
+var errBodyTooLarge = errors.New("body too large")
+
+// minBodyBuffer is the first buffer for a body whose length is not known, in bytes.
+const minBodyBuffer = 512
+
+// readBody reads the body. A body whose length is known takes one buffer of that size; one that lies about it is read no further than it says.
+func (pr *postRequest) readBody() (err error) {
+	h, r := pr.h, pr.r
+	limit := h.opts.MaxBody
+	if r.ContentLength > int64(limit) {
+		return errBodyTooLarge
+	}
+	// net/http takes the deadline away itself when it sees the end of a body of HTTP/1, because it reads on then to see whether the client goes.
+	pr.readAt = h.clock.elapsed()
+	if r.ContentLength != 0 && pr.setReadDeadline(h.clock.base.Add(pr.readAt+h.opts.BodyTimeout)) == nil {
+		defer func() {
+			if err != nil || r.ProtoMajor != 1 {
+				pr.setReadDeadline(time.Time{})
+			}
+		}()
+	}
+	b := pr.body[:0]
+	size := int(r.ContentLength) + 1 // one more, so that the end is seen without growing
+	if n := min(size, maxReusedBuffer); n > cap(b) {
+		b = make([]byte, 0, n) // no more at once, as long as the client has not sent any
+	}
+	defer func() { pr.body = b }()
+	for reads := 1; ; reads++ {
+		if len(b) == cap(b) {
+			b = append(make([]byte, 0, max(min(size, 8*cap(b)), 2*cap(b), minBodyBuffer)), b...)
+		}
+		n, err := r.Body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case len(b) > limit:
+			return errBodyTooLarge
+		case err != nil && err != io.EOF:
+			return err
+		case err != nil:
+			if reads > 1 { // it took its time
+				pr.readAt = h.clock.elapsed()
+			}
+			pr.markBodyConsumed()
+			return nil
+		}
+	}
+}
+
+// writeBodyError answers for a body that could not be read.
+func (h *Handler) writeBodyError(w http.ResponseWriter, r *http.Request, err error) {
+	if r.ProtoMajor == 1 {
+		w.Header()["Connection"] = closeConnection // what follows need not be read
+	}
+	if errors.Is(err, errBodyTooLarge) {
+		writeError(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body of more than %d bytes", h.opts.MaxBody))
+		return
+	}
+	h.opts.Logger.Debug("body not read", "error", err)
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		writeError(w, http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "the body did not arrive in time")
+		return
+	}
+	writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the body is not what its header or its chunks say, or ends early")
+}
+
+// acceptedTypes is what a client takes as the answer to a request.
+type acceptedTypes struct{ json, stream bool }
+
+// parseAccept reads the Accept headers. A client that sends none takes everything.
+func parseAccept(r *http.Request) acceptedTypes {
+	values := r.Header["Accept"]
+	if len(values) == 0 || len(values) == 1 && (values[0] == "application/json, text/event-stream" || values[0] == "*/*") {
+		return acceptedTypes{json: true, stream: true}
+	}
+	var a, not acceptedTypes // what is named, with whatever weight, overrules what only fits
+	var any, anyText, anyApplication bool
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			media, params, _ := strings.Cut(part, ";")
+			accept := !hasZeroWeight(params)
+			switch strings.ToLower(strings.Trim(media, " \t")) {
+			case "*/*":
+				any = any || accept
+			case "text/*":
+				anyText = anyText || accept
+			case "application/*":
+				anyApplication = anyApplication || accept
+			case "application/json":
+				a.json, not.json = a.json || accept, !accept
+			case "text/event-stream":
+				a.stream, not.stream = a.stream || accept, !accept
+			}
+		}
+	}
+	a.json = a.json || (any || anyApplication) && !not.json
+	a.stream = a.stream || (any || anyText) && !not.stream
+	return a
+}
+
+// hasZeroWeight reports whether the parameters of a media range have a weight of 0.
+func hasZeroWeight(params string) bool {
+	for p := range strings.SplitSeq(params, ";") {
+		key, value, _ := strings.Cut(strings.Trim(p, " \t"), "=")
+		if strings.EqualFold(key, "q") {
+			return strings.Trim(value, "0.") == "" && strings.HasPrefix(value, "0")
+		}
+	}
+	return false
 }

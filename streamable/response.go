@@ -33,7 +33,7 @@ type response struct {
 	hasWriteTimeout bool // the server has a deadline for writing, which counts from the beginning of the request
 
 	mu          sync.Mutex
-	conn        net.Conn // that it is held on, see held.go; nil if net/http has the connection
+	conn        net.Conn // that it is held on; nil if net/http has the connection
 	streaming   bool
 	ended       bool            // nothing more may be written
 	writeErr    error           // why nothing can be
@@ -397,4 +397,149 @@ func retrySeconds(err error) int {
 		}
 	}
 	return 1
+}
+
+// A client that only listens should not cost what one does that asks: a goroutine deep in net/http, another that looks whether it is there, and buffers. So the
+// connection of a stream that stands is taken from net/http, where that is possible (HTTP/1), and held by a goroutine that does nothing but wait for
+// the client to go.
+
+// hijack takes the connection of the stream that p is, and reports whether it did. p is no longer bound to the request then, and is ended or stopped when
+// waitClosed has returned.
+func (rs *response) hijack() bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.isHTTP2 || rs.rc == nil || !rs.streaming || rs.ended || rs.writeErr != nil {
+		return false
+	}
+	conn, _, err := rs.rc.Hijack()
+	if err != nil {
+		return false // it goes on as it is
+	}
+	rs.conn = conn
+	rs.w, rs.rc, rs.header, rs.buf, rs.hasDeadline = nil, nil, nil, nil, false
+	return true
+}
+
+// isHijacked reports whether the connection is not net/http's any more.
+func (rs *response) isHijacked() bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.conn != nil
+}
+
+// waitClosed waits until the client is gone, or the response has ended. A client has nothing to say on the connection as long as the stream lasts.
+func (rs *response) waitClosed() {
+	var b [1]byte
+	rs.conn.Read(b[:])
+}
+
+// writeHijackedLocked writes a message of the stream, with mu held. A client may take its time for each part of it.
+func (rs *response) writeHijackedLocked(text []byte) error {
+	for len(text) > 0 {
+		part := text[:min(len(text), maxWrite)]
+		text = text[len(part):]
+		if rs.chunked {
+			chunk := strconv.AppendInt(make([]byte, 0, len(part)+12), int64(len(part)), 16)
+			chunk = append(append(chunk, "\r\n"...), part...)
+			part = append(chunk, "\r\n"...)
+		}
+		rs.conn.SetWriteDeadline(rs.h.clock.now().Add(rs.h.opts.WriteTimeout))
+		if _, err := rs.conn.Write(part); err != nil {
+			rs.conn.Close() // wakes waitClosed
+			return err
+		}
+	}
+	return nil
+}
+
+// streamCloseTimeout is how long a client may take to be told that a stream has ended.
+const streamCloseTimeout = time.Second
+
+// closeHijackedLocked ends the stream and the connection, with mu held.
+func (rs *response) closeHijackedLocked() {
+	endBody(rs.conn, rs.chunked && rs.writeErr == nil, streamCloseTimeout)
+}
+
+// endBody marks the end of a body that comes in parts (RFC 9112, section 7.1), and closes the connection. A body that does not ends with the connection.
+func endBody(conn net.Conn, chunked bool, timeout time.Duration) error {
+	if !chunked {
+		return conn.Close()
+	}
+	conn.SetWriteDeadline(time.Now().Add(timeout))
+	_, err := conn.Write([]byte("0\r\n\r\n"))
+	if closed := conn.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// A warmer calls a response again and again, for as long as that has not ended. Hardly any response lasts until the first time, and to start and stop a timer for
+// each costs more than all else that is done for it: the timer of a warmer runs on, and looks when it comes whether it came too early or for nothing. It is
+// used by one response after another.
+type keepAliveTimer struct {
+	interval time.Duration
+	clock    clock // that since is of
+
+	mu       sync.Mutex
+	timer    *time.Timer
+	armed    bool          // the timer runs, or what it calls does
+	ticking  bool          // a response is being called
+	response *response     // that is to be called; nil if none is
+	since    time.Duration // when that began, or was called
+}
+
+// start has p called, which began at that time.
+func (k *keepAliveTimer) start(rs *response, began time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.response, k.since = rs, began
+	switch {
+	case k.armed:
+		return
+	case k.timer == nil:
+		k.timer = time.AfterFunc(k.interval, k.fire)
+	default:
+		k.timer.Reset(k.interval)
+	}
+	k.armed = true
+}
+
+// stop has the response not called any more. It reports false if it may be called just now: it must not be used by another request then.
+func (k *keepAliveTimer) stop() (quiet bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.response = nil
+	return !k.ticking
+}
+
+// fire is called by the timer.
+func (k *keepAliveTimer) fire() {
+	rs := k.next()
+	if rs == nil {
+		return
+	}
+	again := rs.tick()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ticking = false
+	if k.armed = again && k.response == rs; k.armed {
+		k.since = k.clock.elapsed()
+		k.timer.Reset(k.interval)
+	}
+}
+
+// next returns the response that is to be called now; nil if there is none.
+func (k *keepAliveTimer) next() *response {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.response == nil {
+		k.armed = false
+		return nil
+	}
+	if early := k.interval - (k.clock.elapsed() - k.since); early > 0 {
+		k.timer.Reset(early)
+		return nil
+	}
+	k.ticking = true
+	return k.response
 }

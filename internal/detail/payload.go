@@ -2,12 +2,16 @@ package detail
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"mcpwire/capture"
 	"mcpwire/internal/jsonwire"
 	"mcpwire/internal/printable"
+	"mcpwire/internal/wireview"
 )
 
 // A Form says what a payload is.
@@ -173,4 +177,300 @@ func wireLen(e *capture.Event) int64 {
 		return e.Len
 	}
 	return int64(len(e.Data))
+}
+
+const (
+	maxIndent  = 64       // levels that are indented; what is deeper stays on one line
+	maxString  = 16 << 10 // bytes of a string that are shown
+	maxPointer = 1024     // bytes of pointers that findings are looked for by
+)
+
+// A printer writes valid JSON so that each member and element is on a line of its own, without changing anything but the white space between them.
+type jsonPrinter struct {
+	*lineWriter
+	data             []byte
+	depth            int
+	kinds            []byte      // '{' or '[' of what is open
+	path             []container // of the outer ones
+	omittedBytes     int64       // bytes that are not shown
+	blobs            []Blob
+	mediaLookups     int            // objects that were searched for their mimeType, which may take as long as they are
+	previewBytesLeft int            // for data of blobs
+	wantPointers     bool           // pointers are asked for
+	lineOf           map[string]int // lines of values, by their pointers
+}
+
+// A frame is an object or array that is open.
+type container struct {
+	index      int
+	name       []byte // of the member that is written, as it stands between the quotes
+	object     []byte // its text from its beginning
+	media      string // its mimeType, if that was looked for
+	mediaKnown bool
+}
+
+func (jp *jsonPrinter) run() {
+	i := 0
+	for i < len(jp.data) && !jp.full() {
+		switch c := jp.data[i]; c {
+		case ' ', '\t', '\r', '\n':
+			i++
+		case '{', '[':
+			i = jp.beginContainer(i, c)
+		case '}', ']':
+			if jp.depth--; jp.depth < maxIndent {
+				jp.path = jp.path[:jp.depth]
+				jp.newline(jp.depth)
+			}
+			jp.kinds = jp.kinds[:jp.depth]
+			writeText(jp.lineWriter, jp.data[i:i+1], Punct)
+			i++
+		case ',':
+			writeText(jp.lineWriter, ",", Punct)
+			if jp.depth <= maxIndent && jp.depth > 0 {
+				jp.path[jp.depth-1].index++
+			}
+			jp.beginItem()
+			i++
+		case ':':
+			writeText(jp.lineWriter, ": ", Punct)
+			i++
+		case '"':
+			i = jp.writeString(i)
+		default:
+			i = jp.writeToken(i)
+		}
+	}
+	jp.omittedBytes += int64(len(jp.data) - i)
+}
+
+// beginContainer begins an object or array.
+func (jp *jsonPrinter) beginContainer(i int, c byte) int {
+	j := i + 1
+	for j < len(jp.data) && (jp.data[j] == ' ' || jp.data[j] == '\t' || jp.data[j] == '\r' || jp.data[j] == '\n') {
+		j++
+	}
+	if j < len(jp.data) && (jp.data[j] == '}' || jp.data[j] == ']') {
+		writeText(jp.lineWriter, []byte{c, jp.data[j]}, Punct)
+		return j + 1
+	}
+	writeText(jp.lineWriter, jp.data[i:i+1], Punct)
+	if jp.depth < maxIndent {
+		jp.path = append(jp.path[:jp.depth], container{object: jp.data[i:]})
+	}
+	jp.kinds = append(jp.kinds, c)
+	jp.depth++
+	jp.beginItem()
+	return i + 1
+}
+
+// beginItem begins a member or element.
+func (jp *jsonPrinter) beginItem() {
+	if jp.depth > maxIndent || jp.depth == 0 {
+		return
+	}
+	jp.newline(jp.depth)
+	if jp.wantPointers && jp.kinds[jp.depth-1] == '[' {
+		jp.notePointer()
+	}
+}
+
+// notePointer remembers that a value is on this line.
+func (jp *jsonPrinter) notePointer() {
+	pointer, ok := jp.pointer()
+	if _, there := jp.lineOf[pointer]; ok && !there {
+		jp.lineOf[pointer] = len(jp.lines) - 1
+	}
+}
+
+// pointer returns where the value is that is being written, false if that is too long to say.
+func (jp *jsonPrinter) pointer() (string, bool) {
+	size := 0
+	for i := range jp.path {
+		size += 1 + len(jp.path[i].name)
+	}
+	if size > maxPointer {
+		return "", false
+	}
+	var b strings.Builder
+	for i := range jp.path {
+		b.WriteByte('/')
+		if jp.kinds[i] == '[' {
+			b.WriteString(strconv.Itoa(jp.path[i].index))
+		} else {
+			b.WriteString(strings.ReplaceAll(strings.ReplaceAll(jsonwire.UnquoteString(jp.path[i].name), "~", "~0"), "/", "~1"))
+		}
+	}
+	return b.String(), true
+}
+
+// writeToken writes a number or a literal.
+func (jp *jsonPrinter) writeToken(i int) int {
+	j := i
+	for j < len(jp.data) && !bytes.ContainsRune([]byte(" \t\r\n,]}"), rune(jp.data[j])) {
+		j++
+	}
+	kind := Literal
+	if c := jp.data[i]; c == '-' || c >= '0' && c <= '9' {
+		kind = Number
+	}
+	if n := jp.writeUntrusted(jp.data[i:j], kind, maxString); n < j-i {
+		jp.addOmitted(int64(j - i - n))
+	}
+	return max(j, i+1)
+}
+
+func (jp *jsonPrinter) addOmitted(n int64) {
+	jp.omittedBytes += n
+	writeText(jp.lineWriter, " … "+trace.FormatSize(n)+" not shown ", Annotation)
+}
+
+// writeString writes a name or a string.
+func (jp *jsonPrinter) writeString(i int) int {
+	end := jsonwire.SkipValue(jp.data, i)
+	if end <= i+1 {
+		return len(jp.data)
+	}
+	text := jp.data[i+1 : end-1]
+	j := end
+	for j < len(jp.data) && (jp.data[j] == ' ' || jp.data[j] == '\t' || jp.data[j] == '\r' || jp.data[j] == '\n') {
+		j++
+	}
+	kind := String
+	if j < len(jp.data) && jp.data[j] == ':' {
+		kind = Name
+		if jp.depth <= maxIndent && jp.depth > 0 {
+			jp.path[jp.depth-1].name = text
+			if jp.wantPointers {
+				jp.notePointer()
+			}
+		}
+	}
+	writeText(jp.lineWriter, `"`, Punct)
+	if kind == Name || !jp.writeBlob(text) {
+		if n := jp.writeUntrusted(text, kind, maxString); n < len(text) {
+			jp.addOmitted(int64(len(text) - n))
+		}
+	}
+	writeText(jp.lineWriter, `"`, Punct)
+	return end
+}
+
+// markFindings marks the lines that findings point to. A pointer to what is not there leads to what should have it.
+func (jp *jsonPrinter) markFindings(list []Finding, event uint64) {
+	for i := range list {
+		if list[i].Event != event || list[i].Pointer == "" {
+			continue
+		}
+		pointer := list[i].Pointer
+		line, ok := jp.lineOf[pointer]
+		for !ok && pointer != "" {
+			pointer = pointer[:max(0, strings.LastIndexByte(pointer, '/'))]
+			line, ok = jp.lineOf[pointer]
+		}
+		if line < len(jp.lines) {
+			jp.lines[line].Findings = append(jp.lines[line].Findings, i)
+		}
+	}
+}
+
+const (
+	maxBlobs    = 16      // in one payload that are told apart from other long strings
+	minBlob     = 64      // characters; shorter data are shown in full
+	blobPrefix  = 24      // characters that are shown
+	maxPreview  = 1 << 20 // bytes of data that a page gets to show
+	maxPreviews = 4 << 20 // of all in one payload
+)
+
+// writeBlob writes a string in short if it is data in Base64, and reports whether it has.
+func (jp *jsonPrinter) writeBlob(text []byte) bool {
+	if len(text) < minBlob || len(jp.blobs) >= maxBlobs || jp.depth == 0 || jp.depth > maxIndent || jp.kinds[jp.depth-1] != '{' {
+		return false
+	}
+	data := text
+	media := ""
+	if rest, ok := bytes.CutPrefix(text, []byte("data:")); ok { // https://www.rfc-editor.org/rfc/rfc2397
+		head, body, ok := bytes.Cut(rest[:min(len(rest), 256)], []byte(";base64,"))
+		if !ok {
+			return false
+		}
+		media = string(head)
+		data = rest[len(rest[:min(len(rest), 256)])-len(body):]
+	} else if f := &jp.path[jp.depth-1]; string(f.name) == "data" || string(f.name) == "blob" {
+		if !f.mediaKnown && jp.mediaLookups < maxBlobs {
+			f.mediaKnown, f.media = true, mediaOf(f.object)
+			jp.mediaLookups++
+		}
+		media = f.media
+	}
+	if media == "" || len(data) < minBlob || !isBase64(data) {
+		return false
+	}
+	b := Blob{MediaType: printable.Line(media[:min(len(media), 100)]), Len: int64(base64.StdEncoding.DecodedLen(len(data)) - (len(data) - len(bytes.TrimRight(data, "="))))}
+	b.Pointer, _ = jp.pointer()
+	b.Pointer = printable.Line(b.Pointer)
+	jp.preview(&b, media, data)
+	jp.blobs = append(jp.blobs, b)
+	jp.lines[len(jp.lines)-1].Blob = len(jp.blobs)
+	shown := min(len(text), len(text)-len(data)+blobPrefix)
+	writeText(jp.lineWriter, text[:shown], String)
+	writeText(jp.lineWriter, " … "+b.MediaType+", "+trace.FormatSize(b.Len)+" ", Annotation)
+	jp.omittedBytes += int64(len(text) - shown)
+	return true
+}
+
+// mediaOf returns the mimeType of an object.
+func mediaOf(object []byte) string {
+	for m := jsonwire.ObjectMembers(object); m.Next(); {
+		if v := m.Value(); m.KeyIs("mimeType") && len(v) > 2 && v[0] == '"' && len(v) < 256 {
+			return jsonwire.UnquoteString(v[1 : len(v)-1])
+		}
+	}
+	return ""
+}
+
+func isBase64(text []byte) bool {
+	if len(text)%4 != 0 {
+		return false
+	}
+	body := bytes.TrimRight(text, "=")
+	if len(text)-len(body) > 2 {
+		return false
+	}
+	for _, c := range body {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/') {
+			return false
+		}
+	}
+	return true
+}
+
+// preview decodes what can be shown as a picture or heard. Kinds that can carry script, as SVG does, are not among it.
+func (jp *jsonPrinter) preview(b *Blob, media string, text []byte) {
+	kind, _, _ := strings.Cut(strings.ToLower(media), ";")
+	begins, ok := map[string][]string{
+		"image/png": {"\x89PNG\r\n\x1a\n"}, "image/jpeg": {"\xff\xd8\xff"}, "image/gif": {"GIF87a", "GIF89a"}, "image/webp": {"RIFF"},
+		"audio/wav": {"RIFF"}, "audio/x-wav": {"RIFF"}, "audio/mpeg": {"ID3", "\xff\xfb", "\xff\xf3", "\xff\xf2"}, "audio/mp3": {"ID3", "\xff\xfb", "\xff\xf3", "\xff\xf2"},
+		"audio/ogg": {"OggS"}, "audio/flac": {"fLaC"},
+	}[strings.TrimSpace(kind)]
+	if !ok {
+		return
+	}
+	var head [24]byte // of 32 characters
+	n, _ := base64.StdEncoding.Decode(head[:], text[:32])
+	for _, begin := range begins {
+		if bytes.HasPrefix(head[:n], []byte(begin)) {
+			b.Preview, _, _ = strings.Cut(kind, "/")
+		}
+	}
+	if b.Preview == "" || b.Len > maxPreview || int(b.Len) > jp.previewBytesLeft {
+		return
+	}
+	data, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		b.Preview = ""
+		return
+	}
+	jp.previewBytesLeft -= len(data)
+	b.Data = data
 }

@@ -1,6 +1,8 @@
 package era
 
-import "mcpwire/mcp"
+import (
+	"mcpwire/mcp"
+)
 
 // Features says what a revision has. Values are shared: they must not be changed.
 type Features struct {
@@ -62,4 +64,24 @@ func latest(revisions []mcp.Revision, keep func(mcp.Revision) bool) mcp.Revision
 		}
 	}
 	return best
+}
+
+// HasMethod reports whether clients of the revision may send the request to a server that has the capability for it.
+func (f *Features) HasMethod(method []byte) bool {
+	switch string(method) {
+	case mcp.MethodToolsCall, mcp.MethodToolsList, mcp.MethodPromptsGet, mcp.MethodPromptsList, mcp.MethodComplete,
+		mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodResourcesRead:
+		return true
+	case mcp.MethodPing, mcp.MethodInitialize, mcp.MethodSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		return !f.Modern
+	case mcp.MethodDiscover, mcp.MethodSubscriptionsListen:
+		return f.Modern
+	case mcp.MethodTasksGet, mcp.MethodTasksCancel:
+		return f.CoreTasks || f.Modern
+	case mcp.MethodTasksResult, mcp.MethodTasksList:
+		return f.CoreTasks
+	case mcp.MethodTasksUpdate:
+		return f.Modern
+	}
+	return false
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -323,4 +325,500 @@ func (e shapeExpr) text() string {
 		}
 	}
 	return b.String() + ")"
+}
+
+// A shapeMessage is what all revisions say of a method.
+type shapeMessage struct {
+	name                                   string
+	notification                           bool
+	client, server, extension, input, bare revs
+	params, results                        []shapeVariant
+}
+
+// A shapeFailure is what the revisions say of an error.
+type shapeFailure struct {
+	code string
+	name string
+	in   revs
+	need bool
+	data string
+}
+
+func (m *shapeModel) message(name string) *shapeMessage {
+	if m.messages[name] == nil {
+		m.messages[name] = &shapeMessage{name: name}
+	}
+	return m.messages[name]
+}
+
+// methods adds the messages of a revision.
+func (m *shapeModel) methods(d *document) {
+	r := setOf(d.rev)
+	if old := d.def("JSONRPCError"); old != nil && d.def("Error") == nil {
+		m.define(d, "Error", old.Properties["error"])
+	}
+	for _, name := range sortedKeys(d.defs) {
+		s := d.defs[name]
+		switch {
+		case s.Properties["method"] != nil && s.Properties["method"].Const != nil && name != "ClientNotification":
+			m.method(d, name, s)
+		case s.Properties["error"] != nil && s.Properties["error"].AllOf != nil:
+			m.failure(d, name, s.Properties["error"].AllOf[1])
+		}
+	}
+	for union, set := range map[string]func(*shapeMessage){
+		"ClientRequest":      func(msg *shapeMessage) { msg.client |= r },
+		"ServerRequest":      func(msg *shapeMessage) { msg.server |= r },
+		"ClientNotification": func(msg *shapeMessage) { msg.client |= r },
+		"ServerNotification": func(msg *shapeMessage) { msg.server |= r },
+	} {
+		s := d.def(union)
+		if s == nil {
+			continue
+		}
+		parts := s.AnyOf
+		if parts == nil {
+			parts = []*schema{s}
+		}
+		for _, part := range parts {
+			if part.Ref != "" {
+				part = d.def(part.def())
+			}
+			set(m.message(constOf(part.Properties["method"])))
+		}
+	}
+	for _, x := range shapeExtension {
+		if d.def(x.params) == nil || d.def("ExtensionTask") == nil {
+			continue
+		}
+		msg := m.message(x.name)
+		msg.notification = x.notification
+		msg.extension |= r
+		if x.client {
+			msg.client |= r
+		}
+		if x.server {
+			msg.server |= r
+		}
+		msg.params = addVariant(msg.params, r, shapeExpr{kind: "Named", def: x.params})
+		if x.result != "" {
+			msg.results = addVariant(msg.results, r, shapeExpr{kind: "Named", def: x.result})
+		}
+	}
+}
+
+func constOf(s *schema) string {
+	var text string
+	_ = json.Unmarshal(s.Const, &text) // what is no string is no method, and leads to an error elsewhere
+	return text
+}
+
+// method adds an envelope.
+func (m *shapeModel) method(d *document, name string, s *schema) {
+	r := setOf(d.rev)
+	msg := m.message(constOf(s.Properties["method"]))
+	msg.notification = strings.HasSuffix(name, "Notification")
+	if !slices.Contains(s.Required, "params") {
+		msg.bare |= r
+	}
+	msg.params = addVariant(msg.params, r, shapeExpr{kind: "Named", def: m.paramsOf(d, name, s.Properties["params"])})
+	if msg.notification {
+		return
+	}
+	if slices.Contains(shapeInputs, name) && d.def("InputRequest") != nil {
+		msg.input |= r
+		m.def(d, name)
+		m.field(d, name, "method", m.expr(d, name, s.Properties["method"]), true)
+		m.field(d, name, "params", shapeExpr{kind: "Named", def: msg.params[len(msg.params)-1].expr.def}, msg.bare&r == 0)
+	}
+	result := strings.TrimSuffix(name, "Request") + "Result"
+	if d.def(result) == nil {
+		result = "EmptyResult"
+	}
+	msg.results = addVariant(msg.results, r, shapeExpr{kind: "Named", def: result})
+	for _, other := range m.otherResults(d, name, s.Properties["params"]) {
+		msg.results = addVariant(msg.results, r, shapeExpr{kind: "Named", def: other})
+	}
+}
+
+// otherResults are the results that may come in place of the usual one.
+func (m *shapeModel) otherResults(d *document, name string, params *schema) (others []string) {
+	if response := d.def(name[:len(name)-len("Request")] + "ResultResponse"); response != nil && response.Properties["result"].AnyOf != nil {
+		for _, part := range response.Properties["result"].AnyOf {
+			if part.def() == "InputRequiredResult" {
+				others = append(others, part.def())
+			}
+		}
+	}
+	var parts []*schema
+	if p := d.def(params.def()); p != nil {
+		parts = []*schema{p}
+		for _, alt := range p.AnyOf {
+			parts = append(parts, d.def(alt.def()))
+		}
+	}
+	if slices.ContainsFunc(parts, func(p *schema) bool { return p.Properties["task"] != nil }) {
+		others = append(others, "CreateTaskResult")
+	}
+	if name == "CallToolRequest" && d.def("ExtensionCreateTaskResult") != nil {
+		others = append(others, "ExtensionCreateTaskResult")
+	}
+	return others
+}
+
+// paramsOf returns the name of the definition of params. Those that stand in place become one, with the members that all params have.
+func (m *shapeModel) paramsOf(d *document, name string, s *schema) string {
+	if s.Ref != "" {
+		return s.def()
+	}
+	typ := shapeParams[name]
+	for _, other := range m.docs {
+		if e := other.def(name); typ == "" && e != nil && e.Properties["params"].Ref != "" {
+			typ = e.Properties["params"].def()
+		}
+	}
+	if typ == "" || d.defs[typ] != nil { // what stands in place though there is a definition differs from it
+		typ = name + "Params"
+	}
+	if !m.extended(d, typ) {
+		m.def(d, typ)
+		m.object(d, typ, s)
+		if s.Properties["_meta"] == nil {
+			m.baseMeta(d, typ, name)
+		}
+	}
+	return typ
+}
+
+// extended reports whether shapeadditions.json defines the type for the revision, and with all that it has.
+func (m *shapeModel) extended(d *document, typ string) bool {
+	return m.extra[dates[d.rev]].Define[typ] != nil && d.def("ExtensionTask") != nil
+}
+
+// baseMeta gives params that stand in place the _meta that the revision gives to all.
+func (m *shapeModel) baseMeta(d *document, typ, envelope string) {
+	base := d.baseParams(strings.HasSuffix(envelope, "Notification"))
+	if base.Properties["_meta"] == nil {
+		m.fail("%s: %s: no _meta", dates[d.rev], envelope)
+		return
+	}
+	m.field(d, typ, "_meta", m.expr(d, typ+"._meta", base.Properties["_meta"]), slices.Contains(base.Required, "_meta"))
+}
+
+// failure adds an error whose data has a shape.
+func (m *shapeModel) failure(d *document, name string, s *schema) {
+	f := m.failures[name]
+	if f == nil {
+		f = &shapeFailure{name: name, code: string(s.Properties["code"].Const)}
+		m.failures[name] = f
+	}
+	f.in |= setOf(d.rev)
+	data := s.Properties["data"]
+	if data == nil {
+		return
+	}
+	f.need = slices.Contains(s.Required, "data")
+	f.data = strings.TrimSuffix(name, "Error") + "Data"
+	m.def(d, f.data)
+	m.object(d, f.data, data)
+}
+
+func addVariant(all []shapeVariant, r revs, e shapeExpr) []shapeVariant {
+	for i := range all {
+		if all[i].expr.text() == e.text() {
+			all[i].in |= r
+			return all
+		}
+	}
+	return append(all, shapeVariant{r, e})
+}
+
+// generateShape returns the files of package internal/shape by name.
+func generateShape(spec string) (map[string][]byte, error) {
+	docs, err := load(spec)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newShapeModel(docs)
+	if err != nil {
+		return nil, err
+	}
+	return m.emit()
+}
+
+// emit writes the tables. Expressions are shared: each stands once, whoever uses it.
+func (m *shapeModel) emit() (map[string][]byte, error) {
+	m.numbers = map[string]int{}
+	for i, name := range sortedKeys(m.defs) {
+		m.numbers[name] = i
+	}
+	types, messages := &printer{}, &printer{}
+	m.head(types)
+	m.defTable(types)
+	m.head(messages)
+	m.messageTable(messages)
+	m.failureTable(messages)
+	exprs := &printer{}
+	m.head(exprs)
+	exprs.printf("// exprs are what values may be. The others point into it.")
+	exprs.printf("var exprs = [...]expr{")
+	for i, text := range m.exprs {
+		exprs.printf("%d: {%s},", i, text)
+	}
+	exprs.printf("}")
+	files := map[string][]byte{}
+	for name, p := range map[string]*printer{"types": types, "messages": messages, "exprs": exprs} {
+		text, err := p.source()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		files["gen_"+name+".go"] = text
+	}
+	return files, nil
+}
+
+func (m *shapeModel) head(p *printer) {
+	p.printf("// Code generated by internal/gen. DO NOT EDIT.")
+	p.printf("//\n// From the schemas of these revisions (SHA-256). The bits of sets of revisions are in this order, the lowest first:\n//")
+	for i, d := range m.docs {
+		p.printf("//\t%s %s", dates[i], d.sum)
+	}
+	p.printf("\npackage shape\n")
+}
+
+func (m *shapeModel) defTable(p *printer) {
+	p.printf("// defs are the definitions, by name.")
+	p.printf("var defs = [...]def{")
+	for i, name := range sortedKeys(m.defs) {
+		t := m.defs[name]
+		fmt.Fprintf(p, "%d: {name: %q, in: %#x", i, name, uint8(t.in))
+		if len(t.fields) > 0 {
+			p.printf(", fields: []field{")
+			for _, f := range t.order() {
+				for _, v := range t.fields[f] {
+					p.printf("{%q, %#x, %#x, %d},", f, uint8(v.in), uint8(v.need), m.number(v.expr))
+				}
+			}
+			p.WriteString("}")
+		}
+		if len(t.aliases) > 0 {
+			fmt.Fprintf(p, ", aliases: %s", m.variants(t.aliases))
+		}
+		p.printf("},")
+	}
+	p.printf("}")
+}
+
+// order returns the names of the members as they are to be read.
+func (t *shapeDef) order() []string {
+	head, tail := firstProps, lastProps
+	if order := orders[t.name]; order != nil {
+		head, tail = order, nil
+	}
+	rank := func(name string) int {
+		if i := slices.Index(head, name); i >= 0 {
+			return i - len(head)
+		}
+		return slices.Index(tail, name) + 1 // 0 if it is in neither
+	}
+	all := sortedKeys(t.fields)
+	slices.SortStableFunc(all, func(a, b string) int { return rank(a) - rank(b) })
+	return all
+}
+
+func (m *shapeModel) variants(all []shapeVariant) string {
+	var b strings.Builder
+	b.WriteString("[]variant{")
+	for i, v := range all {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "{%#x, %d}", uint8(v.in), m.number(v.expr))
+	}
+	return b.String() + "}"
+}
+
+func (m *shapeModel) messageTable(p *printer) {
+	p.printf("// messages are the methods, by name.")
+	p.printf("var messages = [...]message{")
+	for _, name := range sortedKeys(m.messages) {
+		msg := m.messages[name]
+		fmt.Fprintf(p, "{name: %q, notification: %v", name, msg.notification)
+		for _, set := range []struct {
+			name string
+			in   revs
+		}{{"client", msg.client}, {"server", msg.server}, {"extension", msg.extension}, {"input", msg.input}, {"bare", msg.bare}} {
+			if set.in != 0 {
+				fmt.Fprintf(p, ", %s: %#x", set.name, uint8(set.in))
+			}
+		}
+		fmt.Fprintf(p, ", params: %s", m.variants(msg.params))
+		if len(msg.results) > 0 {
+			fmt.Fprintf(p, ", results: %s", m.variants(msg.results))
+		}
+		p.printf("},")
+	}
+	p.printf("}\n")
+}
+
+func (m *shapeModel) failureTable(p *printer) {
+	p.printf("// failures are the errors that have a shape of their own.")
+	p.printf("var failures = [...]failure{")
+	for _, name := range sortedKeys(m.failures) {
+		f := m.failures[name]
+		fmt.Fprintf(p, "{code: %s, in: %#x, name: %q, need: %v", f.code, uint8(f.in), name, f.need)
+		if f.data != "" {
+			fmt.Fprintf(p, ", data: %d, has: true", m.number(shapeExpr{kind: "Named", def: f.data}))
+		}
+		p.printf("},")
+	}
+	p.printf("}")
+}
+
+// number returns the index of an expression, which it adds if it is new.
+func (m *shapeModel) number(e shapeExpr) int {
+	key := e.text()
+	if n, ok := m.index[key]; ok {
+		return n
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "kind: kind%s", e.kind)
+	if e.kind != "Named" {
+		b.Reset()
+		fmt.Fprintf(&b, "kind: Kind%s", e.kind)
+	}
+	switch {
+	case e.elem != nil:
+		fmt.Fprintf(&b, ", ref: %d", m.number(*e.elem))
+	case e.kind == "Named":
+		n, ok := m.numbers[e.def]
+		if !ok {
+			m.fail("no definition %s", e.def)
+		}
+		fmt.Fprintf(&b, ", ref: %d", n)
+	case e.kind == "Union":
+		var alts []string
+		for _, alt := range e.alts {
+			alts = append(alts, strconv.Itoa(m.number(alt)))
+		}
+		fmt.Fprintf(&b, ", alts: []uint16{%s}", strings.Join(alts, ", "))
+		if tag := m.tag(e); tag != "" {
+			fmt.Fprintf(&b, ", tag: %q", tag)
+		}
+	}
+	if e.values != nil {
+		fmt.Fprintf(&b, ", values: %#v", e.values)
+	}
+	if e.format != "" {
+		fmt.Fprintf(&b, ", format: %q", e.format)
+	}
+	if e.minimum != nil {
+		fmt.Fprintf(&b, ", min: %d, low: true", *e.minimum)
+	}
+	if e.maximum != nil {
+		fmt.Fprintf(&b, ", max: %d, high: true", *e.maximum)
+	}
+	if e.items > 0 {
+		fmt.Fprintf(&b, ", items: %d", e.items)
+	}
+	m.index[key] = len(m.exprs)
+	m.exprs = append(m.exprs, b.String())
+	return m.index[key]
+}
+
+// tag returns the member by whose value the objects of a union can be told apart, or "".
+func (m *shapeModel) tag(u shapeExpr) string {
+	for _, name := range []string{"type", "method", "mode"} {
+		seen := map[string]bool{}
+		for _, alt := range u.alts {
+			if alt.kind != "Named" || len(m.defs[alt.def].aliases) > 0 {
+				continue // an array of them
+			}
+			for _, f := range m.defs[alt.def].fields[name] {
+				if len(f.expr.values) != 1 || seen[f.expr.values[0]] {
+					seen = nil
+					break
+				}
+				seen[f.expr.values[0]] = true
+			}
+			if seen == nil || len(m.defs[alt.def].fields[name]) == 0 {
+				seen = nil
+				break
+			}
+		}
+		if len(seen) > 1 {
+			return name
+		}
+	}
+	return ""
+}
+
+// shapeAdditionsText has, by revision, what no schema has: definitions of the tasks extension where messages differ from the Go types, which
+// additions.json is for, and members of _meta.
+//
+//go:embed shapeadditions.json
+var shapeAdditionsText []byte
+
+// unshaped are the definitions without a shape, with the reason. A star stands for any end or beginning.
+var unshaped = map[string]string{
+	"JSONRPC*":                   "an envelope, which package jsonrpc reads",
+	"Client*":                    "a union of all messages; the method chooses, see shapeKeep",
+	"Server*":                    "a union of all messages; the method chooses, see shapeKeep",
+	"*ResultResponse":            "an envelope around a result",
+	"*Error":                     "an error object; its data has a shape, see shapeErrors",
+	"*Request":                   "an envelope around params; see shapeInputs",
+	"*Notification":              "an envelope around params",
+	"JSONValue":                  "any value: the schema leaves out null and fractions, which JSON has",
+	"JSONObject":                 "any object",
+	"JSONArray":                  "any array",
+	"ResultType":                 "a string",
+	"TaskAugmentedRequestParams": "a base of params that repeat it",
+	"InputResponseRequestParams": "a base of params that repeat it",
+	"ResourceRequestParams":      "a base of params that repeat it",
+	"PaginatedResult":            "a base of results that repeat it",
+	"CacheableResult":            "a base of results that repeat it",
+	"BaseMetadata":               "a base of types that repeat it",
+	"Annotated":                  "a base of types that repeat it",
+	"Icons":                      "a base of types that repeat it",
+	"ResourceContents":           "a base of types that repeat it",
+}
+
+// shapeKeep are definitions that patterns of unshaped match, but have a shape.
+var shapeKeep = map[string]bool{"ClientCapabilities": true, "ServerCapabilities": true, "InputRequest": true, "Error": true}
+
+// shapeInputs are envelopes that are part of an input_required result.
+var shapeInputs = []string{"CreateMessageRequest", "ElicitRequest", "ListRootsRequest"}
+
+// shapeParams are the names of params, where an older revision has them in place and a later one has made a union of them.
+var shapeParams = map[string]string{"ElicitRequest": "ElicitRequestFormParams"}
+
+// fractionFields are members for which schema.json asks for an integer and schema.ts for a number.
+var fractionFields = []string{"ElicitResult.content"}
+
+// shapeExtension are the messages of the tasks extension: method, what it is, params, result and who sends it.
+var shapeExtension = []shapeMethod{
+	{name: "tasks/get", params: "GetTaskRequestParams", result: "GetTaskResult", client: true},
+	{name: "tasks/cancel", params: "CancelTaskRequestParams", result: "EmptyResult", client: true},
+	{name: "tasks/update", params: "UpdateTaskRequestParams", result: "EmptyResult", client: true},
+	{name: "notifications/tasks", params: "DetailedTask", notification: true, server: true},
+}
+
+// A shapeMethod is what the extension says of a method.
+type shapeMethod struct {
+	name, params, result         string
+	notification, client, server bool
+}
+
+// unshapedReason returns why a definition has no shape, or "".
+func unshapedReason(name string) (pattern, reason string) {
+	if shapeKeep[name] {
+		return "", ""
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(unshaped)) {
+		before, after, star := strings.Cut(pattern, "*")
+		if pattern == name || star && strings.HasPrefix(name, before) && strings.HasSuffix(name, after) && len(name) >= len(before)+len(after) {
+			return pattern, unshaped[pattern]
+		}
+	}
+	return "", ""
 }

@@ -1,10 +1,13 @@
 package hosts
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -171,3 +174,310 @@ func (s Server) sameAs(t Server) bool {
 
 // IsRemote tells whether the server is reached over HTTP.
 func (s Server) IsRemote() bool { return s.Transport == TransportHTTP || s.Transport == TransportSSE }
+
+// An entry is a server in a document.
+type entry struct {
+	name    string
+	pointer string
+	project string // of the tables below projects
+	node    *node
+}
+
+// entries finds the servers of a document. maps are the tables that they may be in; only the first that is there counts.
+func entries(root *node, tables [][]string) []entry {
+	for _, names := range tables {
+		table := root.lookup(names)
+		if table == nil || table.kind != kindObject {
+			continue
+		}
+		if len(names) > 1 && looksLikeServer(table) { // a server with the name of a table
+			continue
+		}
+		return members(table, pointerTo(names...), "")
+	}
+	return nil
+}
+
+// projectEntries finds the servers that Claude Code keeps for each project in the user's file.
+func projectEntries(root *node) []entry {
+	m := root.get("projects")
+	if m == nil || m.value.kind != kindObject {
+		return nil
+	}
+	var list []entry
+	for _, p := range m.value.members {
+		if t := p.value.get("mcpServers"); t != nil && t.value.kind == kindObject {
+			list = append(list, members(t.value, pointerTo("projects", p.name, "mcpServers"), p.name)...)
+		}
+	}
+	return list
+}
+
+// members lists the members of a table of servers; of those with the same name, the last, which is what hosts see.
+func members(table *node, pointer, project string) []entry {
+	last := make(map[string]int, len(table.members))
+	for i, m := range table.members {
+		last[m.name] = i
+	}
+	list := make([]entry, 0, len(last))
+	for i, m := range table.members {
+		if last[m.name] == i {
+			list = append(list, entry{name: m.name, pointer: pointer + pointerTo(m.name), project: project, node: m.value})
+		}
+	}
+	return list
+}
+
+// rootEntries finds the servers of a file that is nothing but a table of them.
+func rootEntries(root *node) []entry {
+	return slices.DeleteFunc(members(root, "", ""), func(e entry) bool { return !looksLikeServer(e.node) })
+}
+
+// looksLikeServer tells whether a value says how to reach a server.
+func looksLikeServer(n *node) bool {
+	return n.get("command") != nil || urlOf(n) != nil
+}
+
+// urlNames are what hosts call the member with the URL: Windsurf has serverUrl, Gemini httpUrl.
+var urlNames = []string{"url", "serverUrl", "httpUrl"}
+
+func urlOf(n *node) *member {
+	for _, name := range urlNames {
+		if m := n.get(name); m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
+
+// pointerTo makes a JSON pointer of names.
+func pointerTo(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		b.WriteString("/" + escapePointer.Replace(name))
+	}
+	return b.String()
+}
+
+var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
+
+// namesOf is the reverse of pointerTo.
+func namesOf(pointer string) []string {
+	if pointer == "" {
+		return nil
+	}
+	names := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	for i, n := range names {
+		names[i] = unescapePointer.Replace(n)
+	}
+	return names
+}
+
+// A reader makes a Server of an entry.
+type reader struct {
+	data []byte
+	host string
+	err  *ParseError // the first thing that is wrong
+}
+
+func (r *reader) fail(n *node, format string, args ...any) {
+	if r.err == nil {
+		r.err = errorAt(r.data, n.start, fmt.Sprintf(format, args...))
+	}
+}
+
+// server reads an entry.
+func (r *reader) server(e entry) (Server, *ParseError) {
+	s := Server{Name: e.name, Host: r.host, Pointer: e.pointer, Project: e.project}
+	if e.node.kind != kindObject {
+		r.fail(e.node, "server %s is no table", quoteName(e.name))
+		return s, r.err
+	}
+	r.process(&s, e.node)
+	r.remote(&s, e.node)
+	s.Transport = r.transport(e.node, &s)
+	if m := e.node.get("disabled"); m != nil {
+		s.Disabled = m.value.text == "true"
+	}
+	if m := e.node.get("enabled"); m != nil {
+		s.Disabled = m.value.text == "false"
+	}
+	s.Timeout = r.timeout(e.node)
+	if s.Transport == "" && r.err == nil && r.host != "zed" { // Zed's extensions bring their commands themselves
+		r.fail(e.node, "server %s has neither a command nor a URL", quoteName(e.name))
+	}
+	return s, r.err
+}
+
+// process reads what runs the server.
+func (r *reader) process(s *Server, n *node) {
+	f := fieldsOf(n)
+	switch {
+	case f.command == nil:
+	case f.argv:
+		all := r.list(f.command.value, "command")
+		if len(all) > 0 {
+			s.Command, s.Args = all[0], all[1:]
+		}
+	case f.command.value.kind == kindString:
+		s.Command = f.command.value.text
+		if f.args != nil {
+			s.Args = r.list(f.args.value, "args")
+		}
+	default:
+		r.fail(f.command.value, "command is not a string")
+	}
+	if inner, ok := unwrapped(s.Command, s.Args); ok {
+		s.Wrapper, s.Wrapped = s.Command, true
+		s.Command, s.Args = inner[0], inner[1:]
+	}
+	for _, name := range []string{"env", "environment"} {
+		if m := f.object.get(name); m != nil {
+			s.Env = r.table(m.value, name, s.Env)
+		}
+	}
+	s.EnvFile = r.text(n.get("envFile"))
+	s.Cwd = r.text(n.get("cwd"))
+}
+
+// remote reads how the server is reached over HTTP.
+func (r *reader) remote(s *Server, n *node) {
+	s.URL = r.text(urlOf(n))
+	for _, name := range []string{"headers", "http_headers"} {
+		if m := n.get(name); m != nil {
+			s.Headers = r.table(m.value, name, s.Headers)
+		}
+	}
+	if r.host != "codex" && n.get("bearer_token_env_var") == nil && n.get("env_http_headers") == nil {
+		return
+	}
+	// Codex has no variables in values, but members that name variables.
+	s.noVariables = true
+	add := func(header, value string) {
+		if s.Headers == nil {
+			s.Headers = map[string]string{}
+		}
+		s.Headers[header] = value
+		s.fromEnv = append(s.fromEnv, header)
+	}
+	if name := r.text(n.get("bearer_token_env_var")); name != "" {
+		add("Authorization", "Bearer ${env:"+name+"}")
+	}
+	if m := n.get("env_http_headers"); m != nil {
+		named := r.table(m.value, "env_http_headers", nil)
+		for _, header := range slices.Sorted(maps.Keys(named)) {
+			add(header, "${env:"+named[header]+"}")
+		}
+	}
+}
+
+// transport tells how the server is reached: its type says so, or what else there is.
+func (r *reader) transport(n *node, s *Server) Transport {
+	kind := r.text(n.get("type"))
+	if kind == "" {
+		kind = r.text(n.get("transport"))
+	}
+	switch strings.ToLower(kind) {
+	case "stdio", "local":
+		return TransportStdio
+	case "sse":
+		return TransportSSE
+	case "http", "https", "streamable-http", "streamablehttp", "streamable_http", "remote":
+		return TransportHTTP
+	}
+	switch {
+	case s.Command != "":
+		return TransportStdio
+	case s.URL == "":
+		return ""
+	case r.host == "gemini" && n.get("httpUrl") == nil:
+		return TransportSSE // to Gemini, url is HTTP+SSE and httpUrl is Streamable HTTP
+	case path.Base(strings.TrimRight(s.URL, "/")) == "sse" && n.get("serverUrl") != nil:
+		return TransportSSE
+	}
+	return TransportHTTP
+}
+
+// timeout reads what hosts allow for an answer: Codex has seconds, others milliseconds.
+func (r *reader) timeout(n *node) time.Duration {
+	for _, u := range []struct {
+		name string
+		unit time.Duration
+	}{{"timeout", time.Millisecond}, {"tool_timeout_sec", time.Second}} {
+		m := n.get(u.name)
+		if m == nil || m.value.kind != kindNumber {
+			continue
+		}
+		x, err := strconv.ParseFloat(strings.ReplaceAll(m.value.text, "_", ""), 64)
+		unit := u.unit
+		if r.host == "cline" || r.host == "roo" || r.host == "kilo" {
+			unit = time.Second
+		}
+		if err == nil && x > 0 && x < 1e9 {
+			return time.Duration(x * float64(unit))
+		}
+	}
+	return 0
+}
+
+func (r *reader) text(m *member) string {
+	if m == nil || m.value.kind == kindOther {
+		return ""
+	}
+	if m.value.kind != kindString {
+		r.fail(m.value, "%s is not a string", quoteName(m.name))
+		return ""
+	}
+	return m.value.text
+}
+
+func (r *reader) list(n *node, name string) []string {
+	if n.kind != kindArray {
+		if n.kind != kindOther {
+			r.fail(n, "%s is not a list of strings", name)
+		}
+		return nil
+	}
+	list := make([]string, 0, len(n.elems))
+	for _, e := range n.elems {
+		if e.kind != kindString && e.kind != kindNumber {
+			r.fail(e, "%s is not a list of strings", name)
+			return nil
+		}
+		list = append(list, e.text)
+	}
+	return list
+}
+
+// table reads names with texts, into m if there is one. Numbers and true and false stand for their texts.
+func (r *reader) table(n *node, name string, m map[string]string) map[string]string {
+	if n.kind != kindObject {
+		if n.kind != kindOther {
+			r.fail(n, "%s is no table of strings", name)
+		}
+		return m
+	}
+	for _, f := range n.members {
+		switch f.value.kind {
+		case kindString, kindNumber, kindBool:
+			if m == nil {
+				m = make(map[string]string, len(n.members))
+			}
+			m[f.name] = f.value.text
+		case kindObject, kindArray:
+			r.fail(f.value, "%s of %s is no string", quoteName(f.name), name)
+		}
+	}
+	return m
+}
+
+// quoteName makes a name of a file fit for a message: quoted and cut.
+func quoteName(name string) string {
+	const most = 80
+	if len(name) > most {
+		name = strings.ToValidUTF8(name[:most], "") + "…"
+	}
+	return strconv.QuoteToGraphic(name)
+}

@@ -1,9 +1,12 @@
 package jsondiff
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/maphash"
 	"iter"
+	"strconv"
+	"strings"
 
 	"mcpwire/internal/jsonwire"
 )
@@ -230,5 +233,108 @@ func writeHashes(h *maphash.Hash, sums ...uint64) {
 	for _, s := range sums {
 		binary.LittleEndian.PutUint64(buf[:], s)
 		h.Write(buf[:])
+	}
+}
+
+// appendNumber appends a text that is the same for all ways to write a number: its digits without zeros at either end, and the power of ten to multiply them by. A power that is
+// beyond an int64 stays as it is written.
+func appendNumber(dst, text []byte) []byte {
+	begin := len(dst)
+	if text[0] == '-' {
+		dst, text = append(dst, '-'), text[1:]
+	}
+	var power []byte
+	if i := bytes.IndexAny(text, "eE"); i >= 0 {
+		text, power = text[:i], text[i+1:]
+	}
+	whole, fraction, _ := bytes.Cut(text, []byte("."))
+	digits := len(dst)
+	dst = append(append(dst, whole...), fraction...)
+	zeros := 0
+	for digits+zeros < len(dst) && dst[digits+zeros] == '0' {
+		zeros++
+	}
+	dst = append(dst[:digits], dst[digits+zeros:]...)
+	end := len(bytes.TrimRight(dst[digits:], "0"))
+	if end == 0 {
+		return append(dst[:begin], '0')
+	}
+	shift := int64(len(dst) - digits - end - len(fraction))
+	dst = append(dst[:digits+end], 'e')
+	var exponent int64
+	if len(power) > 0 {
+		var err error
+		if exponent, err = strconv.ParseInt(string(power), 10, 62); err != nil {
+			dst = append(append(dst, '?'), power...)
+		}
+	}
+	return strconv.AppendInt(dst, exponent+shift, 10)
+}
+
+// patterns are what is not compared below a place. They do not change.
+type patterns struct {
+	list [][]string // what is left of each, segment by segment
+	all  bool       // the place itself is not compared
+}
+
+func parsePatterns(pointers []string) (p patterns) {
+	for _, s := range pointers {
+		if s == "" {
+			p.all = true
+			continue
+		}
+		segments := strings.Split(strings.TrimPrefix(s, "/"), "/")
+		for i, s := range segments {
+			segments[i] = strings.ReplaceAll(strings.ReplaceAll(s, "~1", "/"), "~0", "~")
+		}
+		p.list = append(p.list, segments)
+	}
+	return p
+}
+
+// member returns the patterns for a member, whose name stands between quotes.
+func (ps patterns) member(raw []byte, escaped bool) patterns {
+	if escaped {
+		return ps.descend(jsonwire.UnquoteString(raw))
+	}
+	return ps.descend(string(raw))
+}
+
+// element returns the patterns for an element.
+func (ps patterns) element(index int) patterns { return ps.descend(strconv.Itoa(index)) }
+
+func (ps patterns) descend(name string) (below patterns) {
+	for _, segments := range ps.list {
+		switch {
+		case !matchGlob(segments[0], name):
+		case len(segments) == 1:
+			below.all = true
+		default:
+			below.list = append(below.list, segments[1:])
+		}
+	}
+	return below
+}
+
+// matchGlob reports whether a name fits a pattern in which each "*" stands for any text.
+func matchGlob(pattern, name string) bool {
+	first, rest, more := strings.Cut(pattern, "*")
+	if !more {
+		return pattern == name
+	}
+	if !strings.HasPrefix(name, first) {
+		return false
+	}
+	name = name[len(first):]
+	for {
+		part, after, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(name, part)
+		}
+		i := strings.Index(name, part)
+		if i < 0 {
+			return false
+		}
+		name, rest = name[i+len(part):], after
 	}
 }

@@ -1,6 +1,8 @@
 package jsonwire
 
-import "bytes"
+import (
+	"bytes"
+)
 
 // SkipValue returns the index behind the value that starts at or, after white
 // space, behind b[i].
@@ -222,3 +224,71 @@ func (e *Elements) Next() bool {
 // Value is the text of the element without white space around it, aliasing the
 // array.
 func (e *Elements) Value() []byte { return e.arr[e.valStart:e.valEnd] }
+
+// Lookup follows a path of member names from a valid JSON text, and returns the value there: the first of a name that stands twice, nil if there is none, or if something on the way is no
+// object. It scans what is in front of the value each time: whoever needs many members walks them with [ObjectMembers].
+func Lookup(value []byte, path ...string) []byte {
+	for _, name := range path {
+		if value = firstMember(value, name); value == nil {
+			return nil
+		}
+	}
+	return value
+}
+
+func firstMember(object []byte, name string) []byte {
+	if len(object) == 0 || object[0] != '{' {
+		return nil
+	}
+	for m := ObjectMembers(object); m.Next(); {
+		if m.KeyIs(name) {
+			return m.Value()
+		}
+	}
+	return nil
+}
+
+// Text returns what a valid JSON text says if it is a string, and "" for anything else.
+func Text(value []byte) string {
+	if len(value) < 2 || value[0] != '"' {
+		return ""
+	}
+	return UnquoteString(value[1 : len(value)-1])
+}
+
+// AppendCompact appends the JSON text src, which must have passed a [Scanner],
+// without its insignificant white space: what it appends has no raw newline.
+// Strings and numbers are copied as they are. dst may be src[:0].
+func AppendCompact(dst, src []byte) []byte {
+	start := 0
+	for i := 0; i < len(src); {
+		switch src[i] {
+		case '"':
+			i = quotedEnd(src, i+1)
+		case ' ', '\n', '\r', '\t':
+			dst = append(dst, src[start:i]...)
+			i = spaceEnd(src, i)
+			start = i
+		default:
+			i++
+		}
+	}
+	return append(dst, src[start:]...)
+}
+
+// HasSpace reports whether the JSON text src, which must have passed a
+// [Scanner], has any insignificant white space, so that [AppendCompact] would
+// shorten it.
+func HasSpace(src []byte) bool {
+	for i := 0; i < len(src); {
+		switch src[i] {
+		case '"':
+			i = quotedEnd(src, i+1)
+		case ' ', '\n', '\r', '\t':
+			return true
+		default:
+			i++
+		}
+	}
+	return false
+}

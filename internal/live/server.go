@@ -1,6 +1,7 @@
 package live
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
@@ -298,4 +299,211 @@ func (s *Server) Close() error {
 	}
 	s.wg.Wait()
 	return err
+}
+
+// A viewer is one who has connected.
+type viewer struct {
+	server   *Server
+	conn     *net.UnixConn
+	greeted  bool // s.mu holds it, as wake
+	wakeOnly bool // send no lines, only that there are some
+
+	mu         sync.Mutex
+	queue      [][]byte
+	bytes      int
+	wakeQueued bool // an empty line is in the queue
+	draining   bool // send what is in the queue, and no more
+	cutOff     bool
+	signal     chan struct{} // one element
+}
+
+func newViewer(s *Server, c *net.UnixConn) *viewer {
+	return &viewer{server: s, conn: c, signal: make(chan struct{}, 1)}
+}
+
+// enqueue queues bytes, which are not changed any more. A viewer who has too much in the queue is cut off.
+func (v *viewer) enqueue(p []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.enqueueLocked(p)
+}
+
+func (v *viewer) enqueueLocked(p []byte) {
+	if v.cutOff || v.draining {
+		return
+	}
+	if v.bytes > 0 && v.bytes+len(p) > v.server.opts.MaxQueue {
+		v.cutOff, v.queue = true, nil
+		v.conn.Close()
+	} else {
+		v.queue = append(v.queue, p)
+		v.bytes += len(p)
+	}
+	v.wakeWriter()
+}
+
+// enqueueWake queues an empty line, unless one is there.
+func (v *viewer) enqueueWake() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.wakeQueued {
+		v.wakeQueued = true
+		v.enqueueLocked(lineEnd)
+	}
+}
+
+// drain has the viewer sent what is in the queue, and then closed.
+func (v *viewer) drain() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.draining = true
+	_ = v.conn.SetDeadline(time.Now().Add(drainTimeout))
+	v.wakeWriter()
+}
+
+func (v *viewer) wakeWriter() {
+	select {
+	case v.signal <- struct{}{}:
+	default:
+	}
+}
+
+// dequeue returns what is queued. more is false when nothing comes after it.
+func (v *viewer) dequeue() (list [][]byte, more bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	list, v.queue, v.wakeQueued = v.queue, nil, false
+	return list, !v.draining && !v.cutOff
+}
+
+// setWriteDeadline sets how long the next write may take, unless the tap ends: then finish has.
+func (v *viewer) setWriteDeadline() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.draining {
+		_ = v.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	}
+}
+
+// release makes room.
+func (v *viewer) release(n int) {
+	v.mu.Lock()
+	v.bytes -= n
+	v.mu.Unlock()
+}
+
+// writeLoop sends what is queued until the viewer is cut off, or the tap ends.
+func (v *viewer) writeLoop() {
+	defer v.server.removeViewer(v)
+	defer v.conn.Close()
+	for range v.signal {
+		list, more := v.dequeue()
+		for _, p := range list {
+			v.setWriteDeadline()
+			if _, err := v.conn.Write(p); err != nil {
+				return
+			}
+			v.release(len(p))
+		}
+		if !more {
+			return
+		}
+	}
+}
+
+// readLoop takes what the viewer asks for, until it goes.
+func (v *viewer) readLoop() {
+	defer func() {
+		v.mu.Lock()
+		v.cutOff, v.queue = true, nil
+		v.wakeWriter()
+		v.mu.Unlock()
+	}()
+	lines := bufio.NewScanner(v.conn)
+	lines.Buffer(make([]byte, 0, 512), maxControl)
+	for lines.Scan() {
+		var c control
+		if json.Unmarshal(lines.Bytes(), &c) == nil { // what newer viewers may say is passed over
+			v.server.control(v, c)
+		}
+	}
+}
+
+// A backlog keeps the last lines of a capture that cannot be read in a file while the tap runs, so that who comes a moment after the tap has begun sees how it began.
+type backlog struct {
+	max    int // bytes; 0 keeps none
+	blocks []lineBlock
+	bytes  int
+}
+
+// A passage is some whole lines, once it is done.
+type lineBlock struct {
+	first uint64 // number of the event that the first of them is about; 0 if some are missing
+	text  []byte
+	done  bool
+}
+
+// compressed reports whether the capture in a file cannot be read before it is complete.
+func compressed(file string) bool {
+	ext := filepath.Ext(file)
+	return ext == ".gz" || ext == ".zst"
+}
+
+// add keeps a piece. next is the number of the event that it begins with, if the passage before is done.
+func (b *backlog) add(p []byte, next uint64) {
+	if b.max == 0 {
+		return
+	}
+	if k := len(b.blocks); k == 0 || b.blocks[k-1].done {
+		b.blocks = append(b.blocks, lineBlock{first: next})
+	}
+	last := &b.blocks[len(b.blocks)-1]
+	switch {
+	case last.first == 0:
+	case len(last.text)+len(p) > b.max: // lines cannot follow one that is missing
+		b.blocks, b.bytes = []lineBlock{{}}, 0
+	default:
+		last.text = append(last.text, p...)
+	}
+}
+
+// endLine says that the last line has ended, at the event before next.
+func (b *backlog) endLine(next uint64) {
+	k := len(b.blocks)
+	if k == 0 || b.blocks[k-1].done {
+		return
+	}
+	last := &b.blocks[k-1]
+	if last.first == 0 { // some of it is missing
+		b.blocks = b.blocks[:k-1]
+		return
+	}
+	if last.text = bytes.Clone(last.text); !bytes.HasSuffix(last.text, lineEnd) {
+		last.text = append(last.text, '\n')
+	}
+	last.done = true
+	b.bytes += len(last.text)
+	for b.bytes > b.max {
+		b.bytes -= len(b.blocks[0].text)
+		b.blocks[0].text = nil
+		b.blocks = b.blocks[1:]
+	}
+}
+
+// firstEvent returns the number of the first event that is kept, or next if none is.
+func (b *backlog) firstEvent(next uint64) uint64 {
+	if len(b.blocks) > 0 && b.blocks[0].done {
+		return b.blocks[0].first
+	}
+	return next
+}
+
+// all returns the lines that are kept.
+func (b *backlog) all() (text []byte) {
+	for _, p := range b.blocks {
+		if p.done {
+			text = append(text, p.text...)
+		}
+	}
+	return text
 }

@@ -1,13 +1,21 @@
 package mock
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"iter"
+	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"mcpwire/internal/era"
 	"mcpwire/internal/filter"
+	"mcpwire/internal/jsonwire"
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 )
 
 // An action is what a fault does.
@@ -269,4 +277,389 @@ func (f *Fault) clone() *Fault {
 	c := *f
 	c.seen = 0
 	return &c
+}
+
+// matchFaults returns the faults that a request meets.
+func (s *Server) matchFaults(r *responder, m *jsonrpc.Message) []*Fault {
+	if len(s.opts.Faults) == 0 {
+		return nil
+	}
+	sub := &subject{responder: r, text: jsonrpc.AppendRequest(nil, m.ID, string(m.Method), m.Params), params: m.Params}
+	var met []*Fault
+	for _, f := range s.opts.Faults {
+		if f.filter.Match(s.ctx, sub) && s.triggers(f) {
+			s.opts.Logger.Info("fault", "what", f.String(), "method", clip(r.method, 128), "id", clip(string(r.id), 64))
+			met = append(met, f)
+		}
+	}
+	return met
+}
+
+// triggers counts a request that a fault's filter holds for, and reports whether it is one that goes wrong.
+func (s *Server) triggers(f *Fault) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.seen++
+	if f.every > 0 && f.seen%f.every != 0 || f.first > 0 && f.seen > f.first {
+		return false
+	}
+	return f.chance == 0 || s.chance.Float64() < f.chance
+}
+
+// refuseHTTP answers with a status of HTTP, if a fault says so. It reports whether it did.
+func (r *responder) refuseHTTP() bool {
+	for _, f := range r.faults {
+		if f.act == actStatus && r.faultWriter != nil && r.faultWriter.writeStatus(f.n) {
+			return true
+		}
+	}
+	return false
+}
+
+// faultError returns the error that a fault answers with; nil if none does.
+func (r *responder) faultError() *jsonrpc.Error {
+	for _, f := range r.faults {
+		if f.act == actError {
+			return f.err
+		}
+	}
+	return nil
+}
+
+// garbage is what no parser takes.
+const garbage = `{"jsonrpc": garbage`
+
+// injectFaults does to an answer what the faults say, in their order. The error says that there is none any more.
+func (r *responder) injectFaults(answer []byte) ([]byte, error) {
+	for _, f := range r.faults {
+		switch f.act {
+		case actID:
+			r.swapID()
+		case actDelay:
+			if err := r.wait(f.delay); err != nil {
+				return nil, err
+			}
+		case actDrop:
+			r.waitDone()
+			return nil, errEnded
+		case actExit:
+			r.conn.srv.stop(&ExitError{f.n})
+			if r.faultWriter != nil {
+				r.faultWriter.abort()
+			}
+			return nil, errEnded
+		}
+	}
+	answer = r.withFaultID(answer)
+	for _, f := range r.faults {
+		switch f.act {
+		case actGarbage:
+			if !r.conn.stream {
+				answer = append([]byte(garbage+" "), answer...)
+				continue
+			}
+			_ = r.out.Send([]byte(garbage)) // a client that is gone has none
+		case actStray:
+			if r.conn.stream {
+				_ = r.out.Send([]byte(f.text)) // likewise
+			}
+		case actDuplicate:
+			answer = r.duplicate(answer)
+		case actTruncate:
+			answer = r.truncate(answer, f.n)
+		}
+	}
+	return answer, nil
+}
+
+// duplicate has an answer be there twice: as two messages where that can be.
+func (r *responder) duplicate(answer []byte) []byte {
+	if r.noPreceding {
+		return append(append(answer, ' '), answer...)
+	}
+	_ = r.out.Send(answer) // a client that is gone has none
+	return answer
+}
+
+// truncate leaves n bytes of an answer, below 0 half of it. Over HTTP the connection breaks there.
+func (r *responder) truncate(answer []byte, n int) []byte {
+	if n < 0 {
+		n = len(answer) / 2
+	}
+	if r.faultWriter != nil {
+		r.faultWriter.abortAfter(n)
+		return answer
+	}
+	return answer[:min(n, len(answer))]
+}
+
+// swapID gives an answer the id of another request that is under way, which gets this one's; if there is none, a number becomes a string, and a string another one.
+func (r *responder) swapID() {
+	p := r.conn
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.swappedID != nil {
+		return // another has done it
+	}
+	for b := range p.responders {
+		if b != r && b.swappedID == nil && !b.id.Equal(r.id) {
+			r.swappedID, b.swappedID = b.id, r.id
+			return
+		}
+	}
+	if text, isString := r.id.Text(); isString {
+		r.swappedID = jsonrpc.StringID(text + "~")
+	} else {
+		r.swappedID = jsonrpc.StringID(string(r.id))
+	}
+}
+
+// withFaultID gives an answer the id that it has by a fault, this request's own or another's.
+func (r *responder) withFaultID(answer []byte) []byte {
+	r.conn.mu.Lock()
+	id := r.swappedID
+	r.conn.mu.Unlock()
+	if id == nil {
+		return answer
+	}
+	return withID(answer, id)
+}
+
+func withID(text []byte, id jsonrpc.ID) []byte {
+	return era.Rewrite(nil, text, func(m *jsonwire.Members) []byte {
+		if m.KeyIs("id") {
+			return id
+		}
+		return m.Value()
+	}, nil)
+}
+
+// A subject is a request as filters see it: what is known when it comes.
+type subject struct {
+	responder *responder
+	text      []byte
+	params    []byte
+}
+
+// MatchField implements filter.Subject.
+func (s *subject) MatchField(f filter.Field, match func(string) bool) bool {
+	a := s.responder
+	switch f {
+	case filter.Tool:
+		return a.method == mcp.MethodToolsCall && match(targetOf(a.method, s.params))
+	case filter.Target:
+		t := targetOf(a.method, s.params)
+		return t != "" && match(t)
+	case filter.Method:
+		return match(a.method)
+	case filter.ID:
+		return match(string(a.id))
+	case filter.Dir:
+		return match("c2s")
+	case filter.Kind:
+		return match("request")
+	case filter.Server:
+		return match(a.conn.srv.recording.Name)
+	case filter.Task:
+		id := ""
+		if era.IsObject(s.params) {
+			id = era.LookupString(s.params, "taskId")
+		}
+		return id != "" && match(id)
+	case filter.Session:
+		return a.exchange != nil && a.exchange.session != nil && match(strconv.FormatUint(a.exchange.session.number, 10))
+	case filter.Era:
+		if a.modern {
+			return match("modern")
+		}
+		return match("legacy")
+	case filter.Revision:
+		return s.revision(match)
+	}
+	return false
+}
+
+func (s *subject) revision(match func(string) bool) bool {
+	if s.responder.modern {
+		return match(revisionOf(s.params).String())
+	}
+	p := s.responder.conn
+	p.mu.Lock()
+	f := p.features
+	p.mu.Unlock()
+	return f != nil && match(f.Revision.String())
+}
+
+// HasEventIn implements filter.Subject: the numbers are those of the recorded request, and of its answer.
+func (s *subject) HasEventIn(from, to uint64) bool {
+	e := s.responder.exchange
+	return e != nil && (e.n >= from && e.n <= to || e.hasResponse && e.responseN >= from && e.responseN <= to)
+}
+
+// Elapsed implements filter.Subject.
+func (s *subject) Elapsed() (time.Duration, bool) { return 0, false }
+
+// Bytes implements filter.Subject.
+func (s *subject) Bytes() int64 { return int64(len(s.text)) }
+
+// Payloads implements filter.Subject.
+func (s *subject) Payloads() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) { yield(s.text) }
+}
+
+// A wire is the HTTP response to a request that may meet a fault. Nothing of it can be taken from net/http but by a fault.
+type faultWriter struct {
+	w http.ResponseWriter
+
+	mu      sync.Mutex
+	started bool
+	refused bool // what is written from now on is nothing any more
+	aborted bool
+	left    int // bytes until the connection is cut; below 0 it is not
+}
+
+type faultWriterKey struct{}
+
+func faultWriterFrom(ctx context.Context) *faultWriter {
+	w, _ := ctx.Value(faultWriterKey{}).(*faultWriter)
+	return w
+}
+
+// serveWithFaults serves a request so that faults can do to its response what they do.
+func (s *Server) serveWithFaults(h http.Handler, rw http.ResponseWriter, r *http.Request) {
+	if len(s.opts.Faults) == 0 {
+		h.ServeHTTP(rw, r)
+		return
+	}
+	w := &faultWriter{w: rw, left: -1}
+	h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), faultWriterKey{}, w)))
+}
+
+var errAborted = errors.New("mock: a fault has cut the connection")
+
+// Header implements http.ResponseWriter.
+func (fw *faultWriter) Header() http.Header {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	if fw.refused || fw.aborted {
+		return http.Header{}
+	}
+	return fw.w.Header()
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (fw *faultWriter) WriteHeader(status int) {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	if !fw.refused && !fw.aborted {
+		fw.started = true
+		fw.w.WriteHeader(status)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (fw *faultWriter) Write(b []byte) (int, error) {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	switch {
+	case fw.aborted:
+		return 0, errAborted
+	case fw.refused:
+		return len(b), nil
+	}
+	fw.started = true
+	if fw.left < 0 || fw.left >= len(b) {
+		if fw.left > 0 {
+			fw.left -= len(b)
+		}
+		return fw.w.Write(b)
+	}
+	n, err := fw.w.Write(b[:fw.left])
+	fw.abortLocked()
+	return n, errors.Join(errAborted, err)
+}
+
+// FlushError implements what http.ResponseController wants.
+func (fw *faultWriter) FlushError() error {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	switch {
+	case fw.aborted:
+		return errAborted
+	case fw.refused:
+		return nil
+	}
+	return http.NewResponseController(fw.w).Flush()
+}
+
+// SetWriteDeadline implements what http.ResponseController wants.
+func (fw *faultWriter) SetWriteDeadline(t time.Time) error {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	if fw.aborted {
+		return errAborted
+	}
+	return http.NewResponseController(fw.w).SetWriteDeadline(t)
+}
+
+// SetReadDeadline implements what http.ResponseController wants.
+func (fw *faultWriter) SetReadDeadline(t time.Time) error {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	if fw.aborted {
+		return errAborted
+	}
+	return http.NewResponseController(fw.w).SetReadDeadline(t)
+}
+
+// EnableFullDuplex implements what http.ResponseController wants.
+func (fw *faultWriter) EnableFullDuplex() error {
+	return http.NewResponseController(fw.w).EnableFullDuplex()
+}
+
+// abortAfter cuts the connection when so many bytes more were written.
+func (fw *faultWriter) abortAfter(n int) {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	fw.left = max(n, 0)
+}
+
+// abort cuts the connection now.
+func (fw *faultWriter) abort() {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	fw.abortLocked()
+}
+
+func (fw *faultWriter) abortLocked() {
+	if fw.aborted {
+		return
+	}
+	fw.aborted = true
+	rc := http.NewResponseController(fw.w)
+	if fw.started {
+		_ = rc.Flush() // the client is to see what it was sent so far
+	}
+	if conn, _, err := rc.Hijack(); err == nil {
+		conn.Close()
+	}
+}
+
+// writeStatus answers with a status. It reports whether that was possible still.
+func (fw *faultWriter) writeStatus(status int) bool {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	if fw.started || fw.refused || fw.aborted {
+		return false
+	}
+	fw.refused, fw.started = true, true
+	h := fw.w.Header()
+	clear(h)
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	if status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	fw.w.WriteHeader(status)
+	_, _ = fw.w.Write([]byte(http.StatusText(status) + "\n")) // a client that is gone needs none
+	return true
 }

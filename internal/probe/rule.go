@@ -1,11 +1,13 @@
 package probe
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
 
 	"mcpwire/check"
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
@@ -89,4 +91,204 @@ func matches(pattern, id string) bool {
 		return strings.HasPrefix(id, group)
 	}
 	return pattern == id
+}
+
+// adjustFindings is the measure for findings, the same for all who probe:
+//
+//   - What breaks a rule in a superseded revision is at most a warning if the server speaks a newer
+//     one of the same era: few clients ever see it.
+//   - What the library does that a server is built with, in all servers, is an information: the
+//     author of the server cannot change it. The finding names the library.
+//   - Findings refer to the pages of their own revision.
+func (r *run) adjustFindings(list []check.Finding) {
+	revisions := mcp.Revisions()
+	newest := map[bool]int{} // by whether it is modern
+	for _, rev := range r.negotiated {
+		newest[rev.Modern()] = max(newest[rev.Modern()], slices.Index(revisions, rev))
+	}
+	lib, answers := r.detectSDK()
+	for i := range list {
+		f := &list[i]
+		most := check.Error
+		if f.Revision != mcp.RevisionNone && slices.Index(revisions, f.Revision) < newest[f.Revision.Modern()] {
+			most = check.Warning
+		}
+		if sdk := r.sdkOf(f, lib, answers); sdk != "" {
+			f.SDK, most = sdk, check.Info
+		}
+		f.Rule = f.Rule.In(f.Revision)
+		if f.Rule.Severity > most {
+			c := *f.Rule
+			c.Severity = most
+			f.Rule = &c
+		}
+	}
+}
+
+// An sdk is a library for servers, as far as the rules are concerned that all its servers break.
+type sdk struct {
+	name string
+	// recognizes reports whether an answer is one that the library itself made.
+	recognizes func(a *reply) bool
+	// rules are those that the library breaks, whatever the server does.
+	rules []string
+	// replyRules are rules that it breaks where the answer is its own, and servers may break elsewhere.
+	replyRules []string
+}
+
+// sdks are the libraries that are known. Their behavior was seen in servers of public registries.
+var sdks = []sdk{
+	{
+		name:       "TypeScript SDK",
+		recognizes: fromTypeScript,
+		rules: []string{
+			"probe/batch", "probe/before-initialize", "probe/garbage-unanswered", "probe/id-huge", "probe/invalid-request", "probe/second-initialize",
+		},
+		replyRules: []string{"probe/error-code", "tools/unknown-as-result"},
+	},
+	{
+		name:       "Python SDK",
+		recognizes: fromPython,
+		rules:      []string{"capability/logging", "probe/batch", "probe/garbage-unanswered", "probe/invalid-request", "probe/second-initialize"},
+		replyRules: []string{"probe/error-code", "probe/modern-refusal"},
+	},
+}
+
+// fromTypeScript knows the errors of the TypeScript SDK by their texts: the code within the message,
+// or the list of what a schema of zod found.
+func fromTypeScript(a *reply) bool {
+	if a.rpcError != nil {
+		return strings.HasPrefix(a.rpcError.Message, "MCP error -32") || zodIssues(a.rpcError.Message)
+	}
+	if string(member(a.result, "isError")) != "true" {
+		return false
+	}
+	for _, block := range elements(member(a.result, "content"), 1) {
+		if text := textOf(member(block, "text")); strings.HasPrefix(text, "MCP error -32") {
+			return true
+		}
+	}
+	return false
+}
+
+// fromPython knows the errors of the Python SDK by their texts.
+func fromPython(a *reply) bool {
+	return a.rpcError != nil && (a.rpcError.Message == "Invalid request parameters" || strings.HasPrefix(a.rpcError.Message, "connection is serving the "))
+}
+
+// zodIssues reports whether a message is a list of issues, as JSON in the layout of the library.
+func zodIssues(message string) bool {
+	return strings.HasPrefix(message, "[\n  {\n") && strings.Contains(message, `"path": [`) && strings.Contains(message, `"code": "`)
+}
+
+// A sdkReply is an answer that a library itself made.
+type sdkReply struct {
+	sdk     *sdk
+	session uint64
+	at      uint64 // number of the event
+}
+
+// noteReply counts a question, and remembers which library made its answer.
+func (r *run) noteReply(session uint64, a *reply) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests++
+	for i := range sdks {
+		if a.state == answered && sdks[i].recognizes(a) {
+			r.sdkReplies = append(r.sdkReplies, sdkReply{&sdks[i], session, a.event})
+		}
+	}
+}
+
+// detectSDK returns the library that the server is built with, nil if it is not known, and the
+// numbers of the events with answers that the library made. The first answer tells, in the order of
+// the jobs: in a server that calls others, there may be several libraries.
+func (r *run) detectSDK() (*sdk, map[uint64]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := slices.DeleteFunc(r.sdkReplies, func(a sdkReply) bool { return !r.recorder.counts(a.session) })
+	if len(list) == 0 {
+		return nil, nil
+	}
+	first := slices.MinFunc(list, func(a, b sdkReply) int { return r.recorder.compareEvents(a.session, a.at, b.session, b.at) })
+	answers := map[uint64]bool{}
+	for _, a := range list {
+		if a.sdk == first.sdk {
+			answers[a.at] = true
+		}
+	}
+	return first.sdk, answers
+}
+
+// sdkOf returns the library that a finding is about, "" if it is the server's own.
+func (r *run) sdkOf(f *check.Finding, lib *sdk, answers map[uint64]bool) string {
+	switch {
+	case lib == nil:
+		return ""
+	case slices.Contains(lib.rules, f.Rule.ID), slices.Contains(lib.replyRules, f.Rule.ID) && answers[f.Event]:
+		return lib.name
+	case f.Rule.ID == "probe/invalid-cursor" && !r.paged:
+		return lib.name // without pages of its own, a server leaves cursors to the library
+	}
+	return ""
+}
+
+// outage reports whether an error says that something broke, not that the request is wrong: an
+// internal error, or one that the server has defined.
+func outage(a *reply) bool {
+	return a.rpcError != nil && (a.rpcError.Code == jsonrpc.CodeInternalError || a.rpcError.Code >= -32019 && a.rpcError.Code <= -32000 || a.rpcError.Code > -32000 || a.rpcError.Code < -32768)
+}
+
+// sameError reports whether two answers are the same error.
+func sameError(a, b *jsonrpc.Error) bool {
+	return a != nil && b != nil && a.Code == b.Code && a.Message == b.Message && bytes.Equal(a.Data, b.Data)
+}
+
+// rulesLife are the rules about servers that end.
+var rulesLife = []check.Rule{
+	{
+		ID: "probe/no-handshake", Severity: check.Error,
+		Title: "No handshake succeeds",
+		Why:   "Nothing else could be tried: this server was not checked, and no client can use it.",
+		Fix:   "Look at its standard error; mcpwire doctor looks for the reason. If it is slow, --connect-timeout waits longer.",
+		URL:   "basic/versioning",
+		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\nwait 30s"},
+	},
+	{
+		ID: "probe/died", Severity: check.Error,
+		Title: "A request ends the server",
+		Why:   "One request of one client takes everything with it that others are waiting for. Whatever is wrong with a request, its answer is an error.",
+		Fix:   "Catch what the handling of a request throws, and answer with an error.",
+		URL:   "basic",
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no name\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n! TypeError: undefined is not an object\nexit 1"},
+	},
+	{
+		ID: "probe/unanswered", Severity: check.Error,
+		Title: "A request is not answered in time",
+		Why:   "Every request gets a response, be it an error. Hosts wait until they give up, and then take the server for dead.",
+		Fix:   "Answer, also what is not known or not right. Set a longer --timeout if it is only slow.",
+		URL:   "basic#responses",
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\nwait 10s"},
+	},
+	{
+		ID: "probe/fragile", Severity: check.Warning,
+		Title: "Input that is no message, or a very large one, ends the server",
+		Why:   "A library that prints a line to the wrong pipe, or a large document, is enough to disconnect the user.",
+		Fix:   "Pass over what cannot be read, or answer -32700 or -32600, and read on.",
+		URL:   "basic/transports#stdio",
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> hello\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> hello\nexit 1"},
+	},
+	{
+		ID: "probe/error-code", Severity: check.Warning,
+		Title: "An error has another code than the one that is meant for it",
+		Why:   "Clients tell by the code what went wrong: whether to offer something else, to give up, or to ask for the list again.",
+		Fix:   "Answer -32601 to unknown methods, -32602 to parameters, names and cursors that do not exist, -32603 only when something broke.",
+		URL:   "basic#responses",
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"internal error\"}}"},
+	},
 }

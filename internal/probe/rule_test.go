@@ -4,8 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/check"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 )
 
 // TestRules holds the descriptions to what tools and people rely on.
@@ -66,4 +71,135 @@ func TestChosen(t *testing.T) {
 			t.Errorf("Chosen(only %v, disabled %v) = %v, want %v", tt.only, tt.disabled, got, tt.want)
 		}
 	}
+}
+
+func speaks(revisions ...mcp.Revision) fault {
+	return func(m *jsonrpc.Message, line string) ([]string, bool) {
+		switch {
+		case string(m.Method) == mcp.MethodInitialize && !strings.Contains(line, noSuchVersion):
+			if v := textOf(member(m.Params, "protocolVersion")); !slices.ContainsFunc(revisions, func(r mcp.Revision) bool { return r.String() == v }) {
+				return result(m, strings.Replace(initialized, "%s", revisions[len(revisions)-1].String(), 1)), true
+			}
+		case metaText(m, mcp.MetaProtocolVersion) != "" && !slices.Contains(revisions, rev20260728):
+			return failure(m, "-32601"), true
+		}
+		return nil, false
+	}
+}
+
+// both is two faults, the first one first.
+func both(f, g fault) fault {
+	return func(m *jsonrpc.Message, line string) ([]string, bool) {
+		if reply, taken := f(m, line); taken {
+			return reply, true
+		}
+		return g(m, line)
+	}
+}
+
+// severities are the rules of the probe that were broken, with severity, revision and library.
+func severities(list []check.Finding) []string {
+	got := []string{}
+	for _, f := range list {
+		if strings.HasPrefix(f.Rule.ID, prefix) || f.SDK != "" {
+			got = append(got, strings.TrimSpace(f.Rule.ID+" "+f.Rule.Severity.String()+" "+f.Revision.String()+" "+f.SDK))
+		}
+	}
+	slices.Sort(got)
+	return slices.Compact(got)
+}
+
+// TestSeverities: what breaks a rule in a superseded revision, or in a library, is less severe.
+func TestSeverities(t *testing.T) {
+	unknown := when(noSuchMethod, "", with(""))
+	zod := func(m *jsonrpc.Message) []string {
+		return []string{`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"[\n  {\n    \"code\": \"invalid_type\",\n    \"path\": [\n      \"params\"\n    ]\n  }\n]"}}`}
+	}
+	for _, tt := range []struct {
+		name string
+		in   fault
+		want []string
+	}{
+		{"all revisions", unknown, []string{
+			"probe/unknown-method error 2025-11-25", "probe/unknown-method error 2026-07-28",
+			"probe/unknown-method warning 2024-11-05", "probe/unknown-method warning 2025-03-26", "probe/unknown-method warning 2025-06-18",
+		}},
+		{"the oldest only", both(speaks(rev20241105), unknown), []string{"probe/unknown-method error 2024-11-05"}},
+		{"the library", both(speaks(rev20251125), when(mcp.MethodResourcesRead, `"params":{}`, zod)), []string{"probe/error-code info 2025-11-25 TypeScript SDK"}},
+		{"the library, and the server", both(speaks(rev20251125), both(when(mcp.MethodResourcesRead, `"params":{}`, zod), when(mcp.MethodPromptsGet, noSuchPrompt, code("-32603")))), []string{
+			"probe/error-code info 2025-11-25 TypeScript SDK", "probe/error-code warning 2025-11-25",
+		}},
+		{"the library in another place", both(speaks(rev20251125), both(when(mcp.MethodResourcesRead, `"params":{}`, zod), lines(notJSON))), []string{
+			"probe/error-code info 2025-11-25 TypeScript SDK", "probe/garbage-unanswered info 2025-11-25 TypeScript SDK",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				report, err := probeFake(t, flaw{in: tt.in}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tt.want, severities(report.Findings)); diff != "" {
+					t.Errorf("findings (-want +got):\n%s%s", diff, verbose(report.Findings))
+				}
+				for _, f := range report.Findings {
+					if f.Revision != mcp.RevisionNone && strings.Contains(f.Rule.URL, "modelcontextprotocol") && !strings.Contains(f.Rule.URL, "/"+f.Revision.String()+"/") {
+						t.Errorf("%s in %v refers to %s", f.Rule.ID, f.Revision, f.Rule.URL)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestPythonLogs: the Python SDK reports bad requests by log messages, whatever the server has declared.
+func TestPythonLogs(t *testing.T) {
+	refuse := func(m *jsonrpc.Message) []string {
+		return []string{
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","logger":"mcp.server.exception_handler","data":"Internal Server Error"}}`,
+			`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32602,"message":"Invalid request parameters","data":""}}`,
+		}
+	}
+	undeclared := when(mcp.MethodInitialize, "", with(strings.Replace(initialized, "%s", rev20251125.String(), 1)))
+	synctest.Test(t, func(t *testing.T) {
+		report, err := probeFake(t, flaw{in: both(both(undeclared, speaks(rev20251125)), when(noSuchMethod, "", refuse))}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(report.Findings, func(f check.Finding) bool { return f.Rule.ID == "capability/logging" })
+		if i < 0 {
+			t.Fatalf("not found:\n%s", verbose(report.Findings))
+		}
+		if f := report.Findings[i]; f.SDK != "Python SDK" || f.Rule.Severity != check.Info {
+			t.Errorf("got %v of %q, want an info of the Python SDK", f.Rule.Severity, f.SDK)
+		}
+	})
+}
+
+// TestEndsForGarbage: what the end of a server breaks that garbage has ended is not found again.
+func TestEndsForGarbage(t *testing.T) {
+	for _, f := range []fault{lines(notJSON, die), lines(func(line string) bool { return strings.HasPrefix(line, "[") }, die), lines(func(line string) bool { return line == "" }, die)} {
+		synctest.Test(t, func(t *testing.T) {
+			report, err := probeFake(t, flaw{in: f}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := brief(report.Findings); slices.ContainsFunc(got, func(id string) bool { return strings.HasPrefix(id, "stdio/exit") }) {
+				t.Errorf("found: %s", verbose(report.Findings))
+			}
+		})
+	}
+}
+
+// TestWording: silence is not an answer.
+func TestWording(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		report, err := probeFake(t, flaw{in: lines(func(line string) bool { return strings.HasPrefix(line, "[") })}, &Options{Revisions: []mcp.Revision{rev20250326}, Only: []string{"probe/batch"}})
+		if err != nil || len(report.Findings) != 1 {
+			t.Fatalf("%v, findings %s", err, verbose(report.Findings))
+		}
+		if got, want := report.Findings[0].Message, "a batch has no answer in time"; got != want {
+			t.Errorf("message %q, want %q", got, want)
+		}
+	})
 }

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"math/big"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/jsondiff"
 	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/resend"
 	"mcpwire/jsonrpc"
 )
 
@@ -148,4 +151,291 @@ func (c *comparer) compareResponses(recorded, live side, old, now *jsonrpc.Messa
 		return []Difference{{Op: "answer", Pointer: "/error", Old: hide(old.Result), New: hide(now.Error)}}
 	}
 	return []Difference{{Op: "answer", Pointer: "/result", Old: hide(old.Error), New: hide(now.Result)}}
+}
+
+// A namedList is a list in the results of two messages whose elements have names: it is compared by
+// these, since servers may list in any order, and one element more moves all that follow.
+type namedList struct {
+	prefix string // of pointers into it
+	// before and is are the names in the order of the first and the second message.
+	before, after []string
+}
+
+// listKeys are the lists of results, and the member of an element that names it.
+var listKeys = [][2]string{{"tools", "name"}, {"prompts", "name"}, {"resources", "uri"}, {"resourceTemplates", "uriTemplate"}}
+
+// byName returns two messages with objects in the place of lists: the elements by their names. A
+// list without such names, or with one twice, stays.
+func byName(a, b []byte) (x, y []byte, lists []namedList) {
+	x, y = a, b
+	for _, k := range listKeys {
+		was, ok := namesOf(jsonwire.Lookup(x, "result", k[0]), k[1])
+		if !ok {
+			continue
+		}
+		is, ok := namesOf(jsonwire.Lookup(y, "result", k[0]), k[1])
+		if !ok {
+			continue
+		}
+		lists = append(lists, namedList{"/result/" + k[0] + "/", was, is})
+		x, y = withObject(x, k[0], was), withObject(y, k[0], is)
+	}
+	return x, y, lists
+}
+
+// namesOf returns the names of a list's elements; ok reports whether each has one that is no
+// other's.
+func namesOf(list []byte, key string) (names []string, ok bool) {
+	if len(list) == 0 || list[0] != '[' {
+		return nil, false
+	}
+	seen := map[string]bool{}
+	for el := jsonwire.ArrayElements(list); el.Next(); {
+		name := jsonwire.Lookup(el.Value(), key)
+		if len(name) == 0 || name[0] != '"' || seen[jsonwire.Text(name)] {
+			return nil, false
+		}
+		seen[jsonwire.Text(name)] = true
+		names = append(names, jsonwire.Text(name))
+	}
+	return names, true
+}
+
+// withObject returns a message with an object in the place of a list of its result, which has such
+// names.
+func withObject(message []byte, list string, names []string) []byte {
+	return withReplaced(message, "result", func(dst, result []byte) []byte {
+		return append(dst, withReplaced(result, list, func(dst, value []byte) []byte {
+			dst = append(dst, '{')
+			elements := jsonwire.ArrayElements(value)
+			for i := 0; elements.Next(); i++ {
+				if i > 0 {
+					dst = append(dst, ',')
+				}
+				dst = append(jsonwire.AppendQuote(dst, names[i]), ':')
+				dst = append(dst, elements.Value()...)
+			}
+			return append(dst, '}')
+		})...)
+	})
+}
+
+// withReplaced returns an object with another value of the first member of a name, which add appends.
+func withReplaced(object []byte, name string, add func(dst, value []byte) []byte) []byte {
+	dst := append(make([]byte, 0, len(object)+len(object)/8), '{')
+	members, done := jsonwire.ObjectMembers(object), false
+	for i := 0; members.Next(); i++ {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, '"'), members.RawKey()...), '"', ':')
+		if !done && members.KeyIs(name) {
+			dst, done = add(dst, members.Value()), true
+		} else {
+			dst = append(dst, members.Value()...)
+		}
+	}
+	return append(dst, '}')
+}
+
+// ignoredPointers returns patterns of places that are not compared, with names in the place of the indexes
+// of recorded elements.
+func ignoredPointers(patterns []string, lists []namedList) []string {
+	if lists == nil {
+		return patterns
+	}
+	out := slices.Clone(patterns)
+	for i, p := range out {
+		for _, l := range lists {
+			rest, ok := strings.CutPrefix(p, l.prefix)
+			if !ok {
+				continue
+			}
+			part, below, deeper := strings.Cut(rest, "/")
+			n, err := strconv.Atoi(part)
+			if err != nil || n < 0 || n >= len(l.before) {
+				continue
+			}
+			if out[i] = l.prefix + pointerEscapes.Replace(l.before[n]); deeper {
+				out[i] += "/" + below
+			}
+		}
+	}
+	return out
+}
+
+// originalPointers returns pointers into the two messages themselves, the second of which has the place that
+// pointer means and the first that of first, and the name of the element that both are in; "" if
+// they are in none.
+func originalPointers(first, pointer string, lists []namedList) (was, is, name string) {
+	was, is = first, pointer
+	for _, l := range lists {
+		if rest, ok := strings.CutPrefix(first, l.prefix); ok {
+			was, name = l.index(rest, l.before)
+		}
+		if rest, ok := strings.CutPrefix(pointer, l.prefix); ok {
+			is, name = l.index(rest, l.after)
+		}
+	}
+	return was, is, name
+}
+
+// index returns a pointer with an index in the place of the name that it begins with. What one of
+// the messages does not have keeps its name.
+func (l *namedList) index(rest string, names []string) (pointer, name string) {
+	part, below, deeper := strings.Cut(rest, "/")
+	name = pointerUnescapes.Replace(part)
+	if i := slices.Index(names, name); i >= 0 {
+		part = strconv.Itoa(i)
+	}
+	if pointer = l.prefix + part; deeper {
+		pointer += "/" + below
+	}
+	return pointer, name
+}
+
+// volatile are texts that are others each time: times (RFC 3339, and with a space in place of the T), UUIDs and ULIDs.
+var volatile = regexp.MustCompile(`(?P<time>\b\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:[Zz]\b|[+-]\d\d:?\d\d\b|\b))` +
+	`|(?P<uuid>\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b)` +
+	`|(?P<ulid>\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b)`)
+
+// The members of the protocol whose values a server chooses anew each time, and those of applications that say by their name that they are of one session.
+var (
+	serverChosen = []string{"requestState", "nextCursor", "taskId", "elicitationId", "createdAt", "lastUpdatedAt"}
+	appSessions  = []string{"sessionId", "session_id", "requestId", "request_id", "traceId", "trace_id"}
+	optional     = []string{"_meta", "ttlMs"} // that need not even be there
+	appData      = []string{"structuredContent", "content", "contents", "messages", "arguments", "data"}
+)
+
+// A masker appends JSON text with the same in the place of whatever is another thing each time.
+type normalizer struct{ depth int } // depth counts texts within texts
+
+// maxTextDepth is how many texts within texts are looked into.
+const maxTextDepth = 2
+
+// normalize returns the text, which is valid JSON, masked.
+func normalize(value []byte) []byte {
+	var m normalizer
+	return m.value(make([]byte, 0, len(value)), value, false)
+}
+
+// Volatile reports whether two values of a member, JSON texts, differ only in what is another thing each time: times, UUIDs and ULIDs in them, and all of cursors, states and ids of
+// tasks and sessions, which the name tells. What is no JSON is not.
+func Volatile(name string, old, now []byte) bool {
+	var masked [2][]byte
+	for i, v := range [][]byte{old, now} {
+		if jsonwire.Valid(v, 0) != nil {
+			return false
+		}
+		object := append(append([]byte{'{'}, quoted(name)...), ':')
+		masked[i] = normalize(append(append(object, v...), '}'))
+	}
+	return bytes.Equal(masked[0], masked[1])
+}
+
+func (n *normalizer) value(dst, value []byte, app bool) []byte {
+	switch value[0] {
+	case '{':
+		return n.object(dst, value, app)
+	case '[':
+		dst = append(dst, '[')
+		elements := jsonwire.ArrayElements(value)
+		for i := 0; elements.Next(); i++ {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = n.value(dst, elements.Value(), app)
+		}
+		return append(dst, ']')
+	case '"':
+		return n.string(dst, value)
+	}
+	return append(dst, value...)
+}
+
+func (n *normalizer) object(dst, value []byte, app bool) []byte {
+	dst = append(dst, '{')
+	first := true
+	members := jsonwire.ObjectMembers(value)
+	for members.Next() {
+		name, v := members.KeyString(), members.Value()
+		scalar := v[0] != '{' && v[0] != '['
+		if name == "_meta" || !app && scalar && slices.Contains(optional, name) {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(append(append(dst, '"'), members.RawKey()...), '"', ':')
+		if v[0] == '"' && (slices.Contains(appSessions, name) || !app && slices.Contains(serverChosen, name)) {
+			dst = append(dst, `"~"`...)
+			continue
+		}
+		dst = n.value(dst, v, app || slices.Contains(appData, name))
+	}
+	return append(dst, '}')
+}
+
+// string masks a string. One that is itself JSON is masked as that.
+func (n *normalizer) string(dst, value []byte) []byte {
+	s := jsonwire.Text(value)
+	if n.depth < maxTextDepth {
+		if t := strings.TrimSpace(s); t != "" && (t[0] == '{' || t[0] == '[') && jsonwire.Valid([]byte(t), 0) == nil {
+			inner := normalizer{n.depth + 1}
+			return jsonwire.AppendQuote(dst, inner.value(nil, []byte(t), true))
+		}
+	}
+	if len(s) < len("2006-01-02T15:04") {
+		return append(dst, value...)
+	}
+	return jsonwire.AppendQuote(dst, normalizeText(s))
+}
+
+// normalizeText replaces times and unique ids by what they are.
+func normalizeText(s string) string {
+	names := volatile.SubexpNames()
+	places := volatile.FindAllStringSubmatchIndex(s, -1)
+	if places == nil {
+		return s
+	}
+	var b strings.Builder
+	from := 0
+	for _, p := range places {
+		b.WriteString(s[from:p[0]])
+		for i := 1; i < len(names); i++ {
+			if p[2*i] >= 0 {
+				b.WriteString("~" + names[i] + "~")
+			}
+		}
+		from = p[1]
+	}
+	b.WriteString(s[from:])
+	return b.String()
+}
+
+// MatchesRedacted reports whether parts of the first text were hidden in a capture, and it can be the second
+// otherwise.
+func MatchesRedacted(redacted, text string) bool {
+	return resend.Placeholders(redacted) != nil && matches(redacted, text)
+}
+
+// matches reports whether a text can be the one that the other was before parts of it were hidden.
+func matches(recorded, live string) bool {
+	places := resend.Placeholders(recorded)
+	if places == nil {
+		return recorded == live
+	}
+	from := 0
+	for i, p := range places {
+		literal := recorded[from:p[0]]
+		j := strings.Index(live, literal)
+		if j < 0 || i == 0 && j > 0 {
+			return false
+		}
+		live = live[j+len(literal):]
+		from = p[1]
+	}
+	rest := recorded[from:]
+	return strings.HasSuffix(live, rest)
 }

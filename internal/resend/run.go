@@ -2,16 +2,159 @@ package resend
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/captures"
+	"mcpwire/internal/printable"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
+
+// Limits that hold unless [Options] say otherwise.
+const (
+	DefaultTimeout     = 30 * time.Second
+	DefaultIdleTimeout = 300 * time.Millisecond
+	DefaultMaxMessage  = jsonrpc.DefaultMaxFrame // bytes
+	DefaultMaxCapture  = 256 << 20               // bytes
+)
+
+// Options are the options of [Run] and [Open]. nil means defaults.
+type Options struct {
+	// Dir is the folder for the capture; "" is the usual one, see captures.Dir. Tool is the name and the version of the program, for its head. Open does not look at either.
+	Dir, Tool string
+
+	// Command and URL take the place of the recorded ones, of which a secret may have been hidden.
+	Command []string
+	URL     string
+	// Env are variables that the copy gets besides ours, as "NAME=value"; later ones win.
+	Env []string
+	// Headers are sent with each request, and replace ours of the same name: recorded credentials are hidden. They go to the origin of the URL alone.
+	Headers http.Header
+	// TLS configures TLS to the server; nil is crypto/tls's default. Transport takes the place of the connections that are made for the session; it must neither
+	// follow redirects nor add credentials.
+	TLS       *tls.Config
+	Transport http.RoundTripper
+
+	Timeout     time.Duration // for the handshake, and for the answer; 0 is 30 s
+	IdleTimeout time.Duration // without a word of the server, after which nothing more is waited for where no answer is due; 0 is 300 ms
+	// GracePeriod is how long a process has to end by itself when its input has ended; then come SIGTERM, and SIGKILL after a second. 0 is 1 s.
+	GracePeriod time.Duration
+
+	MaxMessage int   // bytes of a message, either way; 0 is 64 MiB
+	MaxCapture int64 // bytes that are recorded, after which the session ends; 0 is 256 MiB
+
+	// AllowRedacted sends what was hidden as it stands in the capture: placeholders, and 0 for numbers.
+	AllowRedacted bool
+	// Redact says what the new capture hides besides the usual.
+	Redact *capture.Redaction
+}
+
+func setDefault[T int | int64 | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}
+
+// withDefaults returns a copy that is complete.
+func (o *Options) withDefaults() Options {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	setDefault(&opts.Timeout, DefaultTimeout)
+	setDefault(&opts.IdleTimeout, DefaultIdleTimeout)
+	setDefault(&opts.GracePeriod, time.Second)
+	setDefault(&opts.MaxMessage, DefaultMaxMessage)
+	setDefault(&opts.MaxCapture, DefaultMaxCapture)
+	if opts.Tool == "" {
+		opts.Tool = "mcpwire"
+	}
+	return opts
+}
+
+var (
+	// ErrNotFound is wrapped by the error of [Find] for an event that the capture does not have, or not in that session.
+	ErrNotFound = errors.New("the capture has no such event")
+	// ErrNotMessage is wrapped by the error of [Find] for an event that is nothing a client has sent.
+	ErrNotMessage = errors.New("the event is no message of the client's")
+	// ErrTruncated is wrapped by the error of [Find] for a message of which the capture has the beginning alone.
+	ErrTruncated = errors.New("the capture has only the beginning of the message")
+	// ErrNoServer is wrapped where the capture does not say how the server is started or reached, and the options do not either.
+	ErrNoServer = errors.New("the capture does not say how the server is reached")
+	// ErrTimeout is wrapped where something did not come within [Options.Timeout].
+	ErrTimeout = errors.New("no answer in time")
+	// ErrNoAnswer is wrapped where the server has ended the HTTP exchange of a request without answering it.
+	ErrNoAnswer = errors.New("the server has ended the exchange without an answer")
+	// ErrTooLarge is wrapped where the traffic exceeds [Options.MaxCapture] or [Options.MaxMessage].
+	ErrTooLarge = errors.New("more than is taken")
+	// ErrClosed is returned by calls on a [Session] that was closed.
+	ErrClosed = errors.New("the session is closed")
+)
+
+// A RedactedError says that something was hidden when it was recorded, and is therefore not known.
+type RedactedError struct {
+	What     string   // "message", "command" or "URL"
+	Pointers []string // JSON pointers into it; "" is all of it. There is at least one
+	More     int      // places of which the capture does not say where they are
+}
+
+// Error names the places.
+func (e *RedactedError) Error() string {
+	const most = 5
+	var b strings.Builder
+	fmt.Fprintf(&b, "the %s has a secret that was hidden when it was recorded", e.What)
+	for i, p := range e.Pointers[:min(len(e.Pointers), most)] {
+		if p == "" {
+			continue
+		}
+		b.WriteString(map[bool]string{true: ", at ", false: ", "}[i == 0] + printable.Line(p))
+	}
+	if n := len(e.Pointers) - most + e.More; n > 0 {
+		b.WriteString(" and " + strconv.Itoa(n) + " other places")
+	}
+	return b.String()
+}
+
+// A HandshakeError says that the copy has refused to begin a session.
+type HandshakeError struct {
+	N   uint64         // number of the event with the answer
+	Err *jsonrpc.Error // the server's
+}
+
+// Error has the server's words, as a peer chose them.
+func (e *HandshakeError) Error() string { return "initialize was refused: " + e.Err.Error() }
+
+// Unwrap returns the server's error.
+func (e *HandshakeError) Unwrap() error { return e.Err }
+
+// A StatusError is a response of HTTP that has no answer in it, and a status that says why.
+type StatusError struct {
+	Status int
+	N      uint64 // number of the event with the head of the response
+}
+
+// Error names the status.
+func (e *StatusError) Error() string {
+	return "the server answered with HTTP status " + strconv.Itoa(e.Status)
+}
+
+// An EndedError says that the connection to the server has ended.
+type EndedError struct {
+	Err error // why: often a *stdio.ExitError, with the end of what the server wrote to standard error, or io.EOF
+}
+
+// Error says why.
+func (e *EndedError) Error() string { return "the server has ended the connection: " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *EndedError) Unwrap() error { return e.Err }
 
 // A Result is what became of a message that was sent again. The numbers are those of events in the new capture; 0 is none.
 type Result struct {
@@ -259,4 +402,22 @@ func (r *runner) next(ctx context.Context) (*Incoming, error) {
 		}
 	}
 	return in, nil
+}
+
+// codeRejected is what a client answers for a user who does not want a model to be asked
+// (https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#error-handling).
+const codeRejected jsonrpc.Code = -1
+
+// Decline returns what a client answers to a request of the server when there is no user to ask: pings with an empty result, elicitations with decline, requests to ask
+// a model with an error that says it was rejected, and everything else with -32601. The answer is the caller's.
+func Decline(m *jsonrpc.Message) []byte {
+	switch string(m.Method) {
+	case mcp.MethodPing:
+		return jsonrpc.AppendResult(nil, m.ID, []byte(`{}`))
+	case mcp.MethodElicit:
+		return jsonrpc.AppendResult(nil, m.ID, []byte(`{"action":"decline"}`))
+	case mcp.MethodCreateMessage:
+		return jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(codeRejected, "rejected: a recorded message was sent again, and nobody is there to approve"), false)
+	}
+	return jsonrpc.AppendError(nil, m.ID, jsonrpc.MethodNotFound(string(m.Method)), false)
 }

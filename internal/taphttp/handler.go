@@ -2,8 +2,10 @@ package taphttp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/streamable"
 )
 
 // A Handler forwards requests to one server and records what goes either way. Make one with [New]. It may be used by many goroutines at once.
@@ -161,3 +164,99 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 }
+
+// Options are the options of [New]. nil means defaults.
+type Options struct {
+	// TLS configures TLS to the server. It is copied. nil is crypto/tls's default.
+	TLS *tls.Config
+	// NoHTTP2 keeps to HTTP/1.1 where the server would speak HTTP/2, which it is asked for over TLS only.
+	NoHTTP2 bool
+	// Dial connects to the server, or to the proxy that the environment names. nil is a [net.Dialer].
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// Hosts are names under which clients may reach the tap, besides localhost and all addresses. A "*" stands for any: then pages of other sites can reach the
+	// server through the tap under a name of theirs (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning).
+	Hosts []string
+	// Origin is put in the place of an Origin header that a request has; "drop" removes it. "" passes it on, so that the server can judge it, as it does in any case
+	// with those of pages that are neither of this machine nor of Hosts: they could otherwise use the server through the tap.
+	Origin string
+
+	MaxBody      int   // bytes of a body, or of an event, that are recorded in one piece, and of a request's that are read before the server gets any; 0 is 64 MiB
+	MaxBuffered  int64 // bytes of all of them at once: what does not fit is recorded in parts, or cut; 0 is 512 MiB
+	MaxHeader    int64 // bytes of a response's header; 0 is 1 MiB
+	MaxExchanges int   // under way at once; more are refused with status 503; 0 is 2048
+
+	BodyTimeout  time.Duration // without a byte of a request's body; 0 is 2 min
+	WriteTimeout time.Duration // for a client to take 32 KiB of a response; 0 is 5 min
+	Grace        time.Duration // for requests to be answered after Shutdown was called; 0 is 2 s. Standing streams have none
+
+	// Observe is called with each event before the bytes are forwarded, in the order of the numbers, by one goroutine at a time. The event, whose N and T are set, and its
+	// Data are good until it returns. All exchanges wait for it.
+	Observe func(*capture.Event)
+
+	Logger *slog.Logger // for what goes wrong at the tap; nil discards
+}
+
+func setDefault[T int | int64 | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}
+
+// withDefaults returns a copy that is complete.
+func (o *Options) withDefaults() Options {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	setDefault(&opts.MaxBody, 64<<20)
+	setDefault(&opts.MaxBuffered, 512<<20)
+	setDefault(&opts.MaxHeader, 1<<20)
+	setDefault(&opts.MaxExchanges, 2048)
+	setDefault(&opts.BodyTimeout, 2*time.Minute)
+	setDefault(&opts.WriteTimeout, 5*time.Minute)
+	setDefault(&opts.Grace, 2*time.Second)
+	if opts.Dial == nil {
+		opts.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return opts
+}
+
+// ServeOptions are the options of [Handler.Serve]. nil means defaults: HTTP/1.1 on this machine's loopback.
+type ServeOptions struct {
+	// AllowRemote permits an address that other machines reach.
+	AllowRemote bool
+	// CertFile and KeyFile, in PEM, turn TLS on, and HTTP/2 with it.
+	CertFile, KeyFile string
+	// OnListen is called with the address before the first connection is accepted.
+	OnListen func(net.Addr)
+}
+
+// Serve taps what comes by l until ctx ends, and then shuts down: see [Handler.Shutdown]. It returns nil if nothing had to be cut off. l is closed in any
+// case. The error wraps [streamable.ErrRemoteAddress] for an address that other machines reach, without ServeOptions.AllowRemote.
+//
+// What has no deadline is a stream that goes on: connections without a request are closed after two minutes, and there is one for the head of a
+// request, for each piece of its body, and for each write.
+func (h *Handler) Serve(ctx context.Context, l net.Listener, o *ServeOptions) error {
+	if o == nil {
+		o = new(ServeOptions)
+	}
+	return streamable.Serve(ctx, h.Listener(l), http.Handler(h), &streamable.ServeOptions{
+		AllowRemote: o.AllowRemote,
+		CertFile:    o.CertFile, KeyFile: o.KeyFile,
+		MaxHeader:     maxRequestHeader,
+		HeaderTimeout: headerTimeout,
+		WriteTimeout:  h.opts.WriteTimeout,
+		OnListen:      o.OnListen,
+		OnShutdown:    h.Shutdown,
+		Logger:        h.opts.Logger,
+	})
+}
+
+const (
+	maxRequestHeader = 1 << 20          // bytes, as net/http has it
+	headerTimeout    = 20 * time.Second // for the head of a request
+)

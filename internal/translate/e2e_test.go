@@ -5,17 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/capture"
+	"mcpwire/check"
 	"mcpwire/client"
 	"mcpwire/internal/era"
 	"mcpwire/internal/translate"
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
 )
@@ -333,5 +338,160 @@ func acrossTasks(t *testing.T, c *client.Client) {
 	}
 	if _, err := task.Wait(ctx); !errors.Is(err, client.ErrTaskCanceled) {
 		t.Errorf("cancelled: got %v", err)
+	}
+}
+
+// A pump drives a translator between two pipes, as a bridge over stdio does.
+type pump struct {
+	mu      sync.Mutex
+	t       translate.Translator
+	out     [3]chan []byte // by side
+	timer   *time.Timer
+	observe func(o translate.Out, in string)
+	rules   map[string]int
+	wg      sync.WaitGroup
+}
+
+func newPump(t translate.Translator, near, far jsonrpc.Framer, observe func(translate.Out, string)) *pump {
+	p := &pump{t: t, observe: observe, rules: map[string]int{}}
+	for side, f := range map[translate.Side]jsonrpc.Framer{translate.Downstream: near, translate.Upstream: far} {
+		ch := make(chan []byte, 1000)
+		p.out[side] = ch
+		p.wg.Go(func() {
+			for msg := range ch {
+				f.WriteFrame(msg)
+			}
+		})
+		p.wg.Go(func() {
+			for {
+				frame, err := f.ReadFrame()
+				if err != nil {
+					return
+				}
+				if observe != nil {
+					observe(translate.Out{To: side}, string(frame))
+				}
+				p.do(func(now time.Time) []translate.Out {
+					if side == translate.Downstream {
+						return p.t.FromDownstream(now, frame, 0)
+					}
+					return p.t.FromUpstream(now, frame, 0)
+				})
+			}
+		})
+	}
+	return p
+}
+
+func (p *pump) do(step func(now time.Time) []translate.Out) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range step(time.Now()) {
+		p.rules[o.Rule]++
+		if p.observe != nil {
+			p.observe(o, "")
+		}
+		if o.To != translate.Dropped && o.Message != nil {
+			p.out[o.To] <- o.Message
+		}
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if next := p.t.Next(); !next.IsZero() {
+		p.timer = time.AfterFunc(time.Until(next), func() { p.do(p.t.Tick) })
+	}
+}
+
+// bridged connects a client with a server through a translator, over pipes. All ends with the test.
+func bridged(t *testing.T, tr translate.Translator, srv *server.Server, opts client.Options, observe func(translate.Out, string)) (*client.Client, *pump) {
+	t.Helper()
+	clientEnd, nearEnd := net.Pipe()
+	farEnd, serverEnd := net.Pipe()
+	near, far := jsonrpc.NewFramer(nearEnd, nil), jsonrpc.NewFramer(farEnd, nil)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(context.Background(), jsonrpc.NewFramer(serverEnd, nil)) }()
+	p := newPump(tr, near, far, observe)
+	t.Cleanup(func() {
+		near.Close()
+		p.do(func(now time.Time) []translate.Out {
+			return p.t.Close(now, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "closed"})
+		})
+		p.mu.Lock()
+		if p.timer != nil {
+			p.timer.Stop()
+		}
+		p.mu.Unlock()
+		close(p.out[translate.Downstream])
+		close(p.out[translate.Upstream])
+		far.Close()
+		<-served
+		p.wg.Wait()
+	})
+	c, err := client.Dial(t.Context(), client.Over(jsonrpc.NewFramer(clientEnd, nil)), &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c, p
+}
+
+// rules hold what both sides of a translated session see against package check's rules.
+type rules struct {
+	mu     sync.Mutex
+	sides  [3]*check.Checker
+	n      [3]uint64
+	begun  time.Time
+	found  map[string]int
+	sample map[string]string
+}
+
+func newRules() *rules {
+	r := &rules{begun: time.Now(), found: map[string]int{}, sample: map[string]string{}}
+	r.sides[translate.Downstream], r.sides[translate.Upstream] = check.New(nil), check.New(nil)
+	return r
+}
+
+// observe takes a message as a pump sees it.
+func (r *rules) observe(o translate.Out, in string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := in
+	if in == "" {
+		text = string(o.Message)
+	}
+	dir := capture.ToServer
+	if (o.To == translate.Downstream) == (in == "") {
+		dir = capture.ToClient
+	}
+	if o.To == translate.Dropped || text == "" {
+		return
+	}
+	r.n[o.To]++
+	e := &capture.Event{Kind: capture.KindMessage, N: r.n[o.To], T: time.Since(r.begun), Dir: dir, Data: []byte(text), Framing: capture.FramingLF}
+	r.take(o.To, r.sides[o.To].Add(nil, e), text)
+}
+
+func (r *rules) take(side translate.Side, findings []check.Finding, text string) {
+	for _, f := range findings {
+		key := fmt.Sprintf("%d %s %s: %s", side, f.Rule.Severity, f.Rule.ID, f.Message)
+		r.found[key]++
+		r.sample[key] = text
+	}
+}
+
+// report fails the test with what was found, but for these rules.
+func (r *rules) report(t *testing.T, but ...string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, side := range []translate.Side{translate.Downstream, translate.Upstream} {
+		r.take(side, r.sides[side].Close(), "the end")
+	}
+	for key, n := range r.found {
+		if slices.ContainsFunc(but, func(id string) bool { return strings.Contains(key, " "+id+": ") }) {
+			continue
+		}
+		t.Errorf("%d × %s\n%.300s", n, key, r.sample[key])
 	}
 }

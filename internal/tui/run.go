@@ -3,13 +3,38 @@ package tui
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"sync"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
 	"mcpwire/internal/watch"
 )
+
+// Options are the options of [Run]. nil means defaults.
+type Options struct {
+	// Filter is the text of the filter to begin with; one that is no filter is said to be wrong on the screen.
+	Filter string
+	// Colors limits the colours. Many, the zero value, uses what the terminal has.
+	Colors Colors
+	// Input and Output are the terminal; nil is the process's.
+	Input  io.Reader
+	Output io.Writer
+	// Environ is the environment by which the terminal is judged, and $EDITOR found; nil is the process's.
+	Environ []string
+	// Folder is where captures are saved, and where relative names are meant; "" is the working folder.
+	Folder string
+	// Captures is the folder in which answers to requests that are sent again are recorded; "" turns that off.
+	Captures string
+	// Tool is the name and the version of the program, for the heads of captures.
+	Tool string
+	// Now returns the time by which timers count; nil is time.Now.
+	Now func() time.Time
+	// Zone is the time zone of the clock's column; nil is the local one.
+	Zone *time.Location
+}
 
 // Run shows what a hub knows on the terminal until the user leaves or ctx ends. The hub has to be running. opts may be nil.
 func Run(ctx context.Context, hub *watch.Hub, opts *Options) error {
@@ -59,4 +84,49 @@ func feed(ctx context.Context, hub *watch.Hub, p *tea.Program) {
 		}
 		p.Send(msg)
 	}
+}
+
+// background are what goes on beside the event loop. They have a context, which ends with the screen, and an owner who waits for them: the event loop alone would leave them behind.
+type background struct {
+	start func(limit time.Duration) (context.Context, context.CancelFunc)
+
+	mu     sync.Mutex
+	closed bool
+	wg     sync.WaitGroup
+}
+
+func newBackground(ctx context.Context) *background {
+	return &background{start: func(limit time.Duration) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, limit)
+	}}
+}
+
+// cmd returns a command that calls f with a context that ends after the limit.
+func (b *background) cmd(limit time.Duration, f func(ctx context.Context) tea.Msg) tea.Cmd {
+	return func() tea.Msg {
+		if !b.begin() {
+			return nil
+		}
+		defer b.wg.Done()
+		ctx, cancel := b.start(limit)
+		defer cancel()
+		return f(ctx)
+	}
+}
+
+func (b *background) begin() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.wg.Add(1)
+	}
+	return !b.closed
+}
+
+// close lets no more begin, and waits for those that have. Their context must have ended.
+func (b *background) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.wg.Wait()
 }

@@ -1,15 +1,25 @@
 package web
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"embed"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 )
+
+// embedded are the files of the page. They are served as they are: there is nothing that would have to be built.
+//
+//go:embed page
+var embedded embed.FS
 
 // indexName is the file of the page itself.
 const indexName = "index.html"
@@ -77,4 +87,154 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, name string) 
 	if r.Method != http.MethodHead {
 		w.Write(f.body) // a client that is gone is told nothing
 	}
+}
+
+// The lines that matter to whoever puts the page in one file. The package comment has the rules; what does not keep to them is an error, and not a page that does not run.
+var (
+	scriptTag      = regexp.MustCompile(`(?m)^[ \t]*<script type="module" src="/static/([\w.-]+\.js)"></script>[ \t]*\n?`)
+	styleTag       = regexp.MustCompile(`(?m)^[ \t]*<link rel="stylesheet" href="/static/([\w.-]+\.css)"[ \t]*/?>[ \t]*\n?`)
+	importLine     = regexp.MustCompile(`(?m)^import \{ ?[\w$]+(?:, ?[\w$]+)*,? ?\} from "\./([\w.-]+\.js)";?[ \t]*$\n?`)
+	exportWord     = regexp.MustCompile(`(?m)^export ((?:async function|function|const|let|class)\b)`)
+	leftoverImport = regexp.MustCompile(`(?m)^(?:import|export)\b.*$|\bimport\(.*$`)
+	topLevelName   = regexp.MustCompile(`(?m)^(?:export )?(?:async function\*?|function\*?|const|let|class) +([\w$]+)`)
+	remoteURL      = regexp.MustCompile(`url\( *["']?(?:[^d"' ]|d[^a])|@import`)
+)
+
+// A bundle is the page in one file, but for its data, which comes between its two parts.
+type bundle struct{ head, tail []byte }
+
+// dataID is the id of the element that the page finds its data in.
+const dataID = "mcpwire-data"
+
+// newBundle puts the page in one file.
+func newBundle(p *page) (*bundle, error) {
+	index := p.files[indexName].body
+	scripts := scriptTag.FindAllSubmatchIndex(index, -1)
+	if len(scripts) != 1 || bytes.Count(index, []byte("<script")) != 1 {
+		return nil, errors.New("ui: the page must have one script, a module from /static/ on a line of its own")
+	}
+	at := scripts[0]
+	code, err := joinModules(p, string(index[at[2]:at[3]]))
+	if err != nil {
+		return nil, err
+	}
+	style, rest, err := extractStyles(p, index[:at[0]])
+	if err != nil {
+		return nil, err
+	}
+	head, ok := bytes.CutPrefix(rest, []byte("<!doctype html>"))
+	if !ok {
+		return nil, errors.New("ui: the page must begin with <!doctype html>")
+	}
+	// The policy has to come before everything that it is about.
+	where := bytes.Index(head, []byte("<meta charset"))
+	if where < 0 {
+		return nil, errors.New("ui: the page must name its charset by <meta charset")
+	}
+	where += bytes.IndexByte(head[where:], '>') + 1
+	if bytes.Contains(index[:at[0]], []byte("<body")) && !bytes.Contains(head[where:], []byte("</head>")) {
+		return nil, errors.New("ui: the page must close its head")
+	}
+	var b bundle
+	b.head = slices.Concat([]byte("<!doctype html>"), head[:where], []byte("\n<meta http-equiv=\"Content-Security-Policy\" content=\""+exportPolicy(code, style)+"\">\n"),
+		[]byte("<meta name=\"referrer\" content=\"no-referrer\">\n"), insertStyle(head[where:], style), []byte("<script type=\"application/json\" id=\""+dataID+"\">"))
+	b.tail = slices.Concat([]byte("</script>\n<script type=\"module\">"), code, []byte("</script>\n"), index[at[1]:])
+	return &b, nil
+}
+
+// insertStyle puts the style sheet where the head ends, or at the beginning if it does not say.
+func insertStyle(head, style []byte) []byte {
+	element := slices.Concat([]byte("\n<style>"), style, []byte("</style>\n"))
+	if i := bytes.Index(head, []byte("</head>")); i >= 0 {
+		return slices.Concat(head[:i], element, head[i:])
+	}
+	return slices.Concat(element, head)
+}
+
+// exportPolicy is the policy of a page that runs this script, and nothing else.
+func exportPolicy(code, style []byte) string {
+	return "default-src 'none'; script-src " + hashSource(code) + "; style-src " + hashSource(style) + "; img-src blob: data:; media-src blob:; base-uri 'none'; form-action 'none'"
+}
+
+func hashSource(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// extractStyles returns the style sheets that a piece of HTML names, one behind the other, and the rest of it.
+func extractStyles(p *page, html []byte) (style, rest []byte, err error) {
+	for _, m := range styleTag.FindAllSubmatch(html, -1) {
+		f, ok := p.files[string(m[1])]
+		switch {
+		case !ok:
+			return nil, nil, fmt.Errorf("ui: the page has no %s", m[1])
+		case bytes.Contains(bytes.ToLower(f.body), []byte("</style")) || remoteURL.Match(f.body):
+			return nil, nil, fmt.Errorf("ui: %s ends itself, or loads something", m[1])
+		}
+		style = append(append(style, f.body...), '\n')
+	}
+	rest = styleTag.ReplaceAll(html, nil)
+	if bytes.Contains(rest, []byte(`rel="stylesheet"`)) || bytes.Contains(rest, []byte("<style")) {
+		return nil, nil, errors.New("ui: each style sheet of the page must be a <link> to /static/ on a line of its own")
+	}
+	return style, rest, nil
+}
+
+// A joiner puts modules one behind the other, each behind those that it imports.
+type joiner struct {
+	page  *page
+	state map[string]int    // 1: it is being looked at; 2: it is done
+	names map[string]string // of the top level, with their modules
+	out   bytes.Buffer
+}
+
+func joinModules(p *page, entry string) ([]byte, error) {
+	j := joiner{page: p, state: map[string]int{}, names: map[string]string{}}
+	j.out.WriteString("\"use strict\";\n")
+	if err := j.add(entry); err != nil {
+		return nil, err
+	}
+	return j.out.Bytes(), nil
+}
+
+func (j *joiner) add(name string) error {
+	switch j.state[name] {
+	case 1:
+		return fmt.Errorf("ui: %s imports itself in the end", name)
+	case 2:
+		return nil
+	}
+	j.state[name] = 1
+	f, ok := j.page.files[name]
+	if !ok || path.Ext(name) != ".js" {
+		return fmt.Errorf("ui: the page has no %s", name)
+	}
+	for _, m := range importLine.FindAllSubmatch(f.body, -1) {
+		if err := j.add(string(m[1])); err != nil {
+			return fmt.Errorf("%w, imported by %s", err, name)
+		}
+	}
+	j.state[name] = 2
+	return j.write(name, f.body)
+}
+
+func (j *joiner) write(name string, body []byte) error {
+	body = importLine.ReplaceAll(body, nil)
+	for _, m := range topLevelName.FindAllSubmatch(body, -1) {
+		if other, ok := j.names[string(m[1])]; ok {
+			return fmt.Errorf("ui: %s and %s both have a %s at the top level", other, name, m[1])
+		}
+		j.names[string(m[1])] = name
+	}
+	body = exportWord.ReplaceAll(body, []byte("$1"))
+	if l := leftoverImport.Find(body); l != nil {
+		return fmt.Errorf("ui: %s has an import or export that is not of the plain form: %.80q", name, l)
+	}
+	if low := strings.ToLower(string(body)); strings.Contains(low, "</script") || strings.Contains(low, "<script") || strings.Contains(low, "<!--") {
+		return fmt.Errorf("ui: %s has text that would end or confuse a script inside a page", name)
+	}
+	j.out.WriteString("// " + name + "\n")
+	j.out.Write(bytes.TrimRight(body, "\n"))
+	j.out.WriteString("\n")
+	return nil
 }

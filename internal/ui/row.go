@@ -1,10 +1,22 @@
 package web
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"mcpwire/internal/detail"
+	"mcpwire/internal/jsondiff"
 	"mcpwire/internal/jsonwire"
+	"mcpwire/internal/watch"
 	"mcpwire/internal/wireview"
 )
 
@@ -216,4 +228,265 @@ func (o *jsonObject) others(r *trace.Row) {
 	if len(list) > 0 {
 		o.numbers("o", list)
 	}
+}
+
+// A rowDetail is all there is to show about a row.
+type rowDetail struct {
+	*detail.Detail
+	Row    json.RawMessage    `json:"row"`
+	Frames []detail.EventLine `json:"frames,omitempty"`
+}
+
+func (s *Server) serveRow(w http.ResponseWriter, r *http.Request) {
+	p, ok := s.lookupPathRow(w, r)
+	if !ok {
+		return
+	}
+	d, err := s.detailOf(r.Context(), p, &detail.Options{Hex: r.URL.Query().Get("hex") == "1"})
+	if err != nil {
+		writeErrorOf(w, http.StatusInternalServerError, err)
+		return
+	}
+	writeJSON(w, d)
+}
+
+func (s *Server) detailOf(ctx context.Context, p rowRef, opts *detail.Options) (*rowDetail, error) {
+	d, err := detail.Build(ctx, s.hub, p.row, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &rowDetail{d, p.text, d.Events()}, nil
+}
+
+// commandCopy is an exchange as a command.
+type commandCopy struct {
+	Text      string   `json:"text"`
+	Variables []string `json:"variables,omitempty"`
+	Notes     []string `json:"notes,omitempty"`
+}
+
+func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) {
+	as := r.URL.Query().Get("as")
+	write := map[string]func(*detail.Detail) (*detail.Command, error){"call": detail.CallCommand, "curl": detail.CurlCommand}[as]
+	if write == nil {
+		writeError(w, http.StatusBadRequest, `as is "call" or "curl"`)
+		return
+	}
+	p, ok := s.lookupPathRow(w, r)
+	if !ok {
+		return
+	}
+	d, err := detail.Build(r.Context(), s.hub, p.row, nil)
+	if err != nil {
+		writeErrorOf(w, http.StatusInternalServerError, err)
+		return
+	}
+	c, err := write(d)
+	switch {
+	case errors.Is(err, detail.ErrNoCommand) || errors.Is(err, detail.ErrNotHTTP):
+		writeErrorOf(w, http.StatusUnprocessableEntity, err)
+	case err != nil:
+		writeErrorOf(w, http.StatusInternalServerError, err)
+	default:
+		writeJSON(w, commandCopy{c.Text, c.Variables, c.Notes})
+	}
+}
+
+// findRow returns the row with a number, or nil. The model must be locked.
+func findRow(m *trace.Model, seq uint64) *trace.Row {
+	rows := m.Rows()
+	i, found := slices.BinarySearchFunc(rows, seq, func(r *trace.Row, seq uint64) int { return cmp.Compare(r.Seq, seq) })
+	if found {
+		return rows[i]
+	}
+	// Rows usually come after those that they stand in, and soon.
+	for _, r := range slices.Backward(rows[:i]) {
+		if f := findChild(r, seq); f != nil {
+			return f
+		}
+	}
+	for _, r := range rows[i:] {
+		if f := findChild(r, seq); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+func findChild(r *trace.Row, seq uint64) *trace.Row {
+	for c := range r.All() {
+		if c.Seq == seq {
+			return c
+		}
+	}
+	return nil
+}
+
+// A place is what stays of a row when the model is not locked any more.
+type rowRef struct {
+	row       *detail.Snapshot
+	text      []byte // the row as JSON, see appendRow
+	capture   string
+	session   uint64
+	n         uint64 // event with the request, or whatever the row begins with
+	responseN uint64
+	name      string // of the server
+}
+
+// lookupRow returns the place of a row, and false if there is no such row.
+func (s *Server) lookupRow(seq uint64) (p rowRef, ok bool) {
+	s.hub.Read(func(m *trace.Model) {
+		if r := findRow(m, seq); r != nil {
+			p, ok = newRowRef(r), true
+		}
+	})
+	return p, ok
+}
+
+// newRowRef copies what is needed of a row. The model must be locked.
+func newRowRef(r *trace.Row) rowRef {
+	return rowRef{
+		row: detail.TakeSnapshot(r), text: appendRow(nil, r), capture: r.Capture.ID, session: r.Session.Number, n: r.N, responseN: r.ResponseN, name: r.Capture.Name,
+	}
+}
+
+// lookupPathRow is locate for the row that a request names in its path. It answers itself if there is none.
+func (s *Server) lookupPathRow(w http.ResponseWriter, r *http.Request) (rowRef, bool) {
+	seq, err := strconv.ParseUint(r.PathValue("seq"), 10, 64)
+	if err != nil {
+		writeError(w, http.StatusNotFound, "a row has a number")
+		return rowRef{}, false
+	}
+	p, ok := s.lookupRow(seq)
+	if !ok {
+		writeError(w, http.StatusNotFound, rowGone)
+	}
+	return p, ok
+}
+
+const rowGone = "there is no such row: it has made room for newer ones, or the capture was closed"
+
+// servePayload answers with the bytes of an event. Whatever they are, they are a file to a browser, and nothing that it would show.
+func (s *Server) servePayload(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.ParseUint(r.PathValue("n"), 10, 64)
+	if err != nil {
+		writeError(w, http.StatusNotFound, "an event has a number")
+		return
+	}
+	id := r.PathValue("capture")
+	e, err := s.hub.Event(r.Context(), id, n)
+	if err != nil {
+		writeErrorOf(w, eventStatus(err), err)
+		return
+	}
+	name := "payload"
+	if h := s.hub.Head(id); h != nil {
+		name = h.Name
+	}
+	attach(w, fileName(name, strconv.FormatUint(n, 10)+".bin"))
+	if len(e.Redacted) > 0 || e.RedactedMore > 0 {
+		w.Header().Set("X-Mcpwire-Redacted", strconv.Itoa(len(e.Redacted)+e.RedactedMore))
+	}
+	if e.Cut {
+		w.Header().Set("X-Mcpwire-Length", strconv.FormatInt(e.Len, 10)) // on the wire: these are the first bytes only
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(e.Data))
+}
+
+func eventStatus(err error) int {
+	if errors.Is(err, watch.ErrGone) {
+		return http.StatusNotFound
+	}
+	return http.StatusInternalServerError
+}
+
+// attach makes the answer a file.
+func attach(w http.ResponseWriter, name string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+}
+
+const maxName = 60 // characters of the name that a peer or a user chose
+
+// fileName makes the name of a file of a name that may be anything, and an ending. It has no separators, no leading dot, and nothing that a shell or a file system would mind.
+func fileName(name, ending string) string {
+	var b strings.Builder
+	for _, c := range name {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
+			b.WriteRune(c)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() >= maxName {
+			break
+		}
+	}
+	base := strings.Trim(b.String(), "-")
+	if base == "" {
+		base = "mcpwire"
+	}
+	return base + "-" + ending
+}
+
+// A comparison says in what two exchanges differ.
+type comparison struct {
+	Request  []jsondiff.Change `json:"request"`
+	Response []jsondiff.Change `json:"response"`
+	Notes    []string          `json:"notes,omitempty"`
+}
+
+const maxSmallBody = 64 << 10 // bytes of a request that has nothing but numbers
+
+func (s *Server) serveDiff(w http.ResponseWriter, r *http.Request) {
+	var q struct{ A, B uint64 }
+	if err := readJSON(w, r, maxSmallBody, &q); err != nil {
+		writeErrorOf(w, http.StatusBadRequest, err)
+		return
+	}
+	a, okA := s.lookupRow(q.A)
+	b, okB := s.lookupRow(q.B)
+	if !okA || !okB {
+		writeError(w, http.StatusNotFound, rowGone)
+		return
+	}
+	c := comparison{Request: []jsondiff.Change{}, Response: []jsondiff.Change{}}
+	c.Request = append(c.Request, c.changes(r.Context(), s, "request", a, b, a.n, b.n)...)
+	c.Response = append(c.Response, c.changes(r.Context(), s, "response", a, b, a.responseN, b.responseN)...)
+	writeJSON(w, c)
+}
+
+// changes compares two events, one of each row. One that is missing is compared as nothing at all, and noted.
+func (c *comparison) changes(ctx context.Context, s *Server, what string, a, b rowRef, na, nb uint64) []jsondiff.Change {
+	if na == 0 && nb == 0 {
+		return nil
+	}
+	first, whyA := s.payload(ctx, a, na)
+	second, whyB := s.payload(ctx, b, nb)
+	if whyA != "" {
+		c.Notes = append(c.Notes, "the first "+what+whyA)
+	}
+	if whyB != "" {
+		c.Notes = append(c.Notes, "the second "+what+whyB)
+	}
+	if whyA != "" || whyB != "" {
+		return nil
+	}
+	return jsondiff.Diff(first, second, nil)
+}
+
+// payload returns the bytes of an event, or why there are none.
+func (s *Server) payload(ctx context.Context, p rowRef, n uint64) (data []byte, why string) {
+	if n == 0 {
+		return nil, " is missing"
+	}
+	e, err := s.hub.Event(ctx, p.capture, n)
+	switch {
+	case err != nil:
+		return nil, " cannot be read: " + err.Error()
+	case e.Cut:
+		return nil, " was recorded in part only: " + strconv.Itoa(len(e.Data)) + " of " + strconv.FormatInt(e.Len, 10) + " bytes"
+	}
+	return e.Data, ""
 }

@@ -1,10 +1,16 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -12,9 +18,11 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"mcpwire/internal/jsonwire"
 	"mcpwire/internal/resend"
 	"mcpwire/internal/watch"
 	"mcpwire/streamable"
@@ -145,4 +153,317 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) Close() error {
 	s.endStreams()
 	return s.uploads.remove()
+}
+
+// routes returns the mux for who was let in.
+func (s *Server) routes() *http.ServeMux {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { s.serveFile(w, r, indexName) })
+	m.HandleFunc("GET /static/{name}", func(w http.ResponseWriter, r *http.Request) { s.serveFile(w, r, r.PathValue("name")) })
+	m.HandleFunc("GET "+streamPath, s.serveStream)
+	m.HandleFunc("GET /api/row/{seq}", s.limitHeavy(s.serveRow))
+	m.HandleFunc("GET /api/payload/{capture}/{n}", s.limitHeavy(s.servePayload))
+	m.HandleFunc("GET /api/filter", s.serveFilter)
+	m.HandleFunc("GET /api/copy/{seq}", s.limitHeavy(s.serveCopy))
+	m.HandleFunc("GET /api/sessions", s.serveSessions)
+	m.HandleFunc("GET /api/sources", s.serveSources)
+	m.HandleFunc("GET /api/tools", s.serveTools)
+	m.HandleFunc("GET /api/resend/{seq}", s.limitHeavy(s.serveResendPreview))
+	m.HandleFunc("POST /api/resend", s.limitHeavy(s.serveResend))
+	m.HandleFunc("POST /api/diff", s.limitHeavy(s.serveDiff))
+	m.HandleFunc("POST /api/open", s.serveOpen)
+	m.HandleFunc("POST /api/restart/{capture}", s.serveRestart)
+	m.HandleFunc("GET /api/export.html", s.limitHeavy(s.serveExport))
+	m.HandleFunc("GET /api/save", s.limitHeavy(s.serveSave))
+	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, http.StatusNotFound, "there is nothing at this address for this method")
+	})
+	return m
+}
+
+// limitHeavy is for requests that hold payloads, of up to 64 MiB each: not many of them run at once.
+func (s *Server) limitHeavy(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		patience := time.NewTimer(stallTimeout)
+		defer patience.Stop()
+		select {
+		case s.heavy <- struct{}{}:
+			defer func() { <-s.heavy }()
+			next(w, r)
+		case <-r.Context().Done():
+		case <-patience.C:
+			writeBusy(w)
+		}
+	}
+}
+
+// policy is what the page may do: load its own files, talk to its own server, and show pictures and play sounds that it was given. No inline script or style runs, whatever captured data
+// manages to become part of the page.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// cookiePrefix is followed by the port, since cookies belong to a host with all its ports, and there may be two of us.
+const cookiePrefix = "mcpwire-"
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setSecurityHeaders(w.Header())
+	if !s.hostAllowed(r.Host) {
+		writeError(w, http.StatusForbidden, "this is not the name of this host")
+		return
+	}
+	if r.URL.Path == "/" && r.URL.Query().Has("token") {
+		s.logIn(w, r)
+		return
+	}
+	if !isOwnRequest(r) {
+		writeError(w, http.StatusForbidden, "requests of other sites are not answered")
+		return
+	}
+	if !s.hasCookie(r) {
+		s.writeUnauthorized(w, r)
+		return
+	}
+	slots := s.requests
+	if r.URL.Path == streamPath {
+		slots = s.streams
+	}
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	default:
+		writeBusy(w)
+		return
+	}
+	t := &timedWriter{ResponseWriter: w}
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &timedBody{ReadCloser: r.Body, w: t}
+	}
+	s.mux.ServeHTTP(t, r)
+}
+
+// setSecurityHeaders sets the headers that every answer has.
+func setSecurityHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Embedder-Policy", "require-corp")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+	h.Set("Cache-Control", "no-store")
+}
+
+// hostAllowed judges a Host header. A page can have its own name point to this machine (DNS rebinding), and would then be of the same origin as we are; an address, or localhost, it
+// cannot. Addresses of other machines are good only if those were let in.
+func (s *Server) hostAllowed(hostport string) bool {
+	host, _ := splitHost(hostport)
+	if s.hosts[host] {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && (addr.Unmap().IsLoopback() || s.opts.AllowRemote)
+}
+
+// splitHost returns the name, in lower case, and the port, which may be "".
+func splitHost(hostport string) (host, port string) {
+	host, port, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host, port = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]"), ""
+	}
+	return lowerHost(host), port
+}
+
+func lowerHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
+
+// isOwnRequest reports whether a request is the page's, or the user's own. The pages of another port of this machine are of the same site, but strangers nevertheless.
+func isOwnRequest(r *http.Request) bool {
+	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Values("Origin")
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		// Following a link to the page is harmless: it has no data in it, and cannot be framed.
+		if r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
+			return true
+		}
+		return (site == "" || site == "none" || site == "same-origin") && (len(origin) == 0 || sameOrigin(origin, r.Host))
+	}
+	if site == "" && len(origin) == 0 || r.Header.Get("X-Mcpwire") != "1" {
+		return false
+	}
+	return (site == "" || site == "same-origin") && (len(origin) == 0 || sameOrigin(origin, r.Host))
+}
+
+func sameOrigin(origin []string, host string) bool {
+	if len(origin) != 1 {
+		return false
+	}
+	u, err := url.Parse(origin[0])
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, host)
+}
+
+// logIn gives the cookie to who knows the token.
+func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet || !equalSecrets(r.URL.Query().Get("token"), s.token) {
+		s.writeUnauthorized(w, r)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		// The link was on a page. Browsers would not send a strict cookie along a redirect that another site has begun, but do for a page's own reload.
+		writeNotePage(w, http.StatusOK, `<meta http-equiv="refresh" content="0;url=/">`, "One moment", "The live view is being opened.")
+	default:
+		h := w.Header()
+		h.Set("Location", "/")
+		w.WriteHeader(http.StatusSeeOther)
+	}
+}
+
+func cookieName(r *http.Request) string {
+	_, port := splitHost(r.Host)
+	for _, c := range port {
+		if c < '0' || c > '9' {
+			return cookiePrefix
+		}
+	}
+	return cookiePrefix + port
+}
+
+// hasCookie reports whether a request has the cookie.
+func (s *Server) hasCookie(r *http.Request) bool {
+	for _, c := range r.CookiesNamed(cookieName(r)) {
+		if equalSecrets(c.Value, s.session) {
+			return true
+		}
+	}
+	return false
+}
+
+// equalSecrets compares secrets in a time that says nothing about them, not even their lengths.
+func equalSecrets(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// writeUnauthorized answers who is not known: the user with a page.
+func (s *Server) writeUnauthorized(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/" {
+		writeError(w, http.StatusUnauthorized, "open the address that mcpwire watch has printed")
+		return
+	}
+	writeNotePage(w, http.StatusUnauthorized, "", "Not open", "Open the address that mcpwire watch --web has printed, with its token. Each run has another one.")
+}
+
+// writeNotePage answers with a small page. Its texts are constants.
+func writeNotePage(w http.ResponseWriter, status int, head, title, text string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	w.Write([]byte(`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">` + head +
+		"<title>" + title + " – mcpwire</title><h1>" + title + "</h1><p>" + text + "</p></html>\n"))
+}
+
+// A timedWriter gives each write a deadline of its own, so that a client that takes nothing does not hold on to anything, and streams live as long as they are read.
+type timedWriter struct{ http.ResponseWriter }
+
+// Write implements [http.ResponseWriter].
+func (w *timedWriter) Write(b []byte) (int, error) {
+	w.extend()
+	return w.ResponseWriter.Write(b)
+}
+
+// FlushError is for [http.ResponseController].
+func (w *timedWriter) FlushError() error {
+	w.extend()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// extend may fail in tests only, where there is no connection.
+func (w *timedWriter) extend() {
+	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(stallTimeout))
+}
+
+// A timedBody is the same for the body of a request.
+type timedBody struct {
+	io.ReadCloser
+	w *timedWriter
+}
+
+// Read implements [io.Reader].
+func (b *timedBody) Read(p []byte) (int, error) {
+	http.NewResponseController(b.w.ResponseWriter).SetReadDeadline(time.Now().Add(stallTimeout))
+	return b.ReadCloser.Read(p)
+}
+
+const jsonType = "application/json; charset=utf-8"
+
+// writeJSON writes a value as JSON.
+func writeJSON(w http.ResponseWriter, v any) {
+	body, err := marshal(v)
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, "the answer cannot be written as JSON")
+		return
+	}
+	writeJSONBytes(w, body)
+}
+
+func writeJSONBytes(w http.ResponseWriter, body []byte) {
+	w.Header().Set("Content-Type", jsonType)
+	w.Write(body)
+}
+
+// marshal is json.Marshal without the escapes that are for JSON inside HTML.
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("ui: %w", err)
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// writeError answers with an error, for people.
+func writeError(w http.ResponseWriter, status int, message string) {
+	h := w.Header()
+	h.Set("Content-Type", jsonType)
+	h.Del("Content-Disposition")
+	w.WriteHeader(status)
+	w.Write(append(jsonwire.AppendQuote([]byte(`{"error":{"message":`), message), "}}\n"...))
+}
+
+func writeBusy(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "2")
+	writeError(w, http.StatusServiceUnavailable, "too many requests at once")
+}
+
+// maxErrorMessage is how much of an error is told, in bytes.
+const maxErrorMessage = 2 << 10
+
+// writeErrorOf answers with what an error says.
+func writeErrorOf(w http.ResponseWriter, status int, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		status = http.StatusRequestEntityTooLarge
+	}
+	m := err.Error()
+	if len(m) > maxErrorMessage {
+		m = strings.ToValidUTF8(m[:maxErrorMessage], "") + "…"
+	}
+	writeError(w, status, m)
+}
+
+// readJSON reads the body of a request, which is an object of so many bytes at most.
+func readJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		return fmt.Errorf("reading the request: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("the request: %w", err)
+	}
+	return nil
 }

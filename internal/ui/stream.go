@@ -2,9 +2,12 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -360,4 +363,195 @@ func (st *stream) flush() error {
 	}
 	st.keepAliveAt = time.Now().Add(keepAliveInterval)
 	return st.out.Flush()
+}
+
+// A view tells which rows a page is to be sent: all, or those of the timeline for which a filter holds, with what is inside them.
+type view struct {
+	hub       *watch.Hub
+	selection *watch.Selection      // nil is all
+	sent      map[uint64]*trace.Row // rows of the timeline that the page has, if there is a selection
+	fresh     map[*trace.Row]bool   // those of them that a batch has added
+	forgotten map[uint64]bool       // rows that a page which goes on may have from before, and was told to forget; nil if it begins
+}
+
+// newView returns a view, of a page that begins, or of one that goes on. Close it in the end.
+func newView(hub *watch.Hub, f *filter.Filter, goesOn bool) view {
+	v := view{hub: hub}
+	if f != nil {
+		v.selection = hub.Select(f)
+		v.reset()
+		if goesOn {
+			v.forgotten = map[uint64]bool{}
+		}
+	}
+	return v
+}
+
+func (v *view) close() {
+	if v.selection != nil {
+		v.selection.Close()
+	}
+}
+
+// reset makes the view begin anew.
+func (v *view) reset() {
+	v.sent, v.fresh, v.forgotten = map[uint64]*trace.Row{}, map[*trace.Row]bool{}, nil
+}
+
+// searching returns how much of a search in payloads is done.
+func (v *view) searching() (share float64, busy bool) {
+	if v.selection == nil {
+		return 1, false
+	}
+	return v.selection.SearchProgress()
+}
+
+// changes appends the rows of a batch, which is about rows that a search has found as well, that are to be sent, in the order of their numbers, and the numbers of those that are to be forgotten. The model must be locked.
+func (v *view) changes(b *watch.Batch, queue []*trace.Row, gone []uint64) ([]*trace.Row, []uint64) {
+	gone = append(gone, b.Evicted...)
+	if v.selection == nil {
+		queue = append(queue, b.Changed...)
+	} else {
+		for _, q := range b.Evicted {
+			delete(v.sent, q)
+			delete(v.forgotten, q)
+		}
+		clear(v.fresh)
+		for _, r := range b.Changed {
+			queue, gone = v.changeRow(r, queue, gone)
+		}
+	}
+	bySeq := func(a, b *trace.Row) int { return cmp.Compare(a.Seq, b.Seq) }
+	if !slices.IsSortedFunc(queue, bySeq) {
+		slices.SortFunc(queue, bySeq)
+	}
+	return queue, gone
+}
+
+// changeRow is changes for one row.
+func (v *view) changeRow(r *trace.Row, queue []*trace.Row, gone []uint64) ([]*trace.Row, []uint64) {
+	root := r.Root()
+	if r != root && v.sent[r.Seq] != nil { // it has become part of another
+		delete(v.sent, r.Seq)
+		gone = append(gone, r.Seq)
+	}
+	switch known := v.sent[root.Seq] != nil; {
+	case !v.selection.Has(root):
+		if known || v.forgotten != nil && !v.forgotten[root.Seq] {
+			gone = v.hide(root, gone)
+		}
+	case !known:
+		v.fresh[root] = true
+		queue = v.show(root, queue)
+	case !v.fresh[root]:
+		queue = append(queue, r)
+	}
+	return queue, gone
+}
+
+func (v *view) show(root *trace.Row, queue []*trace.Row) []*trace.Row {
+	v.sent[root.Seq] = root
+	for r := range root.All() {
+		queue = append(queue, r)
+	}
+	return queue
+}
+
+func (v *view) hide(root *trace.Row, gone []uint64) []uint64 {
+	delete(v.sent, root.Seq)
+	if v.forgotten != nil {
+		v.forgotten[root.Seq] = true
+	}
+	for r := range root.All() {
+		gone = append(gone, r.Seq)
+	}
+	return gone
+}
+
+// maxCards is how many sessions are told of, the newest ones.
+const maxCards = 500
+
+// cards returns what there is to know about the newest sessions, the oldest of them first. The model must be locked.
+func cards(m *trace.Model) []trace.SessionInfo {
+	list := []trace.SessionInfo{}
+	for _, c := range slices.Backward(m.Captures()) {
+		for _, s := range slices.Backward(c.Sessions()) {
+			if len(list) == maxCards {
+				break
+			}
+			list = append(list, s.Card())
+		}
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// A sentCards knows, as hashes, what a page was told of sessions.
+type sentCards struct {
+	seed maphash.Seed
+	sent map[cardKey]uint64
+}
+
+type cardKey struct {
+	capture string
+	session uint64
+}
+
+func newSentCards() sentCards {
+	return sentCards{maphash.MakeSeed(), map[cardKey]uint64{}}
+}
+
+// changed returns the sessions of which the page has not been told, or not as they are now, as JSON.
+func (c *sentCards) changed(hub *watch.Hub) ([][]byte, error) {
+	var list []trace.SessionInfo
+	hub.Read(func(model *trace.Model) { list = cards(model) })
+	var out [][]byte
+	now := map[cardKey]uint64{}
+	for i := range list {
+		text, err := marshal(&list[i])
+		if err != nil {
+			return nil, err
+		}
+		k := cardKey{list[i].Capture, list[i].Session}
+		now[k] = maphash.Bytes(c.seed, text)
+		if was, ok := c.sent[k]; !ok || was != now[k] {
+			out = append(out, text)
+		}
+	}
+	c.sent = now
+	return out, nil
+}
+
+func (s *Server) serveSessions(w http.ResponseWriter, r *http.Request) {
+	var list []trace.SessionInfo
+	s.hub.Read(func(m *trace.Model) { list = cards(m) })
+	writeJSON(w, list)
+}
+
+// A filterError says what is wrong with a filter, and where.
+type filterError struct {
+	Message string `json:"message"`
+	At      int    `json:"at"` // in characters, from 1
+}
+
+// serveFilter says whether a filter is understood. That it is not is an answer and no error: people are typing.
+func (s *Server) serveFilter(w http.ResponseWriter, r *http.Request) {
+	text := r.URL.Query().Get("text")
+	if len(text) > maxFilter {
+		writeJSON(w, map[string]filterError{"error": {"the filter is too long", 1}})
+		return
+	}
+	f, err := filter.Parse(text)
+	var syntax *filter.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		writeJSON(w, map[string]filterError{"error": {syntax.Message, syntax.Column}})
+	case err != nil:
+		writeErrorOf(w, http.StatusInternalServerError, err)
+	default:
+		writeJSON(w, struct {
+			OK   bool   `json:"ok"`
+			Text string `json:"text,omitempty"`
+		}{true, f.String()})
+	}
 }

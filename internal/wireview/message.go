@@ -1,7 +1,12 @@
 package trace
 
 import (
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"mcpwire/capture"
 	"mcpwire/internal/jsonwire"
@@ -287,4 +292,584 @@ func wireLen(e *capture.Event) int64 {
 		return e.Len
 	}
 	return int64(len(e.Data))
+}
+
+// idText returns a text that is the same for equal ids.
+func idText(id jsonrpc.ID) string {
+	if s, ok := id.Text(); ok {
+		return strconv.Quote(s)
+	}
+	return string(id)
+}
+
+// allowsInputRounds reports whether a request may take several rounds.
+func allowsInputRounds(method string) bool {
+	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
+}
+
+// parentOfRequest returns what a request stands in, and gives it the role.
+func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFields, rt *roundTrip) *Row {
+	if r.Dir == capture.ToServer || r.Dir == "" {
+		if f.isTaskRequest {
+			if t := s.task(f.task); t != nil {
+				r.Role = Poll
+				return t
+			}
+		}
+		if f.isRetry {
+			if head := s.Capture.takeAwaiting(f.roundKey(s.Side, r.Method)); head != nil {
+				r.Role = Retry
+				return head
+			}
+		}
+		return nil
+	}
+	r.Role = ServerRequest
+	if f.isTaskRequest { // the server asks for a task of the client's
+		if t := s.task(f.task); t != nil {
+			r.Role = Poll
+			return t
+		}
+	}
+	if t := s.task(f.relatedTask); t != nil {
+		return t
+	}
+	if p := rt.parent(); p != nil && p.Kind == Request {
+		return p
+	}
+	if p := s.onlyInFlight(); p != nil {
+		return p
+	}
+	return rt.parent()
+}
+
+// roundKey are what a further round of the request is recognised by.
+func (f *requestFields) roundKey(side capture.Side, method string) roundKey {
+	if f.stateHash != 0 {
+		return roundKey{side: side, method: method, state: f.stateHash}
+	}
+	return roundKey{side: side, method: method, params: f.paramsHash}
+}
+
+// awaitInput notes that a request goes on with a further round.
+func (m *Model) awaitInput(r *Row, at time.Duration, state uint64) {
+	head := r
+	if r.Role == Retry {
+		head = r.Parent
+	}
+	c := head.InputRounds
+	if c == nil {
+		c = &InputRounds{Count: 1, ServerTime: r.Latency - r.ClientTime, Wall: r.Latency}
+		head.InputRounds = c
+	}
+	c.lastResponse = at
+	head.Capture.removeAwaiting(head)
+	c.awaiting = roundKey{side: head.Session.Side, method: head.Method, state: state}
+	if state == 0 {
+		c.awaiting.params = head.paramsHash
+	}
+	head.Capture.awaitingInput[c.awaiting] = append(head.Capture.awaitingInput[c.awaiting], head)
+}
+
+// takeAwaiting returns the request that waits for this round the longest.
+func (c *Capture) takeAwaiting(k roundKey) *Row {
+	list := c.awaitingInput[k]
+	if len(list) == 0 {
+		return nil
+	}
+	head := list[0]
+	c.removeAwaiting(head)
+	return head
+}
+
+func (c *Capture) removeAwaiting(head *Row) {
+	k := head.InputRounds.awaiting
+	if k == (roundKey{}) {
+		return
+	}
+	head.InputRounds.awaiting = roundKey{}
+	list := c.awaitingInput[k]
+	if i := slices.Index(list, head); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+	}
+	if len(list) == 0 {
+		delete(c.awaitingInput, k)
+	} else {
+		c.awaitingInput[k] = list
+	}
+}
+
+// applyPoll takes what a poll says of a task.
+func (m *Model) applyPoll(r *Row, at time.Duration, f *resultFields) {
+	owner := r.Parent
+	if owner == nil || owner.Task == nil {
+		return
+	}
+	if r.Method == mcp.MethodTasksResult { // its result is the one of the task
+		owner.ResultInfo = f.ResultInfo
+		state := "completed"
+		if f.isError {
+			state = "failed"
+		}
+		if owner.Task.isFinal && f.isError {
+			owner.Status = ToolFailed
+		}
+		m.setTaskState(owner, state, at, f.isError)
+		m.markUpdated(owner)
+		return
+	}
+	if f.inner != nil {
+		owner.ResultInfo = *f.inner
+	}
+	m.setTaskState(owner, f.taskState, at, f.innerError)
+}
+
+// setTaskState notes the state of a task.
+func (m *Model) setTaskState(owner *Row, state string, at time.Duration, isError bool) {
+	t := owner.Task
+	if state == "" || t.isFinal {
+		return
+	}
+	t.State = clip(state, maxName)
+	switch state {
+	case "completed":
+		owner.Status = OK
+		if isError {
+			owner.Status = ToolFailed
+		}
+	case "failed":
+		owner.Status = Failed
+		if isError {
+			owner.Status = ToolFailed
+		}
+	case "cancelled":
+		owner.Status = Canceled
+	default:
+		m.markUpdated(owner)
+		return
+	}
+	t.isFinal = true
+	t.Wall = max(0, at-owner.T)
+	m.stats.forRow(owner).addOutcome(owner)
+	m.markUpdated(owner)
+}
+
+func (m *Model) notification(s *Session, e *capture.Event, msg *jsonrpc.Message, size int64, rt *roundTrip) {
+	r := m.newRow(Notification, s, e)
+	r.Method, r.RequestBytes = m.intern(msg.Method), size
+	f := m.notificationFields(r.Method, msg.Params)
+	r.Target, r.Excerpt = f.target, f.excerpt
+	switch r.Method {
+	case mcp.NotificationProgress:
+		r.Kind = Progress
+	case mcp.NotificationMessage:
+		r.Kind = Log
+	}
+	parent := m.parentOfNotification(s, r, &f, rt)
+	m.addRow(r, parent)
+	m.attachHTTP(rt, r)
+	if parent == nil {
+		return
+	}
+	switch r.Method {
+	case mcp.NotificationCancelled:
+		m.applyCancellation(parent, e.T)
+	case mcp.NotificationTasks, mcp.NotificationTaskStatus:
+		if parent.Task != nil {
+			if f.inner != nil {
+				parent.ResultInfo = *f.inner
+			}
+			m.setTaskState(parent, f.taskState, e.T, f.innerError)
+		}
+	}
+}
+
+// parentOfNotification returns what a notification stands in, or nil.
+func (m *Model) parentOfNotification(s *Session, r *Row, f *notificationFields, rt *roundTrip) *Row {
+	switch r.Method {
+	case mcp.NotificationCancelled:
+		return s.pending[requestKey{r.Dir, f.requestID}]
+	case mcp.NotificationProgress:
+		if p := s.tokens[tokenKey{opposite(r.Dir), f.token}]; p != nil {
+			return p
+		}
+	case mcp.NotificationTasks, mcp.NotificationTaskStatus:
+		if t := s.task(f.task); t != nil {
+			return t
+		}
+	}
+	if t := s.task(f.relatedTask); t != nil {
+		return t
+	}
+	if r.Dir != capture.ToClient {
+		return nil
+	}
+	if p := rt.parent(); p != nil && (p.Kind == Request || r.Kind != Log) {
+		return p
+	}
+	if f.subscription != "" {
+		return s.pending[requestKey{capture.ToServer, f.subscription}]
+	}
+	if r.Kind == Log {
+		if p := s.onlyInFlight(); p != nil {
+			return p
+		}
+	}
+	return rt.parent()
+}
+
+// applyCancellation notes that a request was cancelled. A response may come all the same.
+func (m *Model) applyCancellation(r *Row, at time.Duration) {
+	if r.Done || r.Kind != Request {
+		return
+	}
+	r.Status, r.Done, r.Latency = Canceled, true, max(0, at-r.T)
+	delete(r.Session.inFlight, r)
+	m.stats.forRow(r).addOutcome(r)
+	m.markUpdated(r)
+}
+
+func opposite(d capture.Dir) capture.Dir {
+	if d == capture.ToServer {
+		return capture.ToClient
+	}
+	return capture.ToServer
+}
+
+// hashTexts returns a hash of texts that is never 0.
+func hashTexts(texts ...[]byte) uint64 {
+	h := fnv.New64a()
+	for _, t := range texts {
+		h.Write(t)
+		h.Write([]byte{0})
+	}
+	return h.Sum64() | 1
+}
+
+// What is taken from messages. Their text has been validated by parsing them.
+
+// requestFields are what matters of a request's params.
+type requestFields struct {
+	target, excerpt string
+	revision        string // by its metadata
+	peer            PeerInfo
+	token           string // of progress
+	task            string
+	relatedTask     string
+	isTaskRequest   bool   // it is about a task
+	isRetry         bool   // it is a further round
+	stateHash       uint64 // hash of requestState
+	paramsHash      uint64 // hash of the other params, if the request may take rounds
+}
+
+func (m *Model) requestFields(method string, params []byte) (f requestFields) {
+	if len(params) == 0 || params[0] != '{' {
+		return f
+	}
+	f.isTaskRequest = strings.HasPrefix(method, "tasks/")
+	key := targetKey(method)
+	var arguments []byte
+	for p := jsonwire.ObjectMembers(params); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs("_meta"):
+			m.parseRequestMeta(&f, v)
+			continue
+		case p.KeyIs("inputResponses"):
+			f.isRetry = true
+			continue
+		case p.KeyIs("requestState"):
+			f.isRetry, f.stateHash = true, hashTexts(v)
+			continue
+		case p.KeyIs("taskId"):
+			f.task = stringText(v)
+		case p.KeyIs("arguments"):
+			arguments = v
+		}
+		if key != "" && p.KeyIs(key) {
+			f.target = m.intern([]byte(stringText(v)))
+		}
+		if allowsInputRounds(method) { // in whatever order the members come
+			f.paramsHash += hashTexts(p.RawKey(), v)
+		}
+	}
+	if f.target == "" && method == mcp.MethodComplete {
+		f.target = m.completionTarget(params)
+	}
+	switch {
+	case len(arguments) > 0:
+		f.excerpt = excerpt(arguments)
+	case key == "" || method == mcp.MethodCreateMessage:
+		f.excerpt = excerptOfParams(params)
+	}
+	return f
+}
+
+// targetKey is the member of the params that says what a request is about.
+func targetKey(method string) string {
+	switch method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		return "name"
+	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.NotificationResourceUpdated:
+		return "uri"
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
+		return "taskId"
+	case mcp.MethodSetLevel, mcp.NotificationMessage:
+		return "level"
+	case mcp.MethodElicit:
+		return "message"
+	case mcp.MethodInitialize:
+		return "protocolVersion"
+	}
+	return ""
+}
+
+func (m *Model) completionTarget(params []byte) string {
+	ref := jsonwire.Lookup(params, "ref")
+	if v := jsonwire.Lookup(ref, "name"); v != nil {
+		return m.intern([]byte(stringText(v)))
+	}
+	return m.intern([]byte(stringText(jsonwire.Lookup(ref, "uri"))))
+}
+
+func (m *Model) parseRequestMeta(f *requestFields, meta []byte) {
+	if len(meta) == 0 || meta[0] != '{' {
+		return
+	}
+	for p := jsonwire.ObjectMembers(meta); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs(mcp.MetaProtocolVersion):
+			f.revision = m.intern([]byte(stringText(v)))
+		case p.KeyIs(mcp.MetaClientInfo):
+			f.peer.setImplementation(v, m)
+		case p.KeyIs(mcp.MetaClientCapabilities):
+			f.peer.Capabilities = m.capabilityNames(v)
+		case p.KeyIs(mcp.MetaProgressToken):
+			f.token = scalarKey(v)
+		case p.KeyIs(mcp.MetaRelatedTask):
+			f.relatedTask = stringText(jsonwire.Lookup(v, "taskId"))
+		}
+	}
+}
+
+// resultFields are what matters of a result.
+type resultFields struct {
+	ResultInfo
+	isError         bool
+	stateHash       uint64
+	task, taskState string
+	peer            PeerInfo
+	inner           *ResultInfo // of the result that a task holds
+	innerError      bool
+}
+
+func (m *Model) resultFields(method string, result []byte) (f resultFields) {
+	if len(result) == 0 || result[0] != '{' {
+		return f
+	}
+	for p := jsonwire.ObjectMembers(result); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs("resultType"):
+			if t := stringText(v); t != mcp.ResultTypeComplete {
+				f.ResultType = m.intern([]byte(t))
+			}
+		case p.KeyIs("isError"):
+			f.isError = string(v) == "true"
+		case p.KeyIs("requestState"):
+			f.stateHash = hashTexts(v)
+		case p.KeyIs("structuredContent"):
+			f.Structured = true
+		case p.KeyIs("nextCursor"):
+			f.HasMore = true
+		case p.KeyIs("taskId"):
+			f.task = stringText(v)
+		case p.KeyIs("status"):
+			f.taskState = stringText(v)
+		case p.KeyIs("task"): // of 2025-11-25
+			f.task, f.taskState = stringText(jsonwire.Lookup(v, "taskId")), stringText(jsonwire.Lookup(v, "status"))
+		case p.KeyIs("inputRequests"):
+			f.ListName, f.Count = "inputs", count(v)
+		case p.KeyIs("result"):
+			inner := m.resultFields("", v)
+			f.inner, f.innerError = &inner.ResultInfo, inner.isError
+		case p.KeyIs("_meta"):
+			f.peer.setImplementation(jsonwire.Lookup(v, mcp.MetaServerInfo), m)
+		default:
+			f.addList(&p, v)
+		}
+	}
+	if method != mcp.MethodToolsCall && !strings.HasPrefix(method, "tasks/") && f.ResultType != "task" {
+		f.task = ""
+	}
+	return f
+}
+
+// addList takes a member of a result that may be a list.
+func (f *resultFields) addList(p *jsonwire.Members, v []byte) {
+	for _, name := range [...]string{"content", "contents", "messages", "tools", "prompts", "resources", "resourceTemplates", "roots", "tasks"} {
+		if !p.KeyIs(name) || len(v) == 0 || v[0] != '[' {
+			continue
+		}
+		f.ListName, f.Count = name, count(v)
+		if name != "content" {
+			return
+		}
+		for el := jsonwire.ArrayElements(v); el.Next(); {
+			if t := jsonwire.Lookup(el.Value(), "text"); t != nil {
+				f.Text = clip(stringText(t), maxExcerpt)
+				return
+			}
+		}
+		return
+	}
+}
+
+// notificationFields are what matters of a notification's params.
+type notificationFields struct {
+	target, excerpt          string
+	requestID, token         string
+	task, taskState          string
+	relatedTask              string
+	subscription             string
+	inner                    *ResultInfo
+	innerError               bool
+	progress, total, message string
+}
+
+func (m *Model) notificationFields(method string, params []byte) (f notificationFields) {
+	if len(params) == 0 || params[0] != '{' {
+		return f
+	}
+	f.excerpt = excerptOfParams(params)
+	key := targetKey(method)
+	for p := jsonwire.ObjectMembers(params); p.Next(); {
+		v := p.Value()
+		switch {
+		case p.KeyIs("_meta"):
+			f.relatedTask = stringText(jsonwire.Lookup(jsonwire.Lookup(v, mcp.MetaRelatedTask), "taskId"))
+			f.subscription = scalarKey(jsonwire.Lookup(v, mcp.MetaSubscriptionID))
+		case p.KeyIs("requestId"):
+			f.requestID = scalarKey(v)
+		case p.KeyIs("progressToken"):
+			f.token = scalarKey(v)
+		case p.KeyIs("progress"):
+			f.progress = clip(string(v), 32)
+		case p.KeyIs("total"):
+			f.total = clip(string(v), 32)
+		case p.KeyIs("message"), p.KeyIs("data"), p.KeyIs("reason"):
+			if v[0] == '"' {
+				f.excerpt = clip(stringText(v), maxExcerpt)
+			} else {
+				f.excerpt = excerpt(v)
+			}
+			f.message = f.excerpt
+		case p.KeyIs("taskId"):
+			f.task = stringText(v)
+		case p.KeyIs("status"):
+			f.taskState = stringText(v)
+		case p.KeyIs("result"):
+			inner := m.resultFields("", v)
+			f.inner, f.innerError = &inner.ResultInfo, inner.isError
+		}
+		if key != "" && p.KeyIs(key) {
+			f.target = m.intern([]byte(stringText(v)))
+		}
+	}
+	if method == mcp.NotificationProgress {
+		f.target = f.progress
+		if f.total != "" {
+			f.target += "/" + f.total
+		}
+		f.excerpt = f.message
+	}
+	if f.task != "" {
+		f.target, f.excerpt = clip(f.task, maxName), f.taskState
+	}
+	return f
+}
+
+func parseError(e []byte) (code int, message string) {
+	n, _ := jsonwire.ParseInt(jsonwire.Lookup(e, "code"))
+	return int(n), clip(stringText(jsonwire.Lookup(e, "message")), maxExcerpt)
+}
+
+// stringText returns the beginning of what a JSON string says, or "" for anything else.
+func stringText(v []byte) string {
+	if len(v) < 2 || v[0] != '"' {
+		return ""
+	}
+	raw := v[1 : len(v)-1]
+	if len(raw) > 8*maxName { // an escape that is cut stays as it is, which does no harm
+		raw = raw[:8*maxName]
+		for i := len(raw) - 1; i >= len(raw)-12; i-- {
+			if raw[i] == '\\' {
+				raw = raw[:i]
+			}
+		}
+	}
+	return jsonwire.UnquoteString(raw)
+}
+
+// scalarKey returns a text that is the same for equal strings and numbers.
+func scalarKey(v []byte) string {
+	if len(v) == 0 || len(v) > maxName {
+		return ""
+	}
+	return idText(jsonrpc.ID(v))
+}
+
+// count returns how many elements or members there are.
+func count(v []byte) (n int) {
+	switch {
+	case len(v) == 0:
+	case v[0] == '[':
+		for el := jsonwire.ArrayElements(v); el.Next(); {
+			n++
+		}
+	case v[0] == '{':
+		for m := jsonwire.ObjectMembers(v); m.Next(); {
+			n++
+		}
+	}
+	return n
+}
+
+// excerpt returns the beginning of a payload.
+func excerpt(b []byte) string {
+	const more = 4 // so that clip sees that there is more
+	return clip(string(b[:min(len(b), maxExcerpt+more)]), maxExcerpt)
+}
+
+// excerptOfParams is excerpt without the metadata, which every message has that has any, and which says nothing of this one.
+func excerptOfParams(params []byte) string {
+	if jsonwire.Lookup(params, "_meta") == nil {
+		return excerpt(params)
+	}
+	var b []byte
+	for p := jsonwire.ObjectMembers(params); len(b) <= maxExcerpt && p.Next(); {
+		if p.KeyIs("_meta") {
+			continue
+		}
+		b = append(append(b, ',', '"'), p.RawKey()...)
+		b = append(append(b, '"', ':'), p.Value()[:min(len(p.Value()), maxExcerpt)]...)
+	}
+	if len(b) == 0 {
+		return ""
+	}
+	b[0] = '{'
+	return excerpt(append(b, '}'))
+}
+
+// clip returns the beginning of a text, with "…" if there was more.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	n := limit
+	for n > 0 && n > limit-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.Clone(s[:n]) + "…"
 }

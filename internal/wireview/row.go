@@ -2,7 +2,9 @@ package trace
 
 import (
 	"iter"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"mcpwire/capture"
@@ -227,4 +229,206 @@ func (r *Row) CodeText() string {
 		return ""
 	}
 	return strconv.Itoa(r.Code)
+}
+
+// A ResultType says what a row is.
+type Kind string
+
+// The kinds of row.
+const (
+	Request      Kind = "request" // with what became of it
+	Notification Kind = "notification"
+	Response     Kind = "response" // to no request that is known
+	Invalid      Kind = "invalid"  // in the place of a message, something that is none
+	Progress     Kind = "progress"
+	Log          Kind = "log"
+	Stdout       Kind = "stdout" // what a server on stdio wrote to its standard output besides messages
+	Stderr       Kind = "stderr"
+	Start        Kind = "start" // of a process
+	Exit         Kind = "exit"
+	EOF          Kind = "eof"
+	HTTP         Kind = "http" // an HTTP exchange without a message from the client
+	SSE          Kind = "sse"  // an event of a stream without a message
+	Body         Kind = "body" // of an HTTP message, which is no message of the protocol
+	Gap          Kind = "gap"
+	Note         Kind = "note"
+	Translate    Kind = "xlate" // a bridge made one event into others
+)
+
+// A Status says what became of a request, or of an HTTP exchange.
+type Status string
+
+// The states. Rows that nothing can become of have none.
+const (
+	OK            Status = "ok"
+	Failed        Status = "error"          // the response is an error, see Row.Code
+	ToolFailed    Status = "iserror"        // the result of the tool says that it failed
+	InputRequired Status = "input_required" // the server wants something of the user first, and the client has not come back yet
+	TaskCreated   Status = "task"           // it became a task that has not ended yet
+	Canceled      Status = "cancelled"
+	Pending       Status = "pending"
+	Unanswered    Status = "unanswered" // and nothing can come any more
+	HTTPFailed    Status = "http"       // HTTP refused it, see Row.Code, without an answer in the body
+)
+
+// A Role says why a request stands inside another.
+type Role string
+
+// The roles.
+const (
+	ServerRequest Role = "asked" // the server sent it because of the other
+	Retry         Role = "retry" // a further round of the other
+	Poll          Role = "poll"  // asks for the task that the other became
+)
+
+var _ filter.Subject = (*Row)(nil)
+
+// MatchField reports whether match is true of a value that the row, or a row inside it, has for the field.
+func (r *Row) MatchField(f filter.Field, match func(string) bool) bool {
+	if f == filter.Server {
+		name, label := r.Capture.Name, r.Session.Label()
+		return name != "" && match(name) || label != "" && match(label)
+	}
+	if one, ok := r.sharedValue(f); ok {
+		return one != "" && match(one)
+	}
+	for x := range r.All() {
+		if x.matchOwn(f, match) {
+			return true
+		}
+	}
+	return false
+}
+
+// sharedValue returns the value of a field that all rows inside have in common.
+func (r *Row) sharedValue(f filter.Field) (value string, ok bool) {
+	switch f {
+	case filter.Side:
+		return string(r.Session.Side), true
+	case filter.Session:
+		return strconv.FormatUint(r.Session.Number, 10), true
+	case filter.Era:
+		return r.Era(), true
+	case filter.Revision:
+		return r.EffectiveRevision(), true
+	}
+	return "", false
+}
+
+func (r *Row) matchOwn(f filter.Field, match func(string) bool) bool {
+	is := func(s string) bool { return s != "" && match(s) }
+	switch f {
+	case filter.Tool:
+		return is(r.Tool())
+	case filter.Target:
+		return is(r.Target)
+	case filter.Method:
+		return is(r.Method)
+	case filter.ID:
+		return is(r.ID) || strings.HasPrefix(r.ID, `"`) && is(strings.Trim(r.ID, `"`))
+	case filter.Task:
+		return r.Task != nil && is(r.Task.ID) || r.Role == Poll && is(r.Target)
+	case filter.Dir:
+		return is(string(r.Dir))
+	case filter.Kind:
+		return is(string(r.Kind))
+	case filter.Status:
+		return is(string(r.Status)) || is(r.CodeText()) || r.HTTP != nil && r.HTTP.Status != 0 && is(strconv.Itoa(r.HTTP.Status))
+	case filter.Finding:
+		for _, l := range r.Findings {
+			if is(l.Rule) || is(l.Severity) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// HasEventIn reports whether one of the row's events, or of those inside it, has a number in the range.
+func (r *Row) HasEventIn(from, to uint64) bool {
+	for x := range r.All() {
+		for _, n := range x.Events {
+			if n >= from && n <= to {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Elapsed returns how long the request took, and false if nothing ended it yet.
+func (r *Row) Elapsed() (time.Duration, bool) {
+	return r.Wall(), (r.Kind == Request || r.Kind == HTTP) && r.Done
+}
+
+// Bytes returns the size of the payloads of the request and its response.
+func (r *Row) Bytes() int64 { return r.RequestBytes + r.ResponseBytes }
+
+// Payloads yields the payloads of the row's events, and of those inside it, if the model knows how to load them; else the excerpts.
+func (r *Row) Payloads() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for x := range r.All() {
+			if r.model.opts.Load == nil {
+				if x.Excerpt != "" && !yield([]byte(x.Excerpt)) {
+					return
+				}
+				continue
+			}
+			for _, n := range x.Events {
+				if p, err := r.model.opts.Load(x.Capture.ID, n); err == nil && len(p) > 0 && !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// A Finding is something that a check has found in an event.
+type Finding struct {
+	Rule     string `json:"rule"`     // its id
+	Severity string `json:"severity"` // "error", "warning" …
+	Message  string `json:"message"`
+	Pointer  string `json:"pointer,omitempty"` // into the payload, a JSON pointer
+	URL      string `json:"url,omitempty"`     // of the section of the specification
+	Event    uint64 `json:"event"`             // set by AddFinding
+}
+
+const maxFindings = 32 // on a row
+
+// AddFinding notes a finding on the row that has an event, and returns the change as Add does: none if there is no such row. An empty captureID means the only
+// capture. A row keeps its first 32 findings, and counts the others.
+func (m *Model) AddFinding(captureID string, event uint64, f Finding) []Change {
+	m.changes, m.hits = m.changes[:0], 0
+	r := m.Find(captureID, event)
+	if r == nil {
+		return nil
+	}
+	if f.Event = event; len(r.Findings) < maxFindings {
+		r.Findings = append(r.Findings, f)
+	} else {
+		r.OmittedFindings++
+	}
+	m.markUpdated(r)
+	return m.changes
+}
+
+// CountFindings returns how many findings a row has, with those inside it.
+func (r *Row) CountFindings() (n int) {
+	for x := range r.All() {
+		n += len(x.Findings) + x.OmittedFindings
+	}
+	return n
+}
+
+// WorstSeverity returns the severity of the worst finding that a row has, with those inside it: "error", "warning", "info", or "" if there is none.
+func (r *Row) WorstSeverity() (worst string) {
+	order := [...]string{"", "info", "warning", "error"}
+	for x := range r.All() {
+		for i := range x.Findings {
+			if s := x.Findings[i].Severity; slices.Index(order[:], s) > slices.Index(order[:], worst) {
+				worst = s
+			}
+		}
+	}
+	return worst
 }

@@ -1,9 +1,12 @@
 package trace
 
 import (
+	"slices"
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
 )
 
 // The eras of the protocol (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
@@ -139,4 +142,132 @@ func (s *Session) onlyInFlight() *Row {
 		}
 	}
 	return nil
+}
+
+const (
+	maxCapabilities = 64 // names that are kept
+	maxSupported    = 16 // revisions that are kept
+)
+
+// setClient takes what a client says of itself in initialize.
+func (s *Session) setClient(params []byte, m *Model) {
+	if v := stringText(jsonwire.Lookup(params, "protocolVersion")); v != "" && s.Offered == "" {
+		s.Offered = m.intern([]byte(v))
+	}
+	s.Client.setImplementation(jsonwire.Lookup(params, "clientInfo"), m)
+	s.Client.Capabilities = m.capabilityNames(jsonwire.Lookup(params, "capabilities"))
+}
+
+// setServer takes what a server says of itself.
+func (s *Session) setServer(method string, result []byte, m *Model) {
+	if method == mcp.MethodInitialize {
+		s.Era = EraLegacy
+		s.Negotiated = m.intern([]byte(stringText(jsonwire.Lookup(result, "protocolVersion"))))
+		s.Server.setImplementation(jsonwire.Lookup(result, "serverInfo"), m)
+	}
+	s.Server.Capabilities = m.capabilityNames(jsonwire.Lookup(result, "capabilities"))
+	s.setSupported(jsonwire.Lookup(result, "supportedVersions"), m)
+}
+
+// setSupported takes the list of revisions that a server says it knows.
+func (s *Session) setSupported(list []byte, m *Model) {
+	if len(list) == 0 || list[0] != '[' {
+		return
+	}
+	s.Supported = nil
+	for el := jsonwire.ArrayElements(list); el.Next() && len(s.Supported) < maxSupported; {
+		if v := stringText(el.Value()); v != "" {
+			s.Supported = append(s.Supported, m.intern([]byte(v)))
+		}
+	}
+}
+
+// setImplementation takes the text of an Implementation.
+func (p *PeerInfo) setImplementation(v []byte, m *Model) {
+	if name := stringText(jsonwire.Lookup(v, "name")); name != "" {
+		p.Name, p.Version = m.intern([]byte(name)), m.intern([]byte(stringText(jsonwire.Lookup(v, "version"))))
+	}
+}
+
+// copyTo copies what is known to another.
+func (p *PeerInfo) copyTo(other *PeerInfo) {
+	if p.Name != "" {
+		other.Name, other.Version = p.Name, p.Version
+	}
+	if p.Capabilities != nil {
+		other.Capabilities = p.Capabilities
+	}
+}
+
+// capabilityNames returns the names of capabilities, and of what they have inside.
+func (m *Model) capabilityNames(v []byte) []string {
+	if len(v) == 0 || v[0] != '{' {
+		return nil
+	}
+	list := []string{}
+	for p := jsonwire.ObjectMembers(v); p.Next() && len(list) < maxCapabilities; {
+		name := m.intern(p.RawKey())
+		list = append(list, name)
+		inner := p.Value()
+		if inner[0] != '{' {
+			continue
+		}
+		for q := jsonwire.ObjectMembers(inner); q.Next() && len(list) < maxCapabilities; {
+			if v := q.Value(); string(v) != "false" {
+				list = append(list, m.intern([]byte(name+"."+string(q.RawKey()[:min(len(q.RawKey()), maxName)]))))
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// A SessionInfo sums up a session: who talks to whom, in which revision, and what they can do. Texts in it are as the peers wrote them, if not in full: see [Escape].
+type SessionInfo struct {
+	Capture    string    `json:"capture"`
+	Session    uint64    `json:"session"`        // its number in the capture
+	Side       string    `json:"side,omitempty"` // of a bridge: "near" or "far"
+	Name       string    `json:"name"`           // of the server, as the user knows it
+	Transport  string    `json:"transport"`
+	URL        string    `json:"url,omitempty"`  // of the server
+	Tool       string    `json:"tool,omitempty"` // that recorded it
+	Redact     string    `json:"redact,omitempty"`
+	Era        string    `json:"era,omitempty"`
+	Offered    string    `json:"offered,omitempty"`   // the revision that the client asked for first
+	Negotiated string    `json:"answered,omitempty"`  // the one in force
+	Supported  []string  `json:"supported,omitempty"` // that the server says it knows
+	Client     PeerInfo  `json:"client"`
+	Server     PeerInfo  `json:"server"`
+	Command    []string  `json:"command,omitempty"` // of the process: its first arguments
+	PID        int       `json:"pid,omitempty"`
+	Exited     bool      `json:"exited,omitempty"`
+	ExitCode   int       `json:"exitCode,omitempty"`
+	Signal     string    `json:"signal,omitempty"`
+	Successor  uint64    `json:"next,omitempty"` // the session with the process that was started in the place of the one that has exited; 0 if there is none
+	Rows       uint64    `json:"rows"`
+	First      time.Time `json:"first"`
+	Last       time.Time `json:"last"`
+}
+
+// Card returns what there is to know about the session. It shares nothing with it that changes.
+func (s *Session) Card() SessionInfo {
+	c := s.Capture
+	var next uint64
+	if s.Exited && c.newestProcess != nil && c.newestProcess != s {
+		next = c.newestProcess.Number
+	}
+	url := c.URL
+	if s.Side == capture.Downstream {
+		url = "" // that is the server's, and clients come to the bridge
+	}
+	return SessionInfo{
+		Capture: c.ID, Session: s.Number, Side: string(s.Side), Name: c.Name, Transport: c.Transport, URL: url, Tool: c.Tool, Redact: c.Redact,
+		Era: s.Era, Offered: s.Offered, Negotiated: s.Negotiated, Supported: slices.Clone(s.Supported), Client: s.Client.clone(), Server: s.Server.clone(),
+		Command: slices.Clone(s.Command), PID: s.PID, Exited: s.Exited, ExitCode: s.ExitCode, Signal: s.Signal, Successor: next, Rows: s.Rows, First: s.First, Last: s.Last,
+	}
+}
+
+func (p PeerInfo) clone() PeerInfo {
+	p.Capabilities = slices.Clone(p.Capabilities)
+	return p
 }

@@ -2,8 +2,13 @@ package trace
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
+	"unicode"
 
+	"mcpwire/capture"
+	"mcpwire/internal/printable"
 	"mcpwire/mcp"
 )
 
@@ -267,4 +272,116 @@ func httpSummary(r *Row) string {
 		out += ", " + FormatDuration(r.Latency)
 	}
 	return joinNonEmpty(": ", joinNonEmpty(" ", Escape(h.Method), Escape(h.URL)), out, Escape(h.EndReason), Escape(r.Excerpt))
+}
+
+// Glyph returns the sign for a row, one column wide, so that colour is never all that tells.
+func Glyph(r *Row) string {
+	switch r.Kind {
+	case Request, HTTP:
+		switch r.Status {
+		case Failed, HTTPFailed, Unanswered:
+			return "✖"
+		case ToolFailed:
+			return "!"
+		case Canceled:
+			return "⊘"
+		case InputRequired:
+			return "?"
+		case Pending, TaskCreated:
+			return "…"
+		}
+		if r.Dir == capture.ToClient {
+			return "⇠"
+		}
+		return "→"
+	case Stderr:
+		return "~"
+	case Stdout, Invalid, Response:
+		return "▲"
+	case Start:
+		return "+"
+	case Exit, EOF:
+		return "-"
+	case Gap:
+		return "▒"
+	}
+	return "•"
+}
+
+// FormatSize returns a number of bytes for people: "512 B", "1.2 kB".
+func FormatSize(n int64) string {
+	if n < 1000 && n > -1000 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	v := float64(n)
+	for _, unit := range [...]string{"kB", "MB", "GB"} {
+		if v /= 1000; v < 999.5 || unit == "GB" {
+			return digits(v) + " " + unit
+		}
+	}
+	return ""
+}
+
+// FormatDuration returns a duration for people: "840 µs", "43 ms", "1.2 s", "2m03s".
+func FormatDuration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + FormatDuration(-max(d, -1<<62))
+	case d < time.Microsecond:
+		return strconv.FormatInt(int64(d), 10) + " ns"
+	case d < 999500*time.Nanosecond:
+		return digits(float64(d)/1e3) + " µs"
+	case d < 999500*time.Microsecond:
+		return digits(float64(d)/1e6) + " ms"
+	case d < time.Minute:
+		return digits(d.Seconds()) + " s"
+	}
+	return d.Round(time.Second).String()
+}
+
+// digits returns a number with one decimal below 10.
+func digits(v float64) string {
+	if v < 9.95 {
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 0, 64)
+}
+
+// Escape returns text of peers as it may be shown, on one line: what would steer a terminal, break the line, change the direction of writing or stay invisible becomes an escape
+// sequence of Go's, such as \x1b or \u202e, and so do bytes that are no UTF-8. Everything else, spaces of ASCII and the ideographic one included, stays.
+func Escape(s string) string { return printable.Line(s) }
+
+// Width returns how many columns of a terminal a text takes that Escape has returned. It is exact for the usual scripts, and near for others.
+func Width(s string) (n int) {
+	for _, r := range s {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+func runeWidth(r rune) int {
+	switch {
+	case r < 0x300:
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me), r == '\ufe0e', r == '\ufe0f':
+		return 0
+	case r >= 0x1100 && r <= 0x115f, r >= 0x2e80 && r <= 0xa4cf, r >= 0xac00 && r <= 0xd7a3, r >= 0xf900 && r <= 0xfaff, r >= 0xfe30 && r <= 0xfe6f,
+		r >= 0xff00 && r <= 0xff60, r >= 0xffe0 && r <= 0xffe6, r >= 0x1f300 && r <= 0x1faff, r >= 0x20000 && r <= 0x3fffd:
+		return 2
+	}
+	return 1
+}
+
+// Truncate returns the beginning of a text that Escape has returned, in so many columns at most, with "…" at the end if there was more. A width below 1 does not cut.
+func Truncate(s string, width int) string {
+	if width < 1 || len(s) <= width || Width(s) <= width {
+		return s
+	}
+	n := 0
+	for i, r := range s {
+		if n += runeWidth(r); n > width-1 {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }

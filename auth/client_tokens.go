@@ -1,0 +1,643 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// renewBefore is how long before its end a token is refreshed, but at most a quarter of its life.
+	renewBefore = 30 * time.Second
+	// How long a failure is the answer to all that need a token: nobody is asked again because of each request.
+	denialBackoff  = 10 * time.Minute
+	refusalBackoff = 30 * time.Second
+	// outageBackoff is how long a token is used on that could not be refreshed.
+	outageBackoff = 5 * time.Second
+)
+
+// A session is what a client knows of one server.
+type serverAuth struct {
+	client       *Client
+	server       *url.URL
+	name, origin string
+
+	// renewal is held by whoever gets or renews tokens: one at a time. It has room for one.
+	renewal chan struct{}
+
+	mu     sync.Mutex
+	loaded bool   // whether the store was asked
+	tok    *token // never changed, only replaced; nil if there is none
+	// failureCount counts attempts that failed, the last with failed, which holds until failedUntil.
+	failureCount uint64
+	lastFailure  error
+	failedUntil  time.Time
+	stepUps      map[string]*stepUpState
+
+	// boundIssuer is the issuer that [TrustFirstIssuer] came to mean. It is for who holds turn.
+	boundIssuer string
+}
+
+// A token is what requests are sent with.
+type token struct {
+	*Tokens
+	issuer, clientID string
+	proof            *proofKey
+	// renewAt is when it should be refreshed; zero if never.
+	renewAt time.Time
+	// unsaved is set if the store failed to keep it.
+	unsaved bool
+	// fromOtherProcess is set if another process got it, of which nothing is known but that it was kept.
+	fromOtherProcess bool
+}
+
+func newToken(t *Tokens, issuer, clientID string, proof *proofKey) *token {
+	k := &token{Tokens: t, issuer: issuer, clientID: clientID, proof: proof}
+	if !t.Expiry.IsZero() && !t.Refresh.IsZero() {
+		left := time.Until(t.Expiry)
+		k.renewAt = t.Expiry.Add(-min(renewBefore, left/4))
+	}
+	return k
+}
+
+// needsRenewal reports whether something is to be done before the token is used.
+func (t *token) needsRenewal(now time.Time) bool {
+	return t.unsaved || !t.renewAt.IsZero() && !now.Before(t.renewAt)
+}
+
+func (t *token) expired(now time.Time) bool { return !t.Expiry.IsZero() && !now.Before(t.Expiry) }
+
+// sameAccess reports whether requests with a and b are the same; both may be nil.
+func sameAccess(a, b *token) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Access.Reveal() == b.Access.Reveal()
+}
+
+// lockRenewal waits for the turn.
+func (s *serverAuth) lockRenewal(ctx context.Context) (release func(), err error) {
+	select {
+	case s.renewal <- struct{}{}:
+		return func() { <-s.renewal }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *serverAuth) snapshot() (t *token, loaded bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tok, s.loaded
+}
+
+// install makes t the token. t may be nil.
+func (s *serverAuth) install(t *token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tok = t
+}
+
+// current returns the token for the next request, nil if there is none.
+func (s *serverAuth) current(ctx context.Context) (*token, error) {
+	t, loaded := s.snapshot()
+	if loaded && (t == nil || !t.needsRenewal(time.Now())) {
+		return t, nil
+	}
+	release, err := s.lockRenewal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	t, _ = s.snapshot()
+	if t == nil || !t.needsRenewal(time.Now()) {
+		return t, nil
+	}
+	if t.unsaved {
+		if err := s.save(ctx, t); err != nil {
+			return nil, err
+		}
+		t, _ = s.snapshot()
+		return t, nil
+	}
+	return s.renew(ctx, t)
+}
+
+// renew refreshes a token that is about to expire. If that fails for the moment the token is used as long as it is good, and if it fails for good, the
+// server will say what it wants instead.
+func (s *serverAuth) renew(ctx context.Context, t *token) (*token, error) {
+	err := s.refresh(ctx, t)
+	if err == nil {
+		fresh, _ := s.snapshot()
+		return fresh, nil
+	}
+	later := *t
+	switch {
+	case isOAuthError(err, "invalid_grant"):
+		later.Tokens = withoutRefreshToken(t.Tokens)
+		later.renewAt = time.Time{}
+		if err := s.save(ctx, &later); err != nil {
+			return nil, err
+		}
+	case errors.Is(err, ErrRefused) || errors.Is(err, ErrDenied):
+		later.renewAt = time.Now().Add(refusalBackoff)
+	case t.expired(time.Now()) || ctx.Err() != nil:
+		return nil, err
+	default:
+		later.renewAt = time.Now().Add(outageBackoff)
+	}
+	s.client.logf("refreshing a token for %s: %v", s.name, err)
+	s.install(&later)
+	return &later, nil
+}
+
+func withoutRefreshToken(t *Tokens) *Tokens {
+	c := *t
+	c.Refresh = Secret{}
+	return &c
+}
+
+// failuresSoFar tells how many attempts to get a token have failed.
+func (s *serverAuth) failuresSoFar() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failureCount
+}
+
+// authorize gets a token after a response that demanded one, or a better one than seen, which the request was sent with. If another caller got one
+// meanwhile that is it, and if another caller failed since failures was the count, it has failed. For more scopes step names the operation.
+func (s *serverAuth) authorize(ctx context.Context, used *token, d authRequirement, step *string, failures uint64) error {
+	release, err := s.lockRenewal(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	s.mu.Lock()
+	switch {
+	case !sameAccess(s.tok, used):
+		s.mu.Unlock()
+		return nil
+	case s.failureCount != failures, step == nil && time.Now().Before(s.failedUntil):
+		defer s.mu.Unlock()
+		return s.lastFailure
+	}
+	var entry *stepUpState
+	noPrompt := s.noPrompt(ctx)
+	if step != nil && !noPrompt { // which would come to nothing
+		if entry = s.stepUpLocked(*step, time.Now()); entry == nil {
+			s.mu.Unlock()
+			return errNothingToRequest
+		}
+		entry.count++
+	}
+	s.mu.Unlock()
+	err = s.obtain(ctx, d, step != nil)
+	if !noPrompt {
+		s.recordFailure(ctx, err, entry)
+	}
+	return err
+}
+
+// errNothingToRequest says that asking for more makes no sense: the server's response is what the caller gets.
+var errNothingToRequest = errors.New("nothing more to ask for")
+
+// recordFailure keeps a failure, unless it is only about one caller's patience.
+func (s *serverAuth) recordFailure(ctx context.Context, err error, entry *stepUpState) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, errNothingToRequest) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failureCount++
+	s.lastFailure = err
+	if entry != nil {
+		if errors.Is(err, ErrDenied) {
+			entry.denied = err
+		}
+		return
+	}
+	switch {
+	case errors.Is(err, ErrDenied):
+		s.failedUntil = time.Now().Add(denialBackoff)
+	case errors.Is(err, ErrRefused), errors.Is(err, ErrUntrusted), errors.Is(err, ErrConsentRequired):
+		s.failedUntil = time.Now().Add(refusalBackoff)
+	}
+}
+
+// obtain gets a token, from the other processes, by refreshing or by the grant. It is for who holds the turn.
+func (s *serverAuth) obtain(ctx context.Context, d authRequirement, step bool) error {
+	if g, ok := s.client.opts.Grant.(Preissued); ok {
+		return s.reissue(ctx, g, step)
+	}
+	disc, err := s.discover(ctx, d)
+	if err != nil {
+		return err
+	}
+	used, _ := s.snapshot()
+	old := used
+	if old != nil && old.issuer != disc.issuer {
+		s.client.logf("%s is now authorized by %q", s.name, printable(disc.issuer, 200))
+		old = nil
+	}
+	if old != nil && !step {
+		if done, err := s.reuse(ctx, old); done || err != nil {
+			return err
+		}
+	}
+	scopes := s.requestScopes(disc, d, old)
+	if step && old != nil && len(unionScopes(old.Granted, scopes)) == len(old.Granted) {
+		return errNothingToRequest
+	}
+	proof, err := s.proofKeyFor(disc, d, old)
+	if err != nil {
+		return authorizationError("token", s.name, disc.issuer, err)
+	}
+	f := &flow{client: s.client, discovery: disc, scopes: scopes, proof: proof}
+	return s.withLoginLock(ctx, disc.issuer, used, func() error { return s.runGrant(ctx, f) })
+}
+
+// runGrant gets a token as the caller wants it got.
+func (s *serverAuth) runGrant(ctx context.Context, f *flow) error {
+	disc, proof := f.discovery, f.proof
+	tokens, clientID, err := s.client.opts.Grant.tokens(ctx, f)
+	if err != nil {
+		return authorizationError("authorize", s.name, disc.issuer, err)
+	}
+	if tokens.Type != "DPoP" {
+		proof = nil
+	}
+	s.client.logf("got a token for %s from %q", s.name, printable(disc.issuer, 200))
+	return s.save(ctx, newToken(tokens, disc.issuer, clientID, proof))
+}
+
+// discover finds out who authorizes, and holds the client to the first issuer if it shall have only one.
+func (s *serverAuth) discover(ctx context.Context, d authRequirement) (*discovery, error) {
+	o := &s.client.opts
+	disc, err := (&discoverer{
+		fetch: s.client.fetch, server: s.server, origins: o.MetadataOrigins, requireMetadata: o.RequireMetadata, issuer: o.ClientIssuer,
+	}).discover(ctx, d.metadata)
+	if err != nil {
+		return nil, authorizationError("discover", s.name, "", err)
+	}
+	if o.ClientIssuer == TrustFirstIssuer {
+		if s.boundIssuer != "" && s.boundIssuer != disc.issuer {
+			err := fmt.Errorf("%w: the credentials are of %q, and the server wants those of another issuer", ErrUntrusted, printable(s.boundIssuer, 200))
+			return nil, authorizationError("discover", s.name, disc.issuer, err)
+		}
+		s.boundIssuer = disc.issuer
+	}
+	return disc, nil
+}
+
+// reuse tries what spares the grant: another process's token, and the refresh token. An error is one that the grant would not help against.
+func (s *serverAuth) reuse(ctx context.Context, old *token) (done bool, err error) {
+	if r, err := s.client.opts.Store.Load(ctx, s.tokenKey(old.issuer, old.clientID)); err == nil && s.adopt(r, old) {
+		return true, nil
+	}
+	if old.Refresh.IsZero() {
+		return false, nil
+	}
+	err = s.refresh(ctx, old)
+	if err == nil {
+		return true, nil
+	}
+	for _, final := range []error{ErrRefused, ErrDenied, ErrConsentRequired, ErrUnregistered} {
+		if errors.Is(err, final) {
+			s.client.logf("refreshing a token for %s: %v", s.name, err)
+			return false, nil
+		}
+	}
+	return false, err
+}
+
+// requestScopes returns what to ask for: what the server demands, which counts, or else what the caller or the metadata has; and whatever was asked for before, so
+// that more scopes for one operation do not cost another its own.
+func (s *serverAuth) requestScopes(disc *discovery, d authRequirement, old *token) []string {
+	scopes := unionScopes(d.scopes, s.client.opts.Scopes)
+	if len(scopes) == 0 {
+		scopes = disc.scopes
+	}
+	if old != nil {
+		scopes = unionScopes(old.Requested, scopes)
+	}
+	if _, code := s.client.opts.Grant.(AuthorizationCode); !code {
+		scopes = withoutScope(scopes, offlineAccess)
+	}
+	return scopes
+}
+
+// proofKeyFor returns the key to bind a token to, nil if it shall not be bound.
+func (s *serverAuth) proofKeyFor(disc *discovery, d authRequirement, old *token) (*proofKey, error) {
+	algorithms := disc.as.DPoPAlgorithms
+	able := slices.Contains(algorithms, dpopAlgorithm)
+	switch s.client.opts.DPoP {
+	case DPoPOff:
+		return nil, nil
+	case DPoPOn:
+		if algorithms != nil && !able {
+			return nil, fmt.Errorf("%w: it does not take proofs of possession by %s", ErrRefused, dpopAlgorithm)
+		}
+	default:
+		if !able || !d.dpop && !disc.dpopRequired && (old == nil || old.proof == nil) {
+			return nil, nil
+		}
+	}
+	if old != nil && old.proof != nil {
+		return old.proof, nil
+	}
+	return newProofKey()
+}
+
+// reissue asks the source of a token that is not this client's.
+func (s *serverAuth) reissue(ctx context.Context, g Preissued, step bool) error {
+	old, _ := s.snapshot()
+	t, _, err := g.tokens(ctx, nil)
+	if err != nil {
+		return authorizationError("token", s.name, "", err)
+	}
+	if step || old != nil && old.Access.Reveal() == t.Access.Reveal() {
+		return errNothingToRequest
+	}
+	s.install(newToken(t, "", "", nil))
+	return nil
+}
+
+func (s *serverAuth) tokenKey(issuer, clientID string) RecordKey {
+	return RecordKey{Issuer: issuer, Resource: s.name, ClientID: clientID, Account: s.client.opts.Account}
+}
+
+// indexKey is of the record that says which tokens are the server's.
+func (s *serverAuth) indexKey() RecordKey {
+	return RecordKey{Resource: s.name, Account: s.client.opts.Account}
+}
+
+// load asks the store for the server's token, once. It is for who holds the turn.
+func (s *serverAuth) load(ctx context.Context) error {
+	if _, loaded := s.snapshot(); loaded {
+		return nil
+	}
+	t, err := s.loadStored(ctx)
+	if err != nil {
+		return authorizationError("store", s.name, "", err)
+	}
+	if t != nil {
+		s.install(t)
+	}
+	s.mu.Lock()
+	s.loaded = true
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *serverAuth) loadStored(ctx context.Context) (*token, error) {
+	if g, ok := s.client.opts.Grant.(Preissued); ok {
+		t, _, err := g.tokens(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		return newToken(t, "", "", nil), nil
+	}
+	index, err := s.client.opts.Store.Load(ctx, s.indexKey())
+	if errors.Is(err, ErrNotStored) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if only := s.client.opts.ClientIssuer; only != "" && only != TrustFirstIssuer && only != index.Issuer {
+		return nil, nil
+	}
+	s.boundIssuer = index.Issuer
+	r, err := s.client.opts.Store.Load(ctx, s.tokenKey(index.Issuer, index.ClientID))
+	if errors.Is(err, ErrNotStored) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openRecord(r, index.Issuer, index.ClientID)
+}
+
+// openRecord makes a token of a record; nil if it has none that can be used.
+func openRecord(r *Record, issuer, clientID string) (*token, error) {
+	if r.Tokens == nil || !isVisible(r.Tokens.Access.Reveal()) {
+		return nil, nil
+	}
+	var proof *proofKey
+	switch r.Tokens.Type {
+	case "Bearer":
+	case "DPoP":
+		var err error
+		if proof, err = parseProofKey(r.ProofKey); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, nil
+	}
+	return newToken(r.Tokens, issuer, clientID, proof), nil
+}
+
+// adopt takes the token of a record if it is another than old, as it is if another process refreshed it.
+func (s *serverAuth) adopt(r *Record, old *token) bool {
+	t, err := openRecord(r, old.issuer, old.clientID)
+	if err != nil || t == nil || t.Access.Reveal() == old.Access.Reveal() || t.expired(time.Now()) {
+		return false
+	}
+	t.fromOtherProcess = true
+	s.install(t)
+	return true
+}
+
+// save keeps a token and then installs it: a refresh token that was rotated must not be lost, since the one before is of no use any more. If the store fails
+// so does the request, and the next one tries to keep it again.
+func (s *serverAuth) save(ctx context.Context, t *token) error {
+	kept := *t
+	err := s.store(ctx, t)
+	kept.unsaved = err != nil
+	s.install(&kept)
+	if err != nil {
+		return authorizationError("store", s.name, t.issuer, err)
+	}
+	return nil
+}
+
+func (s *serverAuth) store(ctx context.Context, t *token) error {
+	// A caller that gives up now would cost the user a login.
+	ctx = context.WithoutCancel(ctx)
+	r := &Record{Tokens: t.Tokens}
+	if t.proof != nil {
+		var err error
+		if r.ProofKey, err = t.proof.seal(); err != nil {
+			return err
+		}
+	}
+	if err := s.client.opts.Store.Save(ctx, s.tokenKey(t.issuer, t.clientID), r); err != nil {
+		return err
+	}
+	return s.client.opts.Store.Save(ctx, s.indexKey(), &Record{Issuer: t.issuer, ClientID: t.clientID})
+}
+
+// forget removes the server's tokens.
+func (s *serverAuth) forget(ctx context.Context) error {
+	release, err := s.lockRenewal(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	index, err := s.client.opts.Store.Load(ctx, s.indexKey())
+	if err == nil {
+		err = errors.Join(
+			s.client.opts.Store.Delete(ctx, s.tokenKey(index.Issuer, index.ClientID)),
+			s.client.opts.Store.Delete(ctx, s.indexKey()))
+	} else if errors.Is(err, ErrNotStored) {
+		err = nil
+	}
+	s.install(nil)
+	s.mu.Lock()
+	s.lastFailure, s.failedUntil = nil, time.Time{}
+	clear(s.stepUps)
+	s.mu.Unlock()
+	s.boundIssuer = ""
+	return err
+}
+
+// refresh gets new tokens for the refresh token, which is sent to the token endpoint that it is from and to no other, whatever the server's metadata says by
+// now. It is for who holds the turn.
+func (s *serverAuth) refresh(ctx context.Context, t *token) error {
+	if locker, ok := s.client.opts.Store.(StoreLocker); ok {
+		unlock, err := locker.Lock(ctx)
+		if err != nil {
+			return authorizationError("store", s.name, t.issuer, err)
+		}
+		defer unlock()
+		if r, err := locker.Load(ctx, s.tokenKey(t.issuer, t.clientID)); err == nil && s.adopt(r, t) {
+			return nil
+		}
+	}
+	fresh, err := s.requestRefresh(ctx, t)
+	if err != nil {
+		return authorizationError("refresh", s.name, t.issuer, err)
+	}
+	return s.save(ctx, newToken(fresh, t.issuer, t.clientID, t.proof))
+}
+
+func (s *serverAuth) requestRefresh(ctx context.Context, t *token) (*Tokens, error) {
+	cred, err := s.credentialsOf(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	r := &tokenRequest{
+		endpoint: t.Endpoint,
+		issuer:   t.issuer,
+		form:     url.Values{"grant_type": {"refresh_token"}, "refresh_token": {t.Refresh.Reveal()}, "resource": {t.Resource}},
+		cred:     cred,
+		proof:    t.proof,
+	}
+	// Once sent, the refresh token may be used up: the answer is waited for even if the caller goes. The request has a timeout of its own.
+	a, err := s.client.requestToken(context.WithoutCancel(ctx), r)
+	if err != nil {
+		return nil, s.client.forgetClient(ctx, t.issuer, cred, err)
+	}
+	mode := DPoPOff
+	if t.proof != nil {
+		mode = DPoPOn
+	}
+	fresh, err := a.tokens(r, mode)
+	if err != nil {
+		return nil, err
+	}
+	if fresh.Refresh.IsZero() {
+		fresh.Refresh = t.Refresh
+	}
+	fresh.Requested = t.Requested
+	if a.Scope == "" {
+		fresh.Granted = t.Granted
+	}
+	return fresh, nil
+}
+
+// credentialsOf returns what the client authenticates with where a token is from.
+func (s *serverAuth) credentialsOf(ctx context.Context, t *token) (*credentials, error) {
+	o := &s.client.opts
+	if t.clientID == o.ClientID {
+		return &credentials{id: o.ClientID, secret: o.ClientSecret, key: o.ClientKey, method: t.AuthMethod}, nil
+	}
+	if t.clientID == o.ClientIDMetadataURL {
+		return &credentials{id: t.clientID, key: o.ClientKey, method: t.AuthMethod}, nil
+	}
+	cred, err := s.client.registeredCredentials(ctx, t.issuer)
+	if err != nil {
+		return nil, err
+	}
+	if cred == nil || cred.id != t.clientID {
+		return nil, fmt.Errorf("%w: the token is of another client id", ErrUnregistered)
+	}
+	return cred, nil
+}
+
+// withLoginLock calls login, unless what it would get is there already: of several processes that share a store one asks the user, and the others get the same token, or the same
+// failure. seen is the token that does not do; it may be nil.
+func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *token, login func() error) (err error) {
+	g, asks := s.client.opts.Grant.(AuthorizationCode)
+	locker, ok := s.client.opts.Store.(LoginLocker)
+	if s.noPrompt(ctx) {
+		return s.useStored(ctx, issuer, used)
+	}
+	if !asks || g.Prompter == nil || !ok {
+		return login()
+	}
+	endWait := func() {}
+	unlock, askedInVain, err := locker.LockLogin(ctx, s.name+" "+s.client.opts.Account, func() {
+		s.client.logf("waiting for another process that has the user log in to %s", s.name)
+		endWait = g.notifyWait(false)
+	})
+	endWait()
+	if err != nil {
+		return authorizationError("store", s.name, issuer, err)
+	}
+	defer func() { unlock(errors.Is(err, ErrConsentRequired) || errors.Is(err, ErrDenied)) }()
+	switch found, err := s.adoptStored(ctx, issuer, used); {
+	case found || err != nil:
+		return err
+	case askedInVain:
+		return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w: another process has asked, in vain", ErrConsentRequired))
+	}
+	return login()
+}
+
+// noPrompt reports whether the user is not to be asked for a request, where others would have them asked.
+func (s *serverAuth) noPrompt(ctx context.Context) bool {
+	_, asks := s.client.opts.Grant.(AuthorizationCode)
+	return asks && !loginAllowed(ctx)
+}
+
+// useStored is withLoginLock for requests that are not worth a login: they get what is there.
+func (s *serverAuth) useStored(ctx context.Context, issuer string, used *token) error {
+	if found, err := s.adoptStored(ctx, issuer, used); found || err != nil {
+		return err
+	}
+	return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w, and is not asked because of this request", ErrConsentRequired))
+}
+
+// adoptStored takes a token that another process has got meanwhile, and reports whether there was one.
+func (s *serverAuth) adoptStored(ctx context.Context, issuer string, used *token) (found bool, err error) {
+	bound := s.boundIssuer
+	t, err := s.loadStored(ctx)
+	s.boundIssuer = bound
+	if err != nil {
+		return false, authorizationError("store", s.name, issuer, err)
+	}
+	if t == nil || t.issuer != issuer || sameAccess(t, used) || t.expired(time.Now()) {
+		return false, nil
+	}
+	t.fromOtherProcess = true
+	s.install(t)
+	return true, nil
+}

@@ -1,0 +1,366 @@
+package auth_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/auth"
+)
+
+// refreshing returns a world with refresh tokens.
+func refreshing(t *testing.T) *world {
+	w := newWorld(t)
+	w.as[worldAS].refresh = true
+	return w
+}
+
+// lastForm returns the last form that the token endpoint got.
+func (s *worldIssuer) lastForm() url.Values {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[len(s.asked)-1]
+}
+
+// Spec: C131 C159 C160
+func TestRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := refreshing(t)
+		rt := w.transport(nil)
+		mustPost(t, rt)
+		<-time.After(time.Hour - 31*time.Second)
+		mustPost(t, rt)
+		if got := w.count("/token"); got != 1 {
+			t.Errorf("refreshed too early: %d token requests", got)
+		}
+		<-time.After(time.Second)
+		// Whatever the metadata says by now, the refresh token goes to where it is from.
+		w.as[worldAS].document()["token_endpoint"] = "https://evil.example.com/token"
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() { mustPost(t, rt) })
+		}
+		wg.Wait()
+		form := w.as[worldAS].lastForm()
+		if w.count("/token") != 2 || form.Get("grant_type") != "refresh_token" || form.Get("resource") != worldServer {
+			t.Errorf("got %d token requests, the last %v", w.count("/token"), form)
+		}
+		if w.count("/authorize") != 1 || w.count("evil.example.com/token") != 0 {
+			t.Errorf("got %v", w.requests())
+		}
+	})
+}
+
+// TestRefreshAtUnauthorized holds that a refused token is refreshed before the user is asked.
+func TestRefreshAtUnauthorized(t *testing.T) {
+	w := refreshing(t)
+	rt := w.transport(nil)
+	mustPost(t, rt)
+	w.mu.Lock()
+	clear(w.tokens)
+	w.mu.Unlock()
+	mustPost(t, rt)
+	if w.count("/authorize") != 1 || w.count("/token") != 2 {
+		t.Errorf("got %v", w.requests())
+	}
+}
+
+func TestRefreshFails(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		// code is the error, or "down" for none.
+		code string
+		// wait is how long after the first token the second request is sent.
+		wait time.Duration
+		want error
+		// authorized and, after the failure is over, more requests.
+		authorized, asked int
+	}{
+		{"down, token still good", "down", time.Hour - 20*time.Second, nil, 1, 1},
+		{"down, token expired", "down", 2 * time.Hour, auth.ErrUnreachable, 1, 1},
+		{"grant is void", "invalid_grant", time.Hour - 20*time.Second, nil, 1, 2},
+		{"refused for now", "invalid_request", time.Hour - 20*time.Second, nil, 1, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := refreshing(t)
+				as := w.as[worldAS]
+				rt := w.transport(nil)
+				mustPost(t, rt)
+				<-time.After(tt.wait)
+				as.tokenError = func(url.Values) string { return tt.code }
+				if tt.code == "down" {
+					w.odd[worldAS+"/token"] = func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(503) }
+				}
+				for range 3 {
+					if _, err := post(t.Context(), rt); !errors.Is(err, tt.want) || (err != nil) != (tt.want != nil) {
+						t.Errorf("got %v, want %v", err, tt.want)
+					}
+				}
+				if len(as.authorized) != tt.authorized || len(as.asked) != tt.asked {
+					t.Errorf("got %d authorizations and %d token requests", len(as.authorized), len(as.asked))
+				}
+				// When it is over the old refresh token still works, unless it is void.
+				as.tokenError = nil
+				delete(w.odd, worldAS+"/token")
+				<-time.After(time.Minute)
+				w.mu.Lock()
+				clear(w.tokens)
+				w.mu.Unlock()
+				mustPost(t, rt)
+				if want := tt.code != "invalid_grant"; (as.lastForm().Get("grant_type") == "refresh_token") != want {
+					t.Errorf("got %v in the end", as.lastForm())
+				}
+			})
+		})
+	}
+}
+
+// hookStore calls a function before each Save.
+type hookStore struct {
+	auth.Store
+	save func(auth.RecordKey, *auth.Record) error
+}
+
+func (s *hookStore) Save(ctx context.Context, k auth.RecordKey, r *auth.Record) error {
+	if err := s.save(k, r); err != nil {
+		return err
+	}
+	return s.Store.Save(ctx, k, r)
+}
+
+// TestPersistFirst holds that nothing is sent with a token that is not stored.
+func TestPersistFirst(t *testing.T) {
+	w := refreshing(t)
+	broken := errors.New("disk full")
+	var fail error
+	store := &hookStore{Store: auth.NewMemoryStore()}
+	var sentWithNew bool
+	store.save = func(_ auth.RecordKey, r *auth.Record) error {
+		if r.Tokens != nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, h := range w.sent {
+				sentWithNew = sentWithNew || h.Get("Authorization") == "Bearer "+r.Tokens.Access.Reveal()
+			}
+			return fail
+		}
+		return nil
+	}
+	rt := w.transport(func(o *auth.ClientOptions) { o.Store = store })
+	mustPost(t, rt)
+	w.mu.Lock()
+	clear(w.tokens)
+	w.mu.Unlock()
+	fail = broken
+	for range 2 {
+		if _, err := post(t.Context(), rt); !errors.Is(err, broken) {
+			t.Errorf("got %v", err)
+		}
+	}
+	fail = nil
+	mustPost(t, rt)
+	if sentWithNew || w.count("/authorize") != 1 {
+		t.Errorf("sent before it was stored: %v; requests %v", sentWithNew, w.requests())
+	}
+}
+
+// TestStoreIsShared holds that a second process uses the first one's tokens, and finds those that the first refreshed.
+func TestStoreIsShared(t *testing.T) {
+	w := refreshing(t)
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	process := func() http.RoundTripper {
+		store, err := auth.NewFileStore(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.transport(func(o *auth.ClientOptions) { o.Store = store })
+	}
+	first := process()
+	mustPost(t, first)
+	second := process()
+	mustPost(t, second)
+	w.mu.Lock()
+	clear(w.tokens)
+	w.mu.Unlock()
+	mustPost(t, first)
+	mustPost(t, second)
+	if w.count("/authorize") != 1 || w.count("/token") != 2 {
+		t.Errorf("got %v", w.requests())
+	}
+	stranger := w.transport(func(o *auth.ClientOptions) {
+		store, err := auth.NewFileStore(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Store, o.Account = store, "somebody else"
+	})
+	mustPost(t, stranger)
+	if w.count("/authorize") != 2 {
+		t.Error("another account used the token")
+	}
+}
+
+func TestNobodyToAsk(t *testing.T) {
+	w := refreshing(t)
+	store := auth.NewMemoryStore()
+	quiet := w.transport(func(o *auth.ClientOptions) { o.Store, o.Grant = store, nil })
+	_, err := post(t.Context(), quiet)
+	if !errors.Is(err, auth.ErrConsentRequired) || w.count("/register")+w.count("/authorize") != 0 {
+		t.Errorf("got %v after %v", err, w.requests())
+	}
+	mustPost(t, w.transport(func(o *auth.ClientOptions) { o.Store = store }))
+	mustPost(t, w.transport(func(o *auth.ClientOptions) { o.Store, o.Grant = store, nil }))
+}
+
+// A asker is a user of several processes, who is asked in one of them.
+type promptedUser struct {
+	auth.ManualPrompter
+	asked  chan struct{} // gets an element for each question
+	answer chan error    // what is answered: nil is a login
+}
+
+func newPromptedUser(w *world) *promptedUser {
+	a := &promptedUser{asked: make(chan struct{}, 10), answer: make(chan error, 10)}
+	user := w.user(nil)
+	a.ManualPrompter = auth.ManualPrompter{RedirectURI: user.RedirectURI, Visit: func(ctx context.Context, address string) (string, error) {
+		a.asked <- struct{}{}
+		select {
+		case err := <-a.answer:
+			if err != nil {
+				return "", err
+			}
+			return user.Visit(ctx, address)
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}}
+	return a
+}
+
+// process returns a transport of another process with the same store. waits gets an element when it waits for another to ask.
+func (u *promptedUser) process(t *testing.T, w *world, path string) (rt http.RoundTripper, waits chan struct{}) {
+	t.Helper()
+	waits = make(chan struct{}, 10)
+	store, err := auth.NewFileStore(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open atomic.Int32
+	t.Cleanup(func() {
+		if n := open.Load(); n != 0 {
+			t.Errorf("%d waits are not over", n)
+		}
+	})
+	return w.transport(func(o *auth.ClientOptions) {
+		o.Store = store
+		o.Grant = auth.AuthorizationCode{Prompter: u, OnWait: func(own bool) func() {
+			open.Add(1)
+			if !own {
+				waits <- struct{}{}
+			}
+			return func() { open.Add(-1) }
+		}}
+	}), waits
+}
+
+// TestLoginInTurn has two processes that need the user at once: one asks. What comes of it goes for both, unless the one that asked is gone.
+func TestLoginInTurn(t *testing.T) {
+	errLeft := errors.New("left")
+	for _, tt := range []struct {
+		name         string
+		answer       error // nil is a login
+		first        bool  // ends well
+		second       bool
+		asked, codes int
+	}{
+		{"logs in", nil, true, true, 1, 1},
+		{"does not answer", auth.ErrConsentRequired, false, false, 1, 0},
+		{"the process is gone", errLeft, false, true, 2, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			a := newPromptedUser(w)
+			path := filepath.Join(t.TempDir(), "tokens.json")
+			first, _ := a.process(t, w, path)
+			second, waits := a.process(t, w, path)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			var wg sync.WaitGroup
+			var errs [2]error
+			wg.Go(func() { _, errs[0] = post(ctx, first) })
+			<-a.asked
+			wg.Go(func() { _, errs[1] = post(t.Context(), second) })
+			<-waits
+			if tt.answer == errLeft {
+				leave()
+			} else {
+				a.answer <- tt.answer
+			}
+			asked := 1
+			if tt.asked > 1 {
+				<-a.asked
+				asked++
+				a.answer <- nil
+			}
+			wg.Wait()
+			asked += len(a.asked)
+			if (errs[0] == nil) != tt.first || (errs[1] == nil) != tt.second || asked != tt.asked || w.count("/token") != tt.codes {
+				t.Errorf("got %v and %v; the user was asked %d times, %d tokens", errs[0], errs[1], asked, w.count("/token"))
+			}
+			if !tt.second && !errors.Is(errs[1], auth.ErrConsentRequired) {
+				t.Errorf("the second failed with %v", errs[1])
+			}
+		})
+	}
+}
+
+// TestLoginMeanwhile has processes whose token is no good any more, while the store has one that another process got: it is taken, and if it is no good either, the user is
+// asked.
+func TestLoginMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	a := newPromptedUser(w)
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	first, _ := a.process(t, w, path)
+	second, _ := a.process(t, w, path)
+	third, _ := a.process(t, w, path)
+	for n, step := range []struct {
+		lose  bool
+		rt    http.RoundTripper
+		asked int
+	}{
+		{false, first, 1},
+		{false, second, 1},
+		{true, first, 2},   // the second still has the first token
+		{false, second, 2}, // and takes the second
+		{false, third, 2},
+		{true, first, 3},
+		{true, second, 4}, // takes the third token, which is no good either, and asks
+	} {
+		if step.lose {
+			w.forget()
+		}
+		a.answer <- nil
+		mustPost(t, step.rt)
+		for len(a.answer) > 0 {
+			<-a.answer
+		}
+		if len(a.asked) != step.asked {
+			t.Fatalf("step %d: the user was asked %d times, want %d", n, len(a.asked), step.asked)
+		}
+	}
+}
+
+// forget makes all tokens that were issued no good.
+func (w *world) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.tokens)
+}

@@ -1,0 +1,497 @@
+package auth_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/auth"
+)
+
+// asked returns the scopes of each authorization.
+func (s *worldIssuer) scopesAsked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, q := range s.authorized {
+		out = append(out, q.Get("scope"))
+	}
+	return out
+}
+
+// needHeader makes requests need the scopes in their header.
+func needHeader(r *http.Request) []string { return strings.Fields(r.Header.Get("Need")) }
+
+func postNeeding(ctx context.Context, rt http.RoundTripper, scopes string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, worldServer, strings.NewReader("hello"))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Need", scopes)
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		return 0, err
+	}
+	resp.Body.Close()
+	return resp.StatusCode, nil
+}
+
+// Spec: C138 C139
+func TestScopes(t *testing.T) {
+	for _, tt := range []struct {
+		name                string
+		challenge           string
+		resource, supported []string
+		options             []string
+		noOffline           bool
+		want                string
+	}{
+		{"none", "", nil, nil, nil, false, ""},
+		{"of the challenge", "a b", []string{"c"}, nil, nil, false, "a b"},
+		{"of the metadata", "", []string{"c", "d"}, nil, nil, false, "c d"},
+		{"of the options", "", []string{"c"}, nil, []string{"e"}, false, "e"},
+		{"of the challenge and the options", "a", []string{"c"}, nil, []string{"e", "a"}, false, "a e"},
+		{"offline access", "a", nil, []string{"offline_access"}, nil, false, "a offline_access"},
+		{"offline access unwanted", "a", nil, []string{"offline_access"}, nil, true, "a"},
+		{"offline access alone", "", nil, []string{"offline_access"}, nil, false, ""},
+		{"offline access not there", "", []string{"c", "offline_access"}, []string{"c"}, nil, false, "c"},
+		{"nonsense", `a\"b c`, nil, nil, nil, false, "c"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			if tt.challenge != "" {
+				w.challenge = `Bearer scope="` + tt.challenge + `"`
+			}
+			prm := w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)
+			prm["scopes_supported"] = tt.resource
+			w.as[worldAS].document()["scopes_supported"] = tt.supported
+			mustPost(t, w.transport(func(o *auth.ClientOptions) {
+				o.Scopes = tt.options
+				o.Grant = auth.AuthorizationCode{Prompter: w.user(nil), NoOfflineAccess: tt.noOffline}
+			}))
+			if got := w.as[worldAS].scopesAsked(); !slices.Equal(got, []string{tt.want}) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			// OpenID providers leave offline_access out without it.
+			consent := w.as[worldAS].authorized[0].Get("prompt") == "consent"
+			if want := strings.Contains(tt.want, "offline_access"); consent != want {
+				t.Errorf("asks for consent: %v, want %v", consent, want)
+			}
+		})
+	}
+}
+
+// Spec: C138 C139
+func TestStepUp(t *testing.T) {
+	w := newWorld(t)
+	w.challenge, w.need = `Bearer scope="basic"`, needHeader
+	rt := w.transport(nil)
+	for _, scopes := range []string{"", "basic", "write", "basic", "admin", "write"} {
+		if status, err := postNeeding(t.Context(), rt, scopes); status != http.StatusOK {
+			t.Errorf("%q: got %d, %v", scopes, status, err)
+		}
+	}
+	want := []string{"basic", "basic write", "basic write admin"}
+	if diff := cmp.Diff(want, w.as[worldAS].scopesAsked()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestStepUpLimit has a server that is never content.
+func TestStepUpLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := 0
+		w.need = func(*http.Request) []string { n++; return []string{fmt.Sprint("scope-", n)} }
+		rt := w.transport(nil)
+		call := func(operation string, want int) {
+			t.Helper()
+			before := len(w.as[worldAS].scopesAsked())
+			if status, err := postNeeding(auth.WithOperation(t.Context(), operation), rt, ""); status != http.StatusForbidden {
+				t.Errorf("got %d, %v", status, err)
+			}
+			if got := len(w.as[worldAS].scopesAsked()) - before; got != want {
+				t.Errorf("%s: got %d authorizations, want %d", operation, got, want)
+			}
+		}
+		call("a", 3) // The first is the login.
+		call("a", 0)
+		call("b", 2)
+		call("b", 0)
+		<-time.After(11 * time.Minute)
+		call("a", 2)
+	})
+}
+
+// TestStepUpOperations has a server that is never content with any of several operations: which of them a request is part of, its message tells.
+func TestStepUpOperations(t *testing.T) {
+	w := newWorld(t)
+	n := 0
+	w.need = func(*http.Request) []string { n++; return []string{fmt.Sprint("scope-", n)} }
+	rt := w.transport(nil)
+	for _, tt := range []struct {
+		body string
+		want int
+	}{
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`, 3}, // the first is the login
+		{`{"params":{"arguments":{"name":"b"},"name":"a"},"method":"tools/call","id":2,"jsonrpc":"2.0"}`, 0},
+		{`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"b"}}`, 2},
+		{`{"jsonrpc":"2.0","id":4,"method":"prompts/get","params":{"name":"b"}}`, 2},
+		{`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"a:b"}}`, 2},
+		{`{"jsonrpc":"2.0","id":6,"method":"tools/list"}`, 2},
+		{`{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"2"}}`, 0},
+		{`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"c"}}`, 0}, // that is enough for all together
+		{`hello`, 0},
+	} {
+		if got := stepUpState(t, w, rt, tt.body); got != tt.want {
+			t.Errorf("%.80s: got %d authorizations, want %d", tt.body, got, tt.want)
+		}
+	}
+}
+
+// stepUpState is how often the user is asked for more because of a request with this body, that is refused all the same.
+func stepUpState(t *testing.T, w *world, rt http.RoundTripper, body string) int {
+	t.Helper()
+	before := len(w.as[worldAS].scopesAsked())
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, worldServer, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := rt.RoundTrip(req)
+	if err != nil || resp.StatusCode != http.StatusForbidden {
+		t.Fatalf("%.80s: got %+v, %v", body, resp, err)
+	}
+	resp.Body.Close()
+	return len(w.as[worldAS].scopesAsked()) - before
+}
+
+// TestStepUpNames: requests that bring no message are one operation, and what is kept of a name is bounded.
+func TestStepUpNames(t *testing.T) {
+	w := newWorld(t)
+	n := 0
+	w.need = func(*http.Request) []string { n++; return []string{fmt.Sprint("scope-", n)} }
+	rt := w.transport(nil)
+	long := strings.Repeat("n", 1000)
+	for _, tt := range []struct {
+		body string
+		want int
+	}{
+		{`hello`, 3}, // the first is the login
+		{``, 0},
+		{`[]`, 0},
+		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + long + `1"}}`, 2},
+		{`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + long + `2"}}`, 0},
+	} {
+		if got := stepUpState(t, w, rt, tt.body); got != tt.want {
+			t.Errorf("%.80s: got %d authorizations, want %d", tt.body, got, tt.want)
+		}
+	}
+}
+
+// TestWithoutLogin has requests for which nobody is to be asked, before and after others that are worth it.
+func TestWithoutLogin(t *testing.T) {
+	w := newWorld(t)
+	w.need = needHeader
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	rt, other := kept(t, w, path), kept(t, w, path)
+	quiet := auth.WithoutLogin(t.Context())
+	refused := func(when string, rt http.RoundTripper, scopes string, asked int) {
+		t.Helper()
+		for range 3 {
+			_, err := postNeeding(quiet, rt, scopes)
+			if e := (*auth.AuthorizationError)(nil); !errors.As(err, &e) || !errors.Is(err, auth.ErrConsentRequired) {
+				t.Errorf("%s: got %v", when, err)
+			}
+		}
+		if got := len(w.as[worldAS].scopesAsked()); got != asked || w.count("/register") != min(asked, 1) {
+			t.Errorf("%s: the user was asked %d times, want %d; %v", when, got, asked, w.requests())
+		}
+	}
+	refused("at first", rt, "", 0)
+	refused("at first", other, "", 0)
+	mustPost(t, rt) // which has not heard of it
+	for name, rt := range map[string]http.RoundTripper{"the token that there is": rt, "one of another process": other} {
+		if status, err := postNeeding(quiet, rt, ""); status != http.StatusOK {
+			t.Errorf("%s: got %d, %v", name, status, err)
+		}
+	}
+	refused("for more scopes", rt, "write", 1)
+	if status, err := postNeeding(t.Context(), rt, "write"); status != http.StatusOK {
+		t.Errorf("more scopes, when it matters: got %d, %v", status, err)
+	}
+}
+
+// TestWithoutLoginFails: what such a request fails with is nobody else's.
+func TestWithoutLoginFails(t *testing.T) {
+	w := newWorld(t)
+	rt := w.transport(nil)
+	prm := w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)
+	good := prm["authorization_servers"]
+	prm["authorization_servers"] = []string{"http://evil.example"}
+	if _, err := postNeeding(auth.WithoutLogin(t.Context()), rt, ""); !errors.Is(err, auth.ErrUntrusted) {
+		t.Errorf("got %v", err)
+	}
+	prm["authorization_servers"] = good
+	mustPost(t, rt)
+}
+
+// TestWithoutLoginForItself: where nobody is asked anyway, such requests are like others, and as limited.
+func TestWithoutLoginForItself(t *testing.T) {
+	w := newWorld(t)
+	n := 0
+	w.need = func(*http.Request) []string { n++; return []string{fmt.Sprint("scope-", n)} }
+	w.as[worldAS].document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+	w.as[worldAS].clients["c"] = "s"
+	rt := w.transport(func(o *auth.ClientOptions) {
+		o.Grant, o.ClientID, o.ClientSecret, o.ClientIssuer = auth.ClientCredentials{}, "c", auth.NewSecret("s"), worldAS
+	})
+	for range 3 {
+		if status, err := postNeeding(auth.WithoutLogin(t.Context()), rt, ""); status != http.StatusForbidden {
+			t.Errorf("got %d, %v", status, err)
+		}
+	}
+	if got := w.count("/token"); got != 3 { // the first one, and two with more scopes
+		t.Errorf("got %d token requests, want 3", got)
+	}
+}
+
+// kept is the transport of a process whose tokens are kept in a file.
+func kept(t *testing.T, w *world, path string) http.RoundTripper {
+	t.Helper()
+	store, err := auth.NewFileStore(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.transport(func(o *auth.ClientOptions) { o.Store = store })
+}
+
+// A server that wants what it has granted gains nothing.
+func TestStepUpForNothing(t *testing.T) {
+	w := newWorld(t)
+	w.challenge = `Bearer scope="a"`
+	w.need = func(*http.Request) []string { return []string{"a", "b"} }
+	w.as[worldAS].grant = func([]string) []string { return []string{"a"} }
+	w.as[worldAS].change = func(m map[string]any) { m["scope"] = "a b" }
+	rt := w.transport(nil)
+	if status, err := postNeeding(t.Context(), rt, ""); status != http.StatusForbidden || len(w.as[worldAS].scopesAsked()) != 1 {
+		t.Errorf("got %d, %v after %v", status, err, w.requests())
+	}
+}
+
+func TestDenialIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		as := w.as[worldAS]
+		w.need = needHeader
+		as.deny = "access_denied"
+		c := w.client(nil)
+		rt, err := c.Transport(worldServer, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := post(t.Context(), rt); !errors.Is(err, auth.ErrDenied) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if n := len(as.scopesAsked()); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+		as.deny = ""
+		<-time.After(10 * time.Minute)
+		mustPost(t, rt)
+		// More scopes, for one operation: others go on.
+		as.deny = "access_denied"
+		ctx := auth.WithOperation(t.Context(), "delete")
+		if _, err := postNeeding(ctx, rt, "write"); !errors.Is(err, auth.ErrDenied) {
+			t.Errorf("got %v", err)
+		}
+		if status, err := postNeeding(ctx, rt, "write"); status != http.StatusForbidden {
+			t.Errorf("got %d, %v", status, err)
+		}
+		mustPost(t, rt)
+		if n := len(as.scopesAsked()); n != 3 {
+			t.Errorf("asked %d times", n)
+		}
+		as.deny = ""
+		if err := c.Forget(t.Context(), worldServer); err != nil {
+			t.Fatal(err)
+		}
+		if status, err := postNeeding(ctx, rt, "write"); status != http.StatusOK {
+			t.Errorf("got %d, %v", status, err)
+		}
+	})
+}
+
+// TestOneLogin has many requests at once, of which the first gives up.
+func TestOneLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		user := w.user(nil)
+		visits := 0
+		slow := auth.ManualPrompter{RedirectURI: user.RedirectURI, Visit: func(ctx context.Context, u string) (string, error) {
+			visits++
+			select {
+			case <-time.After(time.Minute):
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+			return user.Visit(ctx, u)
+		}}
+		rt := w.transport(func(o *auth.ClientOptions) { o.Grant = auth.AuthorizationCode{Prompter: slow} })
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := post(ctx, rt); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+		})
+		synctest.Wait()
+		for range 10 {
+			wg.Go(func() { mustPost(t, rt) })
+		}
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		if visits != 2 || w.count("/token") != 1 {
+			t.Errorf("got %d visits and %d token requests", visits, w.count("/token"))
+		}
+	})
+}
+
+// TestOneFailure holds that a failure is that of all who waited for it.
+func TestOneFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		rt := w.transport(func(o *auth.ClientOptions) {
+			o.Grant = auth.AuthorizationCode{Prompter: auth.ManualPrompter{RedirectURI: worldCallback, Visit: func(ctx context.Context, u string) (string, error) {
+				<-time.After(time.Minute)
+				return "", errors.New("no browser")
+			}}}
+		})
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if _, err := post(t.Context(), rt); err == nil || !strings.Contains(err.Error(), "no browser") {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := time.Since(begin); got != time.Minute {
+			t.Errorf("took %v", got)
+		}
+	})
+}
+
+// Spec: C118
+func TestParseChallenges(t *testing.T) {
+	type params = map[string]string
+	for _, tt := range []struct {
+		in   []string
+		want []auth.Challenge
+		err  bool
+	}{
+		{nil, nil, false},
+		{[]string{"", " , ,"}, nil, false},
+		{[]string{"Bearer"}, []auth.Challenge{{Scheme: "bearer", Params: params{}}}, false},
+		{[]string{`Bearer realm="a, b=\"c\"", SCOPE = "x y",error=invalid_token`},
+			[]auth.Challenge{{Scheme: "bearer", Params: params{"realm": `a, b="c"`, "scope": "x y", "error": "invalid_token"}}}, false},
+		{[]string{`Basic realm=x, Bearer scope="a", DPoP algs="ES256"`, `Negotiate`}, []auth.Challenge{
+			{Scheme: "basic", Params: params{"realm": "x"}}, {Scheme: "bearer", Params: params{"scope": "a"}},
+			{Scheme: "dpop", Params: params{"algs": "ES256"}}, {Scheme: "negotiate", Params: params{}}}, false},
+		{[]string{"Negotiate YWJj==, Bearer a=b"}, []auth.Challenge{
+			{Scheme: "negotiate", Token: "YWJj==", Params: params{}}, {Scheme: "bearer", Params: params{"a": "b"}}}, false},
+		{[]string{"Basic, Bearer"}, []auth.Challenge{{Scheme: "basic", Params: params{}}, {Scheme: "bearer", Params: params{}}}, false},
+		{[]string{`Bearer a="1", a="2"`}, []auth.Challenge{{Scheme: "bearer", Params: params{"a": "1"}}}, false},
+		{[]string{`Bearer a=""`}, []auth.Challenge{{Scheme: "bearer", Params: params{"a": ""}}}, false},
+		{[]string{`Bearer a="1" b="2"`}, []auth.Challenge{{Scheme: "bearer", Params: params{"a": "1"}}}, true},
+		{[]string{`Bearer a="1`}, []auth.Challenge{{Scheme: "bearer", Params: params{}}}, true},
+		{[]string{`Bearer a="\`}, []auth.Challenge{{Scheme: "bearer", Params: params{}}}, true},
+		{[]string{`Bearer a=, x`}, []auth.Challenge{{Scheme: "bearer", Token: "a=", Params: params{}}, {Scheme: "x", Params: params{}}}, false},
+		{[]string{`Bearer "x"`}, nil, true},
+		{[]string{`=x`}, nil, true},
+		{[]string{`a=b`}, nil, true},
+		{[]string{`Bearer/x`}, nil, true},
+		{[]string{"Bearer\x00"}, nil, true},
+		{[]string{strings.Repeat("a", 17<<10)}, nil, true},
+		{[]string{strings.Repeat("a,", 17)}, repeat(auth.Challenge{Scheme: "a", Params: params{}}, 16), true},
+	} {
+		got, err := auth.ParseChallenges(tt.in)
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%.80q: %s", tt.in, diff)
+		}
+		if errors.Is(err, auth.ErrChallenge) != tt.err {
+			t.Errorf("%.80q: %v", tt.in, err)
+		}
+	}
+	many := "Bearer "
+	for i := range 40 {
+		many += fmt.Sprintf("p%d=x,", i)
+	}
+	if got, err := auth.ParseChallenges([]string{many}); !errors.Is(err, auth.ErrChallenge) || len(got[0].Params) != 32 {
+		t.Errorf("got %d parameters, %v", len(got[0].Params), err)
+	}
+}
+
+func repeat[T any](v T, n int) []T {
+	out := make([]T, n)
+	for i := range out {
+		out[i] = v
+	}
+	return out
+}
+
+func ExampleParseChallenges() {
+	list, err := auth.ParseChallenges([]string{`Basic realm="x", Bearer error="insufficient_scope", scope="files:read files:write"`})
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, c := range list {
+		fmt.Printf("%s %q\n", c.Scheme, c.Params["scope"])
+	}
+	// Output:
+	// basic ""
+	// bearer "files:read files:write"
+}
+
+// FuzzParseChallenges holds that what was read can be written, and is the same when it is read again.
+func FuzzParseChallenges(f *testing.F) {
+	for _, s := range []string{`Bearer realm="a, b=\"c\"", scope=x`, "Negotiate YWJj==, Bearer a=b", "a,b c,d=e", `Bearer a="1`, "=", `x y="\\"`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		list, _ := auth.ParseChallenges([]string{in})
+		var out []string
+		for _, c := range list {
+			text := c.Scheme
+			if c.Token != "" {
+				text += " " + c.Token
+			}
+			sep := " "
+			for name, value := range c.Params {
+				text += sep + name + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
+				sep = ", "
+			}
+			out = append(out, text)
+		}
+		again, err := auth.ParseChallenges(out)
+		if len(strings.Join(out, "")) > 16<<10 {
+			return // Quoting made it too long.
+		}
+		if diff := cmp.Diff(list, again); diff != "" || err != nil {
+			t.Errorf("%q: %v %s", in, err, diff)
+		}
+	})
+}

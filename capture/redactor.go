@@ -1,0 +1,740 @@
+package capture
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"math/bits"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// A Redaction says what a capture hides besides the usual. A nil *Redaction is the usual alone, see the package comment.
+type Redaction struct {
+	// Key makes the placeholders: equal secrets have equal ones in all captures with the same key. It must be kept secret, and have at least 16 bytes; a shorter one is ignored. nil is a random key
+	// for each capture, which is forgotten with it.
+	Key []byte
+	// Names are more names whose values are hidden: of members, headers, parameters and variables. Case, and what is no letter or digit, do not count.
+	Names []string
+	// Headers are more names of HTTP headers whose values are shown.
+	Headers []string
+	// Secrets are texts that must not be in the capture wherever they stand. Those of fewer than 4 bytes are ignored.
+	Secrets []string
+}
+
+// A Redactor hides secrets in the events of a capture. It is for one goroutine at a time.
+type Redactor struct {
+	mac     hash.Hash
+	names   []string // normalised
+	headers []string // lower case
+	known   knownSecrets
+	openPEM map[textStream]int // streams of text that are inside of a private key, and how many lines of it may still come
+	label   string
+	plain   []byte // scratch for what base64 stands for
+
+	// pendingNames are the streams of text whose last line ended in the name of a secret.
+	pendingNames map[textStream]pendingName
+
+	nameClasses map[string]nameClass // of names
+}
+
+// NewRedactor returns a Redactor. r may be nil.
+func NewRedactor(r *Redaction) *Redactor {
+	d := &Redactor{openPEM: map[textStream]int{}, pendingNames: map[textStream]pendingName{}, label: "default", nameClasses: map[string]nameClass{}}
+	var key [32]byte
+	rand.Read(key[:]) // never fails
+	secret := key[:]
+	if r != nil {
+		d.label = "custom"
+		if len(r.Key) >= 16 {
+			secret = slices.Clone(r.Key)
+		}
+		for _, n := range r.Names {
+			d.names = append(d.names, string(appendNormal(nil, n)))
+		}
+		for _, n := range r.Headers {
+			d.headers = append(d.headers, lower(n))
+		}
+		for _, s := range r.Secrets {
+			d.known.add(s, 4, true)
+		}
+	}
+	d.mac = hmac.New(sha256.New, secret)
+	return d
+}
+
+// Learn makes the Redactor hide a text wherever it stands from now on. It keeps a limited number of them, and none of fewer than 4 bytes.
+func (r *Redactor) Learn(secret string) { r.known.add(secret, 4, true) }
+
+// appendPlaceholder appends what stands for a secret: its kind, a keyed hash, and the power of two that its length does not exceed. It has no character
+// that JSON, a URL or an HTTP header would have to escape.
+func (r *Redactor) appendPlaceholder(dst []byte, kind string, secret []byte) []byte {
+	var sum [sha256.Size]byte
+	r.mac.Reset()
+	r.mac.Write(secret)
+	dst = append(dst, "~redacted:"...)
+	dst = append(dst, kind...)
+	dst = append(dst, ':')
+	dst = hex.AppendEncode(dst, r.mac.Sum(sum[:0])[:6])
+	dst = append(dst, ':')
+	class := 8
+	if n := len(secret); n > 8 {
+		class = 1 << bits.Len(uint(n-1))
+	}
+	dst = strconv.AppendInt(dst, int64(class), 10)
+	return append(dst, '~')
+}
+
+// An edit replaces a part of a text. Its replacement is in the arena of the list.
+type edit struct {
+	start, end int // in the text
+	from, to   int // in the arena
+}
+
+// edits are the changes to a text, in their order, not overlapping.
+type edits struct {
+	list  []edit
+	arena []byte
+}
+
+func (e *edits) reset() {
+	e.list, e.arena = e.list[:0], e.arena[:0]
+	if cap(e.arena) > 1<<20 {
+		e.arena = nil
+	}
+	if cap(e.list) > 1<<14 {
+		e.list = nil
+	}
+}
+
+// hide replaces the text from start to end, which means secret, by a placeholder.
+func (r *Redactor) hide(e *edits, start, end int, kind string, secret []byte) {
+	if isPlaceholder(secret) {
+		return
+	}
+	from := len(e.arena)
+	e.arena = r.appendPlaceholder(e.arena, kind, secret)
+	e.list = append(e.list, edit{start, end, from, len(e.arena)})
+}
+
+// replace replaces the text from start to end by other text.
+func (e *edits) replace(start, end int, text []byte) {
+	from := len(e.arena)
+	e.arena = append(e.arena, text...)
+	e.list = append(e.list, edit{start, end, from, len(e.arena)})
+}
+
+// remove forgets the edits between two places.
+func (e *edits) remove(start, end int) {
+	e.list = slices.DeleteFunc(e.list, func(d edit) bool { return d.start >= start && d.end <= end })
+}
+
+// normalize brings the edits from the index on into order; where two overlap, the one that begins first takes the other in.
+func (e *edits) normalize(from int) {
+	list := e.list[from:]
+	less := func(a, b edit) int {
+		if a.start != b.start {
+			return a.start - b.start
+		}
+		return b.end - a.end
+	}
+	if !slices.IsSortedFunc(list, less) {
+		slices.SortStableFunc(list, less)
+	}
+	n := 0
+	for _, d := range list {
+		if n > 0 && d.start < list[n-1].end {
+			list[n-1].end = max(list[n-1].end, d.end)
+			continue
+		}
+		list[n] = d
+		n++
+	}
+	e.list = e.list[:from+n]
+}
+
+// apply yields the pieces of the text with its edits made.
+func (e *edits) apply(text []byte, put func([]byte)) {
+	at := 0
+	for _, d := range e.list {
+		put(text[at:d.start])
+		put(e.arena[d.from:d.to])
+		at = d.end
+	}
+	put(text[at:])
+}
+
+func appendEdited(dst, text []byte, list []edit, arena []byte) []byte {
+	at := 0
+	for _, d := range list {
+		dst = append(dst, text[at:d.start]...)
+		dst = append(dst, arena[d.from:d.to]...)
+		at = d.end
+	}
+	return append(dst, text[at:]...)
+}
+
+// knownSecrets holds texts that are secret wherever they stand.
+type knownSecrets struct {
+	fixed  []string // asked for by name
+	recent []string // seen in headers; the oldest makes room
+	next   int
+}
+
+const (
+	maxFixed   = 256
+	maxLearned = 64
+	maxSecret  = 16 << 10 // bytes
+)
+
+func (ks *knownSecrets) add(secret string, atLeast int, fixed bool) {
+	ks.addText(secret, atLeast, fixed)
+	if q := url.QueryEscape(secret); q != secret {
+		ks.addText(q, atLeast, fixed)
+	}
+}
+
+func (ks *knownSecrets) addText(s string, atLeast int, fixed bool) {
+	if len(s) < atLeast || len(s) > maxSecret || slices.Contains(ks.fixed, s) || slices.Contains(ks.recent, s) {
+		return
+	}
+	if isPlaceholder(s) {
+		return
+	}
+	switch {
+	case fixed && len(ks.fixed) < maxFixed:
+		ks.fixed = append(ks.fixed, s)
+	case len(ks.recent) < maxLearned:
+		ks.recent = append(ks.recent, s)
+	default:
+		ks.recent[ks.next%maxLearned] = s
+		ks.next++
+	}
+}
+
+func (ks *knownSecrets) all(yield func(string) bool) {
+	for _, list := range [2][]string{ks.fixed, ks.recent} {
+		for _, s := range list {
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// A stream of text, in which a private key may go over several events.
+type textStream struct {
+	session uint64
+	kind    Kind
+	dir     Dir
+}
+
+const (
+	maxStreams  = 256
+	maxPEMLines = 400
+)
+
+// redactFields replaces what is secret in the facts of e by copies without it, and lists it.
+func (r *Redactor) redactFields(e *Event, p *pointers) {
+	redact := func(s *string, pointer string) {
+		if t := r.redactText(*s); t != *s {
+			*s = t
+			p.add(pointer)
+		}
+	}
+	redact(&e.Prefix, "/pre")
+	redact(&e.Encoding, "/enc")
+	if len(e.Kind)+len(e.Dir)+len(e.Framing) > 16 { // not ours: a capture that somebody else wrote is being copied
+		redact((*string)(&e.Kind), "/k")
+		redact((*string)(&e.Dir), "/dir")
+		redact((*string)(&e.Framing), "/frame")
+	}
+	if h := clone(&e.Head); h != nil {
+		redact(&h.ID, "/id")
+		redact(&h.Name, "/name")
+		redact(&h.Tool, "/tool")
+		redact(&h.Transport, "/transport")
+		if u := r.URL(h.URL); u != h.URL {
+			h.URL = u
+			p.add("/url")
+		}
+	}
+	if e.Start != nil {
+		e.Start = r.redactStart(e.Start, p)
+	}
+	if x := clone(&e.Exit); x != nil {
+		redact(&x.Signal, "/signal")
+	}
+	if q := clone(&e.Request); q != nil {
+		redact(&q.Method, "/req/method")
+		redact(&q.Proto, "/req/proto")
+		redact(&q.Remote, "/req/remote")
+		if u := r.URL(q.URL); u != q.URL {
+			q.URL = u
+			p.add("/req/url")
+		}
+		q.Headers = r.redactHeaders(q.Headers, "/req/headers/", p)
+	}
+	if s := clone(&e.Response); s != nil {
+		redact(&s.Proto, "/res/proto")
+		s.Headers = r.redactHeaders(s.Headers, "/res/headers/", p)
+	}
+	if x := clone(&e.Translation); x != nil {
+		redact(&x.Rule, "/rule")
+	}
+	if g := clone(&e.Gap); g != nil {
+		redact(&g.Why, "/why")
+	}
+	if s := clone(&e.SSE); s != nil {
+		redact(&s.ID, "/sse/id")
+		redact(&s.Event, "/sse/event")
+		redact(&s.Comment, "/sse/comment")
+	}
+}
+
+// clone makes p point to a copy, and returns it.
+func clone[T any](p **T) *T {
+	if *p == nil {
+		return nil
+	}
+	c := **p
+	*p = &c
+	return &c
+}
+
+// Text returns the text with its secrets hidden.
+func (r *Redactor) Text(text string) string { return r.redactText(text) }
+
+func (r *Redactor) redactText(text string) string {
+	if len(text) < 4 {
+		return text
+	}
+	var e edits
+	b := []byte(text)
+	if r.scanText(&e, b); len(e.list) == 0 {
+		return text
+	}
+	return string(appendEdited(nil, b, e.list, e.arena))
+}
+
+// Message appends a message with its secrets hidden to dst, and returns it with the JSON pointers of what was hidden. The message may be any bytes.
+func (r *Redactor) Message(dst, msg []byte) (out []byte, hidden []string) {
+	var p payload
+	p.prepare(&Event{Kind: KindMessage, Data: msg}, r)
+	for i, h := range p.hidden.list {
+		_, p.hidden.list[i], _ = strings.Cut(h[1:], "/")
+		p.hidden.list[i] = "/" + p.hidden.list[i]
+	}
+	if len(p.edits.list) == 0 {
+		return append(dst, msg...), nil
+	}
+	if p.form != formMessage {
+		p.hidden.list = nil
+	}
+	return appendEdited(dst, msg, p.edits.list, p.edits.arena), p.hidden.list
+}
+
+// redactStart hides the values of variables and what is secret among the arguments.
+func (r *Redactor) redactStart(s *Start, p *pointers) *Start {
+	c := *s
+	c.Env = slices.Clone(s.Env)
+	for i, v := range c.Env {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok {
+			continue
+		}
+		c.Env[i] = name
+		if name == "PWD" || name == "OLDPWD" { // a folder, though as the name of anything else it would be a password's
+			continue
+		}
+		if _, secret := r.classify([]byte(name), false); secret {
+			r.known.add(value, 6, true)
+		}
+	}
+	c.Command = slices.Clone(s.Command)
+	var name secretName // what the argument before this one says that this is
+	for i, a := range c.Command {
+		out := r.redactText(a)
+		switch {
+		case name.kind != "" && name.hides([]byte(a)):
+			out = r.placeholder(name.kind, a)
+			r.known.add(a, 6, true)
+		case i > 0 && c.Command[i-1] == "-u" && strings.Contains(a, ":"):
+			out = r.placeholder("userinfo", a)
+		case strings.Contains(a, "://"):
+			out = r.redactText(r.URL(a))
+		case isToken(a):
+			out = r.placeholder("argument", a)
+		}
+		name = secretName{}
+		if len(a) > 2 && a[0] == '-' && !strings.Contains(a, "=") {
+			name, _ = r.classify([]byte(a), false)
+		}
+		if out != a {
+			c.Command[i] = out
+			p.add("/cmd/" + strconv.Itoa(i))
+		}
+	}
+	if d := r.redactText(c.Dir); d != c.Dir {
+		c.Dir = d
+		p.add("/cwd")
+	}
+	return &c
+}
+
+func (r *Redactor) placeholder(kind, secret string) string {
+	if isPlaceholder(secret) {
+		return secret
+	}
+	return string(r.appendPlaceholder(nil, kind, []byte(secret)))
+}
+
+// isToken reports whether a text has the look of a key: long, letters and digits mixed, and nothing that a path or a sentence would have.
+func isToken(s string) bool {
+	digits, letters := 0, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= '0' && c <= '9':
+			digits++
+		case alnum(c):
+			letters++
+		case c != '-' && c != '_' && c != '+' && c != '=':
+			return false
+		}
+	}
+	return len(s) >= 20 && digits >= 3 && letters >= 3
+}
+
+// URL returns a URL, or the target of a request, without the secrets in its user, path and parameters.
+func (r *Redactor) URL(u string) string {
+	u, fragment, hasFragment := strings.Cut(u, "#")
+	path, query, hasQuery := strings.Cut(u, "?")
+	path = r.redactText(path)
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		segment, params, hasParams := strings.Cut(s, ";")
+		if isToken(segment) {
+			segment = r.placeholder("path", segment)
+		}
+		if hasParams {
+			segment += ";" + r.pathParams(params)
+		}
+		segments[i] = segment
+	}
+	out := strings.Join(segments, "/")
+	if hasQuery {
+		out += "?" + r.query(query)
+	}
+	if hasFragment {
+		out += "#" + r.query(fragment)
+	}
+	return out
+}
+
+// pathParams hides the parameters of a segment of a path, unless their names say that they are harmless.
+func (r *Redactor) pathParams(params string) string {
+	list := strings.Split(params, ";")
+	for i, p := range list {
+		name, value, ok := strings.Cut(p, "=")
+		switch {
+		case p == "" || isPlaceholder(value) || isPlaceholder(p):
+		case !ok:
+			list[i] = r.placeholder("path", p)
+		case isToken(value):
+			list[i] = name + "=" + r.placeholder("path", value)
+		default:
+			list[i] = r.query(p)
+		}
+	}
+	return strings.Join(list, ";")
+}
+
+func (r *Redactor) query(q string) string {
+	pairs := strings.Split(q, "&")
+	for i, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		plain, err := url.QueryUnescape(name)
+		if err != nil {
+			plain = name
+		}
+		if s, secret := r.classify([]byte(plain), true); ok && secret && value != "" {
+			pairs[i] = name + "=" + r.placeholder(s.kind, value)
+			continue
+		}
+		clean := r.redactText(pair)
+		if v, err := url.QueryUnescape(value); err == nil && clean == pair && v != value && r.redactText(v) != v {
+			clean = name + "=" + r.placeholder("value", value)
+		}
+		pairs[i] = clean
+	}
+	return strings.Join(pairs, "&")
+}
+
+// stream returns the text that a private key goes on in, if the event is one of several.
+func textStreamOf(e *Event) (textStream, bool) {
+	switch e.Kind {
+	case KindStderr, KindMessage, KindInvalid, KindNote, KindSSE:
+		return textStream{e.Session, e.Kind, e.Dir}, true
+	}
+	return textStream{}, false
+}
+
+// redactLines hides the secrets in text that may be one line of many.
+func (r *Redactor) redactLines(e *Event, out *edits) {
+	s, ok := textStreamOf(e)
+	text := e.Data
+	if left := r.openPEM[s]; ok && left > 0 {
+		if k := bytes.Index(text, pemEnd); k >= 0 {
+			delete(r.openPEM, s)
+			end := pemEndOf(text, k)
+			r.hide(out, 0, end, "pem", text[:end])
+		} else if pemLine(text) && len(text) > 0 {
+			r.openPEM[s] = left - 1
+			r.hide(out, 0, len(text), "pem", text)
+			return
+		} else if r.openPEM[s] = left - 1; left == 1 { // something else got in between
+			delete(r.openPEM, s)
+		}
+	}
+	if ok {
+		r.redactAnnounced(s, out, text)
+	}
+	r.scanText(out, text)
+	if e.SSE != nil || bytes.Contains(text, streamLine) {
+		r.scanJoined(out, text, e.SSE != nil)
+	}
+	var scratch edits
+	if ok && len(r.openPEM) < maxStreams && r.scanPEM(&scratch, text) {
+		r.openPEM[s] = maxPEMLines
+	}
+}
+
+var streamLine = []byte("\ndata:")
+
+// An announcement is a line of YAML that ends in the name of a secret: its value is below it.
+type pendingName struct {
+	indent int
+	block  bool // of several lines
+	kind   string
+}
+
+// redactAnnounced hides a line whose name is on the line before it in the stream, and notes whether the value
+// of its own last name is on the next.
+func (r *Redactor) redactAnnounced(s textStream, out *edits, text []byte) {
+	value := bytes.TrimSpace(text)
+	a, ok := r.pendingNames[s]
+	if ok && len(value) > 0 {
+		if indent(text) > a.indent && (a.block || !bytes.ContainsAny(value, " \t") && value[len(value)-1] != ':') {
+			from := bytes.Index(text, value)
+			r.hide(out, from, from+len(value), a.kind, value)
+			return
+		}
+		delete(r.pendingNames, s)
+	}
+	head := bytes.TrimRight(value, " +-"+digits)
+	block := len(head) > 0 && (head[len(head)-1] == '|' || head[len(head)-1] == '>')
+	if block {
+		value = bytes.TrimRight(head[:len(head)-1], " ")
+	}
+	name, ends := bytes.CutSuffix(value, []byte(":"))
+	if !ends || len(r.pendingNames) >= maxStreams {
+		return
+	}
+	name = bytes.Trim(name, `"'`)
+	if k := bytes.LastIndexAny(name, " \t\"'"); k >= 0 {
+		name = name[k+1:]
+	}
+	if c, secret := r.classify(name, false); secret && !c.opaque {
+		r.pendingNames[s] = pendingName{indent(text), block, c.kind}
+	}
+}
+
+// pemLine reports whether a line could be one of a private key, its header lines included, behind whatever a logger puts before it.
+func pemLine(line []byte) bool {
+	line = bytes.TrimRight(line, "\r\n\t \"',;\\")
+	if bytes.HasPrefix(line, []byte("Proc-Type:")) || bytes.HasPrefix(line, []byte("DEK-Info:")) || len(line) == 0 {
+		return true
+	}
+	i := len(line)
+	for i > 0 && (alnum(line[i-1]) || line[i-1] == '+' || line[i-1] == '/' || line[i-1] == '=') {
+		i--
+	}
+	return i == 0 || len(line)-i >= 16
+}
+
+// redactAll hides a payload as a whole.
+func (r *Redactor) redactAll(e *edits, text []byte, kind string) {
+	e.reset()
+	if len(text) > 0 {
+		r.hide(e, 0, len(text), kind, text)
+	}
+}
+
+// decodeHeaderText decodes a header value of the form =?base64?…?= (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http).
+func decodeHeaderText(value string) (string, bool) {
+	v, begins := strings.CutPrefix(value, "=?base64?")
+	v, ends := strings.CutSuffix(v, "?=")
+	if !begins || !ends {
+		return "", false
+	}
+	plain, err := base64.StdEncoding.DecodeString(v)
+	return string(plain), err == nil
+}
+
+// endsWithPlaceholder reports whether a text ends in a placeholder.
+func endsWithPlaceholder(text []byte) bool {
+	k := bytes.LastIndex(text, []byte("~redacted:"))
+	return k >= 0 && isPlaceholder(text[k:])
+}
+
+// redactPayload is what becomes of a payload that is no JSON.
+func (r *Redactor) redactPayload(e *Event, err error, out *edits, pos int) {
+	text := e.Data
+	cut := e.Cut && !endsWithPlaceholder(text)
+	if syntax, ok := errors.AsType[*jsonwire.SyntaxError](err); ok && cut && syntax.Offset == len(text) {
+		r.hide(out, min(pos, len(text)), len(text), "cut", text[min(pos, len(text)):]) // JSON up to here; what comes now may be half a secret
+		out.normalize(0)
+		return
+	}
+	r.redactLines(e, out)
+	if cut {
+		from := bytes.LastIndexAny(text, " \t\r\n") + 1
+		if from < len(text) {
+			r.hide(out, from, len(text), "cut", text[from:])
+		}
+	}
+	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
+		// UTF-16, or bytes in between: judge what a reader would make of it.
+		var other edits
+		plain := bytes.Map(func(c rune) rune {
+			if c == 0 || c == utf8.RuneError {
+				return -1
+			}
+			return c
+		}, text)
+		if r.scanText(&other, plain); len(other.list) > len(out.list) {
+			r.redactAll(out, text, "binary")
+		}
+	}
+	out.normalize(0)
+}
+
+// shownHeaders are the headers whose values say how the protocol works, and hold no secrets. What is in no such list is hidden: a list of what to hide is never complete.
+var shownHeaders = []string{
+	"accept", "accept-encoding", "accept-language", "accept-ranges", "access-control-allow-credentials", "access-control-allow-headers",
+	"access-control-allow-methods", "access-control-allow-origin", "access-control-expose-headers", "access-control-max-age",
+	"access-control-request-headers", "access-control-request-method", "age", "allow", "alt-svc", "cache-control", "connection", "content-encoding",
+	"content-language", "content-length", "content-type", "date", "expect", "expires", "host", "keep-alive", "last-event-id", "last-modified", "location",
+	"mcp-method", "mcp-name", "mcp-protocol-version", "origin", "pragma", "retry-after", "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site",
+	"server", "strict-transport-security", "te", "traceparent", "trailer", "transfer-encoding", "upgrade", "user-agent", "vary", "via", "www-authenticate",
+	"x-accel-buffering", "x-content-type-options",
+}
+
+// redactHeaders returns the headers with their secrets hidden.
+func (r *Redactor) redactHeaders(list []Header, at string, p *pointers) []Header {
+	list = slices.Clone(list)
+	for i, h := range list {
+		if name := r.redactText(h.Name); name != h.Name {
+			list[i].Name = name
+			p.add(at + strconv.Itoa(i) + "/0")
+		}
+		if value := r.Header(h.Name, h.Value); value != h.Value {
+			list[i].Value = value
+			p.add(at + strconv.Itoa(i) + "/1")
+		}
+	}
+	return list
+}
+
+// Header returns the value of an HTTP header with what is secret about it hidden: all of it, unless the header is known to hold no secret. Of
+// credentials the scheme is left, of cookies their names and attributes. What was in Authorization, in cookies, in session ids and in other headers with the name of
+// a secret is hidden wherever it comes up later, too.
+func (r *Redactor) Header(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	name = lower(name)
+	switch name {
+	case "authorization", "proxy-authorization":
+		return r.authorization(value)
+	case "cookie":
+		parts := strings.Split(value, ";")
+		for i := range parts {
+			parts[i] = r.cookie(parts[i])
+		}
+		return strings.Join(parts, ";")
+	case "set-cookie":
+		first, attributes, found := strings.Cut(value, ";")
+		if first = r.cookie(first); found {
+			return first + ";" + r.redactText(attributes)
+		}
+		return first
+	case "location":
+		return r.URL(value)
+	}
+	if slices.Contains(r.headers, name) || slices.Contains(shownHeaders, name) {
+		return r.redactShown(value)
+	}
+	param, isParam := strings.CutPrefix(name, "mcp-param-")
+	kind, secret := r.classify([]byte(param), false)
+	if isParam && !secret {
+		return r.redactShown(value) // the arguments of a tool, which are in the body as well
+	}
+	if secret {
+		r.known.add(value, 8, false)
+		return r.placeholder(kind.kind, value)
+	}
+	return r.placeholder("header", value)
+}
+
+func (r *Redactor) redactShown(value string) string {
+	if plain, ok := decodeHeaderText(value); ok && r.redactText(plain) != plain {
+		return r.placeholder("value", value)
+	}
+	return r.redactText(value)
+}
+
+func (r *Redactor) authorization(value string) string {
+	scheme, cred, ok := strings.Cut(value, " ")
+	if !ok || len(scheme) > 16 || strings.Trim(lower(scheme), lowercase+"-") != "" {
+		r.known.add(value, 8, false)
+		return r.placeholder("auth", value)
+	}
+	cred = strings.TrimSpace(cred)
+	r.known.add(cred, 8, false)
+	kind := "auth"
+	if s := lower(scheme); s == "bearer" || s == "basic" || s == "dpop" {
+		kind = s
+	}
+	return scheme + " " + r.placeholder(kind, cred)
+}
+
+// cookie hides the value of one cookie.
+func (r *Redactor) cookie(pair string) string {
+	name, value, ok := strings.Cut(pair, "=")
+	if !ok {
+		if strings.TrimSpace(pair) == "" {
+			return pair
+		}
+		name, value = "", pair
+	}
+	if value == "" {
+		return pair
+	}
+	r.known.add(strings.Trim(value, `"`), 8, false)
+	hidden := r.placeholder("cookie", value)
+	if !ok {
+		return hidden
+	}
+	return r.redactText(name) + "=" + hidden
+}

@@ -1,0 +1,456 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+
+	"mcpwire/internal/era"
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/schema"
+)
+
+// ErrRefused is what [Options.Sample] returns when the user does not want it. Legacy servers are answered -1, as the specification has it.
+var ErrRefused = errors.New("refused by the user")
+
+const codeRefused jsonrpc.Code = -1
+
+// Prepare implements [jsonrpc.Handler]. What notifications are to the client is done here, in the order in which they come and before answers behind them
+// are delivered.
+func (cn *connection) Prepare(r *jsonrpc.Request) *jsonrpc.CostEstimate {
+	if r.Kind == jsonrpc.KindNotification {
+		cn.handleNotification(&r.Message)
+		if cn.c.opts.OnNotification == nil && cn.c.chain == nil {
+			return jsonrpc.Immediate
+		}
+		return nil
+	}
+	if string(r.Method) == mcp.MethodPing && cn.c.chain == nil {
+		return jsonrpc.Immediate
+	}
+	return nil
+}
+
+// Handle implements [jsonrpc.Handler]: it answers a legacy server's requests.
+func (cn *connection) Handle(r *jsonrpc.Request, dst []byte) ([]byte, error) {
+	if cn.c.usesChain(r) {
+		ctx := new(jsonrpc.Context)
+		r.InitContext(ctx, jsonrpc.TraceOf(r.Params))
+		result, err := cn.c.runIncomingChain(context.WithValue(ctx, clientKey{}, cn.c), r, func(ctx context.Context, params []byte) ([]byte, error) {
+			if r.Kind == jsonrpc.KindNotification {
+				cn.callOnNotification(r, params)
+				return nil, nil
+			}
+			return cn.answerRequest(ctx, nil, string(r.Method), params)
+		})
+		return append(dst, result...), err
+	}
+	switch {
+	case r.Kind == jsonrpc.KindNotification:
+		cn.callOnNotification(r, r.Params)
+		return dst, nil
+	case string(r.Method) == mcp.MethodPing:
+		return append(dst, "{}"...), nil
+	}
+	ctx := new(jsonrpc.Context)
+	r.InitContext(ctx, jsonrpc.TraceOf(r.Params))
+	return cn.answerRequest(ctx, dst, string(r.Method), r.Params)
+}
+
+func (cn *connection) callOnNotification(r *jsonrpc.Request, params []byte) {
+	if fn := cn.c.opts.OnNotification; fn != nil {
+		fn(string(r.Method), json.RawMessage(params))
+	}
+}
+
+// answerRequest appends the result of what a legacy server asks.
+func (cn *connection) answerRequest(ctx context.Context, dst []byte, method string, params []byte) ([]byte, error) {
+	if method == mcp.MethodPing {
+		return append(dst, "{}"...), nil
+	}
+	accepts := cn.accepts.Load()
+	if accepts == nil {
+		accepts = &era.InputSupport{}
+	}
+	revision := mcp.LatestLegacyRevision
+	if neg := cn.negotiated.Load(); neg != nil {
+		revision = neg.Revision
+	}
+	start := len(dst)
+	dst, err := cn.c.serveInput(ctx, dst, &inputRequest{method: method, params: params, conn: cn}, accepts, revision)
+	if err == nil && era.Of(revision).CoreTasks {
+		dst = appendRelatedTask(dst, start, params)
+	}
+	if rejected, ok := errors.AsType[*inputRejectedError](err); ok {
+		return dst, &jsonrpc.Error{Code: rejected.code, Message: rejected.reason}
+	}
+	if errors.Is(err, ErrRefused) {
+		return dst, &jsonrpc.Error{Code: codeRefused, Message: "the user refused the request"}
+	}
+	return dst, err
+}
+
+// An input is something that a server asks for, as a request of its own or within a result.
+type inputRequest struct {
+	method string
+	params []byte      // text of an object; may be nil
+	conn   *connection // on which it came; nil if it came within a result
+}
+
+// A refusal says why an input is none that the server may ask for.
+type inputRejectedError struct {
+	code   jsonrpc.Code
+	reason string
+}
+
+func (e *inputRejectedError) Error() string { return e.reason }
+
+func undeclaredError(method, option string) error {
+	return &inputRejectedError{jsonrpc.CodeMethodNotFound, fmt.Sprintf("the client did not declare that it takes %s (see client.Options.%s)", method, option)}
+}
+
+func invalidInputError(format string, args ...any) error {
+	return &inputRejectedError{jsonrpc.CodeInvalidParams, "invalid params: " + fmt.Sprintf(format, args...)}
+}
+
+// serveInput has a handler answer what the server asks for, and appends the bare result.
+func (c *Client) serveInput(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
+	ctx = context.WithValue(ctx, clientKey{}, c)
+	start := len(dst)
+	var err error
+	switch in.method {
+	case mcp.MethodElicit:
+		dst, err = c.serveElicit(ctx, dst, in, accepts, r)
+	case mcp.MethodCreateMessage:
+		dst, err = c.serveSample(ctx, dst, in, accepts, r)
+	case mcp.MethodRootsList:
+		dst, err = c.serveRoots(ctx, dst, in, accepts, r)
+	default:
+		err = &inputRejectedError{jsonrpc.CodeMethodNotFound, fmt.Sprintf("method not found: %.100s", in.method)}
+	}
+	if err != nil {
+		return dst, err
+	}
+	if err := jsonwire.Valid(dst[start:], 0); err != nil { // raw JSON that a handler gave goes out as it is
+		return dst, fmt.Errorf("the handler for %s gave what is no JSON: %w", in.method, err)
+	}
+	return dst, nil
+}
+
+// runHandler runs a handler of the user's. The server is not blamed for the time that it takes.
+func runHandler[T any](in *inputRequest, handler func() (T, error)) (T, error) {
+	if in.conn != nil {
+		defer in.conn.beginHandler()()
+	}
+	return handler()
+}
+
+// appendRelatedTask marks a result as one that belongs to a task if its request does
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks).
+func appendRelatedTask(dst []byte, start int, params []byte) []byte {
+	task := jsonwire.Lookup(jsonwire.Lookup(params, "_meta"), mcp.MetaRelatedTask)
+	if task == nil {
+		return dst
+	}
+	rest, meta := splitMeta(dst[start:])
+	if jsonwire.Lookup(meta, mcp.MetaRelatedTask) != nil {
+		return dst
+	}
+	members := bytes.Clone(objectBody(meta))
+	if len(members) > 0 {
+		members = append(members, ',')
+	}
+	members = append(append(members, `"`+mcp.MetaRelatedTask+`":`...), task...)
+	return append(dst[:start], joinMeta(bytes.Clone(rest), members)...)
+}
+
+func (c *Client) serveRoots(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
+	if !accepts.Roots || c.opts.Roots == nil {
+		return dst, undeclaredError(in.method, "Roots")
+	}
+	roots, err := runHandler(in, func() ([]mcp.Root, error) { return c.opts.Roots(ctx) })
+	if err != nil {
+		return dst, err
+	}
+	for _, root := range roots {
+		if err := checkRoot(root.URI); err != nil {
+			return dst, fmt.Errorf("client.Options.Roots: %w", err)
+		}
+	}
+	return (&mcp.ListRootsResult{Roots: roots}).AppendRevision(dst, r), nil
+}
+
+// checkRoot returns an error unless uri is a file URI that leads nowhere but where it says.
+func checkRoot(uri string) error {
+	u, err := url.Parse(uri)
+	switch {
+	case err != nil:
+		return err
+	case u.Scheme != "file" || u.Path == "":
+		return fmt.Errorf("root %q must begin with file:// and have a path", uri)
+	case slices.Contains(strings.FieldsFunc(u.Path, func(r rune) bool { return r == '/' || r == '\\' }), ".."):
+		return fmt.Errorf("root %q must not have .. in its path", uri)
+	}
+	return nil
+}
+
+func (c *Client) serveSample(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
+	if c.opts.Sample == nil || !accepts.Sampling {
+		return dst, undeclaredError(in.method, "Sample")
+	}
+	var p mcp.CreateMessageRequestParams
+	if err := p.UnmarshalJSON(in.paramsObject()); err != nil {
+		return dst, invalidInputError("%v", err)
+	}
+	if !accepts.SamplingTools && (p.Tools != nil || p.ToolChoice != nil) {
+		return dst, invalidInputError("the client did not declare that it takes tools in %s (see client.Options.SampleTools)", in.method)
+	}
+	result, err := runHandler(in, func() (*mcp.CreateMessageResult, error) { return c.opts.Sample(ctx, &p) })
+	if err == nil && result == nil {
+		err = errors.New("client.Options.Sample returned nothing")
+	}
+	if err != nil {
+		return dst, err
+	}
+	return result.AppendRevision(dst, r), nil
+}
+
+// paramsObject returns the params, {} if there are none.
+func (in *inputRequest) paramsObject() []byte {
+	if in.params == nil {
+		return []byte("{}")
+	}
+	return in.params
+}
+
+func (c *Client) serveElicit(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
+	if c.opts.Elicit == nil || !accepts.Form && !accepts.URL {
+		return dst, undeclaredError(in.method, "Elicit")
+	}
+	var p mcp.ElicitRequestParams
+	if err := p.UnmarshalJSON(in.paramsObject()); err != nil {
+		return dst, invalidInputError("%v", err)
+	}
+	form := p.Mode == "" || p.Mode == mcp.ElicitModeForm
+	if form && !accepts.Form || !form && (p.Mode != mcp.ElicitModeURL || !accepts.URL) {
+		return dst, invalidInputError("the client did not declare the mode %.20q of %s (see client.Options.ElicitModes)", p.Mode, in.method)
+	}
+	if !form && !isWebPage(p.URL) {
+		return dst, invalidInputError("url %.100q is not that of a web page: it must begin with https:// or http:// and name a host", p.URL)
+	}
+	result, err := runHandler(in, func() (*mcp.ElicitResult, error) { return c.opts.Elicit(ctx, &p) })
+	if ctx.Err() != nil {
+		return dst, ctx.Err()
+	}
+	if err != nil || result == nil {
+		c.log.Warn("elicitation failed, answered as canceled", "error", err)
+		return append(dst, `{"action":"cancel"}`...), nil
+	}
+	trimmed := *result
+	if result.Action != mcp.ElicitActionAccept || !form {
+		trimmed.Content = nil // what was not accepted, or not put into a form, has no content
+	} else if err := c.checkContent(&p, result.Content); err != nil {
+		return dst, fmt.Errorf("client.Options.Elicit: %w", err)
+	}
+	return trimmed.AppendRevision(dst, r), nil
+}
+
+// isWebPage reports whether a URL is one that can be shown to a user and opened in a browser, and not one that does something else when it is opened.
+func isWebPage(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
+}
+
+// checkContent holds what was put into a form against the form. A form that makes no sense is not held against the user.
+func (c *Client) checkContent(p *mcp.ElicitRequestParams, content json.RawMessage) error {
+	if content == nil {
+		content = json.RawMessage("{}")
+	}
+	if err := checkObject(content); err != nil {
+		return fmt.Errorf("content: %w", err)
+	}
+	if p.RequestedSchema == nil {
+		return nil
+	}
+	v, err := compileServerSchema(p.RequestedSchema, c.opts.SchemaEngine)
+	if err != nil {
+		c.log.Info("content of a form not validated: its schema cannot be used", "error", err)
+		return nil
+	}
+	err = v.Validate(content)
+	if e, ok := errors.AsType[*schema.Error](err); ok {
+		e.Root = "content"
+	}
+	if err != nil {
+		return fmt.Errorf("what was filled in is not what the server's form wants: %w", err)
+	}
+	return nil
+}
+
+const (
+	maxInputRequests    = 100 // that one result may ask for
+	maxConcurrentInputs = 8   // handlers that answer them at once
+)
+
+// handleInputRequired reads an InputRequiredResult (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr) and gets what it asks for. The state is
+// the server's: it is handed back as it came, and not looked into.
+func (ac *activeCall) handleInputRequired(ctx context.Context, result []byte) error {
+	var requests []byte
+	ac.inputResponses, ac.requestState = nil, nil
+	members := jsonwire.ObjectMembers(result)
+	for members.Next() {
+		v := members.Value()
+		switch {
+		case string(v) == "null":
+		case members.KeyIs("inputRequests"):
+			if v[0] != '{' {
+				return ac.protocolError("inputRequests is no object")
+			}
+			requests = v
+		case members.KeyIs("requestState"):
+			if v[0] != '"' {
+				return ac.protocolError("requestState is no string")
+			}
+			ac.requestState = v
+		}
+	}
+	if len(objectBody(requests)) == 0 {
+		if ac.requestState == nil {
+			return ac.protocolError("input is required, but neither inputRequests nor requestState says what to do")
+		}
+		return ac.waitRetry(ctx, ac.c.opts.Retry.backoff(ac.req.inputRounds+1), nil) // the server is busy, or wants the request elsewhere
+	}
+	ctx, cancel := ac.withDeadline(ctx)
+	defer cancel()
+	inputs, err := ac.c.answerInputs(ctx, requests)
+	ac.inputResponses = inputs
+	switch _, rejected := errors.AsType[*inputRejectedError](err); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ac.contextError(ctx)
+	case rejected:
+		return ac.protocolError(err.Error())
+	}
+	return fmt.Errorf("call %s: %w", ac.req.method, err)
+}
+
+func (ac *activeCall) protocolError(reason string) error {
+	return &ProtocolError{Method: ac.req.method, Reason: reason}
+}
+
+// An InputError is what a call fails with because the server needed input that a handler of [Options] did not give.
+type InputError struct {
+	Method string // what the server asked for: sampling/createMessage, for example
+	Err    error  // of the handler, or what is wrong with what it gave
+}
+
+func (e *InputError) Error() string {
+	return fmt.Sprintf("no answer to the server's %s: %v", e.Method, e.Err)
+}
+
+// Unwrap returns Err, but for a *jsonrpc.Error: that would look as if the server had answered it.
+func (e *InputError) Unwrap() error {
+	if IsPeer(e.Err) {
+		return nil
+	}
+	return e.Err
+}
+
+// answerInputs has the handlers answer what the server asks for. requests is the text of an InputRequests object, responses that of the matching
+// InputResponses object. The error is an *InputError, or says what is wrong with the requests.
+func (c *Client) answerInputs(ctx context.Context, requests []byte) (responses []byte, err error) {
+	keys, inputs, err := parseInputRequests(requests)
+	if err != nil {
+		return nil, err
+	}
+	neg := c.negotiated.Load()
+	results := make([][]byte, len(inputs))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, maxConcurrentInputs)
+	for i := range inputs {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			var err error
+			if results[i], err = c.runInputHandler(ctx, &inputs[i], neg); err != nil {
+				cancel(err) // only the first counts
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	responses = append(responses, '{')
+	for i, key := range keys {
+		if i > 0 {
+			responses = append(responses, ',')
+		}
+		responses = append(append(append(responses, '"'), key...), `":`...)
+		responses = append(responses, results[i]...)
+	}
+	return append(responses, '}'), nil
+}
+
+// runInputHandler runs a handler and turns its panic into an error.
+func (c *Client) runInputHandler(ctx context.Context, in *inputRequest, neg *negotiated) (result []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.log.Error("handler panicked", "method", in.method, "panic", v, "stack", string(debug.Stack()))
+			err = &InputError{in.method, &jsonrpc.PanicError{Value: v, Stack: debug.Stack()}}
+		}
+	}()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	result, err = c.serveInput(ctx, nil, in, &neg.accepts, neg.Revision)
+	if _, rejected := errors.AsType[*inputRejectedError](err); err != nil && !rejected {
+		err = &InputError{in.method, err}
+	}
+	return result, err
+}
+
+// parseInputRequests takes an InputRequests object apart. The keys are as they stand between the quotes.
+func parseInputRequests(requests []byte) (keys [][]byte, inputs []inputRequest, err error) {
+	members := jsonwire.ObjectMembers(requests)
+	for members.Next() {
+		if len(keys) == maxInputRequests {
+			return nil, nil, &inputRejectedError{jsonrpc.CodeInvalidParams, fmt.Sprintf("more than %d inputs are asked for at once", maxInputRequests)}
+		}
+		in, ok := parseInputRequest(members.Value())
+		if !ok {
+			return nil, nil, &inputRejectedError{jsonrpc.CodeInvalidParams, fmt.Sprintf("input request %.40q is no object with a method and params", members.RawKey())}
+		}
+		keys, inputs = append(keys, bytes.Clone(members.RawKey())), append(inputs, in)
+	}
+	return keys, inputs, nil
+}
+
+func parseInputRequest(text []byte) (in inputRequest, ok bool) {
+	if text[0] != '{' {
+		return in, false
+	}
+	members := jsonwire.ObjectMembers(text)
+	for members.Next() {
+		v := members.Value()
+		switch {
+		case members.KeyIs("method") && v[0] == '"':
+			in.method = jsonwire.UnquoteString(v[1 : len(v)-1])
+		case members.KeyIs("params") && string(v) != "null":
+			in.params = v
+		}
+	}
+	return in, in.method != "" && (in.params == nil || in.params[0] == '{')
+}

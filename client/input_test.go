@@ -1,0 +1,717 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// ask sends a request to the client.
+func (s *script) ask(id, request string) {
+	s.t.Helper()
+	s.send(`{"jsonrpc":"2.0","id":%s,%s`, id, strings.TrimPrefix(request, "{"))
+}
+
+// legacyRevision runs a test with a legacy server in a bubble.
+func legacyRevision(t *testing.T, r mcp.Revision, opts Options, serve func(*script)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		opts.Revisions = []mcp.Revision{r}
+		done := make(chan struct{})
+		dial(t, &opts, func(s *script) {
+			defer close(done)
+			s.opening(r)
+			serve(s)
+		})
+		<-done
+	})
+}
+
+// TestServerRequests: a legacy server's requests go to the handlers, and what was not declared is refused.
+// Spec: C5 C32 C87 C98 C105 C114
+func TestServerRequests(t *testing.T) {
+	const tools = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"tools":[]}}`
+	none := func(o *Options) { *o = Options{} }
+	for _, tt := range []struct {
+		name    string
+		request string
+		opts    func(*Options)
+		want    string // the result
+		code    jsonrpc.Code
+		since   mcp.Revision // before it, the method is unknown
+		bad     bool         // before it, it is -32602 instead
+	}{
+		{name: "ping", request: `{"method":"ping"}`, opts: none, want: `{}`},
+		{name: "form", request: askForm, want: isForm, since: mcp.Revision20250618},
+		{name: "form by name", request: strings.Replace(askForm, `"message"`, `"mode":"form","message"`, 1), want: isForm, since: mcp.Revision20250618},
+		{name: "url", request: askURL, want: isURL, since: mcp.Revision20251125},
+		{name: "url undeclared", request: askURL, opts: func(o *Options) { o.ElicitModes = ElicitForm }, code: -32602, since: mcp.Revision20250618},
+		{name: "form undeclared", request: askForm, opts: func(o *Options) { o.ElicitModes = ElicitURL }, code: -32602, since: mcp.Revision20251125},
+		{name: "elicitation undeclared", request: askForm, opts: none, code: -32601},
+		{name: "elicitation declined", request: strings.Replace(askForm, "name?", "decline", 1), want: `{"action":"decline"}`, since: mcp.Revision20250618},
+		{name: "elicitation failed", request: strings.Replace(askForm, "name?", "fail", 1), want: `{"action":"cancel"}`, since: mcp.Revision20250618},
+		{name: "elicitation without a message", request: `{"method":"elicitation/create","params":{}}`, code: -32602, since: mcp.Revision20250618},
+		{name: "sampling", request: askSample, want: isSample},
+		{name: "sampling undeclared", request: askSample, opts: none, code: -32601},
+		{name: "sampling without params", request: `{"method":"sampling/createMessage"}`, code: -32602},
+		{name: "sampling with tools", request: tools, want: isSample, since: mcp.Revision20251125, bad: true},
+		{name: "sampling with tools undeclared", request: tools, opts: func(o *Options) { o.SampleTools = false }, code: -32602},
+		{name: "sampling refused", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"refuse","messages`, 1), code: -1},
+		{name: "sampling failed", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"fail","messages`, 1), code: -32603},
+		{name: "sampling with an error", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"error","messages`, 1), code: -5},
+		{name: "sampling panics", request: strings.Replace(askSample, "{\"messages", `{"systemPrompt":"panic","messages`, 1), code: -32603},
+		{name: "roots", request: askRoots, want: isRoots},
+		{name: "roots undeclared", request: askRoots, opts: none, code: -32601},
+		{name: "unknown", request: `{"method":"tools/list"}`, code: -32601},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, r := range onlyLegacy {
+				opts := answering()
+				if tt.opts != nil {
+					tt.opts(&opts)
+				}
+				want, code := tt.want, tt.code
+				if r < tt.since {
+					if want, code = "", -32601; tt.bad || tt.name == "url" && r == mcp.Revision20250618 {
+						code = -32602
+					}
+				}
+				legacyRevision(t, r, opts, func(s *script) {
+					s.ask(`"q"`, tt.request)
+					if code == 0 {
+						if got := s.expectResult(`"q"`); got != want {
+							s.t.Errorf("%v: got %s, want %s", r, got, want)
+						}
+					} else if got := s.expectError(`"q"`); got != code {
+						s.t.Errorf("%v: got %d, want %d", r, got, code)
+					}
+					s.ask(`2`, `{"method":"ping"}`)
+					s.expectResult("2")
+				})
+			}
+		})
+	}
+}
+
+// TestServerRequestCancelled: the handler's context ends when the server cancels, and nothing is answered; a ping is answered meanwhile.
+func TestServerRequestCancelled(t *testing.T) {
+	began, ended := make(chan struct{}), make(chan error, 1)
+	opts := Options{Roots: func(ctx context.Context) ([]mcp.Root, error) {
+		close(began)
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return nil, nil
+	}}
+	legacyRevision(t, mcp.Revision20251125, opts, func(s *script) {
+		s.ask("1", askRoots)
+		s.ask("2", `{"method":"ping"}`)
+		s.expectResult("2")
+		<-began // one that is cancelled before that is not handled at all
+		s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			s.t.Errorf("got %v", err)
+		}
+		s.ask("3", `{"method":"ping"}`)
+		s.expectResult("3")
+	})
+}
+
+// TestServerRequestsEnd: a handler's context ends with the connection, and the client does not wait long for those that do not care.
+func TestServerRequestsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		opts := Options{Revisions: onlyLegacy, Roots: func(ctx context.Context) ([]mcp.Root, error) {
+			<-ctx.Done()
+			<-gate
+			return nil, nil
+		}}
+		c := dial(t, &opts, func(s *script) {
+			s.opening(mcp.Revision20251125)
+			s.ask("1", askRoots)
+			s.expectEnd()
+		})
+		synctest.Wait()
+		began := time.Now()
+		c.Close()
+		if d := time.Since(began); d > drainTimeout {
+			t.Errorf("closing took %v", d)
+		}
+		close(gate)
+	})
+}
+
+// TestManyServerRequests: handlers run at once, as many as there may be, and all requests are answered.
+func TestManyServerRequests(t *testing.T) {
+	var handlers gauge
+	opts := Options{MaxRequests: 3, Roots: func(context.Context) ([]mcp.Root, error) {
+		defer handlers.enter()()
+		elapse(time.Second)
+		return nil, nil
+	}}
+	legacyRevision(t, mcp.Revision20251125, opts, func(s *script) {
+		for i := range 10 {
+			s.ask(fmt.Sprint(i), askRoots)
+		}
+		for range 10 {
+			if m := s.next(); string(m.Result) != `{"roots":[]}` {
+				s.t.Errorf("got %s", m.line)
+			}
+		}
+	})
+	if handlers.most != 3 {
+		t.Errorf("%d handlers at once", handlers.most)
+	}
+}
+
+// TestModernSilence: to a modern server nothing is answered, whatever it sends.
+// Spec: C6 C38
+func TestModernSilence(t *testing.T) {
+	opts := answering()
+	opts.Revisions = onlyModern
+	synctest.Test(t, func(t *testing.T) {
+		c := dial(t, &opts, func(s *script) {
+			s.discovers()
+			m := s.expect("m")
+			for i, request := range []string{`{"method":"ping"}`, askRoots, askForm, `{"method":"unknown"}`, `{"method":5}`} {
+				s.ask(fmt.Sprint(i), request)
+			}
+			s.send("a stray line")
+			s.send(`{"jsonrpc":"2.0"}`)
+			s.send(`[{"jsonrpc":"2.0","id":9,"method":"ping"},1]`)
+			elapse(time.Second)
+			s.answer(m, "{}")
+			s.expectEnd()
+		})
+		if err := c.Call(t.Context(), "m", nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestStrayLines: what a legacy server prints by mistake is not argued with.
+func TestStrayLines(t *testing.T) {
+	legacyRevision(t, mcp.Revision20241105, Options{}, func(s *script) {
+		s.send("Listening on stdin ...")
+		s.send("{}")
+		s.send(`{"jsonrpc":"2.0","id":1,"method":"ping","params":5}`)
+		if got := s.expectError("1"); got != jsonrpc.CodeInvalidRequest {
+			s.t.Errorf("got %d", got)
+		}
+		s.ask("2", `{"method":"ping"}`)
+		s.expectResult("2")
+	})
+}
+
+// TestRootsChanged: legacy servers that were told of roots are told of changes.
+// Spec: C90
+func TestRootsChanged(t *testing.T) {
+	for _, declared := range []bool{true, false} {
+		opts := Options{}
+		if declared {
+			opts = answering()
+		}
+		everyRevision(t, opts, func(s *script, r mcp.Revision) {
+			if declared && !r.Modern() {
+				s.expect("notifications/roots/list_changed")
+			}
+			s.answer(s.expect("m"), "{}")
+			s.expectEnd()
+		}, func(t *testing.T, c *Client, _ mcp.Revision) {
+			if err := c.RootsChanged(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := c.Call(t.Context(), "m", nil, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestRoots: only file URIs go to a server, and none that leads elsewhere.
+// Spec: C91 C93
+func TestRoots(t *testing.T) {
+	for uri, ok := range map[string]bool{
+		"file:///a/b": true, "file://host/c": true, "file:///a/..b": true, "file:///C:/x": true,
+		"": false, "/a": false, "http://x/": false, "file:": false, "file:a": false, "file:///a/../b": false, "file:///a/%2e%2E/b": false, "file:///a/..": false, `file:///a\..\b`: false, "file:///%zz": false,
+	} {
+		opts := Options{Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///ok"}, {URI: uri}}, nil }}
+		legacyRevision(t, mcp.Revision20250618, opts, func(s *script) {
+			s.ask("1", askRoots)
+			if m := s.next(); (m.Result != nil) != ok || strings.Contains(string(m.Error), "..") {
+				s.t.Errorf("%s: got %s", uri, m.line)
+			}
+		})
+	}
+}
+
+// TestElicitContent: what the handler puts into a form is held against the form, in both eras.
+func TestElicitContent(t *testing.T) {
+	const form = `{"type":"object","properties":{"city":{"type":"string","minLength":2},"n":{"type":"integer"}},"required":["city"]}`
+	for _, tt := range []struct {
+		name, schema, content string
+		err                   string // "" if it is right
+	}{
+		{"right", form, `{"city":"Oslo","n":1}`, ""},
+		{"with more than was asked for", form, `{"city":"Oslo","more":null}`, ""},
+		{"too short", form, `{"city":"O"}`, "content.city"},
+		{"of another type", form, `{"city":"Oslo","n":"one"}`, "content.n"},
+		{"incomplete", form, `{"n":1}`, `missing required property "city"`},
+		{"missing", form, "", `missing required property "city"`},
+		{"missing where nothing is required", `{"type":"object","properties":{}}`, "", ""},
+		{"no object", form, `["Oslo"]`, "JSON object"},
+		{"a form that makes no sense", `{"type":"object","properties":{"city":{"minLength":-1}}}`, `{"city":"O"}`, ""},
+		{"a form that is too large", `{"type":"object","properties":{"n":{"type":"string"}},"title":"` + strings.Repeat("x", maxSchemaBytes) + `"}`, `{"n":1}`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			opts := Options{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+				result := &mcp.ElicitResult{Action: mcp.ElicitActionAccept}
+				if tt.content != "" {
+					result.Content = json.RawMessage(tt.content)
+				}
+				return result, nil
+			}}
+			ask := `{"method":"elicitation/create","params":{"message":"where?","requestedSchema":` + tt.schema + `}}`
+			legacyRevision(t, mcp.Revision20250618, opts, func(s *script) {
+				s.ask("1", ask)
+				if tt.err == "" {
+					s.expectResult("1")
+				} else if code := s.expectError("1"); code != jsonrpc.CodeInternalError {
+					s.t.Errorf("legacy: error %d", code)
+				}
+			})
+			synctest.Test(t, func(t *testing.T) {
+				c := dial(t, &opts, func(s *script) {
+					s.discovers()
+					s.answer(s.expect("tools/call"), required(`"inputRequests":{"k":`+ask+`}`))
+					if tt.err == "" {
+						s.answer(s.expect("tools/call"), "{}")
+					}
+					s.expectEnd()
+				})
+				err := c.Call(t.Context(), "tools/call", nil, nil)
+				if tt.err == "" && err != nil || tt.err != "" && (!is[*InputError](err) || !strings.Contains(err.Error(), tt.err)) {
+					t.Errorf("modern: got %v, want %q", err, tt.err)
+				}
+			})
+		})
+	}
+}
+
+// TestElicitPage: a handler is only asked to send its user to web pages.
+func TestElicitPage(t *testing.T) {
+	for url, ok := range map[string]bool{
+		"https://example.com/a?b": true, "http://localhost:8080": true, "HTTPS://EXAMPLE.COM": true,
+		"": false, "/relative": false, "https:///nowhere": false, "https://%zz": false,
+		"file:///etc/passwd": false, "javascript:alert(1)": false, "data:text/html,x": false, "ms-settings:": false,
+	} {
+		var seen string
+		opts := Options{ElicitModes: ElicitURL, Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			seen = p.URL
+			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{}`)}, nil
+		}}
+		ask := fmt.Sprintf(`{"method":"elicitation/create","params":{"mode":"url","message":"go","url":%q}}`, url)
+		legacyRevision(t, mcp.Revision20251125, opts, func(s *script) {
+			s.ask("1", ask)
+			if ok {
+				if got := s.expectResult("1"); got != isURL {
+					s.t.Errorf("%q: got %s", url, got)
+				}
+			} else if code := s.expectError("1"); code != jsonrpc.CodeInvalidParams {
+				s.t.Errorf("%q: error %d", url, code)
+			}
+		})
+		if (seen == url && url != "") != ok {
+			t.Errorf("%q: the handler was asked for %q", url, seen)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			c := dial(t, &opts, func(s *script) {
+				s.discovers()
+				s.answer(s.expect("tools/call"), required(`"inputRequests":{"k":`+ask+`}`))
+				if ok {
+					s.answer(s.expect("tools/call"), "{}")
+				}
+				s.expectEnd()
+			})
+			if err := c.Call(t.Context(), "tools/call", nil, nil); (err == nil) != ok || !ok && !is[*ProtocolError](err) {
+				t.Errorf("%q: got %v", url, err)
+			}
+		})
+	}
+}
+
+// TestRelatedTask: what a handler answers belongs to the task that the question belongs to, where tasks are part of the protocol.
+// Spec: T14 T22
+func TestRelatedTask(t *testing.T) {
+	const related = `"io.modelcontextprotocol/related-task":{"taskId":"t"}`
+	opts := answering()
+	opts.Sample = func(context.Context, *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+		r := &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Content: mcp.SamplingContent{mcp.TextContent{Text: "t"}}, Model: "m"}
+		r.Meta = json.RawMessage(`{"a.b/c":1}`)
+		return r, nil
+	}
+	for _, r := range onlyLegacy {
+		legacyRevision(t, r, opts, func(s *script) {
+			for _, tt := range []struct{ request, meta, want string }{
+				{`{"method":"roots/list","params":{"_meta":{` + related + `}}}`, related, isRoots},
+				{askRoots, "", isRoots},
+				{strings.Replace(askSample, `"maxTokens"`, `"_meta":{`+related+`},"maxTokens"`, 1), `"a.b/c":1,` + related, isSample},
+				{`{"method":"ping","params":{"_meta":{` + related + `}}}`, "", `{}`},
+			} {
+				if r != mcp.Revision20251125 {
+					tt.meta = strings.TrimSuffix(strings.TrimSuffix(tt.meta, related), ",")
+				}
+				s.ask("1", tt.request)
+				rest, meta := splitMeta([]byte(s.expectResult("1")))
+				if string(rest) != tt.want || string(objectBody(meta)) != tt.meta {
+					s.t.Errorf("%v: got %s and _meta %s, want %s and %s", r, rest, meta, tt.want, tt.meta)
+				}
+			}
+		})
+	}
+}
+
+// answering returns options whose handlers answer everything.
+func answering() Options {
+	return Options{
+		Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			switch p.Message {
+			case "decline":
+				return &mcp.ElicitResult{Action: mcp.ElicitActionDecline, Content: json.RawMessage(`{"a":1}`)}, nil
+			case "fail":
+				return nil, errors.New("no screen")
+			case "nothing":
+				return nil, nil
+			}
+			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"answer":` + fmt.Sprintf("%q", p.Message) + `}`)}, nil
+		},
+		ElicitModes: ElicitForm | ElicitURL,
+		Sample: func(_ context.Context, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
+			switch p.SystemPrompt {
+			case "refuse":
+				return nil, ErrRefused
+			case "fail":
+				return nil, errors.New("a secret")
+			case "error":
+				return nil, jsonrpc.Errorf(-5, "model is down")
+			case "nothing":
+				return nil, nil
+			case "panic":
+				panic("oh")
+			}
+			return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Content: mcp.SamplingContent{mcp.TextContent{Text: "t"}}, Model: "m"}, nil
+		},
+		SampleTools: true,
+		Roots: func(context.Context) ([]mcp.Root, error) {
+			return []mcp.Root{{URI: "file:///a", Name: "A"}}, nil
+		},
+	}
+}
+
+const (
+	askForm   = `{"method":"elicitation/create","params":{"message":"name?","requestedSchema":{"type":"object","properties":{}}}}`
+	askURL    = `{"method":"elicitation/create","params":{"mode":"url","message":"go","url":"https://example.com"}}`
+	askSample = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5}}`
+	askRoots  = `{"method":"roots/list"}`
+
+	isForm   = `{"action":"accept","content":{"answer":"name?"}}`
+	isURL    = `{"action":"accept"}`
+	isSample = `{"role":"assistant","content":{"type":"text","text":"t"},"model":"m"}`
+	isRoots  = `{"roots":[{"uri":"file:///a","name":"A"}]}`
+)
+
+// required is an InputRequiredResult.
+func required(members string) string { return `{"resultType":"input_required",` + members + `}` }
+
+// TestInputRounds: what a modern server asks for is answered in a request that is the same but for its id, the answers, and the state, which is echoed
+// byte for byte and for one round.
+// Spec: C69 C70 C71 C72 C73 C74 C75
+func TestInputRounds(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		result string // of the first request
+		want   string // that the second has besides
+	}{
+		{"form", required(`"inputRequests":{"k":` + askForm + `}`), `"inputResponses":{"k":` + isForm + `}`},
+		{"url", required(`"inputRequests":{"k":` + askURL + `}`), `"inputResponses":{"k":` + isURL + `}`},
+		{"sampling", required(`"inputRequests":{"k":` + askSample + `}`), `"inputResponses":{"k":` + isSample + `}`},
+		{"roots", required(`"inputRequests":{"k":` + askRoots + `}`), `"inputResponses":{"k":` + isRoots + `}`},
+		{"with state", required(`"inputRequests":{"k":` + askRoots + `},"requestState":"a\u0062\/\ud83d \"<"`), `"inputResponses":{"k":` + isRoots + `},"requestState":"a\u0062\/\ud83d \"<"`},
+		{"several, odd keys", required(`"inputRequests":{"b":` + askURL + `,"":` + askForm + `,"a\u0062\"":` + askRoots + `,"1":` + askSample + `}`),
+			`"inputResponses":{"b":` + isURL + `,"":` + isForm + `,"a\u0062\"":` + isRoots + `,"1":` + isSample + `}`},
+		{"state alone", required(`"requestState":""`), `"requestState":""`},
+		{"state and no questions", required(`"inputRequests":{ },"requestState":"x"`), `"requestState":"x"`},
+		{"state and null", required(`"inputRequests":null,"requestState":"x"`), `"requestState":"x"`},
+		{"declined", required(`"inputRequests":{"k":` + strings.Replace(askForm, "name?", "decline", 1) + `}`), `"inputResponses":{"k":{"action":"decline"}}`},
+		{"failed", required(`"inputRequests":{"k":` + strings.Replace(askForm, "name?", "fail", 1) + `}`), `"inputResponses":{"k":{"action":"cancel"}}`},
+		{"nothing", required(`"inputRequests":{"k":` + strings.Replace(askForm, "name?", "nothing", 1) + `}`), `"inputResponses":{"k":{"action":"cancel"}}`},
+	} {
+		for _, method := range []string{"tools/call", "prompts/get", "resources/read"} {
+			t.Run(tt.name+", "+method, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					opts := answering()
+					c := dial(t, &opts, func(s *script) {
+						s.discovers()
+						first := s.expect(method)
+						s.answer(first, tt.result)
+						second := s.expect(method)
+						s.answer(second, required(`"inputRequests":{"other":`+askRoots+`}`))
+						third := s.expect(method)
+						s.answer(third, `{"resultType":"complete","done":true}`)
+						for i, m := range []message{second, third} {
+							want := strings.TrimSuffix(strings.TrimPrefix(first.line, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,`, first.ID)), "}}") +
+								"," + []string{tt.want, `"inputResponses":{"other":` + isRoots + `}`}[i] + "}}"
+							if m.line != fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s`, i+3, want) {
+								s.t.Errorf("round %d\ngot  %s\nwant %s", i+2, m.line, want)
+							}
+						}
+						if after := s.expect(method); memberOf(s.t, string(after.Params), "inputResponses") != "" || memberOf(s.t, string(after.Params), "requestState") != "" {
+							s.t.Errorf("answers of one call went into another: %s", after.line)
+						} else {
+							s.answer(after, `{"resultType":"complete","done":true}`)
+						}
+						s.expectEnd()
+					})
+					for rounds := 2; rounds >= 0; rounds -= 2 {
+						r := &request{method: method, params: []byte(`{"name":"n","x":[1]}`)}
+						got, err := c.roundTrip(t.Context(), r)
+						if err != nil || memberOf(t, string(got), "done") != "true" || r.inputRounds != rounds {
+							t.Errorf("got %s, %v after %d rounds", got, err, r.inputRounds)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestInputErrors: questions that the client cannot, or must not, answer end the call.
+// Spec: C114 C98
+func TestInputErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		result string
+		opts   func(*Options)
+		want   string
+		check  func(error) bool
+	}{
+		{name: "nothing to do", result: required(`"x":1`), want: "neither inputRequests nor requestState", check: is[*ProtocolError]},
+		{name: "no object", result: required(`"inputRequests":[]`), want: "inputRequests is no object", check: is[*ProtocolError]},
+		{name: "no string", result: required(`"requestState":{}`), want: "requestState is no string", check: is[*ProtocolError]},
+		{name: "no request", result: required(`"inputRequests":{"k":1}`), want: `"k" is no object`, check: is[*ProtocolError]},
+		{name: "no method", result: required(`"inputRequests":{"k":{}}`), want: `"k" is no object`, check: is[*ProtocolError]},
+		{name: "params no object", result: required(`"inputRequests":{"k":{"method":"roots/list","params":[]}}`), want: `"k" is no object`, check: is[*ProtocolError]},
+		{name: "unknown", result: required(`"inputRequests":{"k":{"method":"ping"}}`), want: "method not found: ping", check: is[*ProtocolError]},
+		{name: "params", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"message":1}}}`), want: "message", check: is[*ProtocolError]},
+		{name: "odd mode", result: required(`"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"smell","message":"x"}}}`), want: `mode "smell"`, check: is[*ProtocolError]},
+		{name: "too many", result: required(`"inputRequests":{"k":` + askRoots + strings.Repeat(`,"k":`+askRoots, maxInputRequests) + `}`), want: "more than 100", check: is[*ProtocolError]},
+		{name: "no elicitation", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.Elicit = nil }, want: "client.Options.Elicit", check: is[*ProtocolError]},
+		{name: "no form", result: required(`"inputRequests":{"k":` + askForm + `}`), opts: func(o *Options) { o.ElicitModes = ElicitURL }, want: "client.Options.ElicitModes", check: is[*ProtocolError]},
+		{name: "no url", result: required(`"inputRequests":{"k":` + askURL + `}`), opts: func(o *Options) { o.ElicitModes = 0 }, want: "client.Options.ElicitModes", check: is[*ProtocolError]},
+		{name: "no sampling", result: required(`"inputRequests":{"k":` + askSample + `}`), opts: func(o *Options) { o.Sample = nil }, want: "client.Options.Sample", check: is[*ProtocolError]},
+		{name: "no tools", result: required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"tools":[]}}}`), opts: func(o *Options) { o.SampleTools = false },
+			want: "client.Options.SampleTools", check: is[*ProtocolError]},
+		{name: "no tool choice", result: required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"toolChoice":{"mode":"auto"}}}}`), opts: func(o *Options) { o.SampleTools = false },
+			want: "client.Options.SampleTools", check: is[*ProtocolError]},
+		{name: "no roots", result: required(`"inputRequests":{"k":` + askRoots + `}`), opts: func(o *Options) { o.Roots = nil }, want: "client.Options.Roots", check: is[*ProtocolError]},
+		{name: "refused", result: asksSample("refuse"), want: "sampling/createMessage: refused by the user", check: func(err error) bool { return is[*InputError](err) && errors.Is(err, ErrRefused) }},
+		{name: "failed", result: asksSample("fail"), want: "a secret", check: is[*InputError]},
+		{name: "failed like a peer", result: asksSample("error"), want: "model is down", check: is[*InputError]},
+		{name: "nothing", result: asksSample("nothing"), want: "returned nothing", check: is[*InputError]},
+		{name: "panic", result: asksSample("panic"), want: "panicked: oh", check: func(err error) bool { return is[*InputError](err) && is[*jsonrpc.PanicError](err) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				opts := answering()
+				if tt.opts != nil {
+					tt.opts(&opts)
+				}
+				c := dial(t, &opts, func(s *script) {
+					s.discovers()
+					s.answer(s.expect("tools/call"), tt.result)
+					s.answer(s.expect("tools/call"), `{}`)
+					s.expectEnd()
+				})
+				err := c.Call(t.Context(), "tools/call", nil, nil, WithRetry())
+				if err == nil || !strings.HasPrefix(err.Error(), "call tools/call: ") || !strings.Contains(err.Error(), tt.want) || !tt.check(err) || IsPeer(err) {
+					t.Errorf("got %v (%T), want %q", err, err, tt.want)
+				}
+				if err := c.Call(t.Context(), "tools/call", nil, nil); err != nil {
+					t.Errorf("the next call: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func asksSample(system string) string {
+	return required(`"inputRequests":{"k":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"systemPrompt":"` + system + `"}}}`)
+}
+
+// TestInputBounds: rounds are bounded, requests without questions wait longer each time, and the bounds of the call hold for handlers.
+func TestInputBounds(t *testing.T) {
+	bubble := func(name string, test func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+	bubble("rounds", func(t *testing.T) {
+		opts := answering()
+		opts.MaxRounds = 3
+		c := dial(t, &opts, func(s *script) {
+			s.discovers()
+			for range 4 {
+				s.answer(s.expect("tools/call"), required(`"inputRequests":{"k":`+askRoots+`}`))
+			}
+			s.expectEnd()
+		})
+		if err := c.Call(t.Context(), "tools/call", nil, nil); !errors.Is(err, ErrTooManyRounds) || IsPeer(err) {
+			t.Errorf("got %v", err)
+		}
+	})
+	bubble("back-off", func(t *testing.T) {
+		c := dial(t, nil, func(s *script) {
+			s.discovers()
+			last, gap := time.Now(), time.Duration(0)
+			for i := range 10 {
+				s.answer(s.expect("tools/call"), required(`"requestState":"x"`))
+				if i > 0 {
+					now := time.Since(last)
+					if least := 100 * time.Millisecond << (i - 1) / 2; now < min(least, 2500*time.Millisecond) || now > 5*time.Second {
+						s.fail("round %d came after %v", i, now)
+					}
+					gap = max(gap, now)
+				}
+				last = time.Now()
+			}
+			s.answer(s.expect("tools/call"), "{}")
+			s.expectEnd()
+		})
+		if err := c.Call(t.Context(), "tools/call", nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, tt := range []struct {
+		name string
+		opt  CallOption
+		ends time.Duration
+	}{
+		{"a handler may take longer than an answer", WithTimeout(time.Second), 0},
+		{"but not than the call", WithMaxTimeout(time.Minute), time.Minute},
+	} {
+		bubble(tt.name, func(t *testing.T) {
+			opts := Options{Roots: func(ctx context.Context) ([]mcp.Root, error) {
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-time.After(time.Hour):
+					return nil, nil
+				}
+			}}
+			c := dial(t, &opts, func(s *script) {
+				s.discovers()
+				s.answer(s.expect("tools/call"), required(`"inputRequests":{"k":`+askRoots+`}`))
+				if tt.ends == 0 {
+					s.answer(s.expect("tools/call"), "{}")
+				}
+				s.expectEnd()
+			})
+			began := time.Now()
+			err := c.Call(t.Context(), "tools/call", nil, nil, tt.opt)
+			e, _ := errors.AsType[*TimeoutError](err)
+			if d := time.Since(began); tt.ends == 0 && err != nil || tt.ends > 0 && (d != tt.ends || e == nil || !e.Max) {
+				t.Errorf("got %v after %v", err, d)
+			}
+		})
+	}
+	for _, tt := range []struct {
+		name   string
+		opt    CallOption
+		handle time.Duration
+		answer time.Duration // after that
+		want   time.Duration // 0 is success
+	}{
+		{"a legacy server does not answer while it waits for a handler", WithTimeout(time.Second), time.Hour, 900 * time.Millisecond, 0},
+		{"but then it has to", WithTimeout(time.Second), time.Hour, 2 * time.Second, time.Hour + time.Second},
+		{"and the bound of the call holds", WithMaxTimeout(time.Minute), time.Hour, 0, time.Minute},
+	} {
+		bubble(tt.name, func(t *testing.T) {
+			opts := Options{Revisions: onlyLegacy, Roots: func(ctx context.Context) ([]mcp.Root, error) {
+				elapse(tt.handle)
+				return nil, nil
+			}}
+			c := dial(t, &opts, func(s *script) {
+				s.opening(mcp.Revision20250618)
+				m := s.expect("tools/call")
+				s.ask("1", askRoots)
+				if tt.handle > tt.want {
+					if tt.want > 0 {
+						s.expect("notifications/cancelled")
+					}
+				}
+				s.expectResult("1")
+				elapse(tt.answer)
+				s.answer(m, "{}")
+				if tt.want > tt.handle {
+					s.expect("notifications/cancelled")
+				}
+				s.expectEnd()
+			})
+			began := time.Now()
+			err := c.Call(t.Context(), "tools/call", nil, nil, tt.opt)
+			if d := time.Since(began); (err == nil) != (tt.want == 0) || tt.want > 0 && d != tt.want {
+				t.Errorf("got %v after %v", err, d)
+			}
+			elapse(2 * time.Hour)
+		})
+	}
+	bubble("many at once", func(t *testing.T) {
+		var handlers gauge
+		opts := Options{Roots: func(ctx context.Context) ([]mcp.Root, error) {
+			defer handlers.enter()()
+			if FromContext(ctx) == nil {
+				t.Error("the handler does not know its client")
+			}
+			elapse(time.Second)
+			return nil, nil
+		}}
+		var requests []string
+		for i := range 20 {
+			requests = append(requests, fmt.Sprintf(`"%d":%s`, i, askRoots))
+		}
+		c := dial(t, &opts, func(s *script) {
+			s.discovers()
+			s.answer(s.expect("tools/call"), required(`"inputRequests":{`+strings.Join(requests, ",")+`}`))
+			m := s.expect("tools/call")
+			if n := strings.Count(m.line, `{"roots":[]}`); n != 20 {
+				s.fail("%d answers: %s", n, m.line)
+			}
+			s.answer(m, "{}")
+			s.expectEnd()
+		})
+		if err := c.Call(t.Context(), "tools/call", nil, nil); err != nil || handlers.most != maxConcurrentInputs {
+			t.Errorf("%v, %d handlers at once", err, handlers.most)
+		}
+	})
+	bubble("cancelled while a handler runs", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		opts := Options{Roots: func(ctx context.Context) ([]mcp.Root, error) {
+			cancel()
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		c := dial(t, &opts, func(s *script) {
+			s.discovers()
+			s.answer(s.expect("tools/call"), required(`"inputRequests":{"k":`+askRoots+`}`))
+			s.expectEnd()
+		})
+		if err := c.Call(ctx, "tools/call", nil, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,238 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"maps"
+	"slices"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/mcp"
+)
+
+var (
+	// ErrCursorLoop is wrapped by the error that ends an iteration when the server gives a cursor that it has given in this walk already, which
+	// would go on for ever.
+	ErrCursorLoop = errors.New("the server gave the same cursor twice")
+	// ErrTooManyPages is wrapped by the error that ends an iteration over a list with more pages than [Options.MaxPages].
+	ErrTooManyPages = errors.New("the list has too many pages")
+)
+
+const defaultMaxPages = 10_000
+
+// A pager walks one of the server's lists, page by page
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination).
+type pager[T any] struct {
+	maxPages   int // pages
+	fetch      func(ctx context.Context, cursor *string) (items []T, next *string, err error)
+	key        func(*T) string // tells items apart
+	invalidate func()          // drops cached pages
+}
+
+// items yields the items in the server's order. Pages are fetched as the loop gets to them.
+//
+// A cursor may become invalid between two pages, when the server restarts or the list changes. Then all cached pages are dropped and the walk
+// begins anew, once, passing over the items that were yielded already.
+func (p *pager[T]) items(ctx context.Context) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		var pos pagePosition
+		yielded := newHashSet()
+		restarted := false
+		for {
+			items, next, err := p.fetch(ctx, pos.value)
+			if err != nil {
+				if restarted || pos.value == nil || yielded.full() || !isInvalidParams(err) {
+					yield(none, err)
+					return
+				}
+				restarted, pos = true, pagePosition{}
+				p.invalidate()
+				continue
+			}
+			for i := range items {
+				if !yielded.add(p.key(&items[i])) && restarted {
+					continue
+				}
+				if !yield(items[i], nil) {
+					return
+				}
+			}
+			if next == nil {
+				return
+			}
+			if err := pos.advance(next, p.maxPages); err != nil {
+				yield(none, err)
+				return
+			}
+		}
+	}
+}
+
+// A cursor is where a walk stands. The zero value is at the first page. Cursors are opaque: the empty string is one like any other.
+type pagePosition struct {
+	value *string
+	seen  hashSet
+	pages int // behind the first
+}
+
+func (p *pagePosition) advance(next *string, maxPages int) error {
+	if p.pages++; p.pages == 1 {
+		p.seen = newHashSet()
+	}
+	if !p.seen.add(*next) {
+		return fmt.Errorf("page %d: cursor %.60q: %w", p.pages, *next, ErrCursorLoop)
+	}
+	if p.pages >= maxPages {
+		return fmt.Errorf("page %d: %w: Options.MaxPages is %d", p.pages, ErrTooManyPages, maxPages)
+	}
+	p.value = next
+	return nil
+}
+
+// hashSet is a set of texts that a server may have made long, and chosen so as to collide if it could. Of each, 8 bytes are kept.
+type hashSet struct {
+	seed maphash.Seed
+	sums map[uint64]struct{}
+}
+
+// maxHashes bounds a set; what is added beyond it is forgotten.
+const maxHashes = 1 << 20
+
+func newHashSet() hashSet {
+	return hashSet{maphash.MakeSeed(), make(map[uint64]struct{})}
+}
+
+// add reports whether the text is new.
+func (h *hashSet) add(text string) bool {
+	sum := maphash.String(h.seed, text)
+	_, old := h.sums[sum]
+	if !old && !h.full() {
+		h.sums[sum] = struct{}{}
+	}
+	return !old
+}
+
+func (h *hashSet) full() bool { return len(h.sums) >= maxHashes }
+
+// listAll yields a list's items with the client's bounds.
+func listAll[T any](ctx context.Context, c *Client, method string, fetch func(context.Context, *string) ([]T, *string, error), key func(*T) string) iter.Seq2[T, error] {
+	p := &pager[T]{maxPages: c.opts.MaxPages, fetch: fetch, key: key, invalidate: func() {
+		for _, cache := range c.caches() {
+			cache.invalidate(method, nil)
+		}
+	}}
+	if p.maxPages <= 0 {
+		p.maxPages = defaultMaxPages
+	}
+	return p.items(ctx)
+}
+
+// ListResources returns one page of the server's resources: the first if cursor is nil, else the one behind the page whose NextCursor it is.
+// [Client.Resources] walks all pages.
+func (c *Client) ListResources(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListResourcesResult, error) {
+	return getCacheable[mcp.ListResourcesResult](ctx, c, mcp.MethodResourcesList, cursorParams(cursor), opts)
+}
+
+// Resources yields the server's resources, page by page. An error ends the loop; see [Client.Tools].
+func (c *Client) Resources(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Resource, error] {
+	return listAll(ctx, c, mcp.MethodResourcesList,
+		func(ctx context.Context, cursor *string) ([]mcp.Resource, *string, error) {
+			page, err := c.ListResources(ctx, cursor, opts...)
+			if err != nil {
+				return nil, nil, err
+			}
+			return page.Resources, page.NextCursor, nil
+		},
+		func(r *mcp.Resource) string { return r.URI })
+}
+
+// ListResourceTemplates returns one page of the templates of the server's resources, as [Client.ListResources] does.
+func (c *Client) ListResourceTemplates(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListResourceTemplatesResult, error) {
+	return getCacheable[mcp.ListResourceTemplatesResult](ctx, c, mcp.MethodResourceTemplatesList, cursorParams(cursor), opts)
+}
+
+// ResourceTemplates yields the templates of the server's resources, page by page. An error ends the loop; see [Client.Tools].
+func (c *Client) ResourceTemplates(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.ResourceTemplate, error] {
+	return listAll(ctx, c, mcp.MethodResourceTemplatesList,
+		func(ctx context.Context, cursor *string) ([]mcp.ResourceTemplate, *string, error) {
+			page, err := c.ListResourceTemplates(ctx, cursor, opts...)
+			if err != nil {
+				return nil, nil, err
+			}
+			return page.ResourceTemplates, page.NextCursor, nil
+		},
+		func(t *mcp.ResourceTemplate) string { return t.URITemplate })
+}
+
+// ReadResource reads a resource, which may have several parts. A modern server may say for how long the answer stays good; it is cached until then, and
+// [WithFresh] asks anew. The error for a resource that does not exist makes [IsNotFound] true.
+func (c *Client) ReadResource(ctx context.Context, uri string, opts ...CallOption) (*mcp.ReadResourceResult, error) {
+	return getCacheable[mcp.ReadResourceResult](ctx, c, mcp.MethodResourcesRead, uriParams(uri), opts)
+}
+
+// ListPrompts returns one page of the server's prompts: the first if cursor is nil, else the one behind the page whose NextCursor it is. [Client.Prompts]
+// walks all pages.
+func (c *Client) ListPrompts(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListPromptsResult, error) {
+	return getCacheable[mcp.ListPromptsResult](ctx, c, mcp.MethodPromptsList, cursorParams(cursor), opts)
+}
+
+// Prompts yields the server's prompts, page by page. An error ends the loop; see [Client.Tools].
+func (c *Client) Prompts(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Prompt, error] {
+	return listAll(ctx, c, mcp.MethodPromptsList,
+		func(ctx context.Context, cursor *string) ([]mcp.Prompt, *string, error) {
+			page, err := c.ListPrompts(ctx, cursor, opts...)
+			if err != nil {
+				return nil, nil, err
+			}
+			return page.Prompts, page.NextCursor, nil
+		},
+		func(p *mcp.Prompt) string { return p.Name })
+}
+
+// Prompt fills in a prompt: it returns its messages. args may be nil.
+func (c *Client) Prompt(ctx context.Context, name string, args map[string]string, opts ...CallOption) (*mcp.GetPromptResult, error) {
+	params := jsonwire.AppendQuote([]byte(`{"name":`), name)
+	if len(args) > 0 {
+		params = appendStringMap(append(params, `,"arguments":`...), args)
+	}
+	r := &request{method: mcp.MethodPromptsGet, params: append(params, '}'), repeatable: true, opts: newCallOptions(opts)}
+	result := new(mcp.GetPromptResult)
+	if err := c.get(ctx, r, result); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// appendStringMap appends an object, its members in the order of their names.
+func appendStringMap(dst []byte, m map[string]string) []byte {
+	dst = append(dst, '{')
+	for i, key := range slices.Sorted(maps.Keys(m)) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(jsonwire.AppendQuote(dst, key), ':')
+		dst = jsonwire.AppendQuote(dst, m[key])
+	}
+	return append(dst, '}')
+}
+
+// Complete returns what the value of an argument could go on as, at most 100 values
+// (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion). ref says whose argument it is: an [mcp.PromptReference] or an
+// [mcp.ResourceTemplateReference]. known are the values of other arguments that the user has settled on, which servers take into account since
+// 2025-06-18; it may be nil.
+func (c *Client) Complete(ctx context.Context, ref mcp.Reference, argument mcp.CompleteArgument, known map[string]string, opts ...CallOption) (*mcp.Completion, error) {
+	p := mcp.CompleteRequestParams{Ref: ref, Argument: argument}
+	if len(known) > 0 {
+		p.Context = &mcp.CompleteContext{Arguments: known}
+	}
+	r := &request{method: mcp.MethodComplete, params: p.AppendRevision(nil, c.Revision()), repeatable: true, opts: newCallOptions(opts)}
+	result := new(mcp.CompleteResult)
+	if err := c.get(ctx, r, result); err != nil {
+		return nil, err
+	}
+	return &result.Completion, nil
+}

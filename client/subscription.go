@@ -1,0 +1,907 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpwire/internal/jsonwire"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A Subscription tells of changes on the server, until it is closed or the server ends it. Make one with [Client.Listen]. Its methods may be called by many
+// goroutines at once.
+//
+// When the connection is lost and made again, so is the subscription: what happened in between was missed, so there is an event that says so
+// ([Resubscribed]) and, with [Event.Missed] set, one for everything that the subscription is about.
+type Subscription struct {
+	c         *Client
+	requested mcp.SubscriptionFilter
+	queue     *eventQueue
+	stop      context.CancelFunc
+	done      chan struct{} // closed when run has returned
+
+	acknowledged chan struct{} // closed when the server has acknowledged it once
+
+	mu         sync.Mutex
+	accepted   mcp.SubscriptionFilter
+	ackPending bool // for the acknowledgement of this connection
+	closing    bool // by Close
+	err        error
+}
+
+// Listen subscribes to changes and waits until the server has said to which ones it can: see [Subscription.Accepted]. ctx covers that only; close the
+// Subscription in the end. It works the same in both eras: a modern server is sent a subscriptions/listen
+// (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions); of what a legacy server tells everybody, it picks out what was asked
+// for, and subscribes to the resources.
+//
+// It fails with the server's error if that can tell of nothing at all, and if the filter names tasks without [Options.Tasks]; with a *[TimeoutError] if the
+// server says nothing for [Options.CallTimeout].
+func (c *Client) Listen(ctx context.Context, filter mcp.SubscriptionFilter) (*Subscription, error) {
+	s := c.openSubscription(ctx, cloneFilter(filter))
+	if s == nil {
+		return nil, fmt.Errorf("listen: %w", jsonrpc.ErrClosed)
+	}
+	select {
+	case <-s.acknowledged:
+		return s, nil
+	case <-s.done:
+		if s.established() { // and ended right afterwards
+			return s, nil
+		}
+		if err := s.Err(); err != nil {
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+		return nil, fmt.Errorf("listen: %w", &ProtocolError{Method: mcp.MethodSubscriptionsListen, Reason: "it was ended before it was acknowledged"})
+	case <-ctx.Done():
+		s.Close()
+		return nil, fmt.Errorf("listen: not acknowledged: %w", context.Cause(ctx))
+	}
+}
+
+// ListenFunc is [Client.Listen] for those who would rather be called: fn gets each event, one at a time, on a goroutine that ends with the Subscription. fn
+// may close the Subscription, but not the Client, which waits for it.
+func (c *Client) ListenFunc(ctx context.Context, filter mcp.SubscriptionFilter, fn func(Event)) (*Subscription, error) {
+	s, err := c.Listen(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	started := c.goroutines.start(func() {
+		for e, err := range s.Events(context.Background()) {
+			if err != nil {
+				return // it is there for Err
+			}
+			fn(e)
+		}
+	})
+	if !started {
+		s.Close()
+		return nil, fmt.Errorf("listen: %w", jsonrpc.ErrClosed)
+	}
+	return s, nil
+}
+
+// openSubscription begins to subscribe and does not wait for the acknowledgement. It returns nil if the client has ended.
+func (c *Client) openSubscription(ctx context.Context, requested mcp.SubscriptionFilter) *Subscription {
+	c.trackChanges()
+	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Subscription{c: c, requested: requested, stop: stop, acknowledged: make(chan struct{}), done: make(chan struct{})}
+	s.queue = newEventQueue(maxPendingEvents+filterSize(&s.requested), s.missed)
+	if !c.goroutines.start(func() { s.finish(s.run(runCtx)) }) {
+		stop()
+		return nil
+	}
+	return s
+}
+
+// Accepted returns the part of the filter that the server tells of. It may differ after a reconnect.
+func (s *Subscription) Accepted() mcp.SubscriptionFilter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cloneFilter(s.accepted)
+}
+
+// Events yields what happens. The loop ends when ctx ends, and then yields its error; when the Subscription ends because it was lost for good, and then
+// yields [Subscription.Err]; and without an error when the Subscription was closed or the server has ended it. Each event goes to one loop. Leaving the loop
+// does not close the Subscription.
+//
+// Events that nobody takes do not pile up: the same change is told once, however often it happened.
+func (s *Subscription) Events(ctx context.Context) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for {
+			e, ok, err := s.queue.next(ctx)
+			if err == nil && !ok {
+				err = s.Err()
+			}
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			if !ok || !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Done is closed when the Subscription has ended.
+func (s *Subscription) Done() <-chan struct{} { return s.done }
+
+// Err returns why the Subscription has ended; nil as long as it has not, after Close, and if the server ended it on purpose.
+func (s *Subscription) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Close ends the Subscription and lets the server know, which a legacy one has 5 s to confirm. Events that were not taken are dropped. It may be called more
+// than once, and always returns nil.
+func (s *Subscription) Close() error {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.queue.close(true)
+	s.stop()
+	<-s.done
+	return nil
+}
+
+// finish records how the subscription has ended.
+func (s *Subscription) finish(err error) {
+	s.stop()
+	s.mu.Lock()
+	if !s.closing {
+		s.err = err
+	}
+	s.mu.Unlock()
+	s.queue.close(false)
+	close(s.done)
+}
+
+// Waits before a subscription that was lost is made again.
+const (
+	minResubscribe = 100 * time.Millisecond
+	maxResubscribe = 30 * time.Second
+)
+
+// run keeps the subscription up. It returns nil if the server has ended it, or ctx.
+func (s *Subscription) run(ctx context.Context) error {
+	tries := 0 // before it was established
+	for wait := minResubscribe; ; wait = min(2*wait, maxResubscribe) {
+		began := time.Now()
+		reconnected := s.c.subs.nextConnection()
+		err := s.serve(ctx, reconnected)
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		_, malformed := errors.AsType[*ProtocolError](err)
+		callErr, unsent := errors.AsType[*jsonrpc.CallError](err)
+		unsent = unsent && callErr.Outcome == jsonrpc.OutcomeUnprocessed && !isConnectionLost(err) // whatever the server says of it
+		if tries++; s.established() {
+			tries = 0
+		}
+		switch {
+		case unsent && callErr.RetryAfter <= maxRetryAfter && tries < s.c.opts.Retry.MaxAttempts:
+		case malformed || IsPeer(err) || isRefused(err) || !s.established():
+			return err
+		}
+		if errors.Is(err, errReconnected) || time.Since(began) > maxResubscribe {
+			wait = minResubscribe
+		}
+		s.c.log.Info("subscription lost", "error", err)
+		delay := rand.N(wait) + wait/2
+		if unsent {
+			delay += callErr.RetryAfter
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-reconnected:
+		case <-timer.C:
+		case <-s.c.Done():
+			timer.Stop()
+			return s.c.endError()
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// endError returns the error that all calls of a Client fail with that has ended.
+func (c *Client) endError() error {
+	_, _, err := c.current()
+	return err
+}
+
+// serve makes the subscription on the connection that there is, and returns when it ends.
+func (s *Subscription) serve(ctx context.Context, reconnected <-chan struct{}) error {
+	s.mu.Lock()
+	s.ackPending = true
+	s.mu.Unlock()
+	if !s.c.Modern() {
+		return s.serveLegacy(ctx, reconnected)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if d := s.c.opts.CallTimeout; d > 0 {
+		defer time.AfterFunc(d, func() {
+			if s.isAckPending() {
+				cancel(&TimeoutError{Method: mcp.MethodSubscriptionsListen, After: d, option: "Options.CallTimeout"})
+			}
+		}).Stop()
+	}
+	var id string
+	defer func() { s.c.subs.remove(id, s) }()
+	_, err := s.c.stream(ctx, mcp.MethodSubscriptionsListen, append(s.requested.AppendJSON([]byte(`{"notifications":`)), '}'), func(next jsonrpc.ID) {
+		s.c.subs.remove(id, s)
+		id = next.String()
+		s.c.subs.add(id, s)
+	})
+	return err
+}
+
+// isAckPending reports whether there is no acknowledgement yet on this connection.
+func (s *Subscription) isAckPending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ackPending
+}
+
+// established reports whether the server has acknowledged the subscription.
+func (s *Subscription) established() bool {
+	select {
+	case <-s.acknowledged:
+		return true
+	default:
+		return false
+	}
+}
+
+// acknowledge takes what the server is ready to tell. When it is not the first time, whatever there is may have changed.
+func (s *Subscription) acknowledge(accepted mcp.SubscriptionFilter) {
+	s.mu.Lock()
+	wasPending := s.ackPending
+	s.ackPending = false
+	if wasPending {
+		s.accepted = intersectFilters(&s.requested, &accepted)
+	}
+	s.mu.Unlock()
+	switch {
+	case !wasPending: // there was one before
+		return
+	case !s.established():
+		close(s.acknowledged)
+		return
+	}
+	s.queue.put(Event{Kind: Resubscribed})
+	for _, e := range s.missed() {
+		s.c.invalidate(e)
+		s.queue.put(e)
+	}
+}
+
+// enqueue puts an event into the queue if it was asked for.
+func (s *Subscription) enqueue(e Event) {
+	if matchesFilter(&s.requested, e) {
+		s.queue.put(e)
+	}
+}
+
+// missed returns an event for everything that the subscription is about.
+func (s *Subscription) missed() []Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return missedEvents(&s.accepted)
+}
+
+var errReconnected = errors.New("the connection was made anew")
+
+// unsubscribeTimeout is how long the end of a subscription waits for a legacy server to say that it has heard.
+const unsubscribeTimeout = 5 * time.Second
+
+// serveLegacy does for a legacy server what subscriptions/listen does for a modern one: it subscribes to the resources, one by one, and leaves it to noticed
+// to pick out the notifications. It returns when the connection is lost.
+func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struct{}) error {
+	subs := &s.c.subs
+	subs.mu.Lock()
+	if subs.legacy == nil {
+		subs.legacy = make(map[*Subscription]struct{})
+	}
+	subs.legacy[s] = struct{}{}
+	subs.mu.Unlock()
+	defer func() {
+		subs.mu.Lock()
+		delete(subs.legacy, s)
+		subs.mu.Unlock()
+	}()
+	accepted := s.acceptedLists()
+	accepted.TaskIDs = s.requested.TaskIDs // it may tell of them, or not
+	var uris []string
+	if caps := s.c.ServerCapabilities(); caps.Resources != nil && caps.Resources.Subscribe {
+		uris = s.requested.ResourceSubscriptions
+	}
+	for _, uri := range uris {
+		err := s.c.subscribe(ctx, uri)
+		switch {
+		case err == nil:
+			accepted.ResourceSubscriptions = append(accepted.ResourceSubscriptions, uri)
+		case !IsPeer(err):
+			s.c.unsubscribe(accepted.ResourceSubscriptions)
+			return err
+		default:
+			s.c.log.Info("server does not let a resource be subscribed to", "uri", uri, "error", err)
+		}
+	}
+	s.acknowledge(accepted)
+	select {
+	case <-reconnected:
+		s.c.subs.dropURIs(accepted.ResourceSubscriptions)
+		return errReconnected
+	case <-ctx.Done():
+		s.c.unsubscribe(accepted.ResourceSubscriptions)
+		return nil
+	case <-s.c.Done():
+		return s.c.endError()
+	}
+}
+
+// acceptedLists returns what the server tells everybody of its lists.
+func (s *Subscription) acceptedLists() mcp.SubscriptionFilter {
+	caps := s.c.ServerCapabilities()
+	return intersectFilters(&s.requested, &mcp.SubscriptionFilter{
+		ToolsListChanged:     caps.Tools != nil && caps.Tools.ListChanged,
+		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
+		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
+	})
+}
+
+// enqueueLegacy is tell for what the server tells everybody.
+func (s *Subscription) enqueueLegacy(e Event) {
+	if e.Kind == ResourceUpdated && !slices.ContainsFunc(s.requested.ResourceSubscriptions, func(uri string) bool { return isPartOf(e.URI, uri) }) {
+		return
+	}
+	s.enqueue(e)
+}
+
+// lockLegacy waits until nobody else changes what a legacy server is subscribed to: of a subscription and the end of another to the same resource
+// only one order is right.
+func (ss *subscriptions) lockLegacy(ctx context.Context) (release func(), err error) {
+	ss.mu.Lock()
+	if ss.legacySlot == nil {
+		ss.legacySlot = make(chan struct{}, 1)
+	}
+	slot := ss.legacySlot
+	ss.mu.Unlock()
+	select {
+	case slot <- struct{}{}:
+		return func() { <-slot }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// adjustCount changes how many subscriptions a resource has by n and returns how many it has then.
+func (ss *subscriptions) adjustCount(uri string, n int) int {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.uriCounts == nil {
+		ss.uriCounts = make(map[string]int)
+	}
+	ss.uriCounts[uri] += n
+	remaining := ss.uriCounts[uri]
+	if remaining == 0 {
+		delete(ss.uriCounts, uri)
+	}
+	return remaining
+}
+
+// dropURIs forgets subscriptions of a connection that is gone.
+func (ss *subscriptions) dropURIs(uris []string) {
+	for _, uri := range uris {
+		ss.adjustCount(uri, -1)
+	}
+}
+
+func (c *Client) subscribe(ctx context.Context, uri string) error {
+	release, err := c.subs.lockLegacy(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if _, err := c.roundTrip(ctx, &request{method: mcp.MethodResourcesSubscribe, params: uriParams(uri), repeatable: true, internal: true}); err != nil {
+		return fmt.Errorf("subscribe to %q: %w", uri, err)
+	}
+	c.subs.adjustCount(uri, 1)
+	return nil
+}
+
+// unsubscribe ends the subscriptions to resources that nobody else wants to hear of.
+func (c *Client) unsubscribe(uris []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), unsubscribeTimeout)
+	defer cancel()
+	for _, uri := range uris {
+		release, err := c.subs.lockLegacy(ctx)
+		if err == nil {
+			if c.subs.adjustCount(uri, -1) == 0 {
+				_, err = c.roundTrip(ctx, &request{method: mcp.MethodResourcesUnsubscribe, params: uriParams(uri), internal: true})
+			}
+			release()
+		} else {
+			c.subs.adjustCount(uri, -1)
+		}
+		if err != nil {
+			c.log.Debug("not unsubscribed", "uri", uri, "error", err)
+		}
+	}
+}
+
+// changeKinds are the notifications that tell of a change.
+var changeKinds = map[string]EventKind{
+	mcp.NotificationToolsChanged:     ToolsListChanged,
+	mcp.NotificationPromptsChanged:   PromptsListChanged,
+	mcp.NotificationResourcesChanged: ResourcesListChanged,
+	mcp.NotificationResourceUpdated:  ResourceUpdated,
+	mcp.NotificationTasks:            TaskUpdated, // the extension's
+	mcp.NotificationTaskStatus:       TaskUpdated, // the legacy one
+}
+
+// subscriptions are those of a client. The zero value has none.
+type subscriptions struct {
+	mu         sync.Mutex
+	modern     map[string]*Subscription // by the id of its listen request
+	legacy     map[*Subscription]struct{}
+	uriCounts  map[string]int // how many legacy subscriptions have subscribed to a resource
+	nextConn   chan struct{}  // closed when the connection was made anew; made by nextConnection
+	legacySlot chan struct{}  // has a token while somebody subscribes to a legacy server's resources, or unsubscribes; made by lockLegacy
+}
+
+func (ss *subscriptions) add(id string, s *Subscription) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.modern == nil {
+		ss.modern = make(map[string]*Subscription)
+	}
+	ss.modern[id] = s
+}
+
+func (ss *subscriptions) remove(id string, s *Subscription) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.modern[id] == s { // on another connection the id may be another's
+		delete(ss.modern, id)
+	}
+}
+
+func (ss *subscriptions) find(params []byte) *Subscription {
+	id := subscriptionID(params)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.modern[id]
+}
+
+// subscriptionID returns the JSON text by which a notification says whose it is, or "".
+func subscriptionID(params []byte) string {
+	return string(jsonwire.Lookup(jsonwire.Lookup(params, "_meta"), mcp.MetaSubscriptionID))
+}
+
+// nextConnection returns a channel that is closed when the connection is made anew.
+func (ss *subscriptions) nextConnection() <-chan struct{} {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.nextConn == nil {
+		ss.nextConn = make(chan struct{})
+	}
+	return ss.nextConn
+}
+
+func (ss *subscriptions) reconnected() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.nextConn != nil {
+		close(ss.nextConn)
+		ss.nextConn = nil
+	}
+}
+
+// acknowledged takes notifications/subscriptions/acknowledged.
+func (ss *subscriptions) acknowledged(params []byte) {
+	if s := ss.find(params); s != nil {
+		s.acknowledge(parseFilter(jsonwire.Lookup(params, "notifications")))
+	}
+}
+
+// handleChange takes a notification that tells of a change.
+func (c *Client) handleChange(kind EventKind, params []byte) {
+	e := Event{Kind: kind}
+	switch kind {
+	case ResourceUpdated:
+		e.URI = parseURIParam(params)
+	case TaskUpdated:
+		e.TaskID, _ = stringValue(jsonwire.Lookup(params, "taskId"))
+	}
+	c.invalidate(e)
+	if c.Modern() {
+		if s := c.subs.find(params); s != nil {
+			s.enqueue(e)
+		}
+		return
+	}
+	c.subs.mu.Lock()
+	defer c.subs.mu.Unlock()
+	for s := range c.subs.legacy {
+		s.enqueueLegacy(e)
+	}
+}
+
+func cloneFilter(f mcp.SubscriptionFilter) mcp.SubscriptionFilter {
+	f.ResourceSubscriptions = slices.Clone(f.ResourceSubscriptions)
+	f.TaskIDs = slices.Clone(f.TaskIDs)
+	return f
+}
+
+// filterSize is how many things a filter is about, at most.
+func filterSize(f *mcp.SubscriptionFilter) int {
+	return 3 + len(f.ResourceSubscriptions) + len(f.TaskIDs)
+}
+
+// missedEvents returns an event for everything that a filter is about.
+func missedEvents(f *mcp.SubscriptionFilter) []Event {
+	var all []Event
+	add := func(yes bool, e Event) {
+		if yes {
+			e.Missed = true
+			all = append(all, e)
+		}
+	}
+	add(f.ToolsListChanged, Event{Kind: ToolsListChanged})
+	add(f.PromptsListChanged, Event{Kind: PromptsListChanged})
+	add(f.ResourcesListChanged, Event{Kind: ResourcesListChanged})
+	for _, uri := range f.ResourceSubscriptions {
+		add(true, Event{Kind: ResourceUpdated, URI: uri})
+	}
+	for _, id := range f.TaskIDs {
+		add(true, Event{Kind: TaskUpdated, TaskID: id})
+	}
+	return all
+}
+
+// matchesFilter reports whether an event is of a kind that was asked for. A modern server decides itself which resources are parts of the ones asked for.
+func matchesFilter(f *mcp.SubscriptionFilter, e Event) bool {
+	switch e.Kind {
+	case ToolsListChanged:
+		return f.ToolsListChanged
+	case PromptsListChanged:
+		return f.PromptsListChanged
+	case ResourcesListChanged:
+		return f.ResourcesListChanged
+	case ResourceUpdated:
+		return len(f.ResourceSubscriptions) > 0
+	case TaskUpdated:
+		return slices.Contains(f.TaskIDs, e.TaskID)
+	}
+	return true
+}
+
+// intersectFilters returns what is in both filters.
+func intersectFilters(f, g *mcp.SubscriptionFilter) mcp.SubscriptionFilter {
+	return mcp.SubscriptionFilter{
+		ToolsListChanged:      f.ToolsListChanged && g.ToolsListChanged,
+		PromptsListChanged:    f.PromptsListChanged && g.PromptsListChanged,
+		ResourcesListChanged:  f.ResourcesListChanged && g.ResourcesListChanged,
+		ResourceSubscriptions: intersect(f.ResourceSubscriptions, g.ResourceSubscriptions),
+		TaskIDs:               intersect(f.TaskIDs, g.TaskIDs),
+	}
+}
+
+// intersect returns the elements of a that b has too.
+func intersect(a, b []string) []string {
+	in := make(map[string]struct{}, len(b))
+	for _, s := range b {
+		in[s] = struct{}{}
+	}
+	var shared []string
+	for _, s := range a {
+		if _, ok := in[s]; ok {
+			shared = append(shared, s)
+		}
+	}
+	return shared
+}
+
+// parseFilter reads a filter. What is not of the right type counts as absent: the server does not honour it.
+func parseFilter(text []byte) (f mcp.SubscriptionFilter) {
+	members := jsonwire.ObjectMembers(text)
+	for members.Next() {
+		yes := string(members.Value()) == "true"
+		switch members.KeyString() {
+		case "toolsListChanged":
+			f.ToolsListChanged = yes
+		case "promptsListChanged":
+			f.PromptsListChanged = yes
+		case "resourcesListChanged":
+			f.ResourcesListChanged = yes
+		case "resourceSubscriptions":
+			f.ResourceSubscriptions = stringValues(members.Value())
+		case "taskIds":
+			f.TaskIDs = stringValues(members.Value())
+		}
+	}
+	return f
+}
+
+// stringValues returns the strings in a JSON array.
+func stringValues(text []byte) []string {
+	var all []string
+	elements := jsonwire.ArrayElements(text)
+	for elements.Next() {
+		if s, ok := stringValue(elements.Value()); ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// An Event is something that a [Subscription] tells of.
+type Event struct {
+	Kind   EventKind
+	URI    string // of ResourceUpdated: the resource, or the part of it, that changed
+	TaskID string // of TaskUpdated
+	// Missed is set if no notification says that this has happened: it may have, while nothing could be told.
+	Missed bool
+}
+
+// EventKind tells what an [Event] is about.
+type EventKind uint8
+
+// The kinds of event.
+const (
+	// Resubscribed says that the connection was lost and the subscription made again: what happened in between was missed. An event for everything
+	// that it is about follows, with Missed set.
+	Resubscribed EventKind = iota + 1
+	ToolsListChanged
+	PromptsListChanged
+	ResourcesListChanged
+	ResourceUpdated
+	TaskUpdated
+)
+
+func (k EventKind) String() string {
+	switch k {
+	case Resubscribed:
+		return "resubscribed"
+	case ToolsListChanged:
+		return "tools list changed"
+	case PromptsListChanged:
+		return "prompts list changed"
+	case ResourcesListChanged:
+		return "resources list changed"
+	case ResourceUpdated:
+		return "resource updated"
+	case TaskUpdated:
+		return "task updated"
+	}
+	return fmt.Sprintf("EventKind(%d)", uint8(k))
+}
+
+// Bounds of the events that wait to be taken, besides one for each thing that the subscription is about.
+const (
+	maxPendingEvents     = 1024
+	maxPendingEventBytes = 1 << 20 // of what they name; one event may go beyond it
+)
+
+// An eventQueue holds what has happened until somebody takes it. All events say that something is not what it was, so one that waits already is
+// not put in again.
+type eventQueue struct {
+	onOverflow func() []Event // what to put in place of more events than there is room for, with Missed set
+
+	mu       sync.Mutex
+	queued   []Event        // without Missed
+	pending  map[Event]bool // the same, and whether they were missed
+	bytes    int            // that they name
+	capacity int
+	closed   bool
+	ready    chan struct{} // has a token when there may be something to take
+}
+
+func newEventQueue(capacity int, onOverflow func() []Event) *eventQueue {
+	return &eventQueue{onOverflow: onOverflow, pending: make(map[Event]bool), capacity: capacity, ready: make(chan struct{}, 1)}
+}
+
+// put adds events. It does not wait.
+func (q *eventQueue) put(events ...Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	for _, e := range events {
+		if q.fullLocked(e) {
+			q.queued, q.bytes = q.queued[:0], 0
+			clear(q.pending)
+			for _, e := range q.onOverflow() {
+				q.putLocked(e)
+			}
+		}
+		q.putLocked(e)
+	}
+	q.signal()
+}
+
+// fullLocked reports whether there is no room for an event that does not wait yet.
+func (q *eventQueue) fullLocked(e Event) bool {
+	e.Missed = false
+	if _, isPending := q.pending[e]; isPending {
+		return false
+	}
+	return len(q.queued) >= q.capacity || q.bytes > maxPendingEventBytes
+}
+
+func (q *eventQueue) putLocked(e Event) {
+	missed := e.Missed
+	e.Missed = false
+	wasMissed, isPending := q.pending[e]
+	if !isPending {
+		q.queued = append(q.queued, e)
+		q.bytes += len(e.URI) + len(e.TaskID)
+	}
+	q.pending[e] = missed && (wasMissed || !isPending)
+}
+
+func (q *eventQueue) signal() {
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// close lets takers know that nothing more comes; drop forgets what is there.
+func (q *eventQueue) close(discard bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	if discard {
+		q.queued, q.pending = nil, nil
+	}
+	q.signal()
+}
+
+// next waits for an event. ok is false at the end; the error is the context's.
+func (q *eventQueue) next(ctx context.Context) (e Event, ok bool, err error) {
+	for {
+		if e, ok, ended := q.tryNext(); ok || ended {
+			return e, ok, nil
+		}
+		select {
+		case <-q.ready:
+		case <-ctx.Done():
+			return Event{}, false, context.Cause(ctx)
+		}
+	}
+}
+
+func (q *eventQueue) tryNext() (e Event, ok, ended bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queued) == 0 {
+		if q.closed {
+			q.signal() // for other takers
+		}
+		return Event{}, false, q.closed
+	}
+	e = q.queued[0]
+	q.queued = q.queued[1:]
+	q.bytes -= len(e.URI) + len(e.TaskID)
+	missed := q.pending[e]
+	delete(q.pending, e)
+	e.Missed = missed
+	if len(q.queued) > 0 {
+		q.signal()
+	}
+	return e, true, false
+}
+
+// stream sends a request that goes on for as long as the server likes, without a timeout and without retries. onID is called before the request is
+// sent. The result is nil when the server ended it with a cancellation instead of an answer.
+func (c *Client) stream(ctx context.Context, method string, params []byte, onID func(id jsonrpc.ID)) (result []byte, err error) {
+	r := &request{method: method, params: params, opts: callOptions{timeout: -1, maxTimeout: -1}}
+	if c.chain == nil {
+		return c.streamDirect(ctx, r, onID)
+	}
+	return c.runChain(ctx, &Message{
+		Direction: jsonrpc.Outgoing, Method: method, Params: params,
+		deliver: func(ctx context.Context, m *Message) (json.RawMessage, error) {
+			q := *r
+			var meta []byte
+			q.params, meta = splitMeta(m.Params)
+			q.opts.meta = bytes.Clone(objectBody(meta))
+			return c.streamDirect(ctx, &q, onID)
+		},
+	})
+}
+
+// streamDirect is stream without the middleware.
+func (c *Client) streamDirect(ctx context.Context, r *request, onID func(id jsonrpc.ID)) (result []byte, err error) {
+	ac := c.newActiveCall(r)
+	defer ac.release()
+	conn, err := ac.connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	neg := conn.negotiated.Load()
+	p, err := conn.rpc.NewCall(r.method)
+	if err != nil {
+		c.dropConnection(conn)
+		return nil, err
+	}
+	id, _ := jsonwire.ParseInt(p.ID())
+	ended := conn.addStream(id)
+	defer conn.removeStream(id)
+	onID(p.ID())
+	ac.buildParams(neg)
+	if err := p.Send(ctx, ac.params); err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.Done():
+	case <-ended:
+		if p.Abandon() {
+			return nil, nil
+		}
+		<-p.Done()
+	case <-ctx.Done():
+		if p.Cancel(ctx.Err().Error()) {
+			return nil, fmt.Errorf("call %s: %w", r.method, context.Cause(ctx))
+		}
+		<-p.Done()
+	}
+	if result, err = p.Result(); err != nil {
+		if isConnectionLost(err) {
+			c.dropConnection(conn)
+		}
+		return nil, err
+	}
+	neg.confirm()
+	if _, err := ac.checkResult(neg, result); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// addStream registers a request for the server's cancellation.
+func (cn *connection) addStream(id int64) <-chan struct{} {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	if cn.streams == nil {
+		cn.streams = make(map[int64]chan struct{})
+	}
+	ended := make(chan struct{})
+	cn.streams[id] = ended
+	return ended
+}
+
+func (cn *connection) removeStream(id int64) {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	delete(cn.streams, id)
+}
+
+// endStream acts on the server's cancellation of a request of ours.
+func (cn *connection) endStream(id []byte) {
+	n, ok := jsonwire.ParseInt(id)
+	if !ok {
+		return
+	}
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	if ended := cn.streams[n]; ended != nil {
+		close(ended)
+		delete(cn.streams, n)
+	}
+}

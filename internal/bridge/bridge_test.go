@@ -1,0 +1,342 @@
+package bridge
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/auth"
+	"mcpwire/jsonrpc"
+	"mcpwire/streamable"
+)
+
+// TestServersPerCaller: one caller gets only so many connections to the server, however it asks for them, and leaves the rest to others. Who ends one may have another.
+func TestServersPerCaller(t *testing.T) {
+	tokens, err := auth.NewStatic(
+		auth.StaticToken{Token: "the-token-of-ann-which-is-long", Subject: "ann"},
+		auth.StaticToken{Token: "the-token-of-ben-which-is-long", Subject: "ben"},
+		auth.StaticToken{Token: "the-token-of-cis-which-is-long", Subject: "cis"},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := auth.NewGuard(&auth.GuardOptions{Verifier: tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// open asks for a session that shares with no other, and returns the status and the session.
+	n := 0
+	open := func(t *testing.T, url, who, way string) (int, string) {
+		n++
+		header := []string{"Authorization", "Bearer the-token-of-" + who + "-which-is-long"}
+		body := strings.Replace(httpHello, `"name":"c"`, fmt.Sprintf(`"name":"c%d"`, n), 1)
+		if way == "modern" {
+			meta := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"experimental":{"x":{"n":%d}}}}`, n)
+			body = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`
+			header = append(header, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list")
+		}
+		status, h, text := post(t, url, body, header...)
+		if status != 200 {
+			if h.Get("Retry-After") != "10" || !strings.Contains(text, "too many sessions with this server") {
+				t.Errorf("status %d without Retry-After or reason: %v %s", status, h, text)
+			}
+			return status, ""
+		}
+		if !strings.Contains(text, `"result"`) {
+			t.Errorf("status 200, and %s", text)
+		}
+		return status, h.Get("Mcp-Session-Id")
+	}
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
+			b := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), ServerEra: EraLegacy, Shared: shared, MaxServers: 7, MaxServersPerCaller: 3})
+			url := served(t, b, &streamable.Options{Guard: guard}).URL + "/mcp"
+			var got []int
+			var last string
+			for range 5 {
+				status, id := open(t, url, "ann", "legacy")
+				if got = append(got, status); id != "" {
+					last = id
+				}
+			}
+			for range 4 {
+				status, _ := open(t, url, "ben", "legacy")
+				got = append(got, status)
+			}
+			for range 2 {
+				status, _ := open(t, url, "cis", "legacy")
+				got = append(got, status)
+			}
+			if diff := cmp.Diff([]int{200, 200, 200, 429, 429, 200, 200, 200, 429, 200, 503}, got); diff != "" {
+				t.Fatalf("statuses (-want +got):\n%s", diff)
+			}
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Mcp-Session-Id", last)
+			r.Header.Set("Authorization", "Bearer the-token-of-ann-which-is-long")
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if status, _ := open(t, url, "ann", "legacy"); status != 200 {
+				t.Errorf("status %d after a session was ended", status)
+			}
+		})
+	}
+	t.Run("modern", func(t *testing.T) { // what nobody uses makes room
+		b := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), ServerEra: EraLegacy, MaxServersPerCaller: 3})
+		url := served(t, b, &streamable.Options{Guard: guard}).URL + "/mcp"
+		for range 8 {
+			if status, _ := open(t, url, "ann", "modern"); status != 200 {
+				t.Errorf("status %d", status)
+			}
+		}
+		if n := len(clientsOf(b)); n != 3 {
+			t.Errorf("%d clients, want 3", n)
+		}
+	})
+}
+
+// TestServersOfSockets: a client of a socket for which there is no room is told so.
+func TestServersOfSockets(t *testing.T) {
+	b := newBridge(t, &Options{Connect: connectTo(t, nil), MaxServersPerCaller: 2})
+	ctx, cancel := context.WithCancel(t.Context())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- b.ServeListener(ctx, l, jsonrpc.FramingLine, 0) }()
+	var got []string
+	for range 3 {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPipe(t, conn)
+		p.send(hello)
+		got = append(got, p.read()[:26])
+	}
+	want := []string{`{"jsonrpc":"2.0","id":0,"r`, `{"jsonrpc":"2.0","id":0,"r`, `{"jsonrpc":"2.0","id":null`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	cancel()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConnectTimeout: the handshake is answered within the time for connecting, whoever shakes hands with whom, and the next attempt has a server of its own.
+func TestConnectTimeout(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		first string
+		o     Options
+		fresh bool // the next attempt has a connection of its own
+	}{
+		{"legacy to what is not known", hello, Options{}, true},
+		{"legacy to legacy", hello, Options{ServerEra: EraLegacy}, false},
+		{"legacy to modern", hello, Options{ServerEra: EraModern}, false},
+		{"modern to what is not known", discover, Options{}, true},
+		{"modern to modern", discover, Options{ServerEra: EraModern}, false},
+		{"modern to legacy", discover, Options{ServerEra: EraLegacy}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFarm(t)
+				tt.o.ConnectTimeout, tt.o.CallTimeout = 20*time.Second, time.Hour
+				client, _ := client0(t, f.bridge(&tt.o))
+				began := time.Now()
+				client.send(tt.first)
+				swallow(f.next())
+				client.reads(`"error":{"code":-32603`, "has not answered", "for 20s")
+				if d := time.Since(began); d != 20*time.Second {
+					t.Errorf("the answer came after %v", d)
+				}
+				if !tt.fresh {
+					return
+				}
+				client.send(tt.first)
+				id := f.next().request(`"method":"`)
+				if id == "" {
+					t.Error("no request")
+				}
+			})
+		})
+	}
+}
+
+// TestConnectForever: a negative time for connecting is none at all, also where only a part of it is meant.
+func TestConnectForever(t *testing.T) {
+	for _, first := range []string{hello, discover} {
+		for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFarm(t)
+				client, _ := client0(t, f.bridge(&Options{ServerEra: serverEra, ConnectTimeout: -1}))
+				client.send(first)
+				server := f.next()
+				id := server.request(`"method":`)
+				<-time.After(100 * time.Hour)
+				if serverEra == EraAuto && first == discover {
+					id = server.request(`"ping"`) // of one that was silent at first
+				}
+				server.send(answering(id, "{}"))
+				if serverEra == EraAuto && first == discover {
+					server.request(`"initialize"`)
+					return
+				}
+				client.reads(`"id":`)
+			})
+		}
+	}
+}
+
+// swallow is a server that takes everything and says nothing.
+func swallow(p *pipe) {
+	go func() { // it ends with the test's connection
+		for {
+			if _, err := p.f.ReadFrame(); err != nil {
+				return
+			}
+		}
+	}()
+}
+
+// TestLoggingIn: the time in which a user logs in does not count.
+func TestLoggingIn(t *testing.T) {
+	for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
+		t.Run(serverEra.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFarm(t)
+				began := time.Now()
+				client, _ := client0(t, f.bridge(&Options{ServerEra: serverEra, ConnectTimeout: 10 * time.Second, LastLogin: loginUntil(began.Add(3 * time.Minute))}))
+				client.send(hello)
+				swallow(f.next())
+				client.reads("has not answered")
+				if d := time.Since(began); d < 3*time.Minute || d > 3*time.Minute+20*time.Second {
+					t.Errorf("the answer came after %v", d)
+				}
+			})
+		})
+	}
+}
+
+// loginUntil is a user who has logged in at that time.
+func loginUntil(end time.Time) func() time.Time {
+	return func() time.Time {
+		if now := time.Now(); now.Before(end) {
+			return now
+		}
+		return end
+	}
+}
+
+// TestTold: what clients are told says what happened, and how to mend it.
+func TestTold(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{io.EOF, "the server is gone: EOF"},
+		{&connectError{errTest}, "the server cannot be started: no such program"},
+		{&connectError{dial}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address?"},
+		{&jsonrpc.CallError{Err: dial, Outcome: jsonrpc.OutcomeUnprocessed}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address?"},
+		{&jsonrpc.CallError{Err: io.ErrUnexpectedEOF}, "the server was lost before it answered: unexpected EOF; it may have carried out the request"},
+		{&jsonrpc.CallError{Err: errors.New("too many"), Outcome: jsonrpc.OutcomeUnprocessed}, "the request did not reach the server: too many"},
+		{
+			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 401}, Outcome: jsonrpc.OutcomeDenied},
+			"the server wants to know who asks: HTTP status 401 Unauthorized; run mcpwire call with its URL on a terminal to log in, or give the bridge a key by --header",
+		},
+		{
+			&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 404}, Outcome: jsonrpc.OutcomeRejected},
+			"the server does not take the request: HTTP status 404 Not Found; is the URL that of its endpoint? Many have it at /mcp",
+		},
+		{&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 502}}, "the server failed: HTTP status 502 Bad Gateway"},
+		{&jsonrpc.CallError{Err: &streamable.StatusError{StatusCode: 429}, Outcome: jsonrpc.OutcomeUnprocessed}, "the server takes no requests at the moment: HTTP status 429 Too Many Requests; try again later"},
+		{
+			&jsonrpc.CallError{Err: x509.UnknownAuthorityError{}, Outcome: jsonrpc.OutcomeDenied},
+			"the server's certificate is not trusted: x509: certificate signed by unknown authority; --cacert names one that is",
+		},
+		{fmt.Errorf("handshake: %w", timeoutError(time.Second)), "the server has not answered for 1s"},
+		{context.DeadlineExceeded, "the server is gone: context deadline exceeded"},
+		{&retryError{dial, 3 * time.Second}, "the server cannot be reached: dial tcp: connection refused; is it running, and at this address? (the next attempt is in 3s)"},
+		{errUpstreamClosed, "the connection to the server is closed"},
+		{errQueueFull, "too much waits for the server to take it already"},
+	} {
+		if got := describe(tt.err); got != tt.want {
+			t.Errorf("told(%v):\ngot  %s\nwant %s", tt.err, got, tt.want)
+		}
+		if e := clientError(tt.err); e.Code != jsonrpc.CodeInternalError || !strings.Contains(e.Message, tt.want) {
+			t.Errorf("reason(%v) = %v", tt.err, e)
+		}
+	}
+}
+
+// TestStalledFull: a client of a server that takes nothing any more is told so for each of its requests, however much waits, and its later ones are read.
+func TestStalledFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		b := f.bridge(with(legacy, func(o *Options) {
+			o.CallTimeout, o.ConnectTimeout, o.DrainTimeout, o.MaxQueue = 30*time.Second, 10*time.Second, time.Second, 1<<20
+		}))
+		client, _ := client0(t, b)
+		client.send(hello)
+		handshake(client, f.next()) // and it takes nothing from now on
+		ballast := strings.Repeat("x", 300<<10)
+		const calls = 10
+		for id := range calls {
+			client.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"x":%q}}}`, id, ballast))
+			client.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"x","params":{"x":%q}}`, ballast))
+		}
+		began := time.Now()
+		for range calls {
+			client.reads(`"error":{"code":-32603`) // in time, or because the connection was given up
+		}
+		if d := time.Since(began); d > 10*time.Minute {
+			t.Errorf("the last answer came after %v", d)
+		}
+	})
+}
+
+// TestRoom: who waits for room to send sleeps until there is some, and is told of all that there is.
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &upstream{b: &Bridge{opts: Options{MaxQueue: 100}}, notify: make(chan struct{}, 1), sent: map[string]queuedMessage{}, ctx: t.Context()}
+		if err := l.trySend(queuedMessage{frame: make([]byte, 60)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.trySend(queuedMessage{frame: make([]byte, 40)}); err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan error, 2)
+		for range 2 {
+			go func() { sent <- l.send(t.Context(), queuedMessage{frame: make([]byte, 50)}) }()
+		}
+		l.dequeue() // there is room for one of them
+		synctest.Wait()
+		if n := len(sent); n != 1 {
+			t.Errorf("%d were sent, want 1", n)
+		}
+		<-time.After(time.Second) // of the bubble's, which does not pass while anybody spins
+		l.dequeue()
+		l.dequeue()
+		<-sent
+		<-sent
+	})
+}

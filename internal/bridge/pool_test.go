@@ -1,0 +1,693 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mcpclient "mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/streamable"
+)
+
+// shared has two clients on one connection that have shaken hands.
+func sharing(t *testing.T) (f *farm, a, b, srv *pipe) {
+	f = newFarm(t)
+	br := f.bridge(with(legacy, func(o *Options) { o.Shared = true }))
+	a, _ = client0(t, br)
+	b, _ = client0(t, br)
+	a.send(hello)
+	srv = f.next()
+	id := srv.request(`"initialize"`, `"capabilities":{}`, `"protocolVersion":"2025-11-25"`)
+	srv.send(answering(id, `{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}`))
+	a.wants(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}}`)
+	a.send(confirmed)
+	srv.wants(confirmed)
+	b.send(strings.Replace(hello, `"id":0`, `"id":"b"`, 1)) // the server does not hear of it
+	b.wants(`{"jsonrpc":"2.0","id":"b","result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}}`)
+	return f, a, b, srv
+}
+
+// TestSharedIDs: two clients use the same ids and tokens, and each gets what is its own.
+func TestSharedIDs(t *testing.T) {
+	_, a, b, srv := sharing(t)
+	call := `{"jsonrpc":"2.0", "id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"},"x":1.0}}`
+	a.send(call)
+	first := srv.request(`"x":1.0`)
+	b.send(call)
+	second := srv.request(`"x":1.0`)
+	if first == second {
+		t.Fatalf("both calls have the id %s", first)
+	}
+	srv.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":` + second + `}}`)
+	b.wants(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":"p"}}`)
+	srv.send(`{"result":{"for":"b"},"id":`+second+`,"jsonrpc":"2.0"}`, `{"result":{"for":"a"},"id":`+first+`,"jsonrpc":"2.0"}`)
+	b.wants(`{"result":{"for":"b"},"id":1,"jsonrpc":"2.0"}`)
+	a.wants(`{"result":{"for":"a"},"id":1,"jsonrpc":"2.0"}`)
+}
+
+func TestSharedCancel(t *testing.T) {
+	_, a, b, srv := sharing(t)
+	a.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
+	first := srv.request("slow")
+	b.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
+	second := srv.request("slow")
+	b.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`)
+	srv.wants(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + second + `}}`)
+	srv.send(answering(second, "{}"), answering(first, "{}"))
+	a.wants(answering("1", "{}"))
+	b.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+	srv.send(answering(srv.request("ping"), "{}"))
+	b.wants(answering("2", "{}")) // and nothing of the request that was cancelled
+}
+
+// TestSharedSubscriptions: a client hears of what it has subscribed to, and ends the others' subscriptions neither by unsubscribing nor by going.
+func TestSharedSubscriptions(t *testing.T) {
+	_, a, b, srv := sharing(t)
+	subscribe := func(p *pipe, method string) {
+		p.send(`{"jsonrpc":"2.0","id":5,"method":"resources/` + method + `","params":{"uri":"a:b"}}`)
+	}
+	for _, p := range []*pipe{a, b} {
+		subscribe(p, "subscribe")
+		srv.send(answering(srv.request("resources/subscribe"), "{}"))
+		p.wants(answering("5", "{}"))
+	}
+	updated := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}`
+	srv.send(updated)
+	a.wants(updated)
+	b.wants(updated)
+	subscribe(b, "unsubscribe")
+	b.wants(answering("5", "{}")) // a is still subscribed
+	srv.send(updated)
+	a.wants(updated)
+	a.f.Close()
+	srv.reads("resources/unsubscribe", `"uri":"a:b"`)
+	b.send(`{"jsonrpc":"2.0","id":6,"method":"ping"}`)
+	srv.reads("ping")
+}
+
+// TestSharedQuestions: nobody can be asked, since nobody has said that he can.
+func TestSharedQuestions(t *testing.T) {
+	_, _, _, srv := sharing(t)
+	srv.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{}}`)
+	srv.wants(answering("1", "{}"))
+	srv.reads(`"id":2,"error":{"code":-32601`)
+}
+
+func TestSharedCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, a, b, srv := sharing(t)
+		a.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
+		srv.reads("slow")
+		b.send(`{"jsonrpc":"2.0","id":2,"method":"slow"}`)
+		srv.reads("slow")
+		srv.f.Close()
+		a.reads(`"id":1,"error"`)
+		b.reads(`"id":2,"error"`)
+		srv = f.next()
+		srv.send(answering(srv.request("initialize"), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+		srv.wants(confirmed)
+		b.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+		srv.send(answering(srv.request("ping"), "{}"))
+		b.wants(answering("3", "{}"))
+	})
+}
+
+// TestSharedSlow: a client that does not read is cut off, and holds up nobody.
+func TestSharedSlow(t *testing.T) {
+	_, a, b, srv := sharing(t)
+	news := `{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`
+	for range maxOutbox>>20 + 3 {
+		srv.send(news)
+		b.wants(news)
+	}
+	a.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+	b.send(`{"jsonrpc":"2.0","id":4,"method":"pong"}`)
+	srv.send(answering(srv.request("pong"), "{}"))
+	b.wants(answering("4", "{}"))
+}
+
+// TestListenIDs: subscriptions of clients without a session keep apart, and survive the server.
+func TestListenIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		br := f.bridge(&Options{ClientEra: EraModern, ServerEra: EraModern})
+		out := newOutbox()
+		cl := br.newClient(nil, "", true)
+		defer cl.close()
+		var got []string
+		listen := func(frame string) *call {
+			m := new(jsonrpc.Message)
+			if err := jsonrpc.Parse([]byte(frame), m, 0); err != nil {
+				t.Fatal(err)
+			}
+			return cl.request(t.Context(), []byte(frame), m, out, func(response []byte) { got = append(got, string(response)) })
+		}
+		take := func() (list []string) {
+			synctest.Wait()
+			for _, message := range out.take(false) {
+				list = append(list, string(message))
+			}
+			return list
+		}
+		meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+		listen(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta + `}}`)
+		srv := f.next()
+		id := srv.request("subscriptions/listen")
+		ack := func(id string) string {
+			return `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"notifications":{"toolsListChanged":true}}}`
+		}
+		srv.send(ack(id))
+		if list := take(); len(list) != 1 || list[0] != ack(`"l"`) {
+			t.Errorf("acknowledged by %q", list)
+		}
+		srv.f.Close()
+		srv = f.next()
+		if again := srv.request("subscriptions/listen"); again != id {
+			t.Errorf("it was made again as %s, want %s", again, id)
+		}
+		srv.send(ack(id))
+		want := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}`
+		if list := take(); len(list) != 1 || list[0] != want {
+			t.Errorf("got  %q\nwant %s", list, want)
+		}
+		srv.send(`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`)
+		synctest.Wait()
+		if len(got) != 1 || got[0] != `{"jsonrpc":"2.0","id":"l","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}` {
+			t.Errorf("answer: %q", got)
+		}
+	})
+}
+
+// TestSharedIdle: what clients share ends when it was without any for long, not before, and the next client has a new one.
+func TestSharedIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		br := f.bridge(with(legacy, func(o *Options) { o.Shared, o.IdleTimeout = true, time.Minute }))
+		visit := func(first bool) *pipe {
+			client, done := client0(t, br)
+			client.send(hello)
+			var srv *pipe
+			if first {
+				srv = f.next()
+				srv.send(answering(srv.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+			}
+			client.reads(`"id":0,"result"`)
+			if client.send(confirmed); first {
+				srv.wants(confirmed)
+			}
+			client.f.Close()
+			<-done
+			return srv
+		}
+		srv := visit(true)
+		<-time.After(59 * time.Second)
+		visit(false)
+		<-time.After(59 * time.Second)
+		synctest.Wait()
+		if n := br.openConnections.Load(); n != 1 {
+			t.Errorf("%d connections to the server while clients come and go, want 1", n)
+		}
+		<-time.After(2 * time.Second)
+		if _, err := srv.f.ReadFrame(); err == nil {
+			t.Error("the connection goes on without clients")
+		}
+		synctest.Wait()
+		if n := len(br.pool); n != 0 {
+			t.Errorf("%d connections are shared by nobody", n)
+		}
+		visit(true)
+	})
+}
+
+// sharedBridge is a bridge whose clients share a server of these revisions, and counts its connections.
+func sharedBridge(t *testing.T, o *Options, revisions []mcp.Revision) (b *Bridge, connections *atomic.Int32) {
+	connections = new(atomic.Int32)
+	connect := connectTo(t, revisions)
+	o.Shared = true
+	o.Connect = func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
+		connections.Add(1)
+		return connect(ctx, stderr)
+	}
+	return newBridge(t, o), connections
+}
+
+// guest connects a client of an era, whose user has a name; over HTTP if there is a url.
+func guest(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcpclient.Options)) *mcpclient.Client {
+	t.Helper()
+	var transport mcpclient.Transport
+	if url != "" {
+		transport = streamable.Dial(url, nil)
+	} else {
+		ours, theirs := net.Pipe()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
+		}()
+		t.Cleanup(func() { <-done })
+		transport = mcpclient.Over(jsonrpc.NewFramer(ours, nil))
+	}
+	o := &mcpclient.Options{
+		Name: "guest", Revisions: era.revisions(),
+		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"` + user + `"}`)}, nil
+		},
+		Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///" + user}}, nil },
+	}
+	if change != nil {
+		change(o)
+	}
+	c, err := mcpclient.Dial(t.Context(), transport, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestSharedEras: clients of each era share a server of each, by one connection, and all that there is works: answers, progress, and what each is asked.
+func TestSharedEras(t *testing.T) {
+	for _, clientEra := range []Era{EraLegacy, EraModern} {
+		for _, serverEra := range []Era{EraLegacy, EraModern} {
+			for _, known := range []bool{false, true} {
+				for _, transport := range []string{"pipe", "http"} {
+					t.Run(fmt.Sprintf("%v to %v over %s, known %t", clientEra, serverEra, transport, known), func(t *testing.T) {
+						o := new(Options)
+						if known {
+							o.ServerEra = serverEra
+						}
+						b, connections := sharedBridge(t, o, serverEra.revisions())
+						url := ""
+						if transport == "http" {
+							url = served(t, b, nil).URL + "/mcp"
+						}
+						var all sync.WaitGroup
+						guests := make([]*mcpclient.Client, 8)
+						for i := range guests {
+							all.Go(func() { guests[i] = guest(t, b, url, fmt.Sprint("user", i), clientEra, nil) })
+						}
+						all.Wait()
+						for i, c := range guests {
+							if got, err := mcpclient.CallTool[string](t.Context(), c, "ask", json.RawMessage(`{}`)); err != nil || got != fmt.Sprint("you are user", i) {
+								t.Errorf("client %d got %q, %v", i, got, err)
+							}
+							if got, err := mcpclient.CallTool[string](t.Context(), c, "roots", json.RawMessage(`{}`)); err != nil || got != "1" {
+								t.Errorf("client %d got %q, %v", i, got, err)
+							}
+						}
+						for i, c := range guests { // not before: nothing says whose question it is while several have something under way
+							all.Go(func() { visits(t, c, i) })
+						}
+						all.Wait()
+						if n := connections.Load(); n != 1 {
+							t.Errorf("%d connections to the server, want 1", n)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestChain: what a client can be asked reaches a legacy server through two bridges.
+func TestChain(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		last := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), Shared: shared})
+		b := newBridge(t, &Options{Shared: shared, Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
+			ours, theirs := net.Pipe()
+			go last.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
+			return jsonrpc.NewFramer(ours, nil), nil
+		}})
+		c := guest(t, b, "", "me", EraModern, nil)
+		if got, err := mcpclient.CallTool[string](t.Context(), c, "ask", json.RawMessage(`{}`)); err != nil || got != "you are me" {
+			t.Errorf("shared %t: got %q, %v", shared, got, err)
+		}
+	}
+}
+
+// visits has a client do this and that, while others do.
+func visits(t *testing.T, c *mcpclient.Client, i int) {
+	for n := range 20 {
+		want := fmt.Sprint(i, "/", n)
+		if got, err := mcpclient.CallTool[string](t.Context(), c, "echo", json.RawMessage(`{"Text":"`+want+`"}`)); err != nil || got != want {
+			t.Errorf("client %d got %q, %v, want %q", i, got, err, want)
+		}
+		progress := 0
+		count := mcpclient.WithProgress(func(mcp.ProgressNotificationParams) { progress++ })
+		if got, err := mcpclient.CallTool[string](t.Context(), c, "steps", json.RawMessage(`{}`), count); err != nil || got != "done" || progress != 1 {
+			t.Errorf("client %d got %q, %v, after %d steps", i, got, err, progress)
+		}
+	}
+}
+
+// TestSharedStorm: whatever becomes of the server while many clients of both eras use it, each request is answered, with its own answer or an error, and in the end all is well.
+func TestSharedStorm(t *testing.T) {
+	for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
+		t.Run("server "+serverEra.String(), func(t *testing.T) {
+			connect := connectTo(t, serverEra.revisions())
+			var mu sync.Mutex
+			var up []jsonrpc.Framer
+			b := newBridge(t, &Options{
+				Shared: true, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond,
+				Connect: func(ctx context.Context, w io.Writer) (jsonrpc.Framer, error) {
+					f, err := connect(ctx, w)
+					mu.Lock()
+					defer mu.Unlock()
+					up = append(up, f)
+					return f, err
+				},
+			})
+			kill := func() {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, f := range up {
+					f.Close()
+				}
+				up = nil
+			}
+			var all sync.WaitGroup
+			var right, wrong atomic.Int32
+			guests := make([]*mcpclient.Client, 16)
+			for i := range guests {
+				guests[i] = guest(t, b, "", fmt.Sprint("user", i), []Era{EraLegacy, EraModern}[i%2], nil)
+			}
+			for i, c := range guests {
+				all.Go(func() {
+					for n := range 40 {
+						want := fmt.Sprint(i, "/", n)
+						switch got, err := mcpclient.CallTool[string](t.Context(), c, "echo", json.RawMessage(`{"Text":"`+want+`"}`)); {
+						case err != nil:
+							wrong.Add(1)
+						case got != want:
+							t.Errorf("client %d got %q, want %q", i, got, want)
+						default:
+							right.Add(1)
+						}
+						if i == 0 && n%10 == 5 {
+							kill()
+						}
+					}
+				})
+			}
+			all.Wait()
+			t.Logf("%d answers, %d errors", right.Load(), wrong.Load())
+			for i, c := range guests {
+				await(t, "the server to be back", func() bool {
+					got, err := mcpclient.CallTool[string](t.Context(), c, "echo", json.RawMessage(`{"Text":"x"}`))
+					return err == nil && got == "x"
+				})
+				visits(t, c, i)
+			}
+		})
+	}
+}
+
+// TestSharedUnreachable: clients that come while the server is away are told so, all by one attempt; they are served when it is back, without a connection for each.
+func TestSharedUnreachable(t *testing.T) {
+	for _, clientEra := range []Era{EraLegacy, EraModern} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFarm(t)
+			var attempts atomic.Int32
+			away := true
+			f.fail = func() error {
+				attempts.Add(1)
+				if <-time.After(time.Second); away {
+					return errTest
+				}
+				return nil
+			}
+			b := f.bridge(&Options{Shared: true})
+			first := hello
+			if clientEra == EraModern {
+				first = `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + meta("") + `}}`
+			}
+			var clients []*pipe
+			for range 10 {
+				c, _ := client0(t, b)
+				c.send(first)
+				clients = append(clients, c)
+			}
+			for _, c := range clients {
+				c.reads(`"id":0,"error":{"code":-32603`, errTest.Error())
+			}
+			if n := attempts.Load(); n != 1 {
+				t.Errorf("%d attempts for all, want 1", n)
+			}
+			away = false
+			<-time.After(time.Minute)
+			for _, c := range clients {
+				c.send(first)
+			}
+			srv := f.next()
+			srv.send(answering(srv.request("method"), map[Era]string{
+				EraLegacy: `{"protocolVersion":"2025-11-25","capabilities":{}}`,
+				EraModern: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`,
+			}[clientEra]))
+			if clientEra == EraModern {
+				for range clients {
+					srv.send(answering(srv.request("server/discover"), `{"resultType":"complete"}`))
+				}
+			}
+			for _, c := range clients {
+				c.reads(`"id":0,"result"`)
+			}
+			if n := attempts.Load(); n != 2 {
+				t.Errorf("%d attempts, want 2", n)
+			}
+		})
+	}
+}
+
+// TestSharedSilent: a server that is silent before a handshake is not asked again for each client what it is.
+func TestSharedSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		b := f.bridge(&Options{Shared: true})
+		var clients []*pipe
+		for range 3 {
+			c, _ := client0(t, b)
+			c.send(`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + asks + `}}}`)
+			clients = append(clients, c)
+		}
+		srv := f.next()
+		srv.reads("server/discover")
+		srv.send(answering(srv.request("ping"), "{}"))
+		welcomed(srv)
+		for _, c := range clients {
+			c.reads(`"id":0,"result"`)
+		}
+	})
+}
+
+// meta is the metadata of a modern request, with another member.
+func meta(more string) string {
+	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}` + more + `}`
+}
+
+// onMux has legacy clients, and a modern one, share a modern server.
+func onMux(t *testing.T, n int) (clients []*pipe, listens []string, m, srv *pipe, f *farm) {
+	f = newFarm(t)
+	b := f.bridge(&Options{ServerEra: EraModern, Shared: true, DrainTimeout: time.Nanosecond})
+	for i := range n {
+		c, _ := client0(t, b)
+		c.send(hello)
+		if i == 0 {
+			srv = f.next()
+		}
+		srv.send(answering(srv.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"logging":{}},"ttlMs":0,"cacheScope":"private"}`))
+		c.reads(`"id":0,"result"`)
+		c.send(confirmed)
+		listens = append(listens, heeding(srv))
+		clients = append(clients, c)
+	}
+	m, _ = client0(t, b)
+	return clients, listens, m, srv, f
+}
+
+// heeding has a server begin a subscription, and returns its id.
+func heeding(srv *pipe) string {
+	srv.t.Helper()
+	id := srv.request("subscriptions/listen")
+	srv.send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"notifications":{"toolsListChanged":true}}}`)
+	return id
+}
+
+// changed is what a server says on a subscription.
+func changed(id string) string {
+	return `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
+}
+
+const toolsChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+
+// quiet has each client ask something, whose answer is the next that it reads.
+func quiet(srv *pipe, m *pipe, legacy ...*pipe) {
+	srv.t.Helper()
+	for _, c := range append(legacy, m) {
+		params := ""
+		if c == m {
+			params = `,"params":{` + meta("") + `}`
+		}
+		c.send(`{"jsonrpc":"2.0","id":"next","method":"x/next"` + params + `}`)
+		srv.send(answering(srv.request("x/next"), `{"resultType":"complete"}`))
+		c.reads(`"id":"next","result"`)
+	}
+}
+
+// TestTrunk: clients of both eras share a modern server, and each gets what is its own.
+func TestTrunk(t *testing.T) {
+	clients, listens, m, srv, _ := onMux(t, 2)
+	a, b := clients[0], clients[1]
+	srv.send(changed(listens[1]))
+	b.wants(toolsChanged)
+	quiet(srv, m, a)
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`
+	ids := map[string]*pipe{}
+	var order []string
+	for _, c := range []*pipe{a, b, m} {
+		if c == m {
+			c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + meta(`,"progressToken":"p"`) + `}}`)
+		} else {
+			c.send(call)
+		}
+		id := srv.request("tools/call", `"progressToken":`)
+		if ids[id] != nil {
+			t.Fatalf("the id %s is given twice", id)
+		}
+		ids[id], order = c, append(order, id)
+	}
+	for _, id := range order {
+		srv.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + id + `,"progress":1}}`)
+		ids[id].wants(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`)
+	}
+	m.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	srv.reads("notifications/cancelled", `"requestId":`+order[2])
+	srv.send(answering(order[1], `{"resultType":"complete","content":[]}`))
+	b.wants(answering("1", `{"content":[]}`))
+	a.f.Close()
+	got := srv.read() + srv.read()
+	for _, id := range []string{order[0], listens[0]} {
+		if !strings.Contains(got, `"requestId":`+id) {
+			t.Errorf("got %s, want an end to %s", got, id)
+		}
+	}
+	srv.send(changed(listens[0]), answering(order[0], `{"resultType":"complete","content":[]}`)) // too late
+	quiet(srv, m, b)
+}
+
+// TestTrunkLogs: log messages, which say nothing of whose they are, go to the one client that can have asked for them.
+func TestTrunkLogs(t *testing.T) {
+	clients, _, m, srv, _ := onMux(t, 2)
+	a, b := clients[0], clients[1]
+	const log = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
+	begin := func(c *pipe, level string) string {
+		if c == m {
+			c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + meta(`,"io.modelcontextprotocol/logLevel":"`+level+`"`) + `}}`)
+			return srv.request("tools/call")
+		}
+		if level != "" {
+			c.send(`{"jsonrpc":"2.0","id":"l","method":"logging/setLevel","params":{"level":"` + level + `"}}`)
+			c.wants(answering(`"l"`, "{}"))
+		}
+		c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
+		return srv.request("tools/call")
+	}
+	end := func(c *pipe, id string) {
+		srv.send(answering(id, `{"resultType":"complete","content":[]}`))
+		c.reads(`"id":1,"result"`)
+	}
+	srv.send(log) // of nobody
+	quiet(srv, m, a, b)
+	first := begin(a, "debug")
+	other := begin(b, "") // has not asked for any
+	srv.send(log)
+	a.wants(log)
+	quiet(srv, m, b)
+	end(b, other)
+	other = begin(m, "warning") // not for this one
+	srv.send(log)
+	a.wants(log)
+	end(m, other)
+	other = begin(m, "info")
+	srv.send(log) // of one or the other
+	quiet(srv, m, a, b)
+	end(a, first)
+	srv.send(log)
+	m.wants(log)
+	end(m, other)
+	quiet(srv, m, a, b)
+}
+
+// TestTrunkRestart: when the server is gone, all who wait are told at once, and all subscriptions are made again.
+func TestTrunkRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients, _, m, srv, f := onMux(t, 3)
+		for _, c := range clients {
+			c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
+			srv.reads("tools/call")
+		}
+		m.send(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta("") + `}}`)
+		heeding(srv)
+		m.reads("subscriptions/acknowledged")
+		m.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",` + meta("") + `}}`)
+		srv.reads("tools/call")
+		start := time.Now()
+		srv.f.Close()
+		for _, c := range append(clients, m) {
+			c.reads(`"id":1,"error":{"code":-32603`)
+		}
+		if d := time.Since(start); d > 10*time.Millisecond {
+			t.Errorf("they waited %v", d)
+		}
+		srv = f.next()
+		for range 4 {
+			heeding(srv)
+		}
+		for _, c := range clients {
+			c.wants(toolsChanged)
+		}
+		m.wants(changed(`"l"`))
+		quiet(srv, m, clients...)
+	})
+}
+
+// TestTrunkIdle: the connection outlives the last client for a while, and not for longer.
+func TestTrunkIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFarm(t)
+		b := f.bridge(&Options{ServerEra: EraModern, Shared: true, IdleTimeout: time.Minute})
+		var srv *pipe
+		visit := func(text string) {
+			c, done := client0(t, b)
+			c.send(text)
+			if srv == nil {
+				srv = f.next()
+			}
+			srv.send(answering(srv.request("server/discover"), `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`))
+			c.reads(`"result"`)
+			c.f.Close()
+			<-done
+			<-time.After(50 * time.Second)
+		}
+		visit(hello)
+		visit(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta("") + `}}`)
+		visit(hello)
+		if n := b.openConnections.Load(); n != 1 {
+			t.Errorf("%d connections to the server while clients come and go, want 1", n)
+		}
+		<-time.After(11 * time.Second)
+		synctest.Wait()
+		if n := b.openConnections.Load(); n != 0 || len(b.pool) != 0 {
+			t.Errorf("%d connections and %d that are shared, without clients", n, len(b.pool))
+		}
+	})
+}

@@ -1,0 +1,471 @@
+package hosts
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+	"github.com/tailscale/hujson"
+)
+
+// Limits on files. They are above what hosts write, among them Claude Code's ~/.claude.json, which has a history in it, and keep what hostile files cost
+// below some 200 MiB and a second.
+const (
+	MaxFileBytes = 16 << 20
+	MaxDepth     = 256
+	MaxValues    = 200_000
+)
+
+// A kind tells what a value is.
+type kind byte
+
+const (
+	kindObject kind = iota
+	kindArray
+	kindString
+	kindBool
+	kindNumber
+	kindOther
+)
+
+// A node is a value of a document, and where it is in the text. A table of TOML that has its lines in many places has no place.
+type node struct {
+	kind       kind
+	start, end int
+	text       string // the value of a string, the text of others that have no parts
+	members    []member
+	elems      []*node
+}
+
+// A member is a name with its value.
+type member struct {
+	name             string
+	keyStart, keyEnd int // of the last part of a dotted key
+	lineKey          int // where the whole key begins: a dotted key has parts before keyStart
+	block            bool
+	value            *node
+}
+
+// get returns the member that counts: the last of its name, as JSON.parse has it.
+func (n *node) get(name string) *member {
+	if n == nil || n.kind != kindObject {
+		return nil
+	}
+	for i := len(n.members) - 1; i >= 0; i-- {
+		if n.members[i].name == name {
+			return &n.members[i]
+		}
+	}
+	return nil
+}
+
+// hasDuplicate tells whether a name comes more than once.
+func (n *node) hasDuplicate(name string) bool {
+	seen := false
+	for _, m := range n.members {
+		if m.name == name {
+			if seen {
+				return true
+			}
+			seen = true
+		}
+	}
+	return false
+}
+
+// lookup follows names from n, and returns nil if one is not there.
+func (n *node) lookup(names []string) *node {
+	for _, name := range names {
+		m := n.get(name)
+		if m == nil {
+			return nil
+		}
+		n = m.value
+	}
+	return n
+}
+
+// A ParseError says what is wrong with a file, and where. It quotes nothing of the file but names.
+type ParseError struct {
+	Path         string
+	Line, Column int // from 1, the column in bytes; 0 if it is the file as a whole
+	Reason       string
+}
+
+func (e *ParseError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.Path, e.Reason)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", e.Path, e.Line, e.Column, e.Reason)
+}
+
+// position returns line and column of an offset.
+func position(data []byte, offset int) (line, column int) {
+	offset = min(offset, len(data))
+	return 1 + bytes.Count(data[:offset], []byte("\n")), offset - bytes.LastIndexByte(data[:offset], '\n')
+}
+
+// A syntax is a way to write a document.
+type syntax byte
+
+const (
+	syntaxJSON syntax = iota // with comments and trailing commas
+	syntaxTOML
+)
+
+// syntaxOf tells what a file is written in: its name says so, or its first character.
+func syntaxOf(path string, data []byte) syntax {
+	switch lower := strings.ToLower(path); {
+	case strings.HasSuffix(lower, ".toml"):
+		return syntaxTOML
+	case strings.HasSuffix(lower, ".json"), strings.HasSuffix(lower, ".jsonc"), strings.HasSuffix(lower, ".json5"):
+		return syntaxJSON
+	}
+	if rest := bytes.TrimSpace(bytes.TrimPrefix(data, bom)); len(rest) > 0 && (rest[0] == '{' || rest[0] == '/') {
+		return syntaxJSON
+	}
+	return syntaxTOML
+}
+
+// bom is the mark that editors on Windows begin files with.
+var bom = []byte("\xef\xbb\xbf")
+
+// parse reads a document. An empty one, which some hosts leave behind, is an empty table. Errors are *ParseError without a path.
+func parse(data []byte, syn syntax) (*node, error) {
+	if len(data) > MaxFileBytes {
+		return nil, &ParseError{Reason: tooBig}
+	}
+	if i := bytes.IndexByte(data, 0); i >= 0 {
+		return nil, errorAt(data, i, "a NUL byte: this is no text")
+	}
+	skip := 0
+	if bytes.HasPrefix(data, bom) {
+		skip = len(bom)
+	}
+	if len(bytes.TrimSpace(data[skip:])) == 0 {
+		return &node{kind: kindObject, start: len(data), end: len(data)}, nil
+	}
+	if syn == syntaxTOML {
+		return parseTOML(data, skip)
+	}
+	return parseJSON(data, skip)
+}
+
+var tooBig = fmt.Sprintf("the file is larger than %d MiB", MaxFileBytes>>20)
+
+func errorAt(data []byte, offset int, problem string) *ParseError {
+	line, column := position(data, offset)
+	return &ParseError{Line: line, Column: column, Reason: problem}
+}
+
+// withPath puts the path into a ParseError.
+func withPath(err error, path string) error {
+	var p *ParseError
+	if errors.As(err, &p) {
+		p.Path = path
+	}
+	return err
+}
+
+// parseJSON reads JSON with comments and trailing commas, from data[skip:].
+func parseJSON(data []byte, skip int) (*node, error) {
+	if err := guardJSON(data, skip); err != nil {
+		return nil, err
+	}
+	// A comment may end with the file, for hosts but not for the parser. The copy keeps it from appending to the caller's slice.
+	text := append(data[skip:len(data):len(data)], '\n')
+	v, err := hujson.Parse(text)
+	if err != nil {
+		return nil, jsonError(data, skip, err)
+	}
+	return jsonNode(&v, skip), nil
+}
+
+func jsonNode(v *hujson.Value, skip int) *node {
+	n := &node{start: v.StartOffset + skip, end: v.EndOffset + skip}
+	switch x := v.Value.(type) {
+	case *hujson.Object:
+		n.kind = kindObject
+		n.members = make([]member, len(x.Members))
+		for i := range x.Members {
+			m := &x.Members[i]
+			name, _ := m.Name.Value.(hujson.Literal)
+			from, to := m.Name.StartOffset+skip, m.Name.EndOffset+skip
+			n.members[i] = member{name: name.String(), keyStart: from, lineKey: from, keyEnd: to, value: jsonNode(&m.Value, skip)}
+		}
+	case *hujson.Array:
+		n.kind = kindArray
+		n.elems = make([]*node, len(x.Elements))
+		for i := range x.Elements {
+			n.elems[i] = jsonNode(&x.Elements[i], skip)
+		}
+	case hujson.Literal:
+		n.text = x.String()
+		switch x.Kind() {
+		case '"':
+			n.kind = kindString
+		case 't', 'f':
+			n.kind = kindBool
+		case '0':
+			n.kind = kindNumber
+		default:
+			n.kind = kindOther
+		}
+	}
+	return n
+}
+
+// guardJSON refuses what the parser would need too much memory or stack for. It knows strings and comments, and nothing else.
+func guardJSON(data []byte, skip int) error {
+	depth, values := 0, 0
+	for i := skip; i < len(data); i++ {
+		switch data[i] {
+		case '{', '[':
+			if depth++; depth > MaxDepth {
+				return errorAt(data, i, fmt.Sprintf("nested more than %d deep", MaxDepth))
+			}
+		case '}', ']':
+			depth--
+		case ',', ':':
+			if values++; values > MaxValues {
+				return errorAt(data, i, fmt.Sprintf("more than %d values", MaxValues))
+			}
+		case '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		case '/':
+			i = skipComment(data, i)
+		}
+	}
+	return nil
+}
+
+// skipComment returns the offset of the last byte of the comment that may begin at i, or i.
+func skipComment(data []byte, i int) int {
+	rest := data[i+1:]
+	end := "\n"
+	switch {
+	case bytes.HasPrefix(rest, []byte("*")):
+		rest, end, i = rest[1:], "*/", i+1
+	case !bytes.HasPrefix(rest, []byte("/")):
+		return i
+	}
+	j := bytes.Index(rest, []byte(end))
+	if j < 0 {
+		return len(data)
+	}
+	return i + j + len(end)
+}
+
+var jsonPlace = regexp.MustCompile(`^hujson: line (\d+), column (\d+): `)
+
+// jsonError makes an error of the parser's ours. The parser quotes values that it cannot read, and those may be secrets.
+func jsonError(data []byte, skip int, err error) error {
+	text := err.Error()
+	m := jsonPlace.FindStringSubmatch(text)
+	if m == nil {
+		return &ParseError{Reason: "not JSON"}
+	}
+	line, _ := strconv.Atoi(m[1])
+	column, _ := strconv.Atoi(m[2])
+	if line == 1 {
+		column += skip
+	}
+	if n, _ := position(data, len(data)); line > n { // behind the line end that was added
+		line, column = position(data, len(data))
+	}
+	text = text[len(m[0]):]
+	switch {
+	case strings.HasPrefix(text, "invalid literal"):
+		text = "neither a string, a number, true, false nor null"
+	case strings.HasSuffix(text, "unexpected EOF"):
+		text = "the file ends too early"
+	}
+	return &ParseError{Line: line, Column: column, Reason: text}
+}
+
+// parseTOML reads TOML (https://toml.io/en/v1.0.0) from data[skip:].
+func parseTOML(data []byte, skip int) (*node, error) {
+	text := data[skip:]
+	if bytes.Count(text, []byte(","))+bytes.Count(text, []byte("="))+bytes.Count(text, []byte("[")) > MaxValues {
+		return nil, &ParseError{Reason: fmt.Sprintf("more than %d values", MaxValues)}
+	}
+	// The decoder knows what may not be said twice; the parser below knows where things are.
+	var all map[string]any
+	if err := toml.Unmarshal(text, &all); err != nil {
+		var d *toml.DecodeError
+		if !errors.As(err, &d) {
+			return nil, &ParseError{Reason: "not TOML"}
+		}
+		line, column := d.Position()
+		return nil, &ParseError{Line: line, Column: column, Reason: "not TOML: " + bareMessage(d)}
+	}
+	t := tomlTree{data: text, skip: skip, root: &node{kind: kindObject, start: skip, end: len(data)}, index: map[*node]map[string]*node{}}
+	t.table = t.root
+	t.parser.Reset(text)
+	for t.parser.NextExpression() {
+		if err := t.expression(t.parser.Expression()); err != nil {
+			return nil, err
+		}
+	}
+	if t.parser.Error() != nil {
+		return nil, &ParseError{Reason: "not TOML"} // the decoder would have said so
+	}
+	return t.root, nil
+}
+
+// bareMessage is the decoder's message without what it quotes of the file: at most the names of keys are left.
+func bareMessage(d *toml.DecodeError) string {
+	text := d.Error()
+	if i := bytes.IndexByte([]byte(text), '"'); i > 0 {
+		text = text[:i] + "…"
+	}
+	return text[min(len("toml: "), len(text)):]
+}
+
+// A tomlTree is a document that is being read.
+type tomlTree struct {
+	data   []byte
+	skip   int // what precedes data in the file
+	parser unstable.Parser
+	root   *node
+	table  *node // that lines belong to
+	index  map[*node]map[string]*node
+}
+
+// child returns the table of a name, and makes it of the kind that is wanted if it is not there. key is where it is named.
+func (t *tomlTree) child(table *node, key *unstable.Node, want kind) *node {
+	names := t.index[table]
+	if names == nil {
+		names = map[string]*node{}
+		t.index[table] = names
+	}
+	name := string(key.Data)
+	if v := names[name]; v != nil {
+		return v
+	}
+	from := int(key.Raw.Offset) + t.skip
+	v := &node{kind: want, start: from, end: from}
+	table.members = append(table.members, member{name: name, keyStart: from, lineKey: from, keyEnd: from + int(key.Raw.Length), value: v})
+	names[name] = v
+	return v
+}
+
+func (t *tomlTree) expression(n *unstable.Node) error {
+	switch n.Kind {
+	case unstable.Table, unstable.ArrayTable:
+		var keys []*unstable.Node
+		for it := n.Key(); it.Next(); {
+			keys = append(keys, it.Node())
+		}
+		if len(keys) > MaxDepth {
+			return errorAt(t.data, int(keys[0].Raw.Offset), fmt.Sprintf("nested more than %d deep", MaxDepth))
+		}
+		t.table = t.header(keys, n.Kind == unstable.ArrayTable)
+	case unstable.KeyValue:
+		return t.keyValue(n, t.table, true, 0)
+	}
+	return nil
+}
+
+// header returns the table that a header names, and makes those on the way.
+func (t *tomlTree) header(keys []*unstable.Node, array bool) *node {
+	table := t.root
+	for i, key := range keys {
+		last := array && i == len(keys)-1
+		want := kindObject
+		if last {
+			want = kindArray
+		}
+		v := t.child(table, key, want)
+		if v.kind == kindArray {
+			if last || len(v.elems) == 0 {
+				v.elems = append(v.elems, &node{kind: kindObject, start: v.start, end: v.end})
+			}
+			v = v.elems[len(v.elems)-1]
+		}
+		table = v
+	}
+	return table
+}
+
+// keyValue adds a line, or a part of an inline table, to table.
+func (t *tomlTree) keyValue(n *unstable.Node, table *node, block bool, depth int) error {
+	var first, last *unstable.Node
+	for it := n.Key(); it.Next(); {
+		if first == nil {
+			first = it.Node()
+		}
+		if last != nil {
+			table = t.child(table, last, kindObject)
+		}
+		last = it.Node()
+		if depth++; depth > MaxDepth {
+			return errorAt(t.data, int(last.Raw.Offset), fmt.Sprintf("nested more than %d deep", MaxDepth))
+		}
+	}
+	keyEnd := int(last.Raw.Offset + last.Raw.Length)
+	start := keyEnd + bytes.IndexByte(t.data[keyEnd:], '=') + 1
+	for start < len(t.data) && (t.data[start] == ' ' || t.data[start] == '\t') {
+		start++
+	}
+	v, err := t.value(n.Value(), start, int(n.Raw.Offset+n.Raw.Length), depth)
+	if err != nil {
+		return err
+	}
+	table.members = append(table.members, member{name: string(last.Data), keyStart: int(last.Raw.Offset) + t.skip, keyEnd: keyEnd + t.skip,
+		lineKey: int(first.Raw.Offset) + t.skip, block: block, value: v})
+	if names := t.index[table]; names != nil {
+		names[string(last.Data)] = v
+	}
+	return nil
+}
+
+// value makes a node of a value between two offsets of data. The parser tells the places of simple values only, so a value with
+// parts inside an array gets the place of the array: nothing is edited there.
+func (t *tomlTree) value(n *unstable.Node, start, end, depth int) (*node, error) {
+	if depth > MaxDepth {
+		return nil, errorAt(t.data, start, fmt.Sprintf("nested more than %d deep", MaxDepth))
+	}
+	v := &node{start: start + t.skip, end: end + t.skip, text: string(n.Data)}
+	switch n.Kind {
+	case unstable.InlineTable:
+		v.kind = kindObject
+		for it := n.Children(); it.Next(); {
+			if err := t.keyValue(it.Node(), v, false, depth+1); err != nil {
+				return nil, err
+			}
+		}
+	case unstable.Array:
+		v.kind = kindArray
+		for it := n.Children(); it.Next(); {
+			c := it.Node()
+			from, to := start, end
+			if c.Raw.Length > 0 && c.Kind != unstable.InlineTable {
+				from, to = int(c.Raw.Offset), int(c.Raw.Offset+c.Raw.Length)
+			}
+			e, err := t.value(c, from, to, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			v.elems = append(v.elems, e)
+		}
+	case unstable.String:
+		v.kind = kindString
+	case unstable.Bool:
+		v.kind = kindBool
+	case unstable.Integer, unstable.Float:
+		v.kind = kindNumber
+	default:
+		v.kind = kindOther
+	}
+	return v, nil
+}

@@ -1,0 +1,578 @@
+package mock
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A peer is the server's side of one connection or session, or of all requests without one.
+type conn struct {
+	srv    *Server
+	out    jsonrpc.Sender // takes what belongs to no request, one message at a time
+	stream bool           // its messages are frames of a stream of bytes
+
+	rules      *era.Session
+	modernSeen bool // for the goroutine that reads a pipe
+
+	ctx     context.Context // ends with the peer
+	cancel  context.CancelFunc
+	waitCtx context.Context // ends when the client is not waited for any more
+	drain   context.CancelFunc
+
+	mu           sync.Mutex // of what follows
+	cursors      map[cursor]int
+	legacy       *session   // that the handshake was given
+	modern       *session   // that the first modern request was given
+	hasModern    bool       // modern is set
+	client       era.Client // what the handshake said
+	features     *era.Features
+	level        mcp.LoggingLevel
+	responders   map[*responder]struct{}
+	pending      map[string]chan *jsonrpc.Message
+	lastRequest  int64
+	tokens       map[*exchange][]byte // of progress that goes on behind the answer
+	sentTrailing map[*exchange]bool   // what came behind their answers was sent
+}
+
+func (s *Server) newConn(out jsonrpc.Sender, pipe bool) *conn {
+	p := &conn{
+		srv: s, out: &serialSender{to: out}, stream: pipe, rules: s.recording.rules(), cursors: map[cursor]int{}, responders: map[*responder]struct{}{}, pending: map[string]chan *jsonrpc.Message{},
+		tokens: map[*exchange][]byte{}, sentTrailing: map[*exchange]bool{},
+	}
+	p.ctx, p.cancel = context.WithCancel(s.ctx)
+	p.waitCtx, p.drain = context.WithCancel(p.ctx)
+	context.AfterFunc(s.waitCtx, p.drain)
+	return p
+}
+
+// An outlet lets one message out at a time.
+type serialSender struct {
+	mu sync.Mutex
+	to jsonrpc.Sender
+}
+
+// Send implements [jsonrpc.Sender].
+func (s *serialSender) Send(message []byte) error {
+	if s.to == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.to.Send(message)
+}
+
+// preferredSession returns the recorded session whose requests are preferred. mu is held.
+func (c *conn) preferredSession(modern bool) *session {
+	if !modern {
+		return c.legacy
+	}
+	if !c.hasModern && c.stream {
+		c.hasModern, c.modern = true, c.srv.assignModern()
+	}
+	return c.modern
+}
+
+// Request implements streamable.RelayPeer.
+func (c *conn) Request(ctx context.Context, _ []byte, m *jsonrpc.Message, out jsonrpc.Sender, dst []byte) ([]byte, error) {
+	a, err := c.accept(m)
+	if err != nil {
+		return dst, err
+	}
+	defer a.end()
+	a.faultWriter = faultWriterFrom(ctx)
+	if a.out = out; out == nil {
+		a.out, a.noPreceding = c.out, true
+	}
+	defer context.AfterFunc(ctx, a.cancel)()
+	text, err := a.run()
+	if err != nil {
+		return dst, err
+	}
+	c.sendTrailing(a)
+	return append(dst, text...), nil
+}
+
+// Notification implements streamable.RelayPeer.
+func (c *conn) Notification(_ context.Context, _ []byte, m *jsonrpc.Message) {
+	switch string(m.Method) {
+	case mcp.NotificationInitialized:
+		if c.rules.Initialized() {
+			c.onInitialized()
+		}
+	case mcp.NotificationCancelled:
+		id, _, ok := (era.Cancellation{}).Target(m)
+		if !ok {
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for a := range c.responders {
+			if a.id.Equal(id) {
+				a.cancel()
+			}
+		}
+	}
+}
+
+// Response implements streamable.RelayPeer.
+func (c *conn) Response(_ context.Context, _ []byte, m *jsonrpc.Message) {
+	c.mu.Lock()
+	answer := c.pending[string(m.ID)]
+	delete(c.pending, string(m.ID))
+	c.mu.Unlock()
+	if answer == nil {
+		c.srv.opts.Logger.Debug("an answer to nothing that was asked", "id", clip(string(m.ID), 64))
+		return
+	}
+	answer <- m.Clone()
+}
+
+// Close implements streamable.RelayPeer.
+func (c *conn) Close() { c.cancel() }
+
+// register lists what is under way. There is no room if it returns false.
+func (c *conn) register(r *responder) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stream && len(c.responders) >= c.srv.opts.MaxInFlight {
+		return false
+	}
+	c.responders[r] = struct{}{}
+	return true
+}
+
+// sendRequest sends a question to the client. What it answers comes by the channel, once.
+func (c *conn) sendRequest(to jsonrpc.Sender, f *frame) (answer chan *jsonrpc.Message, id jsonrpc.ID, err error) {
+	c.mu.Lock()
+	c.lastRequest++
+	id = jsonrpc.IntID(c.lastRequest)
+	answer = make(chan *jsonrpc.Message, 1)
+	c.pending[string(id)] = answer
+	c.mu.Unlock()
+	if err := to.Send(f.append(nil, id)); err != nil {
+		c.forget(id)
+		return nil, id, err
+	}
+	return answer, id, nil
+}
+
+func (c *conn) forget(id jsonrpc.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pending, string(id))
+}
+
+// wantsLog reports whether the client wants log messages of a level.
+func (c *conn) wantsLog(level mcp.LoggingLevel) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return level >= c.level
+}
+
+// missingCapability says what a client would have to have declared to be asked that; "" if nothing.
+func (c *conn) missingCapability(method string, params []byte) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.features == nil || !era.IsInputRequest(method) {
+		return ""
+	}
+	_, name := (&era.InputRequest{Method: method, Params: params}).MissingCapability(&c.client, c.features)
+	return name
+}
+
+var errEnded = errors.New("mock: the request has ended without an answer")
+
+// accept decides what becomes of a request: it is called in the order of arrival. What it returns must be ended. m is not kept.
+func (c *conn) accept(m *jsonrpc.Message) (*responder, error) {
+	a := &responder{conn: c, id: m.ID.Clone(), method: string(m.Method), modern: isModern(m.Params)}
+	a.ctx, a.cancel = context.WithCancel(c.ctx)
+	if !c.register(a) {
+		a.cancel()
+		return nil, errBusy
+	}
+	if token := tokenOf(m); token != nil {
+		a.token = append([]byte(nil), token...)
+	}
+	if a.modern {
+		a.level, _ = mcp.ParseLoggingLevel(era.LookupString(m.Params, "_meta", mcp.MetaLogLevel))
+	}
+	c.applyEffects(m)
+	if !c.answerBuiltin(a, m) {
+		c.match(a, m)
+	}
+	a.faults = c.srv.matchFaults(a, m)
+	return a, nil
+}
+
+var errBusy = jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many requests are under way")
+
+// match looks the request up.
+func (c *conn) match(r *responder, m *jsonrpc.Message) {
+	c.mu.Lock()
+	if r.method == mcp.MethodInitialize {
+		c.noteInitialize(m)
+		r.exchange = nil
+		if c.legacy != nil {
+			r.exchange = c.legacy.initialize
+		}
+	} else {
+		r.exchange = c.next(r.modern, m)
+	}
+	if r.exchange != nil && r.token != nil {
+		c.tokens[r.exchange] = r.token
+	}
+	c.mu.Unlock()
+	if r.exchange == nil && !c.answerDefault(r, m) {
+		r.err = c.srv.reportMiss(c, r, m)
+		r.unmatched = true
+	}
+}
+
+// noteInitialize notes what the client says of itself in the handshake. mu is held.
+func (c *conn) noteInitialize(m *jsonrpc.Message) {
+	if c.legacy == nil {
+		c.legacy = c.srv.assignLegacy(m.Params)
+	}
+	if c.legacy == nil {
+		return
+	}
+	c.features = era.Of(c.legacy.revision)
+	c.client = era.Client{}
+	if era.IsObject(m.Params) {
+		c.client.Capabilities = append([]byte(nil), era.Lookup(m.Params, "capabilities")...)
+	}
+}
+
+// answerBuiltin answers what is wrong whatever was recorded. What it lets pass of a handshake counts.
+func (c *conn) answerBuiltin(r *responder, m *jsonrpc.Message) bool {
+	req := &jsonrpc.Request{Message: *m}
+	if _, err := c.rules.Open(req); err != nil {
+		r.err = jsonrpc.ErrorOf(err)
+		return true
+	}
+	if r.method != mcp.MethodInitialize || r.modern {
+		return false
+	}
+	if _, err := c.rules.Initialize(req); err != nil {
+		r.err = jsonrpc.ErrorOf(err)
+		return true
+	}
+	return false
+}
+
+// answerDefault answers what was not recorded, but what every server answers.
+func (c *conn) answerDefault(r *responder, m *jsonrpc.Message) bool {
+	switch {
+	case r.modern && r.method == mcp.MethodSubscriptionsListen && c.srv.recording.methods[methodKey{true, r.method}] == nil:
+		// Clients listen without being told to, and take it that there is nothing to listen to.
+		r.err = jsonrpc.MethodNotFound(r.method)
+		return true
+	case r.modern:
+		return false
+	case r.method == mcp.MethodPing:
+	case r.method == mcp.MethodSetLevel:
+		level := ""
+		if era.IsObject(m.Params) {
+			level = era.LookupString(m.Params, "level")
+		}
+		if _, ok := mcp.ParseLoggingLevel(level); !ok {
+			r.err = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: params.level is none of the eight levels")
+			return true
+		}
+	default:
+		return false
+	}
+	r.emptyResult = true
+	return true
+}
+
+// applyEffects acts on what a request says besides asking for an answer.
+func (c *conn) applyEffects(m *jsonrpc.Message) {
+	if string(m.Method) != mcp.MethodSetLevel || !era.IsObject(m.Params) {
+		return
+	}
+	if level, ok := mcp.ParseLoggingLevel(era.LookupString(m.Params, "level")); ok {
+		c.mu.Lock()
+		c.level = level
+		c.mu.Unlock()
+	}
+}
+
+// closeTimeout is how long a client has to take what it was answered when the server ends.
+const closeTimeout = time.Second
+
+// A pipe is one client on a stream of bytes.
+type streamConn struct {
+	*conn
+	framer   jsonrpc.Framer
+	activity activity // requests under way
+}
+
+// Serve answers one client, which speaks by f, until its input ends: then what it has asked for is still answered, within [Options.DrainTimeout]. It returns nil then, the
+// cause of ctx when that ended first, what [Server.Err] says, and otherwise the error that reading met. It closes f.
+func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
+	l := &frameSender{f: f}
+	c := &streamConn{conn: s.newConn(l, true), framer: f}
+	if !s.activity.begin() {
+		f.Close()
+		return jsonrpc.ErrClosed
+	}
+	defer s.activity.done()
+	defer c.cancel()
+	defer context.AfterFunc(ctx, c.cancel)()
+	halted := make(chan struct{})
+	halt := context.AfterFunc(c.ctx, func() {
+		defer close(halted)
+		t := time.NewTimer(closeTimeout)
+		defer t.Stop()
+		select {
+		case <-c.activity.close(): // what is answered already is sent
+		case <-t.C: // to a client that reads
+		}
+		f.Close()
+	})
+	err := c.read()
+	c.drain()
+	c.finish()
+	if halt() {
+		f.Close()
+	} else {
+		<-halted
+	}
+	switch {
+	case s.ctx.Err() != nil:
+		return context.Cause(s.ctx)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// finish waits for what is under way when the input has ended.
+func (c *streamConn) finish() {
+	t := time.NewTimer(c.srv.opts.DrainTimeout)
+	defer t.Stop()
+	done := c.activity.close()
+	select {
+	case <-done:
+	case <-t.C:
+		c.cancel()
+		<-done
+	case <-c.ctx.Done():
+		<-done
+	}
+}
+
+// read takes messages until the input ends.
+func (c *streamConn) read() error {
+	for {
+		frame, err := c.framer.ReadFrame()
+		switch {
+		case err == nil:
+			c.handleFrame(frame)
+		case errors.Is(err, io.EOF):
+			return nil
+		default:
+			var bad *jsonrpc.FrameError
+			var call *jsonrpc.CallError
+			if errors.As(err, &bad) {
+				c.reject(nil, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason})
+				continue
+			}
+			if errors.As(err, &call) || errors.Is(err, jsonrpc.ErrGap) {
+				continue
+			}
+			return err
+		}
+		if c.ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// handleFrame takes a frame.
+func (c *streamConn) handleFrame(frame []byte) {
+	if jsonrpc.IsBatch(frame) {
+		c.handleBatch(frame)
+		return
+	}
+	var m jsonrpc.Message
+	if err := jsonrpc.Parse(frame, &m, 0); err != nil {
+		if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
+			c.reject(m.ID, jsonrpc.ErrorOf(err))
+		}
+		return
+	}
+	if m.Kind != jsonrpc.KindRequest {
+		c.handleOneWay(frame, &m)
+		return
+	}
+	a := c.begin(&m)
+	if a == nil || !c.activity.begin() {
+		return
+	}
+	if a.isImmediate() {
+		c.respond(a)
+		return
+	}
+	go c.respond(a)
+}
+
+// handleOneWay takes what is not answered.
+func (c *streamConn) handleOneWay(frame []byte, m *jsonrpc.Message) {
+	if m.Kind == jsonrpc.KindNotification {
+		c.Notification(c.ctx, frame, m)
+		return
+	}
+	c.Response(c.ctx, frame, m)
+}
+
+// begin accepts a request; nil if it was refused.
+func (c *streamConn) begin(m *jsonrpc.Message) *responder {
+	c.modernSeen = c.modernSeen || isModern(m.Params)
+	a, err := c.accept(m)
+	if err != nil {
+		c.reject(m.ID, jsonrpc.ErrorOf(err))
+		return nil
+	}
+	a.out = c.out
+	return a
+}
+
+// respond answers a request.
+func (c *streamConn) respond(r *responder) {
+	defer c.activity.done()
+	defer r.end()
+	text, err := r.run()
+	if err != nil {
+		return
+	}
+	c.send(text)
+	c.sendTrailing(r)
+}
+
+func (c *streamConn) send(text []byte) {
+	if err := c.out.Send(text); err != nil && c.ctx.Err() == nil {
+		c.srv.opts.Logger.Debug("not sent", "error", err)
+	}
+}
+
+// reject answers what is no message, if it can be.
+func (c *streamConn) reject(id jsonrpc.ID, e *jsonrpc.Error) {
+	c.srv.opts.Logger.Warn("the client has sent what is no message", "error", clip(e.Message, 256))
+	omit := c.rules.Policy(c.modernSeen).OmitNullID
+	c.send(jsonrpc.AppendError(nil, id, e, !omit))
+}
+
+// handleBatch takes an array of messages, where the revision has them. Its requests are answered in one array.
+func (c *streamConn) handleBatch(frame []byte) {
+	entries, err := jsonrpc.ParseBatch(frame, 0)
+	switch {
+	case err != nil:
+		c.reject(nil, jsonrpc.ErrorOf(err))
+		return
+	case c.rules.Policy(c.modernSeen).NoBatches:
+		c.reject(nil, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: this revision has no batches; send each message on its own"))
+		return
+	}
+	var plays []*responder
+	var answers [][]byte
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case e.Invalid != nil:
+			answers = append(answers, jsonrpc.AppendError(nil, e.ID, jsonrpc.ErrorOf(e.Invalid), true))
+		case e.Kind != jsonrpc.KindRequest:
+			c.handleOneWay(nil, &e.Message)
+		default:
+			if a := c.begin(&e.Message); a != nil {
+				plays = append(plays, a)
+			}
+		}
+	}
+	if len(plays)+len(answers) > 0 && c.activity.begin() {
+		go c.respondBatch(plays, answers)
+	}
+}
+
+func (c *streamConn) respondBatch(plays []*responder, answers [][]byte) {
+	defer c.activity.done()
+	for _, a := range plays {
+		if text, err := a.run(); err == nil {
+			answers = append(answers, text)
+		}
+	}
+	if len(answers) > 0 {
+		all := []byte("[")
+		for i, text := range answers {
+			if i > 0 {
+				all = append(all, ',')
+			}
+			all = append(all, text...)
+		}
+		c.send(append(all, ']'))
+	}
+	for _, a := range plays {
+		c.sendTrailing(a)
+		a.end()
+	}
+}
+
+// A frameSender writes frames.
+type frameSender struct {
+	mu sync.Mutex
+	f  jsonrpc.Framer
+}
+
+// Send implements [jsonrpc.Sender].
+func (s *frameSender) Send(message []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.f.WriteFrame(message)
+}
+
+// A crew counts what goes on, and lets nothing new begin once it was shut.
+type activity struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when nothing goes on any more; nil as long as it was not shut
+}
+
+// begin reports whether there may be one more, which has to leave then.
+func (a *activity) begin() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.idle != nil {
+		return false
+	}
+	a.n++
+	return true
+}
+
+func (a *activity) done() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.n--; a.n == 0 && a.idle != nil {
+		close(a.idle)
+	}
+}
+
+// close lets nothing new begin, and returns what is closed when all have left.
+func (a *activity) close() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.idle == nil {
+		a.idle = make(chan struct{})
+		if a.n == 0 {
+			close(a.idle)
+		}
+	}
+	return a.idle
+}

@@ -1,0 +1,325 @@
+package mock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"mcpwire/internal/era"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// A play is one request of a client, on its way to the answer.
+type responder struct {
+	conn      *conn
+	id        jsonrpc.ID
+	swappedID jsonrpc.ID // the id that the answer has by a fault
+	method    string
+	modern    bool
+	token     []byte           // of progress; nil if the client wants none
+	level     mcp.LoggingLevel // of a modern request
+
+	// What becomes of it is one of these.
+	exchange    *exchange
+	err         *jsonrpc.Error
+	emptyResult bool // {} is the answer
+
+	unmatched bool
+	faults    []*Fault
+
+	ctx         context.Context
+	cancel      context.CancelFunc
+	out         jsonrpc.Sender // takes what precedes the answer
+	noPreceding bool           // nothing can precede it, but on another stream
+	faultWriter *faultWriter   // of HTTP, if faults may concern it
+	requestIDs  map[string]jsonrpc.ID
+}
+
+// end forgets the request. It must be called once.
+func (r *responder) end() {
+	r.cancel()
+	r.conn.mu.Lock()
+	delete(r.conn.responders, r)
+	r.conn.mu.Unlock()
+}
+
+// isImmediate reports whether the answer comes without waiting for anything.
+func (r *responder) isImmediate() bool {
+	if slices.ContainsFunc(r.faults, (*Fault).hasDelay) {
+		return false
+	}
+	if r.exchange == nil {
+		return true
+	}
+	o := &r.conn.srv.opts
+	if o.Latency.Keep || o.Latency.Fixed > 0 || !r.exchange.hasResponse && r.exchange.status == 0 || r.exchange.isSubscription() {
+		return false
+	}
+	for i := range r.exchange.steps {
+		if r.exchange.steps[i].isRequest {
+			return false
+		}
+	}
+	return true
+}
+
+// run plays the request, and returns the answer. The error says that there is none.
+func (r *responder) run() ([]byte, error) {
+	if r.refuseHTTP() {
+		return nil, errEnded
+	}
+	if e := r.faultError(); e != nil {
+		r.exchange, r.err, r.emptyResult = nil, e, false
+	}
+	if r.exchange != nil {
+		if err := r.sendPreceding(); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := r.response()
+	if err != nil {
+		return nil, err
+	}
+	if answer, err = r.injectFaults(answer); err != nil {
+		return nil, err
+	}
+	if r.unmatched && r.conn.srv.opts.Strict {
+		r.conn.srv.stop(ErrMissed)
+	}
+	return answer, nil
+}
+
+// sendPreceding sends what precedes the answer, and waits as long as the server took.
+func (r *responder) sendPreceding() error {
+	keep := r.conn.srv.opts.Latency
+	for i := range r.exchange.steps {
+		s := &r.exchange.steps[i]
+		if keep.Keep {
+			if err := r.wait(s.delay); err != nil {
+				return err
+			}
+		}
+		to := r.out
+		if s.outOfBand {
+			to = r.conn.out
+		}
+		if err := r.runStep(s, to); err != nil {
+			return err
+		}
+	}
+	if keep.Keep {
+		return r.wait(r.exchange.delay)
+	}
+	return r.wait(keep.Fixed)
+}
+
+// response returns the text of the answer, or waits until nobody wants it any more.
+func (r *responder) response() ([]byte, error) {
+	id := r.id
+	switch {
+	case r.err != nil:
+		return jsonrpc.AppendError(nil, id, r.err, false), nil
+	case r.emptyResult:
+		return jsonrpc.AppendResult(nil, id, []byte("{}")), nil
+	case r.exchange.isSubscription():
+		r.waitDone() // it has an answer only when the server ends
+		if r.exchange.hasResponse && r.ctx.Err() == nil {
+			return withSubscription(nil, r.exchange.response.append(nil, id), id), nil
+		}
+		return nil, errEnded
+	case r.exchange.hasResponse:
+		return r.exchange.response.append(nil, id), nil
+	case r.exchange.status != 0:
+		e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "when this was recorded, HTTP refused it with status %d, without an answer", r.exchange.status)
+		return jsonrpc.AppendError(nil, id, e, false), nil
+	}
+	r.conn.srv.opts.Logger.Info("the capture has no answer to this, so none is given", "n", r.exchange.n, "method", clip(r.method, 128))
+	r.waitDone()
+	return nil, errEnded
+}
+
+// waitDone waits until nobody wants an answer any more.
+func (r *responder) waitDone() {
+	select {
+	case <-r.ctx.Done():
+	case <-r.conn.waitCtx.Done():
+	}
+}
+
+// wait waits, unless the request ends.
+func (r *responder) wait(d time.Duration) error { return waitFor(r.ctx, d) }
+
+func waitFor(ctx context.Context, d time.Duration) error {
+	if ctx.Err() != nil {
+		return errEnded
+	}
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return errEnded
+	}
+}
+
+// runStep sends one recorded message, and waits for the answer to a question. The error says that the request has ended.
+func (r *responder) runStep(s *step, to jsonrpc.Sender) error {
+	if s.isRequest {
+		return r.sendRequest(s, to)
+	}
+	text := r.notificationText(s)
+	if text == nil {
+		return nil
+	}
+	if err := to.Send(text); err != nil && r.ctx.Err() != nil {
+		return errEnded
+	}
+	return nil
+}
+
+// notificationText returns the text of a notification, nil if this client is not to have it.
+func (r *responder) notificationText(s *step) []byte {
+	text := s.text.append(nil, nil)
+	switch s.method {
+	case mcp.NotificationProgress:
+		token := r.token
+		if s.progressOf != nil && s.progressOf != r.exchange {
+			r.conn.mu.Lock()
+			token = r.conn.tokens[s.progressOf]
+			r.conn.mu.Unlock()
+		}
+		if token == nil {
+			return nil
+		}
+		return withToken(nil, text, token)
+	case mcp.NotificationMessage:
+		level, _ := mcp.ParseLoggingLevel(era.LookupString(text, "params", "level"))
+		if r.modern && (r.level == mcp.LevelNone || level < r.level) || !r.modern && !r.conn.wantsLog(level) {
+			return nil
+		}
+	case mcp.NotificationCancelled:
+		if s.cancels == "" {
+			return text
+		}
+		id := r.requestIDs[s.cancels]
+		if id == nil {
+			return nil
+		}
+		return withMember(nil, text, id, "params", "requestId")
+	}
+	if r.exchange != nil && r.exchange.isSubscription() {
+		return withSubscription(nil, text, r.id)
+	}
+	return text
+}
+
+// sendRequest asks the client what the server asked.
+func (r *responder) sendRequest(s *step, to jsonrpc.Sender) error {
+	log, p := r.conn.srv.opts.Logger, r.conn
+	text := s.text.append(nil, jsonrpc.ID("0"))
+	if name := p.missingCapability(s.method, era.Lookup(text, "params")); name != "" {
+		log.Warn("a question is left out, because the client did not declare what it takes", "n", s.n, "method", s.method, "capability", name)
+		return nil
+	}
+	answer, id, err := p.sendRequest(to, &s.text)
+	if err != nil {
+		log.Debug("a question was not sent", "n", s.n, "error", err)
+		return nil
+	}
+	if r.requestIDs == nil {
+		r.requestIDs = map[string]jsonrpc.ID{}
+	}
+	r.requestIDs[s.requestID] = id
+	if !s.responded {
+		p.forget(id)
+		return nil // the client did not answer when it was recorded
+	}
+	defer p.forget(id)
+	t := time.NewTimer(p.srv.opts.ClientTimeout)
+	defer t.Stop()
+	select {
+	case m := <-answer:
+		if m.Kind == jsonrpc.KindError {
+			log.Warn("the client answers an error to a recorded question; the recorded answer is given all the same", "n", s.n, "method", s.method, "error", clip(m.Err().Message, 256))
+		}
+	case <-t.C:
+		log.Warn("the client does not answer a recorded question; the recorded answer is given all the same", "n", s.n, "method", s.method)
+	case <-r.ctx.Done():
+		return errEnded
+	case <-p.waitCtx.Done():
+		return errEnded
+	}
+	return nil
+}
+
+// sendTrailing sends what came behind an answer by itself, once for each client. What the server sent after the handshake waits until the client has said that it is there.
+func (c *conn) sendTrailing(r *responder) {
+	if r.exchange == nil || len(r.exchange.trailing) == 0 || r.method == mcp.MethodInitialize {
+		return
+	}
+	c.playTrailing(r)
+}
+
+// onInitialized is called when the handshake is complete.
+func (c *conn) onInitialized() {
+	c.mu.Lock()
+	of := c.legacy
+	c.mu.Unlock()
+	if of != nil && of.initialize != nil && len(of.initialize.trailing) > 0 {
+		c.playTrailing(&responder{conn: c, exchange: of.initialize, method: mcp.MethodInitialize})
+	}
+}
+
+// playTrailing plays the messages behind an answer, on a goroutine unless they are only sent.
+func (c *conn) playTrailing(r *responder) {
+	c.mu.Lock()
+	done := c.sentTrailing[r.exchange]
+	c.sentTrailing[r.exchange] = true
+	c.mu.Unlock()
+	if done {
+		return
+	}
+	b := &responder{conn: c, exchange: r.exchange, method: r.method, modern: r.modern, token: r.token, level: r.level, ctx: c.ctx}
+	if !b.hasDelay() {
+		b.sendTrailing()
+		return
+	}
+	b.ctx = c.waitCtx
+	if !c.srv.activity.begin() {
+		return
+	}
+	go func() {
+		defer c.srv.activity.done()
+		b.sendTrailing()
+	}()
+}
+
+// hasDelay reports whether anything behind the answer takes time.
+func (r *responder) hasDelay() bool {
+	if r.conn.srv.opts.Latency.Keep {
+		return true
+	}
+	for i := range r.exchange.trailing {
+		if r.exchange.trailing[i].isRequest {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *responder) sendTrailing() {
+	for i := range r.exchange.trailing {
+		s := &r.exchange.trailing[i]
+		if r.conn.srv.opts.Latency.Keep && r.wait(s.delay) != nil {
+			return
+		}
+		if r.runStep(s, r.conn.out) != nil {
+			return
+		}
+	}
+}

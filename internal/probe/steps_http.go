@@ -1,0 +1,325 @@
+package probe
+
+import (
+	"context"
+	"net/http"
+
+	"mcpwire/check"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// rulesHTTP are the rules about HTTP requests.
+var rulesHTTP = []check.Rule{
+	{
+		ID: "probe/http-body", Severity: check.Error,
+		Title: "A body that is no message is accepted",
+		Why:   "The client takes the status for a promise that its message was understood.",
+		Fix:   "Answer 400 with -32700 to what is no JSON, and with -32600 to JSON that is no message.",
+		URL:   "basic/transports/streamable-http#sending-messages",
+		Good:  check.Example{Revision: rev20260728, Text: "http\npost hello\nreply 400 {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
+		Bad:   check.Example{Revision: rev20260728, Text: "http\npost hello\nreply 202"},
+	},
+	{
+		ID: "probe/http-5xx", Severity: check.Warning,
+		Title: "A mistake of the client is answered with a status of the 500s",
+		Why:   "Clients and proxies take it for a fault of the server, try again, and alarms go off.",
+		Fix:   "Answer 400 to what cannot be read.",
+		URL:   "basic/transports/streamable-http#sending-messages",
+		Good:  check.Example{Revision: rev20260728, Text: "http\npost hello\nreply 400 {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
+		Bad:   check.Example{Revision: rev20260728, Text: "http\npost hello\nreply 500"},
+	},
+	{
+		ID: "probe/http-lenient", Severity: check.Info,
+		Title: "A request with a wrong Accept or Content-Type is carried out",
+		Why:   "Browsers send text/plain to other sites without asking first, so that a strict Content-Type keeps pages out. The specification leaves open what is due.",
+		Fix:   "Answer 415 to anything but application/json, and 406 to clients that do not accept both kinds of answer.",
+		URL:   "basic/transports/streamable-http#sending-messages",
+		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Content-Type: text/plain\nreply 415"},
+		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Content-Type: text/plain\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"$rev\"],\"capabilities\":{},\"ttlMs\":0,\"cacheScope\":\"public\"}}"},
+	},
+	{
+		ID: "probe/header-spelling", Severity: check.Error, Revisions: modern,
+		Title: "A header that is right, but written in another way, is refused",
+		Why:   "Names of headers have no case, spaces around values do not count, and values that do not fit into a header come in base64: proxies change all of it.",
+		Fix:   "Compare names without regard to case, trim values, and decode =?base64?…?= before comparing.",
+		URL:   "basic/transports/streamable-http#custom-header-values",
+		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\",\"_meta\":{$meta}}}\n  Mcp-Name: =?base64?bm9ib2R5?=\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown tool\"}}"},
+		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\",\"_meta\":{$meta}}}\n  Mcp-Name: =?base64?bm9ib2R5?=\nreply 400 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32020,\"message\":\"Mcp-Name differs\"}}"},
+	},
+	{
+		ID: "probe/http-method", Severity: check.Warning, Revisions: modern,
+		Title: "GET or DELETE is not answered with 405",
+		Why:   "It tells clients of the legacy era at once that there are no streams and sessions here.",
+		Fix:   "Answer 405 to everything but POST.",
+		URL:   "basic/transports/streamable-http",
+		Good:  check.Example{Revision: rev20260728, Text: "http\nget\nreply 405"},
+		Bad:   check.Example{Revision: rev20260728, Text: "http\nget\nreply 500"},
+	},
+}
+
+// badBodies posts what is no message.
+func badBodies(ctx context.Context, d *driver) {
+	for _, bad := range []struct {
+		about, body string
+		codes       []jsonrpc.Code
+	}{
+		{"a body that is no JSON", "this is no JSON {", []jsonrpc.Code{jsonrpc.CodeParseError}},
+		{"a number", "42", []jsonrpc.Code{jsonrpc.CodeInvalidRequest, jsonrpc.CodeParseError}},
+		{"an object without anything", "{}", []jsonrpc.Code{jsonrpc.CodeInvalidRequest, jsonrpc.CodeParseError}},
+	} {
+		a := d.send(ctx, outgoing{body: []byte(bad.body), anyID: true})
+		switch {
+		case d.connectionEnded(&a, bad.about):
+		case a.status >= 500:
+			d.report("http-5xx", &a, "%s %s", bad.about, d.outcomeText(&a))
+		case a.status < 300 && !a.failed():
+			d.report("http-body", &a, "%s %s", bad.about, d.outcomeText(&a))
+		}
+	}
+}
+
+// badHeaders asks for something harmless with headers that do not go with it.
+func badHeaders(ctx context.Context, d *driver) {
+	for _, bad := range []struct{ name, value string }{
+		{"Content-Type", "text/plain"}, {"Accept", "text/html"}, {"Accept", "application/json"},
+	} {
+		a := d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID()), id: d.lastID(), header: func(h http.Header) { h.Set(bad.name, bad.value) }})
+		switch {
+		case d.connectionEnded(&a, bad.name+": "+bad.value):
+		case a.status >= 500:
+			d.report("http-5xx", &a, "%s: %s %s", bad.name, bad.value, d.outcomeText(&a))
+		case a.succeeded():
+			d.report("http-lenient", &a, "a request with %s: %s is answered with a result", bad.name, bad.value)
+		}
+	}
+}
+
+// wrongHeaders sends modern requests whose headers say something else than their bodies. That one is carried out, package check says.
+func wrongHeaders(ctx context.Context, d *driver) {
+	name := func(n string) object { return object{"name": n, "arguments": object{}} }
+	for _, bad := range []struct {
+		about, method string
+		params        object
+		header        func(http.Header)
+	}{
+		{"a request without Mcp-Method", mcp.MethodDiscover, nil, func(h http.Header) { h.Del("Mcp-Method") }},
+		{"a request with another Mcp-Method", mcp.MethodDiscover, nil, func(h http.Header) { h.Set("Mcp-Method", mcp.MethodToolsList) }},
+		{"a request with Mcp-Method in capital letters", mcp.MethodDiscover, nil, func(h http.Header) { h.Set("Mcp-Method", "SERVER/DISCOVER") }},
+		{"a request with another MCP-Protocol-Version", mcp.MethodDiscover, nil, func(h http.Header) { h.Set("MCP-Protocol-Version", rev20251125.String()) }},
+		{"a request with another Mcp-Name", mcp.MethodToolsCall, name(noSuchTool), func(h http.Header) { h.Set("Mcp-Name", "other") }},
+		{"a request without Mcp-Name", mcp.MethodToolsCall, name(noSuchTool), func(h http.Header) { h.Del("Mcp-Name") }},
+	} {
+		if bad.method == mcp.MethodToolsCall && !d.has("tools") {
+			continue
+		}
+		a := d.call(ctx, bad.method, bad.params, func(q *outgoing) { q.header = bad.header })
+		if !d.connectionEnded(&a, bad.about) {
+			d.modernRefusal(&a, bad.about, 400, mcp.CodeHeaderMismatch)
+		}
+	}
+}
+
+// headerSpelling writes right headers in other ways.
+func headerSpelling(ctx context.Context, d *driver) {
+	const encoded = "=?base64?bWNwd2lyZS1wcm9iZS1uby1zdWNoLXRvb2wtN2YzYQ==?=" // noSuchTool
+	for _, good := range []struct {
+		about  string
+		header func(http.Header)
+	}{
+		{"Mcp-Name in base64", func(h http.Header) { h.Set("Mcp-Name", encoded) }},
+		{"the names of headers in capital letters", func(h http.Header) {
+			h["MCP-METHOD"] = h["Mcp-Method"]
+			h["MCP-NAME"] = h["Mcp-Name"]
+			h.Del("Mcp-Method")
+			h.Del("Mcp-Name")
+		}},
+	} {
+		if !d.has("tools") {
+			return
+		}
+		a := d.call(ctx, mcp.MethodToolsCall, object{"name": noSuchTool, "arguments": object{}}, func(q *outgoing) { q.header = good.header })
+		if !d.connectionEnded(&a, good.about) && a.failed(mcp.CodeHeaderMismatch) {
+			d.report("header-spelling", &a, "%s: the request %s", good.about, d.outcomeText(&a))
+		}
+	}
+}
+
+// otherMethods asks by GET and DELETE, for which modern servers have nothing. One that speaks a legacy revision too may.
+func otherMethods(ctx context.Context, d *driver) {
+	for _, rev := range d.r.supported() {
+		if r, ok := mcp.ParseRevision(rev); ok && !r.Modern() {
+			return
+		}
+	}
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		a := d.send(ctx, outgoing{method: method})
+		if !d.connectionEnded(&a, method) && a.status != http.StatusMethodNotAllowed {
+			d.report("http-method", &a, "%s %s", method, d.outcomeText(&a))
+		}
+	}
+}
+
+// rulesSession are the rules about sessions and the version over HTTP.
+var rulesSession = []check.Rule{
+	{
+		ID: "probe/session-missing", Severity: check.Warning, Revisions: hasSessions,
+		Title: "A request without the session's id is carried out",
+		Why:   "The server has given the client an id, so it cannot know whose request this is.",
+		Fix:   "Answer 400 to requests without Mcp-Session-Id, but for initialize.",
+		URL:   "basic/transports#session-management",
+		Good:  check.Example{Revision: rev20251125, Text: "http\ninit\nsession S1\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  -Mcp-Session-Id\nreply 400"},
+		Bad:   check.Example{Revision: rev20251125, Text: "http\ninit\nsession S1\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  -Mcp-Session-Id\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}"},
+	},
+	{
+		ID: "probe/session-unknown", Severity: check.Warning, Revisions: hasSessions,
+		Title: "A request with a session's id that the server never gave is carried out",
+		Why:   "Ids are the only thing that keeps sessions apart: one that is made up must not open any.",
+		Fix:   "Answer 404 to ids that are not known.",
+		URL:   "basic/transports#session-management",
+		Good:  check.Example{Revision: rev20251125, Text: "http\ninit\nsession nobodys\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\nreply 404"},
+		Bad:   check.Example{Revision: rev20251125, Text: "http\ninit\nsession nobodys\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}"},
+	},
+	{
+		ID: "probe/session-status", Severity: check.Error, Revisions: hasSessions,
+		Title: "The id of a session that has ended is not answered with 404",
+		Why:   "404 is what tells clients to begin a new session. At any other status they go on with the old one, and nothing works any more.",
+		Fix:   "Answer 404 to the id of a session that has ended.",
+		URL:   "basic/transports#session-management",
+		Good:  check.Example{Revision: rev20251125, Text: "http\ninit\ndelete\nreply 200\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\nreply 404"},
+		Bad:   check.Example{Revision: rev20251125, Text: "http\ninit\ndelete\nreply 200\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\nreply 400"},
+	},
+	{
+		ID: "probe/version-status", Severity: check.Error, Revisions: hasVersionHeader,
+		Title: "A version in the header that does not exist is not answered with 400",
+		Why:   "Clients take other statuses for something else: 404 for a session that has ended, 500 for a fault.",
+		Fix:   "Answer 400 to a MCP-Protocol-Version that the server does not speak.",
+		URL:   "basic/transports#protocol-version-header",
+		Good:  check.Example{Revision: rev20251125, Text: "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  MCP-Protocol-Version: 1999-12-31\nreply 400"},
+		Bad:   check.Example{Revision: rev20251125, Text: "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  MCP-Protocol-Version: 1999-12-31\nreply 500"},
+	},
+	{
+		ID: "probe/version-absent", Severity: check.Warning, Revisions: hasVersionHeader,
+		Title: "A request without MCP-Protocol-Version is refused",
+		Why:   "Older clients do not know the header. Servers should take them for such.",
+		Fix:   "Assume the version of the session, or the last one that had no header.",
+		URL:   "basic/transports#protocol-version-header",
+		Good:  check.Example{Revision: rev20251125, Text: "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  -MCP-Protocol-Version\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  -MCP-Protocol-Version\nreply 400"},
+	},
+}
+
+// sessions tries ids of sessions that are missing, made up and over.
+func sessions(ctx context.Context, d *driver) {
+	if d.http.sessionHeader.Get("Mcp-Session-Id") == "" {
+		return
+	}
+	ping := func(header func(http.Header)) reply {
+		return d.call(ctx, mcp.MethodPing, nil, func(q *outgoing) { q.header = header })
+	}
+	a := ping(func(h http.Header) { h.Del("Mcp-Session-Id") })
+	if !d.connectionEnded(&a, "a request without the session's id") && a.succeeded() {
+		d.report("session-missing", &a, "ping without Mcp-Session-Id is answered with a result")
+	}
+	a = ping(func(h http.Header) { h.Set("Mcp-Session-Id", "mcpwire-probe-nobodys") })
+	if !d.connectionEnded(&a, "a session's id that was made up") && a.succeeded() {
+		d.report("session-unknown", &a, "ping with an id that was made up is answered with a result")
+	}
+	gone := d.send(ctx, outgoing{method: http.MethodDelete})
+	if gone.status < 200 || gone.status > 299 {
+		return
+	}
+	a = ping(nil)
+	if !d.connectionEnded(&a, "the id of a session that has ended") && !a.succeeded() && a.status != http.StatusNotFound {
+		d.report("session-status", &a, "after DELETE, ping %s", d.outcomeText(&a))
+	}
+	d.http.sessionHeader.Del("Mcp-Session-Id")
+}
+
+// versionHeader sends a version that does not exist, and none.
+func versionHeader(ctx context.Context, d *driver) {
+	if d.http.sessionHeader.Get("MCP-Protocol-Version") == "" {
+		return
+	}
+	a := d.call(ctx, mcp.MethodPing, nil, func(q *outgoing) {
+		q.header = func(h http.Header) { h.Set("MCP-Protocol-Version", noSuchVersion) }
+	})
+	if !d.connectionEnded(&a, "a version that does not exist") && !a.succeeded() && a.status != http.StatusBadRequest {
+		d.report("version-status", &a, "MCP-Protocol-Version: %s %s", noSuchVersion, d.outcomeText(&a))
+	}
+	a = d.call(ctx, mcp.MethodPing, nil, func(q *outgoing) {
+		q.header = func(h http.Header) { h.Del("MCP-Protocol-Version") }
+	})
+	if !d.connectionEnded(&a, "a request without a version") && !a.succeeded() {
+		d.report("version-absent", &a, "ping without MCP-Protocol-Version %s", d.outcomeText(&a))
+	}
+}
+
+// getStream opens the stream of the session, which package check judges.
+func getStream(ctx context.Context, d *driver) {
+	a := d.send(ctx, outgoing{method: http.MethodGet})
+	d.connectionEnded(&a, "GET")
+}
+
+// rulesOrigin are the rules about pages that reach for servers.
+var rulesOrigin = []check.Rule{
+	{
+		ID: "probe/origin", Severity: check.Error,
+		Title: "A server on this machine takes requests of any web page",
+		Why:   "A page that the user visits can reach the server through the browser, by DNS rebinding, and call its tools.",
+		Fix:   "Answer 403 to an Origin that is not on a list; requests without one are no browser's.",
+		URL:   "basic/transports/streamable-http#security-warning",
+		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 403"},
+		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"$rev\"],\"capabilities\":{},\"ttlMs\":0,\"cacheScope\":\"public\"}}"},
+	},
+	{
+		ID: "probe/origin-remote", Severity: check.Info,
+		Title: "Requests of any web page are taken",
+		Why:   "A server that is open to all pages may mean it so; one that knows its users by cookies, or by the network they are in, must not.",
+		Fix:   "Answer 403 to an Origin that is not on a list.",
+		URL:   "basic/transports/streamable-http#security-warning",
+		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 403"},
+		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"$rev\"],\"capabilities\":{},\"ttlMs\":0,\"cacheScope\":\"public\"}}"},
+	},
+	{
+		ID: "probe/origin-status", Severity: check.Error, Revisions: hasOriginStatus,
+		Title: "A foreign Origin is refused with another status than 403",
+		Why:   "Clients tell by it what to mend: at 400 and 404 they try older protocols.",
+		Fix:   "Answer 403.",
+		URL:   "basic/transports/streamable-http#security-warning",
+		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 403"},
+		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 400"},
+	},
+	{
+		ID: "probe/host", Severity: check.Info,
+		Title: "A server on this machine does not look at Host",
+		Why:   "With DNS rebinding, requests of foreign pages come with a foreign Host. Origin is there too, but not for all kinds of requests.",
+		Fix:   "Answer 403 to hosts other than localhost, 127.0.0.1 and [::1] while listening on loopback.",
+		URL:   "basic/transports/streamable-http#security-warning",
+		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Host: evil.invalid\nreply 403"},
+		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Host: evil.invalid\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"$rev\"],\"capabilities\":{},\"ttlMs\":0,\"cacheScope\":\"public\"}}"},
+	},
+}
+
+// origins asks as a foreign page would.
+func origins(ctx context.Context, d *driver) {
+	a := d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID()), id: d.lastID(), header: func(h http.Header) { h.Set("Origin", hostileOrigin) }})
+	rule := "origin-remote"
+	if d.r.local() {
+		rule = "origin"
+	}
+	switch {
+	case d.connectionEnded(&a, "a foreign Origin"):
+	case a.status < 300:
+		d.report(rule, &a, "a request with Origin: %s %s", hostileOrigin, d.outcomeText(&a))
+	case a.status != http.StatusForbidden:
+		d.report("origin-status", &a, "a request with Origin: %s %s", hostileOrigin, d.outcomeText(&a))
+	}
+	if !d.r.local() {
+		return // behind proxies, it is they who look at Host
+	}
+	a = d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID()), id: d.lastID(), host: hostileHost})
+	if !d.connectionEnded(&a, "a foreign Host") && a.succeeded() {
+		d.report("host", &a, "a request with Host: %s is answered with a result", hostileHost)
+	}
+}

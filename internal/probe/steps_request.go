@@ -1,0 +1,440 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"strings"
+
+	"mcpwire/capture"
+	"mcpwire/check"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// rulesAnswers are the rules about requests that must fail.
+var rulesAnswers = []check.Rule{
+	{
+		ID: "probe/unknown-method", Severity: check.Error,
+		Title: "A method that does not exist is answered with a result",
+		Why:   "Clients find out what a server can do by what it refuses: an empty result looks like a feature that never does anything.",
+		Fix:   "Answer -32601 to methods that are not implemented.",
+		URL:   "basic#responses",
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+	},
+	{
+		ID: "probe/invalid-params", Severity: check.Warning,
+		Title: "A request without what it needs is answered with a result",
+		Why:   "The mistake is the client's, and it never learns of it: a result is given to the model.",
+		Fix:   "Answer -32602 to tools/call without a name, and to parameters of the wrong type.",
+		URL:   "server/tools#error-handling",
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no name\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}"},
+	},
+	{
+		ID: "probe/unknown-tool", Severity: check.Error,
+		Title: "A tool that does not exist is called with success",
+		Why:   "The model believes that something was done.",
+		Fix:   "Answer -32602 to names that tools/list does not have.",
+		URL:   "server/tools#error-handling",
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown tool\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}"},
+	},
+	{
+		ID: "probe/unknown-resource", Severity: check.Warning,
+		Title: "A resource that does not exist is read with success",
+		Why:   "Nobody can tell a file that is empty from one that is not there.",
+		Fix:   "Answer -32602, or -32002 in revisions of the legacy era, to URIs that stand for nothing.",
+		URL:   "server/resources#error-handling",
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"resources\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"x://nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32002,\"message\":\"not found\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"resources\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"x://nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"contents\":[{\"uri\":\"x://nobody\",\"text\":\"\"}]}}"},
+	},
+	{
+		ID: "probe/unknown-prompt", Severity: check.Warning,
+		Title: "A prompt that does not exist is answered with a result",
+		Why:   "The user gets a conversation that nobody meant.",
+		Fix:   "Answer -32602 to names that prompts/list does not have.",
+		URL:   "server/prompts#error-handling",
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown prompt\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"messages\":[]}}"},
+	},
+	{
+		ID: "probe/unknown-completion", Severity: check.Info,
+		Title: "A completion for a prompt that does not exist is answered with a result",
+		Why:   "The client offers values for something that is not there.",
+		Fix:   "Answer -32602 to references to nothing.",
+		URL:   "server/utilities/completion#error-handling",
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"completions\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/prompt\",\"name\":\"nobody\"},\"argument\":{\"name\":\"a\",\"value\":\"\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown prompt\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"completions\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/prompt\",\"name\":\"nobody\"},\"argument\":{\"name\":\"a\",\"value\":\"\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"completion\":{\"values\":[]}}}"},
+	},
+	{
+		ID: "probe/invalid-cursor", Severity: check.Warning,
+		Title: "A cursor that the server never gave is answered with a result",
+		Why:   "A client whose cursor has gone stale is given some page, and the list it puts together has holes or doubles.",
+		Fix:   "Answer -32602 to cursors that do not exist.",
+		URL:   "server/utilities/pagination#error-handling",
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"nobodys\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"invalid cursor\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"nobodys\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
+	},
+	{
+		ID: "probe/invalid-level", Severity: check.Warning, Revisions: legacy,
+		Title: "logging/setLevel takes a level that does not exist",
+		Why:   "The client believes to have set something.",
+		Fix:   "Answer -32602 to anything but the eight levels.",
+		URL:   "server/utilities/logging#error-handling",
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"logging\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"loud\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"invalid level\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"logging\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"loud\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+	},
+	{
+		ID: "probe/failing", Severity: check.Warning,
+		Title: "A request that is right fails within the server",
+		Why:   "Something that the server needs may be missing where it was probed: the network, a login, a service. Nothing can be said of what it would answer.",
+		Fix:   "See its standard error, and probe it again with all that it needs. A list that needs nothing else should not fail with it.",
+		URL:   "basic#responses",
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"fetch failed\"}}"},
+	},
+	{
+		ID: "probe/refused", Severity: check.Error,
+		Title: "A request that is right is refused",
+		Why:   "The server has declared what it needs for the request, or every server has it, and clients rely on that.",
+		Fix:   "Answer what is declared, or do not declare it.",
+		URL:   "basic#responses",
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+	},
+}
+
+// lists reads all lists that the server has declared, page by page.
+func lists(ctx context.Context, d *driver) {
+	for _, l := range []struct{ capability, method, member string }{
+		{"tools", mcp.MethodToolsList, "tools"},
+		{"resources", mcp.MethodResourcesList, "resources"},
+		{"resources", mcp.MethodResourceTemplatesList, "resourceTemplates"},
+		{"prompts", mcp.MethodPromptsList, "prompts"},
+	} {
+		if !d.has(l.capability) {
+			continue
+		}
+		var params object
+		for range maxPages {
+			a := d.call(ctx, l.method, params)
+			if d.connectionEnded(&a, l.method) {
+				break
+			}
+			// Servers of resources without templates often leave the list of templates out.
+			d.job.failing[l.method] = a.rpcError
+			if a.failed() && !(l.method == mcp.MethodResourceTemplatesList && a.failed(jsonrpc.CodeMethodNotFound)) {
+				d.report(refusal(&a), &a, "%s is declared, and %s %s", l.capability, l.method, d.outcomeText(&a))
+			}
+			if list := elements(member(a.result, l.member), 1); len(list) > 0 && d.firstEntries[l.member] == nil {
+				d.firstEntries[l.member] = list[0]
+			}
+			cursor := member(a.result, "nextCursor")
+			if len(cursor) == 0 || cursor[0] != '"' {
+				break
+			}
+			d.r.notePages()
+			params = object{"cursor": textOf(cursor)}
+		}
+	}
+}
+
+// refusal is the rule for a request that is right and has an error for an answer.
+func refusal(a *reply) string {
+	if outage(a) {
+		return "failing"
+	}
+	return "refused"
+}
+
+func unknownMethod(ctx context.Context, d *driver) {
+	a := d.call(ctx, noSuchMethod, nil)
+	if d.connectionEnded(&a, "a method that does not exist") {
+		return
+	}
+	d.expectError("unknown-method", &a, "a method that does not exist", jsonrpc.CodeMethodNotFound)
+	d.modernRefusal(&a, "a method that does not exist", 404, jsonrpc.CodeMethodNotFound)
+}
+
+func invalidParams(ctx context.Context, d *driver) {
+	due := []jsonrpc.Code{jsonrpc.CodeInvalidParams}
+	if d.stdio == nil && d.rev.Modern() {
+		due = append(due, mcp.CodeHeaderMismatch) // without a name there is no Mcp-Name either, and headers may be looked at first
+	}
+	if d.has("tools") {
+		a := d.call(ctx, mcp.MethodToolsCall, object{})
+		d.expectError("invalid-params", &a, "tools/call without a name", due...)
+	}
+	if d.has("prompts") && d.conn.alive() {
+		a := d.call(ctx, mcp.MethodPromptsGet, object{"name": 7})
+		d.expectError("invalid-params", &a, "prompts/get with a number for the name", due...)
+	}
+	if d.has("resources") && d.conn.alive() {
+		a := d.call(ctx, mcp.MethodResourcesRead, object{})
+		d.expectError("invalid-params", &a, "resources/read without a URI", due...)
+	}
+}
+
+func unknownTool(ctx context.Context, d *driver) {
+	if !d.has("tools") {
+		return
+	}
+	meta := object{mcp.MetaProgressToken: "mcpwire-probe"}
+	if d.rev.Modern() {
+		meta = d.r.meta(d.rev.String())
+		meta[mcp.MetaProgressToken] = "mcpwire-probe"
+	}
+	a := d.call(ctx, mcp.MethodToolsCall, object{"name": noSuchTool, "arguments": object{}, "_meta": meta})
+	const asResult = "tools/unknown-as-result" // package check has to know the server's tools to see it, which we need not
+	if rule, ok := check.Lookup(asResult); ok && a.succeeded() && string(member(a.result, "isError")) == "true" {
+		d.r.recorder.waive(a.event, asResult)
+		d.reportRule(rule, &a, "a tool that does not exist is answered with a result that has isError; due is error %d", jsonrpc.CodeInvalidParams)
+		return
+	}
+	d.expectError("unknown-tool", &a, "a tool that does not exist", jsonrpc.CodeInvalidParams)
+}
+
+func unknownResource(ctx context.Context, d *driver) {
+	if !d.has("resources") {
+		return
+	}
+	codes := []jsonrpc.Code{jsonrpc.CodeInvalidParams}
+	if !d.rev.Modern() {
+		codes = append(codes, mcp.CodeResourceNotFound)
+	}
+	a := d.call(ctx, mcp.MethodResourcesRead, object{"uri": noSuchResource})
+	d.expectError("unknown-resource", &a, "a resource that does not exist", codes...)
+}
+
+func unknownPrompt(ctx context.Context, d *driver) {
+	if d.has("prompts") {
+		a := d.call(ctx, mcp.MethodPromptsGet, object{"name": noSuchPrompt})
+		d.expectError("unknown-prompt", &a, "a prompt that does not exist", jsonrpc.CodeInvalidParams)
+	}
+}
+
+func completion(ctx context.Context, d *driver) {
+	if !d.has("completions") {
+		return
+	}
+	ref := func(name string) object { return object{"type": "ref/prompt", "name": name} }
+	a := d.call(ctx, mcp.MethodComplete, object{"ref": ref(noSuchPrompt), "argument": object{"name": "a", "value": ""}})
+	d.expectError("unknown-completion", &a, "a completion for a prompt that does not exist", jsonrpc.CodeInvalidParams)
+	prompt := d.firstEntries["prompts"]
+	if args := elements(member(prompt, "arguments"), 1); len(args) > 0 && d.conn.alive() {
+		a := d.call(ctx, mcp.MethodComplete, object{"ref": ref(textOf(member(prompt, "name"))), "argument": object{"name": textOf(member(args[0], "name")), "value": ""}})
+		if !d.connectionEnded(&a, "completion/complete") && a.failed() {
+			d.report(refusal(&a), &a, "completions are declared, and completion/complete for an argument of a prompt %s", d.outcomeText(&a))
+		}
+	}
+}
+
+func invalidCursor(ctx context.Context, d *driver) {
+	for _, l := range []struct{ capability, method string }{
+		{"tools", mcp.MethodToolsList}, {"resources", mcp.MethodResourcesList}, {"prompts", mcp.MethodPromptsList},
+	} {
+		if d.has(l.capability) && d.conn.alive() {
+			a := d.call(ctx, l.method, object{"cursor": noSuchCursor})
+			if sameError(a.rpcError, d.job.failing[l.method]) {
+				continue // it fails without one, too
+			}
+			d.expectError("invalid-cursor", &a, l.method+" with a cursor that nobody gave", jsonrpc.CodeInvalidParams)
+		}
+	}
+}
+
+func logLevel(ctx context.Context, d *driver) {
+	if !d.has("logging") || d.rev.Modern() {
+		return
+	}
+	a := d.call(ctx, mcp.MethodSetLevel, object{"level": "loud"})
+	d.expectError("invalid-level", &a, "a log level that does not exist", jsonrpc.CodeInvalidParams)
+	if !d.conn.alive() {
+		return
+	}
+	a = d.call(ctx, mcp.MethodSetLevel, object{"level": "emergency"})
+	if !d.connectionEnded(&a, mcp.MethodSetLevel) && a.failed() {
+		d.report(refusal(&a), &a, "logging is declared, and logging/setLevel %s", d.outcomeText(&a))
+	}
+}
+
+func unknownNotification(ctx context.Context, d *driver) {
+	d.notify(ctx, noSuchNotification, nil)
+	if a, ok := d.stillAnswers(ctx); !ok {
+		d.connectionEnded(&a, "a notification that does not exist")
+	}
+}
+
+func cancelUnknown(ctx context.Context, d *driver) {
+	if d.rev.Modern() && d.http != nil {
+		return // there the end of the stream is what cancels
+	}
+	d.notify(ctx, mcp.NotificationCancelled, object{"requestId": "mcpwire-probe-nobodys", "reason": "a probe"})
+	if a, ok := d.stillAnswers(ctx); !ok {
+		d.connectionEnded(&a, "the cancellation of a request that does not exist")
+	}
+}
+
+// rulesIDs are the rules about ids and large messages.
+var rulesIDs = []check.Rule{
+	{
+		ID: "probe/id-huge", Severity: check.Info,
+		Title: "An id beyond 53 bits is not answered, or comes back as another one",
+		Why:   "Clients that count from a large number, or take a hash for an id, wait for ever. It is the reason why most count from 1.",
+		Fix:   "Keep the text of ids, and do not read them as floating point numbers.",
+		URL:   "basic#requests",
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"result\":{}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":9007199254740992,\"result\":{}}"},
+	},
+	{
+		ID: "probe/large-message", Severity: check.Info,
+		Title: "A request with an argument of 1 MiB is not carried out",
+		Why:   "Documents and pictures are as large. There is no limit in the specification, but hosts do not know of one either.",
+		Fix:   "Allow some megabytes; refuse more with an error.",
+		URL:   "server/tools#calling-tools",
+		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n# the argument has 1 MiB\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\",\"arguments\":{\"text\":\"xxx\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown tool\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "http\n# the argument has 1 MiB\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\",\"arguments\":{\"text\":\"xxx\"}}}\nreply 413"},
+	},
+}
+
+// plainIDs asks with ids that are easy to get wrong. Whether they come back as they were, package check tells.
+func plainIDs(ctx context.Context, d *driver) {
+	for _, id := range []string{`0`, `-1`, `9007199254740991`, `"7"`, `"a\u0062"`, `"ü/\"\\"`, `""`, `"` + strings.Repeat("x", 300) + `"`} {
+		if !d.conn.alive() {
+			return
+		}
+		a := d.send(ctx, outgoing{body: d.harmlessRequest(id), id: id})
+		d.connectionEnded(&a, "a request with the id "+show(id))
+	}
+}
+
+// harmlessRequest is a request that every server answers.
+func (d *driver) harmlessRequest(id string) []byte {
+	method := mcp.MethodPing
+	if d.rev.Modern() {
+		method = mcp.MethodDiscover
+	}
+	return request(id, method, d.params(nil))
+}
+
+func hugeID(ctx context.Context, d *driver) {
+	const id = "9007199254740993"
+	response := func(m *jsonrpc.Message) bool { return m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError }
+	a := d.send(ctx, outgoing{body: d.harmlessRequest(id), id: id, stopAt: response, wait: min(initializeDelay, d.r.opts.Timeout)})
+	if a.state == stoppedEarly && len(a.before) > 0 {
+		d.r.recorder.waive(a.event)
+		d.r.recorder.waive(a.requestEvent)
+		d.report("id-huge", &a, "the id %s comes back as %s", id, show(a.before[len(a.before)-1].ID))
+		return
+	}
+	switch a.state {
+	case timedOut: // libraries refuse such numbers
+		d.r.recorder.waive(a.requestEvent)
+		d.report("id-huge", &a, "a request with the id %s has no answer", id)
+	case disconnected:
+		d.connectionEnded(&a, "a request with the id "+id)
+	}
+}
+
+// escapedText sends characters that are easy to break, in all the ways JSON has to write them.
+func escapedText(ctx context.Context, d *driver) {
+	if !d.has("tools") {
+		return
+	}
+	text := "żółć 世界 \u2028\u2029 \U0001F600 \u0000 \\ \" / \n\r\t"
+	plain := request(d.nextID(), mcp.MethodToolsCall, d.params(object{"name": noSuchTool, "arguments": object{"text": text}}))
+	escaped := bytes.ReplaceAll(plain, []byte("/"), []byte(`\/`))
+	for _, body := range [][]byte{plain, bytes.Replace(escaped, []byte(`"id":`+d.lastID()), []byte(`"id" : "again"`), 1)} {
+		id := d.lastID()
+		if bytes.Contains(body, []byte(`"again"`)) {
+			id = `"again"`
+		}
+		a := d.send(ctx, outgoing{body: body, id: id})
+		if d.connectionEnded(&a, "a request with characters of all kinds") {
+			return
+		}
+	}
+}
+
+func bigArgument(ctx context.Context, d *driver) {
+	if !d.has("tools") {
+		return
+	}
+	a := d.call(ctx, mcp.MethodToolsCall, object{"name": noSuchTool, "arguments": object{"text": strings.Repeat("x", 1<<20)}})
+	switch {
+	case a.state == disconnected && d.stdio != nil:
+		d.reportFragile(&a, "a request with an argument of 1 MiB")
+	case a.state == disconnected, a.status == 413, a.state == answered && a.rpcError == nil && a.status >= 400:
+		d.report("large-message", &a, "it %s", d.outcomeText(&a))
+	}
+	if a.state == disconnected {
+		a.dir = capture.ToClient
+	}
+}
+
+// rulesBatch are the rules about several messages in an array.
+var rulesBatch = []check.Rule{
+	{
+		ID: "probe/batch", Severity: check.Warning, Revisions: hasBatches,
+		Title: "A batch is refused",
+		Why:   "In this revision, and in no other, servers must take several messages in an array. Hardly any client sends one.",
+		Fix:   "Answer each request in the array, in an array.",
+		URL:   "basic#batching",
+		Good:  check.Example{Revision: rev20250326, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]"},
+		Bad:   check.Example{Revision: rev20250326, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\"message\":\"no batches\"}}"},
+	},
+	{
+		ID: "probe/batch-taken", Severity: check.Info, Revisions: lacksBatches,
+		Title: "A batch is carried out, though the revision has none",
+		Why:   "Other servers refuse it, and so do proxies. The specification does not say what is due.",
+		Fix:   "Answer -32600 to an array.",
+		URL:   "changelog",
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32600,\"message\":\"no batches\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]"},
+	},
+}
+
+// batch sends two requests in an array.
+func batch(ctx context.Context, d *driver) {
+	first, second := d.nextID(), d.nextID()
+	body := []byte("[" + string(d.harmlessRequest(first)) + "," + string(d.harmlessRequest(second)) + "]")
+	var a reply
+	if d.stdio != nil {
+		a = d.sendBatchLine(ctx, body, second)
+	} else {
+		a = d.send(ctx, outgoing{body: body, id: second, anyID: true, wait: min(initializeDelay, d.r.opts.Timeout)})
+		d.r.recorder.waive(a.requestEvent)
+	}
+	switch {
+	case a.state == disconnected && d.rev != rev20250326:
+		d.reportFragile(&a, "after a batch")
+	case a.succeeded():
+		d.r.recorder.waive(a.event)
+		d.report("batch-taken", &a, "the requests of a batch are answered")
+	default:
+		d.waiveEnd(&a)
+		d.report("batch", &a, "a batch %s", d.outcomeText(&a))
+	}
+}
+
+// sendBatchLine sends a batch on a line, and then another request: what has not been answered soon after that will not be.
+func (d *driver) sendBatchLine(ctx context.Context, body []byte, id string) reply {
+	sent := d.send(ctx, outgoing{body: body})
+	d.r.recorder.waive(sent.requestEvent)
+	after, ok := d.stillAnswers(ctx)
+	after.before = append(sent.before, after.before...)
+	if !ok {
+		return after
+	}
+	for _, m := range after.before {
+		if sameID(m.ID, []byte(id)) || m.Kind == jsonrpc.KindError {
+			found := reply{requestEvent: sent.requestEvent}
+			found.set(&m.Message, nil, m.n)
+			return found
+		}
+	}
+	late := d.send(ctx, outgoing{id: id, anyID: true, receiveOnly: true, wait: lateReplyTimeout})
+	late.event, late.dir = max(late.event, sent.requestEvent), capture.ToClient
+	return late
+}

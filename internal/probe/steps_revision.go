@@ -1,0 +1,267 @@
+package probe
+
+import (
+	"context"
+
+	"mcpwire/check"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// rulesVersions are the rules about the legacy handshake.
+var rulesVersions = []check.Rule{
+	{
+		ID: "probe/version-echoed", Severity: check.Error, Revisions: legacy,
+		Title: "The server agrees to a version that does not exist",
+		Why:   "It has not looked at the version, and agrees to those of the future, too, which it knows nothing about: then each side speaks by rules of its own.",
+		Fix:   "Answer with a version that the server speaks, the latest, if it does not speak the one proposed.",
+		URL:   "basic/lifecycle#version-negotiation",
+		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
+	},
+	{
+		ID: "probe/version-error", Severity: check.Warning, Revisions: legacy,
+		Title: "A version that the server does not speak is answered with an error",
+		Why:   "The client cannot know which version to try next. The specification has the server answer with another one; only an example shows an error.",
+		Fix:   "Answer with the latest version that the server speaks.",
+		URL:   "basic/lifecycle#version-negotiation",
+		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"Unsupported protocol version\"}}"},
+	},
+	{
+		ID: "probe/ping-first", Severity: check.Warning, Revisions: legacy,
+		Title: "ping before initialize is not answered with a result",
+		Why:   "It is the one request that clients may send at any time, to see whether the server has come up.",
+		Fix:   "Answer ping with {}, whatever the state of the session.",
+		URL:   "basic/utilities/ping",
+		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"not initialized\"}}"},
+	},
+	{
+		ID: "probe/before-initialize", Severity: check.Info, Revisions: legacy,
+		Title: "Requests are carried out before initialize",
+		Why:   "The server does not know yet in which version the client wants the answer. The specification leaves open what is due.",
+		Fix:   "Answer an error until there was a handshake.",
+		URL:   "basic/lifecycle#initialization",
+		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"not initialized\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
+	},
+	{
+		ID: "probe/second-initialize", Severity: check.Info, Revisions: legacy,
+		Title: "A second initialize is answered with a result",
+		Why:   "What was agreed on before may be in force or not, and the client cannot tell. The specification leaves open what is due.",
+		Fix:   "Answer an error to initialize once there was a handshake.",
+		URL:   "basic/lifecycle#initialization",
+		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":9,\"error\":{\"code\":-32600,\"message\":\"already initialized\"}}"},
+		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
+	},
+}
+
+// unknownOffer proposes a version that does not exist.
+func unknownOffer(ctx context.Context, d *driver) {
+	a := d.send(ctx, outgoing{body: request(d.nextID(), mcp.MethodInitialize, d.r.initialize(noSuchVersion)), id: d.lastID()})
+	switch {
+	case d.connectionEnded(&a, "a version that does not exist"):
+	case a.failed(), a.status >= 400:
+		d.report("version-error", &a, "the version %s %s", noSuchVersion, d.outcomeText(&a))
+	case textOf(member(a.result, "protocolVersion")) == noSuchVersion:
+		d.report("version-echoed", &a, "the version %s, which does not exist, is answered with the same", noSuchVersion)
+	}
+	d.r.recorder.waive(a.event, "lifecycle/version-differs", "lifecycle/version-unknown") // we have asked for it
+	if id := a.header.Get("Mcp-Session-Id"); d.http != nil && id != "" {
+		d.http.sessionHeader.Set("Mcp-Session-Id", id)
+	}
+}
+
+func pingFirst(ctx context.Context, d *driver) {
+	a := d.call(ctx, mcp.MethodPing, nil)
+	if !d.connectionEnded(&a, "ping before initialize") && a.failed() {
+		d.r.recorder.waive(a.event)
+		d.report("ping-first", &a, "it %s", d.outcomeText(&a))
+	}
+}
+
+func listFirst(ctx context.Context, d *driver) {
+	a := d.call(ctx, mcp.MethodToolsList, nil, func(q *outgoing) {
+		if d.stdio != nil && d.stdio.gotMessage {
+			q.wait = min(initializeDelay, d.r.opts.Timeout)
+		}
+	})
+	if d.stdio != nil && !d.conn.alive() {
+		d.connectionEnded(&a, "tools/list before initialize")
+	}
+	if a.state == timedOut {
+		d.r.recorder.waive(a.requestEvent)
+	}
+	if a.succeeded() {
+		d.r.recorder.waive(a.event)
+		d.report("before-initialize", &a, "tools/list is answered with a result")
+	}
+}
+
+func secondInitialize(ctx context.Context, d *driver) {
+	a := d.call(ctx, mcp.MethodInitialize, d.r.initialize(d.rev.String()), func(q *outgoing) { q.wait = min(initializeDelay, d.r.opts.Timeout) })
+	if !d.connectionEnded(&a, "a second initialize") && a.succeeded() {
+		d.report("second-initialize", &a, "it is answered with a result")
+	}
+	if a.state == timedOut {
+		d.r.recorder.waive(a.requestEvent)
+	}
+}
+
+// rulesModern are the rules about servers without a handshake.
+var rulesModern = []check.Rule{
+	{
+		ID: "probe/modern-refusal", Severity: check.Error, Revisions: modern,
+		Title: "A request is refused with another error than the one that is due",
+		Why:   "Clients tell by the code whether a server is modern, and which version to try next.",
+		Fix:   "Answer -32601 to unknown methods, -32602 to missing metadata, -32022 to versions that are not spoken.",
+		URL:   "basic#error-codes",
+		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
+		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"internal error\"}}"},
+	},
+	{
+		ID: "probe/modern-status", Severity: check.Error, Revisions: modern,
+		Title: "A request is refused with another HTTP status than the one that is due",
+		Why:   "Clients tell by code and status whether a server is modern, which version to try next, and which headers to mend.",
+		Fix:   "Answer -32601 with status 404 to unknown methods; with status 400 -32602 to missing metadata, -32020 to headers that do not fit, -32022 to versions.",
+		URL:   "basic/transports/streamable-http#server-validation",
+		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\nreply 400 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
+		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
+	},
+	{
+		ID: "probe/client-info-required", Severity: check.Error, Revisions: modern,
+		Title: "A request without clientInfo is refused",
+		Why:   "It is optional: clients that do not want to be known leave it out.",
+		Fix:   "Ask for protocolVersion and clientCapabilities only.",
+		URL:   "basic#_meta",
+		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"$rev\"],\"capabilities\":{},\"ttlMs\":0,\"cacheScope\":\"public\"}}"},
+		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no clientInfo\"}}"},
+	},
+	{
+		ID: "probe/removed-method", Severity: check.Error, Revisions: modern,
+		Title: "A method that the revision no longer has is answered with a result",
+		Why:   "There are no sessions to ping, to initialize or to set a level for: the client takes the server for one of the other era.",
+		Fix:   "Answer -32601 to ping, initialize and logging/setLevel with the metadata of a modern request.",
+		URL:   "basic/versioning",
+		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
+		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\"}}"},
+	},
+	{
+		ID: "probe/listen", Severity: check.Error, Revisions: modern,
+		Title: "subscriptions/listen is neither acknowledged nor refused",
+		Why:   "The client cannot tell whether it will hear of changes.",
+		Fix:   "Send notifications/subscriptions/acknowledged first, with what is honoured of the filter, be it nothing; or answer -32601.",
+		URL:   "basic/utilities/subscriptions",
+		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{\"notifications\":{\"toolsListChanged\":true},\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"notifications\":{},\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":1}}}"},
+		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{\"notifications\":{\"toolsListChanged\":true},\"_meta\":{$meta}}}\nwait 10s"},
+	},
+}
+
+// modernRefusal holds a refusal against what the modern revisions demand. That there is one, the caller has seen to; status is the one due over HTTP.
+func (d *driver) modernRefusal(a *reply, about string, status int, codes ...jsonrpc.Code) {
+	if !d.rev.Modern() || a.state != answered || a.succeeded() {
+		return
+	}
+	switch {
+	case !a.failed(codes...):
+		d.report("modern-refusal", a, "%s %s; due is error %s", about, d.outcomeText(a), codesText(codes))
+	case d.http != nil && a.status != status && a.failed(jsonrpc.CodeInvalidParams):
+		// Of the other codes, package check knows the status.
+		d.report("modern-status", a, "%s is answered with HTTP status %d; due is %d", about, a.status, status)
+	}
+}
+
+func unknownVersion(ctx context.Context, d *driver) {
+	a := d.call(ctx, mcp.MethodDiscover, object{"_meta": d.r.meta(noSuchVersion)})
+	if d.connectionEnded(&a, "a version that does not exist") {
+		return
+	}
+	d.r.recorder.waive(a.event, "modern/discover-missing") // what is wrong is said below
+	d.modernRefusal(&a, "a version that does not exist", 400, mcp.CodeUnsupportedProtocolVersion)
+	if a.failed(mcp.CodeUnsupportedProtocolVersion) && len(elements(member(a.rpcError.Data, "supported"), 1)) == 0 {
+		d.report("modern-refusal", &a, "the error about the version does not say which ones are supported")
+	}
+}
+
+// missingMeta leaves out what every request needs. protocolVersion stays in place over stdio: without it a request may be one of the legacy era.
+func missingMeta(ctx context.Context, d *driver) {
+	without := func(key string) object {
+		meta := d.r.meta(d.rev.String())
+		delete(meta, key)
+		return object{"_meta": meta}
+	}
+	method := mcp.MethodDiscover
+	a := d.call(ctx, method, without(mcp.MetaClientCapabilities))
+	if !d.connectionEnded(&a, "a request without clientCapabilities") {
+		d.modernRefusal(&a, "a request without clientCapabilities", 400, jsonrpc.CodeInvalidParams)
+	}
+	if d.http == nil {
+		return
+	}
+	a = d.call(ctx, method, without(mcp.MetaProtocolVersion))
+	if !d.connectionEnded(&a, "a request without protocolVersion") {
+		d.modernRefusal(&a, "a request without protocolVersion, but with the header", 400, jsonrpc.CodeInvalidParams)
+	}
+}
+
+func missingInfo(ctx context.Context, d *driver) {
+	meta := d.r.meta(d.rev.String())
+	delete(meta, mcp.MetaClientInfo)
+	a := d.call(ctx, mcp.MethodDiscover, object{"_meta": meta})
+	if !d.connectionEnded(&a, "a request without clientInfo") && a.failed() {
+		d.report("client-info-required", &a, "server/discover without clientInfo %s", d.outcomeText(&a))
+	}
+}
+
+func removedMethods(ctx context.Context, d *driver) {
+	for _, m := range []struct {
+		method string
+		params object
+	}{
+		{mcp.MethodPing, nil},
+		{mcp.MethodInitialize, d.r.initialize(d.rev.String())},
+		{mcp.MethodSetLevel, object{"level": "emergency"}},
+	} {
+		if !d.conn.alive() {
+			return
+		}
+		a := d.call(ctx, m.method, m.params)
+		about := m.method + " with modern metadata"
+		if d.connectionEnded(&a, about) {
+			continue
+		}
+		if a.succeeded() {
+			d.report("removed-method", &a, "%s is answered with a result", about)
+		}
+		d.modernRefusal(&a, about, 404, jsonrpc.CodeMethodNotFound)
+	}
+}
+
+// subscribe subscribes to changes of the lists, and leaves again.
+func subscribe(ctx context.Context, d *driver) {
+	acknowledged := func(m *jsonrpc.Message) bool { return string(m.Method) == mcp.NotificationAcknowledged }
+	filter := object{"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true}
+	a := d.call(ctx, mcp.MethodSubscriptionsListen, object{"notifications": filter}, func(q *outgoing) { q.stopAt = acknowledged })
+	switch a.state {
+	case disconnected:
+		d.connectionEnded(&a, mcp.MethodSubscriptionsListen)
+		return
+	case timedOut:
+		d.r.recorder.waive(a.requestEvent)
+		d.report("listen", &a, "nothing came in time")
+	case answered:
+		if a.succeeded() {
+			d.report("listen", &a, "it is answered with a result, and was never acknowledged")
+		} else if !outage(&a) { // it may be at a limit, or broken
+			d.modernRefusal(&a, mcp.MethodSubscriptionsListen, 404, jsonrpc.CodeMethodNotFound)
+		}
+	}
+	if d.stdio != nil && a.state == stoppedEarly {
+		d.r.recorder.waive(a.requestEvent)
+		d.notify(ctx, mcp.NotificationCancelled, object{"requestId": d.idCount})
+		if a, ok := d.stillAnswers(ctx); !ok {
+			d.connectionEnded(&a, "the cancellation of subscriptions/listen")
+		}
+	}
+}

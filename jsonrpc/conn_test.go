@@ -1,0 +1,849 @@
+package jsonrpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCloseWhileAllIsUnderWay(t *testing.T) {
+	everyMode(t, func(t *testing.T, p *peer) {
+		var ended atomic.Int32
+		watch := func(ctx context.Context, _ *Request) (string, error) {
+			<-ctx.Done()
+			ended.Add(1)
+			return "1", nil
+		}
+		p.greet()
+		p.methods["watch"] = watch
+		p.methods["ask"] = func(ctx context.Context, r *Request) (string, error) {
+			_, err := r.Conn().Call(ctx, "m", nil)
+			if errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled) {
+				ended.Add(1)
+			}
+			return "", err
+		}
+		call := p.call(t.Context(), "m")
+		p.send(request(1, "watch"), request(2, "watch"), notification("watch"), notification("watch"), request(3, "ask"), "["+request(4, "watch")+"]", request(5, "ping!"))
+		p.pause()
+		p.received()
+		began := time.Now()
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { p.conn.Close() })
+		}
+		wg.Wait()
+		if d := time.Since(began); d != 0 {
+			t.Errorf("Close took %v", d)
+		}
+		if got := <-call; !errors.Is(got.err, ErrClosed) {
+			t.Errorf("call: %+v", got)
+		}
+		if n := ended.Load(); n != 5 {
+			t.Errorf("%d of 5 handlers were told", n)
+		}
+		p.wantEnd(nil)
+		for _, msg := range p.received() { // the peer may be told that a handler gave its call up
+			if msg != cancelOf(1) && msg != cancelOf(2) {
+				t.Errorf("got %s", msg)
+			}
+		}
+		if _, err := p.conn.Call(t.Context(), "m", nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("call after the end: %v", err)
+		}
+		if err := p.conn.Notify(t.Context(), "m", nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("notification after the end: %v", err)
+		}
+		<-p.conn.Done()
+		<-p.conn.Draining()
+		if err := p.conn.Run(t.Context()); err != nil {
+			t.Errorf("Run once more: %v", err)
+		}
+	}, Options{}, nil)
+}
+
+func TestCloseBeforeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t, runModes[0], "line", Options{}, nil)
+		if p.conn.Err() != nil {
+			t.Error("it has ended before it began")
+		}
+		call := p.call(t.Context(), "m")
+		synctest.Wait()
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { p.conn.Close() })
+		}
+		wg.Wait()
+		<-p.conn.Done()
+		<-p.conn.Draining()
+		if got := <-call; !errors.Is(got.err, ErrClosed) {
+			t.Errorf("call: %+v", got)
+		}
+		if err := p.conn.Run(t.Context()); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if _, err := p.link.Write([]byte("x")); err != io.ErrClosedPipe {
+			t.Errorf("the framer was not closed: %v", err)
+		}
+	})
+}
+
+// A handler that closes its connection waits for itself, but not for ever.
+func TestCloseFromHandler(t *testing.T) {
+	closing := func(_ context.Context, r *Request) (string, error) { return "1", r.Conn().Close() }
+	everyMode(t, func(t *testing.T, p *peer) {
+		for _, msg := range []string{request(1, "close"), request(1, "close!"), notification("close"), notification("close!"), "[" + request(1, "close!") + "]"} {
+			q := newPeer(t, p.conn.handler.(*mux).way, p.wire, Options{DrainTimeout: time.Second}, methods{"close": closing, "close!": closing})
+			began := time.Now()
+			q.start(context.Background())
+			q.send(msg)
+			q.wantEnd(nil)
+			if d := time.Since(began); d > 4*time.Second {
+				t.Errorf("%s: it took %v", msg, d)
+			}
+			q.want()
+		}
+	}, Options{}, nil)
+}
+
+// Close and the end of ctx or of input come while requests are being taken, at any moment.
+func TestCloseAtAnyMoment(t *testing.T) {
+	everyMode(t, func(t *testing.T, p *peer) {
+		way := p.conn.handler.(*mux).way
+		for i := range 60 {
+			q := newPeer(t, way, p.wire, Options{DrainTimeout: time.Second}, nil)
+			ctx, cancel := context.WithCancel(context.Background())
+			q.start(ctx)
+			q.greet()
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for k := range 50 {
+					q.send(request(k, []string{"echo", "ping!", "slow", "wait"}[k%4], "[]"), cancelOf(k-10))
+				}
+			})
+			wg.Go(func() {
+				for range i {
+					elapse(0)
+				}
+				switch i % 4 {
+				case 0:
+					cancel()
+				case 1:
+					q.hangUp()
+				case 2:
+					q.link.in.close()
+				}
+				q.conn.Close()
+			})
+			wg.Go(func() { q.conn.Call(t.Context(), "m", nil) })
+			wg.Go(func() { q.conn.Notify(t.Context(), "m", nil) })
+			wg.Wait()
+			q.ended()
+			cancel()
+			synctest.Wait()
+			q.checkCounts()
+			seen := make(map[string]bool)
+			for _, msg := range q.received() {
+				if seen[msg] {
+					t.Errorf("%s came twice", msg)
+				}
+				seen[msg] = true
+			}
+		}
+	}, Options{}, nil)
+}
+
+// A stubborn transport goes on waiting for input though it was closed, as a blocking read of standard input does.
+type stubborn struct{ idleTransport }
+
+func (s *stubborn) Close() error {
+	s.out.end(io.EOF)
+	return nil
+}
+
+// A transport whose reader does not return when it is closed breaks its contract. The reader is left behind, after a while; handlers are not.
+func TestReaderThatDoesNotReturn(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		t.Run(fmt.Sprint("busy: ", busy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := memoryPipe(0)
+				ctx, cancel := context.WithCancel(context.Background())
+				p := newPeer(t, runModes[0], "line", Options{}, nil)
+				p.conn = NewConn(NewFramer(&stubborn{idleTransport{duplex: near}}, nil), &p.conn.opts)
+				p.link = far
+				p.start(ctx)
+				p.greet()
+				if busy {
+					p.send(request(1, "slow"))
+					synctest.Wait()
+				}
+				cancel()
+				p.wantEnd(context.Canceled)
+				if busy {
+					p.want(result(1, `"slow"`))
+				}
+				p.hangUp() // lets the reader go
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestCloseCallsOff: the peer is told that nobody waits any more, once for each call that was sent. One that does not read is not waited for.
+func TestCloseCallsOff(t *testing.T) {
+	everyMode(t, func(t *testing.T, p *peer) {
+		p.greet()
+		one, two := p.call(t.Context(), "m"), p.call(t.Context(), "m")
+		p.pause()
+		p.received()
+		if _, err := p.conn.NewCall("never sent"); err != nil {
+			t.Fatal(err)
+		}
+		p.conn.Close()
+		for _, call := range []<-chan outcome{one, two} {
+			if got := <-call; !errors.Is(got.err, ErrClosed) {
+				t.Errorf("call: %+v", got)
+			}
+		}
+		p.wantEnd(nil)
+		got := p.received()
+		slices.Sort(got)
+		if want := []string{cancelOf(1), cancelOf(2)}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}, Options{}, nil)
+}
+
+// At the end of input everything that was accepted is answered, whether it runs, waits in the queue or has not been read yet.
+func TestDrainAtEndOfInput(t *testing.T) {
+	for _, limit := range []int{0, 2} {
+		everyMode(t, func(t *testing.T, p *peer) {
+			var notes atomic.Int32
+			p.methods["note"] = func(context.Context, *Request) (string, error) {
+				elapse(10 * time.Millisecond)
+				notes.Add(1)
+				return "", nil
+			}
+			var want []string
+			for i := range 10 {
+				p.send(request(i, "slow"), request(100+i, "echo", "[]"), request(200+i, "ping!"), notification("note"))
+				want = append(want, result(i, `"slow"`), result(100+i, "[]"), result(200+i, "{}"))
+			}
+			p.send("["+request(300, "slow")+"]", request(301, "wait"), cancelOf(301), request(302, "wait"))
+			p.hangUp()
+			elapse(8 * time.Second)
+			select {
+			case <-p.conn.Draining():
+			default:
+				t.Error("Ending is not closed")
+			}
+			p.open()
+			p.wantEnd(nil)
+			if p.conn.Err() != nil || notes.Load() != 10 {
+				t.Errorf("ended with %v after %d notifications", p.conn.Err(), notes.Load())
+			}
+			p.wantAnyOrder(append(want, "["+result(300, `"slow"`)+"]", result(302, `"waited"`))...)
+		}, Options{MaxInFlight: limit}, nil)
+	}
+}
+
+// The last message counts though its end is missing.
+func TestLastLineWithoutEnd(t *testing.T) {
+	everyMode(t, func(t *testing.T, p *peer) {
+		p.link.Write([]byte(strings.TrimSuffix(p.framed(request(1, "slow")), "\n")))
+		p.hangUp()
+		p.wantEnd(nil)
+		p.want(result(1, `"slow"`))
+	}, Options{}, nil)
+}
+
+// cutOffAnswer is the answer to a request that was cut off after 5 s.
+func cutOffAnswer(id any) string {
+	return failure(id, CodeInternalError, "shutting down: the request was not finished within 5s", "")
+}
+
+// TestDrainAnswersWhatIsQueued: each request that the time to drain cuts off gets one answer,
+// whether it runs or is queued, alone or in a batch, and whatever its handler says afterwards. One
+// that the peer has cancelled gets none.
+func TestDrainAnswersWhatIsQueued(t *testing.T) {
+	for _, end := range []string{"input", "context"} {
+		for _, limit := range []int{0, 3} {
+			t.Run(fmt.Sprint(end, limit), func(t *testing.T) {
+				for _, way := range runModes {
+					for _, wire := range wires {
+						synctest.Test(t, func(t *testing.T) {
+							stop := errors.New("told to stop")
+							ctx, cancel := context.WithCancelCause(context.Background())
+							p := newPeer(t, way, wire, Options{MaxInFlight: limit, DrainTimeout: 5 * time.Second}, nil)
+							p.start(ctx)
+							defer p.conn.Close()
+							var want []string
+							p.send(request(1, "deaf"), cancelOf(1), request(2, "deaf"), request(3, "wait"))
+							p.send("[" + strings.Join([]string{request(4, "ping!"), request(5, "deaf"), request(6, "wait"), request(7, "deaf")}, ",") + "]")
+							p.send("["+request(8, "deaf")+"]", cancelOf(8), cancelOf(7), "["+request(9, "ping!")+","+request(10, "wait")+"]")
+							for i := range 20 {
+								p.send(request(100+i, "wait"))
+								want = append(want, cutOffAnswer(100+i))
+							}
+							p.pause()
+							if cut := 25; end == "input" {
+								p.hangUp()
+								if late, ok := errors.AsType[*DrainError](p.ended()); !ok || *late != (DrainError{Requests: cut, After: 5 * time.Second}) {
+									t.Errorf("%s: ended with %v", way.name, late)
+								}
+							} else {
+								cancel(stop)
+								if late, ok := errors.AsType[*DrainError](p.ended()); !ok || *late != (DrainError{cut, 5 * time.Second, stop}) || !errors.Is(late, stop) {
+									t.Errorf("%s: ended with %v", way.name, late)
+								}
+							}
+							cancel(nil)
+							p.open()
+							var got []string
+							for _, msg := range p.received() {
+								if !strings.HasPrefix(msg, "[") {
+									got = append(got, msg)
+									continue
+								}
+								var members []json.RawMessage
+								if err := json.Unmarshal([]byte(msg), &members); err != nil {
+									t.Fatalf("%v: %s", err, msg)
+								}
+								for _, m := range members {
+									got = append(got, string(m))
+								}
+							}
+							want = append(want, cutOffAnswer(2), cutOffAnswer(3), result(4, "{}"), cutOffAnswer(5), cutOffAnswer(6), result(9, "{}"), cutOffAnswer(10))
+							slices.Sort(got)
+							slices.Sort(want)
+							if diff := cmp.Diff(want, got); diff != "" {
+								t.Errorf("%s, %s: (-want +got):\n%s", way.name, wire, diff)
+							}
+						})
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestDrainPeerDoesNotRead: the answers to what was cut off wait for no peer.
+func TestDrainPeerDoesNotRead(t *testing.T) {
+	for _, way := range runModes {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPeer(t, way, "line", Options{DrainTimeout: 5 * time.Second}, nil)
+			p.link.in.limit = 10
+			p.start(context.Background())
+			p.send(request(1, "wait"), request(2, "wait"), request(3, "wait"))
+			p.pause()
+			began := time.Now()
+			p.hangUp()
+			if _, ok := errors.AsType[*DrainError](p.ended()); !ok {
+				t.Error("no DrainError")
+			}
+			if d := time.Since(began); d != 6*time.Second {
+				t.Errorf("it took %v", d)
+			}
+			p.open()
+		})
+	}
+}
+
+func TestDrainTimeout(t *testing.T) {
+	everyMode(t, func(t *testing.T, p *peer) {
+		var ended atomic.Int32
+		p.methods["note"] = func(ctx context.Context, _ *Request) (string, error) {
+			<-ctx.Done()
+			ended.Add(1)
+			return "", nil
+		}
+		p.send(request(1, "wait"), request(2, "wait"), request(3, "slow"), notification("note"), notification("note"))
+		p.hangUp()
+		began := time.Now()
+		err := p.ended()
+		if late, ok := errors.AsType[*DrainError](err); !ok || *late != (DrainError{Requests: 2, After: 5 * time.Second}) {
+			t.Errorf("Run returned %v", err)
+		}
+		if want := "2 requests were cut off 5s after the end of input"; err.Error() != want {
+			t.Errorf("Run returned %v, want %s", err, want)
+		}
+		if d := time.Since(began); d < 5*time.Second || d > 5*time.Second+10*tick {
+			t.Errorf("it took %v", d)
+		}
+		p.wantAnyOrder(result(3, `"slow"`), cutOffAnswer(1), cutOffAnswer(2))
+		if n := ended.Load(); n != 1 {
+			t.Errorf("the context of %d notifications ended, want the one that is being handled", n)
+		}
+	}, Options{DrainTimeout: 5 * time.Second}, nil)
+}
+
+// Handlers that ignore everything are left behind, and named.
+func TestDrainLeavesDeafHandlersBehind(t *testing.T) {
+	everyMode(t, func(t *testing.T, p *peer) {
+		p.send(request(1, "deaf"))
+		p.pause()
+		p.hangUp()
+		began := time.Now()
+		p.ended()
+		if d := time.Since(began); d != 10*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		p.logged("are left behind")
+		p.logged("methods=[deaf]")
+		p.open()
+		p.want(cutOffAnswer(1))
+	}, Options{DrainTimeout: 5 * time.Second}, nil)
+}
+
+// When ctx ends nothing more is read, and what was accepted is finished.
+func TestContextEnds(t *testing.T) {
+	stop := errors.New("told to stop")
+	for _, busy := range []bool{false, true} {
+		for _, way := range runModes {
+			for _, wire := range wires {
+				t.Run(fmt.Sprint(way.name, wire, busy), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						ctx, cancel := context.WithCancelCause(context.Background())
+						p := newPeer(t, way, wire, Options{DrainTimeout: 5 * time.Second}, nil)
+						p.start(ctx)
+						defer p.conn.Close()
+						var want []string
+						if busy {
+							p.send(request(1, "slow"), request(2, "slow"), request(3, "ping!"))
+							want = []string{result(1, `"slow"`), result(2, `"slow"`), result(3, "{}")}
+							elapse(20 * time.Millisecond)
+						}
+						synctest.Wait()
+						call := p.call(context.Background(), "m")
+						synctest.Wait()
+						cancel(stop)
+						synctest.Wait()
+						if got := <-call; !errors.Is(got.err, ErrClosed) || !errors.Is(got.err, stop) {
+							t.Errorf("call: %+v", got)
+						}
+						p.send(request(4, "ping!"), request(5, "ping!"))
+						p.wantEnd(stop)
+						got := p.received()
+						for _, msg := range want {
+							if !contains(got, msg) {
+								t.Errorf("%s is missing", msg)
+							}
+						}
+						for _, msg := range got {
+							if strings.Contains(msg, `"id":4`) || strings.Contains(msg, `"id":5`) {
+								t.Errorf("read after the end: %s", msg)
+							}
+						}
+						p.checkCounts()
+					})
+				})
+			}
+		}
+	}
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// ctx ends at any moment while frames are being read.
+func TestContextEndsWhileReading(t *testing.T) {
+	for _, way := range runModes {
+		synctest.Test(t, func(t *testing.T) {
+			for i := range 50 {
+				ctx, cancel := context.WithCancel(context.Background())
+				p := newPeer(t, way, "line", Options{DrainTimeout: 5 * time.Second}, nil)
+				p.start(ctx)
+				for k := range 100 {
+					p.send(request(k, []string{"echo", "ping!", "slow"}[k%3], "[]"))
+					if k == 2*i {
+						cancel()
+					}
+				}
+				if err := p.ended(); !errors.Is(err, context.Canceled) {
+					t.Errorf("Run returned %v", err)
+				}
+				seen := make(map[string]bool)
+				for _, msg := range p.received() {
+					if seen[msg] {
+						t.Errorf("%s came twice", msg)
+					}
+					seen[msg] = true
+				}
+				p.checkCounts()
+				cancel()
+			}
+		})
+	}
+}
+
+// The input breaks while a handler runs that had the lead before: that is finished all the same, but in no more than the time it has.
+func TestReadErrorWhileHandlersRun(t *testing.T) {
+	broken := errors.New("cable cut")
+	everyMode(t, func(t *testing.T, p *peer) {
+		p.greet()
+		call := p.call(t.Context(), "m")
+		p.send(request(1, "wait"), request(2, "slow"))
+		p.pause()
+		began := time.Now()
+		p.link.out.end(broken)
+		if got := <-call; !errors.Is(got.err, ErrClosed) || !errors.Is(got.err, broken) || time.Since(began) > time.Second {
+			t.Errorf("call, after %v: %+v", time.Since(began), got)
+		}
+		if err := p.ended(); !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "1 requests were cut off 5s") {
+			t.Errorf("Run returned %v", err)
+		}
+		if d := time.Since(began); d != 5*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		p.wantAnyOrder(request(1, "m"), result(2, `"slow"`), cutOffAnswer(1))
+	}, Options{DrainTimeout: 5 * time.Second}, nil)
+}
+
+// A peer that does not read cannot keep the connection from ending. (Where so much is pending that nothing is read any more, its hanging up
+// goes unnoticed; hence no limit then.)
+func TestEndWithPeerThatDoesNotRead(t *testing.T) {
+	for _, how := range []string{"hang up", "context", "Close"} {
+		for _, way := range runModes {
+			t.Run(how+", "+way.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					o := Options{DrainTimeout: 5 * time.Second, MaxPendingBytes: 2000}
+					if how == "hang up" {
+						o.MaxPendingBytes = 0
+					}
+					p := newPeer(t, way, "line", o, nil)
+					p.link.in.limit = 100
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					p.start(ctx)
+					call := p.call(context.Background(), "m")
+					for i := range 300 {
+						p.send(request(i, "echo", `["some text"]`), request(1000+i, "ping!"))
+					}
+					p.pause()
+					began := time.Now()
+					switch how {
+					case "hang up":
+						p.hangUp()
+					case "context":
+						cancel()
+					default:
+						p.conn.Close()
+					}
+					p.ended()
+					if d := time.Since(began); d > 20*time.Second || how == "Close" && d > time.Second {
+						t.Errorf("it took %v", d)
+					}
+					if got := <-call; !errors.Is(got.err, ErrClosed) {
+						t.Errorf("call: %+v", got)
+					}
+					p.open()
+				})
+			})
+		}
+	}
+}
+
+// Answers that are finished but not yet written when the end comes are written.
+func TestEndWritesWhatIsFinished(t *testing.T) {
+	everyMode(t, func(t *testing.T, p *peer) {
+		var msgs, want []string
+		for i := range 1000 {
+			msgs = append(msgs, request(i, "ping!"), request(1000+i, "echo", "[]"))
+			want = append(want, result(i, "{}"), result(1000+i, "[]"))
+		}
+		p.send(msgs...)
+		p.hangUp()
+		p.wantEnd(nil)
+		p.wantAnyOrder(want...)
+	}, Options{}, nil)
+}
+
+// An input that is closed by this side ends like any other.
+func TestFramerClosedFromOutside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t, runModes[0], "line", Options{}, nil)
+		p.start(context.Background())
+		synctest.Wait()
+		p.link.in.end(io.EOF)
+		p.link.out.close()
+		p.wantEnd(io.ErrClosedPipe)
+	})
+}
+
+// A failingFramer is to a peer that does not read any more, and still says something.
+type failingFramer struct {
+	words  []string // each after a while; then, it says nothing
+	ends   bool     // after the last
+	closed chan struct{}
+}
+
+var errGone = errors.New("gone")
+
+func (f *failingFramer) WriteFrame([]byte) error { return errGone }
+
+func (f *failingFramer) ReadFrame() ([]byte, error) {
+	if len(f.words) == 0 {
+		if !f.ends {
+			<-f.closed
+		}
+		return nil, io.EOF
+	}
+	<-time.After(drainInputTimeout / 4)
+	frame := []byte(f.words[0])
+	f.words = f.words[1:]
+	return frame, nil
+}
+
+func (f *failingFramer) Close() error {
+	close(f.closed)
+	return nil
+}
+
+// What a peer has written is read, though nothing can be written any more; but it is not waited for for long.
+func TestHearOut(t *testing.T) {
+	word := `{"jsonrpc":"2.0","method":"farewell"}`
+	tests := []struct {
+		name string
+		ends bool
+		want time.Duration
+	}{
+		{"the peer has ended", true, drainInputTimeout / 2},
+		{"it goes on", false, drainInputTimeout},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				heard := 0
+				f := &failingFramer{words: []string{word, word}, ends: tt.ends, closed: make(chan struct{})}
+				c := NewConn(f, &Options{Trace: func(dir Direction, message []byte) {
+					if dir == Incoming && string(message) == word {
+						heard++
+					}
+				}})
+				if err := c.Notify(t.Context(), "m", nil); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait() // it could not be written
+				began := time.Now()
+				if err := c.Run(t.Context()); !errors.Is(err, errGone) {
+					t.Errorf("it ended with %v", err)
+				}
+				if took := time.Since(began); took != tt.want {
+					t.Errorf("it went on for %v, want %v", took, tt.want)
+				}
+				if heard != 2 {
+					t.Errorf("%d of 2 messages were read", heard)
+				}
+			})
+		})
+	}
+}
+
+// What a handler says is on the wire before its answer, in order, and nothing is behind it.
+func TestContextNotify(t *testing.T) {
+	var late error
+	var kept *Context
+	m := methods{"talk": func(ctx context.Context, r *Request) (string, error) {
+		kept = RequestContext(ctx)
+		for i := range 5 {
+			if err := kept.Notify("progress", fmt.Appendf(nil, "[%d]", i)); err != nil {
+				return "", err
+			}
+			if string(r.Params) != "" {
+				elapse(100 * time.Millisecond)
+			}
+		}
+		return `"done"`, nil
+	}}
+	m["talk!"] = m["talk"]
+	everyMode(t, func(t *testing.T, p *peer) {
+		for _, req := range []string{request(1, "talk"), request(1, "talk!"), request(1, "talk", "[]")} {
+			p.send(req)
+			elapse(time.Second)
+			p.want(
+				notification("progress", "[0]"), notification("progress", "[1]"), notification("progress", "[2]"),
+				notification("progress", "[3]"), notification("progress", "[4]"), result(1, `"done"`),
+			)
+			if late = kept.Notify("progress", nil); !errors.Is(late, ErrRequestEnded) {
+				t.Errorf("Notify after the answer: %v", late)
+			}
+		}
+		p.want()
+	}, Options{}, m)
+}
+
+// What a handler says cannot break the stream.
+func TestContextNotifyChecksParams(t *testing.T) {
+	m := methods{"talk": func(ctx context.Context, r *Request) (string, error) {
+		c := RequestContext(ctx)
+		for _, params := range []string{"", "{", "1", "[1]\n[2]", "{}}"} {
+			if c.Notify("n", []byte(params)) == nil {
+				return "", errors.New("it went through")
+			}
+		}
+		return "1", errors.Join(c.Notify("n", []byte("[\n1\r]")), c.Notify("n", []byte("null")), c.Notify("n", nil))
+	}}
+	everyMode(t, func(t *testing.T, p *peer) {
+		p.send(request(1, "talk"))
+		p.want(notification("n", "[1]"), notification("n"), notification("n"), result(1, "1"))
+	}, Options{}, m)
+}
+
+// Many goroutines of one handler notify while it ends.
+func TestContextNotifyRace(t *testing.T) {
+	var wg sync.WaitGroup
+	m := methods{"talk": func(ctx context.Context, _ *Request) (string, error) {
+		for range 4 {
+			wg.Go(func() {
+				for {
+					if err := RequestContext(ctx).Notify("n", nil); err != nil {
+						if !errors.Is(err, ErrRequestEnded) {
+							panic(err)
+						}
+						return
+					}
+				}
+			})
+		}
+		return "1", nil
+	}}
+	everyMode(t, func(t *testing.T, p *peer) {
+		for i := range 50 {
+			p.send(request(i, "talk"))
+			got := p.received()
+			if last := got[len(got)-1]; last != result(i, "1") {
+				t.Fatalf("the last of %d messages is %s", len(got), last)
+			}
+		}
+		wg.Wait()
+	}, Options{}, m)
+}
+
+// Spec: S55
+func TestNotifyAfterCancel(t *testing.T) {
+	var err atomic.Value
+	m := methods{"talk": func(ctx context.Context, _ *Request) (string, error) {
+		<-ctx.Done()
+		err.Store(RequestContext(ctx).Notify("too late", nil))
+		return "1", nil
+	}}
+	everyMode(t, func(t *testing.T, p *peer) {
+		p.send(request(1, "talk"))
+		p.pause()
+		p.send(cancelOf(1))
+		p.want()
+		if e, _ := err.Load().(error); !errors.Is(e, ErrRequestEnded) {
+			t.Errorf("got %v, want %v", e, ErrRequestEnded)
+		}
+	}, Options{}, m)
+}
+
+func TestNotify(t *testing.T) {
+	everyMode(t, func(t *testing.T, p *peer) {
+		ctx := WithTrace(context.Background(), Trace{Parent: traceA})
+		if err := p.conn.Notify(context.Background(), "n", []byte("{\n\"a\":1}")); err != nil {
+			t.Error(err)
+		}
+		if err := p.conn.Notify(ctx, "n", nil); err != nil {
+			t.Error(err)
+		}
+		if err := p.conn.Notify(ctx, "n", []byte("1")); err == nil {
+			t.Error("params 1 were let through")
+		}
+		p.wire = "line" // nothing has been read, so the peer's framing is not known
+		p.want(notification("n", `{"a":1}`), notification("n", `{"_meta":{"traceparent":"`+traceA+`"}}`))
+		p.conn.Close()
+		if err := p.conn.Notify(ctx, "n", nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	}, Options{}, nil)
+}
+
+// Notifications are handled one after the other, in order, and do not hold up requests.
+func TestNotificationsInOrder(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	m := methods{"note": func(_ context.Context, r *Request) (string, error) {
+		elapse(10 * time.Millisecond)
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, string(r.Params))
+		return "", nil
+	}}
+	everyMode(t, func(t *testing.T, p *peer) {
+		got = nil
+		for i := range 10 {
+			p.send(notification("note", fmt.Sprintf("[%d]", 2*i)), "["+notification("note", fmt.Sprintf("[%d]", 2*i+1))+"]", request(i, "ping!"))
+		}
+		synctest.Wait()
+		if n := len(p.received()); n != 10 {
+			t.Errorf("%d of 10 pings were answered while notifications are handled", n)
+		}
+		p.hangUp()
+		p.wantEnd(nil) // all are handled first
+		if len(got) != 20 {
+			t.Fatalf("%d notifications were handled", len(got))
+		}
+		for i, params := range got {
+			if params != fmt.Sprintf("[%d]", i) {
+				t.Fatalf("notification %d has params %s", i, params)
+			}
+		}
+	}, Options{}, m)
+}
+
+// More notifications than may wait are dropped, with a word in the log.
+func TestNotificationFlood(t *testing.T) {
+	everyMode(t, func(t *testing.T, p *peer) {
+		var n atomic.Int32
+		p.methods["note"] = func(context.Context, *Request) (string, error) {
+			<-p.gate
+			n.Add(1)
+			return "", nil
+		}
+		for range 100 {
+			p.send(notification("note"))
+		}
+		p.send(request(1, "ping!"))
+		p.want(result(1, "{}"))
+		p.open()
+		p.pause()
+		if got := n.Load(); got < 5 || got > 20 {
+			t.Errorf("%d notifications were handled", got)
+		}
+		p.logged("notification dropped")
+		before := n.Load()
+		p.send(notification("note"))
+		p.pause()
+		if n.Load() != before+1 {
+			t.Error("nothing is handled after the flood")
+		}
+	}, Options{MaxQueueBytes: 10 * requestCost}, nil)
+}
+
+// A place that notifications took is free for a request again when they are done.
+func TestNotificationsGiveTheirPlaceBack(t *testing.T) {
+	everyMode(t, func(t *testing.T, p *peer) {
+		p.send(notification("slow"), request(1, "slow"), request(2, "slow"))
+		elapse(4 * time.Second)
+		p.wantAnyOrder(result(1, `"slow"`), result(2, `"slow"`))
+	}, Options{MaxInFlight: 1}, nil)
+}

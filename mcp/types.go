@@ -1,0 +1,135 @@
+package mcp
+
+import (
+	"fmt"
+	"strings"
+
+	"mcpwire/internal/jsonwire"
+)
+
+// ParseImplementation reads an Implementation from valid JSON text. What is missing or of the wrong type stays empty: identity is informational and nothing
+// to refuse a peer for.
+func ParseImplementation(text []byte) Implementation {
+	var i Implementation
+	if len(text) == 0 || text[0] != '{' {
+		return i
+	}
+	members := jsonwire.ObjectMembers(text)
+	for members.Next() {
+		v := members.Value()
+		if v[0] == '[' && members.KeyIs("icons") {
+			i.Icons = parseIcons(v)
+			continue
+		}
+		if v[0] != '"' {
+			continue
+		}
+		s := jsonwire.UnquoteString(v[1 : len(v)-1])
+		switch {
+		case members.KeyIs("name"):
+			i.Name = s
+		case members.KeyIs("version"):
+			i.Version = s
+		case members.KeyIs("title"):
+			i.Title = s
+		case members.KeyIs("description"):
+			i.Description = s
+		case members.KeyIs("websiteUrl"):
+			i.WebsiteURL = s
+		}
+	}
+	return i
+}
+
+// parseIcons reads the icons of an array and passes over what is none.
+func parseIcons(array []byte) (icons []Icon) {
+	elements := jsonwire.ArrayElements(array)
+	for elements.Next() {
+		var icon Icon
+		if icon.read(elements.Value()) == nil {
+			icons = append(icons, icon)
+		}
+	}
+	return icons
+}
+
+// A LoggingLevel is the severity of a notifications/message, by RFC 5424. Greater is more severe. The specification deprecates logging since
+// 2026-07-28; it still works.
+type LoggingLevel uint8
+
+// The levels. The zero LoggingLevel is none.
+const (
+	LevelNone LoggingLevel = iota
+	LevelDebug
+	LevelInfo
+	LevelNotice
+	LevelWarning
+	LevelError
+	LevelCritical
+	LevelAlert
+	LevelEmergency
+)
+
+var levelNames = [...]string{"", "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// String returns the level's name on the wire.
+func (l LoggingLevel) String() string {
+	if int(l) >= len(levelNames) {
+		return ""
+	}
+	return levelNames[l]
+}
+
+// ParseLoggingLevel parses a name as it stands on the wire.
+func ParseLoggingLevel(name string) (l LoggingLevel, ok bool) {
+	for i := 1; i < len(levelNames); i++ {
+		if levelNames[i] == name {
+			return LoggingLevel(i), true
+		}
+	}
+	return LevelNone, false
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (l LoggingLevel) MarshalText() ([]byte, error) {
+	if l.String() == "" {
+		return nil, fmt.Errorf("no such logging level: %d", uint8(l))
+	}
+	return []byte(l.String()), nil
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (l *LoggingLevel) UnmarshalText(text []byte) error {
+	v, ok := ParseLoggingLevel(string(text))
+	if !ok {
+		return fmt.Errorf("unknown logging level %.40q (known: %s)", text, strings.Join(levelNames[1:], ", "))
+	}
+	*l = v
+	return nil
+}
+
+// Kinds of result, as resultType has them since 2026-07-28. A result without a type is complete.
+const (
+	ResultTypeComplete      = "complete"
+	ResultTypeInputRequired = "input_required" // an InputRequiredResult
+	ResultTypeTask          = "task"           // an ExtensionCreateTaskResult, of the tasks extension
+)
+
+// Modes of elicitation. No mode is a form.
+const (
+	ElicitModeForm = "form"
+	ElicitModeURL  = "url" // since 2025-11-25
+)
+
+// There are two designs of tasks, and they do not mix.
+//
+// The core protocol of 2025-11-25 has [Task], [TaskMetadata], [CreateTaskResult], [GetTaskResult] and those next to them: the caller asks for a task,
+// the result has it in a member of its own, and tasks/result gets what the request would have got.
+//
+// The extension of 2026-07-28 has [ExtensionTask], [ExtensionCreateTaskResult], [DetailedTask] and [UpdateTaskRequestParams]: the server decides, the
+// result is the task, and tasks/get gets a [DetailedTask] with the result in it. [GetTaskRequestParams] and [CancelTaskRequestParams] are of both;
+// [Result] answers tasks/update and tasks/cancel.
+
+// ExtensionTasks names the tasks extension among the extensions of [ClientCapabilities] and [ServerCapabilities].
+// (https://github.com/modelcontextprotocol/ext-tasks)
+const ExtensionTasks = "io.modelcontextprotocol/tasks"

@@ -1,0 +1,160 @@
+package mcptest_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/client"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/mcptest"
+)
+
+func TestConnect(t *testing.T) {
+	for _, r := range mcp.Revisions() {
+		t.Run(r.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := mcptest.Connect(t, newWords(t), &client.Options{Revisions: []mcp.Revision{r}})
+				if got := c.Revision(); got != r {
+					t.Errorf("the client speaks %v, want %v", got, r)
+				}
+				if got, err := client.CallTool[int](t.Context(), c, "word_count", map[string]any{"text": "a b c"}); got != 3 || err != nil {
+					t.Errorf("got %d, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+func TestConnectFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := failures(t, func(t testing.TB) {
+			mcptest.Connect(t, serverFunc(func(context.Context, jsonrpc.Framer) error { return nil }), nil)
+			t.Error("the test went on")
+		})
+		if len(got) != 1 || !strings.HasPrefix(got[0], "dial the server under test: ") {
+			t.Errorf("failures %q", got)
+		}
+	})
+}
+
+// ask is a client: it sends a message and waits for one.
+func ask(t testing.TB, e *mcptest.End, message string) string {
+	t.Helper()
+	if err := e.WriteFrame([]byte(message)); err != nil {
+		return fmt.Sprint(err)
+	}
+	frame, err := e.ReadFrame()
+	if err != nil {
+		return fmt.Sprint(err)
+	}
+	return string(frame)
+}
+
+func TestScript(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := mcptest.Script(t, func(p *mcptest.Peer) {
+			p.Expect(mcptest.Request(0, "$id", "ping", ""))
+			p.Send(mcptest.Result("$id", "{}"))
+			p.ExpectClose()
+		})
+		defer e.Close()
+		if got, want := ask(t, e, `{"jsonrpc":"2.0","id":7,"method":"ping"}`), `{"jsonrpc":"2.0","id":7,"result":{}}`; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
+func TestScriptFailures(t *testing.T) {
+	one := func(p *mcptest.Peer) {
+		p.Expect("1")
+		p.Send("-1")
+	}
+	tests := []struct {
+		name   string
+		script func(p *mcptest.Peer)
+		client func(t testing.TB, e *mcptest.End)
+		want   []string
+	}{
+		{"none", one, func(t testing.TB, e *mcptest.End) {
+			if got := ask(t, e, "1"); got != "-1" {
+				t.Errorf("the client got %s", got)
+			}
+		}, nil},
+		// The client is told, and the rest of its test goes on.
+		{"another message", one, func(t testing.TB, e *mcptest.End) {
+			if got := ask(t, e, "2"); got != "EOF" {
+				t.Errorf("the client got %s", got)
+			}
+		}, []string{"Expect: another message came\n    the message: got 2, want 1\nwant: 1\ngot:  2\nthe session so far:\n  < 2"}},
+		{"not played to its end", one, func(testing.TB, *mcptest.End) {},
+			[]string{"Expect: the other side has hung up\nwant: 1\nthe session so far:\n  ! the other side has hung up"}},
+		{"more than expected", one, func(t testing.TB, e *mcptest.End) {
+			ask(t, e, "1")
+			e.WriteFrame([]byte("2"))
+		}, []string{"messages came that were not expected, 1 of them; the last: 2\nthe session so far:\n  < 1\n  > -1\n  < 2\n  ! the other side has hung up"}},
+		{"it hangs up itself", func(p *mcptest.Peer) {
+			p.Expect("1")
+			p.Close()
+		}, func(t testing.TB, e *mcptest.End) {
+			if got := ask(t, e, "1"); got != "EOF" {
+				t.Errorf("the client got %s", got)
+			}
+		}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got := failures(t, func(t testing.TB) { tt.client(t, mcptest.Script(t, tt.script)) })
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("failures (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestScriptThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		got := failures(t, func(t testing.TB) { mcptest.Script(t, func(*mcptest.Peer) { <-gate }) })
+		if want := []string{"the script has not returned within 30s of the end of the test"}; cmp.Diff(want, got) != "" {
+			t.Errorf("failures %q", got)
+		}
+		close(gate)
+	})
+}
+
+func TestCheckLeaks(t *testing.T) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	got := failures(t, func(t testing.TB) {
+		mcptest.CheckLeaks(t)
+		go leave(stop, stopped)
+	})
+	if len(got) != 1 || !strings.HasPrefix(got[0], "goroutines are left behind: ") || !strings.Contains(got[0], "mcptest_test.leave") {
+		t.Errorf("failures: %q", got)
+	}
+	// The one that runs already is not this test's.
+	got = failures(t, func(t testing.TB) {
+		mcptest.CheckLeaks(t)
+		p := mcptest.NewPeer(t, mcptest.Serve(t, echo))
+		p.Send("1")
+		p.Expect("1")
+		mcptest.Script(t, func(p *mcptest.Peer) { p.ExpectClose() })
+	})
+	if len(got) > 0 {
+		t.Errorf("failures without a leak: %q", got)
+	}
+	close(stop)
+	<-stopped
+}
+
+func leave(stop, stopped chan struct{}) {
+	<-stop
+	close(stopped)
+}

@@ -1,6 +1,0 @@
-package server_test
-
-import "time"
-
-// elapse lets the clock of the test's synctest bubble go on by d: nothing really waits.
-func elapse(d time.Duration) { <-time.After(d) }

@@ -1,0 +1,777 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+// nameForm is a form with one field.
+var nameForm = &mcp.ElicitRequestParams{
+	Message:         "Who?",
+	RequestedSchema: json.RawMessage(`{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}`),
+}
+
+const (
+	nameFormText = `"message":"Who?","requestedSchema":{"properties":{"name":{"type":"string"}},"required":["name"],"type":"object"}`
+	alice        = `{"action":"accept","content":{"name":"Alice"}}`
+	four         = `{"role":"assistant","content":{"type":"text","text":"4"},"model":"m","stopReason":"endTurn"}`
+	home         = `{"roots":[{"uri":"file:///home","name":"home"}]}`
+)
+
+var sum = &mcp.CreateMessageRequestParams{
+	Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{mcp.TextContent{Text: "2+2?"}}}},
+	MaxTokens: 10,
+}
+
+const sumText = `"maxTokens":10,"messages":[{"content":{"text":"2+2?","type":"text"},"role":"user"}]`
+
+var answers = map[string]string{"elicitation/create": alice, "sampling/createMessage": four, "roots/list": home}
+
+// TestAsk runs one handler for each thing that can be asked, in all revisions.
+//
+// Spec: S101 S103 S105 S172 S173 S174 S175 S176
+func TestAsk(t *testing.T) {
+	elicit := func(c *server.Call) (string, error) {
+		res, err := c.Elicit(c, "name", nameForm)
+		if err != nil {
+			return "", err
+		}
+		return res.Action + " " + string(res.Content), nil
+	}
+	for _, tt := range []struct {
+		name   string
+		fn     func(c *server.Call) (string, error)
+		asked  []string // by revision; "" is the error below
+		want   string
+		lacked string // what the client is said to lack in older revisions
+	}{
+		{"form", elicit, []string{"", "",
+			`elicitation/create {` + nameFormText + `}`,
+			`elicitation/create {` + nameFormText + `}`,
+			`elicitation/create {` + nameFormText + `}`,
+		}, `accept {"name":"Alice"}`, "elicitation by form"},
+		{"form with a mode", func(c *server.Call) (string, error) {
+			p := *nameForm
+			p.Mode = mcp.ElicitModeForm
+			res, err := c.Elicit(c, "name", &p)
+			if err != nil {
+				return "", err
+			}
+			return string(res.Content), nil
+		}, []string{"", "",
+			`elicitation/create {` + nameFormText + `}`,
+			`elicitation/create {` + strings.Replace(nameFormText, `,`, `,"mode":"form",`, 1) + `}`,
+			`elicitation/create {` + strings.Replace(nameFormText, `,`, `,"mode":"form",`, 1) + `}`,
+		}, `{"name":"Alice"}`, "elicitation by form"},
+		{"page", func(c *server.Call) (string, error) {
+			res, err := c.Elicit(c, "page", &mcp.ElicitRequestParams{Mode: "url", Message: "Log in", URL: "https://example.com/login?s=1", ElicitationID: "e1"})
+			if err != nil {
+				return "", err
+			}
+			return res.Action, nil
+		}, []string{"", "", "",
+			`elicitation/create {"elicitationId":"e1","message":"Log in","mode":"url","url":"https://example.com/login?s=1"}`,
+			`elicitation/create {"message":"Log in","mode":"url","url":"https://example.com/login?s=1"}`,
+		}, "accept", "elicitation by URL"},
+		{"sampling", func(c *server.Call) (string, error) {
+			res, err := c.Sample(c, "sum", sum)
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprint(res.Content, res.StopReason), nil
+		}, repeat(5, `sampling/createMessage {`+sumText+`}`), fmt.Sprint(mcp.SamplingContent{mcp.TextContent{Text: "4"}}, "endTurn"), ""},
+		{"roots", func(c *server.Call) (string, error) {
+			roots, err := c.Roots(c, "roots")
+			if err != nil {
+				return "", err
+			}
+			return roots[0].Name + " " + roots[0].URI, nil
+		}, repeat(5, "roots/list"), "home file:///home", ""},
+	} {
+		for i, revision := range allRevisions {
+			t.Run(tt.name+"/"+revision, func(t *testing.T) {
+				c := respond(t, withTool(t, nil, tt.fn), revision, everything)
+				c.answer = fixed(answers)
+				want, wantAsked := tt.want, []string{tt.asked[i]}
+				if tt.asked[i] == "" {
+					want, wantAsked = "error: the client has not declared what is needed here: "+tt.lacked, nil
+				}
+				got, err := c.tool()
+				if err != nil || got != want {
+					t.Errorf("got %q, %v; want %q", got, err, want)
+				}
+				if diff := cmp.Diff(wantAsked, c.takeAsked()); diff != "" {
+					t.Errorf("asked (-want +got):\n%s", diff)
+				}
+				if revision == modern && c.rounds != 1 {
+					t.Errorf("%d rounds", c.rounds)
+				}
+			})
+		}
+	}
+}
+
+func repeat(n int, s string) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = s
+	}
+	return all
+}
+
+// TestInputRequiredResult shows the whole result that asks.
+//
+// Spec: S103 S104 S105
+func TestInputRequiredResult(t *testing.T) {
+	c := respond(t, withTool(t, nil, askAll), modern, everything)
+	r, err := c.request(t.Context(), "tools/call", callT)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.RequestState == nil || strings.Trim(r.state(), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		t.Errorf("request state %q", r.state())
+	}
+	want := canonical(t, `{"inputRequests":{`+
+		`"who":{"method":"elicitation/create","params":{`+nameFormText+`}},`+
+		`"sum":{"method":"sampling/createMessage","params":{`+sumText+`}},`+
+		`"where":{"method":"roots/list","params":{}}},`+
+		`"requestState":"STATE","resultType":"input_required","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}`)
+	if diff := cmp.Diff(want, canonical(t, strings.Replace(r.Text, r.state(), "STATE", 1))); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+}
+
+// askAll asks three things at once.
+func askAll(c *server.Call) (string, error) {
+	q := c.InputRequests()
+	who, sum, where := q.Elicit("who", nameForm), q.Sample("sum", sum), q.Roots("where")
+	if err := q.Wait(c); err != nil {
+		return "", err
+	}
+	return fmt.Sprint(string(who.Value().Content), sum.Value().Model, len(where.Value())), nil
+}
+
+// TestAskSeveralAtOnce shows that questions that are put together are there together, and are answered by the keys they have.
+func TestAskSeveralAtOnce(t *testing.T) {
+	for _, revision := range []string{"2025-06-18", "2025-11-25", modern} {
+		t.Run(revision, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := respond(t, withTool(t, nil, askAll), revision, everything)
+				var all sync.WaitGroup
+				all.Add(3)
+				c.answer = func(_ context.Context, method, _ string) (string, error) {
+					if revision != modern {
+						all.Done()
+						all.Wait() // until all three are there
+					}
+					return answers[method], nil
+				}
+				got, err := c.tool()
+				if want := `{"name":"Alice"}m1`; err != nil || got != want {
+					t.Errorf("got %q, %v; want %q", got, err, want)
+				}
+				if revision == modern && c.rounds != 1 {
+					t.Errorf("%d rounds, want 1", c.rounds)
+				}
+			})
+		})
+	}
+}
+
+// TestAskInTurn asks one thing after the other, which takes a round each; the handler runs once more each time.
+//
+// Spec: S107
+func TestAskInTurn(t *testing.T) {
+	for _, revision := range []string{"2025-06-18", modern} {
+		runs := 0
+		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+			runs++
+			who, err := c.Elicit(c, "who", nameForm)
+			if err != nil {
+				return "", err
+			}
+			roots, err := c.Roots(c, "roots")
+			if err != nil {
+				return "", err
+			}
+			return string(who.Content) + roots[0].URI, nil
+		}), revision, everything)
+		c.answer = fixed(answers)
+		got, err := c.tool()
+		if want := `{"name":"Alice"}file:///home`; err != nil || got != want {
+			t.Errorf("%s: got %q, %v; want %q", revision, got, err, want)
+		}
+		if want := map[bool]int{true: 3, false: 1}[revision == modern]; runs != want {
+			t.Errorf("%s: the handler ran %d times, want %d", revision, runs, want)
+		}
+	}
+}
+
+// TestAskIgnoringErrors shows that a handler that goes on after it was told to return is answered by its questions all the same.
+func TestAskIgnoringErrors(t *testing.T) {
+	for name, returned := range map[string]error{
+		"a result": nil, "an error": errors.New("x"), "a protocol error": jsonrpc.Errorf(-32000, "x"), "the error, wrapped": fmt.Errorf("x: %w", server.ErrInputRequired),
+	} {
+		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+			res, err := c.Elicit(c, "who", nameForm)
+			if err == nil {
+				return string(res.Content), nil
+			}
+			if !errors.Is(err, server.ErrInputRequired) {
+				t.Error(err)
+			}
+			if _, err := c.Roots(c, "roots"); !errors.Is(err, server.ErrInputRequired) {
+				t.Error(err)
+			}
+			return "too early", returned
+		}), modern, everything)
+		r, err := c.request(t.Context(), "tools/call", callT)
+		if err != nil || r.ResultType != "input_required" || r.keys() != "roots who" {
+			t.Errorf("%s: %v, %+v", name, err, r)
+			continue
+		}
+		r, err = c.request(t.Context(), "tools/call", retry(callT, `{"who":`+alice+`}`, r.state()))
+		if err != nil || r.text() != `{"name":"Alice"}` {
+			t.Errorf("%s: %v, %+v", name, err, r)
+		}
+	}
+}
+
+// TestDeclineIsAnAnswer shows that users who say no, or nothing, do not make a call fail.
+//
+// Spec: S193
+func TestDeclineIsAnAnswer(t *testing.T) {
+	for _, revision := range []string{"2025-06-18", "2025-11-25", modern} {
+		for _, action := range []string{"decline", "cancel"} {
+			c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+				res, err := c.Elicit(c, "who", nameForm)
+				if err != nil {
+					return "", err
+				}
+				typed, err := server.Elicit[struct{ Name string }](c, "typed", "Who?")
+				if err != nil {
+					return "", err
+				}
+				return fmt.Sprint(res.Action, string(res.Content), typed.Action, typed.Accepted(), typed.Value), nil
+			}), revision, everything)
+			c.answer = fixed(map[string]string{"elicitation/create": `{"action":"` + action + `","content":{"name":"Bob","Name":"Bob"}}`})
+			got, err := c.tool()
+			if want := fmt.Sprint(action, "", action, false, struct{ Name string }{}); err != nil || got != want {
+				t.Errorf("%s, %s: got %q, %v; want %q", revision, action, got, err, want)
+			}
+		}
+	}
+}
+
+// TestAskCancelled cancels a call whose client has yet to answer: the client hears that it need not.
+func TestAskCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failed atomic.Pointer[error]
+		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+			_, err := c.Elicit(c, "who", nameForm)
+			failed.Store(&err)
+			return "", err
+		}), "2025-11-25", everything)
+		gone := make(chan error, 1)
+		c.answer = func(ctx context.Context, _, _ string) (string, error) {
+			<-ctx.Done()
+			gone <- ctx.Err()
+			return "", ctx.Err()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			synctest.Wait()
+			cancel()
+		}()
+		if _, err := c.request(ctx, "tools/call", callT); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if err := <-gone; err != context.Canceled {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if err := failed.Load(); err == nil || !errors.Is(*err, context.Canceled) {
+			t.Errorf("Elicit: %v", err)
+		}
+	})
+}
+
+// TestAskWithOwnContext ends the wait by a context that the handler made, whether it stems from the call or not.
+func TestAskWithOwnContext(t *testing.T) {
+	for _, base := range []func(c *server.Call) context.Context{
+		func(c *server.Call) context.Context { return c },
+		func(*server.Call) context.Context { return context.Background() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+				ctx, cancel := context.WithCancel(base(c))
+				go func() {
+					synctest.Wait()
+					cancel()
+				}()
+				if _, err := c.Elicit(ctx, "who", nameForm); !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				if _, err := c.Elicit(ctx, "again", nameForm); !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				return "gave up", nil
+			}), "2025-11-25", everything)
+			c.answer = func(ctx context.Context, _, _ string) (string, error) {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			if got, err := c.tool(); err != nil || got != "gave up" {
+				t.Errorf("got %q, %v", got, err)
+			}
+			if n := len(c.takeAsked()); n != 1 {
+				t.Errorf("asked %d times", n)
+			}
+		})
+	}
+}
+
+// TestAskRefused shows what becomes of a legacy client's error: it is none of this server's.
+func TestAskRefused(t *testing.T) {
+	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+		_, err := c.Sample(c, "sum", sum)
+		if e, ok := errors.AsType[*server.InputError](err); !ok || !e.Refused || !errors.Is(e.Err, &jsonrpc.Error{Code: -1}) || e.Key != "sum" {
+			t.Errorf("%#v", err)
+		}
+		return "", err
+	}), "2025-06-18", everything)
+	c.answer = func(context.Context, string, string) (string, error) {
+		return "", jsonrpc.Errorf(-1, "User rejected sampling request")
+	}
+	got, err := c.tool()
+	if want := `error: sampling/createMessage "sum": the client refused: User rejected sampling request (-1)`; err != nil || got != want {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+// TestAskFailureCancelsTheOthers shows that nobody has to answer what nobody waits for.
+func TestAskFailureCancelsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := respond(t, withTool(t, nil, askAll), "2025-06-18", everything)
+		c.answer = func(ctx context.Context, method, _ string) (string, error) {
+			if method == "roots/list" {
+				synctest.Wait()
+				return "", jsonrpc.Errorf(-32000, "no roots today")
+			}
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		got, err := c.tool()
+		if want := `error: roots/list "where": the client refused: no roots today (-32000)`; err != nil || got != want {
+			t.Errorf("got %q, %v; want %q", got, err, want)
+		}
+	})
+}
+
+// TestAskFromGoroutines asks from several goroutines of one handler.
+func TestAskFromGoroutines(t *testing.T) {
+	for _, revision := range []string{"2025-06-18", modern} {
+		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+			var wg sync.WaitGroup
+			texts := make([]string, 20)
+			errs := make([]error, len(texts))
+			for i := range texts {
+				wg.Go(func() {
+					res, err := c.Elicit(c, fmt.Sprint("key ", i), nameForm)
+					if err == nil {
+						texts[i] = string(res.Content)
+					}
+					errs[i] = err
+				})
+			}
+			wg.Wait()
+			return strings.Join(texts, ""), errors.Join(errs...)
+		}), revision, everything)
+		c.answer = fixed(answers)
+		got, err := c.tool()
+		if want := strings.Repeat(`{"name":"Alice"}`, 20); err != nil || got != want {
+			t.Errorf("%s: got %q, %v; want %q", revision, got, err, want)
+		}
+		if n := len(c.takeAsked()); n != 20 {
+			t.Errorf("%s: %d questions", revision, n)
+		}
+	}
+}
+
+// TestAskTooLate asks when the handler has returned.
+func TestAskTooLate(t *testing.T) {
+	for _, revision := range []string{"2025-06-18", modern} {
+		var kept *server.Call
+		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+			kept = c
+			_, err := c.Roots(c, "roots")
+			return "", err
+		}), revision, everything)
+		c.answer = fixed(answers)
+		if _, err := c.tool(); err != nil {
+			t.Fatal(err)
+		}
+		c.takeAsked()
+		if _, err := kept.Elicit(context.Background(), "late", nameForm); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", revision, err)
+		}
+		if _, err := server.Once(kept, "late", func(context.Context) (int, error) { t.Error("ran"); return 0, nil }); !errors.Is(err, jsonrpc.ErrRequestEnded) {
+			t.Errorf("%s: %v", revision, err)
+		}
+		if asked := c.takeAsked(); asked != nil {
+			t.Errorf("%s: %q", revision, asked)
+		}
+	}
+}
+
+// TestPanicAfterAsking shows that a panic counts for more than questions.
+func TestPanicAfterAsking(t *testing.T) {
+	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+		if _, err := c.Elicit(c, "who", nameForm); err == nil {
+			t.Error("no error")
+		}
+		panic("ouch")
+	}), modern, everything)
+	if _, err := c.request(t.Context(), "tools/call", callT); code(err) != jsonrpc.CodeInternalError {
+		t.Error(err)
+	}
+}
+
+// TestAskUndeclared asks clients for what they have not declared.
+//
+// Spec: S106 S163 S172
+func TestAskUndeclared(t *testing.T) {
+	page := func(c *server.Call) error {
+		_, err := c.ElicitURL(c, "k", "m", "https://example.com")
+		return err
+	}
+	form := func(c *server.Call) error { _, err := c.Elicit(c, "k", nameForm); return err }
+	sample := func(c *server.Call) error { _, err := c.Sample(c, "k", sum); return err }
+	withTools := func(c *server.Call) error {
+		p := *sum
+		p.Tools = []mcp.Tool{{Name: "x", InputSchema: json.RawMessage(`{"type":"object"}`)}}
+		_, err := c.Sample(c, "k", &p)
+		return err
+	}
+	all := func(c *server.Call) error {
+		q := c.InputRequests()
+		q.Elicit("a", nameForm)
+		q.ElicitURL("b", "m", "https://example.com")
+		q.Sample("c", sum)
+		q.Roots("d")
+		return q.Wait(c)
+	}
+	for _, tt := range []struct {
+		name, caps string
+		ask        func(c *server.Call) error
+		required   string // the data of the modern error; "" is none
+		lacked     string
+	}{
+		{"form", `{}`, form, `{"elicitation":{"form":{}}}`, "elicitation by form"},
+		{"form of a client with pages", `{"elicitation":{"url":{}}}`, form, `{"elicitation":{"form":{}}}`, "elicitation by form"},
+		{"form, null", `{"elicitation":null}`, form, `{"elicitation":{"form":{}}}`, "elicitation by form"},
+		{"form, empty capability", `{"elicitation":{}}`, form, "", ""},
+		{"form, with a page", `{"elicitation":{"form":{},"url":{}}}`, form, "", ""},
+		{"page", `{"elicitation":{}}`, page, `{"elicitation":{"url":{}}}`, "elicitation by URL"},
+		{"page of a client with forms", `{"elicitation":{"form":{}}}`, page, `{"elicitation":{"url":{}}}`, "elicitation by URL"},
+		{"page, declared", `{"elicitation":{"url":{}}}`, page, "", ""},
+		{"sampling", `{"roots":{}}`, sample, `{"sampling":{}}`, "sampling"},
+		{"sampling, declared", `{"sampling":{}}`, sample, "", ""},
+		{"tools", `{"sampling":{}}`, withTools, `{"sampling":{"tools":{}}}`, "sampling with tools"},
+		{"tools, declared", `{"sampling":{"tools":{}}}`, withTools, "", ""},
+		{"roots", `{}`, func(c *server.Call) error { _, err := c.Roots(c, "k"); return err }, `{"roots":{}}`, "roots"},
+		{"several", `{"sampling":{}}`, all, `{"elicitation":{"form":{},"url":{}},"roots":{}}`, "elicitation by form, elicitation by URL, roots"},
+		{"required before", `{"sampling":{}}`, func(c *server.Call) error {
+			return c.Require(server.Roots, server.Sampling, server.SamplingTools)
+		}, `{"roots":{},"sampling":{"tools":{}}}`, "roots, sampling with tools"},
+	} {
+		for _, revision := range []string{"2025-11-25", modern} {
+			t.Run(tt.name+"/"+revision, func(t *testing.T) {
+				c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+					err := tt.ask(c)
+					unsupported, is := errors.AsType[*server.UnsupportedError](err)
+					if is != (tt.lacked != "") || is && len(unsupported.Missing) == 0 {
+						t.Errorf("%v", err)
+					}
+					return "done", err
+				}), revision, tt.caps)
+				c.answer = func(_ context.Context, method, params string) (string, error) {
+					if strings.Contains(params, `"url"`) {
+						return `{"action":"accept"}`, nil
+					}
+					return answers[method], nil
+				}
+				got, err := c.tool()
+				e, _ := errors.AsType[*jsonrpc.Error](err)
+				switch {
+				case tt.lacked == "":
+					if err != nil || got != "done" {
+						t.Errorf("got %q, %v", got, err)
+					}
+					return
+				case len(c.takeAsked()) > 0:
+					t.Error("the client was asked")
+				case revision != modern:
+					if want := "error: the client has not declared what is needed here: " + tt.lacked; err != nil || got != want {
+						t.Errorf("got %q, %v; want %q", got, err, want)
+					}
+				case e == nil || e.Code != mcp.CodeMissingRequiredClientCapability || string(e.Data) != `{"requiredCapabilities":`+tt.required+`}`:
+					t.Errorf("got %q, %v with data %s", got, err, dataOf(e))
+				}
+			})
+		}
+	}
+}
+
+func dataOf(e *jsonrpc.Error) string {
+	if e == nil {
+		return ""
+	}
+	return string(e.Data)
+}
+
+// TestDoWithout shows that a handler may do without what the client lacks.
+func TestDoWithout(t *testing.T) {
+	for _, revision := range allRevisions {
+		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+			if c.Supports(server.Sampling) {
+				t.Error("sampling is supported")
+			}
+			if _, err := c.Sample(c, "k", sum); err != nil {
+				if _, ok := errors.AsType[*server.UnsupportedError](err); ok {
+					return "without", nil
+				}
+			}
+			return "with", nil
+		}), revision, `{}`)
+		if got, err := c.tool(); err != nil || got != "without" {
+			t.Errorf("%s: got %q, %v", revision, got, err)
+		}
+	}
+}
+
+// TestBadQuestions asks what cannot be asked. Nothing is sent then, and no other question that goes with it.
+//
+// Spec: S173 S174 S176 S183 S184
+func TestBadQuestions(t *testing.T) {
+	page := func(url string) func(q *server.InputRequests) {
+		return func(q *server.InputRequests) { q.ElicitURL("k", "m", url) }
+	}
+	form := func(schema string) func(q *server.InputRequests) {
+		return func(q *server.InputRequests) {
+			q.Elicit("k", &mcp.ElicitRequestParams{Message: "m", RequestedSchema: []byte(schema)})
+		}
+	}
+	for _, tt := range []struct {
+		name, want string
+		add        func(q *server.InputRequests)
+	}{
+		{"no key", "needs a key", func(q *server.InputRequests) { q.Roots("") }},
+		{"a key of no UTF-8", "needs a key", func(q *server.InputRequests) { q.Roots("\xff") }},
+		{"a key twice", "already", func(q *server.InputRequests) { q.Roots("x"); q.Roots("x") }},
+		{"no params", "needs params", func(q *server.InputRequests) { q.Elicit("k", nil) }},
+		{"no message", "needs a message", func(q *server.InputRequests) { q.ElicitURL("k", "", "https://example.com") }},
+		{"unknown mode", "mode", func(q *server.InputRequests) {
+			q.Elicit("k", &mcp.ElicitRequestParams{Mode: "voice", Message: "m", RequestedSchema: nameForm.RequestedSchema})
+		}},
+		{"no schema", "requestedSchema", func(q *server.InputRequests) { q.Elicit("k", &mcp.ElicitRequestParams{Message: "m"}) }},
+		{"task", "task", func(q *server.InputRequests) {
+			p := *nameForm
+			p.Task = &mcp.TaskMetadata{}
+			q.Elicit("k", &p)
+		}},
+		{"schema is no JSON", "invalid JSON", form(`{`)},
+		{"schema of an array", "root", form(`{"type":"array"}`)},
+		{"schema is true", "root", form(`true`)},
+		{"no properties", "properties", form(`{"type":"object"}`)},
+		{"nested object", "no fields but", form(`{"type":"object","properties":{"a":{"type":"object"}}}`)},
+		{"array of numbers", "no fields but", form(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}`)},
+		{"field is true", "no fields but", form(`{"type":"object","properties":{"a":true}}`)},
+		{"field of two types", "no fields but", form(`{"type":"object","properties":{"a":{"type":["string","null"]}}}`)},
+		{"broken keyword", "minLength", form(`{"type":"object","properties":{"a":{"type":"string","minLength":"x"}}}`)},
+		{"no URL", "url", page("")},
+		{"relative URL", "https", page("/login")},
+		{"script", "https", page("javascript:alert(1)")},
+		{"no host", "https", page("https:///x")},
+		{"malformed URL", "url", page("https://exa mple.com/%zz")},
+		{"URL with a blank", "percent-encoded", page("https://example.com/a b")},
+		{"URL of more than ASCII", "percent-encoded", page("https://example.com/é")},
+		{"credentials", "password", page("https://user:pass@example.com")},
+		{"form of no struct", "struct", func(q *server.InputRequests) { server.Form[int](q, "k", "m") }},
+		{"form with a nested struct", "no fields but", func(q *server.InputRequests) { server.Form[struct{ A struct{ B int } }](q, "k", "m") }},
+		{"form with a channel", "chan", func(q *server.InputRequests) { server.Form[struct{ A chan int }](q, "k", "m") }},
+		{"no sampling params", "needs params", func(q *server.InputRequests) { q.Sample("k", nil) }},
+	} {
+		for _, revision := range []string{"2025-11-25", modern} {
+			asked := withTool(t, nil, func(c *server.Call) (string, error) {
+				q := c.InputRequests()
+				q.Roots("other")
+				tt.add(q)
+				err := q.Wait(c)
+				if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, server.ErrInputRequired) {
+					t.Errorf("%s, %s: %v, want one with %q", tt.name, revision, err, tt.want)
+				}
+				if err := q.Wait(c); err != nil {
+					t.Errorf("%s, %s: nothing was added, but %v", tt.name, revision, err)
+				}
+				return "done", nil
+			})
+			c := respond(t, asked, revision, everything)
+			if got, err := c.tool(); err != nil || got != "done" || len(c.takeAsked()) > 0 {
+				t.Errorf("%s, %s: got %q, %v", tt.name, revision, got, err)
+			}
+		}
+	}
+}
+
+// TestTooManyQuestions asks more than a call may.
+func TestTooManyQuestions(t *testing.T) {
+	c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+		q := c.InputRequests()
+		for i := range 65 {
+			q.Roots(fmt.Sprint(i))
+		}
+		return "", q.Wait(c)
+	}), modern, everything)
+	if got, err := c.tool(); err != nil || !strings.Contains(got, "more than 64 questions") {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// TestAnswerNeverComes asks legacy clients that do not answer: nobody waits for ever, and the client hears that it need not answer any more.
+//
+// Spec: S193
+func TestAnswerNeverComes(t *testing.T) {
+	for _, tt := range []struct {
+		opts server.Options
+		want time.Duration
+	}{
+		{server.Options{}, 10 * time.Minute},
+		{server.Options{StateTTL: time.Minute}, time.Minute},
+		{server.Options{HandlerTimeout: time.Second}, time.Second},
+		{server.Options{StateTTL: time.Second, HandlerTimeout: time.Hour}, time.Hour},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := respond(t, withTool(t, &tt.opts, func(c *server.Call) (string, error) {
+				_, err := c.Elicit(c, "who", nameForm)
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%+v: %v", tt.opts, err)
+				}
+				return "gave up", nil
+			}), "2025-11-25", everything)
+			gone := make(chan struct{})
+			c.answer = func(ctx context.Context, _, _ string) (string, error) {
+				defer close(gone)
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+			defer cancel()
+			began := time.Now()
+			if r, err := c.request(ctx, "tools/call", callT); err != nil || r.text() != "gave up" {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			<-gone
+			if took := time.Since(began); took != tt.want {
+				t.Errorf("gave up after %v, want %v", took, tt.want)
+			}
+		})
+	}
+}
+
+// TestAskWithForeignDeadline asks with a context that does not stem from the call: the error is that of this context.
+func TestAskWithForeignDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			if _, err := c.Elicit(ctx, "who", nameForm); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			return "gave up", nil
+		}), "2025-11-25", everything)
+		c.answer = func(ctx context.Context, _, _ string) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		if got, err := c.tool(); err != nil || got != "gave up" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
+
+// TestConnectionEndsWhileAsking has the input end before the client has answered: no answer can come any more.
+func TestConnectionEndsWhileAsking(t *testing.T) {
+	for name, ask := range map[string]func(*server.Call) (string, error){
+		"one question": func(c *server.Call) (string, error) { return "", errorOf(c.Elicit(c, "who", nameForm)) },
+		"several":      askAll,
+	} {
+		failed := make(chan error, 1)
+		srv := withTool(t, nil, func(c *server.Call) (string, error) {
+			text, err := ask(c)
+			failed <- err
+			return text, err
+		})
+		must(t, srv.Serve(context.Background(), &feed{[]string{
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + everything + `,"clientInfo":{"name":"c","version":"1"}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":` + callT + `}`,
+		}}))
+		if err := <-failed; !errors.Is(err, jsonrpc.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// brittle cannot read what begins with an x.
+type brittle string
+
+func (b *brittle) UnmarshalText(text []byte) error {
+	if strings.HasPrefix(string(text), "x") {
+		panic("ouch")
+	}
+	*b = brittle(text)
+	return nil
+}
+
+func (b brittle) MarshalText() ([]byte, error) { return []byte(b), nil }
+
+// TestPanicInAnswer has a type panic that reads an answer: that fails the one request, whichever way and however many things were asked.
+func TestPanicInAnswer(t *testing.T) {
+	type form struct{ Name brittle }
+	for _, revision := range []string{"2025-11-25", modern} {
+		for _, n := range []int{1, 2} {
+			c := respond(t, withTool(t, nil, func(c *server.Call) (string, error) {
+				q := c.InputRequests()
+				name := server.Form[form](q, "name", "Who?")
+				if n > 1 {
+					q.Roots("roots")
+				}
+				if err := q.Wait(c); err != nil {
+					return "", err
+				}
+				return string(name.Value().Value.Name), nil
+			}), revision, everything)
+			for value, want := range map[string]jsonrpc.Code{"good": 0, "xbad": jsonrpc.CodeInternalError} {
+				c.answer = fixed(map[string]string{"elicitation/create": `{"action":"accept","content":{"Name":"` + value + `"}}`, "roots/list": home})
+				if got, err := c.tool(); code(err) != want || want == 0 && (err != nil || got != value) {
+					t.Errorf("%s, %d questions, %s: got %q, %v", revision, n, value, got, err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpwire/internal/seal"
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+)
+
+// callBy returns a call of a principal's.
+func callBy(id string) *Call {
+	return &Call{session: &session{}, sessionIdentity: &identity{principal: &Principal{ID: id}}}
+}
+
+// callersOf returns limits and a function that admits a request of a principal.
+func callersOf(t *testing.T, o *Options) (l *limits, admit func(id string) *caller) {
+	t.Helper()
+	l = newLimits(o)
+	return l, func(id string) *caller {
+		t.Helper()
+		k, err := l.admit(callBy(id))
+		if err != nil {
+			t.Fatalf("%s: %v", id, err)
+		}
+		return k
+	}
+}
+
+func (l *limits) size(t *testing.T) int {
+	t.Helper()
+	if len(l.byID) != l.lru.Len() {
+		t.Errorf("%d callers in the map, %d in the list", len(l.byID), l.lru.Len())
+	}
+	return len(l.byID)
+}
+
+// TestCallersAreForgotten: who would begin anew anyway is dropped; who has requests under way is not.
+func TestCallersAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 1, Burst: 10}, MaxConcurrent: 1})
+		busy := admit("busy")
+		for i := range 50 {
+			l.release(admit(fmt.Sprint(i)))
+		}
+		if n := l.size(t); n != 51 {
+			t.Errorf("%d callers, want 51", n)
+		}
+		<-time.After(10*time.Second - 1)
+		l.release(admit("early"))
+		if n := l.size(t); n != 52 {
+			t.Errorf("%d callers, want 52", n)
+		}
+		<-time.After(1)
+		for range 60 {
+			l.release(admit("late"))
+			<-time.After(time.Second)
+		}
+		if n := l.size(t); n != 2 {
+			t.Errorf("%d callers, want 2", n)
+		}
+		if _, err := l.admit(callBy("busy")); err == nil {
+			t.Error("the busy one was forgotten")
+		}
+		l.release(busy)
+		l.release(admit("busy"))
+	})
+}
+
+// TestCallersAreBounded: however many there are, those that were not there for longest make room, unless they have requests under way.
+func TestCallersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 0.001}})
+		busy := admit("busy")
+		for i := range 2 * maxCallers {
+			l.release(admit(fmt.Sprint(i)))
+			if n := l.size(t); n > maxCallers+1 {
+				t.Fatalf("%d callers after %d", n, i)
+			}
+		}
+		if _, err := l.admit(callBy("busy")); err == nil {
+			t.Error("the busy one was forgotten")
+		}
+		if _, err := l.admit(callBy(fmt.Sprint(2*maxCallers - 1))); err == nil {
+			t.Error("the last one was forgotten")
+		}
+		l.release(admit("0"))
+		l.release(busy)
+	})
+}
+
+// TestCallerKeepsItsPlace: who asks is not the one that makes room, though it was not there for longest.
+func TestCallerKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, admit := callersOf(t, &Options{RateLimit: RateLimit{PerSecond: 0.001}})
+		for i := range maxCallers {
+			l.release(admit(fmt.Sprint(i)))
+		}
+		if _, err := l.admit(callBy("0")); err == nil {
+			t.Error("the one that asked was forgotten")
+		}
+	})
+}
+
+// TestCallerIsNotForgottenWhileItRuns: with no limit on the rate, callers are forgotten at once, but not those with requests under way.
+func TestCallerIsNotForgottenWhileItRuns(t *testing.T) {
+	l, admit := callersOf(t, &Options{MaxConcurrent: 2})
+	for _, id := range []string{"a", "b", "a", "b"} {
+		defer l.release(admit(id))
+	}
+	for _, id := range []string{"a", "b", "b", "a"} {
+		if _, err := l.admit(callBy(id)); err == nil {
+			t.Errorf("%s was forgotten", id)
+		}
+	}
+}
+
+// TestUsedStates fills the memory of states that may be used once.
+func TestUsedStates(t *testing.T) {
+	const ttl = 100_000
+	var u usedStates
+	use := func(i uint64, at int64) error {
+		var s seal.Stamp
+		binary.BigEndian.PutUint64(s[:], i)
+		return u.use(fmt.Sprint(i%16), s, at, at+ttl)
+	}
+	for i := range uint64(maxUsedStates) {
+		if err := use(i, int64(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		i    uint64
+		at   int64
+		want error
+	}{
+		{0, ttl - 1, errState},
+		{maxUsedStates, ttl - 1, errTooManyCallerStates},
+		{maxUsedStates, ttl, nil}, // the first has expired
+		{maxUsedStates + 1, ttl, errTooManyCallerStates},
+		{1, ttl, errState},
+		{maxUsedStates + 1, ttl + 1, nil},
+		{maxUsedStates - 1, ttl + maxUsedStates - 2, errState},
+	} {
+		if err := use(tt.i, tt.at); err != tt.want {
+			t.Errorf("state %d after %d ms: %v, want %v", tt.i, tt.at, err, tt.want)
+		}
+	}
+	if err := use(0, 3*ttl); err != nil || len(u.seen) != 1 || len(u.queue) != 1 || len(u.byCaller) != 1 {
+		t.Errorf("%v; %d states are remembered after all have expired", err, len(u.seen))
+	}
+}
+
+// TestUsedStatesOfCaller: who has used too many is refused, and nobody else is, as long as there
+// are places at all.
+func TestUsedStatesOfCaller(t *testing.T) {
+	const ttl = 100_000
+	var u usedStates
+	n := uint64(0)
+	use := func(caller string, at int64) error {
+		var s seal.Stamp
+		n++
+		binary.BigEndian.PutUint64(s[:], n)
+		return u.use(caller, s, at, at+ttl)
+	}
+	for _, greedy := range []string{"greedy", "too"} {
+		for range maxUsedStatesPerCaller {
+			if err := use(greedy, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			if err := use(greedy, 1); err != errTooManyCallerStates {
+				t.Errorf("%s: %v", greedy, err)
+			}
+		}
+	}
+	if err := use("modest", 1); err != nil {
+		t.Errorf("modest: %v", err)
+	}
+	for i := range maxUsedStates - 2*maxUsedStatesPerCaller - 1 {
+		if err := use(fmt.Sprint(i), 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := use("late", 3); err != errTooManyStates {
+		t.Errorf("late: %v", err)
+	}
+	if err := use("greedy", ttl); err != nil {
+		t.Errorf("greedy, after its states have expired: %v", err)
+	}
+	if n := len(u.queue); n != len(u.seen) || n > maxUsedStates {
+		t.Errorf("%d states, %d in the queue", len(u.seen), n)
+	}
+}
+
+// TestCallerID: whose states are counted together.
+func TestCallerID(t *testing.T) {
+	srv := New("s", "1", &Options{SingleUseState: true})
+	ids := make(map[string]bool)
+	on := func(b *identity, s *session) string {
+		id := (&Call{session: s, sessionIdentity: b}).callerID()
+		ids[id] = true
+		return id
+	}
+	one, two := new(session), new(session)
+	address := srv.WithIdentity(t.Context(), "", "192.0.2.1", nil, nil).Value(identityKey{}).(*identity)
+	if on(&identity{principal: &Principal{ID: "p"}}, one) != on(&identity{principal: &Principal{ID: "p"}}, two) {
+		t.Error("one principal is two callers")
+	}
+	if on(address, one) != on(address, two) {
+		t.Error("one address is two callers")
+	}
+	on(anonymousIdentity, one)
+	on(anonymousIdentity, two)
+	if len(ids) != 4 {
+		t.Errorf("%d callers, want a principal, an address and two connections: %v", len(ids), ids)
+	}
+}
+
+// A shortText decodes into memory of its own.
+type shortText struct {
+	text []byte
+	buf  [8]byte
+}
+
+func (s *shortText) UnmarshalJSON(b []byte) error {
+	s.text = append(s.buf[:0], b[1:len(b)-1]...)
+	return nil
+}
+
+func TestPlain(t *testing.T) {
+	type tree struct {
+		Name string
+		Kids []*tree
+		By   map[string]any
+	}
+	for _, tt := range []struct {
+		of   any
+		want bool
+	}{
+		{"", true}, {tree{}, true}, {struct{ arg tree }{}, true},
+		{shortText{}, false}, {[]shortText{}, false}, {map[string]*shortText{}, false}, {struct{ T time.Time }{}, false}, {mcp.CallToolResult{}, false},
+	} {
+		if got := methodFree(reflect.TypeOf(tt.of)); got != tt.want {
+			t.Errorf("%T: %v", tt.of, got)
+		}
+	}
+}
+
+// What a handler keeps of its arguments stays what it is when others are called.
+func TestArgumentsKept(t *testing.T) {
+	type args struct {
+		Text shortText `json:"text"`
+	}
+	var kept []shortText
+	srv := New("test", "1", nil)
+	def := mcp.Tool{Name: "keep", InputSchema: json.RawMessage(`{"type":"object"}`)}
+	if err := AddToolWith(srv, def, func(_ context.Context, in args) (string, error) {
+		kept = append(kept, in.Text)
+		return "", nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := srv.OpenStateless()
+	defer c.Close()
+	for _, text := range []string{"first", "other"} {
+		d := jsonrpc.Delivery{Untracked: true}
+		params := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"keep","arguments":{"text":"` + text + `"}}`
+		if err := d.Parse(jsonrpc.AppendRequest(nil, jsonrpc.IntID(1), mcp.MethodToolsCall, []byte(params)), 0); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := c.Deliver(t.Context(), &d, nil); err != nil {
+			t.Fatalf("%s %v", answer, err)
+		}
+	}
+	if len(kept) != 2 || string(kept[0].text) != "first" || string(kept[1].text) != "other" {
+		t.Errorf("kept %q", kept)
+	}
+}

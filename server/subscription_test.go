@@ -1,0 +1,395 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
+	"mcpwire/server"
+)
+
+const (
+	listenTools = `{"notifications":{"toolsListChanged":true,"promptsListChanged":null,"resourceSubscriptions":null,"taskIds":null}}` // null is absent
+	listenNone  = `{"notifications":{"promptsListChanged":true}}`
+)
+
+// listen opens a subscription in the background. What comes of it is sent to the channel.
+func (c *client) listen(ctx context.Context, params string) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.call(ctx, "subscriptions/listen", params)
+		ended <- err
+	}()
+	synctest.Wait()
+	return ended
+}
+
+// TestListChanged tells everybody who is entitled, and nobody else.
+//
+// Spec: S114 S115
+func TestListChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := numbered(t, 1, 0)
+		clients := map[string]*client{
+			"legacy":               connect(t, srv, "2024-11-05"),
+			"legacy and listening": connect(t, srv, "2025-11-25"),
+			"modern":               connect(t, srv, modern),
+			"modern, listening":    connect(t, srv, modern),
+			"listening for others": connect(t, srv, modern),
+		}
+		both := clients["legacy and listening"]
+		both.revision = modern // from here on
+		both.listen(t.Context(), listenTools)
+		clients["modern, listening"].listen(t.Context(), listenTools)
+		clients["modern, listening"].listen(t.Context(), listenTools)
+		clients["listening for others"].listen(t.Context(), listenNone)
+		for _, c := range clients {
+			c.takeNotes()
+		}
+		addNumber(t, srv, 1)
+		synctest.Wait()
+		want := map[string][]string{
+			"legacy": {"1 × notifications/tools/list_changed "},
+			"legacy and listening": {
+				"1 × notifications/tools/list_changed ",
+				`1 × notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":2}}`,
+			},
+			"modern": nil,
+			"modern, listening": {
+				`1 × notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":1}}`,
+				`1 × notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":2}}`,
+			},
+			"listening for others": nil,
+		}
+		for name, c := range clients {
+			if diff := cmp.Diff(want[name], counted(c.takeNotes())); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+		srv.RemoveTools("none") // which changes nothing
+		synctest.Wait()
+		for name, c := range clients {
+			if got := c.takeNotes(); got != nil {
+				t.Errorf("%s: got %q", name, got)
+			}
+		}
+	})
+}
+
+func TestTooManySubscriptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := connect(t, numbered(t, 1, 0), modern)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := c.listen(ctx, listenNone)
+		for range 63 {
+			c.listen(t.Context(), listenNone)
+		}
+		if err := <-c.listen(t.Context(), listenTools); code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "limit 64") {
+			t.Errorf("the 65th: %v", err)
+		}
+		cancel()
+		if err := <-first; !errors.Is(err, context.Canceled) {
+			t.Errorf("the first: %v", err)
+		}
+		synctest.Wait()
+		again := c.listen(t.Context(), listenNone)
+		select {
+		case err := <-again:
+			t.Errorf("after one was given up: %v", err)
+		default:
+		}
+		if _, err := c.tool("0", "{}"); err != nil {
+			t.Errorf("a call beside them: %v", err)
+		}
+	})
+}
+
+// TestChangesWithoutAReader: a peer that does not read costs one goroutine, however many changes there are, and hears of them once when it does.
+func TestChangesWithoutAReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := numbered(t, 1, 0)
+		near, far := net.Pipe()
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(t.Context(), jsonrpc.NewFramer(far, nil)) }()
+		c := &client{t: t, revision: "2025-06-18", served: served}
+		send := func(text string) {
+			if _, err := near.Write([]byte(text + "\n")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		buf := make([]byte, 1<<16)
+		send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`)
+		if _, err := near.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+		send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for i := range 1000 {
+			addNumber(t, srv, 1+i)
+			synctest.Wait()
+		}
+		if more := runtime.NumGoroutine() - before; more > 2 {
+			t.Errorf("%d more goroutines", more)
+		}
+		heard := 0
+		for {
+			near.SetReadDeadline(time.Now().Add(time.Second))
+			n, err := near.Read(buf)
+			if err != nil {
+				break
+			}
+			heard += strings.Count(string(buf[:n]), "list_changed")
+		}
+		if heard != 2 {
+			t.Errorf("heard of %d changes, want the first, and the others together", heard)
+		}
+		near.Close()
+		if err := <-c.served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSubscriptionEnds: at the end of the server's life each subscription has its result, and nothing of it is logged as an error.
+func TestSubscriptionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log records
+		srv := server.New("test", "1", &server.Options{Logger: log.logger(slog.LevelWarn)})
+		near, far := net.Pipe()
+		ctx, stop := context.WithCancelCause(t.Context())
+		c := &client{t: t, revision: modern, served: make(chan error, 1)}
+		go func() { c.served <- srv.Serve(ctx, jsonrpc.NewFramer(far, nil)) }()
+		c.conn = jsonrpc.NewConn(jsonrpc.NewFramer(near, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine}), &jsonrpc.Options{Handler: c, Cancellation: cancellation{}})
+		go c.conn.Run(t.Context())
+		given, giveUp := context.WithCancel(t.Context())
+		gone := c.listen(given, listenTools)
+		ends := c.listen(t.Context(), listenTools)
+		giveUp()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("the one that was given up: %v", err)
+		}
+		synctest.Wait()
+		why := errors.New("maintenance")
+		stop(why)
+		if err := <-ends; err != nil {
+			t.Errorf("the one that ended: %v", err)
+		}
+		if err := <-c.served; !errors.Is(err, why) {
+			t.Errorf("Serve: %v", err)
+		}
+		c.conn.Close()
+		if log.buf.Len() > 0 {
+			t.Errorf("logged:\n%s", log.buf.String())
+		}
+	})
+}
+
+// TestServeMany runs many sessions on one server, of which none hears of the others' end.
+func TestServeMany(t *testing.T) {
+	srv := numbered(t, 1, 0)
+	stays := connect(t, srv, modern)
+	for _, revision := range append(legacyRevisions(), modern) {
+		t.Run(revision, func(t *testing.T) {
+			for range 5 {
+				c := connect(t, srv, revision)
+				if _, err := c.tool("0", "{}"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	if _, err := stays.tool("0", "{}"); err != nil {
+		t.Error(fmt.Errorf("after the others ended: %w", err))
+	}
+}
+
+// A stuck is a Framer on which a write of a list_changed does not come back until release is closed, not even when it is closed.
+type stuck struct {
+	in      chan string
+	release chan struct{}
+}
+
+func (s *stuck) ReadFrame() ([]byte, error) {
+	text, ok := <-s.in
+	if !ok {
+		return nil, io.EOF
+	}
+	return []byte(text), nil
+}
+
+func (s *stuck) WriteFrame(msg []byte) error {
+	if strings.Contains(string(msg), "list_changed") {
+		<-s.release
+	}
+	return nil
+}
+
+func (s *stuck) Close() error { return nil }
+
+// TestStuckWrite: a write that nothing can interrupt does not keep Serve, nor the server.
+func TestStuckWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := numbered(t, 1, 0)
+		f := &stuck{in: make(chan string), release: make(chan struct{})}
+		served := make(chan error, 1)
+		began := time.Now()
+		go func() { served <- srv.Serve(t.Context(), f) }()
+		f.in <- `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`
+		f.in <- `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+		synctest.Wait()
+		addNumber(t, srv, 1)
+		synctest.Wait()
+		close(f.in)
+		<-served
+		if d := time.Since(began); d > time.Minute {
+			t.Errorf("Serve took %v", d)
+		}
+		addNumber(t, srv, 2)
+		close(f.release)
+	})
+}
+
+// watchable returns a server with a resource for each number.
+func watchable(t *testing.T) *server.Server {
+	srv := server.New("test", "1", nil)
+	must(t, server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "n:{x}", Name: "numbers"},
+		func(_ context.Context, vars server.Vars) (string, error) { return vars.Get("x"), nil }))
+	return srv
+}
+
+// TestTooManyWatched: a connection can watch 1024 resources, by whichever means.
+func TestTooManyWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := watchable(t)
+		c := connect(t, srv, "2025-06-18")
+		for i := range 1000 {
+			c.must("resources/subscribe", fmt.Sprintf(`{"uri":"n:%d"}`, i))
+		}
+		c.revision = modern
+		uris := func(n int) string {
+			return `{"notifications":{"resourceSubscriptions":["n:l` + strings.Join(numbers(n), `","n:l`) + `"]}}`
+		}
+		refused := func(what string, err error) {
+			t.Helper()
+			if code(err) != jsonrpc.CodeInternalError || !strings.Contains(err.Error(), "limit 1024") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		refused("25 more", <-c.listen(t.Context(), uris(25)))
+		refused("1025 at once", <-connect(t, srv, modern).listen(t.Context(), uris(1025)))
+		ctx, cancel := context.WithCancel(t.Context())
+		c.listen(ctx, uris(24))
+		c.revision = "2025-06-18"
+		_, err := c.call(t.Context(), "resources/subscribe", `{"uri":"n:x"}`)
+		refused("one more", err)
+		c.must("resources/subscribe", `{"uri":"n:1"}`) // which it watches
+		c.must("resources/unsubscribe", `{"uri":"n:1"}`)
+		c.must("resources/subscribe", `{"uri":"n:x"}`)
+		cancel()
+		synctest.Wait()
+		c.must("resources/subscribe", `{"uri":"n:y"}`)
+	})
+}
+
+// TestHiddenPartsHoweverSpelled: who watches a folder does not hear of what is hidden in it, however its URI is written and whatever it belongs to.
+//
+// Spec: S120
+func TestHiddenPartsHoweverSpelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, _ := viewed(t)
+		must(t,
+			server.AddResource(srv, mcp.Resource{URI: "a:x", Name: "n"}, server.Static("")),
+			server.AddResource(srv, mcp.Resource{URI: "a:x/secret", Name: "n"}, server.Static("")),
+			server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "a:x/secrets/{id}", Name: "n"}, noTemplate))
+		as := server.WithPrincipal(context.Background(), &server.Principal{Scopes: []string{"resource a:x"}})
+		c := connectIn(as, t, srv, "2025-11-25")
+		c.must("resources/subscribe", `{"uri":"a:x"}`)
+		for _, uri := range []string{"a:x/%73ecret", "a:x/secrets/1", "a:x/%73ecrets/1", "a:x/other"} {
+			srv.ResourceUpdated(uri)
+			synctest.Wait()
+		}
+		if diff := cmp.Diff([]string{`notifications/resources/updated {"uri":"a:x/other"}`}, c.takeNotes()); diff != "" {
+			t.Errorf("notifications (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestPanicInViewOfAnUpdate: a view that panics when it is asked about an update hides it, and nothing else happens.
+func TestPanicInViewOfAnUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		view := server.NewView(func(_ server.Kind, name string) bool {
+			if name == "a:x/bad" {
+				panic("ouch")
+			}
+			return true
+		})
+		srv := server.New("test", "1", &server.Options{View: func(context.Context, *server.Principal) *server.View { return view }})
+		for _, uri := range []string{"a:x", "a:x/bad", "a:x/good"} {
+			must(t, server.AddResource(srv, mcp.Resource{URI: uri, Name: "n"}, server.Static("")))
+		}
+		c := connect(t, srv, "2025-11-25")
+		c.must("resources/subscribe", `{"uri":"a:x"}`)
+		srv.ResourceUpdated("a:x/bad")
+		synctest.Wait()
+		srv.ResourceUpdated("a:x/good")
+		synctest.Wait()
+		if diff := cmp.Diff([]string{`notifications/resources/updated {"uri":"a:x/good"}`}, c.takeNotes()); diff != "" {
+			t.Errorf("notifications (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestWatchEndsWithTheSession: nobody is told who is gone.
+func TestWatchEndsWithTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := watchable(t)
+		gone, stays := connect(t, srv, "2025-06-18"), connect(t, srv, "2025-11-25")
+		gone.must("resources/subscribe", `{"uri":"n:1"}`)
+		stays.must("resources/subscribe", `{"uri":"n:1"}`)
+		gone.conn.Close()
+		synctest.Wait()
+		srv.ResourceUpdated("n:1")
+		synctest.Wait()
+		if got := gone.takeNotes(); got != nil {
+			t.Errorf("the one that is gone heard %q", got)
+		}
+		if diff := cmp.Diff([]string{`notifications/resources/updated {"uri":"n:1"}`}, stays.takeNotes()); diff != "" {
+			t.Errorf("the other one (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestWatchedResourceGoesAway: it can be watched further, and be given up.
+func TestWatchedResourceGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := watchable(t)
+		c := connect(t, srv, "2024-11-05")
+		c.must("resources/subscribe", `{"uri":"n:1"}`)
+		srv.RemoveResourceTemplates("n:{x}")
+		srv.ResourceUpdated("n:1")
+		synctest.Wait()
+		want := []string{"1 × notifications/resources/list_changed ", `1 × notifications/resources/updated {"uri":"n:1"}`}
+		if diff := cmp.Diff(want, counted(c.takeNotes())); diff != "" {
+			t.Errorf("notifications (-want +got):\n%s", diff)
+		}
+		c.must("resources/unsubscribe", `{"uri":"n:1"}`)
+		srv.ResourceUpdated("n:1")
+		synctest.Wait()
+		if got := c.takeNotes(); got != nil {
+			t.Errorf("got %q", got)
+		}
+	})
+}

@@ -1,0 +1,605 @@
+package streamable
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// testEventStore holds that a store does what [EventStore] says. newStore returns an empty one that has room for everything in here.
+func testEventStore(t *testing.T, newStore func() EventStore) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, EventStore)
+	}{
+		{"order", testEventOrder},
+		{"isolation", testEventIsolation},
+		{"unknown", testEventUnknown},
+		{"drop", testEventDrop},
+		{"data", testEventData},
+		{"snapshot", testEventSnapshot},
+		{"concurrent", testEventConcurrent},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, newStore()) })
+	}
+}
+
+func mustAppend(t testing.TB, s EventStore, session, stream, data string) string {
+	t.Helper()
+	id, err := s.Append(t.Context(), session, stream, []byte(data))
+	if err != nil {
+		t.Fatalf("Append to %s of %s: %v", stream, session, err)
+	}
+	if id == "" || len(id) > 128 || !isVisibleASCII(id) {
+		t.Fatalf("Append to %s of %s: id %q", stream, session, id)
+	}
+	return id
+}
+
+// after returns the stream, and the texts of the events behind one.
+func after(t testing.TB, s EventStore, session, id string) (stream string, texts []string) {
+	t.Helper()
+	stream, events, err := s.After(t.Context(), session, id)
+	if err != nil {
+		t.Fatalf("After %q: %v", id, err)
+	}
+	for e, err := range events {
+		if err != nil {
+			t.Fatalf("After %q: %v", id, err)
+		}
+		texts = append(texts, string(e.Data))
+	}
+	return stream, texts
+}
+
+func checkGone(t testing.TB, s EventStore, session, id string) {
+	t.Helper()
+	if stream, _, err := s.After(t.Context(), session, id); !errors.Is(err, ErrEventGone) {
+		t.Errorf("After %q of session %q = %q, %v, want ErrEventGone", id, session, stream, err)
+	}
+}
+
+func testEventOrder(t *testing.T, s EventStore) {
+	var ids, texts []string
+	seen := map[string]bool{}
+	for i := range 20 {
+		text := fmt.Sprint("event ", i)
+		if i == 0 {
+			text = "" // a priming event
+		}
+		id := mustAppend(t, s, "session", "stream-1", text)
+		if seen[id] {
+			t.Fatalf("id %q comes again", id)
+		}
+		seen[id] = true
+		ids, texts = append(ids, id), append(texts, text)
+	}
+	for i, id := range ids {
+		stream, got := after(t, s, "session", id)
+		if stream != "stream-1" {
+			t.Errorf("the stream of %q is %q", id, stream)
+		}
+		if diff := cmp.Diff(append([]string(nil), texts[i+1:]...), got); diff != "" {
+			t.Errorf("after %q: %s", id, diff)
+		}
+	}
+	_, events, err := s.After(t.Context(), "session", ids[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e := range events { // breaking off is allowed, and so is going on from there
+		if e.ID != ids[4] {
+			t.Errorf("the event behind %q is %q, want %q", ids[3], e.ID, ids[4])
+		}
+		break
+	}
+}
+
+func testEventIsolation(t *testing.T, s EventStore) {
+	names := []string{"a", "a-", "a-1", "1", strings.Repeat("n", 64)}
+	first, owner := map[string]string{}, map[string]string{}
+	for _, name := range names {
+		for _, session := range []string{"s", "s2"} {
+			first[session+" "+name] = mustAppend(t, s, session, name, "first of "+name)
+		}
+	}
+	for _, name := range names {
+		mustAppend(t, s, "s", name, "second of "+name)
+		id := first["s "+name]
+		if was, ok := owner[id]; ok {
+			t.Errorf("streams %q and %q of one session share the id %q", was, name, id)
+		}
+		owner[id] = name
+	}
+	for _, name := range names {
+		stream, got := after(t, s, "s", first["s "+name])
+		if diff := cmp.Diff([]string{"second of " + name}, got); stream != name || diff != "" {
+			t.Errorf("after the first event of %q, stream %q: %s", name, stream, diff)
+		}
+		if stream, got = after(t, s, "s2", first["s2 "+name]); stream != name || got != nil {
+			t.Errorf("after the only event of %q: stream %q, %q", name, stream, got)
+		}
+	}
+}
+
+func testEventUnknown(t *testing.T, s EventStore) {
+	id := mustAppend(t, s, "s", "a", "x")
+	checkGone(t, s, "nobody", id)
+	for _, wrong := range []string{"", "-", "x", "a-", "-1", id + "0", "0" + id, id + " ", " " + id, strings.ToUpper(id), id + "\x00", "b" + id[1:], "a-18446744073709551616", "a--1", "a-+1",
+		strings.Repeat("9", 10_000)} {
+		if wrong != id {
+			checkGone(t, s, "s", wrong)
+		}
+	}
+}
+
+func testEventDrop(t *testing.T, s EventStore) {
+	id, other := mustAppend(t, s, "s", "a", "x"), mustAppend(t, s, "s2", "a", "x")
+	for range 2 { // what is not there can be dropped
+		if err := s.Drop(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkGone(t, s, "s", id)
+	after(t, s, "s2", other)
+	mustAppend(t, s, "s", "a", "y")
+	checkGone(t, s, "s", id) // the ids of one that was forgotten do not come again
+}
+
+func testEventData(t *testing.T, s EventStore) {
+	start := mustAppend(t, s, "s", "a", "")
+	data := []byte("{\"text\":\"a\\nb\"}\x00\xff\n")
+	want := string(data)
+	if _, err := s.Append(t.Context(), "s", "a", data); err != nil {
+		t.Fatal(err)
+	}
+	clear(data) // it was the store's until Append returned
+	if _, err := s.Append(t.Context(), "s", "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, got := after(t, s, "s", start); !cmp.Equal(got, []string{want, ""}) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The caller of After may take its time, and use the store meanwhile.
+func testEventSnapshot(t *testing.T, s EventStore) {
+	id := mustAppend(t, s, "s", "a", "0")
+	mustAppend(t, s, "s", "a", "1")
+	_, events, err := s.After(t.Context(), "s", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for e, err := range events {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n > 10 {
+			t.Fatal("it goes on as long as there is more")
+		}
+		after(t, s, "s", e.ID)
+		mustAppend(t, s, "s", "a", "more")
+	}
+	if err := s.Drop(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testEventConcurrent(t *testing.T, s EventStore) {
+	const streams, events = 4, 50
+	var wg sync.WaitGroup
+	for n := range streams {
+		wg.Go(func() {
+			session, stream := fmt.Sprint("session", n%2), fmt.Sprint("stream", n)
+			first, err := s.Append(context.Background(), session, stream, nil)
+			for i := 1; i <= events && err == nil; i++ {
+				if _, err = s.Append(context.Background(), session, stream, fmt.Append(nil, i)); err != nil {
+					break
+				}
+				var found int
+				_, behind, e := s.After(context.Background(), session, first)
+				if err = e; err == nil {
+					for e := range behind {
+						if found++; string(e.Data) != fmt.Sprint(found) {
+							t.Errorf("event %d of %s is %q", found, stream, e.Data)
+						}
+					}
+				}
+				if found != i {
+					t.Errorf("%d events of %s, want %d", found, stream, i)
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Spec: S78 S79
+func TestMemoryEvents(t *testing.T) {
+	testEventStore(t, func() EventStore { return NewMemoryEvents(nil) })
+}
+
+func TestMemoryEventsSession(t *testing.T) {
+	t.Run("events", func(t *testing.T) {
+		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 3})
+		other := mustAppend(t, m, "s2", "a", "")
+		var ids []string
+		for i := range 5 {
+			ids = append(ids, mustAppend(t, m, "s", fmt.Sprint("stream", i%2), fmt.Sprint(i)))
+		}
+		checkGone(t, m, "s", ids[0])
+		checkGone(t, m, "s", ids[1])
+		if _, got := after(t, m, "s", ids[2]); len(got) != 1 || got[0] != "4" {
+			t.Errorf("got %q", got)
+		}
+		after(t, m, "s2", other)
+		checkBooks(t, m)
+	})
+	t.Run("bytes", func(t *testing.T) {
+		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionBytes: 3 * (eventOverhead + 101)})
+		var ids []string
+		for range 4 {
+			ids = append(ids, mustAppend(t, m, "s", "a", strings.Repeat("x", 100)))
+		}
+		checkGone(t, m, "s", ids[0])
+		if _, got := after(t, m, "s", ids[1]); len(got) != 2 {
+			t.Errorf("%d events are left", len(got))
+		}
+		checkBooks(t, m)
+	})
+}
+
+// Something that is larger than the store leaves no gap that nobody sees.
+func TestMemoryEventsTooLarge(t *testing.T) {
+	for _, o := range []*MemoryEventsOptions{{MaxSessionBytes: 1000}, {MaxBytes: 1000}} {
+		m := NewMemoryEvents(o)
+		before := mustAppend(t, m, "s", "a", "before")
+		large := mustAppend(t, m, "s", "a", strings.Repeat("x", 1000))
+		checkGone(t, m, "s", before)
+		checkGone(t, m, "s", large)
+		behind := mustAppend(t, m, "s", "a", "behind")
+		checkGone(t, m, "s", before)
+		after(t, m, "s", behind)
+		checkBooks(t, m)
+	}
+}
+
+func TestMemoryEventsTotal(t *testing.T) {
+	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventOverhead + 1)})
+	first := mustAppend(t, m, "quiet", "a", "")
+	for i := range 99 {
+		mustAppend(t, m, fmt.Sprint("s", i%7), "a", "")
+	}
+	after(t, m, "quiet", first)
+	for i := range 1000 {
+		last := mustAppend(t, m, fmt.Sprint("t", i), "a", "")
+		after(t, m, fmt.Sprint("t", i), last)
+	}
+	checkGone(t, m, "quiet", first)
+	checkBooks(t, m)
+	if len(m.sessions) != 100 {
+		t.Errorf("%d sessions are remembered, want those of 100 events", len(m.sessions))
+	}
+}
+
+func TestMemoryEventsAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemoryEvents(&MemoryEventsOptions{MaxAge: time.Minute})
+		old := mustAppend(t, m, "s", "a", "old")
+		for i := range 3 * maxExpiredPerCall {
+			mustAppend(t, m, fmt.Sprint("other", i), "a", "")
+		}
+		late := mustAppend(t, m, "late", "a", "")
+		<-time.After(time.Minute - 1)
+		fresh := mustAppend(t, m, "s", "a", "fresh")
+		if _, got := after(t, m, "s", old); len(got) != 1 {
+			t.Errorf("after %d events, want 1", len(got))
+		}
+		<-time.After(1)
+		checkGone(t, m, "late", late) // though there are others to get rid of first
+		checkGone(t, m, "s", old)
+		after(t, m, "s", fresh)
+		for range 3 {
+			after(t, m, "s", fresh)
+		}
+		if m.queue.Len() != 1 || len(m.sessions) != 1 {
+			t.Errorf("%d events of %d sessions are kept, want 1 of 1", m.queue.Len(), len(m.sessions))
+		}
+		checkBooks(t, m)
+	})
+}
+
+// Dropping a session gives its memory back.
+func TestMemoryEventsDrop(t *testing.T) {
+	m := NewMemoryEvents(nil)
+	for i := range 100 {
+		mustAppend(t, m, fmt.Sprint("s", i%10), "a", "text")
+	}
+	for i := range 10 {
+		if err := m.Drop(t.Context(), fmt.Sprint("s", i)); err != nil {
+			t.Fatal(err)
+		}
+		checkBooks(t, m)
+	}
+	if m.bytes != 0 || m.queue.Len() != 0 || len(m.sessions) != 0 {
+		t.Errorf("%d bytes, %d events, %d sessions are left", m.bytes, m.queue.Len(), len(m.sessions))
+	}
+}
+
+func TestMemoryEventsName(t *testing.T) {
+	m := NewMemoryEvents(nil)
+	for _, name := range []string{"a b", "a\nb", "é", "a\x7f"} {
+		if id, err := m.Append(t.Context(), "s", name, nil); err == nil {
+			t.Errorf("a stream called %q has the event %q", name, id)
+		}
+	}
+}
+
+// checkBooks holds what is counted against what is there.
+func checkBooks(t *testing.T, m *MemoryEvents) {
+	t.Helper()
+	bytes, events := 0, 0
+	owners := make(map[string]int)
+	for id, s := range m.sessions {
+		own, ownEvents := 0, 0
+		for name, st := range s.streams {
+			if len(st.events) == 0 {
+				t.Errorf("stream %s of session %s has no events", name, id)
+			}
+			for _, e := range st.events {
+				own += e.size()
+				ownEvents++
+			}
+		}
+		if own != s.bytes || ownEvents == 0 || ownEvents != s.free.Len()+s.away.Len() || s.free.Len() > m.opts.MaxSessionEvents || own > m.opts.MaxSessionBytes {
+			t.Errorf("session %s has %d events of %d bytes, and counts %d free, %d held, %d bytes", id, ownEvents, own, s.free.Len(), s.away.Len(), s.bytes)
+		}
+		for _, queue := range []*list.List{&s.free, &s.away} {
+			last := uint64(0)
+			for e := queue.Front(); e != nil; e = e.Next() {
+				if n := e.Value.(*memoryEvent).number; n <= last {
+					t.Errorf("session %s: event %d comes after %d", id, n, last)
+				} else {
+					last = n
+				}
+			}
+		}
+		bytes, events = bytes+own, events+ownEvents
+		owners[s.owner.id] += own
+	}
+	if bytes != m.bytes || events != m.queue.Len() || bytes > m.opts.MaxBytes {
+		t.Errorf("%d events of %d bytes, and counts %d of %d", events, bytes, m.queue.Len(), m.bytes)
+	}
+	counted := make(map[string]int)
+	for id, o := range m.owners {
+		counted[id] = o.bytes
+	}
+	if diff := cmp.Diff(owners, counted); diff != "" || len(m.largest) != len(owners) {
+		t.Errorf("bytes by owner (-there +counted):\n%s", diff)
+	}
+}
+
+// Who has the most loses events first, and others none.
+func TestMemoryEventsOwners(t *testing.T) {
+	m := NewMemoryEvents(&MemoryEventsOptions{MaxBytes: 100 * (eventOverhead + 1)})
+	put := func(owner, session string, away bool) string {
+		t.Helper()
+		id, err := m.append(owner, session, "a", nil, away)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	victim := put("victim", "quiet", true)
+	var last string
+	for i := range 1000 {
+		last = put("hog", fmt.Sprint("s", i%20), i%2 == 0)
+	}
+	after(t, m, "quiet", victim)
+	after(t, m, "s19", last)
+	for i := range 45 { // another that has less than half
+		put("other", fmt.Sprint("o", i), false)
+	}
+	checkBooks(t, m)
+	got := map[string]int{}
+	for id, o := range m.owners {
+		got[id] = o.bytes / (eventOverhead + 1)
+	}
+	if diff := cmp.Diff(map[string]int{"victim": 1, "hog": 54, "other": 45}, got); diff != "" {
+		t.Errorf("events by owner (-want +got):\n%s", diff)
+	}
+}
+
+// The events of a stream whose client is away are kept when others have to go, as long as there is
+// room, and it is not away for long.
+func TestMemoryEventsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemoryEvents(&MemoryEventsOptions{MaxSessionEvents: 10, MaxSessionBytes: 100 * (eventOverhead + 2)})
+		put := func(stream string, away bool) string {
+			t.Helper()
+			id, err := m.append("o", "s", stream, []byte("x"), away)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		events := func(stream string) (n int) {
+			if st := m.sessions["s"].streams[stream]; st != nil {
+				n = len(st.events)
+			}
+			return n
+		}
+		check := func(what string, want ...int) {
+			t.Helper()
+			got := []int{events("a"), events("b"), events("c")}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: events of a, b, c (-want +got):\n%s", what, diff)
+			}
+			checkBooks(t, m)
+		}
+		for range 3 {
+			put("a", false)
+			put("b", false)
+		}
+		m.setAway("s", "a", true) // with what was sent before
+		for range 20 {
+			put("a", true)
+			put("b", false)
+		}
+		check("a is away", 23, 10, 0)
+		for range 40 {
+			put("c", true)
+		}
+		check("a and c are away", 23, 10, 40)
+		for range 60 {
+			put("c", true)
+		}
+		check("no room", 0, 0, 100)
+		m.setAway("s", "c", false)
+		put("b", false)
+		check("c is back", 0, 1, 9)
+		for range 95 {
+			put("a", true)
+		}
+		check("a is away again", 95, 1, 4)
+		<-time.After(maxAway)
+		for range 20 {
+			put("b", false)
+		}
+		check("a is away for too long", 0, 10, 0)
+		m.setAway("s", "gone", true)
+		m.setAway("gone", "a", true)
+	})
+}
+
+// testSessionStore holds that a store does what [SessionStore] says.
+func testSessionStore(t *testing.T, s SessionStore) {
+	if got := load(t, s, "nobody"); got != nil {
+		t.Errorf("a session that was not saved is %v", got)
+	}
+	first := &SavedSession{Principal: "alice", Initialize: []byte(`{"id":1}`)}
+	want := first.clone()
+	for range 2 {
+		if err := s.Save(t.Context(), "a", first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Save(t.Context(), "b", &SavedSession{Initialize: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	first.Principal = "mallory"
+	clear(first.Initialize) // what was saved is not changed by that
+	got := load(t, s, "a")
+	if diff := cmp.Diff(&want, got); diff != "" {
+		t.Error(diff)
+	}
+	clear(got.Initialize) // nor by this
+	if diff := cmp.Diff(&want, load(t, s, "a")); diff != "" {
+		t.Error(diff)
+	}
+	other := &SavedSession{Principal: "bob", Initialize: []byte(`{}`)}
+	if err := s.Save(t.Context(), "a", other); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(other, load(t, s, "a")); diff != "" {
+		t.Error(diff)
+	}
+	for range 2 { // what is not there can be deleted
+		if err := s.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if load(t, s, "a") != nil || load(t, s, "b") == nil {
+		t.Error("not exactly the session that was deleted is gone")
+	}
+}
+
+func load(t *testing.T, s SessionStore, id string) *SavedSession {
+	t.Helper()
+	got, err := s.Load(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func save(t *testing.T, s SessionStore, id, initialize string) {
+	t.Helper()
+	if err := s.Save(t.Context(), id, &SavedSession{Initialize: []byte(initialize)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMemorySessions(t *testing.T) {
+	testSessionStore(t, NewMemorySessions(nil))
+}
+
+func TestMemorySessionsBounds(t *testing.T) {
+	for name, o := range map[string]*MemorySessionsOptions{"sessions": {MaxSessions: 3}, "bytes": {MaxBytes: 3 * (sessionOverhead + 2 + 100)}} {
+		m := NewMemorySessions(o)
+		text := fmt.Sprintf("%100d", 0)
+		for i := range 3 {
+			save(t, m, fmt.Sprint("s", i), text)
+		}
+		load(t, m, "s0")
+		save(t, m, "s3", text)
+		for id, want := range map[string]bool{"s0": true, "s1": false, "s2": true, "s3": true} {
+			if got := load(t, m, id) != nil; got != want {
+				t.Errorf("%s: %s is there: %v, want %v", name, id, got, want)
+			}
+		}
+		for range 100 {
+			save(t, m, "s3", text) // again, which takes no more
+		}
+		if load(t, m, "s0") == nil || m.queue.Len() != 3 || m.bytes != 3*(sessionOverhead+2+100) {
+			t.Errorf("%s: %d sessions of %d bytes", name, m.queue.Len(), m.bytes)
+		}
+	}
+	m := NewMemorySessions(&MemorySessionsOptions{MaxBytes: 1000})
+	save(t, m, "small", "{}")
+	if err := m.Save(t.Context(), "large", &SavedSession{Initialize: make([]byte, 1000)}); err == nil {
+		t.Error("a session larger than the store is taken")
+	}
+	if load(t, m, "small") == nil {
+		t.Error("and has made others go")
+	}
+}
+
+func TestMemorySessionsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemorySessions(&MemorySessionsOptions{MaxIdle: time.Minute})
+		for i := range 2 * maxExpiredPerCall {
+			save(t, m, fmt.Sprint("idle", i), "{}")
+		}
+		save(t, m, "last", "{}")
+		save(t, m, "used", "{}")
+		<-time.After(time.Minute - 1)
+		if load(t, m, "used") == nil {
+			t.Error("a session is gone too early")
+		}
+		<-time.After(1)
+		if load(t, m, "last") != nil {
+			t.Error("a session is there that nobody used")
+		}
+		for range 3 {
+			if load(t, m, "used") == nil {
+				t.Error("a session is gone that was used")
+			}
+		}
+		if m.queue.Len() != 1 || len(m.byID) != 1 || m.bytes != m.queue.Front().Value.(*storedSession).size() {
+			t.Errorf("%d sessions of %d bytes are kept", m.queue.Len(), m.bytes)
+		}
+	})
+}
