@@ -400,8 +400,8 @@ func TestFailures(t *testing.T) {
 		{"structured empty", returns(&mcp.CallToolResult{StructuredContent: json.RawMessage{}}, nil),
 			"-32603 tool t returned invalid output: structured content: invalid JSON at byte 0: unexpected end of text, want a value "},
 		{"nil content", given[mcp.ContentBlock](nil), "-32603 tool t returned invalid output: content[0]: content block is nil "},
-		{"nil struct", given[*sessionContext](nil), "-32603 tool t returned invalid output: result: expected a value, got a nil *server_test.base "},
-		{"constraint", given(sessionContext{"A"}), `-32603 tool t returned invalid output: result.id: expected a string matching the pattern ^[a-z]+$, got "A" `},
+		{"nil struct", given[*base](nil), "-32603 tool t returned invalid output: result: expected a value, got a nil *server_test.base "},
+		{"constraint", given(base{"A"}), `-32603 tool t returned invalid output: result.id: expected a string matching the pattern ^[a-z]+$, got "A" `},
 		{"own schema", func(srv *server.Server) error {
 			def := mcp.Tool{Name: "t", OutputSchema: json.RawMessage(`{"type":"object","required":["b"]}`)}
 			return server.AddToolWith(srv, def, func(context.Context, empty) (map[string]int, error) { return map[string]int{"a": 1}, nil })

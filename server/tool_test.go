@@ -19,12 +19,12 @@ import (
 )
 
 type (
-	sessionContext struct {
+	base struct {
 		ID string `json:"id" schema:"pattern=^[a-z]+$"`
 	}
 	color    string
 	embedded struct {
-		sessionContext
+		base
 		Note *string `json:"note"`
 	}
 	optional struct {
@@ -121,9 +121,9 @@ func TestOutputs(t *testing.T) {
 		{"named string", given(color("red")), `{"type":"string"}`, result{Text: `"red"`, Structured: `"red"`}, result{Text: `"red"`}},
 		{"int", given(-1), `{"type":"integer"}`, result{Text: "-1", Structured: "-1"}, result{Text: "-1"}},
 		{"bool", given(false), `{"type":"boolean"}`, result{Text: "false", Structured: "false"}, result{Text: "false"}},
-		{"struct", given(sessionContext{"x"}), `{"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]+$"}},"required":["id"],"additionalProperties":false}`,
+		{"struct", given(base{"x"}), `{"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]+$"}},"required":["id"],"additionalProperties":false}`,
 			result{Text: `{"id":"x"}`, Structured: `{"id":"x"}`}, result{Text: `{"id":"x"}`, Structured: `{"id":"x"}`}},
-		{"pointer", given(&sessionContext{"x"}), `{"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]+$"}},"required":["id"],"additionalProperties":false}`,
+		{"pointer", given(&base{"x"}), `{"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]+$"}},"required":["id"],"additionalProperties":false}`,
 			result{Text: `{"id":"x"}`, Structured: `{"id":"x"}`}, result{Text: `{"id":"x"}`, Structured: `{"id":"x"}`}},
 		{"map", given(map[string]int(nil)), `{"type":"object","additionalProperties":{"type":"integer"}}`, result{Text: "{}", Structured: "{}"}, result{Text: "{}", Structured: "{}"}},
 		{"slice", given([]int(nil)), `{"type":"array","items":{"type":"integer"}}`, result{Text: "[]", Structured: "[]"}, result{Text: "[]"}},
